@@ -14,7 +14,7 @@ mod param;
 mod reference;
 mod topics;
 
-pub use check::{InvalidParam, thinking_level};
+pub use check::{InvalidParam, excerpt, thinking_level};
 pub use command::{COMMANDS, CommandSpec};
 pub use errors::{ERROR_CODES, ErrorCode, ErrorSpec};
 pub(crate) use ops::each_op;
@@ -35,6 +35,10 @@ pub const FEATURES: &[(&str, &str)] = &[
     (
         "interactor",
         "While it is subscribed to `interaction/requested`, the connection answers typed questions, receives them on that topic, and learns on `interaction/answered` how they end.",
+    ),
+    (
+        "replay",
+        "`subscribe` takes `:since`: the client is sent what it misses of a session, each entry once.",
     ),
     (
         "flow-credit",

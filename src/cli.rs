@@ -90,7 +90,14 @@ struct Options {
 #[derive(Subcommand)]
 enum Command {
     /// Runs the bridge on standard input and output, as EDN lines. Editors start this.
-    Serve,
+    Serve {
+        /// The protocol on standard input and output. Sockets speak EDN lines.
+        #[arg(long, value_name = "WIRE", default_value = "edn", value_parser = ["edn", "ui-protocol"])]
+        wire: String,
+        /// How much tools may do without asking, in the words of the UI protocol.
+        #[arg(long, value_name = "MODE", value_parser = ["minimal", "trusted", "full-access"], conflicts_with_all = ["mode", "yolo"])]
+        approval_mode: Option<String>,
+    },
     /// Runs one query and prints its result as EDN.
     Query {
         /// The query: an EDN vector of attributes.
@@ -253,7 +260,9 @@ pub fn main() -> ExitCode {
     let options = Options { origins: origins(&matches), ..arguments.options };
     let log = log(&options.log);
     let result = match arguments.command {
-        Command::Serve => serve::run(&options),
+        Command::Serve { wire, approval_mode } => {
+            serve::run(&options.approved(approval_mode.as_deref()), wire == "ui-protocol")
+        }
         Command::Query { query, session, explain } => repl::query(&options, query, session, explain),
         Command::Repl { session } => repl::run(&options, session),
         Command::Prompt { text } => client::prompt(&options, text).map_err(Failure::Failed),
@@ -323,6 +332,21 @@ fn log(filter: &str) -> log::Log {
 }
 
 impl Options {
+    /// The same with the mode that an interface of the UI protocol names, if it does.
+    fn approved(&self, approval_mode: Option<&str>) -> Self {
+        let mode = approval_mode.map(|mode| match mode {
+            "full-access" => Mode::Yolo,
+            "trusted" => Mode::AcceptEdits,
+            _ => Mode::Ask,
+        });
+        let mut options = self.clone();
+        if let Some(mode) = mode {
+            options.mode = Some(mode.as_str().to_owned());
+            options.origins.push(("mode", "the option --approval-mode".to_owned()));
+        }
+        options
+    }
+
     /// When an append to a session is acknowledged.
     fn durability(&self) -> Durability {
         Durability::parse(&self.durability).unwrap_or_default()

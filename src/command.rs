@@ -90,6 +90,14 @@ pub enum Command<'a> {
     Tools,
     /// `/export [path]`
     Export(Option<&'a str>),
+    /// `/retry`
+    Retry,
+    /// `/continue`
+    Continue,
+    /// `/undo`
+    Undo,
+    /// `/redo`
+    Redo,
     /// `/abort`
     Abort,
 }
@@ -177,6 +185,10 @@ fn command<'a>(name: &str, arguments: &'a str) -> Option<Command<'a>> {
         "cancel-job" => first.filter(|_| one).map(Command::CancelJob),
         "tools" => alone(Command::Tools),
         "export" => Some(Command::Export(rest)),
+        "retry" => alone(Command::Retry),
+        "continue" => alone(Command::Continue),
+        "undo" => alone(Command::Undo),
+        "redo" => alone(Command::Redo),
         "abort" => alone(Command::Abort),
         _ => None,
     }

@@ -14,6 +14,7 @@ use crate::catalogue::ErrorCode;
 use crate::delivery::Class;
 use crate::facts::{JobFacts, SessionFacts, SessionList};
 use crate::message::{Block, EntryId, Message, SessionId, StopReason, ThinkingLevel, TurnId, Usage};
+use crate::store::Entry;
 use crate::value::{Map, Value};
 use question::{Answer, QuestionContent};
 use stage::{Point, Stage};
@@ -40,8 +41,19 @@ pub struct Event {
     pub entry: Option<EntryId>,
     /// The request that caused it, if any.
     pub cause: Option<Cause>,
+    /// Where its text stands, if it is a delta of an answer. The session's handle fills it in.
+    pub piece: Option<Piece>,
     /// Its content.
     pub body: Body,
+}
+
+/// The place of a delta in its answer: a client sees a gap or an overlap by it, also after deltas were merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// The number of the model call in its turn, from 1; a retry counts.
+    pub call: u32,
+    /// The characters of the same stream before it.
+    pub at: u64,
 }
 
 impl Event {
@@ -50,9 +62,11 @@ impl Event {
         // Text belongs to a turn and to the request that started it; a snapshot replaces any older one.
         let same_origin =
             self.body.class() == Class::Latest || (older.turn == self.turn && older.cause == self.cause);
+        let same_call = older.piece.map(|piece| piece.call) == self.piece.map(|piece| piece.call);
         std::mem::discriminant(&older.body) == std::mem::discriminant(&self.body)
             && older.session == self.session
             && same_origin
+            && same_call
             && older.body.stream() == self.body.stream()
     }
 }
@@ -73,6 +87,15 @@ pub enum Body {
     },
     /// The newest part of a session's history.
     SessionRehydrated(Arc<Rehydration>),
+    /// An entry was written to the session's journal.
+    EntryWritten(Arc<Entry>),
+    /// A replay is complete: what follows is live.
+    Synced,
+    /// A replay is not possible from where the client stands; the newest part of the history follows instead.
+    Stale {
+        /// Why: `ahead` or `other-entry`.
+        reason: &'static str,
+    },
     /// The list of live sessions changed.
     ContextUpdated {
         /// All of them.
@@ -88,6 +111,12 @@ pub enum Body {
     AssistantMessage(Arc<Message>),
     /// A message was put into the session, by any sender.
     UserMessage(Arc<UserMessage>),
+    /// Messages are no longer part of the conversation: others take their place.
+    MessagesReplaced(Arc<Replaced>),
+    /// What turns did to files was undone or redone.
+    FilesUndone(Arc<FilesUndone>),
+    /// The waiting messages changed. Contains all of them.
+    QueueUpdated(Arc<WaitingMessages>),
     /// A turn ended, and the session is free.
     TurnEnded(Arc<TurnEnded>),
     /// A model call failed, and the turn waits before it retries it.
@@ -116,6 +145,15 @@ pub enum Body {
     ToolUpdate(Arc<ToolOutput>),
     /// A tool call ended.
     ToolResult(Arc<ToolOutput>),
+    /// The model calls a tool that a client offers. Only that client gets it.
+    ToolRequested(Arc<ToolRequest>),
+    /// A request to a client ended without its answer. Only that client gets it.
+    RequestCancelled {
+        /// The request.
+        request: Arc<str>,
+        /// Why: `ended` or `timed-out`.
+        reason: &'static str,
+    },
     /// A turn passed a boundary, or a hook ran there.
     StagePassed(Arc<StagePassed>),
     /// A background job changed.
@@ -186,6 +224,58 @@ impl Sender {
             Self::Control => "control",
         }
     }
+}
+
+/// Messages that are no longer part of the conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replaced {
+    /// Their entries.
+    pub entries: Vec<EntryId>,
+    /// Why, in one word.
+    pub reason: &'static str,
+}
+
+/// What turns did to files was undone or redone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilesUndone {
+    /// Whether it was undone, rather than redone.
+    pub undone: bool,
+    /// The files, absolute, each with what became of it.
+    pub files: Vec<(String, &'static str)>,
+}
+
+/// The messages that wait in a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WaitingMessages {
+    /// Whether an abort holds them.
+    pub is_held: bool,
+    /// In the order in which they came or were moved.
+    pub messages: Vec<WaitingMessage>,
+}
+
+/// A message that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitingMessage {
+    /// Its journal entry.
+    pub entry: EntryId,
+    /// Its text, or the start of it.
+    pub text: String,
+    /// Whether the text is only the start.
+    pub is_cut: bool,
+    /// The number of its images.
+    pub images: usize,
+    /// What it waits for, in one word: `next-call` or `turn-end`.
+    pub until: &'static str,
+    /// Its sender.
+    pub from: Sender,
+    /// The name that a sender of control gave itself.
+    pub sender: Option<Arc<str>>,
+    /// The turn that it will start, if it starts one.
+    pub turn: Option<TurnId>,
+    /// Whether control has acknowledged it, so that nobody may change it.
+    pub is_fixed: bool,
+    /// When it came, RFC 3339.
+    pub queued_at: Arc<str>,
 }
 
 /// The end of a turn.
@@ -647,6 +737,17 @@ pub struct ToolCall {
     pub parsed: Value<'static>,
 }
 
+/// A call of a tool that a client offers.
+#[derive(Debug, Clone)]
+pub struct ToolRequest {
+    /// Its id, for the answer.
+    pub request: Arc<str>,
+    /// The call.
+    pub call: Arc<ToolCall>,
+    /// The time in which the answer must come.
+    pub timeout: Duration,
+}
+
 /// A tool's output, for events.
 #[derive(Debug, Clone)]
 pub struct ToolOutput {
@@ -711,13 +812,19 @@ impl Body {
             | Self::ContextUpdated { .. }
             | Self::ToolUpdate(_)
             | Self::JobUpdated(_)
+            | Self::QueueUpdated(_)
             | Self::WidgetsUpdated(_)
             | Self::WidgetSpecsUpdated(_)
             | Self::StatusUpdated(_) => Class::Latest,
             Self::SessionResumed { .. }
             | Self::SessionRehydrated(_)
+            | Self::EntryWritten(_)
+            | Self::Synced
+            | Self::Stale { .. }
             | Self::AssistantMessage(_)
             | Self::UserMessage(_)
+            | Self::MessagesReplaced(_)
+            | Self::FilesUndone(_)
             | Self::TurnEnded(_)
             | Self::RetryAwaited(_)
             | Self::CompactionStarted { .. }
@@ -726,6 +833,8 @@ impl Body {
             | Self::ToolStart(_)
             | Self::ToolExecuting(_)
             | Self::ToolResult(_)
+            | Self::ToolRequested(_)
+            | Self::RequestCancelled { .. }
             | Self::StagePassed(_)
             | Self::CommandResult(_)
             | Self::ChoiceRequested(_)
@@ -748,6 +857,11 @@ impl Body {
         }
     }
 
+    /// Whether only the client that it is addressed to gets it, with or without a subscription.
+    pub const fn is_addressed(&self) -> bool {
+        matches!(self, Self::ToolRequested(_) | Self::RequestCancelled { .. })
+    }
+
     /// Its approximate size in bytes, for the bounds of queues.
     pub fn weight(&self) -> usize {
         let blocks = |message: &Message| {
@@ -761,6 +875,10 @@ impl Body {
         match self {
             Self::AssistantMessage(message) => blocks(message),
             Self::UserMessage(sent) => blocks(&sent.message),
+            Self::EntryWritten(entry) => match entry.body.message() {
+                Some(message) => blocks(message).saturating_add(SNAPSHOT_WEIGHT),
+                None => map_weight(&entry.body.data()).saturating_add(SNAPSHOT_WEIGHT),
+            },
             Self::SessionRehydrated(history) => {
                 let result = |past: &PastCall| past.result.as_deref().map_or(VALUE_WEIGHT, blocks);
                 let calls = history.tool_calls.iter().map(result).fold(0, usize::saturating_add);
@@ -771,9 +889,15 @@ impl Body {
                 output.text.len().saturating_add(weight(&output.details)).saturating_add(edit)
             }
             Self::ToolStart(call) | Self::ToolExecuting(call) => call.arguments.len(),
+            Self::ToolRequested(request) => request.call.arguments.len(),
             // Of the facts themselves all share one copy.
             Self::SessionUpdated(_) | Self::FooterUpdated(_) | Self::SessionResumed { .. } => SNAPSHOT_WEIGHT,
             Self::JobUpdated(job) => job.command.len().saturating_add(job.output.len()),
+            Self::QueueUpdated(queue) => queue
+                .messages
+                .iter()
+                .map(|waiting| waiting.text.len().saturating_add(SNAPSHOT_WEIGHT))
+                .fold(VALUE_WEIGHT, usize::saturating_add),
             Self::CommandResult(outcome) => outcome.message.len(),
             Self::ChoiceRequested(choice) => choice.items.len().saturating_mul(SNAPSHOT_WEIGHT),
             Self::QuestionAsked(asked) => asked.content.weight(),
@@ -795,7 +919,15 @@ impl Body {
                 Diagnostic::Behind { .. } | Diagnostic::Coalesced { .. } => VALUE_WEIGHT,
             },
             Self::RetryAwaited(retry) => retry.error.len(),
+            Self::FilesUndone(undone) => {
+                let paths = undone.files.iter().map(|(path, _)| path.len().saturating_add(VALUE_WEIGHT));
+                paths.fold(VALUE_WEIGHT, usize::saturating_add)
+            }
+            Self::MessagesReplaced(replaced) => replaced.entries.len().saturating_mul(VALUE_WEIGHT),
             Self::StagePassed(_)
+            | Self::RequestCancelled { .. }
+            | Self::Synced
+            | Self::Stale { .. }
             | Self::TurnEnded(_)
             | Self::CompactionStarted { .. }
             | Self::CompactionEnded(_)

@@ -3,6 +3,7 @@
 //! Pure. Knows neither how a session lives nor how a wire lays its facts out.
 
 pub mod editor;
+pub mod permissions;
 pub mod rule;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -36,6 +37,10 @@ pub struct SessionFacts {
     pub phase: Phase,
     /// Messages that wait for the running turn or its end.
     pub pending_messages: usize,
+    /// Whether an abort holds them.
+    pub queue_held: bool,
+    /// Whether the last message has no whole answer, and the model can be asked again.
+    pub can_retry: bool,
     /// The number of the awaited retry of a failed model call; 0 without one.
     pub retry_attempt: u32,
     /// When that retry starts, in milliseconds since the epoch.
@@ -72,6 +77,8 @@ pub struct SessionFacts {
     pub context_tokens: u64,
     /// Messages on the current branch.
     pub message_count: usize,
+    /// Whether it is archived.
+    pub archived: bool,
 }
 
 /// The activity of a session.
@@ -113,6 +120,8 @@ impl SessionFacts {
             created_at: "".into(),
             phase: Phase::Idle,
             pending_messages: 0,
+            queue_held: false,
+            can_retry: false,
             retry_attempt: 0,
             retry_deadline_ms: None,
             interrupt_pending: false,
@@ -131,6 +140,7 @@ impl SessionFacts {
             usage: Usage::default(),
             context_tokens: 0,
             message_count: 0,
+            archived: false,
         }
     }
 
@@ -239,6 +249,48 @@ impl JobStatus {
             Self::Cancelled => "cancelled",
         }
     }
+}
+
+/// A command that a person runs with its outputs apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShellFacts {
+    /// Its id.
+    pub id: Arc<str>,
+    /// The session that it runs beside.
+    pub session: SessionId,
+    /// The command.
+    pub command: Arc<str>,
+    /// The folder that it runs in.
+    pub cwd: Arc<str>,
+    /// Its status.
+    pub status: JobStatus,
+    /// When it started, RFC 3339.
+    pub started_at: Arc<str>,
+    /// When it ended, if it did.
+    pub ended_at: Option<Arc<str>>,
+    /// How long it ran, in milliseconds, if it ended.
+    pub duration_ms: Option<u64>,
+    /// Its exit status, if it ended on its own.
+    pub exit_code: Option<i32>,
+    /// The signal that ended it, if one did.
+    pub signal: Option<i32>,
+    /// Whether its time-out ended it.
+    pub timed_out: bool,
+    /// Why it could not be started, if so.
+    pub failure: Option<Arc<str>>,
+    /// Its standard output and its standard error, once it has ended.
+    pub outputs: [ShellOutput; 2],
+}
+
+/// One of the outputs of a command.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ShellOutput {
+    /// The output, or its start and its end.
+    pub text: Arc<str>,
+    /// Whether a part is missing.
+    pub cut: bool,
+    /// The handle of the whole, if a part is missing.
+    pub handle: Option<Arc<str>>,
 }
 
 /// A prompt template, as in frontends' lists.
@@ -439,6 +491,8 @@ pub struct Slot {
     pub message_count: Option<u64>,
     /// Where its journal is, for people, once there is an entry.
     pub location: Option<Arc<str>>,
+    /// Whether it is archived.
+    pub archived: bool,
 }
 
 impl Slot {
@@ -454,6 +508,7 @@ impl Slot {
             created_at: facts.created_at.clone(),
             message_count: u64::try_from(facts.message_count).ok(),
             location: facts.location.clone(),
+            archived: facts.archived,
         }
     }
 
@@ -481,6 +536,19 @@ pub struct ListedSession {
     pub modified: Option<Arc<str>>,
     /// The text that a search found.
     pub excerpt: Option<String>,
+    /// What happened last in it, as far as that is known.
+    pub recent: Recent,
+}
+
+/// What happened last in a session.
+#[derive(Debug, Default)]
+pub struct Recent {
+    /// When, RFC 3339.
+    pub at: Option<Arc<str>>,
+    /// The start of the user's last message, on one line.
+    pub user_text: Option<Arc<str>>,
+    /// The last turn.
+    pub turn: Option<TurnId>,
 }
 
 /// A part of a tool's stored output.

@@ -2,7 +2,8 @@
 //!
 //! [`pending`] holds the open questions and each interactor's queue. [`answers`] defines the valid answers
 //! of each kind of question. [`dialog`] converts questions for connections that support only
-//! plain dialogs. [`audit`] records how each ended. [`warning`] lists the risks in a question's text. [`grant`]
+//! plain dialogs. [`audit`] records how each ended, and [`unended`] keeps
+//! the open ones on disk for that. [`warning`] lists the risks in a question's text. [`grant`]
 //! keeps single permissions. Knows connections as [`crate::session::Client`]s. Does not know the purpose of a
 //! question; its asker does.
 
@@ -11,6 +12,7 @@ pub mod audit;
 mod dialog;
 pub mod grant;
 mod pending;
+mod unended;
 pub mod warning;
 
 pub use pending::{Audience, Origin, PendingQuestions, Question, Resolution};

@@ -27,6 +27,10 @@ pub const OUTBOX_READY_BYTES: usize = 64 * 1024;
 /// client is never that far behind.
 pub const OUTBOX_EVENTS: usize = 4096;
 
+/// Entries of a replay between two looks at what else there is to do, and those that may be sent while the session's
+/// events wait: an eighth of an outbox, some milliseconds of work.
+pub const REPLAY_PAGE: usize = 512;
+
 /// Bytes of text in an outbox before its producers wait (8 MiB): half the longest line, so that a merged delta fits
 /// into one.
 pub const OUTBOX_TEXT_BYTES: usize = 8 * 1024 * 1024;
@@ -193,6 +197,16 @@ pub const RELAXED_SYNC: Duration = Duration::from_secs(1);
 /// file's size in memory.
 pub const JOURNAL_BYTES: u64 = 4 * 1024 * 1024 * 1024;
 
+/// The longest line of a journal that is written: reading takes [`MAX_LINE_BYTES`], and a message has to fit into an
+/// event as well, with an envelope (256 KiB) around it.
+pub const JOURNAL_LINE_BYTES: usize = MAX_LINE_BYTES - 256 * 1024;
+
+/// How much shorter the line of a message that waits must be (64 KiB): delivered, it has further keys.
+pub const QUEUED_LINE_ROOM: usize = 64 * 1024;
+
+/// The longest text of a message that an event has a second time, as one string (1 MiB).
+pub const EVENT_TEXT_BYTES: usize = 1024 * 1024;
+
 /// Bytes per write of a fork (1 MiB).
 pub const FORK_PART_BYTES: usize = 1024 * 1024;
 
@@ -286,6 +300,9 @@ pub const CONTROL_RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// The longest answer to a control request that the program's sender reads, in bytes (1 MiB): many times the longest.
 pub const CONTROL_ANSWER_BYTES: usize = 1024 * 1024;
 
+/// How many stored sessions are read at once for control requests. Each may take the memory of a long line.
+pub const CONTROL_STORED_READS: usize = 4;
+
 /// How long a file with the text of a control request stays that was never acknowledged, in milliseconds (2 hours):
 /// longer than any request may be old.
 pub const CONTROL_PARKED_MS: i64 = 2 * 3_600_000;
@@ -318,6 +335,37 @@ pub const JSON_DEPTH: usize = 64;
 
 /// Digits in a row in a number of JSON. A float that is written out in full has some fifty.
 pub const JSON_DIGITS: usize = 64;
+
+/// The longest id of a request on the UI wire, in bytes. It is kept while its request is pending, and sent back.
+pub const UI_ID_BYTES: usize = 256;
+
+/// The longest line on the UI wire, in bytes (32 MiB): three images of 5 MiB in base64, which its interfaces allow,
+/// are 21 MiB.
+pub const UI_LINE_BYTES: usize = 32 * 1024 * 1024;
+
+/// Ended runs of which a connection of the UI wire knows how they ended. An interface cancels only its newest.
+pub const UI_KEPT_RUNS: usize = 64;
+
+/// How long a command of `shell.exec` may take whose request says nothing, in seconds. From the protocol.
+pub const UI_SHELL_SECONDS: u64 = 120;
+
+/// How long such a command may take at most, in seconds. From the protocol.
+pub const UI_SHELL_MAX_SECONDS: u64 = 300;
+
+/// Messages and results of one run that the UI wire knows to have told. A run has at most some hundred.
+pub const UI_TOLD_ENTRIES: usize = 4096;
+
+/// Sessions in a list of the UI wire whose request says no number. From the protocol.
+pub const UI_SESSIONS: usize = 50;
+
+/// Runs of a replayed history whose request says no number. From the protocol.
+pub const UI_HISTORY_RUNS: usize = 20;
+
+/// Events of a replayed history whose request says no number. From the protocol.
+pub const UI_HISTORY_EVENTS: usize = 1500;
+
+/// Bytes of a replayed history beyond its newest run (8 MiB): more than a terminal keeps.
+pub const UI_HISTORY_BYTES: usize = 8 * 1024 * 1024;
 
 /// The longest EQL query, in bytes (256 KiB). Real ones have a few KiB.
 pub const MAX_QUERY_BYTES: usize = 256 * 1024;
@@ -358,6 +406,15 @@ pub const AUDIT_RECORDS: usize = 100;
 
 /// Characters of a client's name in an audit record: enough for any real name, but no line of a megabyte.
 pub const AUDIT_NAME_CHARS: usize = 100;
+
+/// Records in one answer of `list_audit`. A record has some hundred bytes, so that such an answer stays far below a line.
+pub const AUDIT_PAGE: usize = 500;
+
+/// Things in one answer of `trust_preview`: more than a person reads, and far below a line's values.
+pub const TRUST_RUNS: usize = 1_000;
+
+/// Characters of one of them. The file itself shows the rest.
+pub const PREVIEW_TEXT_CHARS: usize = 1_000;
 
 /// Bytes at the end of the audit file that a query reads (4 MiB): some ten thousand records.
 pub const AUDIT_READ_BYTES: u64 = 4 * 1024 * 1024;
@@ -528,8 +585,26 @@ pub const ANSWER_TOOL_CALLS: usize = 128;
 /// Model calls of one turn. A turn with more goes in circles.
 pub const TURN_ROUNDS: u32 = 500;
 
+/// Characters of a name or a path that an error repeats to its sender.
+pub const ERROR_NAME_CHARS: usize = 400;
+
 /// Messages in a session's queue.
 pub const QUEUED_MESSAGES: usize = 64;
+
+/// The content of all messages in a session's queue (2 MiB): the answer to an interrupt may give back all of their
+/// texts in one line. A longer message waits if nothing else does.
+pub const QUEUED_BYTES: usize = 2 * 1024 * 1024;
+
+/// Bytes of a waiting message's text in an event or a list (16 KiB): more than anybody types, and 64 of them fit into a
+/// frame. The whole text is read by its entry.
+pub const QUEUE_TEXT_BYTES: usize = 16 * 1024;
+
+/// Texts of one session's files that are kept so that edits can be undone (64 MiB): four of the largest files that a tool
+/// changes, and months of usual edits. The oldest go first.
+pub const UNDO_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Turns whose changes of files can be undone, and as many redone.
+pub const UNDO_TURNS: usize = 100;
 
 /// Retries of a failed model call.
 pub const RETRY_ATTEMPTS: u32 = 5;
@@ -620,6 +695,33 @@ pub const RUNNING_JOBS: usize = 16;
 
 /// Ended background jobs that a session remembers.
 pub const ENDED_JOBS: usize = 100;
+
+/// Tools that one client offers in a session. An editor has some ten; each is in every request to the model.
+pub const CLIENT_TOOLS: usize = 64;
+
+/// Tools in a session that were brought by all clients together.
+pub const BROUGHT_TOOLS: usize = 128;
+
+/// Bytes of a brought tool's name: what hosted models take.
+pub const CLIENT_TOOL_NAME_BYTES: usize = 64;
+
+/// Bytes of a client's tool's description (4 KiB): it is in every request to the model.
+pub const CLIENT_TOOL_DESCRIPTION_BYTES: usize = 4 * 1024;
+
+/// Bytes of a client's tool's schema (16 KiB), for the same reason.
+pub const CLIENT_TOOL_SCHEMA_BYTES: usize = 16 * 1024;
+
+/// The time that a client's tool has, unless it says otherwise: an editor answers in seconds, a build in minutes.
+pub const CLIENT_TOOL_TIME: Duration = Duration::from_secs(120);
+
+/// The longest time that it may say: a person may have to act.
+pub const CLIENT_TOOL_LONGEST: Duration = Duration::from_secs(3600);
+
+/// Bytes of a client's further facts about a result (16 KiB). They are in an event to every frontend.
+pub const CLIENT_DETAILS_BYTES: usize = 16 * 1024;
+
+/// Bytes of the arguments of a client's tool in the question that approves it (4 KiB): what a person reads.
+pub const APPROVAL_ARGUMENTS_BYTES: usize = 4 * 1024;
 
 /// Unanswered choices at frontends. A person makes one at a time.
 pub const MAX_FRONTEND_ACTIONS: usize = 64;

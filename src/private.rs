@@ -16,6 +16,8 @@ use std::sync::{Mutex, PoisonError};
 const OURS: &[&str] = &[
     "run",
     "sessions",
+    "archived",
+    "deleted",
     "outputs",
     "memory",
     "models",
@@ -25,7 +27,9 @@ const OURS: &[&str] = &[
     "credentials.new",
     "audit.edn",
     "audit.head",
+    "rules.new",
     "audit.new",
+    "questions",
     "rules.edn",
     "trusted.edn",
     "trusted.new",

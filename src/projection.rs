@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::event::question::{Answer, QuestionContent};
-use crate::event::{StatusText, Widget, WidgetSpec};
+use crate::event::{Sender, StatusText, WaitingMessage, WaitingMessages, Widget, WidgetSpec};
+use crate::facts::permissions::{ListedRule, RuleSource, TrustPreview};
 use crate::facts::rule::Rule;
 use crate::facts::{
     BashOutput, CommandFacts, JobFacts, ListedSession, LoginFacts, ModelFacts, Note, Phase, Price,
@@ -100,12 +101,46 @@ pub fn answer(answer: &Answer) -> Map<'_> {
             map.put_some("scope", scope.map(|scope| scope.as_str()));
             map.put_some("rule", rule.as_ref().map(Rule::to_value));
         }
+        Answer::Forbid { scope, rule } => {
+            map.put("outcome", "deny");
+            map.put("scope", scope.as_str());
+            map.put_some("rule", rule.as_ref().map(Rule::to_value));
+        }
         Answer::Deny | Answer::Defer => {
             map.put_some("outcome", answer.outcome());
         }
         Answer::Secret(_) | Answer::Done(_) => {}
     }
     map
+}
+
+/// The sender of a message.
+pub fn sender(from: &Sender) -> Map<'_> {
+    let mut map = Map::new().with("kind", from.as_str());
+    if let Sender::Client { connection, name } = from {
+        map.put("connection", count(*connection));
+        map.put_some("client", name.as_deref());
+    }
+    map
+}
+
+/// The payload of `queue/updated`, and the `:data` of `list_pending`.
+pub fn waiting(queue: &WaitingMessages) -> Map<'_> {
+    let message = |waiting: &WaitingMessage| {
+        let mut map = Map::new();
+        map.put("entry-id", waiting.entry.to_value());
+        map.put("text", waiting.text.clone());
+        map.put_some("cut", waiting.is_cut.then_some(true));
+        map.put("images", Value::from(waiting.images));
+        map.put("until", waiting.until);
+        map.put("from", sender(&waiting.from).into_owned());
+        map.put_some("sender", waiting.sender.as_deref().map(str::to_owned));
+        map.put_some("turn-id", waiting.turn.as_ref().map(TurnId::to_value));
+        map.put_some("fixed", waiting.is_fixed.then_some(true));
+        map.put("queued-at", waiting.queued_at.to_string());
+        map
+    };
+    Map::new().with("held", queue.is_held).with("waiting", Value::vector(queue.messages.iter().map(message)))
 }
 
 /// The payload of `session/updated`, and the `:state` of `get_state`.
@@ -116,6 +151,8 @@ pub fn session_state(facts: &SessionFacts) -> Map<'_> {
     map.put("is-streaming", facts.is_streaming());
     map.put("is-compacting", facts.phase == Phase::Compacting);
     map.put("pending-message-count", Value::from(facts.pending_messages));
+    map.put_some("queue-held", facts.queue_held.then_some(true));
+    map.put_some("can-retry", facts.can_retry.then_some(true));
     map.put("retry-attempt", Value::int(i64::from(facts.retry_attempt)));
     if let Some(deadline) = facts.retry_deadline_ms {
         map.put("retry-deadline-ms", Value::int(deadline));
@@ -163,6 +200,7 @@ fn status_line(facts: &SessionFacts) -> String {
     };
     match facts.pending_messages {
         0 => format!("{} · {state}", facts.display_name()),
+        waiting if facts.queue_held => format!("{} · {state} · {waiting} held", facts.display_name()),
         waiting => format!("{} · {state} · {waiting} queued", facts.display_name()),
     }
 }
@@ -240,6 +278,7 @@ pub fn slot(slot: &Slot) -> Map<'_> {
     map.put("created-at", slot.created_at.as_ref());
     map.put_some("message-count", slot.message_count.map(count));
     map.put("session-file", slot.location.as_deref());
+    map.put_some("archived", slot.archived.then_some(true));
     map
 }
 
@@ -249,6 +288,42 @@ pub fn listed(session: &ListedSession) -> Map<'_> {
     map.put("is-active", session.is_active);
     map.put_some("modified", session.modified.as_deref());
     map.put_some("excerpt", session.excerpt.as_deref());
+    map
+}
+
+/// A rule of a session.
+pub fn rule(listed: &ListedRule) -> Map<'_> {
+    let mut map = Map::new();
+    map.put("rule-id", listed.id.as_str());
+    map.put("text", listed.rule.text());
+    map.put("rule", listed.rule.to_value());
+    map.put("source", listed.source.as_str());
+    map.put("removable", listed.source != RuleSource::Configuration);
+    map.put("in-force", listed.idle.is_none());
+    map.put_some("reason", listed.idle);
+    map
+}
+
+/// What a project's configuration would do.
+pub fn trust_preview(preview: &TrustPreview) -> Map<'_> {
+    let mut map = Map::new();
+    map.put("trust", preview.state);
+    map.put(
+        "runs",
+        Value::vector(preview.runs.iter().map(|run| {
+            let run = Map::new()
+                .with("kind", run.kind)
+                .with("name", run.name.as_str())
+                .with("text", run.text.as_str());
+            Value::from(run)
+        })),
+    );
+    map.put("problems", Value::vector(preview.problems.iter().map(String::as_str)));
+    let mut files = Map::new();
+    for (path, digest) in &preview.files {
+        files.insert(Value::from(path.as_str()), Value::from(digest.as_str()));
+    }
+    map.put("files", Value::from(files));
     map
 }
 

@@ -8,10 +8,14 @@
 //! | [`Clients`] | an attached client is told every event that it wants |
 //! | [`Sessions`] | opens, enters, names and reads sessions |
 //! | [`Turns`] | an accepted message is on disk, and a session has one turn at a time |
+//! | [`Queues`] | what waits is seen, changed and held; a change is on disk before the reply |
+//! | [`Undos`] | no change of somebody else is overwritten |
 //! | [`Questions`] | each question is answered once |
+//! | [`Permissions`] | a rule that was taken back permits nothing any more |
 //! | [`Settings`] | a setting is on disk before the reply |
 //! | [`Logins`] | no secret is in an answer |
 //! | [`Jobs`] | a command ends with its session |
+//! | [`ClientTools`] | a tool's request goes to the client that offers it, and is answered once |
 //! | [`Control`] | what was acknowledged happens once |
 //! | [`Graph`] | a query sees one moment of its session |
 //!
@@ -19,36 +23,68 @@
 //! answer is `request/not-found`.
 
 mod call;
+mod client_tools;
 mod clients;
 pub mod control;
 mod graph;
 mod jobs;
 mod logins;
+mod permissions;
 mod questions;
+mod queue;
 mod sessions;
 mod settings;
 mod tally;
 mod turns;
+mod undo;
 
 pub use call::{ApiError, Call, Reply};
-pub use clients::{Agreed, Client, Clients, Peer, Pressure, Snapshot, Standing};
+pub use client_tools::{ClientTools, OfferedTool, Registered, ToolAnswer};
+pub use clients::{Agreed, Client, Clients, InAnswer, Peer, Pressure, Since, Snapshot, Standing};
 pub use control::Control;
 pub use graph::{Graph, Query, QueryAnswer};
-pub use jobs::Jobs;
+pub use jobs::{Jobs, ShellCommand, ToolOutcome, Waited};
 pub use logins::Logins;
+pub use permissions::Permissions;
 pub use questions::{AnswerFields, DialogResult, Questions, Response};
-pub use sessions::{Opened, Page, Scope, Sessions, SwitchTarget};
+pub use queue::{Edited, Queues, Removed, Resumed};
+pub use sessions::{Listing, Opened, Page, Scope, Sessions, SwitchTarget};
 pub use settings::{Reach, Settings, ShownFiles};
 pub use tally::{Counts, OpCounts, Requests, Tally};
-pub use turns::{ActionResult, ActionStatus, Ended, Interrupted, Prompt, Prompted, TurnState, Turns};
+pub use turns::{ActionResult, ActionStatus, Again, Ended, Interrupted, Prompt, Prompted, TurnState, Turns};
+pub use undo::{FileAction, Undo, Undone, Undos};
 
 /// All capabilities: what the EDN wire and the graph's mutations need.
 pub trait SessionApi:
-    Clients + Sessions + Turns + Questions + Settings + Logins + Jobs + Graph + Control
+    Clients
+    + Sessions
+    + Turns
+    + Queues
+    + Undos
+    + Questions
+    + Permissions
+    + Settings
+    + Logins
+    + Jobs
+    + ClientTools
+    + Graph
+    + Control
 {
 }
 
-impl<T: Clients + Sessions + Turns + Questions + Settings + Logins + Jobs + Graph + Control> SessionApi
-    for T
+impl<T> SessionApi for T where
+    T: Clients
+        + Sessions
+        + Turns
+        + Queues
+        + Undos
+        + Permissions
+        + Questions
+        + Settings
+        + Logins
+        + Jobs
+        + ClientTools
+        + Graph
+        + Control
 {
 }

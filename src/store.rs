@@ -20,6 +20,8 @@ mod listing;
 mod locations;
 mod reading;
 pub mod record;
+mod requests;
+mod shelf;
 mod verify;
 
 use std::borrow::Cow;
@@ -33,7 +35,7 @@ use crate::message::SessionId;
 use crate::project;
 
 pub use commit::{Committer, Counters, Durability};
-pub use entry::{Entry, EntryBody, FORMAT, Header, Parent};
+pub use entry::{Entry, EntryBody, FORMAT, Header, HeaderError, Parent};
 pub use error::StoreError;
 pub use files::{Files, Lock, LockError, LogFile, SystemFiles};
 pub use journals::{Journal, Journals, Loaded, Log};
@@ -47,6 +49,7 @@ use journal::FileLog;
 use journal_file::JournalFile;
 use locations::Locations;
 use record::Request;
+use shelf::Shelf;
 
 /// The folder that holds all sessions, and the thread that writes them. Its methods are for those who care for the
 /// files; [`Journals`] is what sessions use.
@@ -57,6 +60,7 @@ pub struct Store {
     files: Arc<dyn Files>,
     committer: Arc<Committer>,
     locations: Arc<Locations>,
+    shelf: Arc<Shelf>,
     #[cfg(feature = "index")]
     index: Arc<index::Index>,
 }
@@ -78,6 +82,7 @@ impl Store {
         Ok(Self {
             root: state_dir.join("sessions"),
             durability,
+            shelf: Arc::new(Shelf::new(state_dir, files.clone())),
             files,
             committer: Arc::new(Committer::start(durability)?),
             locations: Arc::default(),
@@ -115,6 +120,23 @@ impl Store {
 
     fn journal(&self, session: SessionId, file: JournalFile) -> Journal {
         Journal::new(FileLog::new(session, file, self.committer.clone(), self.locations.clone()))
+    }
+
+    /// Notes which of the listed sessions are archived.
+    fn marked<T>(
+        &self,
+        mut listed: Vec<T>,
+        info: impl Fn(&mut T) -> &mut SessionInfo,
+    ) -> Result<Vec<T>, StoreError> {
+        let archived = self
+            .shelf
+            .all()
+            .map_err(|error| StoreError::io("Cannot read all sessions in", &self.root, error))?;
+        for one in &mut listed {
+            let info = info(one);
+            info.archived = info.path.file_name().is_some_and(|name| archived.contains(name));
+        }
+        Ok(listed)
     }
 
     /// The header with the file of the session's parent.
@@ -221,10 +243,10 @@ impl Journals for Store {
         self.open_file(&path.ok_or_else(|| StoreError::NoSession { session: session.clone() })?)
     }
 
-    fn read(&self, session: &SessionId) -> Result<(Header, Vec<Arc<Entry>>), StoreError> {
+    fn read_requests(&self, session: &SessionId, visit: &mut dyn FnMut(Entry)) -> Result<Header, StoreError> {
         let path = self.look_up(session)?;
         let path = path.ok_or_else(|| StoreError::NoSession { session: session.clone() })?;
-        self.read_file(&path).map(|content| (content.header, content.entries))
+        requests::read(&path, visit)
     }
 
     fn holder(&self, session: &SessionId) -> Option<String> {
@@ -241,6 +263,43 @@ impl Journals for Store {
             .map_err(|error| StoreError::io("Cannot read all sessions in", &self.root, error))
     }
 
+    fn is_archived(&self, session: &SessionId) -> bool {
+        self.shelf.has(session)
+    }
+
+    fn archive(&self, session: &SessionId, archived: bool) -> Result<(), StoreError> {
+        if self.locations.written(session).is_none() {
+            let path = self.look_up(session)?;
+            let path = path.ok_or_else(|| StoreError::NoSession { session: session.clone() })?;
+            if let Some(holder) = journal_file::holder(&path) {
+                return Err(StoreError::Locked { path, holder });
+            }
+        }
+        self.shelf.set(session, archived)
+    }
+
+    fn discard(&self, session: &SessionId, location: Option<&str>) -> Result<(), StoreError> {
+        let path = self.look_up(session)?;
+        let real = |path: &Path| path.canonicalize().ok();
+        let is_here = |location: &Path| path.as_deref().is_some_and(|path| real(path) == real(location));
+        if let Some(location) = location.map(Path::new).filter(|location| !is_here(location)) {
+            return Err(StoreError::Elsewhere { path: location.to_owned() });
+        }
+        self.shelf.discard(&path.ok_or_else(|| StoreError::NoSession { session: session.clone() })?)
+    }
+
+    fn discarded(&self) -> Result<Vec<SessionId>, StoreError> {
+        self.shelf.discarded().map_err(|error| StoreError::io("Cannot look into", &self.root, error))
+    }
+
+    fn forget(&self, session: &SessionId) -> Result<(), StoreError> {
+        #[cfg(feature = "index")]
+        self.index
+            .remove(session)
+            .map_err(|error| StoreError::io("Cannot delete from the index of", &self.root, error))?;
+        self.shelf.forget(&self.root, session)
+    }
+
     fn session_at(&self, location: &str) -> Result<SessionId, StoreError> {
         let path = Path::new(location);
         let (_, session) = journal::look(path, self.files.as_ref())?;
@@ -253,9 +312,10 @@ impl Journals for Store {
         let refused = |error| StoreError::io("Cannot read all sessions in", &self.root, error);
         #[cfg(feature = "index")]
         if let Some(list) = self.index.list(&self.root, project.as_deref()).map_err(refused)? {
-            return Ok(list);
+            return self.marked(list, |info| info);
         }
-        listing::list(&self.root, project.as_deref()).map_err(refused)
+        let list = listing::list(&self.root, project.as_deref()).map_err(refused)?;
+        self.marked(list, |info| info)
     }
 
     fn search(&self, cwd: Option<&Path>, text: &str, limit: usize) -> Result<Vec<Hit>, StoreError> {
@@ -264,9 +324,10 @@ impl Journals for Store {
         let refused = |error| StoreError::io("Cannot search all sessions in", &self.root, error);
         #[cfg(feature = "index")]
         if let Some(hits) = self.index.search(&self.root, project.as_deref(), text, limit).map_err(refused)? {
-            return Ok(hits);
+            return self.marked(hits, |hit| &mut hit.info);
         }
-        listing::search(&self.root, project.as_deref(), text, limit).map_err(refused)
+        let hits = listing::search(&self.root, project.as_deref(), text, limit).map_err(refused)?;
+        self.marked(hits, |hit| &mut hit.info)
     }
 
     fn location(&self) -> Cow<'_, str> {

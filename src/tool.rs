@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::event::FileEdit;
+use crate::event::{Body, Event, FileEdit, ToolCall};
 use crate::message::Block;
 use crate::provider::ToolSpec;
 use crate::runner::sandbox::Sandbox;
@@ -31,6 +31,7 @@ mod read;
 mod search;
 pub mod shell;
 pub mod toolbox;
+pub mod undo;
 pub mod walk;
 mod write;
 
@@ -66,8 +67,47 @@ pub struct Context {
     pub barred: Arc<walk::Barred>,
     /// Ends the call.
     pub stop: CancellationToken,
+    /// The call, for a tool that somebody else carries out.
+    pub call: Arc<ToolCall>,
+    /// Makes an event of the call's turn.
+    pub event: Arc<dyn Fn(Body) -> Event + Send + Sync>,
     /// Receives the newest part of the output while the call runs.
     pub progress: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+#[cfg(test)]
+impl Context {
+    /// The context of a test's call.
+    fn of_test(cwd: &Path, stop: CancellationToken) -> Self {
+        let text = Arc::<str>::from("");
+        let call = ToolCall {
+            id: text.clone(),
+            name: text.clone(),
+            summary: text.clone(),
+            arguments: text,
+            parsed: Value::Nil,
+        };
+        Self {
+            cwd: cwd.into(),
+            outputs: Outputs::new(cwd, "s"),
+            handle: "o-1".to_owned(),
+            sandbox: None,
+            hidden: Arc::new([]),
+            barred: Arc::default(),
+            stop,
+            call: Arc::new(call),
+            event: Arc::new(|body| Event {
+                session: None,
+                offset: 0,
+                turn: None,
+                entry: None,
+                cause: None,
+                piece: None,
+                body,
+            }),
+            progress: Arc::new(|_| {}),
+        }
+    }
 }
 
 /// The effects of a call, before it runs.
@@ -106,7 +146,7 @@ impl Outcome {
     }
 
     /// A success; a long text is stored under a handle.
-    fn kept(kept: Kept) -> Self {
+    pub fn kept(kept: Kept) -> Self {
         let mut outcome = Self::ok(kept.text);
         if let Some(handle) = kept.handle {
             outcome.details.put("handle", handle);

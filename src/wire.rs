@@ -3,7 +3,7 @@
 //! This room holds what every wire shares: byte streams ([`transport`]), lines ([`lines`]), one connection with its
 //! pending requests and its focus ([`connection`]), and the queue of what it sends ([`outbox`]), for any
 //! [`encoder`] of events. [`edn`] is the wire of EDN lines; [`control`] is the wire of programs that send texts and
-//! interrupts to live sessions, as JSON lines.
+//! interrupts to live sessions, as JSON lines; [`ui`] is the wire of terminal interfaces that speak the UI protocol.
 
 pub mod connection;
 pub mod control;
@@ -11,5 +11,7 @@ pub mod edn;
 pub mod encoder;
 pub mod lines;
 pub mod outbox;
+pub mod refusals;
 pub mod transport;
+pub mod ui;
 mod unfinished;

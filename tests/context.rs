@@ -229,6 +229,22 @@ fn a_file_that_a_prompt_refers_to_is_shown_to_the_model() {
 }
 
 #[test]
+fn skill_that_a_message_names_is_given_to_the_model() {
+    let setup = setup();
+    put(&setup.project(), ".agents/skills/tidy/SKILL.md", "---\ndescription: Tidies up.\n---\nSteps.");
+    let mut bridge = setup.ready();
+    let told = say(&mut bridge, "Please $tidy this, for $HOME.");
+    assert!(told.starts_with("Use the skill tidy;"), "{told}");
+    assert!(told.ends_with("\n\nSteps.\nPlease $tidy this, for $HOME."), "{told}");
+    // What the person wrote stays what it was.
+    let messages = bridge.ask("m", "get_messages", "{}");
+    let first = at(&messages, &["data", "messages"]).unwrap().as_slice().unwrap()[0].clone();
+    let blocks = first.get("content").unwrap().as_slice().unwrap();
+    assert_eq!(text(&blocks[0], "text"), "Please $tidy this, for $HOME.");
+    assert_eq!(say(&mut bridge, "for $1 and $none"), "for $1 and $none");
+}
+
+#[test]
 fn a_file_in_a_message_that_waited_is_shown_too() {
     let setup = Setup::new()
         .script(

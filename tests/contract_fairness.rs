@@ -167,6 +167,9 @@ fn answer(line: &[u8], ready: &mut bool, topics: &mut BTreeSet<String>) -> Strin
                 Some(Some(names)) if names.iter().all(|name| name.as_str().is_some()) => names.to_vec(),
                 Some(_) => return invalid("topics"),
             };
+            if params.get("since").is_some_and(|since| since.as_map().is_none()) {
+                return invalid("since");
+            }
             let all = named.is_empty();
             for topic in
                 TOPICS.iter().filter(|topic| all || named.iter().any(|name| name.as_str() == Some(topic)))

@@ -49,6 +49,9 @@ fn provoked_by(code: &str) -> &'static str {
         "request/op-not-supported" => "op.unknown",
         "request/session-not-idle" => "prompt.not-idle",
         "request/not-found" => "sessions.switch-to-unknown",
+        "request/message-fixed" => "control.waiting-is-fixed",
+        "request/file-changed" => "undo.others-changes",
+        "request/nothing-to-retry" => "again.nothing",
         "request/idempotency-conflict" => "prompt.key-conflict",
         "request/unknown-model" => "models.unknown",
         "request/unknown-command" => "command.unknown",
@@ -547,6 +550,29 @@ fn wrong_behaviour_is_caught() {
             where_("response", "set_session_name", data("session-name", Some(Value::str("other")))),
         ),
         mutant(
+            "another name of another session",
+            "sessions.rename",
+            where_("response", "rename_session", data("session-name", Some(Value::str("other")))),
+        ),
+        mutant(
+            "an archived session that is not told as such",
+            "sessions.archive",
+            where_("response", "list_sessions", |f| {
+                let sessions = f.get("data").and_then(|data| data.get("sessions")).and_then(Value::as_slice);
+                let bare = |slot: &Value<'static>| {
+                    let mut slot = slot.as_map().cloned().unwrap_or_default();
+                    slot.remove(&Value::keyword("archived"));
+                    Value::from(slot)
+                };
+                let sessions = Value::vector(sessions.unwrap_or_default().iter().map(bare));
+                with_data(f, "sessions", Some(sessions))
+            }),
+        ),
+        mutant("a list without any session", "sessions.delete-stored", emptied("list_sessions", "sessions")),
+        mutant("a deleted session that is opened", "sessions.delete", taken("request/not-found")),
+        mutant("a session in use that is deleted", "sessions.in-use", taken("request/session-not-idle")),
+        mutant("a shown session that is deleted", "guest.session-in-use", taken("request/session-not-idle")),
+        mutant(
             "messages in another order",
             "sessions.messages",
             where_("response", "get_messages", |f| {
@@ -611,6 +637,18 @@ fn wrong_permissions_are_caught() {
         where_("event", "interaction/requested", move |f| with_asked(f, key, value.clone()))
     };
     try_all(vec![
+        mutant(
+            "a rule that is told for no source",
+            "grant.rules",
+            where_("response", "list_rules", data("rules", Some(Value::vector([Value::from(Map::new())])))),
+        ),
+        mutant("a rule that is taken back twice", "grant.rule-taken-back", taken("request/not-found")),
+        mutant("an audit without records", "audit.pages", emptied("list_audit", "records")),
+        mutant(
+            "a preview without its state",
+            "trust.preview",
+            where_("response", "trust_preview", data("trust", None)),
+        ),
         mutant("a grant that is for no proposal", "grant.asked", asked("proposal-id", None)),
         mutant("a grant that is for no arguments", "grant.asked", asked("args-digest", None)),
         mutant("one proposal for all", "grant.used-once", asked("proposal-id", Some(Value::str("p")))),

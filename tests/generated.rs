@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use edn_bridge::wire::ui;
 use edn_bridge::{catalogue, client};
 
 #[test]
@@ -14,6 +15,8 @@ fn generated_files_match_the_catalogue() {
         ("spec/reference.md", catalogue::reference_page()),
         ("emacs/edn-bridge-constants.el", catalogue::emacs_constants()),
         ("src/contract/catalogue.edn", catalogue::contract_tables()),
+        ("spec/ui-reference.md", ui::reference::page()),
+        ("spec/ui-protocol.schema.json", ui::reference::schema()),
     ] {
         let found = std::fs::read_to_string(root().join(path)).unwrap_or_default();
         assert!(found == expected, "{path} is not what the catalogue says; run `make generate`");

@@ -113,6 +113,19 @@ fn a_guard_at_another_stage_ends_the_turn() {
 }
 
 #[test]
+fn guard_judges_message_that_is_retried() {
+    let guard = "grep -q ':message \"secret plan\"' && echo '{:decision :deny :reason \"not today\"}' \
+                 || echo '{:decision :allow}'";
+    let setup = hooked(ECHO, &[(":id \"no\" :stage :receive-input :point :pre :kind :guard", guard)]);
+    let mut bridge = setup.ready();
+    say(&mut bridge, "secret plan");
+    end(&mut bridge);
+    assert_eq!(kind(&bridge.ask("r", "retry", "{}")), "response");
+    assert_eq!(data(&end(&mut bridge), "error-message"), "The hook \"no\" denied receive-input: not today");
+    assert_eq!(outcomes(&bridge), ["no denied", "no denied"]);
+}
+
+#[test]
 fn transforms_rewrite_in_their_order() {
     let setup = hooked(
         ECHO,
@@ -164,6 +177,23 @@ fn observers_are_reported_in_their_order() {
     say(&mut bridge, "hello");
     end(&mut bridge);
     assert_eq!(outcomes(&bridge), ["late observed", "early observed"]);
+}
+
+#[test]
+fn four_observers_run_at_once() {
+    // Each waits until four are there, and then looks for a fifth.
+    let script = "mkdir -p in; touch in/$$; \
+                  while [ ! -e go ]; do [ $(ls in | wc -l) -lt 4 ] || touch go; sleep 0.01; done; \
+                  for look in 1 2 3 4 5 6 7 8 9; do ls in | wc -l >> counts; sleep 0.02; done; rm in/$$";
+    let heads: Vec<String> =
+        (0..6).map(|n| format!(":id \"h{n}\" :stage :render :point :post :kind :observer")).collect();
+    let hooks: Vec<(&str, &str)> = heads.iter().map(|head| (head.as_str(), script)).collect();
+    let setup = hooked(ECHO, &hooks);
+    let mut bridge = setup.ready();
+    say(&mut bridge, "hello");
+    end(&mut bridge);
+    let counts = std::fs::read_to_string(setup.project().join("counts")).unwrap();
+    assert_eq!(counts.lines().map(|count| count.trim().parse::<u32>().unwrap()).max(), Some(4), "{counts}");
 }
 
 #[test]

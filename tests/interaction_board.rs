@@ -106,6 +106,80 @@ fn audit_record_has_tool_scope_and_client() {
 }
 
 #[test]
+fn unknown_key_of_an_answer_is_ignored() {
+    let mut bridge = Setup::new().script(TWO).interactor();
+    go(&mut bridge);
+    for _ in 0..2 {
+        let question = bridge.event("interaction/requested");
+        let answer = respond(
+            &mut bridge,
+            &question,
+            ":status \"accepted\" :value {:outcome \"approve\" :scope \"once\" :later true}",
+        );
+        assert_eq!(at(&answer, &["ok"]).and_then(Value::as_bool), Some(true), "{answer}");
+    }
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "end");
+}
+
+#[test]
+fn error_repeats_the_start_of_a_long_name() {
+    let mut bridge = Setup::new().script(TWO).ready();
+    let name = "x".repeat(100_000);
+    for (op, params) in [
+        ("fork", format!("{{:entry-id {name:?}}}")),
+        ("switch_session", format!("{{:session-id {name:?}}}")),
+        ("get_state", format!("{{:session-id {name:?}}}")),
+        ("interaction_respond", format!("{{:interaction-id {name:?} :status \"cancelled\"}}")),
+        ("set_model", format!("{{:provider {name:?} :model-id {name:?}}}")),
+        ("login_begin", format!("{{:provider {name:?}}}")),
+        ("read_output", format!("{{:output-id {name:?}}}")),
+        ("inspect_background_job", format!("{{:job-id {name:?}}}")),
+        ("set_mode", format!("{{:mode {name:?}}}")),
+    ] {
+        let refused = bridge.ask("e", op, &params).to_string();
+        assert!(refused.contains(":error-code") && refused.len() < 2000, "{op}: {} bytes", refused.len());
+    }
+}
+
+#[test]
+fn who_does_not_answer_sees_the_end_of_a_question_alone() {
+    let setup = Setup::new().script(TWO);
+    // It answers plain dialogs, and no typed questions, though it is subscribed to them.
+    let topics = r#""interaction/requested" "interaction/answered" "ui/dialog-requested""#;
+    let mut bridge = with(&setup, "", topics);
+    go(&mut bridge);
+    for _ in 0..2 {
+        let dialog = bridge.event("ui/dialog-requested");
+        let id = data(&dialog, "dialog-id");
+        bridge.ask("c", "cancel_dialog", &format!("{{:dialog-id {id:?}}}"));
+        bridge.event("interaction/answered");
+    }
+    end_of_turn(&mut bridge);
+    assert!(!bridge.told().contains(":event \"interaction/requested\""), "{}", bridge.told());
+}
+
+#[test]
+fn question_open_at_a_kill_is_recorded_at_next_start() {
+    let setup = Setup::new().script(TWO);
+    let mut bridge = setup.interactor();
+    go(&mut bridge);
+    let question = bridge.event("interaction/requested");
+    // A second process beside it leaves the open question alone.
+    setup.interactor().finish();
+    assert!(!audit::path(&setup.state()).exists());
+    bridge.kill();
+    for _ in 0..2 {
+        setup.interactor().finish();
+        let records = audit::newest(&audit::path(&setup.state()), 10);
+        let [record] = records.as_slice() else { panic!("{records:?}") };
+        let text = |key: &str| record.get_keyword(key).and_then(Value::as_str).unwrap_or_default();
+        assert_eq!(text("interaction-id"), data(&question, "interaction-id"));
+        assert_eq!((text("kind"), text("tool"), text("outcome")), ("approve", "bash", "cut-off"));
+        assert_eq!(text("record"), "Interaction");
+    }
+}
+
+#[test]
 fn removed_or_changed_audit_record_is_found() {
     let setup = Setup::new().script(TWO);
     let mut bridge = setup.interactor();

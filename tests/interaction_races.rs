@@ -10,7 +10,7 @@ use edn_bridge::catalogue::{ErrorCode, Topic};
 use edn_bridge::clock::SystemClock;
 use edn_bridge::event::question::{Answer, QuestionContent};
 use edn_bridge::event::{Body, Event};
-use edn_bridge::interaction::audit::{self, Audit};
+use edn_bridge::interaction::audit;
 use edn_bridge::interaction::{Audience, Origin, PendingQuestions, Question, Resolution};
 use edn_bridge::message::SessionId;
 use edn_bridge::session::{AnswerFields, Client, Pressure, Reply, Response};
@@ -157,7 +157,7 @@ fn every_schedule_ends_each_question_once() {
     for seed in 0..schedules {
         let mut dice = Dice(seed as u64 * 2 + 4711);
         let people = people(1 + dice.roll(3));
-        let audit = Audit::new(dir.path());
+        let audit = dir.path();
         let questions = Arc::new(PendingQuestions::new(people.clone(), audit, Arc::new(SystemClock)));
         let told = Arc::new(Mutex::new(Told::default()));
         let executor =
@@ -253,8 +253,7 @@ fn last_client_may_return_within_grace_period() {
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     for comes_back in [true, false] {
         let people = people(1);
-        let questions =
-            Arc::new(PendingQuestions::new(people.clone(), Audit::new(dir.path()), Arc::new(SystemClock)));
+        let questions = Arc::new(PendingQuestions::new(people.clone(), dir.path(), Arc::new(SystemClock)));
         questions.set_orphan_grace(Duration::from_secs(10));
         let person = &people.0[0];
         let client: Arc<dyn Client> = person.clone();
@@ -292,14 +291,46 @@ fn last_client_may_return_within_grace_period() {
 }
 
 #[test]
+fn question_is_shown_again_to_whoever_was_refused_in_vain() {
+    let dir = tempfile::tempdir().unwrap();
+    let executor = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let people = people(1);
+    let questions = Arc::new(PendingQuestions::new(people.clone(), dir.path(), Arc::new(SystemClock)));
+    let shown = || people.0[0].shown.lock().unwrap().clone();
+    let told = Arc::new(Mutex::new(Told::default()));
+    let end = executor.block_on(async {
+        let asking = tokio::spawn({
+            let questions = questions.clone();
+            async move { questions.ask(question(), &CancellationToken::new()).await }
+        });
+        tokio::task::yield_now().await;
+        let id = shown()[0].1.clone();
+        // An answer that is taken back, as one that could not be written down is.
+        drop(questions.hold(answer(&id, true)).unwrap());
+        assert_eq!(shown().len(), 1, "nobody was told of it");
+        let held = questions.hold(answer(&id, true)).unwrap();
+        respond(&questions, 0, &id, false, &told);
+        assert_eq!(told.lock().unwrap().lost, [ErrorCode::InteractionAlreadyAnswered]);
+        drop(held);
+        assert_eq!(
+            shown(),
+            [(Topic::InteractionRequested, id.clone()), (Topic::InteractionRequested, id.clone())]
+        );
+        respond(&questions, 0, &id, false, &told);
+        asking.await.unwrap()
+    });
+    assert!(matches!(end, Resolution::Accepted { answer: Answer::Confirm(false), .. }), "{end:?}");
+    assert_eq!(audit::verify(&audit::path(dir.path())).unwrap(), 1);
+}
+
+#[test]
 fn of_two_answers_in_the_same_instant_one_counts() {
     let dir = tempfile::tempdir().unwrap();
     let executor =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     for round in 0..300 {
         let people = people(2);
-        let questions =
-            Arc::new(PendingQuestions::new(people.clone(), Audit::new(dir.path()), Arc::new(SystemClock)));
+        let questions = Arc::new(PendingQuestions::new(people.clone(), dir.path(), Arc::new(SystemClock)));
         let asking = {
             let questions = questions.clone();
             executor.spawn(async move { questions.ask(question(), &CancellationToken::new()).await })

@@ -39,11 +39,13 @@ const TABLE: &[(&str, &[&str])] = &[
     ("delivery", &[]),
     ("catalogue", &["value", "limits", "message", "delivery"]),
     ("facts", &["value", "limits", "message"]),
-    ("event", &["value", "secret", "message", "delivery", "catalogue", "facts"]),
+    ("project", &[]),
+    // What a journal keeps.
+    ("store", &["value", "edn", "limits", "descriptors", "private", "message", "project"]),
+    // An entry is an event too.
+    ("event", &["value", "secret", "message", "delivery", "catalogue", "facts", "store"]),
     ("session", &["value", "limits", "secret", "message", "catalogue", "facts", "event"]),
     ("config", &["value", "edn", "limits", "private", "files", "message"]),
-    ("project", &[]),
-    ("store", &["value", "edn", "limits", "descriptors", "private", "message", "project"]),
     ("memory", &["edn", "limits", "private", "facts", "project"]),
     ("export", &["value", "edn", "limits", "visible", "files", "message"]),
     ("projection", &["value", "message", "facts", "event"]),

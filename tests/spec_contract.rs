@@ -176,6 +176,10 @@ fn config_values() {
         ("rpc-edn.protocol_version", PROTOCOL_VERSION_TEXT.to_owned()),
         ("turns.compaction_reserve", limits::COMPACT_RESERVE_TOKENS.to_string()),
         ("turns.compaction_keep", limits::COMPACT_KEEP_TOKENS.to_string()),
+        ("client-tools.tools_of_client", limits::CLIENT_TOOLS.to_string()),
+        ("client-tools.tools_of_session", limits::BROUGHT_TOOLS.to_string()),
+        ("client-tools.answer_seconds", limits::CLIENT_TOOL_TIME.as_secs().to_string()),
+        ("client-tools.longest_seconds", limits::CLIENT_TOOL_LONGEST.as_secs().to_string()),
         ("tools-permissions.parallel_tool_calls", limits::PARALLEL_TOOLS.to_string()),
         ("hooks.timeout_ms", limits::HOOK_MS.to_string()),
         ("hooks.longest_timeout_ms", limits::HOOK_MAX_MS.to_string()),
@@ -410,8 +414,11 @@ fn every_topic_arrives() {
         "sessions.",
         "prompt.",
         "retry.",
+        "again.retry",
+        "undo.turn",
         "compact.",
         "tool.",
+        "client-tool.abort",
         "interaction.",
         "dialog.",
         "action.",
@@ -419,6 +426,7 @@ fn every_topic_arrives() {
         "command.",
         "jobs.",
         "persistence.torn",
+        "replay.",
     ];
     let checks = names_of_checks().into_iter();
     let told = checks.filter(|name| rooms.iter().any(|room| name.starts_with(room)) && !is_open(name));
@@ -469,18 +477,23 @@ live! {
     live_handshake "handshake." "ping." "end.";
     live_pending "pending.";
     live_events "subscribe." "unsubscribe." "events." "ack.";
+    live_replay "replay.";
     live_sessions "sessions.";
     live_query "query.";
     live_prompt "prompt." "abort.";
+    live_queue "queue.";
+    live_again "again.";
+    live_undo "undo.";
     live_steering "steer." "follow-up." "interrupt." "retry." "compact.";
     live_models "models." "thinking." "login." "logout.";
     live_commands "command.";
     live_actions "action.";
     live_tools "tool.";
+    live_client_tools "client-tool.";
     live_modes "mode." "trust." "runtime.";
     live_interactions "interaction.";
     live_dialogs "dialog.";
-    live_grants "grant.";
+    live_grants "grant." "audit.";
     live_hooks "hook.";
     live_subagents "subagent.";
     live_workflows "workflow.";

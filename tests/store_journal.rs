@@ -17,6 +17,7 @@ mod store_support;
 use std::fs;
 use std::sync::mpsc::channel;
 
+use edn_bridge::limits::JOURNAL_LINE_BYTES;
 use edn_bridge::store::{
     Durability, Entry, EntryBody, Fault, Files, Journals as _, Repaired, StoreError, SystemFiles,
 };
@@ -50,6 +51,32 @@ fn torn_line_is_removed_and_reported() {
         let again = place.store.open_file(&path).unwrap();
         assert_eq!(again.faults, []);
         assert_eq!(again.entries.len(), next + 1);
+    }
+}
+
+#[test]
+fn entries_that_were_written_together_are_there_together() {
+    let place = Place::new();
+    let path = place.session("s-1", 2);
+    let before = fs::read(&path).unwrap();
+    let loaded = place.store.open_file(&path).unwrap();
+    append(&loaded.journal, &chain(Some(1), 3)).unwrap();
+    drop(loaded);
+    let whole = fs::read(&path).unwrap();
+    // Also where a line ends: a kill cuts a write off at any byte.
+    for cut in before.len() + 1..whole.len() - 1 {
+        fs::write(&path, &whole[..cut]).unwrap();
+        let loaded = place.store.open_file(&path).unwrap();
+        let (offset, length) = (before.len() as u64, (cut - before.len()) as u64);
+        assert_eq!(loaded.faults, [Fault::TornTail { offset, length }], "cut at {cut}");
+        assert_eq!(ids(&loaded.entries), ["e0", "e1"]);
+        assert_eq!(fs::read(&path).unwrap(), before);
+    }
+    for (cut, faults) in [(whole.len(), 0), (whole.len() - 1, 1)] {
+        fs::write(&path, &whole[..cut]).unwrap();
+        let loaded = place.store.open_file(&path).unwrap();
+        assert_eq!(ids(&loaded.entries), ["e0", "e1", "e2", "e3", "e4"]);
+        assert_eq!(loaded.faults.len(), faults);
     }
 }
 
@@ -351,6 +378,24 @@ fn write_errors_and_power_cuts_lose_no_acknowledged_entry() {
     }
     println!("write errors {refused}, power cuts {cuts}, acknowledged {acknowledged}, lost 0");
     assert!(acknowledged > 500 && refused > 100 && cuts > 100, "{acknowledged} {refused} {cuts}");
+}
+
+#[test]
+fn entry_that_could_not_be_read_back_is_refused() {
+    let place = Place::new();
+    let journal = place.store.create(header("s-1"));
+    append(&journal, &[entry("e0", None, "short")]).unwrap();
+    // Each of these characters takes six.
+    let text = |characters: usize| "\u{1}".repeat(characters);
+    let longest = (JOURNAL_LINE_BYTES - 1000) / 6;
+    append(&journal, &[entry("e1", Some("e0"), &text(longest))]).unwrap();
+    let error = append(&journal, &[entry("e2", Some("e1"), &text(longest + 200))]).unwrap_err();
+    assert!(matches!(*error, StoreError::TooLong { .. }), "{error}");
+    append(&journal, &[entry("e3", Some("e1"), "after")]).unwrap();
+    let path = path_of(&journal);
+    drop(journal);
+    let loaded = place.store.open_file(&path).unwrap();
+    assert_eq!((ids(&loaded.entries), loaded.faults), (vec!["e0".into(), "e1".into(), "e3".into()], vec![]));
 }
 
 #[test]

@@ -154,6 +154,22 @@ fn search_finds_messages_and_names_without_index_too() {
 }
 
 #[test]
+fn messages_to_fork_at_are_the_newest_that_fit_into_a_frame() {
+    let setup = Setup::new().script(ECHO);
+    let mut bridge = setup.ready();
+    let text = "x".repeat(edn_bridge::limits::MAX_PAGE_BYTES / 3);
+    for n in 0..4 {
+        turn(&mut bridge, &n.to_string(), &format!("{n}{text}"));
+    }
+    let answer = bridge.ask("f", "get_fork_messages", "{}");
+    let messages = at(&answer, &["data", "messages"]).and_then(Owned::as_slice).unwrap();
+    // The texts are longer than those that are told twice.
+    let starts: Vec<bool> =
+        messages.iter().zip(2..).map(|(it, n)| it.to_string().contains(&format!("\"{n}x"))).collect();
+    assert_eq!(starts, [true, true]);
+}
+
+#[test]
 fn fork_has_history_up_to_entry_and_names_parent() {
     let setup = Setup::new().script(ECHO);
     let mut bridge = setup.ready();
@@ -595,4 +611,162 @@ fn parent_that_is_not_live_is_named() {
     for _ in 0..2 {
         assert_eq!(place.store.list(None).unwrap()[0].header.parent, Some(parent.clone()));
     }
+}
+
+/// A prompt, to its end, and the session's id and file.
+fn talked(bridge: &mut Bridge, id: &str, message: &str) -> (String, std::path::PathBuf) {
+    turn(bridge, id, message);
+    let state = bridge.ask(&format!("{id}-state"), "get_state", "{}");
+    let field = |key| at(&state, &["data", "state", key]).and_then(Owned::as_str).unwrap().to_owned();
+    (field("session-id"), field("session-file").into())
+}
+
+/// Everything in the state folder whose name has that text.
+fn named(setup: &Setup, text: &str) -> Vec<std::path::PathBuf> {
+    let mut found = support::files(&setup.state());
+    found.retain(|path| path.to_string_lossy().contains(text));
+    found
+}
+
+#[test]
+fn deleted_session_leaves_nothing_behind() {
+    let setup = Setup::new().script(ECHO);
+    let mut bridge = setup.interactor();
+    let (id, file) = talked(&mut bridge, "1", "a needle in hay");
+    bridge.ask("2", "bash", "{:command \"seq 1 50000\"}");
+    bridge.ask("3", "list_sessions", "{:text \"needle\"}");
+    bridge.ask("4", "archive_session", &format!("{{:session-id {id:?}}}"));
+    fs::write(file.with_extension("edn.before-repair"), "").unwrap();
+    assert!(named(&setup, &id).len() >= 4, "{:?}", named(&setup, &id));
+    bridge.ask("5", "new_session", "{}");
+    let answer = bridge.ask("6", "delete_session", &format!("{{:session-id {id:?}}}"));
+    assert_eq!(at(&answer, &["data", "deleted"]), Some(&Owned::Bool(true)), "{answer}");
+    // With the answer, and without an orderly end.
+    bridge.kill();
+    assert_eq!(named(&setup, &id), Vec::<std::path::PathBuf>::new());
+    #[cfg(feature = "index")]
+    {
+        let index = rusqlite::Connection::open(setup.state().join("sessions-index.db")).unwrap();
+        let count = |query: &str| index.query_row(query, [], |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!(count("SELECT count(*) FROM sessions"), 0);
+        assert_eq!(count("SELECT count(*) FROM texts WHERE texts MATCH 'needle'"), 0);
+    }
+}
+
+#[test]
+fn deletion_leaves_a_session_whose_id_begins_alike() {
+    let setup = Setup::new().script(ECHO);
+    let mut bridge = setup.interactor();
+    let (id, file) = talked(&mut bridge, "1", "hello");
+    let (other, lock) = (file.with_extension("edn.other.edn"), file.with_extension("edn.other.edn.lock"));
+    fs::copy(&file, &other).unwrap();
+    fs::write(&lock, "").unwrap();
+    bridge.ask("2", "new_session", "{}");
+    let answer = bridge.ask("3", "delete_session", &format!("{{:session-id {id:?}}}"));
+    assert_eq!(at(&answer, &["data", "deleted"]), Some(&Owned::Bool(true)), "{answer}");
+    assert!(!file.exists() && other.exists() && lock.exists());
+}
+
+#[test]
+fn session_outside_the_state_folder_is_not_deleted() {
+    let setup = Setup::new().script(ECHO);
+    let mut bridge = setup.interactor();
+    let (id, file) = talked(&mut bridge, "1", "hello");
+    bridge.finish();
+    let copy = setup.dir.path().join("copy.edn");
+    fs::rename(&file, &copy).unwrap();
+    let mut bridge = setup.interactor();
+    bridge.ask("2", "switch_session", &format!("{{:session-path {copy:?}}}"));
+    bridge.ask("3", "new_session", "{}");
+    let answer = bridge.ask("4", "delete_session", &format!("{{:session-id {id:?}}}"));
+    assert!(answer.to_string().contains("is not in the state folder"), "{answer}");
+    assert!(copy.exists());
+}
+
+#[test]
+fn deletion_that_was_killed_is_finished_at_next_start() {
+    let setup = Setup::new().script(ECHO);
+    let mut bridge = setup.interactor();
+    let (id, file) = talked(&mut bridge, "1", "hello");
+    bridge.ask("2", "bash", "{:command \"seq 1 50000\"}");
+    bridge.ask("3", "archive_session", &format!("{{:session-id {id:?}}}"));
+    bridge.ask("4", "new_session", "{}");
+    let (other, _) = talked(&mut bridge, "5", "stays");
+    bridge.kill();
+    // What a kill leaves after the first step.
+    let deleted = setup.state().join("deleted");
+    fs::create_dir(&deleted).unwrap();
+    fs::rename(&file, deleted.join(file.file_name().unwrap())).unwrap();
+    fs::write(file.with_extension("edn.lock"), "").unwrap();
+    let mut bridge = setup.ready();
+    assert_eq!(named(&setup, &id), Vec::<std::path::PathBuf>::new());
+    let list = bridge.ask("6", "list_sessions", "{:archived? true}");
+    let ids = strings(at(&list, &["data", "sessions"]), "id");
+    assert!(ids.contains(&other) && !ids.contains(&id), "{ids:?}");
+}
+
+#[test]
+fn session_of_another_process_is_not_deleted() {
+    let setup = Setup::new().script(ECHO);
+    let mut holder = setup.interactor();
+    let (id, file) = talked(&mut holder, "1", "mine");
+    let mut other = setup.ready();
+    for (op, more) in [("delete_session", ""), ("archive_session", ""), ("rename_session", ":name \"x\"")] {
+        let answer = other.ask(op, op, &format!("{{:session-id {id:?} {more}}}"));
+        assert_eq!(code(&answer), "runtime/failed", "{answer}");
+        assert!(text(&answer, "error-message").contains("is open already, in process"), "{answer}");
+    }
+    assert!(file.exists());
+    let list = other.ask("l", "list_sessions", "{}");
+    assert!(strings(at(&list, &["data", "sessions"]), "id").contains(&id));
+}
+
+#[test]
+fn session_with_a_running_job_is_not_deleted() {
+    let script = "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"sleep 1000\" \
+                  :background true}}}]} {:steps [{:delta \"done\"}]}] :then :repeat-last}";
+    let setup = Setup::new().script(script);
+    let mut bridge = setup.interactor();
+    bridge.ask("m", "set_mode", "{:mode \"yolo\"}");
+    let (id, _) = talked(&mut bridge, "1", "begin");
+    bridge.ask("2", "new_session", "{}");
+    let delete = format!("{{:session-id {id:?}}}");
+    let answer = bridge.ask("3", "delete_session", &delete);
+    assert_eq!(code(&answer), "request/session-not-idle", "{answer}");
+    let jobs = bridge.ask("4", "list_background_jobs", &format!("{{:session-id {id:?}}}"));
+    let job = strings(at(&jobs, &["data", "jobs"]), "id").remove(0);
+    bridge.ask("5", "cancel_background_job", &format!("{{:session-id {id:?} :job-id {job:?}}}"));
+    bridge.until(|frame| {
+        is_event(frame, "job/updated")
+            && at(frame, &["data", "job", "status"]).and_then(Owned::as_str) != Some("running")
+    });
+    let answer = bridge.ask("6", "delete_session", &delete);
+    assert_eq!(at(&answer, &["data", "deleted"]), Some(&Owned::Bool(true)), "{answer}");
+}
+
+#[test]
+fn first_session_is_deleted_and_the_next_client_starts_anew() {
+    let setup = Setup::new().script(ECHO);
+    let mut bridge = setup.interactor();
+    let (id, _) = talked(&mut bridge, "1", "first");
+    bridge.ask("2", "new_session", "{}");
+    bridge.ask("3", "delete_session", &format!("{{:session-id {id:?}}}"));
+    let mut guest = support::guest::Guest::interactor(&support::guest::socket(&setup.state()));
+    let state = guest.ask("4", "get_state", "{}");
+    let focus = at(&state, &["data", "state", "session-id"]).and_then(Owned::as_str).unwrap().to_owned();
+    assert_ne!(focus, id);
+}
+
+#[test]
+fn archived_sessions_are_listed_on_demand() {
+    let setup = Setup::new().script(ECHO);
+    let mut bridge = setup.interactor();
+    let (id, _) = talked(&mut bridge, "1", "put aside");
+    bridge.ask("2", "archive_session", &format!("{{:session-id {id:?}}}"));
+    bridge.close_input();
+    bridge.wait();
+    let (_, bare, _) = run(&setup, &["sessions", "list"]);
+    assert!(!bare.contains(&id), "{bare}");
+    let (_, all, _) = run(&setup, &["sessions", "list", "--archived"]);
+    assert!(all.contains(&id) && all.contains("archived"), "{all}");
 }

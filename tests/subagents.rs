@@ -69,12 +69,17 @@ fn a_task_is_done_in_a_session_of_its_own_after_one_question() {
 
 #[test]
 fn summary_of_a_task_masks_a_password() {
-    let script = DELEGATE.replace("Look around.", "Log in with the password: hunter2, then look.");
+    let script = DELEGATE
+        .replace("Look around.", "Log in with the password: hunter2, then look.")
+        .replace(":tools [\"bash\" \"read\"]", ":tools [\"read\"]");
     let mut bridge = Setup::new().script(&script).interactor();
     go(&mut bridge);
     let question = bridge.event("interaction/requested");
     let summary = payload(&question, "prompt-summary").unwrap().as_str().unwrap();
     assert_eq!(summary, "Log in with the password: [secret], then look.");
+    accept(&mut bridge, &question, ":value {:outcome \"approve\"}");
+    let own = bridge.event("interaction/requested");
+    assert_eq!(data(&own, "subagent-label"), "Log in with the password: [secret], then look.");
 }
 
 #[test]
@@ -150,6 +155,55 @@ fn a_call_outside_the_envelope_is_asked_about_and_labelled() {
     accept(&mut bridge, &question, ":value {:outcome \"deny\"} :note \"no\"");
     assert_eq!(data(&end_of_turn(&mut bridge), "text"), "end");
     assert!(!setup.project().join("seen").exists());
+}
+
+#[test]
+fn approval_of_a_call_does_not_grow_the_envelope() {
+    let call = r#"{:steps [{:tool-call {:name "bash" :arguments {:command "echo seen >> seen"}}}]}"#;
+    let child = format!("{call} {call} {{:steps [{{:delta \"the child");
+    let script = DELEGATE
+        .replace(":tools [\"bash\" \"read\"]", ":tools [\"read\"]")
+        .replace(
+            r#"{:steps [{:tool-call {:id "c" :name "bash" :arguments {:command "echo seen > seen"}}}]}"#,
+            "",
+        )
+        .replace("{:steps [{:delta \"the child", &child);
+    let setup = Setup::new().script(&script);
+    let mut bridge = setup.interactor();
+    go(&mut bridge);
+    let envelope = bridge.event("interaction/requested");
+    accept(&mut bridge, &envelope, ":value {:outcome \"approve\"}");
+    for _ in 0..2 {
+        let question = bridge.event("interaction/requested");
+        assert_eq!(data(&question, "kind"), "approve");
+        accept(&mut bridge, &question, ":value {:outcome \"approve\" :scope \"once\"}");
+    }
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "end");
+    assert_eq!(std::fs::read_to_string(setup.project().join("seen")).unwrap().lines().count(), 2);
+}
+
+#[test]
+fn approval_for_a_subagents_session_ends_with_it() {
+    let call = r#"{:steps [{:tool-call {:name "bash" :arguments {:command "echo seen >> seen"}}}]}"#;
+    let script = DELEGATE
+        .replace(":tools [\"bash\" \"read\"]", ":tools [\"read\"]")
+        .replace(
+            r#"{:steps [{:tool-call {:id "c" :name "bash" :arguments {:command "echo seen > seen"}}}]}"#,
+            &format!("{call} {call}"),
+        )
+        .replace("{:steps [{:delta \"end\"}]}", &format!("{call} {{:steps [{{:delta \"end\"}}]}}"));
+    let mut bridge = Setup::new().script(&script).interactor();
+    go(&mut bridge);
+    let envelope = bridge.event("interaction/requested");
+    accept(&mut bridge, &envelope, ":value {:outcome \"approve\"}");
+    let child = bridge.event("interaction/requested");
+    assert!(!data(&child, "subagent-id").is_empty(), "{child}");
+    accept(&mut bridge, &child, ":value {:outcome \"approve\" :scope \"session\"}");
+    // The child's second call is not asked about; the same call of the session above is.
+    let own = bridge.event("interaction/requested");
+    assert_eq!(data(&own, "subagent-id"), "", "{own}");
+    accept(&mut bridge, &own, ":value {:outcome \"approve\" :scope \"once\"}");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "end");
 }
 
 #[test]

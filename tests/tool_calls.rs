@@ -55,6 +55,22 @@ fn a_file_is_written_read_edited_searched_and_found() {
 }
 
 #[test]
+fn call_that_times_out_leaves_its_sibling_alone() {
+    let setup = Setup::new().arg("--yolo").script(
+        r#"{:turns [{:steps [{:tool-call {:id "slow" :name "bash" :arguments {:command "sleep 600" :timeout-seconds 1}}}
+                             {:tool-call {:id "other" :name "bash" :arguments {:command "sleep 2; echo said"}}}]}
+                    {:steps [{:delta "end"}]}]}"#,
+    );
+    let mut bridge = go(&setup);
+    let (first, second) = (result(&mut bridge), result(&mut bridge));
+    assert_eq!((data(&first, "tool-id"), failed(&first)), ("slow", true), "{first}");
+    assert!(data(&first, "result-text").contains("1 s"), "{first}");
+    assert_eq!((data(&second, "tool-id"), failed(&second)), ("other", false), "{second}");
+    assert_eq!(data(&second, "result-text"), "said\n");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "end");
+}
+
+#[test]
 fn edits_of_one_file_in_one_answer_are_all_made_in_order() {
     for mode in ["accept-edits", "yolo"] {
         let calls: String = (0..4)

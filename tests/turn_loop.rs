@@ -282,11 +282,11 @@ fn abort_keeps_partial_answer_and_next_turn_works() {
     bridge.ask("a", "abort", "{}");
     let last = end_of_turn(&mut bridge);
     assert_eq!((data(&last, "text"), data(&last, "stop-reason")), ("part", "aborted"));
-    // What was to come after the turn comes after it, however it ended.
-    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "waits");
     idle(&mut bridge);
+    // What was to come after the turn is held until the next message.
     prompt(&mut bridge, "two");
     assert_eq!(data(&end_of_turn(&mut bridge), "text"), "two");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "waits");
 }
 
 #[test]
@@ -513,6 +513,8 @@ fn a_command_with_a_key_runs_once() {
     let mut bridge = yolo("{:turns [{:steps []}]}").ready();
     let name = |name: &str| format!("{{:message \"/name {name}\" :idempotency-key \"k\"}}");
     assert_eq!(kind(&bridge.ask("c", "prompt", &name("first"))), "response");
+    // The answer comes before the command runs.
+    bridge.event("command-result");
     bridge.ask("n", "set_session_name", "{:name \"between\"}");
     assert_eq!(data(&bridge.ask("c", "prompt", &name("first")), "turn-state"), "done");
     let other = bridge.ask("c", "prompt", &name("second"));

@@ -129,6 +129,18 @@ fn turn_cap_ends_act_normally() {
 }
 
 #[test]
+fn calls_of_one_answer_cost_one_round() {
+    let calls = r#"{:tool-call {:name "bash" :arguments {:command "echo x >> calls"}}} "#.repeat(3);
+    let script =
+        format!("{{:turns [{{:steps [{calls}]}} {{:steps [{calls}]}} {{:steps [{{:delta \"end\"}}]}}]}}");
+    let setup = with(&script, r#"{:stages [{:id :go :body "Go." :tools ["bash"] :turn-cap 2}]}"#);
+    let mut bridge = setup.interactor();
+    start(&mut bridge, "/workflow w");
+    assert_eq!(end(&mut bridge), "Workflow w ended: done.");
+    assert_eq!(std::fs::read_to_string(setup.project().join("calls")).unwrap().lines().count(), 6);
+}
+
+#[test]
 fn act_at_its_cap_is_judged_by_its_assertions() {
     let script = format!("{{:turns [{}]}}", call("bash", r#"{:command "echo x >> calls"}"#));
     let setup = with(
@@ -318,6 +330,41 @@ fn a_stage_is_told_what_its_gate_wrote() {
     let seen = std::fs::read_to_string(setup.project().join("seen")).unwrap();
     assert!(seen.contains("Look at <of it\\ngate\\ngate") && seen.contains("more bytes"), "{seen}");
     assert!(seen.len() < 80_000, "{}", seen.len());
+}
+
+#[test]
+fn run_tells_one_end_of_a_turn() {
+    let setup = with(
+        "{:turns [{:steps [{:delta \"said\"}]}] :then :repeat-last}",
+        r#"{:stages [{:id :first :body "x" :next :g}
+                     {:id :g :parallel [{:id :one :body "x"} {:id :two :body "x"}] :join {:id :j :body "x"}}]}"#,
+    );
+    let mut bridge = setup.interactor();
+    start(&mut bridge, "/workflow w");
+    assert_eq!(end(&mut bridge), "Workflow w ended: done.");
+    let is_end = |line: &&String| line.contains(":event \"turn/ended\"");
+    // Comes next to the session's state, before or after it.
+    if !bridge.transcript.iter().any(|line| is_end(&line)) {
+        bridge.event("turn/ended");
+    }
+    bridge.ask("ping", "ping", "{}");
+    let ends: Vec<&String> = bridge.transcript.iter().filter(is_end).collect();
+    assert_eq!(ends.len(), 1, "{ends:?}");
+    assert!(ends[0].contains(":turn-id \"w-"), "{ends:?}");
+}
+
+#[test]
+fn summary_of_a_grant_masks_a_key() {
+    let script = format!(
+        "{{:turns [{} {{:steps [{{:delta \"end\"}}]}}]}}",
+        call("bash", r#"{:command "curl -H 'Authorization: Bearer sk-abcdefghijklmnop1234' x"}"#)
+    );
+    let setup = with(&script, r#"{:stages [{:id :go :body "Go."}]}"#);
+    let mut bridge = setup.interactor();
+    start(&mut bridge, "/workflow w");
+    let question = bridge.event("interaction/requested");
+    let summary = at(&question, &["data", "payload", "args-summary"]).unwrap().as_str().unwrap();
+    assert!(summary.contains("Bearer [secret]") && !question.to_string().contains("sk-abc"), "{question}");
 }
 
 #[test]

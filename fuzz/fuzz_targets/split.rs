@@ -18,7 +18,7 @@ fn drain(splitter: &mut Splitter, limit: usize, found: &mut Vec<Found>) {
                 assert!(line.len() <= limit && !line.contains(&b'\n'));
                 Found::Whole(line.to_vec())
             }
-            Line::Oversize(length) => {
+            Line::Oversize(length, _) => {
                 assert!(length > limit);
                 Found::Oversize(length)
             }

@@ -16,7 +16,7 @@ use super::oauth::{Asked, Device, Login, OauthError};
 use super::{KeySource, oauth};
 use crate::clock::Clock;
 use crate::http::Http;
-use crate::limits::LOGIN_PATIENCE;
+use crate::limits::{ERROR_NAME_CHARS, LOGIN_PATIENCE};
 use crate::secret::Secret;
 
 /// A started login.
@@ -132,6 +132,7 @@ impl Logins {
         let found = self.providers.iter().find(|(id, ..)| **id == *provider);
         let (id, name, source) = found.ok_or_else(|| {
             let names: Vec<&str> = self.names().map(|name| &**name).collect();
+            let provider: String = provider.chars().take(ERROR_NAME_CHARS).collect();
             LoginError::Unknown(format!("There is no provider {provider:?}. Logins: {}.", names.join(", ")))
         })?;
         self.gone(connection);

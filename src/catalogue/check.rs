@@ -39,7 +39,7 @@ fn one(param: &Param, value: Option<&Value<'_>>) -> Result<(), InvalidParam> {
         Some(value) => match (param.shape, value.as_str()) {
             (Shape::Filled | Shape::Name, Some("")) => "is empty".to_owned(),
             (Shape::Filled | Shape::Name, Some(_)) => "is blank".to_owned(),
-            (Shape::OneOf(_) | Shape::Level, Some(text)) => format!("is {:?}", excerpt(text)),
+            (Shape::OneOf(_) | Shape::Level, Some(text)) => format!("is {:?}", excerpt(text, 40)),
             // The vector itself fits; one of its items does not.
             (Shape::Texts | Shape::Maps, _) if value.as_slice().is_some() => "holds other items".to_owned(),
             (Shape::Count, _) if value.as_i64().is_some() => "is negative".to_owned(),
@@ -91,8 +91,8 @@ fn is_a(kind: &str) -> String {
     }
 }
 
-/// The start of a text, short enough for an error message.
-fn excerpt(text: &str) -> &str {
-    let end = text.char_indices().nth(40).map_or(text.len(), |(offset, _)| offset);
+/// The first characters of a text, for the error that refuses it.
+pub fn excerpt(text: &str, most: usize) -> &str {
+    let end = text.char_indices().nth(most).map_or(text.len(), |(offset, _)| offset);
     text.get(..end).unwrap_or(text)
 }

@@ -62,5 +62,17 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec { name: "cancel-job", usage: "/cancel-job id", doc: "Ends a background job." },
     CommandSpec { name: "tools", usage: "/tools", doc: "Lists the tools of the session." },
     CommandSpec { name: "export", usage: "/export [path]", doc: "Writes the session as an HTML page." },
+    CommandSpec {
+        name: "retry",
+        usage: "/retry",
+        doc: "Asks the model again; the new answer replaces one that failed or was aborted.",
+    },
+    CommandSpec {
+        name: "continue",
+        usage: "/continue",
+        doc: "Has the model go on where its answer failed or was aborted.",
+    },
+    CommandSpec { name: "undo", usage: "/undo", doc: "Undoes what the last turn's tools did to files." },
+    CommandSpec { name: "redo", usage: "/redo", doc: "Does again to files what was undone last." },
     CommandSpec { name: "abort", usage: "/abort", doc: "Ends the running turn." },
 ];

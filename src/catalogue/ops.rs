@@ -62,8 +62,9 @@ macro_rules! each_op {
                 "Agrees on a version and features. Every other op requires it.";
             Ping ping Connection false {} ["pong" "protocol-version"] []
                 "Answers at once.";
-            Subscribe subscribe Connection false { "topics" Shape::Texts ;? } ["subscribed" "ignored?" "asked-on?"] []
-                "Subscribes the connection to topics; without `:topics`, to all. `:asked-on` is there with a topic of questions: the topic on which this client is asked them, or nil if it is not asked.";
+            Subscribe subscribe Connection false { "topics" Shape::Texts ;?, "since" Shape::Map ;? }
+                ["subscribed" "ignored?" "asked-on?" "replaying?"] [NotFound]
+                "Subscribes the connection to topics; without `:topics`, to all. `:asked-on` is there with a topic of questions: the topic on which this client is asked them, or nil if it is not asked. With `:since` {:session-id, :offset, :entry-id?, :at? {:turn, :call, :chars, :thinking?}} the focus moves to that session, and the client is sent each entry after that offset (`:replaying` of them), the running answer after `:at`, running tools, open questions and `session/synced`; then live events follow.";
             Unsubscribe unsubscribe Connection false { "topics" Shape::Texts ;? } ["subscribed" "ignored?" "asked-on?"] []
                 "Ends subscriptions to topics; without `:topics`, all.";
             Ack ack Connection false { "seq" Shape::Count } ["accepted"] []
@@ -88,9 +89,10 @@ macro_rules! each_op {
             GetAvailableModels get_available_models Read true {} ["models"] []
                 "Returns the models of the catalogue and whether each is usable now.";
             ListSessions list_sessions Read true
-                { "limit" Shape::Count ;?, "scope" Shape::OneOf(&["project", "all"]) ;?, "text" Shape::Filled ;? }
+                { "limit" Shape::Count ;?, "scope" Shape::OneOf(&["project", "all"]) ;?, "text" Shape::Filled ;?,
+                  "archived?" Shape::Flag ;? }
                 ["active-session-id" "sessions"] []
-                "Returns the sessions, live and on disk, newest first; without `:limit`, at most a thousand. With `:text`, returns the sessions that match its words, best first.";
+                "Returns the sessions, live and on disk, newest first; without `:limit`, at most a thousand. With `:text`, returns the sessions that match its words, best first. Archived ones are among them with `:archived? true`.";
             ReadOutput read_output Read true
                 { "handle" Shape::Filled, "offset" Shape::Count ;?, "limit" Shape::Count ;? }
                 ["text" "offset" "size"] [NotFound]
@@ -120,9 +122,37 @@ macro_rules! each_op {
                 { "message" Shape::Filled, "behavior" Shape::OneOf(&["steer", "queue"]) ;? }
                 ["accepted" "behavior"] []
                 "Steers or queues a message, according to `:behavior`.";
+            ListPending list_pending Read true { "entry-id" Shape::Filled ;? } ["waiting" "held"] [NotFound]
+                "Returns the messages that wait for the running turn or its end, in the order in which they came or were moved, each with its sender; with `:entry-id`, only that one, with its whole text.";
+            EditPending edit_pending Write true
+                { "entry-id" Shape::Filled, "message" Shape::Filled, "images" Shape::Maps ;? }
+                ["accepted"] [NotFound MessageFixed]
+                "Gives a waiting message another text; it keeps its place, and without `:images` its images.";
+            RemovePending remove_pending Write true { "entry-id" Shape::Filled } ["accepted" "text" "images"]
+                [NotFound MessageFixed]
+                "Takes a waiting message out of the queue and returns its text.";
+            MovePending move_pending Write true { "entry-id" Shape::Filled, "before" Shape::Filled ;? }
+                ["accepted"] [NotFound MessageFixed]
+                "Moves a waiting message before another one; without `:before`, to the end.";
+            ResumeQueue resume_queue Write true {} ["resumed" "turn-id?"] []
+                "Lets a queue go on, in order, that an abort holds; if no turn runs, begins one with its first message.";
+            Retry retry Write true { "idempotency-key" Shape::Filled ;? }
+                ["accepted" "turn-id?" "duplicate?" "turn-state?"]
+                [SessionNotIdle NothingToRetry IdempotencyConflict LedgerFull]
+                "Asks the model again where the last message has no answer, or one that failed or was ended. The new answer replaces that one, for the model and in the conversation.";
+            ContinueTurn continue_turn Write true { "idempotency-key" Shape::Filled ;? }
+                ["accepted" "turn-id?" "duplicate?" "turn-state?"]
+                [SessionNotIdle NothingToRetry IdempotencyConflict LedgerFull]
+                "Asks the model to go on where its last answer failed or was ended; what it said stays.";
+            Undo undo Write true { "steps" Shape::Count ;?, "skip-changed" Shape::Flag ;? }
+                ["steps" "files" "message"] [SessionNotIdle FileChanged]
+                "Puts the files that the last turn's tools changed back as they were, or those of as many turns as `:steps`. Files that somebody else has changed since stop it, or are skipped with `:skip-changed`. Each of `:files` is {:path, :action \"restored\", \"created\", \"removed\" or \"skipped\"}.";
+            Redo redo Write true { "steps" Shape::Count ;?, "skip-changed" Shape::Flag ;? }
+                ["steps" "files" "message"] [SessionNotIdle FileChanged]
+                "Does again to files what was undone last, with the params and the answer of `undo`. A later change by a tool ends that.";
             Abort abort Urgent true { "idempotency-key" Shape::Filled ;? }
                 ["accepted" "duplicate?"] [IdempotencyConflict LedgerFull]
-                "Ends the running turn at once.";
+                "Ends the running turn at once. Messages that wait are held until the next one comes, or `resume_queue`.";
             Interrupt interrupt Urgent true { "idempotency-key" Shape::Filled ;? }
                 ["accepted" "pending" "waits-for?" "dropped-steering-text" "duplicate?"] [IdempotencyConflict LedgerFull]
                 "Ends the running turn after the running tool calls, whose ids are in `:waits-for`.";
@@ -143,6 +173,15 @@ macro_rules! each_op {
                 "Opens a session with the history up to an entry and moves the focus to it.";
             SetSessionName set_session_name Write true { "name" Shape::Filled } ["session-name"] []
                 "Names the session.";
+            RenameSession rename_session Write false { "session-id" Shape::Filled, "name" Shape::Filled }
+                ["session-id" "session-name"] [NotFound]
+                "Names a session, live or on disk.";
+            ArchiveSession archive_session Write false { "session-id" Shape::Filled, "archived?" Shape::Flag ;? }
+                ["session-id" "archived"] [NotFound SessionNotIdle]
+                "Archives a session, live or on disk, so that lists leave it out; with `:archived? false`, takes it out again. A session that runs, that another client shows or that another process has open is refused.";
+            DeleteSession delete_session Write false { "session-id" Shape::Filled }
+                ["session-id" "deleted"] [NotFound SessionNotIdle]
+                "Deletes a session, live or on disk, with its journal and its kept outputs. Nothing of it comes back after the answer. A session that runs, that a client shows or that another process has open is refused.";
             SetModel set_model Write true
                 { "provider" Shape::Name, "model-id" Shape::Filled,
                   "scope" Shape::OneOf(&["session", "project", "user"]) ;? }
@@ -166,6 +205,16 @@ macro_rules! each_op {
                 "Trusts the project or not. The configuration of a trusted project may widen permissions and name commands. \
                  With `:files`, the paths from the project's folder and the SHA-256 digests of what the person was shown, \
                  only that is trusted: it is an error if the project has another configuration or workflow by then.";
+            TrustPreview trust_preview Read true {} ["trust" "runs" "problems" "files"] []
+                "Returns what the project's configuration would do if it were trusted: `:runs` [{:kind :name :text}], what in it cannot be used, and the digests of its files as `trust_project` takes them. `:trust` is none, trusted, changed or earlier.";
+            ListRules list_rules Read true {} ["rules"] []
+                "Returns the rules that the session's calls are judged by, in their order, each with its source: configuration, kept or session.";
+            RemoveRule remove_rule Write true { "rule-id" Shape::Filled } ["removed"] [NotFound]
+                "Takes a rule back that came from an answer. It permits no further call.";
+            ListAudit list_audit Read true
+                { "scope" Shape::OneOf(&["session", "all"]) ;?, "before" Shape::Count ;?, "limit" Shape::Count ;? }
+                ["records" "next?"] []
+                "Returns records of decisions, newest first, at most 500. `:next` is the `:before` of the next page. Records have no texts and no answers.";
             ResolveDialog resolve_dialog Urgent true { "dialog-id" Shape::Filled, "result" Shape::DialogResult }
                 ["accepted"] [NoActiveDialog DialogIdMismatch InteractionAlreadyAnswered]
                 "Answers the open dialog.";
@@ -177,6 +226,16 @@ macro_rules! each_op {
                   "value" Shape::Map ;?, "note" Shape::Text ;? }
                 ["accepted"] [NotFound InteractionAlreadyAnswered]
                 "Answers a typed question; the first answer wins.";
+            RegisterTools register_tools Write true { "tools" Shape::Maps } ["registered" "shadowed"] []
+                "Sets the tools that this connection offers to the session's model, in place of its earlier ones there. They go with the connection. `:shadowed` names those that another connection offers too.";
+            ToolResult tool_result Urgent true
+                { "request-id" Shape::Filled, "text" Shape::Text ;?, "is-error" Shape::Flag ;?,
+                  "images" Shape::Maps ;?, "details" Shape::Map ;? }
+                ["accepted"] [NotFound]
+                "Answers a `tool/requested` of this connection.";
+            ToolProgress tool_progress Urgent true { "request-id" Shape::Filled, "text" Shape::Text }
+                ["accepted"] [NotFound]
+                "Shows the newest output of a `tool/requested` that goes on.";
             LoginBegin login_begin Write true { "provider" Shape::Name ;? }
                 ["provider" "url" "uses-callback-server" "pending-login" "user-code?" "expires-at?"] []
                 "Starts a login with a provider: by a web page, by a code for that page, or by a pasted key.";

@@ -82,6 +82,8 @@ impl Topic {
             self,
             Self::InteractionAnswered
                 | Self::FrontendActionRequested
+                | Self::ToolRequested
+                | Self::RequestCancelled
                 | Self::Notification
                 | Self::CommandResult
                 | Self::TurnEnded
@@ -103,7 +105,7 @@ topics! {
         ["session-file" "session-name" "session-display-name" "retry" "retry-deadline-ms" "interrupt-pending"
          "model-provider" "model-id" "model-reasoning" "thinking-level" "effective-reasoning-effort"
          "header-model-label" "status-session-line" "extension-command-names" "prompt-templates" "mode"
-         "context-tokens" "context-window"]
+         "context-tokens" "context-window" "queue-held" "can-retry"]
         "The session's state changed.";
     SessionResumed "session/resumed" Lossless false
         ["session-id" "session-file" "message-count"] []
@@ -111,13 +113,25 @@ topics! {
     SessionRehydrated "session/rehydrated" Lossless false
         ["session-id" "messages" "tool-calls" "tool-order"] ["more"]
         "The newest part of the resumed session's history.";
+    SessionEntry "session/entry" Lossless false
+        ["session-id" "entry"] []
+        "An entry was written to the session's journal; `:offset` is its number, from 1 and without holes. `:entry` \
+         is the journal's map: `:id`, `:parent-id`, `:ts`, `:type`, `:message` for a message, and the keys of its type.";
+    SessionSynced "session/synced" Lossless false
+        ["session-id"] []
+        "A replay is complete: the client has everything up to `:offset`, and what follows is live.";
+    SessionStale "session/stale" Lossless false
+        ["session-id" "reason"] []
+        "The session's history is not the one of `:since`: it is shorter (`:reason` is \"ahead\") or has another entry \
+         at that offset (\"other-entry\"). Its newest part follows.";
     ContextUpdated "context/updated" Latest true
         ["active-session-id" "sessions"] ["session-tree-widget"]
         "The list of live sessions changed, or the focus did.";
-    AssistantDelta "assistant/delta" Coalescible false ["session-id" "text"] []
-        "New text of the answer.";
-    AssistantThinkingDelta "assistant/thinking-delta" Coalescible false ["session-id" "text"] []
-        "New text of the model's thinking.";
+    AssistantDelta "assistant/delta" Coalescible false ["session-id" "text"] ["call" "at"]
+        "New text of the answer. `:call` is the number of the model call in the turn, `:at` the number of characters \
+         of its text before.";
+    AssistantThinkingDelta "assistant/thinking-delta" Coalescible false ["session-id" "text"] ["call" "at"]
+        "New text of the model's thinking, with `:call` and `:at` as for the answer.";
     AssistantMessage "assistant/message" Lossless false
         ["session-id" "role" "content"] ["text" "stop-reason" "error-message" "usage"]
         "A message of the model is complete or failed.";
@@ -126,11 +140,21 @@ topics! {
         "A message was put into the conversation: by a client, from the queue, through control, by a workflow or by \
          the session that delegated. `:from` says by whom: {:kind \"client\", \"runtime\", \"earlier\" or \"control\", \
          :connection, :client}; `:sender` is the name that a sender of control gave itself.";
+    MessagesReplaced "messages/replaced" Lossless false ["session-id" "entry-ids" "reason"] []
+        "Messages are no longer part of the conversation; the model is not told of them, and other messages take their \
+         place. `:reason` is \"retry\": the model is asked again.";
+    FilesUndone "files/undone" Lossless false ["session-id" "undone" "files"] []
+        "What a turn did to files was undone, or with `:undone` false redone; `:files` are those of `undo`.";
+    QueueUpdated "queue/updated" Latest false ["session-id" "held" "waiting"] []
+        "The waiting messages changed; these are all, in the order in which they came or were moved. `:held` says that an abort holds \
+         them. Each is {:entry-id, :text, :cut, :images, :until \"next-call\" or \"turn-end\", :from, :sender, :turn-id, \
+         :fixed, :queued-at}; `:from` as in `user/message`, and :fixed if it came through control, so that nobody may \
+         change it.";
     ToolStart "tool/start" Lossless false
         ["session-id" "tool-id" "tool-name" "call-summary"] ["arguments" "parsed-args"]
         "The model proposed a tool call.";
-    ToolDelta "tool/delta" Coalescible false ["session-id" "tool-id" "arguments"] []
-        "New text of a call's arguments.";
+    ToolDelta "tool/delta" Coalescible false ["session-id" "tool-id" "arguments"] ["call" "at"]
+        "New text of a call's arguments, with `:call` and `:at` as for the answer.";
     ToolExecuting "tool/executing" Lossless false
         ["session-id" "tool-id" "tool-name" "call-summary"] ["arguments" "parsed-args"]
         "A tool call started to run.";
@@ -140,6 +164,13 @@ topics! {
     ToolResult "tool/result" Lossless false
         ["session-id" "tool-id" "tool-name" "content" "result-text" "is-error" "call-summary"] ["details"]
         "A tool call ended.";
+    ToolRequested "tool/requested" Lossless true
+        ["session-id" "request-id" "tool-id" "tool-name" "arguments" "timeout-ms"] []
+        "The model calls a tool that this client offers with `register_tools`; `tool_result` answers. Sent to no other \
+         client, and to this one with or without a subscription.";
+    RequestCancelled "request/cancelled" Lossless true ["session-id" "request-id" "reason"] []
+        "A `tool/requested` takes no answer any more, because the turn was \"ended\" or the request \"timed-out\". Sent \
+         like that one.";
     DialogRequested "ui/dialog-requested" Lossless true
         ["dialog-id" "kind" "title"]
         ["message" "options" "placeholder" "default" "parent-session-id" "subagent-id" "subagent-label"]

@@ -18,6 +18,7 @@ use super::{FAILED, Options, out};
 
 const CONNECTION: u64 = 1;
 
+/// Sends one prompt and prints its answer. An error is what the command prints before it fails.
 pub(super) fn prompt(options: &Options, text: String) -> Result<ExitCode, String> {
     let process = options.settings().and_then(|settings| Process::new(settings, options.durability()));
     let process = process.map_err(|failure| failure.to_string())?;

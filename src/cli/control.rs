@@ -94,6 +94,7 @@ pub(super) struct Sending {
 /// How long the answer about capabilities is waited for if no request follows.
 const ASKING: Duration = Duration::from_secs(2);
 
+/// A name short enough for a request. The error is clap's to show.
 fn short(text: &str) -> Result<String, String> {
     if text.len() > CONTROL_ID_BYTES {
         return Err(format!("it has more than {CONTROL_ID_BYTES} bytes"));
@@ -264,7 +265,14 @@ impl Sender<'_> {
     /// Sends the request to a receiver that offers to serve it, again if it must be.
     fn try_receiver(&self, receiver: &mut Receiver) -> Outcome {
         let patience = Duration::from_millis(self.sending.timeout_ms);
-        let offer = match receiver.offer(patience) {
+        let mut retries = 0..self.sending.retries;
+        let offer = loop {
+            match receiver.offer(patience) {
+                Err(Lost::Timeout) if retries.next().is_some() => {}
+                answer => break answer,
+            }
+        };
+        let offer = match offer {
             Ok(offer) => offer,
             Err(lost) => {
                 let reason = format!("{}: {lost}", receiver.path().display());
@@ -297,7 +305,7 @@ impl Sender<'_> {
         Outcome::NotSent(status, reason)
     }
 
-    /// Puts a text that is too long for a line into a file.
+    /// Puts a text that is too long for a line into a file. The error is why the request is not sent, for a person.
     fn park(&self, offer: &Offer) -> Result<Option<Parked>, String> {
         let Asked::Stdin { text, .. } = &self.asked else { return Ok(None) };
         let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);

@@ -287,10 +287,7 @@ fn fault(path: &Path) -> Option<String> {
     match (read, Header::read(line.trim_ascii_end())) {
         (Err(error), _) => Some(format!("{error}.")),
         (Ok(_), Ok(_)) => None,
-        (Ok(_), Err(Ok(format))) => {
-            Some(format!("it has format {format}, this program reads up to {FORMAT}."))
-        }
-        (Ok(_), Err(Err(why))) => Some(format!("{why}.")),
+        (Ok(_), Err(error)) => Some(format!("{error}.")),
     }
 }
 

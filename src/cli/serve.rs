@@ -24,8 +24,10 @@ use edn_bridge::wire::connection::End;
 use edn_bridge::wire::control::serve::Server;
 use edn_bridge::wire::edn::encode::{self, ErrorFrame, Style};
 use edn_bridge::wire::edn::service::{self, Connection};
+use edn_bridge::wire::refusals::Refusals;
 use edn_bridge::wire::transport::Transport;
 use edn_bridge::wire::transport::socket::{self, Client, Listener, Purpose};
+use edn_bridge::wire::ui;
 
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -63,7 +65,7 @@ impl Process {
             .map_err(Failure::start)?;
         let store = Store::new(&settings.state_dir, durability).map_err(Failure::start)?;
         let engine = Engine::new(clock.clone(), settings, store, providers, executor.handle().clone())
-            .map_err(Failure::Failed)?;
+            .map_err(|error| Failure::Failed(error.to_string()))?;
         Ok(Self { engine, clock, executor })
     }
 
@@ -99,7 +101,23 @@ impl Own {
     }
 }
 
-pub(super) fn run(options: &Options) -> Exit {
+/// The connection on standard input and output.
+enum Editor {
+    Edn(Arc<Connection>),
+    Ui(Arc<ui::link::Connection>),
+}
+
+impl Editor {
+    /// See [`edn_bridge::wire::connection::Connection::finish`].
+    fn finish(&self, patience: Duration) {
+        match self {
+            Self::Edn(connection) => connection.finish(patience),
+            Self::Ui(connection) => connection.finish(patience),
+        }
+    }
+}
+
+pub(super) fn run(options: &Options, is_ui: bool) -> Exit {
     let settings = options.settings()?;
     let place = Place { state_dir: settings.state_dir.clone(), project: settings.cwd.clone() };
     let named = settings.control.socket.clone();
@@ -114,8 +132,14 @@ pub(super) fn run(options: &Options) -> Exit {
     let on_end = Box::new(move |end: End| {
         let _ = ended.send(Ok(end));
     });
-    let connection =
-        service::start(1, transport, api.clone(), process.clock.clone(), on_end).map_err(Failure::start)?;
+    let clock = process.clock.clone();
+    let connection = if is_ui {
+        let diagnostics = std::env::var_os("CODELIA_DIAGNOSTICS").is_some_and(|value| value == "1");
+        ui::service::start(1, transport, api.clone(), clock, diagnostics, on_end).map(Editor::Ui)
+    } else {
+        service::start(1, transport, api.clone(), clock, on_end).map(Editor::Edn)
+    };
+    let connection = connection.map_err(Failure::start)?;
     let control = ControlWire::open(&place, named.as_deref(), &api, &process.clock);
     let guests = Guests::listen(place, api, process.clock.clone());
     let why = wait.recv();
@@ -226,7 +250,7 @@ impl Guests {
 
     /// Ends every connection and the editor's at the same time, and removes the socket. The editor leaves last, because
     /// the last client learns how the newest turns end.
-    fn finish(&self, editor: &Connection, patience: Duration) {
+    fn finish(&self, editor: &Editor, patience: Duration) {
         if let Some(place) = self.0.place.lock().unwrap_or_else(PoisonError::into_inner).take() {
             place.remove();
         }
@@ -301,7 +325,8 @@ const STARTED_HERE: &str = "A program that the bridge has started may not connec
 
 /// Says to a client why it is not served, and hangs up.
 fn refuse(mut stream: &UnixStream, message: &str, retryable: bool) {
-    tracing::warn!("{message}");
+    static REFUSED: Refusals = Refusals::new();
+    REFUSED.log(message);
     let frame = ErrorFrame { id: None, op: None, code: ErrorCode::Failed, message, retryable, data: None };
     let mut line = Vec::new();
     encode::error(&mut line, Style::Maps, &frame);

@@ -25,6 +25,9 @@ pub(super) enum SessionsCommand {
         /// Those of all folders.
         #[arg(long)]
         all: bool,
+        /// Archived ones too.
+        #[arg(long)]
+        archived: bool,
         /// At most so many.
         #[arg(long, value_name = "N", default_value_t = 50)]
         limit: usize,
@@ -59,11 +62,11 @@ pub(super) fn run(options: &Options, command: Option<SessionsCommand>) -> Exit {
     let settings = options.settings()?;
     let folder = settings.state_dir.display().to_string();
     let store = Store::new(&settings.state_dir, options.durability()).map_err(Failure::io(folder))?;
-    let default = SessionsCommand::List { words: Vec::new(), all: false, limit: 50 };
+    let default = SessionsCommand::List { words: Vec::new(), all: false, archived: false, limit: 50 };
     match command.unwrap_or(default) {
-        SessionsCommand::List { words, all, limit } => {
+        SessionsCommand::List { words, all, archived, limit } => {
             let cwd = (!all).then_some(settings.cwd.as_path());
-            list(&store, cwd, &words.join(" "), limit)
+            list(&store, cwd, &words.join(" "), archived, limit)
         }
         SessionsCommand::Show { session } => {
             let content = read(&store, &session)?;
@@ -94,8 +97,9 @@ pub(super) fn run(options: &Options, command: Option<SessionsCommand>) -> Exit {
     }
 }
 
-fn list(store: &Store, cwd: Option<&Path>, words: &str, limit: usize) -> Exit {
+fn list(store: &Store, cwd: Option<&Path>, words: &str, archived: bool, limit: usize) -> Exit {
     let mut text = String::new();
+    let is_wanted = |info: &SessionInfo| archived || !info.archived;
     let line = |info: &SessionInfo, more: &str, text: &mut String| {
         let modified = jiff::Timestamp::try_from(info.modified).map(rfc3339);
         let modified =
@@ -106,14 +110,15 @@ fn list(store: &Store, cwd: Option<&Path>, words: &str, limit: usize) -> Exit {
         if cwd.is_none() {
             let _ = write!(text, "  ({})", row(&info.header.cwd));
         }
-        let _ = writeln!(text, "{more}");
+        let mark = if info.archived { "  archived" } else { "" };
+        let _ = writeln!(text, "{mark}{more}");
     };
     if words.is_empty() {
-        for info in store.list(cwd)?.iter().take(limit) {
+        for info in store.list(cwd)?.iter().filter(|info| is_wanted(info)).take(limit) {
             line(info, "", &mut text);
         }
     } else {
-        for hit in store.search(cwd, words, limit)? {
+        for hit in store.search(cwd, words, limit)?.into_iter().filter(|hit| is_wanted(&hit.info)) {
             line(&hit.info, &format!("\n    {}", hit.excerpt), &mut text);
         }
     }

@@ -88,6 +88,8 @@ pub(super) fn generate(root: &Path) -> Exit {
         ("spec/reference.md", catalogue::reference_page()),
         ("emacs/edn-bridge-constants.el", catalogue::emacs_constants()),
         ("src/contract/catalogue.edn", catalogue::contract_tables()),
+        ("spec/ui-reference.md", edn_bridge::wire::ui::reference::page()),
+        ("spec/ui-protocol.schema.json", edn_bridge::wire::ui::reference::schema()),
     ] {
         let path = root.join(path);
         std::fs::write(&path, content).map_err(Failure::io(path.display().to_string()))?;

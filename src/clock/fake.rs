@@ -10,13 +10,14 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{Clock, SystemClock};
 
-/// The clock that the variable `EDN_BRIDGE_FIXED_CLOCK` selects: a jumping one for `jumping`, one that was put back for
-/// `yesterday`, a fixed one for any other value.
+/// The clock that the variable `EDN_BRIDGE_FIXED_CLOCK` selects: a jumping one for `jumping`, one that was put back by a
+/// day for `yesterday` and by half an hour for `earlier`, a fixed one for any other value.
 pub fn from_environment() -> Option<Arc<dyn Clock>> {
     let name = std::env::var_os("EDN_BRIDGE_FIXED_CLOCK")?;
     Some(match name.to_str() {
         Some("jumping") => Arc::new(JumpingClock::default()),
-        Some("yesterday") => Arc::new(LateClock),
+        Some("yesterday") => Arc::new(LateClock(SignedDuration::from_hours(24))),
+        Some("earlier") => Arc::new(LateClock(SignedDuration::from_mins(30))),
         _ => Arc::new(FixedClock::default()),
     })
 }
@@ -69,13 +70,13 @@ impl Clock for JumpingClock {
     }
 }
 
-/// The system's clock as if it had been put back by a day.
+/// The system's clock as if it had been put back by that time.
 #[derive(Debug)]
-pub struct LateClock;
+pub struct LateClock(SignedDuration);
 
 impl Clock for LateClock {
     fn now(&self) -> Timestamp {
-        SystemClock.now() - SignedDuration::from_hours(24)
+        SystemClock.now() - self.0
     }
 
     fn id(&self, prefix: &str) -> String {

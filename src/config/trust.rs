@@ -79,6 +79,11 @@ impl Sealed {
         other.or_else(|| gone().map(|path| format!("{path} was shown and is gone")))
     }
 
+    /// The files, each with its digest.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(path, digest)| (path.as_str(), digest.as_str()))
+    }
+
     /// Whether a file was there with this content.
     pub fn holds(&self, inside: &Path, bytes: &[u8]) -> bool {
         self.0.get(&*inside.to_string_lossy()).is_some_and(|digest| *digest == files::digest(bytes))
@@ -141,6 +146,16 @@ impl Trust {
     /// Whether the current content is trusted.
     pub fn is_given(&self) -> bool {
         matches!(self, Self::Granted(_))
+    }
+
+    /// In one word.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Granted(_) => "trusted",
+            Self::Changed(_) => "changed",
+            Self::Earlier => "earlier",
+        }
     }
 
     /// Why the project is not trusted though it was, for a person.

@@ -26,6 +26,7 @@ pub(super) struct FrontMatter {
 type Scalar<'y> = Option<(Cow<'y, str>, ScalarStyle)>;
 
 impl FrontMatter {
+    /// Reads it. The error completes [`SkippedError::FrontMatter`], which is told to the author of the file.
     fn read(yaml: &str) -> Result<Self, String> {
         const NO_MAP: &str = "it is another value";
         let mut matter = Self::default();

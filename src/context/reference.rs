@@ -227,10 +227,15 @@ fn lines(name: &str) -> Option<(&str, Lines)> {
 
 /// The text after each `@` at the start of a word. Skips code in fences.
 fn mentions(text: &str) -> impl Iterator<Item = Mention<'_>> {
-    let mut fence: Option<&str> = None;
     // Most texts have no `@`; their lines need no search.
     let text = if memchr::memchr(b'@', text.as_bytes()).is_some() { text } else { "" };
-    let lines = text.lines().filter(move |line| {
+    prose(text).flat_map(|line| InLine { rest: line, before: None })
+}
+
+/// The lines of a text that are in no block of code.
+pub(super) fn prose(text: &str) -> impl Iterator<Item = &str> {
+    let mut fence: Option<&str> = None;
+    text.lines().filter(move |line| {
         let start = line.trim_start();
         let mark = ["```", "~~~"].into_iter().find(|mark| start.starts_with(mark));
         match (fence, mark) {
@@ -240,8 +245,7 @@ fn mentions(text: &str) -> impl Iterator<Item = Mention<'_>> {
             _ => {}
         }
         false
-    });
-    lines.flat_map(|line| InLine { rest: line, before: None })
+    })
 }
 
 /// The mentions of a line. Reads each byte a bounded number of times.

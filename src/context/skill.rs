@@ -4,9 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::file::{self, Folder, Problem, Scope, names};
 use super::front_matter;
+use super::reference;
 use super::skipped::SkippedError;
 use crate::limits::{SKILL_BYTES, SKILL_DESCRIPTION_BYTES, SKILLS};
 use crate::tool::one_line;
@@ -48,6 +50,47 @@ impl Skill {
         }
         text
     }
+}
+
+/// Whether a text may name a skill. Cheap, for the many texts that do not.
+pub fn may_be_named(text: &str) -> bool {
+    memchr::memchr(b'$', text.as_bytes()).is_some()
+}
+
+/// The skills that a text names as `$name`, each once, in order. In a block of code nothing is named. Any other word
+/// is no name.
+pub fn named<'p>(text: &str, skills: &'p BTreeMap<String, Skill>) -> Vec<&'p Skill> {
+    let mut found: Vec<&Skill> = Vec::new();
+    for line in reference::prose(text) {
+        let mut before: Option<char> = None;
+        for (place, part) in line.split('$').enumerate() {
+            let starts = before.is_none_or(|c| c.is_whitespace() || "([{<\"'".contains(c));
+            before = part.chars().next_back().or((place > 0).then_some('$'));
+            let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+            let word = part.split(|c| !is_of_name(c)).next().unwrap_or_default();
+            if let Some(skill) = skills.get(word).filter(|_| place > 0 && starts)
+                && !found.iter().any(|known| known.name == skill.name)
+            {
+                found.push(skill);
+            }
+        }
+    }
+    found
+}
+
+/// The texts of the skills that a message names, at most `room` bytes, and what has no room, for the person.
+pub fn expand_named(text: &str, skills: &BTreeMap<String, Skill>, room: usize) -> (String, Vec<Arc<str>>) {
+    let (mut all, mut failures) = (String::new(), Vec::new());
+    for skill in named(text, skills) {
+        let expanded = skill.expand("");
+        if all.len().saturating_add(expanded.len()) > room {
+            failures.push(format!("The skill {} has no room in the model's window.", skill.name).into());
+            continue;
+        }
+        all.push_str(&expanded);
+        all.push('\n');
+    }
+    (all, failures)
 }
 
 pub(super) fn find(folder: &Folder, skills: &mut BTreeMap<String, Skill>, problems: &mut Vec<Problem>) {
@@ -101,4 +144,47 @@ fn read(folder: &Folder, name: &str, own: PathBuf, path: PathBuf) -> Result<Opti
     let own = own.canonicalize().unwrap_or(own);
     let (scope, for_model, body) = (folder.scope, !matter.disable_model_invocation, body.to_owned());
     Ok(Some(Skill { name, description, path, folder: own, scope, for_model, body }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn skills() -> BTreeMap<String, Skill> {
+        let skill = |name: &str| Skill {
+            name: name.to_owned(),
+            description: "d".to_owned(),
+            path: format!("/s/{name}/SKILL.md").into(),
+            folder: format!("/s/{name}").into(),
+            scope: Scope::User,
+            for_model: true,
+            body: format!("Steps of {name}."),
+        };
+        ["tidy", "tidy-up", "a"].map(|name| (name.to_owned(), skill(name))).into()
+    }
+
+    #[test]
+    fn skill_is_named_by_a_word_of_its_own() {
+        for (text, expected) in [
+            ("$tidy", &["tidy"][..]),
+            ("please ($tidy-up), then $a. And $tidy-up again", &["tidy-up", "a"]),
+            ("line\n\t$tidy: now", &["tidy"]),
+            ("$$tidy x$tidy $TIDY $tidy_up ${tidy} $tid $ tidy", &[]),
+            ("```\n$tidy\n```\n$a", &["a"]),
+            ("costs 5$a", &[]),
+            ("", &[]),
+        ] {
+            let skills = skills();
+            let found: Vec<_> = named(text, &skills).iter().map(|skill| skill.name.as_str()).collect();
+            assert_eq!(found, expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn skill_without_room_is_told_to_the_person() {
+        let (text, failures) = expand_named("$tidy $a", &skills(), 75);
+        assert!(text.contains("Steps of tidy.") && !text.contains("Steps of a."), "{text}");
+        assert_eq!(failures.len(), 1);
+        assert!(failures[0].contains("skill a "), "{failures:?}");
+    }
 }

@@ -51,7 +51,7 @@ pub struct Probe<'a> {
 }
 
 /// The features of the protocol with map frames, for a handshake.
-const MAP_FEATURES: [&str; 2] = ["interactor", "flow-credit"];
+const MAP_FEATURES: [&str; 3] = ["interactor", "replay", "flow-credit"];
 
 impl<'a> Probe<'a> {
     /// The environment of the check of that name.

@@ -40,7 +40,10 @@ pub const RULES: &[(&str, &str)] = &[
     ("frame.ts", "The :ts of an event is an RFC 3339 UTC string."),
     ("frame.answered-once", "A request gets exactly one response or error with its id, which echoes its op."),
     ("frame.cause", "The :id of an event is the id of a request of this connection."),
-    ("frame.before-subscribe", "No event is sent before the first subscribe."),
+    (
+        "frame.before-subscribe",
+        "No event is sent before the first subscribe, unless the client has registered tools.",
+    ),
     ("frame.offset", "The :offset of a session's events never goes back."),
 ];
 
@@ -181,7 +184,7 @@ impl Witness {
     pub fn sends(&mut self, id: &str, op: &str) {
         self.pending.insert(id.to_owned(), op.to_owned());
         self.sent.insert(id.to_owned());
-        self.subscribed |= op == "subscribe";
+        self.subscribed |= matches!(op, "subscribe" | "register_tools");
     }
 
     /// The pending requests.

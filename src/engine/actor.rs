@@ -4,10 +4,13 @@
 //! waits for the journal before it changes what it shows, so that nothing has to be taken back.
 
 mod adopt;
+mod again;
 mod changes;
 mod gather;
 mod jobs;
+mod pending;
 mod turns;
+mod undo;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,6 +38,7 @@ use crate::engine::running::RunningTurn;
 use crate::engine::services::{Services, refused};
 use crate::engine::snapshot::Snapshot;
 use crate::engine::turn_control::TurnEnd;
+use crate::engine::undo::Changes;
 use crate::event::{Body, Cause, Event, Level};
 use crate::facts::editor::Editor;
 use crate::facts::{SessionFacts, TemplateFacts};
@@ -42,7 +46,7 @@ use crate::git;
 use crate::limits::{LET_GO_TRIES, MAILBOX};
 use crate::message::{Block, EntryId, Message, Mode, Role, ThinkingLevel, TurnId};
 use crate::runner::sandbox;
-use crate::session::{ApiError, Call, Prompted, Reply};
+use crate::session::{Again, ApiError, Call, Prompted, Reply};
 use crate::store::record::Request;
 use crate::store::{Entry, EntryBody, Header, Journal, Loaded};
 use crate::value::Value;
@@ -63,10 +67,14 @@ pub struct SessionActor {
     editor: EditorView,
     /// Messages that wait for the turn, or for its end.
     queue: Queue,
+    /// Whether it has changed since clients were told.
+    queue_is_new: bool,
     jobs: Jobs,
     /// The command that runs for the user.
     bash: Option<CancellationToken>,
     ledger: Ledger,
+    /// What its turns did to files.
+    changes: Changes,
     /// Who waits for the session to be idle.
     until_idle: Vec<Reply<()>>,
     /// Who waits for the end of a turn that works for another session.
@@ -80,6 +88,7 @@ pub struct SessionActor {
 /// What waits for the end of a turn that is about to end.
 enum AfterTurn {
     Prompt(Call, Incoming, Reply<Prompted>),
+    Again(Call, Again, Option<Box<Request>>, Reply<Prompted>),
     Compact(Call, Option<String>, Reply<Option<String>>),
     Workflow(Call, Arc<str>, String, Reply<HeldRun>),
 }
@@ -122,6 +131,7 @@ impl SessionActor {
         let empty = Snapshot {
             facts: Arc::new(facts.clone()),
             branch: imbl::Vector::new(),
+            entries: imbl::Vector::new(),
             offset: 0,
             bytes: 0,
             queue: Queue::default(),
@@ -140,9 +150,11 @@ impl SessionActor {
             after_turn: Vec::new(),
             editor: EditorView::default(),
             queue: Queue::default(),
+            queue_is_new: false,
             jobs: Jobs::default(),
             bash: None,
             ledger: Ledger::default(),
+            changes: Changes::default(),
             until_idle: Vec::new(),
             worked: None,
             cut_off: None,
@@ -151,6 +163,7 @@ impl SessionActor {
         for entry in entries {
             live.take_in(entry);
         }
+        live.queue_is_new = false;
         live.cut_off = live.newest_run(None).filter(|begun| begun.ended.is_empty());
         live.publish();
         // The session outlives whatever has opened it.
@@ -266,13 +279,12 @@ impl SessionActor {
                 message.parent_id = parent.clone();
                 message.timestamp = ts.clone();
             }
-            entries.push(Arc::new(Entry {
-                id: id.clone(),
-                parent: parent.replace(id),
-                ts: ts.clone(),
-                request,
-                body,
-            }));
+            // What follows a leaf follows the entry that it names.
+            let next = match &body {
+                EntryBody::Leaf(leaf) => leaf.clone(),
+                _ => id.clone(),
+            };
+            entries.push(Arc::new(Entry { id, parent: parent.replace(next), ts: ts.clone(), request, body }));
         }
         let mut tries = 0..LET_GO_TRIES;
         loop {
@@ -293,7 +305,7 @@ impl SessionActor {
         for entry in &entries {
             self.take_in(entry.clone());
         }
-        self.publish();
+        self.handle.publish_entries(&self.shared.hub, self.snapshot(), &entries);
         Ok(entries)
     }
 
@@ -344,10 +356,13 @@ impl SessionActor {
                 let left = conversation::messages(self.entries.branch());
                 self.facts.context_tokens = left.iter().map(|message| conversation::tokens(message)).sum();
             }
-            EntryBody::Queued(_) | EntryBody::Dequeued(_) => {
+            EntryBody::Queued(_) | EntryBody::Dequeued(_) | EntryBody::Queue(_) => {
                 self.queue.apply(&entry, &self.handle.id);
                 self.facts.pending_messages = self.queue.len();
+                self.facts.queue_held = self.queue.is_held();
+                self.queue_is_new = true;
             }
+            EntryBody::Files(_) => self.changes.apply(&entry, &self.handle.id),
             EntryBody::Leaf(_) => return,
             EntryBody::Rewritten(_)
             | EntryBody::Manifest(_)
@@ -363,27 +378,39 @@ impl SessionActor {
 
     /// Makes the state visible to readers.
     fn publish(&self) {
-        let snapshot = Snapshot {
-            facts: Arc::new(self.facts.clone()),
+        self.handle.publish(self.snapshot());
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let facts = SessionFacts { can_retry: self.can_ask_again(), ..self.facts.clone() };
+        Snapshot {
+            facts: Arc::new(facts),
             branch: self.entries.branch().clone(),
+            entries: self.entries.all().clone(),
             offset: self.entries.offset(),
             bytes: self.journal.bytes(),
             queue: self.queue.clone(),
             ledger: self.ledger.clone(),
-        };
-        self.handle.publish(snapshot);
+        }
     }
 
     /// Makes the state visible and tells everyone.
     pub fn changed(&mut self, cause: Option<Cause>) {
         self.publish();
-        for body in [
-            Body::SessionUpdated(self.handle.snapshot().facts.clone()),
-            Body::FooterUpdated(self.handle.snapshot().facts.clone()),
-        ] {
+        let snapshot = self.handle.snapshot();
+        let queue = std::mem::take(&mut self.queue_is_new)
+            .then(|| Body::QueueUpdated(Arc::new(snapshot.queue.shown())));
+        let state =
+            [Body::SessionUpdated(snapshot.facts.clone()), Body::FooterUpdated(snapshot.facts.clone())];
+        for body in queue.into_iter().chain(state) {
             let event = self.event(body, cause.clone());
             let _ = self.handle.show(&self.shared.hub, event);
         }
+    }
+
+    fn set_archived(&mut self, archived: bool) {
+        self.facts.archived = archived;
+        self.publish();
     }
 
     fn set_editor(&mut self, editor: Editor) {
@@ -425,6 +452,7 @@ impl SessionActor {
             turn: None,
             entry: None,
             cause,
+            piece: None,
             body,
         }
     }
@@ -507,6 +535,7 @@ fn initial_facts(
         created_at: header.created_at.clone(),
         sandboxed: sandbox::state() == sandbox::SandboxState::Enforced,
         mode: manifest.settings.mode,
+        archived: written && shared.journals.is_archived(&header.session),
         ..SessionFacts::empty(header.session.clone())
     };
     let (provider, model) = shared.configuration.usual_model();

@@ -19,6 +19,8 @@ use crate::engine::handle::Handle;
 use crate::engine::turn_control::{TurnControl, TurnEnd};
 use crate::event::Cause;
 use crate::message::TurnId;
+use crate::session::ToolOutcome;
+use crate::value::Value;
 
 /// A turn to answer. The user's message is in the session's journal.
 pub struct TurnTask {
@@ -36,6 +38,26 @@ pub struct TurnTask {
     pub execution: Option<Arc<Execution>>,
 }
 
+/// Why a compaction failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CompactionError {
+    /// It is too short.
+    #[error("There is nothing to compact yet.")]
+    Nothing,
+    /// The user stopped it.
+    #[error("The compaction was aborted.")]
+    Aborted,
+    /// A guard denied the model call.
+    #[error("The conversation could not be summarised: {0}")]
+    Denied(String),
+    /// The model failed.
+    #[error("The conversation could not be summarised: {0}")]
+    Model(String),
+    /// The summary could not be written.
+    #[error("The summary could not be saved: {0}")]
+    Store(String),
+}
+
 /// Answers the turns of sessions.
 pub trait Agent: Send + Sync {
     /// Answers a turn to its end. Its last output is a journalled message with its event or, after success, the
@@ -43,15 +65,23 @@ pub trait Agent: Send + Sync {
     fn answer(self: Arc<Self>, turn: TurnTask) -> BoxFuture<'static, TurnEnd>;
 
     /// Summarises the older part of a session's conversation, with the user's wishes for the summary. Gives the
-    /// summary; `None` if there is nothing to summarise.
+    /// summary.
     ///
     /// # Errors
-    /// Why it failed, for a person.
+    /// See [`CompactionError`].
     fn compact(
         self: Arc<Self>,
         task: TurnTask,
         wishes: Option<String>,
-    ) -> BoxFuture<'static, Result<Option<String>, String>>;
+    ) -> BoxFuture<'static, Result<String, CompactionError>>;
+
+    /// Runs one tool under the rules of every call. Writes nothing to the journal.
+    fn call_tool(
+        self: Arc<Self>,
+        task: TurnTask,
+        tool: String,
+        arguments: Value<'static>,
+    ) -> BoxFuture<'static, ToolOutcome>;
 }
 
 /// Runs the task that holds a session, on the request that caused it, and tells the session its end. A task that

@@ -1,10 +1,14 @@
 //! Implements the session API.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::catalogue::{self, ErrorCode};
 use crate::clock::epoch_millis;
 use crate::command::{self, Line};
 use crate::engine::change::Change;
+use crate::engine::client_tools;
 use crate::engine::commands::{self, Commands};
 use crate::engine::handle::Handle;
 use crate::engine::host::Engine;
@@ -13,27 +17,34 @@ use crate::engine::ledger::Lookup;
 use crate::engine::login::LoginDesk;
 use crate::engine::open::{history, show};
 use crate::engine::process_snapshot::ProcessSnapshot;
-use crate::engine::queue::Until;
+use crate::engine::queue::{Until, not_waiting};
+use crate::engine::shell_start::{self, NewShell};
 use crate::engine::snapshot::Snapshot;
-use crate::event::question::ApprovalScope;
-use crate::event::{Body, Cause, Event};
+use crate::engine::trust_preview;
+use crate::event::{Body, Cause, Event, WaitingMessages};
 use crate::facts::editor::Editor;
+use crate::facts::permissions::{AuditPage, AuditWanted, ListedRule, TrustPreview};
 use crate::facts::{
     BashOutput, CommandFacts, JobFacts, ListedSession, LoginFacts, ModelFacts, Note, OutputPart,
-    ProviderName, SessionFacts, SessionStats,
+    ProviderName, SessionFacts, SessionStats, ShellFacts,
 };
-use crate::limits::{LEDGER_WINDOW_MS, SEARCH_QUERY_BYTES};
+use crate::interaction::audit;
+use crate::limits::{AUDIT_PAGE, CLIENT_DETAILS_BYTES, ERROR_NAME_CHARS, SEARCH_QUERY_BYTES};
 use crate::message::{EntryId, Message, Mode, Role, SessionId, ThinkingLevel};
 use crate::provider::models::{Model, Models};
 use crate::query;
 use crate::session::{
-    ActionResult, AnswerFields, ApiError, Call, Client, Clients, DialogResult, Graph, Interrupted, Jobs,
-    Logins, Opened, Page, Prompt, Prompted, Query, QueryAnswer, Questions, Reach, Reply, Response, Scope,
-    Sessions, Settings, ShownFiles, Snapshot as Shown, SwitchTarget, Tally, Turns,
+    ActionResult, Again, ApiError, Call, Client, ClientTools, Clients, DialogResult, Edited, Graph,
+    Interrupted, Jobs, Listing, Logins, OfferedTool, Opened, Page, Permissions, Prompt, Prompted, Query,
+    QueryAnswer, Questions, Queues, Reach, Registered, Removed, Reply, Response, Resumed, Sessions, Settings,
+    ShellCommand, ShownFiles, Since, Snapshot as Shown, SwitchTarget, Tally, ToolAnswer, ToolOutcome, Turns,
+    Undo, Undone, Undos, Waited,
 };
 use crate::store::Parent;
 use crate::store::record::Request;
 use crate::tool::output::Outputs;
+use crate::tool::path::within;
+use crate::tool::toolbox::Source;
 use crate::value::{Map, Value};
 
 impl Engine {
@@ -69,8 +80,50 @@ impl Engine {
     pub(super) fn is_new(&self, handle: &Handle, request: Option<&Request>) -> bool {
         let now = epoch_millis(self.shared.clock.now());
         request.is_none_or(|request| {
-            handle.snapshot().ledger.look_up(request, now, LEDGER_WINDOW_MS) == Lookup::New
+            handle.snapshot().ledger.look_up(request, now, self.shared.ledger_window()) == Lookup::New
         })
+    }
+}
+
+impl Engine {
+    /// Forgets a connection: what it offers goes with it, and nobody waits for it.
+    fn left(&self, connection: u64) {
+        self.shared.hub.detach(connection);
+        self.shared.questions.left(connection);
+        for handle in self.shared.tree.all() {
+            handle.tools.take_back(&Source::Client(connection));
+        }
+        self.shared.client_requests.left(connection);
+    }
+}
+
+impl ClientTools for Engine {
+    fn register_tools(&self, call: Call, tools: Vec<OfferedTool>, reply: Reply<Registered>) {
+        let shared = self.shared.clone();
+        self.with(&call, reply, |handle, reply| {
+            let names = tools.iter().map(|tool| tool.name.clone()).collect();
+            let offered = client_tools::offer(&handle.tools, &shared.client_requests, call.connection, tools);
+            // Who has left meanwhile has taken back what was there before.
+            if shared.hub.client(call.connection).is_none() {
+                handle.tools.take_back(&Source::Client(call.connection));
+            }
+            reply.send(match offered {
+                Ok(shadowed) => Ok(Registered { names, shadowed }),
+                Err(wrong) => Err(ApiError::invalid_param("tools", &format!("tools of a client: {wrong}"))),
+            });
+        });
+    }
+
+    fn tool_result(&self, call: Call, request: String, answer: ToolAnswer, reply: Reply<()>) {
+        if !client_tools::is_bounded(&answer.details) {
+            let expected = format!("a map of at most {CLIENT_DETAILS_BYTES} bytes");
+            return reply.fail(ApiError::invalid_param("details", &expected));
+        }
+        reply.send(self.shared.client_requests.answer(call.connection, &request, answer));
+    }
+
+    fn tool_progress(&self, call: Call, request: String, text: String, reply: Reply<()>) {
+        reply.send(self.shared.client_requests.progress(call.connection, &request, &text));
     }
 }
 
@@ -79,21 +132,19 @@ impl Clients for Engine {
         self.shared.hub.attach(connection, client);
         let _executor = self.shared.executor.enter();
         let cwd = self.shared.settings.cwd.to_string_lossy().into();
-        self.shared.tree.primary.get_or_init(|| self.opener.create(None, cwd).id).clone()
+        self.shared.tree.primary(|| self.opener.create(None, cwd).id)
     }
 
     fn detach(&self, connection: u64, reply: Reply<()>) {
         LoginDesk(&self.shared).forget_connection(connection);
         if !self.shared.hub.is_last(connection) {
-            self.shared.hub.detach(connection);
-            self.shared.questions.left(connection);
+            self.left(connection);
             return reply.ok(());
         }
         // The last connection still learns how its turns end.
-        let shared = self.shared.clone();
+        let engine = self.clone();
         let leave = Reply::new(move |_| {
-            shared.hub.detach(connection);
-            shared.questions.left(connection);
+            engine.left(connection);
             reply.ok(());
         });
         self.stop(leave);
@@ -115,6 +166,7 @@ impl Clients for Engine {
         let body = match what {
             Shown::State => Body::SessionUpdated(facts),
             Shown::Footer => Body::FooterUpdated(facts),
+            Shown::Queue => Body::QueueUpdated(Arc::new(handle.snapshot().queue.shown())),
             Shown::Sessions => return Some(Event { cause, ..self.shared.tree.context_event() }),
             Shown::Widgets | Shown::WidgetSpecs | Shown::Statuses => {
                 let progress = handle.progress.load();
@@ -143,6 +195,17 @@ impl Clients for Engine {
         handle.let_in(&self.shared.hub, connection, |snapshot| {
             show(client.as_ref(), &handle, snapshot, history(snapshot), None);
         });
+    }
+
+    fn follow(&self, call: Call, since: Since, reply: Reply<u64>) {
+        let _executor = self.shared.executor.enter();
+        self.opener.follow(call, since, reply);
+    }
+
+    fn follow_again(&self, connection: u64, replay: u64, session: &SessionId, offset: u64) -> bool {
+        let Ok(handle) = self.shared.tree.get(session) else { return false };
+        self.opener.follow_again(connection, replay, handle, offset);
+        true
     }
 }
 
@@ -179,9 +242,7 @@ impl Sessions for Engine {
     }
 
     fn fork_messages(&self, call: Call, reply: Reply<Vec<Arc<Message>>>) {
-        self.read(&call, reply, |snapshot| {
-            Ok(snapshot.messages().filter(|message| message.role == Role::User).cloned().collect())
-        });
+        self.read(&call, reply, |snapshot| Ok(snapshot.fork_messages()));
     }
 
     fn last_assistant_text(&self, call: Call, reply: Reply<Option<String>>) {
@@ -190,26 +251,16 @@ impl Sessions for Engine {
         });
     }
 
-    fn list_sessions(
-        &self,
-        call: Call,
-        text: Option<String>,
-        limit: Option<usize>,
-        scope: Scope,
-        reply: Reply<Vec<ListedSession>>,
-    ) {
+    fn list_sessions(&self, call: Call, wanted: Listing, reply: Reply<Vec<ListedSession>>) {
         let shared = self.shared.clone();
-        if text.as_ref().is_some_and(|text| text.len() > SEARCH_QUERY_BYTES) {
+        if wanted.text.as_ref().is_some_and(|text| text.len() > SEARCH_QUERY_BYTES) {
             let expected = format!("a text of at most {SEARCH_QUERY_BYTES} bytes");
             return reply.fail(ApiError::invalid_param("text", &expected));
         }
         self.with(&call, reply, |handle, reply| {
             shared.clone().tasks.spawn_blocking(move || {
                 let facts = handle.snapshot().facts.clone();
-                reply.send(match text {
-                    None => shared.list(&facts, limit, scope),
-                    Some(text) => shared.search(&facts, &text, limit, scope),
-                });
+                reply.send(shared.list(&facts, &wanted));
             });
         });
     }
@@ -237,6 +288,11 @@ impl Sessions for Engine {
         });
     }
 
+    fn open_session(&self, call: Call, session: SessionId, reply: Reply<SessionId>) {
+        let _executor = self.shared.executor.enter();
+        self.opener.open_only(call, session, reply);
+    }
+
     fn switch_session(&self, call: Call, target: SwitchTarget, reply: Reply<Opened>) {
         let _executor = self.shared.executor.enter();
         self.opener.switch(call, target, reply);
@@ -254,6 +310,19 @@ impl Sessions for Engine {
         self.with(&call.clone(), reply, |handle, reply| {
             handle.tell(Change::SetName { call, name, reply });
         });
+    }
+
+    fn rename_session(&self, call: Call, session: SessionId, name: String, reply: Reply<String>) {
+        let _executor = self.shared.executor.enter();
+        self.opener.rename(call, session, name, reply);
+    }
+
+    fn archive_session(&self, call: Call, session: SessionId, archived: bool, reply: Reply<bool>) {
+        self.opener.archive(call, session, archived, reply);
+    }
+
+    fn delete_session(&self, call: Call, session: SessionId, reply: Reply<()>) {
+        self.opener.delete(call, session, reply);
     }
 
     fn read_output(&self, call: Call, handle: String, offset: u64, limit: usize, reply: Reply<OutputPart>) {
@@ -297,12 +366,19 @@ impl Turns for Engine {
         });
     }
 
+    fn ask_again(&self, call: Call, how: Again, key: Option<String>, reply: Reply<Prompted>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            let request = key.map(|key| incoming::of_op(&handle.id, &key, [how.as_str()]));
+            handle.tell(Change::AskAgain { call, how, request, reply });
+        });
+    }
+
     fn abort(&self, call: Call, key: Option<String>, reply: Reply<bool>) {
         self.with(&call, reply, |handle, reply| {
             let request = key.map(|key| incoming::of_op(&handle.id, &key, ["abort"]));
             // At once, and again after an earlier prompt that still waits for the disk.
             if self.is_new(&handle, request.as_deref()) {
-                handle.abort();
+                handle.abort_and_hold();
             }
             if request.is_some() {
                 return handle.tell(Change::Abort { request, reply });
@@ -369,6 +445,51 @@ impl Turns for Engine {
     }
 }
 
+impl Queues for Engine {
+    fn pending(&self, call: Call, entry: Option<EntryId>, reply: Reply<WaitingMessages>) {
+        self.read(&call, reply, |snapshot| match entry {
+            None => Ok(snapshot.queue.shown()),
+            Some(entry) => {
+                let waiting = snapshot.queue.get(&entry).ok_or_else(|| not_waiting(&entry))?;
+                let messages = vec![waiting.shown(usize::MAX)];
+                Ok(WaitingMessages { is_held: snapshot.queue.is_held(), messages })
+            }
+        });
+    }
+
+    fn edit_pending(&self, call: Call, entry: EntryId, content: Edited, reply: Reply<()>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(Change::EditPending { call, entry, content: Box::new(content), reply });
+        });
+    }
+
+    fn remove_pending(&self, call: Call, entry: EntryId, reply: Reply<Removed>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(Change::RemovePending { call, entry, reply });
+        });
+    }
+
+    fn move_pending(&self, call: Call, entry: EntryId, before: Option<EntryId>, reply: Reply<()>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(Change::MovePending { call, entry, before, reply });
+        });
+    }
+
+    fn resume_queue(&self, call: Call, reply: Reply<Resumed>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(Change::ResumeQueue { call, reply });
+        });
+    }
+}
+
+impl Undos for Engine {
+    fn undo(&self, call: Call, wish: Undo, reply: Reply<Undone>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(Change::Undo { call, wish, reply });
+        });
+    }
+}
+
 impl Questions for Engine {
     fn decide(
         &self,
@@ -378,23 +499,11 @@ impl Questions for Engine {
         note: Option<String>,
         reply: Reply<()>,
     ) {
-        let kind = self.shared.questions.kind(&interaction_id);
-        if let Some(kind) = kind.filter(|kind| !kind.is_yes_or_no()) {
-            let message = format!(
-                "A question of the kind {} takes more than a yes or no: answer it with interaction_respond.",
-                kind.as_str()
-            );
-            return reply.fail(ApiError::new(crate::catalogue::ErrorCode::InvalidParams, message));
-        }
         // A question that is not open is refused with the reason.
-        let answer = AnswerFields {
-            ok: Some(approve),
-            done: Some(approve),
-            outcome: Some(if approve { "approve" } else { "deny" }.to_owned()),
-            scope: Some(ApprovalScope::Once.as_str().to_owned()),
-            ..AnswerFields::default()
-        };
-        self.respond(call, Response { interaction_id, accepted: true, answer, note }, reply);
+        match self.shared.questions.decision(interaction_id, approve, note) {
+            Ok(response) => self.respond(call, response, reply),
+            Err(error) => reply.fail(error),
+        }
     }
 
     fn respond(&self, call: Call, response: Response, reply: Reply<()>) {
@@ -453,6 +562,10 @@ impl Settings for Engine {
         });
     }
 
+    fn usual_model(&self) -> (Arc<str>, Arc<str>) {
+        self.shared.configuration.usual_model()
+    }
+
     fn cycle_model(&self, call: Call, forward: bool, reply: Reply<(String, String)>) {
         let manifest = self.shared.configuration.newest();
         let ready = manifest.providers.ready();
@@ -480,7 +593,7 @@ impl Settings for Engine {
                     handle.tell(Change::SetModel { call, provider, model: id, reply });
                 }
                 None => reply.fail(ApiError::new(
-                    crate::catalogue::ErrorCode::UnknownModel,
+                    ErrorCode::UnknownModel,
                     "No model of the catalogue can be used: no provider is set up.",
                 )),
             }
@@ -511,12 +624,71 @@ impl Settings for Engine {
         });
     }
 
+    fn theme(&self) -> Option<String> {
+        self.shared.settings.files.theme()
+    }
+
+    fn set_theme(&self, call: Call, name: String, reply: Reply<String>) {
+        let shared = self.shared.clone();
+        self.with(&call, reply, |_, reply| {
+            shared.clone().tasks.spawn_blocking(move || {
+                let kept = shared.settings.files.choose_theme(&name);
+                reply.send(kept.map_err(|error| ApiError::failed(error.to_string())));
+            });
+        });
+    }
+
     fn trust_project(&self, call: Call, trusted: bool, shown: Option<ShownFiles>, reply: Reply<bool>) {
         let shared = self.shared.clone();
         self.with(&call, reply, |handle, reply| {
             let cwd = handle.snapshot().facts.cwd.clone();
             let trust = move || reply.send(shared.trust(&cwd, trusted, shown.as_ref()).map(|()| trusted));
             self.shared.tasks.spawn_blocking(trust);
+        });
+    }
+}
+
+impl Permissions for Engine {
+    fn rules(&self, call: Call, reply: Reply<Vec<ListedRule>>) {
+        let shared = self.shared.clone();
+        self.with(&call, reply, |handle, reply| {
+            self.shared.tasks.spawn_blocking(move || reply.ok(shared.listed_rules(&handle)));
+        });
+    }
+
+    fn remove_rule(&self, call: Call, id: String, reply: Reply<()>) {
+        let shared = self.shared.clone();
+        self.with(&call, reply, |handle, reply| {
+            self.shared.tasks.spawn_blocking(move || reply.send(shared.take_rule_back(&handle, &id)));
+        });
+    }
+
+    fn audit(&self, call: Call, wanted: AuditWanted, reply: Reply<AuditPage>) {
+        let path = audit::path(&self.shared.settings.state_dir);
+        self.with(&call, reply, |handle, reply| {
+            self.shared.tasks.spawn_blocking(move || {
+                let is_of = |record: &Map<'_>, key| {
+                    record.get_keyword(key).and_then(Value::as_str) == Some(handle.id.as_str())
+                };
+                let is_wanted = |record: &Map<'_>| {
+                    wanted.all || is_of(record, "session-id") || is_of(record, "parent-session-id")
+                };
+                let limit = wanted.limit.unwrap_or(AUDIT_PAGE).min(AUDIT_PAGE);
+                let page = audit::page(&path, wanted.before, limit, is_wanted);
+                let page = page.map(|(records, next)| AuditPage { records, next });
+                reply.send(
+                    page.map_err(|error| ApiError::failed(format!("The audit cannot be read: {error}."))),
+                );
+            });
+        });
+    }
+
+    fn trust_preview(&self, call: Call, reply: Reply<TrustPreview>) {
+        let shared = self.shared.clone();
+        self.with(&call, reply, |handle, reply| {
+            let cwd = handle.snapshot().facts.cwd.clone();
+            let preview = move || reply.ok(trust_preview::preview(&shared.configuration.files_of(&cwd)));
+            self.shared.tasks.spawn_blocking(preview);
         });
     }
 }
@@ -565,6 +737,88 @@ impl Jobs for Engine {
             handle.tell(Change::CancelJob { id, reply });
         });
     }
+
+    fn shell_start(&self, call: Call, command: ShellCommand, reply: Reply<Arc<ShellFacts>>) {
+        self.with(&call, reply, |handle, reply| {
+            let facts = handle.snapshot().facts.clone();
+            let cwd = match shell_folder(&facts.cwd, command.cwd.as_deref()) {
+                Ok(cwd) => cwd,
+                Err(error) => return reply.fail(error),
+            };
+            let new = NewShell {
+                session: handle.id.clone(),
+                command: command.command,
+                cwd,
+                timeout: command.timeout_seconds.map(Duration::from_secs),
+                hidden: handle.manifest().hidden.to_vec(),
+            };
+            shell_start::start(&self.shared, new, reply);
+        });
+    }
+
+    fn shells(&self) -> Vec<Arc<ShellFacts>> {
+        self.shared.shells.list()
+    }
+
+    fn shell_wait(&self, id: &str, patience: Option<Duration>, reply: Reply<(Arc<ShellFacts>, Waited)>) {
+        self.wait_for_shell(id, patience, true, reply);
+    }
+
+    fn shell_detach(&self, id: &str, reply: Reply<Arc<ShellFacts>>) {
+        reply.send(self.shared.shells.detach(id));
+    }
+
+    fn shell_cancel(&self, id: &str, reply: Reply<Arc<ShellFacts>>) {
+        if let Err(error) = self.shared.shells.stop(id) {
+            return reply.fail(error);
+        }
+        let ended = |ended: Result<(Arc<ShellFacts>, Waited), _>| reply.send(ended.map(|(facts, _)| facts));
+        self.wait_for_shell(id, None, false, Reply::new(ended));
+    }
+
+    fn call_tool(&self, call: Call, tool: String, arguments: Value<'static>, reply: Reply<ToolOutcome>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            if handle.tools.find(&tool).is_none() {
+                return reply.fail(ApiError::invalid_param("tool", "the name of a tool of the session"));
+            }
+            let asked = Box::new((tool, arguments));
+            handle.tell(Change::CallTool { call, asked, reply });
+        });
+    }
+}
+
+impl Engine {
+    /// Waits for a command of a person on a task of its own.
+    fn wait_for_shell(
+        &self,
+        id: &str,
+        patience: Option<Duration>,
+        detachable: bool,
+        reply: Reply<(Arc<ShellFacts>, Waited)>,
+    ) {
+        let (shared, id) = (self.shared.clone(), id.to_owned());
+        // From now on, so that a request that follows at once is seen.
+        let watch = match shared.shells.watch(&id, detachable) {
+            Ok(watch) => watch,
+            Err(error) => return reply.fail(error),
+        };
+        let wait = async move {
+            let waited = watch.over(patience).await;
+            reply.send(shared.shells.get(&id).map(|facts| (facts, waited)));
+        };
+        self.shared.tasks.spawn_on(wait, &self.shared.executor);
+    }
+}
+
+/// The folder of a person's command: the session's, or one inside it.
+fn shell_folder(root: &str, asked: Option<&str>) -> Result<PathBuf, ApiError> {
+    let Some(asked) = asked else { return Ok(PathBuf::from(root)) };
+    let inside = || -> Option<PathBuf> {
+        let root = Path::new(root).canonicalize().ok()?;
+        let folder = root.join(asked).canonicalize().ok()?;
+        (within(&folder, &root) && folder.is_dir()).then_some(folder)
+    };
+    inside().ok_or_else(|| ApiError::invalid_param("cwd", "a folder inside the session's"))
 }
 
 impl Graph for Engine {
@@ -608,10 +862,11 @@ impl Graph for Engine {
 fn unknown_model(models: &Models, provider: &str, id: &str) -> ApiError {
     let nearest = models.nearest(provider, id);
     let names: Vec<String> = nearest.iter().map(|model| format!("{} {}", model.provider, model.id)).collect();
+    let [id, provider] = [id, provider].map(|name| catalogue::excerpt(name, ERROR_NAME_CHARS));
     let message =
         format!("There is no model {id:?} of provider {provider:?}. Nearest: {}.", names.join(", "));
     let nearest = nearest.iter().map(|model| {
         Value::from(Map::new().with("provider", model.provider.to_string()).with("id", model.id.to_string()))
     });
-    ApiError::new(crate::catalogue::ErrorCode::UnknownModel, message).with("nearest", Value::vector(nearest))
+    ApiError::new(ErrorCode::UnknownModel, message).with("nearest", Value::vector(nearest))
 }

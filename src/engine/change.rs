@@ -21,11 +21,15 @@ use crate::event::{Cause, CompactionEnded, RetryAwaited};
 use crate::facts::editor::Editor;
 use crate::facts::{BashOutput, JobFacts, Phase, SessionStats};
 use crate::message::{EntryId, Mode, ThinkingLevel, TurnId};
-use crate::session::{ApiError, Call, Interrupted, Prompted, Reply};
-use crate::store::record::{Request, Wish};
+use crate::session::{
+    Again, ApiError, Call, Edited, Interrupted, Prompted, Removed, Reply, Response, Resumed, ToolOutcome,
+    Undo, Undone,
+};
+use crate::store::record::Request;
 use crate::store::{Entry, EntryBody};
 use crate::tool::output::Kept;
 use crate::tool::process::{self, Job};
+use crate::value::Value;
 
 /// Answers a task of the engine that waits for its change.
 pub type Ack<T> = oneshot::Sender<T>;
@@ -42,12 +46,16 @@ pub enum Change {
     Inject { call: Call, incoming: Incoming, interrupts: Option<i64>, reply: Reply<Prompted> },
     /// A client named a prompt template or a skill, whose text starts a turn.
     Invoke { call: Call, name: String, arguments: String, incoming: Incoming, reply: Reply<Prompted> },
-    /// A request with a key leaves no message: a slash command, which the reply runs if the key is new, or an answer.
-    Claim { request: Box<Request>, wish: Wish, reply: Reply<Prompted> },
+    /// A slash command came with a key. The reply runs it if the key is new.
+    Claim { request: Box<Request>, reply: Reply<Prompted> },
+    /// A program answered a question through control.
+    Answer { call: Call, request: Box<Request>, answer: Box<Response>, reply: Reply<Prompted> },
     /// A client started the workflow of that name, or resumes its last run. The reply starts the run.
     BeginWorkflow { call: Call, workflow: Arc<str>, arguments: String, reply: Reply<HeldRun> },
     /// A client wants the conversation compacted, perhaps with instructions for the summary.
     Compact { call: Call, wishes: Option<String>, reply: Reply<Option<String>> },
+    /// A client runs one tool, by name and with these arguments, without a turn.
+    CallTool { call: Call, asked: Box<(String, Value<'static>)>, reply: Reply<ToolOutcome> },
     /// A client ended the running turn. The handle has done so at once; this ends a turn that started since.
     Abort { request: Option<Box<Request>>, reply: Reply<bool> },
     /// A client ends the running turn after its tool calls, and gets the text that is no longer delivered. One that
@@ -55,6 +63,18 @@ pub enum Change {
     Interrupt { call: Call, request: Option<Box<Request>>, before: Option<i64>, reply: Reply<Interrupted> },
     /// A client gave up the wait for a retry.
     AbortRetry { reply: Reply<()> },
+    /// A client wants the model asked again, without a message.
+    AskAgain { call: Call, how: Again, request: Option<Box<Request>>, reply: Reply<Prompted> },
+    /// A client undoes what turns did to files, or does it again.
+    Undo { call: Call, wish: Undo, reply: Reply<Undone> },
+    /// A client gave a waiting message another content.
+    EditPending { call: Call, entry: EntryId, content: Box<Edited>, reply: Reply<()> },
+    /// A client took a waiting message back.
+    RemovePending { call: Call, entry: EntryId, reply: Reply<Removed> },
+    /// A client moved a waiting message before another one, or to the end.
+    MovePending { call: Call, entry: EntryId, before: Option<EntryId>, reply: Reply<()> },
+    /// A client lets the queue go on.
+    ResumeQueue { call: Call, reply: Reply<Resumed> },
 
     // Settings, from clients.
     /// A client named the session.
@@ -131,6 +151,8 @@ pub enum Change {
     ConfigurationChanged,
     /// The session's folder was searched again for templates and skills: from a turn's start or a reload.
     ContextFound { project: Arc<Project>, ack: Option<Ack<()>> },
+    /// It was archived, or taken out again.
+    Archived { archived: bool, ack: Ack<()> },
     /// Too many sessions are live or have open files: this one may leave if it is at rest.
     Unload(Unload),
     /// A client asks for the session's figures.

@@ -22,10 +22,10 @@ use crate::engine::workflow;
 use crate::facts::{CommandFacts, JobFacts};
 use crate::message::{Mode, SessionId, ThinkingLevel};
 use crate::session::{
-    ApiError, Call, Jobs as _, Logins as _, Opened, Prompted, Reach, Reply, Sessions as _, Settings as _,
-    SwitchTarget, Turns as _,
+    Again, ApiError, Call, Jobs as _, Logins as _, Opened, Prompted, Reach, Reply, Sessions as _,
+    Settings as _, SwitchTarget, Turns as _, Undo, Undone, Undos as _,
 };
-use crate::store::record::{Request, Wish};
+use crate::store::record::Request;
 
 /// The slash commands of an engine.
 pub struct Commands<'r>(pub &'r Engine);
@@ -90,7 +90,7 @@ impl Commands<'_> {
                 Commands(&engine).run_command(call, &session, command);
             }
         });
-        handle.tell(Change::Claim { request, wish: Wish::Command, reply: claimed });
+        handle.tell(Change::Claim { request, reply: claimed });
     }
 
     fn run_command(&self, call: Call, handle: &Handle, command: Command<'_>) {
@@ -193,6 +193,13 @@ impl Commands<'_> {
                 let reply = self.text(&call, |path| format!("Exported to {path}"));
                 self.0.export_html(call.clone(), path.map(str::to_owned), reply);
             }
+            Command::Retry => self.ask_again(call, Again::Retry),
+            Command::Continue => self.ask_again(call, Again::Continue),
+            Command::Undo | Command::Redo => {
+                let wish = Undo { undoes: command == Command::Undo, steps: 1, skips_changed: false };
+                let reply = self.text(&call, |done: Undone| done.message);
+                self.0.undo(call.clone(), wish, reply);
+            }
             Command::Abort => {
                 self.0.abort(
                     call.clone(),
@@ -201,6 +208,17 @@ impl Commands<'_> {
                 );
             }
         }
+    }
+
+    /// Asks the model again. Its answer says enough; a refusal is told.
+    fn ask_again(&self, call: Call, how: Again) {
+        let (shared, asked) = (self.0.shared.clone(), call.clone());
+        let reply = Reply::new(move |begun: Result<Prompted, ApiError>| {
+            if let Err(error) = begun {
+                shared.tell(&asked, "error", error.message);
+            }
+        });
+        self.0.ask_again(call, how, None, reply);
     }
 
     /// Starts a workflow, or resumes its last run.

@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::config::{ConfigError, Files, Settings};
 use crate::context::Places;
 use crate::engine::providers::Providers;
-use crate::engine::revision::ConfigRevision;
+use crate::engine::revision::{ConfigRevision, ConfigurationError};
 use crate::message::Mode;
 use crate::session::{ApiError, Reach, ShownFiles};
 use crate::tool::permission::Ground;
@@ -34,9 +34,13 @@ impl Configuration {
     /// The first revision.
     ///
     /// # Errors
-    /// What is wrong with it, for a person.
-    pub fn new(clock: Arc<dyn Clock>, settings: Arc<Settings>, providers: Providers) -> Result<Self, String> {
-        let layers = settings.files.read().map_err(|error| error.to_string())?;
+    /// A file that cannot be read, or an invalid hook.
+    pub fn new(
+        clock: Arc<dyn Clock>,
+        settings: Arc<Settings>,
+        providers: Providers,
+    ) -> Result<Self, ConfigurationError> {
+        let layers = settings.files.read()?;
         let own = Settings::clone(&settings);
         let (first, problems) = ConfigRevision::new(1, clock.now(), own, &layers, providers)?;
         for problem in problems {
@@ -97,7 +101,7 @@ impl Configuration {
         }
         others.retain(|_, known| known.revision == newest.revision);
         let read = |files: Files, most: Mode| {
-            let layers = files.read().map_err(|error| error.to_string())?;
+            let layers = files.read()?;
             let mut settings =
                 Settings { cwd: cwd.into(), files, ..Settings::clone(&self.settings) }.with(&layers);
             settings.mode = settings.mode.min(most);
@@ -141,7 +145,7 @@ impl Configuration {
         let revision = before.revision.saturating_add(1);
         let (manifest, problems) =
             ConfigRevision::new(revision, self.clock.now(), settings, &layers, providers)
-                .map_err(ApiError::failed)?;
+                .map_err(|error| ApiError::failed(error.to_string()))?;
         let manifest = Arc::new(manifest);
         // The person's choice in the program stays, unless the files contain a new value.
         if usual != (before.settings.provider.clone(), before.settings.model.clone()) {

@@ -27,9 +27,9 @@ use crate::session::control::{
     Agent, Asked, Capabilities, Content, ContentRef, ControlAck, ControlKind, ControlRequest, ControlResult,
     SentAt,
 };
-use crate::session::{ApiError, Call, Control, Ended, Interrupted, Prompt, Prompted, Questions as _, Reply};
+use crate::session::{ApiError, Call, Control, Ended, Interrupted, Prompt, Prompted, Reply};
 use crate::store::StoreError;
-use crate::store::record::{Request, Via, Wish};
+use crate::store::record::{Request, Via};
 
 /// The prefix of an agent's id in programs that know several kinds of agents.
 const OWN_PREFIX: &str = "edn-bridge:";
@@ -67,7 +67,10 @@ impl Outcome {
     /// The refusal of a session's task.
     fn refused(error: &ApiError) -> Self {
         let result = match error.code {
-            ErrorCode::IdempotencyConflict | ErrorCode::InvalidParams => ControlResult::Rejected,
+            ErrorCode::IdempotencyConflict
+            | ErrorCode::InvalidParams
+            | ErrorCode::NotFound
+            | ErrorCode::InteractionAlreadyAnswered => ControlResult::Rejected,
             _ if error.retryable => ControlResult::Busy,
             _ => ControlResult::InternalError,
         };
@@ -192,7 +195,7 @@ impl Engine {
                 (*ledger, None)
             }
         };
-        let known = ledger.look_up(&noted, now, policy.dedupe_ms);
+        let known = ledger.look_up(&noted, now, self.shared.ledger_window());
         let outcome = match known {
             Lookup::Again(_) => Outcome::duplicate(),
             Lookup::Other => Outcome {
@@ -254,19 +257,24 @@ impl Engine {
             return if below && held { Ok(Target::Live(handle)) } else { Err(not_found()) };
         }
         let (journals, id) = (self.shared.journals.clone(), SessionId::from(agent));
+        // Few at once: each takes the memory of a long line. Whoever waits too long leaves, and its place is kept until
+        // the file is read.
+        let busy = || Outcome::no(ControlResult::Busy, "too many stored sessions are being read");
+        let patience = Duration::from_millis(policy.ack_timeout_ms);
+        let permit = tokio::time::timeout(patience, self.shared.stored_reads.clone().acquire_owned()).await;
+        let Ok(Ok(permit)) = permit else { return Err(busy()) };
         let read = tokio::task::spawn_blocking(move || {
-            let (header, entries) = journals.read(&id)?;
+            let _permit = permit;
+            let mut ledger = Ledger::default();
+            let header = journals.read_requests(&id, &mut |entry| ledger.apply(&entry, &id))?;
             let holder = journals.holder(&id);
-            Ok::<_, StoreError>((id, header, entries, holder))
+            Ok::<_, StoreError>((id, header, ledger, holder))
         });
-        let Ok(Ok((id, header, entries, holder))) = read.await else { return Err(not_found()) };
+        let Ok(read) = tokio::time::timeout(patience, read).await else { return Err(busy()) };
+        let Ok(Ok((id, header, ledger, holder))) = read else { return Err(not_found()) };
         let parent = header.parent.as_ref().map(|parent| parent.session.as_str());
         if !is_of_team(&header.cwd) || !(above.is_empty() || above == id.as_str() || parent == Some(above)) {
             return Err(not_found());
-        }
-        let mut ledger = Ledger::default();
-        for entry in &entries {
-            ledger.apply(entry, &id);
         }
         Ok(Target::Stored { id, ledger: Box::new(ledger), holder })
     }
@@ -315,14 +323,8 @@ impl Engine {
                 }
             }
             Asked::Interrupt => {
-                let latest = sent_at.latest();
-                // At once: stopping does not wait for the disk.
-                if self.is_new(handle, Some(&noted)) {
-                    handle.interrupt(latest);
-                }
-                let request = Some(noted);
-                let done =
-                    answer(handle, |reply| Change::Interrupt { call, request, before: Some(latest), reply });
+                let (request, before) = (Some(noted), Some(sent_at.latest()));
+                let done = answer(handle, |reply| Change::Interrupt { call, request, before, reply });
                 match done.await {
                     Ok(Interrupted { is_repeated: true, .. }) => Outcome::duplicate(),
                     Ok(Interrupted { ended: Ended::Turn, .. }) => Outcome::ok("accepted"),
@@ -334,37 +336,18 @@ impl Engine {
                 }
             }
             Asked::Answer { question, approve } => {
-                self.decide_for(call, handle, question, *approve, noted).await
+                let decision = match self.shared.questions.decision(question.clone(), *approve, None) {
+                    Ok(decision) => Box::new(decision),
+                    Err(error) => return Outcome::refused(&error),
+                };
+                let request = noted;
+                let done = answer(handle, |reply| Change::Answer { call, request, answer: decision, reply });
+                match done.await {
+                    Ok(Prompted { repeated: Some(_), .. }) => Outcome::duplicate(),
+                    Ok(_) => Outcome::ok("accepted"),
+                    Err(error) => error,
+                }
             }
-        }
-    }
-
-    /// Answers a question of a session. The key is noted after the answer: a question is answered once in any case, and
-    /// ends with its process.
-    async fn decide_for(
-        &self,
-        call: Call,
-        handle: &Handle,
-        question: &str,
-        approve: bool,
-        noted: Box<Request>,
-    ) -> Outcome {
-        if !self.shared.questions.is_of(question, &handle.id) {
-            return Outcome::rejected("there is no such open question in the session");
-        }
-        let (reply, decided) = pending();
-        self.decide(call, question.to_owned(), approve, None, reply);
-        match decided.await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) if self.is_new(handle, Some(&noted)) => return Outcome::rejected(error.message),
-            Ok(Err(_)) => return Outcome::duplicate(),
-            Err(_) => return Outcome::no(ControlResult::InternalError, "the answer was not taken"),
-        }
-        let wish = Wish::Answer;
-        match answer(handle, |reply| Change::Claim { request: noted, wish, reply }).await {
-            Ok(Prompted { repeated: Some(_), .. }) => Outcome::duplicate(),
-            Ok(_) => Outcome::ok("accepted"),
-            Err(error) => error,
         }
     }
 

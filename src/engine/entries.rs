@@ -10,7 +10,7 @@ use crate::store::{Entry, EntryBody};
 #[derive(Default)]
 pub struct EntryTree {
     /// In the order of the file.
-    all: Vec<Arc<Entry>>,
+    all: imbl::Vector<Arc<Entry>>,
     /// Where each entry stands in `all`.
     places: HashMap<EntryId, usize>,
     /// The entries from the first to the leaf.
@@ -26,7 +26,7 @@ impl EntryTree {
             self.branch = self.path_to(entry.parent.as_ref());
         }
         self.places.insert(entry.id.clone(), self.all.len());
-        self.all.push(entry.clone());
+        self.all.push_back(entry.clone());
         if let EntryBody::Leaf(leaf) = &entry.body {
             self.branch = self.path_to(Some(leaf));
             return true;
@@ -36,7 +36,7 @@ impl EntryTree {
     }
 
     /// All entries, in the order of the file.
-    pub fn all(&self) -> &[Arc<Entry>] {
+    pub fn all(&self) -> &imbl::Vector<Arc<Entry>> {
         &self.all
     }
 

@@ -10,8 +10,10 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::engine::answered_rules::AnsweredRules;
 use crate::engine::change::{Ack, Change};
 use crate::engine::hub::{Full, Hub};
+use crate::engine::in_flight::InFlight;
 use crate::engine::parentage::Parentage;
 use crate::engine::progress::Progress;
 use crate::engine::revision::ConfigRevision;
@@ -20,7 +22,7 @@ use crate::engine::turn_control::TurnControl;
 use crate::event::{Body, Cause, Event, StagePassed, Subagent};
 use crate::message::SessionId;
 use crate::session::ApiError;
-use crate::tool::permission::Rule;
+use crate::store::Entry;
 use crate::tool::toolbox::Toolbox;
 
 /// The state of the order of a session's events.
@@ -29,6 +31,8 @@ struct Showing {
     /// New connections, each with the number of entries in its history. An entry is written before its event
     /// is sent, so the history may already contain it.
     told: Vec<(u64, usize)>,
+    /// What was shown that no entry contains yet.
+    in_flight: InFlight,
 }
 
 /// A handle on a session.
@@ -50,8 +54,8 @@ pub struct Handle {
     used: Arc<AtomicU64>,
     /// The latest boundary of the latest turn.
     stage: Arc<ArcSwapOption<StagePassed>>,
-    /// The session's permissions from answers to questions. Children share their parent's.
-    pub(super) rules: Arc<Mutex<Vec<Rule>>>,
+    /// The session's permissions from answers to questions.
+    pub(super) rules: AnsweredRules,
     /// Serialises the questions of a session and all its children.
     pub(super) asking: Arc<tokio::sync::Mutex<()>>,
     /// The parent's data, if it is a child.
@@ -79,7 +83,7 @@ impl Handle {
             manifest: watch::Sender::new(manifest),
             used: Arc::default(),
             stage: Arc::new(ArcSwapOption::empty()),
-            rules: Arc::default(),
+            rules: AnsweredRules::default(),
             asking: Arc::default(),
             parent: None,
             tools: Toolbox::builtin(),
@@ -102,9 +106,9 @@ impl Handle {
         self.snapshot.load_full()
     }
 
-    /// Makes the session a child of another: it shares the parent's permissions and its queue for questions.
+    /// Makes the session a child of another: it has the parent's permissions and shares its queue for questions.
     pub(super) fn below(mut self, parent: &Self, link: Parentage) -> Self {
-        self.rules = parent.rules.clone();
+        self.rules = parent.rules.below();
         self.asking = parent.asking.clone();
         self.tools = parent.tools.clone();
         self.manifest = watch::Sender::new(parent.manifest());
@@ -150,6 +154,35 @@ impl Handle {
         self.snapshot.store(Arc::new(snapshot));
     }
 
+    /// Publishes the state with entries that are on disk, the newest of it, and sends each to every connection. Both at
+    /// once, so that a connection that is let in finds an entry in the history or is sent it, never both.
+    pub(super) fn publish_entries(&self, hub: &Hub, snapshot: Snapshot, entries: &[Arc<Entry>]) {
+        let mut showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = u64::try_from(entries.len()).unwrap_or(u64::MAX);
+        let before = snapshot.offset.saturating_sub(new);
+        self.snapshot.store(Arc::new(snapshot));
+        for (offset, entry) in (before.saturating_add(1)..).zip(entries) {
+            if let Some(message) = entry.body.message() {
+                showing.in_flight.written(message);
+            }
+            // The next event of the turn waits for room.
+            let _ = hub.hand_out(&self.entry_event(offset, entry), |_| true);
+        }
+    }
+
+    /// An entry as an event.
+    pub(super) fn entry_event(&self, offset: u64, entry: &Arc<Entry>) -> Event {
+        Event {
+            session: Some(self.id.clone()),
+            offset,
+            turn: entry.body.message().and_then(|message| message.turn_id.clone()),
+            entry: Some(entry.id.clone()),
+            cause: None,
+            piece: None,
+            body: Body::EntryWritten(entry.clone()),
+        }
+    }
+
     /// Sends a change to the session's task, without waiting. It is dropped if the mailbox is full or closed; a
     /// reply inside it then reports that.
     pub fn tell(&self, change: Change) {
@@ -191,6 +224,7 @@ impl Handle {
             turn: None,
             entry: None,
             cause,
+            piece: None,
             body,
         }
     }
@@ -206,6 +240,7 @@ impl Handle {
         let mut showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
         let snapshot = self.snapshot.load();
         event.offset = snapshot.offset;
+        showing.in_flight.note(&mut event);
         if showing.told.is_empty() {
             return hub.hand_out(&event, |_| true);
         }
@@ -233,6 +268,24 @@ impl Handle {
         showing.told.push((connection, snapshot.branch.len()));
     }
 
+    /// Ends a replay for a connection, if `tell` agrees: that shows it the last of what it misses and what is in
+    /// flight. No event of the session goes out meanwhile.
+    pub(super) fn let_in_replayed(
+        &self,
+        hub: &Hub,
+        connection: u64,
+        tell: impl FnOnce(&Snapshot, &InFlight) -> bool,
+    ) -> bool {
+        let mut showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
+        let snapshot = self.snapshot();
+        if !tell(&snapshot, &showing.in_flight) {
+            return false;
+        }
+        showing.told.retain(|(known, _)| *known != connection && hub.client(*known).is_some());
+        showing.told.push((connection, snapshot.branch.len()));
+        true
+    }
+
     /// The latest boundary of the latest turn.
     pub fn stage(&self) -> Option<Arc<StagePassed>> {
         self.stage.load_full()
@@ -257,6 +310,15 @@ impl Handle {
         }
     }
 
+    /// Ends the running turn for a client, if one runs. What waits is held.
+    pub fn abort_and_hold(&self) {
+        // Before the end, which looks at it.
+        if let Some(control) = self.control.load().as_ref() {
+            control.hold();
+        }
+        self.abort();
+    }
+
     /// Ends the running turn, if one runs.
     pub fn abort(&self) {
         if let Some(stop) = self.stop.load().as_ref() {
@@ -275,7 +337,7 @@ mod tests {
     use crate::facts::SessionFacts;
     use crate::message::{Block, Message, Role};
     use crate::session::{Client, Pressure};
-    use crate::store::{Entry, EntryBody};
+    use crate::store::EntryBody;
 
     /// A connection that counts its events.
     #[derive(Default)]
@@ -327,6 +389,7 @@ mod tests {
         Snapshot {
             facts: Arc::new(facts),
             branch: (0..messages).map(entry).collect(),
+            entries: (0..messages).map(entry).collect(),
             offset: u64::try_from(messages).unwrap_or(0),
             bytes: 0,
             queue: Queue::default(),
@@ -341,6 +404,7 @@ mod tests {
             turn: None,
             entry: Some(format!("e-{number}").into()),
             cause: None,
+            piece: None,
             body: Body::AssistantMessage(message(number)),
         }
     }

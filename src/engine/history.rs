@@ -40,26 +40,18 @@ impl Snapshot {
             None => self.branch.len(),
             Some(id) => self.place(id).ok_or_else(|| ApiError::not_found("entry", id.as_str()))?,
         };
-        let mut newest =
+        let newest =
             self.branch.focus().narrow(..end).into_iter().rev().filter_map(|entry| match &entry.body {
                 EntryBody::Message(message) => Some(message.clone()),
                 _ => None,
             });
-        let mut messages: Vec<Arc<Message>> = Vec::new();
-        let mut room = bytes;
-        let mut more = false;
-        for message in newest.by_ref() {
-            let size = weight(&message);
-            // One message is always included, however large.
-            if messages.len() >= limit || (size > room && !messages.is_empty()) {
-                more = true;
-                break;
-            }
-            room = room.saturating_sub(size);
-            messages.push(message);
-        }
-        messages.reverse();
-        Ok(Page { messages, more })
+        Ok(fitting(newest, limit, bytes))
+    }
+
+    /// The newest messages of the user that fit into one frame, oldest first.
+    pub fn fork_messages(&self) -> Vec<Arc<Message>> {
+        let newest = self.messages().rev().filter(|message| message.role == Role::User).cloned();
+        fitting(newest, usize::MAX, MAX_PAGE_BYTES).messages
     }
 
     /// The newest part of the session, for a frontend that starts from nothing.
@@ -181,6 +173,25 @@ impl Snapshot {
             .map_err(|error| ApiError::failed(format!("Cannot write {}: {error}.", path.display())))?;
         Ok(path.to_string_lossy().into_owned())
     }
+}
+
+/// As many of the newest messages, which come first, as fit.
+fn fitting(newest: impl Iterator<Item = Arc<Message>>, limit: usize, bytes: usize) -> Page {
+    let mut messages: Vec<Arc<Message>> = Vec::new();
+    let mut room = bytes;
+    let mut more = false;
+    for message in newest {
+        let size = weight(&message);
+        // One message is always included, however large.
+        if messages.len() >= limit || (size > room && !messages.is_empty()) {
+            more = true;
+            break;
+        }
+        room = room.saturating_sub(size);
+        messages.push(message);
+    }
+    messages.reverse();
+    Page { messages, more }
 }
 
 /// The approximate size of a message on the wire, in bytes.

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
@@ -9,16 +10,19 @@ use crate::config::Settings;
 use crate::context::Library;
 use crate::engine::actions::PendingActions;
 use crate::engine::change::Change;
+use crate::engine::client_requests::ClientRequests;
 use crate::engine::configuration::Configuration;
 use crate::engine::control_audit::{ControlAudit, ControlCounts};
 use crate::engine::hub::Hub;
 use crate::engine::native::NativeAgent;
 use crate::engine::open::Opener;
 use crate::engine::providers::Providers;
+use crate::engine::revision::ConfigurationError;
 use crate::engine::services::Services;
 use crate::engine::session_tree::SessionTree;
 use crate::interaction::PendingQuestions;
 use crate::interaction::audit::Audit;
+use crate::limits::CONTROL_STORED_READS;
 use crate::memory::Memory;
 use crate::session::Reply;
 use crate::store::Journals;
@@ -35,21 +39,21 @@ impl Engine {
     /// A engine whose tasks run on `executor`.
     ///
     /// # Errors
-    /// What is wrong with the configuration, for a person: a guard that is not understood must not be
-    /// passed over.
+    /// What is wrong with the configuration: a guard that is not understood must not be passed over.
     pub fn new(
         clock: Arc<dyn Clock>,
         settings: Settings,
         journals: impl Journals + 'static,
         providers: Providers,
         executor: tokio::runtime::Handle,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, ConfigurationError> {
         let settings = Arc::new(settings);
         let started = clock.now();
         let configuration = Configuration::new(clock.clone(), settings.clone(), providers)?;
         let hub = Arc::new(Hub::default());
         let tree = Arc::new(SessionTree::new(hub.clone()));
-        let questions = PendingQuestions::new(tree.clone(), Audit::new(&settings.state_dir), clock.clone());
+        let questions = PendingQuestions::new(tree.clone(), &settings.state_dir, clock.clone());
+        questions.record_cut_off();
         questions.set_orphan_grace(configuration.newest().settings.orphan_grace);
         let tasks = TaskTracker::new();
         let audit = Audit::new(&settings.state_dir);
@@ -58,9 +62,13 @@ impl Engine {
             questions,
             control: ControlCounts::default(),
             control_audit,
+            shells: Default::default(),
+            stored_reads: Arc::new(Semaphore::new(CONTROL_STORED_READS)),
             configuration,
+            taken_back: Default::default(),
             started,
             began: clock.passed(),
+            client_requests: Arc::new(ClientRequests::new(hub.clone(), clock.clone())),
             clock,
             memory: Memory::new(&settings.state_dir),
             settings,
@@ -72,6 +80,7 @@ impl Engine {
             tasks,
             executor,
         });
+        shared.finish_deletions();
         let agent = Arc::new(NativeAgent::new(shared.clone()));
         let opener = Opener { shared: shared.clone(), agent };
         Ok(Self { shared, opener, actions: Arc::default() })
@@ -80,6 +89,7 @@ impl Engine {
     /// Ends everything that runs in all sessions, and replies once every session is idle. Attached
     /// connections learn how their turns end.
     pub fn stop(&self, reply: Reply<()>) {
+        self.shared.shells.stop_all();
         // The last session to drop its part completes the reply.
         let all = Arc::new(WhenDropped(Mutex::new(Some(reply))));
         for handle in self.shared.tree.all() {

@@ -193,7 +193,8 @@ mod tests {
     /// Waits like a turn after an event; the clock advances while everybody waits.
     async fn after_an_event(hub: &Hub) -> Duration {
         let body = Body::AssistantDelta("x".into());
-        let event = Event { session: None, offset: 0, turn: None, entry: None, cause: None, body };
+        let event =
+            Event { session: None, offset: 0, turn: None, entry: None, cause: None, piece: None, body };
         let begun = tokio::time::Instant::now();
         hub.room(hub.hand_out(&event, |_| true)).await;
         begun.elapsed()

@@ -12,7 +12,7 @@ use crate::catalogue::ErrorCode;
 use crate::limits::LEDGER_KEYS;
 use crate::message::{EntryId, SessionId, TurnId};
 use crate::session::{ApiError, TurnState};
-use crate::store::record::{Request, TurnEvent, Via};
+use crate::store::record::{Request, TurnEvent, Via, Wish};
 use crate::store::{Entry, EntryBody};
 
 /// A request's key within its session.
@@ -166,6 +166,9 @@ impl Ledger {
         let (fate, taken) = match &entry.body {
             EntryBody::Queued(_) => (Fate::Waits, None),
             EntryBody::Message(message) => (Fate::Taken, message.turn_id.clone()),
+            EntryBody::Requested(asked) if matches!(asked.wish, Wish::Retry | Wish::Continue) => {
+                (Fate::Taken, asked.turn_id.clone())
+            }
             _ => (Fate::Taken, None),
         };
         if let Some(turn) = &taken {

@@ -7,11 +7,15 @@ use std::sync::Arc;
 use crate::clock::rfc3339;
 use crate::engine::handle::Handle;
 use crate::engine::services::{Services, refused};
-use crate::facts::{ListedSession, SessionFacts, Slot};
+use crate::engine::snapshot::Snapshot;
+use crate::facts::{ListedSession, Recent, SessionFacts, Slot};
 use crate::limits::{LISTED_SESSIONS, SEARCH_HITS};
-use crate::message::SessionId;
-use crate::session::{ApiError, Scope};
+use crate::message::{Role, SessionId};
+use crate::session::{ApiError, Listing, Scope};
 use crate::store::{SessionInfo, StoreError};
+
+/// Characters of the user's last message in a list.
+const RECENT_CHARS: usize = 80;
 
 /// A session of a list.
 pub(super) enum Listed {
@@ -28,32 +32,45 @@ impl Services {
     pub(super) fn list(
         &self,
         asking: &SessionFacts,
-        limit: Option<usize>,
-        scope: Scope,
+        wanted: &Listing,
     ) -> Result<Vec<ListedSession>, ApiError> {
-        let folder = (scope == Scope::Project).then_some(&*asking.cwd);
-        let limit = limit.unwrap_or(LISTED_SESSIONS);
-        let found = self.sessions(folder, limit).map_err(|error| refused(&error))?;
+        if let Some(text) = &wanted.text {
+            return self.search(asking, text, wanted);
+        }
+        let folder = (wanted.scope == Scope::Project).then_some(&*asking.cwd);
+        let limit = wanted.limit.unwrap_or(LISTED_SESSIONS);
+        let found = self.sessions(folder, limit, wanted.archived).map_err(|error| refused(&error))?;
         let slot = |listed| match listed {
-            Listed::Live(handle) => live_slot(&handle.snapshot().facts, asking),
+            Listed::Live(handle) => live_slot(&handle.snapshot(), asking),
             Listed::Stored(info) => disk_slot(info),
         };
         Ok(found.into_iter().map(slot).collect())
     }
 
-    /// The sessions of a folder, or all, at most `limit`: the live ones, newest first, then the stored ones.
+    /// The sessions of a folder, or all, at most `limit`: the live ones, newest first, then the stored ones; with
+    /// `archived`, also those.
     ///
     /// # Errors
     /// If the list would be incomplete.
-    pub(super) fn sessions(&self, folder: Option<&str>, limit: usize) -> Result<Vec<Listed>, StoreError> {
+    pub(super) fn sessions(
+        &self,
+        folder: Option<&str>,
+        limit: usize,
+        archived: bool,
+    ) -> Result<Vec<Listed>, StoreError> {
         let live = self.tree.all();
         let known: HashSet<SessionId> = live.iter().map(|handle| handle.id.clone()).collect();
-        let here = |handle: &Handle| folder.is_none_or(|folder| *handle.snapshot().facts.cwd == *folder);
+        let here = |handle: &Handle| {
+            let facts = handle.snapshot().facts.clone();
+            (archived || !facts.archived) && folder.is_none_or(|folder| *facts.cwd == *folder)
+        };
         let here = live.into_iter().rev().filter(here);
         let mut listed: Vec<Listed> = here.take(limit).map(Listed::Live).collect();
         if listed.len() < limit {
             let stored = self.read_journals(|journals| journals.list(folder.map(Path::new)))?;
-            let stored = stored.into_iter().filter(|info| !known.contains(&info.header.session));
+            let is_wanted =
+                |info: &SessionInfo| (archived || !info.archived) && !known.contains(&info.header.session);
+            let stored = stored.into_iter().filter(is_wanted);
             listed.extend(stored.take(limit.saturating_sub(listed.len())).map(Listed::Stored));
         }
         Ok(listed)
@@ -63,22 +80,21 @@ impl Services {
     ///
     /// # Errors
     /// Those of [`Services::list`].
-    pub(super) fn search(
+    fn search(
         &self,
         asking: &SessionFacts,
         text: &str,
-        limit: Option<usize>,
-        scope: Scope,
+        wanted: &Listing,
     ) -> Result<Vec<ListedSession>, ApiError> {
-        let project = (scope == Scope::Project).then(|| Path::new(&*asking.cwd));
-        let limit = limit.unwrap_or(SEARCH_HITS).min(SEARCH_HITS);
+        let project = (wanted.scope == Scope::Project).then(|| Path::new(&*asking.cwd));
+        let limit = wanted.limit.unwrap_or(SEARCH_HITS).min(SEARCH_HITS);
         let hits = self.read_journals(|journals| journals.search(project, text, limit));
-        let hits = hits.map_err(|error| refused(&error))?.into_iter().map(|hit| {
+        let hits = hits.map_err(|error| refused(&error))?.into_iter();
+        let hits = hits.filter(|hit| wanted.archived || !hit.info.archived).map(|hit| {
             let mut listed = disk_slot(hit.info);
             // A live session is shown with its current state.
             if let Ok(live) = self.tree.get(&listed.slot.id) {
-                listed =
-                    ListedSession { modified: listed.modified, ..live_slot(&live.snapshot().facts, asking) };
+                listed = ListedSession { modified: listed.modified, ..live_slot(&live.snapshot(), asking) };
             }
             listed.excerpt = Some(hit.excerpt);
             listed
@@ -87,12 +103,36 @@ impl Services {
     }
 }
 
-fn live_slot(facts: &SessionFacts, asking: &SessionFacts) -> ListedSession {
-    let is_active = facts.id == asking.id;
-    ListedSession { slot: Slot::new(facts), is_active, modified: None, excerpt: None }
+fn live_slot(snapshot: &Snapshot, asking: &SessionFacts) -> ListedSession {
+    let is_active = snapshot.facts.id == asking.id;
+    let slot = Slot::new(&snapshot.facts);
+    ListedSession { slot, is_active, modified: None, excerpt: None, recent: recent(snapshot) }
+}
+
+/// What happened last in a live session.
+fn recent(snapshot: &Snapshot) -> Recent {
+    let mut recent = Recent::default();
+    for message in snapshot.messages().rev() {
+        if recent.at.is_none() {
+            recent.at = Some(message.timestamp.clone());
+            recent.turn = message.turn_id.clone();
+        }
+        if message.role == Role::User {
+            recent.user_text = Some(start_of(&message.text()));
+            break;
+        }
+    }
+    recent
+}
+
+/// The start of a message, on one line.
+fn start_of(text: &str) -> Arc<str> {
+    let start: String = text.chars().take(RECENT_CHARS).collect();
+    start.replace('\n', " ").into()
 }
 
 fn disk_slot(info: SessionInfo) -> ListedSession {
+    let recent = Recent { user_text: info.last_message.as_deref().map(start_of), ..Recent::default() };
     let slot = Slot {
         location: Some(info.location().into()),
         name: info.name.map(Arc::from),
@@ -102,8 +142,9 @@ fn disk_slot(info: SessionInfo) -> ListedSession {
         parent: info.header.parent.map(|parent| parent.session),
         created_at: info.header.created_at,
         message_count: info.messages,
+        archived: info.archived,
         id: info.header.session,
     };
     let modified = jiff::Timestamp::try_from(info.modified).ok().map(rfc3339);
-    ListedSession { slot, is_active: false, modified, excerpt: None }
+    ListedSession { slot, is_active: false, modified, excerpt: None, recent }
 }

@@ -13,11 +13,13 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use crate::engine::agent::{Agent, TurnTask};
+use crate::engine::agent::{Agent, CompactionError, TurnTask};
 use crate::engine::open::Opener;
 use crate::engine::services::Services;
 use crate::engine::turn_control::TurnEnd;
-use compaction::{CompactionError, Why};
+use crate::session::ToolOutcome;
+use crate::value::Value;
+use compaction::Why;
 use rounds::Rounds;
 use turn::Turn;
 
@@ -46,14 +48,22 @@ impl Agent for NativeAgent {
         self: Arc<Self>,
         task: TurnTask,
         wishes: Option<String>,
-    ) -> BoxFuture<'static, Result<Option<String>, String>> {
+    ) -> BoxFuture<'static, Result<String, CompactionError>> {
+        let turn = self.turn(task);
+        Box::pin(async move { compaction::compact(&turn, Why::Asked(wishes.as_deref())).await })
+    }
+
+    fn call_tool(
+        self: Arc<Self>,
+        task: TurnTask,
+        tool: String,
+        arguments: Value<'static>,
+    ) -> BoxFuture<'static, ToolOutcome> {
         let turn = self.turn(task);
         Box::pin(async move {
-            match compaction::compact(&turn, Why::Asked(wishes.as_deref())).await {
-                Ok(summary) => Ok(Some(summary)),
-                Err(CompactionError::Nothing) => Ok(None),
-                Err(error) => Err(error.to_string()),
-            }
+            let id = turn.shared.clock.id("tc-").into();
+            let call = proposal::proposed(&turn.tools, id, tool.into(), arguments);
+            call::alone(&turn, call).await
         })
     }
 }

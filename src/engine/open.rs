@@ -13,7 +13,7 @@ use crate::engine::ledger::conflict;
 use crate::engine::services::{Services, refused};
 use crate::engine::snapshot::Snapshot;
 use crate::event::{Body, Cause, Diagnostic, Event};
-use crate::limits::{LEDGER_WINDOW_MS, LET_GO_TRIES};
+use crate::limits::LET_GO_TRIES;
 use crate::message::{EntryId, SessionId};
 use crate::session::{ApiError, Call, Client, Opened, Reply, SwitchTarget};
 use crate::store::record::Request;
@@ -77,7 +77,8 @@ impl Opener {
     /// # Errors
     /// If the key was used for another request.
     async fn opened_before(&self, request: &Request, cwd: &str) -> Result<Option<Handle>, ApiError> {
-        let window = SignedDuration::from_millis(i64::try_from(LEDGER_WINDOW_MS).unwrap_or(i64::MAX));
+        let window =
+            SignedDuration::from_millis(i64::try_from(self.shared.ledger_window()).unwrap_or(i64::MAX));
         let since = self.shared.clock.now().checked_sub(window).unwrap_or(Timestamp::MIN);
         let (journals, wanted, folder) =
             (self.shared.journals.clone(), request.clone(), std::path::PathBuf::from(cwd));
@@ -131,8 +132,29 @@ impl Opener {
         );
     }
 
+    /// Opens a session for a call, and shows it to nobody.
+    pub(super) fn open_only(&self, call: Call, session: SessionId, reply: Reply<SessionId>) {
+        if self.shared.tree.get(&session).is_ok() {
+            return reply.ok(session);
+        }
+        let opener = self.clone();
+        self.shared.tasks.spawn_on(
+            async move {
+                match opener.open(SwitchTarget::Id(session)).await {
+                    Ok((handle, repairs)) => {
+                        reply.ok(handle.id.clone());
+                        opener.tell_repairs(&handle, repairs, &call);
+                        opener.shared.tree.announce(Some(call.cause()));
+                    }
+                    Err(error) => reply.fail(error),
+                }
+            },
+            &self.shared.executor,
+        );
+    }
+
     /// Reports the repairs of an opened session.
-    fn tell_repairs(&self, handle: &Handle, repairs: Vec<String>, call: &Call) {
+    pub(super) fn tell_repairs(&self, handle: &Handle, repairs: Vec<String>, call: &Call) {
         for message in repairs {
             let body = Body::Diagnostic(Arc::new(Diagnostic::Repaired { message }));
             let _ = handle.show(&self.shared.hub, handle.event(body, Some(call.cause())));
@@ -140,7 +162,7 @@ impl Opener {
     }
 
     /// Opens a session from disk unless it is live, and returns its repairs in words.
-    async fn open(&self, target: SwitchTarget) -> Result<(Handle, Vec<String>), ApiError> {
+    pub(super) async fn open(&self, target: SwitchTarget) -> Result<(Handle, Vec<String>), ApiError> {
         self.shared.tree.check_room()?;
         let mut tries = 0..LET_GO_TRIES;
         loop {
@@ -292,7 +314,8 @@ impl Opener {
             reply.ok(Opened { session: handle.id.clone(), location, is_repeated: false });
             let Some(client) = &client else { return };
             let facts = snapshot.facts.clone();
-            let state = [Body::SessionUpdated(facts.clone()), Body::FooterUpdated(facts)];
+            let queue = Body::QueueUpdated(Arc::new(snapshot.queue.shown()));
+            let state = [Body::SessionUpdated(facts.clone()), Body::FooterUpdated(facts), queue];
             let bodies = history(snapshot).into_iter().chain(state);
             show(client.as_ref(), handle, snapshot, bodies, Some(&call.cause()));
         });

@@ -6,9 +6,9 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -119,7 +119,7 @@ impl World for ProcessSnapshot {
 
     fn list(&self, all: bool, limit: usize) -> Result<Vec<SessionInfo>, Failure> {
         let cwd = self.folder();
-        let found = self.engine.shared.sessions((!all).then_some(&*cwd), limit);
+        let found = self.engine.shared.sessions((!all).then_some(&*cwd), limit, true);
         let info = |listed| match listed {
             Listed::Live(handle) => self.view(handle).info(),
             Listed::Stored(info) => SessionInfo {
@@ -401,9 +401,10 @@ impl SessionView for View {
     }
 
     fn rules(&self) -> Vec<(Rule, &'static str)> {
-        let configured = self.manifest.rules.iter().map(|rule| (rule.clone(), "configured"));
-        let answered = self.handle.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        configured.chain(answered.iter().map(|rule| (rule.clone(), "answered"))).collect()
+        let standing = self.shared.standing(&self.manifest, Path::new(&*self.snapshot.facts.cwd));
+        let configured = standing.into_iter().map(|rule| (rule, "configured"));
+        let answered = self.handle.rules.all().into_iter().map(|rule| (rule, "answered"));
+        configured.chain(answered).collect()
     }
 
     fn shown(&self) -> Shown {

@@ -2,15 +2,18 @@
 //! (follow-ups).
 //!
 //! Every change of the queue is a journal entry, so that it survives a restart: `queued` with the message,
-//! `dequeued` with the entries that no longer wait. Pure: entries in, entries out.
+//! `dequeued` with the entries that no longer wait, `queue` for a message that was changed or moved, and when an abort
+//! holds the queue or it goes on. Pure: entries in, entries out.
 
 use std::sync::Arc;
 
-use crate::event::Cause;
+use crate::catalogue::ErrorCode;
+use crate::event::{Cause, Sender, WaitingMessage, WaitingMessages};
+use crate::limits::{QUEUE_TEXT_BYTES, QUEUED_BYTES};
 use crate::message::{Block, EntryId, SessionId, TurnId};
-use crate::session::Prompt;
+use crate::session::{ApiError, Prompt};
 pub use crate::store::record::Until;
-use crate::store::record::{Dequeued, Queued, Request, Via};
+use crate::store::record::{Dequeued, QueueEvent, QueueRecord, Queued, Request, Via};
 use crate::store::{Entry, EntryBody};
 
 /// A waiting message.
@@ -26,8 +29,12 @@ pub struct Waiting {
     pub turn: Option<TurnId>,
     /// The request that brought it, while its connection lives.
     pub cause: Option<Cause>,
-    /// The same as the journal notes it, if it has a key.
+    /// The name of that connection's client, if it told one.
+    pub client: Option<Box<str>>,
+    /// The same request as the journal notes it, if it has a key.
     pub request: Option<Arc<Request>>,
+    /// When it came, RFC 3339.
+    pub queued_at: Arc<str>,
 }
 
 impl Waiting {
@@ -36,47 +43,111 @@ impl Waiting {
         text(&self.content)
     }
 
-    /// Whether a client that interrupts the turn gets its text back. What control has acknowledged goes on waiting: its
-    /// sender would not be told.
-    pub fn is_returned(&self) -> bool {
-        self.request.as_ref().is_none_or(|request| request.via != Via::Control)
+    /// Whether it came through control, which has acknowledged it. It goes on waiting whatever a client does: its sender
+    /// would not be told.
+    pub fn is_fixed(&self) -> bool {
+        self.request.as_ref().is_some_and(|request| request.via == Via::Control)
+    }
+
+    /// Who sent it.
+    fn from(&self) -> Sender {
+        match &self.cause {
+            _ if self.is_fixed() => Sender::Control,
+            Some(cause) => Sender::Client { connection: cause.connection, name: self.client.clone() },
+            None => Sender::Earlier,
+        }
+    }
+
+    /// What people are told of it, with at most `bytes` of its text.
+    pub fn shown(&self, bytes: usize) -> WaitingMessage {
+        let mut text = self.text();
+        let is_cut = text.len() > bytes;
+        if is_cut {
+            text.truncate((0..=bytes).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0));
+        }
+        let images = self.content.iter().filter(|block| matches!(block, Block::Image { .. }));
+        WaitingMessage {
+            entry: self.entry.clone(),
+            text,
+            is_cut,
+            images: images.count(),
+            until: match self.until {
+                Until::NextCall => "next-call",
+                Until::TurnEnd => "turn-end",
+            },
+            from: self.from(),
+            sender: self.request.as_ref().and_then(|request| request.sender.clone()),
+            turn: self.turn.clone(),
+            is_fixed: self.is_fixed(),
+            queued_at: self.queued_at.clone(),
+        }
     }
 }
 
-/// The waiting messages of a session, oldest first. A copy shares them.
+/// The waiting messages of a session, in the order in which they came or were moved; those that wait for the next call of
+/// the model are delivered before the others. A copy shares them.
 #[derive(Debug, Clone, Default)]
-pub struct Queue(imbl::Vector<Waiting>);
+pub struct Queue {
+    waiting: imbl::Vector<Waiting>,
+    is_held: bool,
+}
 
 impl Queue {
     /// The number of waiting messages.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.waiting.len()
     }
 
-    /// All waiting messages, oldest first.
+    /// Whether a message has room beside what waits, but for a message that makes room for it.
+    pub fn has_room(&self, content: &[Block], gone: Option<&EntryId>) -> bool {
+        let mut others = self.waiting.iter().filter(|waiting| Some(&waiting.entry) != gone).peekable();
+        let is_alone = others.peek().is_none();
+        let waiting = others.map(|waiting| bytes(&waiting.content)).fold(0, usize::saturating_add);
+        is_alone || waiting.saturating_add(bytes(content)) <= QUEUED_BYTES
+    }
+
+    /// Whether an abort holds the messages, so that none is delivered.
+    pub fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// All waiting messages.
     pub fn iter(&self) -> impl Iterator<Item = &Waiting> {
-        self.0.iter()
+        self.waiting.iter()
     }
 
-    /// Those that wait for the next model call.
+    /// A waiting message.
+    pub fn get(&self, entry: &EntryId) -> Option<&Waiting> {
+        self.waiting.iter().find(|waiting| waiting.entry == *entry)
+    }
+
+    /// Those that the next model call takes.
     pub fn steering(&self) -> Vec<Waiting> {
-        self.0.iter().filter(|waiting| waiting.until == Until::NextCall).cloned().collect()
+        let steering = |waiting: &&Waiting| waiting.until == Until::NextCall && !self.is_held;
+        self.waiting.iter().filter(steering).cloned().collect()
     }
 
-    /// Whether a message waits for the end of the turn.
+    /// Whether the end of the turn takes a message.
     pub fn has_follow_up(&self) -> bool {
-        self.0.iter().any(|waiting| waiting.until == Until::TurnEnd)
+        !self.is_held && self.waiting.iter().any(|waiting| waiting.until == Until::TurnEnd)
     }
 
     /// The message that starts the next turn.
     pub fn first(&self) -> Option<Waiting> {
-        self.0.front().cloned()
+        self.waiting.front().filter(|_| !self.is_held).cloned()
     }
 
-    /// Records which request brought a message.
-    pub fn set_cause(&mut self, entry: &EntryId, cause: Cause) {
-        if let Some(waiting) = self.0.iter_mut().find(|waiting| waiting.entry == *entry) {
+    /// What people are told of all of them.
+    pub fn shown(&self) -> WaitingMessages {
+        let messages = self.waiting.iter().map(|waiting| waiting.shown(QUEUE_TEXT_BYTES)).collect();
+        WaitingMessages { is_held: self.is_held, messages }
+    }
+
+    /// Records which request brought a message, and its client's name.
+    pub fn set_cause(&mut self, entry: &EntryId, cause: Cause, client: Option<Box<str>>) {
+        if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.entry == *entry) {
             waiting.cause = Some(cause);
+            waiting.client = client;
         }
     }
 
@@ -84,18 +155,47 @@ impl Queue {
     /// messages that waited there do not wait here.
     pub fn apply(&mut self, entry: &Entry, session: &SessionId) {
         match &entry.body {
-            EntryBody::Queued(queued) if queued.session_id == *session => self.0.push_back(Waiting {
+            EntryBody::Queued(queued) if queued.session_id == *session => self.waiting.push_back(Waiting {
                 entry: entry.id.clone(),
                 until: queued.until,
                 content: queued.content.clone(),
                 turn: queued.turn_id.clone(),
                 cause: None,
+                client: None,
                 request: entry.request.clone(),
+                queued_at: entry.ts.clone(),
             }),
             EntryBody::Dequeued(gone) if gone.session_id == *session => {
-                self.0.retain(|waiting| !gone.entry_ids.contains(&waiting.entry));
+                self.waiting.retain(|waiting| !gone.entry_ids.contains(&waiting.entry));
+                // There is nothing to hold.
+                self.is_held &= !self.waiting.is_empty();
             }
+            EntryBody::Queue(changed) if changed.session_id == *session => self.change(changed),
             _ => {}
+        }
+    }
+
+    fn change(&mut self, changed: &QueueRecord) {
+        let place = |entry: Option<&EntryId>, of: &imbl::Vector<Waiting>| {
+            entry.and_then(|entry| of.iter().position(|waiting| waiting.entry == *entry))
+        };
+        match changed.event {
+            QueueEvent::Held => self.is_held = !self.waiting.is_empty(),
+            QueueEvent::Released => self.is_held = false,
+            QueueEvent::Edited => {
+                if let Some(waiting) =
+                    place(changed.entry_id.as_ref(), &self.waiting).and_then(|at| self.waiting.get_mut(at))
+                {
+                    waiting.content = changed.content.clone();
+                }
+            }
+            QueueEvent::Moved => {
+                if let Some(at) = place(changed.entry_id.as_ref(), &self.waiting) {
+                    let moved = self.waiting.remove(at);
+                    let to = place(changed.before.as_ref(), &self.waiting);
+                    self.waiting.insert(to.unwrap_or(self.waiting.len()), moved);
+                }
+            }
         }
     }
 }
@@ -107,6 +207,15 @@ pub fn text(content: &[Block]) -> String {
         _ => None,
     });
     texts.collect::<Vec<_>>().join("\n")
+}
+
+fn bytes(content: &[Block]) -> usize {
+    let sizes = content.iter().map(|block| match block {
+        Block::Text(text) => text.len(),
+        Block::Image { data, .. } => data.len(),
+        _ => 0,
+    });
+    sizes.fold(0, usize::saturating_add)
 }
 
 /// The blocks of a user's message.
@@ -129,4 +238,34 @@ pub fn queued(session: &SessionId, until: Until, content: &[Block], turn: Option
 pub fn dequeued(session: &SessionId, waiting: &[Waiting], returned: bool) -> EntryBody {
     let entry_ids = waiting.iter().map(|waiting| waiting.entry.clone()).collect();
     EntryBody::Dequeued(Dequeued { session_id: session.clone(), entry_ids, returned })
+}
+
+/// The entry of another change of the queue.
+pub fn changed(session: &SessionId, event: QueueEvent) -> QueueRecord {
+    let session_id = session.clone();
+    QueueRecord { session_id, event, entry_id: None, content: Vec::new(), before: None }
+}
+
+/// The refusal of a change of a message that does not wait.
+pub fn not_waiting(entry: &EntryId) -> ApiError {
+    let message = format!("No message {:?} waits; it may have been delivered.", entry.as_str());
+    ApiError::new(ErrorCode::NotFound, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_message_waits_alone() {
+        let (session, mut queue) = (SessionId::from("s"), Queue::default());
+        let text = |bytes: usize| vec![Block::Text("x".repeat(bytes).into())];
+        assert!(queue.has_room(&text(QUEUED_BYTES + 1), None));
+        let body = queued(&session, Until::NextCall, &text(QUEUED_BYTES - 1), None);
+        queue.apply(&Entry { id: "e".into(), parent: None, ts: "".into(), request: None, body }, &session);
+        assert!(queue.has_room(&text(1), None) && !queue.has_room(&text(2), None));
+        let image = Block::Image { mime_type: "image/png".into(), data: "xx".into() };
+        assert!(!queue.has_room(&[image], None));
+        assert!(queue.has_room(&text(QUEUED_BYTES + 1), Some(&"e".into())));
+    }
 }

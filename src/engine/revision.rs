@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex};
 use jiff::Timestamp;
 
 use crate::clock::rfc3339;
-use crate::config::{Kept, Layers, Settings};
+use crate::config::{ConfigError, Kept, Layers, Settings};
 use crate::context::Project;
 use crate::engine::providers::Providers;
 use crate::engine::rules;
 use crate::facts::SessionFacts;
 use crate::files;
-use crate::hook::{Hooks, Source};
+use crate::hook::{HookError, Hooks, Source};
 use crate::limits::{WORKFLOW_BYTES, WORKFLOWS};
 use crate::message::Mode;
 use crate::provider::models::Models;
@@ -42,14 +42,28 @@ pub struct ConfigRevision {
     pub providers: Providers,
     /// Variables that hold keys, which commands do not inherit.
     pub hidden: Arc<[String]>,
-    /// The permission rules.
+    /// The permission rules: the configuration's, then those that were kept.
     pub rules: Vec<Rule>,
+    /// How many of them are the configuration's.
+    pub configured_rules: usize,
     /// The hooks, in order.
     pub hooks: Hooks,
-    /// The workflows by name; an unusable one has its error.
+    /// The workflows by name. An unusable one has its error as a text, because a list of workflows shows it to a person
+    /// and nobody acts on it.
     pub workflows: BTreeMap<String, Result<Arc<Workflow>, String>>,
     /// Why the project is no longer trusted, until a person was told.
     pub distrust: Mutex<Option<String>>,
+}
+
+/// Why a configuration cannot be used as a whole. What spoils one part of it alone is a problem, not an error.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigurationError {
+    /// A file cannot be read, or has the wrong shape.
+    #[error(transparent)]
+    Files(#[from] ConfigError),
+    /// A hook is invalid. A guard that is passed over guards nothing.
+    #[error("the configuration's :hooks: {0}")]
+    Hooks(#[from] HookError),
 }
 
 /// The built-in workflows.
@@ -119,20 +133,20 @@ impl ConfigRevision {
     /// The revision with that number and time, and the unusable models and servers, for a person.
     ///
     /// # Errors
-    /// The error in it, for a person.
+    /// An invalid hook.
     pub fn new(
         revision: u64,
         read_at: Timestamp,
         settings: Settings,
         layers: &Layers,
         providers: Providers,
-    ) -> Result<(Self, Vec<String>), String> {
+    ) -> Result<(Self, Vec<String>), ConfigurationError> {
         let sources = layers.hooks.iter().map(|hook| Source {
             value: &hook.value,
             root: hook.root.as_deref(),
             sealed: &hook.sealed,
         });
-        let hooks = Hooks::read(sources).map_err(|wrong| format!("the configuration's :hooks: {wrong}"))?;
+        let hooks = Hooks::read(sources)?;
         let (models, wrong) = Models::new(&settings.models);
         let wrong = wrong.into_iter().map(|wrong| format!("the configuration's :models: {wrong}"));
         let servers = providers.problems().iter();
@@ -142,10 +156,12 @@ impl ConfigRevision {
             Some(_) => models.with(&settings.provider, &settings.model),
             None => models,
         };
+        let rules = rules::load(&settings, layers);
         let manifest = Self {
             revision,
             read_at: rfc3339(read_at),
-            rules: rules::load(&settings, layers),
+            configured_rules: rules.configured,
+            rules: rules.all,
             hooks,
             workflows: workflows(&settings, layers),
             models,

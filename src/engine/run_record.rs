@@ -27,7 +27,11 @@ pub struct RunRecord {
 }
 
 /// The newest run of a session from its entries; if a workflow is named, the newest of that.
-pub fn newest(entries: &[Arc<Entry>], session: &SessionId, named: Option<&str>) -> Option<RunRecord> {
+pub fn newest<'e>(
+    entries: impl IntoIterator<Item = &'e Arc<Entry>>,
+    session: &SessionId,
+    named: Option<&str>,
+) -> Option<RunRecord> {
     let mut newest: Option<RunRecord> = None;
     for entry in entries {
         // A fork also has entries of its source session; runs of that session do not run here.

@@ -3,26 +3,31 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
+use crate::catalogue::ErrorCode;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::context::{Library, Project, Scope};
 use crate::engine::change::Change;
+use crate::engine::client_requests::ClientRequests;
 use crate::engine::configuration::Configuration;
 use crate::engine::control_audit::{ControlAudit, ControlCounts};
 use crate::engine::handle::Handle;
 use crate::engine::hub::Hub;
 use crate::engine::prompt;
 use crate::engine::revision::ConfigRevision;
+use crate::engine::rules::TakenBack;
 use crate::engine::session_tree::SessionTree;
+use crate::engine::shells::Shells;
 use crate::event::{Body, CommandOutcome};
 use crate::facts::SessionFacts;
 use crate::interaction::PendingQuestions;
-use crate::limits::{LET_GO_TRIES, PROMPT_NOTES_BYTES, PROMPT_NOTES_SHARE};
+use crate::limits::{LEDGER_WINDOW_MS, LET_GO_TRIES, PROMPT_NOTES_BYTES, PROMPT_NOTES_SHARE};
 use crate::memory::Memory;
 use crate::query::world::PromptPart;
 use crate::session::{ApiError, Call, ShownFiles, Tally};
@@ -39,11 +44,15 @@ pub struct Services {
     pub began: Duration,
     pub settings: Arc<Settings>,
     pub configuration: Configuration,
+    /// The kept rules that were taken back.
+    pub taken_back: TakenBack,
     pub journals: Arc<dyn Journals>,
     pub memory: Memory,
     /// Instructions, skills and templates of the folders that sessions work in.
     pub library: Library,
     pub hub: Arc<Hub>,
+    /// The requests that wait for one client.
+    pub client_requests: Arc<ClientRequests>,
     /// What the wire answered.
     pub tally: Arc<Tally>,
     /// The questions that wait for a person.
@@ -51,6 +60,10 @@ pub struct Services {
     /// How control requests were answered.
     pub control: ControlCounts,
     pub control_audit: ControlAudit,
+    /// The commands that people run with their outputs apart.
+    pub shells: Shells,
+    /// Permits to read the requests of sessions that are not live.
+    pub stored_reads: Arc<Semaphore>,
     pub tree: Arc<SessionTree>,
     pub tasks: TaskTracker,
     pub executor: tokio::runtime::Handle,
@@ -59,9 +72,10 @@ pub struct Services {
 impl Services {
     /// The rules for a session's calls, in order: the configuration's, those from answers, and permission to
     /// read the files of the user's own skills.
-    pub fn rules_for(&self, configured: &[Rule], session: &Handle) -> Vec<Rule> {
-        let mut rules = configured.to_vec();
-        rules.extend_from_slice(&session.rules.lock().unwrap_or_else(PoisonError::into_inner));
+    pub fn rules_for(&self, manifest: &ConfigRevision, session: &Handle) -> Vec<Rule> {
+        let cwd = session.snapshot().facts.cwd.clone();
+        let mut rules = self.standing(manifest, Path::new(&*cwd));
+        rules.extend(session.rules.all());
         let project = self.library.known_for(Path::new(&*session.snapshot().facts.cwd));
         let skills = project.iter().flat_map(|project| project.skills.values());
         rules.extend(skills.filter(|skill| skill.scope == Scope::User).map(|skill| Rule {
@@ -72,6 +86,15 @@ impl Services {
             exact: false,
         }));
         rules
+    }
+
+    /// The rules of a revision that hold in a folder: without those that were taken back.
+    pub fn standing(&self, manifest: &ConfigRevision, cwd: &Path) -> Vec<Rule> {
+        let rules = manifest.rules.iter().enumerate();
+        let holds = |(place, rule): &(usize, &Rule)| {
+            *place < manifest.configured_rules || !self.taken_back.has(manifest.revision, cwd, rule)
+        };
+        rules.filter(holds).map(|(_, rule)| rule.clone()).collect()
     }
 
     /// The parts of a session's system prompt, with the notes that fit. Reads the disk only for a folder that
@@ -149,6 +172,11 @@ impl Services {
         let _ = client.deliver(&handle.event(body, Some(call.cause())));
     }
 
+    /// How long keys of requests are known, in milliseconds. One time for all wires: a ledger has their keys side by side.
+    pub fn ledger_window(&self) -> u64 {
+        LEDGER_WINDOW_MS.max(self.configuration.newest().settings.control.dedupe_ms)
+    }
+
     /// Searches a folder again for instructions, skills and templates.
     pub fn search_folder(&self, cwd: &str) -> Arc<Project> {
         self.library.refresh(&self.configuration.places(cwd))
@@ -157,5 +185,8 @@ impl Services {
 
 /// An error of the store. A lack of descriptors or memory is retryable.
 pub fn refused(error: &StoreError) -> ApiError {
+    if let StoreError::TooLong { .. } = error {
+        return ApiError::new(ErrorCode::InvalidParams, error.to_string());
+    }
     ApiError { retryable: error.may_pass(), ..ApiError::failed(error.to_string()) }
 }

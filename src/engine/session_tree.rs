@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dashmap::DashMap;
 use tokio::sync::mpsc;
@@ -33,7 +33,7 @@ pub struct SessionTree {
     /// How many lists of the live sessions were made.
     lists: Mutex<u64>,
     /// The session that connections start with, until they choose another.
-    pub primary: OnceLock<SessionId>,
+    primary: Mutex<Option<SessionId>>,
     /// One at a time, so that a file is opened once.
     pub opening: tokio::sync::Mutex<()>,
     /// One at a time, so that a request with a key opens one session.
@@ -49,7 +49,7 @@ impl SessionTree {
             open_files: descriptors::for_sessions(),
             lookups: AtomicU64::new(0),
             lists: Mutex::default(),
-            primary: OnceLock::new(),
+            primary: Mutex::default(),
             opening: tokio::sync::Mutex::new(()),
             opening_once: tokio::sync::Mutex::new(()),
         }
@@ -71,6 +71,28 @@ impl SessionTree {
         let mut sessions: Vec<Handle> = self.live.iter().map(|entry| entry.value().clone()).collect();
         sessions.sort_by_cached_key(|handle| (handle.snapshot().facts.created_at.clone(), handle.id.clone()));
         sessions
+    }
+
+    /// The session that a new connection starts with; `open` opens it.
+    pub fn primary(&self, open: impl FnOnce() -> SessionId) -> SessionId {
+        let mut primary = self.primary.lock().unwrap_or_else(PoisonError::into_inner);
+        primary.get_or_insert_with(open).clone()
+    }
+
+    /// Lets new connections start with another session than this one, which no client shows.
+    pub fn begin_elsewhere(&self, session: &SessionId) {
+        let mut primary = self.primary.lock().unwrap_or_else(PoisonError::into_inner);
+        // A connection without a focus may be about to start with it.
+        let starting = |(_, client): (u64, Arc<dyn Client>)| client.focused().as_str().is_empty();
+        if primary.as_ref() == Some(session) && !self.clients.clients().into_iter().any(starting) {
+            *primary = None;
+        }
+    }
+
+    /// Whether a client shows a session, other than `but`.
+    pub fn is_viewed(&self, session: &SessionId, but: Option<u64>) -> bool {
+        let views = |(id, client): (u64, Arc<dyn Client>)| Some(id) != but && client.focused() == *session;
+        self.clients.clients().into_iter().any(views)
     }
 
     /// Records a lookup of a session.
@@ -134,12 +156,19 @@ impl SessionTree {
         self.live.remove(id);
     }
 
-    /// The event that says which sessions are live.
+    /// The event that says which sessions are live. Of the archived ones, only those that a client shows.
     pub fn context_event(&self) -> Event {
         // One at a time, so that of two lists the one with the greater version is the newer one.
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         *lists = lists.saturating_add(1);
-        let slots = self.all().iter().map(|handle| Slot::new(&handle.snapshot().facts)).collect();
+        let focused = self.focused();
+        let slots = self
+            .all()
+            .iter()
+            .map(|handle| handle.snapshot().facts.clone())
+            .filter(|facts| !facts.archived || focused.contains(&facts.id))
+            .map(|facts| Slot::new(&facts))
+            .collect();
         let sessions = Arc::new(SessionList::new(*lists, slots));
         drop(lists);
         Event {
@@ -148,6 +177,7 @@ impl SessionTree {
             turn: None,
             entry: None,
             cause: None,
+            piece: None,
             body: Body::ContextUpdated { sessions, active: None },
         }
     }
@@ -183,8 +213,13 @@ impl SessionTree {
 
     /// The sessions that are a connection's focus, current or initial.
     fn looked_at(&self) -> HashSet<SessionId> {
-        let focused = self.clients.clients().into_iter().map(|(_, client)| client.focused());
-        focused.chain(self.primary.get().cloned()).collect()
+        let primary = self.primary.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.focused().into_iter().chain(primary).collect()
+    }
+
+    /// The sessions that connections have as their focus.
+    fn focused(&self) -> HashSet<SessionId> {
+        self.clients.clients().into_iter().map(|(_, client)| client.focused()).collect()
     }
 }
 

@@ -15,6 +15,8 @@ pub struct Snapshot {
     pub facts: Arc<SessionFacts>,
     /// The entries from the first to the leaf, oldest first. Shared with earlier snapshots.
     pub branch: imbl::Vector<Arc<Entry>>,
+    /// All entries, in the order of the file. Shared with earlier snapshots.
+    pub entries: imbl::Vector<Arc<Entry>>,
     /// The number of written entries.
     pub offset: u64,
     /// The size of the journal in bytes.

@@ -19,6 +19,7 @@ use crate::engine::parentage::Parentage;
 use crate::engine::turn_control::TurnEnd;
 use crate::event::Cause;
 use crate::message::{Role, SessionId, StopReason, Usage};
+use crate::secret;
 use crate::session::ApiError;
 use crate::store::{EntryBody, Header, Parent};
 use crate::value::Value;
@@ -79,7 +80,7 @@ impl Opener {
         };
         let (provider, id) = child.model;
         let entries = vec![
-            EntryBody::Name(visible::line(&child.name).into()),
+            EntryBody::Name(visible::line(&secret::mask(&child.name)).into()),
             EntryBody::Model { provider, id },
             setting("mode", facts.mode.as_str()),
             setting("thinking", facts.thinking.as_str()),

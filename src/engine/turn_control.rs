@@ -1,5 +1,6 @@
 //! The controls of a running turn, and how it ends. Knows neither the session nor the turn's task.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
@@ -13,6 +14,8 @@ pub struct TurnControl {
     pub interrupt: CancellationToken,
     /// Ends the wait for a retry.
     pub give_up: CancellationToken,
+    /// Whether what waits is held at the end of the turn, because a client aborted it.
+    holds: AtomicBool,
     /// The ids of the running tool calls.
     running_tools: Mutex<Vec<Arc<str>>>,
 }
@@ -21,6 +24,16 @@ impl TurnControl {
     /// The controls of a turn that began then, in milliseconds since the epoch.
     pub fn new(began: i64) -> Self {
         Self { began, ..Self::default() }
+    }
+
+    /// Holds at the end of the turn what waits.
+    pub fn hold(&self) {
+        self.holds.store(true, Ordering::Release);
+    }
+
+    /// Whether what waits is held at the end of the turn.
+    pub fn holds(&self) -> bool {
+        self.holds.load(Ordering::Acquire)
     }
 
     /// The ids of the running tool calls, in the order in which they began.

@@ -238,6 +238,8 @@ impl Run {
         Ok(Ended { cap_hit, ..Ended::bad(FAILED, stage.attempts, wrong) })
     }
 
+    /// Whether all of a stage's checks pass. The error says why not: the model and the person read it, and the engine
+    /// acts on the failure alone.
     async fn all_hold(
         &self,
         stage: &Stage,
@@ -402,7 +404,7 @@ impl Run {
         (stage, ended)
     }
 
-    /// The output of a passing check, or the reason for a failure.
+    /// The output of a passing check, or the reason for a failure, as in [`Self::all_hold`].
     async fn holds(
         &self,
         stage: &Stage,
@@ -456,7 +458,7 @@ impl Run {
         }
     }
 
-    /// Asks the person whether to continue.
+    /// Asks the person whether to continue. The error is the reason, as in [`Self::all_hold`].
     async fn confirm(
         &self,
         prompt: &str,
@@ -554,6 +556,7 @@ impl Run {
             turn: None,
             entry: None,
             cause: self.cause.clone(),
+            piece: None,
             body,
         };
         let full = self.session.show(&self.shared.hub, event);

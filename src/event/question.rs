@@ -238,6 +238,13 @@ pub enum Answer {
     },
     /// It may not.
     Deny,
+    /// It may not, and neither may such calls of that scope.
+    Forbid {
+        /// How far that reaches.
+        scope: ApprovalScope,
+        /// The person's own rule for that scope.
+        rule: Option<Rule>,
+    },
     /// The stage goes on without it for now.
     Defer,
 }
@@ -247,7 +254,7 @@ impl Answer {
     pub const fn outcome(&self) -> Option<&'static str> {
         match self {
             Self::Approve { .. } => Some("approve"),
-            Self::Deny => Some("deny"),
+            Self::Deny | Self::Forbid { .. } => Some("deny"),
             Self::Defer => Some("defer"),
             _ => None,
         }
@@ -260,7 +267,7 @@ impl Answer {
     }
 }
 
-/// How far the approval of a call reaches.
+/// How far the approval or the refusal of a call reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApprovalScope {
     /// This call.

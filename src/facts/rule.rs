@@ -29,6 +29,32 @@ pub enum Decision {
     Deny,
 }
 
+/// Why a value is no rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RuleError {
+    /// It has another kind.
+    #[error("a rule is a map, not {0}")]
+    NotAMap(&'static str),
+    /// A key needs a text.
+    #[error("{0} of a rule must be a string")]
+    NotAString(String),
+    /// `:exact` is no boolean.
+    #[error(":exact of a rule must be true or false")]
+    Exact,
+    /// The decision is none of the three.
+    #[error("a rule allows, asks or denies; {0:?} is neither")]
+    Decision(String),
+    /// It decides nothing.
+    #[error("a rule needs a :decision")]
+    NoDecision,
+    /// Rules have no such key.
+    #[error("a rule has no {0}")]
+    UnknownKey(String),
+    /// Its glob cannot be matched.
+    #[error("{0}")]
+    Glob(String),
+}
+
 impl Decision {
     /// The name in a configuration.
     pub const fn as_str(self) -> &'static str {
@@ -44,15 +70,15 @@ impl Rule {
     /// Reads `{:decision :allow :tool "bash" :path "src/**" :command "cargo test"}`.
     ///
     /// # Errors
-    /// The error, for a person. A rule with any error is refused, because ignoring a part makes a rule wider.
-    pub fn from_value(value: &Value<'_>) -> Result<Self, String> {
-        let map = value.as_map().ok_or_else(|| format!("a rule is a map, not {}", value.kind_name()))?;
+    /// See [`RuleError`]. A rule with any error is refused, because ignoring a part makes a rule wider.
+    pub fn from_value(value: &Value<'_>) -> Result<Self, RuleError> {
+        let map = value.as_map().ok_or_else(|| RuleError::NotAMap(value.kind_name()))?;
         let mut rule = Self { decision: Decision::Ask, tool: None, path: None, command: None, exact: false };
         let mut decided = false;
         for (key, value) in map.iter() {
             let text = || {
                 let text = value.as_str().or_else(|| value.as_keyword()).filter(|text| !text.is_empty());
-                text.map(str::to_owned).ok_or_else(|| format!("{key} of a rule must be a string"))
+                text.map(str::to_owned).ok_or_else(|| RuleError::NotAString(key.to_string()))
             };
             match key.as_keyword() {
                 Some("decision") => {
@@ -61,20 +87,32 @@ impl Rule {
                         "allow" => Decision::Allow,
                         "ask" => Decision::Ask,
                         "deny" => Decision::Deny,
-                        other => return Err(format!("a rule allows, asks or denies; {other:?} is neither")),
+                        other => return Err(RuleError::Decision(other.to_owned())),
                     };
                 }
                 Some("tool") => rule.tool = Some(text()?),
                 Some("path") => rule.path = Some(text()?),
                 Some("command") => rule.command = Some(text()?),
                 Some("exact") => {
-                    rule.exact =
-                        value.as_bool().ok_or_else(|| ":exact of a rule must be true or false".to_owned())?;
+                    rule.exact = value.as_bool().ok_or(RuleError::Exact)?;
                 }
-                _ => return Err(format!("a rule has no {key}")),
+                _ => return Err(RuleError::UnknownKey(key.to_string())),
             }
         }
-        if decided { Ok(rule) } else { Err("a rule needs a :decision".to_owned()) }
+        if decided { Ok(rule) } else { Err(RuleError::NoDecision) }
+    }
+
+    /// The rule in words: `allow bash: git status`.
+    pub fn text(&self) -> String {
+        let mut text = format!("{} {}", self.decision.as_str(), self.tool.as_deref().unwrap_or("every tool"));
+        if let Some(path) = &self.path {
+            text.push_str(&format!(" in {path}"));
+        }
+        if let Some(command) = &self.command {
+            text.push_str(if self.exact { ", exactly: " } else { ": " });
+            text.push_str(command);
+        }
+        text
     }
 
     /// The rule in the notation of a configuration.

@@ -49,6 +49,8 @@ pub enum Rights {
     Kept,
     /// The user alone: mode 0600.
     Private,
+    /// This mode, for a file that was there before. Only its permissions count.
+    Mode(u32),
 }
 
 /// The place of a file: its opened folder and its name there.
@@ -67,6 +69,13 @@ pub struct Found {
     pub bytes: Vec<u8>,
     file: File,
     metadata: Metadata,
+}
+
+impl Found {
+    /// Its permissions.
+    pub fn mode(&self) -> u32 {
+        self.metadata.mode() & 0o777
+    }
 }
 
 impl Place {
@@ -163,8 +172,10 @@ impl Place {
         };
         let mut new = self.scratch(Mode::from_raw_mode(mode))?;
         let placed = new.file.write_all(content).map_err(ReplaceError::from).and_then(|()| {
-            if let (Rights::Kept, Some(found)) = (rights, found) {
-                keep_rights(found, &new.file)?;
+            match (rights, found) {
+                (Rights::Kept, Some(found)) => keep_rights(found, &new.file)?,
+                (Rights::Mode(mode), _) => new.file.set_permissions(Permissions::from_mode(mode & 0o777))?,
+                (Rights::Kept, None) | (Rights::Private, _) => {}
             }
             new.file.sync_all()?;
             self.put(found, &mut new, go)
@@ -174,6 +185,20 @@ impl Place {
             let _ = rustix::fs::unlinkat(&self.folder, RESERVED, AtFlags::empty());
         }
         placed?;
+        sync_folder(&self.folder).map_err(ReplaceError::NotOnDisk)
+    }
+
+    /// Removes what was found here, if nobody has changed it since.
+    ///
+    /// # Errors
+    /// See [`ReplaceError`]. But for [`ReplaceError::NotOnDisk`] nothing was changed.
+    pub fn remove(&self, found: &Found) -> Result<(), ReplaceError> {
+        self.may_replace(found)?;
+        let seen = self.open_file()?.map(|file| file.metadata()).transpose()?;
+        if seen.as_ref().map(stamp) != Some(stamp(&found.metadata)) {
+            return Err(ReplaceError::Changed);
+        }
+        rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty()).map_err(io::Error::from)?;
         sync_folder(&self.folder).map_err(ReplaceError::NotOnDisk)
     }
 
@@ -237,7 +262,10 @@ impl Place {
     }
 
     /// Whether a file may be replaced at all.
-    fn may_replace(&self, found: &Found) -> Result<(), ReplaceError> {
+    ///
+    /// # Errors
+    /// Why not: it is read-only, or has several names.
+    pub fn may_replace(&self, found: &Found) -> Result<(), ReplaceError> {
         let (mode, names) = (found.metadata.mode() & 0o7777, found.metadata.nlink());
         let asked = || rustix::fs::accessat(&self.folder, &self.name, Access::WRITE_OK, AtFlags::empty());
         if mode & 0o222 == 0 || matches!(asked(), Err(Errno::ACCESS | Errno::PERM | Errno::ROFS)) {

@@ -42,15 +42,25 @@ pub(super) fn read(content: &QuestionContent, fields: AnswerFields) -> Result<An
         }
         QuestionContent::Approve(_) if outcome(&["approve", "deny"])? == "approve" => {
             let names = ApprovalScope::ALL.map(ApprovalScope::as_str).join(", ");
-            let named = |scope: &ApprovalScope| fields.scope.as_deref() == Some(scope.as_str());
-            let scope = ApprovalScope::ALL.into_iter().find(named);
-            let scope = scope.ok_or_else(|| invalid("scope", &format!("one of {names}")))?;
+            let scope = scope(&fields).ok_or_else(|| invalid("scope", &format!("one of {names}")))?;
             Ok(Answer::Approve { scope: Some(scope), rule: fields.rule })
         }
-        QuestionContent::Approve(_) => Ok(Answer::Deny),
+        // Without a scope, a refusal is for this call.
+        QuestionContent::Approve(_) => Ok(match scope(&fields) {
+            Some(scope @ (ApprovalScope::Session | ApprovalScope::Rule)) => {
+                Answer::Forbid { scope, rule: fields.rule }
+            }
+            Some(ApprovalScope::Once) | None => Answer::Deny,
+        }),
         QuestionContent::GrantStageTool(_) => outcome(&["approve", "deny", "defer"]).map(granted),
         QuestionContent::ApproveSubagentEnvelope(_) => outcome(&["approve", "deny"]).map(granted),
     }
+}
+
+/// The scope that a client gave.
+fn scope(fields: &AnswerFields) -> Option<ApprovalScope> {
+    let named = |scope: &ApprovalScope| fields.scope.as_deref() == Some(scope.as_str());
+    ApprovalScope::ALL.into_iter().find(named)
 }
 
 /// The answer with that outcome to a question without scopes.

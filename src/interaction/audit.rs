@@ -66,6 +66,11 @@ impl Audit {
         Self { path: path(state_dir), one_at_a_time: Mutex::new(()) }
     }
 
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Appends a record. Several processes may share the file.
     ///
     /// # Errors
@@ -147,6 +152,56 @@ pub fn newest(path: &Path, limit: usize) -> Vec<Map<'static>> {
     let mut records: Vec<_> = records.take(limit).collect();
     records.reverse();
     records
+}
+
+/// Records about questions before a place in the file, newest first: at most `limit`, within [`AUDIT_READ_BYTES`], and
+/// the place where the next page begins. A missing file has none.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn page(
+    path: &Path,
+    before: Option<u64>,
+    limit: usize,
+    is_wanted: impl Fn(&Map<'_>) -> bool,
+) -> io::Result<(Vec<Map<'static>>, Option<u64>)> {
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), None)),
+        opened => opened?,
+    };
+    let size = file.metadata()?.len();
+    let end = before.unwrap_or(size).min(size);
+    let from = end.saturating_sub(AUDIT_READ_BYTES);
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.take(end.saturating_sub(from)).read_to_end(&mut bytes)?;
+    // The first line may have begun before; it belongs to the next page, unless nothing else is here.
+    let cut = if from == 0 { None } else { memchr::memchr(b'\n', &bytes) };
+    let whole = cut.map_or(0, |at| at.saturating_add(1));
+    let whole = if whole == bytes.len() { 0 } else { whole };
+    let mut place = bytes.len();
+    let mut records = Vec::new();
+    let lines = bytes.get(whole..).unwrap_or_default();
+    for line in lines.split_inclusive(|byte| *byte == b'\n').rev() {
+        if records.len() >= limit {
+            break;
+        }
+        place = place.saturating_sub(line.len());
+        let record =
+            edn::read_one(line).ok().and_then(|value| value.as_map().map(|map| map.clone().into_owned()));
+        let Some(mut record) = record.filter(|record| record.get_keyword("interaction-id").is_some()) else {
+            continue;
+        };
+        if is_wanted(&record) {
+            // What chains the records says nothing to a person.
+            for chain in ["prev", "hash"] {
+                record.remove(&Value::keyword(chain));
+            }
+            records.push(record);
+        }
+    }
+    let next = from.saturating_add(u64::try_from(place).unwrap_or(u64::MAX));
+    Ok((records, (next > 0).then_some(next)))
 }
 
 /// Checks a whole audit file and returns the number of consistent records.
@@ -248,6 +303,34 @@ mod tests {
         let numbers: Vec<_> = found.iter().map(|record| record.get_keyword("n").unwrap().clone()).collect();
         assert_eq!(numbers, [Value::int(2), Value::int(3)]);
         assert_eq!(verify(&path(dir.path())).unwrap(), 8);
+    }
+
+    #[test]
+    fn pages_reach_every_record_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = path(dir.path());
+        assert_eq!(page(&file, None, 3, |_| true).unwrap(), (Vec::new(), None));
+        for n in 0..8 {
+            // A long line in between is longer than what is read at once.
+            let long = if n == 4 { 2 * usize::try_from(AUDIT_READ_BYTES).unwrap() } else { 0 };
+            let other = Map::new().with("kind", "control/request").with("text", "x".repeat(long));
+            Audit::new(dir.path()).append(other).unwrap();
+            let record = Map::new().with("interaction-id", "i").with("n", n);
+            Audit::new(dir.path()).append(record).unwrap();
+        }
+        let (mut before, mut found) = (None, Vec::new());
+        for _ in 0..20 {
+            let (records, next) = page(&file, before, 3, |_| true).unwrap();
+            assert!(records.len() <= 3);
+            assert!(records.iter().all(|record| record.get_keyword("hash").is_none()));
+            found.extend(records.iter().map(|record| record.get_keyword("n").unwrap().as_i64().unwrap()));
+            before = next;
+            if next.is_none() {
+                break;
+            }
+        }
+        assert_eq!(before, None);
+        assert_eq!(found, [7, 6, 5, 4, 3, 2, 1, 0]);
     }
 
     #[test]

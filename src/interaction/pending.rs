@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,7 +14,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::audit::Audit;
+use super::audit::{self, Audit};
+use super::unended::{Note, Unended};
 use super::warning;
 use super::{answers, dialog};
 use crate::catalogue::ErrorCode;
@@ -22,7 +24,7 @@ use crate::event::question::{Answer, ApprovalScope, QuestionContent, QuestionKin
 use crate::event::{Body, Cause, Dialog, Event, QuestionAsked, QuestionEnded, Subagent};
 use crate::limits::{AUDIT_NAME_CHARS, CLOSED_QUESTIONS, OPEN_QUESTIONS};
 use crate::message::{SessionId, TurnId};
-use crate::session::{ApiError, Client, DialogResult, Reply, Response};
+use crate::session::{AnswerFields, ApiError, Client, DialogResult, Reply, Response};
 use crate::value::{Map, Value};
 
 /// The recipients of questions and of their outcomes.
@@ -115,6 +117,7 @@ pub enum Resolution {
 pub struct PendingQuestions {
     audience: Arc<dyn Audience>,
     audit: Audit,
+    unended: Unended,
     clock: Arc<dyn Clock>,
     /// Milliseconds that a question stays open after the last interactor that saw it has left.
     grace: AtomicU64,
@@ -124,6 +127,8 @@ pub struct PendingQuestions {
 #[derive(Default)]
 struct State {
     open: HashMap<Arc<str>, Open>,
+    /// The questions whose answer is about to count.
+    held: HashMap<Arc<str>, Meanwhile>,
     closed: VecDeque<Arc<str>>,
     was_closed: HashSet<Arc<str>>,
     queues: HashMap<u64, Queue>,
@@ -132,9 +137,29 @@ struct State {
 struct Open {
     question: Question,
     asked_at: Arc<str>,
+    /// Its note on disk, if that could be written.
+    note: Option<Note>,
     answer: oneshot::Sender<Resolution>,
     /// The last interactor that saw it has left.
     orphaned: Arc<Notify>,
+}
+
+/// What came while an answer was held.
+#[derive(Default)]
+struct Meanwhile {
+    /// The end of the question, which counts if the answer does not.
+    end: Option<(By, Resolution)>,
+    /// Whether another answer was refused.
+    refused: bool,
+}
+
+/// An answer that is valid and first, and has no effect yet. Nobody else can answer the question meanwhile. Dropped, it
+/// leaves the question open.
+pub struct HeldAnswer<'q> {
+    questions: &'q PendingQuestions,
+    id: Arc<str>,
+    open: Option<Open>,
+    resolution: Resolution,
 }
 
 /// One interactor's questions; it sees the first.
@@ -144,14 +169,38 @@ struct Queue {
 }
 
 impl PendingQuestions {
-    /// No question yet.
-    pub fn new(audience: Arc<dyn Audience>, audit: Audit, clock: Arc<dyn Clock>) -> Self {
-        Self { audience, audit, clock, grace: AtomicU64::new(0), state: Mutex::default() }
+    /// No question yet; the audit and the notes of open questions are in the state folder.
+    pub fn new(audience: Arc<dyn Audience>, state_dir: &Path, clock: Arc<dyn Clock>) -> Self {
+        let (audit, unended) = (Audit::new(state_dir), Unended::new(state_dir));
+        Self { audience, audit, unended, clock, grace: AtomicU64::new(0), state: Mutex::default() }
     }
 
     /// Sets how long a question stays open after the last interactor that saw it has left.
     pub fn set_orphan_grace(&self, grace: Duration) {
         self.grace.store(u64::try_from(grace.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
+    }
+
+    /// Writes the audit records of questions that were open when their process was killed.
+    pub fn record_cut_off(&self) {
+        let left = self.unended.left();
+        if left.is_empty() {
+            return;
+        }
+        // A process that was killed between record and removal has left both.
+        let known = audit::newest(self.audit.path(), usize::MAX);
+        let id = |record: &Map<'static>| record.get_keyword("interaction-id").cloned();
+        for (note, mut record) in left {
+            if !known.iter().any(|known| id(known) == id(&record)) {
+                record.put("ext-id", By::Core.to_string());
+                record.put("outcome", CUT_OFF);
+                record.put("answered-at", rfc3339(self.clock.now()).to_string());
+                if let Err(error) = self.audit.append(record) {
+                    tracing::error!(%error, "the audit record of a question cut off could not be written");
+                    continue;
+                }
+            }
+            note.remove();
+        }
     }
 
     /// Asks a question and waits for its end. Cancelling `stop` withdraws it. Every question passes here, and its
@@ -163,7 +212,13 @@ impl PendingQuestions {
         let timeout = question.timeout;
         let asked_at = rfc3339(self.clock.now());
         let orphaned = Arc::new(Notify::new());
-        let open = Open { question, asked_at, answer, orphaned: orphaned.clone() };
+        let mut open = Open { question, asked_at, note: None, answer, orphaned: orphaned.clone() };
+        // Before anybody sees it, and outside the lock.
+        if self.audience.clients().iter().any(|(_, client)| can_show(client.as_ref(), &open.question)) {
+            let about = about(&id, &open).with("record", record_name(open.question.kind(), CUT_OFF));
+            let note = self.unended.note(&id, about);
+            open.note = note.inspect_err(|error| tracing::error!(%error, "no note of an open question")).ok();
+        }
         {
             let mut state = self.state();
             let interactors: Vec<_> = self
@@ -174,7 +229,7 @@ impl PendingQuestions {
                 .collect();
             if interactors.is_empty() || state.open.len() >= OPEN_QUESTIONS {
                 drop(state);
-                return self.unattended(&id, &open);
+                return self.unattended(&id, open);
             }
             state.open.insert(id.clone(), open);
             for (connection, client) in interactors {
@@ -208,13 +263,16 @@ impl PendingQuestions {
     }
 
     /// The outcome of a question that no client can see.
-    fn unattended(&self, id: &Arc<str>, open: &Open) -> Resolution {
+    fn unattended(&self, id: &Arc<str>, mut open: Open) -> Resolution {
         let question = &open.question;
         let resolution = match (question.unattended, answers::unattended(question.kind())) {
             (true, Some(answer)) => Resolution::Accepted { answer, note: None },
             _ => Resolution::Headless,
         };
-        self.write_down(id, open, &By::Headless, &resolution);
+        self.write_down(id, &open, &By::Headless, &resolution);
+        if let Some(note) = open.note.take() {
+            note.remove();
+        }
         resolution
     }
 
@@ -237,24 +295,54 @@ impl PendingQuestions {
         self.state().open.get(id).is_some_and(|open| open.question.origin.session == *session)
     }
 
-    /// The kind of an open question.
-    pub fn kind(&self, id: &str) -> Option<QuestionKind> {
-        self.state().open.get(id).map(|open| open.question.kind())
-    }
-
     /// Takes an answer. The first valid one wins. The reply precedes the event for the others.
     pub fn respond(&self, connection: u64, response: Response, reply: Reply<()>) {
-        let id: Arc<str> = response.interaction_id.as_str().into();
-        let note = response.note;
-        let content = self.state().find(&id).map(|open| open.question.content.clone());
-        let resolution = content.and_then(|content| match response.accepted {
-            true => Ok(Resolution::Accepted { answer: answers::read(&content, response.answer)?, note }),
-            false => Ok(Resolution::Cancelled { note }),
-        });
-        match resolution {
-            Ok(resolution) => self.close(&id, By::Client(connection), resolution, Some(reply)),
+        match self.hold(response) {
+            Ok(held) => held.settle(connection, Some(reply)),
             Err(error) => reply.fail(error),
         }
+    }
+
+    /// Takes an answer that has no effect yet, for whoever has to write it down first.
+    ///
+    /// # Errors
+    /// If the question is not open, or the answer does not fit it.
+    pub fn hold(&self, response: Response) -> Result<HeldAnswer<'_>, ApiError> {
+        let id: Arc<str> = response.interaction_id.as_str().into();
+        let note = response.note;
+        let mut state = self.state();
+        let content = &state.find(&id)?.question.content;
+        let resolution = match response.accepted {
+            true => Resolution::Accepted { answer: answers::read(content, response.answer)?, note },
+            false => Resolution::Cancelled { note },
+        };
+        let open = state.open.remove(&id).ok_or_else(already_answered)?;
+        state.held.insert(id.clone(), Meanwhile::default());
+        drop(state);
+        Ok(HeldAnswer { questions: self, id, open: Some(open), resolution })
+    }
+
+    /// The answer yes or no to a question, whose further fields have their defaults.
+    ///
+    /// # Errors
+    /// If the question is open and takes more than yes or no.
+    pub fn decision(&self, id: String, approve: bool, note: Option<String>) -> Result<Response, ApiError> {
+        let kind = self.state().open.get(id.as_str()).map(|open| open.question.kind());
+        if let Some(kind) = kind.filter(|kind| !kind.is_yes_or_no()) {
+            let message = format!(
+                "A question of the kind {} takes more than a yes or no: answer it with interaction_respond.",
+                kind.as_str()
+            );
+            return Err(ApiError::new(ErrorCode::InvalidParams, message));
+        }
+        let answer = AnswerFields {
+            ok: Some(approve),
+            done: Some(approve),
+            outcome: Some(if approve { "approve" } else { "deny" }.to_owned()),
+            scope: Some(ApprovalScope::Once.as_str().to_owned()),
+            ..AnswerFields::default()
+        };
+        Ok(Response { interaction_id: id, accepted: true, answer, note })
     }
 
     /// Takes a dialog's result; `None` cancels it.
@@ -342,17 +430,34 @@ impl PendingQuestions {
     /// Ends a question, if it is still open: records it, replies to the answerer, notifies everyone, and
     /// shows each interactor its next question.
     fn close(&self, id: &Arc<str>, by: By, resolution: Resolution, reply: Option<Reply<()>>) {
-        let open = match self.state().take(id) {
-            Ok(open) => open,
-            Err(error) => {
-                if let Some(reply) = reply {
-                    reply.fail(error);
-                }
-                return;
-            }
-        };
+        let mut state = self.state();
+        if let (Some(meanwhile), None) = (state.held.get_mut(id), &reply) {
+            meanwhile.end = Some((by, resolution));
+            return;
+        }
+        let taken = state.take(id);
+        drop(state);
+        match (taken, reply) {
+            (Ok(open), reply) => self.finish(id, open, by, resolution, reply),
+            (Err(error), Some(reply)) => reply.fail(error),
+            (Err(_), None) => {}
+        }
+    }
+
+    /// Ends a question that was taken out of the open ones.
+    fn finish(
+        &self,
+        id: &Arc<str>,
+        mut open: Open,
+        by: By,
+        resolution: Resolution,
+        reply: Option<Reply<()>>,
+    ) {
         // Recorded before it takes effect.
         self.write_down(id, &open, &by, &resolution);
+        if let Some(note) = open.note.take() {
+            note.remove();
+        }
         if let Some(reply) = reply {
             reply.ok(());
         }
@@ -364,28 +469,16 @@ impl PendingQuestions {
     }
 
     fn write_down(&self, id: &str, open: &Open, by: &By, resolution: &Resolution) {
-        let Question { content, origin, .. } = &open.question;
-        let kind = content.kind();
-        let mut record = Map::new();
-        record.put("record", record_name(kind, resolution));
-        record.put("kind", kind.as_str());
-        record.put("interaction-id", id.to_owned());
-        record.put("correlation-id", origin.correlation.to_string());
-        record.put("session-id", origin.session.to_value());
-        if let Some(Subagent { parent, id: subagent, .. }) = &origin.subagent {
-            record.put("parent-session-id", parent.to_value());
-            record.put("subagent-id", subagent.to_string());
-        }
-        record.put_some("tool", content.tool().map(ToString::to_string));
-        if let Resolution::Accepted { answer: Answer::Approve { scope, .. }, .. } = resolution {
+        let kind = open.question.kind();
+        let mut record = about(id, open);
+        record.put("record", record_name(kind, outcome(resolution)));
+        if let Resolution::Accepted { answer, .. } = resolution {
+            let scope = match answer {
+                Answer::Approve { scope, .. } => *scope,
+                Answer::Forbid { scope, .. } => Some(*scope),
+                _ => None,
+            };
             record.put_some("scope", scope.map(ApprovalScope::as_str));
-        }
-        if let QuestionContent::ApproveSubagentEnvelope(request) = content.as_ref() {
-            let (provider, id) = &request.model;
-            let model = Map::new().with("provider", provider.to_string()).with("id", id.to_string());
-            record.put("child-session-id", request.subagent.to_value());
-            record.put("tools", Value::vector(request.tools.iter().map(|tool| Value::from(tool.clone()))));
-            record.put("model", Value::from(model));
         }
         if kind == QuestionKind::ApproveSubagentEnvelope
             && let Resolution::Accepted { note: Some(note), .. } | Resolution::Cancelled { note: Some(note) } =
@@ -406,10 +499,39 @@ impl PendingQuestions {
             );
         }
         record.put("outcome", outcome(resolution));
-        record.put("requested-at", open.asked_at.to_string());
         record.put("answered-at", rfc3339(self.clock.now()).to_string());
         if let Err(error) = self.audit.append(record) {
             tracing::error!(%error, "the audit record could not be written");
+        }
+    }
+
+    /// Opens a question again whose answer did not count.
+    fn reopen(&self, id: &Arc<str>, open: Open) {
+        let mut state = self.state();
+        let Meanwhile { end, refused } = state.held.remove(id).unwrap_or_default();
+        if let Some((by, resolution)) = end {
+            state.note_closed(id);
+            drop(state);
+            return self.finish(id, open, by, resolution, None);
+        }
+        let orphaned = open.orphaned.clone();
+        state.open.insert(id.clone(), open);
+        // Whoever was told that it is answered sees it again.
+        for queue in state.queues.values().filter(|queue| refused && queue.questions.front() == Some(id)) {
+            if let Some(event) = state.event(queue.client.as_ref(), id) {
+                tell(self.audience.as_ref(), std::slice::from_ref(&queue.client), event);
+            }
+        }
+        // Who came meanwhile has not seen it.
+        for (connection, client) in self.audience.clients() {
+            let is_shown = state.queues.get(&connection).is_some_and(|queue| queue.questions.contains(id));
+            let fits = state.open.get(id).is_some_and(|open| can_show(client.as_ref(), &open.question));
+            if fits && !is_shown {
+                state.enqueue(self.audience.as_ref(), connection, client, id.clone());
+            }
+        }
+        if !state.is_shown(id) {
+            orphaned.notify_one();
         }
     }
 
@@ -418,9 +540,33 @@ impl PendingQuestions {
     }
 }
 
+impl HeldAnswer<'_> {
+    /// Lets the answer count.
+    pub fn settle(mut self, connection: u64, reply: Option<Reply<()>>) {
+        let Some(open) = self.open.take() else { return };
+        let mut state = self.questions.state();
+        state.held.remove(&self.id);
+        state.note_closed(&self.id);
+        drop(state);
+        self.questions.finish(&self.id, open, By::Client(connection), self.resolution.clone(), reply);
+    }
+}
+
+impl Drop for HeldAnswer<'_> {
+    fn drop(&mut self) {
+        if let Some(open) = self.open.take() {
+            self.questions.reopen(&self.id, open);
+        }
+    }
+}
+
 impl State {
     fn find(&mut self, id: &Arc<str>) -> Result<&Open, ApiError> {
-        let closed = self.was_closed.contains(id);
+        let mut closed = self.was_closed.contains(id);
+        if let Some(meanwhile) = self.held.get_mut(id) {
+            meanwhile.refused = true;
+            closed = true;
+        }
         self.open.get(id).ok_or_else(|| match closed {
             true => already_answered(),
             false => ApiError::not_found("interaction", id),
@@ -434,6 +580,11 @@ impl State {
     fn take(&mut self, id: &Arc<str>) -> Result<Open, ApiError> {
         self.find(id)?;
         let open = self.open.remove(id).ok_or_else(already_answered)?;
+        self.note_closed(id);
+        Ok(open)
+    }
+
+    fn note_closed(&mut self, id: &Arc<str>) {
         self.closed.push_back(id.clone());
         self.was_closed.insert(id.clone());
         if self.closed.len() > CLOSED_QUESTIONS
@@ -441,7 +592,6 @@ impl State {
         {
             self.was_closed.remove(&oldest);
         }
-        Ok(open)
     }
 
     fn enqueue(&mut self, audience: &dyn Audience, connection: u64, client: Arc<dyn Client>, id: Arc<str>) {
@@ -496,7 +646,10 @@ impl State {
 
 /// Whether a connection answers questions and supports this one.
 fn can_show(client: &dyn Client, question: &Question) -> bool {
-    client.is_interactor() && !(client.dialogs_only() && question.kind() == QuestionKind::Password)
+    let kind = question.kind();
+    client.is_interactor()
+        && client.answers(kind)
+        && !(client.dialogs_only() && kind == QuestionKind::Password)
 }
 
 fn event(question: &Question, body: Body) -> Event {
@@ -506,6 +659,7 @@ fn event(question: &Question, body: Body) -> Event {
         turn: question.origin.turn.clone(),
         entry: None,
         cause: question.origin.cause.clone(),
+        piece: None,
         body,
     }
 }
@@ -553,6 +707,33 @@ fn already_answered() -> ApiError {
     ApiError::new(ErrorCode::InteractionAlreadyAnswered, "The question was already answered or withdrawn.")
 }
 
+/// The outcome of a question whose process was killed.
+const CUT_OFF: &str = "cut-off";
+
+/// What an audit record says of a question whatever its end.
+fn about(id: &str, open: &Open) -> Map<'static> {
+    let Question { content, origin, .. } = &open.question;
+    let mut record = Map::new();
+    record.put("kind", content.kind().as_str());
+    record.put("interaction-id", id.to_owned());
+    record.put("correlation-id", origin.correlation.to_string());
+    record.put("session-id", origin.session.to_value());
+    if let Some(Subagent { parent, id: subagent, .. }) = &origin.subagent {
+        record.put("parent-session-id", parent.to_value());
+        record.put("subagent-id", subagent.to_string());
+    }
+    record.put_some("tool", content.tool().map(ToString::to_string));
+    if let QuestionContent::ApproveSubagentEnvelope(request) = content.as_ref() {
+        let (provider, id) = &request.model;
+        let model = Map::new().with("provider", provider.to_string()).with("id", id.to_string());
+        record.put("child-session-id", request.subagent.to_value());
+        record.put("tools", Value::vector(request.tools.iter().map(|tool| Value::from(tool.clone()))));
+        record.put("model", Value::from(model));
+    }
+    record.put("requested-at", open.asked_at.to_string());
+    record
+}
+
 /// The outcome as one word, without the answer.
 fn outcome(resolution: &Resolution) -> &'static str {
     match resolution {
@@ -564,8 +745,8 @@ fn outcome(resolution: &Resolution) -> &'static str {
     }
 }
 
-fn record_name(kind: QuestionKind, resolution: &Resolution) -> &'static str {
-    match (kind, outcome(resolution)) {
+fn record_name(kind: QuestionKind, outcome: &str) -> &'static str {
+    match (kind, outcome) {
         (QuestionKind::ApproveSubagentEnvelope, "approve") => "SubagentEnvelopeApproved",
         (QuestionKind::ApproveSubagentEnvelope, _) => "SubagentEnvelopeDenied",
         _ => "Interaction",

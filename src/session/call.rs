@@ -7,8 +7,9 @@
 
 use std::sync::Arc;
 
-use crate::catalogue::ErrorCode;
+use crate::catalogue::{ErrorCode, excerpt};
 use crate::event::Cause;
+use crate::limits::ERROR_NAME_CHARS;
 use crate::message::SessionId;
 use crate::value::{Map, Value};
 
@@ -57,13 +58,14 @@ impl ApiError {
 
     /// `request/not-found`: there is no `what` with that name.
     pub fn not_found(what: &str, name: &str) -> Self {
+        let name = excerpt(name, ERROR_NAME_CHARS);
         Self::new(ErrorCode::NotFound, format!("There is no {what} {name:?}."))
     }
 
     /// `request/not-found` for a session that is not open. It may be on disk; nothing looks there for each request.
     pub fn not_open(session: &SessionId) -> Self {
-        let message =
-            format!("No session {:?} is open; switch_session opens one from disk.", session.as_str());
+        let name = excerpt(session.as_str(), ERROR_NAME_CHARS);
+        let message = format!("No session {name:?} is open; switch_session opens one from disk.");
         Self::new(ErrorCode::NotFound, message)
     }
 

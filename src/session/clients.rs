@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::event::question::QuestionKind;
 use crate::event::{Cause, Event};
-use crate::message::SessionId;
-use crate::session::call::Reply;
+use crate::message::{EntryId, SessionId, TurnId};
+use crate::session::call::{Call, Reply};
 use crate::session::tally::Tally;
 
 /// The connected clients. From [`Clients::attach`] to [`Clients::detach`] a client is told every event that it
@@ -32,6 +33,42 @@ pub trait Clients: Send + Sync {
     /// Shows a connection that missed events its session and the newest part of its history. Later events
     /// follow.
     fn catch_up(&self, connection: u64);
+
+    /// Moves a connection's focus to a session, which is opened if necessary, and shows it everything since a place in
+    /// the session's log: each entry once, what is in flight, that it is complete; later events follow. The reply comes
+    /// first, with the number of entries that are missing. Where the log is another one, the newest part of the history
+    /// is shown instead.
+    fn follow(&self, call: Call, since: Since, reply: Reply<u64>);
+
+    /// The same for a connection that missed events, whose replay has the number `replay` already. Returns whether the
+    /// session is live.
+    fn follow_again(&self, connection: u64, replay: u64, session: &SessionId, offset: u64) -> bool;
+}
+
+/// A place in a session's log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Since {
+    /// The session.
+    pub session: SessionId,
+    /// The number of entries that the client has.
+    pub offset: u64,
+    /// The last one of them, if the client knows it.
+    pub entry: Option<EntryId>,
+    /// What the client has of the answer after it.
+    pub in_answer: Option<InAnswer>,
+}
+
+/// A place in an answer that no entry contains yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InAnswer {
+    /// The turn.
+    pub turn: TurnId,
+    /// The number of the model call in the turn.
+    pub call: u32,
+    /// The characters of its text that the client has.
+    pub chars: u64,
+    /// The characters of its thinking that the client has.
+    pub thinking: u64,
 }
 
 /// The state of a client's outbox after a delivery.
@@ -82,6 +119,8 @@ pub enum Snapshot {
     WidgetSpecs,
     /// The status texts.
     Statuses,
+    /// The waiting messages.
+    Queue,
     /// The open questions.
     Questions,
     /// The open questions as dialogs.
@@ -119,8 +158,26 @@ pub trait Client: Send + Sync {
     /// Whether it has fallen behind, so that events are skipped for it.
     fn is_behind(&self) -> bool;
 
-    /// Moves the connection's focus.
+    /// Moves the connection's focus. Ends a replay.
     fn focus(&self, session: SessionId);
+
+    /// Begins a replay, and ends an older one: from now on the client is told nothing of its focus that the replay
+    /// repeats. The client has `offset` entries of the session. Returns the replay's number.
+    fn begin_replay(&self, session: &SessionId, offset: u64) -> u64 {
+        let _ = (session, offset);
+        0
+    }
+
+    /// Passes on an event of a replay. `None` if another one has begun or the focus has moved.
+    fn replay(&self, replay: u64, event: &Event) -> Option<Pressure> {
+        let _ = replay;
+        Some(self.deliver(event))
+    }
+
+    /// Ends a replay: what follows is live.
+    fn end_replay(&self, replay: u64) {
+        let _ = replay;
+    }
 
     /// The connection's focus.
     fn focused(&self) -> SessionId;
@@ -131,6 +188,12 @@ pub trait Client: Send + Sync {
     /// Whether it supports only plain dialogs for them.
     fn dialogs_only(&self) -> bool {
         false
+    }
+
+    /// Whether it answers questions of that kind, if it answers any.
+    fn answers(&self, kind: QuestionKind) -> bool {
+        let _ = kind;
+        true
     }
 
     /// Asks the connection to end after the queued frames.

@@ -324,7 +324,8 @@ impl ControlMessage {
     }
 }
 
-/// The keys of a message, as their wire spells them.
+/// The keys of a message, as their wire spells them. An error is the acknowledgement's detail for the person who wrote
+/// the sender; its code is always the same, `rejected`.
 struct Fields<'m> {
     map: &'m Map<'m>,
     spelling: Spelling,

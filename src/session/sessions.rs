@@ -32,17 +32,13 @@ pub trait Sessions: Send + Sync {
 
     /// Sessions, live and on disk, newest first. With a text, the sessions with all of its words, best first,
     /// each with an excerpt.
-    fn list_sessions(
-        &self,
-        call: Call,
-        text: Option<String>,
-        limit: Option<usize>,
-        scope: Scope,
-        reply: Reply<Vec<ListedSession>>,
-    );
+    fn list_sessions(&self, call: Call, wanted: Listing, reply: Reply<Vec<ListedSession>>);
 
     /// Opens a session. With a key that opened one before in the same folder, enters that one.
     fn new_session(&self, call: Call, parent: Option<SessionId>, key: Option<String>, reply: Reply<Opened>);
+
+    /// Opens a session that is live or on disk, so that it can be read. Moves no focus.
+    fn open_session(&self, call: Call, session: SessionId, reply: Reply<SessionId>);
 
     /// Moves the focus to a session that is live or on disk.
     fn switch_session(&self, call: Call, target: SwitchTarget, reply: Reply<Opened>);
@@ -52,6 +48,17 @@ pub trait Sessions: Send + Sync {
 
     /// Names the session.
     fn set_name(&self, call: Call, name: String, reply: Reply<String>);
+
+    /// Names a session that is live or on disk.
+    fn rename_session(&self, call: Call, session: SessionId, name: String, reply: Reply<String>);
+
+    /// Archives a session that is live or on disk, or takes it out again. What is running, or shown by another client,
+    /// is not archived.
+    fn archive_session(&self, call: Call, session: SessionId, archived: bool, reply: Reply<bool>);
+
+    /// Deletes a session that is live or on disk, with all that is kept of it. What is running, or shown by a client, is
+    /// not deleted. With the reply, it is gone for good.
+    fn delete_session(&self, call: Call, session: SessionId, reply: Reply<()>);
 
     /// A part of a stored output.
     fn read_output(&self, call: Call, handle: String, offset: u64, limit: usize, reply: Reply<OutputPart>);
@@ -78,6 +85,19 @@ pub struct Page {
     pub messages: Vec<Arc<Message>>,
     /// Whether there are older ones.
     pub more: bool,
+}
+
+/// What a list of sessions is to contain.
+#[derive(Debug, Clone, Default)]
+pub struct Listing {
+    /// Only the sessions with all of its words.
+    pub text: Option<String>,
+    /// At most so many.
+    pub limit: Option<usize>,
+    /// Of which folders.
+    pub scope: Scope,
+    /// Also archived ones.
+    pub archived: bool,
 }
 
 /// The sessions of a list.

@@ -1,6 +1,7 @@
 //! Settings: how a session's turns run.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::facts::ModelFacts;
 use crate::message::{Mode, ThinkingLevel};
@@ -21,6 +22,9 @@ pub trait Settings: Send + Sync {
         reply: Reply<(String, String)>,
     );
 
+    /// The provider and model of new sessions.
+    fn usual_model(&self) -> (Arc<str>, Arc<str>);
+
     /// Switches to the next or previous usable model.
     fn cycle_model(&self, call: Call, forward: bool, reply: Reply<(String, String)>);
 
@@ -35,6 +39,12 @@ pub trait Settings: Send + Sync {
 
     /// Turns automatic retries on or off.
     fn set_auto_retry(&self, call: Call, enabled: bool, reply: Reply<bool>);
+
+    /// The theme of terminal interfaces that the user chose, if one was.
+    fn theme(&self) -> Option<String>;
+
+    /// Keeps a theme for the next start; returns the file that has it.
+    fn set_theme(&self, call: Call, name: String, reply: Reply<String>);
 
     /// Trusts the project's configuration, or not; with `shown`, only what these paths and digests say.
     fn trust_project(&self, call: Call, trusted: bool, shown: Option<ShownFiles>, reply: Reply<bool>);

@@ -21,6 +21,9 @@ pub trait Turns: Send + Sync {
     /// Queues until the running turn has ended, or starts one.
     fn follow_up(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>);
 
+    /// Asks the model again after an answer that failed or was ended, or that is not there.
+    fn ask_again(&self, call: Call, how: Again, key: Option<String>, reply: Reply<Prompted>);
+
     /// Ends the running turn at once. Returns whether the key was known, and nothing was done.
     fn abort(&self, call: Call, key: Option<String>, reply: Reply<bool>);
 
@@ -45,6 +48,25 @@ pub trait Turns: Send + Sync {
 
     /// Sets what the editor shows.
     fn update_context(&self, call: Call, editor: Editor, reply: Reply<()>);
+}
+
+/// How the model is asked again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// The new answer replaces the one that failed or was ended.
+    Retry,
+    /// The model goes on after it.
+    Continue,
+}
+
+impl Again {
+    /// The word in journals and events.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Continue => "continue",
+        }
+    }
 }
 
 /// A user's message.

@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::record::{
-    Compaction, Context, Dequeued, Manifest, Queued, Request, Requested, Rewritten, TurnRecord,
-    WorkflowRecord,
+    Compaction, Context, Dequeued, FilesRecord, Manifest, QueueRecord, Queued, Request, Requested, Rewritten,
+    TurnRecord, WorkflowRecord,
 };
 use crate::edn;
 use crate::message::{EntryId, Message, SessionId};
@@ -15,6 +15,10 @@ use crate::value::{Map, Value};
 
 /// The format that this program writes. It also reads older ones.
 pub const FORMAT: i64 = 1;
+
+/// The start of the line of an entry that was written together with the next one. Without the last of them, none was
+/// acknowledged.
+pub(super) const PART: &[u8] = b"{:more true ";
 
 /// The first line of a session's file.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,6 +88,8 @@ pub enum EntryBody {
     Queued(Box<Queued>),
     /// Messages no longer wait.
     Dequeued(Dequeued),
+    /// The queue changed in another way.
+    Queue(Box<QueueRecord>),
     /// Another text of a user's message for the model.
     Rewritten(Rewritten),
     /// The context of the user's next message.
@@ -98,12 +104,31 @@ pub enum EntryBody {
     Requested(Requested),
     /// A turn began or ended.
     Turn(TurnRecord),
+    /// A turn changed files, or that was undone or redone.
+    Files(Box<FilesRecord>),
     /// Any other entry: kept as it was read, so that an older program preserves a newer program's entries.
     Other {
         /// The entry's type.
         kind: Arc<str>,
         /// All its keys.
         data: Map<'static>,
+    },
+}
+
+/// Why a file's first line is no header that can be read.
+#[derive(Debug, thiserror::Error)]
+pub enum HeaderError {
+    /// It is no EDN.
+    #[error("its first line is not EDN: {0}")]
+    NotEdn(#[from] edn::Error),
+    /// A key is missing.
+    #[error("its header has no :{0}")]
+    Missing(&'static str),
+    /// A newer program wrote the file.
+    #[error("it has format {format}, this program reads up to {FORMAT}")]
+    Newer {
+        /// Its format.
+        format: i64,
     },
 }
 
@@ -131,18 +156,20 @@ impl Header {
         line(map)
     }
 
-    /// Reads a header, or returns what is wrong with it. A newer format is `Err(Ok(format))`.
-    pub fn read(bytes: &[u8]) -> Result<Self, Result<i64, String>> {
-        let value =
-            edn::read_one(bytes).map_err(|error| Err(format!("its first line is not EDN: {error}")))?;
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// See [`HeaderError`].
+    pub fn read(bytes: &[u8]) -> Result<Self, HeaderError> {
+        let value = edn::read_one(bytes)?;
         let text = |value: &Value<'_>, key| value.get(key).and_then(Value::as_str).map(Arc::<str>::from);
-        let missing = |key: &str| Err(format!("its header has no :{key}"));
+        let missing = HeaderError::Missing;
         if text(&value, "edn-bridge").as_deref() != Some("session") {
             return Err(missing("edn-bridge \"session\""));
         }
         let format = value.get("format").and_then(Value::as_i64).ok_or_else(|| missing("format"))?;
         if format > FORMAT {
-            return Err(Ok(format));
+            return Err(HeaderError::Newer { format });
         }
         Ok(Self {
             session: text(&value, "session-id").ok_or_else(|| missing("session-id"))?.into(),
@@ -170,6 +197,20 @@ impl Entry {
 
     /// Appends the entry as a line, with its line feed.
     pub fn write_line(&self, bytes: &mut Vec<u8>) {
+        edn::write_compact(&Value::from(self.to_map()), bytes);
+        bytes.push(b'\n');
+    }
+
+    /// The same for an entry that is written together with the next one.
+    pub(super) fn write_part(&self, bytes: &mut Vec<u8>) {
+        let begin = bytes.len();
+        self.write_line(bytes);
+        let brace = begin..begin.saturating_add(1);
+        bytes.splice(brace, PART.iter().copied());
+    }
+
+    /// The entry as a map: its line.
+    pub fn to_map(&self) -> Map<'static> {
         let mut map = self.body.data();
         map.put("id", self.id.to_value());
         map.put("parent-id", self.parent.as_ref().map(EntryId::to_value));
@@ -177,8 +218,7 @@ impl Entry {
         map.put_some("message", self.body.message().map(|message| message.to_journal()));
         map.put_some("request", self.request_data());
         map.put("type", Value::keyword(self.body.kind().to_owned()));
-        edn::write_compact(&Value::from(map), bytes);
-        bytes.push(b'\n');
+        map
     }
 
     /// The keys of its request.
@@ -188,7 +228,13 @@ impl Entry {
 
     /// Reads an entry back; `None` if the line is not an entry.
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        let value = edn::read_one(bytes).ok()?;
+        let mut value = edn::read_one(bytes).ok()?;
+        if bytes.starts_with(PART)
+            && let Value::Map(map) = &mut value
+        {
+            // It says how the entry was written, and is nothing of the entry.
+            map.remove(&Value::keyword("more"));
+        }
         let text = |key| value.get(key).and_then(Value::as_str).map(Arc::<str>::from);
         let kind = value.get("type")?.as_keyword()?;
         let body = match kind {
@@ -231,6 +277,7 @@ impl EntryBody {
             Self::Leaf(_) => "leaf",
             Self::Queued(_) => "queued",
             Self::Dequeued(_) => "dequeued",
+            Self::Queue(_) => "queue",
             Self::Rewritten(_) => "rewritten",
             Self::Context(_) => "context",
             Self::Compaction(_) => "compaction",
@@ -238,6 +285,7 @@ impl EntryBody {
             Self::Workflow(_) => "workflow",
             Self::Requested(_) => "requested",
             Self::Turn(_) => "turn",
+            Self::Files(_) => "files",
             Self::Other { kind, .. } => kind,
         }
     }
@@ -268,6 +316,7 @@ impl EntryBody {
             }
             Self::Queued(it) => map = fields(it),
             Self::Dequeued(it) => map = fields(it),
+            Self::Queue(it) => map = fields(it),
             Self::Rewritten(it) => map = fields(it),
             Self::Context(it) => map = fields(it),
             Self::Compaction(it) => map = fields(it),
@@ -275,6 +324,7 @@ impl EntryBody {
             Self::Workflow(it) => map = fields(it),
             Self::Requested(it) => map = fields(it),
             Self::Turn(it) => map = fields(it),
+            Self::Files(it) => map = fields(it),
             Self::Other { data, .. } => map = data.clone(),
         }
         map
@@ -286,6 +336,7 @@ fn record(kind: &str, value: &Value<'_>) -> Option<EntryBody> {
     match kind {
         "queued" => read_record(value).map(EntryBody::Queued),
         "dequeued" => read_record(value).map(EntryBody::Dequeued),
+        "queue" => read_record(value).map(EntryBody::Queue),
         "rewritten" => read_record(value).map(EntryBody::Rewritten),
         "context" => read_record(value).map(EntryBody::Context),
         "compaction" => read_record(value).map(EntryBody::Compaction),
@@ -293,6 +344,7 @@ fn record(kind: &str, value: &Value<'_>) -> Option<EntryBody> {
         "workflow" => read_record(value).map(EntryBody::Workflow),
         "requested" => read_record(value).map(EntryBody::Requested),
         "turn" => read_record(value).map(EntryBody::Turn),
+        "files" => read_record(value).map(EntryBody::Files),
         _ => None,
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::descriptors;
+use crate::limits::JOURNAL_BYTES;
 use crate::message::SessionId;
 use crate::store::entry::FORMAT;
 
@@ -31,6 +32,12 @@ pub enum StoreError {
     NoSession {
         /// The session.
         session: SessionId,
+    },
+    /// The session's file is none of the state folder's.
+    #[error("{} is not in the state folder, and is not deleted.", path.display())]
+    Elsewhere {
+        /// The file.
+        path: PathBuf,
     },
     /// The file is a copy of an open session's.
     #[error(
@@ -67,6 +74,19 @@ pub enum StoreError {
         /// The holder, as far as it is known.
         holder: String,
     },
+    /// An entry is longer than what can be read back.
+    #[error("It takes {bytes} bytes in the journal, which is more than {most}. Send less at once.")]
+    TooLong {
+        /// The length of its line.
+        bytes: usize,
+        /// The longest line.
+        most: usize,
+    },
+    /// The journal would be larger than what can be read back.
+    #[error(
+        "The session has reached {JOURNAL_BYTES} bytes, which is as large as one may be. Compact does not shorten it: go on in a new session."
+    )]
+    Full,
     /// The store is shutting down.
     #[error("The program is ending.")]
     Closed,

@@ -15,12 +15,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rusqlite::{Connection, Row, params};
 
 use crate::limits::JOURNAL_BYTES;
-use crate::message::EntryId;
+use crate::message::{EntryId, SessionId};
 use crate::store::entry::{Entry, EntryBody, Header, Parent};
 use crate::store::listing::{self, Found, Hit, SessionInfo};
 
 /// The layout of the tables. An index with another layout is discarded.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 /// How long to wait for another process that writes.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -42,7 +42,7 @@ const TABLES: &str = "
         created TEXT NOT NULL,
         cwd TEXT NOT NULL,
         parent TEXT, parent_path TEXT, parent_entry TEXT,
-        name TEXT, first TEXT, messages INTEGER,
+        name TEXT, first TEXT, last TEXT, messages INTEGER,
         -- How much of the file the search table knows, in bytes and in its rows.
         read INTEGER NOT NULL DEFAULT 0,
         read_messages INTEGER NOT NULL DEFAULT 0,
@@ -143,6 +143,26 @@ impl Index {
         self.with(|connection| read_on(connection, refresh(connection, &found, None)?)).map(drop)
     }
 
+    /// Removes all rows of a session. A row whose file is gone is shown to nobody, but still has its words.
+    pub(super) fn remove(&self, session: &SessionId) -> io::Result<()> {
+        if !self.path.exists() {
+            return Ok(());
+        }
+        let remove_rows = |connection: &Connection| {
+            let transaction = connection.unchecked_transaction()?;
+            let rows: Vec<i64> = transaction
+                .prepare_cached("SELECT id FROM sessions WHERE session = ?1")?
+                .query_map([session.as_str()], |row| row.get(0))?
+                .collect::<rusqlite::Result<_>>()?;
+            for id in rows {
+                forget(&transaction, id)?;
+            }
+            transaction.commit()?;
+            Ok(())
+        };
+        self.with(remove_rows).map(drop)
+    }
+
     /// Uses the index; if it is damaged, once more with a new one. `None` if no index is possible.
     fn with<T>(&self, work: impl Fn(&Connection) -> Result<T, Failure>) -> io::Result<Option<T>> {
         let mut place = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
@@ -232,7 +252,7 @@ fn refresh(connection: &Connection, found: &[Found], folder: Option<&Path>) -> R
     let mut rows: HashMap<PathBuf, Known> = connection
         .prepare_cached(
             "SELECT id, path, inode, bytes, modified, session, created, cwd, parent, parent_path,
-                    parent_entry, name, first, messages, read, rows, read_messages FROM sessions
+                    parent_entry, name, first, messages, read, rows, read_messages, last FROM sessions
              WHERE path >= ?1 AND path < ?2",
         )?
         .query_map([from, to], known)?
@@ -358,8 +378,8 @@ fn save(connection: &Connection, known: &mut Known) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
             "INSERT OR REPLACE INTO sessions (id, path, inode, bytes, modified, session, created, cwd, parent,
-                 parent_path, parent_entry, name, first, messages, read, rows, read_messages)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+                 parent_path, parent_entry, name, first, messages, read, rows, read_messages, last)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
         )?
         .execute(params![
             id,
@@ -379,6 +399,7 @@ fn save(connection: &Connection, known: &mut Known) -> rusqlite::Result<()> {
             known.read,
             known.rows,
             known.messages,
+            info.last_message,
         ])?;
     known.id = id.unwrap_or_else(|| connection.last_insert_rowid());
     Ok(())
@@ -407,7 +428,9 @@ fn known(row: &Row<'_>) -> rusqlite::Result<Known> {
         },
         name: row.get(11)?,
         first_message: row.get(12)?,
+        last_message: row.get(17)?,
         messages: row.get::<_, Option<i64>>(13)?.and_then(|messages| u64::try_from(messages).ok()),
+        archived: false,
     };
     Ok(Known {
         id: row.get(0)?,

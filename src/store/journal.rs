@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::limits::{FORK_PART_BYTES, LISTING_BYTES};
+use crate::limits::{FORK_PART_BYTES, JOURNAL_BYTES, JOURNAL_LINE_BYTES, LISTING_BYTES, QUEUED_LINE_ROOM};
 use crate::message::SessionId;
 use crate::store::commit::{Committer, Done, Job};
-use crate::store::entry::{Entry, Header};
+use crate::store::entry::{Entry, EntryBody, Header};
 use crate::store::error::StoreError;
 use crate::store::files::{Files, LogFile, size};
 use crate::store::journal_file::{JournalFile, folder, lock};
@@ -46,8 +46,13 @@ impl Drop for FileLog {
 
 impl Log for FileLog {
     fn append(&self, entries: &[Arc<Entry>], done: Done) {
-        let bytes = entries.iter().flat_map(|entry| entry.line()).collect();
-        self.committer.append(Job { file: self.file.clone(), bytes, done });
+        match lines(entries) {
+            Ok(bytes) if self.file.size().saturating_add(size(&bytes)) > JOURNAL_BYTES => {
+                done(Err(Arc::new(StoreError::Full)));
+            }
+            Ok(bytes) => self.committer.append(Job { file: self.file.clone(), bytes, done }),
+            Err(error) => done(Err(Arc::new(error))),
+        }
     }
 
     fn location(&self) -> Cow<'_, str> {
@@ -57,6 +62,26 @@ impl Log for FileLog {
     fn bytes(&self) -> u64 {
         self.file.size()
     }
+}
+
+/// The lines of entries, each of which can be read back. A kill can cut a write off between two lines; each but the last
+/// one therefore says that it is a part.
+fn lines(entries: &[Arc<Entry>]) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = Vec::new();
+    for (left, entry) in (0..entries.len()).rev().zip(entries) {
+        let begin = bytes.len();
+        match left {
+            0 => entry.write_line(&mut bytes),
+            _ => entry.write_part(&mut bytes),
+        }
+        let waits = matches!(entry.body, EntryBody::Queued(_) | EntryBody::Queue(_));
+        let room = if waits { QUEUED_LINE_ROOM } else { 0 };
+        let (length, most) = (bytes.len().saturating_sub(begin), JOURNAL_LINE_BYTES.saturating_sub(room));
+        if length > most {
+            return Err(StoreError::TooLong { bytes: length, most });
+        }
+    }
+    Ok(bytes)
 }
 
 /// Opens a file, and reads which session's it is.

@@ -39,11 +39,12 @@ pub trait Journals: Debug + Send + Sync {
     /// [`StoreError::NoSession`] if there is none, [`StoreError::Locked`] if another process has it; see there.
     fn open(&self, session: &SessionId) -> Result<Loaded, StoreError>;
 
-    /// A session's header and entries, read without changes, whoever has the journal open.
+    /// Reads a session's header, and gives `visit` the entries that carry out a request with a key or tell what became of
+    /// one, oldest first. Changes nothing, whoever has the journal open, and takes no more memory than a line.
     ///
     /// # Errors
     /// [`StoreError::NoSession`] if there is none; see there.
-    fn read(&self, session: &SessionId) -> Result<(Header, Vec<Arc<Entry>>), StoreError>;
+    fn read_requests(&self, session: &SessionId, visit: &mut dyn FnMut(Entry)) -> Result<Header, StoreError>;
 
     /// Who has a session open, as it says itself (`process 123`); `None` if nobody does who lives.
     fn holder(&self, session: &SessionId) -> Option<String>;
@@ -59,6 +60,34 @@ pub trait Journals: Debug + Send + Sync {
         request: &Request,
         since: SystemTime,
     ) -> Result<Option<Header>, StoreError>;
+
+    /// Whether lists leave a session out unless they are asked for it.
+    fn is_archived(&self, session: &SessionId) -> bool;
+
+    /// Archives a session, or takes it out again. It is on disk when this returns.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSession`] if there is none, [`StoreError::Locked`] if another process has it.
+    fn archive(&self, session: &SessionId, archived: bool) -> Result<(), StoreError>;
+
+    /// Takes a session away that nobody has open. From then on there is none of that id, also after a kill. `location` is
+    /// where it was open, if it was.
+    ///
+    /// # Errors
+    /// Those of [`Journals::archive`], and [`StoreError::Elsewhere`]; the session is there as before.
+    fn discard(&self, session: &SessionId, location: Option<&str>) -> Result<(), StoreError>;
+
+    /// The sessions that were discarded and not yet forgotten.
+    ///
+    /// # Errors
+    /// If that is unknown.
+    fn discarded(&self) -> Result<Vec<SessionId>, StoreError>;
+
+    /// Removes all that is left of a discarded session. Once this succeeds, nothing is.
+    ///
+    /// # Errors
+    /// If something may be left; it is among the discarded ones still.
+    fn forget(&self, session: &SessionId) -> Result<(), StoreError>;
 
     /// The session whose journal is at that location, so that [`Journals::open`] finds it there.
     ///

@@ -30,12 +30,16 @@ pub struct SessionInfo {
     pub name: Option<String>,
     /// The user's first message.
     pub first_message: Option<String>,
+    /// The user's last message, if the part that was read contains it.
+    pub last_message: Option<String>,
     /// The number of messages, if the whole file was read.
     pub messages: Option<u64>,
     /// The time of the last write.
     pub modified: SystemTime,
     /// The file's size in bytes.
     pub bytes: u64,
+    /// Whether it is archived.
+    pub archived: bool,
 }
 
 impl SessionInfo {
@@ -164,13 +168,15 @@ pub(super) fn side_by_side<T: Send>(
     })
 }
 
+/// The name of a session's file. An id that is not a plain file name names no session.
+pub(super) fn file_name(session: &SessionId) -> Option<String> {
+    let name = format!("{session}.edn");
+    Path::new(&name).file_name().is_some_and(|plain| plain == name.as_str()).then_some(name)
+}
+
 /// A session's file by its id. An error if its existence is unknown.
 pub(super) fn find(root: &Path, session: &SessionId) -> io::Result<Option<PathBuf>> {
-    let name = format!("{session}.edn");
-    // An id that is not a plain file name names no session.
-    if Path::new(&name).file_name().is_none_or(|plain| plain != name.as_str()) {
-        return Ok(None);
-    }
+    let Some(name) = file_name(session) else { return Ok(None) };
     Ok(children(root)?.into_iter().map(|folder| folder.join(&name)).find(|path| path.is_file()))
 }
 
@@ -204,14 +210,28 @@ pub(super) fn glance(found: &Found) -> io::Result<Option<SessionInfo>> {
         header,
         name: None,
         first_message: None,
+        last_message: None,
         messages: None,
         modified: found.modified,
         bytes: found.bytes,
+        archived: false,
     };
     let mut messages = 0u64;
-    for entry in lines.chain(tail.split(|byte| *byte == b'\n')).filter_map(Entry::read) {
-        messages = messages.saturating_add(u64::from(matches!(entry.body, EntryBody::Message(_))));
-        info.take(&entry);
+    let mut take = |info: &mut SessionInfo, line: &[u8]| {
+        if let Some(entry) = Entry::read(line) {
+            messages = messages.saturating_add(u64::from(matches!(entry.body, EntryBody::Message(_))));
+            info.take(&entry);
+        }
+    };
+    for line in lines {
+        take(&mut info, line);
+    }
+    if !whole {
+        // There may be a later one in between.
+        info.last_message = None;
+    }
+    for line in tail.split(|byte| *byte == b'\n') {
+        take(&mut info, line);
     }
     info.messages = whole.then_some(messages);
     Ok(Some(info))
@@ -223,6 +243,7 @@ pub(super) fn glance(found: &Found) -> io::Result<Option<SessionInfo>> {
 pub(super) fn glance_on(mut info: SessionInfo, found: &Found) -> io::Result<SessionInfo> {
     let from = info.bytes.max(found.bytes.saturating_sub(LISTING_BYTES));
     let gap = from > info.bytes;
+    info.last_message = info.last_message.filter(|_| !gap);
     let mut file = File::open(&found.path)?;
     file.seek(SeekFrom::Start(from))?;
     let mut tail = Vec::new();
@@ -243,8 +264,10 @@ impl SessionInfo {
     pub(super) fn take(&mut self, entry: &Entry) {
         match &entry.body {
             EntryBody::Name(name) => self.name = Some(name.to_string()),
-            EntryBody::Message(message) if message.role == Role::User && self.first_message.is_none() => {
-                self.first_message = Some(message.text().chars().take(LISTING_TEXT).collect());
+            EntryBody::Message(message) if message.role == Role::User => {
+                let start: String = message.text().chars().take(LISTING_TEXT).collect();
+                self.first_message.get_or_insert_with(|| start.clone());
+                self.last_message = Some(start);
             }
             _ => {}
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::limits::{READING_PART_BYTES, READING_THREADS};
 use crate::message::EntryId;
-use crate::store::entry::{Entry, EntryBody, Header};
+use crate::store::entry::{Entry, EntryBody, Header, HeaderError, PART};
 use crate::store::error::StoreError;
 
 /// The content of a session's file.
@@ -54,7 +54,8 @@ impl Content {
 /// A fault in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// The last line is cut off. It was never acknowledged.
+    /// The last write is cut off: in a line, or between the lines of entries that were written together. None of it
+    /// was ever acknowledged.
     TornTail {
         /// Its start, in bytes.
         offset: u64,
@@ -98,7 +99,7 @@ impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::TornTail { offset, length } => {
-                write!(f, "The last line is cut off ({length} bytes at offset {offset}).")
+                write!(f, "The last write is cut off ({length} bytes at offset {offset}).")
             }
             Self::NoLineFeed { offset } => {
                 write!(f, "The last line (offset {offset}) has no line feed.")
@@ -134,7 +135,12 @@ impl Fault {
 /// # Errors
 /// [`StoreError::NoHeader`] and [`StoreError::Newer`]; everything else is a [`Fault`].
 pub fn read(path: &Path, bytes: &[u8]) -> Result<Content, StoreError> {
-    let (lines, tail) = split(bytes);
+    let (mut lines, tail) = split(bytes);
+    // Without its line feed, a last line is complete if it can be read: a truncated one lacks its closing brace.
+    let last = Entry::read(tail).filter(|_| !tail.starts_with(PART));
+    if last.is_none() {
+        lines = without_part(lines);
+    }
     let no_header = |reason: &str| StoreError::NoHeader { path: path.to_owned(), reason: reason.to_owned() };
     let Some(first) = lines.split_inclusive(|byte| *byte == b'\n').next() else {
         return Err(no_header(if bytes.is_empty() {
@@ -144,8 +150,8 @@ pub fn read(path: &Path, bytes: &[u8]) -> Result<Content, StoreError> {
         }));
     };
     let header = Header::read(first).map_err(|reason| match reason {
-        Ok(format) => StoreError::Newer { path: path.to_owned(), format },
-        Err(reason) => no_header(&reason),
+        HeaderError::Newer { format } => StoreError::Newer { path: path.to_owned(), format },
+        error => no_header(&error.to_string()),
     })?;
     let rest = lines.get(first.len()..).unwrap_or_default();
     let Body { mut entries, mut faults } = body(rest, 2, first.len());
@@ -153,17 +159,13 @@ pub fn read(path: &Path, bytes: &[u8]) -> Result<Content, StoreError> {
         bridge(&mut entries, &mut faults);
     }
     let mut good = lines.len();
-    if !tail.is_empty() {
-        let offset = offset(lines.len());
-        match Entry::read(tail) {
-            // The line is complete, because a truncated line lacks its closing brace.
-            Some(entry) => {
-                entries.push(Arc::new(entry));
-                faults.push(Fault::NoLineFeed { offset });
-                good = bytes.len();
-            }
-            None => faults.push(Fault::TornTail { offset, length: self::offset(tail.len()) }),
-        }
+    let start = offset(good);
+    if let Some(entry) = last {
+        entries.push(Arc::new(entry));
+        faults.push(Fault::NoLineFeed { offset: start });
+        good = bytes.len();
+    } else if good < bytes.len() {
+        faults.push(Fault::TornTail { offset: start, length: offset(bytes.len()).saturating_sub(start) });
     }
     Ok(Content { header, entries, faults, good })
 }
@@ -173,6 +175,17 @@ pub(super) fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memrchr(b'\n', bytes) {
         Some(end) => bytes.split_at(end.saturating_add(1)),
         None => (&[], bytes),
+    }
+}
+
+/// Lines without those at their end that belong to a write whose last line is missing.
+fn without_part(mut lines: &[u8]) -> &[u8] {
+    loop {
+        let before = lines.strip_suffix(b"\n").map_or(lines, |lines| split(lines).0);
+        match lines.get(before.len()..) {
+            Some(line) if line.starts_with(PART) => lines = before,
+            _ => return lines,
+        }
     }
 }
 

@@ -52,6 +52,32 @@ words! {
 }
 
 words! {
+    /// What happened to the queue besides messages that came and went.
+    QueueEvent {
+        /// An abort holds it.
+        Held = "held",
+        /// It goes on.
+        Released = "released",
+        /// A message has another content.
+        Edited = "edited",
+        /// A message has another place.
+        Moved = "moved",
+    }
+}
+
+words! {
+    /// What happened to files.
+    FilesEvent {
+        /// A tool of the turn changed them.
+        Changed = "changed",
+        /// They are as they were before the turn.
+        Undone = "undone",
+        /// They are as the turn left them.
+        Redone = "redone",
+    }
+}
+
+words! {
     /// How far a run of a workflow is.
     RunEvent {
         /// It began.
@@ -88,6 +114,10 @@ words! {
         Command = "command",
         /// An answer to a question.
         Answer = "answer",
+        /// Another answer in place of the last one.
+        Retry = "retry",
+        /// The rest of the last answer.
+        Continue = "continue",
     }
 }
 
@@ -182,6 +212,53 @@ pub struct Dequeued {
     /// Whether a client got their text back, rather than the model.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub returned: bool,
+}
+
+/// The queue changed, but no message came or went.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QueueRecord {
+    /// The session.
+    pub session_id: SessionId,
+    /// What happened.
+    pub event: QueueEvent,
+    /// The entry of the message that changed or moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry_id: Option<EntryId>,
+    /// The new content.
+    #[serde(default, with = "blocks", skip_serializing_if = "Vec::is_empty")]
+    pub content: Vec<Block>,
+    /// The entry of the message before which it stands now; without one, it stands at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<EntryId>,
+}
+
+/// A turn's tools changed files, or that was undone or redone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilesRecord {
+    /// The session. A fork also has the entries of its source.
+    pub session_id: SessionId,
+    /// The turn.
+    pub turn_id: TurnId,
+    /// What happened.
+    pub event: FilesEvent,
+    /// The files. Those of the turn that are missing where it was undone were left alone.
+    pub files: Vec<FileChange>,
+}
+
+/// The change of a file. Its texts are kept beside the session, by their digests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileChange {
+    /// The file, absolute.
+    pub path: String,
+    /// Its text before; without one, the file was not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// Its text after.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// Where it was removed, the permissions that it had: those of the file that is made anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<u32>,
 }
 
 /// Another text of a user's message for the model.

@@ -26,6 +26,11 @@ impl Outputs {
         Self { folder: state_dir.join("outputs").join(name) }
     }
 
+    /// The folder.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     fn path(&self, handle: &str) -> Option<PathBuf> {
         let plain = !handle.is_empty() && handle.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
         plain.then(|| self.folder.join(format!("{handle}.txt")))
@@ -50,6 +55,18 @@ impl Outputs {
         let mut collector = self.collect(handle);
         collector.push(text.as_bytes());
         collector.finish()
+    }
+
+    /// Removes all of them. They are gone from the disk when this returns.
+    ///
+    /// # Errors
+    /// If some may be left.
+    pub fn remove_all(&self) -> io::Result<()> {
+        match std::fs::remove_dir_all(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => self.folder.parent().map_or(Ok(()), |above| File::open(above)?.sync_all()),
+        }
     }
 
     /// Reads a part of a stored output; `None` if there is no such handle.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::glob::{self, PathGlob};
 use super::path::{self, within};
 use super::shell::{self, Analysis};
-pub use crate::facts::rule::{Decision, Rule};
+pub use crate::facts::rule::{Decision, Rule, RuleError};
 use crate::message::Mode;
 use crate::value::Value;
 
@@ -29,6 +29,11 @@ pub enum Access {
     Write(PathBuf),
     /// Runs a command.
     Run(String),
+    /// Is carried out by a client of the session, which says whether it changes anything.
+    AtClient {
+        /// Whether it changes nothing.
+        read_only: bool,
+    },
 }
 
 /// The permissions of a session before any rule.
@@ -62,8 +67,8 @@ impl Rule {
     /// Reads a rule, and checks that its glob can be matched.
     ///
     /// # Errors
-    /// Those of [`Rule::from_value`], and of a glob.
-    pub fn read(value: &Value<'_>) -> Result<Self, String> {
+    /// Those of [`Rule::from_value`], and [`RuleError::Glob`].
+    pub fn read(value: &Value<'_>) -> Result<Self, RuleError> {
         let rule = Self::from_value(value)?;
         rule.check().map(|()| rule)
     }
@@ -71,10 +76,10 @@ impl Rule {
     /// Whether its glob can be matched.
     ///
     /// # Errors
-    /// Why it cannot, for a person.
-    pub fn check(&self) -> Result<(), String> {
+    /// [`RuleError::Glob`].
+    pub fn check(&self) -> Result<(), RuleError> {
         let glob = self.path.as_deref().map(PathGlob::new);
-        glob.transpose().map(drop).map_err(|error| error.to_string())
+        glob.transpose().map(drop).map_err(|error| RuleError::Glob(error.to_string()))
     }
 
     /// Whether it matches a call. A rule that allows must cover the whole call; a rule that denies matches
@@ -140,7 +145,7 @@ pub fn judge(
             );
         }
         (_, Access::Nothing) | (Mode::Yolo, _) => return Verdict::Allow,
-        (Mode::ReadOnly, Access::Write(_) | Access::Run(_)) => {
+        (Mode::ReadOnly, Access::Write(_) | Access::Run(_) | Access::AtClient { read_only: false }) => {
             return Verdict::Deny("The session is read-only: nothing may be changed or run.".to_owned());
         }
         _ => {}
@@ -165,6 +170,7 @@ pub fn judge(
             Verdict::Allow
         }
         Access::Run(_) if agreed && !veiled => Verdict::Allow,
+        Access::AtClient { read_only } if *read_only || agreed => Verdict::Allow,
         _ => Verdict::Ask(suggestion(tool, access, workspace)),
     }
 }
@@ -233,6 +239,7 @@ fn suggestion(tool: &str, access: &Access, workspace: &Path) -> Option<Rule> {
     };
     match access {
         Access::Nothing => None,
+        Access::AtClient { .. } => rule(None, None),
         Access::Read(path) => rule(Some(glob::escape(&path.to_string_lossy())), None),
         Access::Write(path) => {
             let shown = path.strip_prefix(workspace).unwrap_or(path);
@@ -303,6 +310,8 @@ mod tests {
             (Access::Write("/w/.edn-bridge/config.edn".into()), ["ask", "ask", "deny", "allow"]),
             (Access::Write("/workspace/a".into()), ["ask", "ask", "deny", "allow"]),
             (run, ["ask", "ask", "deny", "allow"]),
+            (Access::AtClient { read_only: true }, ["allow", "allow", "allow", "allow"]),
+            (Access::AtClient { read_only: false }, ["ask", "ask", "deny", "allow"]),
         ] {
             for (mode, expected) in
                 [Mode::Ask, Mode::AcceptEdits, Mode::ReadOnly, Mode::Yolo].into_iter().zip(expected)

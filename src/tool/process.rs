@@ -98,15 +98,69 @@ pub async fn run(
             }
         }
     }
-    let end = ended.unwrap_or_else(|| match exited {
-        Some((status, _)) => match (status.code(), status.signal()) {
-            (Some(code), _) => End::Exit(code),
-            (None, Some(signal)) => End::Signal(signal),
-            (None, None) => End::Exit(-1),
-        },
-        None => End::Stopped,
-    });
+    let end = ended.unwrap_or_else(|| exited.map_or(End::Stopped, |(status, _)| of_status(status)));
     Ok((end, output.finish()))
+}
+
+/// Runs a command to its end, with each of its outputs in a collector of its own.
+///
+/// # Errors
+/// When it cannot be started.
+pub async fn run_apart(
+    job: Job,
+    mut outputs: [Collector; 2],
+    stop: &CancellationToken,
+) -> io::Result<(End, [Kept; 2])> {
+    let (mut reader, writer) = runner::pipe()?;
+    let (mut error_reader, error_writer) = runner::pipe()?;
+    let program = Program::new("bash").args(["-c", &job.command]).cwd(&job.cwd);
+    let program = program.without(&job.hidden).sandbox(job.sandbox);
+    let mut running = program.start(writer.into(), error_writer.into()).await?;
+    let deadline = job.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let never = Instant::now();
+    let (mut buffer, mut error_buffer) = (vec![0u8; PROCESS_READ_BYTES], vec![0u8; PROCESS_READ_BYTES]);
+    let mut open = [true, true];
+    let mut exited: Option<(ExitStatus, Instant)> = None;
+    let [output, errors] = &mut outputs;
+    let ended = loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break Some(End::Stopped),
+            () = sleep_until(deadline.unwrap_or(never)), if deadline.is_some() => break Some(End::TimedOut),
+            // What was left behind in the background keeps the pipes open: it is not waited for.
+            () = sleep_until(exited.map_or(never, |(_, until)| until)), if exited.is_some() && open != [false; 2] => break None,
+            read = reader.read(&mut buffer), if open[0] => match read {
+                Ok(0) | Err(_) => open[0] = false,
+                Ok(count) => output.push(buffer.get(..count).unwrap_or_default()),
+            },
+            read = error_reader.read(&mut error_buffer), if open[1] => match read {
+                Ok(0) | Err(_) => open[1] = false,
+                Ok(count) => errors.push(error_buffer.get(..count).unwrap_or_default()),
+            },
+            status = running.exited(), if exited.is_none() => exited = Some((status?, Instant::now() + PROCESS_GRACE)),
+            () = std::future::ready(()), if exited.is_some() && open == [false; 2] => break None,
+        }
+    };
+    running.end().await;
+    if ended.is_some() {
+        // Reads the output that is already there, without waiting for more.
+        while let Ok(count @ 1..) = reader.try_read(&mut buffer) {
+            output.push(buffer.get(..count).unwrap_or_default());
+        }
+        while let Ok(count @ 1..) = error_reader.try_read(&mut error_buffer) {
+            errors.push(error_buffer.get(..count).unwrap_or_default());
+        }
+    }
+    let end = ended.unwrap_or_else(|| exited.map_or(End::Stopped, |(status, _)| of_status(status)));
+    Ok((end, outputs.map(Collector::finish)))
+}
+
+fn of_status(status: ExitStatus) -> End {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => End::Exit(code),
+        (None, Some(signal)) => End::Signal(signal),
+        (None, None) => End::Exit(-1),
+    }
 }
 
 #[cfg(test)]

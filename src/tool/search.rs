@@ -173,25 +173,13 @@ impl Sink for Matches {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::value::Map;
     use std::fs::File;
     use std::io::Write as _;
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::tool::output::Outputs;
-    use crate::value::Map;
 
     fn context(dir: &Path) -> Context {
-        Context {
-            cwd: dir.into(),
-            outputs: Outputs::new(dir, "s"),
-            handle: "o-1".to_owned(),
-            sandbox: None,
-            hidden: Arc::new([]),
-            barred: Arc::default(),
-            stop: CancellationToken::new(),
-            progress: Arc::new(|_| {}),
-        }
+        Context::of_test(dir, CancellationToken::new())
     }
 
     fn found(context: &Context, path: &Path, pattern: &str) -> Result<String, CallError> {

@@ -194,7 +194,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::tool::output::Outputs;
     use crate::value::Map;
 
     /// A call as the engine makes it: planned, then run.
@@ -206,16 +205,7 @@ mod tests {
             Ok(plan) => plan,
             Err(error) => return Outcome::failed(error),
         };
-        let context = Context {
-            cwd: cwd.into(),
-            outputs: Outputs::new(Path::new("/nowhere"), "s"),
-            handle: "h".to_owned(),
-            sandbox: None,
-            hidden: [].into(),
-            barred: Default::default(),
-            stop,
-            progress: Arc::new(|_: &str| {}),
-        };
+        let context = Context::of_test(cwd, stop);
         tool.run(&context, &plan, &arguments).await
     }
 

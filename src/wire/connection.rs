@@ -15,6 +15,7 @@ use arc_swap::ArcSwap;
 
 use crate::clock::{Clock, rfc3339};
 use crate::event::Event;
+use crate::event::question::QuestionKind;
 use crate::limits::{MAX_LINE_BYTES, MAX_PENDING, STALLED};
 use crate::message::SessionId;
 use crate::session::{Agreed, ApiError, Client, Clients, Peer, Pressure, Reply, Standing};
@@ -43,14 +44,45 @@ pub trait Wire: Sized + Send + Sync + 'static {
     /// Its encoder of events.
     type Encoder: Encoder;
 
+    /// The longest line that it takes, in bytes.
+    fn line_bytes() -> usize {
+        MAX_LINE_BYTES
+    }
+
     /// Serves a line of the client. Answers through the connection's outbox.
     fn line(&self, connection: &Connection<Self>, line: &Line<'_>);
+
+    /// A client that had fallen behind has caught up, and no further event is taken before [`Wire::show_anew`]. Called
+    /// under the outbox's lock.
+    fn catches_up(&self, connection: &Connection<Self>) {
+        let _ = connection;
+    }
 
     /// Shows a client that has caught up what it missed: `missed` events.
     fn show_anew(&self, connection: &Connection<Self>, missed: u64);
 
     /// Passes an event that the client wants to the connection's outbox.
     fn deliver(&self, connection: &Connection<Self>, event: &Event) -> Pressure;
+
+    /// The connection's focus moved.
+    fn focus_moved(&self) {}
+
+    /// See [`Client::begin_replay`].
+    fn begin_replay(&self, session: &SessionId, offset: u64) -> u64 {
+        let _ = (session, offset);
+        0
+    }
+
+    /// See [`Client::replay`].
+    fn replay(&self, connection: &Connection<Self>, replay: u64, event: &Event) -> Option<Pressure> {
+        let _ = replay;
+        Some(self.deliver(connection, event))
+    }
+
+    /// See [`Client::end_replay`].
+    fn end_replay(&self, replay: u64) {
+        let _ = replay;
+    }
 
     /// See [`Client::watches`].
     fn watches(&self, connection: &Connection<Self>, session: Option<&SessionId>) -> bool;
@@ -63,6 +95,12 @@ pub trait Wire: Sized + Send + Sync + 'static {
 
     /// See [`Client::dialogs_only`].
     fn dialogs_only(&self) -> bool;
+
+    /// See [`Client::answers`].
+    fn answers(&self, kind: QuestionKind) -> bool {
+        let _ = kind;
+        true
+    }
 
     /// See [`Client::topics`].
     fn topics(&self) -> Vec<&'static str>;
@@ -123,7 +161,8 @@ pub fn start<W: Wire>(
 
     let writer = connection.clone();
     std::thread::Builder::new().name(format!("write-{id}")).spawn(move || {
-        if let Err(error) = writer.outbox.run(|missed| writer.wire.show_anew(&writer, missed)) {
+        let catches_up = || writer.wire.catches_up(&writer);
+        if let Err(error) = writer.outbox.run(catches_up, |missed| writer.wire.show_anew(&writer, missed)) {
             (writer.on_end)(End::Output(error));
         }
     })?;
@@ -233,7 +272,7 @@ impl<W: Wire> Connection<W> {
 
     /// Reads and serves lines until the input ends.
     fn read(&self, mut input: Box<dyn Input>) {
-        let mut splitter = Splitter::new(MAX_LINE_BYTES);
+        let mut splitter = Splitter::new(W::line_bytes());
         let mut share = Share::default();
         loop {
             let filled = splitter.fill(&mut input);
@@ -280,6 +319,19 @@ impl<W: Wire> Client for Connection<W> {
 
     fn focus(&self, session: SessionId) {
         self.focus.store(Arc::new(session));
+        self.wire.focus_moved();
+    }
+
+    fn begin_replay(&self, session: &SessionId, offset: u64) -> u64 {
+        self.wire.begin_replay(session, offset)
+    }
+
+    fn replay(&self, replay: u64, event: &Event) -> Option<Pressure> {
+        self.wire.replay(self, replay, event)
+    }
+
+    fn end_replay(&self, replay: u64) {
+        self.wire.end_replay(replay);
     }
 
     fn focused(&self) -> SessionId {
@@ -292,6 +344,10 @@ impl<W: Wire> Client for Connection<W> {
 
     fn dialogs_only(&self) -> bool {
         self.wire.dialogs_only()
+    }
+
+    fn answers(&self, kind: QuestionKind) -> bool {
+        self.wire.answers(kind)
     }
 
     fn close(&self) {

@@ -10,6 +10,7 @@ pub mod events;
 mod handshake;
 pub mod layout;
 mod params;
+mod replaying;
 pub mod router;
 pub mod service;
 mod subscriptions;

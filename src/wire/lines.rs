@@ -11,8 +11,8 @@ use std::io::{self, Read};
 pub enum Line<'a> {
     /// A line without its line end.
     Whole(&'a [u8]),
-    /// A line over the bound: its length in bytes.
-    Oversize(usize),
+    /// A line over the bound: its length in bytes, and its start.
+    Oversize(usize, &'a [u8]),
     /// Bytes after the last line feed, at the end of input.
     Unterminated(&'a [u8]),
 }
@@ -29,6 +29,8 @@ pub struct Splitter {
     scanned: usize,
     /// The length so far of the line that is being skipped, if any.
     skipping: Option<usize>,
+    /// The start of that line.
+    head: Vec<u8>,
     limit: usize,
     ended: bool,
 }
@@ -36,10 +38,22 @@ pub struct Splitter {
 /// Room for one read. After a long line the buffer shrinks back to this.
 const READ_BYTES: usize = 64 * 1024;
 
+/// Bytes of the start of a line over the bound, in which a wire may find its id.
+const HEAD_BYTES: usize = 4096;
+
 impl Splitter {
     /// A splitter for lines of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self { buffer: Vec::new(), filled: 0, start: 0, scanned: 0, skipping: None, limit, ended: false }
+        Self {
+            buffer: Vec::new(),
+            filled: 0,
+            start: 0,
+            scanned: 0,
+            skipping: None,
+            head: Vec::new(),
+            limit,
+            ended: false,
+        }
     }
 
     /// Reads once and returns the number of bytes; 0 at the end of input.
@@ -87,10 +101,11 @@ impl Splitter {
         self.scanned = self.start;
         let length = end.saturating_sub(start);
         if let Some(skipped) = self.skipping.take() {
-            return Some(Line::Oversize(skipped.saturating_add(length)));
+            return Some(Line::Oversize(skipped.saturating_add(length), &self.head));
         }
         if length > self.limit {
-            return Some(Line::Oversize(length));
+            let head = self.buffer.get(start..start.saturating_add(HEAD_BYTES).min(end)).unwrap_or_default();
+            return Some(Line::Oversize(length, head));
         }
         let line = self.buffer.get(start..end).unwrap_or_default();
         Some(Line::Whole(line.strip_suffix(b"\r").unwrap_or(line)))
@@ -104,6 +119,7 @@ impl Splitter {
             *skipped = skipped.saturating_add(held);
             self.start = self.filled;
         } else if held > self.limit {
+            self.keep_head();
             self.skipping = Some(held);
             self.start = self.filled;
         }
@@ -111,7 +127,7 @@ impl Splitter {
             return None;
         }
         if let Some(skipped) = self.skipping.take() {
-            return Some(Line::Oversize(skipped));
+            return Some(Line::Oversize(skipped, &self.head));
         }
         let start = std::mem::replace(&mut self.start, self.filled);
         let rest = self.buffer.get(start..self.filled).unwrap_or_default();
@@ -127,11 +143,21 @@ impl Splitter {
     /// Skips the unfinished line like one over the bound.
     pub fn skip(&mut self) {
         let held = self.filled.saturating_sub(self.start);
+        if self.skipping.is_none() {
+            self.keep_head();
+        }
         self.skipping = Some(self.skipping.unwrap_or(0).saturating_add(held));
         self.start = 0;
         self.filled = 0;
         self.scanned = 0;
         self.buffer = Vec::new();
+    }
+
+    /// Keeps the start of the line that is to be skipped.
+    fn keep_head(&mut self) {
+        let end = self.start.saturating_add(HEAD_BYTES).min(self.filled);
+        self.head.clear();
+        self.head.extend_from_slice(self.buffer.get(self.start..end).unwrap_or_default());
     }
 
     /// Moves the incomplete line to the front and makes room for a read.
@@ -169,7 +195,7 @@ mod tests {
             while let Some(line) = splitter.next_line() {
                 found.push(match line {
                     Line::Whole(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-                    Line::Oversize(length) => format!("<oversize {length}>"),
+                    Line::Oversize(length, _) => format!("<oversize {length}>"),
                     Line::Unterminated(bytes) => format!("<cut {}>", String::from_utf8_lossy(bytes)),
                 });
             }
@@ -225,7 +251,7 @@ mod tests {
         }
         assert!(splitter.buffer.len() < 4 * READ_BYTES + 5000, "holds {}", splitter.buffer.len());
         splitter.push(b"\nnext\n");
-        assert_eq!(splitter.next_line(), Some(Line::Oversize(500_000)));
+        assert_eq!(splitter.next_line(), Some(Line::Oversize(500_000, &[b'x'; HEAD_BYTES])));
         assert_eq!(splitter.next_line(), Some(Line::Whole(b"next")));
     }
 
@@ -238,7 +264,7 @@ mod tests {
         splitter.skip();
         assert_eq!((splitter.held(), splitter.buffer.capacity()), (0, 0));
         splitter.push(b"rest\nnext\n");
-        assert_eq!(splitter.next_line(), Some(Line::Oversize(10 * READ_BYTES + 4)));
+        assert_eq!(splitter.next_line(), Some(Line::Oversize(10 * READ_BYTES + 4, &[b'x'; HEAD_BYTES])));
         assert_eq!(splitter.next_line(), Some(Line::Whole(b"next")));
         assert_eq!(splitter.held(), 0);
     }

@@ -88,6 +88,14 @@ impl<E: Encoder> Outbox<E> {
         self.add(|queue| queue.push_frame(encode));
     }
 
+    /// Adds a whole frame after which a write ends, for a client that takes what it reads together as one.
+    pub fn push_frame_apart(&self, encode: impl FnOnce(&mut Vec<u8>, E::Style)) {
+        self.add(|queue| {
+            queue.push_frame(encode);
+            queue.push_break();
+        });
+    }
+
     /// Adds a whole frame and changes the style of all later frames.
     pub fn push_frame_then_style(&self, encode: impl FnOnce(&mut Vec<u8>, E::Style), style: E::Style) {
         self.add(|queue| {
@@ -248,11 +256,12 @@ impl<E: Encoder> Outbox<E> {
     }
 
     /// Writes until the outbox is closed and empty. Runs on the connection's writer thread. When a client
-    /// that had fallen behind has caught up, calls `caught_up` there with the number of skipped events.
+    /// that had fallen behind has caught up, calls `catches_up` before any further event is taken, and then
+    /// `caught_up` with the number of skipped events.
     ///
     /// # Errors
     /// When the other side is gone; the remaining frames are dropped then.
-    pub fn run(&self, caught_up: impl Fn(u64)) -> std::io::Result<()> {
+    pub fn run(&self, catches_up: impl Fn(), caught_up: impl Fn(u64)) -> std::io::Result<()> {
         let mut inner = self.lock();
         loop {
             if inner.dead {
@@ -261,6 +270,7 @@ impl<E: Encoder> Outbox<E> {
             }
             let missed = if inner.writing { None } else { inner.queue.take_missed() };
             if let Some(missed) = missed {
+                catches_up();
                 drop(inner);
                 caught_up(missed);
                 inner = self.lock();
@@ -481,7 +491,7 @@ mod tests {
                 Arc::new(Outbox::new(EdnEncoder::new(1, clock.clone()), clock, Box::new(gate.clone())));
             let writer = std::thread::spawn({
                 let outbox = outbox.clone();
-                move || outbox.run(caught_up)
+                move || outbox.run(|| {}, caught_up)
             });
             Self { gate, outbox, writer }
         }
@@ -494,6 +504,7 @@ mod tests {
                     turn: Some(TurnId::from("t")),
                     entry: None,
                     cause: None,
+                    piece: None,
                     body,
                 },
                 || true,
@@ -547,6 +558,34 @@ mod tests {
             let seq = frame.get("seq").and_then(Value::as_i64);
             assert_eq!(seq, i64::try_from(place + 1).ok(), "{frame}");
         }
+    }
+
+    #[test]
+    fn frame_apart_is_the_end_of_a_write() {
+        let rig = Rig::new();
+        rig.gate.set(true);
+        let frame = |queue: &mut Queue<_>, text: &'static [u8]| {
+            queue.push_frame(|out, _| out.extend_from_slice(text));
+        };
+        let mut inner = rig.outbox.lock();
+        let queue = &mut inner.queue;
+        frame(queue, b"one ");
+        frame(queue, b"two");
+        queue.push_break();
+        frame(queue, b"three");
+        queue.push_break();
+        frame(queue, b"four");
+        let mut first = queue.take_ready();
+        assert_eq!(first, b"one two");
+        // The rest of a write that the stream did not take whole goes before what follows.
+        first.drain(..4);
+        queue.put_back(first);
+        assert_eq!(queue.take_ready(), b"two");
+        assert_eq!(queue.take_ready(), b"three");
+        assert_eq!(queue.take_ready(), b"four");
+        assert_eq!(queue.take_ready(), b"");
+        drop(inner);
+        rig.frames();
     }
 
     #[test]
@@ -944,7 +983,7 @@ mod tests {
         outbox.hold();
         let writer = std::thread::spawn({
             let outbox = outbox.clone();
-            move || outbox.run(|_| {})
+            move || outbox.run(|| {}, |_| {})
         });
         gate.wait_for(1);
         outbox.close(Duration::from_secs(60));

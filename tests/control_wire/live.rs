@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 
 use crate::daemon::{AgentStateInfo, CanonicalMemberState, ControlAck, SocketResponse, read};
 use crate::fake::Program;
-use crate::support::{Bridge, PATIENCE, Setup, text};
+use crate::support::{Bridge, PATIENCE, Setup, at, text};
 
 const ANSWER: &str = "{:turns [{:steps [{:delta \"Done.\"}]}] :then :repeat-last}";
 
@@ -313,6 +313,136 @@ fn ids_beyond_the_bound_are_busy_and_none_is_forgotten() {
 }
 
 #[test]
+fn keys_of_every_wire_are_known_as_long_as_control_wants() {
+    let config = TEAM.replace("{:control {", "{:control {:dedupe-ms 3600000 ");
+    let setup = setup(ANSWER, &config).arg("--durability").arg("relaxed");
+    let earlier = Setup { dir: setup.dir.clone(), script: setup.script.clone(), ..Setup::new() }
+        .arg("--durability")
+        .arg("relaxed")
+        .env("EDN_BRIDGE_FIXED_CLOCK", "earlier");
+    let mut bridge = earlier.ready();
+    let id = session_id(&mut bridge);
+    let mut sender = program(&earlier);
+    for n in 0..edn_bridge::limits::LEDGER_KEYS {
+        let mut request = request("interrupt", &format!("old-{n}"), &id, "arch");
+        request["sent_at"] =
+            (jiff::Timestamp::now() - jiff::SignedDuration::from_mins(30)).to_string().into();
+        assert_eq!(sender.ask(request.to_string())["result"], "ok");
+    }
+    bridge.finish();
+    let mut bridge = setup.ready();
+    bridge.ask("s", "switch_session", &format!("{{:session-id {id:?}}}"));
+    let refused = bridge.ask("p", "prompt", "{:message \"go\" :idempotency-key \"new\"}");
+    assert_eq!(crate::support::code(&refused), "request/ledger-full");
+    let again = program(&setup).ask(request("interrupt", "old-0", &id, "arch").to_string());
+    assert_eq!((&again["result"], &again["duplicate"]), (&json!("ok"), &json!(true)), "{again}");
+}
+
+#[test]
+fn text_is_taken_though_as_many_wait_as_may() {
+    let setup = setup(LONG, TEAM);
+    let mut bridge = setup.ready();
+    let id = session_id(&mut bridge);
+    let mut sender = program(&setup);
+    let mut ask = |name: &str| sender.ask(request("stdin", name, &id, "arch").to_string());
+    assert_eq!(ask("first")["result"], "ok");
+    bridge.event("assistant/delta");
+    for n in 0..edn_bridge::limits::QUEUED_MESSAGES {
+        assert_eq!(ask(&format!("r-{n}"))["result"], "ok", "{n}");
+    }
+    assert_eq!(ask("one-too-many")["result"], "busy");
+    bridge.ask("a", "abort", "{}");
+    bridge.event("turn/ended");
+    // The oldest one begins a turn, and makes room.
+    assert_eq!(ask("one-too-many")["result"], "ok");
+    bridge.event("assistant/message");
+}
+
+#[test]
+fn texts_that_wait_together_are_bounded() {
+    let setup = setup(LONG, TEAM);
+    let mut bridge = setup.ready();
+    let id = session_id(&mut bridge);
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    bridge.event("assistant/delta");
+    let half = "x".repeat(edn_bridge::limits::QUEUED_BYTES / 2);
+    let ask = |bridge: &mut Bridge, name: &str, text: &str| {
+        let answer = bridge.ask(name, "steer", &format!("{{:message {text:?}}}"));
+        at(&answer, &["ok"]).and_then(edn_bridge::value::Value::as_bool) == Some(true)
+    };
+    assert!(ask(&mut bridge, "first", &half) && ask(&mut bridge, "second", &half));
+    assert!(!ask(&mut bridge, "one-byte-more", "y"));
+    let mut sender = program(&setup);
+    assert_eq!(sender.ask(request("stdin", "r-1", &id, "arch").to_string())["result"], "busy");
+    let given_back = bridge.ask("i", "interrupt", "{}");
+    let text = at(&given_back, &["data", "dropped-steering-text"]).and_then(|text| text.as_str()).unwrap();
+    assert_eq!(text.len(), half.len() * 2 + 1);
+    bridge.event("turn/ended");
+    // The refusal has not used the id up.
+    assert_eq!(sender.ask(request("stdin", "r-1", &id, "arch").to_string())["result"], "ok");
+}
+
+#[test]
+fn text_begins_a_turn_though_as_much_waits_as_may() {
+    for (texts, bytes) in
+        [(2, edn_bridge::limits::QUEUED_BYTES / 2), (1, edn_bridge::limits::QUEUED_BYTES * 2)]
+    {
+        let setup = setup(LONG, TEAM);
+        let mut bridge = setup.ready();
+        let id = session_id(&mut bridge);
+        bridge.ask("p", "prompt", "{:message \"go\"}");
+        bridge.event("assistant/delta");
+        for n in 0..texts {
+            let text = "x".repeat(bytes);
+            let answer = bridge.ask(&format!("f{n}"), "follow_up", &format!("{{:message {text:?}}}"));
+            assert!(at(&answer, &["data", "turn-id"]).is_some(), "{answer}");
+        }
+        bridge.kill();
+        let mut bridge = setup.ready();
+        bridge.ask("s", "switch_session", &format!("{{:session-id {id:?}}}"));
+        let ack = program(&setup).ask(request("stdin", "r-1", &id, "arch").to_string());
+        assert_eq!(ack["result"], "ok", "{texts} of {bytes}: {ack}");
+        bridge.event("assistant/delta");
+    }
+}
+
+#[test]
+fn text_that_cannot_be_read_back_is_refused_and_is_not_there() {
+    let setup = setup(ANSWER, &TEAM.replace("{:control {", "{:control {:ack-timeout-ms 60000 "));
+    let mut bridge = setup.ready();
+    let id = session_id(&mut bridge);
+    let folder = setup.state().join("control");
+    edn_bridge::private::make_folder(&folder).unwrap();
+    let text = "\u{1}".repeat(3 * 1024 * 1024);
+    let path = folder.canonicalize().unwrap().join("text");
+    std::fs::write(&path, &text).unwrap();
+    let mut request = request("stdin", "r-1", &id, "arch");
+    request.as_object_mut().unwrap().remove("content");
+    request["content_ref"] = json!({ "path": path, "size_bytes": text.len(), "mime": "text/plain",
+        "sha256": edn_bridge::files::digest(text.as_bytes()) });
+    let mut sender = program(&setup);
+    let refused = sender.ask(request.to_string());
+    assert_eq!((&refused["result"], &refused["duplicate"]), (&json!("rejected"), &json!(false)), "{refused}");
+    let prompt = bridge.ask("p", "prompt", &format!("{{:message \"{text}\"}}"));
+    assert_eq!(crate::support::code(&prompt), "request/invalid-params");
+    // A shorter one is taken with the same id: the refusal has not used it up.
+    let text = "\u{1}".repeat(100 * 1024);
+    std::fs::write(&path, &text).unwrap();
+    request["content_ref"]["size_bytes"] = text.len().into();
+    request["content_ref"]["sha256"] = edn_bridge::files::digest(text.as_bytes()).into();
+    assert_eq!(sender.ask(request.to_string())["result"], "ok");
+    bridge.event("assistant/message");
+    bridge.kill();
+    let output = setup.command().args(["sessions", "verify"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let mut bridge = setup.ready();
+    bridge.ask("s", "switch_session", &format!("{{:session-id {id:?}}}"));
+    assert_eq!(messages(&mut bridge).len(), 1);
+    let again = program(&setup).ask(request.to_string());
+    assert_eq!((&again["result"], &again["duplicate"]), (&json!("ok"), &json!(true)), "{again}");
+}
+
+#[test]
 fn text_interrupts_though_its_key_displaces_an_old_one() {
     let day = jiff::SignedDuration::from_hours(24);
     let setup = setup(LONG, TEAM).arg("--durability").arg("relaxed");
@@ -365,8 +495,16 @@ fn member_that_may_answers_a_question() {
     ] {
         assert_eq!(answer(name, sender, decision, question)["result"], "rejected", "{name}");
     }
-    let taken = answer("a-4", "lead", "approve", &question);
-    assert_eq!((&taken["result"], &taken["duplicate"]), (&json!("ok"), &json!(false)), "{taken}");
+    // The same request on several connections at once is taken once, and refused nowhere.
+    let mut taken = request("elicitation", "a-4", &id, "lead");
+    taken["elicitation_id"] = question.clone().into();
+    taken["decision"] = "approve".into();
+    let mut programs: Vec<_> =
+        (0..4).map(|_| Program::on(UnixStream::connect(socket(&setup)).unwrap())).collect();
+    programs.iter_mut().for_each(|program| program.send(taken.to_string()));
+    let acks: Vec<_> = programs.iter_mut().map(|program| program.receive().unwrap()).collect();
+    assert!(acks.iter().all(|ack| ack["result"] == "ok"), "{acks:?}");
+    assert_eq!(acks.iter().filter(|ack| ack["duplicate"] == false).count(), 1, "{acks:?}");
     let again = answer("a-4", "lead", "approve", &question);
     assert_eq!((&again["result"], &again["duplicate"]), (&json!("ok"), &json!(true)), "{again}");
     bridge.event("tool/result");
@@ -487,7 +625,8 @@ fn large_text_arrives_whole() {
     assert_eq!(status, 0, "{ack} {err}");
     assert!(err.contains("bytes; receivers recommend 65536 at most"), "{err}");
     let shown = bridge.event("user/message").to_string();
-    assert!(shown.contains(&text[text.len() - 100..]) && shown.len() > text.len(), "{}", shown.len());
+    assert!(shown.contains(&text[text.len() - 100..]), "{}", shown.len());
+    assert!(shown.len() < 2 * text.len(), "a long text stands in its event once");
     assert_eq!(std::fs::read_dir(setup.state().join("control")).unwrap().count(), 0);
 }
 

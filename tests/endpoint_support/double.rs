@@ -3,21 +3,25 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
-use edn_bridge::event::{Body, Cause, Event};
+use edn_bridge::event::{Body, Cause, Event, WaitingMessages};
 use edn_bridge::facts::editor::Editor;
+use edn_bridge::facts::permissions::{AuditPage, AuditWanted, ListedRule, TrustPreview};
 use edn_bridge::facts::{
     BashOutput, CommandFacts, JobFacts, JobStatus, ListedSession, LoginFacts, ModelFacts, Note, OutputPart,
-    ProviderName, SessionFacts, SessionList, SessionStats, Slot,
+    ProviderName, SessionFacts, SessionList, SessionStats, ShellFacts, Slot,
 };
 use edn_bridge::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use edn_bridge::session::control::{
     Agent, Capabilities, ControlAck, ControlKind, ControlRequest, ControlResult,
 };
 use edn_bridge::session::{
-    ActionResult, ApiError, Call, Client, Clients, Control, DialogResult, Graph, Interrupted, Jobs, Logins,
-    Opened, Page, Prompt, Prompted, Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions,
-    Settings, ShownFiles, Snapshot, SwitchTarget, Tally, Turns,
+    ActionResult, Again, ApiError, Call, Client, ClientTools, Clients, Control, DialogResult, Edited, Graph,
+    Interrupted, Jobs, Listing, Logins, OfferedTool, Opened, Page, Permissions, Prompt, Prompted, Query,
+    QueryAnswer, Questions, Queues, Reach, Registered, Removed, Reply, Response, Resumed, Sessions, Settings,
+    ShellCommand, ShownFiles, Since, Snapshot, SwitchTarget, Tally, ToolAnswer, ToolOutcome, Turns, Undo,
+    Undone, Undos, Waited,
 };
 use edn_bridge::value::Value;
 
@@ -126,6 +130,7 @@ impl Double {
                 turn: Some(TurnId::from("t")),
                 entry: None,
                 cause: None,
+                piece: None,
                 body,
             });
         }
@@ -197,11 +202,20 @@ impl Clients for Double {
             Snapshot::Sessions => (None, self.list()),
             _ => return None,
         };
-        Some(Event { session, offset: 0, turn: None, entry: None, cause, body })
+        Some(Event { session, offset: 0, turn: None, entry: None, cause, piece: None, body })
     }
 
     fn catch_up(&self, _: u64) {
         self.tell(Body::SessionRehydrated(Arc::default()));
+    }
+
+    fn follow(&self, call: Call, since: Since, reply: Reply<u64>) {
+        let _ = since;
+        self.keep("follow", &call, reply, 0);
+    }
+
+    fn follow_again(&self, _: u64, _: u64, _: &SessionId, _: u64) -> bool {
+        false
     }
 }
 
@@ -256,11 +270,15 @@ impl Sessions for Double {
         stats() -> SessionStats = stats();
         fork_messages() -> Vec<Arc<Message>> = Vec::new();
         last_assistant_text() -> Option<String> = None;
-        list_sessions(text: Option<String>, limit: Option<usize>, scope: Scope) -> Vec<ListedSession> = Vec::new();
+        list_sessions(wanted: Listing) -> Vec<ListedSession> = Vec::new();
         new_session(parent: Option<SessionId>, key: Option<String>) -> Opened = opened();
+        open_session(session: SessionId) -> SessionId = SessionId::from("s");
         switch_session(target: SwitchTarget) -> Opened = opened();
         fork(entry: EntryId, key: Option<String>) -> Opened = opened();
         set_name(name: String) -> String = String::new();
+        rename_session(session: SessionId, name: String) -> String = String::new();
+        archive_session(session: SessionId, archived: bool) -> bool = true;
+        delete_session(session: SessionId) -> () = ();
         read_output(handle: String, offset: u64, limit: usize) -> OutputPart =
             OutputPart { text: String::new(), offset: 0, size: 0 };
         export_html(path: Option<String>) -> String = String::new();
@@ -283,6 +301,7 @@ impl Turns for Double {
     kept! {
         steer(prompt: Prompt) -> Prompted = Prompted::default();
         follow_up(prompt: Prompt) -> Prompted = Prompted::default();
+        ask_again(how: Again, key: Option<String>) -> Prompted = Prompted::default();
         abort(key: Option<String>) -> bool = false;
         interrupt(key: Option<String>) -> Interrupted = Interrupted::default();
         abort_retry() -> () = ();
@@ -291,6 +310,31 @@ impl Turns for Double {
         command(text: String) -> () = ();
         action_result(result: ActionResult) -> () = ();
         update_context(editor: Editor) -> () = ();
+    }
+}
+
+impl Permissions for Double {
+    kept! {
+        rules() -> Vec<ListedRule> = Vec::new();
+        remove_rule(id: String) -> () = ();
+        audit(wanted: AuditWanted) -> AuditPage = AuditPage::default();
+        trust_preview() -> TrustPreview = TrustPreview::default();
+    }
+}
+
+impl Queues for Double {
+    kept! {
+        pending(entry: Option<EntryId>) -> WaitingMessages = WaitingMessages::default();
+        edit_pending(entry: EntryId, content: Edited) -> () = ();
+        remove_pending(entry: EntryId) -> Removed = Removed { text: String::new(), images: 0 };
+        move_pending(entry: EntryId, before: Option<EntryId>) -> () = ();
+        resume_queue() -> Resumed = Resumed::default();
+    }
+}
+
+impl Undos for Double {
+    kept! {
+        undo(wish: Undo) -> Undone = Undone::default();
     }
 }
 
@@ -305,6 +349,14 @@ impl Questions for Double {
 }
 
 impl Settings for Double {
+    fn usual_model(&self) -> (Arc<str>, Arc<str>) {
+        ("provider".into(), "model".into())
+    }
+
+    fn theme(&self) -> Option<String> {
+        None
+    }
+
     kept! {
         models() -> Vec<ModelFacts> = Vec::new();
         set_model(provider: String, model: String, reach: Reach) -> (String, String) = Default::default();
@@ -313,6 +365,7 @@ impl Settings for Double {
         set_mode(mode: Mode) -> Mode = Mode::default();
         set_auto_compaction(enabled: bool) -> bool = true;
         set_auto_retry(enabled: bool) -> bool = true;
+        set_theme(name: String) -> String = String::new();
         trust_project(trusted: bool, shown: Option<ShownFiles>) -> bool = true;
     }
 }
@@ -325,6 +378,14 @@ impl Logins for Double {
     }
 }
 
+impl ClientTools for Double {
+    kept! {
+        register_tools(tools: Vec<OfferedTool>) -> Registered = Registered::default();
+        tool_result(request: String, answer: ToolAnswer) -> () = ();
+        tool_progress(request: String, text: String) -> () = ();
+    }
+}
+
 impl Jobs for Double {
     kept! {
         bash(command: String, timeout_seconds: Option<u64>) -> BashOutput = bash();
@@ -332,6 +393,30 @@ impl Jobs for Double {
         jobs(statuses: Option<Vec<String>>) -> Vec<Arc<JobFacts>> = Vec::new();
         job(id: String) -> Arc<JobFacts> = job();
         cancel_job(id: String) -> Arc<JobFacts> = job();
+    }
+
+    fn shell_start(&self, _: Call, _: ShellCommand, reply: Reply<Arc<ShellFacts>>) {
+        reply.fail(ApiError::failed("no shell"));
+    }
+
+    fn shells(&self) -> Vec<Arc<ShellFacts>> {
+        Vec::new()
+    }
+
+    fn shell_wait(&self, id: &str, _: Option<Duration>, reply: Reply<(Arc<ShellFacts>, Waited)>) {
+        reply.fail(ApiError::not_found("task", id));
+    }
+
+    fn shell_detach(&self, id: &str, reply: Reply<Arc<ShellFacts>>) {
+        reply.fail(ApiError::not_found("task", id));
+    }
+
+    fn shell_cancel(&self, id: &str, reply: Reply<Arc<ShellFacts>>) {
+        reply.fail(ApiError::not_found("task", id));
+    }
+
+    fn call_tool(&self, _: Call, _: String, _: Value<'static>, reply: Reply<ToolOutcome>) {
+        reply.fail(ApiError::failed("no tool"));
     }
 }
 

@@ -189,7 +189,7 @@ fn acked(bridge: &mut Bridge, params: &str) -> (String, bool) {
 }
 
 #[test]
-fn full_disk_uses_no_id_up_and_stops_a_turn() {
+fn full_disk_uses_no_id_up_and_does_nothing() {
     let setup = Setup::new().script(ENDLESS).team();
     let Some(mut bridge) = on_small_disk(&setup, &setup.state(), "256k") else { return };
     bridge.handshake();
@@ -202,9 +202,18 @@ fn full_disk_uses_no_id_up_and_stops_a_turn() {
 
     let long = control("long", &agent, Some(&"x".repeat(8192)));
     assert_eq!(acked(&mut bridge, &long), ("internal_error".to_owned(), false));
-    // Stopping waits for no disk. The record of it may fit into the last page.
-    let (result, _) = acked(&mut bridge, &control("stop", &agent, None));
-    assert!(["ok", "internal_error"].contains(&&*result), "{result}");
+    // What is refused has done nothing. The record of it may fit into the last page.
+    let (first, _) = acked(&mut bridge, &control("stop", &agent, None));
+    assert!(["ok", "internal_error"].contains(&&*first), "{first}");
+    if first == "internal_error" {
+        let state = bridge.ask("g", "get_state", "{}").to_string();
+        assert!(
+            state.contains(":is-streaming true") && state.contains(":interrupt-pending false"),
+            "{state}"
+        );
+        // A client's own request waits for no disk.
+        bridge.ask("a", "abort", "{}");
+    }
     bridge.event("turn/ended");
 
     std::fs::remove_file(seen(&bridge, &setup.state()).join("fill")).unwrap();
@@ -212,6 +221,38 @@ fn full_disk_uses_no_id_up_and_stops_a_turn() {
     assert_eq!(acked(&mut bridge, &long), ("ok".to_owned(), true));
     let messages = bridge.ask("m", "get_messages", "{}").to_string();
     assert_eq!(messages.matches(&"x".repeat(8192)).count(), 1);
+}
+
+#[test]
+fn answer_on_full_disk_leaves_the_question_open() {
+    let call = r#"{:turns [{:steps [{:tool-call {:name "bash" :arguments {:command "touch made"}}}]}
+                           {:steps [{:delta "Done."}]}]}"#;
+    let setup = Setup::new().script(call).team();
+    let Some(mut bridge) = on_small_disk(&setup, &setup.state(), "256k") else { return };
+    bridge.ask("h", "handshake", &edn_bridge::client::frame::client_info("t", "1", &["interactor"]));
+    bridge.ask("s", "subscribe", "{}");
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    let question = data(&bridge.event("interaction/requested"), "interaction-id").to_owned();
+    let state = bridge.ask("g", "get_state", "{}");
+    let agent = text(at(&state, &["data", "state"]).unwrap(), "session-id").to_owned();
+    fill(&mut bridge, &setup);
+
+    let answer = |id: &str| {
+        control(id, &agent, None)
+            .replace("control.interrupt.request", "control.elicitation.request")
+            .replace("\"ann\"", "\"lead\"")
+            .replace(":signal \"interrupt\"", &format!(":elicitation-id {question:?} :decision \"approve\""))
+    };
+    // Texts take what is left of the last page.
+    let mut refused =
+        |n: &usize| acked(&mut bridge, &control(&format!("t-{n}"), &agent, Some("x"))).0 != "ok";
+    assert!((0..60).any(|n| refused(&n)));
+    assert_eq!(acked(&mut bridge, &answer("a")), ("internal_error".to_owned(), false));
+    assert!(!setup.project().join("made").exists());
+    std::fs::remove_file(seen(&bridge, &setup.state()).join("fill")).unwrap();
+    assert_eq!(acked(&mut bridge, &answer("a")), ("ok".to_owned(), false));
+    bridge.event("tool/result");
+    assert!(setup.project().join("made").exists());
 }
 
 #[test]

@@ -202,7 +202,8 @@ fn byte_wise_reader_gets_all_text_in_bounded_memory() {
     };
     assert_eq!(text, "0123456789".repeat(400_000));
     assert_eq!(stop_reason(&message), "end-turn");
-    assert_eq!(data(&message, "text"), text);
+    // Such a long text stands in the content alone.
+    assert!(message.to_string().matches("0123456789").count() == 400_000);
     drop(child.stdin.take());
     let mut end = Vec::new();
     rest.read_to_end(&mut end).unwrap();

@@ -3,7 +3,7 @@
 . tests/make/common.sh
 
 has cargo-fuzz || die 'cargo-fuzz was not found; cargo install cargo-fuzz'
-for target in ${FUZZ_TARGETS:-endpoint read read_write_read differential serde stream split globs rules references query_keys control_line}; do
+for target in ${FUZZ_TARGETS:-endpoint read read_write_read differential serde stream split globs rules references query_keys control_line ui_line}; do
   say "== $target"
   mkdir -p "fuzz/corpus/$target"
   # The storage of the endpoint's threads looks like a leak at the moment in which they end.

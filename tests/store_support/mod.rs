@@ -191,10 +191,12 @@ impl Place {
         Self { folder, disk, store }
     }
 
-    /// A session with that many entries on disk, closed.
+    /// A session with that many entries on disk, each written by itself, closed.
     pub fn session(&self, id: &str, entries: usize) -> PathBuf {
         let journal = self.store.create(header(id));
-        append(&journal, &chain(None, entries)).unwrap();
+        for entry in chain(None, entries) {
+            append(&journal, &[entry]).unwrap();
+        }
         path_of(&journal)
     }
 }

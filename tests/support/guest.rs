@@ -78,7 +78,7 @@ impl Guest {
     }
 
     /// The first matching frame; discards the events before it.
-    pub fn until(&mut self, fits: impl Fn(&Owned) -> bool) -> Owned {
+    pub fn until(&mut self, mut fits: impl FnMut(&Owned) -> bool) -> Owned {
         loop {
             let frame = self.frame();
             if fits(&frame) {

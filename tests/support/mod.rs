@@ -70,7 +70,7 @@ impl Setup {
     pub fn team(self) -> Self {
         let folder = self.dir.path().join("config/edn-bridge");
         std::fs::create_dir_all(&folder).unwrap();
-        let teams = "{:control {:teams [{:name \"t\" :members [\"ann\"]}]}}";
+        let teams = "{:control {:teams [{:name \"t\" :members [\"ann\" {:name \"lead\" :may [:answer]}]}]}}";
         std::fs::write(folder.join("config.edn"), teams).unwrap();
         self
     }

@@ -22,7 +22,8 @@ pub(super) struct Parked {
 }
 
 impl Parked {
-    /// Writes a text into a file whose name is that of the request.
+    /// Writes a text into a file. Its name is that of the request and of this process: others may send the same
+    /// request at the same time.
     ///
     /// # Errors
     /// For a person: if the receiver takes no file from the folder, or it cannot be written.
@@ -46,8 +47,8 @@ impl Parked {
                 folder.display()
             ));
         }
-        let path = folder.join(format!("{}.txt", file_name(id)));
-        // One of an earlier attempt with the same id, which nobody waits for.
+        let path = folder.join(format!("{}-{}.txt", file_name(id), std::process::id()));
+        // Left by a process that had this number and has ended.
         let _ = std::fs::remove_file(&path);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         let mut reference = Map::new();
@@ -69,7 +70,7 @@ impl Parked {
         self.reference.clone().into()
     }
 
-    /// Leaves it for the receiver. A later request removes it.
+    /// Leaves it for the receiver, until it is old.
     pub(super) fn keep(&mut self) {
         self.kept = true;
     }

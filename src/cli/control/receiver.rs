@@ -147,7 +147,7 @@ fn exchange(stream: &UnixStream, line: &[u8], patience: Duration) -> Result<Vec<
     loop {
         match splitter.next_line() {
             Some(Line::Whole(answer)) => return Ok(answer.to_vec()),
-            Some(Line::Oversize(_)) => return Err(Lost::Unreadable("it is too long".to_owned())),
+            Some(Line::Oversize(_, _)) => return Err(Lost::Unreadable("it is too long".to_owned())),
             Some(Line::Unterminated(_)) => return Err(lost(io::ErrorKind::UnexpectedEof.into())),
             None => {}
         }

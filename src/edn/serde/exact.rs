@@ -63,6 +63,7 @@ pub(super) fn take_apart<'a>(value: Value<'a>) -> Result<(&'static str, Value<'a
 }
 
 /// The value whose kind `name` says and whose content is `content`; any other newtype is its content.
+/// The error says what is expected; serde carries the errors of a format as texts.
 pub(super) fn rebuild<'a>(name: &str, content: Value<'a>) -> Result<Value<'a>, String> {
     Ok(match (name, content) {
         (":keyword", Value::Str(text)) => Value::Keyword(text),

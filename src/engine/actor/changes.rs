@@ -19,11 +19,15 @@ impl SessionActor {
             Change::Inject { call, incoming, interrupts, reply } => {
                 self.inject(call, incoming, interrupts, reply).await;
             }
-            Change::Claim { request, wish, reply } => self.claim(request, wish, reply).await,
+            Change::Claim { request, reply } => self.claim(request, reply).await,
+            Change::Answer { call, request, answer, reply } => {
+                self.answer(call, request, *answer, reply).await;
+            }
             Change::BeginWorkflow { call, workflow, arguments, reply } => {
                 self.begin_workflow(call, workflow, arguments, reply);
             }
             Change::Compact { call, wishes, reply } => self.compact(call, wishes, reply),
+            Change::CallTool { call, asked, reply } => self.call_tool(call, *asked, reply),
             Change::Abort { request, reply } => self.abort_for(request, reply).await,
             Change::Interrupt { call, request, before, reply } => {
                 self.interrupt(call, request, before, reply).await;
@@ -32,6 +36,16 @@ impl SessionActor {
                 reply.ok(());
                 self.abort_retry();
             }
+            Change::AskAgain { call, how, request, reply } => self.ask_again(call, how, request, reply).await,
+            Change::Undo { call, wish, reply } => self.undo(call, wish, reply).await,
+            Change::EditPending { call, entry, content, reply } => {
+                self.edit_pending(call, entry, *content, reply).await;
+            }
+            Change::RemovePending { call, entry, reply } => self.remove_pending(call, entry, reply).await,
+            Change::MovePending { call, entry, before, reply } => {
+                self.move_pending(call, entry, before, reply).await;
+            }
+            Change::ResumeQueue { call, reply } => self.resume_queue(call, reply).await,
 
             Change::SetName { call, name, reply } => self.set_name(call, name, reply).await,
             Change::SetModel { call, provider, model, reply } => {
@@ -134,6 +148,10 @@ impl SessionActor {
             Change::ContextFound { project, ack } => {
                 self.found(&project);
                 let _ = ack.map(|ack| ack.send(()));
+            }
+            Change::Archived { archived, ack } => {
+                self.set_archived(archived);
+                let _ = ack.send(());
             }
             // It is not at rest, and stays.
             Change::Unload(_) => {}

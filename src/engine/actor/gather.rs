@@ -1,4 +1,4 @@
-//! The context of a user's message: attached files, and what the editor shows.
+//! The context of a user's message: the skills that it names, attached files, and what the editor shows.
 //!
 //! The context is a separate entry before the message. The model's input thus stays known, whatever happens
 //! to the files, and the message stays verbatim. Does not know models.
@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError};
 use super::{SessionActor, user_message};
 use crate::context::Project;
 use crate::context::reference::{self, Reader};
+use crate::context::skill;
 use crate::event::{Body, Cause, Level, Notification};
 use crate::facts::TemplateFacts;
 use crate::limits::EDITOR_TEXT_BYTES;
@@ -41,11 +42,12 @@ impl SessionActor {
         let text = texts.collect::<Vec<_>>().join("\n");
         let message = EntryBody::Message(user_message(content, turn));
         let editor = self.editor.to_send();
-        if editor.is_none() && !reference::may_refer(&text) {
+        let may_name_skill = skill::may_be_named(&text);
+        if editor.is_none() && !may_name_skill && !reference::may_refer(&text) {
             return Gathered { bodies: self.with_adopted(vec![message]), failures: Vec::new() };
         }
         let (facts, rules) =
-            (self.facts.clone(), self.shared.rules_for(&self.handle.manifest().rules, &self.handle));
+            (self.facts.clone(), self.shared.rules_for(&self.handle.manifest(), &self.handle));
         let stop = self.handle.stoppable();
         let shared = self.shared.clone();
         let looked = tokio::task::spawn_blocking(move || {
@@ -75,12 +77,17 @@ impl SessionActor {
                 barred: &Barred::new(&rules, &ground, "read"),
                 is_stopped: &|| stop.is_cancelled(),
             };
-            (reference::attach(cwd, &text, window, &reader), editor)
+            let skills = may_name_skill.then(|| {
+                let project = shared.library.get(&shared.configuration.places(&facts.cwd));
+                skill::expand_named(&text, &project.skills, window)
+            });
+            (reference::attach(cwd, &text, window, &reader), editor, skills.unwrap_or_default())
         });
-        let Ok((attachments, editor)) = looked.await else {
+        let Ok((attachments, editor, (skills, mut failures))) = looked.await else {
             return Gathered { bodies: self.with_adopted(vec![message]), failures: Vec::new() };
         };
-        let mut context = Context { text: reference::shown(&attachments), ..Context::default() };
+        failures.extend(reference::failures(&attachments));
+        let mut context = Context { text: skills + &reference::shown(&attachments), ..Context::default() };
         context.images = reference::images(&attachments).collect();
         context.files = attachments
             .iter()
@@ -95,7 +102,7 @@ impl SessionActor {
         } else {
             vec![EntryBody::Context(Box::new(context)), message]
         };
-        Gathered { bodies: self.with_adopted(bodies), failures: reference::failures(&attachments) }
+        Gathered { bodies: self.with_adopted(bodies), failures }
     }
 
     /// Reports the failed attachments to the person.

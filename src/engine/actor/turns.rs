@@ -1,15 +1,17 @@
 //! The activities of a session (prompts and queued messages, turns, workflows, compactions), and how each
 //! ends. Does not know the wire.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::{AfterTurn, SessionActor, user_message};
 use crate::catalogue::ErrorCode;
 use crate::clock::epoch_millis;
-use crate::engine::agent::{self, TurnTask};
+use crate::engine::agent::{self, CompactionError, TurnTask};
 use crate::engine::change::{Begun, Change, HeldRun};
 use crate::engine::execution::Execution;
 use crate::engine::incoming::Incoming;
@@ -22,11 +24,12 @@ use crate::event::{
     Body, Cause, CompactionEnded, Event, RetryAwaited, Sender, TurnEnded, TurnOutcome, UserMessage,
 };
 use crate::facts::Phase;
-use crate::limits::{LEDGER_KEYS, LEDGER_WINDOW_MS, QUEUED_MESSAGES};
+use crate::limits::{LEDGER_KEYS, QUEUED_BYTES, QUEUED_MESSAGES};
 use crate::message::{Block, EntryId, TurnId};
-use crate::session::{ApiError, Call, Ended, Interrupted, Prompted, Reply};
-use crate::store::record::{Request, Requested, TurnEvent, TurnRecord, Wish};
+use crate::session::{ApiError, Call, Ended, Interrupted, Prompted, Reply, Response, Resumed, ToolOutcome};
+use crate::store::record::{QueueEvent, Request, Requested, TurnEvent, TurnRecord, Wish};
 use crate::store::{Entry, EntryBody};
+use crate::value::Value;
 
 impl SessionActor {
     /// Starts a turn with the user's message. Replies once the message is on disk.
@@ -43,17 +46,22 @@ impl SessionActor {
         let Incoming { prompt, request } = incoming;
         let mut gathered = self.gather(queue::content(prompt), &turn).await;
         gathered.bodies.push(self.turn_record(&turn, None));
+        gathered.bodies.extend(self.released());
         let written = match self.append_for(gathered.bodies, [answered(request, &turn)]).await {
             Ok(written) => written,
             Err(error) => return reply.fail(error),
         };
-        // A client with the answer sees the session as busy.
-        self.facts.phase = Phase::Streaming;
-        self.publish();
+        self.begins();
         reply.ok(Prompted { turn: Some(turn.clone()), repeated: None });
         self.tell_failures(gathered.failures, Some(&call.cause()));
         self.tell_messages(&written, Some(&call.cause()), false);
         self.begin_turn(turn, Some(call.cause()), None);
+    }
+
+    /// Shows the session as busy, before a client has the answer that says so.
+    pub(super) fn begins(&mut self) {
+        self.facts.phase = Phase::Streaming;
+        self.publish();
     }
 
     /// Adds a message to the running turn, or queues it until its end; without a turn, starts one with the
@@ -65,8 +73,17 @@ impl SessionActor {
             return self.prompt(call, incoming, reply).await;
         }
         let Some(reply) = self.first_time(incoming.request.as_deref(), reply) else { return };
-        if self.queue.len() >= QUEUED_MESSAGES {
-            let mut error = ApiError::failed(format!("{QUEUED_MESSAGES} messages wait already."));
+        // Without a turn, the first one begins one as soon as this one is written, and thus makes room for it.
+        let first = self.queue.iter().next().filter(|_| self.turn.is_none()).map(|first| first.entry.clone());
+        let most = QUEUED_MESSAGES.saturating_add(usize::from(first.is_some()));
+        let content = queue::content(incoming.prompt);
+        let refusal = match self.queue.len() {
+            waiting if waiting >= most => Some(format!("{QUEUED_MESSAGES} messages wait already.")),
+            _ if self.queue.has_room(&content, first.as_ref()) => None,
+            _ => Some(format!("With it, more than {QUEUED_BYTES} bytes would wait.")),
+        };
+        if let Some(message) = refusal {
+            let mut error = ApiError::failed(message);
             error.retryable = true;
             return reply.fail(error);
         }
@@ -74,21 +91,23 @@ impl SessionActor {
             (Some(running), Until::NextCall) => running.id.clone(),
             _ => TurnId::from(self.shared.clock.id("t-")),
         };
-        let Incoming { prompt, request } = incoming;
         let own_turn = (until == Until::TurnEnd).then_some(&turn);
-        let entry = queue::queued(&self.handle.id, until, &queue::content(prompt), own_turn);
-        match self.append_for(vec![entry], [answered(request, &turn)]).await {
+        let mut bodies = vec![queue::queued(&self.handle.id, until, &content, own_turn)];
+        bodies.extend(self.released());
+        match self.append_for(bodies, [answered(incoming.request, &turn)]).await {
             Ok(entries) => {
                 for entry in entries {
-                    self.queue.set_cause(&entry.id, call.cause());
+                    let client = self.client_name(call.connection);
+                    self.queue.set_cause(&entry.id, call.cause(), client);
                 }
+                self.publish();
             }
             Err(error) => return reply.fail(error),
         }
         reply.ok(Prompted { turn: Some(turn), repeated: None });
         self.changed(Some(call.cause()));
         if self.turn.is_none() {
-            self.begin_next().await;
+            self.begin_next(None).await;
         }
     }
 
@@ -118,7 +137,11 @@ impl SessionActor {
     }
 
     /// The reply, unless the request was carried out before, whose answer is then repeated, or is refused for its key.
-    fn first_time(&self, request: Option<&Request>, reply: Reply<Prompted>) -> Option<Reply<Prompted>> {
+    pub(super) fn first_time(
+        &self,
+        request: Option<&Request>,
+        reply: Reply<Prompted>,
+    ) -> Option<Reply<Prompted>> {
         match self.look_up(request) {
             Ok(None) => Some(reply),
             Ok(Some(known)) => {
@@ -140,7 +163,7 @@ impl SessionActor {
     fn look_up(&self, request: Option<&Request>) -> Result<Option<Known>, ApiError> {
         let Some(request) = request else { return Ok(None) };
         let now = epoch_millis(self.shared.clock.now());
-        match self.ledger.look_up(request, now, LEDGER_WINDOW_MS) {
+        match self.ledger.look_up(request, now, self.shared.ledger_window()) {
             Lookup::New => Ok(None),
             Lookup::Again(known) => Ok(Some(known)),
             Lookup::Other => Err(conflict(request)),
@@ -151,23 +174,52 @@ impl SessionActor {
         }
     }
 
-    /// Notes a request that leaves no message. A slash command is noted before it runs, and thus runs at most once.
-    pub(super) async fn claim(&mut self, request: Box<Request>, wish: Wish, reply: Reply<Prompted>) {
+    /// Notes a slash command before it runs: it thus runs at most once.
+    pub(super) async fn claim(&mut self, request: Box<Request>, reply: Reply<Prompted>) {
         let Some(reply) = self.first_time(Some(&request), reply) else { return };
-        let entry = self.requested(wish, None);
+        let entry = self.requested(Wish::Command, None);
         match self.append_for(vec![entry], [Some(Arc::from(request))]).await {
             Ok(_) => reply.ok(Prompted::default()),
             Err(error) => reply.fail(error),
         }
     }
 
+    /// Takes the answer to one of the session's questions that came through control. It counts once its entry is
+    /// written; what is refused leaves the question open.
+    pub(super) async fn answer(
+        &mut self,
+        call: Call,
+        request: Box<Request>,
+        answer: Response,
+        reply: Reply<Prompted>,
+    ) {
+        let Some(reply) = self.first_time(Some(&request), reply) else { return };
+        let shared = self.shared.clone();
+        if !shared.questions.is_of(&answer.interaction_id, &self.handle.id) {
+            let message = "There is no such open question in the session.";
+            return reply.fail(ApiError::new(ErrorCode::InvalidParams, message));
+        }
+        let held = match shared.questions.hold(answer) {
+            Ok(held) => held,
+            Err(error) => return reply.fail(error),
+        };
+        let entry = self.requested(Wish::Answer, None);
+        match self.append_for(vec![entry], [Some(Arc::from(request))]).await {
+            Ok(_) => {
+                held.settle(call.connection, None);
+                reply.ok(Prompted::default());
+            }
+            Err(error) => reply.fail(error),
+        }
+    }
+
     /// The entry of a request that leaves no message.
-    fn requested(&self, wish: Wish, turn: Option<TurnId>) -> EntryBody {
+    pub(super) fn requested(&self, wish: Wish, turn: Option<TurnId>) -> EntryBody {
         EntryBody::Requested(Requested { session_id: self.handle.id.clone(), wish, turn_id: turn })
     }
 
     /// The entry of a turn's begin, or of its end with its outcome.
-    fn turn_record(&self, turn: &TurnId, outcome: Option<TurnOutcome>) -> EntryBody {
+    pub(super) fn turn_record(&self, turn: &TurnId, outcome: Option<TurnOutcome>) -> EntryBody {
         EntryBody::Turn(TurnRecord {
             session_id: self.handle.id.clone(),
             turn_id: turn.clone(),
@@ -198,19 +250,17 @@ impl SessionActor {
     }
 
     /// Whether the turn's last message is written, and the turn is about to end.
-    fn is_ending(&self) -> bool {
+    pub(super) fn is_ending(&self) -> bool {
         let room = self.after_turn.len() < QUEUED_MESSAGES;
         room && self.turn.as_ref().is_some_and(|running| running.is_ending)
     }
 
     /// Notifies everyone of messages that were put into the conversation.
-    fn tell_messages(&self, written: &[Arc<Entry>], cause: Option<&Cause>, by_runtime: bool) {
+    pub(super) fn tell_messages(&self, written: &[Arc<Entry>], cause: Option<&Cause>, by_runtime: bool) {
         let from = match cause {
             _ if by_runtime => Sender::Runtime,
             Some(cause) => {
-                let client = self.shared.hub.client(cause.connection);
-                let name = client.and_then(|client| Some(client.peer().agreed?.name.clone()));
-                Sender::Client { connection: cause.connection, name }
+                Sender::Client { connection: cause.connection, name: self.client_name(cause.connection) }
             }
             None => Sender::Earlier,
         };
@@ -225,6 +275,11 @@ impl SessionActor {
             };
             let _ = self.handle.show(&self.shared.hub, event);
         }
+    }
+
+    /// The name that the client of a connection gave itself.
+    fn client_name(&self, connection: u64) -> Option<Box<str>> {
+        Some(self.shared.hub.client(connection)?.peer().agreed?.name.clone())
     }
 
     /// Occupies the session.
@@ -245,7 +300,7 @@ impl SessionActor {
         (stop, control)
     }
 
-    fn begin_turn(&mut self, id: TurnId, cause: Option<Cause>, execution: Option<Arc<Execution>>) {
+    pub(super) fn begin_turn(&mut self, id: TurnId, cause: Option<Cause>, execution: Option<Arc<Execution>>) {
         let (stop, control) = self.hold(id.clone(), cause.clone(), Phase::Streaming);
         if let Some(running) = &mut self.turn {
             running.is_recorded = true;
@@ -364,8 +419,8 @@ impl SessionActor {
         reply.ok(HeldRun { id, arguments, stop, control, from: resumed });
     }
 
-    /// Starts a turn with the oldest waiting message.
-    async fn begin_next(&mut self) {
+    /// Starts a turn with the first waiting message, unless an abort holds it. Replies once it is on disk.
+    pub(super) async fn begin_next(&mut self, reply: Option<Reply<Resumed>>) {
         let Some(next) = self.queue.first() else { return };
         let turn = next.turn.clone().unwrap_or_else(|| TurnId::from(self.shared.clock.id("t-")));
         let mut gathered = self.gather(next.content.clone(), &turn).await;
@@ -373,11 +428,17 @@ impl SessionActor {
         gathered.bodies.push(self.turn_record(&turn, None));
         match self.append_for(gathered.bodies, [next.request.clone()]).await {
             Ok(written) => {
+                if let Some(reply) = reply {
+                    reply.ok(Resumed { is_resumed: true, turn: Some(turn.clone()) });
+                }
                 self.tell_failures(gathered.failures, next.cause.as_ref());
                 self.tell_messages(&written, next.cause.as_ref(), false);
                 self.begin_turn(turn, next.cause, None);
             }
             Err(error) => {
+                if let Some(reply) = reply {
+                    return reply.fail(error);
+                }
                 let message = format!("A message that waited could not be saved, and still waits: {error}");
                 let event =
                     self.event(Body::Error { code: ErrorCode::Failed, message: message.into() }, next.cause);
@@ -425,8 +486,15 @@ impl SessionActor {
         let Some(running) = self.turn.take_if(|running| running.id == *turn) else { return };
         let was_compaction = self.facts.phase == Phase::Compacting;
         let ended = running.ended(end, self.handle.snapshot().messages().rev());
-        if running.is_recorded
-            && let Err(error) = self.append(vec![self.turn_record(turn, Some(ended.outcome))]).await
+        let mut bodies = Vec::new();
+        if running.is_recorded {
+            bodies.push(self.turn_record(turn, Some(ended.outcome)));
+        }
+        if running.control.holds() && self.queue.len() > 0 && !self.queue.is_held() {
+            bodies.push(self.queue_record(QueueEvent::Held));
+        }
+        if !bodies.is_empty()
+            && let Err(error) = self.append(bodies).await
         {
             tracing::warn!(%error, "the journal does not say that a turn has ended");
         }
@@ -449,21 +517,25 @@ impl SessionActor {
         for waiting in std::mem::take(&mut self.after_turn) {
             match waiting {
                 AfterTurn::Prompt(call, incoming, reply) => self.prompt(call, incoming, reply).await,
+                AfterTurn::Again(call, how, request, reply) => {
+                    self.ask_again(call, how, request, reply).await;
+                }
                 AfterTurn::Compact(call, wishes, reply) => self.compact(call, wishes, reply),
                 AfterTurn::Workflow(call, workflow, arguments, reply) => {
                     self.begin_workflow(call, workflow, arguments, reply);
                 }
             }
         }
-        // A follow-up starts now, however the turn ended. A steering message waits for a model call. A child
-        // that its parent ended must not start again.
+        // A follow-up starts now, however the turn ended, unless a client aborted it: then all that waits is held. A
+        // steering message waits for a model call. A child that its parent ended must not start again.
         let follows = match end {
+            _ if running.control.holds() => false,
             TurnEnd::Finished => true,
             TurnEnd::Stopped => self.queue.has_follow_up() && self.handle.working_for().is_none(),
         };
         // Callers that wait for an idle session must not see another turn.
         if follows && self.turn.is_none() && self.until_idle.is_empty() {
-            self.begin_next().await;
+            self.begin_next(None).await;
         }
         if self.turn.is_none() {
             self.shared.tree.announce(running.cause);
@@ -512,7 +584,12 @@ impl SessionActor {
         match self.look_up(request.as_deref()) {
             Ok(Some(_)) => return reply.ok(true),
             Err(error) => return reply.fail(error),
-            Ok(None) => self.abort(),
+            Ok(None) => {
+                if let Some(running) = &self.turn {
+                    running.control.hold();
+                }
+                self.abort();
+            }
         }
         if let Some(request) = request {
             let entry = self.requested(Wish::Abort, self.turn.as_ref().map(|turn| turn.id.clone()));
@@ -564,10 +641,15 @@ impl SessionActor {
             Some(turn) if before.is_some_and(|before| turn.control.began > before) => Ended::Later,
             Some(_) => Ended::Turn,
         };
-        let waits_for = if ended == Ended::Turn { self.interrupt_turn() } else { Vec::new() };
+        // What control is refused has done nothing, so its entry comes first. A client does not wait for the disk.
+        let is_written_first = before.is_some();
+        let mut waits_for = Vec::new();
+        if ended == Ended::Turn && !is_written_first {
+            waits_for = self.interrupt_turn();
+        }
         let waiting = match &self.turn {
             Some(_) if before.is_none() => {
-                self.queue.steering().into_iter().filter(Waiting::is_returned).collect()
+                self.queue.steering().into_iter().filter(|waiting| !waiting.is_fixed()).collect()
             }
             _ => Vec::new(),
         };
@@ -581,7 +663,10 @@ impl SessionActor {
         if !bodies.is_empty()
             && let Err(error) = self.append_for(bodies, [request.map(Arc::from)]).await
         {
-            return reply.fail(kept_not(error));
+            return reply.fail(if is_written_first { error } else { kept_not(error) });
+        }
+        if ended == Ended::Turn && is_written_first {
+            waits_for = self.interrupt_turn();
         }
         let texts: Vec<String> = waiting.iter().map(Waiting::text).collect();
         reply.ok(Interrupted { waits_for, text: texts.join("\n"), is_repeated: false, ended });
@@ -606,12 +691,23 @@ impl SessionActor {
         let entry = |id: &EntryId| entries.iter().rev().find(|entry| entry.id == *id);
         let before = entry(interrupt).and_then(|entry| entry.parent.as_ref()).and_then(entry);
         let Some(EntryBody::Dequeued(gone)) = before.map(|entry| &entry.body) else { return String::new() };
-        let queued = entries.iter().filter(|entry| gone.returned && gone.entry_ids.contains(&entry.id));
-        let texts = queued.filter_map(|entry| match &entry.body {
-            EntryBody::Queued(queued) => Some(queue::text(&queued.content)),
-            _ => None,
-        });
-        texts.collect::<Vec<_>>().join("\n")
+        // As it was changed last.
+        let mut texts: Vec<(&EntryId, String)> = Vec::new();
+        for entry in entries.iter().filter(|_| gone.returned) {
+            match &entry.body {
+                EntryBody::Queued(queued) if gone.entry_ids.contains(&entry.id) => {
+                    texts.push((&entry.id, queue::text(&queued.content)));
+                }
+                EntryBody::Queue(changed) if changed.event == QueueEvent::Edited => {
+                    let edited = texts.iter_mut().find(|(id, _)| Some(*id) == changed.entry_id.as_ref());
+                    if let Some((_, text)) = edited {
+                        *text = queue::text(&changed.content);
+                    }
+                }
+                _ => {}
+            }
+        }
+        texts.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join("\n")
     }
 
     /// Cancels the wait for a retry.
@@ -694,16 +790,58 @@ impl SessionActor {
         let compaction = self.agent.clone().compact(task, wishes);
         self.shared.tasks.spawn(async move {
             let done = compaction.await;
-            let end = if done.is_ok() { TurnEnd::Finished } else { TurnEnd::Stopped };
+            let end = if matches!(done, Ok(_) | Err(CompactionError::Nothing)) {
+                TurnEnd::Finished
+            } else {
+                TurnEnd::Stopped
+            };
             // The answer comes last: a client that has it finds the session idle.
             let _ = session.ask(|ack| Change::TurnEnded { turn: id, end, ack }).await;
-            reply.send(done.map_err(ApiError::failed));
+            reply.send(match done {
+                Ok(summary) => Ok(Some(summary)),
+                Err(CompactionError::Nothing) => Ok(None),
+                Err(error) => Err(ApiError::failed(error.to_string())),
+            });
+        });
+    }
+}
+
+impl SessionActor {
+    /// Runs one tool for a client. It holds the session like a turn, and leaves no message.
+    pub(super) fn call_tool(
+        &mut self,
+        call: Call,
+        (tool, arguments): (String, Value<'static>),
+        reply: Reply<ToolOutcome>,
+    ) {
+        if self.turn.is_some() {
+            let message = "A turn is running: wait for its end, or abort it.";
+            return reply.fail(ApiError::new(ErrorCode::SessionNotIdle, message));
+        }
+        let id = TurnId::from(self.shared.clock.id("t-"));
+        let (stop, control) = self.hold(id.clone(), Some(call.cause()), Phase::Streaming);
+        let session = self.handle.clone();
+        let task = TurnTask {
+            session: session.clone(),
+            id: id.clone(),
+            cause: Some(call.cause()),
+            stop,
+            control,
+            execution: None,
+        };
+        let running = self.agent.clone().call_tool(task, tool, arguments);
+        self.shared.tasks.spawn(async move {
+            let outcome = AssertUnwindSafe(running).catch_unwind().await;
+            let end = if outcome.is_ok() { TurnEnd::Finished } else { TurnEnd::Stopped };
+            // The answer comes last: a client that has it finds the session idle.
+            let _ = session.ask(|ack| Change::TurnEnded { turn: id, end, ack }).await;
+            reply.send(outcome.map_err(|_| ApiError::failed("The tool failed inside.")));
         });
     }
 }
 
 /// A request as its entry notes it: with the turn of its answer.
-fn answered(request: Option<Box<Request>>, turn: &TurnId) -> Option<Arc<Request>> {
+pub(super) fn answered(request: Option<Box<Request>>, turn: &TurnId) -> Option<Arc<Request>> {
     request.map(|request| Arc::new(Request { turn_id: Some(turn.clone()), ..*request }))
 }
 

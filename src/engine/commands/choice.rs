@@ -10,7 +10,7 @@ use crate::event::{About, Body, Choice, ChoiceItem, ChoiceKind, Pick};
 use crate::facts::{ListedSession, ModelFacts};
 use crate::message::{Role, ThinkingLevel};
 use crate::session::{
-    ActionResult, ActionStatus, ApiError, Call, Reach, Reply, Scope, Sessions as _, Settings as _,
+    ActionResult, ActionStatus, ApiError, Call, Listing, Reach, Reply, Scope, Sessions as _, Settings as _,
     SwitchTarget,
 };
 
@@ -56,7 +56,8 @@ impl Commands<'_> {
             }
             Err(error) => engine.shared.tell(&asked, "error", error.message),
         });
-        self.0.list_sessions(call, text.map(str::to_owned), None, Scope::All, reply);
+        let wanted = Listing { text: text.map(str::to_owned), scope: Scope::All, ..Listing::default() };
+        self.0.list_sessions(call, wanted, reply);
     }
 
     pub(super) fn ask_session(&self, call: &Call, snapshot: &Snapshot, forks_only: bool) {

@@ -21,26 +21,30 @@ use crate::engine::native::proposal::proposed;
 use crate::engine::native::turn::Turn;
 use crate::engine::stage::{Point, Stage};
 use crate::event::question::QuestionKind;
-use crate::event::{Body, ToolCall, ToolOutput};
+use crate::event::{Body, FileEdit, ToolCall, ToolOutput};
 use crate::limits::PARALLEL_TOOLS;
 use crate::message::{Block, EntryId, Message, Role};
 use crate::runner::sandbox::Sandbox;
+use crate::secret;
+use crate::session::{ApiError, ToolOutcome};
 use crate::store::EntryBody;
+use crate::store::record::{FileChange, FilesEvent, FilesRecord};
 use crate::tool::output::Outputs;
 use crate::tool::permission::{Access, Verdict};
 use crate::tool::process;
+use crate::tool::undo::Texts;
 use crate::tool::{self, CallError, Context, Outcome, Plan, Tool};
 use crate::value::{Map, Value};
 
 /// How the calls of an answer ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Calls {
     /// All have a result; the model is asked again.
     Answered,
     /// A decision of a person was needed, and nobody is there: the turn ends with this message.
     Halted(String),
     /// The results could not be written.
-    Lost(String),
+    Lost(ApiError),
 }
 
 /// What the calls of one answer share.
@@ -56,32 +60,50 @@ pub(super) struct Batch<'t> {
     halt: CancellationToken,
 }
 
+/// Runs one call that no model has made: judged and asked about like any, and shown, but not written.
+pub async fn alone(turn: &Turn, call: ToolCall) -> ToolOutcome {
+    let batch = Batch::new(turn);
+    let call = Arc::new(batch.transformed(call).await);
+    let tool = turn.tools.find(&call.name);
+    let plan = match &tool {
+        Some(tool) => Some(batch.plan(tool, &call).await),
+        None => None,
+    };
+    let (call, outcome) = batch.one(call, tool, plan, Places { asking: None, file: None }).await;
+    let output = output_of(call, outcome);
+    let told = ToolOutcome {
+        text: output.text.to_string(),
+        is_error: output.is_error,
+        details: output.details.clone(),
+    };
+    turn.publish(Body::ToolResult(Arc::new(output))).await;
+    told
+}
+
+/// A result, for events.
+fn output_of(call: Arc<ToolCall>, outcome: Outcome) -> ToolOutput {
+    let details = if outcome.details.is_empty() { Value::Nil } else { Value::from(outcome.details) };
+    ToolOutput { call, text: outcome.text.into(), is_error: outcome.is_error, details, edit: outcome.edit }
+}
+
 /// Runs the calls, writes and shows each result in the order of the calls.
 pub async fn run(turn: &Turn, calls: Vec<ToolCall>) -> Calls {
-    let cwd = turn.session.snapshot().facts.cwd.clone();
-    let cwd = Path::new(&*cwd);
-    let batch = Batch {
-        turn,
-        cwd: cwd.into(),
-        asking: Mutex::new(()),
-        places: Semaphore::new(PARALLEL_TOOLS),
-        halted: OnceLock::new(),
-        halt: turn.stop.child_token(),
-    };
+    let batch = Batch::new(turn);
     // Looked at all at once, so that it is known who has to ask before the first one does.
     let looked_at = calls.into_iter().map(|call| async {
         let call = Arc::new(batch.transformed(call).await);
-        let plan = match turn.session.tools.find(&call.name) {
+        let tool = turn.tools.find(&call.name);
+        let plan = match &tool {
             Some(tool) => Some(batch.plan(tool, &call).await),
             None => None,
         };
-        (call, plan)
+        (call, tool, plan)
     });
     let looked_at = futures_util::future::join_all(looked_at).await;
     let mut before = None;
     let mut changes: HashMap<PathBuf, oneshot::Receiver<()>> = HashMap::new();
     let mut results = FuturesOrdered::new();
-    for (call, plan) in looked_at {
+    for (call, tool, plan) in looked_at {
         let asks = match &plan {
             _ if !batch.is_of_stage(&call) => true,
             Some(Ok(plan)) => matches!(batch.judge(&call, plan), Verdict::Ask(_)),
@@ -100,7 +122,7 @@ pub async fn run(turn: &Turn, calls: Vec<ToolCall>) -> Calls {
             }
             _ => None,
         };
-        results.push_back(batch.one(call, plan, Places { asking: place, file }));
+        results.push_back(batch.one(call, tool, plan, Places { asking: place, file }));
     }
     let mut lost = None;
     while let Some((call, outcome)) = results.next().await {
@@ -126,27 +148,45 @@ fn stands(cwd: &Path) -> Result<(), CallError> {
 }
 
 /// Writes a result, then shows it.
-async fn settle(turn: &Turn, call: Arc<ToolCall>, outcome: Outcome) -> Result<(), String> {
+async fn settle(turn: &Turn, call: Arc<ToolCall>, mut outcome: Outcome) -> Result<(), ApiError> {
     let mut content = vec![Block::Text(outcome.text.as_str().into())];
-    content.extend(outcome.images);
+    content.append(&mut outcome.images);
     let mut message = Message::new(EntryId::from(""), Role::Tool, content, Arc::from(""));
     message.turn_id = Some(turn.id.clone());
     message.tool_call_id = Some(call.id.clone());
     message.tool_name = Some(call.name.clone());
     message.is_error = Some(outcome.is_error);
-    let written = turn.write(vec![EntryBody::Message(Arc::new(message))]).await;
-    let details = if outcome.details.is_empty() { Value::Nil } else { Value::from(outcome.details) };
-    let output = ToolOutput {
-        call,
-        text: outcome.text.into(),
-        is_error: outcome.is_error,
-        details,
-        edit: outcome.edit,
-    };
-    let mut event = turn.event(Body::ToolResult(Arc::new(output)));
+    let mut entries = vec![EntryBody::Message(Arc::new(message))];
+    if let Some(edit) = outcome.edit.clone() {
+        entries.extend(changed(turn, edit).await);
+    }
+    let written = turn.write(entries).await;
+    let mut event = turn.event(Body::ToolResult(Arc::new(output_of(call, outcome))));
     event.entry = written.as_ref().ok().and_then(|entries| entries.first().map(|entry| entry.id.clone()));
     turn.deliver(event).await;
     written.map(|_| ())
+}
+
+/// The entry of a file's change, once its texts are kept. What cannot be kept cannot be undone.
+async fn changed(turn: &Turn, edit: Arc<FileEdit>) -> Option<EntryBody> {
+    let path = edit.path.to_str()?.to_owned();
+    let texts = Texts::beside(&Outputs::new(&turn.shared.settings.state_dir, turn.session.id.as_str()));
+    let kept = tokio::task::spawn_blocking(move || {
+        let before = edit.old.as_deref().map(|old| texts.keep(old)).transpose()?;
+        Ok::<_, std::io::Error>((before, texts.keep(&edit.new)?))
+    });
+    match kept.await.ok()? {
+        Ok((before, after)) => Some(EntryBody::Files(Box::new(FilesRecord {
+            session_id: turn.session.id.clone(),
+            turn_id: turn.id.clone(),
+            event: FilesEvent::Changed,
+            files: vec![FileChange { path, before, after: Some(after), mode: None }],
+        }))),
+        Err(error) => {
+            tracing::warn!(%error, path, "the change of a file cannot be undone later");
+            None
+        }
+    }
 }
 
 /// A call's place among those that have to ask, or that change the same file: after the one before, and before the
@@ -174,15 +214,30 @@ impl Place {
     }
 }
 
+impl<'t> Batch<'t> {
+    fn new(turn: &'t Turn) -> Self {
+        let cwd = turn.session.snapshot().facts.cwd.clone();
+        Self {
+            turn,
+            cwd: Path::new(&*cwd).into(),
+            asking: Mutex::new(()),
+            places: Semaphore::new(PARALLEL_TOOLS),
+            halted: OnceLock::new(),
+            halt: turn.stop.child_token(),
+        }
+    }
+}
+
 impl Batch<'_> {
     async fn one(
         &self,
         call: Arc<ToolCall>,
+        tool: Option<Arc<dyn Tool>>,
         plan: Option<Result<Plan, CallError>>,
         places: Places,
     ) -> (Arc<ToolCall>, Outcome) {
         let span = tracing::debug_span!("tool_call", tool = &*call.name, id = &*call.id);
-        let outcome = self.outcome(&call, plan, places).instrument(span).await;
+        let outcome = self.outcome(&call, tool, plan, places).instrument(span).await;
         (call, outcome)
     }
 
@@ -195,7 +250,7 @@ impl Batch<'_> {
             Boundaries(self.turn).transforms(Stage::ToolCall, Point::Pre, Some(&call), about(&call)).await;
         match payload.get_keyword("arguments") {
             Some(arguments) if *arguments != call.parsed => {
-                proposed(&self.turn.session.tools, call.id, call.name, arguments.clone())
+                proposed(&self.turn.tools, call.id, call.name, arguments.clone())
             }
             _ => call,
         }
@@ -237,6 +292,7 @@ impl Batch<'_> {
     async fn outcome(
         &self,
         call: &Arc<ToolCall>,
+        tool: Option<Arc<dyn Tool>>,
         plan: Option<Result<Plan, CallError>>,
         Places { asking: mut place, mut file }: Places,
     ) -> Outcome {
@@ -269,9 +325,8 @@ impl Batch<'_> {
             }
             _ => {}
         }
-        let tools = &self.turn.session.tools;
-        let (Some(tool), Some(plan)) = (tools.find(&call.name), plan) else {
-            let names: Vec<String> = tools.specs().into_iter().map(|spec| spec.name).collect();
+        let (Some(tool), Some(plan)) = (&tool, plan) else {
+            let names: Vec<String> = self.turn.tools.specs().into_iter().map(|spec| spec.name).collect();
             return Outcome::failed(format!(
                 "There is no tool {:?}; there are {}.",
                 call.name,
@@ -358,6 +413,7 @@ impl Batch<'_> {
         }
         let progress = {
             let (shared, session, call) = (turn.shared.clone(), turn.session.clone(), call.clone());
+            let event = event.clone();
             move |newest: &str| {
                 let output = ToolOutput {
                     call: call.clone(),
@@ -380,6 +436,8 @@ impl Batch<'_> {
             hidden: manifest.hidden.clone(),
             barred: self.barred(&call.name).into(),
             stop: turn.stop.child_token(),
+            call: call.clone(),
+            event: Arc::new(move |body| crate::event::Event { body, ..event.clone() }),
             progress: Arc::new(progress),
         };
         tool.run(&context, plan, &call.parsed).await
@@ -405,6 +463,7 @@ impl Batch<'_> {
 
     /// Ends the turn because a decision is needed that nobody is there for.
     pub(super) fn halt_for(&self, kind: QuestionKind, what: &str) -> Outcome {
+        let what = secret::mask(what);
         let message = format!(
             "permission-required: {} for {what:?} (correlation id {}), and nobody is there to answer. Attach a \
              frontend that answers interactions, add a rule that allows it, or run with --yolo.",

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 
+use crate::engine::agent::CompactionError;
 use crate::engine::change::Change;
 use crate::engine::conversation;
 use crate::engine::handle::Handle;
@@ -24,26 +25,6 @@ use crate::value::Value;
 const INSTRUCTIONS: &str = "Summarise the conversation below so that you can go on working from the summary alone. \
     State the user's goals and decisions, what was done and found (files, commands, results, errors), what is \
     under way, and what is to be done next. Keep names, paths and numbers exact. Write nothing else.";
-
-/// Why a compaction failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CompactionError {
-    /// It is too short.
-    #[error("There is nothing to compact yet.")]
-    Nothing,
-    /// The user stopped it.
-    #[error("The compaction was aborted.")]
-    Aborted,
-    /// A guard denied the model call.
-    #[error("The conversation could not be summarised: {0}")]
-    Denied(String),
-    /// The model failed.
-    #[error("The conversation could not be summarised: {0}")]
-    Model(String),
-    /// The summary could not be written.
-    #[error("The summary could not be saved: {0}")]
-    Store(String),
-}
 
 /// The reason for a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

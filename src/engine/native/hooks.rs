@@ -253,7 +253,7 @@ pub fn text_of<'p>(payload: &'p Map<'static>, key: &str) -> Option<&'p str> {
     payload.get_keyword(key).and_then(Value::as_str)
 }
 
-/// A guard's vote; `None` if the answer is not a vote.
+/// A guard's vote, with its reason against, which is the hook's own text; `None` if the answer is not a vote.
 fn decision(answer: &Map<'_>) -> Option<Result<(), String>> {
     let vote = answer.get_keyword("decision")?;
     match vote.as_keyword().or_else(|| vote.as_str())? {
@@ -269,7 +269,7 @@ fn decision(answer: &Map<'_>) -> Option<Result<(), String>> {
 /// The payload after a transform's answer; `None` if nothing changes.
 ///
 /// # Errors
-/// The error in the answer.
+/// The error in the answer, for the author of the hook: a hook that errs is passed over, whatever the error is.
 fn changed(
     payload: &Map<'static>,
     answer: &Map<'static>,

@@ -33,7 +33,7 @@ impl Composer<'_> {
         payload
     }
 
-    /// The next request, and its provider.
+    /// The next request, and its provider. The error is for a person: the model answers nothing without a provider.
     pub fn request(&self) -> Result<(Arc<dyn Provider>, Request), String> {
         let snapshot = self.0.session.snapshot();
         let facts = &snapshot.facts;
@@ -69,7 +69,7 @@ impl Composer<'_> {
     /// The tools for the model: those of its stage or envelope, or else all.
     fn tools_on_offer(&self) -> Vec<ToolSpec> {
         let deepest = self.0.session.depth() >= SUBAGENT_DEPTH;
-        let mut tools = self.0.session.tools.specs();
+        let mut tools = self.0.tools.specs();
         tools.retain(|tool| match (&self.0.execution, self.0.session.working_for()) {
             _ if tool.name == tool::DELEGATE && deepest => false,
             (Some(execution), _) => execution.allows(&tool.name),

@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use tracing::Instrument as _;
 
+use crate::engine::agent::CompactionError;
 use crate::engine::change::Change;
 use crate::engine::native::answer::{ModelAnswer, ModelCall};
 use crate::engine::native::call::{self, Calls};
-use crate::engine::native::compaction::{self, CompactionError, Why};
+use crate::engine::native::compaction::{self, Why};
 use crate::engine::native::hooks::{Boundaries, Denied, text_of};
 use crate::engine::native::request::{Composer, recompose};
 use crate::engine::native::turn::Turn;
@@ -23,6 +24,7 @@ use crate::event::{Body, RetryAwaited};
 use crate::limits::TURN_ROUNDS;
 use crate::message::{Block, EntryId, Message, Role, StopReason};
 use crate::provider::{ErrorKind, ProviderError};
+use crate::session::ApiError;
 use crate::store::record::Rewritten;
 use crate::store::{Entry, EntryBody};
 use crate::value::Map;
@@ -67,8 +69,10 @@ impl Rounds<'_> {
     async fn receive(&self) -> Result<(), ModelAnswer> {
         let snapshot = self.0.session.snapshot();
         let of_turn = |message: &&Arc<Message>| message.turn_id.as_ref() == Some(&self.0.id);
-        let message =
-            snapshot.messages().rev().take_while(of_turn).find(|message| message.role == Role::User);
+        let is_users = |message: &&Arc<Message>| message.role == Role::User;
+        let own = snapshot.messages().rev().take_while(of_turn).find(is_users);
+        // A turn that asks again answers the last message, which the guards judge again.
+        let message = own.or_else(|| snapshot.messages().rev().find(is_users));
         let text = message.map(|message| message.text()).unwrap_or_default();
         let payload = || Map::new().with("message", text.clone());
         let changed = Boundaries(self.0)
@@ -79,7 +83,7 @@ impl Rounds<'_> {
         if let (Some(new), Some(message)) = (new.filter(|new| **new != *text), message) {
             let entry =
                 EntryBody::Rewritten(Rewritten { entry_id: message.id.clone(), text: new.to_owned() });
-            self.0.write(vec![entry]).await.map_err(ModelAnswer::failed)?;
+            self.0.write(vec![entry]).await.map_err(|error| ModelAnswer::failed(error.message))?;
         }
         self.look_around().await;
         Boundaries(self.0).leave(Stage::ReceiveInput, Map::new).await;
@@ -105,7 +109,7 @@ impl Rounds<'_> {
             return Next::End(self.finish(self.blocked(&denied)).await);
         }
         if let Err(error) = self.deliver_steering().await {
-            return Next::End(self.finish(ModelAnswer::failed(error)).await);
+            return Next::End(self.finish(ModelAnswer::failed(error.message)).await);
         }
         if Composer(self.0).is_nearly_full() && !std::mem::replace(&mut state.compacted, true) {
             // If the window is too full, the call itself reports it; a failed summary is not the end.
@@ -161,7 +165,7 @@ impl Rounds<'_> {
             // The user sent more during the answer: the turn continues with that.
             return match self.say(answer).await {
                 Ok(()) => Next::Round,
-                Err(error) => Next::End(self.finish(ModelAnswer::failed(error)).await),
+                Err(error) => Next::End(self.finish(ModelAnswer::failed(error.message)).await),
             };
         }
         Next::End(self.finish(answer).await)
@@ -173,7 +177,7 @@ impl Rounds<'_> {
         answer.stop = Some(StopReason::ToolUse);
         answer.calls = calls.clone();
         if let Err(error) = self.say(answer).await {
-            return Next::End(self.finish(ModelAnswer::failed(error)).await);
+            return Next::End(self.finish(ModelAnswer::failed(error.message)).await);
         }
         self.0.publish(stage::passed(Stage::StreamResponse, Point::Post)).await;
         // Hooks at tool calls run before and after each call; this is the boundary of all of them.
@@ -183,9 +187,8 @@ impl Rounds<'_> {
         state.compacted = false;
         match ended {
             Calls::Answered => {}
-            Calls::Halted(why) | Calls::Lost(why) => {
-                return Next::End(self.finish(ModelAnswer::failed(why)).await);
-            }
+            Calls::Halted(why) => return Next::End(self.finish(ModelAnswer::failed(why)).await),
+            Calls::Lost(error) => return Next::End(self.finish(ModelAnswer::failed(error.message)).await),
         }
         if let Some(reason) = self.0.ended() {
             return Next::End(self.finish(ModelAnswer::ended(reason)).await);
@@ -249,14 +252,13 @@ impl Rounds<'_> {
     }
 
     /// Puts the user's steering messages into the conversation.
-    async fn deliver_steering(&self) -> Result<(), String> {
+    async fn deliver_steering(&self) -> Result<(), ApiError> {
         let turn = self.0.id.clone();
-        let delivered = self.0.session.request(|ack| Change::DeliverSteering { turn, ack }).await;
-        delivered.map_err(|error| error.message)
+        self.0.session.request(|ack| Change::DeliverSteering { turn, ack }).await
     }
 
     /// Writes an answer that is not the last, then shows it.
-    async fn say(&self, answer: ModelAnswer) -> Result<(), String> {
+    async fn say(&self, answer: ModelAnswer) -> Result<(), ApiError> {
         let message = self.message(answer);
         let entries = self.0.write(vec![EntryBody::Message(Arc::new(message))]).await?;
         for entry in entries {

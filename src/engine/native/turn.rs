@@ -15,7 +15,9 @@ use crate::engine::turn_control::TurnControl;
 use crate::event::{Body, Cause, Event};
 use crate::message::{StopReason, TurnId};
 use crate::provider::models::Model;
+use crate::session::ApiError;
 use crate::store::{Entry, EntryBody};
+use crate::tool::toolbox::{Source, Toolbox};
 
 /// A turn that runs.
 pub struct Turn {
@@ -29,12 +31,15 @@ pub struct Turn {
     pub control: Arc<TurnControl>,
     /// The workflow stage for which it runs.
     pub execution: Option<Arc<Execution>>,
+    /// Its tools. Where several clients offer one of the same name, it is that of the client that began the turn.
+    pub tools: Toolbox,
 }
 
 impl Turn {
     pub fn new(opener: Opener, task: TurnTask) -> Self {
         let TurnTask { session, id, cause, stop, control, execution } = task;
-        Self { shared: opener.shared.clone(), opener, session, id, cause, stop, control, execution }
+        let tools = session.tools.preferring(cause.as_ref().map(|cause| Source::Client(cause.connection)));
+        Self { shared: opener.shared.clone(), opener, session, id, cause, stop, control, execution, tools }
     }
 
     /// Why the turn must end, if it must.
@@ -46,9 +51,11 @@ impl Turn {
     }
 
     /// Appends entries to the journal.
-    pub async fn write(&self, entries: Vec<EntryBody>) -> Result<Vec<Arc<Entry>>, String> {
-        let written = self.session.request(|ack| Change::Append { entries, ack }).await;
-        written.map_err(|error| error.message)
+    ///
+    /// # Errors
+    /// If the session has ended, or its journal cannot be written.
+    pub async fn write(&self, entries: Vec<EntryBody>) -> Result<Vec<Arc<Entry>>, ApiError> {
+        self.session.request(|ack| Change::Append { entries, ack }).await
     }
 
     /// The configuration of the turn.
@@ -92,6 +99,7 @@ impl Turn {
             turn: Some(self.id.clone()),
             entry: None,
             cause: self.cause.clone(),
+            piece: None,
             body,
         }
     }

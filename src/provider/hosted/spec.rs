@@ -1,6 +1,7 @@
 //! The servers and how to reach them: those of the program, and those of a configuration. Sends no request.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,6 +78,7 @@ const KEYS: [&str; 10] = [
     "login",
 ];
 
+/// Reads a provider. The error is a sentence without its subject: a warning for a person, who mends the configuration.
 fn read(id: &str, map: &Map<'static>) -> Result<Spec, String> {
     if let Some((key, _)) =
         map.iter().find(|(key, _)| !key.as_keyword().is_some_and(|key| KEYS.contains(&key)))
@@ -174,10 +176,10 @@ impl Spec {
     ///
     /// # Errors
     /// If the model's id does not form an address.
-    pub fn url(&self, path: &str) -> Result<Url, String> {
+    pub fn url(&self, path: &str) -> Result<Url, <Url as FromStr>::Err> {
         let base = http::shown(&self.base);
         let base = base.as_str().trim_end_matches('/');
-        let mut url = Url::parse(&format!("{base}/{path}")).map_err(|error| error.to_string())?;
+        let mut url = Url::parse(&format!("{base}/{path}"))?;
         // What every call has in its query stands behind the path's own.
         if let Some(query) = self.base.query() {
             let own = url.query().map(|own| format!("{own}&")).unwrap_or_default();

@@ -19,6 +19,8 @@ table! {
         "psi.prompt-part/tokens" "Its size in tokens, by the rule of thumb that a token is four bytes."
             => |part| count(u64::try_from(part.text.len().div_ceil(4)).unwrap_or(u64::MAX));
         "psi.prompt-part/cut" "Whether it was cut for lack of room." => |part| part.cut;
+        "psi.prompt-part/modified-ms" "When its file was changed last, in milliseconds since the epoch; nil for none."
+            => |part| modified(std::path::Path::new(&part.source));
         "psi.prompt-part/text" "Its text in the prompt." => |part| text(&part.text);
     }
 }
@@ -28,6 +30,9 @@ table! {
         "psi.skill/name" "The skill's name." => |skill| text(&skill.name);
         "psi.skill/description" "What it does, and when to use it." => |skill| text(&skill.description);
         "psi.skill/path" "Its SKILL.md." => |skill| text(&skill.path.to_string_lossy());
+        "psi.skill/folder" "Its folder." => |skill| text(&skill.folder.to_string_lossy());
+        "psi.skill/modified-ms" "When its SKILL.md was changed last, in milliseconds since the epoch; nil for a lost one."
+            => |skill| modified(&skill.path);
         "psi.skill/scope" "Its owner: user or project." => |skill| skill.scope.as_str();
         "psi.skill/for-model" "Whether the prompt names it to the model." => |skill| skill.for_model;
     }
@@ -43,6 +48,12 @@ table! {
         "psi.rule/source" "Its source: :configured (including kept rules), or :answered (for this session only)."
             => |(_, source)| Value::keyword(*source);
     }
+}
+
+/// When a file was changed last, in milliseconds since the epoch.
+fn modified(path: &std::path::Path) -> Option<i64> {
+    let at = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?.modified().ok()?;
+    jiff::Timestamp::try_from(at).ok().map(|at| at.as_millisecond())
 }
 
 pub(super) const PART: &[Resolver] = &[

@@ -7,7 +7,11 @@
 //! with a language (`awk`, `jq`) or with words that are no options (`ps e`, `date 0101`) does not belong here.
 //! Looks at the links in the workspace. Knows neither rules nor modes.
 
+use std::fs::Metadata;
+use std::io::Read as _;
 use std::path::Path;
+
+use crate::limits::GIT_FILE_BYTES;
 
 use crate::tool::path::{resolve, within};
 
@@ -99,8 +103,14 @@ const KNOWN: &[(&str, Options)] = &[
     ("expand", But("")),
     ("false", But("")),
     ("fgrep", GREP),
-    // It compiles its database, changes times, unpacks with other programs, and reads names from a file.
-    ("file", But("-C --compile -f --files-from -p --preserve-date -z -Z --uncompress")),
+    // Others compile its database, change times, unpack with other programs, or read names from a file.
+    (
+        "file",
+        Only(
+            "-b --brief -i --mime --mime-type --mime-encoding --extension -k --keep-going -h \
+            --no-dereference -N --no-pad -r --raw -0 --print0",
+        ),
+    ),
     ("fold", But("")),
     ("free", But("")),
     ("gh issue list", GH),
@@ -218,6 +228,10 @@ pub fn stays(command: &[String], given: usize, workspace: &Path) -> bool {
         return !(has_subcommands && next.is_some_and(|word| word.starts_with('-')));
     };
     let later = command.get(count.max(given)..).unwrap_or_default();
+    let is_kept = match command.first().map(String::as_str) {
+        Some("git") => git_stays(command, workspace),
+        _ => true,
+    };
     let kept = |word: &String| match command.first().map(String::as_str) {
         // It starts a reader of manuals, and a checker of signatures.
         Some("git") => word != "--help" && !word.contains("%G"),
@@ -226,7 +240,43 @@ pub fn stays(command: &[String], given: usize, workspace: &Path) -> bool {
         Some("kubectl") => !word.to_ascii_lowercase().contains("secret"),
         _ => true,
     };
-    later.iter().all(|word| options.allow(word) && kept(word) && !leaves(word, workspace))
+    is_kept && later.iter().all(|word| options.allow(word) && kept(word) && !leaves(word, workspace))
+}
+
+/// Whether a known command of git stays in the workspace and starts no editor. In a folder of a repository, git shows
+/// the whole repository.
+fn git_stays(command: &[String], workspace: &Path) -> bool {
+    let has_message = |word: &String| matches!(word.as_str(), "-m" | "-am") || word.starts_with("--message");
+    let mut options = command.iter().take_while(|word| *word != "--");
+    let names_git = |folder: &Path| folder.join(".git").symlink_metadata().is_ok();
+    let is_alone = !workspace.ancestors().any(names_git);
+    (is_alone || is_repository(&workspace.join(".git")))
+        && (command.get(1).is_none_or(|word| word != "commit") || options.any(has_message))
+}
+
+/// Whether git takes a folder for a repository whose files are those around it. It passes over an empty one and goes on
+/// above; a file, a link or a setting may lead anywhere.
+fn is_repository(folder: &Path) -> bool {
+    let is = |name: &str, check: fn(&Metadata) -> bool| {
+        folder.join(name).symlink_metadata().is_ok_and(|found| check(&found))
+    };
+    let leads_elsewhere = || {
+        let settings = std::fs::File::open(folder.join("config")).and_then(|file| {
+            let mut text = String::new();
+            file.take(GIT_FILE_BYTES).read_to_string(&mut text)?;
+            Ok(text.to_ascii_lowercase())
+        });
+        settings.map_or(true, |text| {
+            text.len() >= usize::try_from(GIT_FILE_BYTES).unwrap_or(usize::MAX)
+                || ["worktree", "include"].iter().any(|word| text.contains(word))
+        })
+    };
+    // A path that ends in a slash would follow a link.
+    folder.symlink_metadata().is_ok_and(|found| found.is_dir())
+        && is("HEAD", Metadata::is_file)
+        && is("config", Metadata::is_file)
+        && ["objects", "refs"].iter().all(|name| is(name, Metadata::is_dir))
+        && !leads_elsewhere()
 }
 
 impl Options {
@@ -273,8 +323,48 @@ mod tests {
     fn the_rows_are_in_order_and_each_is_found() {
         assert!(KNOWN.windows(2).all(|pair| pair[0].0 < pair[1].0));
         for (words, _) in KNOWN {
-            let command: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            let mut command: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            if *words == "git commit" {
+                assert_eq!(prefix(&command, Path::new("/w")), None, "it opens an editor");
+                command.extend(["-m".to_owned(), "x".to_owned()]);
+            }
             assert_eq!(prefix(&command, Path::new("/w")), Some(*words));
+        }
+    }
+
+    #[test]
+    fn git_in_a_folder_of_a_repository_is_not_permitted() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let inner = root.join("a/b");
+        let empty = root.join("empty");
+        let moved = root.join("moved");
+        let linked = root.join("linked");
+        for repository in [&root, &inner, &moved] {
+            for name in ["objects", "refs"] {
+                std::fs::create_dir_all(repository.join(".git").join(name)).unwrap();
+            }
+            std::fs::write(repository.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+            std::fs::write(repository.join(".git/config"), "[core]\n\tbare = false\n").unwrap();
+        }
+        std::fs::write(moved.join(".git/config"), "[core]\n\tworktree = ../..\n").unwrap();
+        std::fs::create_dir_all(empty.join(".git")).unwrap();
+        std::fs::create_dir(&linked).unwrap();
+        std::os::unix::fs::symlink("../.git", linked.join(".git")).unwrap();
+        for (workspace, command, expected) in [
+            (&root, "git diff", true),
+            (&inner, "git grep x -- :(top)", true),
+            (&root.join("a"), "git diff", false),
+            (&root.join("a"), "git grep x -- :(top)", false),
+            (&root.join("a"), "ls", true),
+            (&empty, "git show HEAD:secret", false),
+            (&moved, "git status", false),
+            (&linked, "git diff", false),
+            (&root, "git commit -m x", true),
+            (&root, "git commit -- -m", false),
+        ] {
+            let command: Vec<String> = command.split(' ').map(str::to_owned).collect();
+            assert_eq!(prefix(&command, workspace).is_some(), expected, "{command:?} in {workspace:?}");
         }
     }
 

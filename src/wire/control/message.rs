@@ -272,6 +272,7 @@ fn team(payload: &Map<'_>) -> Result<Option<String>, (Code, String)> {
     }
 }
 
+/// The message. The error is the text of the refusal, whose code is the same for each.
 fn message(map: &Map<'_>) -> Result<Command, String> {
     let message = ControlMessage::read(map, Spelling::Json);
     message.map_err(|reason| format!("The message cannot be read: {reason}.")).map(|message| match message {
@@ -310,20 +311,29 @@ pub fn agent_list(agents: &[Agent]) -> Value<'static> {
     }))
 }
 
+/// Why an agent's name means no session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownAgent {
+    /// Nobody has it.
+    #[error("There is no live session of that id or name.")]
+    Missing,
+    /// Several have it.
+    #[error("More than one live session has that name; use an id.")]
+    Ambiguous,
+}
+
 /// The state of the session with that id or name.
 ///
 /// # Errors
-/// If there is none, or more than one.
-pub fn agent_status(agents: &[Agent], wanted: &str) -> Result<Value<'static>, String> {
+/// See [`UnknownAgent`].
+pub fn agent_status(agents: &[Agent], wanted: &str) -> Result<Value<'static>, UnknownAgent> {
     let wanted = wanted.strip_prefix("edn-bridge:").unwrap_or(wanted);
     let by_id = agents.iter().find(|agent| agent.id.as_str() == wanted);
     let mut named = agents.iter().filter(|agent| agent.name.as_deref() == Some(wanted));
     let agent = match (by_id, named.next(), named.next()) {
         (Some(agent), ..) | (None, Some(agent), None) => agent,
-        (None, None, _) => return Err("There is no live session of that id or name.".to_owned()),
-        (None, Some(_), Some(_)) => {
-            return Err("More than one live session has that name; use an id.".to_owned());
-        }
+        (None, None, _) => return Err(UnknownAgent::Missing),
+        (None, Some(_), Some(_)) => return Err(UnknownAgent::Ambiguous),
     };
     let mut map = Map::new();
     map.insert(Value::str("state"), state(agent));

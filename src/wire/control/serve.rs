@@ -23,6 +23,7 @@ use crate::session::control::{ControlAck, ControlRequest, ControlResult, Spellin
 use crate::session::{Call, Control, Reply, Requests, Tally};
 use crate::wire::control::message::{self, Code, Command, NAMES, Refusal};
 use crate::wire::lines::{Line, Splitter};
+use crate::wire::refusals::Refusals;
 use crate::wire::transport::socket::{Client, Listener};
 use crate::wire::unfinished::Share;
 
@@ -184,7 +185,7 @@ impl Server {
         let ask = match line {
             // An object is complete with its brace, whether or not a line feed follows.
             Line::Whole(bytes) | Line::Unterminated(bytes) => message::read(bytes),
-            Line::Oversize(length) => {
+            Line::Oversize(length, _) => {
                 let most = if *length > CONTROL_LINE_BYTES { CONTROL_LINE_BYTES } else { UNFINISHED_BYTES };
                 let message = format!("The line of {length} bytes is too long; at most {most} are taken.");
                 Err(Refusal::new(Code::InvalidRequest, message))
@@ -215,10 +216,10 @@ impl Server {
                 let agents = self.control.control_agents(team.as_deref());
                 match message::agent_status(&agents, &agent) {
                     Ok(state) => state,
-                    Err(reason) => {
+                    Err(unknown) => {
                         self.requests.refused(place);
                         self.tally.refused(Code::AgentNotFound.error_code());
-                        return ask.form.refusal(Code::AgentNotFound, reason).line();
+                        return ask.form.refusal(Code::AgentNotFound, unknown.to_string()).line();
                     }
                 }
             }
@@ -285,7 +286,8 @@ const STARTED_HERE: &str = "A program that the bridge has started may not connec
 
 /// Says to a program why it is not served, and hangs up.
 fn refuse(mut stream: &UnixStream, code: Code, message: &str) {
-    tracing::warn!("{message}");
+    static REFUSED: Refusals = Refusals::new();
+    REFUSED.log(message);
     let line = Refusal::new(code, message).line();
     // A new socket has room for a line, so this does not wait for the program.
     let _ = stream.set_nonblocking(true).and_then(|()| stream.write_all(&line));

@@ -5,6 +5,7 @@
 
 use crate::catalogue::{ErrorCode, Topic};
 use crate::edn;
+use crate::event::Piece;
 use crate::facts::SessionList;
 use crate::message::SessionId;
 use crate::projection;
@@ -136,6 +137,8 @@ pub struct Delta<'a> {
     pub offset: u64,
     /// The turn.
     pub turn: Option<&'a str>,
+    /// Its place in the answer.
+    pub piece: Option<Piece>,
     /// The new text.
     pub text: &'a str,
 }
@@ -153,6 +156,12 @@ pub fn delta(out: &mut Vec<u8>, style: Style, topic: Topic, stamp: Stamp<'_>, de
     if let Some(turn) = delta.turn {
         out.extend_from_slice(b" :turn-id ");
         text(out, turn);
+    }
+    if let Some(piece) = delta.piece {
+        out.extend_from_slice(b" :call ");
+        number(out, u64::from(piece.call));
+        out.extend_from_slice(b" :at ");
+        number(out, piece.at);
     }
     out.push(style.end());
     out.extend_from_slice(style.close());
@@ -300,7 +309,8 @@ mod tests {
     fn context_frame_equals_its_payload() {
         for ids in [&[][..], &["a"], &["a", "b"]] {
             let body = Body::ContextUpdated { sessions: Arc::new(listed(ids)), active: None };
-            let event = Event { session: None, offset: 0, turn: None, entry: None, cause: None, body };
+            let event =
+                Event { session: None, offset: 0, turn: None, entry: None, cause: None, piece: None, body };
             for style in [Style::Maps, Style::Plists] {
                 let mut whole = Vec::new();
                 let stamp = Stamp { seq: 1, ts: "now", id: Some("x") };

@@ -7,6 +7,7 @@ use crate::clock::{Clock, epoch_millis, rfc3339};
 use crate::event::{Body, Event};
 use crate::wire::edn::encode::{self, Delta, Stamp, Style};
 use crate::wire::edn::layout::{payload, topic};
+use crate::wire::edn::replaying::Sent;
 use crate::wire::encoder::Encoder;
 
 /// The encoder of one connection.
@@ -14,12 +15,18 @@ pub struct EdnEncoder {
     connection: u64,
     clock: Arc<dyn Clock>,
     stamp: CachedStamp,
+    sent: Sent,
 }
 
 impl EdnEncoder {
     /// The encoder of the connection with that number.
     pub fn new(connection: u64, clock: Arc<dyn Clock>) -> Self {
-        Self { connection, clock, stamp: CachedStamp::default() }
+        Self { connection, clock, stamp: CachedStamp::default(), sent: Sent::default() }
+    }
+
+    /// Where it notes which entries the client was sent.
+    pub fn sent(&self) -> Sent {
+        self.sent.clone()
     }
 }
 
@@ -37,6 +44,7 @@ impl Encoder for EdnEncoder {
         let seq = seq.saturating_add(1);
         let topic = topic(&event.body);
         debug_assert_eq!(topic.class(), event.body.class(), "{topic:?}");
+        self.sent.note(event);
         let ts = self.stamp.now(self.clock.as_ref());
         let id = event
             .cause
@@ -50,6 +58,7 @@ impl Encoder for EdnEncoder {
                     session: session.as_str(),
                     offset: event.offset,
                     turn: event.turn.as_ref().map(|turn| turn.as_str()),
+                    piece: event.piece,
                     text: joined.unwrap_or(text),
                 };
                 encode::delta(out, style, topic, stamp, delta);
@@ -68,11 +77,15 @@ impl Encoder for EdnEncoder {
         seq
     }
 
-    /// The topic decides, except for an answer that could not be saved.
     fn is_shown_anew(&self, event: &Event) -> bool {
-        let topic = topic(&event.body);
-        (event.entry.is_some() || topic != Topic::AssistantMessage) && topic.is_shown_anew()
+        is_shown_anew(event)
     }
+}
+
+/// The topic decides, except for an answer that could not be saved.
+pub(super) fn is_shown_anew(event: &Event) -> bool {
+    let topic = topic(&event.body);
+    (event.entry.is_some() || topic != Topic::AssistantMessage) && topic.is_shown_anew()
 }
 
 /// The time of the last event as text. Events of one millisecond share it.

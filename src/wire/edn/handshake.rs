@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::catalogue::{ErrorCode, FEATURES, PROTOCOL_VERSION, PROTOCOL_VERSION_TEXT};
+use crate::catalogue::{ErrorCode, FEATURES, PROTOCOL_VERSION, PROTOCOL_VERSION_TEXT, excerpt};
 use crate::facts::SessionFacts;
 use crate::limits::CLIENT_NAME_BYTES;
 use crate::projection;
@@ -23,7 +23,7 @@ pub fn agree(
     let Some(minor) = common_minor(info.protocol_version) else {
         let message = format!(
             "This server speaks version {PROTOCOL_VERSION_TEXT}; the client asked for {:?}.",
-            info.protocol_version
+            excerpt(info.protocol_version, 40)
         );
         let supported = Value::vector([Value::from(PROTOCOL_VERSION_TEXT)]);
         return Err(

@@ -5,10 +5,11 @@
 use crate::catalogue::Topic;
 use crate::event::stage::{Point, Stage};
 use crate::event::{
-    About, Body, Choice, Diagnostic, Dialog, DialogShape, Event, Pick, Rehydration, Sender, StagePassed,
-    Subagent, ToolCall, ToolOutput,
+    About, Body, Choice, Diagnostic, Dialog, DialogShape, Event, Pick, Rehydration, StagePassed, Subagent,
+    ToolCall, ToolOutput,
 };
-use crate::message::{Message, count};
+use crate::limits::EVENT_TEXT_BYTES;
+use crate::message::{EntryId, Message, count};
 use crate::projection;
 use crate::value::{Map, Value};
 
@@ -25,6 +26,10 @@ pub fn payload(event: &Event) -> Map<'_> {
     if let Some(entry) = &event.entry {
         map.put("entry-id", entry.as_str());
     }
+    if let Some(piece) = &event.piece {
+        map.put("call", count(u64::from(piece.call)));
+        map.put("at", count(piece.at));
+    }
     map
 }
 
@@ -34,11 +39,17 @@ pub const fn topic(body: &Body) -> Topic {
         Body::SessionUpdated(_) => Topic::SessionUpdated,
         Body::SessionResumed { .. } => Topic::SessionResumed,
         Body::SessionRehydrated(_) => Topic::SessionRehydrated,
+        Body::EntryWritten(_) => Topic::SessionEntry,
+        Body::Synced => Topic::SessionSynced,
+        Body::Stale { .. } => Topic::SessionStale,
         Body::ContextUpdated { .. } => Topic::ContextUpdated,
         Body::AssistantDelta(_) => Topic::AssistantDelta,
         Body::ThinkingDelta(_) => Topic::AssistantThinkingDelta,
         Body::AssistantMessage(_) => Topic::AssistantMessage,
         Body::UserMessage(_) => Topic::UserMessage,
+        Body::FilesUndone(_) => Topic::FilesUndone,
+        Body::MessagesReplaced(_) => Topic::MessagesReplaced,
+        Body::QueueUpdated(_) => Topic::QueueUpdated,
         Body::TurnEnded(_) => Topic::TurnEnded,
         Body::RetryAwaited(_) => Topic::TurnRetry,
         Body::CompactionStarted { .. } => Topic::CompactionStarted,
@@ -49,6 +60,8 @@ pub const fn topic(body: &Body) -> Topic {
         Body::ToolExecuting(_) => Topic::ToolExecuting,
         Body::ToolUpdate(_) => Topic::ToolUpdate,
         Body::ToolResult(_) => Topic::ToolResult,
+        Body::ToolRequested(_) => Topic::ToolRequested,
+        Body::RequestCancelled { .. } => Topic::RequestCancelled,
         Body::FooterUpdated(_) => Topic::FooterUpdated,
         Body::StagePassed(_) => Topic::TurnStage,
         Body::JobUpdated(_) => Topic::JobUpdated,
@@ -80,19 +93,33 @@ fn body(body: &Body) -> Map<'_> {
             .with("session-file", location.as_deref())
             .with("message-count", Value::from(*message_count)),
         Body::SessionRehydrated(history) => rehydration(history),
+        Body::EntryWritten(entry) => Map::new().with("entry", entry.to_map()),
+        Body::Synced => Map::new(),
+        Body::Stale { reason } => Map::new().with("reason", *reason),
         Body::AssistantDelta(text) | Body::ThinkingDelta(text) => Map::new().with("text", text.as_ref()),
         Body::AssistantMessage(message) => assistant_message(message),
         Body::UserMessage(sent) => {
             let mut map = message_head(&sent.message);
-            let mut from = Map::new().with("kind", sent.from.as_str());
-            if let Sender::Client { connection, name } = &sent.from {
-                from.put("connection", count(*connection));
-                from.put_some("client", name.as_deref());
-            }
-            map.put("from", from);
+            map.put("from", projection::sender(&sent.from));
             map.put_some("sender", sent.message.sender.as_deref());
             map
         }
+        Body::FilesUndone(undone) => {
+            let file = |(path, action): &(String, &'static str)| {
+                Value::from(Map::new().with("path", path.clone()).with("action", *action))
+            };
+            let mut map = Map::new();
+            map.put("undone", undone.undone);
+            map.put("files", Value::vector(undone.files.iter().map(file)));
+            map
+        }
+        Body::MessagesReplaced(replaced) => {
+            let mut map = Map::new();
+            map.put("entry-ids", Value::vector(replaced.entries.iter().map(EntryId::to_value)));
+            map.put("reason", replaced.reason);
+            map
+        }
+        Body::QueueUpdated(waiting) => projection::waiting(waiting),
         Body::TurnEnded(ended) => {
             let mut map = Map::new().with("outcome", ended.outcome.as_str());
             map.put_some("stop-reason", ended.stop.map(|reason| reason.as_str()));
@@ -131,6 +158,17 @@ fn body(body: &Body) -> Map<'_> {
             Map::new().with("tool-id", tool_id.as_ref()).with("arguments", arguments.as_ref())
         }
         Body::ToolUpdate(output) | Body::ToolResult(output) => tool_output(output),
+        Body::ToolRequested(asked) => {
+            let mut map = Map::new().with("request-id", asked.request.as_ref());
+            map.put("tool-id", asked.call.id.as_ref());
+            map.put("tool-name", asked.call.name.as_ref());
+            map.put("arguments", asked.call.parsed.clone());
+            map.put("timeout-ms", u64::try_from(asked.timeout.as_millis()).map_or(Value::Nil, count));
+            map
+        }
+        Body::RequestCancelled { request, reason } => {
+            Map::new().with("request-id", request.as_ref()).with("reason", *reason)
+        }
         Body::StagePassed(passed) => stage(passed),
         Body::JobUpdated(job) => Map::new().with("job", projection::job(job)),
         Body::CommandResult(outcome) => {
@@ -202,11 +240,12 @@ fn rehydration(history: &Rehydration) -> Map<'_> {
     map
 }
 
+/// A long text stands in the content alone, so that the event is no longer than the message's line in the journal.
 fn message_head(message: &Message) -> Map<'_> {
     let mut map = Map::new();
     map.put("role", message.role.as_str());
     map.put("content", message.content_value());
-    map.put("text", message.text());
+    map.put_some("text", Some(message.text()).filter(|text| text.len() <= EVENT_TEXT_BYTES));
     map
 }
 

@@ -1,9 +1,12 @@
 //! Params with a shape of their own, as types: what an editor shows, and answers to questions. Decides nothing.
 
+use std::time::Duration;
+
 use crate::facts::editor::{self, Editor, File, Position, Selection};
 use crate::facts::rule::Rule;
+use crate::message::{EntryId, SessionId, TurnId};
 use crate::secret::Secret;
-use crate::session::{AnswerFields, ApiError};
+use crate::session::{AnswerFields, ApiError, InAnswer, OfferedTool, Since};
 use crate::value::{Map, Value};
 
 const RANGE: &str = "{:path string :range {:start {:line n :column n} :end {:line n :column n}}}";
@@ -28,6 +31,44 @@ pub(super) fn editor(params: &Value<'_>) -> Result<Editor, ApiError> {
             .transpose()?,
         selection: selected.map(|selection| selection.ok_or_else(wrong("selection", RANGE))).transpose()?,
     })
+}
+
+const SINCE: &str =
+    "{:session-id string :offset n :entry-id string? :at {:turn string :call n :chars n :thinking n?}?}";
+
+/// The `:since` of `subscribe`.
+///
+/// # Errors
+/// `request/invalid-params` if it has the wrong shape.
+pub(super) fn since(params: &Value<'_>) -> Result<Option<Since>, ApiError> {
+    let Some(since) = present(params.get("since")) else { return Ok(None) };
+    let read = || {
+        let count = |value: &Value<'_>, key| value.get(key).and_then(Value::as_i64)?.try_into().ok();
+        let text =
+            |value: &Value<'_>, key| present(value.get(key)).map(|text| text.as_str().map(str::to_owned));
+        let in_answer = match present(since.get("at")) {
+            None => None,
+            Some(at) => Some(InAnswer {
+                turn: TurnId::from(text(at, "turn")??),
+                call: at.get("call").and_then(Value::as_i64)?.try_into().ok()?,
+                chars: count(at, "chars")?,
+                thinking: match present(at.get("thinking")) {
+                    None => 0,
+                    Some(_) => count(at, "thinking")?,
+                },
+            }),
+        };
+        Some(Since {
+            session: SessionId::from(text(since, "session-id")??),
+            offset: count(since, "offset")?,
+            entry: match text(since, "entry-id") {
+                None => None,
+                Some(entry) => Some(EntryId::from(entry?)),
+            },
+            in_answer,
+        })
+    };
+    read().map(Some).ok_or_else(|| ApiError::invalid_param("since", SINCE))
 }
 
 fn present<'v, 'a>(value: Option<&'v Value<'a>>) -> Option<&'v Value<'a>> {
@@ -73,6 +114,39 @@ pub(super) fn answer(value: &Map<'_>) -> AnswerFields {
         scope: text("scope"),
         rule: value.get_keyword("rule").and_then(|rule| Rule::from_value(rule).ok()),
     }
+}
+
+const TOOL: &str = "a vector of {:name string :description string :parameters map? :read-only flag? :path string? \
+                    :timeout-seconds n?}";
+
+/// The `:tools` of `register_tools`. Ignores unknown keys.
+///
+/// # Errors
+/// `request/invalid-params` for the first one with the wrong shape.
+pub(super) fn offered_tools(tools: &Value<'_>) -> Result<Vec<OfferedTool>, ApiError> {
+    let tools = tools.as_slice().unwrap_or_default().iter().map(offered_tool);
+    tools.collect::<Option<_>>().ok_or_else(|| ApiError::invalid_param("tools", TOOL))
+}
+
+fn offered_tool(tool: &Value<'_>) -> Option<OfferedTool> {
+    let optional = |key| present(tool.get(key));
+    Some(OfferedTool {
+        name: tool.get("name")?.as_str()?.to_owned(),
+        description: tool.get("description")?.as_str()?.to_owned(),
+        parameters: match optional("parameters") {
+            Some(schema) => Value::from(schema.as_map()?.clone().into_owned()),
+            None => Map::new().with("type", "object").with("properties", Map::new()).into(),
+        },
+        read_only: optional("read-only").map_or(Some(false), Value::as_bool)?,
+        path: match optional("path") {
+            Some(key) => Some(key.as_str()?.to_owned()),
+            None => None,
+        },
+        timeout: match optional("timeout-seconds") {
+            Some(seconds) => Some(Duration::from_secs(u64::try_from(seconds.as_i64()?).ok()?)),
+            None => None,
+        },
+    })
 }
 
 #[cfg(test)]

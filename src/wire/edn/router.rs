@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use crate::catalogue::{ErrorCode, Op, thinking_level};
-use crate::event::{ChoiceKind, Pick};
+use crate::event::{ChoiceKind, Pick, WaitingMessages};
+use crate::facts::permissions::{AuditPage, AuditWanted, ListedRule, TrustPreview};
 use crate::facts::{
     BashOutput, CommandFacts, JobFacts, ListedSession, LoginFacts, ModelFacts, ProviderName, SessionFacts,
 };
@@ -16,8 +17,9 @@ use crate::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use crate::projection;
 use crate::session::control::{ControlAck, ControlMessage, Spelling};
 use crate::session::{
-    ActionResult, ActionStatus, ApiError, Call, DialogResult, Interrupted, Opened, Page, Prompt, Prompted,
-    Query, QueryAnswer, Reach, Reply, Response, Scope, SessionApi, SwitchTarget, TurnState,
+    ActionResult, ActionStatus, Again, ApiError, Call, DialogResult, Edited, FileAction, Interrupted,
+    Listing, Opened, Page, Prompt, Prompted, Query, QueryAnswer, Reach, Registered, Removed, Reply, Response,
+    Resumed, Scope, SessionApi, SwitchTarget, ToolAnswer, TurnState, Undo, Undone,
 };
 use crate::value::{Map, Value};
 use crate::wire::edn::params;
@@ -128,8 +130,9 @@ pub(super) fn list_sessions(Ask { api, call, p, reply }: Ask<'_>) {
         data.put("sessions", Value::vector(sessions));
         data
     });
-    let text = p.text("text").map(str::to_owned);
-    api.list_sessions(call, text, p.count("limit"), scope, reply);
+    let archived = p.flag("archived?").unwrap_or(false);
+    let wanted = Listing { text: p.optional("text"), limit: p.count("limit"), scope, archived };
+    api.list_sessions(call, wanted, reply);
 }
 
 pub(super) fn read_output(Ask { api, call, p, reply }: Ask<'_>) {
@@ -198,6 +201,80 @@ pub(super) fn prompt_while_streaming(Ask { api, call, p, reply }: Ask<'_>) {
         "queue" => api.follow_up(call, prompt, reply),
         _ => api.steer(call, prompt, reply),
     }
+}
+
+pub(super) fn list_pending(Ask { api, call, p, reply }: Ask<'_>) {
+    let waiting = |waiting: WaitingMessages| projection::waiting(&waiting).into_owned();
+    api.pending(call, p.optional("entry-id").map(EntryId::from), shape(reply, waiting));
+}
+
+pub(super) fn edit_pending(Ask { api, call, p, reply }: Ask<'_>) {
+    let keeps_images = p.value("images").is_nil();
+    match p.prompt() {
+        Ok(prompt) => {
+            let edited = Edited { prompt, keeps_images };
+            api.edit_pending(call, EntryId::from(p.owned("entry-id")), edited, shape(reply, accepted));
+        }
+        Err(error) => reply.fail(error),
+    }
+}
+
+pub(super) fn remove_pending(Ask { api, call, p, reply }: Ask<'_>) {
+    let reply = shape(reply, |removed: Removed| {
+        let mut data = accepted(());
+        data.put("text", removed.text);
+        data.put("images", Value::from(removed.images));
+        data
+    });
+    api.remove_pending(call, EntryId::from(p.owned("entry-id")), reply);
+}
+
+pub(super) fn move_pending(Ask { api, call, p, reply }: Ask<'_>) {
+    let before = p.optional("before").map(EntryId::from);
+    api.move_pending(call, EntryId::from(p.owned("entry-id")), before, shape(reply, accepted));
+}
+
+pub(super) fn resume_queue(Ask { api, call, reply, .. }: Ask<'_>) {
+    let reply = shape(reply, |resumed: Resumed| {
+        let mut data = one("resumed", resumed.is_resumed);
+        data.put_some("turn-id", resumed.turn.as_ref().map(TurnId::to_value));
+        data
+    });
+    api.resume_queue(call, reply);
+}
+
+pub(super) fn retry(Ask { api, call, p, reply }: Ask<'_>) {
+    api.ask_again(call, Again::Retry, p.optional("idempotency-key"), shape(reply, prompted));
+}
+
+pub(super) fn continue_turn(Ask { api, call, p, reply }: Ask<'_>) {
+    api.ask_again(call, Again::Continue, p.optional("idempotency-key"), shape(reply, prompted));
+}
+
+pub(super) fn undo(ask: Ask<'_>) {
+    undo_or_redo(ask, true);
+}
+
+pub(super) fn redo(ask: Ask<'_>) {
+    undo_or_redo(ask, false);
+}
+
+fn undo_or_redo(Ask { api, call, p, reply }: Ask<'_>, undoes: bool) {
+    let wish = Undo {
+        undoes,
+        steps: p.count("steps").unwrap_or(1),
+        skips_changed: p.flag("skip-changed").unwrap_or(false),
+    };
+    let reply = shape(reply, |done: Undone| {
+        let file = |file: &FileAction| {
+            Value::from(Map::new().with("path", file.path.clone()).with("action", file.action))
+        };
+        let mut data = one("steps", Value::from(done.steps));
+        data.put("files", Value::vector(done.files.iter().map(file)));
+        data.put("message", done.message);
+        data
+    });
+    api.undo(call, wish, reply);
 }
 
 pub(super) fn abort(Ask { api, call, p, reply }: Ask<'_>) {
@@ -271,6 +348,26 @@ pub(super) fn set_session_name(Ask { api, call, p, reply }: Ask<'_>) {
     api.set_name(call, p.owned("name"), shape(reply, |name| one("session-name", Value::from(name))));
 }
 
+pub(super) fn rename_session(Ask { api, call, p, reply }: Ask<'_>) {
+    let session = SessionId::from(p.owned("session-id"));
+    let data = one("session-id", session.to_value());
+    let named = |name: String| data.with("session-name", name);
+    api.rename_session(call, session, p.owned("name"), shape(reply, named));
+}
+
+pub(super) fn archive_session(Ask { api, call, p, reply }: Ask<'_>) {
+    let session = SessionId::from(p.owned("session-id"));
+    let data = one("session-id", session.to_value());
+    let kept = |archived: bool| data.with("archived", archived);
+    api.archive_session(call, session, p.flag("archived?").unwrap_or(true), shape(reply, kept));
+}
+
+pub(super) fn delete_session(Ask { api, call, p, reply }: Ask<'_>) {
+    let session = SessionId::from(p.owned("session-id"));
+    let data = one("session-id", session.to_value());
+    api.delete_session(call, session, shape(reply, |()| data.with("deleted", true)));
+}
+
 pub(super) fn set_model(Ask { api, call, p, reply }: Ask<'_>) {
     let reach = match p.text("scope") {
         Some("project") => Reach::Project,
@@ -340,6 +437,36 @@ pub(super) fn trust_project(Ask { api, call, p, reply }: Ask<'_>) {
     api.trust_project(call, trusted, files, shape(reply, |trusted| one("trusted", trusted)));
 }
 
+pub(super) fn trust_preview(Ask { api, call, reply, .. }: Ask<'_>) {
+    let preview = |preview: TrustPreview| projection::trust_preview(&preview).into_owned();
+    api.trust_preview(call, shape(reply, preview));
+}
+
+pub(super) fn list_rules(Ask { api, call, reply, .. }: Ask<'_>) {
+    let rules = |rules: Vec<ListedRule>| {
+        one("rules", Value::vector(rules.iter().map(|rule| Value::from(projection::rule(rule).into_owned()))))
+    };
+    api.rules(call, shape(reply, rules));
+}
+
+pub(super) fn remove_rule(Ask { api, call, p, reply }: Ask<'_>) {
+    api.remove_rule(call, p.owned("rule-id"), shape(reply, |()| one("removed", true)));
+}
+
+pub(super) fn list_audit(Ask { api, call, p, reply }: Ask<'_>) {
+    let wanted = AuditWanted {
+        all: p.text("scope") == Some("all"),
+        before: p.count("before").and_then(|before| u64::try_from(before).ok()),
+        limit: p.count("limit"),
+    };
+    let page = |page: AuditPage| {
+        let mut data = one("records", Value::vector(page.records.into_iter().map(Value::from)));
+        data.put_some("next", page.next.map(crate::message::count));
+        data
+    };
+    api.audit(call, wanted, shape(reply, page));
+}
+
 pub(super) fn resolve_dialog(Ask { api, call, p, reply }: Ask<'_>) {
     let result = match p.value("result") {
         Value::Bool(flag) => Some(DialogResult::Flag(*flag)),
@@ -361,6 +488,36 @@ pub(super) fn interaction_respond(Ask { api, call, p, reply }: Ask<'_>) {
         note: p.optional("note").or_else(|| Params(p.value("value")).optional("note")),
     };
     api.respond(call, response, shape(reply, accepted));
+}
+
+pub(super) fn register_tools(Ask { api, call, p, reply }: Ask<'_>) {
+    let names = |names: Vec<String>| Value::vector(names.into_iter().map(Value::from));
+    let reply = shape(reply, move |registered: Registered| {
+        let mut data = one("registered", names(registered.names));
+        data.put("shadowed", names(registered.shadowed));
+        data
+    });
+    match params::offered_tools(p.value("tools")) {
+        Ok(tools) => api.register_tools(call, tools, reply),
+        Err(error) => reply.fail(error),
+    }
+}
+
+pub(super) fn tool_result(Ask { api, call, p, reply }: Ask<'_>) {
+    let answer = p.images().map(|images| ToolAnswer {
+        text: p.owned("text"),
+        is_error: p.flag("is-error").unwrap_or(false),
+        images,
+        details: p.value("details").as_map().map(|details| details.clone().into_owned()).unwrap_or_default(),
+    });
+    match answer {
+        Ok(answer) => api.tool_result(call, p.owned("request-id"), answer, shape(reply, accepted)),
+        Err(error) => reply.fail(error),
+    }
+}
+
+pub(super) fn tool_progress(Ask { api, call, p, reply }: Ask<'_>) {
+    api.tool_progress(call, p.owned("request-id"), p.owned("text"), shape(reply, accepted));
 }
 
 pub(super) fn login_begin(Ask { api, call, p, reply }: Ask<'_>) {
@@ -538,6 +695,15 @@ impl<'v> Params<'v> {
     }
 
     fn prompt(&self) -> Result<Prompt, ApiError> {
+        Ok(Prompt {
+            message: self.owned("message"),
+            images: self.images()?,
+            idempotency_key: self.optional("idempotency-key"),
+        })
+    }
+
+    /// The images.
+    fn images(&self) -> Result<Vec<Image>, ApiError> {
         let images = self.value("images").as_slice().unwrap_or_default();
         let image = |(place, image): (usize, &Value<'_>)| {
             let text = |key| image.get(key).and_then(Value::as_str);
@@ -552,10 +718,6 @@ impl<'v> Params<'v> {
                 .with("key", ":images")
                 .with("expected", "a vector of {:mime-type string :data base64-string}"))
         };
-        Ok(Prompt {
-            message: self.owned("message"),
-            images: images.iter().enumerate().map(image).collect::<Result<_, _>>()?,
-            idempotency_key: self.optional("idempotency-key"),
-        })
+        images.iter().enumerate().map(image).collect()
     }
 }

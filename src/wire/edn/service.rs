@@ -12,15 +12,19 @@ use crate::catalogue::{Access, ErrorCode, OP_NAMES, OPS, Op, PROTOCOL_VERSION_TE
 use crate::clock::Clock;
 use crate::event::{Body, Cause, Diagnostic, Event};
 use crate::limits::{MAX_LINE_BYTES, MAX_PENDING, UNFINISHED_BYTES};
-use crate::message::SessionId;
-use crate::session::{Agreed, ApiError, Call, Client as _, Pressure, Requests, SessionApi, Snapshot, Tally};
+use crate::message::{SessionId, count};
+use crate::session::{
+    Agreed, ApiError, Call, Client as _, Pressure, Requests, SessionApi, Since, Snapshot, Tally,
+};
 use crate::value::{Map, Value};
 use crate::wire::connection::{self, End, Wire};
 use crate::wire::edn::decode::{self, Rejection, Request, invalid_frame};
 use crate::wire::edn::encode::{self, ErrorFrame, Style};
-use crate::wire::edn::events::EdnEncoder;
+use crate::wire::edn::events::{EdnEncoder, is_shown_anew};
 use crate::wire::edn::handshake;
 use crate::wire::edn::layout::topic;
+use crate::wire::edn::params;
+use crate::wire::edn::replaying::{Replays, Sent};
 use crate::wire::edn::router::{self, Ask, Data};
 use crate::wire::edn::subscriptions::{Subscriptions, TopicList};
 use crate::wire::lines::Line;
@@ -41,6 +45,9 @@ pub struct Edn {
     subscriptions: Subscriptions,
     /// The version of the session list that the client received last.
     told_sessions: AtomicU64,
+    replays: Replays,
+    /// The entries that the client was sent.
+    sent: Sent,
 }
 
 /// Serves a connection; see [`connection::start`].
@@ -55,6 +62,7 @@ pub fn start(
     on_end: Box<dyn Fn(End) + Send + Sync>,
 ) -> std::io::Result<Arc<Connection>> {
     let tally = api.tally();
+    let encoder = EdnEncoder::new(id, clock.clone());
     let wire = Edn {
         requests: tally.wire(OP_NAMES),
         tally,
@@ -62,8 +70,9 @@ pub fn start(
         ready: AtomicBool::new(false),
         subscriptions: Subscriptions::default(),
         told_sessions: AtomicU64::new(0),
+        replays: Replays::default(),
+        sent: encoder.sent(),
     };
-    let encoder = EdnEncoder::new(id, clock.clone());
     connection::start(id, transport, wire, encoder, api, clock, on_end)
 }
 
@@ -74,14 +83,14 @@ impl Wire for Edn {
     fn line(&self, connection: &Connection, line: &Line<'_>) {
         let bytes = match line {
             Line::Whole(bytes) => bytes,
-            Line::Oversize(length) if *length <= MAX_LINE_BYTES => {
+            Line::Oversize(length, _) if *length <= MAX_LINE_BYTES => {
                 let message = format!(
                     "All clients together have sent more than {UNFINISHED_BYTES} bytes of lines that have not ended; \
                      this one of {length} bytes was not taken. Send it again."
                 );
                 return self.reject(connection, invalid_frame("line-too-long", UNFINISHED_BYTES, &message));
             }
-            Line::Oversize(length) => {
+            Line::Oversize(length, _) => {
                 let message = format!("The line is {length} bytes long; the maximum is {MAX_LINE_BYTES}.");
                 return self.reject(connection, invalid_frame("line-too-long", MAX_LINE_BYTES, &message));
             }
@@ -100,18 +109,60 @@ impl Wire for Edn {
         }
     }
 
-    /// The history of its session and the snapshots of a new subscription.
+    /// A client that follows its session goes on after the last entry that was written to it.
+    fn catches_up(&self, connection: &Connection) {
+        let focused = connection.focused();
+        if self.subscriptions.has(Topic::SessionEntry)
+            && self.replays.has_begun()
+            && let Some(offset) = self.sent.of(&focused)
+        {
+            self.replays.begin_after(focused, offset);
+        }
+    }
+
+    /// What it misses of the entries, or the history of its session and the snapshots of a new subscription.
     fn show_anew(&self, connection: &Connection, missed: u64) {
         let body = Body::Diagnostic(Arc::new(Diagnostic::Behind { missed }));
-        let event = Event { session: None, offset: 0, turn: None, entry: None, cause: None, body };
+        let event =
+            Event { session: None, offset: 0, turn: None, entry: None, cause: None, piece: None, body };
         self.deliver(connection, &event);
+        let topics = self.subscriptions.mask();
+        if let Some((replay, session, offset)) = self.replays.take_pending() {
+            if connection.api().follow_again(connection.id(), replay, &session, offset) {
+                let sessions = topics & Topic::ContextUpdated.bit();
+                return show_snapshots(connection, &session, sessions, None);
+            }
+            self.replays.end(replay);
+        }
         connection.api().catch_up(connection.id());
-        show_snapshots(connection, &connection.focused(), self.subscriptions.mask(), None);
+        show_snapshots(connection, &connection.focused(), topics, None);
+    }
+
+    fn focus_moved(&self) {
+        self.replays.end_all();
+    }
+
+    fn begin_replay(&self, session: &SessionId, offset: u64) -> u64 {
+        self.sent.set(session, offset);
+        self.replays.begin()
+    }
+
+    fn replay(&self, connection: &Connection, replay: u64, event: &Event) -> Option<Pressure> {
+        let topic = topic(&event.body);
+        let wanted = || self.replays.runs(replay) && self.wants(connection, topic, event.session.as_ref());
+        let pressure = connection.outbox().push_event(event, wanted);
+        self.replays.runs(replay).then_some(pressure)
+    }
+
+    fn end_replay(&self, replay: u64) {
+        self.replays.end(replay);
     }
 
     fn deliver(&self, connection: &Connection, event: &Event) -> Pressure {
         let topic = topic(&event.body);
-        let wanted = || self.wants(connection, topic, event.session.as_ref());
+        let withheld = || self.replays.any_runs() && is_shown_anew(event) && !topic.anywhere();
+        let asked = || self.wants(connection, topic, event.session.as_ref()) && !withheld();
+        let wanted = || event.body.is_addressed() || asked();
         if !wanted() {
             return Pressure::Fine;
         }
@@ -273,13 +324,44 @@ impl Edn {
 
     fn subscribe(&self, connection: &Connection, request: &Request<'_>) {
         let named = TopicList::read(&request.params);
-        // Sends the response before the snapshots. Only this thread changes the subscriptions.
+        let since = match params::since(&request.params) {
+            Ok(since) => since,
+            Err(error) => return self.refuse(connection, &request.id, request.op, &error),
+        };
+        let call = call(connection, request);
+        if let Some(since) = since {
+            return self.follow(connection, request, call, named.with_replay(), since);
+        }
+        // Sends the response before the snapshots.
         let subscribed = self.subscriptions.with(&named);
         self.respond(connection, &request.id, Op::Subscribe, &self.subscriptions.answer(&named, subscribed));
-        self.subscriptions.set(subscribed);
+        self.subscriptions.add(named.mask);
         connection.outbox().tell_coalesced(subscribed & Topic::Diagnostic.bit() != 0);
-        let call = call(connection, request);
         show_snapshots(connection, &call.session, named.mask, Some(&call.cause()));
+    }
+
+    /// The response comes once the session is open, before the replay.
+    fn follow(
+        &self,
+        connection: &Connection,
+        request: &Request<'_>,
+        call: Call,
+        named: TopicList,
+        since: Since,
+    ) {
+        let reply = connection.begin(request.id.clone(), move |connection, id, missing| {
+            let wire = connection.wire();
+            let missing = match missing {
+                Ok(missing) => missing,
+                Err(error) => return wire.refuse(connection, id, Op::Subscribe.spec().name, &error),
+            };
+            let subscribed = wire.subscriptions.with(&named);
+            let answer = wire.subscriptions.answer(&named, subscribed).with("replaying", count(missing));
+            wire.respond(connection, id, Op::Subscribe, &answer);
+            wire.subscriptions.add(named.mask);
+            connection.outbox().tell_coalesced(subscribed & Topic::Diagnostic.bit() != 0);
+        });
+        connection.api().follow(call, since, reply);
     }
 
     fn unsubscribe(&self, connection: &Connection, request: &Request<'_>) {
@@ -341,6 +423,7 @@ const fn snapshot(topic: Topic) -> Option<Snapshot> {
         Topic::WidgetsUpdated => Snapshot::Widgets,
         Topic::WidgetSpecsUpdated => Snapshot::WidgetSpecs,
         Topic::StatusUpdated => Snapshot::Statuses,
+        Topic::QueueUpdated => Snapshot::Queue,
         Topic::InteractionRequested => Snapshot::Questions,
         Topic::DialogRequested => Snapshot::Dialogs,
         _ => return None,

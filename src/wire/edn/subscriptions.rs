@@ -22,7 +22,7 @@ impl Subscriptions {
         self.interactor.store(interactor, Ordering::Release);
     }
 
-    /// The topics once a request's are added. [`Subscriptions::set`] makes them so.
+    /// The topics once a request's are added. [`Subscriptions::add`] makes them so.
     pub fn with(&self, named: &TopicList) -> u64 {
         if named.explicitly(Topic::DialogRequested) {
             self.dialogs.store(true, Ordering::Release);
@@ -30,9 +30,9 @@ impl Subscriptions {
         self.mask() | named.mask
     }
 
-    /// Sets the topics.
-    pub fn set(&self, mask: u64) {
-        self.topics.store(mask, Ordering::Release);
+    /// Adds topics.
+    pub fn add(&self, mask: u64) {
+        self.topics.fetch_or(mask, Ordering::AcqRel);
     }
 
     /// Removes a request's topics, and returns the rest.
@@ -135,6 +135,14 @@ impl TopicList {
         list
     }
 
+    /// The same with the topics of a replay.
+    pub fn with_replay(mut self) -> Self {
+        let topics =
+            [Topic::SessionEntry, Topic::SessionSynced, Topic::SessionStale, Topic::SessionRehydrated];
+        self.mask |= topics.iter().fold(0, |mask, topic| mask | topic.bit());
+        self
+    }
+
     fn explicitly(&self, topic: Topic) -> bool {
         !self.all && self.mask & topic.bit() != 0
     }
@@ -151,7 +159,7 @@ mod tests {
         {
             let subscriptions = Subscriptions::default();
             assert!(!subscriptions.any(true));
-            subscriptions.set(topic.bit());
+            subscriptions.add(topic.bit());
             assert_eq!(
                 (subscriptions.any(true), subscriptions.any(false)),
                 (focused, elsewhere),

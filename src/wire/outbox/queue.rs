@@ -47,6 +47,10 @@ pub(super) struct Queue<E: Encoder> {
     clock: Arc<dyn Clock>,
     /// Encoded frames, to be written next.
     ready: Vec<u8>,
+    /// The places in `ready` at which a write ends.
+    breaks: VecDeque<usize>,
+    /// Whether the frames that are being written end at such a place.
+    writes_to_break: bool,
     /// The last written buffer, empty, kept for its allocation.
     spare: Vec<u8>,
     /// Frames that wait because the client is slow.
@@ -78,6 +82,8 @@ enum Waiting<S> {
     Frame(Vec<u8>),
     /// Later frames use this style.
     Style(S),
+    /// A write ends here.
+    Break,
     Event(Event),
     /// A delta and the text that was merged into it.
     Delta(Event, String),
@@ -87,7 +93,7 @@ impl<S> Waiting<S> {
     /// Whether it can be neither merged nor replaced.
     fn is_lossless(&self) -> bool {
         match self {
-            Self::Frame(_) | Self::Style(_) => true,
+            Self::Frame(_) | Self::Style(_) | Self::Break => true,
             Self::Event(event) => event.body.class() == Class::Lossless,
             Self::Delta(..) => false,
         }
@@ -111,6 +117,8 @@ impl<E: Encoder> Queue<E> {
             encoder,
             clock,
             ready: Vec::new(),
+            breaks: VecDeque::new(),
+            writes_to_break: false,
             spare: Vec::new(),
             waiting: VecDeque::new(),
             waiting_events: 0,
@@ -149,6 +157,16 @@ impl<E: Encoder> Queue<E> {
         } else {
             self.waiting_lossless = self.waiting_lossless.saturating_add(1);
             self.waiting.push_back(Waiting::Style(style));
+        }
+    }
+
+    /// Ends a write after the newest frame.
+    pub(super) fn push_break(&mut self) {
+        if self.waiting.is_empty() {
+            self.breaks.push_back(self.ready.len());
+        } else {
+            self.waiting_lossless = self.waiting_lossless.saturating_add(1);
+            self.waiting.push_back(Waiting::Break);
         }
     }
 
@@ -210,6 +228,7 @@ impl<E: Encoder> Queue<E> {
     /// Drops all frames.
     pub(super) fn clear(&mut self) {
         self.ready = Vec::new();
+        self.breaks = VecDeque::new();
         self.waiting = VecDeque::new();
         self.waiting_events = 0;
         self.event_bytes = 0;
@@ -235,12 +254,22 @@ impl<E: Encoder> Queue<E> {
 
     /// Takes the encoded frames to be written. Return the buffer afterwards.
     pub(super) fn take_ready(&mut self) -> Vec<u8> {
-        let empty = std::mem::take(&mut self.spare);
-        std::mem::replace(&mut self.ready, empty)
+        let mut rest = std::mem::take(&mut self.spare);
+        let end = self.breaks.pop_front();
+        self.writes_to_break = end.is_some();
+        if let Some(end) = end {
+            rest.extend(self.ready.drain(end.min(self.ready.len())..));
+            self.breaks.iter_mut().for_each(|later| *later = later.saturating_sub(end));
+        }
+        std::mem::replace(&mut self.ready, rest)
     }
 
     /// Puts the unwritten `rest` before the frames that arrived meanwhile.
     pub(super) fn put_back(&mut self, mut rest: Vec<u8>) {
+        self.breaks.iter_mut().for_each(|later| *later = later.saturating_add(rest.len()));
+        if self.writes_to_break {
+            self.breaks.push_front(rest.len());
+        }
         rest.append(&mut self.ready);
         self.ready = rest;
     }
@@ -303,7 +332,7 @@ impl<E: Encoder> Queue<E> {
         let waited = self.waiting.len();
         let encoder = &self.encoder;
         self.waiting.retain(|item| match item {
-            Waiting::Frame(_) | Waiting::Style(_) => true,
+            Waiting::Frame(_) | Waiting::Style(_) | Waiting::Break => true,
             Waiting::Event(event) => !encoder.is_shown_anew(event),
             Waiting::Delta(..) => false,
         });
@@ -402,6 +431,7 @@ impl<E: Encoder> Queue<E> {
                     return self.report();
                 }
                 Some(Waiting::Style(style)) => self.style = style,
+                Some(Waiting::Break) => self.breaks.push_back(self.ready.len()),
                 Some(Waiting::Frame(frame)) => {
                     self.frame_bytes = self.frame_bytes.saturating_sub(frame.len());
                     self.ready.extend_from_slice(&frame);
@@ -437,7 +467,8 @@ impl<E: Encoder> Queue<E> {
         }
         self.coalesced = Some(Coalesced { reported: Some(now), ..Coalesced::default() });
         let body = Body::Diagnostic(Arc::new(Diagnostic::Coalesced { joined, replaced }));
-        let event = Event { session: None, offset: 0, turn: None, entry: None, cause: None, body };
+        let event =
+            Event { session: None, offset: 0, turn: None, entry: None, cause: None, piece: None, body };
         self.encode(&event, None);
     }
 }

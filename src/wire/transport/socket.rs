@@ -18,6 +18,7 @@ use crate::limits::CONNECT_WAIT;
 use crate::private;
 #[cfg(target_os = "linux")]
 use crate::runner::lineage;
+use crate::wire::refusals::Refusals;
 
 /// What a socket is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,7 +134,9 @@ impl Listener {
                         // Hung up on: it may come again when there is what it takes to look where it comes from.
                         Err(error) => tracing::warn!(%error, "a connection was not taken for now"),
                     },
-                    refused => tracing::warn!(?refused, "a connection of another user was refused"),
+                    refused => {
+                        OTHERS.log(&format!("a connection of another user was refused: {refused:?}"));
+                    }
                 },
                 Err(error) => match after(&error) {
                     After::End => return Err(error),
@@ -149,6 +152,10 @@ impl Listener {
         }
     }
 }
+
+/// The refused connections of other users, and of programs that the bridge has started.
+static OTHERS: Refusals = Refusals::new();
+static OWN: Refusals = Refusals::new();
 
 /// What follows when a connection could not be taken.
 #[derive(Debug, PartialEq, Eq)]
@@ -220,7 +227,9 @@ fn client(stream: UnixStream) -> io::Result<Client> {
         Ok(false) => Ok(Client::Outside(stream)),
         Err(error) if after(&error) == After::Pause => Err(error),
         refused => {
-            tracing::warn!(?refused, "a connection of a program that the bridge has started was refused");
+            OWN.log(&format!(
+                "a connection of a program that the bridge has started was refused: {refused:?}"
+            ));
             Ok(Client::Inside(stream))
         }
     }

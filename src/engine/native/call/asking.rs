@@ -1,7 +1,8 @@
 //! Asks the person about a call: a grant for a call outside its stage's tools, an approval if no rule
 //! decides, or an answer for the model. Knows the rules and the questions; does not know how a call runs.
 
-use std::sync::{Arc, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
 
 use tokio::sync::MutexGuard;
 
@@ -14,7 +15,7 @@ use crate::event::question::{
 use crate::event::{Body, ToolCall};
 use crate::interaction::grant::{self, Binding};
 use crate::interaction::{Origin, Question, Resolution, warning};
-use crate::limits::TOOL_RESULT_BYTES;
+use crate::limits::{APPROVAL_ARGUMENTS_BYTES, TOOL_RESULT_BYTES};
 use crate::message::Mode;
 use crate::secret;
 use crate::tool::output::Outputs;
@@ -133,10 +134,18 @@ impl Batch<'_> {
         match self.ask(QuestionContent::Approve(approval), warnings).await {
             Resolution::Accepted { answer: Answer::Approve { scope, rule }, .. } => {
                 let rule = rule.filter(|rule| rule.check().is_ok());
-                self.remember(call, plan, scope, rule.or(suggested));
+                if let Some(scope @ (ApprovalScope::Session | ApprovalScope::Rule)) = scope
+                    && let Some(rule) = rule.or(suggested).or_else(|| exact(call, plan))
+                {
+                    self.keep(scope, rule);
+                }
                 Ok(plan.clone())
             }
-            Resolution::Accepted { note, .. } => {
+            Resolution::Accepted { answer, note } => {
+                if let Answer::Forbid { scope, rule } = answer {
+                    let rule = rule.filter(|rule| rule.check().is_ok());
+                    self.forbid(call, plan, scope, rule.or(suggested));
+                }
                 Err(denied(note.as_deref().unwrap_or("The user gave no reason.")))
             }
             Resolution::Cancelled { note } => {
@@ -156,7 +165,7 @@ impl Batch<'_> {
         let agreed = self.turn.execution.is_some()
             || self.turn.session.parent.as_ref().is_some_and(|link| link.covers(&call.name));
         let leave = Leave { mode: facts.mode, agreed };
-        let rules = self.turn.shared.rules_for(&self.turn.manifest().rules, &self.turn.session);
+        let rules = self.turn.shared.rules_for(&self.turn.manifest(), &self.turn.session);
         permission::judge(
             leave,
             &rules,
@@ -178,7 +187,7 @@ impl Batch<'_> {
         let (command, path) = match &plan.access {
             Access::Run(command) => (Some(command.clone()), None),
             Access::Read(path) | Access::Write(path) => (None, Some(path.to_string_lossy().into_owned())),
-            Access::Nothing => (None, None),
+            Access::Nothing | Access::AtClient { .. } => (None, None),
         };
         let mut shown_diff = None;
         if let Some(diff) = &plan.diff {
@@ -198,10 +207,23 @@ impl Batch<'_> {
                 shown_diff = Some(ShownDiff { text, cut: Some(CutDiff { size, handle }) });
             }
         }
+        let mut summary = call.summary.to_string();
+        if let Access::AtClient { .. } = &plan.access {
+            // Nothing else of the question shows what the client is to do.
+            let whole = format!("{} {}", call.name, call.arguments);
+            summary = tool::one_line(&whole, APPROVAL_ARGUMENTS_BYTES);
+            if whole.len() > APPROVAL_ARGUMENTS_BYTES {
+                warnings.push(format!(
+                    "The arguments are cut: {APPROVAL_ARGUMENTS_BYTES} of {} bytes are shown.",
+                    whole.len()
+                ));
+            }
+            warnings.extend(warning::of("An argument of the call", &call.parsed));
+        }
         let approval = Approval {
             tool: call.name.clone(),
             call: call.id.clone(),
-            summary: call.summary.as_ref().into(),
+            summary: summary.into(),
             command,
             path,
             diff: shown_diff,
@@ -241,23 +263,34 @@ impl Batch<'_> {
         if !matches!(tool, "read" | "search" | "find") {
             return Barred::default();
         }
-        let rules = self.turn.shared.rules_for(&self.turn.manifest().rules, &self.turn.session);
+        let rules = self.turn.shared.rules_for(&self.turn.manifest(), &self.turn.session);
         Barred::new(&rules, &self.turn.shared.configuration.ground(&self.cwd), tool)
     }
 
-    /// Keeps permissions from an answer that go beyond this call.
-    fn remember(&self, call: &ToolCall, plan: &Plan, scope: Option<ApprovalScope>, rule: Option<Rule>) {
-        let rule = match scope {
-            Some(ApprovalScope::Session | ApprovalScope::Rule) => rule.or_else(|| exact(call, plan)),
-            Some(ApprovalScope::Once) | None => None,
-        };
-        let Some(rule) = rule else { return };
-        if scope == Some(ApprovalScope::Rule)
+    /// Keeps a refusal that goes beyond this call.
+    fn forbid(&self, call: &ToolCall, plan: &Plan, scope: ApprovalScope, rule: Option<Rule>) {
+        if let Some(rule) = rule.or_else(|| exact(call, plan)) {
+            self.keep(scope, Rule { decision: permission::Decision::Deny, ..rule });
+        }
+    }
+
+    /// Keeps a rule from an answer: for the session, or also for later processes in this workspace.
+    fn keep(&self, scope: ApprovalScope, rule: Rule) {
+        if scope == ApprovalScope::Rule {
+            let facts = self.turn.session.snapshot().facts.clone();
+            self.turn.shared.taken_back.forget(Path::new(&*facts.cwd), &rule);
+        }
+        if scope == ApprovalScope::Rule
             && let Err(error) = rules::keep(&self.turn.shared.settings.state_dir, &rule, &self.cwd)
         {
             tracing::warn!(%error, "the rule could not be kept; it holds for this session");
         }
-        self.turn.session.rules.lock().unwrap_or_else(PoisonError::into_inner).push(rule);
+        // A rule that is kept is for the folder; a session's approval is for that session.
+        let rules = &self.turn.session.rules;
+        match scope {
+            ApprovalScope::Rule => rules.add_above(rule),
+            _ => rules.add(rule),
+        }
     }
 
     /// Asks the person, until the turn ends.
@@ -356,6 +389,7 @@ fn exact(call: &ToolCall, plan: &Plan) -> Option<Rule> {
     let (path, command) = match &plan.access {
         Access::Read(path) | Access::Write(path) => (Some(tool::glob::escape(&path.to_string_lossy())), None),
         Access::Run(command) => (None, Some(command.clone())),
+        Access::AtClient { .. } => (None, None),
         Access::Nothing => return None,
     };
     let tool = Some(call.name.to_string());

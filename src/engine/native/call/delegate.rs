@@ -109,6 +109,7 @@ impl Batch<'_> {
 /// The typed result for a refused subagent.
 const ENVELOPE_DENIED: &str = "subagent/envelope-denied";
 
+/// What the model asks for. The error tells the model what to change in its call.
 fn wanted(turn: &Turn, call: &ToolCall) -> Result<Wanted, String> {
     if turn.session.depth() >= SUBAGENT_DEPTH {
         return Err(format!("subagents are nested {SUBAGENT_DEPTH} deep at most; do this task yourself."));

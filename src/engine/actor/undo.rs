@@ -1,0 +1,168 @@
+//! Undoes what a turn's tools did to files, and does it again. What commands changed is not known and stays.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::SessionActor;
+use crate::catalogue::ErrorCode;
+use crate::event::{Body, FilesUndone};
+use crate::limits::UNDO_TURNS;
+use crate::message::TurnId;
+use crate::session::{ApiError, Call, FileAction, Reply, Undo, Undone};
+use crate::store::EntryBody;
+use crate::tool::output::Outputs;
+use crate::tool::permission::{self, Access, Verdict};
+use crate::tool::undo::{self, Action, Exchange, Texts};
+use crate::tool::{BASH, DELEGATE};
+use crate::value::Value;
+use crate::visible;
+
+/// The files that a message names at most.
+const NAMED: usize = 20;
+
+impl SessionActor {
+    /// Undoes or redoes the changes of the last turns, one turn after the other. A turn whose files stand in the way ends
+    /// that; if it is the first one, nothing is changed.
+    pub(super) async fn undo(&mut self, call: Call, wish: Undo, reply: Reply<Undone>) {
+        if self.turn.is_some() {
+            let message = "A turn is running: wait for its end, or abort it.";
+            return reply.fail(ApiError::new(ErrorCode::SessionNotIdle, message));
+        }
+        let mut done = Undone::default();
+        let mut notes = Vec::new();
+        for _ in 0..wish.steps.min(UNDO_TURNS) {
+            let Some((turn, files)) = self.changes.next(wish.undoes) else { break };
+            match self.undo_turn(&call, &wish, files).await {
+                Ok(files) => {
+                    done.steps = done.steps.saturating_add(1);
+                    done.files.extend(files);
+                    notes.extend(self.ran(&turn));
+                }
+                Err(error) if done.steps == 0 => return reply.fail(error),
+                Err(error) => {
+                    notes.push(error.message);
+                    break;
+                }
+            }
+        }
+        done.message = told(&done, wish.undoes, &self.facts.cwd);
+        notes.dedup();
+        for note in notes {
+            done.message.push(' ');
+            done.message.push_str(&note);
+        }
+        reply.ok(done);
+    }
+
+    /// Undoes or redoes the next turn.
+    async fn undo_turn(
+        &mut self,
+        call: &Call,
+        wish: &Undo,
+        files: Vec<Exchange>,
+    ) -> Result<Vec<FileAction>, ApiError> {
+        let cwd = PathBuf::from(&*self.facts.cwd);
+        self.may_write(&files)?;
+        let outputs = Outputs::new(&self.shared.settings.state_dir, self.handle.id.as_str());
+        let exchanged = undo::exchange(Texts::beside(&outputs), cwd.clone(), files, wish.skips_changed).await;
+        let actions = exchanged.map_err(|paths| in_the_way(&paths, &cwd))?;
+        if let Some(record) = self.changes.record(&self.handle.id, wish.undoes, &actions) {
+            self.append(vec![EntryBody::Files(Box::new(record))]).await?;
+        }
+        let actions: Vec<FileAction> = actions
+            .into_iter()
+            .map(|file| FileAction {
+                path: file.path.to_string_lossy().into_owned(),
+                action: file.action.as_str(),
+            })
+            .collect();
+        let body = Body::FilesUndone(Arc::new(FilesUndone {
+            undone: wish.undoes,
+            files: actions.iter().map(|file| (file.path.clone(), file.action)).collect(),
+        }));
+        let event = self.event(body, Some(call.cause()));
+        let _ = self.handle.show(&self.shared.hub, event);
+        self.look_at_branch();
+        self.changed(Some(call.cause()));
+        Ok(actions)
+    }
+
+    /// Whether the rules and the mode let files be written. What they would ask a person, a person has asked for.
+    fn may_write(&self, files: &[Exchange]) -> Result<(), ApiError> {
+        let rules = self.shared.rules_for(&self.handle.manifest(), &self.handle);
+        let ground = self.shared.configuration.ground(Path::new(&*self.facts.cwd));
+        for file in files {
+            let access = Access::Write(file.path.clone());
+            for tool in ["write", "edit"] {
+                if let Verdict::Deny(reason) =
+                    permission::judge(self.facts.mode, &rules, &ground, tool, &access)
+                {
+                    let path = visible::line(&file.path.to_string_lossy()).into_owned();
+                    return Err(ApiError::failed(format!("{path} may not be changed. {reason}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What else ran since a turn began that may have changed files.
+    fn ran(&self, turn: &TurnId) -> Option<String> {
+        let messages = self.entries.all().iter().filter_map(|entry| entry.body.message());
+        let since = messages.skip_while(|message| message.turn_id.as_ref() != Some(turn));
+        let ran =
+            since.into_iter().any(|message| matches!(message.tool_name.as_deref(), Some(BASH | DELEGATE)));
+        ran.then(|| {
+            "That turn, or one after it, ran commands or subagents; what those changed stays as it is."
+                .to_owned()
+        })
+    }
+}
+
+/// The names of files for a person, below the session's folder where they are.
+fn names<'p>(paths: impl ExactSizeIterator<Item = &'p Path>, cwd: &Path) -> String {
+    let more = paths.len().saturating_sub(NAMED);
+    let mut names: Vec<String> = paths
+        .take(NAMED)
+        .map(|path| visible::line(&path.strip_prefix(cwd).unwrap_or(path).to_string_lossy()).into_owned())
+        .collect();
+    if more > 0 {
+        names.push(format!("{more} more"));
+    }
+    names.join(", ")
+}
+
+/// The refusal where somebody else has changed files.
+fn in_the_way(paths: &[PathBuf], cwd: &Path) -> ApiError {
+    let message = format!(
+        "Nothing of the turn was changed, because these files are not as it left them, or what they were is no longer \
+         kept: {}.",
+        names(paths.iter().map(PathBuf::as_path), cwd)
+    );
+    let paths = Value::vector(paths.iter().map(|path| Value::from(path.to_string_lossy().into_owned())));
+    ApiError::new(ErrorCode::FileChanged, message).with("changed", paths)
+}
+
+/// What was done, for a person.
+fn told(done: &Undone, undoes: bool, cwd: &str) -> String {
+    let verb = if undoes { "undone" } else { "redone" };
+    if done.steps == 0 {
+        let verb = if undoes { "undo" } else { "redo" };
+        return format!(
+            "There is nothing to {verb}: no tool of a turn changed files. What commands and subagents changed is not \
+             known."
+        );
+    }
+    let of = |skipped: bool| -> Vec<&Path> {
+        let files = done.files.iter().filter(|file| (file.action == Action::Skipped.as_str()) == skipped);
+        files.map(|file| Path::new(file.path.as_str())).collect()
+    };
+    let (changed, skipped) = (of(false), of(true));
+    let mut text = match changed.len() {
+        0 => format!("Nothing was {verb}."),
+        _ => format!("Changes {verb}: {}.", names(changed.into_iter(), Path::new(cwd))),
+    };
+    if !skipped.is_empty() {
+        text.push_str(&format!(" Left as they are: {}.", names(skipped.into_iter(), Path::new(cwd))));
+    }
+    text
+}

@@ -1,0 +1,150 @@
+//! What a project's configuration would do if it were trusted, for a person who decides that. Runs nothing of it.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use crate::config::{Content, Files};
+use crate::edn;
+use crate::facts::permissions::{Run, TrustPreview};
+use crate::files;
+use crate::hook::{Hook, Hooks, Source};
+use crate::http::without_keys;
+use crate::limits::{PREVIEW_TEXT_CHARS, TRUST_RUNS, WORKFLOW_BYTES};
+use crate::tool::permission::{Decision, Rule};
+use crate::value::{Map, Value};
+use crate::workflow::{self, Check, Stage, Step, Workflow};
+
+/// The preview of a project. Everything in it is of one content: what `files` has the digests of.
+pub(super) fn preview(project: &Files) -> TrustPreview {
+    let Some(Content { root, configuration, sealed, state }) = project.content() else {
+        return TrustPreview { state: "none", ..TrustPreview::default() };
+    };
+    let mut seen = Preview { runs: Vec::new(), problems: sealed.wrong().into_iter().collect() };
+    if let Some(bytes) = &configuration {
+        match edn::read_one(bytes) {
+            Ok(Value::Map(map)) => seen.configuration(&root, &map),
+            Ok(_) => seen.problems.push(".edn-bridge/config.edn is not a map".to_owned()),
+            Err(error) => seen.problems.push(format!(".edn-bridge/config.edn: {error}")),
+        }
+    }
+    let most = u64::try_from(WORKFLOW_BYTES.saturating_add(1)).unwrap_or(u64::MAX);
+    for (path, _) in sealed.iter() {
+        let Some(name) =
+            path.strip_prefix(".edn-bridge/workflows/").and_then(|name| name.strip_suffix(".edn"))
+        else {
+            continue;
+        };
+        let read = root.join(path).canonicalize().and_then(|real| files::read(&real, most));
+        match read {
+            Ok(bytes) if sealed.holds(Path::new(path), &bytes) => match workflow::read(name, &bytes) {
+                Ok(workflow) => seen.workflow(&workflow),
+                Err(error) => seen.problems.push(format!("{path}:{error}")),
+            },
+            Ok(_) => seen.problems.push(format!("{path} is being changed, or is too long")),
+            Err(error) => seen.problems.push(format!("{path}: {error}")),
+        }
+    }
+    if seen.runs.len() > TRUST_RUNS {
+        seen.problems.push(format!("only the first {TRUST_RUNS} of {} things are listed", seen.runs.len()));
+        seen.runs.truncate(TRUST_RUNS);
+    }
+    let Preview { runs, mut problems } = seen;
+    if problems.len() > TRUST_RUNS {
+        let more = problems.len().saturating_sub(TRUST_RUNS);
+        problems.truncate(TRUST_RUNS);
+        problems.push(format!("{more} more"));
+    }
+    problems.iter_mut().for_each(shorten);
+    let files = sealed.iter().map(|(path, digest)| (path.to_owned(), digest.to_owned())).collect();
+    TrustPreview { state, runs, problems, files }
+}
+
+/// What was found so far.
+struct Preview {
+    runs: Vec<Run>,
+    problems: Vec<String>,
+}
+
+impl Preview {
+    fn add(&mut self, kind: &'static str, name: impl Into<String>, text: &str) {
+        let mut text = without_keys(text).into_owned();
+        shorten(&mut text);
+        self.runs.push(Run { kind, name: name.into(), text });
+    }
+
+    fn configuration(&mut self, root: &Path, map: &Map<'_>) {
+        let hooks = map.get_keyword("hooks").and_then(Value::as_slice).unwrap_or_default().iter();
+        let inside = |key: &str, list: &str| {
+            map.get_keyword(key).and_then(|value| value.get(list)?.as_slice()).unwrap_or_default().iter()
+        };
+        let sources = hooks.map(|value| Source { value, root: Some(root), sealed: &[] });
+        match Hooks::read(sources) {
+            Ok(hooks) => hooks.iter().for_each(|hook| self.hook(hook)),
+            Err(error) => self.problems.push(format!("the hooks of .edn-bridge/config.edn: {error}")),
+        }
+        let providers = map.get_keyword("providers").and_then(Value::as_map).into_iter().flat_map(Map::iter);
+        for (name, provider) in providers {
+            let name = name.as_str().or_else(|| name.as_keyword()).unwrap_or_default();
+            if let Some(command) = provider.get("key-command").and_then(Value::as_slice) {
+                self.add("key command", name, &words(command));
+            }
+            if let Some(address) = provider.get("base-url").and_then(Value::as_str) {
+                self.add("provider", name, address);
+            }
+        }
+        for value in inside("permissions", "rules") {
+            match Rule::read(value) {
+                Ok(rule) if rule.decision == Decision::Allow => self.add("rule", "", &rule.text()),
+                Ok(_) => {}
+                Err(error) => self.problems.push(format!("a rule of .edn-bridge/config.edn: {error}")),
+            }
+        }
+        for folder in inside("sandbox", "writable").filter_map(Value::as_str) {
+            self.add("writable folder", folder, "commands may write to it");
+        }
+        for key in ["mode", "provider", "model"] {
+            let value = map.get_keyword(key).and_then(|value| value.as_str().or_else(|| value.as_keyword()));
+            if let Some(value) = value {
+                self.add("setting", key, value);
+            }
+        }
+    }
+
+    fn hook(&mut self, hook: &Hook) {
+        let name = format!("{} ({} {})", hook.id, hook.point.as_str(), hook.stage.as_str());
+        self.add("hook", name, &hook.command.join(" "));
+    }
+
+    fn workflow(&mut self, workflow: &Workflow) {
+        self.add("workflow", &*workflow.name, &workflow.doc);
+        let mut known = HashSet::new();
+        let mut checks = |stage: &Stage| {
+            for check in stage.gate.iter().chain(&stage.asserts) {
+                if let Check::Command { command, .. } = check
+                    && known.insert((stage.id.clone(), command.clone()))
+                {
+                    self.add("check", format!("{}, stage {}", workflow.name, stage.id), command);
+                }
+            }
+        };
+        for step in &workflow.stages {
+            match step {
+                Step::Stage(stage) => checks(stage),
+                Step::Parallel { siblings, join, .. } => {
+                    siblings.iter().chain(join).for_each(|stage| checks(stage));
+                }
+            }
+        }
+    }
+}
+
+fn shorten(text: &mut String) {
+    if let Some((cut, _)) = text.char_indices().nth(PREVIEW_TEXT_CHARS) {
+        text.truncate(cut);
+        text.push('…');
+    }
+}
+
+fn words(command: &[Value<'_>]) -> String {
+    command.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,62 @@
+//! Tools that clients bring: what a client offers, and how it answers the calls.
+
+use std::time::Duration;
+
+use crate::message::image::Image;
+use crate::session::call::{Call, Reply};
+use crate::value::{Map, Value};
+
+/// The tools of clients. They are in a session's toolbox while their client is connected, and are judged like the
+/// program's own. A request goes only to the client that offers the tool; no other client can answer it.
+pub trait ClientTools: Send + Sync {
+    /// Sets the tools that the caller's connection offers in the session, in place of its earlier ones there. All or
+    /// none.
+    fn register_tools(&self, call: Call, tools: Vec<OfferedTool>, reply: Reply<Registered>);
+
+    /// Answers a tool request. The first answer counts; after it, or once the request has ended otherwise, there is no
+    /// such request.
+    fn tool_result(&self, call: Call, request: String, answer: ToolAnswer, reply: Reply<()>);
+
+    /// Shows the newest output of a tool request, which goes on.
+    fn tool_progress(&self, call: Call, request: String, text: String, reply: Reply<()>);
+}
+
+/// A tool that a client offers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OfferedTool {
+    /// Its name for the model.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// The JSON schema of its arguments.
+    pub parameters: Value<'static>,
+    /// Whether it changes nothing, at the client or elsewhere.
+    pub read_only: bool,
+    /// The argument that names the file or folder that it touches. That path is judged like one of the program's own
+    /// tools.
+    pub path: Option<String>,
+    /// The time from a request to its answer.
+    pub timeout: Option<Duration>,
+}
+
+/// The tools that a client offers now.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Registered {
+    /// Their names.
+    pub names: Vec<String>,
+    /// Those that another client offers too.
+    pub shadowed: Vec<String>,
+}
+
+/// A client's answer to a tool request.
+#[derive(Debug, Clone, Default)]
+pub struct ToolAnswer {
+    /// The text for the model.
+    pub text: String,
+    /// Whether the call failed.
+    pub is_error: bool,
+    /// Images for the model.
+    pub images: Vec<Image>,
+    /// Further facts for frontends.
+    pub details: Map<'static>,
+}

@@ -1,0 +1,25 @@
+//! The UI wire: JSON-RPC lines of codelia's UI protocol, for terminal interfaces.
+//!
+//! [`methods`] is the table of what is served; checks, the reference page and the schema come from it. [`decode`] and
+//! [`encode`] read and write lines, [`desk`] keeps the runs and the open question of one connection, [`tell`] turns
+//! events into lines, [`ask`] does so for questions and reads their answers, [`route`] calls the session API, [`link`] is one connection,
+//! [`history`] replays old runs, [`tools`] passes calls to the interface. A wire like any: no rule of the engine stands here.
+
+mod ask;
+pub mod codes;
+pub mod decode;
+mod desk;
+mod encode;
+mod history;
+mod input;
+pub mod link;
+mod lookups;
+pub mod methods;
+pub mod reference;
+mod request;
+mod route;
+pub mod service;
+mod shell;
+mod tell;
+mod told;
+mod tools;

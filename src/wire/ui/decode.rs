@@ -1,0 +1,211 @@
+//! Reads the lines of the UI wire: requests, notifications and answers. Knows no method.
+
+use std::sync::Arc;
+
+use crate::json;
+use crate::limits::UI_ID_BYTES;
+use crate::value::{Map, Value};
+use crate::wire::ui::codes::{Code, Fault};
+
+/// A line that was read.
+#[derive(Debug, PartialEq)]
+pub enum Message<'a> {
+    /// A request. Its id is JSON, as it came.
+    Request {
+        /// The id.
+        id: Arc<str>,
+        /// The method.
+        method: String,
+        /// The params; nil if there are none.
+        params: Value<'a>,
+    },
+    /// A notification.
+    Notification {
+        /// The method.
+        method: String,
+        /// The params; nil if there are none.
+        params: Value<'a>,
+    },
+    /// The answer to a request of ours.
+    Response {
+        /// Its id.
+        id: String,
+        /// The result, or the message of the error.
+        result: Result<Value<'a>, String>,
+    },
+}
+
+/// The value of a key.
+pub fn at<'v, 'a>(value: &'v Value<'a>, key: &str) -> Option<&'v Value<'a>> {
+    value.as_map()?.get(&Value::str(key)).filter(|value| !value.is_nil())
+}
+
+/// The text of a key.
+pub fn text<'v>(value: &'v Value<'_>, key: &str) -> Option<&'v str> {
+    at(value, key)?.as_str()
+}
+
+/// The flag of a key.
+pub fn flag(value: &Value<'_>, key: &str) -> Option<bool> {
+    at(value, key)?.as_bool()
+}
+
+/// Reads a line.
+///
+/// # Errors
+/// The error with which the line is answered, without an id.
+pub fn read(line: &[u8]) -> Result<Option<Message<'_>>, Fault> {
+    if line.trim_ascii().is_empty() {
+        return Ok(None);
+    }
+    let value = json::read(line)
+        .map_err(|error| Fault::new(Code::Parse, format!("The line cannot be read: {error}.")))?;
+    let Value::Map(mut map) = value else {
+        return Err(Fault::new(Code::InvalidRequest, "A line is one object; there are no batches."));
+    };
+    let key = |name| Value::str(name);
+    let id = match map.get(&key("id")) {
+        None => None,
+        Some(given) => Some(id(given).ok_or_else(|| {
+            let message = format!("An id is a text of at most {UI_ID_BYTES} bytes, or an integer.");
+            Fault::new(Code::InvalidRequest, message)
+        })?),
+    };
+    let method = match map.get(&key("method")) {
+        None => None,
+        Some(method) => {
+            let method = method.as_str().filter(|method| !method.is_empty());
+            let method =
+                method.ok_or_else(|| Fault::new(Code::InvalidRequest, "The method must be a text."))?;
+            Some(method.to_owned())
+        }
+    };
+    match (method, id) {
+        (Some(method), Some(id)) => {
+            Ok(Some(Message::Request { id, method, params: take(&mut map, "params").unwrap_or(Value::Nil) }))
+        }
+        (Some(method), None) => {
+            Ok(Some(Message::Notification { method, params: take(&mut map, "params").unwrap_or(Value::Nil) }))
+        }
+        (None, Some(_)) if map.contains(&key("result")) || map.contains(&key("error")) => {
+            let failed = map.get(&key("error")).filter(|error| !error.is_nil());
+            let result = match failed {
+                Some(error) => Err(text(error, "message").unwrap_or_default().to_owned()),
+                None => Ok(take(&mut map, "result").unwrap_or(Value::Nil)),
+            };
+            let id = map.get(&key("id")).and_then(Value::as_str).unwrap_or_default().to_owned();
+            Ok(Some(Message::Response { id, result }))
+        }
+        _ => Err(Fault::new(Code::InvalidRequest, "The object has no method.")),
+    }
+}
+
+fn take<'a>(map: &mut Map<'a>, name: &str) -> Option<Value<'a>> {
+    map.get(&Value::str(name)).cloned()
+}
+
+/// An id as JSON.
+fn id(value: &Value<'_>) -> Option<Arc<str>> {
+    match value {
+        Value::Str(text) if text.as_str().len() <= UI_ID_BYTES => {
+            let mut out = Vec::new();
+            json::write(value, &mut out);
+            String::from_utf8(out).ok().map(Arc::from)
+        }
+        Value::Int(number) => Some(number.to_string().into()),
+        _ => None,
+    }
+}
+
+/// The id in the start of a line that is too long to be read, as JSON; `None` if it is not there.
+pub fn id_in_head(head: &[u8]) -> Option<Arc<str>> {
+    // The key comes early in what every known client writes; inside a text its quotes would be escaped.
+    let at = memchr::memmem::find(head, b"\"id\"")?;
+    let rest = head.get(at.checked_add(4)?..)?.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
+    let end = match rest.first()? {
+        b'"' => {
+            let mut from = 1usize;
+            loop {
+                let found = memchr::memchr2(b'"', b'\\', rest.get(from..)?)?.checked_add(from)?;
+                if rest.get(found) == Some(&b'"') {
+                    break found.checked_add(1)?;
+                }
+                from = found.checked_add(2)?;
+            }
+        }
+        _ => rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'-')?,
+    };
+    id(&json::read(rest.get(..end)?).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_is_read_as_request_notification_or_response() {
+        let request = read(br#"{"jsonrpc":"2.0","id":"a\"b","method":"m","params":{"x":1},"more":[]}"#);
+        let Ok(Some(Message::Request { id, method, params })) = request else { panic!("{request:?}") };
+        assert_eq!((&*id, method.as_str(), at(&params, "x")), (r#""a\"b""#, "m", Some(&Value::int(1))));
+        for (line, expected) in [
+            (&br#"{"id":7,"method":"m"}"#[..], Some("7")),
+            (br#"{"id":"","method":"m"}"#, Some("\"\"")),
+            (br#"{"method":"m"}"#, None),
+        ] {
+            let id = match read(line) {
+                Ok(Some(Message::Request { id, .. })) => Some(id),
+                Ok(Some(Message::Notification { .. })) => None,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(id.as_deref(), expected);
+        }
+        for (line, result) in [
+            (&br#"{"id":"q","result":{"ok":true}}"#[..], true),
+            (br#"{"id":"q","error":{"code":1}}"#, false),
+            (br#"{"id":"q","result":1,"error":{"code":1}}"#, false),
+        ] {
+            let Ok(Some(Message::Response { id, result: found })) = read(line) else { panic!() };
+            assert_eq!((id.as_str(), found.is_ok()), ("q", result));
+        }
+        assert!(matches!(read(b" \r"), Ok(None)));
+    }
+
+    #[test]
+    fn line_that_is_no_message_has_a_code() {
+        for (line, code) in [
+            (&b"x"[..], Code::Parse),
+            (b"{\"a\":1,\"a\":2}", Code::Parse),
+            (b"\"\xff\"", Code::Parse),
+            (b"[]", Code::InvalidRequest),
+            (b"[{\"id\":\"1\",\"method\":\"m\"}]", Code::InvalidRequest),
+            (b"1", Code::InvalidRequest),
+            (b"{}", Code::InvalidRequest),
+            (b"{\"id\":\"1\"}", Code::InvalidRequest),
+            (b"{\"id\":null,\"method\":\"m\"}", Code::InvalidRequest),
+            (b"{\"id\":{},\"method\":\"m\"}", Code::InvalidRequest),
+            (b"{\"id\":1.5,\"method\":\"m\"}", Code::InvalidRequest),
+            (b"{\"id\":\"1\",\"method\":7}", Code::InvalidRequest),
+            (b"{\"id\":\"1\",\"method\":\"\"}", Code::InvalidRequest),
+        ] {
+            assert_eq!(read(line).unwrap_err().code, code, "{}", String::from_utf8_lossy(line));
+        }
+        let long = format!("{{\"id\":{:?},\"method\":\"m\"}}", "x".repeat(UI_ID_BYTES + 1));
+        assert_eq!(read(long.as_bytes()).unwrap_err().code, Code::InvalidRequest);
+    }
+
+    #[test]
+    fn id_is_found_in_the_start_of_a_long_line() {
+        for (head, expected) in [
+            (r#"{"jsonrpc":"2.0","id":"12","method":"run.start","params":{"input"#, Some("\"12\"")),
+            (r#"{"id" : 7 ,"#, Some("7")),
+            (r#"{"id":"a\"b","#, Some("\"a\\\"b\"")),
+            (r#"{"id":"a"#, None),
+            (r#"{"id":7"#, None),
+            (r#"{"id":null,"#, None),
+            (r#"{"method":"m","#, None),
+            ("", None),
+        ] {
+            assert_eq!(id_in_head(head.as_bytes()).as_deref(), expected, "{head}");
+        }
+    }
+}

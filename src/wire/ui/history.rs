@@ -1,0 +1,171 @@
+//! Replays the newest runs of a session as events, then answers. Moves no focus.
+
+use std::sync::Arc;
+
+use crate::limits::{MAX_PAGE_MESSAGES, UI_HISTORY_BYTES, UI_HISTORY_EVENTS, UI_HISTORY_RUNS};
+use crate::message::{Block, Message, Role, SessionId, StopReason};
+use crate::session::{ApiError, Page, Reply};
+use crate::value::{Map, Value};
+use crate::wire::ui::codes::{Code, Fault};
+use crate::wire::ui::decode::text;
+use crate::wire::ui::encode;
+use crate::wire::ui::link::Connection;
+use crate::wire::ui::request::{Ask, limit, not_loaded};
+use crate::wire::ui::tell::{arguments_of, result_text};
+
+/// Serves `session.history`.
+pub fn serve(ask: &Ask<'_>) {
+    let most_runs = limit(ask.params, "max_runs", UI_HISTORY_RUNS);
+    let most_events = limit(ask.params, "max_events", UI_HISTORY_EVENTS);
+    let session = SessionId::from(text(ask.params, "session_id").unwrap_or_default());
+    let place = ask.place;
+    let reply = ask.connection.begin(ask.id.clone(), move |connection: &Connection, id, result| {
+        let page = result.map_err(Fault::from).and_then(|page: Result<Page, Fault>| page);
+        match page {
+            Ok(page) => replay(connection, id, place, &page, most_runs, most_events),
+            // A session that is not known has no history.
+            Err(fault) if fault.code == Code::NoSession => {
+                let none = Map::new().with("runs", Value::int(0)).with("events_sent", Value::int(0));
+                connection.wire().respond(connection, id, place, &none);
+            }
+            Err(fault) => connection.wire().refuse(connection, id, place, &fault),
+        }
+    });
+    let (api, call) = (ask.ui.api.clone(), ask.call());
+    let next = ask.call_to(session.clone());
+    let opened = Reply::new(move |opened: Result<SessionId, ApiError>| match opened {
+        Ok(_) => {
+            let page = Reply::new(move |page: Result<Page, ApiError>| reply.ok(page.map_err(Fault::from)));
+            api.messages(next, None, Some(MAX_PAGE_MESSAGES), page);
+        }
+        Err(error) => reply.ok(Err(not_loaded(error))),
+    });
+    ask.api().open_session(call, session, opened);
+}
+
+/// One run of the history.
+struct OldRun<'p> {
+    id: &'p str,
+    messages: Vec<&'p Arc<Message>>,
+}
+
+/// The events and the answer, as one frame, so that no other event comes between.
+fn replay(
+    connection: &Connection,
+    id: &str,
+    place: usize,
+    page: &Page,
+    most_runs: usize,
+    most_events: usize,
+) {
+    let mut runs: Vec<OldRun<'_>> = Vec::new();
+    for message in &page.messages {
+        let turn = message.turn_id.as_ref().map_or("history", |turn| turn.as_str());
+        match runs.last_mut() {
+            Some(run) if run.id == turn => run.messages.push(message),
+            _ => runs.push(OldRun { id: turn, messages: vec![message] }),
+        }
+    }
+    let mut truncated = page.more || runs.len() > most_runs;
+    let skipped = runs.len().saturating_sub(most_runs);
+    let (mut lines, mut sent, mut told) = (Vec::new(), 0usize, 0usize);
+    // The newest runs are the ones that count: from the last back to the first, as long as there is room.
+    for run in runs.iter().skip(skipped).rev() {
+        let (text, events) = old_run(run);
+        let is_first = lines.is_empty();
+        if !is_first && (sent.saturating_add(events) > most_events || size(&lines, &text) > UI_HISTORY_BYTES)
+        {
+            truncated = true;
+            break;
+        }
+        sent = sent.saturating_add(events);
+        told = told.saturating_add(1);
+        lines.push(text);
+    }
+    let mut result = Map::new().with("runs", Value::from(told)).with("events_sent", Value::from(sent));
+    result.put_some("truncated", truncated.then_some(true));
+    connection.wire().count_answer(place);
+    connection.outbox().push_frame(|out, ()| {
+        for run in lines.iter().rev() {
+            out.extend_from_slice(run);
+        }
+        encode::answer(out, id, &result);
+    });
+}
+
+fn size(lines: &[Vec<u8>], text: &[u8]) -> usize {
+    lines.iter().map(Vec::len).fold(text.len(), usize::saturating_add)
+}
+
+/// The lines of a run, and their number.
+fn old_run(run: &OldRun<'_>) -> (Vec<u8>, usize) {
+    let mut out = Vec::new();
+    let (mut seq, mut events, mut steps) = (0i64, 0usize, 0i64);
+    let mut tell = |out: &mut Vec<u8>, event: Map<'_>, is_counted: bool| {
+        encode::event(out, run.id, if is_counted { seq } else { -1 }, &event);
+        seq = seq.saturating_add(i64::from(is_counted));
+        events = events.saturating_add(1);
+    };
+    let typed = |name: &'static str| Map::new().with("type", name);
+    let mut calls: Vec<(&Arc<str>, &Value<'static>)> = Vec::new();
+    let last_answer = run.messages.iter().rposition(|message| message.role == Role::Assistant);
+    for (at, message) in run.messages.iter().enumerate() {
+        let stamp = message.timestamp.parse::<jiff::Timestamp>().map_or(0, |at| at.as_millisecond());
+        match message.role {
+            Role::User => {
+                tell(&mut out, typed("hidden_user_message").with("content", message.text()), false);
+            }
+            Role::Assistant => {
+                for block in &message.content {
+                    if let Block::Thinking(text) = block {
+                        let event = typed("reasoning").with("content", text.to_string());
+                        tell(&mut out, event.with("timestamp", stamp), true);
+                    }
+                }
+                let is_last = Some(at) == last_answer && message.stop_reason != Some(StopReason::ToolUse);
+                let text = message.text();
+                if is_last {
+                    let text = match (&message.error_message, text.is_empty()) {
+                        (Some(error), true) => error.to_string(),
+                        _ => text,
+                    };
+                    tell(&mut out, typed("final").with("content", text), true);
+                } else if !text.is_empty() {
+                    tell(&mut out, typed("text").with("content", text).with("timestamp", stamp), true);
+                }
+                for block in &message.content {
+                    if let Block::ToolCall { id, name, arguments } = block {
+                        steps = steps.saturating_add(1);
+                        calls.push((id, arguments));
+                        let step = typed("step_start").with("step_id", id.to_string());
+                        let step = step.with("title", name.to_string());
+                        tell(&mut out, step.with("step_number", Value::int(steps)), true);
+                        let (args, raw) = arguments_of(arguments);
+                        let mut call = typed("tool_call").with("tool", name.to_string()).with("args", args);
+                        call.put("tool_call_id", id.to_string());
+                        call.put("raw_args", raw);
+                        tell(&mut out, call, true);
+                    }
+                }
+            }
+            Role::Tool => {
+                let id = message.tool_call_id.clone().unwrap_or_default();
+                let name = message.tool_name.as_deref().unwrap_or_default();
+                let arguments = calls.iter().find(|(call, _)| **call == id).map(|(_, arguments)| *arguments);
+                let failed = message.is_error.unwrap_or(false);
+                let mut result = typed("tool_result").with("tool", name.to_owned());
+                let text = message.text();
+                result.put("result", result_text(name, arguments.unwrap_or(&Value::Nil), &text, &Value::Nil));
+                result.put("tool_call_id", id.to_string());
+                result.put_some("is_error", failed.then_some(true));
+                tell(&mut out, result, true);
+                let mut step = typed("step_complete").with("step_id", id.to_string());
+                step.put("status", if failed { "error" } else { "completed" });
+                step.put("duration_ms", Value::int(0));
+                tell(&mut out, step, true);
+            }
+            Role::System => {}
+        }
+    }
+    (out, events)
+}

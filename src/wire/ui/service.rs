@@ -1,0 +1,315 @@
+//! The UI wire's side of a connection: serves its lines, and chooses the events that its client receives.
+//!
+//! Knows methods, the desk and the routes. Knows neither what a method does nor how a session lives.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwapOption;
+
+use crate::clock::Clock;
+use crate::event::question::QuestionKind;
+use crate::event::{Body, Event};
+use crate::limits::{MAX_PENDING, UI_LINE_BYTES};
+use crate::message::SessionId;
+use crate::session::{
+    ActionResult, ActionStatus, Agreed, Call, Client as _, Pressure, Reply, Response, SessionApi, Snapshot,
+};
+use crate::value::{Map, Value};
+use crate::wire::connection::{self, End, Wire};
+use crate::wire::lines::Line;
+use crate::wire::transport::Transport;
+use crate::wire::ui::ask;
+use crate::wire::ui::codes::{Code, Fault};
+use crate::wire::ui::decode::{self, Message};
+use crate::wire::ui::desk::{Asked, Desk, OpenQuestion};
+use crate::wire::ui::encode::{self, NO_ID};
+use crate::wire::ui::link::{Connection, Ui};
+use crate::wire::ui::methods::{self, From};
+use crate::wire::ui::request::Ask;
+use crate::wire::ui::route;
+use crate::wire::ui::tell::UiEncoder;
+use crate::wire::ui::tools;
+
+/// Serves a connection; see [`connection::start`]. With `diagnostics`, model calls are told in figures.
+///
+/// # Errors
+/// If a thread cannot be started.
+pub fn start(
+    id: u64,
+    transport: Transport,
+    api: Arc<dyn SessionApi>,
+    clock: Arc<dyn Clock>,
+    diagnostics: bool,
+    on_end: Box<dyn Fn(End) + Send + Sync>,
+) -> std::io::Result<Arc<Connection>> {
+    let (tally, desk) = (api.tally(), Arc::new(Desk::default()));
+    let wire = Ui {
+        requests: tally.wire(methods::NAMES),
+        tally,
+        api: api.clone(),
+        clock: clock.clone(),
+        desk: desk.clone(),
+        diagnostics,
+        agreed: ArcSwapOption::empty(),
+        catching_up: AtomicBool::new(false),
+    };
+    let encoder = UiEncoder::new(id, clock.clone(), desk, diagnostics);
+    connection::start(id, transport, wire, encoder, api, clock, on_end)
+}
+
+impl Wire for Ui {
+    type Api = dyn SessionApi;
+    type Encoder = UiEncoder;
+
+    fn line_bytes() -> usize {
+        UI_LINE_BYTES
+    }
+
+    fn line(&self, connection: &Connection, line: &Line<'_>) {
+        let bytes = match line {
+            Line::Whole(bytes) => bytes,
+            Line::Oversize(length, head) => {
+                let id = decode::id_in_head(head).filter(|id| !connection.is_pending(id));
+                let message = format!("The line is {length} bytes long; the maximum is {UI_LINE_BYTES}.");
+                return self.reject(
+                    connection,
+                    id.as_deref().unwrap_or(NO_ID),
+                    &Fault::new(Code::Parse, message),
+                );
+            }
+            Line::Unterminated(_) => {
+                let message = "The input ended in the middle of a line; a message ends with a line feed.";
+                return self.reject(connection, NO_ID, &Fault::new(Code::Parse, message));
+            }
+        };
+        match decode::read(bytes) {
+            Ok(None) => {}
+            Ok(Some(Message::Request { id, method, params })) => {
+                self.request(connection, id, &method, &params)
+            }
+            Ok(Some(Message::Notification { method, params })) => self.notice(connection, &method, &params),
+            Ok(Some(Message::Response { id, result })) => {
+                self.answered(connection, &id, result);
+            }
+            Err(fault) => self.reject(connection, NO_ID, &fault),
+        }
+    }
+
+    /// The messages of the run that were left out; later ones follow with the next number.
+    fn show_anew(&self, connection: &Connection, missed: u64) {
+        tracing::debug!(missed, "a slow interface is shown its run again");
+        self.catching_up.store(true, Ordering::Release);
+        connection.api().catch_up(connection.id());
+        self.catching_up.store(false, Ordering::Release);
+        // Its state tells whether the run has ended meanwhile.
+        self.desk.lock().caught_up = true;
+        let state = connection.api().snapshot(connection.id(), &connection.focused(), Snapshot::State, None);
+        if let Some(event) = state {
+            self.deliver(connection, &event);
+        }
+    }
+
+    fn deliver(&self, connection: &Connection, event: &Event) -> Pressure {
+        // Before the interface sees the end, after which it may bring others.
+        if let Body::TurnEnded(_) = event.body
+            && self.desk.lock().tools_in == event.session
+        {
+            route::take_tools_back(self, connection);
+        }
+        let wanted = || self.wants(connection, event);
+        if !wanted() {
+            return Pressure::Fine;
+        }
+        if let Body::CompactionStarted { asked: true } = event.body {
+            self.answer_compaction(connection, event);
+        }
+        connection.outbox().push_event(event, wanted)
+    }
+
+    fn watches(&self, connection: &Connection, session: Option<&SessionId>) -> bool {
+        session.is_some_and(|session| connection.is_focused(session))
+    }
+
+    fn lists_sessions(&self) -> bool {
+        false
+    }
+
+    fn is_interactor(&self) -> bool {
+        let can = self.desk.lock().can;
+        can.confirm || can.prompt || can.pick
+    }
+
+    fn answers(&self, kind: QuestionKind) -> bool {
+        self.desk.lock().can.answers(kind)
+    }
+
+    fn dialogs_only(&self) -> bool {
+        false
+    }
+
+    fn topics(&self) -> Vec<&'static str> {
+        methods::METHODS
+            .iter()
+            .filter(|method| method.from == From::RuntimeNotice)
+            .map(|method| method.name)
+            .collect()
+    }
+
+    fn agreed(&self) -> Option<Arc<Agreed>> {
+        self.agreed.load_full()
+    }
+}
+
+impl Ui {
+    /// Makes the checks of the table, then serves the request.
+    fn request(&self, connection: &Connection, id: Arc<str>, method: &str, params: &Value<'_>) {
+        if connection.is_pending(&id) {
+            let fault = Fault::new(Code::InvalidRequest, "A request with this id has no answer yet.");
+            return self.reject(connection, NO_ID, &fault);
+        }
+        let found = methods::find(method).filter(|(_, found)| found.served && found.from == From::Ui);
+        let Some((place, method)) = found else {
+            return self.reject(
+                connection,
+                &id,
+                &Fault::new(Code::MethodNotFound, "There is no such method."),
+            );
+        };
+        if connection.is_crowded() {
+            let message = format!("{MAX_PENDING} requests are pending; wait for an answer.");
+            return self.refuse(connection, &id, place, &Fault::new(Code::Internal, message));
+        }
+        if let Err(misfit) = methods::check(method.params, params) {
+            return self.refuse(connection, &id, place, &Fault::param(&misfit.key, &misfit.expected));
+        }
+        let _span = tracing::debug_span!("request", method = method.name, id = &*id).entered();
+        route::serve(Ask { ui: self, connection, id, place, params });
+    }
+
+    /// A notification. One that is malformed or unknown is ignored.
+    fn notice(&self, connection: &Connection, method: &str, params: &Value<'_>) {
+        match methods::find(method).filter(|(_, found)| found.from == From::UiNotice) {
+            Some((_, found)) => match methods::check(found.params, params) {
+                Ok(()) => route::update_context(self, connection, params),
+                Err(misfit) => tracing::debug!(?misfit, "a malformed notification is ignored"),
+            },
+            None => tracing::debug!("an unknown notification is ignored"),
+        }
+    }
+
+    /// The answer of the interface to a request. A late one finds no question, and does nothing.
+    fn answered(&self, connection: &Connection, id: &str, result: Result<Value<'_>, String>) {
+        let session = connection.focused();
+        let Some(OpenQuestion { asked, .. }) = self.take(connection, id) else {
+            let is_call = self.desk.lock().calls.remove(id).is_some();
+            if is_call {
+                let call = Call { connection: connection.id(), request: "".into(), session };
+                let answer = tools::answer(&result);
+                return self.api.tool_result(call, id.to_owned(), answer, Reply::new(|_| {}));
+            }
+            return tracing::debug!("an answer to no open question is ignored");
+        };
+        let result = &result.unwrap_or(Value::Nil);
+        match asked {
+            Asked::Question { kind, session, tool } => {
+                let said = ask::said(kind, result);
+                let call = Call { connection: connection.id(), request: "".into(), session };
+                if said.ends_run {
+                    let mut state = self.desk.lock();
+                    if let Some(run) = &mut state.run {
+                        run.declined = Some(tool.unwrap_or_default());
+                    }
+                }
+                let (api, ending) = (self.api.clone(), call.clone());
+                // Before the model can be asked again.
+                let reply = Reply::new(move |done: Result<(), _>| {
+                    if done.is_ok() && said.ends_run {
+                        api.interrupt(ending, None, Reply::new(|_| {}));
+                    }
+                });
+                let response = Response {
+                    interaction_id: id.to_owned(),
+                    accepted: said.accepted,
+                    answer: said.answer,
+                    note: said.note,
+                };
+                self.api.respond(call, response, reply);
+            }
+            Asked::Choice { kind, picks, request } => {
+                let pick = ask::picked(result).and_then(|place| picks.get(place).cloned());
+                let status = if pick.is_some() { ActionStatus::Submitted } else { ActionStatus::Cancelled };
+                let result = ActionResult {
+                    request_id: id.to_owned(),
+                    kind: Some(kind),
+                    status,
+                    pick,
+                    error_message: None,
+                };
+                let call = Call { connection: connection.id(), request, session };
+                self.api.action_result(call, result, Reply::new(|_| {}));
+            }
+            Asked::Logout { request, clear_session } => {
+                let agreed = decode::flag(result, "ok") == Some(true);
+                route::logout(self, connection, request, agreed, clear_session);
+            }
+        }
+    }
+
+    /// Takes the open question with that id. The engine's stays on the desk until it has ended there.
+    fn take(&self, _: &Connection, id: &str) -> Option<OpenQuestion> {
+        let mut state = self.desk.lock();
+        let open = state.question.as_ref().filter(|open| *open.id == *id)?;
+        if matches!(open.asked, Asked::Question { .. }) {
+            return Some(open.clone());
+        }
+        state.take_question(id)
+    }
+
+    /// Answers `run.start` for the compaction that begins, before its events.
+    fn answer_compaction(&self, connection: &Connection, event: &Event) {
+        let Some(cause) = event.cause.as_ref().filter(|cause| cause.connection == connection.id()) else {
+            return;
+        };
+        let Some(turn) = &event.turn else { return };
+        let waits = |request: &mut Arc<str>| *request == cause.request;
+        if self.desk.lock().compaction.take_if(waits).is_some() {
+            let result = Map::new().with("run_id", turn.as_str());
+            connection.outbox().push_frame_apart(|out, ()| encode::answer(out, &cause.request, &result));
+        }
+    }
+
+    /// Whether the wire has words for an event, and its session is the client's focus. Questions come from any
+    /// session.
+    fn wants(&self, connection: &Connection, event: &Event) -> bool {
+        let quiet = || {
+            let own = event.cause.as_ref().filter(|cause| cause.connection == connection.id());
+            own.is_some_and(|cause| self.desk.lock().quiet.contains(&cause.request))
+        };
+        let is_here =
+            || event.session.as_ref().is_some_and(|session| connection.is_focused(session)) && !quiet();
+        match &event.body {
+            Body::QuestionAsked(_) | Body::QuestionEnded(_) => self.is_interactor(),
+            // They are addressed to this connection.
+            Body::ToolRequested(_) | Body::RequestCancelled { .. } => true,
+            Body::AssistantDelta(_) | Body::ThinkingDelta(_) => is_here() && self.desk.lock().can.deltas,
+            Body::SessionRehydrated(_) => is_here() && self.catching_up.load(Ordering::Acquire),
+            Body::CommandResult(_) | Body::ChoiceRequested(_) => {
+                event.cause.as_ref().is_some_and(|cause| cause.connection == connection.id())
+            }
+            Body::SessionUpdated(_)
+            | Body::UserMessage(_)
+            | Body::MessagesReplaced(_)
+            | Body::FilesUndone(_)
+            | Body::AssistantMessage(_)
+            | Body::ToolExecuting(_)
+            | Body::ToolResult(_)
+            | Body::RetryAwaited(_)
+            | Body::CompactionStarted { .. }
+            | Body::CompactionEnded(_)
+            | Body::TurnEnded(_)
+            | Body::Error { .. } => is_here(),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Tools that clients bring, over the real wire: offered, judged, requested, answered, and gone with their client.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod support;
+
+use edn_bridge::limits::TOOL_RESULT_BYTES;
+use edn_bridge::value::Owned;
+use support::guest::{Guest, socket};
+use support::{Bridge, Setup, accept, at, code, data, end_of_turn, is_event};
+
+const TOOL: &str = r#"{:name "look" :description "Looks." :read-only true}"#;
+
+/// A script whose model makes one call in each of its first answers.
+fn script(calls: &[&str]) -> String {
+    let turns: String = calls.iter().map(|call| format!("{{:steps [{{:tool-call {call}}}]}} ")).collect();
+    format!("{{:turns [{turns} {{:steps [{{:delta \"end\"}}]}}]}}")
+}
+
+fn offer(bridge: &mut Bridge, tools: &str) -> Owned {
+    bridge.ask("offer", "register_tools", &format!("{{:tools [{tools}]}}"))
+}
+
+/// Answers the next request, and returns it.
+fn answer(bridge: &mut Bridge, rest: &str) -> Owned {
+    let asked = bridge.event("tool/requested");
+    let id = data(&asked, "request-id");
+    let accepted = bridge.ask("a", "tool_result", &format!("{{:request-id {id:?} {rest}}}"));
+    assert!(accepted.to_string().contains(":accepted true"), "{accepted}");
+    asked
+}
+
+fn failed(frame: &Owned) -> bool {
+    at(frame, &["data", "is-error"]).and_then(|value| value.as_bool()).unwrap()
+}
+
+#[test]
+fn offered_tool_is_called_and_answered() {
+    let calls = [r#"{:id "c1" :name "look" :arguments {:at "here" :times 2}}"#; 2];
+    let setup = Setup::new().script(&script(&calls));
+    let mut bridge = setup.ready();
+    let offered = offer(
+        &mut bridge,
+        r#"{:name "look" :description "Looks." :read-only true :timeout-seconds 60 :parameters {"type" "object" "properties" {"at" {"type" "string"}} "required" ["at"]}}"#,
+    );
+    assert!(offered.to_string().contains(":registered [\"look\"]"), "{offered}");
+    let listed = bridge.ask("q", "query_eql", "{:query \"[{:psi.tool/list [:psi.tool/name]}]\"}");
+    assert!(listed.to_string().contains("\"look\""), "{listed}");
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    let asked = bridge.event("tool/requested");
+    assert_eq!((data(&asked, "tool-name"), data(&asked, "tool-id")), ("look", "c1"));
+    assert_eq!(at(&asked, &["data", "arguments", "at"]).unwrap().as_str(), Some("here"));
+    assert_eq!(at(&asked, &["data", "timeout-ms"]).unwrap().as_i64(), Some(60_000));
+    let id = data(&asked, "request-id").to_owned();
+    bridge.ask("w", "tool_progress", &format!("{{:request-id {id:?} :text \"half\"}}"));
+    assert_eq!(data(&bridge.event("tool/update"), "result-text"), "half");
+    let details = format!("{{:request-id {id:?} :text \"seen\" :details {{:line 3}}}}");
+    bridge.ask("r", "tool_result", &details);
+    let result = bridge.event("tool/result");
+    assert!(!failed(&result) && data(&result, "result-text") == "seen", "{result}");
+    assert_eq!(at(&result, &["data", "details", "client", "line"]).unwrap().as_i64(), Some(3));
+    // The first answer counts.
+    assert_eq!(code(&bridge.ask("r2", "tool_result", &details)), "request/not-found");
+    // A failure is one to the model; a long text is kept under a handle.
+    let long = "x".repeat(TOOL_RESULT_BYTES * 2);
+    answer(&mut bridge, &format!(":text {long:?} :is-error true"));
+    let result = bridge.event("tool/result");
+    assert!(failed(&result) && data(&result, "result-text").len() < TOOL_RESULT_BYTES + 300);
+    let handle = at(&result, &["data", "details", "handle"]).unwrap().as_str().unwrap();
+    let part = bridge.ask("o", "read_output", &format!("{{:handle {handle:?} :offset 0 :limit 3}}"));
+    assert_eq!(data(&part, "text"), "xxx");
+    end_of_turn(&mut bridge);
+}
+
+#[test]
+fn misfit_tools_are_refused_all_together() {
+    let setup = Setup::new();
+    let mut bridge = setup.ready();
+    let long = "d".repeat(5_000);
+    for wrong in [
+        r#"{:name "read" :description "d"}"#.to_owned(),
+        r#"{:name "delegate" :description "d"}"#.to_owned(),
+        r#"{:name "complete-stage" :description "d"}"#.to_owned(),
+        r#"{:name "a b" :description "d"}"#.to_owned(),
+        r#"{:name "" :description "d"}"#.to_owned(),
+        r#"{:name "x" :description " "}"#.to_owned(),
+        format!("{{:name \"x\" :description {long:?}}}"),
+        r#"{:name "x" :description "d" :parameters {:type "string"}}"#.to_owned(),
+        r#"{:name "x" :description "d" :timeout-seconds 0}"#.to_owned(),
+        r#"{:name "x" :description "d" :timeout-seconds 4000}"#.to_owned(),
+        r#"{:name "x" :description "d" :read-only "yes"}"#.to_owned(),
+        r#"{:name 7 :description "d"}"#.to_owned(),
+        r#"{:name "look" :description "twice"}"#.to_owned(),
+    ] {
+        let refused = offer(&mut bridge, &format!("{TOOL} {wrong}"));
+        assert_eq!(code(&refused), "request/invalid-params", "{wrong}");
+        let listed = bridge.ask("q", "query_eql", "{:query \"[{:psi.tool/list [:psi.tool/name]}]\"}");
+        assert!(!listed.to_string().contains("look"), "{listed}");
+    }
+    let many: String = (0..65).map(|n| format!("{{:name \"t{n}\" :description \"d\"}}")).collect();
+    assert_eq!(code(&offer(&mut bridge, &many)), "request/invalid-params");
+}
+
+#[test]
+fn changing_tool_is_judged_like_any_other() {
+    let calls = [r#"{:name "rename" :arguments {:to "b"}}"#; 3];
+    let setup = Setup::new().script(&script(&calls));
+    let mut bridge = setup.interactor();
+    let tool = r#"{:name "rename" :description "Renames."}"#;
+    offer(&mut bridge, tool);
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    // Asked, with the arguments; refused without a request to the client.
+    let question = bridge.event("interaction/requested");
+    let shown = at(&question, &["data", "payload"]).unwrap().to_string();
+    assert!(shown.contains("rename") && shown.contains(":to"), "{shown}");
+    assert!(shown.contains("{:decision :allow :tool \"rename\"}"), "{shown}");
+    accept(&mut bridge, &question, ":value {:outcome \"deny\"}");
+    assert!(data(&bridge.event("tool/result"), "result-text").contains("denied"));
+    // Allowed for the session: the third call is not asked about.
+    let question = bridge.event("interaction/requested");
+    accept(&mut bridge, &question, ":value {:outcome \"approve\" :scope \"session\"}");
+    answer(&mut bridge, ":text \"renamed\"");
+    assert_eq!(data(&bridge.event("tool/result"), "result-text"), "renamed");
+    answer(&mut bridge, ":text \"again\"");
+    assert_eq!(data(&bridge.event("tool/result"), "result-text"), "again");
+    end_of_turn(&mut bridge);
+}
+
+#[test]
+fn read_only_mode_refuses_changing_tool_and_allows_reading_one() {
+    let calls = [r#"{:name "change" :arguments {}}"#, r#"{:name "look" :arguments {}}"#];
+    let setup = Setup::new().script(&script(&calls));
+    let mut bridge = setup.interactor();
+    offer(&mut bridge, &format!("{TOOL} {{:name \"change\" :description \"Changes.\"}}"));
+    bridge.ask("m", "set_mode", "{:mode \"read-only\"}");
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    let result = bridge.event("tool/result");
+    assert!(failed(&result) && data(&result, "result-text").contains("read-only"), "{result}");
+    assert_eq!(data(&answer(&mut bridge, ":text \"ok\""), "tool-name"), "look");
+}
+
+#[test]
+fn path_of_a_tool_is_judged_like_that_of_read() {
+    let calls = [
+        r#"{:name "outline" :arguments {:file "inside"}}"#,
+        r#"{:name "outline" :arguments {:file "/etc/passwd"}}"#,
+        r#"{:name "outline" :arguments {:file 7}}"#,
+    ];
+    let setup = Setup::new().script(&script(&calls));
+    let mut bridge = setup.interactor();
+    offer(&mut bridge, r#"{:name "outline" :description "Lists." :read-only true :path "file"}"#);
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    answer(&mut bridge, ":text \"one\"");
+    assert_eq!(data(&bridge.event("tool/result"), "result-text"), "one");
+    let question = bridge.event("interaction/requested");
+    assert!(question.to_string().contains("outside the workspace"), "{question}");
+    accept(&mut bridge, &question, ":value {:outcome \"deny\"}");
+    for expected in ["denied", "must be the path"] {
+        let result = bridge.event("tool/result");
+        assert!(data(&result, "result-text").contains(expected), "{result}");
+    }
+}
+
+#[test]
+fn deny_rule_denies_tool_of_client() {
+    let setup = Setup::new().script(&script(&[r#"{:name "look" :arguments {}}"#])).arg("--yolo");
+    let folder = setup.dir.path().join("config/edn-bridge");
+    std::fs::create_dir_all(&folder).unwrap();
+    let rules = "{:permissions {:rules [{:decision :deny :tool \"look\"}]}}";
+    std::fs::write(folder.join("config.edn"), rules).unwrap();
+    let mut bridge = setup.ready();
+    offer(&mut bridge, TOOL);
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    let result = bridge.event("tool/result");
+    assert!(failed(&result) && data(&result, "result-text").contains("A rule denies"), "{result}");
+}
+
+#[test]
+fn client_that_leaves_ends_its_call_with_an_error() {
+    let calls = [r#"{:name "look" :arguments {}}"#; 2];
+    let setup = Setup::new().script(&script(&calls));
+    let mut bridge = setup.ready();
+    let mut guest = Guest::at(&socket(&setup.state()));
+    guest.ask("o", "register_tools", &format!("{{:tools [{TOOL}]}}"));
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    // It is asked without a subscription; nobody else is.
+    let asked = guest.until(|frame| is_event(frame, "tool/requested"));
+    let id = data(&asked, "request-id").to_owned();
+    let refused = bridge.ask("r", "tool_result", &format!("{{:request-id {id:?} :text \"x\"}}"));
+    assert_eq!(code(&refused), "request/not-found");
+    drop(guest);
+    let result = bridge.event("tool/result");
+    assert!(failed(&result) && data(&result, "result-text").contains("left before it answered"), "{result}");
+    // It is not there any more.
+    let result = bridge.event("tool/result");
+    assert!(failed(&result) && data(&result, "result-text").contains("There is no tool"), "{result}");
+    end_of_turn(&mut bridge);
+    assert!(bridge.transcript.iter().all(|line| !line.contains(":event \"tool/requested\"")));
+}
+
+#[test]
+fn tool_of_two_clients_is_of_the_one_that_asks() {
+    let calls = [r#"{:name "look" :arguments {}}"#];
+    let turn = script(&calls).replace("]}]}", "]}] :then :cycle}");
+    let setup = Setup::new().script(&turn);
+    let mut bridge = setup.ready();
+    let mut guest = Guest::at(&socket(&setup.state()));
+    guest.ask("o", "register_tools", &format!("{{:tools [{TOOL}]}}"));
+    let offered = offer(&mut bridge, TOOL);
+    assert!(offered.to_string().contains(":shadowed [\"look\"]"), "{offered}");
+    for _ in 0..2 {
+        bridge.ask("p", "prompt", "{:message \"mine\"}");
+        answer(&mut bridge, ":text \"of the editor\"");
+        assert_eq!(data(&bridge.event("tool/result"), "result-text"), "of the editor");
+        bridge.event("turn/ended");
+        guest.ask("p", "prompt", "{:message \"theirs\"}");
+        let asked = guest.until(|frame| is_event(frame, "tool/requested"));
+        let id = data(&asked, "request-id");
+        guest.ask("a", "tool_result", &format!("{{:request-id {id:?} :text \"of the guest\"}}"));
+        assert_eq!(data(&bridge.event("tool/result"), "result-text"), "of the guest");
+        bridge.event("turn/ended");
+    }
+    // What one takes back is the other's.
+    offer(&mut bridge, "");
+    bridge.ask("p", "prompt", "{:message \"mine\"}");
+    guest.until(|frame| is_event(frame, "tool/requested"));
+}
+
+#[test]
+fn aborted_turn_cancels_its_request() {
+    let setup = Setup::new().script(&script(&[r#"{:name "look" :arguments {}}"#]));
+    let mut bridge = setup.ready();
+    offer(&mut bridge, TOOL);
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    let asked = bridge.event("tool/requested");
+    bridge.ask("x", "abort", "{}");
+    let cancelled = bridge.event("request/cancelled");
+    assert_eq!(data(&cancelled, "request-id"), data(&asked, "request-id"));
+    assert_eq!(data(&cancelled, "reason"), "ended");
+    let late = format!("{{:request-id {:?} :text \"late\"}}", data(&asked, "request-id"));
+    assert_eq!(code(&bridge.ask("l", "tool_result", &late)), "request/not-found");
+}
+
+#[test]
+fn tool_without_an_answer_times_out() {
+    let setup = Setup::new().script(&script(&[r#"{:name "slow" :arguments {}}"#]));
+    let mut bridge = setup.ready();
+    offer(&mut bridge, r#"{:name "slow" :description "Slow." :read-only true :timeout-seconds 1}"#);
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    bridge.event("tool/requested");
+    assert_eq!(data(&bridge.event("request/cancelled"), "reason"), "timed-out");
+    let result = bridge.event("tool/result");
+    assert!(failed(&result) && data(&result, "result-text").contains("did not answer in 1 s"), "{result}");
+    end_of_turn(&mut bridge);
+}
+
+#[test]
+fn killed_bridge_knows_no_tools_of_clients() {
+    let calls = [r#"{:name "look" :arguments {}}"#; 2];
+    let setup = Setup::new().script(&script(&calls));
+    let mut bridge = setup.ready();
+    offer(&mut bridge, TOOL);
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    let asked = bridge.event("tool/requested");
+    let session = data(&asked, "session-id").to_owned();
+    bridge.kill();
+    let mut bridge = setup.ready();
+    bridge.ask("s", "switch_session", &format!("{{:session-id {session:?}}}"));
+    let late = format!("{{:request-id {:?} :text \"late\"}}", data(&asked, "request-id"));
+    assert_eq!(code(&bridge.ask("l", "tool_result", &late)), "request/not-found");
+    bridge.ask("p", "prompt", "{:message \"go on\"}");
+    let result = bridge.event("tool/result");
+    assert!(data(&result, "result-text").contains("There is no tool"), "{result}");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "end");
+}
+
+#[test]
+fn subagent_has_tools_of_clients_in_its_envelope() {
+    let calls = [
+        r#"{:name "delegate" :arguments {:task "look" :tools ["look"]}}"#,
+        r#"{:id "inner" :name "look" :arguments {}}"#,
+    ];
+    let setup = Setup::new().script(&script(&calls));
+    let mut bridge = setup.interactor();
+    offer(&mut bridge, TOOL);
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    let question = bridge.event("interaction/requested");
+    accept(&mut bridge, &question, ":value {:outcome \"approve\"}");
+    // The request comes for the child's session, which is not the focus.
+    assert_eq!(data(&answer(&mut bridge, ":text \"seen\""), "tool-id"), "inner");
+    assert_eq!(data(&bridge.event("tool/result"), "result-text"), "end");
+}

@@ -1,0 +1,28 @@
+//! What holds of any line of the UI wire: it is read within its bounds or refused with a code, an id is found in the
+//! start of a long line only if it can be echoed, and the checks of the table take any params. The fuzz target `ui_line`
+//! uses it too.
+
+use edn_bridge::json;
+use edn_bridge::wire::ui::decode::{self, Message};
+use edn_bridge::wire::ui::methods::{self, METHODS};
+
+/// Checks a line.
+pub fn check(line: &[u8]) {
+    if let Some(id) = decode::id_in_head(line) {
+        json::read(id.as_bytes()).expect("an id is JSON");
+        assert!(!id.contains('\n'));
+    }
+    match decode::read(line) {
+        Ok(Some(Message::Request { id, method, params })) => {
+            json::read(id.as_bytes()).expect("an id is JSON");
+            let _ = methods::find(&method);
+            for method in METHODS {
+                if let Err(misfit) = methods::check(method.params, &params) {
+                    assert!(!misfit.expected.is_empty());
+                }
+            }
+        }
+        Ok(_) => {}
+        Err(fault) => assert!(!fault.message.is_empty()),
+    }
+}
