@@ -21,6 +21,10 @@ Those with unsaved changes never do."
   :type 'boolean
   :group 'edn-bridge)
 
+(defvar-local edn-bridge-buffers-shared nil
+  "Non-nil if the agent works on the buffers of open files in this chat.
+Then the bridge itself tells of their unsaved changes.")
+
 (defun edn-bridge-buffers--file (path)
   "Return the full name of the file PATH, which a tool names, or nil."
   (and (stringp path)
@@ -31,7 +35,7 @@ Those with unsaved changes never do."
                                  (concat host path)
                                path))))))
 
-(defun edn-bridge-buffers--visiting (path)
+(defun edn-bridge-buffers-visiting (path)
   "Return the buffer that visits the file PATH, which a tool names, or nil.
 Nothing is asked of a remote host."
   (when-let ((file (edn-bridge-buffers--file path)))
@@ -40,11 +44,18 @@ Nothing is asked of a remote host."
       (find-buffer-visiting file))))
 
 (defun edn-bridge-buffers-unsaved (paths)
-  "Return those of PATHS, a sequence, whose buffers have unsaved changes."
-  (seq-filter (lambda (path)
-                (let ((buffer (edn-bridge-buffers--visiting path)))
-                  (and buffer (buffer-modified-p buffer))))
-              paths))
+  "Return those of PATHS whose unsaved changes the agent would not see.
+PATHS is a sequence of files that it would change."
+  (let ((seen nil))
+    (seq-filter (lambda (path)
+                  (let ((buffer (edn-bridge-buffers-visiting path)))
+                    (and buffer
+                         (not edn-bridge-buffers-shared)
+                         (buffer-modified-p buffer)
+                         ;; One file may have two names.
+                         (not (memq buffer seen))
+                         (push buffer seen))))
+                paths)))
 
 ;;;; After a call
 
@@ -58,10 +69,14 @@ the one that it names."
        ((not (member (plist-get data :tool-name) '("edit" "write" "bash"))))
        (path
         (unless (edn-bridge-edn-true-p (plist-get data :is-error))
-          (when-let ((buffer (edn-bridge-buffers--visiting path)))
-            (edn-bridge-buffers--follow buffer path))))
+          (edn-bridge-buffers-follow path)))
        ((not (file-remote-p default-directory))
         (edn-bridge-buffers--follow-all))))))
+
+(defun edn-bridge-buffers-follow (path)
+  "Have the buffer that visits the file PATH, if there is one, follow it."
+  (when-let ((buffer (edn-bridge-buffers-visiting path)))
+    (edn-bridge-buffers--follow buffer path)))
 
 (defun edn-bridge-buffers--follow-all ()
   "Have the buffers of files below this folder follow them.

@@ -47,6 +47,9 @@ Earlier ones are shown on demand, as many at a time."
 (defvar edn-bridge-chat-turn-end-hook nil
   "Normal hook run in a chat buffer when a turn has ended.")
 
+(defvar edn-bridge-chat-clock-hook nil
+  "Normal hook run in a chat buffer every second while a turn is running.")
+
 (defvar edn-bridge-chat-rebuild-functions nil
   "Abnormal hook run in a chat buffer whose transcript is built again.
 It was emptied; the functions are called with the data that will be
@@ -373,6 +376,7 @@ The keys of questions, buttons and tool calls are other commands."
   (when (buffer-live-p buffer)
     (with-current-buffer buffer
       (edn-bridge-chat--run-clock)
+      (run-hooks 'edn-bridge-chat-clock-hook)
       (force-mode-line-update))))
 
 (defun edn-bridge-chat-time (text)
@@ -457,9 +461,13 @@ They replace the earlier ones of KEY, a symbol."
   "Begin a message with TITLE in FACE at the end of the transcript.
 KIND, where it is not nil, is the value of `edn-bridge-heading' on it."
   (edn-bridge-transcript-add
-    (edn-bridge-transcript-fresh-line 'blank)
-    (insert (propertize title 'face face 'edn-bridge-heading (or kind t))
-            "\n")))
+    (edn-bridge-chat-insert-heading title face kind)))
+
+(defun edn-bridge-chat-insert-heading (title face &optional kind)
+  "Insert what `edn-bridge-chat-heading' adds, with TITLE, FACE and KIND."
+  (edn-bridge-transcript-fresh-line 'blank)
+  (insert (propertize title 'face face 'edn-bridge-heading (or kind t))
+          "\n"))
 
 (defun edn-bridge-chat-notice (text &optional face &rest buttons)
   "Add TEXT in FACE (default: `edn-bridge-chat-notice') to the transcript.

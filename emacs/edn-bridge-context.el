@@ -28,15 +28,15 @@ active region."
 (defvar-local edn-bridge-context--sent nil
   "The last sent context, as a cons of connection and context.")
 
-(defun edn-bridge-context--buffer ()
+(defun edn-bridge-context-buffer ()
   "Return the buffer whose file, below this folder, was used last, or nil."
   (let ((folder default-directory))
     (seq-find (lambda (buffer)
                 (let ((file (buffer-file-name buffer)))
-                  (and file (edn-bridge-context--in-p file folder))))
+                  (and file (edn-bridge-context-in-p file folder))))
               (buffer-list))))
 
-(defun edn-bridge-context--in-p (file folder)
+(defun edn-bridge-context-in-p (file folder)
   "Return non-nil if FILE is below FOLDER.
 Nothing is asked of a remote host: that could take a while."
   (or (string-prefix-p folder file)
@@ -44,7 +44,7 @@ Nothing is asked of a remote host: that could take a while."
            (not (file-remote-p folder))
            (file-in-directory-p file folder))))
 
-(defun edn-bridge-context--language (mode)
+(defun edn-bridge-context-language (mode)
   "Return what the language of MODE, a major mode, is called, or nil."
   (unless (eq mode 'fundamental-mode)
     (replace-regexp-in-string "\\(?:-ts\\)?-mode\\'" ""
@@ -74,13 +74,13 @@ Nothing is asked of a remote host: that could take a while."
 (defun edn-bridge-context ()
   "Return the editor context of the current chat."
   (let ((folder (file-local-name (expand-file-name default-directory)))
-        (buffer (edn-bridge-context--buffer)))
+        (buffer (edn-bridge-context-buffer)))
     (append
      (list :cwd folder :workspace-root folder)
      (when buffer
        (with-current-buffer buffer
          (let* ((path (file-local-name buffer-file-name))
-                (language (edn-bridge-context--language major-mode))
+                (language (edn-bridge-context-language major-mode))
                 (selection (edn-bridge-context--selection path)))
            (append
             (list :active-file
@@ -106,7 +106,7 @@ Nothing is asked of a remote host: that could take a while."
 (defun edn-bridge-context--label ()
   "Return the editor context of this chat as a line, or nil."
   (let ((folder default-directory)
-        (buffer (and edn-bridge-context-share (edn-bridge-context--buffer))))
+        (buffer (and edn-bridge-context-share (edn-bridge-context-buffer))))
     (when buffer
       (with-current-buffer buffer
         (concat "The agent is told of "

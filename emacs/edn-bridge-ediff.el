@@ -4,13 +4,15 @@
 
 ;;; Commentary:
 
-;; Makes of a file and of the unified diff that the agent proposes for it
-;; the text that the file would have, and shows both with Ediff.  Neither
-;; can be changed there: what is allowed is what the question shows.
+;; What the agent proposes for a file, beside what the file is, with Ediff.
+;; Where the bridge sends the whole proposal, it can be edited there before it
+;; is accepted, or merged hunk by hunk with `smerge-mode'; otherwise it is
+;; made of the unified diff, and can only be looked at.
 
 ;;; Code:
 
 (require 'cl-lib)
+(require 'smerge-mode)
 (require 'edn-bridge-transcript)
 (require 'edn-bridge-visible)
 
@@ -125,6 +127,223 @@ No mode is chosen by what the agent proposes."
       (set-buffer-modified-p nil)
       (setq buffer-read-only t))
     buffer))
+
+;;;; A proposal that is edited
+
+(defvar-local edn-bridge-ediff--accept nil
+  "In a buffer with a proposal, the function that accepts a text.")
+
+(defvar-local edn-bridge-ediff--proposal nil
+  "In a buffer with a proposal, what was proposed.")
+
+(defvar-local edn-bridge-ediff--base nil
+  "In a buffer with a proposal, what the file is.")
+
+(defvar-local edn-bridge-ediff--newline nil
+  "Non-nil if the last newline of this buffer is not the proposal's.")
+
+(defvar-local edn-bridge-ediff--control nil
+  "The control buffer of Ediff for this buffer, or nil.")
+
+(defvar edn-bridge-ediff-edit-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "C-c C-c") #'edn-bridge-ediff-accept)
+    (define-key map (kbd "C-c C-k") #'edn-bridge-ediff-leave)
+    map)
+  "Keymap of a proposal that can be edited.")
+
+(define-minor-mode edn-bridge-ediff--edit-mode
+  "Keys of a proposal that can be edited."
+  :interactive nil
+  :keymap edn-bridge-ediff-edit-map)
+
+(defun edn-bridge-ediff--base (path digest)
+  "Return the text of the file PATH, whose DIGEST is that of the proposal.
+A DIGEST of nil means that there is no such file yet."
+  (let ((file (edn-bridge-transcript-file path)))
+    (cond
+     ((null digest) "")
+     ((edn-bridge-ediff--base-of-buffer file digest))
+     ((not (file-regular-p file))
+      (user-error "There is no file %s any more" path))
+     ((> (file-attribute-size (file-attributes file)) edn-bridge-ediff--limit)
+      (user-error "The file %s is too large for this" path))
+     (t
+      (with-temp-buffer
+        (set-buffer-multibyte nil)
+        (insert-file-contents-literally file)
+        (unless (equal digest (secure-hash 'sha256 (current-buffer)))
+          (user-error "The file %s was changed since; reject the change, and the agent tries again"
+                      path))
+        (decode-coding-string (buffer-string) 'utf-8-unix))))))
+
+(defun edn-bridge-ediff--base-of-buffer (file digest)
+  "Return the text of the buffer that visits FILE if it has DIGEST, or nil."
+  (when-let ((buffer (get-file-buffer file)))
+    (let ((text (with-current-buffer buffer
+                  (save-restriction
+                    (widen)
+                    (buffer-substring-no-properties (point-min)
+                                                    (point-max))))))
+      (and (equal digest (secure-hash 'sha256 (encode-coding-string
+                                               text 'utf-8-unix)))
+           text))))
+
+(defun edn-bridge-ediff--proposed (path base content accept)
+  "Return a new buffer with CONTENT for the file PATH, which can be edited.
+BASE is what the file is; ACCEPT is called with the text that is accepted."
+  (let ((buffer (edn-bridge-ediff--buffer
+                 "proposed" path content
+                 (edn-bridge-ediff--mode (edn-bridge-transcript-file path)))))
+    (with-current-buffer buffer
+      (setq buffer-read-only nil
+            edn-bridge-ediff--accept accept
+            edn-bridge-ediff--proposal content
+            edn-bridge-ediff--base base
+            header-line-format
+            (substitute-command-keys
+             "\\<edn-bridge-ediff-edit-map>\\[edn-bridge-ediff-accept] accepts the file as it is here, \\[edn-bridge-ediff-leave] leaves the question open"))
+      (buffer-enable-undo)
+      (edn-bridge-ediff--edit-mode))
+    buffer))
+
+(defun edn-bridge-ediff-edit (path digest content accept)
+  "Have CONTENT for the file PATH edited with Ediff.
+DIGEST is that of the file which it was made for, nil for a new one.
+ACCEPT is called with the text that is accepted.  Return the buffer."
+  (let* ((base (edn-bridge-ediff--base path digest))
+         (now (edn-bridge-ediff--buffer
+               "now" path base
+               (edn-bridge-ediff--mode (edn-bridge-transcript-file path))))
+         (proposed (edn-bridge-ediff--proposed path base content accept)))
+    (ediff-buffers
+     now proposed
+     (list (lambda ()
+             (let ((control (current-buffer)))
+               (with-current-buffer proposed
+                 (setq edn-bridge-ediff--control control)))
+             (add-hook 'ediff-quit-hook
+                       (lambda ()
+                         (edn-bridge-ediff--on-quit now proposed))
+                       t t))))
+    proposed))
+
+(defun edn-bridge-ediff--on-quit (now proposed)
+  "Ask whether PROPOSED is accepted as it is; kill it and NOW."
+  (when (buffer-live-p now)
+    (kill-buffer now))
+  (when (buffer-live-p proposed)
+    (with-current-buffer proposed
+      (setq edn-bridge-ediff--control nil)
+      (if (and edn-bridge-ediff--accept
+               (yes-or-no-p "Accept the file as it is proposed now? "))
+          (edn-bridge-ediff-accept)
+        (edn-bridge-ediff-leave)))))
+
+(defun edn-bridge-ediff-merge (path digest content accept)
+  "Have CONTENT for the file PATH merged hunk by hunk, with `smerge-mode'.
+DIGEST, ACCEPT and what is returned are as in `edn-bridge-ediff-edit'."
+  (let* ((base (edn-bridge-ediff--base path digest))
+         (ended (or (equal content "") (string-suffix-p "\n" content)))
+         (merged (edn-bridge-ediff--conflicts
+                  (edn-bridge-ediff--ended base)
+                  (edn-bridge-ediff--ended content)))
+         (buffer (edn-bridge-ediff--proposed path base content accept)))
+    (with-current-buffer buffer
+      (let ((inhibit-read-only t))
+        (erase-buffer)
+        (insert merged))
+      (setq edn-bridge-ediff--newline (not ended)
+            header-line-format
+            (concat (substitute-command-keys
+                     "\\<smerge-mode-map>\\[smerge-keep-upper] keeps what is there, \\[smerge-keep-lower] takes what is proposed, \\[smerge-next] goes on; ")
+                    (substitute-command-keys
+                     "\\<edn-bridge-ediff-edit-map>\\[edn-bridge-ediff-accept] accepts, \\[edn-bridge-ediff-leave] leaves")))
+      (goto-char (point-min))
+      (smerge-mode 1)
+      (ignore-errors (smerge-next))
+      (edn-bridge-visible-region (point-min) (point-max) 'strict)
+      (set-buffer-modified-p nil))
+    (pop-to-buffer buffer)
+    buffer))
+
+(defun edn-bridge-ediff--ended (text)
+  "Return TEXT with a newline at its end."
+  (if (or (equal text "") (string-suffix-p "\n" text))
+      text
+    (concat text "\n")))
+
+(defun edn-bridge-ediff--conflicts (old new)
+  "Return OLD with conflict markers where NEW differs from it."
+  (let ((files (list (make-temp-file "edn-bridge") (make-temp-file "edn-bridge")))
+        (coding-system-for-write 'utf-8-unix)
+        (coding-system-for-read 'utf-8-unix))
+    (unwind-protect
+        (with-temp-buffer
+          (write-region old nil (nth 0 files) nil 'quiet)
+          (write-region new nil (nth 1 files) nil 'quiet)
+          (let ((default-directory temporary-file-directory))
+            (unless (memq (call-process
+                           "diff" nil t nil
+                           "--changed-group-format=<<<<<<< now\n%<=======\n%>>>>>>>> proposed\n"
+                           "--unchanged-group-format=%="
+                           (nth 0 files) (nth 1 files))
+                          '(0 1))
+              (user-error "The program diff of this system cannot show hunks; use Ediff")))
+          (buffer-string))
+      (mapc #'delete-file files))))
+
+(defun edn-bridge-ediff-accept ()
+  "Accept the file as it is in this buffer."
+  (interactive)
+  (let ((accept (or edn-bridge-ediff--accept
+                    (user-error "Nothing is proposed here")))
+        (text (buffer-substring-no-properties (point-min) (point-max))))
+    (when (and (bound-and-true-p smerge-mode)
+               (save-excursion
+                 (goto-char (point-min))
+                 (re-search-forward smerge-begin-re nil t)))
+      (user-error "There are hunks left to decide about"))
+    (when edn-bridge-ediff--newline
+      (setq text (string-remove-suffix "\n" text)))
+    (when (equal text edn-bridge-ediff--base)
+      (user-error "Nothing is left of the change; reject it instead"))
+    ;; It fails where the question was answered; the text stays then.
+    (funcall accept (if (equal text edn-bridge-ediff--proposal) nil text))
+    (setq edn-bridge-ediff--accept nil)
+    (edn-bridge-ediff--put-away)))
+
+(defun edn-bridge-ediff-leave ()
+  "Leave the question open, and drop what was edited here."
+  (interactive)
+  (setq edn-bridge-ediff--accept nil)
+  (edn-bridge-ediff--put-away)
+  (kill-buffer))
+
+(declare-function ediff-really-quit "ediff-util")
+
+(defun edn-bridge-ediff--put-away ()
+  "Show this buffer no more, and end Ediff for it."
+  (let ((buffer (current-buffer))
+        (control edn-bridge-ediff--control))
+    (setq edn-bridge-ediff--control nil)
+    (set-buffer-modified-p nil)
+    (when (buffer-live-p control)
+      (with-current-buffer control
+        (setq-local ediff-quit-hook
+                    (list #'edn-bridge-ediff--kill-now #'ediff-cleanup-mess))
+        (ediff-really-quit nil)))
+    (dolist (window (get-buffer-window-list buffer nil t))
+      (quit-restore-window window))
+    (set-buffer buffer)))
+
+(declare-function ediff-cleanup-mess "ediff-util")
+(defvar ediff-buffer-A)
+
+(defun edn-bridge-ediff--kill-now ()
+  "Kill the buffer that shows what the file is."
+  (when (buffer-live-p ediff-buffer-A)
+    (kill-buffer ediff-buffer-A)))
 
 (provide 'edn-bridge-ediff)
 

@@ -232,7 +232,9 @@ same: it is sent again, with its key, once there is a new connection."
               ""))))
 
 (defun edn-bridge-input-abort ()
-  "Abort the turn that is running."
+  "Abort the turn that is running.
+What waits is held back until the next message, or until
+`edn-bridge-queue-resume'."
   (interactive nil edn-bridge-chat-mode)
   (edn-bridge-rpc-request (edn-bridge-chat-current) "abort" nil
                           :on-success #'ignore))
@@ -262,15 +264,43 @@ Steering text that the model did not see comes back as the draft."
      edn-bridge-chat--last-prompt)))
 
 (defun edn-bridge-input--offer-again (reason text)
-  "Say REASON, with a button that sends TEXT again."
+  "Say REASON, with a button that asks the model again.
+A bridge that cannot do that gets TEXT again."
   (edn-bridge-chat-notice
    reason 'edn-bridge-chat-error
-   (list "Send again"
+   (list "Try again"
          (lambda ()
            (interactive)
-           (if text
-               (edn-bridge-input-send-text text)
-             (user-error "There is nothing to send again"))))))
+           (cond
+            ((edn-bridge-edn-true-p (edn-bridge-chat-get :can-retry))
+             (edn-bridge-input-retry))
+            (text
+             (edn-bridge-input-send-text text))
+            (t
+             (user-error "There is nothing to try again")))))))
+
+(defun edn-bridge-input-retry ()
+  "Ask the model again for an answer to the last message.
+An answer that failed or was aborted is replaced."
+  (interactive nil edn-bridge-chat-mode)
+  (let ((conn (edn-bridge-chat-current)))
+    (edn-bridge-rpc-request
+     conn "retry" (list :idempotency-key (edn-bridge-input--key))
+     :on-success #'ignore
+     :on-error (lambda (frame)
+                 (edn-bridge-chat-with-buffer conn
+                   (edn-bridge-chat-notice (plist-get frame :error-message)
+                                           'edn-bridge-chat-error))))))
+
+(defun edn-bridge-input--show-retry (data)
+  "Say above the draft whether there is something to try again.
+DATA of `session/updated' tells."
+  (when (edn-bridge-chat-mine-p data)
+    (edn-bridge-chat-set-status
+     'edn-bridge-input-retry
+     (and (edn-bridge-edn-true-p (plist-get data :can-retry))
+          (list (substitute-command-keys
+                 "\\[edn-bridge-input-retry] asks the model again"))))))
 
 (defun edn-bridge-input--on-message (data)
   "Where the answer in DATA failed, offer to send its message again."
@@ -280,8 +310,9 @@ Steering text that the model did not see comes back as the draft."
                (stringp failure)
                (not (equal failure ""))
                (edn-bridge-chat-mine-p data))
-      (edn-bridge-input--offer-again "There is no answer to your message."
-                                     text))))
+      (edn-bridge-messages-as-part (plist-get data :entry-id)
+        (edn-bridge-input--offer-again "There is no answer to your message."
+                                       text)))))
 
 (defvar-local edn-bridge-input--unanswered nil
   "Text of the last message of the journal, where that is the user's.")
@@ -375,6 +406,7 @@ DATA has the `:messages' of the session that is shown."
 (add-hook 'edn-bridge-chat-rebuild-functions
           #'edn-bridge-input--note-unanswered)
 (edn-bridge-chat-handle "session/updated" #'edn-bridge-input--show-unanswered)
+(edn-bridge-chat-handle "session/updated" #'edn-bridge-input--show-retry)
 (edn-bridge-chat-handle "assistant/message" #'edn-bridge-input--on-message)
 
 (let ((map edn-bridge-chat-mode-map))
@@ -382,6 +414,7 @@ DATA has the `:messages' of the session that is shown."
   (define-key map (kbd "C-c C-q") #'edn-bridge-input-queue)
   (define-key map (kbd "C-c C-k") #'edn-bridge-input-abort)
   (define-key map (kbd "C-c C-i") #'edn-bridge-input-interrupt)
+  (define-key map (kbd "C-c M-r") #'edn-bridge-input-retry)
   (define-key map (kbd "M-p") #'edn-bridge-input-previous)
   (define-key map (kbd "M-n") #'edn-bridge-input-next)
   (define-key map (kbd "M-r") #'edn-bridge-input-search))

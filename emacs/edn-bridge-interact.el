@@ -64,6 +64,7 @@ settled.")
   agent                       ; label of the asking session, unless it is this one
   start end                   ; markers around its text
   chosen                      ; label of the answer that was sent, or nil
+  edited                      ; buffers in which what is proposed is edited
   answer)                     ; function of status, value and note
 
 (defvar-local edn-bridge-interact--questions nil
@@ -409,6 +410,8 @@ Of a call, whose own line shows what it does, only the title stays."
   (when-let ((question (edn-bridge-interact--find id)))
     (setq edn-bridge-interact--questions
           (delq question edn-bridge-interact--questions))
+    (mapc #'edn-bridge-interact--drop-edited
+          (edn-bridge-interact--question-edited question))
     (let* ((start (edn-bridge-interact--question-start question))
            (end (edn-bridge-interact--question-end question))
            (top (edn-bridge-interact--beginning (marker-position start)))
@@ -433,6 +436,14 @@ Of a call, whose own line shows what it does, only the title stays."
       (set-marker start nil)
       (set-marker end nil))
     (edn-bridge-interact--announce nil)))
+
+(defun edn-bridge-interact--drop-edited (buffer)
+  "Kill BUFFER, in which a proposal was edited, unless it is in use."
+  (when (and (buffer-live-p buffer)
+             (not (get-buffer-window buffer t)))
+    (with-current-buffer buffer
+      (set-buffer-modified-p nil)
+      (kill-buffer))))
 
 ;;;; Answering
 
@@ -583,6 +594,71 @@ A rule that says more than there are words for is shown as it is."
     (insert "\n")))
 
 (defun edn-bridge-interact--insert-ediff-button (payload diff)
+  "Insert buttons that show DIFF, of one file of PAYLOAD, beside that file.
+Where PAYLOAD has the whole proposal, it can be edited there."
+  (let ((proposal (plist-get payload :proposal)))
+    (if (not (and (consp proposal)
+                  (stringp (plist-get proposal :path))))
+        (edn-bridge-interact--insert-compare-button payload diff)
+      (edn-bridge-interact--insert-edit-button
+       "[Edit with Ediff]" proposal #'edn-bridge-ediff-edit)
+      (insert " ")
+      (edn-bridge-interact--insert-edit-button
+       "[Choose hunks]" proposal #'edn-bridge-ediff-merge)
+      (insert "\n"))))
+
+(defun edn-bridge-interact--insert-edit-button (label proposal function)
+  "Insert a button with LABEL that has PROPOSAL edited by FUNCTION.
+That is the question at the button."
+  (insert-text-button
+   label
+   'face 'edn-bridge-interact-button
+   'follow-link t
+   'action
+   (lambda (button)
+     (let ((question (edn-bridge-interact--find
+                      (get-text-property (button-start button)
+                                         'edn-bridge-question))))
+       (unless question
+         (user-error "This question was answered"))
+       (edn-bridge-interact--with-proposal
+        proposal
+        (lambda (content)
+          (edn-bridge-interact--edit question proposal content function)))))))
+
+(defun edn-bridge-interact--with-proposal (proposal function)
+  "Call FUNCTION with the whole text of PROPOSAL."
+  (let ((content (plist-get proposal :content)))
+    (if (stringp content)
+        (funcall function content)
+      (edn-bridge-tools-read-output (plist-get proposal :handle)
+                                    edn-bridge-interact--proposal-limit
+                                    function))))
+
+(defconst edn-bridge-interact--proposal-limit (* 2 1024 1024)
+  "Largest proposal, in bytes, that can be edited.")
+
+(defun edn-bridge-interact--edit (question proposal content function)
+  "Have CONTENT of PROPOSAL edited by FUNCTION, as the answer to QUESTION."
+  (let ((chat (current-buffer)))
+    (setf (edn-bridge-interact--question-edited question)
+          (cons
+           (funcall
+            function (plist-get proposal :path)
+            (plist-get proposal :base-sha256) content
+            (lambda (text)
+              (unless (buffer-live-p chat)
+                (user-error "The chat is gone"))
+              (with-current-buffer chat
+                (let ((edn-bridge-interact--label
+                       (if text "Allow once, as edited" "Allow once")))
+                  (edn-bridge-interact--answer
+                   question
+                   (append '(:outcome "approve" :scope "once")
+                           (and text (list :content text))))))))
+           (edn-bridge-interact--question-edited question)))))
+
+(defun edn-bridge-interact--insert-compare-button (payload diff)
   "Insert a button that shows DIFF, of one file of PAYLOAD, with Ediff."
   (let* ((path (edn-bridge-tools-path (plist-get payload :tool-id)))
          (paths (append (plist-get payload :paths) nil))

@@ -116,6 +116,7 @@ The fringe's background sets them off in any theme."
   (language nil :documentation "Language of the open code block, or nil.")
   (block nil :documentation "Marker at the first line of the open code block.")
   (table nil :documentation "Marker at the first line of the open table, or nil.")
+  (seen nil :documentation "Non-nil if the unfinished line has faces already.")
   (fences 0 :documentation "How many fences the piece has so far.")
   (cells 0 :documentation "How many cells the tables of the piece have so far.")
   (size 0 :documentation "How many characters the piece has so far."))
@@ -165,6 +166,7 @@ The fringe's background sets them off in any theme."
                                    (edn-bridge-markdown-line state) (1- next)
                                    next)
         (set-marker (edn-bridge-markdown-line state) next)
+        (setf (edn-bridge-markdown-seen state) nil)
         (goto-char next)
         (when (edn-bridge-markdown-fence state)
           (edn-bridge-markdown--skip-code state end))
@@ -358,8 +360,10 @@ Each costs time whenever a line behind it is shown.")
   "Put faces on the complete line between START and END of STATE's piece.
 NEXT is where the next line of the piece begins, or nil if this is the last."
   (goto-char start)
+  (skip-chars-forward " \t" end)
   (cond
    ((edn-bridge-markdown-fence state)
+    (goto-char start)
     (if (and (looking-at edn-bridge-markdown--fence)
              (string-prefix-p (edn-bridge-markdown-fence state)
                               (match-string-no-properties 1))
@@ -371,7 +375,10 @@ NEXT is where the next line of the piece begins, or nil if this is the last."
             (edn-bridge-markdown--hide start (or next end))))
       (edn-bridge-markdown--face start (or next end)
                                  'edn-bridge-markdown-block)))
-   ((looking-at edn-bridge-markdown--fence)
+   ;; What a line begins with is asked first: most lines are prose.
+   ((and (memq (char-after) '(?` ?~))
+         (progn (goto-char start)
+                (looking-at edn-bridge-markdown--fence)))
     (edn-bridge-markdown--close-table state start)
     (when (< end (point-max))
       (add-text-properties start end
@@ -389,13 +396,14 @@ NEXT is where the next line of the piece begins, or nil if this is the last."
           (edn-bridge-markdown-block state)
           (copy-marker (min (1+ end) (point-max))))
     (edn-bridge-markdown--face start end 'edn-bridge-markdown-language))
-   ((looking-at-p edn-bridge-markdown--table-line)
+   ((and (eq (char-after) ?|) (< (point) end))
     (unless (edn-bridge-markdown-table state)
       (setf (edn-bridge-markdown-table state) (copy-marker start)))
-    (edn-bridge-markdown--prose start end))
+    (edn-bridge-markdown--prose start end (edn-bridge-markdown-seen state)))
    (t
-    (edn-bridge-markdown--close-table state start)
-    (edn-bridge-markdown--prose start end)
+    (when (edn-bridge-markdown-table state)
+      (edn-bridge-markdown--close-table state start))
+    (edn-bridge-markdown--prose start end (edn-bridge-markdown-seen state))
     (edn-bridge-markdown--adorn start end))))
 
 (defconst edn-bridge-markdown--signs
@@ -412,41 +420,53 @@ NEXT is where the next line of the piece begins, or nil if this is the last."
 It is complete: what is displayed so is not looked at again."
   (goto-char start)
   (skip-chars-forward " \t" end)
-  (let ((from (point)))
-    (pcase (and (< from end) (char-after))
-      (?> (edn-bridge-markdown--sign from (1+ from) 'quote))
-      ((or ?- ?* ?+ ?_)
-       (cond
-        ((looking-at "[-*+][ \t]\\(\\[\\([ xX]\\)\\][ \t]\\)?")
-         (if (not (match-beginning 1))
-             (edn-bridge-markdown--sign from (1+ from) 'bullet)
-           (edn-bridge-markdown--sign
-            from (1- (match-end 1))
-            (if (eq (char-after (match-beginning 2)) ?\s) 'open 'done))))
-        ((looking-at "\\(?:-\\{3,\\}\\|\\*\\{3,\\}\\|_\\{3,\\}\\)[ \t]*$")
-         (edn-bridge-markdown--sign from (match-end 0) 'rule)))))))
+  (let* ((from (point))
+         (sign (and (< from end) (char-after)))
+         (next (and sign (char-after (1+ from)))))
+    (cond
+     ((eq sign ?>)
+      (edn-bridge-markdown--sign from (1+ from) 'quote))
+     ((and (memq sign '(?- ?* ?+)) (memq next '(?\s ?\t)))
+      (goto-char (+ from 2))
+      (if (not (and (eq (char-after) ?\[)
+                    (looking-at "\\[\\([ xX]\\)\\][ \t]")))
+          (edn-bridge-markdown--sign from (1+ from) 'bullet)
+        (edn-bridge-markdown--sign
+         from (1- (match-end 0))
+         (if (eq (char-after (match-beginning 1)) ?\s) 'open 'done))))
+     ((and (memq sign '(?- ?* ?_)) (eq sign next)
+           (looking-at "\\(?:-\\{3,\\}\\|\\*\\{3,\\}\\|_\\{3,\\}\\)[ \t]*$"))
+      (edn-bridge-markdown--sign from (match-end 0) 'rule)))))
 
 (defun edn-bridge-markdown--sign (start end sign)
   "Have SIGN of `edn-bridge-markdown--signs' shown from START to END."
   (put-text-property start end 'display
                      (cadr (assq sign edn-bridge-markdown--signs))))
 
-(defun edn-bridge-markdown--prose (start end)
-  "Put faces on the line of prose between START and END."
+(defun edn-bridge-markdown--prose (start end &optional seen)
+  "Put faces on the line of prose between START and END.
+SEEN non-nil means that it may have some of an earlier look at it."
+  (when seen
+    (remove-list-of-text-properties start end edn-bridge-markdown--properties))
   (goto-char start)
-  (remove-list-of-text-properties start end edn-bridge-markdown--properties)
-  (cond
-   ((looking-at "#\\{1,6\\}[ \t]+")
-    (edn-bridge-markdown--face start end 'edn-bridge-markdown-heading)
-    (edn-bridge-markdown--hide start (min end (match-end 0))))
-   ((looking-at "[ \t]*>")
-    (edn-bridge-markdown--face start end 'edn-bridge-markdown-quote))
-   ((looking-at "[ \t]*|")
-    (edn-bridge-markdown--face start end 'edn-bridge-markdown-table))
-   ((looking-at "[ \t]*\\(?:[-*+]\\|[0-9]+[.)]\\)[ \t]")
-    (edn-bridge-markdown--face start (match-end 0)
-                               'edn-bridge-markdown-markup)
-    (goto-char (match-end 0))))
+  (skip-chars-forward " \t" end)
+  (let ((sign (and (< (point) end) (char-after))))
+    (cond
+     ((null sign))
+     ((eq sign ?#)
+      (when (and (= (point) start)
+                 (looking-at "#\\{1,6\\}[ \t]+"))
+        (edn-bridge-markdown--face start end 'edn-bridge-markdown-heading)
+        (edn-bridge-markdown--hide start (min end (match-end 0)))))
+     ((eq sign ?>)
+      (edn-bridge-markdown--face start end 'edn-bridge-markdown-quote))
+     ((eq sign ?|)
+      (edn-bridge-markdown--face start end 'edn-bridge-markdown-table))
+     ((and (or (memq sign '(?- ?* ?+)) (<= ?0 sign ?9))
+           (looking-at "\\(?:[-*+]\\|[0-9]+[.)]\\)[ \t]"))
+      (edn-bridge-markdown--face start (match-end 0)
+                                 'edn-bridge-markdown-markup)
+      (goto-char (match-end 0)))))
   (when (<= (- end start) edn-bridge-markdown--line-limit)
     (edn-bridge-markdown--inline (point) end)))
 
@@ -533,8 +553,10 @@ It is complete: what is displayed so is not looked at again."
 (defun edn-bridge-markdown--emphasis (from end)
   "Put a face on the emphasis that begins with the * at FROM, before END.
 Leave point behind it, or behind the sign where there is none."
-  (let* ((strong (looking-at-p "\\*\\*[^* \n]"))
-         (begun (or strong (looking-at-p "\\*[^* \n]"))))
+  (let* ((next (char-after (1+ from)))
+         (strong (and (eq next ?*)
+                      (not (memq (char-after (+ from 2)) '(?* ?\s ?\n nil)))))
+         (begun (or strong (not (memq next '(?* ?\s ?\n nil))))))
     (goto-char (+ from (if strong 2 1)))
     (when begun
       (skip-chars-forward "^*" end)
@@ -607,7 +629,9 @@ Of such a link the target is always shown."
                   (< (point) end))
            (progn (goto-char start)
                   (not (looking-at-p edn-bridge-markdown--fence))))
-      (edn-bridge-markdown--prose (marker-position start) end)))))
+      (edn-bridge-markdown--prose (marker-position start) end
+                                  (edn-bridge-markdown-seen state))
+      (setf (edn-bridge-markdown-seen state) t)))))
 
 (defsubst edn-bridge-markdown--face (start end face)
   "Give the text between START and END the FACE."
@@ -623,9 +647,6 @@ Of such a link the target is always shown."
 
 ;; The columns of a table are laid out by `display' properties on its bars,
 ;; once its last line is there; what is copied is the text that came.
-
-(defconst edn-bridge-markdown--table-line "[ \t]*|"
-  "Matches a line of a table.")
 
 (defconst edn-bridge-markdown--table-rule
   "[ \t]*|[ \t]*:?-+:?[ \t]*\\(?:|[ \t]*:?-+:?[ \t]*\\)*|?[ \t]*$"

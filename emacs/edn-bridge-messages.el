@@ -120,15 +120,15 @@ A button at the top of the transcript, in a line of its own, says so.")
       (let* ((start (marker-position (edn-bridge-messages--stream-end stream)))
              ;; To look for where the line begins would cost more.
              (column (edn-bridge-messages--stream-column stream))
-             (text (edn-bridge-visible-break text column))
-             (newline (string-match-p "\n[^\n]*\\'" text)))
-        (setf (edn-bridge-messages--stream-column stream)
-              (if newline
-                  (- (length text) newline 1)
-                (+ column (length text))))
+             (text (edn-bridge-visible-break text column)))
         (goto-char start)
         (insert text)
         (let ((end (point)))
+          (skip-chars-backward "^\n" start)
+          (setf (edn-bridge-messages--stream-column stream)
+                (if (= (point) start)
+                    (+ column (length text))
+                  (- end (point))))
           (set-marker (edn-bridge-messages--stream-end stream) end)
           (if (eq kind 'thinking)
               (put-text-property start end 'face 'edn-bridge-messages-thinking)
@@ -192,10 +192,7 @@ A button at the top of the transcript, in a line of its own, says so.")
   "Have the thinking between START and END, below its heading, folded.
 Where point is in it, it is being read, and only can be folded."
   (when (< start end)
-    (let ((heading (save-excursion
-                     (goto-char start)
-                     (let ((inhibit-field-text-motion t))
-                       (line-beginning-position 0)))))
+    (let ((heading (edn-bridge-messages--heading-of start)))
       (edn-bridge-transcript-edit
         (put-text-property heading end 'edn-bridge-thinking
                            (cl-incf edn-bridge-messages--thoughts))
@@ -274,7 +271,7 @@ Return how many pieces that changed."
                  (null edn-bridge-messages--shown))
       (edn-bridge-messages--complete (edn-bridge-messages-text data)
                                      (plist-get data :entry-id))
-      (edn-bridge-messages--show-outcome data))))
+      (edn-bridge-messages--show-outcome data (plist-get data :entry-id)))))
 
 (defun edn-bridge-messages-shown-p (entry)
   "Return non-nil if ENTRY, or nil, was in the journal when that was shown."
@@ -297,14 +294,27 @@ Return how many pieces that changed."
       (edn-bridge-messages--end-stream)
       (edn-bridge-messages--insert-text
        "Assistant" 'edn-bridge-messages-assistant text entry)))
-    (when (and entry edn-bridge-messages--stream)
-      (edn-bridge-transcript-edit
-        (put-text-property
-         (edn-bridge-messages--stream-start edn-bridge-messages--stream)
-         (edn-bridge-messages--stream-end edn-bridge-messages--stream)
-         'edn-bridge-entry entry)))
-    (edn-bridge-messages--end-stream)
+    (if (not (and entry edn-bridge-messages--stream))
+        (edn-bridge-messages--end-stream)
+      (let ((start (edn-bridge-messages--heading-of
+                    (edn-bridge-messages--stream-start
+                     edn-bridge-messages--stream)))
+            (end (marker-position (edn-bridge-messages--stream-end
+                                   edn-bridge-messages--stream))))
+        (edn-bridge-messages--end-stream)
+        (edn-bridge-transcript-edit
+          (put-text-property start
+                             ;; With the end of its last line.
+                             (if (eq (char-after end) ?\n) (1+ end) end)
+                             'edn-bridge-entry entry))))
     (setq edn-bridge-messages--shown nil)))
+
+(defun edn-bridge-messages--heading-of (start)
+  "Return where the heading begins below which a text begins at START."
+  (save-excursion
+    (goto-char start)
+    (let ((inhibit-field-text-motion t))
+      (line-beginning-position 0))))
 
 (defun edn-bridge-messages--replace-stream (stream text)
   "Put TEXT in the place of what came as STREAM."
@@ -319,15 +329,72 @@ Return how many pieces that changed."
       (edn-bridge-transcript-protect start end))
     (setf (edn-bridge-messages--stream-markdown stream) nil)))
 
-(defun edn-bridge-messages--show-outcome (message)
-  "Show how MESSAGE of the assistant ended, where it did not end well."
+(defmacro edn-bridge-messages-as-part (entry &rest body)
+  "Run BODY, which adds to the transcript, as part of the message ENTRY.
+ENTRY may be nil.  What is added goes where the message goes."
+  (declare (indent 1) (debug t))
+  (macroexp-let2* nil ((entry entry)
+                       (start '(edn-bridge-transcript-end)))
+    `(prog1 (progn ,@body)
+       (when (and ,entry (< ,start (edn-bridge-transcript-end)))
+         (edn-bridge-transcript-edit
+           (put-text-property ,start (edn-bridge-transcript-end)
+                              'edn-bridge-entry ,entry))))))
+
+(defun edn-bridge-messages--show-outcome (message entry)
+  "Show how MESSAGE of the assistant ended, where it did not end well.
+ENTRY is its entry in the journal, or nil."
   (let ((reason (edn-bridge-chat-word (plist-get message :stop-reason)))
         (failure (plist-get message :error-message)))
-    (cond
-     ((and (stringp failure) (not (equal failure "")))
-      (edn-bridge-chat-notice failure 'edn-bridge-chat-error))
-     ((member reason '("aborted" "interrupted"))
-      (edn-bridge-chat-notice (concat "(" reason ")"))))))
+    (edn-bridge-messages-as-part entry
+      (cond
+       ((and (stringp failure) (not (equal failure "")))
+        (edn-bridge-chat-notice failure 'edn-bridge-chat-error))
+       ((member reason '("aborted" "interrupted"))
+        (edn-bridge-chat-notice (concat "(" reason ")")))))))
+
+(defun edn-bridge-messages--on-replaced (data)
+  "Delete the messages that DATA of `messages/replaced' names.
+The model is asked again, and their answers are others."
+  (when (edn-bridge-chat-mine-p data)
+    (edn-bridge-chat-settle 'end)
+    (seq-do #'edn-bridge-messages--delete (plist-get data :entry-ids))))
+
+(defun edn-bridge-messages--delete (entry)
+  "Delete what shows the message ENTRY, with what was thought for it."
+  (let ((place (point-min)))
+    (while (setq place (edn-bridge-transcript-find
+                        'edn-bridge-entry entry
+                        place (edn-bridge-transcript-end)))
+      (let ((start place)
+            (end (next-single-property-change place 'edn-bridge-entry nil
+                                              (edn-bridge-transcript-end)))
+            (above nil))
+        ;; Thinking stands above, with an empty line between.
+        (while (and (> start (point-min))
+                    (setq above (or (get-text-property (1- start)
+                                                       'edn-bridge-thinking)
+                                    (and (> (1- start) (point-min))
+                                         (get-text-property
+                                          (- start 2)
+                                          'edn-bridge-thinking)))))
+          (setq start (or (text-property-any (point-min) start
+                                             'edn-bridge-thinking above)
+                          (point-min))))
+        (edn-bridge-transcript-edit
+          (delete-region start end)
+          (goto-char start)
+          ;; An empty line stood above this, and one above what is below it.
+          (cond
+           ((and (< (point) (edn-bridge-transcript-end))
+                 (eq (char-after) ?\n)
+                 (memq (char-before) '(nil ?\n)))
+            (delete-char 1))
+           ((and (= (point) (edn-bridge-transcript-end))
+                 (eq (char-before) ?\n)
+                 (eq (char-before (1- (point))) ?\n))
+            (delete-char -1))))
+        (setq place start)))))
 
 (defun edn-bridge-messages-text (message)
   "Return the text of MESSAGE, its text blocks joined."
@@ -399,11 +466,18 @@ Where `:more' is true there are earlier ones."
      (or (> first 0) (edn-bridge-edn-true-p (plist-get data :more)))))
   (run-hooks 'edn-bridge-chat-rebuilt-hook))
 
+(defconst edn-bridge-messages--garbage 32000000
+  "How many bytes may be used for many messages before garbage is collected.
+What is made for them is kept: to look for garbage on the way takes most of
+the time and finds none.")
+
 (defun edn-bridge-messages--insert-messages (messages)
   "Add MESSAGES, a vector, to the transcript."
   (when (> (length messages) 0)
     (setq edn-bridge-messages--oldest (plist-get (aref messages 0) :id))
-    (mapc #'edn-bridge-messages--insert-message messages)))
+    (let ((gc-cons-threshold (max gc-cons-threshold
+                                  edn-bridge-messages--garbage)))
+      (mapc #'edn-bridge-messages--insert-message messages))))
 
 (defun edn-bridge-messages--insert-message (message)
   "Add MESSAGE to the transcript."
@@ -413,7 +487,7 @@ Where `:more' is true there are earlier ones."
     ("assistant"
      (edn-bridge-messages--insert-blocks message)
      (edn-bridge-messages--insert-images message)
-     (edn-bridge-messages--show-outcome message))
+     (edn-bridge-messages--show-outcome message (plist-get message :id)))
     ("tool"
      (when-let ((function (edn-bridge-chat-block-handler :tool-result)))
        (funcall function message message)))
@@ -476,8 +550,8 @@ Where `:more' is true there are earlier ones."
   "Add a message of TEXT under TITLE in FACE, of the journal's ENTRY or nil.
 KIND is that of its heading."
   (let ((start (edn-bridge-transcript-end)))
-    (edn-bridge-chat-heading title face kind)
     (edn-bridge-transcript-add
+      (edn-bridge-chat-insert-heading title face kind)
       (let ((from (point)))
         (insert (edn-bridge-visible-break text 0))
         (edn-bridge-markdown-region from (point))
@@ -587,6 +661,7 @@ KIND is that of its heading."
 (edn-bridge-chat-handle "assistant/thinking-delta"
                         #'edn-bridge-messages--on-thinking 'collected)
 (edn-bridge-chat-handle "assistant/message" #'edn-bridge-messages--on-message)
+(edn-bridge-chat-handle "messages/replaced" #'edn-bridge-messages--on-replaced)
 (edn-bridge-chat-handle "session/rehydrated" #'edn-bridge-messages--on-rehydrated)
 
 (let ((map edn-bridge-chat-mode-map))

@@ -40,6 +40,10 @@ The bridge may make a message of it.")
 (defvar-local edn-bridge-said--others 0
   "How many messages wait that were not sent from this chat.")
 
+(defvar-local edn-bridge-said--told nil
+  "Non-nil if the bridge itself tells what waits.
+Then only that is shown here which it does not have yet.")
+
 ;;;; What is sent from here
 
 (defun edn-bridge-said-show (text &optional behavior images command)
@@ -107,7 +111,9 @@ below it.  COMMAND non-nil means that it is a slash command."
 
 (defun edn-bridge-said-note-accepted (said)
   "Note that the bridge has SAID."
-  (setf (edn-bridge-said-accepted said) t))
+  (setf (edn-bridge-said-accepted said) t)
+  (when edn-bridge-said--told
+    (edn-bridge-said--show-waiting)))
 
 (defun edn-bridge-said-note-refused (said keep)
   "Note that the bridge did not take SAID; with KEEP, it is still shown."
@@ -234,6 +240,28 @@ That is at the end of the transcript, with the words that the bridge has."
   "Return what waits, in order."
   (cl-remove nil edn-bridge-said--pending :key #'edn-bridge-said-behavior))
 
+(defun edn-bridge-said-note-told (texts)
+  "Note that the bridge tells what waits: the messages TEXTS."
+  (setq edn-bridge-said--told t)
+  (dolist (said (edn-bridge-said--waiting))
+    ;; The answer to its request may come later than this; long texts are
+    ;; told in part.
+    (when (seq-some (lambda (text)
+                      (and (stringp text)
+                           (not (equal text ""))
+                           (string-prefix-p text (edn-bridge-said-text said))))
+                    texts)
+      (setf (edn-bridge-said-accepted said) t)))
+  (edn-bridge-said--show-waiting))
+
+(defun edn-bridge-said-note-returned (text)
+  "Note that the bridge gave TEXT back, which waited."
+  (when-let ((said (seq-find (lambda (said)
+                               (equal text (edn-bridge-said-text said)))
+                             (edn-bridge-said--waiting))))
+    (edn-bridge-said--forget said)
+    (edn-bridge-said--show-waiting)))
+
 (defun edn-bridge-said--on-session (data)
   "Compare what waits with how much does, as DATA of `session/updated' tells.
 Another client can send messages, and take back those that steer."
@@ -283,8 +311,11 @@ Another client can send messages, and take back those that steer."
                        (replace-regexp-in-string
                         "[ \t\n]+" " " (edn-bridge-said-text said))
                        60 nil nil "…")))
-            (edn-bridge-said--waiting))
-    (pcase edn-bridge-said--others
+            (if edn-bridge-said--told
+                (cl-remove-if #'edn-bridge-said-accepted
+                              (edn-bridge-said--waiting))
+              (edn-bridge-said--waiting)))
+    (pcase (if edn-bridge-said--told 0 edn-bridge-said--others)
       (0 nil)
       (1 '("1 message from elsewhere waits"))
       (count (list (format "%d messages from elsewhere wait" count)))))))

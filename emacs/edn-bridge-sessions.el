@@ -34,6 +34,8 @@
   (string-join
    (delq nil
          (list (and (edn-bridge-edn-true-p (plist-get slot :is-active)) "here")
+               (and (edn-bridge-edn-true-p (plist-get slot :archived))
+                    "archived")
                (and (edn-bridge-sessions-fork-p slot slots) "fork")
                (and (edn-bridge-edn-true-p (plist-get slot :is-streaming))
                     "running")
@@ -144,17 +146,22 @@ Interactively, choose it."
 
 (defun edn-bridge-sessions--choose (all)
   "Choose a session of this project, or with ALL of any, and return its id."
+  (plist-get (edn-bridge-sessions--choose-slot "Session: " all) :id))
+
+(defun edn-bridge-sessions--choose-slot (prompt all &optional archived)
+  "Choose a session of this project, or with ALL of any, and return it.
+PROMPT is shown.  With ARCHIVED non-nil, archived ones are among them."
   (let* ((data (edn-bridge-rpc-call
                 (edn-bridge-chat-current) "list_sessions"
-                (list :scope (if all "all" "project"))))
+                (append (list :scope (if all "all" "project"))
+                        (and archived '(:archived? t)))))
          (slots (append (plist-get data :sessions) nil)))
     (unless slots
       (user-error "There is no session yet"))
-    (plist-get (edn-bridge-complete-choose
-                "Session: " 'edn-bridge-session slots
-                #'edn-bridge-sessions-label
-                (lambda (slot) (edn-bridge-sessions--annotate slot slots)))
-               :id)))
+    (edn-bridge-complete-choose
+     prompt 'edn-bridge-session slots
+     #'edn-bridge-sessions-label
+     (lambda (slot) (edn-bridge-sessions--annotate slot slots)))))
 
 (defun edn-bridge-sessions-switch (session-id)
   "Turn this chat to the session SESSION-ID, or go to the chat that is on it.
@@ -272,15 +279,63 @@ Not where something was said meanwhile."
   (interactive nil edn-bridge-chat-mode)
   (edn-bridge-sessions--turn-to (edn-bridge-chat-current) "new_session" nil))
 
-(defun edn-bridge-sessions-rename (name)
-  "Call the session of this chat NAME."
+(defun edn-bridge-sessions-rename (name &optional then)
+  "Call the session of this chat NAME.
+Where THEN is not nil, it is called after that."
   (interactive
    (list (read-string "Name of this session: "
                       (edn-bridge-chat-get :session-name)))
    edn-bridge-chat-mode)
   (edn-bridge-rpc-request (edn-bridge-chat-current)
                           "set_session_name" (list :name name)
-                          :on-success #'ignore))
+                          :on-success (lambda (_data)
+                                        (when then
+                                          (funcall then)))))
+
+(defun edn-bridge-sessions-delete (slot)
+  "Delete the session SLOT, as the bridge lists it, after a question.
+Interactively, choose it; with a prefix argument, from all projects."
+  (interactive
+   (list (edn-bridge-sessions--choose-slot "Delete session: "
+                                           current-prefix-arg t))
+   edn-bridge-chat-mode)
+  (edn-bridge-sessions-change
+   slot "delete_session" nil "deleted"
+   (format "Delete the session \"%s\" for good? "
+           (edn-bridge-sessions-label slot))))
+
+(defun edn-bridge-sessions-archive (slot)
+  "Archive the session SLOT, as the bridge lists it, or take it out again.
+Interactively, choose it; with a prefix argument, from all projects."
+  (interactive
+   (list (edn-bridge-sessions--choose-slot "Archive session, or take it out: "
+                                           current-prefix-arg t))
+   edn-bridge-chat-mode)
+  (let ((archived (edn-bridge-edn-true-p (plist-get slot :archived))))
+    (edn-bridge-sessions-change
+     slot "archive_session" (list :archived? (edn-bridge-edn-bool (not archived)))
+     (if archived "not archived any more" "archived"))))
+
+(defun edn-bridge-sessions-change (slot op params done &optional question then)
+  "Do OP with PARAMS to the session SLOT, and say that it is DONE.
+QUESTION, where it is not nil, is asked before, and THEN called after it.
+The bridge refuses what is in use; the echo area says so."
+  (let ((conn (edn-bridge-chat-current)))
+    (when (and (equal op "delete_session")
+               (equal (plist-get slot :id) edn-bridge-chat--session-id))
+      (user-error "This chat is on that session; turn it to another one first"))
+    (when (or (null question) (yes-or-no-p question))
+      (edn-bridge-rpc-request
+       conn op (append (list :session-id (plist-get slot :id)) params)
+       :on-success (lambda (_data)
+                     (message "The session \"%s\" is %s"
+                              (edn-bridge-sessions-label slot) done)
+                     (when then
+                       (funcall then)))
+       :on-error (lambda (frame)
+                   (message "%s" (edn-bridge-visible-label
+                                  (or (plist-get frame :error-message)
+                                      "That was refused"))))))))
 
 (defun edn-bridge-sessions-fork (entry-id)
   "Begin a session that has this one's messages up to ENTRY-ID.

@@ -632,6 +632,32 @@ With MODE non-nil, that is its major mode."
          (when (and (not (equal text "")) (< next (plist-get data :size)))
            (edn-bridge-tools--fetch conn handle next buffer)))))))
 
+(defun edn-bridge-tools-read-output (handle limit function)
+  "Call FUNCTION with the whole text that the bridge keeps under HANDLE.
+That is not done where it has more than LIMIT bytes."
+  (let ((conn (edn-bridge-chat-current))
+        (parts nil))
+    (cl-labels
+        ((fetch (offset)
+           (edn-bridge-rpc-request
+            conn "read_output"
+            (list :handle handle :offset offset :limit 262144)
+            :on-success
+            (lambda (data)
+              (let* ((text (plist-get data :text))
+                     (next (+ (plist-get data :offset) (string-bytes text))))
+                (push text parts)
+                (cond
+                 ((> (plist-get data :size) limit)
+                  (message "That is too large for this"))
+                 ((and (not (equal text "")) (< next (plist-get data :size)))
+                  (fetch next))
+                 (t
+                  (edn-bridge-chat-with-buffer conn
+                    (funcall function
+                             (apply #'concat (nreverse parts)))))))))))
+      (fetch 0))))
+
 ;;;; Diffs
 
 (defun edn-bridge-tools-diff (details)

@@ -94,14 +94,27 @@ What it inserts is protected.  Return the value of BODY."
      (unwind-protect (progn ,@body)
        (set-marker edn-bridge-transcript--output nil))))
 
+(defconst edn-bridge-transcript--protection
+  '(read-only t
+    front-sticky (read-only)
+    rear-nonsticky (read-only)
+    field edn-bridge-transcript)
+  "Properties of the text above the draft.")
+
+(setplist 'edn-bridge-transcript--protected
+          (copy-sequence edn-bridge-transcript--protection))
+
 (defun edn-bridge-transcript-protect (start end)
   "Make the text between START and END read-only, and all of it visible."
-  (edn-bridge-visible-region start end)
-  (add-text-properties start end
-                       '(read-only t
-                         front-sticky (read-only)
-                         rear-nonsticky (read-only)
-                         field edn-bridge-transcript)))
+  (unless (edn-bridge-visible-ascii-p start end)
+    (edn-bridge-visible-region start end))
+  (if (text-property-not-all start end 'category nil)
+      ;; There are buttons, which have a category of their own.
+      (add-text-properties start end edn-bridge-transcript--protection)
+    ;; One property for all of them: each piece of text with a face of its
+    ;; own keeps a list, and the shorter it is the less there is to do.
+    (put-text-property start end 'category
+                       'edn-bridge-transcript--protected)))
 
 (defun edn-bridge-transcript-fresh-line (&optional blank)
   "Insert what is needed for point to be at the start of a line.
@@ -180,10 +193,17 @@ Both end with a newline, which stays: points at the start of the draft do."
           (delete-region (point) (- end tail))
           (insert (substring new head (- (length new) tail)))
           (set-marker edn-bridge-transcript--output start)
-          ;; The last newline may be the rule now.
-          (set-text-properties (1- edn-bridge-transcript--draft)
-                               edn-bridge-transcript--draft
-                               (text-properties-at (1- (length new)) new)))))))
+          ;; What stays of the text may be another line's now, or the rule.
+          (edn-bridge-transcript--copy-properties new start))))))
+
+(defun edn-bridge-transcript--copy-properties (text start)
+  "Give the text at START, which is that of TEXT, the properties of TEXT."
+  (let ((place 0))
+    (while (< place (length text))
+      (let ((next (next-property-change place text (length text))))
+        (set-text-properties (+ start place) (+ start next)
+                             (text-properties-at place text))
+        (setq place next)))))
 
 (defun edn-bridge-transcript-footer ()
   "Return what stands between the transcript and the draft."
@@ -195,16 +215,15 @@ Both end with a newline, which stays: points at the start of the draft do."
 A window that was smaller, or text that got shorter, can leave that.  WINDOW,
 where it is not nil, is one that shows a transcript; Emacs may tell of it
 when another buffer is current."
-  (let ((buffer (if (windowp window)
-                    (window-buffer window)
-                  (current-buffer))))
-    (when (buffer-local-value 'edn-bridge-transcript--draft buffer)
-      (with-current-buffer buffer
-        (edn-bridge-transcript--fill-windows)))))
+  (if (windowp window)
+      (with-current-buffer (window-buffer window)
+        (edn-bridge-transcript--fill-windows))
+    (edn-bridge-transcript--fill-windows)))
 
 (defun edn-bridge-transcript--fill-windows ()
   "Fill the windows that show this buffer, as far as they are at the draft."
-  (dolist (window (get-buffer-window-list nil nil t))
+  (dolist (window (and edn-bridge-transcript--draft
+                       (get-buffer-window-list nil nil t)))
     (when (and (>= (window-point window) edn-bridge-transcript--draft)
                (> (window-start window) (point-min)))
       (let ((start (window-start window))
@@ -214,6 +233,17 @@ when another buffer is current."
                    (point))))
         (when (< top start)
           (set-window-start window top t))))))
+
+(defun edn-bridge-transcript-find (property value start end)
+  "Return the first place from START to END where PROPERTY is `equal' to VALUE.
+Return nil where there is none."
+  (let ((place (text-property-not-all start end property nil)))
+    (while (and place
+                (not (equal value (get-text-property place property))))
+      (setq place (next-single-property-change place property nil end)
+            place (and (< place end)
+                       (text-property-not-all place end property nil))))
+    place))
 
 (defun edn-bridge-transcript-draft ()
   "Return the text of the draft."

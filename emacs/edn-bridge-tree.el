@@ -22,6 +22,9 @@
     (define-key map [mouse-2] #'edn-bridge-tree-visit)
     (define-key map "r" #'edn-bridge-tree-rename)
     (define-key map "v" #'edn-bridge-tree-read)
+    (define-key map "a" #'edn-bridge-tree-archive)
+    (define-key map "A" #'edn-bridge-tree-toggle-archived)
+    (define-key map "D" #'edn-bridge-tree-delete)
     (define-key map "n" #'next-line)
     (define-key map "p" #'previous-line)
     map)
@@ -52,12 +55,19 @@
       (edn-bridge-tree--revert))
     (pop-to-buffer buffer)))
 
+(defvar-local edn-bridge-tree--archived nil
+  "Non-nil if archived sessions are shown, too.")
+
 (defun edn-bridge-tree--revert (&rest _)
   "Ask for the sessions again and show them."
-  (let ((buffer (current-buffer)))
+  (unless (buffer-live-p edn-bridge-tree--chat)
+    (user-error "The chat is gone"))
+  (let ((buffer (current-buffer))
+        (archived edn-bridge-tree--archived))
     (with-current-buffer edn-bridge-tree--chat
       (edn-bridge-rpc-request
-       (edn-bridge-chat-current) "list_sessions" '(:scope "project")
+       (edn-bridge-chat-current) "list_sessions"
+       (append '(:scope "project") (and archived '(:archived? t)))
        :on-success
        (lambda (data)
          (when (buffer-live-p buffer)
@@ -115,11 +125,16 @@ FORK non-nil means that it is a fork."
                 (propertize "  running" 'face 'warning)
               "")
             (propertize (concat (if fork "  fork" "")
+                                (if (edn-bridge-edn-true-p
+                                     (plist-get slot :archived))
+                                    "  archived"
+                                  "")
                                 "  " (or (edn-bridge-sessions-time slot) ""))
                         'face 'shadow)
             "\n")
     (add-text-properties start (1- (point))
                          (list 'edn-bridge-session (plist-get slot :id)
+                               'edn-bridge-slot slot
                                'mouse-face 'highlight
                                'follow-link t
                                'help-echo "RET, mouse-1: turn the chat to it"))))
@@ -141,23 +156,75 @@ FORK non-nil means that it is a fork."
   (or (get-text-property (line-beginning-position) 'edn-bridge-session)
       (user-error "There is no session on this line")))
 
+(defun edn-bridge-tree--slot ()
+  "Return the session at point, as the bridge lists it."
+  (edn-bridge-tree--id)
+  (get-text-property (line-beginning-position) 'edn-bridge-slot))
+
+(defun edn-bridge-tree--reverter ()
+  "Return a function that shows the sessions of this buffer again."
+  (let ((buffer (current-buffer)))
+    (lambda ()
+      (when (buffer-live-p buffer)
+        (with-current-buffer buffer
+          (edn-bridge-tree--revert))))))
+
+(defmacro edn-bridge-tree--in-chat (&rest body)
+  "Run BODY in the chat buffer whose sessions are shown."
+  (declare (indent 0) (debug t))
+  `(progn
+     (unless (buffer-live-p edn-bridge-tree--chat)
+       (user-error "The chat is gone"))
+     (with-current-buffer edn-bridge-tree--chat
+       ,@body)))
+
 (defun edn-bridge-tree-rename ()
-  "Give the session at point, which must be the chat's, another name."
+  "Give the session at point another name."
   (interactive nil edn-bridge-tree-mode)
-  (let ((id (edn-bridge-tree--id))
-        (buffer (current-buffer)))
-    (with-current-buffer edn-bridge-tree--chat
-      ;; The bridge names no session but the one that it is turned to.
-      (unless (equal id edn-bridge-chat--session-id)
-        (user-error "Only the chat's own session can be renamed; RET turns the chat to this one"))
-      (edn-bridge-rpc-request
-       (edn-bridge-chat-current) "set_session_name"
-       (list :name (read-string "Name of this session: "
-                                (edn-bridge-chat-get :session-name)))
-       :on-success (lambda (_data)
-                     (when (buffer-live-p buffer)
-                       (with-current-buffer buffer
-                         (edn-bridge-tree--revert))))))))
+  (let* ((slot (edn-bridge-tree--slot))
+         (then (edn-bridge-tree--reverter))
+         (name (read-string "Name of this session: "
+                            (or (plist-get slot :name)
+                                (edn-bridge-sessions-label slot)))))
+    (edn-bridge-tree--in-chat
+      (if (equal (plist-get slot :id) edn-bridge-chat--session-id)
+          (edn-bridge-sessions-rename name then)
+        (edn-bridge-sessions-change slot "rename_session" (list :name name)
+                                    "renamed" nil then)))))
+
+(defun edn-bridge-tree-archive ()
+  "Archive the session at point, or take it out of the archive."
+  (interactive nil edn-bridge-tree-mode)
+  (let* ((slot (edn-bridge-tree--slot))
+         (archived (edn-bridge-edn-true-p (plist-get slot :archived)))
+         (then (edn-bridge-tree--reverter)))
+    (edn-bridge-tree--in-chat
+      (edn-bridge-sessions-change
+       slot "archive_session"
+       (list :archived? (edn-bridge-edn-bool (not archived)))
+       (if archived "not archived any more" "archived")
+       nil then))))
+
+(defun edn-bridge-tree-toggle-archived ()
+  "Show archived sessions too, or hide them again."
+  (interactive nil edn-bridge-tree-mode)
+  (setq edn-bridge-tree--archived (not edn-bridge-tree--archived))
+  (edn-bridge-tree--revert)
+  (message (if edn-bridge-tree--archived
+               "Archived sessions are shown"
+             "Archived sessions are hidden")))
+
+(defun edn-bridge-tree-delete ()
+  "Delete the session at point, after a question."
+  (interactive nil edn-bridge-tree-mode)
+  (let ((slot (edn-bridge-tree--slot))
+        (then (edn-bridge-tree--reverter)))
+    (edn-bridge-tree--in-chat
+      (edn-bridge-sessions-change
+       slot "delete_session" nil "deleted"
+       (format "Delete the session \"%s\" for good? "
+               (edn-bridge-sessions-label slot))
+       then))))
 
 (defun edn-bridge-tree-read ()
   "Show the session at point in a buffer of its own."

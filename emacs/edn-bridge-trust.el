@@ -5,8 +5,9 @@
 ;;; Commentary:
 
 ;; To trust a project lets its configuration widen permissions and run
-;; commands.  Whoever writes /trust sees that configuration first, and
-;; trusts it by a button below it, while it is what was shown.
+;; commands.  Whoever writes /trust sees first what it lets run, as the bridge
+;; tells, and the configuration itself, and trusts it by a button below it,
+;; while it is what was shown.
 
 ;;; Code:
 
@@ -48,25 +49,96 @@ The digest is nil where the text is not the whole file."
             (and whole (secure-hash 'sha256 (buffer-string)))))))
 
 (defun edn-bridge-trust ()
-  "Show what this chat's project configures, with a button that trusts it."
+  "Show what this chat's project configures, with a button that trusts it.
+What it lets run stands first."
   (interactive nil edn-bridge-chat-mode)
-  (edn-bridge-chat-current)
+  (let ((conn (edn-bridge-chat-current)))
+    (unless (edn-bridge-trust--files)
+      (user-error "This project has no configuration that could be trusted"))
+    (edn-bridge-rpc-request
+     conn "trust_preview" nil
+     :on-success (lambda (data)
+                   (edn-bridge-chat-with-buffer conn
+                     (edn-bridge-trust--show data)))
+     ;; A bridge that cannot tell has the files all the same.
+     :on-error (lambda (_frame)
+                 (edn-bridge-chat-with-buffer conn
+                   (edn-bridge-trust--show nil))))))
+
+(defun edn-bridge-trust--insert-preview (preview)
+  "Insert what PREVIEW, as the bridge tells it, lets run, and its problems."
+  (let ((runs (append (plist-get preview :runs) nil))
+        (problems (append (plist-get preview :problems) nil))
+        (from (point)))
+    (when (equal (edn-bridge-chat-word (plist-get preview :trust)) "changed")
+      (insert (propertize "It was trusted, and has changed since.\n"
+                          'face 'warning)))
+    (cond
+     ((null preview))
+     ((null runs)
+      (insert "\nIt lets nothing run by itself.\n"))
+     (t
+      (insert "\n" (propertize "What it lets run" 'face 'bold) "\n")
+      (let ((start (point)))
+        (dolist (run runs)
+          (insert (edn-bridge-visible-label
+                   (format "%s %s: %s"
+                           (edn-bridge-chat-word (plist-get run :kind))
+                           (edn-bridge-chat-word (plist-get run :name))
+                           (or (plist-get run :text) "")))
+                  "\n"))
+        (add-text-properties start (point) '(line-prefix "│ "
+                                             wrap-prefix "│   ")))))
+    (dolist (problem problems)
+      (insert (propertize (concat "! " (edn-bridge-visible-label problem) "\n")
+                          'face 'error)))
+    (edn-bridge-visible-region from (point) 'strict)))
+
+(defvar-local edn-bridge-trust--told nil
+  "Hash table of the digests that the bridge told of what this buffer shows.
+It may know of more files than are shown, such as those that hooks name.")
+
+(defun edn-bridge-trust--table (map)
+  "Return MAP, as it was read, as a hash table from strings."
+  (if (hash-table-p map)
+      map
+    (let ((table (make-hash-table :test #'equal)))
+      (cl-loop for (key value) on map by #'cddr
+               do (puthash (if (stringp key) key (edn-bridge-chat-word key))
+                           value table))
+      table)))
+
+(defun edn-bridge-trust--same-p (files told)
+  "Return non-nil if FILES have the digests that TOLD, a table, has of them."
+  (let ((same t))
+    (maphash (lambda (name digest)
+               (let ((other (gethash name told)))
+                 (when (and other digest (not (equal other digest)))
+                   (setq same nil))))
+             (edn-bridge-trust--digests files))
+    same))
+
+(defun edn-bridge-trust--show (preview)
+  "Show what this chat's project configures, and PREVIEW, which may be nil."
   (let ((chat (current-buffer))
         (files (edn-bridge-trust--files))
         (folder default-directory)
+        (told (edn-bridge-trust--table (plist-get preview :files)))
         (whole t))
-    (unless files
-      (user-error "This project has no configuration that could be trusted"))
+    (unless (edn-bridge-trust--same-p files told)
+      (user-error "The configuration is being changed; write /trust again"))
     (with-current-buffer (get-buffer-create "*edn-bridge trust*")
       (special-mode)
       (edn-bridge-visible-setup)
       (setq default-directory folder
-            edn-bridge-trust--shown files)
+            edn-bridge-trust--shown files
+            edn-bridge-trust--told told)
       (let ((inhibit-read-only t))
         (erase-buffer)
         (insert "Once this is trusted, it can widen permissions, and its hooks and"
                 " workflows run\ncommands.  The files that its hooks name are"
                 " trusted with it.\n")
+        (edn-bridge-trust--insert-preview preview)
         (pcase-dolist (`(,file ,text ,digest) files)
           (insert "\n" (propertize (edn-bridge-visible-label
                                     (file-relative-name file folder))
@@ -101,7 +173,8 @@ The digest is nil where the text is not the whole file."
   "Trust for CHAT what this buffer shows, if the files are still the same."
   (unless (buffer-live-p chat)
     (user-error "The chat is gone"))
-  (let ((shown edn-bridge-trust--shown))
+  (let ((shown edn-bridge-trust--shown)
+        (told edn-bridge-trust--told))
     (with-current-buffer chat
       (unless (equal shown (edn-bridge-trust--files))
         (user-error "The configuration was changed meanwhile; write /trust again"))
@@ -109,7 +182,10 @@ The digest is nil where the text is not the whole file."
         (edn-bridge-rpc-request
          ;; It could be changed on the way to the bridge.
          conn "trust_project"
-         (list :trusted t :files (edn-bridge-trust--digests shown))
+         (list :trusted t
+               :files (if (zerop (hash-table-count told))
+                          (edn-bridge-trust--digests shown)
+                        told))
          :on-success (lambda (_data)
                        (edn-bridge-chat-with-buffer conn
                          (edn-bridge-chat-set-status 'edn-bridge-trust nil)

@@ -86,7 +86,7 @@ A pile of them is drawn over what stands beside it.")
 The piece ends there, and its rest is shown as a note: what has more of
 such characters is not meant to be read, and each costs time.")
 
-(defsubst edn-bridge-visible--ascii-p (start end)
+(defsubst edn-bridge-visible-ascii-p (start end)
   "Return non-nil if all between START and END is ASCII.
 That is known without a look at the text, and most text is."
   (= (- end start) (- (position-bytes end) (position-bytes start))))
@@ -99,7 +99,7 @@ where a person is asked to allow something, every character counts."
         ;; No `save-excursion': a marker for each piece would cost.
         (before (point)))
     (goto-char start)
-    (while (and (not (edn-bridge-visible--ascii-p (point) end))
+    (while (and (not (edn-bridge-visible-ascii-p (point) end))
                 (re-search-forward edn-bridge-visible--regexp end t))
       (let* ((place (match-beginning 0))
              (char (char-after place)))
@@ -115,7 +115,7 @@ where a person is asked to allow something, every character counts."
                      (- end place)))
             (goto-char end)))))
     (goto-char start)
-    (while (and (not (edn-bridge-visible--ascii-p (point) end))
+    (while (and (not (edn-bridge-visible-ascii-p (point) end))
                 (re-search-forward edn-bridge-visible--piled-regexp end t))
       (let ((place (1- (point))))
         ;; In pieces: one match of many thousands is too much for Emacs.

@@ -33,14 +33,17 @@
 ;;   -said                 what is sent, waits and is delivered
 ;;   -complete             choosing, and completion in the draft
 ;;   -input                sending, aborting, history
+;;   -queue                what waits: edited, moved, taken back
 ;;   -tools                tool calls, output, diffs
 ;;   -buffers              buffers follow the files that are changed
+;;   -files                the agent works on the buffers of open files
+;;   -undo                 undo and redo of what turns did to files
 ;;   -ediff                a proposed change, with Ediff
 ;;   -interact             questions of the agent
-;;   -actions -attention -models -trust -sessions -tree -jobs
+;;   -actions -attention -models -trust -rules -sessions -tree -jobs
 ;;                         what hangs on the chat
 ;;   -side                 questions beside the chat
-;;   -ask -rewrite -context -query -log -doctor -batch
+;;   -ask -rewrite -context -hands -query -log -doctor -batch
 ;;                         what stands beside it
 ;;   edn-bridge            the entry, and the keys together
 
@@ -52,13 +55,17 @@
 (require 'edn-bridge-said)
 (require 'edn-bridge-complete)
 (require 'edn-bridge-input)
+(require 'edn-bridge-queue)
 (require 'edn-bridge-tools)
 (require 'edn-bridge-buffers)
+(require 'edn-bridge-files)
+(require 'edn-bridge-undo)
 (require 'edn-bridge-interact)
 (require 'edn-bridge-actions)
 (require 'edn-bridge-attention)
 (require 'edn-bridge-models)
 (require 'edn-bridge-trust)
+(require 'edn-bridge-rules)
 (require 'edn-bridge-sessions)
 (require 'edn-bridge-tree)
 (require 'edn-bridge-jobs)
@@ -66,6 +73,7 @@
 (require 'edn-bridge-ask)
 (require 'edn-bridge-rewrite)
 (require 'edn-bridge-context)
+(require 'edn-bridge-hands)
 (require 'edn-bridge-query)
 (require 'edn-bridge-log)
 (require 'edn-bridge-doctor)
@@ -190,8 +198,13 @@ It is on no key by itself: bind it to one that you like.")
   '(("Talk"
      ("RET" edn-bridge-input-send "send")
      ("q" edn-bridge-input-queue "queue for after the turn")
+     ("W" edn-bridge-queue-go-to "go to what waits")
+     ("L" edn-bridge-queue-resume "let it go on")
      ("k" edn-bridge-input-abort "abort")
      ("i" edn-bridge-input-interrupt "stop after the tool call")
+     ("A" edn-bridge-input-retry "ask the model again")
+     ("z" edn-bridge-undo "undo a turn's changes")
+     ("Z" edn-bridge-redo "redo them")
      ("a" edn-bridge-interact-next "go to the next question")
      ("y" edn-bridge-interact-accept "say yes to it")
      ("h" edn-bridge-input-search "what was sent before")
@@ -206,6 +219,8 @@ It is on no key by itself: bind it to one that you like.")
      ("f" edn-bridge-sessions-fork "fork at point")
      ("E" edn-bridge-sessions-edit "edit a message, send again")
      ("N" edn-bridge-sessions-rename "rename")
+     ("X" edn-bridge-sessions-delete "delete one")
+     ("H" edn-bridge-sessions-archive "archive one")
      ("x" edn-bridge-sessions-export "export")
      ("C" edn-bridge-sessions-copy-transcript "copy the transcript")
      ("r" edn-bridge-chat-reconnect "connect again"))
@@ -222,6 +237,9 @@ It is on no key by itself: bind it to one that you like.")
      ("j" edn-bridge-jobs "jobs")
      ("e" edn-bridge-query "query in EQL")
      ("g" edn-bridge-log "frames")
+     ("o" edn-bridge-rules "rules: what is allowed")
+     ("O" edn-bridge-audit "audit: what was asked")
+     ("T" edn-bridge-trust "trust this project")
      ("d" edn-bridge-doctor "doctor")))
   "The commands of a chat, in groups: key, command and what it does.")
 

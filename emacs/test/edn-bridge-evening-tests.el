@@ -100,7 +100,7 @@
     (edn-bridge-test-event conn "assistant/message" :role "assistant"
                            :content "" :error-message "It went away")
     (setq sent nil)
-    (edn-bridge-test-push "Send again")
+    (edn-bridge-test-push "Try again")
     (should (equal (plist-get (plist-get (car sent) :params) :message) "Hi"))))
 
 (ert-deftest edn-bridge-input-some-commands-are-done-by-emacs ()
@@ -177,7 +177,7 @@
   (let ((default-directory (file-name-as-directory
                             (make-temp-file "edn-bridge" t))))
     (unwind-protect
-        (edn-bridge-test-with-chat (_conn sent)
+        (edn-bridge-test-with-chat (conn sent)
           (should-error (edn-bridge-trust) :type 'user-error)
           (make-directory ".edn-bridge/workflows" t)
           (write-region "{:hooks [\"rm\"]}\n" nil ".edn-bridge/config.edn"
@@ -187,7 +187,13 @@
           (insert "/trust")
           (save-window-excursion
             (edn-bridge-input-send)
-            (should-not sent)
+            (should (equal (plist-get (car sent) :op) "trust_preview"))
+            ;; An older bridge cannot tell.
+            (edn-bridge-rpc--dispatch-frame
+             conn (list :kind :error :id (plist-get (car sent) :id)
+                        :op "trust_preview" :error-message "No"
+                        :error-code "request/op-not-supported"))
+            (setq sent nil)
             (with-current-buffer "*edn-bridge trust*"
               (let ((text (buffer-string)))
                 (should (string-search "{:hooks [\"rm\"]}" text))
@@ -199,7 +205,15 @@
                             :type 'user-error)
               (should-not sent))
             (edn-bridge-trust)
+            (edn-bridge-test-answer
+             conn sent "trust_preview" :trusted :false :trust "changed"
+             :runs [(:kind "hook" :name "evil" :text "runs a\u202Eb")]
+             :problems ["A file is missing"])
             (with-current-buffer "*edn-bridge trust*"
+              (let ((text (buffer-string)))
+                (should (string-search "It was trusted, and has changed" text))
+                (should (string-search "hook evil: runs a\\u{202E}b\n" text))
+                (should (string-search "! A file is missing" text)))
               (edn-bridge-test-push "Trust this")))
           (should (equal (plist-get (car sent) :op) "trust_project"))
           ;; The bridge trusts what was shown, and nothing that came later.
@@ -212,10 +226,20 @@
             (insert (make-string edn-bridge-trust--limit ?\;) "\n{:hooks []}"))
           (save-window-excursion
             (edn-bridge-trust)
+            (edn-bridge-test-answer conn sent "trust_preview" :trust "untrusted")
             (with-current-buffer "*edn-bridge trust*"
               (should (string-search "is not shown" (buffer-string)))
               (should-not (string-search "[Trust this]" (buffer-string)))))
-          (kill-buffer "*edn-bridge trust*"))
+          (kill-buffer "*edn-bridge trust*")
+          ;; What the bridge has seen is what is shown, or nothing is.
+          (write-region "{}" nil ".edn-bridge/config.edn" nil 'quiet)
+          (edn-bridge-trust)
+          (should-error (edn-bridge-test-answer
+                         conn sent "trust_preview" :trust "untrusted"
+                         :files (let ((files (make-hash-table :test #'equal)))
+                                  (puthash ".edn-bridge/config.edn" "0" files)
+                                  files)))
+          (should-not (get-buffer "*edn-bridge trust*")))
       (delete-directory default-directory t))))
 
 (ert-deftest edn-bridge-transcript-fills-windows-from-any-buffer ()

@@ -128,10 +128,10 @@ FAULTS is a property list of what fault-proxy.py takes."
       (edn-bridge-live-tests-wait-ready)
       (let ((text (edn-bridge-test-transcript)))
         (should (= 2 (length (split-string text "You\nHi\n"))))
-        (should (string-match-p "\\[Send again\\]" text)))
+        (should (string-match-p "\\[Try again\\]" text)))
       (should (equal (edn-bridge-transcript-draft) "my draft"))
       (goto-char (point-min))
-      (search-forward "[Send again")
+      (search-forward "[Try again")
       (push-button (1- (point)))
       (edn-bridge-test-wait
        (string-match-p "Assistant\nHello, \\*\\*world\\*\\*!"

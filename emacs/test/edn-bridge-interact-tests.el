@@ -481,6 +481,166 @@
       (should (string-search "🏳️‍🌈 fine"
                              (edn-bridge-interact-tests-displayed))))))
 
+;;;; Proposals that are edited
+
+(defmacro edn-bridge-interact-tests-with-proposal (spec &rest body)
+  "Run BODY in a chat that is asked about a change of the file a.txt.
+SPEC is (CONN SENT OLD NEW &rest MORE): its text is OLD and would be NEW."
+  (declare (indent 1) (debug t))
+  (pcase-let ((`(,conn ,sent ,old ,new . ,more) spec))
+    `(let* ((folder (file-name-as-directory (make-temp-file "edn-prop" t)))
+            (file (expand-file-name "a.txt" folder)))
+       (write-region ,old nil file nil 'quiet)
+       (unwind-protect
+           (save-window-excursion
+             (edn-bridge-test-with-chat (,conn ,sent)
+               (setq default-directory folder)
+               (edn-bridge-test-ask
+                ,conn "approve"
+                (append
+                 (list :tool "edit" :paths (vector file)
+                       :diff "@@ -1 +1 @@\n-one\n+ONE\n"
+                       :proposal
+                       (list :path file :hunks 2
+                             :base-sha256 (secure-hash 'sha256 ,old)
+                             :content ,new))
+                 (list ,@more)))
+               ,@body))
+         (dolist (buffer (buffer-list))
+           (when (string-match-p ": \\(?:now\\|proposed\\)\\*" (buffer-name buffer))
+             (with-current-buffer buffer
+               (set-buffer-modified-p nil)
+               (kill-buffer))))
+         (delete-directory folder t)))))
+
+(defun edn-bridge-interact-tests-proposed ()
+  "Return the buffer with a proposal."
+  (seq-find (lambda (buffer)
+              (string-match-p ": proposed\\*" (buffer-name buffer)))
+            (buffer-list)))
+
+(defun edn-bridge-interact-tests-value (sent)
+  "Return the value of the answer that was SENT last."
+  (let ((frame (car sent)))
+    (should (equal (plist-get frame :op) "interaction_respond"))
+    (plist-get (plist-get frame :params) :value)))
+
+(defun edn-bridge-interact-tests-rest ()
+  "Take what is proposed in all hunks that are left."
+  (goto-char (point-min))
+  (while (re-search-forward smerge-begin-re nil t)
+    (smerge-match-conflict)
+    (smerge-keep-lower)))
+
+(ert-deftest edn-bridge-interact-proposal-is-merged-by-hunks ()
+  (edn-bridge-interact-tests-with-proposal
+      (conn sent "one\ntwo\nthree\nfour\n" "ONE\ntwo\nTHREE\nfour")
+    (let ((chat (current-buffer)))
+      (edn-bridge-test-push "Choose hunks")
+      (with-current-buffer (edn-bridge-interact-tests-proposed)
+        (should (bound-and-true-p smerge-mode))
+        (should (string-search "<<<<<<< now\none\n=======\nONE\n>>>>>>> proposed\n"
+                               (buffer-string)))
+        ;; All is to be decided about first.
+        (should-error (edn-bridge-ediff-accept) :type 'user-error)
+        (goto-char (point-min))
+        (re-search-forward smerge-begin-re)
+        (smerge-match-conflict)
+        (smerge-keep-upper)
+        (edn-bridge-interact-tests-rest)
+        (should (equal (buffer-string) "one\ntwo\nTHREE\nfour\n"))
+        (edn-bridge-ediff-accept))
+      (with-current-buffer chat
+        (should (equal (edn-bridge-interact-tests-value sent)
+                       '(:outcome "approve" :scope "once"
+                         :content "one\ntwo\nTHREE\nfour")))
+        (edn-bridge-test-answer conn sent "interaction_respond" :accepted t)
+        (should (string-search "→ Allow once, as edited"
+                               (edn-bridge-test-transcript)))
+        (should-not (edn-bridge-interact-tests-proposed))))))
+
+(ert-deftest edn-bridge-interact-proposal-is-edited-with-ediff ()
+  (edn-bridge-interact-tests-with-proposal
+      (conn sent "one\ntwo\n" "ONE\ntwo\n")
+    (let ((chat (current-buffer))
+          (shown nil))
+      (cl-letf (((symbol-function 'ediff-buffers)
+                 (lambda (now proposed &rest _) (setq shown (list now proposed)))))
+        (edn-bridge-test-push "Edit with Ediff"))
+      (should (equal (with-current-buffer (car shown) (buffer-string))
+                     "one\ntwo\n"))
+      (with-current-buffer (nth 1 shown)
+        (should (equal (buffer-string) "ONE\ntwo\n"))
+        (should (eq (key-binding (kbd "C-c C-c")) #'edn-bridge-ediff-accept))
+        (erase-buffer)
+        (insert "one\ntwo\n")
+        ;; Nothing of it is left: that is a rejection.
+        (should-error (edn-bridge-ediff-accept) :type 'user-error)
+        (goto-char (point-max))
+        (insert "three\n")
+        (edn-bridge-ediff-accept))
+      (with-current-buffer chat
+        (should (equal (plist-get (edn-bridge-interact-tests-value sent)
+                                  :content)
+                       "one\ntwo\nthree\n"))
+        ;; Where it is refused, what was edited is still there.
+        (edn-bridge-rpc--dispatch-frame
+         conn (list :kind :error :id (plist-get (car sent) :id)
+                    :op "interaction_respond" :error-code "request/invalid-params"
+                    :error-message "Too large"))
+        (should (buffer-live-p (nth 1 shown)))
+        (should (= (edn-bridge-interact-pending) 1))))))
+
+(ert-deftest edn-bridge-interact-proposal-as-it-is-is-no-edit ()
+  (edn-bridge-interact-tests-with-proposal
+      (conn sent "one\n" "ONE\n")
+    (let ((chat (current-buffer)))
+      (cl-letf (((symbol-function 'ediff-buffers) #'ignore)
+                ((symbol-function 'yes-or-no-p) (lambda (_) t)))
+        (edn-bridge-test-push "Edit with Ediff")
+        (edn-bridge-ediff--on-quit nil (edn-bridge-interact-tests-proposed)))
+      (with-current-buffer chat
+        (should (equal (edn-bridge-interact-tests-value sent)
+                       '(:outcome "approve" :scope "once")))))))
+
+(ert-deftest edn-bridge-interact-proposal-for-another-file-is-refused ()
+  (edn-bridge-interact-tests-with-proposal (conn sent "one\n" "ONE\n")
+    (write-region "newer\n" nil file nil 'quiet)
+    (should-error (edn-bridge-test-push "Choose hunks") :type 'user-error)
+    (should-not sent)
+    ;; A buffer with unsaved changes may be what it was made for.
+    (with-current-buffer (find-file-noselect file)
+      (erase-buffer)
+      (insert "one\n"))
+    (edn-bridge-test-push "Choose hunks")
+    (should (edn-bridge-interact-tests-proposed))
+    (with-current-buffer (get-file-buffer file)
+      (set-buffer-modified-p nil)
+      (kill-buffer))))
+
+(ert-deftest edn-bridge-interact-proposal-that-is-long-is-fetched ()
+  (edn-bridge-interact-tests-with-proposal
+      (conn sent "one\n" nil)
+    (edn-bridge-test-event conn "interaction/answered" :interaction-id "i1"
+                           :status "cancelled")
+    (edn-bridge-test-ask
+     conn "approve"
+     (list :tool "edit" :paths (vector file) :diff "@@ -1 +1 @@\n-one\n+ONE\n"
+           :proposal (list :path file :base-sha256 (secure-hash 'sha256 "one\n")
+                           :handle "o-1" :size 8)))
+    (goto-char (point-max))
+    (search-backward "[Choose hunks")
+    (push-button (1+ (point)))
+    (should (equal (plist-get (car sent) :params)
+                   '(:handle "o-1" :offset 0 :limit 262144)))
+    (edn-bridge-test-answer conn sent "read_output" :offset 0 :size 8
+                            :text "ONE\n")
+    (edn-bridge-test-answer conn sent "read_output" :offset 4 :size 8
+                            :text "TWO\n")
+    (with-current-buffer (edn-bridge-interact-tests-proposed)
+      (edn-bridge-interact-tests-rest)
+      (should (equal (buffer-string) "ONE\nTWO\n")))))
+
 (provide 'edn-bridge-interact-tests)
 
 ;;; edn-bridge-interact-tests.el ends here

@@ -177,13 +177,15 @@
     (edn-bridge-test-wait (not (edn-bridge-rpc-live-p edn-bridge-chat--conn)))
     (edn-bridge-chat-reconnect)
     (edn-bridge-live-tests-wait-ready)
-    (should (string-match-p "\\[Send again\\]" (edn-bridge-test-transcript)))
+    (should (string-match-p "\\[Try again\\]" (edn-bridge-test-transcript)))
     (goto-char (point-min))
-    (search-forward "[Send again")
+    (search-forward "[Try again")
     (push-button (1- (point)))
+    ;; The message is there once: its answer is asked for again.
     (edn-bridge-test-wait
-     (string-match-p "Take your time\\(.\\|\n\\)*Take your time\n\nAssistant\nBegin"
-                     (edn-bridge-test-transcript)))))
+     (string-match-p
+      "\\`You\nTake your time\n\n.*lost.*\\[Try again\\]\n\nAssistant\nBegin"
+      (edn-bridge-test-transcript)))))
 
 (ert-deftest edn-bridge-live-marks-a-turn-that-was-cut-out-of-sight ()
   (edn-bridge-live-tests-with-chat "slow.edn"
@@ -200,14 +202,15 @@
         (edn-bridge-live-tests-wait-ready)
         (edn-bridge-sessions-switch session)
         (edn-bridge-test-wait
-         (string-match-p "Take your time\n\nThis message has no answer. \\[Send"
+         (string-match-p "Take your time\n\nThis message has no answer. \\[Try"
                          (edn-bridge-test-transcript)))
         (goto-char (point-min))
-        (search-forward "[Send again")
+        (search-forward "[Try again")
         (push-button (1- (point)))
         (edn-bridge-test-wait
-         (string-match-p "You\nTake your time\n\nAssistant\nBegin"
-                         (edn-bridge-test-transcript)))))))
+         (string-match-p
+          "\\`You\nTake your time\n\n.*\\[Try again\\]\n\nAssistant\nBegin"
+          (edn-bridge-test-transcript)))))))
 
 (ert-deftest edn-bridge-live-aborts ()
   (edn-bridge-live-tests-with-chat "slow.edn"
@@ -241,8 +244,14 @@
                                       :pending-message-count)))
       (should-not (= 1 (count "^later$")))
       (edn-bridge-input-abort)
-      ;; What waited is taken up then.
+      (edn-bridge-test-wait (string-search "Held back since the abort"
+                                           (edn-bridge-transcript-footer)))
+      (should-not (edn-bridge-chat-running-p))
+      (should (= 1 (count "^Begin")))
+      (should-not (= 1 (count "^later$")))
+      (edn-bridge-queue-resume)
       (edn-bridge-test-wait (= 2 (count "^Begin")))
+      (should (equal 0 (edn-bridge-chat-get :pending-message-count)))
       (edn-bridge-input-abort)
       (edn-bridge-test-wait (not (edn-bridge-chat-running-p)))
       (let ((live (replace-regexp-in-string
@@ -274,7 +283,7 @@
       ;; What has no answer can be sent again.
       (edn-bridge-test-wait
        (equal (edn-bridge-test-transcript)
-              "You\nHi\n\nThis message has no answer. [Send again]\n"))
+              "You\nHi\n\nThis message has no answer. [Try again]\n"))
       (edn-bridge-sessions-switch first)
       (edn-bridge-test-wait (equal (edn-bridge-test-transcript)
                                    edn-bridge-live-tests-hello))

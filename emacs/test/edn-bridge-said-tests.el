@@ -462,7 +462,7 @@
   (dolist (regexp '(;; How long a tool ran.
                     " [0-9.]+s$"
                     ;; What the connection has to say.
-                    "\n?.*\\[\\(?:Send\\|Connect\\) again\\]\n"))
+                    "\n?.*\\[\\(?:Try\\|Connect\\) again\\]\n"))
     (setq text (replace-regexp-in-string regexp "" text)))
   text)
 
@@ -490,8 +490,9 @@
        (progn (when (edn-bridge-rpc-ready-p edn-bridge-chat--conn)
                 (if (edn-bridge-chat-running-p)
                     (edn-bridge-input-abort)
-                  ;; What waited over a restart needs a push.
-                  (edn-bridge-said-tests-say "push" #'edn-bridge-input-queue)))
+                  ;; What waits after an abort or a restart needs a push.  A
+                  ;; message would wait behind it in turn.
+                  (edn-bridge-queue-resume)))
               nil))
    60))
 

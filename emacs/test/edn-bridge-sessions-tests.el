@@ -161,24 +161,6 @@ Return what stands above the draft of the last session."
       (edn-bridge-tree--show slots "b")
       (should (bobp)))))
 
-(ert-deftest edn-bridge-tree-renames-only-the-session-of-the-chat ()
-  (edn-bridge-test-with-chat (_conn sent)
-    (let ((chat (current-buffer)))
-      (with-temp-buffer
-        (edn-bridge-tree-mode)
-        (setq edn-bridge-tree--chat chat)
-        (edn-bridge-tree--show '((:id "s1" :display-name "A")
-                                 (:id "s2" :display-name "B"))
-                               "s1")
-        (cl-letf (((symbol-function 'read-string) (lambda (&rest _) "New")))
-          (edn-bridge-tree-rename)
-          (should (cl-find '(:name "New") sent :test #'equal
-                           :key (lambda (frame) (plist-get frame :params))))
-          (goto-char (point-max))
-          (forward-line -1)
-          (search-forward "B")
-          (should-error (edn-bridge-tree-rename) :type 'user-error))))))
-
 (provide 'edn-bridge-sessions-tests)
 
 ;;; edn-bridge-sessions-tests.el ends here

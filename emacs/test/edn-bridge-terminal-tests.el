@@ -101,6 +101,8 @@
     edn-bridge-messages-thinking-map edn-bridge-tools-line-map edn-bridge-tools-body-map
     edn-bridge-interact-map edn-bridge-rewrite-map
     edn-bridge-rewrite-edit-map edn-bridge-tree-mode-map
+    edn-bridge-rules-mode-map edn-bridge-audit-mode-map
+    edn-bridge-queue-map edn-bridge-queue-edit-map edn-bridge-ediff-edit-map
     edn-bridge-jobs-mode-map edn-bridge-query-mode-map)
   "The keymaps of the package; a test says if there is another.")
 
@@ -168,6 +170,12 @@ Those with two hyphens, which are private, and those of tests are left out."
                              (copy-sequence edn-bridge-terminal-tests-keymaps))
                        #'string-lessp))))
 
+(defconst edn-bridge-terminal-tests-elsewhere
+  (concat "\\`edn-bridge-\\(?:queue-\\|ediff-\\|undo\\'\\|redo\\'\\|rules-remove"
+          "\\|audit-toggle\\|sessions-archive\\|sessions-delete\\|tree-delete\\)")
+  "Matches commands whose keys are used where there is something to use them on.
+That is in the tests of queue, rules and questions.")
+
 (defun edn-bridge-terminal-tests-left-out (record)
   "Return the keys and commands that are not in the file RECORD."
   (let ((lines (with-temp-buffer
@@ -176,10 +184,15 @@ Those with two hyphens, which are private, and those of tests are left out."
     (append
      (seq-remove (lambda (pair)
                    (or (member (list 'key (car pair) (cdr pair)) lines)
+                       (string-match-p edn-bridge-terminal-tests-elsewhere
+                                       (symbol-name (car pair)))
                        ;; The digits do alike.
                        (string-match-p "\\`[2-9]\\'" (cdr pair))))
                  (edn-bridge-terminal-tests-all-keys))
-     (seq-remove (lambda (command) (member (list 'done command) lines))
+     (seq-remove (lambda (command)
+                   (or (string-match-p edn-bridge-terminal-tests-elsewhere
+                                       (symbol-name command))
+                       (member (list 'done command) lines)))
                  (edn-bridge-terminal-tests-all-commands)))))
 
 ;;;; The test
@@ -362,8 +375,9 @@ Those with two hyphens, which are private, and those of tests are left out."
   (edn-bridge-terminal-tests-say "slowly")
   (edn-bridge-terminal-tests-do
    "Begin" '("later" "C-c" "C-q") "^For after the turn: later"
-   ;; What waited begins when the turn before it has ended, in whichever way.
-   '("C-c" "C-k") "(aborted)\n\nYou\nlater" "Start" '("C-c" "C-i") "interrupted"))
+   ;; An abort holds what waits, until it is let go on.
+   '("C-c" "C-k") "(aborted)" "^Held back since the abort"
+   '("C-c" "C-c") "(aborted)\n\nYou\nlater" "Start" '("C-c" "C-i") "interrupted"))
 
 (defun edn-bridge-terminal-tests-models ()
   "Use the keys under C-c C-o."
@@ -398,11 +412,17 @@ Those with two hyphens, which are private, and those of tests are left out."
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
    '("C-c" "C-w") "● Keys" '("r") "^Name of this session:" '("2" "Enter")
-   "● Keys2" '("v") "^Session s-")
+   "● Keys2" '("D") "This chat is on that session"
+   '("A") "^Archived sessions are shown" '("a") "\"Keys2\" is archived"
+   '("a") "\"Keys2\" is not archived any more" '("A") "^Archived sessions are hidden"
+   '("v") "^Session s-")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-command
    "edn-bridge-sessions-rename" "^Name of this session:" '("BSpace" "Enter")
    "· Keys *$")
+  (edn-bridge-terminal-tests-command
+   "edn-bridge-rules" "d: take a rule back" '("a") "s: this session or all")
+  (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-command
    "edn-bridge-sessions-read" "^Session:" '("Keys" "Tab" "Enter") "^Session s-")
   (edn-bridge-terminal-tests-chat)
@@ -423,6 +443,13 @@ Those with two hyphens, which are private, and those of tests are left out."
    '("M->" "C-c" "Up" "C-c" "Down"))
   (edn-bridge-terminal-tests-command "edn-bridge-messages-show-earlier"
                                      '("M-<") "You\nwhich")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-do
+   '("C-c" "C-b") "^No message waits" '("C-c" "C-c")
+   '("C-c" "C-u") '("C-c" "M-u")
+   ;; The turn that was interrupted.  After it the script begins anew.
+   '("C-c" "M-r") "Thinking …\n\nAssistant\nHello" "ready · idle"
+   '("C-c" "C-r") "^The session is here")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
    '("C-c" "C-d") "^The agent is not told" '("C-c" "C-d") "^The agent is told"))
@@ -536,7 +563,11 @@ Those with two hyphens, which are private, and those of tests are left out."
   (pcase-dolist
       (`(,key . ,steps)
        '(("h" "^Input:" ("Hi" "Tab" "Enter") "^Hi\nthere")
-         ("k") ("i") ("D" "^The agent is not told") ("v" "^Model: ") ("C" "^The transcript is on")
+         ("k") ("i") ("W" "No message waits") ("L") ("A") ("z") ("Z")
+         ("o" "d: take a rule back") ("O" "s: this session or all")
+         ("T" "Once this is trusted\\|no configuration")
+         ("X" "^Delete session:" ("C-g")) ("H" "^Archive session" ("C-g"))
+         ("D" "^The agent is not told") ("v" "^Model: ") ("C" "^The transcript is on")
          ("I" "^Image:" ("dot.png" "Enter") "goes with the next message")
          ("E" "^This is the fork\\|The draft is not empty")
          ("t" "▾ bash") ("M") ("b" "No session is offered")

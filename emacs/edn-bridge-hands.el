@@ -1,0 +1,568 @@
+;;; edn-bridge-hands.el --- Tools that Emacs has for the agent  -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Commentary:
+
+;; What Emacs knows of a project, as tools of the agent: what checkers and
+;; language servers report, where something is defined and used, what a file
+;; consists of, which files the project has, what is open and selected.  None
+;; of them changes anything.  The bridge judges each call; it has the tools
+;; as long as this Emacs is connected.
+;;
+;; A call runs when Emacs is idle, and whatever the user types ends it: it is
+;; tried again when they pause.  It opens no file, asks nothing, and what it
+;; returns is bounded.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'imenu)
+(require 'project)
+(require 'xref)
+(require 'edn-bridge-chat)
+(require 'edn-bridge-buffers)
+(require 'edn-bridge-context)
+
+(defcustom edn-bridge-hands-tools
+  '(diagnostics definitions references outline files buffers selection)
+  "What Emacs offers to the agent as tools.
+The selection is offered only where `edn-bridge-context-share' is non-nil."
+  :type '(set (const :tag "What checkers and language servers report"
+                     diagnostics)
+              (const :tag "Where a symbol is defined" definitions)
+              (const :tag "Where a symbol is used" references)
+              (const :tag "What an open file consists of" outline)
+              (const :tag "Which files the project has" files)
+              (const :tag "Which files are open" buffers)
+              (const :tag "Where point is and what is selected" selection))
+  :group 'edn-bridge)
+
+(defconst edn-bridge-hands--rows 200
+  "How many lines a tool returns at most.")
+
+(defconst edn-bridge-hands--size 20000
+  "How many characters a tool returns at most.")
+
+(defconst edn-bridge-hands--seconds 20
+  "After how many seconds a call ends that waits for something.")
+
+(defconst edn-bridge-hands--parallel 16
+  "How many calls may wait in one chat.")
+
+;;;; What is offered
+
+(defun edn-bridge-hands--object (properties &rest required)
+  "Return the schema of an object with PROPERTIES, of which REQUIRED must be.
+PROPERTIES are lists of a keyword, a type and a description."
+  (append
+   (list :type "object"
+         :properties
+         (if (null properties)
+             (make-hash-table)
+           (cl-loop for (key type description) in properties
+                    append (list key (list :type type
+                                           :description description)))))
+   (and required (list :required (vconcat required)))))
+
+(defconst edn-bridge-hands--definitions
+  `((diagnostics
+     "editor-diagnostics"
+     "What the editor's checkers and language servers report about files that are open in the editor. Without a path, about all open files of the project."
+     ,(edn-bridge-hands--object
+       '((:path "string" "A file that is open in the editor.")))
+     "path" edn-bridge-hands--diagnostics)
+    (definitions
+     "editor-definitions"
+     "Where a symbol is defined, as the editor's language server or tags know it. The path is a file that is open in the editor and uses the symbol."
+     ,(edn-bridge-hands--object
+       '((:path "string" "A file that is open in the editor.")
+         (:symbol "string" "The symbol.")
+         (:line "integer" "A line of the file that has the symbol."))
+       "path" "symbol")
+     "path" edn-bridge-hands--definitions-of)
+    (references
+     "editor-references"
+     "Where a symbol is used in the project, as the editor's language server or tags know it. The path is a file that is open in the editor and uses the symbol."
+     ,(edn-bridge-hands--object
+       '((:path "string" "A file that is open in the editor.")
+         (:symbol "string" "The symbol.")
+         (:line "integer" "A line of the file that has the symbol."))
+       "path" "symbol")
+     "path" edn-bridge-hands--references-of)
+    (outline
+     "editor-outline"
+     "What a file that is open in the editor consists of: its functions, types, headings, with their lines."
+     ,(edn-bridge-hands--object
+       '((:path "string" "A file that is open in the editor."))
+       "path")
+     "path" edn-bridge-hands--outline)
+    (files
+     "editor-project-files"
+     "The files of the project, as the editor knows them, without those that are ignored."
+     ,(edn-bridge-hands--object
+       '((:containing "string" "Only those whose path contains this text.")))
+     nil edn-bridge-hands--files)
+    (buffers
+     "editor-buffers"
+     "The files of the project that are open in the editor, the one that was used last first, and whether they have unsaved changes."
+     ,(edn-bridge-hands--object nil)
+     nil edn-bridge-hands--buffers)
+    (selection
+     "editor-selection"
+     "The file that the user was in last, where in it they are, and what is selected there."
+     ,(edn-bridge-hands--object nil)
+     nil edn-bridge-hands--selection))
+  "The tools: symbol, name, description, schema, argument with a path, function.
+The function gets the arguments and returns a text.")
+
+(defun edn-bridge-hands--offered ()
+  "Return those of the tools that this chat offers."
+  (seq-filter (lambda (row)
+                (and (memq (car row) edn-bridge-hands-tools)
+                     (or edn-bridge-context-share
+                         (not (eq (car row) 'selection)))))
+              edn-bridge-hands--definitions))
+
+(defvar-local edn-bridge-hands--told nil
+  "What was offered last: connection, session and symbols of tools.")
+
+(defun edn-bridge-hands-offer (&optional anew)
+  "Offer the tools to the bridge of this chat, if that is news.
+With ANEW non-nil it is: this chat is on a session anew."
+  (let* ((conn edn-bridge-chat--conn)
+         (rows (edn-bridge-hands--offered))
+         (news (list conn edn-bridge-chat--session-id (mapcar #'car rows))))
+    (when (and (edn-bridge-rpc-ready-p conn)
+               (or (not (equal news edn-bridge-hands--told))
+                   anew)
+               (or rows edn-bridge-hands--told))
+      (setq edn-bridge-hands--told news)
+      (edn-bridge-rpc-request
+       conn "register_tools"
+       (list :tools
+             (vconcat
+              (mapcar
+               (pcase-lambda (`(,_ ,name ,description ,schema ,path ,_))
+                 (append (list :name name
+                               :description description
+                               :parameters schema
+                               :read-only t
+                               :timeout-seconds 60)
+                         (and path (list :path path))))
+               rows)))
+       :on-success #'ignore
+       ;; An older bridge has no such tools, and is no worse off.
+       :on-error #'ignore))))
+
+(defun edn-bridge-hands--offer-anew ()
+  "Offer the tools to the session that this chat is on now."
+  (edn-bridge-hands-offer 'anew))
+
+;;;; Calls
+
+(defvar-local edn-bridge-hands--calls nil
+  "Ids of the calls that were asked for and not answered.")
+
+(defun edn-bridge-hands--on-requested (data)
+  "Have the call of DATA of `tool/requested' made, soon."
+  (let ((id (plist-get data :request-id))
+        (conn edn-bridge-chat--conn)
+        (row (seq-find (lambda (row)
+                         (equal (nth 1 row) (plist-get data :tool-name)))
+                       (edn-bridge-hands--offered))))
+    (cond
+     ((null row)
+      (edn-bridge-hands--reply conn id "Emacs has no such tool" t))
+     ((>= (length edn-bridge-hands--calls) edn-bridge-hands--parallel)
+      (edn-bridge-hands--reply conn id "Emacs is busy with other calls" t))
+     (t
+      (push id edn-bridge-hands--calls)
+      ;; Not here, where events are dispatched: others would wait.
+      (edn-bridge-hands--later 0 conn id (nth 5 row)
+                               (plist-get data :arguments))))))
+
+(defun edn-bridge-hands--on-cancelled (data)
+  "Forget the call that DATA of `request/cancelled' names."
+  (setq edn-bridge-hands--calls
+        (delete (plist-get data :request-id) edn-bridge-hands--calls)))
+
+(defun edn-bridge-hands--later (seconds conn id function arguments)
+  "Make the call ID of CONN once Emacs is idle for SECONDS.
+It is one of FUNCTION with ARGUMENTS."
+  (let ((buffer (current-buffer)))
+    (apply (if (zerop seconds) #'run-at-time #'run-with-idle-timer)
+           seconds nil
+           (list (lambda ()
+                   (when (buffer-live-p buffer)
+                     (with-current-buffer buffer
+                       (when (member id edn-bridge-hands--calls)
+                         (edn-bridge-hands--call conn id function
+                                                 arguments)))))))))
+
+(defun edn-bridge-hands--call (conn id function arguments)
+  "Answer the call ID of CONN with what FUNCTION says of ARGUMENTS.
+Where the user types meanwhile, do so later."
+  (let ((answer (edn-bridge-hands--answer function arguments)))
+    (if (not (consp answer))
+        (edn-bridge-hands--later 0.5 conn id function arguments)
+      (setq edn-bridge-hands--calls (delete id edn-bridge-hands--calls))
+      (edn-bridge-hands--reply conn id (cdr answer) (eq (car answer) 'error)))))
+
+(defun edn-bridge-hands--answer (function arguments)
+  "Return what FUNCTION says of ARGUMENTS, or nil if the user typed meanwhile.
+It is a cons of `ok' or `error' and a text."
+  (let ((answer
+         (save-excursion
+           (save-match-data
+             (while-no-input
+               (condition-case err
+                   (let ((inhibit-interaction t)
+                         (inhibit-message t)
+                         (non-essential t)
+                         (timeout (list nil)))
+                     (cons 'ok
+                           (let ((text (with-timeout
+                                           (edn-bridge-hands--seconds timeout)
+                                         (funcall function arguments))))
+                             (if (eq text timeout)
+                                 (error "It took too long")
+                               text))))
+                 (error
+                  (cons 'error (error-message-string err)))))))))
+    (and (consp answer) answer)))
+
+(defun edn-bridge-hands--reply (conn id text failed)
+  "Answer the call ID of CONN with TEXT; with FAILED, as an error."
+  (when (edn-bridge-rpc-live-p conn)
+    (edn-bridge-rpc-request
+     conn "tool_result"
+     (list :request-id id
+           :text (if (> (length text) edn-bridge-hands--size)
+                     (concat (substring text 0 edn-bridge-hands--size)
+                             "\n(the rest is left out)")
+                   text)
+           :is-error (edn-bridge-edn-bool failed))
+     :on-success #'ignore
+     ;; It may have been cancelled.
+     :on-error #'ignore)))
+
+;;;; Parts of answers
+
+(defun edn-bridge-hands--argument (arguments key)
+  "Return the string KEY of ARGUMENTS, which must have it."
+  (let ((value (plist-get arguments key)))
+    (if (and (stringp value) (not (string-blank-p value)))
+        value
+      (error "The argument %s is missing" (edn-bridge-chat-word key)))))
+
+(defun edn-bridge-hands--buffer (path)
+  "Return the buffer that visits PATH, a file of this chat's folder."
+  (let ((buffer (edn-bridge-buffers-visiting path)))
+    (if (and buffer
+             (edn-bridge-context-in-p (buffer-file-name buffer)
+                                       (expand-file-name default-directory)))
+        buffer
+      (error "%s is not open in the editor; editor-buffers tells what is"
+             path))))
+
+(defun edn-bridge-hands--open ()
+  "Return the buffers of files of this folder, the last used first."
+  (let ((folder (expand-file-name default-directory)))
+    (seq-filter (lambda (buffer)
+                  (let ((file (buffer-file-name buffer)))
+                    (and file (string-prefix-p folder file))))
+                (buffer-list))))
+
+(defun edn-bridge-hands--name (file)
+  "Return what FILE is called: from this chat's folder on, if it is in it."
+  (let ((folder (expand-file-name default-directory)))
+    (if (string-prefix-p folder file)
+        (substring file (length folder))
+      (file-local-name file))))
+
+(defun edn-bridge-hands--lines (lines none)
+  "Return LINES, a list of strings, as a text, or NONE where there are none.
+Of many the first ones, and how many there are."
+  (let ((count (length lines)))
+    (cond
+     ((zerop count) none)
+     ((<= count edn-bridge-hands--rows) (string-join lines "\n"))
+     (t (format "%s\n(%d more)"
+                (string-join (seq-take lines edn-bridge-hands--rows) "\n")
+                (- count edn-bridge-hands--rows))))))
+
+(defun edn-bridge-hands--one-line (text)
+  "Return TEXT in one line that is not too long."
+  (truncate-string-to-width
+   (replace-regexp-in-string "[ \t\n]+" " " (string-trim text))
+   500 nil nil "…"))
+
+;;;; Diagnostics
+
+(declare-function flymake-diagnostics "flymake")
+(declare-function flymake-diagnostic-beg "flymake")
+(declare-function flymake-diagnostic-text "flymake")
+(declare-function flymake-diagnostic-type "flymake")
+(declare-function flymake-running-backends "flymake")
+(declare-function flymake-reporting-backends "flymake")
+(declare-function flycheck-error-line "ext:flycheck")
+(declare-function flycheck-error-column "ext:flycheck")
+(declare-function flycheck-error-level "ext:flycheck")
+(declare-function flycheck-error-message "ext:flycheck")
+(declare-function flycheck-running-p "ext:flycheck")
+(defvar flycheck-current-errors)
+
+(defun edn-bridge-hands--diagnostics (arguments)
+  "Return what checkers report of the file in ARGUMENTS, or of all open ones."
+  (let* ((path (plist-get arguments :path))
+         (buffers (if (member path '(nil ""))
+                      (edn-bridge-hands--open)
+                    (list (edn-bridge-hands--buffer path))))
+         (names (mapcar (lambda (buffer)
+                          (edn-bridge-hands--name (buffer-file-name buffer)))
+                        buffers))
+         (checked 0)
+         (busy nil)
+         (lines nil))
+    (cl-loop
+     for buffer in buffers
+     for name in names
+     do (with-current-buffer buffer
+          (when (or (bound-and-true-p flymake-mode)
+                    (bound-and-true-p flycheck-mode))
+            (cl-incf checked)
+            (setq lines (append lines (edn-bridge-hands--flymake name)
+                                (edn-bridge-hands--flycheck name)))
+            (when (edn-bridge-hands--checking-p)
+              (push name busy)))))
+    (concat
+     (cond
+      ((null buffers)
+       "No file of the project is open in the editor.")
+      ((zerop checked)
+       (format "No checker runs in %s."
+               (if (cdr names) "the open files" (car names))))
+      (t
+       (edn-bridge-hands--lines
+        lines
+        (format "No problems in %d checked file%s." checked
+                (if (= checked 1) "" "s")))))
+     (if busy
+         (format "\n(Still being checked: %s)"
+                 (string-join (seq-take (nreverse busy) 20) ", "))
+       ""))))
+
+(defun edn-bridge-hands--problem (name line column level text)
+  "Return a line about the problem TEXT of LEVEL in NAME at LINE and COLUMN."
+  (format "%s:%d:%d: %s: %s" name line column level
+          (edn-bridge-hands--one-line text)))
+
+(defun edn-bridge-hands--flymake (name)
+  "Return what Flymake reports of this buffer, the file NAME."
+  (when (bound-and-true-p flymake-mode)
+    (save-restriction
+      (widen)
+      (mapcar
+       (lambda (diagnostic)
+         (save-excursion
+           (goto-char (flymake-diagnostic-beg diagnostic))
+           (edn-bridge-hands--problem
+            name (line-number-at-pos nil t) (1+ (current-column))
+            (string-remove-prefix
+             ":" (symbol-name (flymake-diagnostic-type diagnostic)))
+            (flymake-diagnostic-text diagnostic))))
+       (seq-take (sort (flymake-diagnostics)
+                       (lambda (a b)
+                         (< (flymake-diagnostic-beg a)
+                            (flymake-diagnostic-beg b))))
+                 (1+ edn-bridge-hands--rows))))))
+
+(defun edn-bridge-hands--flycheck (name)
+  "Return what Flycheck reports of this buffer, the file NAME."
+  (when (bound-and-true-p flycheck-mode)
+    (mapcar (lambda (problem)
+              (edn-bridge-hands--problem
+               name (or (flycheck-error-line problem) 1)
+               (or (flycheck-error-column problem) 1)
+               (flycheck-error-level problem)
+               (or (flycheck-error-message problem) "")))
+            (seq-take (bound-and-true-p flycheck-current-errors)
+                      (1+ edn-bridge-hands--rows)))))
+
+(defun edn-bridge-hands--checking-p ()
+  "Return non-nil if a checker of this buffer has not reported yet."
+  (or (and (bound-and-true-p flymake-mode)
+           (fboundp 'flymake-reporting-backends)
+           (cl-set-difference (flymake-running-backends)
+                              (flymake-reporting-backends))
+           t)
+      (and (bound-and-true-p flycheck-mode)
+           (fboundp 'flycheck-running-p)
+           (flycheck-running-p))))
+
+;;;; Definitions and references
+
+(defun edn-bridge-hands--definitions-of (arguments)
+  "Return where the symbol in ARGUMENTS is defined."
+  (edn-bridge-hands--xref arguments #'xref-backend-definitions "definition"))
+
+(defun edn-bridge-hands--references-of (arguments)
+  "Return where the symbol in ARGUMENTS is used."
+  (edn-bridge-hands--xref arguments #'xref-backend-references "use"))
+
+(defun edn-bridge-hands--xref (arguments find what)
+  "Return what FIND, a function of a backend and a symbol, finds for ARGUMENTS.
+WHAT names one such place."
+  (let ((symbol (edn-bridge-hands--argument arguments :symbol))
+        (line (plist-get arguments :line))
+        (chat (current-buffer))
+        (items nil))
+    (with-current-buffer
+        (edn-bridge-hands--buffer (edn-bridge-hands--argument arguments :path))
+      (save-excursion
+        (save-restriction
+          (widen)
+          (edn-bridge-hands--go-to symbol line)
+          (let ((backend (or (xref-find-backend)
+                             (error "Nothing in the editor knows symbols here"))))
+            (setq items (funcall find backend symbol))))))
+    (with-current-buffer chat
+      (edn-bridge-hands--lines
+       (delete-dups
+        (mapcar #'edn-bridge-hands--place
+                (seq-take (append items nil) (* 2 edn-bridge-hands--rows))))
+       (format "No %s of %s is known." what symbol)))))
+
+(defun edn-bridge-hands--go-to (symbol line)
+  "Go to SYMBOL in LINE of this buffer, or wherever it is used first.
+What a language server is asked about is what is at point."
+  (let ((case-fold-search nil)
+        (regexp (concat "\\_<" (regexp-quote symbol) "\\_>")))
+    (goto-char (point-min))
+    (unless (and (integerp line)
+                 (progn (forward-line (1- line))
+                        (re-search-forward regexp (line-end-position) t)))
+      (goto-char (point-min))
+      (re-search-forward regexp nil t))
+    (when (looking-back regexp (line-beginning-position))
+      (goto-char (match-beginning 0)))))
+
+(defun edn-bridge-hands--place (item)
+  "Return a line about ITEM of Xref.  No file is opened for it."
+  (let* ((location (xref-item-location item))
+         (group (or (ignore-errors (xref-location-group location)) ""))
+         (line (ignore-errors (xref-location-line location)))
+         (file (if (file-name-absolute-p group)
+                   (edn-bridge-hands--name group)
+                 group)))
+    (format "%s%s: %s" file
+            (if (integerp line) (format ":%d" line) "")
+            (edn-bridge-hands--one-line
+             (substring-no-properties (xref-item-summary item))))))
+
+;;;; Outline, files, buffers, selection
+
+(defun edn-bridge-hands--outline (arguments)
+  "Return what the file in ARGUMENTS consists of."
+  (let ((path (edn-bridge-hands--argument arguments :path)))
+    (with-current-buffer (edn-bridge-hands--buffer path)
+      (save-excursion
+        (save-restriction
+          (widen)
+          (edn-bridge-hands--lines
+           (mapcar (pcase-lambda (`(,place . ,name))
+                     (format "%d: %s" (line-number-at-pos place t) name))
+                   (seq-take
+                    (sort (edn-bridge-hands--flatten
+                           (funcall imenu-create-index-function) "" 0)
+                          (lambda (a b) (< (car a) (car b))))
+                    (* 2 edn-bridge-hands--rows)))
+           (format "The editor knows no parts of %s." path)))))))
+
+(defun edn-bridge-hands--flatten (index prefix depth)
+  "Return INDEX of Imenu as conses of place and name, with PREFIX before names.
+DEPTH is how deep in the whole it is."
+  (cl-loop
+   for entry in index
+   for name = (and (consp entry) (stringp (car entry))
+                   (concat prefix (edn-bridge-hands--one-line
+                                   (substring-no-properties (car entry)))))
+   append
+   (cond
+    ((null name) nil)
+    ((imenu--subalist-p entry)
+     (and (< depth 10)
+          (edn-bridge-hands--flatten (cdr entry) (concat name " / ")
+                                     (1+ depth))))
+    (t
+     (let ((place (edn-bridge-hands--index-place (cdr entry))))
+       (and place (list (cons place name))))))))
+
+(defun edn-bridge-hands--index-place (value)
+  "Return the place in this buffer that VALUE of Imenu stands for, or nil."
+  (let ((value (if (consp value) (car value) value)))
+    (cond ((overlayp value) (overlay-start value))
+          ((markerp value) (marker-position value))
+          ((and (integerp value) (> value 0)) value))))
+
+(defun edn-bridge-hands--files (arguments)
+  "Return the files of this chat's project, as ARGUMENTS limit them."
+  (let* ((containing (plist-get arguments :containing))
+         (project (or (project-current nil default-directory)
+                      (error "This folder is no project of the editor")))
+         (root (expand-file-name default-directory))
+         (names (cl-loop for file in (project-files project)
+                         for name = (expand-file-name file)
+                         when (string-prefix-p root name)
+                         collect (substring name (length root)))))
+    (edn-bridge-hands--lines
+     (if (and (stringp containing) (not (equal containing "")))
+         (seq-filter (lambda (name) (string-search containing name)) names)
+       names)
+     "There are no such files.")))
+
+(defun edn-bridge-hands--buffers (_arguments)
+  "Return which files of this folder are open."
+  (edn-bridge-hands--lines
+   (mapcar (lambda (buffer)
+             (format "%s: %s%s"
+                     (edn-bridge-hands--name (buffer-file-name buffer))
+                     (or (edn-bridge-context-language
+                          (buffer-local-value 'major-mode buffer))
+                         "text")
+                     (if (buffer-modified-p buffer)
+                         ", unsaved changes"
+                       "")))
+           (edn-bridge-hands--open))
+   "No file of the project is open."))
+
+(defun edn-bridge-hands--selection (_arguments)
+  "Return where the user is, and what is selected there."
+  (let ((buffer (or (edn-bridge-context-buffer)
+                    (error "No file of the project is open")))
+        (chat (current-buffer)))
+    (with-current-buffer buffer
+      (let ((name (with-current-buffer chat
+                    (edn-bridge-hands--name (buffer-file-name buffer))))
+            (place (format "line %d, column %d"
+                           (line-number-at-pos nil t)
+                           (1+ (current-column)))))
+        (if (not (and transient-mark-mode mark-active (/= (mark) (point))))
+            (format "%s, %s; nothing is selected." name place)
+          (let ((text (buffer-substring-no-properties (region-beginning)
+                                                      (region-end))))
+            (format "%s, %s; selected from line %d on:\n%s" name place
+                    (line-number-at-pos (region-beginning) t)
+                    text)))))))
+
+;;;; Registering
+
+(add-hook 'edn-bridge-chat-ready-hook #'edn-bridge-hands--offer-anew)
+(add-hook 'edn-bridge-input-send-hook #'edn-bridge-hands-offer)
+(edn-bridge-chat-handle "tool/requested" #'edn-bridge-hands--on-requested)
+(edn-bridge-chat-handle "request/cancelled" #'edn-bridge-hands--on-cancelled)
+
+(provide 'edn-bridge-hands)
+
+;;; edn-bridge-hands.el ends here

@@ -1,0 +1,470 @@
+;;; edn-bridge-hands-tests.el --- Tests of open buffers and tools  -*- lexical-binding: t; no-byte-compile: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Code:
+
+(require 'edn-bridge-test-support)
+(require 'flymake)
+
+(defmacro edn-bridge-hands-tests-with-file (spec &rest body)
+  "Run BODY in a chat of a folder with a file that is open.
+SPEC is (CONN SENT VISITING TEXT): VISITING is bound to the buffer of the
+file a.el, which has TEXT."
+  (declare (indent 1) (debug t))
+  (pcase-let ((`(,conn ,sent ,visiting ,text) spec))
+    `(let* ((folder (file-name-as-directory
+                     (file-truename (make-temp-file "edn-hands" t))))
+            (file (expand-file-name "a.el" folder))
+            (,visiting nil))
+       (unwind-protect
+           (progn
+             (write-region ,text nil file nil 'quiet)
+             (setq ,visiting (find-file-noselect file))
+             (edn-bridge-test-with-chat (,conn ,sent)
+               (setq default-directory folder)
+               ,@body))
+         (when (buffer-live-p ,visiting)
+           (with-current-buffer ,visiting
+             (set-buffer-modified-p nil)
+             (kill-buffer)))
+         (delete-directory folder t)))))
+
+(defun edn-bridge-hands-tests-params (sent op)
+  "Return the parameters of the last request of OP in SENT."
+  (plist-get (cl-find op sent :key (lambda (frame) (plist-get frame :op))
+                      :test #'equal)
+             :params))
+
+(defmacro edn-bridge-hands-tests-file (action &rest more)
+  "Ask for ACTION on the file of the test, with MORE; return the answer."
+  `(progn
+     (edn-bridge-test-event
+      conn "file/requested" :session-id "s1" :request-id "r1"
+      :action ,action :path file ,@more)
+     (let ((answer (edn-bridge-hands-tests-params sent "file_result")))
+       (should (equal (plist-get answer :request-id) "r1"))
+       answer)))
+
+(defun edn-bridge-hands-tests-digest (text)
+  "Return the digest of TEXT."
+  (secure-hash 'sha256 (encode-coding-string text 'utf-8-unix)))
+
+(defun edn-bridge-hands-tests-disk (file)
+  "Return what FILE has on disk."
+  (with-temp-buffer
+    (let ((coding-system-for-read 'utf-8-unix))
+      (insert-file-contents file))
+    (buffer-string)))
+
+;;;; Files
+
+(ert-deftest edn-bridge-files-open-ones-are-told ()
+  (edn-bridge-hands-tests-with-file (conn sent visiting "(a)\n")
+    (edn-bridge-files-tell)
+    (should (equal (edn-bridge-hands-tests-params sent "register_files")
+                   (list :files (vector (list :path file
+                                              :modified :false)))))
+    (edn-bridge-test-answer conn sent "register_files" :files 1)
+    (should edn-bridge-buffers-shared)
+    ;; Only news is told.
+    (setq sent nil)
+    (edn-bridge-files-tell)
+    (should-not sent)
+    (with-current-buffer visiting (insert "x"))
+    (edn-bridge-test-event conn "tool/start" :session-id "s1" :tool-id "c1"
+                           :tool-name "read")
+    (should (equal (edn-bridge-hands-tests-params sent "register_files")
+                   (list :files (vector (list :path file :modified t)))))
+    ;; It is the user's to say.
+    (let ((edn-bridge-files-share nil))
+      (edn-bridge-files-tell)
+      (should (equal (edn-bridge-hands-tests-params sent "register_files")
+                     '(:files [])))
+      (should (equal (edn-bridge-hands-tests-file "read")
+                     '(:request-id "r1" :status "closed"))))))
+
+(ert-deftest edn-bridge-files-elsewhere-are-not-told ()
+  (let* ((elsewhere (make-temp-file "edn-elsewhere"))
+         (other (find-file-noselect elsewhere)))
+    (unwind-protect
+        (edn-bridge-hands-tests-with-file (conn sent _visiting "(a)\n")
+          (edn-bridge-files-tell)
+          (should-not (string-search
+                       elsewhere
+                       (format "%S" (edn-bridge-hands-tests-params
+                                     sent "register_files"))))
+          (let ((file elsewhere))
+            (should (equal (edn-bridge-hands-tests-file "read")
+                           '(:request-id "r1" :status "closed")))))
+      (kill-buffer other)
+      (delete-file elsewhere))))
+
+(ert-deftest edn-bridge-files-older-bridge-is-asked-once ()
+  (edn-bridge-hands-tests-with-file (conn sent visiting "(a)\n")
+    (edn-bridge-files-tell)
+    (edn-bridge-rpc--dispatch-frame
+     conn (list :kind :error :id (plist-get (car sent) :id)
+                :op "register_files" :error-code "request/op-not-supported"
+                :error-message "No"))
+    (setq sent nil)
+    (with-current-buffer visiting (insert "x"))
+    (edn-bridge-files-tell)
+    (should-not sent)
+    ;; Then the question says what would be missed.
+    (should (equal (edn-bridge-buffers-unsaved (list file)) (list file)))
+    ;; Once, whatever the file is called.
+    (should (equal (edn-bridge-buffers-unsaved (list file "a.el"))
+                   (list file)))))
+
+(ert-deftest edn-bridge-files-read-sees-unsaved-changes ()
+  (edn-bridge-hands-tests-with-file (conn sent visiting "(a)\n(b)\n")
+    (with-current-buffer visiting
+      (goto-char (point-max))
+      (insert "(unsaved ä)\n")
+      (narrow-to-region 1 4))
+    (should (equal (edn-bridge-hands-tests-file "read")
+                   '(:request-id "r1" :status "ok"
+                     :text "(a)\n(b)\n(unsaved ä)\n" :modified t)))
+    (should (equal (edn-bridge-hands-tests-disk file) "(a)\n(b)\n"))))
+
+(ert-deftest edn-bridge-files-write-is-one-change-and-saved ()
+  (edn-bridge-hands-tests-with-file (conn sent visiting "one\ntwo\nthree\n")
+    (let* ((old "one\ntwo\nthree\nmine\n")
+           (new "one\nTWO, 2\nthree\nmine\n")
+           (marker nil)
+           (ran nil))
+      (with-current-buffer visiting
+        (buffer-enable-undo)
+        (goto-char (point-max))
+        (insert "mine\n")
+        (undo-boundary)
+        (goto-char (point-min))
+        (search-forward "three")
+        (setq marker (point-marker))
+        (add-hook 'before-save-hook (lambda () (setq ran t)
+                                      (goto-char (point-min))
+                                      (insert "by a hook\n"))
+                  nil t))
+      (let ((answer (edn-bridge-hands-tests-file
+                     "write" :text new
+                     :expected (edn-bridge-hands-tests-digest old))))
+        (should (equal answer '(:request-id "r1" :status "ok" :saved t))))
+      (should (equal (edn-bridge-hands-tests-disk file) new))
+      (should-not ran)
+      (with-current-buffer visiting
+        (should (equal (buffer-string) new))
+        (should-not (buffer-modified-p))
+        (should (verify-visited-file-modtime))
+        ;; Who was reading still is there.
+        (should (looking-back "three" (point-min)))
+        (should (= marker (point)))
+        (primitive-undo 1 (if (car buffer-undo-list)
+                              buffer-undo-list
+                            (cdr buffer-undo-list)))
+        (should (equal (buffer-string) old))))))
+
+(ert-deftest edn-bridge-files-write-over-another-text-is-refused ()
+  (edn-bridge-hands-tests-with-file (conn sent visiting "one\n")
+    (with-current-buffer visiting
+      (goto-char (point-max))
+      (insert "typed meanwhile\n"))
+    (should (equal (edn-bridge-hands-tests-file
+                    "write" :text "two\n"
+                    :expected (edn-bridge-hands-tests-digest "one\n"))
+                   '(:request-id "r1" :status "changed")))
+    (should (equal (with-current-buffer visiting (buffer-string))
+                   "one\ntyped meanwhile\n"))
+    (should (equal (edn-bridge-hands-tests-disk file) "one\n"))))
+
+(ert-deftest edn-bridge-files-changed-on-disk-is-not-overwritten ()
+  (edn-bridge-hands-tests-with-file (conn sent visiting "one\n")
+    (write-region "newer\n" nil file nil 'quiet)
+    (set-file-times file (time-add nil 5))
+    ;; The disk has the newer text.
+    (should (equal (edn-bridge-hands-tests-file "read")
+                   '(:request-id "r1" :status "closed")))
+    ;; With unsaved changes nothing is lost, and nothing is asked.
+    (with-current-buffer visiting
+      (let ((inhibit-modification-hooks t)
+            (buffer-file-name nil))
+        (goto-char (point-max))
+        (insert "mine\n"))
+      (set-buffer-modified-p t))
+    (let ((answer (edn-bridge-hands-tests-file
+                   "write" :text "two\n"
+                   :expected (edn-bridge-hands-tests-digest "one\nmine\n"))))
+      (should (equal (plist-get answer :status) "failed"))
+      (should (string-search "changed on disk"
+                             (plist-get answer :error-message))))
+    (should (equal (edn-bridge-hands-tests-disk file) "newer\n"))))
+
+(ert-deftest edn-bridge-files-coding-is-kept ()
+  (edn-bridge-hands-tests-with-file (conn sent visiting "a\n")
+    (with-current-buffer visiting
+      (erase-buffer)
+      (insert "é\nb\n")
+      (set-buffer-file-coding-system 'latin-1-dos)
+      (let ((inhibit-message t)) (save-buffer)))
+    (should (equal (plist-get (edn-bridge-hands-tests-file "read") :text)
+                   "é\r\nb\r\n"))
+    ;; What cannot be kept so is not put there; nothing is asked.
+    (let ((answer (edn-bridge-hands-tests-file
+                   "write" :text "世\r\n"
+                   :expected (edn-bridge-hands-tests-digest "é\r\nb\r\n"))))
+      (should (equal (plist-get answer :status) "failed"))
+      (should (string-search "latin-1" (plist-get answer :error-message))))
+    (should (equal (plist-get
+                    (edn-bridge-hands-tests-file
+                     "write" :text "è\r\nb\r\n"
+                     :expected (edn-bridge-hands-tests-digest "é\r\nb\r\n"))
+                    :status)
+                   "ok"))
+    (should (equal (with-temp-buffer
+                     (set-buffer-multibyte nil)
+                     (insert-file-contents-literally file)
+                     (buffer-string))
+                   (encode-coding-string "è\r\nb\r\n" 'latin-1-unix)))))
+
+(ert-deftest edn-bridge-files-read-only-ones-are-the-disks ()
+  (edn-bridge-hands-tests-with-file (conn sent visiting "one\n")
+    (with-current-buffer visiting
+      (setq buffer-read-only t))
+    (should (equal (edn-bridge-hands-tests-file
+                    "write" :text "two\n"
+                    :expected (edn-bridge-hands-tests-digest "one\n"))
+                   '(:request-id "r1" :status "closed")))))
+
+(ert-deftest edn-bridge-files-one-that-cannot-be-saved-says-so ()
+  (edn-bridge-hands-tests-with-file (conn sent visiting "one\n")
+    (with-current-buffer visiting
+      (setq-local write-region-annotate-functions
+                  (list (lambda (_start _end) (error "Disk full")))))
+    (should (equal (edn-bridge-hands-tests-file
+                    "write" :text "two\n"
+                    :expected (edn-bridge-hands-tests-digest "one\n"))
+                   '(:request-id "r1" :status "ok" :saved :false)))
+    (should (equal (with-current-buffer visiting (buffer-string)) "two\n"))))
+
+(ert-deftest edn-bridge-files-random-edits-arrive ()
+  (edn-bridge-hands-tests-with-file (conn sent visiting "")
+    (let ((old "")
+          (letters ["a" "b" "\n" "ä" "世" "aa" "\n\n"]))
+      (random "edits")
+      (dotimes (_ 60)
+        (let* ((from (random (1+ (length old))))
+               (to (+ from (random (1+ (- (length old) from)))))
+               (new (concat (substring old 0 from)
+                            (mapconcat (lambda (_) (aref letters (random 7)))
+                                       (make-list (random 8) nil) "")
+                            (substring old to))))
+          (should (equal (plist-get
+                          (edn-bridge-hands-tests-file
+                           "write" :text new
+                           :expected (edn-bridge-hands-tests-digest old))
+                          :status)
+                         "ok"))
+          (should (equal (with-current-buffer visiting (buffer-string)) new))
+          (should (equal (edn-bridge-hands-tests-disk file) new))
+          (setq old new))))))
+
+;;;; Tools
+
+(defun edn-bridge-hands-tests-call (conn name arguments)
+  "Ask on CONN for a call of the tool NAME with ARGUMENTS."
+  (edn-bridge-test-event conn "tool/requested" :session-id "s1"
+                         :request-id "r1" :tool-id "c1" :tool-name name
+                         :arguments arguments :timeout-ms 60000))
+
+(defmacro edn-bridge-hands-tests-result (name &rest arguments)
+  "Return the text that the tool NAME answers ARGUMENTS with."
+  `(progn
+     (setq sent nil)
+     (edn-bridge-hands-tests-call conn ,name (list ,@arguments))
+     (plist-get (edn-bridge-test-wait
+                 (edn-bridge-hands-tests-params sent "tool_result") 5)
+                :text)))
+
+(ert-deftest edn-bridge-hands-offer-what-is-chosen ()
+  (edn-bridge-test-with-chat (conn sent)
+    (cl-flet ((names () (mapcar (lambda (tool) (plist-get tool :name))
+                                (plist-get (edn-bridge-hands-tests-params
+                                            sent "register_tools")
+                                           :tools))))
+      (edn-bridge-hands-offer)
+      (should (equal (names)
+                     '("editor-diagnostics" "editor-definitions"
+                       "editor-references" "editor-outline"
+                       "editor-project-files" "editor-buffers"
+                       "editor-selection")))
+      (should (cl-every (lambda (tool) (eq (plist-get tool :read-only) t))
+                        (plist-get (edn-bridge-hands-tests-params
+                                    sent "register_tools")
+                                   :tools)))
+      ;; They can be written, and read again.
+      (should (edn-bridge-edn-read-string
+               (edn-bridge-edn-print-string
+                (edn-bridge-hands-tests-params sent "register_tools"))))
+      (setq sent nil)
+      (edn-bridge-hands-offer)
+      (should-not sent)
+      ;; Who does not want their selection seen is not asked for it.
+      (setq-local edn-bridge-context-share nil)
+      (edn-bridge-hands-offer)
+      (should-not (member "editor-selection" (names)))
+      (setq-local edn-bridge-hands-tools '(outline))
+      (edn-bridge-hands-offer)
+      (should (equal (names) '("editor-outline")))
+      (edn-bridge-hands-tests-call conn "editor-buffers" nil)
+      (should (eq (plist-get (edn-bridge-hands-tests-params sent "tool_result")
+                             :is-error)
+                  t))
+      ;; Another session has none of them yet.
+      (setq sent nil)
+      (run-hooks 'edn-bridge-chat-ready-hook)
+      (should (equal (names) '("editor-outline"))))))
+
+(ert-deftest edn-bridge-hands-diagnostics-are-those-of-flymake ()
+  (edn-bridge-hands-tests-with-file (conn sent visiting "(a)\n(b)\n")
+    (should (equal (edn-bridge-hands-tests-result "editor-diagnostics")
+                   "No checker runs in a.el."))
+    (with-current-buffer visiting
+      (setq-local flymake-diagnostic-functions
+                  (list (lambda (report &rest _)
+                          (funcall report
+                                   (list (flymake-make-diagnostic
+                                          (current-buffer) 6 8 :error
+                                          "It is\nwrong"))))))
+      (flymake-mode)
+      (flymake-start)
+      (edn-bridge-test-wait (flymake-diagnostics)))
+    (dolist (arguments (list nil (list :path "a.el") (list :path file)))
+      (should (equal (apply (lambda (&rest arguments)
+                              (edn-bridge-hands-tests-result
+                               "editor-diagnostics"
+                               (car arguments) (cadr arguments)))
+                            arguments)
+                     "a.el:2:2: error: It is wrong")))
+    (should (string-search "b.el is not open"
+                           (edn-bridge-hands-tests-result
+                            "editor-diagnostics" :path "b.el")))))
+
+(ert-deftest edn-bridge-hands-definitions-outline-and-uses ()
+  (edn-bridge-hands-tests-with-file
+      (conn sent visiting "(defun edn-hands-x ()\n  1)\n\n(defvar edn-hands-y 2)\n(edn-hands-x)\n")
+    (should (equal (edn-bridge-hands-tests-result "editor-outline"
+                                                  :path "a.el")
+                   "1: edn-hands-x\n4: Variables / edn-hands-y"))
+    (with-current-buffer visiting
+      (add-hook 'xref-backend-functions (lambda () 'edn-hands) nil t))
+    (cl-letf (((symbol-function 'edn-hands-find)
+               (lambda (symbol)
+                 (list (xref-make (concat "(defun " symbol " ()")
+                                  (xref-make-file-location file 1 7))
+                       (xref-make "built in"
+                                  (xref-make-bogus-location "no place"))))))
+      (eval '(progn
+               (cl-defmethod xref-backend-definitions
+                 ((_backend (eql edn-hands)) symbol)
+                 (edn-hands-find (format "%s at %d" symbol
+                                         (line-number-at-pos))))
+               (cl-defmethod xref-backend-references
+                 ((_backend (eql edn-hands)) _symbol)
+                 nil))
+            t)
+      (let ((text (edn-bridge-hands-tests-result
+                   "editor-definitions" :path "a.el" :symbol "edn-hands-x"
+                   :line 5)))
+        (should (string-prefix-p "a.el:1: (defun edn-hands-x at 5 ()" text))
+        (should (string-search "built in" text)))
+      (should (equal (edn-bridge-hands-tests-result
+                      "editor-references" :path "a.el" :symbol "edn-hands-x")
+                     "No use of edn-hands-x is known.")))
+    (should (string-search "symbol is missing"
+                           (edn-bridge-hands-tests-result
+                            "editor-definitions" :path "a.el")))))
+
+(ert-deftest edn-bridge-hands-files-buffers-and-selection ()
+  (edn-bridge-hands-tests-with-file (conn sent visiting "one\ntwo\nthree\n")
+    (let ((default-directory folder))
+      (call-process "git" nil nil nil "init" "-q" "."))
+    (write-region "x" nil (expand-file-name "b.txt" folder) nil 'quiet)
+    (should (equal (sort (split-string (edn-bridge-hands-tests-result
+                                        "editor-project-files")
+                                       "\n")
+                         #'string-lessp)
+                   '("a.el" "b.txt")))
+    (should (equal (edn-bridge-hands-tests-result "editor-project-files"
+                                                  :containing ".tx")
+                   "b.txt"))
+    (should (equal (edn-bridge-hands-tests-result "editor-buffers")
+                   "a.el: emacs-lisp"))
+    (with-current-buffer visiting
+      (insert "zero\n")
+      (transient-mark-mode)
+      (goto-char (point-min))
+      (forward-line)
+      (push-mark (point) t t)
+      (forward-line 2)
+      (setq mark-active t))
+    (should (equal (edn-bridge-hands-tests-result "editor-buffers")
+                   "a.el: emacs-lisp, unsaved changes"))
+    (should (equal (edn-bridge-hands-tests-result "editor-selection")
+                   "a.el, line 4, column 1; selected from line 2 on:\none\ntwo\n"))))
+
+(ert-deftest edn-bridge-hands-answers-are-bounded ()
+  (edn-bridge-test-with-chat (conn sent)
+    (should (string-suffix-p
+             "199\n(4801 more)"
+             (edn-bridge-hands--lines
+              (mapcar #'number-to-string (number-sequence 0 5000)) "")))
+    (edn-bridge-hands--reply conn "r1" (make-string 100000 ?x) nil)
+    (should (< (length (plist-get (edn-bridge-hands-tests-params
+                                   sent "tool_result")
+                                  :text))
+               21000))
+    ;; Nor do calls pile up.
+    (let ((edn-bridge-hands--calls (number-sequence 1 16)))
+      (edn-bridge-hands-tests-call conn "editor-buffers" nil)
+      (should (string-search "busy"
+                             (plist-get (edn-bridge-hands-tests-params
+                                         sent "tool_result")
+                                        :text))))))
+
+(ert-deftest edn-bridge-hands-call-ends-when-the-user-types ()
+  (edn-bridge-test-with-chat (conn sent)
+    (let ((typed t)
+          (tries 0))
+      (cl-letf (((symbol-function 'edn-bridge-hands--answer)
+                 (lambda (&rest _)
+                   (cl-incf tries)
+                   (if typed nil '(ok . "Done"))))
+                ((symbol-function 'run-with-idle-timer)
+                 (lambda (_seconds _repeat function)
+                   (setq typed nil)
+                   (run-at-time 0 nil function))))
+        (should (equal (edn-bridge-hands-tests-result "editor-buffers")
+                       "Done"))
+        (should (= tries 2))))
+    ;; What was cancelled is not made any more.
+    (setq sent nil)
+    (edn-bridge-hands-tests-call conn "editor-buffers" nil)
+    (edn-bridge-test-event conn "request/cancelled" :session-id "s1"
+                           :request-id "r1" :reason "ended")
+    (sit-for 0.05)
+    (should-not (edn-bridge-hands-tests-params sent "tool_result"))))
+
+(ert-deftest edn-bridge-hands-question-of-a-tool-is-an-error ()
+  (edn-bridge-test-with-chat (_conn _sent)
+    (let ((answer (edn-bridge-hands--answer
+                   (lambda (_) (read-string "What? ")) nil)))
+      (should (eq (car answer) 'error)))
+    (let ((edn-bridge-hands--seconds 0.05))
+      (should (equal (edn-bridge-hands--answer
+                      (lambda (_) (while t (accept-process-output nil 0.01)))
+                      nil)
+                     '(error . "It took too long"))))))
+
+(provide 'edn-bridge-hands-tests)
+
+;;; edn-bridge-hands-tests.el ends here
