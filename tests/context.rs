@@ -296,6 +296,16 @@ fn what_the_editor_shows_is_told_once_and_replaced() {
     update(&mut bridge, "{}");
     assert!(say(&mut bridge, "now?").contains("no file in particular"));
     assert_eq!(say(&mut bridge, "still?"), "still?");
+    // Folders alone are kept; the model is told once that no file is shown.
+    update(&mut bridge, "{:cwd \"/tmp\"}");
+    let shown = query(&mut bridge, "[:psi.agent-session/editor-context]");
+    assert_eq!(at(&shown, &["psi.agent-session/editor-context", "cwd"]).unwrap().as_str(), Some("/tmp"));
+    assert_eq!(say(&mut bridge, "and now?"), "and now?");
+    update(&mut bridge, &both);
+    assert!(say(&mut bridge, "a file?").contains("shows a.rs"));
+    update(&mut bridge, "{:cwd \"/tmp\"}");
+    assert!(say(&mut bridge, "no file?").contains("no file in particular"));
+    assert_eq!(say(&mut bridge, "still none?"), "still none?");
     for (params, key) in
         [("{:selection {:path \"a\"}}", ":selection"), ("{:active-file {:path 7}}", ":active-file")]
     {

@@ -32,7 +32,7 @@ impl Editor {
     /// The text for the model, with about `room` bytes of the selection.
     pub fn shown(&self, room: usize) -> String {
         let mut text = "<editor>\n".to_owned();
-        if self.is_empty() {
+        if !self.shows_file() {
             text.push_str("The user's editor shows no file in particular now.\n");
         }
         if let Some(file) = &self.active_file {

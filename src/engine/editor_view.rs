@@ -22,13 +22,15 @@ impl EditorView {
 
     /// What the editor shows, if the model was sent something else last.
     pub fn to_send(&self) -> Option<Editor> {
-        let now = (!self.now.is_empty()).then(|| self.now.to_value());
+        let now = self.now.shows_file().then(|| self.now.to_value());
         (now != self.sent).then(|| self.now.clone())
     }
 
     /// The model is sent this from now on.
     pub fn set_sent(&mut self, editor: Value<'static>) {
-        self.sent = Some(editor).filter(|sent| sent.as_map().is_some_and(|map| !map.is_empty()));
+        // As in `to_send`, or an editor without a file would be told again with every message.
+        let shows_file = |sent: &Value<'_>| sent.get("active-file").or(sent.get("selection")).is_some();
+        self.sent = Some(editor).filter(shows_file);
     }
 
     /// What the model was sent is not among its messages any more, or may not be.

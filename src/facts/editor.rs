@@ -69,9 +69,14 @@ impl Selection {
 }
 
 impl Editor {
-    /// Whether there is nothing to tell the model.
+    /// Whether nothing is known of it.
     pub fn is_empty(&self) -> bool {
-        self.active_file.is_none() && self.selection.is_none()
+        *self == Self::default()
+    }
+
+    /// Whether it shows a file, so that there is something to tell the model. Folders alone are nothing.
+    pub fn shows_file(&self) -> bool {
+        self.active_file.is_some() || self.selection.is_some()
     }
 
     /// The value for clients and the journal.
