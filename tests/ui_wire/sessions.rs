@@ -91,6 +91,23 @@ fn history_is_bounded_by_runs_and_events() {
 }
 
 #[test]
+fn history_of_a_long_run_is_cut_at_its_start() {
+    let mut peer = Peer::ready(&yolo(BASH), CAN);
+    let live = peer.run_to_end("look");
+    let id = peer.ask("session.list", json!({}))["sessions"][0]["session_id"].clone();
+    let answer = peer.request("session.history", json!({"session_id": id, "max_events": 3}));
+    assert_eq!(peer.answer(&answer)["result"], json!({"runs": 1, "events_sent": 3, "truncated": true}));
+    let told: Vec<_> = (0..3).map(|_| peer.message()).collect();
+    assert_eq!(outline(&told), ["tool_result", "step_complete", "final"]);
+    // Under the numbers that they had.
+    let numbers = |lines: &[serde_json::Value]| -> Vec<_> {
+        let events = lines.iter().filter(|line| line["method"] == "agent.event");
+        events.map(|line| line["params"]["seq"].clone()).collect()
+    };
+    assert!(numbers(&live).ends_with(&numbers(&told)), "{told:#?}");
+}
+
+#[test]
 fn chosen_model_holds_at_the_next_start() {
     let setup = Setup::new();
     let mut peer = Peer::ready(&setup, CAN);

@@ -71,14 +71,25 @@ fn replay(
     let (mut lines, mut sent, mut told) = (Vec::new(), 0usize, 0usize);
     // The newest runs are the ones that count: from the last back to the first, as long as there is room.
     for run in runs.iter().skip(skipped).rev() {
-        let (text, events) = old_run(run);
-        let is_first = lines.is_empty();
-        if !is_first && (sent.saturating_add(events) > most_events || size(&lines, &text) > UI_HISTORY_BYTES)
-        {
+        let (mut text, events) = old_run(run);
+        let room = UI_HISTORY_BYTES.saturating_sub(lines.iter().map(Vec::len).sum());
+        let mut kept = events.len();
+        if kept > most_events.saturating_sub(sent) || text.len() > room {
             truncated = true;
-            break;
+            if !lines.is_empty() {
+                break;
+            }
+            // Of the newest run its newest events, and one at least.
+            let whole = text.len();
+            let fits = |(at, start): &(usize, &usize)| {
+                events.len().saturating_sub(*at) <= most_events && whole.saturating_sub(**start) <= room
+            };
+            let last = events.len().saturating_sub(1);
+            let first = events.iter().enumerate().find(fits).map_or(last, |(at, _)| at);
+            text.drain(..events.get(first).copied().unwrap_or(0));
+            kept = events.len().saturating_sub(first);
         }
-        sent = sent.saturating_add(events);
+        sent = sent.saturating_add(kept);
         told = told.saturating_add(1);
         lines.push(text);
     }
@@ -93,18 +104,15 @@ fn replay(
     });
 }
 
-fn size(lines: &[Vec<u8>], text: &[u8]) -> usize {
-    lines.iter().map(Vec::len).fold(text.len(), usize::saturating_add)
-}
-
-/// The lines of a run, and their number.
-fn old_run(run: &OldRun<'_>) -> (Vec<u8>, usize) {
+/// The lines of a run, and where each begins.
+fn old_run(run: &OldRun<'_>) -> (Vec<u8>, Vec<usize>) {
     let mut out = Vec::new();
-    let (mut seq, mut events, mut steps) = (0i64, 0usize, 0i64);
+    let mut events = Vec::new();
+    let (mut seq, mut steps) = (0i64, 0i64);
     let mut tell = |out: &mut Vec<u8>, event: Map<'_>, is_counted: bool| {
+        events.push(out.len());
         encode::event(out, run.id, if is_counted { seq } else { -1 }, &event);
         seq = seq.saturating_add(i64::from(is_counted));
-        events = events.saturating_add(1);
     };
     let typed = |name: &'static str| Map::new().with("type", name);
     let mut calls: Vec<(&Arc<str>, &Value<'static>)> = Vec::new();
