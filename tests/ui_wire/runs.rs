@@ -178,6 +178,20 @@ fn figures_of_model_calls_are_told_if_asked_for() {
 }
 
 #[test]
+fn model_calls_without_usage_are_counted() {
+    let mut peer = Peer::ready(&yolo(BASH).env("CODELIA_DIAGNOSTICS", "1"), CAN);
+    let lines = peer.run_to_end("go");
+    let figures = lines.iter().filter(|line| line["method"] == "run.diagnostics");
+    let figures: Vec<&Value> = figures.map(|line| &line["params"]).collect();
+    let kinds: Vec<&Value> = figures.iter().map(|figures| &figures["kind"]).collect();
+    assert_eq!(kinds, ["llm_call", "llm_call", "run_summary"], "{lines:#?}");
+    assert_eq!((&figures[1]["call"]["seq"], &figures[1]["call"]["usage"]), (&json!(1), &Value::Null));
+    assert_eq!(figures[1]["call"]["cache"]["hit_state"], "unknown");
+    assert_eq!(figures[2]["summary"]["total_calls"], 2);
+    assert_eq!(figures[2]["summary"]["total_cost_usd"], Value::Null);
+}
+
+#[test]
 fn images_of_a_message_reach_the_model() {
     let png = "data:image/png;base64,iVBORw0KGgo=";
     let parts = |url: &str| {

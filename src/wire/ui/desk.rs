@@ -83,8 +83,8 @@ pub struct Step {
 pub struct ModelUse {
     /// The provider and the model.
     pub model: (Arc<str>, Arc<str>),
-    /// Its tokens and cost.
-    pub usage: Usage,
+    /// Its tokens and cost, if the provider has told them.
+    pub usage: Option<Usage>,
 }
 
 /// A run that has begun and not ended.

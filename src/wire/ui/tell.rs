@@ -236,24 +236,26 @@ impl Teller {
         } else if let Some(run) = &mut state.run {
             run.last_text = Some(text);
         }
-        if let Some(usage) = &message.usage {
-            self.used(state, out, message, usage);
+        // Otherwise no model was called for it.
+        if message.usage.is_some() || message.timing.is_some() {
+            self.used(state, out, message);
         }
     }
 
     /// The figures of a model call.
-    fn used(&self, state: &mut State, out: &mut Vec<u8>, message: &Message, usage: &Usage) {
+    fn used(&self, state: &mut State, out: &mut Vec<u8>, message: &Message) {
         let Some(run) = &mut state.run else { return };
         let number = run.calls.len();
-        run.calls.push(ModelUse { model: state.model.clone(), usage: *usage });
+        run.calls.push(ModelUse { model: state.model.clone(), usage: message.usage });
         let id = run.id.clone();
         if self.diagnostics {
-            let call = self.call_figures(&id, number, message, usage, &state.model);
+            let call = self.call_figures(&id, number, message, &state.model);
             let params =
                 Map::new().with("run_id", id.to_string()).with("kind", "llm_call").with("call", call);
             encode::notify(out, "run.diagnostics", &params);
         }
-        if let Some(left) = percent_left(usage.total(), state.window)
+        if let Some(usage) = &message.usage
+            && let Some(left) = percent_left(usage.total(), state.window)
             && state.percent_left.replace(left) != Some(left)
         {
             let params =
@@ -267,13 +269,13 @@ impl Teller {
         run: &str,
         number: usize,
         message: &Message,
-        usage: &Usage,
         model: &(Arc<str>, Arc<str>),
     ) -> Map<'static> {
         let latency = message.timing.map_or(0, |timing| timing.duration_ms);
         let began = jiff::SignedDuration::from_millis(i64::try_from(latency).unwrap_or(0));
         let began = self.now.checked_sub(began).unwrap_or(self.now);
-        let prompt = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
+        let usage = message.usage.unwrap_or_default();
+        let prompt = prompt_tokens(&usage);
         let hit = match (usage.cache_read, prompt) {
             (1.., _) => "hit",
             (0, 1..) => "miss",
@@ -294,9 +296,9 @@ impl Teller {
         call.put("response_ts", rfc3339(self.now).to_string());
         call.put("latency_ms", count(latency));
         call.put("stop_reason", message.stop_reason.map(|reason| reason.as_str()));
-        call.put("usage", tokens);
+        call.put("usage", message.usage.map(|_| tokens));
         call.put("cache", cache);
-        call.put("cost_usd", Value::from(usage.cost));
+        call.put("cost_usd", message.usage.map(|usage| usage.cost));
         call
     }
 
@@ -539,40 +541,52 @@ fn percent_left(used: u64, window: u64) -> Option<i64> {
     i64::try_from(100u64.saturating_sub(used)).ok()
 }
 
-/// The sums of a run.
+/// The tokens that a model has read.
+fn prompt_tokens(usage: &Usage) -> u64 {
+    usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write)
+}
+
+/// The sums of a run. Without the figures of any call there is no cost.
 fn summary(calls: &[ModelUse]) -> Map<'static> {
-    let mut all = Usage::default();
-    let mut models: Vec<(String, u64, Usage)> = Vec::new();
+    let add = |sum: &mut Option<Usage>, usage: &Option<Usage>| {
+        if let Some(usage) = usage {
+            sum.get_or_insert_default().add(usage);
+        }
+    };
+    let cost = |sum: Option<Usage>| sum.map(|usage| usage.cost);
+    let mut sum = None;
+    let mut models: Vec<(String, u64, Option<Usage>)> = Vec::new();
     for call in calls {
-        all.add(&call.usage);
+        add(&mut sum, &call.usage);
         let name = format!("{}/{}", call.model.0, call.model.1);
         match models.iter_mut().find(|(known, ..)| *known == name) {
             Some((_, calls, usage)) => {
                 *calls = calls.saturating_add(1);
-                usage.add(&call.usage);
+                add(usage, &call.usage);
             }
             None => models.push((name, 1, call.usage)),
         }
     }
-    let prompt =
-        |usage: &Usage| usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
     let mut by_model = Map::new();
-    for (name, calls, usage) in models {
-        let mut sums = Map::new().with("calls", count(calls)).with("input_tokens", count(prompt(&usage)));
+    for (name, calls, sum) in models {
+        let usage = sum.unwrap_or_default();
+        let mut sums =
+            Map::new().with("calls", count(calls)).with("input_tokens", count(prompt_tokens(&usage)));
         sums.put("output_tokens", count(usage.output));
         sums.put("cached_input_tokens", count(usage.cache_read));
         sums.put("cache_creation_tokens", count(usage.cache_write));
         sums.put("total_tokens", count(usage.total()));
-        sums.put("cost_usd", Value::from(usage.cost));
+        sums.put("cost_usd", cost(sum));
         by_model.insert(Value::str(name), sums);
     }
+    let all = sum.unwrap_or_default();
     let mut sums = Map::new().with("total_calls", Value::from(calls.len()));
     sums.put("total_tokens", count(all.total()));
-    sums.put("total_input_tokens", count(prompt(&all)));
+    sums.put("total_input_tokens", count(prompt_tokens(&all)));
     sums.put("total_output_tokens", count(all.output));
     sums.put("total_cached_input_tokens", count(all.cache_read));
     sums.put("total_cache_creation_tokens", count(all.cache_write));
-    sums.put("total_cost_usd", Value::from(all.cost));
+    sums.put("total_cost_usd", cost(sum));
     sums.put("by_model", by_model);
     sums
 }
