@@ -190,7 +190,8 @@ pub trait Client: Send + Sync {
         false
     }
 
-    /// Whether it answers questions of that kind, if it answers any.
+    /// Whether it answers questions of that kind, if it answers any. A choice of a slash command is a
+    /// [`QuestionKind::Select`].
     fn answers(&self, kind: QuestionKind) -> bool {
         let _ = kind;
         true

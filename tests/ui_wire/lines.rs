@@ -84,6 +84,21 @@ fn bad_param_is_named() {
 }
 
 #[test]
+fn refused_value_is_named_as_the_client_wrote_it() {
+    let mut peer = peer();
+    for (method, params, key) in [
+        ("tool.call", json!({"name": "none"}), "name"),
+        ("shell.exec", json!({"command": "pwd", "cwd": "/"}), "cwd"),
+        ("task.wait", json!({"task_id": "none"}), "task_id"),
+    ] {
+        let answer = peer.call(method, params);
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.starts_with(&format!("params.{key} must be ")), "{answer}");
+        assert_eq!(answer["error"]["data"]["data"]["key"], key, "{answer}");
+    }
+}
+
+#[test]
 fn limits_below_one_and_huge_ones_are_none() {
     let mut peer = peer();
     peer.run_to_end("one");

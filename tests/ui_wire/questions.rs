@@ -151,6 +151,47 @@ fn choice_of_a_slash_command_is_picked() {
 }
 
 #[test]
+fn cancel_ends_a_command_that_waits_for_a_pick() {
+    let mut peer = Peer::ready(&Setup::new().script(ECHO), CAN);
+    let run = peer.run("/thinking");
+    let pick = peer.question();
+    assert_eq!(peer.ask("run.cancel", json!({"run_id": run}))["ok"], true);
+    let lines = peer.rest(&run);
+    assert_eq!(outline(&lines).last().unwrap(), "[cancelled]", "{lines:#?}");
+    let again = peer.ask("run.cancel", json!({"run_id": run}));
+    assert_eq!(again, json!({"ok": false, "status": "cancelled"}));
+    // The dialog stays on the screen; its answer does nothing.
+    peer.reply(&pick, json!({"ids": ["2"]}));
+    peer.run_to_end("go on");
+    assert!(peer.ask("model.list", json!({})).get("reasoning").is_none());
+}
+
+#[test]
+fn choice_that_nobody_can_offer_ends_the_command() {
+    let mut peer = Peer::ready(&Setup::new().script(ECHO), &["supports_confirm", "supports_prompt"]);
+    let lines = peer.run_to_end("/thinking");
+    assert_eq!(outline(&lines), ["[running]", "[error]"], "{lines:#?}");
+    let message = lines[1]["params"]["message"].as_str().unwrap();
+    assert!(message.contains("Select a thinking level"), "{message}");
+    assert_eq!(content(&peer.run_to_end("/thinking low"), "final"), "Thinking level set to low");
+}
+
+#[test]
+fn pick_that_was_not_offered_counts_as_none() {
+    for ids in [json!(["2"]), json!(["blue"]), json!(["+1"]), json!([1]), json!("1")] {
+        let mut peer = Peer::ready(&Setup::new().script(ASKS), CAN);
+        let run = peer.run("ask me");
+        let pick = peer.question();
+        peer.reply(&pick, json!({"ids": ids}));
+        let (prompt, before) = peer.until(|line| line["method"] == "ui.prompt.request");
+        let result = before.iter().find(|line| line["params"]["event"]["type"] == "tool_result").unwrap();
+        assert_ne!(result["params"]["event"]["result"], "blue", "{ids}");
+        peer.reply(&prompt, json!({"value": "because"}));
+        assert_eq!(content(&peer.rest(&run), "final"), "Thanks.");
+    }
+}
+
+#[test]
 fn another_client_sees_and_answers_the_same_question() {
     let setup = asking();
     let mut peer = Peer::ready(&setup, CAN);

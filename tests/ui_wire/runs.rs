@@ -146,6 +146,22 @@ fn compaction_is_a_run_and_leaves_the_session_free() {
 }
 
 #[test]
+fn cancelled_compaction_command_is_cancelled() {
+    let script = r#"{:turns [{:steps [{:echo :last-user}]} {:steps [{:echo :last-user}]} {:steps [{:echo :last-user}]}
+                             {:steps [{:sleep-ms 600000}]}]}"#;
+    let mut peer = Peer::ready(&yolo(script), CAN);
+    for _ in 0..3 {
+        peer.run_to_end(&"long words ".repeat(20_000));
+    }
+    let run = peer.run("/compact");
+    peer.until(|line| line["params"]["event"]["type"] == "compaction_start");
+    assert_eq!(peer.ask("run.cancel", json!({"run_id": run}))["ok"], true);
+    let lines = peer.rest(&run);
+    assert_eq!(outline(&lines).last().unwrap(), "[cancelled]", "{lines:#?}");
+    peer.run_to_end("/status");
+}
+
+#[test]
 fn pieces_of_an_answer_are_only_for_who_asks() {
     let script = r#"{:turns [{:steps [{:thinking "hm"} {:delta "one "} {:delta "two"}]}]}"#;
     let mut peer = Peer::ready(&yolo(script), &["supports_text_deltas"]);

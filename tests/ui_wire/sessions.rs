@@ -169,3 +169,25 @@ fn skills_and_instructions_are_listed() {
     let context = peer.ask("context.inspect", json!({"include_agents": false, "include_skills": false}));
     assert!(context.get("agents").is_none() && context.get("skills").is_none());
 }
+
+#[test]
+fn context_is_inspected_as_it_was_updated() {
+    let mut peer = Peer::ready(&yolo(ECHO), CAN);
+    for n in 0..50 {
+        // Folders alone are a context too.
+        let shown = match n % 2 {
+            0 => json!({"cwd": format!("/tmp/{n}"), "workspace_root": "/tmp"}),
+            _ => json!({"active_file": {"path": format!("{n}.rs")}}),
+        };
+        peer.send(&json!({"jsonrpc": "2.0", "method": "ui.context.update", "params": shown}));
+        let context = peer.ask("context.inspect", json!({"include_agents": false, "include_skills": false}));
+        let expected = match n % 2 {
+            0 => shown,
+            _ => json!({"active_file_path": format!("{n}.rs")}),
+        };
+        assert_eq!(context["ui_context"], expected);
+    }
+    peer.send(&json!({"jsonrpc": "2.0", "method": "ui.context.update", "params": {}}));
+    let context = peer.ask("context.inspect", json!({}));
+    assert!(context.get("ui_context").is_none(), "{context}");
+}

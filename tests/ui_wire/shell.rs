@@ -114,7 +114,8 @@ fn tool_without_a_run_is_judged_like_any_call() {
         let question = peer.question();
         assert_eq!(question["method"], "ui.confirm.request");
         peer.reply(&question, json!({"ok": ok, "reason": "r"}));
-        assert_eq!(peer.answer(&id).get("error").is_none(), expected);
+        let answer = peer.answer(&id);
+        assert_eq!(answer["error"]["code"], if expected { Value::Null } else { json!(-32003) }, "{answer}");
         assert_eq!(setup.project().join("b.txt").exists(), expected);
     }
     // It is no run, leaves no message, and the session is free.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::Commands;
 use crate::engine::actions::{Misfit, PendingAction};
 use crate::engine::snapshot::Snapshot;
-use crate::event::{About, Body, Choice, ChoiceItem, ChoiceKind, Pick};
+use crate::event::question::QuestionKind;
+use crate::event::{About, Body, Choice, ChoiceItem, ChoiceKind, CommandOutcome, Pick};
 use crate::facts::{ListedSession, ModelFacts};
 use crate::message::{Role, ThinkingLevel};
 use crate::session::{
@@ -21,6 +22,11 @@ impl Commands<'_> {
             return self.0.shared.tell(call, "text", "There is nothing to choose from.".to_owned());
         }
         let Some(client) = self.0.shared.hub.client(call.connection) else { return };
+        if !client.answers(QuestionKind::Select) {
+            let why =
+                format!("{prompt}: the client cannot show this choice. /help lists what the commands take.");
+            return self.0.shared.tell(call, CommandOutcome::ERROR, why);
+        }
         // The person at this connection chooses, whatever the current session.
         let Ok(handle) = self.0.shared.tree.get(&client.focused()) else { return };
         let request = self.0.shared.clock.id("a-");

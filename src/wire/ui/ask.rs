@@ -15,8 +15,14 @@ use crate::wire::ui::told::{agent, status};
 /// What follows this line of a message is shown as what would be remembered.
 const REMEMBER: &str = "Remember (don't ask again):";
 
-/// Asks a question of the engine.
-pub fn question(state: &mut State, out: &mut Vec<u8>, event: &Event, asked: &QuestionAsked) {
+/// Asks a question of the engine, which comes from that request of the client, if from one.
+pub fn question(
+    state: &mut State,
+    out: &mut Vec<u8>,
+    event: &Event,
+    asked: &QuestionAsked,
+    own: Option<Arc<str>>,
+) {
     let Some(session) = event.session.clone() else { return };
     if !state.can.answers(asked.content.kind()) {
         return;
@@ -34,7 +40,7 @@ pub fn question(state: &mut State, out: &mut Vec<u8>, event: &Event, asked: &Que
     status(state, out, Status::AwaitingUi, None);
     encode::ask(out, &asked.id, method, &params);
     let tool = asked.content.tool().map(ToString::to_string);
-    let about = Asked::Question { kind: asked.content.kind(), session, tool };
+    let about = Asked::Question { kind: asked.content.kind(), session, tool, request: own };
     state.question = Some(OpenQuestion { id: asked.id.clone(), asked: about });
 }
 
@@ -244,9 +250,10 @@ pub fn said(kind: QuestionKind, result: &Value<'_>) -> Said {
     }
 }
 
-/// The place of the first picked item.
+/// The place of the first picked item. Its id is the place as it was told, and no other writing of the number.
 pub fn picked(result: &Value<'_>) -> Option<usize> {
-    at(result, "ids")?.as_slice()?.first()?.as_str()?.parse().ok()
+    let id = at(result, "ids")?.as_slice()?.first()?.as_str()?;
+    id.parse().ok().filter(|place: &usize| place.to_string() == id)
 }
 
 #[cfg(test)]
@@ -289,6 +296,8 @@ mod tests {
             (QuestionKind::Select, r#"{"ids":["1"]}"#, true),
             (QuestionKind::Select, r#"{"ids":[]}"#, false),
             (QuestionKind::Select, r#"{"ids":["-1"]}"#, false),
+            (QuestionKind::Select, r#"{"ids":["+1"]}"#, false),
+            (QuestionKind::Select, r#"{"ids":["01"]}"#, false),
             (QuestionKind::Select, r#"{"ids":"1"}"#, false),
         ] {
             assert_eq!(said(kind, &json::read(line.as_bytes()).unwrap()).accepted, accepted, "{line}");

@@ -20,6 +20,8 @@ pub enum Code {
     Busy,
     /// There is no such run.
     NoRun,
+    /// The person declined it.
+    UserCancelled,
     /// There is no such session.
     NoSession,
     /// The session cannot be loaded.
@@ -30,7 +32,7 @@ pub enum Code {
 
 impl Code {
     /// All codes.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Parse,
         Self::InvalidRequest,
         Self::MethodNotFound,
@@ -38,6 +40,7 @@ impl Code {
         Self::Internal,
         Self::Busy,
         Self::NoRun,
+        Self::UserCancelled,
         Self::NoSession,
         Self::NotLoadable,
         Self::NotListed,
@@ -53,6 +56,7 @@ impl Code {
             Self::Internal => -32000,
             Self::Busy => -32001,
             Self::NoRun => -32002,
+            Self::UserCancelled => -32003,
             Self::NoSession => -32004,
             Self::NotLoadable => -32005,
             Self::NotListed => -32006,
@@ -69,6 +73,7 @@ impl Code {
             Self::Internal => "The runtime failed.",
             Self::Busy => "A run is active, or something else has to end first.",
             Self::NoRun => "There is no such run.",
+            Self::UserCancelled => "The person declined it.",
             Self::NoSession => "There is no such session.",
             Self::NotLoadable => "The session cannot be loaded.",
             Self::NotListed => "The sessions cannot be listed.",
@@ -84,7 +89,7 @@ impl Code {
             Self::InvalidParams => ErrorCode::InvalidParams,
             Self::Busy => ErrorCode::SessionNotIdle,
             Self::NoRun | Self::NoSession => ErrorCode::NotFound,
-            Self::Internal | Self::NotLoadable | Self::NotListed => ErrorCode::Failed,
+            Self::Internal | Self::UserCancelled | Self::NotLoadable | Self::NotListed => ErrorCode::Failed,
         }
     }
 }
@@ -128,8 +133,22 @@ impl Fault {
     }
 }
 
+/// The client's name of a key of the session API.
+fn param_of(key: &str) -> String {
+    match key.trim_start_matches(':') {
+        "tool" => "name".to_owned(),
+        key => key.replace('-', "_"),
+    }
+}
+
 impl From<ApiError> for Fault {
     fn from(error: ApiError) -> Self {
+        let named = |key| error.data.as_ref()?.get_keyword(key)?.as_str();
+        if error.code == ErrorCode::InvalidParams
+            && let (Some(key), Some(expected)) = (named("key"), named("expected"))
+        {
+            return Self::param(&param_of(key), expected);
+        }
         let code = match error.code {
             ErrorCode::SessionNotIdle => Code::Busy,
             ErrorCode::NotFound => Code::NoSession,

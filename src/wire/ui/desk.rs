@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::event::question::QuestionKind;
 use crate::event::{ChoiceKind, Pick, TurnOutcome};
+use crate::facts::editor::Editor;
 use crate::limits::UI_KEPT_RUNS;
 use crate::message::{EntryId, SessionId, Usage};
 
@@ -108,6 +109,8 @@ pub struct Run {
     pub is_compaction: bool,
     /// Whether it is a slash command.
     pub is_command: bool,
+    /// Whether the interface has cancelled it, as a slash command.
+    pub is_cancelled: bool,
     /// How the compaction ended, with the failure for a person.
     pub outcome: Option<(TurnOutcome, Option<Arc<str>>)>,
     /// Its model calls.
@@ -127,6 +130,7 @@ impl Run {
             declined: None,
             is_compaction: false,
             is_command: false,
+            is_cancelled: false,
             outcome: None,
             calls: Vec::new(),
         }
@@ -144,6 +148,8 @@ pub enum Asked {
         session: SessionId,
         /// The tool that it is about.
         tool: Option<String>,
+        /// The request of this client that it comes from.
+        request: Option<Arc<str>>,
     },
     /// A choice of a slash command.
     Choice {
@@ -200,8 +206,11 @@ pub struct State {
     pub commands: HashMap<Arc<str>, Arc<str>>,
     /// The client has been shown what it missed, and its session's state follows.
     pub caught_up: bool,
-    /// The requests that run one tool without a run; nothing of it is told but its question.
-    pub quiet: HashSet<Arc<str>>,
+    /// The requests that run one tool without a run, and whether the person declined the call. Nothing of it is told
+    /// but its question.
+    pub quiet: HashMap<Arc<str>, bool>,
+    /// What the interface showed last, and in which session, until the session has it.
+    pub shown: Option<(SessionId, Arc<Editor>)>,
     /// The request that asked for a compaction that has not begun.
     pub compaction: Option<Arc<str>>,
     /// The size of the model's window.
@@ -237,6 +246,25 @@ impl State {
     /// The id of the run that goes on.
     pub fn running(&self) -> Option<&Arc<str>> {
         self.run.as_ref().map(|run| &run.id)
+    }
+
+    /// Notes that the run of a slash command is cancelled. Returns the open request for which it waits: no end of a
+    /// turn withdraws that.
+    pub fn cancel_command(&mut self) -> Option<Arc<str>> {
+        let run = self.run.as_mut().filter(|run| run.is_command)?;
+        run.is_cancelled = true;
+        let open = self.question.as_ref()?;
+        let (Asked::Choice { request, .. } | Asked::Question { request: Some(request), .. }) = &open.asked
+        else {
+            return None;
+        };
+        (self.commands.get(request) == Some(&run.id)).then(|| open.id.clone())
+    }
+
+    /// Whether a request is that of a slash command which the interface has cancelled.
+    pub fn is_given_up(&self, request: &str) -> bool {
+        let run = self.run.as_ref().filter(|run| run.is_cancelled);
+        run.is_some_and(|run| self.commands.get(request) == Some(&run.id))
     }
 
     /// Takes the open request with that id.

@@ -58,16 +58,21 @@ fn millis(value: &Value<'_>, key: &str) -> Value<'static> {
 
 /// Serves `context.inspect`.
 pub fn context_inspect(ask: &Ask<'_>) {
-    let Some(facts) = ask.api().facts(&ask.connection.focused()) else {
+    let session = ask.connection.focused();
+    // Before the facts: they have what the desk no longer has.
+    let shown = ask.ui.desk.lock().shown.clone().filter(|(place, _)| *place == session);
+    let Some(facts) = ask.api().facts(&session) else {
         return ask.fail(&Fault::new(Code::Internal, "The session has ended."));
     };
+    let editor = shown.map(|(_, editor)| editor).or_else(|| facts.editor.clone());
+    let editor = editor.filter(|editor| !editor.is_empty());
     let wants = |key| flag(ask.params, key) != Some(false);
     let (agents, skills) = (wants("include_agents"), wants("include_skills"));
     let reply = ask.reply(move |answer: QueryAnswer| {
         let cwd = facts.cwd.to_string();
         let mut result = Map::new().with("runtime_working_dir", cwd.clone());
         result.put("runtime_sandbox_root", cwd.clone());
-        if let Some(editor) = &facts.editor {
+        if let Some(editor) = &editor {
             let mut shown = Map::new();
             shown.put_some("cwd", editor.cwd.clone());
             shown.put_some("workspace_root", editor.workspace_root.clone());

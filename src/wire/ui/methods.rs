@@ -473,7 +473,7 @@ pub const METHODS: &[Method] = &[
         Some("supports_tool_call"),
         &[needs("name", Filled), may("arguments", Each(&Any))],
         &[needs("ok", Flag), needs("result", Any)],
-        &[Code::InvalidParams, Code::Internal],
+        &[Code::InvalidParams, Code::Internal, Code::UserCancelled],
         "Runs one tool of the runtime without a turn, under the rules of every call. `tool_output_cache` gives lines of a \
          kept output.",
     ),

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use crate::event::TurnOutcome;
+use crate::facts::editor::Editor;
 use crate::facts::{ListedSession, ModelFacts, SessionFacts};
 use crate::limits::UI_SESSIONS;
 use crate::message::{SessionId, ThinkingLevel, TurnId};
@@ -16,7 +17,7 @@ use crate::value::{Map, Value};
 use crate::wire::ui::ask::logged_out;
 use crate::wire::ui::codes::{Code, Fault};
 use crate::wire::ui::decode::{at, flag, text};
-use crate::wire::ui::desk::{Asked, OpenQuestion, Status, UiCan};
+use crate::wire::ui::desk::{Asked, Desk, OpenQuestion, Status, UiCan};
 use crate::wire::ui::encode;
 use crate::wire::ui::link::{Connection, Ui};
 use crate::wire::ui::methods::{self, VERSION};
@@ -128,7 +129,7 @@ fn run_start(ask: &Ask<'_>) {
         let api = api.clone();
         move |call: Call, reply: Reply<Result<Begun, Fault>>| {
             if let Some(editor) = editor {
-                api.update_context(call.clone(), editor, Reply::new(|_| {}));
+                show_editor(&*api, &desk, call.clone(), editor);
             }
             if compacts {
                 let done = Reply::new(move |done: Result<Option<String>, ApiError>| {
@@ -268,14 +269,18 @@ fn end_compaction(connection: &Connection, outcome: Option<TurnOutcome>, message
 
 fn run_cancel(ask: &Ask<'_>) {
     let run = text(ask.params, "run_id").unwrap_or_default();
-    let state = ask.ui.desk.lock();
+    let mut state = ask.ui.desk.lock();
     let is_running = state.running().is_some_and(|running| **running == *run);
     let ended = state.end_of(run);
+    let waits_for = is_running.then(|| state.cancel_command()).flatten();
     drop(state);
     match (is_running, ended) {
         (true, _) => {
             let running = |_| Ok(Map::new().with("ok", true).with("status", Status::Running.as_str()));
             ask.api().abort(ask.call(), None, ask.reply(running));
+            if let Some(question) = waits_for {
+                ask.ui.answered(ask.connection, &question, Ok(Value::Nil));
+            }
         }
         (false, Some(status)) => ask.ok(&Map::new().with("ok", false).with("status", status.as_str())),
         (false, None) => ask.fail(&Fault::new(Code::NoRun, "There is no such run.")),
@@ -283,12 +288,22 @@ fn run_cancel(ask: &Ask<'_>) {
 }
 
 /// What the interface shows, as a notification says.
-pub fn update_context(_: &Ui, connection: &Connection, params: &Value<'_>) {
+pub fn update_context(ui: &Ui, connection: &Connection, params: &Value<'_>) {
     let Some(editor) = input::editor(params) else {
         return tracing::debug!("a malformed ui.context.update is ignored");
     };
     let call = Call { connection: connection.id(), request: "".into(), session: connection.focused() };
-    connection.api().update_context(call, editor, Reply::new(|_| {}));
+    show_editor(connection.api(), &ui.desk, call, editor);
+}
+
+/// Passes on what the interface shows. Until the session has it the desk does, for a request that follows at once.
+fn show_editor(api: &dyn SessionApi, desk: &Arc<Desk>, call: Call, editor: Editor) {
+    let (shown, until) = (Arc::new(editor.clone()), desk.clone());
+    desk.lock().shown = Some((call.session.clone(), shown.clone()));
+    let taken = Reply::new(move |_| {
+        until.lock().shown.take_if(|(_, newest)| Arc::ptr_eq(newest, &shown));
+    });
+    api.update_context(call, editor, taken);
 }
 
 fn session_list(ask: &Ask<'_>) {
@@ -459,18 +474,21 @@ fn tool_call(ask: &Ask<'_>) {
     }
     let arguments = at(ask.params, "arguments").map_or_else(|| Value::from(Map::new()), keyed);
     let (desk, id) = (ask.ui.desk.clone(), ask.id.clone());
-    desk.lock().quiet.insert(id.clone());
-    let answer = ask.reply(|outcome: ToolOutcome| {
+    desk.lock().quiet.insert(id.clone(), false);
+    let answer = ask.reply(|(outcome, declined): (ToolOutcome, bool)| {
         if outcome.is_error {
-            return Err(Fault::new(Code::Internal, outcome.text));
+            return Err(Fault::new(
+                if declined { Code::UserCancelled } else { Code::Internal },
+                outcome.text,
+            ));
         }
         let mut result = Map::new().with("text", outcome.text);
         result.put_some("details", Some(outcome.details).filter(|details| !details.is_nil()));
         Ok(Map::new().with("ok", true).with("result", result))
     });
     let done = Reply::new(move |outcome: Result<ToolOutcome, ApiError>| {
-        desk.lock().quiet.remove(&id);
-        answer.send(outcome);
+        let declined = desk.lock().quiet.remove(&id).unwrap_or(false);
+        answer.send(outcome.map(|outcome| (outcome, declined)));
     });
     ask.api().call_tool(ask.call(), name, arguments, done);
 }

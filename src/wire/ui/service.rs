@@ -7,13 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwapOption;
 
+use crate::catalogue::ErrorCode;
 use crate::clock::Clock;
-use crate::event::question::QuestionKind;
-use crate::event::{Body, Event};
+use crate::event::question::{Answer, QuestionKind};
+use crate::event::{Body, ChoiceKind, Event, Pick};
 use crate::limits::{MAX_PENDING, UI_LINE_BYTES};
 use crate::message::SessionId;
 use crate::session::{
-    ActionResult, ActionStatus, Agreed, Call, Client as _, Pressure, Reply, Response, SessionApi, Snapshot,
+    ActionResult, ActionStatus, Agreed, AnswerFields, ApiError, Call, Client as _, Pressure, Reply, Response,
+    SessionApi, Snapshot,
 };
 use crate::value::{Map, Value};
 use crate::wire::connection::{self, End, Wire};
@@ -56,6 +58,11 @@ pub fn start(
     };
     let encoder = UiEncoder::new(id, clock.clone(), desk, diagnostics);
     connection::start(id, transport, wire, encoder, api, clock, on_end)
+}
+
+/// The request of the client that an event comes from.
+fn own_request<'e>(connection: &Connection, event: &'e Event) -> Option<&'e Arc<str>> {
+    event.cause.as_ref().filter(|cause| cause.connection == connection.id()).map(|cause| &cause.request)
 }
 
 impl Wire for Ui {
@@ -117,8 +124,22 @@ impl Wire for Ui {
         {
             route::take_tools_back(self, connection);
         }
+        if let Body::QuestionEnded(ended) = &event.body
+            && let Some(Answer::Deny | Answer::Forbid { .. }) = ended.answer
+            && let Some(request) = own_request(connection, event)
+            && let Some(declined) = self.desk.lock().quiet.get_mut(request)
+        {
+            *declined = true;
+        }
         let wanted = || self.wants(connection, event);
         if !wanted() {
+            return Pressure::Fine;
+        }
+        if let Body::ChoiceRequested(choice) = &event.body
+            && let Some(request) = own_request(connection, event)
+            && self.desk.lock().is_given_up(request)
+        {
+            self.choose(connection, &choice.request, choice.kind, request.clone(), None);
             return Pressure::Fine;
         }
         if let Body::CompactionStarted { asked: true } = event.body {
@@ -199,7 +220,7 @@ impl Ui {
     }
 
     /// The answer of the interface to a request. A late one finds no question, and does nothing.
-    fn answered(&self, connection: &Connection, id: &str, result: Result<Value<'_>, String>) {
+    pub fn answered(&self, connection: &Connection, id: &str, result: Result<Value<'_>, String>) {
         let session = connection.focused();
         let Some(OpenQuestion { asked, .. }) = self.take(connection, id) else {
             let is_call = self.desk.lock().calls.remove(id).is_some();
@@ -212,7 +233,7 @@ impl Ui {
         };
         let result = &result.unwrap_or(Value::Nil);
         match asked {
-            Asked::Question { kind, session, tool } => {
+            Asked::Question { kind, session, tool, .. } => {
                 let said = ask::said(kind, result);
                 let call = Call { connection: connection.id(), request: "".into(), session };
                 if said.ends_run {
@@ -222,11 +243,20 @@ impl Ui {
                     }
                 }
                 let (api, ending) = (self.api.clone(), call.clone());
-                // Before the model can be asked again.
-                let reply = Reply::new(move |done: Result<(), _>| {
-                    if done.is_ok() && said.ends_run {
-                        api.interrupt(ending, None, Reply::new(|_| {}));
+                let dismissal = Response {
+                    interaction_id: id.to_owned(),
+                    accepted: false,
+                    answer: AnswerFields::default(),
+                    note: None,
+                };
+                let reply = Reply::new(move |done: Result<(), ApiError>| match done {
+                    // Before the model can be asked again.
+                    Ok(()) if said.ends_run => api.interrupt(ending, None, Reply::new(|_| {})),
+                    // What does not fit the question is a refusal too: the interface has closed its dialog.
+                    Err(error) if error.code == ErrorCode::InvalidParams => {
+                        api.respond(ending, dismissal, Reply::new(|_| {}));
                     }
+                    _ => {}
                 });
                 let response = Response {
                     interaction_id: id.to_owned(),
@@ -238,22 +268,29 @@ impl Ui {
             }
             Asked::Choice { kind, picks, request } => {
                 let pick = ask::picked(result).and_then(|place| picks.get(place).cloned());
-                let status = if pick.is_some() { ActionStatus::Submitted } else { ActionStatus::Cancelled };
-                let result = ActionResult {
-                    request_id: id.to_owned(),
-                    kind: Some(kind),
-                    status,
-                    pick,
-                    error_message: None,
-                };
-                let call = Call { connection: connection.id(), request, session };
-                self.api.action_result(call, result, Reply::new(|_| {}));
+                self.choose(connection, id, kind, request, pick);
             }
             Asked::Logout { request, clear_session } => {
                 let agreed = decode::flag(result, "ok") == Some(true);
                 route::logout(self, connection, request, agreed, clear_session);
             }
         }
+    }
+
+    /// Tells a slash command what was picked for it, if anything.
+    fn choose(
+        &self,
+        connection: &Connection,
+        id: &str,
+        kind: ChoiceKind,
+        request: Arc<str>,
+        pick: Option<Pick>,
+    ) {
+        let status = if pick.is_some() { ActionStatus::Submitted } else { ActionStatus::Cancelled };
+        let request_id = id.to_owned();
+        let result = ActionResult { request_id, kind: Some(kind), status, pick, error_message: None };
+        let call = Call { connection: connection.id(), request, session: connection.focused() };
+        self.api.action_result(call, result, Reply::new(|_| {}));
     }
 
     /// Takes the open question with that id. The engine's stays on the desk until it has ended there.
@@ -283,8 +320,8 @@ impl Ui {
     /// session.
     fn wants(&self, connection: &Connection, event: &Event) -> bool {
         let quiet = || {
-            let own = event.cause.as_ref().filter(|cause| cause.connection == connection.id());
-            own.is_some_and(|cause| self.desk.lock().quiet.contains(&cause.request))
+            let own = own_request(connection, event);
+            own.is_some_and(|request| self.desk.lock().quiet.contains_key(request))
         };
         let is_here =
             || event.session.as_ref().is_some_and(|session| connection.is_focused(session)) && !quiet();
@@ -294,9 +331,7 @@ impl Ui {
             Body::ToolRequested(_) | Body::RequestCancelled { .. } => true,
             Body::AssistantDelta(_) | Body::ThinkingDelta(_) => is_here() && self.desk.lock().can.deltas,
             Body::SessionRehydrated(_) => is_here() && self.catching_up.load(Ordering::Acquire),
-            Body::CommandResult(_) | Body::ChoiceRequested(_) => {
-                event.cause.as_ref().is_some_and(|cause| cause.connection == connection.id())
-            }
+            Body::CommandResult(_) | Body::ChoiceRequested(_) => own_request(connection, event).is_some(),
             Body::SessionUpdated(_)
             | Body::UserMessage(_)
             | Body::MessagesReplaced(_)

@@ -88,13 +88,13 @@ impl Teller {
                 ask::choice(state, out, choice, request);
             }
             Body::QuestionAsked(asked) => {
-                let quiet = event.cause.as_ref().is_some_and(|cause| {
-                    cause.connection == self.connection && state.quiet.contains(&cause.request)
-                });
+                let own = event.cause.as_ref().filter(|cause| cause.connection == self.connection);
+                let own = own.map(|cause| cause.request.clone());
+                let quiet = own.as_ref().is_some_and(|request| state.quiet.contains_key(request));
                 if asked.subagent.is_none() && !quiet {
                     self.joins_run(state, out, event);
                 }
-                ask::question(state, out, event, asked);
+                ask::question(state, out, event, asked, own);
             }
             Body::QuestionEnded(ended) => resume(state, out, &ended.id),
             Body::ToolRequested(asked) => tools::request(state, out, event, asked),
@@ -400,14 +400,21 @@ impl Teller {
             (kind, "") => kind,
             (_, text) => text,
         };
-        if outcome.is_error() {
-            self.end(state, out, Status::Error, Some(text));
-        } else {
+        let is_ended =
+            |outcome: &TurnOutcome| matches!(outcome, TurnOutcome::Aborted | TurnOutcome::Interrupted);
+        let is_cancelled = state.run.as_ref().is_some_and(|run| {
+            run.is_cancelled || run.outcome.as_ref().is_some_and(|(outcome, _)| is_ended(outcome))
+        });
+        if !outcome.is_error() {
             self.flush_text(state, out);
             if let Some(run) = &mut state.run {
                 run.last_text = Some(text.to_owned());
             }
-            self.end(state, out, Status::Completed, None);
+        }
+        match (is_cancelled, outcome.is_error()) {
+            (true, _) => self.end(state, out, Status::Cancelled, None),
+            (false, true) => self.end(state, out, Status::Error, Some(text)),
+            (false, false) => self.end(state, out, Status::Completed, None),
         }
     }
 
