@@ -512,6 +512,9 @@ pub const READ_BYTES: u64 = 256 * 1024 * 1024;
 /// The largest file that tools read or change as a whole, in bytes (16 MiB).
 pub const TOOL_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
+/// Bytes of a file before or after a change that a person can edit in its question (4 MiB). An open question holds both.
+pub const PROPOSAL_BYTES: usize = 4 * 1024 * 1024;
+
 /// Replacements in one `edit`. A program should make a change of more places; each one takes two scans of the file.
 pub const EDITS: usize = 1000;
 

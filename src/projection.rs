@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::event::question::{Answer, QuestionContent};
+use crate::event::question::{Answer, ProposedText, QuestionContent};
 use crate::event::{Sender, StatusText, WaitingMessage, WaitingMessages, Widget, WidgetSpec};
 use crate::facts::permissions::{ListedRule, RuleSource, TrustPreview};
 use crate::facts::rule::Rule;
@@ -53,6 +53,10 @@ pub fn question<'q>(content: &'q QuestionContent, warnings: &'q [String]) -> Map
                     map.put_some("diff-handle", cut.handle.as_deref());
                 }
             }
+            map.put_some(
+                "proposal",
+                approval.proposal.as_ref().map(|text| proposal(approval.path.as_deref(), text)),
+            );
             map.put_some("suggested-rule", approval.suggested_rule.as_ref().map(Rule::to_value));
         }
         QuestionContent::GrantStageTool(request) => {
@@ -83,7 +87,24 @@ pub fn question<'q>(content: &'q QuestionContent, warnings: &'q [String]) -> Map
     map
 }
 
-/// An answer that is no secret.
+/// The text that a call proposes for a file. A long one is a stored output.
+fn proposal<'q>(path: Option<&'q str>, proposed: &'q ProposedText) -> Map<'q> {
+    let mut map = Map::new();
+    map.put_some("path", path);
+    map.put_some("base-sha256", proposed.base.as_deref());
+    match &proposed.handle {
+        None => {
+            map.put("content", &*proposed.text);
+        }
+        Some(handle) => {
+            map.put("handle", handle.as_str());
+            map.put("size", proposed.text.len());
+        }
+    }
+    map
+}
+
+/// An answer that is no secret. A person's text for a file is not repeated: the tool's result tells of it.
 pub fn answer(answer: &Answer) -> Map<'_> {
     let mut map = Map::new();
     match answer {
@@ -96,8 +117,9 @@ pub fn answer(answer: &Answer) -> Map<'_> {
         Answer::Confirm(ok) => {
             map.put("ok", *ok);
         }
-        Answer::Approve { scope, rule } => {
+        Answer::Approve { scope, rule, content } => {
             map.put("outcome", "approve");
+            map.put_some("edited", content.is_some().then_some(true));
             map.put_some("scope", scope.map(|scope| scope.as_str()));
             map.put_some("rule", rule.as_ref().map(Rule::to_value));
         }

@@ -27,6 +27,7 @@ pub mod output;
 pub mod path;
 pub mod permission;
 pub mod process;
+mod proposal;
 mod read;
 mod search;
 pub mod shell;
@@ -36,6 +37,7 @@ pub mod walk;
 mod write;
 
 pub use error::CallError;
+pub use proposal::{Proposal, Revision};
 pub use read::read_file;
 
 use output::{Kept, Outputs};
@@ -65,6 +67,8 @@ pub struct Context {
     pub hidden: Arc<[String]>,
     /// The paths that rules deny below readable folders.
     pub barred: Arc<walk::Barred>,
+    /// The text that a person put in place of the proposed one, for a tool that writes a file.
+    pub revision: Option<Arc<Revision>>,
     /// Ends the call.
     pub stop: CancellationToken,
     /// The call, for a tool that somebody else carries out.
@@ -94,6 +98,7 @@ impl Context {
             sandbox: None,
             hidden: Arc::new([]),
             barred: Arc::default(),
+            revision: None,
             stop,
             call: Arc::new(call),
             event: Arc::new(|body| Event {
@@ -172,6 +177,25 @@ pub trait Tool: Send + Sync {
     /// # Errors
     /// See [`CallError`].
     fn plan(&self, cwd: &Path, arguments: &Value<'_>, stop: &CancellationToken) -> Result<Plan, CallError>;
+
+    /// The same, with the whole text that the call would give a file; `None` for a tool that writes no file.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    fn propose(
+        &self,
+        cwd: &Path,
+        arguments: &Value<'_>,
+        stop: &CancellationToken,
+    ) -> Result<(Plan, Option<Proposal>), CallError> {
+        self.plan(cwd, arguments, stop).map(|plan| (plan, None))
+    }
+
+    /// The arguments of a call that would write a revision.
+    fn revised(&self, arguments: &Value<'static>, revision: &Revision) -> Value<'static> {
+        let _ = revision;
+        arguments.clone()
+    }
 
     /// Runs a call whose plan was permitted.
     fn run<'a>(

@@ -114,8 +114,28 @@ pub struct Approval {
     pub path: Option<String>,
     /// The change of that file.
     pub diff: Option<ShownDiff>,
+    /// The whole text that the file would have. The person may accept another one in its place.
+    pub proposal: Option<ProposedText>,
     /// The rule that would allow such calls from now on.
     pub suggested_rule: Option<Rule>,
+}
+
+/// The whole text that a call proposes for a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProposedText {
+    /// The text.
+    pub text: Arc<str>,
+    /// The digest of the file for which it was made; `None` for a new file.
+    pub base: Option<String>,
+    /// The stored output with the text, if that is too long for the question.
+    pub handle: Option<String>,
+}
+
+impl ProposedText {
+    /// The text, if the question shows it.
+    pub fn shown(&self) -> Option<&str> {
+        self.handle.is_none().then_some(&*self.text)
+    }
 }
 
 /// A diff in a question.
@@ -206,7 +226,8 @@ impl QuestionContent {
             Self::Approve(approval) => {
                 let diff = approval.diff.as_ref().map_or(0, |diff| diff.text.len());
                 let command = approval.command.as_ref().map_or(0, String::len);
-                approval.summary.len().saturating_add(diff).saturating_add(command)
+                let proposal = approval.proposal.as_ref().and_then(ProposedText::shown).map_or(0, str::len);
+                [approval.summary.len(), diff, command, proposal].into_iter().fold(0, usize::saturating_add)
             }
             Self::DeviceCode { url, .. } => url.len(),
             Self::GrantStageTool(request) => request.args_summary.len(),
@@ -235,6 +256,8 @@ pub enum Answer {
         scope: Option<ApprovalScope>,
         /// The person's own rule for that scope.
         rule: Option<Rule>,
+        /// The text that the file is to have in place of the proposed one.
+        content: Option<Arc<str>>,
     },
     /// It may not.
     Deny,

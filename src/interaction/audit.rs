@@ -252,7 +252,12 @@ pub fn verify(path: &Path) -> Result<usize, AuditError> {
 fn digest(record: &Map<'static>) -> String {
     let mut bytes = Vec::new();
     edn::write_canonical(&Value::from(record.clone()), &mut bytes);
-    Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    sha256(&bytes)
+}
+
+/// The SHA-256 of some bytes, in hexadecimal digits.
+pub(super) fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The last line, with its end if it has one.

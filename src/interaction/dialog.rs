@@ -114,12 +114,13 @@ pub(super) fn answer(question: &QuestionContent, result: DialogResult) -> Result
         | QuestionContent::ApproveSubagentEnvelope(_) => {
             let is_call = matches!(question, QuestionContent::Approve(_));
             let is_grant = matches!(question, QuestionContent::GrantStageTool(_));
+            let approve = |scope| Answer::Approve { scope, rule: None, content: None };
             let scope = ApprovalScope::ALL.into_iter().find(|scope| scope.as_str() == chosen);
             match (chosen, scope) {
                 ("deny", _) => Ok(Answer::Deny),
                 ("defer", _) if is_grant => Ok(Answer::Defer),
-                (_, Some(scope)) if is_call => Ok(Answer::Approve { scope: Some(scope), rule: None }),
-                (_, Some(ApprovalScope::Once)) => Ok(Answer::Approve { scope: None, rule: None }),
+                (_, Some(scope)) if is_call => Ok(approve(Some(scope))),
+                (_, Some(ApprovalScope::Once)) => Ok(approve(None)),
                 _ => invalid("the value of an option"),
             }
         }

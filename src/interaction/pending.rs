@@ -314,7 +314,10 @@ impl PendingQuestions {
         let content = &state.find(&id)?.question.content;
         let resolution = match response.accepted {
             true => Resolution::Accepted { answer: answers::read(content, response.answer)?, note },
-            false => Resolution::Cancelled { note },
+            false => {
+                answers::cancelled(&response.answer)?;
+                Resolution::Cancelled { note }
+            }
         };
         let open = state.open.remove(&id).ok_or_else(already_answered)?;
         state.held.insert(id.clone(), Meanwhile::default());
@@ -479,6 +482,14 @@ impl PendingQuestions {
                 _ => None,
             };
             record.put_some("scope", scope.map(ApprovalScope::as_str));
+            if let (Answer::Approve { content: Some(content), .. }, QuestionContent::Approve(approval)) =
+                (answer, open.question.content.as_ref())
+                && let Some(proposed) = &approval.proposal
+            {
+                record.put("edited", true);
+                record.put("proposal-sha256", audit::sha256(proposed.text.as_bytes()));
+                record.put("content-sha256", audit::sha256(content.as_bytes()));
+            }
         }
         if kind == QuestionKind::ApproveSubagentEnvelope
             && let Resolution::Accepted { note: Some(note), .. } | Resolution::Cancelled { note: Some(note) } =

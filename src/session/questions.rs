@@ -52,6 +52,8 @@ pub struct AnswerFields {
     pub scope: Option<String>,
     /// The person's own rule for that scope.
     pub rule: Option<Rule>,
+    /// The text that a file is to have in place of the proposed one.
+    pub content: Option<String>,
 }
 
 /// A dialog's result.

@@ -8,12 +8,12 @@ use tokio_util::sync::CancellationToken;
 use super::diff::unified;
 use super::error::CallError;
 use super::permission::Access;
-use super::write::{Open, changing};
-use super::{CallFuture, Context, Outcome, Plan, Tool, spec, target};
+use super::write::{Open, changing, proposed, write_revision};
+use super::{CallFuture, Context, Outcome, Plan, Proposal, Revision, Tool, spec, target};
 use crate::event::FileEdit;
 use crate::limits::{EDIT_ATTEMPTS, EDITS};
 use crate::provider::ToolSpec;
-use crate::value::Value;
+use crate::value::{Map, Value};
 
 pub(super) struct Edit;
 
@@ -47,6 +47,27 @@ impl Tool for Edit {
         })
     }
 
+    fn propose(
+        &self,
+        cwd: &Path,
+        arguments: &Value<'_>,
+        stop: &CancellationToken,
+    ) -> Result<(Plan, Option<Proposal>), CallError> {
+        let path = target(cwd, arguments, true)?;
+        let (old, new) = edited(&path, arguments, stop)?;
+        Ok(proposed(&old, &new, cwd))
+    }
+
+    /// One replacement of the whole text: what the person made of the file need not be any of the model's edits.
+    fn revised(&self, arguments: &Value<'static>, revision: &Revision) -> Value<'static> {
+        let mut edit = Map::new();
+        edit.put("old", revision.proposal.old.as_deref().unwrap_or_default().to_owned());
+        edit.put("new", revision.content.to_string());
+        let mut arguments = arguments.as_map().cloned().unwrap_or_default();
+        arguments.put("edits", Value::vector([Value::from(edit)]));
+        arguments.into()
+    }
+
     fn run<'a>(
         &'a self,
         context: &'a Context,
@@ -55,6 +76,9 @@ impl Tool for Edit {
     ) -> CallFuture<'a> {
         Box::pin(async move {
             let Access::Write(path) = plan.access.clone() else { return Outcome::failed("Nothing to edit.") };
+            if let Some(revision) = &context.revision {
+                return write_revision(context, path, revision.clone()).await;
+            }
             let (arguments, cwd, stop) = (arguments.clone(), context.cwd.clone(), context.stop.clone());
             changing(&context.stop, &path.clone(), move |go| {
                 // Reads the file again: it may have changed during the question.

@@ -66,6 +66,12 @@ pub enum CallError {
     /// The file changed after it was read: the same call may succeed now.
     #[error("Somebody else changed the file while it was read; nothing was written. Read it and try again.")]
     Changed,
+    /// The file is not what a person edited a proposal for.
+    #[error(
+        "The user edited the proposed text before accepting it, and somebody else changed the file meanwhile; nothing \
+         was written. Read it and try again."
+    )]
+    Stale,
     /// The arguments do not fit the file or each other.
     #[error("{0}")]
     Unfit(String),

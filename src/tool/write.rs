@@ -1,7 +1,7 @@
 //! `write`: a file's whole content. Also how every tool changes a file: alone, until the moment in which the call may
 //! no longer be ended.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -9,11 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::diff::unified;
 use super::error::CallError;
+use super::output::Kept;
 use super::permission::Access;
-use super::{CallFuture, Context, Outcome, Plan, Tool, spec, target, text};
+use super::{CallFuture, Context, Outcome, Plan, Proposal, Revision, Tool, spec, target, text};
 use crate::event::FileEdit;
 use crate::files::{self, Found, Place, ReplaceError, Rights};
-use crate::limits::{PLACING_GRACE, TOOL_FILE_BYTES};
+use crate::limits::{PLACING_GRACE, PROPOSAL_BYTES, TOOL_FILE_BYTES};
 use crate::provider::ToolSpec;
 use crate::value::Value;
 
@@ -38,9 +39,25 @@ impl Tool for Write {
     fn plan(&self, cwd: &Path, arguments: &Value<'_>, _: &CancellationToken) -> Result<Plan, CallError> {
         let content = text(arguments, "content")?;
         let path = target(cwd, arguments, true)?;
-        let old = Open::at(&path)?;
-        let diff = unified(old.text(), content, &super::path::shown(&path, cwd));
+        let diff = unified(Open::at(&path)?.text(), content, &super::path::shown(&path, cwd));
         Ok(Plan { access: Access::Write(path), diff: Some(diff) })
+    }
+
+    fn propose(
+        &self,
+        cwd: &Path,
+        arguments: &Value<'_>,
+        _: &CancellationToken,
+    ) -> Result<(Plan, Option<Proposal>), CallError> {
+        let content = text(arguments, "content")?;
+        let path = target(cwd, arguments, true)?;
+        Ok(proposed(&Open::at(&path)?, content, cwd))
+    }
+
+    fn revised(&self, arguments: &Value<'static>, revision: &Revision) -> Value<'static> {
+        let mut arguments = arguments.as_map().cloned().unwrap_or_default();
+        arguments.put("content", revision.content.to_string());
+        arguments.into()
     }
 
     fn run<'a>(
@@ -53,6 +70,9 @@ impl Tool for Write {
             let (Access::Write(path), Ok(content)) = (plan.access.clone(), text(arguments, "content")) else {
                 return Outcome::failed("Nothing to write.");
             };
+            if let Some(revision) = &context.revision {
+                return write_revision(context, path, revision.clone()).await;
+            }
             let (content, diff) = (content.to_owned(), plan.diff.clone());
             changing(&context.stop, &path.clone(), move |go| {
                 let written = Open::at(&path).and_then(|old| {
@@ -72,6 +92,49 @@ impl Tool for Write {
             .await
         })
     }
+}
+
+/// What a call would do that gives a file a text, with both texts unless a person could not edit them.
+pub(super) fn proposed(old: &Open<'_>, new: &str, cwd: &Path) -> (Plan, Option<Proposal>) {
+    let diff = unified(old.text(), new, &super::path::shown(old.path, cwd));
+    let is_short = old.text().len().max(new.len()) <= PROPOSAL_BYTES;
+    let proposal =
+        is_short.then(|| Proposal { old: old.exists().then(|| old.text().into()), new: new.into() });
+    (Plan { access: Access::Write(old.path.to_owned()), diff: Some(diff) }, proposal)
+}
+
+/// Writes what a person made of a proposal. The model is told what differs: it remembers the text that it proposed.
+pub(super) async fn write_revision(context: &Context, path: PathBuf, revision: Arc<Revision>) -> Outcome {
+    let (cwd, outputs, handle) = (context.cwd.clone(), context.outputs.clone(), context.handle.clone());
+    changing(&context.stop, &path.clone(), move |go| {
+        let written = Open::at(&path).and_then(|old| match revision.is_for(old.exists().then(|| old.text())) {
+            true => old.replace(&revision.content, go),
+            false => Err(CallError::Stale),
+        });
+        if let Err(error) = written {
+            return Outcome::failed(error);
+        }
+        let Revision { proposal, content } = revision.as_ref();
+        let shown = super::path::shown(&path, &cwd);
+        let Kept { text, handle, size, .. } = outputs.keep(handle, &unified(&proposal.new, content, &shown));
+        let mut outcome = Outcome::ok(format!(
+            "Wrote {} ({} bytes). The user edited your proposal before accepting it: the file has the user's text, not \
+             yours. The difference between your proposal and the file:\n{text}",
+            path.display(),
+            content.len()
+        ));
+        let before = proposal.old.as_deref().unwrap_or_default();
+        outcome.details.put("path", path.to_string_lossy().into_owned());
+        outcome.details.put("diff", unified(before, content, &shown));
+        outcome.details.put("edited", true);
+        if let Some(handle) = handle {
+            outcome.details.put("handle", handle);
+            outcome.details.put("size", Value::from(size));
+        }
+        outcome.edit = Some(Arc::new(FileEdit { path, old: proposal.old.clone(), new: content.clone() }));
+        outcome
+    })
+    .await
 }
 
 /// A text file to change, with its place and its content at the time of reading.
@@ -188,10 +251,8 @@ pub(super) async fn changing(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-    use std::path::PathBuf;
-
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     use super::*;
     use crate::value::Map;

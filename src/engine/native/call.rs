@@ -33,7 +33,7 @@ use crate::tool::output::Outputs;
 use crate::tool::permission::{Access, Verdict};
 use crate::tool::process;
 use crate::tool::undo::Texts;
-use crate::tool::{self, CallError, Context, Outcome, Plan, Tool};
+use crate::tool::{self, CallError, Context, Outcome, Plan, Proposal, Revision, Tool};
 use crate::value::{Map, Value};
 
 /// How the calls of an answer ended.
@@ -294,9 +294,9 @@ impl Batch<'_> {
         call: &Arc<ToolCall>,
         tool: Option<Arc<dyn Tool>>,
         plan: Option<Result<Plan, CallError>>,
-        Places { asking: mut place, mut file }: Places,
+        mut places: Places,
     ) -> Outcome {
-        let granted = match self.grant(call, plan.as_ref(), &mut place).await {
+        let granted = match self.grant(call, plan.as_ref(), &mut places.asking).await {
             Ok(granted) => granted,
             Err(refused) => return refused,
         };
@@ -317,10 +317,10 @@ impl Batch<'_> {
                 }
                 return match &*call.name {
                     tool::DELEGATE => {
-                        let outcome = self.delegate(call, &mut place).await;
+                        let outcome = self.delegate(call, &mut places.asking).await;
                         self.followed(call, outcome).await
                     }
-                    _ => self.ask_user(call, &mut place).await,
+                    _ => self.ask_user(call, &mut places.asking).await,
                 };
             }
             _ => {}
@@ -337,15 +337,22 @@ impl Batch<'_> {
             Ok(plan) => plan,
             Err(error) => return Outcome::failed(error),
         };
-        let plan = match self.allow(tool, call, plan, &mut place).await {
-            Ok(plan) => plan,
+        let (plan, revision) = match self.allow(tool, call, plan, &mut places).await {
+            Ok(allowed) => allowed,
             Err(refused) => return refused,
         };
-        if let Err(refused) = self.guarded(call).await {
+        let revision = revision.map(Arc::new);
+        // Hooks see what is written, which may be a person's text.
+        let seen = match &revision {
+            Some(revision) => &Arc::new(self.revised(tool, call, revision)),
+            None => call,
+        };
+        if let Err(refused) = self.guarded(seen).await {
             return refused;
         }
+        let Places { asking, mut file } = places;
         // The next one in line may be asked about while this one runs.
-        drop(place);
+        drop(asking);
         // Before a place among those that run: who waits here for another call must not hold one that it needs.
         if let Some(file) = &mut file {
             file.come_up().await;
@@ -364,8 +371,14 @@ impl Batch<'_> {
         if let Err(refused) = self.use_grant(call, granted) {
             return refused;
         }
-        let outcome = self.run(tool, call, &plan).await;
-        self.followed(call, outcome).await
+        let outcome = self.run(tool, call, &plan, revision).await;
+        self.followed(seen, outcome).await
+    }
+
+    /// A call with the arguments that would write a person's text.
+    fn revised(&self, tool: &Arc<dyn Tool>, call: &ToolCall, revision: &Revision) -> ToolCall {
+        let arguments = tool.revised(&call.parsed, revision);
+        proposed(&self.turn.tools, call.id.clone(), call.name.clone(), arguments)
     }
 
     /// One of the places of calls that run side by side; `None` where no call is started any more.
@@ -384,10 +397,28 @@ impl Batch<'_> {
 
     /// What a call would do. Reads files, so away from the session's threads, and not waited for when the turn is ended.
     async fn plan(&self, tool: &Arc<dyn Tool>, call: &Arc<ToolCall>) -> Result<Plan, CallError> {
+        self.look_at(tool, call, |tool, cwd, call, stop| tool.plan(cwd, &call.parsed, stop)).await
+    }
+
+    /// The same, with the whole text that the call would give a file.
+    async fn propose(
+        &self,
+        tool: &Arc<dyn Tool>,
+        call: &Arc<ToolCall>,
+    ) -> Result<(Plan, Option<Proposal>), CallError> {
+        self.look_at(tool, call, |tool, cwd, call, stop| tool.propose(cwd, &call.parsed, stop)).await
+    }
+
+    async fn look_at<T: Send + 'static>(
+        &self,
+        tool: &Arc<dyn Tool>,
+        call: &Arc<ToolCall>,
+        look: fn(&dyn Tool, &Path, &ToolCall, &CancellationToken) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
         let (tool, cwd, call, stop) = (tool.clone(), self.cwd.clone(), call.clone(), self.turn.stop.clone());
         let planned = tokio::task::spawn_blocking(move || {
             stands(&cwd)?;
-            tool.plan(&cwd, &call.parsed, &stop)
+            look(tool.as_ref(), &cwd, &call, &stop)
         });
         // A plan may take long, such as that of many edits of a large file.
         tokio::select! {
@@ -397,7 +428,13 @@ impl Batch<'_> {
         }
     }
 
-    async fn run(&self, tool: &Arc<dyn Tool>, call: &Arc<ToolCall>, plan: &Plan) -> Outcome {
+    async fn run(
+        &self,
+        tool: &Arc<dyn Tool>,
+        call: &Arc<ToolCall>,
+        plan: &Plan,
+        revision: Option<Arc<Revision>>,
+    ) -> Outcome {
         let turn = self.turn;
         let facts = turn.session.snapshot().facts.clone();
         let manifest = turn.manifest();
@@ -435,6 +472,7 @@ impl Batch<'_> {
             sandbox,
             hidden: manifest.hidden.clone(),
             barred: self.barred(&call.name).into(),
+            revision,
             stop: turn.stop.child_token(),
             call: call.clone(),
             event: Arc::new(move |body| crate::event::Event { body, ..event.clone() }),

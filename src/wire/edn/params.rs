@@ -101,10 +101,20 @@ fn selection(value: &Value<'_>) -> Option<Selection> {
 }
 
 /// The `:value` of an answer. The question's kind decides which keys count.
-pub(super) fn answer(value: &Map<'_>) -> AnswerFields {
+///
+/// # Errors
+/// `request/invalid-params` for a `:content` that is no string: without it, the answer would accept another text than
+/// the person's.
+pub(super) fn answer(value: &Map<'_>) -> Result<AnswerFields, ApiError> {
     let text = |key| value.get_keyword(key).and_then(Value::as_str).map(str::to_owned);
     let flag = |key| value.get_keyword(key).and_then(Value::as_bool);
-    AnswerFields {
+    let content = match present(value.get_keyword("content")) {
+        Some(content) => Some(
+            content.as_str().ok_or_else(|| ApiError::invalid_param("value :content", "a string"))?.to_owned(),
+        ),
+        None => None,
+    };
+    Ok(AnswerFields {
         text: text("text"),
         secret: text("secret").map(Secret::new),
         ok: flag("ok"),
@@ -113,7 +123,8 @@ pub(super) fn answer(value: &Map<'_>) -> AnswerFields {
         outcome: text("outcome"),
         scope: text("scope"),
         rule: value.get_keyword("rule").and_then(|rule| Rule::from_value(rule).ok()),
-    }
+        content,
+    })
 }
 
 const TOOL: &str = "a vector of {:name string :description string :parameters map? :read-only flag? :path string? \

@@ -480,10 +480,14 @@ pub(super) fn cancel_dialog(Ask { api, call, p, reply }: Ask<'_>) {
 }
 
 pub(super) fn interaction_respond(Ask { api, call, p, reply }: Ask<'_>) {
+    let answer = match p.value("value").as_map().map(|value| params::answer(value)).transpose() {
+        Ok(answer) => answer.unwrap_or_default(),
+        Err(error) => return reply.fail(error),
+    };
     let response = Response {
         interaction_id: p.owned("interaction-id"),
         accepted: p.text("status") == Some("accepted"),
-        answer: p.value("value").as_map().map(|value| params::answer(value)).unwrap_or_default(),
+        answer,
         // The contract has it beside the value; the interaction protocol has it in the response's payload.
         note: p.optional("note").or_else(|| Params(p.value("value")).optional("note")),
     };

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use tokio::sync::MutexGuard;
 
-use super::{Batch, Place, denied};
+use super::{Batch, Place, Places, denied};
 use crate::engine::execution::{Execution, GrantAnswer};
 use crate::engine::rules;
 use crate::event::question::{
-    Answer, Approval, ApprovalScope, CutDiff, GrantRequest, QuestionContent, QuestionKind, ShownDiff,
+    Answer, Approval, ApprovalScope, CutDiff, GrantRequest, ProposedText, QuestionContent, QuestionKind,
+    ShownDiff,
 };
 use crate::event::{Body, ToolCall};
 use crate::interaction::grant::{self, Binding};
@@ -21,7 +22,7 @@ use crate::secret;
 use crate::tool::output::Outputs;
 use crate::tool::permission::{self, Access, Leave, Rule, Verdict};
 use crate::tool::walk::Barred;
-use crate::tool::{self, CallError, Outcome, Plan, Tool, path};
+use crate::tool::{self, CallError, Outcome, Plan, Proposal, Revision, Tool, path};
 use crate::value::Value;
 use crate::visible;
 
@@ -107,39 +108,50 @@ impl Batch<'_> {
         }
     }
 
-    /// Lets a call pass with the approved plan, or returns the text for the model in place of a result.
+    /// Lets a call pass with the approved plan and the text that the person put in place of the proposed one, or
+    /// returns the text for the model in place of a result.
     pub(super) async fn allow(
         &self,
         tool: &Arc<dyn Tool>,
         call: &Arc<ToolCall>,
         plan: Plan,
-        place: &mut Option<Place>,
-    ) -> Result<Plan, Outcome> {
+        Places { asking: place, file }: &mut Places,
+    ) -> Result<(Plan, Option<Revision>), Outcome> {
         match self.judge(call, &plan) {
-            Verdict::Allow => return Ok(plan),
+            Verdict::Allow => return Ok((plan, None)),
             Verdict::Deny(reason) => return Err(denied(&reason)),
             // A person saw this very call and granted it.
-            Verdict::Ask(_) if !self.is_of_stage(call) => return Ok(plan),
+            Verdict::Ask(_) if !self.is_of_stage(call) => return Ok((plan, None)),
             Verdict::Ask(_) => {}
+        }
+        // The person edits the file as the calls before leave it. Before it is this call's turn: a call before may
+        // have to ask too.
+        if let Some(file) = file {
+            tokio::select! {
+                biased;
+                () = self.ended() => return Err(self.not_run()),
+                () = file.come_up() => {}
+            }
         }
         let Some(_asking) = self.turn_to_ask(place).await else { return Err(self.not_run()) };
         // The question shows the current effects, and an answer about an earlier call may have decided it.
-        let plan = &self.plan(tool, call).await.map_err(Outcome::failed)?;
+        let (plan, proposal) = &self.propose(tool, call).await.map_err(Outcome::failed)?;
         let suggested = match self.judge(call, plan) {
-            Verdict::Allow => return Ok(plan.clone()),
+            Verdict::Allow => return Ok((plan.clone(), None)),
             Verdict::Deny(reason) => return Err(denied(&reason)),
             Verdict::Ask(suggested) => suggested,
         };
-        let (approval, warnings) = self.approval(call, plan, suggested.clone()).await;
+        let (approval, warnings) = self.approval(call, plan, proposal.as_ref(), suggested.clone()).await;
         match self.ask(QuestionContent::Approve(approval), warnings).await {
-            Resolution::Accepted { answer: Answer::Approve { scope, rule }, .. } => {
+            Resolution::Accepted { answer: Answer::Approve { scope, rule, content }, .. } => {
                 let rule = rule.filter(|rule| rule.check().is_ok());
                 if let Some(scope @ (ApprovalScope::Session | ApprovalScope::Rule)) = scope
                     && let Some(rule) = rule.or(suggested).or_else(|| exact(call, plan))
                 {
                     self.keep(scope, rule);
                 }
-                Ok(plan.clone())
+                let revision = proposal.clone().zip(content).map(|(proposal, text)| proposal.revised(text));
+                Ok((plan.clone(), revision))
             }
             Resolution::Accepted { answer, note } => {
                 if let Answer::Forbid { scope, rule } = answer {
@@ -181,6 +193,7 @@ impl Batch<'_> {
         &self,
         call: &ToolCall,
         plan: &Plan,
+        proposal: Option<&Proposal>,
         suggested_rule: Option<Rule>,
     ) -> (Approval, Vec<String>) {
         let mut warnings = self.leaves(plan);
@@ -196,7 +209,7 @@ impl Batch<'_> {
             if rest.is_empty() {
                 shown_diff = Some(ShownDiff { text: shown.to_owned(), cut: None });
             } else {
-                let (size, handle) = (diff.len(), self.keep_diff(diff).await);
+                let (size, handle) = (diff.len(), self.keep_text(diff).await);
                 let place = match &handle {
                     Some(_) => "The rest can be read before the answer.",
                     None => "The rest could not be kept: nobody can see it before the answer.",
@@ -206,6 +219,16 @@ impl Batch<'_> {
                 let text = format!("{shown}\n[… the diff goes on …]\n");
                 shown_diff = Some(ShownDiff { text, cut: Some(CutDiff { size, handle }) });
             }
+        }
+        let mut proposed = None;
+        if let Some(proposal) = proposal {
+            let (text, base) = (proposal.new.clone(), proposal.base());
+            let handle = match text.len() > TOOL_RESULT_BYTES {
+                true => self.keep_text(&text).await.map(Some),
+                false => Some(None),
+            };
+            // What nobody can be shown, nobody can edit.
+            proposed = handle.map(|handle| ProposedText { text, base, handle });
         }
         let mut summary = call.summary.to_string();
         if let Access::AtClient { .. } = &plan.access {
@@ -227,6 +250,7 @@ impl Batch<'_> {
             command,
             path,
             diff: shown_diff,
+            proposal: proposed,
             suggested_rule,
         };
         (approval, warnings)
@@ -250,11 +274,11 @@ impl Batch<'_> {
         }
     }
 
-    /// Stores a diff like a tool's output; `None` if the disk is full.
-    async fn keep_diff(&self, diff: &str) -> Option<String> {
+    /// Stores a long text like a tool's output; `None` if the disk is full.
+    async fn keep_text(&self, text: &str) -> Option<String> {
         let outputs = Outputs::new(&self.turn.shared.settings.state_dir, self.turn.session.id.as_str());
-        let (handle, diff) = (self.turn.shared.clock.id("o-"), diff.to_owned());
-        let kept = tokio::task::spawn_blocking(move || outputs.keep(handle, &diff)).await;
+        let (handle, text) = (self.turn.shared.clock.id("o-"), text.to_owned());
+        let kept = tokio::task::spawn_blocking(move || outputs.keep(handle, &text)).await;
         kept.ok().and_then(|kept| kept.handle)
     }
 
