@@ -162,7 +162,10 @@ No mode is chosen by what the agent proposes."
 A DIGEST of nil means that there is no such file yet."
   (let ((file (edn-bridge-transcript-file path)))
     (cond
-     ((null digest) "")
+     ((and (null digest) (not (file-exists-p file))) "")
+     ((null digest)
+      (user-error "The file %s was made since; reject the change, and the agent tries again"
+                  path))
      ((edn-bridge-ediff--base-of-buffer file digest))
      ((not (file-regular-p file))
       (user-error "There is no file %s any more" path))
@@ -176,6 +179,10 @@ A DIGEST of nil means that there is no such file yet."
           (user-error "The file %s was changed since; reject the change, and the agent tries again"
                       path))
         (decode-coding-string (buffer-string) 'utf-8-unix))))))
+
+(defun edn-bridge-ediff-check (path digest)
+  "Signal an error unless the file PATH still has DIGEST, nil for no file."
+  (edn-bridge-ediff--base path digest))
 
 (defun edn-bridge-ediff--base-of-buffer (file digest)
   "Return the text of the buffer that visits FILE if it has DIGEST, or nil."
@@ -236,8 +243,13 @@ ACCEPT is called with the text that is accepted.  Return the buffer."
     (with-current-buffer proposed
       (setq edn-bridge-ediff--control nil)
       (if (and edn-bridge-ediff--accept
-               (yes-or-no-p "Accept the file as it is proposed now? "))
-          (edn-bridge-ediff-accept)
+               (y-or-n-p "Accept the file as it is proposed now? "))
+          (condition-case err
+              (edn-bridge-ediff-accept)
+            ;; What was edited is not lost: it may be accepted later.
+            (user-error
+             (pop-to-buffer proposed)
+             (message "%s" (error-message-string err))))
         (edn-bridge-ediff-leave)))))
 
 (defun edn-bridge-ediff-merge (path digest content accept)

@@ -650,6 +650,11 @@ That is the question at the button."
               (unless (buffer-live-p chat)
                 (user-error "The chat is gone"))
               (with-current-buffer chat
+                ;; The bridge refuses a text that was made of another file,
+                ;; and then the question is over.
+                (when text
+                  (edn-bridge-ediff-check (plist-get proposal :path)
+                                          (plist-get proposal :base-sha256)))
                 (let ((edn-bridge-interact--label
                        (if text "Allow once, as edited" "Allow once")))
                   (edn-bridge-interact--answer

@@ -596,7 +596,7 @@ SPEC is (CONN SENT OLD NEW &rest MORE): its text is OLD and would be NEW."
       (conn sent "one\n" "ONE\n")
     (let ((chat (current-buffer)))
       (cl-letf (((symbol-function 'ediff-buffers) #'ignore)
-                ((symbol-function 'yes-or-no-p) (lambda (_) t)))
+                ((symbol-function 'y-or-n-p) (lambda (_) t)))
         (edn-bridge-test-push "Edit with Ediff")
         (edn-bridge-ediff--on-quit nil (edn-bridge-interact-tests-proposed)))
       (with-current-buffer chat
@@ -617,6 +617,38 @@ SPEC is (CONN SENT OLD NEW &rest MORE): its text is OLD and would be NEW."
     (with-current-buffer (get-file-buffer file)
       (set-buffer-modified-p nil)
       (kill-buffer))))
+
+(ert-deftest edn-bridge-interact-proposal-keeps-an-edit-in-vain ()
+  (edn-bridge-interact-tests-with-proposal
+      (conn sent "one\n" "ONE\n")
+    (cl-letf (((symbol-function 'ediff-buffers) #'ignore)
+              ((symbol-function 'y-or-n-p) (lambda (_) t)))
+      (edn-bridge-test-push "Edit with Ediff")
+      (let ((proposed (edn-bridge-interact-tests-proposed)))
+        (with-current-buffer proposed
+          (erase-buffer)
+          (insert "mine\n"))
+        (write-region "newer\n" nil file nil 'quiet)
+        (edn-bridge-ediff--on-quit nil proposed)
+        (should-not sent)
+        (should (get-buffer-window proposed))
+        (with-current-buffer proposed
+          (should (equal (buffer-string) "mine\n")))
+        ;; It is accepted once the file is again what it was made for.
+        (write-region "one\n" nil file nil 'quiet)
+        (with-current-buffer proposed
+          (edn-bridge-ediff-accept))
+        (should (equal (edn-bridge-interact-tests-value sent)
+                       '(:outcome "approve" :scope "once"
+                         :content "mine\n")))))))
+
+(ert-deftest edn-bridge-interact-proposal-of-a-new-file-is-for-none ()
+  (edn-bridge-interact-tests-with-proposal
+      (conn sent "one\n" "ONE\n")
+    (should-error (edn-bridge-ediff-check file nil) :type 'user-error)
+    (delete-file file)
+    (edn-bridge-ediff-check file nil)
+    (write-region "" nil file nil 'quiet)))
 
 (ert-deftest edn-bridge-interact-proposal-that-is-long-is-fetched ()
   (edn-bridge-interact-tests-with-proposal

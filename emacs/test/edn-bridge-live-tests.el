@@ -389,6 +389,122 @@
       (should (= status 1))
       (should (= 1 (length (split-string errors "\n" t)))))))
 
+;;;; Proposals that are edited
+
+(defvar ediff-window-setup-function)
+(defvar ediff-control-buffer)
+(declare-function ediff-quit "ediff-util")
+
+(defun edn-bridge-live-tests-told ()
+  "Return what the tools of this chat's session told the model, as one text."
+  (let ((told nil))
+    (edn-bridge-rpc-request
+     edn-bridge-chat--conn "get_messages" nil
+     :on-success (lambda (data) (setq told (format "%S" data))))
+    (edn-bridge-test-wait told)))
+
+(defmacro edn-bridge-live-tests-with-proposal (&rest body)
+  "Run BODY where the agent proposes a change of the file a.txt, and is told."
+  (declare (debug t))
+  `(edn-bridge-live-tests-with-chat "proposal.edn"
+     (write-region "one\ntwo\nthree\nfour\n" nil "a.txt" nil 'quiet)
+     (save-window-excursion
+       (unwind-protect
+           (progn
+             (edn-bridge-live-tests-propose)
+             ,@body)
+         (dolist (buffer (buffer-list))
+           (when (string-match-p ": \\(?:now\\|proposed\\)\\*"
+                                 (buffer-name buffer))
+             (with-current-buffer buffer
+               (set-buffer-modified-p nil)
+               (kill-buffer))))))))
+
+(defun edn-bridge-live-tests-propose ()
+  "Say something in this chat, and wait for the question about a change."
+  (goto-char (point-max))
+  (insert "Go")
+  (edn-bridge-input-send)
+  (edn-bridge-test-wait (= (edn-bridge-interact-pending) 1)))
+
+(defun edn-bridge-live-tests-decide (label function)
+  "Push the button LABEL, and call FUNCTION in the buffer with the proposal.
+Wait for the end of the turn."
+  (let ((ended nil))
+    (cl-letf (((symbol-function 'note) (lambda () (setq ended t))))
+      (add-hook 'edn-bridge-chat-turn-end-hook 'note nil t)
+      (unwind-protect
+          (progn
+            (save-current-buffer
+              (edn-bridge-test-push label)
+              (set-buffer (seq-find (lambda (buffer)
+                                      (string-match-p ": proposed\\*"
+                                                      (buffer-name buffer)))
+                                    (buffer-list)))
+              (funcall function))
+            (edn-bridge-test-wait ended))
+        (remove-hook 'edn-bridge-chat-turn-end-hook 'note t)))))
+
+(defun edn-bridge-live-tests-a ()
+  "Return the text of the file a.txt."
+  (with-temp-buffer
+    (insert-file-contents "a.txt")
+    (buffer-string)))
+
+(ert-deftest edn-bridge-live-writes-the-hunks-that-are-kept ()
+  (edn-bridge-live-tests-with-proposal
+   (edn-bridge-live-tests-decide
+    "Choose hunks"
+    (lambda ()
+      (goto-char (point-min))
+      (re-search-forward smerge-begin-re)
+      (smerge-match-conflict)
+      (smerge-keep-upper)
+      (re-search-forward smerge-begin-re)
+      (smerge-match-conflict)
+      (smerge-keep-lower)
+      (edn-bridge-ediff-accept)))
+   (should (equal (edn-bridge-live-tests-a) "one\ntwo\nthree\nFOUR\n"))
+   (should (string-search "→ Allow once, as edited"
+                          (edn-bridge-test-transcript)))
+   (let ((told (edn-bridge-live-tests-told)))
+     (should (string-search "The user edited your proposal" told))
+     (should (string-match-p "-ONE\\(?:\n\\|\\\\n\\)\\+one" told)))))
+
+(ert-deftest edn-bridge-live-writes-what-is-edited-in-ediff ()
+  (edn-bridge-live-tests-with-proposal
+   (require 'ediff)
+   (let ((ediff-window-setup-function 'ediff-setup-windows-plain)
+         (asked nil)
+         (inhibit-message t))
+     (cl-letf (((symbol-function 'y-or-n-p)
+                (lambda (prompt) (push prompt asked) t)))
+       (edn-bridge-live-tests-decide
+        "Edit with Ediff"
+        (lambda ()
+          (goto-char (point-max))
+          (insert "five\n")
+          (with-current-buffer edn-bridge-ediff--control
+            (ediff-quit nil))))
+       ;; Ediff asks whether to quit, and then once about the file.
+       (should (= 1 (seq-count (lambda (prompt)
+                                 (string-prefix-p "Accept the file" prompt))
+                               asked)))))
+   (should (equal (edn-bridge-live-tests-a) "ONE\ntwo\nthree\nFOUR\nfive\n"))
+   (should (string-search "The user edited your proposal"
+                          (edn-bridge-live-tests-told)))
+   ;; The next one is accepted as it is, which is no edit.
+   (edn-bridge-live-tests-propose)
+   (edn-bridge-live-tests-decide
+    "Choose hunks"
+    (lambda ()
+      (smerge-keep-lower)
+      (edn-bridge-ediff-accept)))
+   (should (equal (edn-bridge-live-tests-a) "whole\n"))
+   (should (string-search "→ Allow once\n" (edn-bridge-test-transcript)))
+   (should (= 2 (length (split-string (edn-bridge-live-tests-told)
+                                      "The user edited your proposal"))))))
+
 (ert-deftest edn-bridge-live-completes-attributes-of-the-graph ()
   (edn-bridge-live-tests-with-chat "hello.edn"
     (with-current-buffer (edn-bridge-query--buffer (current-buffer))
