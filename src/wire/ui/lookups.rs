@@ -2,7 +2,6 @@
 
 use crate::session::{Client as _, Query, QueryAnswer};
 use crate::value::{Map, Value};
-use crate::wire::ui::codes::{Code, Fault};
 use crate::wire::ui::decode::flag;
 use crate::wire::ui::request::Ask;
 
@@ -58,12 +57,10 @@ fn millis(value: &Value<'_>, key: &str) -> Value<'static> {
 
 /// Serves `context.inspect`.
 pub fn context_inspect(ask: &Ask<'_>) {
-    let session = ask.connection.focused();
     // Before the facts: they have what the desk no longer has.
+    let session = ask.connection.focused();
     let shown = ask.ui.desk.lock().shown.clone().filter(|(place, _)| *place == session);
-    let Some(facts) = ask.api().facts(&session) else {
-        return ask.fail(&Fault::new(Code::Internal, "The session has ended."));
-    };
+    let Some(facts) = ask.facts() else { return };
     let editor = shown.map(|(_, editor)| editor).or_else(|| facts.editor.clone());
     let editor = editor.filter(|editor| !editor.is_empty());
     let wants = |key| flag(ask.params, key) != Some(false);

@@ -131,6 +131,13 @@ pub struct Method {
     pub doc: &'static str,
 }
 
+impl Method {
+    /// The same, since another time.
+    const fn since(self, since: Since) -> Self {
+        Self { since, ..self }
+    }
+}
+
 /// An event of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct EventRow {
@@ -142,6 +149,13 @@ pub struct EventRow {
     pub keys: &'static [Key],
     /// Its meaning.
     pub doc: &'static str,
+}
+
+impl EventRow {
+    /// The same, since another time.
+    const fn since(self, since: Since) -> Self {
+        Self { since, ..self }
+    }
 }
 
 use Shape::{Any, Each, Either, Filled, Flag, List, Null, Number, Object, OneOf, Percent, Text, Whole};
@@ -189,6 +203,7 @@ const CLIENT_TOOL: Shape = Object(&[
 ]);
 
 const RUN_STATUS: Shape = OneOf(&["running", "awaiting_ui", "completed", "error", "cancelled"]);
+const NULLABLE_TEXT: Shape = Either(&[Text, Null]);
 const NULLABLE_WHOLE: Shape = Either(&[Whole, Null]);
 const NULLABLE_NUMBER: Shape = Either(&[Number, Null]);
 const REASONING: Shape = OneOf(&["low", "medium", "high", "xhigh"]);
@@ -252,7 +267,7 @@ const LLM_CALL: Shape = Object(&[
     needs("request_ts", Text),
     needs("response_ts", Text),
     needs("latency_ms", Whole),
-    may("stop_reason", Either(&[Text, Null])),
+    may("stop_reason", NULLABLE_TEXT),
     may("usage", USAGE),
     needs(
         "cache",
@@ -264,7 +279,7 @@ const LLM_CALL: Shape = Object(&[
         ]),
     ),
     may("cost_usd", NULLABLE_NUMBER),
-    may("provider_meta_summary", Either(&[Text, Null])),
+    may("provider_meta_summary", NULLABLE_TEXT),
 ]);
 
 const BY_MODEL: Shape = Object(&[
@@ -303,7 +318,7 @@ const SHELL_TASK: &[Key] = &[
     may("started_at", Text),
     may("ended_at", Text),
     needs("exit_code", NULLABLE_WHOLE),
-    may("signal", Either(&[Text, Null])),
+    may("signal", NULLABLE_TEXT),
     needs("stdout", Text),
     needs("stderr", Text),
     needs("truncated", TRUNCATED),
@@ -312,6 +327,8 @@ const SHELL_TASK: &[Key] = &[
     may("stderr_cache_id", Text),
     may("failure_message", Text),
 ];
+
+const TASK_ID: &[Key] = &[needs("task_id", Filled)];
 
 const TASK: &[Key] = &[
     needs("task_id", Text),
@@ -325,7 +342,7 @@ const TASK: &[Key] = &[
     may("started_at", Text),
     may("ended_at", Text),
     needs("exit_code", NULLABLE_WHOLE),
-    may("signal", Either(&[Text, Null])),
+    may("signal", NULLABLE_TEXT),
     needs("duration_ms", NULLABLE_WHOLE),
     may("stdout", Text),
     may("stderr", Text),
@@ -333,20 +350,32 @@ const TASK: &[Key] = &[
     may("failure_message", Text),
 ];
 
-/// A row of a request that is served.
+/// A row of a request of the document that is served.
 const fn served(
     name: &'static str,
-    since: Since,
     capability: Option<&'static str>,
     params: &'static [Key],
     result: &'static [Key],
     codes: &'static [Code],
     doc: &'static str,
 ) -> Method {
+    let since = Since::Document;
     Method { name, from: From::Ui, since, capability, served: true, params, result, codes, doc }
 }
 
-/// A row of what the runtime sends.
+/// A row of the person's commands, or of tasks.
+const fn task(
+    name: &'static str,
+    capability: &'static str,
+    params: &'static [Key],
+    result: &'static [Key],
+    codes: &'static [Code],
+    doc: &'static str,
+) -> Method {
+    served(name, Some(capability), params, result, codes, doc).since(Since::Later)
+}
+
+/// A row of what the runtime sends, of the document.
 const fn sent(
     name: &'static str,
     from: From,
@@ -359,16 +388,10 @@ const fn sent(
     Method { name, from, since, capability, served: true, params, result, codes: &[], doc }
 }
 
-/// The same for what is not in the document.
-const fn later(method: Method) -> Method {
-    Method { since: Since::Later, ..method }
-}
-
 /// All methods, in the order of the document.
 pub const METHODS: &[Method] = &[
     served(
         "initialize",
-        Since::Document,
         None,
         &[needs("protocol_version", Text), needs("client", NAMED), may("ui_capabilities", Each(&Any))],
         &[
@@ -382,7 +405,6 @@ pub const METHODS: &[Method] = &[
     ),
     served(
         "run.start",
-        Since::Document,
         None,
         &[
             may("input", INPUT),
@@ -400,7 +422,6 @@ pub const METHODS: &[Method] = &[
     ),
     served(
         "run.cancel",
-        Since::Document,
         Some("supports_run_cancel"),
         &[needs("run_id", Filled), may("reason", Text)],
         &[needs("ok", Flag), may("status", RUN_STATUS)],
@@ -409,7 +430,6 @@ pub const METHODS: &[Method] = &[
     ),
     served(
         "session.list",
-        Since::Document,
         None,
         &[
             may("limit", Whole),
@@ -422,7 +442,6 @@ pub const METHODS: &[Method] = &[
     ),
     served(
         "session.history",
-        Since::Document,
         None,
         &[needs("session_id", Filled), may("max_runs", Whole), may("max_events", Whole)],
         &[needs("runs", Whole), needs("events_sent", Whole), may("truncated", Flag)],
@@ -431,7 +450,6 @@ pub const METHODS: &[Method] = &[
     ),
     served(
         "model.list",
-        Since::Document,
         None,
         &[may("provider", Filled), may("include_details", Flag)],
         &[
@@ -447,7 +465,6 @@ pub const METHODS: &[Method] = &[
     ),
     served(
         "model.set",
-        Since::Document,
         None,
         &[
             may("name", Filled),
@@ -469,7 +486,6 @@ pub const METHODS: &[Method] = &[
     ),
     served(
         "tool.call",
-        Since::Document,
         Some("supports_tool_call"),
         &[needs("name", Filled), may("arguments", Each(&Any))],
         &[needs("ok", Flag), needs("result", Any)],
@@ -479,7 +495,6 @@ pub const METHODS: &[Method] = &[
     ),
     served(
         "mcp.list",
-        Since::Document,
         Some("supports_mcp_list"),
         &[may("scope", OneOf(&["loaded", "configured"]))],
         &[needs("servers", List(&SERVER))],
@@ -488,7 +503,6 @@ pub const METHODS: &[Method] = &[
     ),
     served(
         "skills.list",
-        Since::Document,
         Some("supports_skills_list"),
         &[may("cwd", Text), may("force_reload", Flag)],
         &[
@@ -501,7 +515,6 @@ pub const METHODS: &[Method] = &[
     ),
     served(
         "context.inspect",
-        Since::Document,
         Some("supports_context_inspect"),
         &[may("include_agents", Flag), may("include_skills", Flag)],
         &[
@@ -519,7 +532,6 @@ pub const METHODS: &[Method] = &[
     ),
     served(
         "auth.logout",
-        Since::Document,
         None,
         &[may("clear_session", Flag)],
         &[
@@ -533,19 +545,15 @@ pub const METHODS: &[Method] = &[
     ),
     served(
         "shell.exec",
-        Since::Document,
         Some("supports_shell_exec"),
         SHELL,
         &[
             needs("command_preview", Text),
             needs("exit_code", NULLABLE_WHOLE),
-            may("signal", Either(&[Text, Null])),
+            may("signal", NULLABLE_TEXT),
             needs("stdout", Text),
             needs("stderr", Text),
-            needs(
-                "truncated",
-                Object(&[needs("stdout", Flag), needs("stderr", Flag), needs("combined", Flag)]),
-            ),
+            needs("truncated", TRUNCATED),
             needs("duration_ms", Whole),
             may("stdout_cache_id", Text),
             may("stderr_cache_id", Text),
@@ -555,44 +563,39 @@ pub const METHODS: &[Method] = &[
     ),
     served(
         "theme.set",
-        Since::Code,
         Some("supports_theme_set"),
         &[needs("name", OneOf(THEMES))],
         &[needs("name", Text), may("scope", Text), may("path", Text)],
         &[Code::InvalidParams, Code::Busy],
         "Keeps the interface's theme for its next start.",
-    ),
-    served(
+    ).since(Since::Code),
+    task(
         "shell.start",
-        Since::Later,
-        Some("supports_shell_tasks"),
+        "supports_shell_tasks",
         SHELL,
         SHELL_TASK,
         &[Code::InvalidParams],
         "Starts the person's command, and answers at once.",
     ),
-    served(
+    task(
         "shell.list",
-        Since::Later,
-        Some("supports_shell_tasks"),
+        "supports_shell_tasks",
         &[may("limit", Whole)],
         &[needs("tasks", List(&Object(SHELL_TASK)))],
         &[],
         "The person's commands of this process, newest first.",
     ),
-    served(
+    task(
         "shell.status",
-        Since::Later,
-        Some("supports_shell_tasks"),
-        &[needs("task_id", Filled)],
+        "supports_shell_tasks",
+        TASK_ID,
         SHELL_TASK,
         &[Code::InvalidParams],
         "One of them.",
     ),
-    served(
+    task(
         "shell.output",
-        Since::Later,
-        Some("supports_shell_tasks"),
+        "supports_shell_tasks",
         &[
             needs("task_id", Filled),
             needs("stream", OneOf(&["stdout", "stderr"])),
@@ -609,10 +612,9 @@ pub const METHODS: &[Method] = &[
         &[Code::InvalidParams, Code::Busy],
         "Lines of an output of one that has ended.",
     ),
-    served(
+    task(
         "shell.wait",
-        Since::Later,
-        Some("supports_shell_tasks"),
+        "supports_shell_tasks",
         &[needs("task_id", Filled), may("wait_timeout_seconds", Whole)],
         &[
             needs("task_id", Text),
@@ -625,28 +627,25 @@ pub const METHODS: &[Method] = &[
         &[Code::InvalidParams],
         "Waits for its end, or until somebody detaches from it: its record, or `detached`, or `still_running`.",
     ),
-    served(
+    task(
         "shell.detach",
-        Since::Later,
-        Some("supports_shell_detach"),
-        &[needs("task_id", Filled)],
+        "supports_shell_detach",
+        TASK_ID,
         &[needs("task_id", Text), needs("detached", Flag), needs("state", TASK_STATE)],
         &[Code::InvalidParams],
         "Ends the waits for it; it goes on.",
     ),
-    served(
+    task(
         "shell.cancel",
-        Since::Later,
-        Some("supports_shell_tasks"),
-        &[needs("task_id", Filled)],
+        "supports_shell_tasks",
+        TASK_ID,
         SHELL_TASK,
         &[Code::InvalidParams],
         "Ends it.",
     ),
-    served(
+    task(
         "task.spawn",
-        Since::Later,
-        Some("supports_tasks"),
+        "supports_tasks",
         &[
             needs("kind", OneOf(&["shell", "subagent"])),
             may("command", Text),
@@ -658,47 +657,42 @@ pub const METHODS: &[Method] = &[
         &[Code::InvalidParams],
         "Starts a command as a task; of the kind `shell` only. Waits for its end if `background` is false.",
     ),
-    served(
+    task(
         "task.list",
-        Since::Later,
-        Some("supports_tasks"),
+        "supports_tasks",
         &[may("limit", Whole), may("kind", OneOf(&["shell", "subagent"])), may("state", TASK_STATE)],
         &[needs("tasks", List(&Object(TASK)))],
         &[],
         "The person's commands, and the model's in the background.",
     ),
-    served(
+    task(
         "task.status",
-        Since::Later,
-        Some("supports_tasks"),
-        &[needs("task_id", Filled)],
+        "supports_tasks",
+        TASK_ID,
         TASK,
         &[Code::InvalidParams],
         "One of them.",
     ),
-    served(
+    task(
         "task.wait",
-        Since::Later,
-        Some("supports_tasks"),
-        &[needs("task_id", Filled)],
+        "supports_tasks",
+        TASK_ID,
         TASK,
         &[Code::InvalidParams],
         "Waits for one of the person's.",
     ),
-    served(
+    task(
         "task.cancel",
-        Since::Later,
-        Some("supports_tasks"),
-        &[needs("task_id", Filled)],
+        "supports_tasks",
+        TASK_ID,
         TASK,
         &[Code::InvalidParams],
         "Ends it.",
     ),
-    served(
+    task(
         "task.result",
-        Since::Later,
-        Some("supports_tasks"),
-        &[needs("task_id", Filled)],
+        "supports_tasks",
+        TASK_ID,
         TASK,
         &[Code::InvalidParams, Code::Busy],
         "One that has ended.",
@@ -785,7 +779,7 @@ pub const METHODS: &[Method] = &[
             may("multiline", Flag),
             may("secret", Flag),
         ],
-        &[needs("value", Either(&[Text, Null]))],
+        &[needs("value", NULLABLE_TEXT)],
         "A text.",
     ),
     sent(
@@ -801,7 +795,7 @@ pub const METHODS: &[Method] = &[
         &[needs("ids", List(&Text))],
         "One of several.",
     ),
-    later(sent(
+    sent(
         "client.tool.call",
         From::Runtime,
         Some("supports_client_tools"),
@@ -814,8 +808,8 @@ pub const METHODS: &[Method] = &[
         &[needs("ok", Flag), may("result", Any), may("error", Text)],
         "A call of a tool that the interface brought. A result of the type `text`, `json` or `parts` is unpacked; any \
          other is text for the model.",
-    )),
-    later(sent(
+    ).since(Since::Later),
+    sent(
         "client.tool.cancel",
         From::RuntimeNotice,
         Some("supports_client_tools"),
@@ -827,7 +821,7 @@ pub const METHODS: &[Method] = &[
         ],
         &[],
         "The time of a call is over. Its answer does nothing any more.",
-    )),
+    ).since(Since::Later),
 ];
 
 /// The names of the themes that an interface may set.
@@ -838,31 +832,22 @@ pub const THEMES: &[&str] =
 pub const EVENTS: &[EventRow] = &[
     row(
         "hidden_user_message",
-        Since::Document,
         &[needs("content", Text)],
         "A message to the model: of the history, or from another client.",
     ),
-    row(
-        "reasoning",
-        Since::Document,
-        &[needs("content", Text), needs("timestamp", Whole)],
-        "The model's thinking.",
-    ),
+    row("reasoning", &[needs("content", Text), needs("timestamp", Whole)], "The model's thinking."),
     row(
         "text",
-        Since::Document,
         &[needs("content", Text), needs("timestamp", Whole)],
         "The text of an answer that is not the last.",
     ),
     row(
         "step_start",
-        Since::Document,
         &[needs("step_id", Text), needs("title", Text), needs("step_number", Whole)],
         "A tool call begins.",
     ),
     row(
         "tool_call",
-        Since::Document,
         &[
             needs("tool", Text),
             needs("args", Each(&Any)),
@@ -874,7 +859,6 @@ pub const EVENTS: &[EventRow] = &[
     ),
     row(
         "permission.preview",
-        Since::Code,
         &[
             needs("tool", Text),
             may("tool_call_id", Text),
@@ -885,22 +869,17 @@ pub const EVENTS: &[EventRow] = &[
             may("truncated", Flag),
         ],
         "What a call that a person is asked about would do.",
-    ),
-    row(
-        "permission.ready",
-        Since::Code,
-        &[needs("tool", Text), may("tool_call_id", Text)],
-        "The question follows.",
-    ),
+    )
+    .since(Since::Code),
+    row("permission.ready", &[needs("tool", Text), may("tool_call_id", Text)], "The question follows.")
+        .since(Since::Code),
     row(
         "tool_result",
-        Since::Document,
         &[needs("tool", Text), needs("result", Text), needs("tool_call_id", Text), may("is_error", Flag)],
         "The result.",
     ),
     row(
         "step_complete",
-        Since::Document,
         &[
             needs("step_id", Text),
             needs("status", OneOf(&["completed", "error"])),
@@ -910,19 +889,12 @@ pub const EVENTS: &[EventRow] = &[
     ),
     row(
         "compaction_start",
-        Since::Document,
         &[needs("timestamp", Whole)],
         "The older part of the conversation is being summarised.",
     ),
-    row(
-        "compaction_complete",
-        Since::Document,
-        &[needs("timestamp", Whole), needs("compacted", Flag)],
-        "That has ended.",
-    ),
+    row("compaction_complete", &[needs("timestamp", Whole), needs("compacted", Flag)], "That has ended."),
     row(
         "llm.retry",
-        Since::Later,
         &[
             needs("provider", Text),
             needs("failure_kind", Text),
@@ -933,18 +905,20 @@ pub const EVENTS: &[EventRow] = &[
             may("status", Whole),
         ],
         "A model call failed and is made again after a pause.",
-    ),
+    )
+    .since(Since::Later),
     row(
         "text_delta",
-        Since::Ours,
         &[needs("kind", OneOf(&["text", "reasoning"])), needs("content", Text)],
         "A piece of an answer, for interfaces that say `supports_text_deltas`.",
-    ),
-    row("final", Since::Document, &[needs("content", Text)], "The text of the last answer."),
+    )
+    .since(Since::Ours),
+    row("final", &[needs("content", Text)], "The text of the last answer."),
 ];
 
-const fn row(name: &'static str, since: Since, keys: &'static [Key], doc: &'static str) -> EventRow {
-    EventRow { name, since, keys, doc }
+/// A row of the document.
+const fn row(name: &'static str, keys: &'static [Key], doc: &'static str) -> EventRow {
+    EventRow { name, since: Since::Document, keys, doc }
 }
 
 /// The capabilities of a runtime.

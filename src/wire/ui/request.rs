@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::facts::SessionFacts;
 use crate::message::SessionId;
 use crate::session::{ApiError, Call, Client as _, Reply, SessionApi};
 use crate::value::{Map, Value};
@@ -62,6 +63,15 @@ impl<'a> Ask<'a> {
     /// Refuses at once.
     pub fn fail(&self, fault: &Fault) {
         self.ui.refuse(self.connection, &self.id, self.place, fault);
+    }
+
+    /// The facts of the current session; refuses if it has ended.
+    pub fn facts(&self) -> Option<Arc<SessionFacts>> {
+        let facts = self.api().facts(&self.connection.focused());
+        if facts.is_none() {
+            self.fail(&Fault::new(Code::Internal, "The session has ended."));
+        }
+        facts
     }
 
     /// Whether a run goes on; refuses then.

@@ -357,9 +357,7 @@ fn reasoning(facts: &SessionFacts) -> Option<&'static str> {
 }
 
 fn model_list(ask: &Ask<'_>) {
-    let Some(facts) = ask.api().facts(&ask.connection.focused()) else {
-        return ask.fail(&Fault::new(Code::Internal, "The session has ended."));
-    };
+    let Some(facts) = ask.facts() else { return };
     let usual = ask.api().usual_model();
     let is_usual = (&facts.model_provider, &facts.model_id) == (&usual.0, &usual.1);
     let source = if is_usual { "config" } else { "session" };
@@ -408,9 +406,7 @@ fn model_set(ask: &Ask<'_>) {
     if flag(ask.params, "fast") == Some(true) {
         return ask.fail(&Fault::param("fast", "absent: it is not served"));
     }
-    let Some(facts) = ask.api().facts(&ask.connection.focused()) else {
-        return ask.fail(&Fault::new(Code::Internal, "The session has ended."));
-    };
+    let Some(facts) = ask.facts() else { return };
     let resets = flag(ask.params, "reset") == Some(true);
     let session_only = resets || text(ask.params, "scope") == Some("session");
     let reach = if session_only { Reach::Session } else { Reach::User };
