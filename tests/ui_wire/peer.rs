@@ -95,6 +95,11 @@ impl Peer {
         id
     }
 
+    /// Sends a notification.
+    pub fn notify(&mut self, method: &str, params: Value) {
+        self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
+    }
+
     /// Sends a request and waits for its answer; what comes before it stays for later waits.
     pub fn call(&mut self, method: &str, params: Value) -> Value {
         let id = self.request(method, params);
@@ -280,9 +285,17 @@ pub fn outline(lines: &[Value]) -> Vec<String> {
     lines.iter().filter_map(told).collect()
 }
 
+/// The events of that type.
+pub fn events<'l>(lines: &'l [Value], kind: &str) -> impl Iterator<Item = &'l Value> {
+    lines.iter().map(|line| &line["params"]["event"]).filter(move |event| event["type"] == kind)
+}
+
+/// The first event of that type.
+pub fn event<'l>(lines: &'l [Value], kind: &str) -> &'l Value {
+    events(lines, kind).next().unwrap_or_else(|| panic!("no {kind}: {lines:#?}"))
+}
+
 /// The content of the first event of that type.
 pub fn content(lines: &[Value], kind: &str) -> String {
-    let event = lines.iter().find(|line| line["params"]["event"]["type"] == kind);
-    let event = event.unwrap_or_else(|| panic!("no {kind}: {lines:#?}"));
-    event["params"]["event"]["content"].as_str().unwrap().to_owned()
+    event(lines, kind)["content"].as_str().unwrap().to_owned()
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::peer::{CAN, Peer, content, outline};
+use crate::peer::{CAN, Peer, content, event, outline};
 use crate::runs::{BASH, ECHO};
 use crate::support::guest::{Guest, socket};
 use crate::support::{Setup, data, is_event};
@@ -63,9 +63,9 @@ fn remembered_refusal_is_not_asked_again() {
     let mut peer = Peer::ready(&setup, CAN);
     let lines = peer.run_to_end("again");
     assert!(!outline(&lines).contains(&"<ui.confirm.request>".to_owned()), "{lines:#?}");
-    let result = lines.iter().find(|line| line["params"]["event"]["type"] == "tool_result").unwrap();
-    assert_eq!(result["params"]["event"]["is_error"], true, "{result}");
-    assert!(result["params"]["event"]["result"].as_str().unwrap().contains("A rule denies"), "{result}");
+    let result = event(&lines, "tool_result");
+    assert_eq!(result["is_error"], true, "{result}");
+    assert!(result["result"].as_str().unwrap().contains("A rule denies"), "{result}");
 }
 
 #[test]
@@ -75,8 +75,8 @@ fn refusal_with_a_reason_lets_the_model_go_on() {
     let question = peer.question();
     peer.reply(&question, json!({"ok": false, "reason": "not now"}));
     let lines = peer.rest(&run);
-    let result = lines.iter().find(|line| line["params"]["event"]["type"] == "tool_result").unwrap();
-    assert!(result["params"]["event"]["result"].as_str().unwrap().contains("not now"), "{result}");
+    let result = event(&lines, "tool_result");
+    assert!(result["result"].as_str().unwrap().contains("not now"), "{result}");
     assert_eq!(content(&lines, "final"), "Done.");
 }
 
@@ -153,16 +153,19 @@ fn choice_of_a_slash_command_is_picked() {
 #[test]
 fn cancel_ends_a_command_that_waits_for_a_pick() {
     let mut peer = Peer::ready(&Setup::new().script(ECHO), CAN);
-    let run = peer.run("/thinking");
-    let pick = peer.question();
-    assert_eq!(peer.ask("run.cancel", json!({"run_id": run}))["ok"], true);
-    let lines = peer.rest(&run);
-    assert_eq!(outline(&lines).last().unwrap(), "[cancelled]", "{lines:#?}");
-    let again = peer.ask("run.cancel", json!({"run_id": run}));
-    assert_eq!(again, json!({"ok": false, "status": "cancelled"}));
-    // The dialog stays on the screen; its answer does nothing.
-    peer.reply(&pick, json!({"ids": ["2"]}));
-    peer.run_to_end("go on");
+    // The one asks for a choice, the other a question of the engine.
+    for command in ["/thinking", "/login"] {
+        let run = peer.run(command);
+        let pick = peer.question();
+        assert_eq!(peer.ask("run.cancel", json!({"run_id": run}))["ok"], true);
+        let lines = peer.rest(&run);
+        assert_eq!(outline(&lines).last().unwrap(), "[cancelled]", "{lines:#?}");
+        let again = peer.ask("run.cancel", json!({"run_id": run}));
+        assert_eq!(again, json!({"ok": false, "status": "cancelled"}));
+        // The dialog stays on the screen; its answer does nothing.
+        peer.reply(&pick, json!({"ids": ["2"]}));
+        peer.run_to_end("go on");
+    }
     assert!(peer.ask("model.list", json!({})).get("reasoning").is_none());
 }
 
@@ -184,8 +187,8 @@ fn pick_that_was_not_offered_counts_as_none() {
         let pick = peer.question();
         peer.reply(&pick, json!({"ids": ids}));
         let (prompt, before) = peer.until(|line| line["method"] == "ui.prompt.request");
-        let result = before.iter().find(|line| line["params"]["event"]["type"] == "tool_result").unwrap();
-        assert_ne!(result["params"]["event"]["result"], "blue", "{ids}");
+        let result = event(&before, "tool_result");
+        assert_ne!(result["result"], "blue", "{ids}");
         peer.reply(&prompt, json!({"value": "because"}));
         assert_eq!(content(&peer.rest(&run), "final"), "Thanks.");
     }
@@ -251,15 +254,14 @@ fn edit_is_shown_as_a_diff_with_its_file() {
     let mut peer = Peer::ready(&setup, CAN);
     let run = peer.run("write");
     let (question, before) = peer.until(|line| line["method"] == "ui.confirm.request");
-    let preview = before.iter().find(|line| line["params"]["event"]["type"] == "permission.preview").unwrap();
-    assert!(preview["params"]["event"]["diff"].as_str().unwrap().contains("+one"), "{preview}");
-    let call = before.iter().find(|line| line["params"]["event"]["type"] == "tool_call").unwrap();
-    assert_eq!(call["params"]["event"]["args"]["file_path"], "a.txt");
+    let preview = event(&before, "permission.preview");
+    assert!(preview["diff"].as_str().unwrap().contains("+one"), "{preview}");
+    let call = event(&before, "tool_call");
+    assert_eq!(call["args"]["file_path"], "a.txt");
     peer.reply(&question, json!({"ok": true}));
     let lines = peer.rest(&run);
-    let result = lines.iter().find(|line| line["params"]["event"]["type"] == "tool_result").unwrap();
-    let shown: serde_json::Value =
-        serde_json::from_str(result["params"]["event"]["result"].as_str().unwrap()).unwrap();
+    let result = event(&lines, "tool_result");
+    let shown: serde_json::Value = serde_json::from_str(result["result"].as_str().unwrap()).unwrap();
     assert!(shown["diff"].as_str().unwrap().contains("+one"), "{shown}");
     assert_eq!(shown["file_path"], "a.txt");
     assert!(Path::new(&setup.project()).join("a.txt").exists());

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::peer::{CAN, Peer, content, outline};
+use crate::peer::{CAN, Peer, content, event, outline};
 use crate::support::Setup;
 
 pub const ECHO: &str = "{:turns [{:steps [{:echo :last-user}]}]}";
@@ -139,8 +139,7 @@ fn compaction_is_a_run_and_leaves_the_session_free() {
     let lines = peer.rest(&id);
     let told = outline(&lines);
     assert!(told.contains(&"compaction_complete".to_owned()), "{told:?}");
-    let complete = lines.iter().find(|line| line["params"]["event"]["type"] == "compaction_complete");
-    assert_eq!(complete.unwrap()["params"]["event"]["compacted"], true, "{lines:#?}");
+    assert_eq!(event(&lines, "compaction_complete")["compacted"], true, "{lines:#?}");
     assert_eq!(told.last().unwrap(), "[completed]");
     peer.run_to_end("go on");
 }

@@ -158,8 +158,8 @@ fn skills_and_instructions_are_listed() {
     let skill = &list["skills"][0];
     assert_eq!((&skill["name"], &skill["scope"]), (&json!("greet"), &json!("repo")), "{list}");
     assert!(skill["mtime_ms"].as_i64().unwrap() > 0 && skill["dir"].as_str().unwrap().ends_with("greet"));
-    peer.send(&json!({"jsonrpc": "2.0", "method": "ui.context.update", "params": {
-        "cwd": "/tmp", "active_file": {"path": "a.rs", "language_id": "rust"}}}));
+    let shown = json!({"cwd": "/tmp", "active_file": {"path": "a.rs", "language_id": "rust"}});
+    peer.notify("ui.context.update", shown);
     peer.run_to_end("look");
     let context = peer.ask("context.inspect", json!({}));
     let file = &context["agents"]["initial_files"][0];
@@ -179,7 +179,7 @@ fn context_is_inspected_as_it_was_updated() {
             0 => json!({"cwd": format!("/tmp/{n}"), "workspace_root": "/tmp"}),
             _ => json!({"active_file": {"path": format!("{n}.rs")}}),
         };
-        peer.send(&json!({"jsonrpc": "2.0", "method": "ui.context.update", "params": shown}));
+        peer.notify("ui.context.update", shown.clone());
         let context = peer.ask("context.inspect", json!({"include_agents": false, "include_skills": false}));
         let expected = match n % 2 {
             0 => shown,
@@ -187,7 +187,7 @@ fn context_is_inspected_as_it_was_updated() {
         };
         assert_eq!(context["ui_context"], expected);
     }
-    peer.send(&json!({"jsonrpc": "2.0", "method": "ui.context.update", "params": {}}));
+    peer.notify("ui.context.update", json!({}));
     let context = peer.ask("context.inspect", json!({}));
     assert!(context.get("ui_context").is_none(), "{context}");
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::peer::{CAN, Peer, content, outline};
+use crate::peer::{CAN, Peer, content, events, outline};
 use crate::runs::yolo;
 use crate::support::Setup;
 
@@ -34,8 +34,7 @@ fn next(peer: &mut Peer, lines: &mut Vec<Value>) -> Value {
 
 /// The results of the calls, as the model is told.
 fn results(lines: &[Value]) -> Vec<(String, bool)> {
-    let results = lines.iter().filter(|line| line["params"]["event"]["type"] == "tool_result");
-    let told = results.map(|line| &line["params"]["event"]);
+    let told = events(lines, "tool_result");
     told.map(|event| (event["result"].as_str().unwrap().to_owned(), event["is_error"] == true)).collect()
 }
 
