@@ -62,6 +62,7 @@ settled.")
   "A question that waits for an answer."
   id kind payload conn
   agent                       ; label of the asking session, unless it is this one
+  session                     ; its id
   start end                   ; markers around its text
   chosen                      ; label of the answer that was sent, or nil
   edited                      ; buffers in which what is proposed is edited
@@ -101,6 +102,8 @@ settled.")
         :payload (plist-get data :payload)
         :conn conn
         :agent (edn-bridge-interact--agent data)
+        :session (and (not (edn-bridge-chat-mine-p data))
+                      (plist-get data :session-id))
         :answer
         (lambda (status value note)
           (edn-bridge-interact--respond
@@ -588,9 +591,10 @@ A rule that says more than there are words for is shown as it is."
     (insert-text-button "[The whole diff, which was cut here]"
                         'face 'edn-bridge-interact-button
                         'follow-link t
-                        'action (lambda (_button)
+                        'action (lambda (button)
                                   (edn-bridge-tools-view-output
-                                   handle #'diff-mode)))
+                                   handle #'diff-mode
+                                   (edn-bridge-interact--session button))))
     (insert "\n")))
 
 (defun edn-bridge-interact--insert-ediff-button (payload diff)
@@ -616,24 +620,32 @@ That is the question at the button."
    'follow-link t
    'action
    (lambda (button)
-     (let ((question (edn-bridge-interact--find
-                      (get-text-property (button-start button)
-                                         'edn-bridge-question))))
-       (unless question
-         (user-error "This question was answered"))
+     (let ((question (or (edn-bridge-interact--of-button button)
+                         (user-error "This question was answered"))))
        (edn-bridge-interact--with-proposal
         proposal
         (lambda (content)
-          (edn-bridge-interact--edit question proposal content function)))))))
+          (edn-bridge-interact--edit question proposal content function))
+        (edn-bridge-interact--question-session question))))))
 
-(defun edn-bridge-interact--with-proposal (proposal function)
-  "Call FUNCTION with the whole text of PROPOSAL."
+(defun edn-bridge-interact--of-button (button)
+  "Return the waiting question that BUTTON is of, or nil."
+  (edn-bridge-interact--find (get-text-property (button-start button)
+                                                'edn-bridge-question)))
+
+(defun edn-bridge-interact--session (button)
+  "Return the id of the session that asks at BUTTON, nil for this chat's."
+  (when-let ((question (edn-bridge-interact--of-button button)))
+    (edn-bridge-interact--question-session question)))
+
+(defun edn-bridge-interact--with-proposal (proposal function session)
+  "Call FUNCTION with the whole text of PROPOSAL of SESSION, nil for this one."
   (let ((content (plist-get proposal :content)))
     (if (stringp content)
         (funcall function content)
       (edn-bridge-tools-read-output (plist-get proposal :handle)
                                     edn-bridge-interact--proposal-limit
-                                    function))))
+                                    function session))))
 
 (defconst edn-bridge-interact--proposal-limit (* 2 1024 1024)
   "Largest proposal, in bytes, that can be edited.")

@@ -600,9 +600,10 @@ build failed.  Both are cut where a line ends, if one does nearby."
       (user-error "There is no place in a file here"))
     (apply #'edn-bridge-transcript-visit place)))
 
-(defun edn-bridge-tools-view-output (handle &optional mode)
+(defun edn-bridge-tools-view-output (handle &optional mode session)
   "Show the whole output that the bridge keeps under HANDLE in a buffer.
-With MODE non-nil, that is its major mode."
+With MODE non-nil, that is its major mode.  SESSION is the id of the session
+that has the output, nil for this chat's."
   (let ((conn (edn-bridge-chat-current))
         (buffer (edn-bridge-tools--view "")))
     (when mode
@@ -610,12 +611,18 @@ With MODE non-nil, that is its major mode."
         (funcall mode)
         (setq buffer-read-only t)
         (edn-bridge-visible-setup)))
-    (edn-bridge-tools--fetch conn handle 0 buffer)))
+    (edn-bridge-tools--fetch conn handle 0 buffer session)))
 
-(defun edn-bridge-tools--fetch (conn handle offset buffer)
-  "Add what HANDLE of CONN holds from OFFSET on to BUFFER, part by part."
+(defun edn-bridge-tools--output (handle offset session)
+  "Return the params for the output HANDLE of SESSION from OFFSET on."
+  (append (list :handle handle :offset offset :limit 262144)
+          (and session (list :session-id session))))
+
+(defun edn-bridge-tools--fetch (conn handle offset buffer session)
+  "Add what HANDLE of CONN holds from OFFSET on to BUFFER, part by part.
+SESSION is as in `edn-bridge-tools-view-output'."
   (edn-bridge-rpc-request
-   conn "read_output" (list :handle handle :offset offset :limit 262144)
+   conn "read_output" (edn-bridge-tools--output handle offset session)
    :on-success
    (lambda (data)
      (when (buffer-live-p buffer)
@@ -630,18 +637,19 @@ With MODE non-nil, that is its major mode."
                           text (- from (line-beginning-position))))
                  (edn-bridge-visible-region from (point) 'strict)))))
          (when (and (not (equal text "")) (< next (plist-get data :size)))
-           (edn-bridge-tools--fetch conn handle next buffer)))))))
+           (edn-bridge-tools--fetch conn handle next buffer session)))))))
 
-(defun edn-bridge-tools-read-output (handle limit function)
+(defun edn-bridge-tools-read-output (handle limit function &optional session)
   "Call FUNCTION with the whole text that the bridge keeps under HANDLE.
-That is not done where it has more than LIMIT bytes."
+That is not done where it has more than LIMIT bytes.  SESSION is as in
+`edn-bridge-tools-view-output'."
   (let ((conn (edn-bridge-chat-current))
         (parts nil))
     (cl-labels
         ((fetch (offset)
            (edn-bridge-rpc-request
             conn "read_output"
-            (list :handle handle :offset offset :limit 262144)
+            (edn-bridge-tools--output handle offset session)
             :on-success
             (lambda (data)
               (let* ((text (plist-get data :text))

@@ -673,6 +673,25 @@ SPEC is (CONN SENT OLD NEW &rest MORE): its text is OLD and would be NEW."
       (edn-bridge-interact-tests-rest)
       (should (equal (buffer-string) "ONE\nTWO\n")))))
 
+(ert-deftest edn-bridge-interact-proposal-of-a-subagent-is-its-output ()
+  (edn-bridge-interact-tests-with-proposal
+      (conn sent "one\n" nil)
+    (edn-bridge-test-event conn "interaction/answered" :interaction-id "i1"
+                           :status "cancelled")
+    (edn-bridge-test-event
+     conn "interaction/requested" :interaction-id "i2" :kind "approve"
+     :correlation-id "t1" :session-id "s2"
+     :payload (list :tool "edit" :paths (vector file)
+                    :diff "@@ -1 +1 @@\n-one\n+ONE\n" :diff-handle "o-2"
+                    :proposal (list :path file :handle "o-1" :size 8)))
+    (dolist (label '("[Choose hunks" "[The whole diff"))
+      (goto-char (point-max))
+      (search-backward label)
+      (save-current-buffer
+        (push-button (1+ (point))))
+      (should (equal (plist-get (plist-get (car sent) :params) :session-id)
+                     "s2")))))
+
 (provide 'edn-bridge-interact-tests)
 
 ;;; edn-bridge-interact-tests.el ends here
