@@ -606,6 +606,9 @@ pub const QUEUE_TEXT_BYTES: usize = 16 * 1024;
 /// changes, and months of usual edits. The oldest go first.
 pub const UNDO_BYTES: u64 = 64 * 1024 * 1024;
 
+/// How long a change of a file waits for the note in the journal that it begins.
+pub const NOTING: Duration = Duration::from_secs(10);
+
 /// Turns whose changes of files can be undone, and as many redone.
 pub const UNDO_TURNS: usize = 100;
 

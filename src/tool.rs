@@ -77,7 +77,12 @@ pub struct Context {
     pub event: Arc<dyn Fn(Body) -> Event + Send + Sync>,
     /// Receives the newest part of the output while the call runs.
     pub progress: Arc<dyn Fn(&str) + Send + Sync>,
+    /// Called with each change of a file right before it is made; if that fails, it is not made.
+    pub changing: Arc<Changing>,
 }
+
+/// Notes a change of a file.
+pub type Changing = dyn Fn(&FileEdit) -> Result<(), CallError> + Send + Sync;
 
 #[cfg(test)]
 impl Context {
@@ -111,6 +116,7 @@ impl Context {
                 body,
             }),
             progress: Arc::new(|_| {}),
+            changing: Arc::new(|_| Ok(())),
         }
     }
 }

@@ -17,11 +17,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
 
 use edn_bridge::runner::sandbox;
 use support::guest::{Guest, socket};
-use support::{Bridge, PATIENCE, Setup, accept, at, data, end_of_turn};
+use support::{Bridge, Setup, accept, at, data, end_of_turn, wait_until};
 
 /// Ways to leave a process behind: `sleep SECONDS` lives on if nobody ends it.
 const LEAVING: &[&str] = &[
@@ -49,14 +48,6 @@ fn sleeping(seconds: &str) -> Vec<u32> {
             line == wanted.as_bytes()
         })
         .collect()
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::yield_now();
-    }
 }
 
 fn is_gone(seconds: &str, how: &str) {

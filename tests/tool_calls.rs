@@ -6,7 +6,7 @@ mod support;
 
 use edn_bridge::limits::{TOOL_EXCERPT_BYTES, TOOL_RESULT_BYTES};
 use edn_bridge::value::Owned;
-use support::{Bridge, Setup, at, code, data, end_of_turn, is_event, kind};
+use support::{Bridge, Setup, at, code, data, end_of_turn, is_event, kind, wait_until};
 
 /// A bridge whose model makes these calls, each in an answer of its own.
 fn calls(calls: &[&str]) -> Setup {
@@ -304,4 +304,64 @@ fn denied_files_stay_unseen_by_search_find_and_read() {
         let result = result(&mut bridge);
         assert!(failed(&result) && data(&result, "result-text").contains("denie"), "{result}");
     }
+}
+
+#[test]
+fn edit_cut_off_by_a_kill_is_undone() {
+    // The command comes first, so that the result of the edit waits for it.
+    let calls = r#"{:tool-call {:name "bash" :arguments {:command "while [ ! -e never ]; do sleep 0.01; done"}}}
+                   {:tool-call {:name "write" :arguments {:path "a" :content "new"}}}
+                   {:tool-call {:name "write" :arguments {:path "b" :content "made"}}}"#;
+    let setup = Setup::new().script(&format!("{{:turns [{{:steps [{calls}]}}]}}")).arg("--yolo");
+    let path = |name: &str| setup.project().join(name);
+    std::fs::write(path("a"), "old").unwrap();
+    let mut bridge = setup.interactor();
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    let session = data(&bridge.event("tool/executing"), "session-id").to_owned();
+    wait_until("the files were not written", || {
+        std::fs::read_to_string(path("a")).is_ok_and(|text| text == "new") && path("b").exists()
+    });
+    bridge.kill();
+    let mut bridge = setup.interactor();
+    bridge.ask("s", "switch_session", &format!("{{:session-id {session:?}}}"));
+    let undone = bridge.ask("u", "undo", "{}");
+    assert_eq!(at(&undone, &["data", "steps"]).and_then(|steps| steps.as_i64()), Some(1), "{undone}");
+    assert_eq!(std::fs::read_to_string(path("a")).unwrap(), "old");
+    assert!(!path("b").exists());
+    let again = bridge.ask("u", "undo", "{}");
+    assert_eq!(at(&again, &["data", "steps"]).and_then(|steps| steps.as_i64()), Some(0), "{again}");
+}
+
+#[test]
+fn denied_file_is_skipped_by_undo_and_denied_turn_kept() {
+    let setup = calls(&[
+        r#"{:name "write" :arguments {:path "a" :content "new"}}"#,
+        r#"{:name "write" :arguments {:path "b" :content "new"}}"#,
+    ]);
+    let config = setup.dir.path().join("config.edn");
+    std::fs::write(&config, "{}").unwrap();
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    let mut bridge = go(&setup);
+    end_of_turn(&mut bridge);
+    let deny = |bridge: &mut Bridge, globs: &str| {
+        let rules: String = globs
+            .split_whitespace()
+            .map(|glob| format!("{{:decision :deny :tool \"write\" :path {glob:?}}}"))
+            .collect();
+        std::fs::write(&config, format!("{{:permissions {{:rules [{rules}]}}}}")).unwrap();
+        bridge.ask("r", "command", "{:text \"/reload\"}");
+        bridge.event("command-result");
+    };
+    let are_there = || ["a", "b"].map(|name| setup.project().join(name).exists());
+    deny(&mut bridge, "a b");
+    for wish in ["{}", "{:skip-changed true}"] {
+        let refused = bridge.ask("u", "undo", wish);
+        assert!(refused.to_string().contains("may not be changed"), "{refused}");
+    }
+    assert_eq!(are_there(), [true, true]);
+    deny(&mut bridge, "a");
+    assert!(bridge.ask("u", "undo", "{}").to_string().contains("may not be changed"));
+    let undone = bridge.ask("u", "undo", "{:skip-changed true}");
+    assert!(undone.to_string().contains(":action \"skipped\""), "{undone}");
+    assert_eq!(are_there(), [true, false]);
 }

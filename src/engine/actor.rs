@@ -312,6 +312,7 @@ impl SessionActor {
     /// Takes an entry that is on disk into the state.
     fn take_in(&mut self, entry: Arc<Entry>) {
         self.ledger.apply(&entry, &self.handle.id);
+        self.changes.apply(&entry, &self.handle.id);
         let facts = &mut self.facts;
         if self.entries.push(&entry) {
             self.editor.forget_sent();
@@ -362,13 +363,13 @@ impl SessionActor {
                 self.facts.queue_held = self.queue.is_held();
                 self.queue_is_new = true;
             }
-            EntryBody::Files(_) => self.changes.apply(&entry, &self.handle.id),
             EntryBody::Leaf(_) => return,
             EntryBody::Rewritten(_)
             | EntryBody::Manifest(_)
             | EntryBody::Workflow(_)
             | EntryBody::Requested(_)
             | EntryBody::Turn(_)
+            | EntryBody::Files(_)
             | EntryBody::Other { .. } => {}
         }
         if self.facts.location.is_none() {

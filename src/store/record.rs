@@ -68,8 +68,8 @@ words! {
 words! {
     /// What happened to files.
     FilesEvent {
-        /// A tool of the turn changed them.
-        Changed = "changed",
+        /// A call of the turn is about to change them. Its result says whether it did; without one, it may have.
+        Changing = "changing",
         /// They are as they were before the turn.
         Undone = "undone",
         /// They are as the turn left them.
@@ -239,6 +239,9 @@ pub struct FilesRecord {
     pub session_id: SessionId,
     /// The turn.
     pub turn_id: TurnId,
+    /// The call that changes a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_id: Option<Arc<str>>,
     /// What happened.
     pub event: FilesEvent,
     /// The files. Those of the turn that are missing where it was undone were left alone.

@@ -9,7 +9,7 @@ use super::diff::unified;
 use super::error::CallError;
 use super::permission::Access;
 use super::write::{Open, changing, proposed, write_revision};
-use super::{CallFuture, Context, Outcome, Plan, Proposal, Revision, Tool, spec, target};
+use super::{CallFuture, Changing, Context, Outcome, Plan, Proposal, Revision, Tool, spec, target};
 use crate::event::FileEdit;
 use crate::limits::{EDIT_ATTEMPTS, EDITS};
 use crate::provider::ToolSpec;
@@ -80,9 +80,10 @@ impl Tool for Edit {
                 return write_revision(context, path, revision.clone()).await;
             }
             let (arguments, cwd, stop) = (arguments.clone(), context.cwd.clone(), context.stop.clone());
+            let note = context.changing.clone();
             changing(&context.stop, &path.clone(), move |go| {
                 // Reads the file again: it may have changed during the question.
-                let edit = match edit(&path, &arguments, &stop, go) {
+                let edit = match edit(&path, &arguments, &stop, &*note, go) {
                     Ok(edit) => edit,
                     Err(error) => return Outcome::failed(error),
                 };
@@ -104,14 +105,14 @@ fn edit(
     path: &Path,
     arguments: &Value<'_>,
     stop: &CancellationToken,
+    note: &Changing,
     go: &dyn Fn() -> bool,
 ) -> Result<FileEdit, CallError> {
     let mut attempt = 1;
     loop {
         let (old, new) = edited(path, arguments, stop)?;
-        let before = old.text().into();
-        match old.replace(&new, go) {
-            Ok(()) => return Ok(FileEdit { path: path.to_owned(), old: Some(before), new: new.into() }),
+        match old.replace(new, note, go) {
+            Ok(edit) => return Ok(edit),
             Err(CallError::Changed) if attempt < EDIT_ATTEMPTS => attempt += 1,
             Err(error) => return Err(error),
         }
@@ -237,7 +238,7 @@ mod tests {
         let path = dir.path().canonicalize().unwrap().join("a.txt");
         std::fs::write(&path, "one\ntwo\n").unwrap();
         let arguments = crate::edn::read_one(br#"{:edits [{:old "one" :new "1"}]}"#).unwrap();
-        let made = edit(&path, &arguments, &CancellationToken::new(), &|| true).unwrap();
+        let made = edit(&path, &arguments, &CancellationToken::new(), &|_| Ok(()), &|| true).unwrap();
         assert_eq!(made, FileEdit { path, old: Some("one\ntwo\n".into()), new: "1\ntwo\n".into() });
     }
 

@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::facts::OutputPart;
+use crate::files;
 use crate::limits::{KEPT_OUTPUT_BYTES, TOOL_EXCERPT_BYTES, TOOL_RESULT_BYTES};
 use crate::private;
 
@@ -20,9 +21,11 @@ pub struct Outputs {
 impl Outputs {
     /// The outputs of a session below a state folder. Touches nothing on disk.
     pub fn new(state_dir: &Path, session: &str) -> Self {
-        // A session id that is not a plain file name must not name a folder elsewhere.
-        let name: String =
-            session.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
+        // A session id that is not a plain file name must not name a folder elsewhere, nor that of another session.
+        let name = match session.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
+            true => session.to_owned(),
+            false => format!("_{}", files::digest(session.as_bytes())),
+        };
         Self { folder: state_dir.join("outputs").join(name) }
     }
 
@@ -278,6 +281,16 @@ mod tests {
         let kept = outputs.keep("o-1".to_owned(), &text);
         assert_eq!(kept, Kept { text, cut: false, handle: None, size: TOOL_RESULT_BYTES as u64 });
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn each_session_has_a_folder_of_its_own() {
+        let state = Path::new("/state");
+        let folders = ["s-1", "s_1", "s.1", "../s-1", "s/1"].map(|id| Outputs::new(state, id).folder);
+        let distinct: std::collections::HashSet<&PathBuf> = folders.iter().collect();
+        assert_eq!(distinct.len(), folders.len());
+        assert_eq!(folders[0], Path::new("/state/outputs/s-1"));
+        assert!(folders.iter().all(|folder| folder.parent() == Some(Path::new("/state/outputs"))));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! A file that somebody else has changed since is left alone. Knows files; does not know turns and people.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -32,20 +33,27 @@ impl Texts {
         self.folder.join(digest).with_extension(KEPT)
     }
 
-    /// Keeps a text and returns its digest. The oldest texts go if all of them are too large.
-    ///
-    /// # Errors
-    /// If the system refuses.
-    pub fn keep(&self, text: &str) -> io::Result<String> {
-        use std::io::Write as _;
-        use std::os::unix::fs::OpenOptionsExt as _;
-        private::make_folder(&self.folder)?;
+    /// Keeps a text and returns its digest. The oldest texts go if all of them are too large. Where the system refuses, the
+    /// text is not kept, and [`exchange`] says so when it is wanted.
+    pub fn keep(&self, text: &str) -> String {
         let digest = files::digest(text.as_bytes());
-        let mut options = fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        options.open(self.path(&digest))?.write_all(text.as_bytes())?;
-        self.bound(UNDO_BYTES)?;
-        Ok(digest)
+        if let Err(error) = self.store(&digest, text).and_then(|()| self.bound(UNDO_BYTES)) {
+            tracing::warn!(%error, "the text of a file is not kept, so that its change cannot be undone");
+        }
+        digest
+    }
+
+    fn store(&self, digest: &str, text: &str) -> io::Result<()> {
+        private::make_folder(&self.folder)?;
+        let path = self.path(digest);
+        let mut file =
+            fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        if file.metadata()?.len() == text.len() as u64 {
+            // Kept already: it only becomes the newest.
+            return file.set_modified(SystemTime::now());
+        }
+        file.set_len(0)?;
+        file.write_all(text.as_bytes())
     }
 
     fn bound(&self, most: u64) -> io::Result<()> {
@@ -83,8 +91,8 @@ impl Texts {
 pub struct Exchange {
     /// The file, absolute and resolved.
     pub path: PathBuf,
-    /// What it must be now; `Err` if that is not known.
-    pub from: Result<Option<String>, Mixed>,
+    /// What it may be now; empty if that is not known.
+    pub from: Vec<Option<String>>,
     /// What it becomes.
     pub to: Option<String>,
     /// The permissions of a file that is made, if they are known.
@@ -101,10 +109,6 @@ pub struct Exchanged {
     /// The permissions of a file that was removed.
     pub mode: Option<u32>,
 }
-
-/// Somebody else changed the file between two edits of the turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mixed;
 
 /// What was done to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,7 +186,6 @@ pub async fn exchange(
 
 /// Looks at a file. `None` if it is not as it must be.
 fn look(texts: &Texts, cwd: &Path, exchange: &Exchange) -> Option<Ready> {
-    let from = exchange.from.as_ref().ok()?;
     let path = &exchange.path;
     // A folder may have become a link since.
     if path::resolve(cwd, path.to_str()?).ok()? != *path {
@@ -198,7 +201,7 @@ fn look(texts: &Texts, cwd: &Path, exchange: &Exchange) -> Option<Ready> {
     }
     let now = found.as_ref().map(|found| files::digest(&found.bytes));
     // It may be so already: a process may have ended before it could note that.
-    if now != *from && now != exchange.to {
+    if !exchange.from.contains(&now) && now != exchange.to {
         return None;
     }
     let bytes = match &exchange.to {
@@ -259,8 +262,8 @@ mod tests {
 
         /// The exchange of a file's texts, which are kept; `None` for no file.
         fn exchange(&self, name: &str, from: Option<&str>, to: Option<&str>) -> Exchange {
-            let keep = |text: &str| self.texts.keep(text).unwrap();
-            Exchange { path: self.cwd.join(name), from: Ok(from.map(keep)), to: to.map(keep), mode: None }
+            let keep = |text: &str| self.texts.keep(text);
+            Exchange { path: self.cwd.join(name), from: vec![from.map(keep)], to: to.map(keep), mode: None }
         }
 
         async fn run(&self, wanted: Vec<Exchange>, skips: bool) -> Result<Vec<Action>, Vec<PathBuf>> {
@@ -330,7 +333,7 @@ mod tests {
         }
         std::os::unix::fs::symlink(case.cwd.join("b"), case.cwd.join("c")).unwrap();
         let changed = case.exchange("a", Some("other"), Some("old"));
-        let mixed = Exchange { from: Err(Mixed), ..case.exchange("a", None, Some("old")) };
+        let mixed = Exchange { from: Vec::new(), ..case.exchange("a", None, Some("old")) };
         let lost = Exchange { to: Some("0".repeat(64)), ..case.exchange("a", Some("new"), None) };
         let strange = Exchange { to: Some("../a".to_owned()), ..case.exchange("a", Some("new"), None) };
         let link = case.exchange("c", Some("new"), Some("old"));
@@ -350,7 +353,7 @@ mod tests {
     #[test]
     fn oldest_texts_go_and_damaged_ones_are_not_used() {
         let case = Case::new();
-        let kept = ["one", "two!", "three"].map(|text| case.texts.keep(text).unwrap());
+        let kept = ["one", "two!", "three"].map(|text| case.texts.keep(text));
         for (age, digest) in (0..).zip(&kept) {
             let file = fs::File::options().write(true).open(case.texts.path(digest)).unwrap();
             file.set_modified(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(age)).unwrap();

@@ -11,7 +11,7 @@ use super::diff::unified;
 use super::error::CallError;
 use super::output::Kept;
 use super::permission::Access;
-use super::{CallFuture, Context, Outcome, Plan, Proposal, Revision, Tool, spec, target, text};
+use super::{CallFuture, Changing, Context, Outcome, Plan, Proposal, Revision, Tool, spec, target, text};
 use crate::event::FileEdit;
 use crate::files::{self, Found, Place, ReplaceError, Rights};
 use crate::limits::{PLACING_GRACE, PROPOSAL_BYTES, TOOL_FILE_BYTES};
@@ -73,20 +73,17 @@ impl Tool for Write {
             if let Some(revision) = &context.revision {
                 return write_revision(context, path, revision.clone()).await;
             }
-            let (content, diff) = (content.to_owned(), plan.diff.clone());
+            let (content, diff, note) = (content.to_owned(), plan.diff.clone(), context.changing.clone());
             changing(&context.stop, &path.clone(), move |go| {
-                let written = Open::at(&path).and_then(|old| {
-                    let before = old.exists().then(|| old.text().into());
-                    old.replace(&content, go).map(|()| before)
-                });
-                let before = match written {
-                    Ok(before) => before,
+                let edit = match Open::at(&path).and_then(|old| old.replace(content, &*note, go)) {
+                    Ok(edit) => edit,
                     Err(error) => return Outcome::failed(error),
                 };
-                let mut outcome = Outcome::ok(format!("Wrote {} ({} bytes).", path.display(), content.len()));
+                let bytes = edit.new.len();
+                let mut outcome = Outcome::ok(format!("Wrote {} ({bytes} bytes).", path.display()));
                 outcome.details.put("path", path.to_string_lossy().into_owned());
                 outcome.details.put_some("diff", diff);
-                outcome.edit = Some(Arc::new(FileEdit { path, old: before, new: content.into() }));
+                outcome.edit = Some(Arc::new(edit));
                 outcome
             })
             .await
@@ -106,14 +103,16 @@ pub(super) fn proposed(old: &Open<'_>, new: &str, cwd: &Path) -> (Plan, Option<P
 /// Writes what a person made of a proposal. The model is told what differs: it remembers the text that it proposed.
 pub(super) async fn write_revision(context: &Context, path: PathBuf, revision: Arc<Revision>) -> Outcome {
     let (cwd, outputs, handle) = (context.cwd.clone(), context.outputs.clone(), context.handle.clone());
+    let note = context.changing.clone();
     changing(&context.stop, &path.clone(), move |go| {
         let written = Open::at(&path).and_then(|old| match revision.is_for(old.exists().then(|| old.text())) {
-            true => old.replace(&revision.content, go),
+            true => old.replace(revision.content.clone(), &*note, go),
             false => Err(CallError::Stale),
         });
-        if let Err(error) = written {
-            return Outcome::failed(error);
-        }
+        let edit = match written {
+            Ok(edit) => edit,
+            Err(error) => return Outcome::failed(error),
+        };
         let Revision { proposal, content } = revision.as_ref();
         let shown = super::path::shown(&path, &cwd);
         let Kept { text, handle, size, .. } = outputs.keep(handle, &unified(&proposal.new, content, &shown));
@@ -131,7 +130,7 @@ pub(super) async fn write_revision(context: &Context, path: PathBuf, revision: A
             outcome.details.put("handle", handle);
             outcome.details.put("size", Value::from(size));
         }
-        outcome.edit = Some(Arc::new(FileEdit { path, old: proposal.old.clone(), new: content.clone() }));
+        outcome.edit = Some(Arc::new(edit));
         outcome
     })
     .await
@@ -177,8 +176,16 @@ impl<'p> Open<'p> {
         &self.text
     }
 
-    /// Puts a new content in its place, if nobody has changed it since.
-    pub(super) fn replace(self, content: &str, go: &dyn Fn() -> bool) -> Result<(), CallError> {
+    /// Puts a new content in its place, if nobody has changed it since. The change is noted before.
+    pub(super) fn replace(
+        self,
+        content: impl Into<Arc<str>>,
+        note: &Changing,
+        go: &dyn Fn() -> bool,
+    ) -> Result<FileEdit, CallError> {
+        let old = self.exists().then(|| self.text.into());
+        let edit = FileEdit { path: self.path.to_owned(), old, new: content.into() };
+        note(&edit)?;
         let failed = |why: &dyn std::fmt::Display| CallError::File {
             path: self.path.to_owned(),
             action: "written",
@@ -188,8 +195,8 @@ impl<'p> Open<'p> {
             Some(place) => place,
             None => Place::make(self.path).map_err(|error| failed(&error))?,
         };
-        match place.replace(self.found.as_ref(), content.as_bytes(), Rights::Kept, go) {
-            Ok(()) => Ok(()),
+        match place.replace(self.found.as_ref(), edit.new.as_bytes(), Rights::Kept, go) {
+            Ok(()) => Ok(edit),
             Err(ReplaceError::Changed) => Err(CallError::Changed),
             Err(ReplaceError::Ended) => Err(CallError::Ended),
             Err(error) => Err(failed(&error)),
@@ -326,10 +333,11 @@ mod tests {
                 }
                 // What was judged: the path as it leads when nothing is exchanged.
                 let path = inside.join("door/sub").join(format!("evil{}", number % 20));
-                let replaced = Open::at(&path).and_then(|old| old.replace(&number.to_string(), &|| true));
+                let replaced =
+                    Open::at(&path).and_then(|old| old.replace(number.to_string(), &|_| Ok(()), &|| true));
                 written += usize::from(replaced.is_ok());
                 let made = inside.join(format!("door/made{number}/deep/evil"));
-                let _ = Open::at(&made).and_then(|old| old.replace("new", &|| true));
+                let _ = Open::at(&made).and_then(|old| old.replace("new", &|_| Ok(()), &|| true));
                 let shown = crate::tool::read_file(
                     &inside.join("door/sub/secret"),
                     1,
@@ -347,7 +355,7 @@ mod tests {
                     write.plan(&inside, &arguments, &CancellationToken::new())
                     && path.starts_with(&inside)
                 {
-                    let _ = Open::at(&path).and_then(|old| old.replace("whole", &|| true));
+                    let _ = Open::at(&path).and_then(|old| old.replace("whole", &|_| Ok(()), &|| true));
                 }
             }
             done.store(true, Ordering::Release);
@@ -363,7 +371,7 @@ mod tests {
         std::fs::write(&path, "one\ntwo\n").unwrap();
         let old = Open::at(&path).unwrap();
         std::fs::write(&path, "one\nmore\ntwo\n").unwrap();
-        assert!(matches!(old.replace("whole", &|| true), Err(CallError::Changed)));
+        assert!(matches!(old.replace("whole", &|_| Ok(()), &|| true), Err(CallError::Changed)));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\nmore\ntwo\n");
     }
 

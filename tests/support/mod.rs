@@ -28,6 +28,15 @@ pub use frame::{code, is_answer, is_event, kind, text};
 /// The deadline of every wait. Generous, because a loaded machine is slow, not wrong.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Waits for what no frame tells.
+pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::yield_now();
+    }
+}
+
 /// The configuration of a bridge.
 pub struct Setup {
     /// Contains the state folder and the project folder. Lives as long as the setup or one of its bridges.

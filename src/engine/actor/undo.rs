@@ -12,7 +12,7 @@ use crate::session::{ApiError, Call, FileAction, Reply, Undo, Undone};
 use crate::store::EntryBody;
 use crate::tool::output::Outputs;
 use crate::tool::permission::{self, Access, Verdict};
-use crate::tool::undo::{self, Action, Exchange, Texts};
+use crate::tool::undo::{self, Action, Exchange, Exchanged, Texts};
 use crate::tool::{BASH, DELEGATE};
 use crate::value::Value;
 use crate::visible;
@@ -62,10 +62,26 @@ impl SessionActor {
         files: Vec<Exchange>,
     ) -> Result<Vec<FileAction>, ApiError> {
         let cwd = PathBuf::from(&*self.facts.cwd);
-        self.may_write(&files)?;
+        let mut denied = Vec::new();
+        let mut allowed = Vec::new();
+        for file in files {
+            match self.denied(&file.path) {
+                None => allowed.push(file),
+                Some(reason) => denied.push((file.path, reason)),
+            }
+        }
+        if let Some((path, reason)) = denied.first()
+            && (!wish.skips_changed || allowed.is_empty())
+        {
+            let path = visible::line(&path.to_string_lossy()).into_owned();
+            return Err(ApiError::failed(format!("{path} may not be changed. {reason}")));
+        }
         let outputs = Outputs::new(&self.shared.settings.state_dir, self.handle.id.as_str());
-        let exchanged = undo::exchange(Texts::beside(&outputs), cwd.clone(), files, wish.skips_changed).await;
-        let actions = exchanged.map_err(|paths| in_the_way(&paths, &cwd))?;
+        let exchanged =
+            undo::exchange(Texts::beside(&outputs), cwd.clone(), allowed, wish.skips_changed).await;
+        let mut actions = exchanged.map_err(|paths| in_the_way(&paths, &cwd))?;
+        let skipped = denied.into_iter();
+        actions.extend(skipped.map(|(path, _)| Exchanged { path, action: Action::Skipped, mode: None }));
         if let Some(record) = self.changes.record(&self.handle.id, wish.undoes, &actions) {
             self.append(vec![EntryBody::Files(Box::new(record))]).await?;
         }
@@ -87,22 +103,18 @@ impl SessionActor {
         Ok(actions)
     }
 
-    /// Whether the rules and the mode let files be written. What they would ask a person, a person has asked for.
-    fn may_write(&self, files: &[Exchange]) -> Result<(), ApiError> {
+    /// Why the rules and the mode do not let a file be written, if so. What they would ask a person, a person has asked
+    /// for.
+    fn denied(&self, path: &Path) -> Option<String> {
         let rules = self.shared.rules_for(&self.handle.manifest(), &self.handle);
         let ground = self.shared.configuration.ground(Path::new(&*self.facts.cwd));
-        for file in files {
-            let access = Access::Write(file.path.clone());
-            for tool in ["write", "edit"] {
-                if let Verdict::Deny(reason) =
-                    permission::judge(self.facts.mode, &rules, &ground, tool, &access)
-                {
-                    let path = visible::line(&file.path.to_string_lossy()).into_owned();
-                    return Err(ApiError::failed(format!("{path} may not be changed. {reason}")));
-                }
+        let access = Access::Write(path.to_owned());
+        ["write", "edit"].into_iter().find_map(|tool| {
+            match permission::judge(self.facts.mode, &rules, &ground, tool, &access) {
+                Verdict::Deny(reason) => Some(reason),
+                Verdict::Allow | Verdict::Ask(_) => None,
             }
-        }
-        Ok(())
+        })
     }
 
     /// What else ran since a turn began that may have changed files.

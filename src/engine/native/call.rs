@@ -21,8 +21,8 @@ use crate::engine::native::proposal::proposed;
 use crate::engine::native::turn::Turn;
 use crate::engine::stage::{Point, Stage};
 use crate::event::question::QuestionKind;
-use crate::event::{Body, FileEdit, ToolCall, ToolOutput};
-use crate::limits::PARALLEL_TOOLS;
+use crate::event::{Body, ToolCall, ToolOutput};
+use crate::limits::{NOTING, PARALLEL_TOOLS};
 use crate::message::{Block, EntryId, Message, Role};
 use crate::runner::sandbox::Sandbox;
 use crate::secret;
@@ -33,7 +33,7 @@ use crate::tool::output::Outputs;
 use crate::tool::permission::{Access, Verdict};
 use crate::tool::process;
 use crate::tool::undo::Texts;
-use crate::tool::{self, CallError, Context, Outcome, Plan, Proposal, Revision, Tool};
+use crate::tool::{self, CallError, Changing, Context, Outcome, Plan, Proposal, Revision, Tool};
 use crate::value::{Map, Value};
 
 /// How the calls of an answer ended.
@@ -156,10 +156,7 @@ async fn settle(turn: &Turn, call: Arc<ToolCall>, mut outcome: Outcome) -> Resul
     message.tool_call_id = Some(call.id.clone());
     message.tool_name = Some(call.name.clone());
     message.is_error = Some(outcome.is_error);
-    let mut entries = vec![EntryBody::Message(Arc::new(message))];
-    if let Some(edit) = outcome.edit.clone() {
-        entries.extend(changed(turn, edit).await);
-    }
+    let entries = vec![EntryBody::Message(Arc::new(message))];
     let written = turn.write(entries).await;
     let mut event = turn.event(Body::ToolResult(Arc::new(output_of(call, outcome))));
     event.entry = written.as_ref().ok().and_then(|entries| entries.first().map(|entry| entry.id.clone()));
@@ -167,26 +164,33 @@ async fn settle(turn: &Turn, call: Arc<ToolCall>, mut outcome: Outcome) -> Resul
     written.map(|_| ())
 }
 
-/// The entry of a file's change, once its texts are kept. What cannot be kept cannot be undone.
-async fn changed(turn: &Turn, edit: Arc<FileEdit>) -> Option<EntryBody> {
-    let path = edit.path.to_str()?.to_owned();
-    let texts = Texts::beside(&Outputs::new(&turn.shared.settings.state_dir, turn.session.id.as_str()));
-    let kept = tokio::task::spawn_blocking(move || {
-        let before = edit.old.as_deref().map(|old| texts.keep(old)).transpose()?;
-        Ok::<_, std::io::Error>((before, texts.keep(&edit.new)?))
-    });
-    match kept.await.ok()? {
-        Ok((before, after)) => Some(EntryBody::Files(Box::new(FilesRecord {
-            session_id: turn.session.id.clone(),
-            turn_id: turn.id.clone(),
-            event: FilesEvent::Changed,
-            files: vec![FileChange { path, before, after: Some(after), mode: None }],
-        }))),
-        Err(error) => {
-            tracing::warn!(%error, path, "the change of a file cannot be undone later");
-            None
+/// Notes the change of a file before it is made, so that it can be undone however the process ends. Keeps the texts. For
+/// a thread that may block.
+fn changing(turn: &Turn, call: &ToolCall, outputs: &Outputs) -> Arc<Changing> {
+    let (session, turn, call) = (turn.session.clone(), turn.id.clone(), call.id.clone());
+    let texts = Texts::beside(outputs);
+    let runtime = tokio::runtime::Handle::current();
+    Arc::new(move |edit| {
+        let failed = |why: String| CallError::File { path: edit.path.clone(), action: "written", why };
+        // A path that is no UTF-8 cannot be named by a model either.
+        let Some(path) = edit.path.to_str() else { return Ok(()) };
+        let before = edit.old.as_deref().map(|old| texts.keep(old));
+        let after = Some(texts.keep(&edit.new));
+        let record = FilesRecord {
+            session_id: session.id.clone(),
+            turn_id: turn.clone(),
+            call_id: Some(call.clone()),
+            event: FilesEvent::Changing,
+            files: vec![FileChange { path: path.to_owned(), before, after, mode: None }],
+        };
+        let entries = vec![EntryBody::Files(Box::new(record))];
+        let noted = session.request(|ack| Change::Append { entries, ack });
+        // Bounded, since an undo in the session may wait for the file.
+        match runtime.block_on(tokio::time::timeout(NOTING, noted)) {
+            Ok(noted) => noted.map(drop).map_err(|error| failed(error.message)),
+            Err(_) => Err(failed("the session was busy for too long".to_owned())),
         }
-    }
+    })
 }
 
 /// A call's place among those that have to ask, or that change the same file: after the one before, and before the
@@ -465,9 +469,11 @@ impl Batch<'_> {
                 let _ = session.show(&shared.hub, update);
             }
         };
+        let outputs = Outputs::new(&turn.shared.settings.state_dir, turn.session.id.as_str());
         let context = Context {
             cwd: self.cwd.clone(),
-            outputs: Outputs::new(&turn.shared.settings.state_dir, turn.session.id.as_str()),
+            changing: changing(turn, call, &outputs),
+            outputs,
             handle: turn.shared.clock.id("o-"),
             sandbox,
             hidden: manifest.hidden.clone(),
