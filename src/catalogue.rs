@@ -1,4 +1,5 @@
-//! The one table of the protocol: ops, topics, error codes, features, slash commands.
+//! The one table of the EDN protocol: ops, topics, error codes, features, slash commands. The UI protocol has its own, in
+//! `wire/ui/methods`.
 //!
 //! The router, the subscriptions, the generated reference, the constants of the Emacs package and the contract
 //! tests read it. It knows [`Value`], to check params against a row. It does not know what an op does.

@@ -1,11 +1,11 @@
 //! The command line: assembles what each command needs.
 
 mod canonical;
-mod client;
 mod control;
 mod doctor;
 mod log;
 mod out;
+mod prompt;
 mod repl;
 mod serve;
 mod sessions;
@@ -265,7 +265,7 @@ pub fn main() -> ExitCode {
         }
         Command::Query { query, session, explain } => repl::query(&options, query, session, explain),
         Command::Repl { session } => repl::run(&options, session),
-        Command::Prompt { text } => client::prompt(&options, text).map_err(Failure::Failed),
+        Command::Prompt { text } => prompt::prompt(&options, text).map_err(Failure::Failed),
         Command::Sessions { command } => sessions::run(&options, command),
         Command::Control { command } => control::run(&options, command),
         Command::Models { command } => match command.unwrap_or(ModelsCommand::List) {
@@ -400,7 +400,7 @@ impl Options {
                 true => Some(Mode::Yolo),
                 false => self.mode.as_deref().and_then(Mode::parse),
             },
-            usual: (embedded::NAME.into(), edn_bridge::provider::known::SMOLLM2.id.into()),
+            usual: (embedded::NAME.into(), edn_bridge::provider::downloads::SMOLLM2.id.into()),
             origins,
         }
     }

@@ -1,8 +1,11 @@
 //! Sessions living: the implementation of the session API.
 //!
-//! Each session is a task with a mailbox; each turn a task beside it. This room knows the store, the
-//! providers and projections; it never sees EDN text or a frame, and reaches frontends only as
-//! [`crate::session::Client`]s.
+//! Each session is a task with a mailbox; each turn is a task beside it. A call enters at `api`. A line of a person passes
+//! `commands`, which parts slash commands from texts. A session's `handle` brings a `change` to its `actor`, which waits
+//! for the journal, publishes a `snapshot`, and starts the turn's task (`agent`, `native`). Events go out through `handle`
+//! and `hub` to each [`Client`](crate::session::Client). `services` is what all sessions share; `host` puts the parts
+//! together. This room knows the store, the providers and projections. It knows no frame; it reads and writes EDN only for
+//! files of its own and for people.
 
 mod actions;
 mod actor;
@@ -36,7 +39,6 @@ mod open;
 mod parentage;
 mod process_snapshot;
 mod progress;
-mod prompt;
 mod providers;
 mod queue;
 mod remember;
@@ -55,6 +57,7 @@ mod shells;
 mod snapshot;
 mod stage;
 mod subagent;
+mod system_prompt;
 mod trust_preview;
 mod turn_control;
 mod undo;

@@ -1,4 +1,5 @@
-//! Facts about sessions and jobs at one moment: plain data for every wire, the graph and the engine.
+//! Facts at one moment that more than one room reads: of sessions, jobs, models, logins, commands and notes. Those of the
+//! graph alone are in `query::world`.
 //!
 //! Pure. Knows neither how a session lives nor how a wire lays its facts out.
 

@@ -1,8 +1,9 @@
 //! The map of the house. It contains no logic.
 //!
-//! Data flows one way: bytes are cut into lines, a line is read into a [`value::Value`], a value becomes a
-//! request, the [`wire`] calls [`session`]'s API, the engine answers and publishes events, and the wire writes
-//! both as EDN lines.
+//! Data flows one way: bytes are cut into lines, a line becomes a request of its [`wire`], and the wire calls
+//! [`session`]'s API. The [`engine`] writes entries to the [`store`], answers only then, and gives events to every
+//! [`session::Client`]. A connection's outbox writes answers and events in the words of its wire, as EDN or JSON. The
+//! program's commands (`src/cli`) are not in the library.
 
 pub mod auth;
 pub mod catalogue;

@@ -16,10 +16,10 @@ use crate::facts::ProviderFacts;
 use crate::message::{Message, StopReason, ThinkingLevel, Usage};
 use crate::value::Value;
 
+pub mod downloads;
 pub mod embedded;
 pub mod fetch;
 pub mod hosted;
-pub mod known;
 pub mod models;
 pub mod scripted;
 

@@ -14,7 +14,7 @@
 //! | [`Permissions`] | a rule that was taken back permits nothing any more |
 //! | [`Settings`] | a setting is on disk before the reply |
 //! | [`Logins`] | no secret is in an answer |
-//! | [`Jobs`] | a command ends with its session |
+//! | [`Jobs`] | a command ends with its session; one of a shell of its own ends with the process |
 //! | [`ClientTools`] | a tool's request goes to the client that offers it, and is answered once |
 //! | [`Control`] | what was acknowledged happens once |
 //! | [`Graph`] | a query sees one moment of its session |
@@ -54,7 +54,7 @@ pub use tally::{Counts, OpCounts, Requests, Tally};
 pub use turns::{ActionResult, ActionStatus, Again, Ended, Interrupted, Prompt, Prompted, TurnState, Turns};
 pub use undo::{FileAction, Undo, Undone, Undos};
 
-/// All capabilities: what the EDN wire and the graph's mutations need.
+/// All capabilities: what the EDN wire, the UI wire and the graph's mutations need.
 pub trait SessionApi:
     Clients
     + Sessions

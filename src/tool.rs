@@ -1,7 +1,7 @@
 //! The tools: what a model can do in addition to text.
 //!
 //! A tool says what a call would touch ([`permission::Access`]), so that the engine can judge it and ask,
-//! and then does it. Knows files, processes and plain data; does not know sessions, people or the wire.
+//! and then does it. Knows files, processes, plain data and events; does not know sessions, people or the wire.
 //! The tools that need those (`ask-user`, `delegate`) are only described here; the engine answers them.
 
 use std::future::Future;

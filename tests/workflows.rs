@@ -162,7 +162,7 @@ fn act_at_its_cap_is_judged_by_its_assertions() {
 fn hooks_run_for_the_call_that_completes_a_stage() {
     let script = format!(
         "{{:turns [{} {} {{:steps [{{:delta \"x\"}}]}}]}}",
-        call("complete-stage", r#"{:summary "bad"}"#),
+        call("complete-stage", r#"{:summary "wrong"}"#),
         call("complete-stage", r#"{:summary "good"}"#),
     );
     let setup = with(&script, r#"{:stages [{:id :go :body "Go." :completion {:summary :string}}]}"#);
@@ -173,7 +173,7 @@ fn hooks_run_for_the_call_that_completes_a_stage() {
         hook(
             "no",
             ":point :pre :kind :guard",
-            "if grep -q bad; then echo '{:decision :deny :reason \"not so\"}'; else echo '{:decision :allow}'; fi",
+            "if grep -q wrong; then echo '{:decision :deny :reason \"not so\"}'; else echo '{:decision :allow}'; fi",
         ),
         hook("seen", ":point :post :kind :transform", "echo '{:payload {:result \"noted\"}}'"),
     ];

@@ -2,7 +2,6 @@
 //!
 //! A map by provider name. It is written to a new file and renamed, under a lock that other processes respect
 //! too. Knows files; does not know the purpose of the secrets.
-//! processes keep too. Knows files; does not know what the secrets open.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};

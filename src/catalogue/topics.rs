@@ -74,7 +74,7 @@ impl Topic {
     }
 
     /// Whether the outbox skips the topic's events for a client that has fallen behind. Once the client has caught
-    /// up, the endpoint sends it the history of its session and the snapshots of a new subscription. The client then
+    /// up, the connection sends it the history of its session and the snapshots of a new subscription. The client then
     /// misses the start of a streaming answer until the whole message arrives, and the stages of past turns. The
     /// outbox keeps the events of all other topics, up to a limit.
     pub const fn is_shown_anew(self) -> bool {

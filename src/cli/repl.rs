@@ -23,7 +23,7 @@ use super::{Exit, FAILED, Failure, Options, out};
 /// Columns of an output that is no terminal.
 const WIDTH: usize = 100;
 
-/// A connection, and its runtime if that is our own.
+/// A connection, and its engine if that is our own.
 struct Attached {
     client: Arc<Client>,
     events: Receiver<Owned>,

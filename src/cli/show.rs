@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use edn_bridge::catalogue;
+use edn_bridge::provider::downloads::{self, FileState};
 use edn_bridge::provider::fetch::{self, Progress};
-use edn_bridge::provider::known::{self, FileState};
 use edn_bridge_contract as contract;
 
 use super::canonical::canonical_forms;
@@ -32,7 +32,7 @@ pub(super) fn contract(
 pub(super) fn models(options: &Options) -> Exit {
     let settings = options.settings()?;
     let mut text = String::new();
-    for status in known::list(&settings.state_dir) {
+    for status in downloads::list(&settings.state_dir) {
         let state = match status.state {
             FileState::Installed => "installed".to_owned(),
             FileState::WrongSize { found } => format!("damaged ({found} bytes)"),
@@ -71,7 +71,7 @@ pub(super) fn fetch(options: &Options) -> Exit {
             shown = Some(line);
         }
     };
-    let fetched = fetch::fetch(&known::SMOLLM2, &settings.state_dir, &mut progress)?;
+    let fetched = fetch::fetch(&downloads::SMOLLM2, &settings.state_dir, &mut progress)?;
     out::print(&format!("{}\n", fetched.path.display()))
 }
 

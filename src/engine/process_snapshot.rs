@@ -19,11 +19,11 @@ use crate::engine::commands;
 use crate::engine::handle::Handle;
 use crate::engine::host::Engine;
 use crate::engine::listing::Listed;
-use crate::engine::prompt;
 use crate::engine::queue::Waiting;
 use crate::engine::revision::ConfigRevision;
 use crate::engine::services::Services;
 use crate::engine::snapshot::Snapshot;
+use crate::engine::system_prompt;
 use crate::event::StagePassed;
 use crate::facts::{JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats};
 use crate::hook::Hook;
@@ -367,7 +367,7 @@ impl SessionView for View {
     }
 
     fn system_prompt(&self) -> String {
-        prompt::text(&self.shared.prompt_parts(&self.manifest, &self.snapshot.facts))
+        system_prompt::text(&self.shared.prompt_parts(&self.manifest, &self.snapshot.facts))
     }
 
     fn project(&self) -> Arc<Project> {

@@ -1,7 +1,7 @@
 //! One revision of the configuration for sessions: rules, hooks, workflows, models, their servers, and
 //! writable folders.
 //!
-//! A session keeps one revision until a boundary between two stages, and then switches to the newest: no
+//! A session's handle and the journal call it the manifest. A session keeps one revision until a boundary between two stages, and then switches to the newest: no
 //! stage, and no group of calls, starts under one configuration and ends under another. Does not read files
 //! itself.
 

@@ -19,11 +19,11 @@ use crate::engine::configuration::Configuration;
 use crate::engine::control_audit::{ControlAudit, ControlCounts};
 use crate::engine::handle::Handle;
 use crate::engine::hub::Hub;
-use crate::engine::prompt;
 use crate::engine::revision::ConfigRevision;
 use crate::engine::rules::TakenBack;
 use crate::engine::session_tree::SessionTree;
 use crate::engine::shells::Shells;
+use crate::engine::system_prompt;
 use crate::event::{Body, CommandOutcome};
 use crate::facts::SessionFacts;
 use crate::interaction::PendingQuestions;
@@ -105,7 +105,7 @@ impl Services {
         // A small window is mostly for the conversation.
         let share = usize::try_from(facts.context_window / PROMPT_NOTES_SHARE).unwrap_or(usize::MAX);
         let notes = self.memory.for_prompt(facts.cwd.as_ref().as_ref(), share.min(PROMPT_NOTES_BYTES));
-        let mut parts = prompt::parts(facts, project.as_deref(), notes);
+        let mut parts = system_prompt::parts(facts, project.as_deref(), notes);
         if let Some(memory) = parts.iter_mut().find(|part| part.kind == "memory") {
             memory.source = self.memory.path(facts.cwd.as_ref().as_ref()).to_string_lossy().into_owned();
         }

@@ -16,7 +16,7 @@ use std::thread;
 
 use sha2::{Digest, Sha256};
 
-use super::known::{self, FileState, KnownModel};
+use super::downloads::{self, FileState, KnownModel};
 use crate::limits;
 use crate::private;
 use crate::runner::Program;
@@ -118,12 +118,12 @@ pub fn fetch(
     state_dir: &Path,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Fetched, FetchError> {
-    let folder = known::models_folder(state_dir);
+    let folder = downloads::models_folder(state_dir);
     let path = folder.join(model.file);
     private::make_folder(&folder).map_err(|source| FetchError::Folder { path: folder.clone(), source })?;
     let _lock = lock(&folder, progress)?;
 
-    if known::status(model, state_dir).state == FileState::Installed && verify(model, &path).is_ok() {
+    if downloads::status(model, state_dir).state == FileState::Installed && verify(model, &path).is_ok() {
         return Ok(Fetched { path, already_there: true });
     }
     let staging = Staging::new(folder.join(".fetch"))?;
@@ -401,7 +401,7 @@ fn last_error(log: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::known::TINY;
+    use crate::provider::downloads::TINY;
 
     #[test]
     fn a_file_is_judged_by_size_and_digest() {

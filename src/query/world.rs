@@ -1,4 +1,4 @@
-//! The engine's view of the process: a snapshot of plain facts.
+//! What a query sees of the process: a snapshot of plain facts.
 //!
 //! The engine implements these traits from its snapshots. A world gives the same answers for its whole life,
 //! so that a query reads one consistent state. Nothing here waits for a turn.

@@ -2,8 +2,9 @@
 //!
 //! A call does not return its result; it completes a [`Reply`]. If the answer is available, the reply is
 //! completed before the call returns. If it has to wait (for a disk, for the end of a turn), the task that
-//! has it completes the reply later, without another task in between. So an answer always precedes the events
-//! that it causes, and a request without a wait costs no hand-over.
+//! has it completes the reply later, without another task in between. So an answer precedes the events
+//! that name its request as their cause (an entry that is written names none), and a request without a wait
+//! costs no hand-over.
 
 use std::sync::Arc;
 

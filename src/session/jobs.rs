@@ -1,4 +1,5 @@
-//! Jobs: commands that run for a person or in the background.
+//! Jobs: commands that run for a person or in the background, and single calls of tools. Those of `bash` and the jobs end
+//! with their session; those of `shell_start` end with the process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use crate::facts::{BashOutput, JobFacts, ShellFacts};
 use crate::session::call::{Call, Reply};
 use crate::value::Value;
 
-/// The commands of a session, outside its turns. They end with the session.
+/// The commands and single calls of a session, outside its turns.
 pub trait Jobs: Send + Sync {
     /// Runs a command for the user.
     fn bash(&self, call: Call, command: String, timeout_seconds: Option<u64>, reply: Reply<BashOutput>);

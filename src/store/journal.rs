@@ -1,5 +1,5 @@
-//! Opens and creates sessions' files, and appends to them. Knows bytes and headers; does not know what an entry
-//! means.
+//! Opens and creates sessions' files, and appends to them. Knows bytes and headers. Of an entry it knows only
+//! whether it waits in the queue, because such a line needs room to be written again.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};

@@ -477,7 +477,7 @@ impl Batch<'_> {
             handle: turn.shared.clock.id("o-"),
             sandbox,
             hidden: manifest.hidden.clone(),
-            barred: self.barred(&call.name).into(),
+            barred: self.barred(&call.name, plan).into(),
             revision,
             stop: turn.stop.child_token(),
             call: call.clone(),

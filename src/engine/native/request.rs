@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::engine::conversation;
 use crate::engine::native::hooks::text_of;
 use crate::engine::native::turn::Turn;
-use crate::engine::prompt;
+use crate::engine::system_prompt;
 use crate::limits::SUBAGENT_DEPTH;
 use crate::provider::{Provider, Request, ToolSpec};
 use crate::tool;
@@ -45,7 +45,7 @@ impl Composer<'_> {
             )
         })?;
         let model = self.0.model();
-        let mut system = prompt::text(&self.0.shared.prompt_parts(&manifest, facts));
+        let mut system = system_prompt::text(&self.0.shared.prompt_parts(&manifest, facts));
         let mut tools = if model.tools { self.tools_on_offer() } else { Vec::new() };
         if let Some(execution) = &self.0.execution {
             system.push_str("\n\n");

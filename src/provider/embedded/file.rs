@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use crate::provider::known::{self, FileState, KnownModel};
+use crate::provider::downloads::{self, FileState, KnownModel};
 use crate::provider::{ErrorKind, ProviderError, fetch};
 
 /// The file of the embedded model.
@@ -28,14 +28,16 @@ impl ModelFile {
     pub fn choose(chosen: Option<PathBuf>, state_dir: &Path) -> Self {
         match chosen {
             Some(path) => Self::Given(path),
-            None => Self::Known { model: &known::SMOLLM2, state_dir: state_dir.to_owned() },
+            None => Self::Known { model: &downloads::SMOLLM2, state_dir: state_dir.to_owned() },
         }
     }
 
     /// Whether there is a file to load, judged by its name and size alone.
     pub fn is_there(&self) -> bool {
         match self {
-            Self::Known { model, state_dir } => known::status(model, state_dir).state == FileState::Installed,
+            Self::Known { model, state_dir } => {
+                downloads::status(model, state_dir).state == FileState::Installed
+            }
             Self::Given(path) => path.is_file(),
         }
     }
@@ -54,7 +56,7 @@ impl ModelFile {
 }
 
 fn check_known(model: &'static KnownModel, state_dir: &Path) -> Result<PathBuf, ProviderError> {
-    let known::Status { path, state, .. } = known::status(model, state_dir);
+    let downloads::Status { path, state, .. } = downloads::status(model, state_dir);
     match state {
         FileState::Missing => Err(ProviderError::new(
             ErrorKind::NotConfigured,
@@ -128,12 +130,12 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::provider::known::TINY;
+    use crate::provider::downloads::TINY;
 
     #[test]
     fn unusable_model_file_error_says_what_to_do() {
         let state = tempfile::tempdir().unwrap();
-        let models = known::models_folder(state.path());
+        let models = downloads::models_folder(state.path());
         fs::create_dir_all(&models).unwrap();
         let known_file = models.join(TINY.file);
         let given = state.path().join("other.gguf");

@@ -1,6 +1,7 @@
 //! Lays out an event as `:data` on the EDN wire.
 //!
-//! Only this module gives events their topics and keys. [`encode`](super::encode) adds the parts that differ between connections.
+//! Gives events their topics and keys. [`encode`](super::encode) writes two itself, with the same keys: deltas and lists of
+//! sessions. It also adds the parts that differ between connections.
 
 use crate::catalogue::Topic;
 use crate::event::stage::{Point, Stage};

@@ -1,7 +1,7 @@
 //! The EDN wire's side of a connection: serves its lines, and chooses the events that its client receives.
 //!
-//! Knows requests, the handshake, the subscriptions and the router. Knows neither what an op does nor how a session
-//! lives.
+//! Knows requests, the handshake, the subscriptions and the router. Serves the ops of the connection itself
+//! (handshake, ping, subscribe, unsubscribe, ack). Knows neither what another op does nor how a session lives.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};

@@ -31,7 +31,7 @@ pub struct Ui {
     pub desk: Arc<Desk>,
     /// Whether model calls are told in figures.
     pub diagnostics: bool,
-    /// What the interface and the runtime have agreed on.
+    /// What the interface and the program have agreed on.
     pub agreed: ArcSwapOption<Agreed>,
     /// The history is being shown to a client that has missed some of it.
     pub catching_up: AtomicBool,

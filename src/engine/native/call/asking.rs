@@ -282,9 +282,9 @@ impl Batch<'_> {
         kept.ok().and_then(|kept| kept.handle)
     }
 
-    /// The rules' denials for a tool that reads more than the judged path.
-    pub(super) fn barred(&self, tool: &str) -> Barred {
-        if !matches!(tool, "read" | "search" | "find") {
+    /// The rules' denials for a call that may read more than the judged path.
+    pub(super) fn barred(&self, tool: &str, plan: &Plan) -> Barred {
+        if !matches!(plan.access, Access::Read(_)) {
             return Barred::default();
         }
         let rules = self.turn.shared.rules_for(&self.turn.manifest(), &self.turn.session);

@@ -1,4 +1,4 @@
-//! `edn-bridge prompt`: a session API without a wire.
+//! `edn-bridge prompt`: a client of the session API, without a wire.
 
 use std::io::Write as _;
 use std::process::ExitCode;
