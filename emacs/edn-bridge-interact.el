@@ -443,10 +443,34 @@ Of a call, whose own line shows what it does, only the title stays."
 (defun edn-bridge-interact--drop-edited (buffer)
   "Kill BUFFER, in which a proposal was edited, unless it is in use."
   (when (and (buffer-live-p buffer)
+             (not (rassq buffer edn-bridge-interact--sent))
              (not (get-buffer-window buffer t)))
     (with-current-buffer buffer
       (set-buffer-modified-p nil)
       (kill-buffer))))
+
+(defvar-local edn-bridge-interact--sent nil
+  "Buffers whose text was sent for a file, an alist by the id of the call.
+They are kept until the call has written it.")
+
+(defun edn-bridge-interact--on-result (data)
+  "Drop what was edited for the call of DATA of `tool/result', if it is written.
+Otherwise say where it is."
+  (when-let ((entry (and (edn-bridge-chat-mine-p data)
+                         (assoc (plist-get data :tool-id)
+                                edn-bridge-interact--sent)))
+             (buffer (cdr entry)))
+    (setq edn-bridge-interact--sent (delq entry edn-bridge-interact--sent))
+    (cond
+     ((not (buffer-live-p buffer)))
+     ((and (not (edn-bridge-edn-true-p (plist-get data :is-error)))
+           (edn-bridge-edn-true-p
+            (plist-get (plist-get data :details) :edited)))
+      (edn-bridge-interact--drop-edited buffer))
+     (t
+      (edn-bridge-chat-notice
+       (format "Your text for the file was not written; it is in the buffer %s"
+               (buffer-name buffer)))))))
 
 ;;;; Answering
 
@@ -659,21 +683,37 @@ That is the question at the button."
             function (plist-get proposal :path)
             (plist-get proposal :base-sha256) content
             (lambda (text)
-              (unless (buffer-live-p chat)
-                (user-error "The chat is gone"))
-              (with-current-buffer chat
-                ;; The bridge refuses a text that was made of another file,
-                ;; and then the question is over.
-                (when text
-                  (edn-bridge-ediff-check (plist-get proposal :path)
-                                          (plist-get proposal :base-sha256)))
-                (let ((edn-bridge-interact--label
-                       (if text "Allow once, as edited" "Allow once")))
-                  (edn-bridge-interact--answer
-                   question
-                   (append '(:outcome "approve" :scope "once")
-                           (and text (list :content text))))))))
+              (let ((buffer (current-buffer)))
+                (unless (buffer-live-p chat)
+                  (user-error "The chat is gone"))
+                (with-current-buffer chat
+                  (edn-bridge-interact--accept question proposal text)
+                  (when text
+                    (edn-bridge-interact--note-sent question buffer))))))
            (edn-bridge-interact--question-edited question)))))
+
+(defun edn-bridge-interact--accept (question proposal text)
+  "Accept PROPOSAL as the answer to QUESTION, with TEXT in its place if non-nil."
+  ;; The bridge refuses a text that was made of another file, and then the
+  ;; question is over.
+  (when text
+    (edn-bridge-ediff-check (plist-get proposal :path)
+                            (plist-get proposal :base-sha256)))
+  (let ((edn-bridge-interact--label
+         (if text "Allow once, as edited" "Allow once")))
+    (edn-bridge-interact--answer
+     question
+     (append '(:outcome "approve" :scope "once")
+             (and text (list :content text))))))
+
+(defun edn-bridge-interact--note-sent (question buffer)
+  "Note that the text of BUFFER was sent as the answer to QUESTION.
+How a call of another session ends is not told here."
+  (let ((call (plist-get (edn-bridge-interact--question-payload question)
+                         :tool-id)))
+    (when (and call (not (edn-bridge-interact--question-session question)))
+      (setf (alist-get call edn-bridge-interact--sent nil nil #'equal)
+            buffer))))
 
 (defun edn-bridge-interact--insert-compare-button (payload diff)
   "Insert a button that shows DIFF, of one file of PAYLOAD, with Ediff."
@@ -974,6 +1014,7 @@ Interactively, that is the digit that was typed."
 
 (edn-bridge-chat-handle "interaction/requested"
                         #'edn-bridge-interact--on-requested)
+(edn-bridge-chat-handle "tool/result" #'edn-bridge-interact--on-result)
 (edn-bridge-chat-handle "interaction/answered"
                         #'edn-bridge-interact--on-answered)
 (edn-bridge-chat-handle "client/closed" #'edn-bridge-interact--on-closed)

@@ -642,6 +642,31 @@ SPEC is (CONN SENT OLD NEW &rest MORE): its text is OLD and would be NEW."
                        '(:outcome "approve" :scope "once"
                          :content "mine\n")))))))
 
+(ert-deftest edn-bridge-interact-proposal-is-kept-until-it-is-written ()
+  (pcase-dolist (`(,is-error ,details ,kept)
+                 '((:false (:edited t) nil)
+                   (t nil t)
+                   ;; Somebody else has answered, and the proposal is written.
+                   (:false (:path "a.txt") t)))
+    (edn-bridge-interact-tests-with-proposal
+        (conn sent "one\n" "ONE\n" :tool-id "c1")
+      (cl-letf (((symbol-function 'ediff-buffers) #'ignore))
+        (edn-bridge-test-push "Edit with Ediff"))
+      (with-current-buffer (edn-bridge-interact-tests-proposed)
+        (insert "mine ")
+        (edn-bridge-ediff-accept))
+      (edn-bridge-test-answer conn sent "interaction_respond" :accepted t)
+      (should (edn-bridge-interact-tests-proposed))
+      (edn-bridge-test-event conn "tool/result" :session-id "s1" :tool-id "c1"
+                             :tool-name "edit" :call-summary "edit a.txt"
+                             :result-text "" :content [] :is-error is-error
+                             :details details)
+      (should (eq (and (edn-bridge-interact-tests-proposed) t) kept))
+      (should (eq (and (string-search "Your text for the file was not written"
+                                      (edn-bridge-test-transcript))
+                       t)
+                  kept)))))
+
 (ert-deftest edn-bridge-interact-proposal-of-a-new-file-is-for-none ()
   (edn-bridge-interact-tests-with-proposal
       (conn sent "one\n" "ONE\n")
