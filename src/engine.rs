@@ -13,6 +13,7 @@ mod agent;
 mod answered_rules;
 mod api;
 mod change;
+mod client_files;
 mod client_requests;
 mod client_tools;
 mod commands;

@@ -147,6 +147,8 @@ pub enum Body {
     ToolResult(Arc<ToolOutput>),
     /// The model calls a tool that a client offers. Only that client gets it.
     ToolRequested(Arc<ToolRequest>),
+    /// A client is asked for the text of a file that it has open, or given one. Only that client gets it.
+    FileRequested(Arc<FileRequest>),
     /// A request to a client ended without its answer. Only that client gets it.
     RequestCancelled {
         /// The request.
@@ -748,6 +750,33 @@ pub struct ToolRequest {
     pub timeout: Duration,
 }
 
+/// A request for an open file.
+#[derive(Debug, Clone)]
+pub struct FileRequest {
+    /// Its id, for the answer.
+    pub request: Arc<str>,
+    /// The file, as the client named it.
+    pub path: String,
+    /// What is asked for.
+    pub action: FileAction,
+    /// The time in which the answer must come.
+    pub timeout: Duration,
+}
+
+/// What is asked for an open file.
+#[derive(Debug, Clone)]
+pub enum FileAction {
+    /// Its text.
+    Read,
+    /// It is to have another text, and to be saved.
+    Write {
+        /// The text.
+        text: Arc<str>,
+        /// The digest of the text that it replaces.
+        expected: Arc<str>,
+    },
+}
+
 /// A tool's output, for events.
 #[derive(Debug, Clone)]
 pub struct ToolOutput {
@@ -834,6 +863,7 @@ impl Body {
             | Self::ToolExecuting(_)
             | Self::ToolResult(_)
             | Self::ToolRequested(_)
+            | Self::FileRequested(_)
             | Self::RequestCancelled { .. }
             | Self::StagePassed(_)
             | Self::CommandResult(_)
@@ -859,7 +889,7 @@ impl Body {
 
     /// Whether only the client that it is addressed to gets it, with or without a subscription.
     pub const fn is_addressed(&self) -> bool {
-        matches!(self, Self::ToolRequested(_) | Self::RequestCancelled { .. })
+        matches!(self, Self::ToolRequested(_) | Self::FileRequested(_) | Self::RequestCancelled { .. })
     }
 
     /// Its approximate size in bytes, for the bounds of queues.
@@ -890,6 +920,10 @@ impl Body {
             }
             Self::ToolStart(call) | Self::ToolExecuting(call) => call.arguments.len(),
             Self::ToolRequested(request) => request.call.arguments.len(),
+            Self::FileRequested(request) => match &request.action {
+                FileAction::Read => 0,
+                FileAction::Write { text, .. } => text.len(),
+            },
             // Of the facts themselves all share one copy.
             Self::SessionUpdated(_) | Self::FooterUpdated(_) | Self::SessionResumed { .. } => SNAPSHOT_WEIGHT,
             Self::JobUpdated(job) => job.command.len().saturating_add(job.output.len()),

@@ -702,6 +702,12 @@ pub const RUNNING_JOBS: usize = 16;
 /// Ended background jobs that a session remembers.
 pub const ENDED_JOBS: usize = 100;
 
+/// Files that one client has open. An editor of a long day has some hundreds.
+pub const CLIENT_FILES: usize = 1000;
+
+/// How long an open file waits for its client: an editor answers in milliseconds, unless it is stuck.
+pub const CLIENT_FILE_TIME: Duration = Duration::from_secs(10);
+
 /// Tools that one client offers in a session. An editor has some ten; each is in every request to the model.
 pub const CLIENT_TOOLS: usize = 64;
 

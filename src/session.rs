@@ -15,7 +15,7 @@
 //! | [`Settings`] | a setting is on disk before the reply |
 //! | [`Logins`] | no secret is in an answer |
 //! | [`Jobs`] | a command ends with its session; one of a shell of its own ends with the process |
-//! | [`ClientTools`] | a tool's request goes to the client that offers it, and is answered once |
+//! | [`ClientTools`] | a request for a tool or an open file goes to the client that has it, and is answered once |
 //! | [`Control`] | what was acknowledged happens once |
 //! | [`Graph`] | a query sees one moment of its session |
 //!
@@ -39,7 +39,7 @@ mod turns;
 mod undo;
 
 pub use call::{ApiError, Call, Reply};
-pub use client_tools::{ClientTools, OfferedTool, Registered, ToolAnswer};
+pub use client_tools::{ClientTools, FileAnswer, OfferedTool, OpenFile, Registered, ToolAnswer};
 pub use clients::{Agreed, Client, Clients, InAnswer, Peer, Pressure, Since, Snapshot, Standing};
 pub use control::Control;
 pub use graph::{Graph, Query, QueryAnswer};

@@ -23,6 +23,7 @@ mod edit;
 mod error;
 mod find;
 pub mod glob;
+mod open_files;
 pub mod output;
 pub mod path;
 pub mod permission;
@@ -37,6 +38,9 @@ pub mod walk;
 mod write;
 
 pub use error::CallError;
+#[cfg(test)]
+pub use open_files::NoneOpen;
+pub use open_files::{OpenFiles, Site, Written};
 pub use proposal::{Proposal, Revision};
 pub use read::read_file;
 
@@ -73,13 +77,18 @@ pub struct Context {
     pub stop: CancellationToken,
     /// The call, for a tool that somebody else carries out.
     pub call: Arc<ToolCall>,
-    /// Makes an event of the call's turn.
-    pub event: Arc<dyn Fn(Body) -> Event + Send + Sync>,
+    /// Makes an event of the call's turn, and passes it on while no other event of the session goes out.
+    pub event: Arc<Telling>,
     /// Receives the newest part of the output while the call runs.
     pub progress: Arc<dyn Fn(&str) + Send + Sync>,
     /// Called with each change of a file right before it is made; if that fails, it is not made.
     pub changing: Arc<Changing>,
+    /// The files that clients have open.
+    pub open: Arc<dyn OpenFiles>,
 }
+
+/// Makes an event and passes it on.
+pub type Telling = dyn Fn(Body, &mut dyn FnMut(&Event)) + Send + Sync;
 
 /// Notes a change of a file.
 pub type Changing = dyn Fn(&FileEdit) -> Result<(), CallError> + Send + Sync;
@@ -106,17 +115,10 @@ impl Context {
             revision: None,
             stop,
             call: Arc::new(call),
-            event: Arc::new(|body| Event {
-                session: None,
-                offset: 0,
-                turn: None,
-                entry: None,
-                cause: None,
-                piece: None,
-                body,
-            }),
+            event: Arc::new(|_, _| {}),
             progress: Arc::new(|_| {}),
             changing: Arc::new(|_| Ok(())),
+            open: Arc::new(NoneOpen),
         }
     }
 }
@@ -178,23 +180,18 @@ pub trait Tool: Send + Sync {
     /// A call in one line, for a person.
     fn summary(&self, arguments: &Value<'_>) -> String;
 
-    /// The effects of a call. Changes nothing. Ends early when `stop` is cancelled.
+    /// The effects of a call. Changes nothing. May block.
     ///
     /// # Errors
     /// See [`CallError`].
-    fn plan(&self, cwd: &Path, arguments: &Value<'_>, stop: &CancellationToken) -> Result<Plan, CallError>;
+    fn plan(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<Plan, CallError>;
 
     /// The same, with the whole text that the call would give a file; `None` for a tool that writes no file.
     ///
     /// # Errors
     /// See [`CallError`].
-    fn propose(
-        &self,
-        cwd: &Path,
-        arguments: &Value<'_>,
-        stop: &CancellationToken,
-    ) -> Result<(Plan, Option<Proposal>), CallError> {
-        self.plan(cwd, arguments, stop).map(|plan| (plan, None))
+    fn propose(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<(Plan, Option<Proposal>), CallError> {
+        self.plan(site, arguments).map(|plan| (plan, None))
     }
 
     /// The arguments of a call that would write a revision.

@@ -290,3 +290,134 @@ fn subagent_has_tools_of_clients_in_its_envelope() {
     assert_eq!(data(&answer(&mut bridge, ":text \"seen\""), "tool-id"), "inner");
     assert_eq!(data(&bridge.event("tool/result"), "result-text"), "end");
 }
+
+/// Serves the requests for an open file until the call's result, which it returns. `serve` gets the action, the text and
+/// the expected digest.
+fn serving(bridge: &mut Bridge, mut serve: impl FnMut(&str, &str, &str) -> String) -> Owned {
+    loop {
+        let frame = bridge.until(|frame| is_event(frame, "file/requested") || is_event(frame, "tool/result"));
+        if is_event(&frame, "tool/result") {
+            return frame;
+        }
+        let text = |key| at(&frame, &["data", key]).and_then(|value| value.as_str()).unwrap_or_default();
+        let answer = serve(text("action"), text("text"), text("expected"));
+        let id = data(&frame, "request-id");
+        let accepted = bridge.ask("f", "file_result", &format!("{{:request-id {id:?} {answer}}}"));
+        assert!(accepted.to_string().contains(":accepted true"), "{accepted}");
+    }
+}
+
+/// A bridge whose model makes these calls, and whose client has the file `a` open, under the name of a link to it.
+fn with_open_file(calls: &[&str]) -> (Setup, Bridge) {
+    let setup = Setup::new().script(&script(calls)).arg("--yolo");
+    std::fs::write(setup.project().join("a"), "on disk\n").unwrap();
+    let link = setup.dir.path().join("link");
+    std::os::unix::fs::symlink(setup.project().join("a"), &link).unwrap();
+    let mut bridge = setup.ready();
+    let files = format!("{{:files [{{:path {:?} :modified true}}]}}", link.to_str().unwrap());
+    let registered = bridge.ask("r", "register_files", &files);
+    assert_eq!(at(&registered, &["data", "files"]).unwrap().as_i64(), Some(1), "{registered}");
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    (setup, bridge)
+}
+
+const READ: &str = r#"{:name "read" :arguments {:path "a"}}"#;
+const EDIT: &str = r#"{:name "edit" :arguments {:path "a" :edits [{:old "unsaved" :new "edited"}]}}"#;
+
+#[test]
+fn open_file_is_read_and_edited_at_its_client() {
+    let (setup, mut bridge) = with_open_file(&[READ, EDIT, EDIT]);
+    let mut buffer = "unsaved\n".to_owned();
+    let read = serving(&mut bridge, |action, _, _| {
+        assert_eq!(action, "read");
+        format!(":status \"ok\" :text {buffer:?} :modified true")
+    });
+    assert!(data(&read, "result-text").contains("unsaved"), "{read}");
+    let (mut tries, mut saved) = (0, true);
+    for expected in ["(1 replacements).", "could not save it"] {
+        buffer = "unsaved\n".to_owned();
+        let edited = serving(&mut bridge, |action, text, digest| match action {
+            "read" => format!(":status \"ok\" :text {buffer:?}"),
+            _ => {
+                tries += 1;
+                assert_eq!(digest, edn_bridge::files::digest(buffer.as_bytes()));
+                // The user types meanwhile, once.
+                if tries == 1 {
+                    buffer.push_str("typed\n");
+                    return ":status \"changed\"".to_owned();
+                }
+                buffer = text.to_owned();
+                format!(":status \"ok\" :saved {saved}")
+            }
+        });
+        assert!(!failed(&edited) && data(&edited, "result-text").contains(expected), "{edited}");
+        assert!(edited.to_string().contains("+edited"), "{edited}");
+        saved = false;
+    }
+    assert_eq!((buffer.as_str(), tries), ("edited\n", 3));
+    assert_eq!(std::fs::read_to_string(setup.project().join("a")).unwrap(), "on disk\n");
+}
+
+#[test]
+fn closed_file_is_that_on_disk() {
+    let (setup, mut bridge) = with_open_file(&[READ, &EDIT.replace("unsaved", "on disk")]);
+    let read = serving(&mut bridge, |_, _, _| ":status \"closed\"".to_owned());
+    assert!(data(&read, "result-text").contains("on disk"), "{read}");
+    let edited = serving(&mut bridge, |_, _, _| ":status \"closed\"".to_owned());
+    assert!(!failed(&edited), "{edited}");
+    assert_eq!(std::fs::read_to_string(setup.project().join("a")).unwrap(), "edited\n");
+}
+
+#[test]
+fn refusal_of_an_open_file_is_told_and_changes_nothing() {
+    let (setup, mut bridge) = with_open_file(&[READ, EDIT]);
+    let refused = |what: &str| format!(":status \"failed\" :error-message \"it is {what}\"");
+    let read = serving(&mut bridge, |_, _, _| refused("narrow"));
+    assert!(failed(&read) && data(&read, "result-text").contains("it is narrow"), "{read}");
+    let edited = serving(&mut bridge, |action, _, _| match action {
+        "read" => ":status \"ok\" :text \"unsaved\"".to_owned(),
+        _ => refused("read-only"),
+    });
+    assert!(failed(&edited) && data(&edited, "result-text").contains("it is read-only"), "{edited}");
+    assert_eq!(std::fs::read_to_string(setup.project().join("a")).unwrap(), "on disk\n");
+    // What failed is not undone.
+    bridge.event("turn/ended");
+    let undone = bridge.ask("u", "undo", "{}");
+    assert!(undone.to_string().contains(":steps 0"), "{undone}");
+}
+
+#[test]
+fn file_of_a_client_that_left_is_that_on_disk() {
+    let setup = Setup::new().script(&script(&[READ])).arg("--yolo");
+    std::fs::write(setup.project().join("a"), "on disk\n").unwrap();
+    let mut bridge = setup.ready();
+    let mut guest = Guest::at(&socket(&setup.state()));
+    let files = format!("{{:files [{{:path {:?}}}]}}", setup.project().join("a").to_str().unwrap());
+    guest.ask("r", "register_files", &files);
+    // Who has closed it is not asked.
+    bridge.ask("r", "register_files", &files);
+    bridge.ask("r", "register_files", "{:files []}");
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    guest.until(|frame| is_event(frame, "file/requested"));
+    drop(guest);
+    let read = bridge.event("tool/result");
+    assert!(data(&read, "result-text").contains("on disk"), "{read}");
+    assert!(bridge.transcript.iter().all(|line| !line.contains(":event \"file/requested\"")));
+}
+
+#[test]
+fn open_files_of_a_wrong_shape_are_refused() {
+    let mut bridge = Setup::new().ready();
+    let many = "{:path \"/a\"}".repeat(edn_bridge::limits::CLIENT_FILES + 1);
+    for files in ["{:path \"a\"}", "{:path 7}", "{}", "{:path \"/a\" :modified 1}", &many] {
+        let refused = bridge.ask("r", "register_files", &format!("{{:files [{files}]}}"));
+        assert_eq!(code(&refused), "request/invalid-params", "{refused}");
+        assert!(refused.to_string().contains(":key \":files\""), "{refused}");
+    }
+    for answer in [":status \"ok\"", ":status \"gone\""] {
+        let refused = bridge.ask("f", "file_result", &format!("{{:request-id \"r\" {answer}}}"));
+        assert_eq!(code(&refused), "request/invalid-params", "{refused}");
+    }
+    let late = bridge.ask("f", "file_result", "{:request-id \"r-1\" :status \"closed\"}");
+    assert_eq!(code(&late), "request/not-found", "{late}");
+}

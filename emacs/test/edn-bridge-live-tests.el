@@ -505,6 +505,38 @@ Wait for the end of the turn."
    (should (= 2 (length (split-string (edn-bridge-live-tests-told)
                                       "The user edited your proposal"))))))
 
+(ert-deftest edn-bridge-live-works-on-open-buffers ()
+  (edn-bridge-live-tests-with-chat "buffers.edn"
+    (write-region "one\n" nil "a.txt" nil 'quiet)
+    (let ((buffer (find-file-noselect "a.txt")))
+      (unwind-protect
+          (progn
+            (with-current-buffer buffer
+              (goto-char (point-max))
+              (insert "unsaved\n"))
+            (edn-bridge-live-tests-propose)
+            (let ((ended nil))
+              (cl-letf (((symbol-function 'note) (lambda () (setq ended t))))
+                (add-hook 'edn-bridge-chat-turn-end-hook 'note nil t)
+                (unwind-protect
+                    (progn
+                      (edn-bridge-test-push "Allow once")
+                      (edn-bridge-test-wait ended))
+                  (remove-hook 'edn-bridge-chat-turn-end-hook 'note t))))
+            ;; The model read what was not saved.
+            (should (string-match-p "1\\(?:\t\\|\\\\t\\)one\\(?:\n\\|\\\\n\\) *2\\(?:\t\\|\\\\t\\)unsaved"
+                                    (edn-bridge-live-tests-told)))
+            (with-current-buffer buffer
+              (should (equal (buffer-string) "one\nedited\n"))
+              (should-not (buffer-modified-p))
+              (undo-boundary)
+              (undo)
+              (should (equal (buffer-string) "one\nunsaved\n")))
+            (should (equal (edn-bridge-live-tests-a) "one\nedited\n")))
+        (with-current-buffer buffer
+          (set-buffer-modified-p nil)
+          (kill-buffer))))))
+
 (ert-deftest edn-bridge-live-completes-attributes-of-the-graph ()
   (edn-bridge-live-tests-with-chat "hello.edn"
     (with-current-buffer (edn-bridge-query--buffer (current-buffer))

@@ -236,6 +236,13 @@ macro_rules! each_op {
             ToolProgress tool_progress Urgent true { "request-id" Shape::Filled, "text" Shape::Text }
                 ["accepted"] [NotFound]
                 "Shows the newest output of a `tool/requested` that goes on.";
+            RegisterFiles register_files Write true { "files" Shape::Maps } ["files"] []
+                "Sets the files that this connection has open, in place of its earlier ones: `{:path string :modified flag?}` each. What the agent reads of them is the client's text, and what it changes is changed there. They go with the connection.";
+            FileResult file_result Urgent true
+                { "request-id" Shape::Filled, "status" Shape::OneOf(&["ok", "changed", "closed", "failed"]),
+                  "text" Shape::Text ;?, "saved" Shape::Flag ;?, "modified" Shape::Flag ;?, "error-message" Shape::Text ;? }
+                ["accepted"] [NotFound]
+                "Answers a `file/requested` of this connection: \"ok\" with the text that was read, or with `:saved` for one that was written; \"changed\" if the text is not the expected one; \"closed\" if the file is not open any more, so that the one on disk counts.";
             LoginBegin login_begin Write true { "provider" Shape::Name ;? }
                 ["provider" "url" "uses-callback-server" "pending-login" "user-code?" "expires-at?"] []
                 "Starts a login with a provider: by a web page, by a code for that page, or by a pasted key.";

@@ -83,6 +83,7 @@ impl Topic {
             Self::InteractionAnswered
                 | Self::FrontendActionRequested
                 | Self::ToolRequested
+                | Self::FileRequested
                 | Self::RequestCancelled
                 | Self::Notification
                 | Self::CommandResult
@@ -168,9 +169,13 @@ topics! {
         ["session-id" "request-id" "tool-id" "tool-name" "arguments" "timeout-ms"] []
         "The model calls a tool that this client offers with `register_tools`; `tool_result` answers. Sent to no other \
          client, and to this one with or without a subscription.";
+    FileRequested "file/requested" Lossless true
+        ["session-id" "request-id" "path" "action" "timeout-ms"] ["text" "expected"]
+        "The agent reads (`:action` \"read\") or changes (\"write\") a file that this client has open; `file_result` answers. \
+         `:expected` is the SHA-256 of the text that `:text` replaces. Sent like `tool/requested`.";
     RequestCancelled "request/cancelled" Lossless true ["session-id" "request-id" "reason"] []
-        "A `tool/requested` takes no answer any more, because the turn was \"ended\" or the request \"timed-out\". Sent \
-         like that one.";
+        "A `tool/requested` or `file/requested` takes no answer any more, because the turn was \"ended\" or the request \
+         \"timed-out\". Sent like those.";
     DialogRequested "ui/dialog-requested" Lossless true
         ["dialog-id" "kind" "title"]
         ["message" "options" "placeholder" "default" "parent-session-id" "subagent-id" "subagent-label"]

@@ -29,16 +29,16 @@ use crate::facts::{
     ProviderName, SessionFacts, SessionStats, ShellFacts,
 };
 use crate::interaction::audit;
-use crate::limits::{AUDIT_PAGE, CLIENT_DETAILS_BYTES, ERROR_NAME_CHARS, SEARCH_QUERY_BYTES};
+use crate::limits::{AUDIT_PAGE, CLIENT_DETAILS_BYTES, CLIENT_FILES, ERROR_NAME_CHARS, SEARCH_QUERY_BYTES};
 use crate::message::{EntryId, Message, Mode, Role, SessionId, ThinkingLevel};
 use crate::provider::models::{Model, Models};
 use crate::query;
 use crate::session::{
-    ActionResult, Again, ApiError, Call, Client, ClientTools, Clients, DialogResult, Edited, Graph,
-    Interrupted, Jobs, Listing, Logins, OfferedTool, Opened, Page, Permissions, Prompt, Prompted, Query,
-    QueryAnswer, Questions, Queues, Reach, Registered, Removed, Reply, Response, Resumed, Sessions, Settings,
-    ShellCommand, ShownFiles, Since, Snapshot as Shown, SwitchTarget, Tally, ToolAnswer, ToolOutcome, Turns,
-    Undo, Undone, Undos, Waited,
+    ActionResult, Again, ApiError, Call, Client, ClientTools, Clients, DialogResult, Edited, FileAnswer,
+    Graph, Interrupted, Jobs, Listing, Logins, OfferedTool, OpenFile, Opened, Page, Permissions, Prompt,
+    Prompted, Query, QueryAnswer, Questions, Queues, Reach, Registered, Removed, Reply, Response, Resumed,
+    Sessions, Settings, ShellCommand, ShownFiles, Since, Snapshot as Shown, SwitchTarget, Tally, ToolAnswer,
+    ToolOutcome, Turns, Undo, Undone, Undos, Waited,
 };
 use crate::store::Parent;
 use crate::store::record::Request;
@@ -94,6 +94,7 @@ impl Engine {
             handle.tools.take_back(&Source::Client(connection));
         }
         self.shared.client_requests.left(connection);
+        self.shared.client_files.left(connection);
     }
 }
 
@@ -124,6 +125,24 @@ impl ClientTools for Engine {
 
     fn tool_progress(&self, call: Call, request: String, text: String, reply: Reply<()>) {
         reply.send(self.shared.client_requests.progress(call.connection, &request, &text));
+    }
+
+    fn register_files(&self, call: Call, files: Vec<OpenFile>, reply: Reply<usize>) {
+        if files.len() > CLIENT_FILES {
+            let expected = format!("a vector of at most {CLIENT_FILES} files");
+            return reply.fail(ApiError::invalid_param("files", &expected));
+        }
+        let count = files.len();
+        self.shared.client_files.set(call.connection, files);
+        // Who has left meanwhile has taken back what was there before.
+        if self.shared.hub.client(call.connection).is_none() {
+            self.shared.client_files.left(call.connection);
+        }
+        reply.ok(count);
+    }
+
+    fn file_result(&self, call: Call, request: String, answer: FileAnswer, reply: Reply<()>) {
+        reply.send(self.shared.client_files.answer(call.connection, &request, answer));
     }
 }
 

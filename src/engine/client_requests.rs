@@ -1,5 +1,6 @@
-//! What the engine asks of single clients and waits for: calls of the tools that they offer. Each request goes to one
-//! connection, and only that connection answers it. Does not know what a wire calls it.
+//! What the engine asks of single clients and waits for: calls of the tools that they offer, texts of the files that they
+//! have open. Each request goes to one connection, and only that connection answers it, with an `A`. Does not know what a
+//! wire calls it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,23 +11,24 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::engine::hub::Hub;
-use crate::event::{Body, Event};
-use crate::session::{ApiError, ToolAnswer};
+use crate::event::Body;
+use crate::session::ApiError;
+use crate::tool::Telling;
 
 /// Receives the newest output of a request.
 pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The requests that wait for their client.
-pub struct ClientRequests {
+pub struct ClientRequests<A> {
     hub: Arc<Hub>,
     clock: Arc<dyn Clock>,
-    open: Mutex<HashMap<Arc<str>, Open>>,
+    open: Mutex<HashMap<Arc<str>, Open<A>>>,
 }
 
 /// A request that waits.
-struct Open {
+struct Open<A> {
     connection: u64,
-    answer: oneshot::Sender<ToolAnswer>,
+    answer: oneshot::Sender<A>,
     progress: Progress,
 }
 
@@ -41,17 +43,17 @@ pub enum Unanswered {
     TimedOut,
 }
 
-impl ClientRequests {
+impl<A> ClientRequests<A> {
     pub fn new(hub: Arc<Hub>, clock: Arc<dyn Clock>) -> Self {
         Self { hub, clock, open: Mutex::default() }
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<Arc<str>, Open>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<Arc<str>, Open<A>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends a request to a client and waits for its answer. `request` makes its event, with the id that the answer
-    /// names, and `event` the events of the call.
+    /// names, and `event` passes on the events of the call.
     ///
     /// # Errors
     /// See [`Unanswered`]. The client is told, unless it has left.
@@ -59,11 +61,11 @@ impl ClientRequests {
         &self,
         connection: u64,
         request: impl FnOnce(Arc<str>) -> Body,
-        event: &(dyn Fn(Body) -> Event + Send + Sync),
+        event: &Telling,
         progress: Progress,
         stop: &CancellationToken,
         timeout: Duration,
-    ) -> Result<ToolAnswer, Unanswered> {
+    ) -> Result<A, Unanswered> {
         let id: Arc<str> = self.clock.id("r-").into();
         let (answer, answered) = oneshot::channel();
         self.open().insert(id.clone(), Open { connection, answer, progress });
@@ -71,7 +73,12 @@ impl ClientRequests {
         // Looked up after the request is in the list: who leaves later takes it from there.
         let client = self.hub.client(connection).ok_or(Unanswered::Left)?;
         // There are few at once, so that nobody has to wait for room.
-        let _ = client.deliver(&event(request(id.clone())));
+        let deliver = |body| {
+            event(body, &mut |event| {
+                let _ = client.deliver(event);
+            });
+        };
+        deliver(request(id.clone()));
         let unanswered = tokio::select! {
             biased;
             () = stop.cancelled() => Unanswered::Ended,
@@ -80,7 +87,7 @@ impl ClientRequests {
         };
         drop(waiting);
         let reason = if unanswered == Unanswered::Ended { "ended" } else { "timed-out" };
-        let _ = client.deliver(&event(Body::RequestCancelled { request: id, reason }));
+        deliver(Body::RequestCancelled { request: id, reason });
         Err(unanswered)
     }
 
@@ -88,7 +95,7 @@ impl ClientRequests {
     ///
     /// # Errors
     /// `request/not-found` if that connection has no such request any more.
-    pub fn answer(&self, connection: u64, request: &str, answer: ToolAnswer) -> Result<(), ApiError> {
+    pub fn answer(&self, connection: u64, request: &str, answer: A) -> Result<(), ApiError> {
         let mut open = self.open();
         match open.get(request) {
             Some(found) if found.connection == connection => {}
@@ -124,12 +131,12 @@ fn not_found(request: &str) -> ApiError {
 }
 
 /// Takes a request out of the list once nobody waits for it.
-struct Waiting<'r> {
-    requests: &'r ClientRequests,
+struct Waiting<'r, A> {
+    requests: &'r ClientRequests<A>,
     id: Arc<str>,
 }
 
-impl Drop for Waiting<'_> {
+impl<A> Drop for Waiting<'_, A> {
     fn drop(&mut self) {
         self.requests.open().remove(&self.id);
     }

@@ -1,11 +1,8 @@
 //! The tools that clients offer: checked when they come, put into the session's toolbox, and carried out by a request
 //! to their client.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-use tokio_util::sync::CancellationToken;
 
 use crate::edn;
 use crate::engine::client_requests::{ClientRequests, Unanswered};
@@ -20,7 +17,7 @@ use crate::provider::ToolSpec;
 use crate::session::{OfferedTool, ToolAnswer};
 use crate::tool::permission::Access;
 use crate::tool::toolbox::{Source, Toolbox};
-use crate::tool::{self, CallError, CallFuture, Context, Outcome, Plan, Tool, path};
+use crate::tool::{self, CallError, CallFuture, Context, Outcome, Plan, Site, Tool, path};
 use crate::value::{Map, Value};
 
 /// Puts a connection's tools into a toolbox, in place of its earlier ones. Returns the names that others offer too.
@@ -29,7 +26,7 @@ use crate::value::{Map, Value};
 /// What is wrong with which tool, for a person; nothing has changed then.
 pub fn offer(
     toolbox: &Toolbox,
-    requests: &Arc<ClientRequests>,
+    requests: &Arc<ClientRequests<ToolAnswer>>,
     connection: u64,
     tools: Vec<OfferedTool>,
 ) -> Result<Vec<String>, String> {
@@ -88,7 +85,7 @@ fn text_of<'v>(value: &'v Value<'_>, key: &str) -> Option<&'v str> {
 struct ClientTool {
     tool: OfferedTool,
     connection: u64,
-    requests: Arc<ClientRequests>,
+    requests: Arc<ClientRequests<ToolAnswer>>,
 }
 
 impl ClientTool {
@@ -110,7 +107,7 @@ impl Tool for ClientTool {
         }
     }
 
-    fn plan(&self, cwd: &Path, arguments: &Value<'_>, _: &CancellationToken) -> Result<Plan, CallError> {
+    fn plan(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<Plan, CallError> {
         let read_only = self.tool.read_only;
         let named = self.tool.path.as_deref().and_then(|key| Some((key, arguments.get(key)?)));
         let access = match named {
@@ -119,7 +116,7 @@ impl Tool for ClientTool {
                 let path = path.as_str().ok_or_else(|| {
                     CallError::Unfit(format!("The argument {key} must be the path of a file or folder."))
                 })?;
-                let path = path::resolve(cwd, path)?;
+                let path = path::resolve(site.cwd, path)?;
                 if read_only { Access::Read(path) } else { Access::Write(path) }
             }
         };

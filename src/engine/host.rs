@@ -10,6 +10,7 @@ use crate::config::Settings;
 use crate::context::Library;
 use crate::engine::actions::PendingActions;
 use crate::engine::change::Change;
+use crate::engine::client_files::ClientFiles;
 use crate::engine::client_requests::ClientRequests;
 use crate::engine::configuration::Configuration;
 use crate::engine::control_audit::{ControlAudit, ControlCounts};
@@ -69,6 +70,7 @@ impl Engine {
             started,
             began: clock.passed(),
             client_requests: Arc::new(ClientRequests::new(hub.clone(), clock.clone())),
+            client_files: Arc::new(ClientFiles::new(hub.clone(), clock.clone())),
             clock,
             memory: Memory::new(&settings.state_dir),
             settings,

@@ -446,17 +446,13 @@ fn without_secrets(value: Value<'static>) -> Value<'static> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use tokio_util::sync::CancellationToken;
-
     use super::*;
     use crate::clock::SystemClock;
     use crate::config::Settings;
     use crate::engine::providers::Providers;
     use crate::store::{Durability, Store};
     use crate::tool::toolbox::Toolbox;
-    use crate::tool::{CallError, CallFuture, Context, Plan, Tool};
+    use crate::tool::{CallError, CallFuture, Context, Plan, Site, Tool};
 
     /// A tool that only this session has.
     struct Own;
@@ -468,7 +464,7 @@ mod tests {
         fn summary(&self, _: &Value<'_>) -> String {
             String::new()
         }
-        fn plan(&self, _: &Path, _: &Value<'_>, _: &CancellationToken) -> Result<Plan, CallError> {
+        fn plan(&self, _: Site<'_>, _: &Value<'_>) -> Result<Plan, CallError> {
             Err(CallError::Broken)
         }
         fn run<'a>(&'a self, _: &'a Context, _: &'a Plan, _: &'a Value<'static>) -> CallFuture<'a> {

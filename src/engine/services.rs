@@ -14,6 +14,7 @@ use crate::clock::Clock;
 use crate::config::Settings;
 use crate::context::{Library, Project, Scope};
 use crate::engine::change::Change;
+use crate::engine::client_files::ClientFiles;
 use crate::engine::client_requests::ClientRequests;
 use crate::engine::configuration::Configuration;
 use crate::engine::control_audit::{ControlAudit, ControlCounts};
@@ -30,7 +31,7 @@ use crate::interaction::PendingQuestions;
 use crate::limits::{LEDGER_WINDOW_MS, LET_GO_TRIES, PROMPT_NOTES_BYTES, PROMPT_NOTES_SHARE};
 use crate::memory::Memory;
 use crate::query::world::PromptPart;
-use crate::session::{ApiError, Call, ShownFiles, Tally};
+use crate::session::{ApiError, Call, ShownFiles, Tally, ToolAnswer};
 use crate::store::{Journals, StoreError};
 use crate::tool::glob;
 use crate::tool::permission::{Decision, Rule};
@@ -52,7 +53,8 @@ pub struct Services {
     pub library: Library,
     pub hub: Arc<Hub>,
     /// The requests that wait for one client.
-    pub client_requests: Arc<ClientRequests>,
+    pub client_requests: Arc<ClientRequests<ToolAnswer>>,
+    pub client_files: Arc<ClientFiles>,
     /// What the wire answered.
     pub tally: Arc<Tally>,
     /// The questions that wait for a person.

@@ -1,5 +1,6 @@
-//! Tools that clients bring: what a client offers, and how it answers the calls.
+//! What clients bring: tools, and the text of the files that they have open; and how a client answers requests for them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::message::image::Image;
@@ -19,6 +20,40 @@ pub trait ClientTools: Send + Sync {
 
     /// Shows the newest output of a tool request, which goes on.
     fn tool_progress(&self, call: Call, request: String, text: String, reply: Reply<()>);
+
+    /// Sets the files that the caller's connection has open, in place of its earlier ones, for every session. The reply is
+    /// their number.
+    fn register_files(&self, call: Call, files: Vec<OpenFile>, reply: Reply<usize>);
+
+    /// Answers a file request. The first answer counts, as for a tool request.
+    fn file_result(&self, call: Call, request: String, answer: FileAnswer, reply: Reply<()>);
+}
+
+/// A file that a client has open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenFile {
+    /// Its path as the client names it, absolute.
+    pub path: String,
+    /// Whether it has unsaved changes.
+    pub modified: bool,
+}
+
+/// A client's answer to a file request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileAnswer {
+    /// The text that was asked for.
+    Text(Arc<str>),
+    /// The text is the file's now.
+    Written {
+        /// Whether it is on disk.
+        saved: bool,
+    },
+    /// The file's text is not the one that was to be replaced.
+    Changed,
+    /// The client does not have the file open any more.
+    Closed,
+    /// It was refused; contains the reason.
+    Failed(String),
 }
 
 /// A tool that a client offers.

@@ -1,14 +1,11 @@
 //! `bash`: a command in the session's folder.
 
-use std::path::Path;
 use std::time::Duration;
-
-use tokio_util::sync::CancellationToken;
 
 use super::error::CallError;
 use super::permission::Access;
 use super::process::{End, Job, run};
-use super::{BASH, CallFuture, Context, Outcome, Plan, Tool, count, spec, text};
+use super::{BASH, CallFuture, Context, Outcome, Plan, Site, Tool, count, spec, text};
 use crate::limits::{BASH_MAX_SECONDS, BASH_SECONDS};
 use crate::provider::ToolSpec;
 use crate::value::Value;
@@ -33,7 +30,7 @@ impl Tool for Bash {
         format!("$ {}", arguments.get("command").and_then(Value::as_str).unwrap_or("?"))
     }
 
-    fn plan(&self, _: &Path, arguments: &Value<'_>, _: &CancellationToken) -> Result<Plan, CallError> {
+    fn plan(&self, _: Site<'_>, arguments: &Value<'_>) -> Result<Plan, CallError> {
         count(arguments, "timeout-seconds")?;
         let command = text(arguments, "command")?;
         if command.contains('\0') {

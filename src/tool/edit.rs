@@ -8,9 +8,10 @@ use tokio_util::sync::CancellationToken;
 use super::diff::unified;
 use super::error::CallError;
 use super::permission::Access;
-use super::write::{Open, changing, proposed, write_revision};
-use super::{CallFuture, Changing, Context, Outcome, Plan, Proposal, Revision, Tool, spec, target};
-use crate::event::FileEdit;
+use super::write::{Open, Replaced, changing, proposed, write_revision};
+use super::{
+    CallFuture, Changing, Context, OpenFiles, Outcome, Plan, Proposal, Revision, Site, Tool, spec, target,
+};
 use crate::limits::{EDIT_ATTEMPTS, EDITS};
 use crate::provider::ToolSpec;
 use crate::value::{Map, Value};
@@ -38,24 +39,19 @@ impl Tool for Edit {
         }
     }
 
-    fn plan(&self, cwd: &Path, arguments: &Value<'_>, stop: &CancellationToken) -> Result<Plan, CallError> {
-        let path = target(cwd, arguments, true)?;
-        let (old, new) = edited(&path, arguments, stop)?;
+    fn plan(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<Plan, CallError> {
+        let path = target(site.cwd, arguments, true)?;
+        let (old, new) = edited(&path, arguments, site.open, site.stop)?;
         Ok(Plan {
-            diff: Some(unified(old.text(), &new, &super::path::shown(&path, cwd))),
+            diff: Some(unified(old.text(), &new, &super::path::shown(&path, site.cwd))),
             access: Access::Write(path),
         })
     }
 
-    fn propose(
-        &self,
-        cwd: &Path,
-        arguments: &Value<'_>,
-        stop: &CancellationToken,
-    ) -> Result<(Plan, Option<Proposal>), CallError> {
-        let path = target(cwd, arguments, true)?;
-        let (old, new) = edited(&path, arguments, stop)?;
-        Ok(proposed(&old, &new, cwd))
+    fn propose(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<(Plan, Option<Proposal>), CallError> {
+        let path = target(site.cwd, arguments, true)?;
+        let (old, new) = edited(&path, arguments, site.open, site.stop)?;
+        Ok(proposed(&old, &new, site.cwd))
     }
 
     /// One replacement of the whole text: what the person made of the file need not be any of the model's edits.
@@ -80,15 +76,17 @@ impl Tool for Edit {
                 return write_revision(context, path, revision.clone()).await;
             }
             let (arguments, cwd, stop) = (arguments.clone(), context.cwd.clone(), context.stop.clone());
-            let note = context.changing.clone();
+            let (note, open) = (context.changing.clone(), context.open.clone());
             changing(&context.stop, &path.clone(), move |go| {
                 // Reads the file again: it may have changed during the question.
-                let edit = match edit(&path, &arguments, &stop, &*note, go) {
-                    Ok(edit) => edit,
+                let site = Site { cwd: &cwd, open: &*open, stop: &stop };
+                let Replaced { edit, unsaved } = match edit(&path, &arguments, site, &*note, go) {
+                    Ok(replaced) => replaced,
                     Err(error) => return Outcome::failed(error),
                 };
                 let places = arguments.get("edits").and_then(Value::as_slice).map_or(0, <[_]>::len);
-                let mut outcome = Outcome::ok(format!("Edited {} ({places} replacements).", path.display()));
+                let mut outcome =
+                    Outcome::ok(format!("Edited {} ({places} replacements).{unsaved}", path.display()));
                 let before = edit.old.as_deref().unwrap_or_default();
                 outcome.details.put("path", path.to_string_lossy().into_owned());
                 outcome.details.put("diff", unified(before, &edit.new, &super::path::shown(&path, &cwd)));
@@ -104,15 +102,15 @@ impl Tool for Edit {
 fn edit(
     path: &Path,
     arguments: &Value<'_>,
-    stop: &CancellationToken,
+    site: Site<'_>,
     note: &Changing,
     go: &dyn Fn() -> bool,
-) -> Result<FileEdit, CallError> {
+) -> Result<Replaced, CallError> {
     let mut attempt = 1;
     loop {
-        let (old, new) = edited(path, arguments, stop)?;
+        let (old, new) = edited(path, arguments, site.open, site.stop)?;
         match old.replace(new, note, go) {
-            Ok(edit) => return Ok(edit),
+            Ok(replaced) => return Ok(replaced),
             Err(CallError::Changed) if attempt < EDIT_ATTEMPTS => attempt += 1,
             Err(error) => return Err(error),
         }
@@ -123,6 +121,7 @@ fn edit(
 fn edited<'p>(
     path: &'p Path,
     arguments: &Value<'_>,
+    open: &'p dyn OpenFiles,
     stop: &CancellationToken,
 ) -> Result<(Open<'p>, String), CallError> {
     let edits = arguments
@@ -146,7 +145,7 @@ fn edited<'p>(
         .ok_or_else(|| {
             CallError::Unfit("Each of the edits must have a text old and a text new.".to_owned())
         })?;
-    let old = Open::at(path)?;
+    let old = Open::at(path, open)?;
     if !old.exists() {
         return Err(CallError::Missing { path: path.to_owned(), hint: "; make it with write" });
     }
@@ -207,6 +206,8 @@ fn apply(text: &str, edits: &[(&str, &str)], stop: &CancellationToken) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::FileEdit;
+    use crate::tool::NoneOpen;
 
     #[test]
     fn replacements_are_exact_and_all_or_none() {
@@ -238,7 +239,8 @@ mod tests {
         let path = dir.path().canonicalize().unwrap().join("a.txt");
         std::fs::write(&path, "one\ntwo\n").unwrap();
         let arguments = crate::edn::read_one(br#"{:edits [{:old "one" :new "1"}]}"#).unwrap();
-        let made = edit(&path, &arguments, &CancellationToken::new(), &|_| Ok(()), &|| true).unwrap();
+        let site = Site { cwd: dir.path(), open: &NoneOpen, stop: &CancellationToken::new() };
+        let made = edit(&path, &arguments, site, &|_| Ok(()), &|| true).unwrap().edit;
         assert_eq!(made, FileEdit { path, old: Some("one\ntwo\n".into()), new: "1\ntwo\n".into() });
     }
 
@@ -250,7 +252,8 @@ mod tests {
         let edit = || Value::from(crate::value::Map::new().with("old", "a").with("new", "b"));
         let many = Value::vector((0..=EDITS).map(|_| edit()));
         let arguments = Value::from(crate::value::Map::new().with("path", "x").with("edits", many));
-        let error = edited(Path::new("/none"), &arguments, &CancellationToken::new()).err().unwrap();
+        let error =
+            edited(Path::new("/none"), &arguments, &NoneOpen, &CancellationToken::new()).err().unwrap();
         assert!(error.to_string().contains("at most 1000"), "{error}");
     }
 }

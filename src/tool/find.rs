@@ -2,13 +2,11 @@
 
 use std::path::Path;
 
-use tokio_util::sync::CancellationToken;
-
 use super::error::CallError;
 use super::permission::Access;
 use super::search::CUT;
 use super::walk::Walk;
-use super::{CallFuture, Context, Outcome, Plan, Tool, glob, spec, target, text};
+use super::{CallFuture, Context, Outcome, Plan, Site, Tool, glob, spec, target, text};
 use crate::limits::SEARCH_MATCHES;
 use crate::provider::ToolSpec;
 use crate::value::Value;
@@ -34,9 +32,9 @@ impl Tool for Find {
         format!("find {}{place}", part("glob").unwrap_or("?"))
     }
 
-    fn plan(&self, cwd: &Path, arguments: &Value<'_>, _: &CancellationToken) -> Result<Plan, CallError> {
-        glob::only(cwd, Some(text(arguments, "glob")?))?;
-        Ok(Plan { access: Access::Read(target(cwd, arguments, false)?), diff: None })
+    fn plan(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<Plan, CallError> {
+        glob::only(site.cwd, Some(text(arguments, "glob")?))?;
+        Ok(Plan { access: Access::Read(target(site.cwd, arguments, false)?), diff: None })
     }
 
     fn run<'a>(

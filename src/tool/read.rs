@@ -4,12 +4,11 @@ use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
 use base64::Engine as _;
-use tokio_util::sync::CancellationToken;
 
 use super::error::CallError;
 use super::permission::Access;
 use super::walk::Barred;
-use super::{CallFuture, Context, Outcome, Plan, Tool, count, cut, spec, target};
+use super::{CallFuture, Context, Outcome, Plan, Site, Tool, count, cut, spec, target};
 use crate::files;
 use crate::limits::{IMAGE_BYTES, READ_BYTES, READ_LINES, TOOL_LINE_BYTES, TOOL_RESULT_BYTES};
 use crate::message::{Block, image};
@@ -35,10 +34,10 @@ impl Tool for Read {
         format!("read {}", arguments.get("path").and_then(Value::as_str).unwrap_or("?"))
     }
 
-    fn plan(&self, cwd: &Path, arguments: &Value<'_>, _: &CancellationToken) -> Result<Plan, CallError> {
+    fn plan(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<Plan, CallError> {
         count(arguments, "offset")?;
         count(arguments, "limit")?;
-        Ok(Plan { access: Access::Read(target(cwd, arguments, true)?), diff: None })
+        Ok(Plan { access: Access::Read(target(site.cwd, arguments, true)?), diff: None })
     }
 
     fn run<'a>(
@@ -52,8 +51,23 @@ impl Tool for Read {
             let first = count(arguments, "offset").ok().flatten().unwrap_or(1).max(1);
             let limit = count(arguments, "limit").ok().flatten();
             let (barred, stop) = (context.barred.clone(), context.stop.clone());
-            let is_stopped = move || stop.is_cancelled();
-            super::blocking(&context.stop, move || read_file(&path, first, limit, &barred, &is_stopped)).await
+            let (is_stopped, open) = (move || stop.is_cancelled(), context.open.clone());
+            super::blocking(&context.stop, move || {
+                let most = limit.unwrap_or(READ_LINES);
+                let read = match open.read(&path) {
+                    Ok(None) => return read_file(&path, first, limit, &barred, &is_stopped),
+                    Ok(Some(text)) => {
+                        let source = Stoppable { source: text.as_bytes().take(READ_BYTES), is_stopped };
+                        lines(&path, BufReader::new(source), text.len() as u64, first, most)
+                            .map_err(|error| error.to_string())
+                    }
+                    Err(why) => Err(why),
+                };
+                read.unwrap_or_else(|why| {
+                    Outcome::failed(format!("{} cannot be read: {why}.", path.display()))
+                })
+            })
+            .await
         })
     }
 }
@@ -116,6 +130,17 @@ fn read(
             found.len()
         )));
     }
+    lines(path, reader, found.len(), first, limit)
+}
+
+/// The lines of a text of `size` bytes, as the read tool shows them.
+fn lines<R: io::Read, S: Fn() -> bool>(
+    path: &Path,
+    mut reader: BufReader<Stoppable<io::Take<R>, S>>,
+    size: u64,
+    first: usize,
+    limit: usize,
+) -> io::Result<Outcome> {
     let mut text = String::new();
     let mut line = Vec::new();
     let mut number = 0usize;
@@ -143,10 +168,9 @@ fn read(
         text.push_str(&format!("{number:>6}\t{}\n", cut(content, TOOL_LINE_BYTES)));
         shown = shown.saturating_add(1);
     };
-    let is_cut = reader.get_ref().source.limit() == 0 && found.len() > READ_BYTES;
+    let is_cut = reader.get_ref().source.limit() == 0 && size > READ_BYTES;
     if is_cut && !more {
-        let why =
-            format!("read looks through the first {READ_BYTES} bytes of a file, and it has {}", found.len());
+        let why = format!("read looks through the first {READ_BYTES} bytes of a file, and it has {size}");
         if shown == 0 {
             return Ok(Outcome::failed(format!("Line {first} was not found: {why}. Use a command.")));
         }

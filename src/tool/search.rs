@@ -11,7 +11,7 @@ use super::error::CallError;
 use super::permission::Access;
 use super::read::Stoppable;
 use super::walk::{Found, Walk};
-use super::{CallFuture, Context, Outcome, Plan, Tool, cut, glob, optional_text, spec, target, text};
+use super::{CallFuture, Context, Outcome, Plan, Site, Tool, cut, glob, optional_text, spec, target, text};
 use crate::limits::{
     SEARCH_FILE_BYTES, SEARCH_LINE_BYTES, SEARCH_MATCHES, SEARCH_PATTERN_BYTES, SEARCH_PATTERN_DEPTH,
     SEARCH_PATTERN_LENGTH, TOOL_LINE_BYTES,
@@ -41,10 +41,10 @@ impl Tool for Search {
         format!("search {}{place}", part("pattern").unwrap_or("?"))
     }
 
-    fn plan(&self, cwd: &Path, arguments: &Value<'_>, _: &CancellationToken) -> Result<Plan, CallError> {
+    fn plan(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<Plan, CallError> {
         matcher(text(arguments, "pattern")?)?;
-        glob::only(cwd, optional_text(arguments, "glob")?)?;
-        Ok(Plan { access: Access::Read(target(cwd, arguments, false)?), diff: None })
+        glob::only(site.cwd, optional_text(arguments, "glob")?)?;
+        Ok(Plan { access: Access::Read(target(site.cwd, arguments, false)?), diff: None })
     }
 
     fn run<'a>(

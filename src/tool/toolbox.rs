@@ -180,12 +180,8 @@ impl Toolbox {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use tokio_util::sync::CancellationToken;
-
     use super::super::permission::Access;
-    use super::super::{CallError, CallFuture, Context, Outcome, Plan};
+    use super::super::{CallError, CallFuture, Context, Outcome, Plan, Site};
     use super::*;
 
     struct Named(&'static str, &'static str);
@@ -197,7 +193,7 @@ mod tests {
         fn summary(&self, _: &Value<'_>) -> String {
             self.0.to_owned()
         }
-        fn plan(&self, _: &Path, _: &Value<'_>, _: &CancellationToken) -> Result<Plan, CallError> {
+        fn plan(&self, _: Site<'_>, _: &Value<'_>) -> Result<Plan, CallError> {
             Ok(Plan { access: Access::Nothing, diff: None })
         }
         fn run<'a>(&'a self, _: &'a Context, _: &'a Plan, _: &'a Value<'static>) -> CallFuture<'a> {

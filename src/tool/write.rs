@@ -11,7 +11,10 @@ use super::diff::unified;
 use super::error::CallError;
 use super::output::Kept;
 use super::permission::Access;
-use super::{CallFuture, Changing, Context, Outcome, Plan, Proposal, Revision, Tool, spec, target, text};
+use super::{
+    CallFuture, Changing, Context, OpenFiles, Outcome, Plan, Proposal, Revision, Site, Tool, Written, spec,
+    target, text,
+};
 use crate::event::FileEdit;
 use crate::files::{self, Found, Place, ReplaceError, Rights};
 use crate::limits::{PLACING_GRACE, PROPOSAL_BYTES, TOOL_FILE_BYTES};
@@ -36,22 +39,17 @@ impl Tool for Write {
         format!("write {}", arguments.get("path").and_then(Value::as_str).unwrap_or("?"))
     }
 
-    fn plan(&self, cwd: &Path, arguments: &Value<'_>, _: &CancellationToken) -> Result<Plan, CallError> {
+    fn plan(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<Plan, CallError> {
         let content = text(arguments, "content")?;
-        let path = target(cwd, arguments, true)?;
-        let diff = unified(Open::at(&path)?.text(), content, &super::path::shown(&path, cwd));
+        let path = target(site.cwd, arguments, true)?;
+        let diff = unified(Open::at(&path, site.open)?.text(), content, &super::path::shown(&path, site.cwd));
         Ok(Plan { access: Access::Write(path), diff: Some(diff) })
     }
 
-    fn propose(
-        &self,
-        cwd: &Path,
-        arguments: &Value<'_>,
-        _: &CancellationToken,
-    ) -> Result<(Plan, Option<Proposal>), CallError> {
+    fn propose(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<(Plan, Option<Proposal>), CallError> {
         let content = text(arguments, "content")?;
-        let path = target(cwd, arguments, true)?;
-        Ok(proposed(&Open::at(&path)?, content, cwd))
+        let path = target(site.cwd, arguments, true)?;
+        Ok(proposed(&Open::at(&path, site.open)?, content, site.cwd))
     }
 
     fn revised(&self, arguments: &Value<'static>, revision: &Revision) -> Value<'static> {
@@ -73,14 +71,16 @@ impl Tool for Write {
             if let Some(revision) = &context.revision {
                 return write_revision(context, path, revision.clone()).await;
             }
-            let (content, diff, note) = (content.to_owned(), plan.diff.clone(), context.changing.clone());
+            let (content, diff) = (content.to_owned(), plan.diff.clone());
+            let (note, open) = (context.changing.clone(), context.open.clone());
             changing(&context.stop, &path.clone(), move |go| {
-                let edit = match Open::at(&path).and_then(|old| old.replace(content, &*note, go)) {
-                    Ok(edit) => edit,
+                let replaced = Open::at(&path, &*open).and_then(|old| old.replace(content, &*note, go));
+                let Replaced { edit, unsaved } = match replaced {
+                    Ok(replaced) => replaced,
                     Err(error) => return Outcome::failed(error),
                 };
                 let bytes = edit.new.len();
-                let mut outcome = Outcome::ok(format!("Wrote {} ({bytes} bytes).", path.display()));
+                let mut outcome = Outcome::ok(format!("Wrote {} ({bytes} bytes).{unsaved}", path.display()));
                 outcome.details.put("path", path.to_string_lossy().into_owned());
                 outcome.details.put_some("diff", diff);
                 outcome.edit = Some(Arc::new(edit));
@@ -103,21 +103,21 @@ pub(super) fn proposed(old: &Open<'_>, new: &str, cwd: &Path) -> (Plan, Option<P
 /// Writes what a person made of a proposal. The model is told what differs: it remembers the text that it proposed.
 pub(super) async fn write_revision(context: &Context, path: PathBuf, revision: Arc<Revision>) -> Outcome {
     let (cwd, outputs, handle) = (context.cwd.clone(), context.outputs.clone(), context.handle.clone());
-    let note = context.changing.clone();
+    let (note, open) = (context.changing.clone(), context.open.clone());
     changing(&context.stop, &path.clone(), move |go| {
-        let written = Open::at(&path).and_then(|old| match revision.is_for(old.exists().then(|| old.text())) {
+        let written = Open::at(&path, &*open).and_then(|old| match revision.is_for(old.exists().then(|| old.text())) {
             true => old.replace(revision.content.clone(), &*note, go),
             false => Err(CallError::Stale),
         });
-        let edit = match written {
-            Ok(edit) => edit,
+        let Replaced { edit, unsaved } = match written {
+            Ok(replaced) => replaced,
             Err(error) => return Outcome::failed(error),
         };
         let Revision { proposal, content } = revision.as_ref();
         let shown = super::path::shown(&path, &cwd);
         let Kept { text, handle, size, .. } = outputs.keep(handle, &unified(&proposal.new, content, &shown));
         let mut outcome = Outcome::ok(format!(
-            "Wrote {} ({} bytes). The user edited your proposal before accepting it: the file has the user's text, not \
+            "Wrote {} ({} bytes).{unsaved} The user edited your proposal before accepting it: the file has the user's text, not \
              yours. The difference between your proposal and the file:\n{text}",
             path.display(),
             content.len()
@@ -136,26 +136,48 @@ pub(super) async fn write_revision(context: &Context, path: PathBuf, revision: A
     .await
 }
 
-/// A text file to change, with its place and its content at the time of reading.
+/// A text file to change, with its content at the time of reading.
 pub(super) struct Open<'p> {
     path: &'p Path,
-    /// `None` if the folder does not exist.
-    place: Option<Place>,
-    found: Option<Found>,
-    text: String,
+    text: Arc<str>,
+    home: Home<'p>,
 }
+
+/// Where a file's text is kept.
+enum Home<'p> {
+    Disk {
+        /// `None` if the folder does not exist.
+        place: Option<Place>,
+        found: Option<Box<Found>>,
+    },
+    /// A client has it open.
+    Client(&'p dyn OpenFiles),
+}
+
+/// A change that was made.
+pub(super) struct Replaced {
+    pub edit: FileEdit,
+    /// What the model is told if the client could not save it; otherwise empty.
+    pub unsaved: &'static str,
+}
+
+/// What the model is told of a change that is only in the client.
+const UNSAVED: &str = " It is in the user's editor, which could not save it: the file on disk is as it was.";
 
 impl<'p> Open<'p> {
     /// Reads a file, which may not be there.
     ///
     /// # Errors
     /// When it cannot be read, is no text, or is too large to be changed as a whole.
-    pub(super) fn at(path: &'p Path) -> Result<Self, CallError> {
+    pub(super) fn at(path: &'p Path, open: &'p dyn OpenFiles) -> Result<Self, CallError> {
         let failed = |why: &dyn std::fmt::Display| CallError::File {
             path: path.to_owned(),
             action: "read",
             why: why.to_string(),
         };
+        if let Some(text) = open.read(path).map_err(|why| failed(&why))? {
+            return Ok(Self { path, text, home: Home::Client(open) });
+        }
         let place = Place::open(path).map_err(|error| failed(&error))?;
         let mut found = match &place {
             Some(place) => place.read(TOOL_FILE_BYTES).map_err(|error| failed(&error))?,
@@ -163,12 +185,12 @@ impl<'p> Open<'p> {
         };
         let bytes = found.as_mut().map(|found| std::mem::take(&mut found.bytes)).unwrap_or_default();
         let text = String::from_utf8(bytes).map_err(|_| failed(&"it is no UTF-8 text"))?;
-        Ok(Self { path, place, found, text })
+        Ok(Self { path, text: text.into(), home: Home::Disk { place, found: found.map(Box::new) } })
     }
 
     /// Whether there is such a file.
     pub(super) fn exists(&self) -> bool {
-        self.found.is_some()
+        !matches!(self.home, Home::Disk { found: None, .. })
     }
 
     /// Its content; empty if there is no file.
@@ -182,8 +204,8 @@ impl<'p> Open<'p> {
         content: impl Into<Arc<str>>,
         note: &Changing,
         go: &dyn Fn() -> bool,
-    ) -> Result<FileEdit, CallError> {
-        let old = self.exists().then(|| self.text.into());
+    ) -> Result<Replaced, CallError> {
+        let old = self.exists().then(|| self.text.clone());
         let edit = FileEdit { path: self.path.to_owned(), old, new: content.into() };
         note(&edit)?;
         let failed = |why: &dyn std::fmt::Display| CallError::File {
@@ -191,12 +213,33 @@ impl<'p> Open<'p> {
             action: "written",
             why: why.to_string(),
         };
-        let place = match self.place {
+        let (place, found) = match self.home {
+            Home::Disk { place, found } => (place, found),
+            Home::Client(open) => {
+                if !go() {
+                    return Err(CallError::Ended);
+                }
+                let unsaved = match open.write(self.path, &edit.new, &files::digest(self.text.as_bytes())) {
+                    Written::Saved => "",
+                    Written::Unsaved => UNSAVED,
+                    // The file on disk counts again, for another attempt.
+                    Written::Changed | Written::Closed => return Err(CallError::Changed),
+                    Written::Failed(why) => return Err(failed(&why)),
+                    Written::Unknown => {
+                        return Err(failed(
+                            &"the user's editor, which has it open, did not answer; read it to see what it did",
+                        ));
+                    }
+                };
+                return Ok(Replaced { edit, unsaved });
+            }
+        };
+        let place = match place {
             Some(place) => place,
             None => Place::make(self.path).map_err(|error| failed(&error))?,
         };
-        match place.replace(self.found.as_ref(), edit.new.as_bytes(), Rights::Kept, go) {
-            Ok(()) => Ok(edit),
+        match place.replace(found.as_deref(), edit.new.as_bytes(), Rights::Kept, go) {
+            Ok(()) => Ok(Replaced { edit, unsaved: "" }),
             Err(ReplaceError::Changed) => Err(CallError::Changed),
             Err(ReplaceError::Ended) => Err(CallError::Ended),
             Err(error) => Err(failed(&error)),
@@ -262,6 +305,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::tool::NoneOpen;
     use crate::value::Map;
 
     /// A call as the engine makes it: planned, then run.
@@ -269,7 +313,7 @@ mod tests {
         let stop = CancellationToken::new();
         let toolbox = crate::tool::toolbox::Toolbox::builtin();
         let tool = toolbox.find(name).unwrap();
-        let plan = match tool.plan(cwd, &arguments, &stop) {
+        let plan = match tool.plan(Site { cwd, open: &NoneOpen, stop: &stop }, &arguments) {
             Ok(plan) => plan,
             Err(error) => return Outcome::failed(error),
         };
@@ -333,11 +377,11 @@ mod tests {
                 }
                 // What was judged: the path as it leads when nothing is exchanged.
                 let path = inside.join("door/sub").join(format!("evil{}", number % 20));
-                let replaced =
-                    Open::at(&path).and_then(|old| old.replace(number.to_string(), &|_| Ok(()), &|| true));
+                let replaced = Open::at(&path, &NoneOpen)
+                    .and_then(|old| old.replace(number.to_string(), &|_| Ok(()), &|| true));
                 written += usize::from(replaced.is_ok());
                 let made = inside.join(format!("door/made{number}/deep/evil"));
-                let _ = Open::at(&made).and_then(|old| old.replace("new", &|_| Ok(()), &|| true));
+                let _ = Open::at(&made, &NoneOpen).and_then(|old| old.replace("new", &|_| Ok(()), &|| true));
                 let shown = crate::tool::read_file(
                     &inside.join("door/sub/secret"),
                     1,
@@ -351,11 +395,12 @@ mod tests {
                 let arguments = writing("door/sub/whole", "whole");
                 let toolbox = crate::tool::toolbox::Toolbox::builtin();
                 let write = toolbox.find("write").unwrap();
-                if let Ok(Plan { access: Access::Write(path), .. }) =
-                    write.plan(&inside, &arguments, &CancellationToken::new())
+                let site = Site { cwd: &inside, open: &NoneOpen, stop: &CancellationToken::new() };
+                if let Ok(Plan { access: Access::Write(path), .. }) = write.plan(site, &arguments)
                     && path.starts_with(&inside)
                 {
-                    let _ = Open::at(&path).and_then(|old| old.replace("whole", &|_| Ok(()), &|| true));
+                    let _ = Open::at(&path, &NoneOpen)
+                        .and_then(|old| old.replace("whole", &|_| Ok(()), &|| true));
                 }
             }
             done.store(true, Ordering::Release);
@@ -369,7 +414,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap().join("file");
         std::fs::write(&path, "one\ntwo\n").unwrap();
-        let old = Open::at(&path).unwrap();
+        let old = Open::at(&path, &NoneOpen).unwrap();
         std::fs::write(&path, "one\nmore\ntwo\n").unwrap();
         assert!(matches!(old.replace("whole", &|_| Ok(()), &|| true), Err(CallError::Changed)));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\nmore\ntwo\n");

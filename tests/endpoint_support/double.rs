@@ -17,11 +17,11 @@ use edn_bridge::session::control::{
     Agent, Capabilities, ControlAck, ControlKind, ControlRequest, ControlResult,
 };
 use edn_bridge::session::{
-    ActionResult, Again, ApiError, Call, Client, ClientTools, Clients, Control, DialogResult, Edited, Graph,
-    Interrupted, Jobs, Listing, Logins, OfferedTool, Opened, Page, Permissions, Prompt, Prompted, Query,
-    QueryAnswer, Questions, Queues, Reach, Registered, Removed, Reply, Response, Resumed, Sessions, Settings,
-    ShellCommand, ShownFiles, Since, Snapshot, SwitchTarget, Tally, ToolAnswer, ToolOutcome, Turns, Undo,
-    Undone, Undos, Waited,
+    ActionResult, Again, ApiError, Call, Client, ClientTools, Clients, Control, DialogResult, Edited,
+    FileAnswer, Graph, Interrupted, Jobs, Listing, Logins, OfferedTool, OpenFile, Opened, Page, Permissions,
+    Prompt, Prompted, Query, QueryAnswer, Questions, Queues, Reach, Registered, Removed, Reply, Response,
+    Resumed, Sessions, Settings, ShellCommand, ShownFiles, Since, Snapshot, SwitchTarget, Tally, ToolAnswer,
+    ToolOutcome, Turns, Undo, Undone, Undos, Waited,
 };
 use edn_bridge::value::Value;
 
@@ -383,6 +383,8 @@ impl ClientTools for Double {
         register_tools(tools: Vec<OfferedTool>) -> Registered = Registered::default();
         tool_result(request: String, answer: ToolAnswer) -> () = ();
         tool_progress(request: String, text: String) -> () = ();
+        register_files(files: Vec<OpenFile>) -> usize = 0;
+        file_result(request: String, answer: FileAnswer) -> () = ();
     }
 }
 

@@ -15,13 +15,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::engine::change::Change;
+use crate::engine::client_files::Seen;
 use crate::engine::execution;
 use crate::engine::native::hooks::Boundaries;
 use crate::engine::native::proposal::proposed;
 use crate::engine::native::turn::Turn;
 use crate::engine::stage::{Point, Stage};
 use crate::event::question::QuestionKind;
-use crate::event::{Body, ToolCall, ToolOutput};
+use crate::event::{Body, Event, ToolCall, ToolOutput};
 use crate::limits::{NOTING, PARALLEL_TOOLS};
 use crate::message::{Block, EntryId, Message, Role};
 use crate::runner::sandbox::Sandbox;
@@ -33,7 +34,9 @@ use crate::tool::output::Outputs;
 use crate::tool::permission::{Access, Verdict};
 use crate::tool::process;
 use crate::tool::undo::Texts;
-use crate::tool::{self, CallError, Changing, Context, Outcome, Plan, Proposal, Revision, Tool};
+use crate::tool::{
+    self, CallError, Changing, Context, Outcome, Plan, Proposal, Revision, Site, Telling, Tool,
+};
 use crate::value::{Map, Value};
 
 /// How the calls of an answer ended.
@@ -191,6 +194,27 @@ fn changing(turn: &Turn, call: &ToolCall, outputs: &Outputs) -> Arc<Changing> {
             Err(_) => Err(failed("the session was busy for too long".to_owned())),
         }
     })
+}
+
+/// Passes on events of a call that go to single clients.
+fn telling(turn: &Turn, call: &Arc<ToolCall>) -> Arc<Telling> {
+    let (session, event) = (turn.session.clone(), turn.event(Body::ToolExecuting(call.clone())));
+    Arc::new(move |body, deliver| {
+        session.in_order(&mut |offset| {
+            let offset = offset.unwrap_or(event.offset);
+            deliver(&Event { body: body.clone(), offset, ..event.clone() });
+        });
+    })
+}
+
+/// The files that clients have open, for a call of the turn.
+fn open_files(turn: &Turn, call: &Arc<ToolCall>, stop: CancellationToken) -> Seen {
+    Seen {
+        files: turn.shared.client_files.clone(),
+        event: telling(turn, call),
+        stop,
+        runtime: tokio::runtime::Handle::current(),
+    }
 }
 
 /// A call's place among those that have to ask, or that change the same file: after the one before, and before the
@@ -401,7 +425,7 @@ impl Batch<'_> {
 
     /// What a call would do. Reads files, so away from the session's threads, and not waited for when the turn is ended.
     async fn plan(&self, tool: &Arc<dyn Tool>, call: &Arc<ToolCall>) -> Result<Plan, CallError> {
-        self.look_at(tool, call, |tool, cwd, call, stop| tool.plan(cwd, &call.parsed, stop)).await
+        self.look_at(tool, call, |tool, site, call| tool.plan(site, &call.parsed)).await
     }
 
     /// The same, with the whole text that the call would give a file.
@@ -410,19 +434,20 @@ impl Batch<'_> {
         tool: &Arc<dyn Tool>,
         call: &Arc<ToolCall>,
     ) -> Result<(Plan, Option<Proposal>), CallError> {
-        self.look_at(tool, call, |tool, cwd, call, stop| tool.propose(cwd, &call.parsed, stop)).await
+        self.look_at(tool, call, |tool, site, call| tool.propose(site, &call.parsed)).await
     }
 
     async fn look_at<T: Send + 'static>(
         &self,
         tool: &Arc<dyn Tool>,
         call: &Arc<ToolCall>,
-        look: fn(&dyn Tool, &Path, &ToolCall, &CancellationToken) -> Result<T, CallError>,
+        look: fn(&dyn Tool, Site<'_>, &ToolCall) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         let (tool, cwd, call, stop) = (tool.clone(), self.cwd.clone(), call.clone(), self.turn.stop.clone());
+        let open = open_files(self.turn, &call, stop.clone());
         let planned = tokio::task::spawn_blocking(move || {
             stands(&cwd)?;
-            look(tool.as_ref(), &cwd, &call, &stop)
+            look(tool.as_ref(), Site { cwd: &cwd, open: &open, stop: &stop }, &call)
         });
         // A plan may take long, such as that of many edits of a large file.
         tokio::select! {
@@ -464,24 +489,25 @@ impl Batch<'_> {
                     edit: None,
                 };
                 // The newest replaces what a slow client has not been sent, so nobody waits for it.
-                let update =
-                    crate::event::Event { body: Body::ToolUpdate(Arc::new(output)), ..event.clone() };
+                let update = Event { body: Body::ToolUpdate(Arc::new(output)), ..event.clone() };
                 let _ = session.show(&shared.hub, update);
             }
         };
         let outputs = Outputs::new(&turn.shared.settings.state_dir, turn.session.id.as_str());
+        let stop = turn.stop.child_token();
         let context = Context {
             cwd: self.cwd.clone(),
             changing: changing(turn, call, &outputs),
+            open: Arc::new(open_files(turn, call, stop.clone())),
             outputs,
             handle: turn.shared.clock.id("o-"),
             sandbox,
             hidden: manifest.hidden.clone(),
             barred: self.barred(&call.name, plan).into(),
             revision,
-            stop: turn.stop.child_token(),
+            stop,
             call: call.clone(),
-            event: Arc::new(move |body| crate::event::Event { body, ..event.clone() }),
+            event: telling(turn, call),
             progress: Arc::new(progress),
         };
         tool.run(&context, plan, &call.parsed).await

@@ -6,8 +6,8 @@
 use crate::catalogue::Topic;
 use crate::event::stage::{Point, Stage};
 use crate::event::{
-    About, Body, Choice, Diagnostic, Dialog, DialogShape, Event, Pick, Rehydration, StagePassed, Subagent,
-    ToolCall, ToolOutput,
+    About, Body, Choice, Diagnostic, Dialog, DialogShape, Event, FileAction, Pick, Rehydration, StagePassed,
+    Subagent, ToolCall, ToolOutput,
 };
 use crate::limits::EVENT_TEXT_BYTES;
 use crate::message::{EntryId, Message, count};
@@ -62,6 +62,7 @@ pub const fn topic(body: &Body) -> Topic {
         Body::ToolUpdate(_) => Topic::ToolUpdate,
         Body::ToolResult(_) => Topic::ToolResult,
         Body::ToolRequested(_) => Topic::ToolRequested,
+        Body::FileRequested(_) => Topic::FileRequested,
         Body::RequestCancelled { .. } => Topic::RequestCancelled,
         Body::FooterUpdated(_) => Topic::FooterUpdated,
         Body::StagePassed(_) => Topic::TurnStage,
@@ -164,6 +165,22 @@ fn body(body: &Body) -> Map<'_> {
             map.put("tool-id", asked.call.id.as_ref());
             map.put("tool-name", asked.call.name.as_ref());
             map.put("arguments", asked.call.parsed.clone());
+            map.put("timeout-ms", u64::try_from(asked.timeout.as_millis()).map_or(Value::Nil, count));
+            map
+        }
+        Body::FileRequested(asked) => {
+            let mut map = Map::new().with("request-id", asked.request.as_ref());
+            map.put("path", asked.path.as_str());
+            match &asked.action {
+                FileAction::Read => {
+                    map.put("action", "read");
+                }
+                FileAction::Write { text, expected } => {
+                    map.put("action", "write");
+                    map.put("text", text.as_ref());
+                    map.put("expected", expected.as_ref());
+                }
+            }
             map.put("timeout-ms", u64::try_from(asked.timeout.as_millis()).map_or(Value::Nil, count));
             map
         }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use crate::facts::editor::{self, Editor, File, Position, Selection};
 use crate::facts::rule::Rule;
+use crate::limits::{EDITOR_PATH_BYTES, ERROR_NAME_CHARS};
 use crate::message::{EntryId, SessionId, TurnId};
 use crate::secret::Secret;
-use crate::session::{AnswerFields, ApiError, InAnswer, OfferedTool, Since};
+use crate::session::{AnswerFields, ApiError, FileAnswer, InAnswer, OfferedTool, OpenFile, Since};
 use crate::value::{Map, Value};
 
 const RANGE: &str = "{:path string :range {:start {:line n :column n} :end {:line n :column n}}}";
@@ -156,6 +157,47 @@ fn offered_tool(tool: &Value<'_>) -> Option<OfferedTool> {
         timeout: match optional("timeout-seconds") {
             Some(seconds) => Some(Duration::from_secs(u64::try_from(seconds.as_i64()?).ok()?)),
             None => None,
+        },
+    })
+}
+
+const FILE: &str = "a vector of {:path string :modified flag?}, each path absolute";
+
+/// The `:files` of `register_files`. Ignores unknown keys.
+///
+/// # Errors
+/// `request/invalid-params` for the first one with the wrong shape.
+pub(super) fn open_files(files: &Value<'_>) -> Result<Vec<OpenFile>, ApiError> {
+    let read = |file: &Value<'_>| {
+        let path = file
+            .get("path")?
+            .as_str()
+            .filter(|path| path.starts_with('/') && path.len() <= EDITOR_PATH_BYTES)?;
+        let modified = present(file.get("modified")).map_or(Some(false), Value::as_bool)?;
+        Some(OpenFile { path: path.to_owned(), modified })
+    };
+    let files = files.as_slice().unwrap_or_default().iter().map(read);
+    files.collect::<Option<_>>().ok_or_else(|| ApiError::invalid_param("files", FILE))
+}
+
+/// The answer in the params of `file_result`.
+///
+/// # Errors
+/// `request/invalid-params` for an answer that has neither a text nor `:saved`.
+pub(super) fn file_answer(params: &Value<'_>) -> Result<FileAnswer, ApiError> {
+    let text = |key| present(params.get(key)).and_then(Value::as_str);
+    Ok(match text("status").unwrap_or_default() {
+        "changed" => FileAnswer::Changed,
+        "closed" => FileAnswer::Closed,
+        "failed" => FileAnswer::Failed(
+            text("error-message").unwrap_or_default().chars().take(ERROR_NAME_CHARS).collect(),
+        ),
+        _ => match (params.get("saved").and_then(Value::as_bool), text("text")) {
+            (Some(saved), _) => FileAnswer::Written { saved },
+            (None, Some(text)) => FileAnswer::Text(text.into()),
+            (None, None) => {
+                return Err(ApiError::invalid_param("text", "the file's text, or :saved true or false"));
+            }
         },
     })
 }

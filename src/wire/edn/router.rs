@@ -524,6 +524,22 @@ pub(super) fn tool_progress(Ask { api, call, p, reply }: Ask<'_>) {
     api.tool_progress(call, p.owned("request-id"), p.owned("text"), shape(reply, accepted));
 }
 
+pub(super) fn register_files(Ask { api, call, p, reply }: Ask<'_>) {
+    match params::open_files(p.value("files")) {
+        Ok(files) => {
+            api.register_files(call, files, shape(reply, |files: usize| one("files", Value::from(files))))
+        }
+        Err(error) => reply.fail(error),
+    }
+}
+
+pub(super) fn file_result(Ask { api, call, p, reply }: Ask<'_>) {
+    match params::file_answer(p.0) {
+        Ok(answer) => api.file_result(call, p.owned("request-id"), answer, shape(reply, accepted)),
+        Err(error) => reply.fail(error),
+    }
+}
+
 pub(super) fn login_begin(Ask { api, call, p, reply }: Ask<'_>) {
     let provider = Some(p.name("provider")).filter(|name| !name.is_empty());
     let begun = |login: LoginFacts| projection::login(&login).into_owned();

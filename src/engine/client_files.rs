@@ -1,0 +1,139 @@
+//! The files that clients have open: which ones, and how a client is asked for a text or given one. A client's text is
+//! what the user sees, so it goes before that on disk.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+use crate::engine::client_requests::{ClientRequests, Unanswered};
+use crate::engine::hub::Hub;
+use crate::event::{Body, FileAction, FileRequest};
+use crate::limits::{CLIENT_FILE_TIME, TOOL_FILE_BYTES};
+use crate::session::{ApiError, FileAnswer, OpenFile};
+use crate::tool::{OpenFiles, Telling, Written};
+
+/// The open files of all clients.
+pub struct ClientFiles {
+    requests: ClientRequests<FileAnswer>,
+    /// In the order in which clients told them.
+    open: Mutex<Vec<Arc<Holder>>>,
+}
+
+/// A client that has a file open.
+struct Holder {
+    connection: u64,
+    file: OpenFile,
+    /// The file without symbolic links, once that was looked up; `None` in it for a file that is not there.
+    resolved: OnceLock<Option<PathBuf>>,
+}
+
+impl Holder {
+    /// Whether it has this file open. Asks the file system, the first time.
+    fn has(&self, path: &Path) -> bool {
+        let resolved = self.resolved.get_or_init(|| Path::new(&self.file.path).canonicalize().ok());
+        resolved.as_deref() == Some(path)
+    }
+}
+
+impl ClientFiles {
+    pub fn new(hub: Arc<Hub>, clock: Arc<dyn Clock>) -> Self {
+        Self { requests: ClientRequests::new(hub, clock), open: Mutex::default() }
+    }
+
+    fn open(&self) -> MutexGuard<'_, Vec<Arc<Holder>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the files that a connection has open, in place of its earlier ones.
+    pub fn set(&self, connection: u64, files: Vec<OpenFile>) {
+        let mut open = self.open();
+        open.retain(|holder| holder.connection != connection);
+        let holder = |file| Arc::new(Holder { connection, file, resolved: OnceLock::new() });
+        open.extend(files.into_iter().map(holder));
+    }
+
+    /// A connection is gone.
+    pub fn left(&self, connection: u64) {
+        self.set(connection, Vec::new());
+        self.requests.left(connection);
+    }
+
+    /// Answers a request of a connection.
+    ///
+    /// # Errors
+    /// `request/not-found` if that connection has no such request any more.
+    pub fn answer(&self, connection: u64, request: &str, answer: FileAnswer) -> Result<(), ApiError> {
+        self.requests.answer(connection, request, answer)
+    }
+
+    /// The client whose text of a file counts: one with unsaved changes, or else the one that said so last.
+    fn holder(&self, path: &Path) -> Option<Arc<Holder>> {
+        // The lock is not held while the file system is asked.
+        let mut open = self.open().clone();
+        open.retain(|holder| holder.has(path));
+        open.iter().rev().find(|holder| holder.file.modified).or(open.last()).cloned()
+    }
+}
+
+/// The open files as the calls of one turn see them.
+pub struct Seen {
+    pub files: Arc<ClientFiles>,
+    /// Passes on the events of the call.
+    pub event: Arc<Telling>,
+    pub stop: CancellationToken,
+    pub runtime: tokio::runtime::Handle,
+}
+
+impl Seen {
+    /// Asks a client, on a thread that may block.
+    fn ask(&self, holder: &Holder, action: FileAction) -> Result<FileAnswer, Unanswered> {
+        let path = holder.file.path.clone();
+        let request = |request| {
+            Body::FileRequested(Arc::new(FileRequest { request, path, action, timeout: CLIENT_FILE_TIME }))
+        };
+        self.runtime.block_on(self.files.requests.ask(
+            holder.connection,
+            request,
+            self.event.as_ref(),
+            Arc::new(|_| {}),
+            &self.stop,
+            CLIENT_FILE_TIME,
+        ))
+    }
+}
+
+impl OpenFiles for Seen {
+    fn read(&self, path: &Path) -> Result<Option<Arc<str>>, String> {
+        let Some(holder) = self.files.holder(path) else { return Ok(None) };
+        match self.ask(&holder, FileAction::Read) {
+            Ok(FileAnswer::Text(text)) if text.len() as u64 > TOOL_FILE_BYTES => {
+                Err(format!("its text in the user's editor is longer than {TOOL_FILE_BYTES} bytes"))
+            }
+            Ok(FileAnswer::Text(text)) => Ok(Some(text)),
+            Ok(FileAnswer::Failed(why)) => Err(format!("the user's editor, which has it open, says: {why}")),
+            Ok(FileAnswer::Closed | FileAnswer::Changed | FileAnswer::Written { .. })
+            | Err(Unanswered::Left) => Ok(None),
+            Err(Unanswered::Ended) => Err("the call was ended".to_owned()),
+            // What is on disk is not what the user sees.
+            Err(Unanswered::TimedOut) if holder.file.modified => {
+                Err("the user's editor, which has unsaved changes in it, does not answer".to_owned())
+            }
+            Err(Unanswered::TimedOut) => Ok(None),
+        }
+    }
+
+    fn write(&self, path: &Path, text: &Arc<str>, expected: &str) -> Written {
+        let Some(holder) = self.files.holder(path) else { return Written::Closed };
+        let action = FileAction::Write { text: text.clone(), expected: expected.into() };
+        match self.ask(&holder, action) {
+            Ok(FileAnswer::Written { saved: true }) => Written::Saved,
+            Ok(FileAnswer::Written { saved: false }) => Written::Unsaved,
+            Ok(FileAnswer::Changed) => Written::Changed,
+            Ok(FileAnswer::Closed) => Written::Closed,
+            Ok(FileAnswer::Failed(why)) => Written::Failed(format!("the user's editor says: {why}")),
+            Ok(FileAnswer::Text(_)) | Err(_) => Written::Unknown,
+        }
+    }
+}
