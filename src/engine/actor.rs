@@ -5,10 +5,13 @@
 
 mod adopt;
 mod again;
+mod alone;
 mod changes;
 mod gather;
 mod jobs;
+mod messages;
 mod pending;
+mod stopping;
 mod turns;
 mod undo;
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::turns::answered;
+use super::messages::answered;
 use super::{AfterTurn, SessionActor, user_message};
 use crate::catalogue::ErrorCode;
 use crate::event::{Body, Replaced};

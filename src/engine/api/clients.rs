@@ -1,0 +1,159 @@
+//! Clients of the engine: who is attached, and what they bring.
+
+use std::sync::Arc;
+
+use crate::engine::client_tools;
+use crate::engine::host::Engine;
+use crate::engine::login::LoginDesk;
+use crate::engine::open::{history, show};
+use crate::event::{Body, Cause, Event};
+use crate::limits::{CLIENT_DETAILS_BYTES, CLIENT_FILES};
+use crate::message::SessionId;
+use crate::session::{
+    ApiError, Call, Client, ClientTools, Clients, FileAnswer, OfferedTool, OpenFile, Registered, Reply,
+    Since, Snapshot as Shown, Tally, ToolAnswer,
+};
+use crate::tool::toolbox::Source;
+
+impl Engine {
+    /// Forgets a connection: what it offers goes with it, and nobody waits for it.
+    fn left(&self, connection: u64) {
+        self.shared.hub.detach(connection);
+        self.shared.questions.left(connection);
+        for handle in self.shared.tree.all() {
+            handle.tools.take_back(&Source::Client(connection));
+        }
+        self.shared.client_requests.left(connection);
+        self.shared.client_files.left(connection);
+    }
+}
+
+impl ClientTools for Engine {
+    fn register_tools(&self, call: Call, tools: Vec<OfferedTool>, reply: Reply<Registered>) {
+        let shared = self.shared.clone();
+        self.with(&call, reply, |handle, reply| {
+            let names = tools.iter().map(|tool| tool.name.clone()).collect();
+            let offered = client_tools::offer(&handle.tools, &shared.client_requests, call.connection, tools);
+            // Who has left meanwhile has taken back what was there before.
+            if shared.hub.client(call.connection).is_none() {
+                handle.tools.take_back(&Source::Client(call.connection));
+            }
+            reply.send(match offered {
+                Ok(shadowed) => Ok(Registered { names, shadowed }),
+                Err(wrong) => Err(ApiError::invalid_param("tools", &format!("tools of a client: {wrong}"))),
+            });
+        });
+    }
+
+    fn tool_result(&self, call: Call, request: String, answer: ToolAnswer, reply: Reply<()>) {
+        if !client_tools::is_bounded(&answer.details) {
+            let expected = format!("a map of at most {CLIENT_DETAILS_BYTES} bytes");
+            return reply.fail(ApiError::invalid_param("details", &expected));
+        }
+        reply.send(self.shared.client_requests.answer(call.connection, &request, answer));
+    }
+
+    fn tool_progress(&self, call: Call, request: String, text: String, reply: Reply<()>) {
+        reply.send(self.shared.client_requests.progress(call.connection, &request, &text));
+    }
+
+    fn register_files(&self, call: Call, files: Vec<OpenFile>, reply: Reply<usize>) {
+        if files.len() > CLIENT_FILES {
+            let expected = format!("a vector of at most {CLIENT_FILES} files");
+            return reply.fail(ApiError::invalid_param("files", &expected));
+        }
+        let count = files.len();
+        self.shared.client_files.set(call.connection, files);
+        // Who has left meanwhile has taken back what was there before.
+        if self.shared.hub.client(call.connection).is_none() {
+            self.shared.client_files.left(call.connection);
+        }
+        reply.ok(count);
+    }
+
+    fn file_result(&self, call: Call, request: String, answer: FileAnswer, reply: Reply<()>) {
+        reply.send(self.shared.client_files.answer(call.connection, &request, answer));
+    }
+}
+
+impl Clients for Engine {
+    fn attach(&self, connection: u64, client: Arc<dyn Client>) -> SessionId {
+        self.shared.hub.attach(connection, client);
+        let _executor = self.shared.executor.enter();
+        let cwd = self.shared.settings.cwd.to_string_lossy().into();
+        self.shared.tree.primary(|| self.opener.create(None, cwd).id)
+    }
+
+    fn detach(&self, connection: u64, reply: Reply<()>) {
+        LoginDesk(&self.shared).forget_connection(connection);
+        if !self.shared.hub.is_last(connection) {
+            self.left(connection);
+            return reply.ok(());
+        }
+        // The last connection still learns how its turns end.
+        let engine = self.clone();
+        let leave = Reply::new(move |_| {
+            engine.left(connection);
+            reply.ok(());
+        });
+        self.stop(leave);
+    }
+
+    fn tally(&self) -> Arc<Tally> {
+        self.shared.tally.clone()
+    }
+
+    fn snapshot(
+        &self,
+        connection: u64,
+        session: &SessionId,
+        what: Shown,
+        cause: Option<Cause>,
+    ) -> Option<Event> {
+        let handle = self.shared.tree.get(session).ok()?;
+        let facts = handle.snapshot().facts.clone();
+        let body = match what {
+            Shown::State => Body::SessionUpdated(facts),
+            Shown::Footer => Body::FooterUpdated(facts),
+            Shown::Queue => Body::QueueUpdated(Arc::new(handle.snapshot().queue.shown())),
+            Shown::Sessions => return Some(Event { cause, ..self.shared.tree.context_event() }),
+            Shown::Widgets | Shown::WidgetSpecs | Shown::Statuses => {
+                let progress = handle.progress.load();
+                let progress = progress.as_ref()?;
+                match what {
+                    Shown::Widgets => Body::WidgetsUpdated(progress.widgets.clone()),
+                    Shown::WidgetSpecs => Body::WidgetSpecsUpdated(progress.specs.clone()),
+                    _ => Body::StatusUpdated(progress.statuses.clone()),
+                }
+            }
+            Shown::Questions | Shown::Dialogs => {
+                let client = self.shared.hub.client(connection)?;
+                // Each of the two serves one kind of interactor.
+                let dialogs = what == Shown::Dialogs;
+                return (client.is_interactor() && client.dialogs_only() == dialogs)
+                    .then(|| self.shared.questions.joined(connection, &client))
+                    .flatten();
+            }
+        };
+        Some(handle.event(body, cause))
+    }
+
+    fn catch_up(&self, connection: u64) {
+        let Some(client) = self.shared.hub.client(connection) else { return };
+        let Ok(handle) = self.shared.tree.get(&client.focused()) else { return };
+        handle.let_in(&self.shared.hub, connection, |snapshot| {
+            show(client.as_ref(), &handle, snapshot, history(snapshot), None);
+        });
+    }
+
+    fn follow(&self, call: Call, since: Since, reply: Reply<u64>) {
+        let _executor = self.shared.executor.enter();
+        self.opener.follow(call, since, reply);
+    }
+
+    fn follow_again(&self, connection: u64, replay: u64, session: &SessionId, offset: u64) -> bool {
+        let Ok(handle) = self.shared.tree.get(session) else { return false };
+        self.opener.follow_again(connection, replay, handle, offset);
+        true
+    }
+}

@@ -1,0 +1,127 @@
+//! Commands and single calls of tools outside turns.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::change::Change;
+use crate::engine::host::Engine;
+use crate::engine::shell_start::{self, NewShell};
+use crate::facts::{BashOutput, JobFacts, ShellFacts};
+use crate::session::{ApiError, Call, Jobs, Reply, ShellCommand, ToolOutcome, Waited};
+use crate::tool::path::within;
+use crate::value::Value;
+
+impl Jobs for Engine {
+    fn bash(&self, call: Call, command: String, timeout_seconds: Option<u64>, reply: Reply<BashOutput>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(Change::Bash { command, timeout_seconds, reply });
+        });
+    }
+
+    fn abort_bash(&self, call: Call, reply: Reply<()>) {
+        self.with(&call, reply, |handle, reply| {
+            handle.tell(Change::AbortBash { reply });
+        });
+    }
+
+    fn jobs(&self, call: Call, statuses: Option<Vec<String>>, reply: Reply<Vec<Arc<JobFacts>>>) {
+        self.with(&call, reply, |handle, reply| {
+            handle.tell(Change::ListJobs { statuses, reply });
+        });
+    }
+
+    fn job(&self, call: Call, id: String, reply: Reply<Arc<JobFacts>>) {
+        self.with(&call, reply, |handle, reply| {
+            handle.tell(Change::GetJob { id, reply });
+        });
+    }
+
+    fn cancel_job(&self, call: Call, id: String, reply: Reply<Arc<JobFacts>>) {
+        self.with(&call, reply, |handle, reply| {
+            handle.tell(Change::CancelJob { id, reply });
+        });
+    }
+
+    fn shell_start(&self, call: Call, command: ShellCommand, reply: Reply<Arc<ShellFacts>>) {
+        self.with(&call, reply, |handle, reply| {
+            let facts = handle.snapshot().facts.clone();
+            let cwd = match shell_folder(&facts.cwd, command.cwd.as_deref()) {
+                Ok(cwd) => cwd,
+                Err(error) => return reply.fail(error),
+            };
+            let new = NewShell {
+                session: handle.id.clone(),
+                command: command.command,
+                cwd,
+                timeout: command.timeout_seconds.map(Duration::from_secs),
+                hidden: handle.manifest().hidden.to_vec(),
+            };
+            shell_start::start(&self.shared, new, reply);
+        });
+    }
+
+    fn shells(&self) -> Vec<Arc<ShellFacts>> {
+        self.shared.shells.list()
+    }
+
+    fn shell_wait(&self, id: &str, patience: Option<Duration>, reply: Reply<(Arc<ShellFacts>, Waited)>) {
+        self.wait_for_shell(id, patience, true, reply);
+    }
+
+    fn shell_detach(&self, id: &str, reply: Reply<Arc<ShellFacts>>) {
+        reply.send(self.shared.shells.detach(id));
+    }
+
+    fn shell_cancel(&self, id: &str, reply: Reply<Arc<ShellFacts>>) {
+        if let Err(error) = self.shared.shells.stop(id) {
+            return reply.fail(error);
+        }
+        let ended = |ended: Result<(Arc<ShellFacts>, Waited), _>| reply.send(ended.map(|(facts, _)| facts));
+        self.wait_for_shell(id, None, false, Reply::new(ended));
+    }
+
+    fn call_tool(&self, call: Call, tool: String, arguments: Value<'static>, reply: Reply<ToolOutcome>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            if handle.tools.find(&tool).is_none() {
+                return reply.fail(ApiError::invalid_param("tool", "the name of a tool of the session"));
+            }
+            let asked = Box::new((tool, arguments));
+            handle.tell(Change::CallTool { call, asked, reply });
+        });
+    }
+}
+
+impl Engine {
+    /// Waits for a command of a person on a task of its own.
+    fn wait_for_shell(
+        &self,
+        id: &str,
+        patience: Option<Duration>,
+        detachable: bool,
+        reply: Reply<(Arc<ShellFacts>, Waited)>,
+    ) {
+        let (shared, id) = (self.shared.clone(), id.to_owned());
+        // From now on, so that a request that follows at once is seen.
+        let watch = match shared.shells.watch(&id, detachable) {
+            Ok(watch) => watch,
+            Err(error) => return reply.fail(error),
+        };
+        let wait = async move {
+            let waited = watch.over(patience).await;
+            reply.send(shared.shells.get(&id).map(|facts| (facts, waited)));
+        };
+        self.shared.tasks.spawn_on(wait, &self.shared.executor);
+    }
+}
+
+/// The folder of a person's command: the session's, or one inside it.
+fn shell_folder(root: &str, asked: Option<&str>) -> Result<PathBuf, ApiError> {
+    let Some(asked) = asked else { return Ok(PathBuf::from(root)) };
+    let inside = || -> Option<PathBuf> {
+        let root = Path::new(root).canonicalize().ok()?;
+        let folder = root.join(asked).canonicalize().ok()?;
+        (within(&folder, &root) && folder.is_dir()).then_some(folder)
+    };
+    inside().ok_or_else(|| ApiError::invalid_param("cwd", "a folder inside the session's"))
+}

@@ -1,0 +1,150 @@
+//! Sessions: opened, listed, named, read and put away.
+
+use std::sync::Arc;
+
+use crate::engine::change::Change;
+use crate::engine::host::Engine;
+use crate::engine::incoming::{self};
+use crate::facts::{ListedSession, OutputPart, SessionFacts, SessionStats};
+use crate::limits::SEARCH_QUERY_BYTES;
+use crate::message::{EntryId, Message, Role, SessionId};
+use crate::session::{ApiError, Call, Listing, Opened, Page, Reply, Sessions, SwitchTarget};
+use crate::store::Parent;
+use crate::tool::output::Outputs;
+
+impl Sessions for Engine {
+    fn has_session(&self, session: &SessionId) -> bool {
+        self.shared.tree.get(session).is_ok()
+    }
+
+    fn facts(&self, session: &SessionId) -> Option<Arc<SessionFacts>> {
+        self.shared.tree.get(session).ok().map(|handle| handle.snapshot().facts.clone())
+    }
+
+    fn state(&self, call: Call, reply: Reply<Arc<SessionFacts>>) {
+        self.with(&call, reply, |handle, reply| {
+            let mut reply = Some(reply);
+            // While no event of the session goes out, so that no answer follows an event that is newer than it.
+            handle.in_order(&mut |_| {
+                if let Some(reply) = reply.take() {
+                    reply.ok(handle.snapshot().facts.clone());
+                }
+            });
+        });
+    }
+
+    fn messages(&self, call: Call, before: Option<EntryId>, limit: Option<usize>, reply: Reply<Page>) {
+        self.read(&call, reply, |snapshot| snapshot.page(before.as_ref(), limit));
+    }
+
+    fn stats(&self, call: Call, reply: Reply<SessionStats>) {
+        self.with(&call, reply, |handle, reply| {
+            // The session's task reads all messages, not the caller.
+            handle.tell(Change::Stats { reply });
+        });
+    }
+
+    fn fork_messages(&self, call: Call, reply: Reply<Vec<Arc<Message>>>) {
+        self.read(&call, reply, |snapshot| Ok(snapshot.fork_messages()));
+    }
+
+    fn last_assistant_text(&self, call: Call, reply: Reply<Option<String>>) {
+        self.read(&call, reply, |snapshot| {
+            Ok(snapshot.messages().rev().find(|message| message.role == Role::Assistant).map(|m| m.text()))
+        });
+    }
+
+    fn list_sessions(&self, call: Call, wanted: Listing, reply: Reply<Vec<ListedSession>>) {
+        let shared = self.shared.clone();
+        if wanted.text.as_ref().is_some_and(|text| text.len() > SEARCH_QUERY_BYTES) {
+            let expected = format!("a text of at most {SEARCH_QUERY_BYTES} bytes");
+            return reply.fail(ApiError::invalid_param("text", &expected));
+        }
+        self.with(&call, reply, |handle, reply| {
+            shared.clone().tasks.spawn_blocking(move || {
+                let facts = handle.snapshot().facts.clone();
+                reply.send(shared.list(&facts, &wanted));
+            });
+        });
+    }
+
+    fn new_session(&self, call: Call, parent: Option<SessionId>, key: Option<String>, reply: Reply<Opened>) {
+        self.with(&call.clone(), reply, |source, reply| {
+            let parent = match parent {
+                Some(id) => match self.shared.tree.get(&id) {
+                    Ok(_) => Some(Parent { session: id, path: None, entry: None }),
+                    Err(error) => return reply.fail(error),
+                },
+                None => None,
+            };
+            if let Err(error) = self.shared.tree.check_room() {
+                return reply.fail(error);
+            }
+            let cwd = source.snapshot().facts.cwd.clone();
+            if let Some(key) = key {
+                let above = parent.as_ref().map_or("", |parent| parent.session.as_str());
+                let request = incoming::of_op(&source.id, &key, ["new_session", above]);
+                return self.opener.create_once(call, parent, cwd, request, reply);
+            }
+            let handle = self.opener.create(parent, cwd);
+            self.opener.enter(&call, &handle, reply);
+        });
+    }
+
+    fn open_session(&self, call: Call, session: SessionId, reply: Reply<SessionId>) {
+        let _executor = self.shared.executor.enter();
+        self.opener.open_only(call, session, reply);
+    }
+
+    fn switch_session(&self, call: Call, target: SwitchTarget, reply: Reply<Opened>) {
+        let _executor = self.shared.executor.enter();
+        self.opener.switch(call, target, reply);
+    }
+
+    fn fork(&self, call: Call, entry: EntryId, key: Option<String>, reply: Reply<Opened>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            let said = ["fork", handle.id.as_str(), entry.as_str()];
+            let request = key.map(|key| incoming::of_op(&handle.id, &key, said));
+            self.opener.fork(call, &handle, entry, request, reply);
+        });
+    }
+
+    fn set_name(&self, call: Call, name: String, reply: Reply<String>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(Change::SetName { call, name, reply });
+        });
+    }
+
+    fn rename_session(&self, call: Call, session: SessionId, name: String, reply: Reply<String>) {
+        let _executor = self.shared.executor.enter();
+        self.opener.rename(call, session, name, reply);
+    }
+
+    fn archive_session(&self, call: Call, session: SessionId, archived: bool, reply: Reply<bool>) {
+        self.opener.archive(call, session, archived, reply);
+    }
+
+    fn delete_session(&self, call: Call, session: SessionId, reply: Reply<()>) {
+        self.opener.delete(call, session, reply);
+    }
+
+    fn read_output(&self, call: Call, handle: String, offset: u64, limit: usize, reply: Reply<OutputPart>) {
+        let state_dir = self.shared.settings.state_dir.clone();
+        let tasks = self.shared.tasks.clone();
+        self.with(&call, reply, |session, reply| {
+            let outputs = Outputs::new(&state_dir, session.id.as_str());
+            tasks.spawn_blocking(move || match outputs.read(&handle, offset, limit) {
+                Ok(Some(part)) => reply.ok(part),
+                Ok(None) => reply.fail(ApiError::not_found("kept output", &handle)),
+                Err(error) => reply.fail(ApiError::failed(format!("The output cannot be read: {error}."))),
+            });
+        });
+    }
+
+    fn export_html(&self, call: Call, path: Option<String>, reply: Reply<String>) {
+        self.with(&call, reply, |handle, reply| {
+            let work = move || reply.send(handle.snapshot().save_page(path.as_deref()));
+            self.shared.tasks.spawn_blocking_on(work, &self.shared.executor);
+        });
+    }
+}

@@ -1,0 +1,212 @@
+//! Settings, permissions and logins.
+
+use std::sync::Arc;
+
+use crate::catalogue::{self, ErrorCode};
+use crate::engine::change::Change;
+use crate::engine::host::Engine;
+use crate::engine::login::LoginDesk;
+use crate::engine::trust_preview;
+use crate::facts::permissions::{AuditPage, AuditWanted, ListedRule, TrustPreview};
+use crate::facts::{LoginFacts, ModelFacts, ProviderName};
+use crate::interaction::audit;
+use crate::limits::{AUDIT_PAGE, ERROR_NAME_CHARS};
+use crate::message::{Mode, ThinkingLevel};
+use crate::provider::models::{Model, Models};
+use crate::session::{ApiError, Call, Logins, Permissions, Reach, Reply, Settings, ShownFiles};
+use crate::value::{Map, Value};
+
+impl Settings for Engine {
+    fn models(&self, _call: Call, reply: Reply<Vec<ModelFacts>>) {
+        let manifest = self.shared.configuration.newest();
+        let ready = manifest.providers.ready();
+        let facts = |model: &Model| model.facts(ready.contains(&&*model.provider));
+        reply.ok(manifest.models.iter().map(facts).collect());
+    }
+
+    fn set_model(
+        &self,
+        call: Call,
+        provider: String,
+        model: String,
+        reach: Reach,
+        reply: Reply<(String, String)>,
+    ) {
+        let manifest = self.shared.configuration.newest();
+        if manifest.models.find(&provider, &model).is_none() {
+            return reply.fail(unknown_model(&manifest.models, &provider, &model));
+        }
+        let shared = self.shared.clone();
+        self.with(&call.clone(), reply, |handle, reply| {
+            let set = move |reply: Reply<(String, String)>, provider: String, model: String| {
+                handle.tell(Change::SetModel { call, provider: provider.into(), model: model.into(), reply });
+            };
+            if reach == Reach::Session {
+                return set(reply, provider, model);
+            }
+            shared.clone().tasks.spawn_blocking(move || {
+                match shared.configuration.choose_model(reach, &provider, &model) {
+                    Ok(()) => set(reply, provider, model),
+                    Err(error) => reply.fail(error),
+                }
+            });
+        });
+    }
+
+    fn usual_model(&self) -> (Arc<str>, Arc<str>) {
+        self.shared.configuration.usual_model()
+    }
+
+    fn cycle_model(&self, call: Call, forward: bool, reply: Reply<(String, String)>) {
+        let manifest = self.shared.configuration.newest();
+        let ready = manifest.providers.ready();
+        let usable: Vec<(Arc<str>, Arc<str>)> = manifest
+            .models
+            .iter()
+            .filter(|model| ready.contains(&&*model.provider))
+            .map(|model| (model.provider.clone(), model.id.clone()))
+            .collect();
+        self.with(&call.clone(), reply, |handle, reply| {
+            let facts = handle.snapshot().facts.clone();
+            let now = usable
+                .iter()
+                .position(|(provider, id)| *provider == facts.model_provider && *id == facts.model_id);
+            let next = match (now, usable.len()) {
+                (_, 0) => None,
+                (None, _) => usable.first(),
+                (Some(now), all) => {
+                    let step = if forward { 1 } else { all.saturating_sub(1) };
+                    usable.get(now.saturating_add(step).checked_rem(all).unwrap_or(0))
+                }
+            };
+            match next.cloned() {
+                Some((provider, id)) => {
+                    handle.tell(Change::SetModel { call, provider, model: id, reply });
+                }
+                None => reply.fail(ApiError::new(
+                    ErrorCode::UnknownModel,
+                    "No model of the catalogue can be used: no provider is set up.",
+                )),
+            }
+        });
+    }
+
+    fn set_thinking_level(&self, call: Call, level: Option<ThinkingLevel>, reply: Reply<ThinkingLevel>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(Change::SetThinking { call, level, reply });
+        });
+    }
+
+    fn set_mode(&self, call: Call, mode: Mode, reply: Reply<Mode>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(Change::SetMode { call, mode, reply });
+        });
+    }
+
+    fn set_auto_compaction(&self, call: Call, enabled: bool, reply: Reply<bool>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(Change::SetAutoCompaction { call, enabled, reply });
+        });
+    }
+
+    fn set_auto_retry(&self, call: Call, enabled: bool, reply: Reply<bool>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(Change::SetAutoRetry { call, enabled, reply });
+        });
+    }
+
+    fn theme(&self) -> Option<String> {
+        self.shared.settings.files.theme()
+    }
+
+    fn set_theme(&self, call: Call, name: String, reply: Reply<String>) {
+        let shared = self.shared.clone();
+        self.with(&call, reply, |_, reply| {
+            shared.clone().tasks.spawn_blocking(move || {
+                let kept = shared.settings.files.choose_theme(&name);
+                reply.send(kept.map_err(|error| ApiError::failed(error.to_string())));
+            });
+        });
+    }
+
+    fn trust_project(&self, call: Call, trusted: bool, shown: Option<ShownFiles>, reply: Reply<bool>) {
+        let shared = self.shared.clone();
+        self.with(&call, reply, |handle, reply| {
+            let cwd = handle.snapshot().facts.cwd.clone();
+            let trust = move || reply.send(shared.trust(&cwd, trusted, shown.as_ref()).map(|()| trusted));
+            self.shared.tasks.spawn_blocking(trust);
+        });
+    }
+}
+
+impl Permissions for Engine {
+    fn rules(&self, call: Call, reply: Reply<Vec<ListedRule>>) {
+        let shared = self.shared.clone();
+        self.with(&call, reply, |handle, reply| {
+            self.shared.tasks.spawn_blocking(move || reply.ok(shared.listed_rules(&handle)));
+        });
+    }
+
+    fn remove_rule(&self, call: Call, id: String, reply: Reply<()>) {
+        let shared = self.shared.clone();
+        self.with(&call, reply, |handle, reply| {
+            self.shared.tasks.spawn_blocking(move || reply.send(shared.take_rule_back(&handle, &id)));
+        });
+    }
+
+    fn audit(&self, call: Call, wanted: AuditWanted, reply: Reply<AuditPage>) {
+        let path = audit::path(&self.shared.settings.state_dir);
+        self.with(&call, reply, |handle, reply| {
+            self.shared.tasks.spawn_blocking(move || {
+                let is_of = |record: &Map<'_>, key| {
+                    record.get_keyword(key).and_then(Value::as_str) == Some(handle.id.as_str())
+                };
+                let is_wanted = |record: &Map<'_>| {
+                    wanted.all || is_of(record, "session-id") || is_of(record, "parent-session-id")
+                };
+                let limit = wanted.limit.unwrap_or(AUDIT_PAGE).min(AUDIT_PAGE);
+                let page = audit::page(&path, wanted.before, limit, is_wanted);
+                let page = page.map(|(records, next)| AuditPage { records, next });
+                reply.send(
+                    page.map_err(|error| ApiError::failed(format!("The audit cannot be read: {error}."))),
+                );
+            });
+        });
+    }
+
+    fn trust_preview(&self, call: Call, reply: Reply<TrustPreview>) {
+        let shared = self.shared.clone();
+        self.with(&call, reply, |handle, reply| {
+            let cwd = handle.snapshot().facts.cwd.clone();
+            let preview = move || reply.ok(trust_preview::preview(&shared.configuration.files_of(&cwd)));
+            self.shared.tasks.spawn_blocking(preview);
+        });
+    }
+}
+
+impl Logins for Engine {
+    fn login_begin(&self, call: Call, provider: Option<String>, reply: Reply<LoginFacts>) {
+        LoginDesk(&self.shared).begin(&call, provider, reply);
+    }
+
+    fn login_complete(&self, call: Call, input: Option<String>, reply: Reply<ProviderName>) {
+        LoginDesk(&self.shared).complete(&call, input, reply);
+    }
+
+    fn logout(&self, call: Call, provider: String, reply: Reply<bool>) {
+        LoginDesk(&self.shared).forget(&call, provider, reply);
+    }
+}
+
+/// `request/unknown-model`, with the most similar names.
+fn unknown_model(models: &Models, provider: &str, id: &str) -> ApiError {
+    let nearest = models.nearest(provider, id);
+    let names: Vec<String> = nearest.iter().map(|model| format!("{} {}", model.provider, model.id)).collect();
+    let [id, provider] = [id, provider].map(|name| catalogue::excerpt(name, ERROR_NAME_CHARS));
+    let message =
+        format!("There is no model {id:?} of provider {provider:?}. Nearest: {}.", names.join(", "));
+    let nearest = nearest.iter().map(|model| {
+        Value::from(Map::new().with("provider", model.provider.to_string()).with("id", model.id.to_string()))
+    });
+    ApiError::new(ErrorCode::UnknownModel, message).with("nearest", Value::vector(nearest))
+}

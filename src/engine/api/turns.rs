@@ -1,0 +1,195 @@
+//! Turns and what waits for them, undo, and questions to people.
+
+use crate::command::{self, Line};
+use crate::engine::change::Change;
+use crate::engine::commands::{self, Commands};
+use crate::engine::host::Engine;
+use crate::engine::incoming::{self, Incoming};
+use crate::engine::queue::{Until, not_waiting};
+use crate::event::WaitingMessages;
+use crate::facts::CommandFacts;
+use crate::facts::editor::Editor;
+use crate::message::EntryId;
+use crate::session::{
+    ActionResult, Again, ApiError, Call, DialogResult, Edited, Interrupted, Prompt, Prompted, Questions,
+    Queues, Removed, Reply, Response, Resumed, Turns, Undo, Undone, Undos,
+};
+
+impl Turns for Engine {
+    fn prompt(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
+        let incoming = Incoming::of_op(&call.session, "prompt", prompt);
+        Commands(self).line(call, incoming, reply);
+    }
+
+    fn steer(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            let incoming = Incoming::of_op(&call.session, "steer", prompt);
+            handle.tell(Change::Enqueue { call, incoming, until: Until::NextCall, reply });
+        });
+    }
+
+    fn follow_up(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            let incoming = Incoming::of_op(&call.session, "follow_up", prompt);
+            handle.tell(Change::Enqueue { call, incoming, until: Until::TurnEnd, reply });
+        });
+    }
+
+    fn ask_again(&self, call: Call, how: Again, key: Option<String>, reply: Reply<Prompted>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            let request = key.map(|key| incoming::of_op(&handle.id, &key, [how.as_str()]));
+            handle.tell(Change::AskAgain { call, how, request, reply });
+        });
+    }
+
+    fn abort(&self, call: Call, key: Option<String>, reply: Reply<bool>) {
+        self.with(&call, reply, |handle, reply| {
+            let request = key.map(|key| incoming::of_op(&handle.id, &key, ["abort"]));
+            // At once, and again after an earlier prompt that still waits for the disk.
+            if self.is_new(&handle, request.as_deref()) {
+                handle.abort_and_hold();
+            }
+            if request.is_some() {
+                return handle.tell(Change::Abort { request, reply });
+            }
+            reply.ok(false);
+            handle.tell(Change::Abort { request, reply: Reply::new(|_| {}) });
+        });
+    }
+
+    fn interrupt(&self, call: Call, key: Option<String>, reply: Reply<Interrupted>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            let request = key.map(|key| incoming::of_op(&handle.id, &key, ["interrupt"]));
+            // At once: a stop does not wait for the disk.
+            if self.is_new(&handle, request.as_deref()) {
+                handle.interrupt(i64::MAX);
+            }
+            handle.tell(Change::Interrupt { call, request, before: None, reply });
+        });
+    }
+
+    fn abort_retry(&self, call: Call, reply: Reply<()>) {
+        self.with(&call, reply, |handle, reply| {
+            handle.tell(Change::AbortRetry { reply });
+        });
+    }
+
+    fn compact(&self, call: Call, instructions: Option<String>, reply: Reply<Option<String>>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(Change::Compact { call, wishes: instructions, reply });
+        });
+    }
+
+    fn commands(&self, call: Call, reply: Reply<Vec<CommandFacts>>) {
+        let shared = self.shared.clone();
+        self.with(&call, reply, |handle, reply| {
+            shared.clone().tasks.spawn_blocking(move || {
+                let project = shared.search_folder(&handle.snapshot().facts.cwd);
+                reply.ok(commands::listed(&project));
+            });
+        });
+    }
+
+    fn command(&self, call: Call, text: String, reply: Reply<()>) {
+        if matches!(command::read(&text), Line::Text(_)) {
+            return reply
+                .fail(ApiError::invalid_param("text", "a slash command; prompt takes text for the model"));
+        }
+        let prompt = Prompt { message: text, ..Prompt::default() };
+        Commands(self).line(
+            call.clone(),
+            Incoming { prompt, request: None },
+            Reply::new(|result: Result<Prompted, ApiError>| reply.send(result.map(drop))),
+        );
+    }
+
+    fn action_result(&self, call: Call, result: ActionResult, reply: Reply<()>) {
+        Commands(self).chosen(call, result, reply);
+    }
+
+    fn update_context(&self, call: Call, editor: Editor, reply: Reply<()>) {
+        self.with(&call, reply, |handle, reply| {
+            handle.tell(Change::ShowEditor { editor: Box::new(editor), reply });
+        });
+    }
+}
+
+impl Queues for Engine {
+    fn pending(&self, call: Call, entry: Option<EntryId>, reply: Reply<WaitingMessages>) {
+        self.read(&call, reply, |snapshot| match entry {
+            None => Ok(snapshot.queue.shown()),
+            Some(entry) => {
+                let waiting = snapshot.queue.get(&entry).ok_or_else(|| not_waiting(&entry))?;
+                let messages = vec![waiting.shown(usize::MAX)];
+                Ok(WaitingMessages { is_held: snapshot.queue.is_held(), messages })
+            }
+        });
+    }
+
+    fn edit_pending(&self, call: Call, entry: EntryId, content: Edited, reply: Reply<()>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(Change::EditPending { call, entry, content: Box::new(content), reply });
+        });
+    }
+
+    fn remove_pending(&self, call: Call, entry: EntryId, reply: Reply<Removed>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(Change::RemovePending { call, entry, reply });
+        });
+    }
+
+    fn move_pending(&self, call: Call, entry: EntryId, before: Option<EntryId>, reply: Reply<()>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(Change::MovePending { call, entry, before, reply });
+        });
+    }
+
+    fn resume_queue(&self, call: Call, reply: Reply<Resumed>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(Change::ResumeQueue { call, reply });
+        });
+    }
+}
+
+impl Undos for Engine {
+    fn undo(&self, call: Call, wish: Undo, reply: Reply<Undone>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(Change::Undo { call, wish, reply });
+        });
+    }
+}
+
+impl Questions for Engine {
+    fn decide(
+        &self,
+        call: Call,
+        interaction_id: String,
+        approve: bool,
+        note: Option<String>,
+        reply: Reply<()>,
+    ) {
+        // A question that is not open is refused with the reason.
+        match self.shared.questions.decision(interaction_id, approve, note) {
+            Ok(response) => self.respond(call, response, reply),
+            Err(error) => reply.fail(error),
+        }
+    }
+
+    fn respond(&self, call: Call, response: Response, reply: Reply<()>) {
+        self.shared.questions.respond(call.connection, response, reply);
+    }
+
+    fn interactor_changed(&self, connection: u64) {
+        let Some(client) = self.shared.hub.client(connection) else { return };
+        if !client.is_interactor() {
+            return self.shared.questions.left(connection);
+        }
+        if let Some(event) = self.shared.questions.joined(connection, &client) {
+            let _ = client.deliver(&event);
+        }
+    }
+
+    fn resolve_dialog(&self, call: Call, dialog: String, result: Option<DialogResult>, reply: Reply<()>) {
+        self.shared.questions.resolve_dialog(call.connection, &dialog, result, reply);
+    }
+}
