@@ -609,6 +609,9 @@ pub const UNDO_BYTES: u64 = 64 * 1024 * 1024;
 /// How long a change of a file waits for the note in the journal that it begins.
 pub const NOTING: Duration = Duration::from_secs(10);
 
+/// How long an undo waits for calls that change its files: its session does nothing else meanwhile.
+pub const UNDO_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Turns whose changes of files can be undone, and as many redone.
 pub const UNDO_TURNS: usize = 100;
 

@@ -56,6 +56,9 @@ pub const DELEGATE: &str = "delegate";
 /// The name of the tool that runs commands.
 pub const BASH: &str = "bash";
 
+/// The key in the details of a call of which nobody knows whether it changed its file.
+pub const UNKNOWN: &str = "unknown";
+
 /// Where and for whom a call runs.
 #[derive(Clone)]
 pub struct Context {
@@ -158,6 +161,15 @@ impl Outcome {
         Self { is_error: true, ..Self::ok(text.to_string()) }
     }
 
+    /// A failure of a change: nobody knows whether it was made if the error says so.
+    pub fn not_changed(error: CallError) -> Self {
+        let mut outcome = Self::failed(&error);
+        if matches!(error, CallError::Unknown(_)) {
+            outcome.details.put(UNKNOWN, true);
+        }
+        outcome
+    }
+
     /// A success; a long text is stored under a handle.
     pub fn kept(kept: Kept) -> Self {
         let mut outcome = Self::ok(kept.text);
@@ -179,6 +191,12 @@ pub trait Tool: Send + Sync {
 
     /// A call in one line, for a person.
     fn summary(&self, arguments: &Value<'_>) -> String;
+
+    /// What a call would touch, for a tool whose plan reads it: it is judged first, so that nothing is learned of what is
+    /// denied.
+    fn access(&self, _: Site<'_>, _: &Value<'_>) -> Option<Result<Access, CallError>> {
+        None
+    }
 
     /// The effects of a call. Changes nothing. May block.
     ///

@@ -421,3 +421,88 @@ fn open_files_of_a_wrong_shape_are_refused() {
     let late = bridge.ask("f", "file_result", "{:request-id \"r-1\" :status \"closed\"}");
     assert_eq!(code(&late), "request/not-found", "{late}");
 }
+
+/// Answers the request for a file of a guest.
+fn answer_file(guest: &mut Guest, answer: &str) -> Owned {
+    let asked = guest.until(|frame| is_event(frame, "file/requested"));
+    let id = data(&asked, "request-id");
+    guest.ask("f", "file_result", &format!("{{:request-id {id:?} {answer}}}"));
+    asked
+}
+
+/// A guest that has the file `a` open, whether it is there yet or not.
+fn guest_with_file(setup: &Setup) -> Guest {
+    let mut guest = Guest::at(&socket(&setup.state()));
+    let path = setup.project().join("a");
+    guest.ask("r", "register_files", &format!("{{:files [{{:path {path:?} :modified true}}]}}"));
+    guest
+}
+
+#[test]
+fn change_that_a_client_did_not_confirm_is_undone() {
+    let setup = Setup::new().script(&script(&[EDIT])).arg("--yolo");
+    let path = setup.project().join("a");
+    std::fs::write(&path, "unsaved").unwrap();
+    let mut bridge = setup.ready();
+    let mut guest = guest_with_file(&setup);
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    // Looked at twice before it runs, and once when it does.
+    for _ in 0..3 {
+        answer_file(&mut guest, ":status \"ok\" :text \"unsaved\"");
+    }
+    let asked = guest.until(|frame| is_event(frame, "file/requested"));
+    assert_eq!(data(&asked, "action"), "write");
+    std::fs::write(&path, "edited").unwrap();
+    drop(guest);
+    let result = bridge.event("tool/result");
+    assert!(failed(&result) && data(&result, "result-text").contains("did not answer"), "{result}");
+    bridge.event("turn/ended");
+    let undone = bridge.ask("u", "undo", "{}");
+    assert!(undone.to_string().contains(":steps 1"), "{undone}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "unsaved");
+}
+
+#[test]
+fn client_is_asked_for_a_file_that_is_made_later() {
+    let write = r#"{:name "write" :arguments {:path "a" :content "new"}}"#;
+    let setup = Setup::new().script(&script(&[READ, write])).arg("--yolo");
+    let mut bridge = setup.ready();
+    let mut second = guest_with_file(&setup);
+    let mut first = guest_with_file(&setup);
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    // The one that said so last has closed it; the other one has not.
+    answer_file(&mut first, ":status \"closed\"");
+    answer_file(&mut second, ":status \"ok\" :text \"in the other\"");
+    let read = bridge.event("tool/result");
+    assert!(data(&read, "result-text").contains("in the other"), "{read}");
+    drop(first);
+    for _ in 0..3 {
+        answer_file(&mut second, ":status \"ok\" :text \"x\"");
+    }
+    assert_eq!(data(&answer_file(&mut second, ":status \"ok\" :saved true"), "action"), "write");
+    assert!(!failed(&bridge.event("tool/result")));
+    assert!(!setup.project().join("a").exists());
+}
+
+#[test]
+fn undo_does_not_wait_for_a_client_that_is_silent() {
+    let write = r#"{:name "write" :arguments {:path "a" :content "unsaved"}}"#;
+    let script = format!(
+        "{{:turns [{{:steps [{{:tool-call {write}}}]}} {{:steps [{{:delta \"end\"}}]}} {{:steps [{{:tool-call {EDIT}}}]}}]}}"
+    );
+    let setup = Setup::new().script(&script).arg("--yolo");
+    let mut bridge = setup.ready();
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    bridge.event("turn/ended");
+    let mut guest = guest_with_file(&setup);
+    guest.ask("n", "new_session", "{}");
+    guest.ask("p", "prompt", "{:message \"edit\"}");
+    // Looked at twice before it runs; then its file is locked.
+    for _ in 0..2 {
+        answer_file(&mut guest, ":status \"ok\" :text \"unsaved\"");
+    }
+    guest.until(|frame| is_event(frame, "file/requested"));
+    let undone = bridge.ask("u", "undo", "{}");
+    assert_eq!(code(&undone), "request/file-changed", "{undone}");
+    assert_eq!(std::fs::read_to_string(setup.project().join("a")).unwrap(), "unsaved");
+}

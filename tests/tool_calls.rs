@@ -365,3 +365,18 @@ fn denied_file_is_skipped_by_undo_and_denied_turn_kept() {
     assert!(undone.to_string().contains(":action \"skipped\""), "{undone}");
     assert_eq!(are_there(), [true, false]);
 }
+
+#[test]
+fn wrong_edit_of_a_denied_file_tells_nothing_of_it() {
+    let setup = calls(&[
+        r#"{:name "edit" :arguments {:path "key" :edits [{:old "k=1" :new "x"}]}}"#,
+        r#"{:name "edit" :arguments {:path "key" :edits [{:old "k=2" :new "x"}]}}"#,
+    ]);
+    let config = setup.dir.path().join("config.edn");
+    std::fs::write(&config, "{:permissions {:rules [{:decision :deny :path \"key\"}]}}").unwrap();
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    std::fs::write(setup.project().join("key"), "k=2").unwrap();
+    let mut bridge = go(&setup);
+    let told = [0, 1].map(|_| data(&result(&mut bridge), "result-text").to_owned());
+    assert!(told[0].contains("denied") && told[0] == told[1], "{told:?}");
+}

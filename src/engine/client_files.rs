@@ -1,8 +1,9 @@
 //! The files that clients have open: which ones, and how a client is asked for a text or given one. A client's text is
 //! what the user sees, so it goes before that on disk.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
@@ -25,15 +26,20 @@ pub struct ClientFiles {
 struct Holder {
     connection: u64,
     file: OpenFile,
-    /// The file without symbolic links, once that was looked up; `None` in it for a file that is not there.
-    resolved: OnceLock<Option<PathBuf>>,
 }
 
 impl Holder {
-    /// Whether it has this file open. Asks the file system, the first time.
+    /// Whether it has this file open. Asks the file system each time, since a link may lead elsewhere by now. The file may
+    /// not be there yet.
     fn has(&self, path: &Path) -> bool {
-        let resolved = self.resolved.get_or_init(|| Path::new(&self.file.path).canonicalize().ok());
-        resolved.as_deref() == Some(path)
+        let told = Path::new(&self.file.path);
+        let resolved = told.canonicalize().or_else(|error| match (told.parent(), told.file_name()) {
+            (Some(folder), Some(name)) if error.kind() == io::ErrorKind::NotFound => {
+                folder.canonicalize().map(|folder| folder.join(name))
+            }
+            _ => Err(error),
+        });
+        resolved.is_ok_and(|resolved| resolved == path)
     }
 }
 
@@ -50,7 +56,7 @@ impl ClientFiles {
     pub fn set(&self, connection: u64, files: Vec<OpenFile>) {
         let mut open = self.open();
         open.retain(|holder| holder.connection != connection);
-        let holder = |file| Arc::new(Holder { connection, file, resolved: OnceLock::new() });
+        let holder = |file| Arc::new(Holder { connection, file });
         open.extend(files.into_iter().map(holder));
     }
 
@@ -68,12 +74,14 @@ impl ClientFiles {
         self.requests.answer(connection, request, answer)
     }
 
-    /// The client whose text of a file counts: one with unsaved changes, or else the one that said so last.
-    fn holder(&self, path: &Path) -> Option<Arc<Holder>> {
+    /// The clients that have a file open: those with unsaved changes first, and then those that said so last.
+    fn holders(&self, path: &Path) -> Vec<Arc<Holder>> {
         // The lock is not held while the file system is asked.
         let mut open = self.open().clone();
         open.retain(|holder| holder.has(path));
-        open.iter().rev().find(|holder| holder.file.modified).or(open.last()).cloned()
+        open.reverse();
+        open.sort_by_key(|holder| !holder.file.modified);
+        open
     }
 }
 
@@ -106,34 +114,41 @@ impl Seen {
 
 impl OpenFiles for Seen {
     fn read(&self, path: &Path) -> Result<Option<Arc<str>>, String> {
-        let Some(holder) = self.files.holder(path) else { return Ok(None) };
-        match self.ask(&holder, FileAction::Read) {
-            Ok(FileAnswer::Text(text)) if text.len() as u64 > TOOL_FILE_BYTES => {
-                Err(format!("its text in the user's editor is longer than {TOOL_FILE_BYTES} bytes"))
-            }
-            Ok(FileAnswer::Text(text)) => Ok(Some(text)),
-            Ok(FileAnswer::Failed(why)) => Err(format!("the user's editor, which has it open, says: {why}")),
-            Ok(FileAnswer::Closed | FileAnswer::Changed | FileAnswer::Written { .. })
-            | Err(Unanswered::Left) => Ok(None),
-            Err(Unanswered::Ended) => Err("the call was ended".to_owned()),
-            // What is on disk is not what the user sees.
-            Err(Unanswered::TimedOut) if holder.file.modified => {
-                Err("the user's editor, which has unsaved changes in it, does not answer".to_owned())
-            }
-            Err(Unanswered::TimedOut) => Ok(None),
+        for holder in self.files.holders(path) {
+            return match self.ask(&holder, FileAction::Read) {
+                Ok(FileAnswer::Text(text)) if text.len() as u64 > TOOL_FILE_BYTES => {
+                    Err(format!("its text in the user's editor is longer than {TOOL_FILE_BYTES} bytes"))
+                }
+                Ok(FileAnswer::Text(text)) => Ok(Some(text)),
+                Ok(FileAnswer::Failed(why)) => {
+                    Err(format!("the user's editor, which has it open, says: {why}"))
+                }
+                // The next one may have it open.
+                Ok(FileAnswer::Closed | FileAnswer::Changed | FileAnswer::Written { .. })
+                | Err(Unanswered::Left) => continue,
+                Err(Unanswered::Ended) => Err("the call was ended".to_owned()),
+                // What is on disk is not what the user sees.
+                Err(Unanswered::TimedOut) if holder.file.modified => {
+                    Err("the user's editor, which has unsaved changes in it, does not answer".to_owned())
+                }
+                Err(Unanswered::TimedOut) => Ok(None),
+            };
         }
+        Ok(None)
     }
 
     fn write(&self, path: &Path, text: &Arc<str>, expected: &str) -> Written {
-        let Some(holder) = self.files.holder(path) else { return Written::Closed };
-        let action = FileAction::Write { text: text.clone(), expected: expected.into() };
-        match self.ask(&holder, action) {
-            Ok(FileAnswer::Written { saved: true }) => Written::Saved,
-            Ok(FileAnswer::Written { saved: false }) => Written::Unsaved,
-            Ok(FileAnswer::Changed) => Written::Changed,
-            Ok(FileAnswer::Closed) => Written::Closed,
-            Ok(FileAnswer::Failed(why)) => Written::Failed(format!("the user's editor says: {why}")),
-            Ok(FileAnswer::Text(_)) | Err(_) => Written::Unknown,
+        for holder in self.files.holders(path) {
+            let action = FileAction::Write { text: text.clone(), expected: expected.into() };
+            return match self.ask(&holder, action) {
+                Ok(FileAnswer::Written { saved: true }) => Written::Saved,
+                Ok(FileAnswer::Written { saved: false }) => Written::Unsaved,
+                Ok(FileAnswer::Changed) => Written::Changed,
+                Ok(FileAnswer::Closed) => continue,
+                Ok(FileAnswer::Failed(why)) => Written::Failed(format!("the user's editor says: {why}")),
+                Ok(FileAnswer::Text(_)) | Err(_) => Written::Unknown,
+            };
         }
+        Written::Closed
     }
 }

@@ -48,8 +48,14 @@ impl Changes {
                     self.cut_off();
                 }
                 // A call tries again where somebody else was faster.
-                self.begun.retain(|begun| begun.call_id != record.call_id);
+                self.begun.retain(|begun| begun.call_id != record.call_id || !same_files(begun, record));
                 self.begun.push(FilesRecord::clone(record));
+            }
+            FilesEvent::Changed | FilesEvent::Unchanged | FilesEvent::Unknown => {
+                self.begun.retain(|begun| begun.call_id != record.call_id);
+                if record.event != FilesEvent::Unchanged {
+                    self.add(record, record.event == FilesEvent::Unknown);
+                }
             }
             FilesEvent::Undone => {
                 self.cut_off();
@@ -140,6 +146,11 @@ impl Changes {
             files: turn.files.iter().filter_map(as_done).collect(),
         })
     }
+}
+
+/// Whether two records are of the same files.
+fn same_files(one: &FilesRecord, other: &FilesRecord) -> bool {
+    one.files.iter().map(|file| &file.path).eq(other.files.iter().map(|file| &file.path))
 }
 
 /// Moves the files of a record from the newest turn here to there. The others of the turn were left alone, and are no
@@ -266,5 +277,27 @@ mod tests {
             (next(&mut changes, true), next(&mut changes, false)),
             ("1 a y>x b n|k>k".to_owned(), "2 a y>z".to_owned())
         );
+    }
+
+    #[test]
+    fn call_without_a_message_is_ended_by_a_record() {
+        let mut changes = Changes::default();
+        for (event, expected) in [
+            (FilesEvent::Changed, "1 a y>x"),
+            (FilesEvent::Unchanged, ""),
+            (FilesEvent::Unknown, "1 a y|x>x"),
+        ] {
+            apply(&mut changes, "1", FilesEvent::Changing, vec![change("a", "x", "y")]);
+            let record = FilesRecord {
+                session_id: "s".into(),
+                turn_id: "1".into(),
+                call_id: Some("c".into()),
+                event,
+                files: vec![change("a", "x", "y")],
+            };
+            let mut ended = std::mem::take(&mut changes);
+            take(&mut ended, EntryBody::Files(Box::new(record)));
+            assert_eq!(next(&mut ended, true), expected, "{event:?}");
+        }
     }
 }

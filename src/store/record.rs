@@ -70,6 +70,12 @@ words! {
     FilesEvent {
         /// A call of the turn is about to change them. Its result says whether it did; without one, it may have.
         Changing = "changing",
+        /// A call did, and has no result in the journal that says so.
+        Changed = "changed",
+        /// A call did not.
+        Unchanged = "unchanged",
+        /// A call may have.
+        Unknown = "unknown",
         /// They are as they were before the turn.
         Undone = "undone",
         /// They are as the turn left them.

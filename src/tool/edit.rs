@@ -39,6 +39,10 @@ impl Tool for Edit {
         }
     }
 
+    fn access(&self, site: Site<'_>, arguments: &Value<'_>) -> Option<Result<Access, CallError>> {
+        Some(target(site.cwd, arguments, true).map(Access::Write))
+    }
+
     fn plan(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<Plan, CallError> {
         let path = target(site.cwd, arguments, true)?;
         let (old, new) = edited(&path, arguments, site.open, site.stop)?;
@@ -82,7 +86,7 @@ impl Tool for Edit {
                 let site = Site { cwd: &cwd, open: &*open, stop: &stop };
                 let Replaced { edit, unsaved } = match edit(&path, &arguments, site, &*note, go) {
                     Ok(replaced) => replaced,
-                    Err(error) => return Outcome::failed(error),
+                    Err(error) => return Outcome::not_changed(error),
                 };
                 let places = arguments.get("edits").and_then(Value::as_slice).map_or(0, <[_]>::len);
                 let mut outcome =

@@ -72,6 +72,9 @@ pub enum CallError {
          was written. Read it and try again."
     )]
     Stale,
+    /// The file may have been changed or not.
+    #[error("{0}")]
+    Unknown(String),
     /// The arguments do not fit the file or each other.
     #[error("{0}")]
     Unfit(String),

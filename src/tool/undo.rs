@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use super::output::Outputs;
 use super::path;
 use crate::files::{self, Found, Lock, Place, ReplaceError, Rights};
-use crate::limits::{TOOL_FILE_BYTES, UNDO_BYTES};
+use crate::limits::{TOOL_FILE_BYTES, UNDO_BYTES, UNDO_PATIENCE};
 use crate::private;
 
 /// The end of the names of kept texts. It differs from that of outputs, so that no handle of an output names a text.
@@ -143,7 +143,7 @@ struct Ready {
 }
 
 /// Exchanges the texts of files. Looks at all of them before it changes one. Where somebody else has changed one, or its
-/// text is no longer kept, it is skipped if `skips`; otherwise nothing is changed.
+/// text is no longer kept, it is skipped if `skips`; otherwise nothing is changed. Nor is it while a call changes one.
 ///
 /// # Errors
 /// The files that stand in the way.
@@ -156,8 +156,10 @@ pub async fn exchange(
     // In one order everywhere, so that no two wait for each other.
     wanted.sort_by(|one, other| one.path.cmp(&other.path));
     let mut locks: Vec<Lock> = Vec::with_capacity(wanted.len());
+    let deadline = tokio::time::Instant::now() + UNDO_PATIENCE;
     for exchange in &wanted {
-        locks.push(files::lock(&exchange.path).await);
+        let lock = tokio::time::timeout_at(deadline, files::lock(&exchange.path)).await;
+        locks.push(lock.map_err(|_| vec![exchange.path.clone()])?);
     }
     let paths: Vec<PathBuf> = wanted.iter().map(|exchange| exchange.path.clone()).collect();
     let work = move || {

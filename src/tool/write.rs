@@ -39,6 +39,10 @@ impl Tool for Write {
         format!("write {}", arguments.get("path").and_then(Value::as_str).unwrap_or("?"))
     }
 
+    fn access(&self, site: Site<'_>, arguments: &Value<'_>) -> Option<Result<Access, CallError>> {
+        Some(target(site.cwd, arguments, true).map(Access::Write))
+    }
+
     fn plan(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<Plan, CallError> {
         let content = text(arguments, "content")?;
         let path = target(site.cwd, arguments, true)?;
@@ -77,7 +81,7 @@ impl Tool for Write {
                 let replaced = Open::at(&path, &*open).and_then(|old| old.replace(content, &*note, go));
                 let Replaced { edit, unsaved } = match replaced {
                     Ok(replaced) => replaced,
-                    Err(error) => return Outcome::failed(error),
+                    Err(error) => return Outcome::not_changed(error),
                 };
                 let bytes = edit.new.len();
                 let mut outcome = Outcome::ok(format!("Wrote {} ({bytes} bytes).{unsaved}", path.display()));
@@ -111,7 +115,7 @@ pub(super) async fn write_revision(context: &Context, path: PathBuf, revision: A
         });
         let Replaced { edit, unsaved } = match written {
             Ok(replaced) => replaced,
-            Err(error) => return Outcome::failed(error),
+            Err(error) => return Outcome::not_changed(error),
         };
         let Revision { proposal, content } = revision.as_ref();
         let shown = super::path::shown(&path, &cwd);
@@ -207,12 +211,15 @@ impl<'p> Open<'p> {
     ) -> Result<Replaced, CallError> {
         let old = self.exists().then(|| self.text.clone());
         let edit = FileEdit { path: self.path.to_owned(), old, new: content.into() };
-        note(&edit)?;
         let failed = |why: &dyn std::fmt::Display| CallError::File {
             path: self.path.to_owned(),
             action: "written",
             why: why.to_string(),
         };
+        if let Home::Disk { place: Some(place), found: Some(found) } = &self.home {
+            place.may_replace(found).map_err(|error| failed(&error))?;
+        }
+        note(&edit)?;
         let (place, found) = match self.home {
             Home::Disk { place, found } => (place, found),
             Home::Client(open) => {
@@ -226,9 +233,10 @@ impl<'p> Open<'p> {
                     Written::Changed | Written::Closed => return Err(CallError::Changed),
                     Written::Failed(why) => return Err(failed(&why)),
                     Written::Unknown => {
-                        return Err(failed(
-                            &"the user's editor, which has it open, did not answer; read it to see what it did",
-                        ));
+                        return Err(CallError::Unknown(format!(
+                            "The user's editor, which has {} open, did not answer; read it to see what it did.",
+                            self.path.display()
+                        )));
                     }
                 };
                 return Ok(Replaced { edit, unsaved });
@@ -242,6 +250,7 @@ impl<'p> Open<'p> {
             Ok(()) => Ok(Replaced { edit, unsaved: "" }),
             Err(ReplaceError::Changed) => Err(CallError::Changed),
             Err(ReplaceError::Ended) => Err(CallError::Ended),
+            Err(error @ ReplaceError::NotOnDisk(_)) => Err(CallError::Unknown(failed(&error).to_string())),
             Err(error) => Err(failed(&error)),
         }
     }
@@ -290,9 +299,9 @@ pub(super) async fn changing(
         None => match tokio::time::timeout(PLACING_GRACE, running).await {
             Ok(ended) => ended,
             Err(_) => {
-                return Outcome::failed(
-                    "The call was ended while its file was put in place; read it to see whether it was.",
-                );
+                let why =
+                    "The call was ended while its file was put in place; read it to see whether it was.";
+                return Outcome::not_changed(CallError::Unknown(why.to_owned()));
             }
         },
     };

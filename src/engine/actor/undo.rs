@@ -146,8 +146,8 @@ fn names<'p>(paths: impl ExactSizeIterator<Item = &'p Path>, cwd: &Path) -> Stri
 /// The refusal where somebody else has changed files.
 fn in_the_way(paths: &[PathBuf], cwd: &Path) -> ApiError {
     let message = format!(
-        "Nothing of the turn was changed, because these files are not as it left them, or what they were is no longer \
-         kept: {}.",
+        "Nothing of the turn was changed, because these files are not as it left them, what they were is no longer \
+         kept, or something changes them now: {}.",
         names(paths.iter().map(PathBuf::as_path), cwd)
     );
     let paths = Value::vector(paths.iter().map(|path| Value::from(path.to_string_lossy().into_owned())));

@@ -6,7 +6,7 @@ mod delegate;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
@@ -22,7 +22,8 @@ use crate::engine::native::proposal::proposed;
 use crate::engine::native::turn::Turn;
 use crate::engine::stage::{Point, Stage};
 use crate::event::question::QuestionKind;
-use crate::event::{Body, Event, ToolCall, ToolOutput};
+use crate::event::{Body, Event, FileEdit, ToolCall, ToolOutput};
+use crate::files;
 use crate::limits::{NOTING, PARALLEL_TOOLS};
 use crate::message::{Block, EntryId, Message, Role};
 use crate::runner::sandbox::Sandbox;
@@ -35,9 +36,12 @@ use crate::tool::permission::{Access, Verdict};
 use crate::tool::process;
 use crate::tool::undo::Texts;
 use crate::tool::{
-    self, CallError, Changing, Context, Outcome, Plan, Proposal, Revision, Site, Telling, Tool,
+    self, CallError, Changing, Context, Outcome, Plan, Proposal, Revision, Site, Telling, Tool, UNKNOWN,
 };
 use crate::value::{Map, Value};
+
+/// The last change that a call has noted.
+type Noted = Arc<std::sync::Mutex<Option<Arc<FileEdit>>>>;
 
 /// How the calls of an answer ended.
 #[derive(Debug, Clone)]
@@ -57,6 +61,8 @@ pub(super) struct Batch<'t> {
     /// Who asks the person: one call at a time.
     asking: Mutex<()>,
     places: Semaphore,
+    /// Those that are looked at: each may wait for a client on a thread of its own.
+    looks: Semaphore,
     /// Why no further call is started, if so.
     halted: OnceLock<String>,
     /// Cancelled when a call halts the turn.
@@ -73,6 +79,17 @@ pub async fn alone(turn: &Turn, call: ToolCall) -> ToolOutcome {
         None => None,
     };
     let (call, outcome) = batch.one(call, tool, plan, Places { asking: None, file: None }).await;
+    let event = match outcome.is_error {
+        _ if outcome.details.get_keyword(UNKNOWN).is_some() => FilesEvent::Unknown,
+        true => FilesEvent::Unchanged,
+        false => FilesEvent::Changed,
+    };
+    if let Some(edit) = &outcome.edit {
+        // Nothing else in the journal tells how the call ended.
+        if let Err(error) = turn.write(vec![files_entry(turn, &call, event, edit)]).await {
+            tracing::warn!(%error, "the journal does not say how a call ended");
+        }
+    }
     let output = output_of(call, outcome);
     let told = ToolOutcome {
         text: output.text.to_string(),
@@ -86,7 +103,8 @@ pub async fn alone(turn: &Turn, call: ToolCall) -> ToolOutcome {
 /// A result, for events.
 fn output_of(call: Arc<ToolCall>, outcome: Outcome) -> ToolOutput {
     let details = if outcome.details.is_empty() { Value::Nil } else { Value::from(outcome.details) };
-    ToolOutput { call, text: outcome.text.into(), is_error: outcome.is_error, details, edit: outcome.edit }
+    let edit = outcome.edit.filter(|_| !outcome.is_error);
+    ToolOutput { call, text: outcome.text.into(), is_error: outcome.is_error, details, edit }
 }
 
 /// Runs the calls, writes and shows each result in the order of the calls.
@@ -159,7 +177,10 @@ async fn settle(turn: &Turn, call: Arc<ToolCall>, mut outcome: Outcome) -> Resul
     message.tool_call_id = Some(call.id.clone());
     message.tool_name = Some(call.name.clone());
     message.is_error = Some(outcome.is_error);
-    let entries = vec![EntryBody::Message(Arc::new(message))];
+    let mut entries = vec![EntryBody::Message(Arc::new(message))];
+    if let Some(edit) = outcome.edit.as_ref().filter(|_| outcome.details.get_keyword(UNKNOWN).is_some()) {
+        entries.push(files_entry(turn, &call, FilesEvent::Unknown, edit));
+    }
     let written = turn.write(entries).await;
     let mut event = turn.event(Body::ToolResult(Arc::new(output_of(call, outcome))));
     event.entry = written.as_ref().ok().and_then(|entries| entries.first().map(|entry| entry.id.clone()));
@@ -167,9 +188,27 @@ async fn settle(turn: &Turn, call: Arc<ToolCall>, mut outcome: Outcome) -> Resul
     written.map(|_| ())
 }
 
+/// The entry of a change whose outcome no result tells.
+fn files_entry(turn: &Turn, call: &ToolCall, event: FilesEvent, edit: &FileEdit) -> EntryBody {
+    let digest = |text: &str| files::digest(text.as_bytes());
+    let change = FileChange {
+        path: edit.path.to_string_lossy().into_owned(),
+        before: edit.old.as_deref().map(digest),
+        after: Some(digest(&edit.new)),
+        mode: None,
+    };
+    EntryBody::Files(Box::new(FilesRecord {
+        session_id: turn.session.id.clone(),
+        turn_id: turn.id.clone(),
+        call_id: Some(call.id.clone()),
+        event,
+        files: vec![change],
+    }))
+}
+
 /// Notes the change of a file before it is made, so that it can be undone however the process ends. Keeps the texts. For
 /// a thread that may block.
-fn changing(turn: &Turn, call: &ToolCall, outputs: &Outputs) -> Arc<Changing> {
+fn changing(turn: &Turn, call: &ToolCall, outputs: &Outputs, noted: Noted) -> Arc<Changing> {
     let (session, turn, call) = (turn.session.clone(), turn.id.clone(), call.id.clone());
     let texts = Texts::beside(outputs);
     let runtime = tokio::runtime::Handle::current();
@@ -187,12 +226,14 @@ fn changing(turn: &Turn, call: &ToolCall, outputs: &Outputs) -> Arc<Changing> {
             files: vec![FileChange { path: path.to_owned(), before, after, mode: None }],
         };
         let entries = vec![EntryBody::Files(Box::new(record))];
-        let noted = session.request(|ack| Change::Append { entries, ack });
+        let written = session.request(|ack| Change::Append { entries, ack });
         // Bounded, since an undo in the session may wait for the file.
-        match runtime.block_on(tokio::time::timeout(NOTING, noted)) {
-            Ok(noted) => noted.map(drop).map_err(|error| failed(error.message)),
-            Err(_) => Err(failed("the session was busy for too long".to_owned())),
+        match runtime.block_on(tokio::time::timeout(NOTING, written)) {
+            Ok(written) => drop(written.map_err(|error| failed(error.message))?),
+            Err(_) => return Err(failed("the session was busy for too long".to_owned())),
         }
+        *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(edit.clone()));
+        Ok(())
     })
 }
 
@@ -250,6 +291,7 @@ impl<'t> Batch<'t> {
             cwd: Path::new(&*cwd).into(),
             asking: Mutex::new(()),
             places: Semaphore::new(PARALLEL_TOOLS),
+            looks: Semaphore::new(PARALLEL_TOOLS),
             halted: OnceLock::new(),
             halt: turn.stop.child_token(),
         }
@@ -425,6 +467,13 @@ impl Batch<'_> {
 
     /// What a call would do. Reads files, so away from the session's threads, and not waited for when the turn is ended.
     async fn plan(&self, tool: &Arc<dyn Tool>, call: &Arc<ToolCall>) -> Result<Plan, CallError> {
+        let access = self.look_at(tool, call, |tool, site, call| tool.access(site, &call.parsed).transpose());
+        if let Some(access) = access.await? {
+            let plan = Plan { access, diff: None };
+            if matches!(self.judge(call, &plan), Verdict::Deny(_)) {
+                return Ok(plan);
+            }
+        }
         self.look_at(tool, call, |tool, site, call| tool.plan(site, &call.parsed)).await
     }
 
@@ -445,6 +494,7 @@ impl Batch<'_> {
     ) -> Result<T, CallError> {
         let (tool, cwd, call, stop) = (tool.clone(), self.cwd.clone(), call.clone(), self.turn.stop.clone());
         let open = open_files(self.turn, &call, stop.clone());
+        let Ok(_look) = self.looks.acquire().await else { return Err(CallError::Ended) };
         let planned = tokio::task::spawn_blocking(move || {
             stands(&cwd)?;
             look(tool.as_ref(), Site { cwd: &cwd, open: &open, stop: &stop }, &call)
@@ -495,9 +545,10 @@ impl Batch<'_> {
         };
         let outputs = Outputs::new(&turn.shared.settings.state_dir, turn.session.id.as_str());
         let stop = turn.stop.child_token();
+        let noted = Noted::default();
         let context = Context {
             cwd: self.cwd.clone(),
-            changing: changing(turn, call, &outputs),
+            changing: changing(turn, call, &outputs, noted.clone()),
             open: Arc::new(open_files(turn, call, stop.clone())),
             outputs,
             handle: turn.shared.clock.id("o-"),
@@ -510,7 +561,11 @@ impl Batch<'_> {
             event: telling(turn, call),
             progress: Arc::new(progress),
         };
-        tool.run(&context, plan, &call.parsed).await
+        let mut outcome = tool.run(&context, plan, &call.parsed).await;
+        if outcome.is_error && outcome.edit.is_none() {
+            outcome.edit = noted.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+        outcome
     }
 
     /// The turn is stopped, interrupted or halted: no further call starts.
