@@ -22,8 +22,7 @@ Those with unsaved changes never do."
   :group 'edn-bridge)
 
 (defvar-local edn-bridge-buffers-shared nil
-  "Non-nil if the agent works on the buffers of open files in this chat.
-Then the bridge itself tells of their unsaved changes.")
+  "Non-nil if the agent works on the buffers of open files in this chat.")
 
 (defun edn-bridge-buffers--file (path)
   "Return the full name of the file PATH, which a tool names, or nil."
@@ -44,13 +43,12 @@ Nothing is asked of a remote host."
       (find-buffer-visiting file))))
 
 (defun edn-bridge-buffers-unsaved (paths)
-  "Return those of PATHS whose unsaved changes the agent would not see.
-PATHS is a sequence of files that it would change."
+  "Return those of PATHS whose buffers have unsaved changes.
+PATHS is a sequence of files that the agent would change."
   (let ((seen nil))
     (seq-filter (lambda (path)
                   (let ((buffer (edn-bridge-buffers-visiting path)))
                     (and buffer
-                         (not edn-bridge-buffers-shared)
                          (buffer-modified-p buffer)
                          ;; One file may have two names.
                          (not (memq buffer seen))

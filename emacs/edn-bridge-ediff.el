@@ -99,12 +99,68 @@ At the end of the buffer the newline may be missing."
            (buffers (list (edn-bridge-ediff--buffer "now" path before mode)
                           (edn-bridge-ediff--buffer "proposed" path after
                                                     mode))))
-      (ediff-buffers (nth 0 buffers) (nth 1 buffers)
-                     (list (lambda ()
-                             (add-hook 'ediff-quit-hook
-                                       (lambda ()
-                                         (mapc #'kill-buffer buffers))
-                                       t t)))))))
+      (edn-bridge-ediff--start
+       (nth 0 buffers) (nth 1 buffers)
+       (lambda (back)
+         (add-hook 'ediff-quit-hook
+                   (lambda ()
+                     (mapc #'kill-buffer buffers)
+                     (funcall back))
+                   t t))))))
+
+(defun edn-bridge-ediff--start (now proposed function)
+  "Compare the buffers NOW and PROPOSED with Ediff, for this chat.
+FUNCTION is called in Ediff's control buffer, with a function that shows the
+windows of now again.  Where Ediff cannot start, kill both buffers."
+  (let ((back (edn-bridge-ediff--way-back))
+        (others (buffer-list))
+        (started nil))
+    (unwind-protect
+        (progn
+          (edn-bridge-ediff--drop-side-windows)
+          (ediff-buffers now proposed
+                         (list (lambda () (funcall function back))))
+          (setq started t))
+      (unless started
+        (dolist (buffer (buffer-list))
+          (when (or (memq buffer (list now proposed))
+                    (and (not (memq buffer others))
+                         (string-match-p "\\`\\*[Ee]diff" (buffer-name buffer))))
+            (kill-buffer buffer)))
+        (funcall back)))))
+
+(defun edn-bridge-ediff--drop-side-windows ()
+  "Have no side windows in this frame, which Ediff cannot split.
+Of the other windows, the one that was used last stays then."
+  (let* ((windows (window-list nil 'nomini))
+         (main (seq-remove (lambda (window)
+                             (window-parameter window 'window-side))
+                           windows)))
+    (when (and main (< (length main) (length windows)))
+      (select-window (car (seq-sort-by #'window-use-time #'> main)))
+      (let ((ignore-window-parameters t))
+        (delete-other-windows)))))
+
+(defun edn-bridge-ediff--way-back ()
+  "Return a function that shows the windows of now again.
+The window of this chat is selected then, with point in the draft."
+  (let ((chat (current-buffer))
+        (frame (selected-frame))
+        (windows (current-window-configuration)))
+    (lambda ()
+      (when (and windows (frame-live-p frame))
+        (set-window-configuration windows))
+      (setq windows nil)
+      (when (buffer-live-p chat)
+        (edn-bridge-ediff--select-draft chat)))))
+
+(defun edn-bridge-ediff--select-draft (chat)
+  "Select the window of CHAT, if there is one, with the draft at its bottom."
+  (when-let ((window (get-buffer-window chat t)))
+    (select-window window)
+    (set-buffer chat)
+    (goto-char (point-max))
+    (recenter -1)))
 
 (defun edn-bridge-ediff--mode (file)
   "Return the mode of the buffer that visits FILE, or `text-mode'.
@@ -144,6 +200,9 @@ No mode is chosen by what the agent proposes."
 
 (defvar-local edn-bridge-ediff--control nil
   "The control buffer of Ediff for this buffer, or nil.")
+
+(defvar-local edn-bridge-ediff--back nil
+  "In a buffer with a proposal, the function that shows what was shown before.")
 
 (defvar edn-bridge-ediff-edit-map
   (let ((map (make-sparse-keymap)))
@@ -223,16 +282,17 @@ ACCEPT is called with the text that is accepted.  Return the buffer."
                "now" path base
                (edn-bridge-ediff--mode (edn-bridge-transcript-file path))))
          (proposed (edn-bridge-ediff--proposed path base content accept)))
-    (ediff-buffers
+    (edn-bridge-ediff--start
      now proposed
-     (list (lambda ()
-             (let ((control (current-buffer)))
-               (with-current-buffer proposed
-                 (setq edn-bridge-ediff--control control)))
-             (add-hook 'ediff-quit-hook
-                       (lambda ()
-                         (edn-bridge-ediff--on-quit now proposed))
-                       t t))))
+     (lambda (back)
+       (let ((control (current-buffer)))
+         (with-current-buffer proposed
+           (setq edn-bridge-ediff--control control
+                 edn-bridge-ediff--back back)))
+       (add-hook 'ediff-quit-hook
+                 (lambda ()
+                   (edn-bridge-ediff--on-quit now proposed))
+                 t t)))
     proposed))
 
 (defun edn-bridge-ediff--on-quit (now proposed)
@@ -260,12 +320,14 @@ DIGEST, ACCEPT and what is returned are as in `edn-bridge-ediff-edit'."
          (merged (edn-bridge-ediff--conflicts
                   (edn-bridge-ediff--ended base)
                   (edn-bridge-ediff--ended content)))
+         (back (edn-bridge-ediff--way-back))
          (buffer (edn-bridge-ediff--proposed path base content accept)))
     (with-current-buffer buffer
       (let ((inhibit-read-only t))
         (erase-buffer)
         (insert merged))
       (setq edn-bridge-ediff--newline (not ended)
+            edn-bridge-ediff--back back
             header-line-format
             (concat (substitute-command-keys
                      "\\<smerge-mode-map>\\[smerge-keep-upper] keeps what is there, \\[smerge-keep-lower] takes what is proposed, \\[smerge-next] goes on; ")
@@ -273,7 +335,9 @@ DIGEST, ACCEPT and what is returned are as in `edn-bridge-ediff-edit'."
                      "\\<edn-bridge-ediff-edit-map>\\[edn-bridge-ediff-accept] accepts, \\[edn-bridge-ediff-leave] leaves")))
       (goto-char (point-min))
       (smerge-mode 1)
-      (ignore-errors (smerge-next))
+      ;; It would go past a conflict that begins at point.
+      (unless (looking-at-p smerge-begin-re)
+        (ignore-errors (smerge-next)))
       (edn-bridge-visible-region (point-min) (point-max) 'strict)
       (set-buffer-modified-p nil))
     (pop-to-buffer buffer)
@@ -335,10 +399,13 @@ DIGEST, ACCEPT and what is returned are as in `edn-bridge-ediff-edit'."
 (declare-function ediff-really-quit "ediff-util")
 
 (defun edn-bridge-ediff--put-away ()
-  "Show this buffer no more, and end Ediff for it."
+  "Show this buffer no more, and end Ediff for it.
+What was shown before is shown again."
   (let ((buffer (current-buffer))
-        (control edn-bridge-ediff--control))
-    (setq edn-bridge-ediff--control nil)
+        (control edn-bridge-ediff--control)
+        (back edn-bridge-ediff--back))
+    (setq edn-bridge-ediff--control nil
+          edn-bridge-ediff--back nil)
     (set-buffer-modified-p nil)
     (when (buffer-live-p control)
       (with-current-buffer control
@@ -347,6 +414,8 @@ DIGEST, ACCEPT and what is returned are as in `edn-bridge-ediff-edit'."
         (ediff-really-quit nil)))
     (dolist (window (get-buffer-window-list buffer nil t))
       (quit-restore-window window))
+    (when back
+      (funcall back))
     (set-buffer buffer)))
 
 (declare-function ediff-cleanup-mess "ediff-util")

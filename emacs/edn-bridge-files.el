@@ -78,6 +78,12 @@ of the whole file."
           (cl-incf count))))
     (nreverse buffers)))
 
+(defun edn-bridge-files-shared-p (buffer)
+  "Return non-nil if the agent of this chat works on BUFFER, not on its file."
+  (and edn-bridge-buffers-shared
+       (memq buffer (edn-bridge-files--open))
+       t))
+
 (defun edn-bridge-files--below-p (buffer file folder)
   "Return non-nil if FILE, which BUFFER visits, is below FOLDER.
 Nothing is asked of the file system."

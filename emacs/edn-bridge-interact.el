@@ -25,6 +25,7 @@
 (require 'edn-bridge-tools)
 (require 'edn-bridge-buffers)
 (require 'edn-bridge-ediff)
+(require 'edn-bridge-files)
 
 (defface edn-bridge-interact-title
   '((t :inherit warning))
@@ -332,7 +333,10 @@ They are sentences, or maps with one as `:text'."
         (path (edn-bridge-tools-path (plist-get payload :tool-id))))
     (when (or paths (plist-get payload :diff))
       (mapcar (lambda (path)
-                (format "%s has unsaved changes in Emacs; the file on disk would be changed."
+                (format (if (edn-bridge-files-shared-p
+                             (edn-bridge-buffers-visiting path))
+                            "%s has unsaved changes in Emacs, which would be saved too."
+                          "%s has unsaved changes in Emacs; the file on disk would be changed.")
                         path))
               (edn-bridge-buffers-unsaved
                (delete-dups (if path (append paths (list path)) paths)))))))

@@ -71,6 +71,8 @@ becomes the draft."
    (lambda (data)
      (edn-bridge-chat-with-buffer conn
        (edn-bridge-chat-turn-to (plist-get data :session-id))
+       ;; What point was at is not there any more.
+       (edn-bridge-transcript-go-to-draft)
        (when draft
          (edn-bridge-transcript-set-draft draft))
        (when note

@@ -257,6 +257,14 @@ Return nil where there is none."
   "Return non-nil if point is in the draft."
   (>= (point) edn-bridge-transcript--draft))
 
+(defun edn-bridge-transcript-go-to-draft ()
+  "Move point to the draft's end, here and in windows, where it is above it."
+  (dolist (window (get-buffer-window-list nil nil t))
+    (when (< (window-point window) edn-bridge-transcript--draft)
+      (set-window-point window (point-max))))
+  (unless (edn-bridge-transcript-in-draft-p)
+    (goto-char (point-max))))
+
 (defun edn-bridge-transcript-set-draft (text)
   "Make TEXT the draft, with point after it."
   (goto-char edn-bridge-transcript--draft)

@@ -24,6 +24,17 @@
 (defvar-local edn-bridge-trust--shown nil
   "What this buffer shows: a list of files, texts and digests.")
 
+(defvar edn-bridge-trust-mode-map
+  (let ((map (make-sparse-keymap)))
+    (set-keymap-parent map (make-composed-keymap button-buffer-map
+                                                 special-mode-map))
+    map)
+  "Keymap of a buffer that shows what would be trusted.")
+
+(define-derived-mode edn-bridge-trust-mode special-mode "Trust"
+  "Mode of a buffer that shows what would be trusted."
+  :interactive nil)
+
 (defun edn-bridge-trust--files ()
   "Return what this chat's project configures: lists of file, text, digest.
 The digest is nil where the text is not the whole file."
@@ -128,7 +139,7 @@ It may know of more files than are shown, such as those that hooks name.")
     (unless (edn-bridge-trust--same-p files told)
       (user-error "The configuration is being changed; write /trust again"))
     (with-current-buffer (get-buffer-create "*edn-bridge trust*")
-      (special-mode)
+      (edn-bridge-trust-mode)
       (edn-bridge-visible-setup)
       (setq default-directory folder
             edn-bridge-trust--shown files

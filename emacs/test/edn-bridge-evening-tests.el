@@ -198,6 +198,9 @@
               (let ((text (buffer-string)))
                 (should (string-search "{:hooks [\"rm\"]}" text))
                 (should (string-search "{:stages []}" text)))
+              (should (eq (key-binding (kbd "TAB")) #'forward-button))
+              (should (eq (key-binding (kbd "<backtab>")) #'backward-button))
+              (should (eq (key-binding "q") #'quit-window))
               ;; Something else would be trusted now.
               (write-region "{:hooks [\"evil\"]}" nil
                             ".edn-bridge/config.edn" nil 'quiet)

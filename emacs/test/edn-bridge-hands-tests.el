@@ -117,6 +117,18 @@ file a.el, which has TEXT."
     (should (equal (edn-bridge-buffers-unsaved (list file "a.el"))
                    (list file)))))
 
+(ert-deftest edn-bridge-files-approval-says-what-is-saved-too ()
+  (edn-bridge-hands-tests-with-file (conn sent visiting "(a)\n")
+    (edn-bridge-files-tell)
+    (edn-bridge-test-answer conn sent "register_files" :files 1)
+    (with-current-buffer visiting (insert "x"))
+    (edn-bridge-test-ask conn "approve"
+                         (list :tool "edit" :paths (vector file)
+                               :diff "@@ -1 +1 @@\n"))
+    (should (string-match-p
+             "^! .*a.el has unsaved changes in Emacs, which would be saved too"
+             (edn-bridge-test-transcript)))))
+
 (ert-deftest edn-bridge-files-read-sees-unsaved-changes ()
   (edn-bridge-hands-tests-with-file (conn sent visiting "(a)\n(b)\n")
     (with-current-buffer visiting

@@ -559,6 +559,106 @@ SPEC is (CONN SENT OLD NEW &rest MORE): its text is OLD and would be NEW."
                                (edn-bridge-test-transcript)))
         (should-not (edn-bridge-interact-tests-proposed))))))
 
+(ert-deftest edn-bridge-interact-proposal-begins-at-the-first-hunk ()
+  (pcase-dolist (`(,old ,new) '(("one\ntwo\nthree\n" "ONE\ntwo\nTHREE\n")
+                                ("zero\none\ntwo\n" "zero\nONE\ntwo\n")))
+    (edn-bridge-interact-tests-with-proposal (conn sent old new)
+      (edn-bridge-test-push "Choose hunks")
+      (with-current-buffer (edn-bridge-interact-tests-proposed)
+        (should (looking-at-p "<<<<<<< now\none\n"))
+        (smerge-keep-lower)
+        (should (string-search "ONE\ntwo\n" (buffer-string)))))))
+
+(defmacro edn-bridge-interact-tests-beside (&rest body)
+  "Run BODY with this chat in the selected window, with another above it.
+Point is at the chat's beginning."
+  (declare (debug t))
+  `(save-window-excursion
+     (delete-other-windows)
+     (let ((chat (current-buffer)))
+       (select-window (split-window))
+       (switch-to-buffer chat)
+       (goto-char (point-min))
+       ,@body)))
+
+(defun edn-bridge-interact-tests-back-p (chat windows)
+  "Check that WINDOWS are shown again, and CHAT is selected, at the draft."
+  (should (equal (mapcar #'window-buffer
+                         (window-list nil 'nomini (frame-first-window)))
+                 windows))
+  (should (eq (window-buffer) chat))
+  (with-current-buffer chat
+    (should (= (window-point) (point-max)))
+    (should (< (count-lines (window-start) (point-max))
+               (window-body-height)))))
+
+(ert-deftest edn-bridge-interact-proposal-leads-back-to-the-draft ()
+  (dolist (label '("Choose hunks" "Edit with Ediff"))
+    (dolist (command '(edn-bridge-ediff-accept edn-bridge-ediff-leave))
+      (edn-bridge-interact-tests-with-proposal (conn sent "one\n" "ONE\n")
+        (edn-bridge-interact-tests-beside
+         (let ((windows (mapcar #'window-buffer
+                                (window-list nil 'nomini (frame-first-window)))))
+           (cl-letf (((symbol-function 'ediff-buffers)
+                      (lambda (now proposed hooks)
+                        (delete-other-windows)
+                        (switch-to-buffer now)
+                        (pop-to-buffer proposed)
+                        (with-temp-buffer
+                          (mapc #'funcall hooks)))))
+             (edn-bridge-test-push label))
+           (with-current-buffer (edn-bridge-interact-tests-proposed)
+             (edn-bridge-interact-tests-rest)
+             (funcall command))
+           (edn-bridge-interact-tests-back-p chat windows)))))))
+
+(defvar ediff-window-setup-function)
+(declare-function ediff-setup-windows-plain "ediff-wind")
+
+(ert-deftest edn-bridge-interact-proposal-is-edited-from-a-side-window ()
+  (require 'ediff)
+  (edn-bridge-interact-tests-with-proposal (conn sent "one\n" "ONE\n")
+    (save-window-excursion
+      (delete-other-windows)
+      (switch-to-buffer "*scratch*")
+      (let* ((chat (seq-find (lambda (buffer)
+                               (string-prefix-p "*edn-bridge: test*"
+                                                (buffer-name buffer)))
+                             (buffer-list)))
+             (ediff-window-setup-function #'ediff-setup-windows-plain)
+             (inhibit-message t))
+        (dolist (side '(left right bottom))
+          (delete-other-windows)
+          (let ((window (display-buffer-in-side-window
+                         chat (list (cons 'side side)))))
+            (select-window window)
+            (set-buffer chat)
+            (edn-bridge-test-push "Edit with Ediff")
+            (should-not (get-buffer-window chat))
+            (with-current-buffer (edn-bridge-interact-tests-proposed)
+              (should (get-buffer-window))
+              (edn-bridge-ediff-leave))
+            (should (eq (window-buffer) chat))
+            (should (eq (window-parameter nil 'window-side) side))
+            (should-not (edn-bridge-interact-tests-proposed))
+            (should-not (get-buffer "*Ediff Control Panel*"))
+            (delete-window)))))))
+
+(ert-deftest edn-bridge-interact-proposal-leaves-nothing-where-ediff-fails ()
+  (edn-bridge-interact-tests-with-proposal (conn sent "one\n" "ONE\n")
+    (edn-bridge-interact-tests-beside
+     (let ((before (buffer-list))
+           (windows (mapcar #'window-buffer
+                            (window-list nil 'nomini (frame-first-window)))))
+       (cl-letf (((symbol-function 'ediff-buffers)
+                  (lambda (&rest _)
+                    (generate-new-buffer "*Ediff Control Panel*")
+                    (delete-other-windows)
+                    (error "It cannot"))))
+         (should-error (edn-bridge-test-push "Edit with Ediff")))
+       (should-not (seq-difference (buffer-list) before))
+       (edn-bridge-interact-tests-back-p chat windows)))))
+
 (ert-deftest edn-bridge-interact-proposal-is-edited-with-ediff ()
   (edn-bridge-interact-tests-with-proposal
       (conn sent "one\ntwo\n" "ONE\ntwo\n")

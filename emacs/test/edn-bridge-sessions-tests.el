@@ -135,6 +135,30 @@ Return what stands above the draft of the last session."
       (edn-bridge-test-wait (equal (edn-bridge-transcript-draft) "One."))
       (edn-bridge-test-wait (equal (edn-bridge-test-transcript) "")))))
 
+(ert-deftest edn-bridge-sessions-fork-begins-in-the-draft ()
+  (let ((messages [(:id "e1" :role "user" :content "Hi")
+                   (:id "e2" :role "assistant" :content "Hello")])
+        (inhibit-message t))
+    (edn-bridge-test-with-chat (conn sent)
+      (save-window-excursion
+        (switch-to-buffer (current-buffer))
+        (edn-bridge-test-event conn "session/rehydrated" :session-id "s1"
+                               :messages messages)
+        (goto-char (point-min))
+        (edn-bridge-sessions-fork "e1")
+        (edn-bridge-test-answer conn sent "fork" :session-id "s2")
+        (edn-bridge-test-event conn "session/rehydrated" :session-id "s2"
+                               :messages messages)
+        (should (string-search "Hi" (edn-bridge-test-transcript)))
+        (should (edn-bridge-transcript-in-draft-p))
+        (should (= (window-point) (point-max)))
+        ;; A draft that is being written stays, and point in it.
+        (insert "abc")
+        (backward-char)
+        (edn-bridge-sessions-fork "e1")
+        (edn-bridge-test-answer conn sent "fork" :session-id "s3")
+        (should (equal (buffer-substring (point) (point-max)) "c"))))))
+
 (ert-deftest edn-bridge-sessions-forks-are-told-from-their-source ()
   (let ((slots '((:id "a" :display-name "A")
                  (:id "b" :display-name "A" :parent-session-id "a")
