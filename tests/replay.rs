@@ -115,7 +115,8 @@ fn history_of_another_session_is_stale() {
     let mut bridge = setup.ready();
     let id = session(&mut bridge);
     bridge.request("p", "prompt", "{:message \"hello\"}");
-    end_of_turn(&mut bridge);
+    // Its last entry says that it has ended.
+    bridge.event("turn/ended");
     let path = socket(&setup.state());
     for (offset, entry, reason) in [
         (1, ":entry-id \"e-other\"", "other-entry"),

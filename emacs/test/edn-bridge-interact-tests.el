@@ -644,7 +644,7 @@ Point is at the chat's beginning."
             (should-not (get-buffer "*Ediff Control Panel*"))
             (delete-window)))))))
 
-(ert-deftest edn-bridge-interact-proposal-leaves-nothing-where-ediff-fails ()
+(ert-deftest edn-bridge-interact-proposal-leaves-nothing-if-ediff-fails ()
   (edn-bridge-interact-tests-with-proposal (conn sent "one\n" "ONE\n")
     (edn-bridge-interact-tests-beside
      (let ((before (buffer-list))
