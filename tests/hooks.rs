@@ -263,6 +263,51 @@ fn a_calls_arguments_are_rewritten_before_anyone_is_asked() {
 }
 
 #[test]
+fn guard_denies_call_before_a_person_is_asked() {
+    let config = Setup::new();
+    let file = config.dir.path().join("config.edn");
+    let deny = "echo x >> votes; echo '{:decision :deny :reason \"never\"}'";
+    configure(&file, &[(":id \"no\" :stage :tool-call :point :pre :kind :guard :tools [\"bash\"]", deny)]);
+    let script = r#"{:turns [{:steps [{:tool-call {:id "a" :name "bash" :arguments {:command "rm x"}}}]} {:steps [{:delta "end"}]}]}"#;
+    let setup = Setup::new().script(script).arg("--config").arg(file.to_str().unwrap());
+    let mut bridge = setup.serve();
+    let hello =
+        "{:client-info {:name \"t\" :version \"1\" :protocol-version \"1.0\" :features [\"interactor\"]}}";
+    bridge.ask("h", "handshake", hello);
+    bridge.ask("all", "subscribe", "{}");
+    say(&mut bridge, "go");
+    let first =
+        bridge.until(|frame| is_event(frame, "interaction/requested") || is_event(frame, "tool/result"));
+    assert!(is_event(&first, "tool/result"), "{first}");
+    assert!(data(&first, "result-text").contains("never"));
+    end(&mut bridge);
+}
+
+#[test]
+fn guard_votes_once_on_a_call_that_is_asked_about() {
+    let config = Setup::new();
+    let file = config.dir.path().join("config.edn");
+    let allow = "echo x >> votes; echo '{:decision :allow}'";
+    configure(&file, &[(":id \"yes\" :stage :tool-call :point :pre :kind :guard :tools [\"bash\"]", allow)]);
+    let script = r#"{:turns [{:steps [{:tool-call {:id "a" :name "bash" :arguments {:command "cat votes"}}}]} {:steps [{:delta "end"}]}]}"#;
+    let setup = Setup::new().script(script).arg("--config").arg(file.to_str().unwrap());
+    let mut bridge = setup.serve();
+    let hello =
+        "{:client-info {:name \"t\" :version \"1\" :protocol-version \"1.0\" :features [\"interactor\"]}}";
+    bridge.ask("h", "handshake", hello);
+    bridge.ask("all", "subscribe", "{}");
+    say(&mut bridge, "go");
+    let question = bridge.event("interaction/requested");
+    let answer = format!(
+        "{{:interaction-id {:?} :status \"accepted\" :value {{:outcome \"approve\" :scope \"once\"}}}}",
+        data(&question, "interaction-id")
+    );
+    bridge.ask("r", "interaction_respond", &answer);
+    assert_eq!(data(&bridge.event("tool/result"), "result-text").trim(), "x");
+    end(&mut bridge);
+}
+
+#[test]
 fn the_tools_and_the_system_prompt_can_be_narrowed() {
     let setup = hooked(
         ECHO,

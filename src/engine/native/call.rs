@@ -258,6 +258,31 @@ fn open_files(turn: &Turn, call: &Arc<ToolCall>, stop: CancellationToken) -> See
     }
 }
 
+/// Whether the guards have voted on a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Vote {
+    /// They have, before a question about it.
+    Heard,
+    /// They have not.
+    ToCome,
+}
+
+/// A call that may run.
+pub(super) struct Allowed {
+    pub(super) plan: Plan,
+    /// The text that the person put in place of the proposed one.
+    pub(super) revision: Option<Revision>,
+    /// Whether a person was asked, which is after the guards have voted.
+    pub(super) asked: bool,
+}
+
+impl Allowed {
+    /// Without a question.
+    fn at_once(plan: Plan) -> Self {
+        Self { plan, revision: None, asked: false }
+    }
+}
+
 /// A call's place among those that have to ask, or that change the same file: after the one before, and before the
 /// next, which is let go when this is dropped.
 pub(super) struct Place {
@@ -326,17 +351,13 @@ impl Batch<'_> {
         }
     }
 
-    /// Lets guards vote on a call that is otherwise allowed, and observers see it.
-    pub(super) async fn guarded(&self, call: &ToolCall) -> Result<(), Outcome> {
+    /// Lets guards vote on a call, before anybody is asked about it.
+    pub(super) async fn voted(&self, call: &ToolCall) -> Result<(), Outcome> {
         if !self.turn.manifest().hooks.any_at(Stage::ToolCall, Point::Pre) {
             return Ok(());
         }
-        let payload = about(call);
-        match Boundaries(self.turn).guards(Stage::ToolCall, Some(call), &payload).await {
-            Ok(()) => {
-                Boundaries(self.turn).observers(Stage::ToolCall, Point::Pre, Some(call), &payload).await;
-                Ok(())
-            }
+        match Boundaries(self.turn).guards(Stage::ToolCall, Some(call), &about(call)).await {
+            Ok(()) => Ok(()),
             Err(_) if self.turn.stop.is_cancelled() => Err(self.not_run()),
             Err(guard) => {
                 let mut outcome = denied(&format!("{guard}."));
@@ -344,6 +365,17 @@ impl Batch<'_> {
                 Err(outcome)
             }
         }
+    }
+
+    /// Lets guards vote on a call that is otherwise allowed, unless they have, and observers see it.
+    pub(super) async fn guarded(&self, call: &ToolCall, vote: Vote) -> Result<(), Outcome> {
+        if vote == Vote::ToCome {
+            self.voted(call).await?;
+        }
+        if self.turn.manifest().hooks.any_at(Stage::ToolCall, Point::Pre) {
+            Boundaries(self.turn).observers(Stage::ToolCall, Point::Pre, Some(call), &about(call)).await;
+        }
+        Ok(())
     }
 
     /// Lets the hooks after a call have its result.
@@ -372,7 +404,7 @@ impl Batch<'_> {
         };
         match (&*call.name, &self.turn.execution) {
             (execution::COMPLETE, Some(stage)) => {
-                if let Err(refused) = self.guarded(call).await {
+                if let Err(refused) = self.guarded(call, Vote::ToCome).await {
                     return refused;
                 }
                 let outcome = match stage.complete(&call.parsed) {
@@ -407,17 +439,22 @@ impl Batch<'_> {
             Ok(plan) => plan,
             Err(error) => return Outcome::failed(error),
         };
-        let (plan, revision) = match self.allow(tool, call, plan, &mut places).await {
+        let Allowed { plan, revision, asked } = match self.allow(tool, call, plan, &mut places).await {
             Ok(allowed) => allowed,
             Err(refused) => return refused,
         };
         let revision = revision.map(Arc::new);
+        let vote = match &revision {
+            Some(_) => Vote::ToCome,
+            None if asked => Vote::Heard,
+            None => Vote::ToCome,
+        };
         // Hooks see what is written, which may be a person's text.
         let seen = match &revision {
             Some(revision) => &Arc::new(self.revised(tool, call, revision)),
             None => call,
         };
-        if let Err(refused) = self.guarded(seen).await {
+        if let Err(refused) = self.guarded(seen, vote).await {
             return refused;
         }
         let Places { asking, mut file } = places;

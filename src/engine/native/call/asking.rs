@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::MutexGuard;
 
-use super::{Batch, Place, Places, denied};
+use super::{Allowed, Batch, Place, Places, Vote, denied};
 use crate::engine::execution::{Execution, GrantAnswer};
 use crate::engine::rules;
 use crate::event::question::{
@@ -22,7 +22,7 @@ use crate::secret;
 use crate::tool::output::Outputs;
 use crate::tool::permission::{self, Access, Leave, Rule, Verdict};
 use crate::tool::walk::Barred;
-use crate::tool::{self, CallError, Outcome, Plan, Proposal, Revision, Tool, path};
+use crate::tool::{self, CallError, Outcome, Plan, Proposal, Tool, path};
 use crate::value::Value;
 use crate::visible;
 
@@ -109,19 +109,19 @@ impl Batch<'_> {
     }
 
     /// Lets a call pass with the approved plan and the text that the person put in place of the proposed one, or
-    /// returns the text for the model in place of a result.
+    /// returns the text for the model in place of a result. Guards vote before the person is asked.
     pub(super) async fn allow(
         &self,
         tool: &Arc<dyn Tool>,
         call: &Arc<ToolCall>,
         plan: Plan,
         Places { asking: place, file }: &mut Places,
-    ) -> Result<(Plan, Option<Revision>), Outcome> {
+    ) -> Result<Allowed, Outcome> {
         match self.judge(call, &plan) {
-            Verdict::Allow => return Ok((plan, None)),
+            Verdict::Allow => return Ok(Allowed::at_once(plan)),
             Verdict::Deny(reason) => return Err(denied(&reason)),
             // A person saw this very call and granted it.
-            Verdict::Ask(_) if !self.is_of_stage(call) => return Ok((plan, None)),
+            Verdict::Ask(_) if !self.is_of_stage(call) => return Ok(Allowed::at_once(plan)),
             Verdict::Ask(_) => {}
         }
         // The person edits the file as the calls before leave it. Before it is this call's turn: a call before may
@@ -137,10 +137,11 @@ impl Batch<'_> {
         // The question shows the current effects, and an answer about an earlier call may have decided it.
         let (plan, proposal) = &self.propose(tool, call).await.map_err(Outcome::failed)?;
         let suggested = match self.judge(call, plan) {
-            Verdict::Allow => return Ok((plan.clone(), None)),
+            Verdict::Allow => return Ok(Allowed::at_once(plan.clone())),
             Verdict::Deny(reason) => return Err(denied(&reason)),
             Verdict::Ask(suggested) => suggested,
         };
+        self.voted(call).await?;
         let (approval, warnings) = self.approval(call, plan, proposal.as_ref(), suggested.clone()).await;
         match self.ask(QuestionContent::Approve(approval), warnings).await {
             Resolution::Accepted { answer: Answer::Approve { scope, rule, content }, .. } => {
@@ -151,7 +152,7 @@ impl Batch<'_> {
                     self.keep(scope, rule);
                 }
                 let revision = proposal.clone().zip(content).map(|(proposal, text)| proposal.revised(text));
-                Ok((plan.clone(), revision))
+                Ok(Allowed { plan: plan.clone(), revision, asked: true })
             }
             Resolution::Accepted { answer, note } => {
                 if let Answer::Forbid { scope, rule } = answer {
@@ -376,7 +377,7 @@ impl Batch<'_> {
         };
         let kind = content.kind();
         let Some(_asking) = self.turn_to_ask(place).await else { return self.not_run() };
-        if let Err(refused) = self.guarded(call).await {
+        if let Err(refused) = self.guarded(call, Vote::ToCome).await {
             return refused;
         }
         self.turn.publish(Body::ToolExecuting(call.clone())).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Batch, Place, denied};
+use super::{Batch, Place, Vote, denied};
 use crate::engine::native::request::Composer;
 use crate::engine::native::turn::Turn;
 use crate::engine::subagent::Child;
@@ -35,7 +35,7 @@ impl Batch<'_> {
         let id = SessionId::from(turn.shared.clock.id("s-"));
         {
             let Some(_asking) = self.turn_to_ask(place).await else { return self.not_run() };
-            if let Err(refused) = self.guarded(call).await {
+            if let Err(refused) = self.guarded(call, Vote::ToCome).await {
                 return refused;
             }
             let request = EnvelopeRequest {
