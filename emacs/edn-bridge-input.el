@@ -231,11 +231,15 @@ same: it is sent again, with its key, once there is a new connection."
                         (mapconcat #'edn-bridge-chat-word nearest ", "))
               ""))))
 
+(defvar edn-bridge-input-abort-hook nil
+  "Normal hook run in a chat buffer when what it does is to end.")
+
 (defun edn-bridge-input-abort ()
-  "Abort the turn that is running.
+  "Abort the turn that is running, and a login that is under way.
 What waits is held back until the next message, or until
 `edn-bridge-queue-resume'."
   (interactive nil edn-bridge-chat-mode)
+  (run-hooks 'edn-bridge-input-abort-hook)
   (edn-bridge-rpc-request (edn-bridge-chat-current) "abort" nil
                           :on-success #'ignore))
 
@@ -255,6 +259,19 @@ Steering text that the model did not see comes back as the draft."
              (when (equal (edn-bridge-transcript-draft) "")
                (edn-bridge-transcript-set-draft text)))))))))
 
+(defconst edn-bridge-input--again "Try again"
+  "Label of the button that asks the model again.")
+
+(defun edn-bridge-input--drop-offers ()
+  "Delete the buttons at the end that ask the model again: it was asked."
+  (edn-bridge-transcript-edit
+    (goto-char (edn-bridge-transcript-end))
+    (let* ((label (concat " [" edn-bridge-input--again "]"))
+           (limit (max (point-min) (- (point) 20000))))
+      (while (search-backward label limit t)
+        (when (get-char-property (1+ (point)) 'button)
+          (delete-region (point) (+ (point) (length label))))))))
+
 (defun edn-bridge-input--show-cut ()
   "Where the last turn was cut, show that, with a button that sends it again."
   (when edn-bridge-chat--cut
@@ -268,7 +285,7 @@ Steering text that the model did not see comes back as the draft."
 A bridge that cannot do that gets TEXT again."
   (edn-bridge-chat-notice
    reason 'edn-bridge-chat-error
-   (list "Try again"
+   (list edn-bridge-input--again
          (lambda ()
            (interactive)
            (cond
@@ -286,7 +303,9 @@ An answer that failed or was aborted is replaced."
   (let ((conn (edn-bridge-chat-current)))
     (edn-bridge-rpc-request
      conn "retry" (list :idempotency-key (edn-bridge-input--key))
-     :on-success #'ignore
+     :on-success (lambda (_data)
+                   (edn-bridge-chat-with-buffer conn
+                     (edn-bridge-input--drop-offers)))
      :on-error (lambda (frame)
                  (edn-bridge-chat-with-buffer conn
                    (edn-bridge-chat-notice (plist-get frame :error-message)

@@ -64,6 +64,7 @@ settled.")
   id kind payload conn
   agent                       ; label of the asking session, unless it is this one
   session                     ; its id
+  login                       ; non-nil if it is a login's
   start end                   ; markers around its text
   chosen                      ; label of the answer that was sent, or nil
   edited                      ; buffers in which what is proposed is edited
@@ -105,6 +106,8 @@ settled.")
         :agent (edn-bridge-interact--agent data)
         :session (and (not (edn-bridge-chat-mine-p data))
                       (plist-get data :session-id))
+        :login (string-prefix-p "login-"
+                                (or (plist-get data :correlation-id) ""))
         :answer
         (lambda (status value note)
           (edn-bridge-interact--respond
@@ -1004,6 +1007,13 @@ Interactively, that is the digit that was typed."
   (edn-bridge-interact--give (edn-bridge-interact--at-point)
                              "Cancel" #'edn-bridge-interact--cancel))
 
+(defun edn-bridge-interact--cancel-login ()
+  "Cancel the questions of a login, if there are any."
+  (dolist (question (copy-sequence edn-bridge-interact--questions))
+    (when (and (edn-bridge-interact--question-login question)
+               (null (edn-bridge-interact--question-chosen question)))
+      (edn-bridge-interact--cancel question))))
+
 (defun edn-bridge-interact-next ()
   "Go to the next question that waits, at its first button."
   (interactive nil edn-bridge-chat-mode)
@@ -1025,6 +1035,8 @@ Interactively, that is the digit that was typed."
 (edn-bridge-chat-handle "ui/dialog-requested"
                         #'edn-bridge-interact--on-dialog)
 (add-hook 'edn-bridge-chat-rebuilt-hook #'edn-bridge-interact--show-again)
+
+(add-hook 'edn-bridge-input-abort-hook #'edn-bridge-interact--cancel-login)
 
 (define-key edn-bridge-chat-mode-map (kbd "C-c C-a") #'edn-bridge-interact-next)
 (define-key edn-bridge-chat-mode-map (kbd "C-c C-y") #'edn-bridge-interact-accept)

@@ -36,11 +36,11 @@
     (define-key map [mouse-2] #'edn-bridge-queue-edit-at-mouse)
     (define-key map [follow-link] 'mouse-face)
     (define-key map "k" #'edn-bridge-queue-take-back)
+    (define-key map "d" #'edn-bridge-queue-take-back)
     (define-key map (kbd "M-<up>") #'edn-bridge-queue-move-up)
     (define-key map (kbd "M-<down>") #'edn-bridge-queue-move-down)
-    (define-key map "u" #'edn-bridge-queue-move-up)
-    (define-key map "d" #'edn-bridge-queue-move-down)
-    (define-key map "n" #'edn-bridge-queue-go-to)
+    (define-key map "n" #'edn-bridge-queue-next)
+    (define-key map "p" #'edn-bridge-queue-previous)
     (define-key map "q" #'edn-bridge-queue-leave)
     map)
   "Keymap on the lines of what waits.")
@@ -50,7 +50,8 @@
 (defun edn-bridge-queue--on-updated (data)
   "Show what waits, as DATA of `queue/updated' tells."
   (when (edn-bridge-chat-mine-p data)
-    (let ((entry (edn-bridge-queue--entry-at-point)))
+    (let* ((entry (edn-bridge-queue--entry-at-point))
+           (index (or (edn-bridge-queue--index entry) 0)))
       (setq edn-bridge-queue--messages (append (plist-get data :waiting) nil)
             edn-bridge-queue--held (edn-bridge-edn-true-p
                                     (plist-get data :held)))
@@ -59,7 +60,20 @@
                edn-bridge-queue--messages))
       (edn-bridge-chat-set-status 'edn-bridge-queue (edn-bridge-queue--lines))
       (when entry
-        (edn-bridge-queue--find-line entry)))))
+        ;; Where the one at point is gone, the next one has its place.
+        (edn-bridge-queue--find-line
+         (if (edn-bridge-queue--index entry)
+             entry
+           (plist-get (nth (max 0 (min index
+                                       (1- (length edn-bridge-queue--messages))))
+                           edn-bridge-queue--messages)
+                      :entry-id)))))))
+
+(defun edn-bridge-queue--index (entry)
+  "Return the place of the message ENTRY among those that wait, or nil."
+  (seq-position edn-bridge-queue--messages entry
+                (lambda (message entry)
+                  (equal entry (plist-get message :entry-id)))))
 
 (defun edn-bridge-queue--lines ()
   "Return the lines for what waits."
@@ -103,7 +117,7 @@
      'edn-bridge-queue (plist-get message :entry-id)
      'keymap edn-bridge-queue-map
      'mouse-face 'highlight
-     'help-echo "e, RET: edit   k: take back   M-<up>, M-<down>: move   q: back to the draft")))
+     'help-echo "n, p: next, previous   e, RET: edit   d: take back   M-<up>, M-<down>: move   q: back to the draft")))
 
 (defun edn-bridge-queue--sender (message)
   "Return who sent MESSAGE, as a label, or nil for a user of Emacs."
@@ -161,6 +175,23 @@ Fail where there is none, or where it came from another program."
     (goto-char (or (text-property-not-all from end 'edn-bridge-queue nil)
                    (text-property-not-all start end 'edn-bridge-queue nil)
                    (point-max)))))
+
+(defun edn-bridge-queue-next (count)
+  "Go to the COUNTth message that waits below point.  Point stays among them."
+  (interactive "p" edn-bridge-chat-mode)
+  (let* ((index (edn-bridge-queue--index (edn-bridge-queue--entry-at-point)))
+         (shown (seq-take edn-bridge-queue--messages edn-bridge-queue--shown))
+         (wanted (and index (+ index count))))
+    (unless index
+      (user-error "No message waits on this line"))
+    (unless (< -1 wanted (length shown))
+      (user-error "This is the %s one" (if (< count 0) "first" "last")))
+    (edn-bridge-queue--find-line (plist-get (nth wanted shown) :entry-id))))
+
+(defun edn-bridge-queue-previous (count)
+  "Go to the COUNTth message that waits above point.  Point stays among them."
+  (interactive "p" edn-bridge-chat-mode)
+  (edn-bridge-queue-next (- count)))
 
 (defun edn-bridge-queue-leave ()
   "Go back to the draft."
@@ -281,7 +312,6 @@ It keeps its place."
       (text-mode)
       (edn-bridge-queue--edit-mode)
       (insert (or text ""))
-      (goto-char (point-min))
       (set-buffer-modified-p nil)
       (buffer-enable-undo)
       (setq edn-bridge-queue--edited (cons chat entry)

@@ -157,13 +157,22 @@ PROMPT is shown.  With ARCHIVED non-nil, archived ones are among them."
                 (edn-bridge-chat-current) "list_sessions"
                 (append (list :scope (if all "all" "project"))
                         (and archived '(:archived? t)))))
-         (slots (append (plist-get data :sessions) nil)))
+         (slots (seq-filter #'edn-bridge-sessions--offered-p
+                            (append (plist-get data :sessions) nil))))
     (unless slots
       (user-error "There is no session yet"))
     (edn-bridge-complete-choose
      prompt 'edn-bridge-session slots
      #'edn-bridge-sessions-label
      (lambda (slot) (edn-bridge-sessions--annotate slot slots)))))
+
+(defun edn-bridge-sessions--offered-p (slot)
+  "Return non-nil if SLOT has messages, or a name, or is this chat's session."
+  (let ((count (plist-get slot :message-count)))
+    (or (not (integerp count))
+        (> count 0)
+        (not (member (plist-get slot :name) '(nil "")))
+        (equal (plist-get slot :id) edn-bridge-chat--session-id))))
 
 (defun edn-bridge-sessions-switch (session-id)
   "Turn this chat to the session SESSION-ID, or go to the chat that is on it.

@@ -175,7 +175,9 @@ The output of others is shown on demand."
       (setf (alist-get (edn-bridge-tools--call-id call)
                        edn-bridge-chat-working nil 'remove #'equal)
             nil)
-      (when (member (edn-bridge-tools--call-name call) edn-bridge-tools-unfold)
+      (when (and (member (edn-bridge-tools--call-name call)
+                         edn-bridge-tools-unfold)
+                 (not (edn-bridge-tools--rejected-p call)))
         (setf (edn-bridge-tools--call-open call) t))
       (if (edn-bridge-tools--call-marker call)
           (edn-bridge-tools--redraw call)
@@ -411,6 +413,11 @@ What the user rejected or stopped did not fail."
            (or (edn-bridge-tools--ending call) "failed"))
           (t "done"))))
 
+(defun edn-bridge-tools--rejected-p (call)
+  "Return non-nil if CALL was not allowed."
+  (and (eq (edn-bridge-tools--call-state call) 'failed)
+       (equal (edn-bridge-tools--outcome call) "rejected")))
+
 (defun edn-bridge-tools--ending (call)
   "Return how the text of CALL, which failed, says that it ended, or nil."
   (let* ((text (or (edn-bridge-tools--call-text call) ""))
@@ -474,6 +481,13 @@ The call was shown when its arguments had not come yet."
     (when (and (stringp command) (string-search "\n" command))
       (insert (propertize (edn-bridge-visible-break command 0)
                           'face 'edn-bridge-tools-summary)
+              "\n"))
+    (when (and diff (edn-bridge-tools--rejected-p call))
+      (insert (propertize (concat "rejected: "
+                                  (edn-bridge-visible-label
+                                   (string-remove-prefix
+                                    "The call was denied. " text)))
+                          'face 'edn-bridge-tools-state)
               "\n"))
     (if diff
         (edn-bridge-tools-insert-diff diff)
@@ -679,7 +693,8 @@ A journal has these, and not the diff that was made of them; where in the
 file they were is not known."
   (let* ((arguments (edn-bridge-tools--arguments call))
          (edits (plist-get arguments :edits)))
-    (when (and (eq (edn-bridge-tools--call-state call) 'done)
+    (when (and (or (eq (edn-bridge-tools--call-state call) 'done)
+                   (edn-bridge-tools--rejected-p call))
                (vectorp edits)
                (seq-every-p (lambda (edit)
                               (and (consp edit)

@@ -49,6 +49,7 @@ Where others have changed files since, those can be left alone."
   (let ((text (or (plist-get frame :error-message) ""))
         (changed (append (plist-get (plist-get frame :data) :changed) nil)))
     (if (not (and changed
+                  (not (equal 0 (plist-get (plist-get frame :data) :others)))
                   (equal (plist-get frame :error-code) "request/file-changed")))
         (edn-bridge-chat-notice text 'edn-bridge-chat-error)
       (edn-bridge-chat-notice

@@ -77,6 +77,7 @@
 (require 'edn-bridge-query)
 (require 'edn-bridge-log)
 (require 'edn-bridge-doctor)
+(require 'edn-bridge-drafts)
 (require 'edn-bridge-batch)
 
 ;;;; Opening a chat

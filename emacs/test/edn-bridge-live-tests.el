@@ -184,7 +184,7 @@
     ;; The message is there once: its answer is asked for again.
     (edn-bridge-test-wait
      (string-match-p
-      "\\`You\nTake your time\n\n.*lost.*\\[Try again\\]\n\nAssistant\nBegin"
+      "\\`You\nTake your time\n\n.*lost.*running\\.\n\nAssistant\nBegin"
       (edn-bridge-test-transcript)))))
 
 (ert-deftest edn-bridge-live-marks-a-turn-that-was-cut-out-of-sight ()
@@ -209,7 +209,7 @@
         (push-button (1- (point)))
         (edn-bridge-test-wait
          (string-match-p
-          "\\`You\nTake your time\n\n.*\\[Try again\\]\n\nAssistant\nBegin"
+          "\\`You\nTake your time\n\n.*no answer\\.\n\nAssistant\nBegin"
           (edn-bridge-test-transcript)))))))
 
 (ert-deftest edn-bridge-live-aborts ()

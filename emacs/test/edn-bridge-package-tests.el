@@ -114,7 +114,7 @@ As a user does who has nothing else, in another Emacs."
   '("constants" "edn" "rpc" "program" "visible" "transcript" "markdown" "chat" "messages" "said"
     "complete" "input" "queue" "tools" "buffers" "files" "undo" "ediff" "interact" "actions"
     "attention" "models" "trust" "rules" "sessions" "tree" "jobs" "side" "ask" "rewrite" "context"
-    "hands" "query" "log" "doctor" "batch")
+    "hands" "query" "log" "doctor" "drafts" "batch")
   "The files of the package; each may use those before it.")
 
 (ert-deftest edn-bridge-package-depends-in-one-direction ()

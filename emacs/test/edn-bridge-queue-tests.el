@@ -97,6 +97,10 @@
     (should (eq (edn-bridge-queue-tests-key "M-<down>")
                 #'edn-bridge-queue-move-down))
     (should (eq (edn-bridge-queue-tests-key "k") #'edn-bridge-queue-take-back))
+    (should (eq (edn-bridge-queue-tests-key "d") #'edn-bridge-queue-take-back))
+    (should (eq (edn-bridge-queue-tests-key "n") #'edn-bridge-queue-next))
+    (should (eq (edn-bridge-queue-tests-key "p") #'edn-bridge-queue-previous))
+    (should (eq (edn-bridge-queue-tests-key "RET") #'edn-bridge-queue-edit))
     (should (eq (edn-bridge-queue-tests-key "e") #'edn-bridge-queue-edit))
     (edn-bridge-queue-move-up)
     (should (equal (plist-get (car sent) :op) "move_pending"))
@@ -119,6 +123,43 @@
     (edn-bridge-test-answer conn sent "remove_pending"
                             :accepted t :text "one, whole" :images 0)
     (should (equal (edn-bridge-transcript-draft) "one, whole\n\na draft"))))
+
+(ert-deftest edn-bridge-queue-keys-stay-in-the-strip ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-queue-tests-tell
+     conn nil
+     (edn-bridge-queue-tests-message "e1" "one")
+     (edn-bridge-queue-tests-message "e2" "two")
+     (edn-bridge-queue-tests-message "e3" "three"))
+    (edn-bridge-queue-go-to)
+    (should-error (edn-bridge-queue-previous 1) :type 'user-error)
+    (edn-bridge-queue-next 2)
+    (should (looking-at-p "For after the turn: three"))
+    (should-error (edn-bridge-queue-next 1) :type 'user-error)
+    (should (looking-at-p "For after the turn: three"))
+    (edn-bridge-queue-previous 1)
+    ;; The one at point was taken back or delivered.
+    (edn-bridge-queue-tests-tell
+     conn nil
+     (edn-bridge-queue-tests-message "e1" "one")
+     (edn-bridge-queue-tests-message "e3" "three"))
+    (should (looking-at-p "For after the turn: three"))
+    (edn-bridge-queue-tests-tell
+     conn nil (edn-bridge-queue-tests-message "e1" "one"))
+    (should (looking-at-p "For after the turn: one"))
+    (edn-bridge-queue-tests-tell conn nil)
+    (should (= (point) (point-max)))))
+
+(ert-deftest edn-bridge-queue-edit-begins-at-the-end-of-the-text ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-queue-tests-tell
+     conn nil (edn-bridge-queue-tests-message "e1" "one\nmore"))
+    (edn-bridge-queue-go-to)
+    (save-window-excursion
+      (edn-bridge-queue-edit)
+      (should (equal (buffer-string) "one\nmore"))
+      (should (eobp))
+      (edn-bridge-queue-edit-abandon))))
 
 (ert-deftest edn-bridge-queue-message-is-edited-in-a-buffer ()
   (edn-bridge-test-with-chat (conn sent)
@@ -248,6 +289,88 @@
     (edn-bridge-test-push "Undo the others")
     (should (equal (plist-get (car sent) :params)
                    '(:steps 1 :skip-changed t)))))
+
+(ert-deftest edn-bridge-undo-offers-others-only-where-there-are ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-undo)
+    (edn-bridge-rpc--dispatch-frame
+     conn (list :kind :error :id (plist-get (car sent) :id) :op "undo"
+                :error-code "request/file-changed"
+                :error-message "Somebody else has changed a.rs since."
+                :data '(:changed ["a.rs"] :others 0)))
+    (should (string-search "a.rs since." (edn-bridge-test-transcript)))
+    (should-not (string-search "others]" (edn-bridge-test-transcript)))))
+
+(ert-deftest edn-bridge-retry-by-key-drops-the-button ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-input--offer-again "There is no answer." "Hi")
+    (edn-bridge-input-retry)
+    (should (string-search "[Try again]" (edn-bridge-test-transcript)))
+    (edn-bridge-test-answer conn sent "retry" :accepted t)
+    (should (equal (edn-bridge-test-transcript) "There is no answer.\n"))))
+
+(ert-deftest edn-bridge-abort-ends-a-login ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-test-ask conn "ask" '(:prompt "Else?"))
+    (edn-bridge-test-event conn "interaction/requested"
+                           :interaction-id "i2" :kind "auth.password"
+                           :correlation-id "login-1" :session-id "s1"
+                           :payload '(:prompt "Key"))
+    (edn-bridge-input-abort)
+    (let ((answers (seq-filter (lambda (frame)
+                                 (equal (plist-get frame :op)
+                                        "interaction_respond"))
+                               sent)))
+      (should (= (length answers) 1))
+      (should (equal (plist-get (car answers) :params)
+                     '(:interaction-id "i2" :status "cancelled"))))
+    (should (cl-find "abort" sent :test #'equal
+                     :key (lambda (frame) (plist-get frame :op))))))
+
+(ert-deftest edn-bridge-sessions-empty-ones-are-not-offered ()
+  (edn-bridge-test-with-chat (_conn _sent)
+    (let (offered)
+      (cl-letf (((symbol-function 'edn-bridge-rpc-call)
+                 (lambda (&rest _)
+                   '(:sessions [(:id "s1" :message-count 0)
+                                (:id "s2" :message-count 0)
+                                (:id "s3" :message-count 2)
+                                (:id "s4" :message-count 0 :name "Named")
+                                (:id "s5")])))
+                ((symbol-function 'edn-bridge-complete-choose)
+                 (lambda (_prompt _category items &rest _)
+                   (setq offered items)
+                   (car items))))
+        (edn-bridge-sessions--choose nil))
+      (should (equal (mapcar (lambda (slot) (plist-get slot :id)) offered)
+                     '("s1" "s3" "s4" "s5"))))))
+
+(ert-deftest edn-bridge-draft-survives-the-end-of-emacs ()
+  (let* ((folder (make-temp-file "edn-drafts" t))
+         (edn-bridge-drafts-file (expand-file-name "drafts.eld" folder)))
+    (unwind-protect
+        (progn
+          (edn-bridge-test-with-chat (_conn _sent)
+            (edn-bridge-transcript-set-draft "half a\n\"thought\" ü")
+            (edn-bridge-drafts--on-exit))
+          (should (= (file-modes edn-bridge-drafts-file) #o600))
+          (edn-bridge-test-with-chat (_conn _sent)
+            (setq edn-bridge-chat--session-id "s2")
+            (run-hooks 'edn-bridge-chat-ready-hook)
+            (should (equal (edn-bridge-transcript-draft) ""))
+            (setq edn-bridge-chat--session-id "s1")
+            (edn-bridge-transcript-set-draft "another")
+            (run-hooks 'edn-bridge-chat-ready-hook)
+            (should (equal (edn-bridge-transcript-draft) "another"))
+            (edn-bridge-transcript-set-draft "")
+            (run-hooks 'edn-bridge-chat-ready-hook)
+            (should (equal (edn-bridge-transcript-draft)
+                           "half a\n\"thought\" ü"))
+            ;; It is given back once.
+            (should-not (file-exists-p edn-bridge-drafts-file)))
+          (write-region "(((" nil edn-bridge-drafts-file nil 'quiet)
+          (should-not (edn-bridge-drafts--read)))
+      (delete-directory folder t))))
 
 (ert-deftest edn-bridge-undo-buffers-follow-the-files ()
   (let* ((folder (file-name-as-directory (make-temp-file "edn-undo" t)))

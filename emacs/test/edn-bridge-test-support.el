@@ -13,6 +13,9 @@
 (require 'ert)
 (require 'edn-bridge)
 
+;; The tests keep nothing in the folder of whoever runs them.
+(setq edn-bridge-drafts-file nil)
+
 (defconst edn-bridge-test-directory
   (file-name-directory (or load-file-name buffer-file-name))
   "The folder of the tests.")

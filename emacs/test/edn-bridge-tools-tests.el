@@ -405,6 +405,22 @@ SPEC is (CONN FILE BUFFER)."
       (edn-bridge-tools-toggle 'all)
       (should (equal (edn-bridge-test-transcript) unfolded)))))
 
+(ert-deftest edn-bridge-tools-rejected-edit-shows-its-diff-folded ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event conn "tool/start" :session-id "s1" :tool-id "t1"
+                           :tool-name "edit"
+                           :parsed-args '(:path "a.rs"
+                                          :edits [(:old "one" :new "two")]))
+    (edn-bridge-test-event conn "tool/result" :session-id "s1" :tool-id "t1"
+                           :tool-name "edit" :is-error t
+                           :result-text "The call was denied. Not now."
+                           :details '(:code "denied-tool-call" :denied t))
+    (should (string-search "rejected" (edn-bridge-test-transcript)))
+    (should-not (string-search "-one" (edn-bridge-test-transcript)))
+    (edn-bridge-tools-toggle)
+    (should (string-search "rejected: Not now.\n--- a.rs\n@@\n-one\n+two\n"
+                           (edn-bridge-test-transcript)))))
+
 (provide 'edn-bridge-tools-tests)
 
 ;;; edn-bridge-tools-tests.el ends here

@@ -79,6 +79,13 @@ pub struct Pending {
     way: Way,
 }
 
+impl Pending {
+    /// Waits until the login is given up.
+    pub async fn given_up(&self) {
+        self.stop.cancelled().await;
+    }
+}
+
 #[derive(Clone)]
 enum Way {
     /// Waits for a pasted key.

@@ -61,7 +61,7 @@ error_codes! {
     LedgerFull "request/ledger-full" true [] "The session knows as many keys of the last minutes as it can.";
     MessageFixed "request/message-fixed" false [] "The waiting message came through control, which has acknowledged it; it is neither edited, removed nor moved.";
     NothingToRetry "request/nothing-to-retry" false [] "The last message has its answer, or there is none.";
-    FileChanged "request/file-changed" false ["changed"] "Files are not as the turn left them, or what they were is no longer kept; nothing of the turn was changed.";
+    FileChanged "request/file-changed" false ["changed", "others"] "Files are not as the turn left them, or what they were is no longer kept; nothing of the turn was changed. `:others` is how many files `:skip-changed` would change.";
     UnknownModel "request/unknown-model" false ["nearest?"] "The catalogue has no such model.";
     UnknownCommand "request/unknown-command" false ["nearest"] "There is no such slash command.";
     NoPendingLogin "request/no-pending-login" false [] "No login is pending on this connection.";

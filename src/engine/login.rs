@@ -179,7 +179,7 @@ impl LoginDesk<'_> {
                 ended = &mut ended => {
                     over.cancel();
                     shown.await;
-                    ended.map(Some)
+                    ended.map(Some).map_err(given_up)
                 }
                 answer = &mut shown => match answer {
                     // A person who has not done it will not; polling would only time out.
@@ -196,10 +196,20 @@ impl LoginDesk<'_> {
             };
         }
         if begun.ends_by_itself {
-            return complete(None).await.map(Some);
+            return complete(None).await.map(Some).map_err(given_up);
         }
         let prompt = format!("What {} shows you at {}", begun.name, begun.url);
-        match ask(QuestionContent::Password { prompt }).await {
+        let pending = logins.waiting(call.connection)?;
+        let asked = ask(QuestionContent::Password { prompt });
+        tokio::pin!(asked);
+        let answer = tokio::select! {
+            answer = &mut asked => answer,
+            () = pending.given_up() => {
+                over.cancel();
+                asked.await
+            }
+        };
+        match answer {
             Resolution::Accepted { answer: Answer::Secret(secret), .. } => {
                 complete(Some(secret)).await.map(Some)
             }
@@ -227,6 +237,14 @@ fn choose(logins: &Logins, named: Option<String>, using: &str) -> Result<String,
     match names.pop() {
         Some(only) if names.is_empty() => Ok(only),
         last => Err(names.into_iter().chain(last).collect()),
+    }
+}
+
+/// A login that is pending no more was given up.
+fn given_up(error: LoginError) -> LoginError {
+    match error {
+        LoginError::NonePending => LoginError::Failed("The login was cancelled.".to_owned()),
+        error => error,
     }
 }
 

@@ -77,9 +77,10 @@ impl SessionActor {
             return Err(ApiError::failed(format!("{path} may not be changed. {reason}")));
         }
         let outputs = Outputs::new(&self.shared.settings.state_dir, self.handle.id.as_str());
+        let wanted = allowed.len();
         let exchanged =
             undo::exchange(Texts::beside(&outputs), cwd.clone(), allowed, wish.skips_changed).await;
-        let mut actions = exchanged.map_err(|paths| in_the_way(&paths, &cwd))?;
+        let mut actions = exchanged.map_err(|paths| in_the_way(&paths, wanted, &cwd))?;
         let skipped = denied.into_iter();
         actions.extend(skipped.map(|(path, _)| Exchanged { path, action: Action::Skipped, mode: None }));
         if let Some(record) = self.changes.record(&self.handle.id, wish.undoes, &actions) {
@@ -143,15 +144,16 @@ fn names<'p>(paths: impl ExactSizeIterator<Item = &'p Path>, cwd: &Path) -> Stri
     names.join(", ")
 }
 
-/// The refusal where somebody else has changed files.
-fn in_the_way(paths: &[PathBuf], cwd: &Path) -> ApiError {
+/// The refusal where somebody else has changed some of the `wanted` files.
+fn in_the_way(paths: &[PathBuf], wanted: usize, cwd: &Path) -> ApiError {
     let message = format!(
         "Nothing of the turn was changed, because these files are not as it left them, what they were is no longer \
          kept, or something changes them now: {}.",
         names(paths.iter().map(PathBuf::as_path), cwd)
     );
+    let others = i64::try_from(wanted.saturating_sub(paths.len())).unwrap_or(i64::MAX);
     let paths = Value::vector(paths.iter().map(|path| Value::from(path.to_string_lossy().into_owned())));
-    ApiError::new(ErrorCode::FileChanged, message).with("changed", paths)
+    ApiError::new(ErrorCode::FileChanged, message).with("changed", paths).with("others", Value::from(others))
 }
 
 /// What was done, for a person.

@@ -5,6 +5,7 @@ use crate::engine::change::Change;
 use crate::engine::commands::{self, Commands};
 use crate::engine::host::Engine;
 use crate::engine::incoming::{self, Incoming};
+use crate::engine::login::LoginDesk;
 use crate::engine::queue::{Until, not_waiting};
 use crate::event::WaitingMessages;
 use crate::facts::CommandFacts;
@@ -43,6 +44,7 @@ impl Turns for Engine {
     }
 
     fn abort(&self, call: Call, key: Option<String>, reply: Reply<bool>) {
+        LoginDesk(&self.shared).forget_connection(call.connection);
         self.with(&call, reply, |handle, reply| {
             let request = key.map(|key| incoming::of_op(&handle.id, &key, ["abort"]));
             // At once, and again after an earlier prompt that still waits for the disk.
