@@ -66,6 +66,7 @@ The output of others is shown on demand."
   elapsed                 ; seconds that it ran, or nil
   marker                  ; at its line, while that may still change
   shown                   ; non-nil once it has a line
+  width                   ; of the window that the line was made for
   open)                   ; non-nil if unfolded
 
 (defvar-local edn-bridge-tools--calls nil
@@ -329,7 +330,9 @@ the last call of each id."
   (let* ((name (edn-bridge-visible-label
                 (or (edn-bridge-tools--call-name call) "tool")))
          (state (edn-bridge-tools--state call))
-         (width (max 20 (- (min 160 (edn-bridge-tools--width))
+         (columns (setf (edn-bridge-tools--call-width call)
+                        (edn-bridge-tools--width)))
+         (width (max 20 (- (min 160 columns)
                            (string-width state) (max 8 (string-width name)) 6)))
          (summary (truncate-string-to-width
                    (edn-bridge-visible-label
@@ -368,6 +371,86 @@ the last call of each id."
         ;; This selects the window for a moment, and with that moves point.
         (save-excursion (window-max-chars-per-line window))
       80)))
+
+;;;; Lines follow the width of the window
+
+(defvar-local edn-bridge-tools--fitting nil
+  "Marker below the lines that are not fitted to the window yet, or nil.")
+
+(defconst edn-bridge-tools--fit-seconds 0.03
+  "How long lines are fitted to the window at a time.")
+
+(defun edn-bridge-tools--on-resize (window)
+  "Have the lines of the chat in WINDOW fitted to its width.
+Those that are seen are fitted at once, the others while Emacs is idle."
+  (when (windowp window)
+    (let ((buffer (window-buffer window)))
+      (with-current-buffer buffer
+        (edn-bridge-tools--fit (min (edn-bridge-transcript-end)
+                                    (+ (window-point window)
+                                       (* 2 (window-total-height window)
+                                          (window-total-width window))))
+                               (window-start window)
+                               nil)
+        (unless edn-bridge-tools--fitting
+          (run-with-idle-timer 0.1 nil #'edn-bridge-tools--fit-rest buffer))
+        (setq edn-bridge-tools--fitting
+              (copy-marker (edn-bridge-transcript-end)))))))
+
+(defun edn-bridge-tools--fit-rest (buffer)
+  "Fit lines of the chat BUFFER that are not fitted yet, and go on later."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (when-let ((from edn-bridge-tools--fitting))
+        (let ((place (edn-bridge-tools--fit
+                      (marker-position from) (point-min)
+                      (+ (float-time) edn-bridge-tools--fit-seconds))))
+          (if (= place (point-min))
+              (progn
+                (set-marker from nil)
+                (setq edn-bridge-tools--fitting nil))
+            (set-marker from place)
+            (run-at-time 0.05 nil #'edn-bridge-tools--fit-rest buffer)))))))
+
+(defun edn-bridge-tools--fit (place end deadline)
+  "Fit the lines from PLACE up to END to the window, until DEADLINE or nil.
+Return the place up to which that is done."
+  (let ((width (edn-bridge-tools--width)))
+    (while (and (> place end)
+                (or (null deadline) (< (float-time) deadline)))
+      (let* ((start (previous-single-property-change
+                     place 'edn-bridge-tool nil (point-min)))
+             (call (get-text-property start 'edn-bridge-tool)))
+        (when (and call (not (eql width (edn-bridge-tools--call-width call))))
+          (edn-bridge-tools--fit-line start call))
+        (setq place start)))
+    (max place (point-min))))
+
+(defun edn-bridge-tools--fit-line (start call)
+  "Write the line of CALL, which begins at START, again.
+Points that are on it are at its start then."
+  (let* ((end (edn-bridge-tools--end start))
+         (live (edn-bridge-tools--call-marker call))
+         (here (and (<= start (point)) (< (point) end)))
+         (windows (seq-filter (lambda (window)
+                                (and (<= start (window-point window))
+                                     (< (window-point window) end)))
+                              (get-buffer-window-list nil nil t))))
+    (unless live
+      (setf (edn-bridge-tools--call-marker call) (copy-marker start)))
+    (edn-bridge-tools--redraw call)
+    (unless live
+      (edn-bridge-tools--settle call))
+    (when here
+      (goto-char start))
+    (dolist (window windows)
+      (set-window-point window start))))
+
+(defun edn-bridge-tools--setup ()
+  "Have the lines of this chat follow the width of its window."
+  (add-hook 'window-size-change-functions #'edn-bridge-tools--on-resize nil t))
+
+(add-hook 'edn-bridge-chat-mode-hook #'edn-bridge-tools--setup)
 
 (defun edn-bridge-tools--state (call)
   "Return how CALL goes or went, in a word and the time that it took."

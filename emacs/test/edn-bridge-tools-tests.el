@@ -421,6 +421,51 @@ SPEC is (CONN FILE BUFFER)."
     (should (string-search "rejected: Not now.\n--- a.rs\n@@\n-one\n+two\n"
                            (edn-bridge-test-transcript)))))
 
+(ert-deftest edn-bridge-tools-rows-follow-the-windows-width ()
+  (save-window-excursion
+    (edn-bridge-test-with-chat (conn _sent)
+      (let ((columns 100))
+        (cl-letf (((symbol-function 'edn-bridge-tools--width)
+                   (lambda () columns)))
+          (set-window-buffer (selected-window) (current-buffer))
+          (dotimes (index 300)
+            (dolist (topic '("tool/start" "tool/result"))
+              (edn-bridge-test-event
+               conn topic :session-id "s1"
+               :tool-id (format "t%d" index) :tool-name "bash"
+               :call-summary (make-string 200 ?x)
+               :result-text "ok" :is-error :false)))
+          (edn-bridge-transcript-set-draft "a draft")
+          (cl-flet ((widest ()
+                      (save-excursion
+                        (goto-char (point-min))
+                        (let ((widest 0))
+                          (while (re-search-forward "x+" nil t)
+                            (setq widest (max widest
+                                              (- (match-end 0)
+                                                 (match-beginning 0)))))
+                          widest))))
+            (should (< 60 (widest) 100))
+            (let ((before (widest)))
+              (setq columns 50)
+              (edn-bridge-tools--on-resize (selected-window))
+              ;; What is seen is done at once, the rest a slice at a time.
+              (save-excursion
+                (goto-char (edn-bridge-transcript-end))
+                (re-search-backward "x+")
+                (beginning-of-line)
+                (re-search-forward "x+")
+                (should (< (- (match-end 0) (match-beginning 0)) 50)))
+              (while edn-bridge-tools--fitting
+                (edn-bridge-tools--fit-rest (current-buffer)))
+              (should (< (widest) 50))
+              (should (equal (edn-bridge-transcript-draft) "a draft"))
+              (setq columns 100)
+              (edn-bridge-tools--on-resize (selected-window))
+              (while edn-bridge-tools--fitting
+                (edn-bridge-tools--fit-rest (current-buffer)))
+              (should (= (widest) before)))))))))
+
 (provide 'edn-bridge-tools-tests)
 
 ;;; edn-bridge-tools-tests.el ends here
