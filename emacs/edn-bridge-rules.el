@@ -218,7 +218,7 @@
                     next #'edn-bridge-rules--add-audit)))))))
 
 (defconst edn-bridge-rules--known
-  '(:record :kind :tool :outcome :requested-at :answered-at :session-id)
+  '(:record :kind :tool :request :outcome :requested-at :answered-at :session-id)
   "Keys of a record that have a place of their own in its line.")
 
 (defun edn-bridge-rules--insert-record (record)
@@ -241,6 +241,12 @@
                                      (plist-get record :tool))))
                         " "))
                       'face 'bold)
+          (let ((request (plist-get record :request)))
+            (if (stringp request)
+                (concat "  " (truncate-string-to-width
+                              (edn-bridge-visible-label request)
+                              300 nil nil "…"))
+              ""))
           "  "
           (let ((outcome (edn-bridge-chat-word (plist-get record :outcome))))
             (propertize (edn-bridge-visible-label (or outcome ""))

@@ -407,6 +407,9 @@ pub const AUDIT_RECORDS: usize = 100;
 /// Characters of a client's name in an audit record: enough for any real name, but no line of a megabyte.
 pub const AUDIT_NAME_CHARS: usize = 100;
 
+/// Characters of what was asked for in an audit record: a command or a path is known again by them.
+pub const AUDIT_REQUEST_CHARS: usize = 200;
+
 /// Records in one answer of `list_audit`. A record has some hundred bytes, so that such an answer stays far below a line.
 pub const AUDIT_PAGE: usize = 500;
 

@@ -106,6 +106,28 @@ fn audit_record_has_tool_scope_and_client() {
 }
 
 #[test]
+fn audit_record_has_request_masked_and_bounded() {
+    let key = "sk-ant-api03-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    let script = format!(
+        "{{:turns [{{:steps [{{:tool-call {{:id \"a\" :name \"bash\" :arguments {{:command \"true {key}\n {}\"}}}}}}]}} \
+         {{:steps [{{:delta \"end\"}}]}}]}}",
+        "x".repeat(1000)
+    );
+    let setup = Setup::new().script(&script);
+    let mut bridge = setup.interactor();
+    go(&mut bridge);
+    let question = bridge.event("interaction/requested");
+    respond(&mut bridge, &question, ":status \"cancelled\"");
+    end_of_turn(&mut bridge);
+    let records = std::fs::read_to_string(audit::path(&setup.state())).unwrap();
+    assert!(!records.contains("aaaaaaaa"), "{records}");
+    let record = edn_bridge::edn::read_one(records.as_bytes()).unwrap();
+    let request = record.get("request").and_then(Value::as_str).unwrap();
+    assert!(request.starts_with("true ") && request.contains(" xxx"), "{request}");
+    assert_eq!(request.chars().count(), 200);
+}
+
+#[test]
 fn unknown_key_of_an_answer_is_ignored() {
     let mut bridge = Setup::new().script(TWO).interactor();
     go(&mut bridge);

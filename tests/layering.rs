@@ -99,6 +99,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "visible",
             "clock",
             "private",
+            "secret",
             "message",
             "facts",
             "catalogue",

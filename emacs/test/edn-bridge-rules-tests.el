@@ -49,9 +49,10 @@
       (edn-bridge-test-answer
        conn sent "list_audit" :next 7
        :records [(:record "approval" :tool "bash" :outcome "deny"
-                  :command "rm a\u202Eb" :edited :false)])
+                  :request "rm a\u202Eb" :edited :false
+                  :transport "stdio")])
       (with-current-buffer "*edn-bridge: test audit*"
-        (should (string-search "approval bash  deny\n    command rm a\\u{202E}b\n[Older ones]"
+        (should (string-search "approval bash  rm a\\u{202E}b  deny\n    transport stdio\n[Older ones]"
                                (buffer-string)))
         (edn-bridge-test-push "Older ones")
         (should (equal (plist-get (car sent) :params)

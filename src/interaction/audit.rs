@@ -2,8 +2,8 @@
 //!
 //! A line is one EDN map. Each contains the digest of the line before it, so that changed and removed lines
 //! show. A head file next to it holds the number of lines and the last digest, so that lines missing from the
-//! end show too. The file records outcomes, and what was permitted to whom. It records neither answers nor texts, and so
-//! contains no secret. Does not know who asks.
+//! end show too. The file records outcomes, and what was permitted to whom: the start of the command, or the path,
+//! masked like a summary. It records neither answers nor texts. Does not know who asks.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};

@@ -22,8 +22,9 @@ use crate::catalogue::ErrorCode;
 use crate::clock::{Clock, rfc3339};
 use crate::event::question::{Answer, ApprovalScope, QuestionContent, QuestionKind};
 use crate::event::{Body, Cause, Dialog, Event, QuestionAsked, QuestionEnded, Subagent};
-use crate::limits::{AUDIT_NAME_CHARS, CLOSED_QUESTIONS, OPEN_QUESTIONS};
+use crate::limits::{AUDIT_NAME_CHARS, AUDIT_REQUEST_CHARS, CLOSED_QUESTIONS, OPEN_QUESTIONS};
 use crate::message::{SessionId, TurnId};
+use crate::secret;
 use crate::session::{AnswerFields, ApiError, Client, DialogResult, Reply, Response};
 use crate::value::{Map, Value};
 
@@ -734,6 +735,13 @@ fn about(id: &str, open: &Open) -> Map<'static> {
         record.put("subagent-id", subagent.to_string());
     }
     record.put_some("tool", content.tool().map(ToString::to_string));
+    if let QuestionContent::Approve(approval) = content.as_ref() {
+        // Masked before it is cut: half a secret has no form that is known.
+        let asked = approval.command.as_deref().or(approval.path.as_deref()).unwrap_or(&approval.summary);
+        let masked = secret::mask(asked);
+        let words: Vec<&str> = masked.split_whitespace().take(AUDIT_REQUEST_CHARS).collect();
+        record.put("request", words.join(" ").chars().take(AUDIT_REQUEST_CHARS).collect::<String>());
+    }
     if let QuestionContent::ApproveSubagentEnvelope(request) = content.as_ref() {
         let (provider, id) = &request.model;
         let model = Map::new().with("provider", provider.to_string()).with("id", id.to_string());
