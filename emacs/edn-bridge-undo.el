@@ -81,7 +81,16 @@ Where another client did that, say so."
                               (edn-bridge-visible-label (plist-get file :path)))
                             (seq-take files 20) ", "))))
       (dolist (file files)
-        (edn-bridge-buffers-follow (plist-get file :path))))))
+        (edn-bridge-buffers-follow (plist-get file :path)))
+      ;; An edit that Emacs could not save is still in its buffer.
+      (when-let ((unsaved (edn-bridge-buffers-unsaved
+                           (mapcar (lambda (file) (plist-get file :path))
+                                   files))))
+        (edn-bridge-chat-notice
+         (format "That concerns the files on disk.  The buffers of these have unsaved changes, which stay: %s"
+                 (mapconcat #'edn-bridge-visible-label
+                            (seq-take unsaved 20) ", "))
+         'edn-bridge-chat-error)))))
 
 (edn-bridge-chat-handle "files/undone" #'edn-bridge-undo--on-undone)
 (edn-bridge-input-handle "undo" #'edn-bridge-undo)

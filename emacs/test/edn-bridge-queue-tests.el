@@ -395,6 +395,37 @@
               (kill-buffer visiting))))
       (delete-directory folder t))))
 
+(ert-deftest edn-bridge-undo-names-buffers-that-keep-changes ()
+  (let* ((folder (file-name-as-directory (make-temp-file "edn-undo" t)))
+         (file (expand-file-name "a.txt" folder)))
+    (unwind-protect
+        (edn-bridge-test-with-chat (conn _sent)
+          (setq default-directory folder)
+          (write-region "old\n" nil file nil 'quiet)
+          (let ((visiting (find-file-noselect file)))
+            (unwind-protect
+                (cl-flet ((undone ()
+                            (edn-bridge-test-event
+                             conn "files/undone" :session-id "s1" :undone t
+                             :files (vector (list :path file
+                                                  :action "restored")))))
+                  (undone)
+                  (should-not (string-search "unsaved changes"
+                                             (edn-bridge-test-transcript)))
+                  ;; The edit of the agent, which could not be saved.
+                  (with-current-buffer visiting
+                    (insert "new "))
+                  (undone)
+                  (should (string-search "unsaved changes, which stay: "
+                                         (edn-bridge-test-transcript)))
+                  (should (equal (with-current-buffer visiting
+                                   (buffer-string))
+                                 "new old\n")))
+              (with-current-buffer visiting
+                (set-buffer-modified-p nil)
+                (kill-buffer)))))
+      (delete-directory folder t))))
+
 (provide 'edn-bridge-queue-tests)
 
 ;;; edn-bridge-queue-tests.el ends here
