@@ -204,6 +204,25 @@ fn login_command_completes_login() {
 }
 
 #[test]
+fn abort_gives_up_login_that_is_asked_about() {
+    let models = Server::new([]);
+    let setup = setup(&models, "");
+    let mut bridge = setup.serve();
+    bridge.ask(
+        "h",
+        "handshake",
+        "{:client-info {:name \"t\" :version \"1\" :protocol-version \"1.0\" :features [\"interactor\"]}}",
+    );
+    bridge.ask("s", "subscribe", "{}");
+    bridge.ask("1", "command", "{:text \"/login k\"}");
+    bridge.event("interaction/requested");
+    bridge.ask("2", "abort", "{}");
+    let told = bridge.until(|frame| is_event(frame, "command-result") && data(frame, "type") == "error");
+    assert_eq!(data(&told, "message"), "The login was cancelled.");
+    assert_eq!(code(&bridge.ask("3", "login_complete", "{:input \"sk-late\"}")), "request/no-pending-login");
+}
+
+#[test]
 fn pasted_key_is_not_shown() {
     let models = Server::new([hello()]);
     let login = ":device-url \"https://p.example/d\" :token-url \"https://p.example/t\"";
