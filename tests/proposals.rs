@@ -80,6 +80,8 @@ fn edited_proposal_is_what_the_file_gets() {
         let shown = text(at(&result, &["data", "details", "diff"]));
         assert!(shown.contains("-three\n+THREE!\n") && !shown.contains("ONE"), "{shown}");
         end_of_turn(&mut bridge);
+        // Only then is the session free for an undo.
+        bridge.event("turn/ended");
         assert_eq!(file(&setup), EDITED);
         let messages = bridge.ask("m", "get_messages", "{}").to_string();
         assert!(messages.contains("edited your proposal"), "{messages}");
