@@ -1,4 +1,5 @@
-//! The command line: assembles what each command needs.
+//! The command line: assembles what each command needs. Contains no rules of its own: sessions, wires and files are
+//! the library's.
 
 mod canonical;
 mod control;

@@ -1,4 +1,4 @@
-//! Arguments, wiring and exit codes.
+//! Arguments, wiring and exit codes. Everything else is in the library and in `cli`.
 
 mod cli;
 

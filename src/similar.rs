@@ -1,4 +1,4 @@
-//! "Did you mean": the names that are most similar to an unknown one.
+//! "Did you mean": the names that are most similar to an unknown one. Does not know what the names are for.
 
 /// Up to `most` of those whose name is similar to `name`, most similar first, then by name.
 pub fn nearest<N: AsRef<str> + Ord, T>(

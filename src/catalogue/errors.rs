@@ -1,4 +1,4 @@
-//! The error codes.
+//! The error codes. Codes and meanings only; the room that fails decides which one it is.
 
 /// Declares the codes: variant, wire name, whether the same request may succeed later, the keys of the error's `:data`,
 /// and the cause.

@@ -1,4 +1,4 @@
-//! The ops.
+//! The ops. Data only: does not know who serves an op.
 
 use crate::catalogue::check::{self, InvalidParam};
 use crate::catalogue::errors::ErrorCode;

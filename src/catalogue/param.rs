@@ -1,4 +1,4 @@
-//! The params of an op: their keys, and the shapes of their values.
+//! The params of an op: their keys, and the shapes of their values. Does not know which op has which.
 
 use std::fmt;
 

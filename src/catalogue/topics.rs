@@ -1,4 +1,4 @@
-//! The event topics.
+//! The event topics. Data only: does not know how a payload is laid out.
 
 use crate::delivery::Class;
 

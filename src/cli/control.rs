@@ -1,4 +1,5 @@
-//! `edn-bridge control`: sends texts and interrupts to live sessions, over the control wire.
+//! `edn-bridge control`: sends texts and interrupts to live sessions, over the control wire. Knows the messages of
+//! the control protocol, and nothing of a session.
 
 mod parked;
 mod receiver;

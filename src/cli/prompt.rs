@@ -1,4 +1,5 @@
-//! `edn-bridge prompt`: a client of the session API, without a wire.
+//! `edn-bridge prompt`: a client of the session API, without a wire. Knows events and answers, and nothing of the
+//! engine behind them.
 
 use std::io::Write as _;
 use std::process::ExitCode;

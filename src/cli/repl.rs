@@ -1,5 +1,5 @@
 //! `edn-bridge repl` and `edn-bridge query`: clients of the project's running bridge or, if none runs, of an engine of
-//! their own.
+//! their own. Knows the EDN wire as any client does. What a line of the REPL means is in the library.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::os::unix::net::UnixStream;

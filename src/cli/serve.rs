@@ -1,4 +1,5 @@
-//! `edn-bridge serve`, and the process that `query` and `prompt` run without an editor.
+//! `edn-bridge serve`, and the process that `query` and `prompt` run without an editor. The one place that knows the
+//! engine, the wires and the signals of the system together.
 
 use std::collections::HashMap;
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! The commands that print a result: models, EDN, generated files, the contract.
+//! The commands that print a result: models, EDN, generated files, the contract. They need no session and no engine.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;

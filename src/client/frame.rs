@@ -1,4 +1,5 @@
-//! The frames of the wire: how a request is written, and where the parts of an answer or an event stand.
+//! The frames of the wire: how a request is written, and where the parts of an answer or an event stand. Knows no op
+//! and no topic.
 
 use edn_codec::value::Value;
 

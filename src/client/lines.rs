@@ -1,4 +1,5 @@
-//! A server's lines, read on a thread of their own, so that a wait for one can time out.
+//! A server's lines, read on a thread of their own, so that a wait for one can time out. Does not know what a line
+//! says.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

@@ -1,4 +1,4 @@
-//! Chooses the clock of a process.
+//! Chooses the clock of a process. Without the feature `test-clocks` there is nothing to choose.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! The reasons why a project's file is skipped. Each is a sentence for a person, who sees it in `/context` and in
-//! `edn-bridge doctor`.
+//! `edn-bridge doctor`. Does not read files.
 
 use std::io;
 

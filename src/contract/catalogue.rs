@@ -1,4 +1,5 @@
-//! The names of the protocol, from the generated tables, as far as the rules need them.
+//! The names of the protocol, from the generated tables, as far as the rules need them. Knows nothing of the server
+//! under test.
 
 use edn_codec::Value;
 

@@ -1,4 +1,5 @@
-//! Implements the session API, a file for each group of capabilities.
+//! Implements the session API, a file for each group of capabilities. Finds the session and passes the call on;
+//! changes nothing itself. Knows no wire.
 
 mod clients;
 mod jobs;

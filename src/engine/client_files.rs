@@ -1,5 +1,5 @@
 //! The files that clients have open: which ones, and how a client is asked for a text or given one. A client's text is
-//! what the user sees, so it goes before that on disk.
+//! what the user sees, so it goes before that on disk. Knows neither tools nor wires.
 
 use std::io;
 use std::path::Path;

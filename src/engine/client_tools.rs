@@ -1,5 +1,5 @@
 //! The tools that clients offer: checked when they come, put into the session's toolbox, and carried out by a request
-//! to their client.
+//! to their client. Knows no wire, and runs no tool itself.
 
 use std::sync::Arc;
 use std::time::Duration;

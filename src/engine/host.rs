@@ -1,4 +1,5 @@
-//! The engine of a process: puts its parts together, and ends them.
+//! The engine of a process: puts its parts together, and ends them. Holds no rules: does not know what a session
+//! does.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

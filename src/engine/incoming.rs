@@ -1,4 +1,5 @@
-//! A message on its way into a session, with what the journal notes of its request.
+//! A message on its way into a session, with what the journal notes of its request. Does not know who sends it, nor
+//! what becomes of it.
 
 use sha2::{Digest as _, Sha256};
 

@@ -1,4 +1,5 @@
-//! The native agent: it calls models and runs tools itself.
+//! The native agent: it calls models and runs tools itself. Knows neither clients nor wires; it tells a turn's
+//! control what happens.
 
 mod answer;
 mod call;

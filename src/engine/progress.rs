@@ -1,4 +1,5 @@
-//! What frontends show beside a conversation: the progress of a workflow's run, and notifications.
+//! What frontends show beside a conversation: the progress of a workflow's run, and notifications. Plain data; does
+//! not know how a run goes on.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! What holds a session: a turn, a workflow's run, or a compaction that the user asked for.
+//! What holds a session: a turn, a workflow's run, or a compaction that the user asked for. Does not know how a turn
+//! or a run works.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A snapshot of a session, for readers. Its history for frontends is in `history`.
+//! A snapshot of a session, for readers. Its history for frontends is in `history`. Does not know when one is made.
 
 use std::sync::Arc;
 

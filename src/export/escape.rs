@@ -1,4 +1,4 @@
-//! Text in a page: escaped, and with a code for each hidden character.
+//! Text in a page: escaped, and with a code for each hidden character. Knows nothing of messages.
 
 use crate::visible;
 

@@ -1,4 +1,4 @@
-//! What an export shows, in every format.
+//! What an export shows, in every format. Does not know how a format looks.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
 //! Permissions as people see them: rules and where each comes from, records of decisions, and what trust lets run.
+//! Plain data: decides nothing and knows no wire.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! One change of a file at a time, in all of the process.
+//! One change of a file at a time, in all of the process. Does not open the file. Other processes do not see the
+//! lock.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Images in messages: which types there are, and what a client may send.
+//! Images in messages: which types there are, and what a client may send. Decodes no picture: checks the type, the
+//! size and the Base64.
 
 use std::io::Read as _;
 use std::sync::Arc;

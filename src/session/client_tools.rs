@@ -1,4 +1,5 @@
 //! What clients bring: tools, and the text of the files that they have open; and how a client answers requests for them.
+//! Knows neither how a tool is called nor a wire.
 
 use std::sync::Arc;
 use std::time::Duration;

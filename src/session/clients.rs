@@ -1,4 +1,5 @@
-//! Clients that come and go: what the engine asks of a client, and what a client asks when it comes.
+//! Clients that come and go: what the engine asks of a client, and what a client asks when it comes. Knows no wire
+//! and no byte stream.
 
 use std::sync::Arc;
 

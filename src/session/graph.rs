@@ -1,4 +1,4 @@
-//! The graph: queries, and the notes that only its mutations write.
+//! The graph: queries, and the notes that only its mutations write. Does not know the attributes.
 
 use crate::facts::Note;
 use crate::session::call::{Call, Reply};

@@ -1,4 +1,4 @@
-//! Logins to providers.
+//! Logins to providers. Carries no key and no token.
 
 use crate::facts::{LoginFacts, ProviderName};
 use crate::session::call::{Call, Reply};

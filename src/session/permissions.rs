@@ -1,4 +1,4 @@
-//! Permissions: which rules hold, what was decided, and what trust would let run.
+//! Permissions: which rules hold, what was decided, and what trust would let run. Does not know how a call is judged.
 
 use crate::facts::permissions::{AuditPage, AuditWanted, ListedRule, TrustPreview};
 use crate::session::call::{Call, Reply};

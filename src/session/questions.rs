@@ -1,4 +1,4 @@
-//! Questions: the answers to what the engine asks a person.
+//! Questions: the answers to what the engine asks a person. Does not know why one is asked.
 
 use crate::facts::rule::Rule;
 use crate::secret::Secret;

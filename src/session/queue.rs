@@ -1,4 +1,5 @@
-//! The queue: the messages that wait for a running turn or its end, as people see and change them.
+//! The queue: the messages that wait for a running turn or its end, as people see and change them. Does not know when
+//! a message is taken from it.
 
 use crate::event::WaitingMessages;
 use crate::message::{EntryId, TurnId};

@@ -1,4 +1,4 @@
-//! Sessions: opening, entering, naming and reading them.
+//! Sessions: opening, entering, naming and reading them. Does not know where a journal is or how a session lives.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Settings: how a session's turns run.
+//! Settings: how a session's turns run. Does not know what the engine does with them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Turns: what a person says to a session, and what ends the answer.
+//! Turns: what a person says to a session, and what ends the answer. Knows neither models nor tools.
 
 use std::sync::Arc;
 

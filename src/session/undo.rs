@@ -1,4 +1,4 @@
-//! Undo: what the tools of turns did to files, taken back and done again.
+//! Undo: what the tools of turns did to files, taken back and done again. Does not know where the texts are kept.
 
 use crate::session::call::{Call, Reply};
 

@@ -1,4 +1,4 @@
-//! Why the store refused, and what a person can do about it.
+//! Why the store refused, and what a person can do about it. Knows no wire: a caller gives it a code.
 
 use std::io;
 use std::path::{Path, PathBuf};

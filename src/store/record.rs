@@ -1,5 +1,5 @@
 //! The entries of a journal besides messages and settings. Their serde derives are their form in the file: a
-//! struct is the entry's own keys.
+//! struct is the entry's own keys. Does not know what an entry does to a session.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `bash`: a command in the session's folder.
+//! `bash`: a command in the session's folder. Does not judge the command.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! `edit`: exact replacements in a file, several at once, all or none.
+//! `edit`: exact replacements in a file, several at once, all or none. Does not judge the path, and does not write:
+//! `write` does.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `find`: files by their name.
+//! `find`: files by their name. Reads no file's content.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `read`: a file's lines, or an image.
+//! `read`: a file's lines, or an image. Does not judge the path.
 
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::Path;

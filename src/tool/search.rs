@@ -1,4 +1,5 @@
-//! `search`: lines that match a regular expression, with the rules of a repository's ignore files.
+//! `search`: lines that match a regular expression, with the rules of a repository's ignore files. Does not know how
+//! folders are walked.
 
 use std::io::{self, Read as _};
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! What a wire tells its outbox: how an event becomes lines, what joins with what, and what can be shown anew.
+//! What a wire tells its outbox: how an event becomes lines, what joins with what, and what can be shown anew. Knows
+//! no wire.
 
 use crate::event::Event;
 

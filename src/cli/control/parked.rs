@@ -1,4 +1,5 @@
-//! A text that is too long for a line, in a file of the state folder until it is acknowledged.
+//! A text that is too long for a line, in a file of the state folder until it is acknowledged. Does not know what the
+//! text says or who sends it.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};

@@ -1,4 +1,4 @@
-//! A receiver of control requests: what it offers, and its answer to a line.
+//! A receiver of control requests: what it offers, and its answer to a line. Does not know what its caller sends.
 
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;

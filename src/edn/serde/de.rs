@@ -1,4 +1,4 @@
-//! Values into Rust types.
+//! Values into Rust types. Knows values only. Reading straight from text is in `text`.
 
 use serde::de::value::{BorrowedStrDeserializer, StrDeserializer};
 use serde::de::{

@@ -1,4 +1,4 @@
-//! Rust types into values.
+//! Rust types into values. Knows values only, and not how they are written.
 
 use serde::ser::{
     Error as _, Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant,

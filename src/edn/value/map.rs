@@ -1,7 +1,7 @@
 //! Maps and sets: entries in the order in which they were written, found by Clojure's equality.
 //!
 //! A small collection is one allocation and is searched by comparing. A large one, and one that is being
-//! built, has an index beside it. Two words either way.
+//! built, has an index beside it. Two words either way. Does not know how a collection is read or written.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

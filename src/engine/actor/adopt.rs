@@ -1,4 +1,4 @@
-//! Goes on with a newer configuration, at a boundary or between turns.
+//! Goes on with a newer configuration, at a boundary or between turns. Reads no file itself.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! What holds a session like a turn and is none: compactions, and single calls of tools.
+//! What holds a session like a turn and is none: compactions, and single calls of tools. Does not know how a
+//! conversation is compacted or a tool runs; the agent does that.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Applies each change to the session. The order of the match is that of the list of changes.
+//! Applies each change to the session. The order of the match is that of the list of changes. Holds no rules: the
+//! files beside it do, one for each subject.
 
 use super::SessionActor;
 use crate::engine::change::Change;

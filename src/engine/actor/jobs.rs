@@ -1,4 +1,5 @@
-//! Runs the session's background jobs, and the command that `bash` runs for the user.
+//! Runs the session's background jobs, and the command that `bash` runs for the user. Does not know how a program is
+//! started or who is shown its output.
 
 use std::path::PathBuf;
 use std::sync::Arc;

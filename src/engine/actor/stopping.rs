@@ -1,4 +1,5 @@
-//! How clients end what runs in a session: aborts and interrupts, and what becomes of the messages that wait.
+//! How clients end what runs in a session: aborts and interrupts, and what becomes of the messages that wait. Does
+//! not know what a turn does; it only tells it to stop.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Clients of the engine: who is attached, and what they bring.
+//! Clients of the engine: who is attached, and what they bring. Knows a client as the session API describes it, not
+//! its wire.
 
 use std::sync::Arc;
 

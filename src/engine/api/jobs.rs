@@ -1,4 +1,4 @@
-//! Commands and single calls of tools outside turns.
+//! Commands and single calls of tools outside turns. Checks the call, and leaves the work to the session's task.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

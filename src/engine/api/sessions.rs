@@ -1,4 +1,5 @@
-//! Sessions: opened, listed, named, read and put away.
+//! Sessions: opened, listed, named, read and put away. Reads snapshots, and leaves every change to the session's
+//! task.
 
 use std::sync::Arc;
 

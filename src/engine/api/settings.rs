@@ -1,4 +1,4 @@
-//! Settings, permissions and logins.
+//! Settings, permissions and logins. Checks the call, and leaves the change to the session's task.
 
 use std::sync::Arc;
 

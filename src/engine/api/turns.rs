@@ -1,4 +1,5 @@
-//! Turns and what waits for them, undo, and questions to people.
+//! Turns and what waits for them, undo, and questions to people. Checks the call, and leaves the turn to the
+//! session's task.
 
 use crate::command::{self, Line};
 use crate::engine::change::Change;

@@ -1,4 +1,4 @@
-//! A model's call of a tool, with its summary for people.
+//! A model's call of a tool, with its summary for people. Judges nothing.
 
 use std::sync::Arc;
 

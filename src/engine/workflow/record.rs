@@ -1,4 +1,4 @@
-//! The entries that a run writes to its session's journal.
+//! The entries that a run writes to its session's journal. Does not know when one is due.
 
 use super::{Ended, Run};
 use crate::engine::change::Change;

@@ -1,4 +1,4 @@
-//! The format of each protocol: how a call is written and its answer read.
+//! The format of each protocol: how a call is written and its answer read. Sends nothing.
 
 use super::protocol::{Decoder, Outgoing, Protocol, Quirks};
 use super::{anthropic, gemini, openai, responses};

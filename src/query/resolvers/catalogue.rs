@@ -1,4 +1,4 @@
-//! `:psi.catalog/*`: the protocol's own table.
+//! `:psi.catalog/*`: the protocol's own table. Reads the catalogue and the counts of requests; knows no session.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-//! `:psi.config/*`: the configuration in force.
+//! `:psi.config/*`: the configuration in force. Does not read the files.
 
 use crate::message::count;
 use crate::query::graph::{Input, Resolver};

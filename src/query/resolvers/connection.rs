@@ -1,4 +1,5 @@
-//! `:psi.connection/*`: the connections, their subscriptions, and how far behind they are.
+//! `:psi.connection/*`: the connections, their subscriptions, and how far behind they are. Knows the facts of a
+//! connection, not its wire.
 
 use crate::message::count;
 use crate::query::graph::Resolver;

@@ -1,5 +1,5 @@
 //! `:psi.prompt-part/*`, `:psi.skill/*` and `:psi.rule/*`: a session's system prompt and the permissions of
-//! its tools.
+//! its tools. Does not read the files that these come from.
 
 use crate::context::Problem;
 use crate::context::skill::Skill;

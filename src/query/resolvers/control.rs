@@ -1,4 +1,5 @@
-//! `:psi.control/*`: who may control sessions, within which bounds, and how requests were answered.
+//! `:psi.control/*`: who may control sessions, within which bounds, and how requests were answered. Does not know the
+//! rules that these answers follow.
 
 use crate::message::count;
 use crate::query::graph::{Env, Inputs, Resolver, ResolverResult};

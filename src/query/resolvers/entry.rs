@@ -1,4 +1,4 @@
-//! `:psi.entry/*`: an entry of a session's journal.
+//! `:psi.entry/*`: an entry of a session's journal. Does not read the journal.
 
 use crate::message::EntryId;
 use crate::query::datum::{Datum, ENTRY, Handle, MESSAGE};

@@ -1,5 +1,5 @@
 //! `:psi.interaction/*` and `:psi.audit/*`: open questions to people, such as approvals, and records of ended
-//! ones.
+//! ones. Answers nothing: a question is answered by an op.
 
 use std::collections::HashMap;
 

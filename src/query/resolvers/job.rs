@@ -1,4 +1,4 @@
-//! `:psi.job/*`: the background jobs.
+//! `:psi.job/*`: the background jobs. Starts and ends none.
 
 use crate::facts::JobFacts;
 use crate::message::TurnId;

@@ -1,4 +1,4 @@
-//! `:psi.memory/*`: the project's notes from `/remember`.
+//! `:psi.memory/*`: the project's notes from `/remember`. Writes none: mutations do.
 
 use crate::memory::Note;
 use crate::message::SessionId;

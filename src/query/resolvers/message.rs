@@ -1,4 +1,4 @@
-//! `:psi.message/*`: a message of a conversation.
+//! `:psi.message/*`: a message of a conversation. Does not know how a message came about.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! `:psi.process/*` and `:psi.query/*`: the process itself, and the query engine.
+//! `:psi.process/*` and `:psi.query/*`: the process itself, and the query engine. Measures nothing itself: the world
+//! gives the figures.
 
 use crate::message::count;
 use crate::query::graph::{Env, Inputs, Resolver, ResolverResult};

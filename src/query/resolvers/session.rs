@@ -1,4 +1,4 @@
-//! `:psi.agent-session/*`: a live session.
+//! `:psi.agent-session/*`: a live session. Reads the facts of a snapshot; does not know how the session lives.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! `:psi.session/*` and `:psi.session-info/*`: the sessions, live and on disk.
+//! `:psi.session/*` and `:psi.session-info/*`: the sessions, live and on disk. Opens none.
 
 use crate::limits::QUERY_SESSIONS;
 use crate::query::datum::{Datum, Handle, SESSION};

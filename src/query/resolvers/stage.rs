@@ -1,4 +1,4 @@
-//! `:psi.stage/*` and `:psi.hook/*`: the stages of a turn and the user's hooks.
+//! `:psi.stage/*` and `:psi.hook/*`: the stages of a turn and the user's hooks. Runs no hook.
 
 use crate::hook::{Hook, Stage};
 use crate::query::graph::{Input, Resolver};

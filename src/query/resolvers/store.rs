@@ -1,4 +1,4 @@
-//! `:psi.store/*`: counts of the writes to journals.
+//! `:psi.store/*`: counts of the writes to journals. Knows no journal.
 
 use crate::message::count;
 use crate::query::graph::Resolver;

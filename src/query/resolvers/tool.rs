@@ -1,5 +1,5 @@
 //! `:psi.tool/*` and `:psi.tool-lifecycle.summary/*`: the tools, and the tool calls of a session, including
-//! running and waiting ones.
+//! running and waiting ones. Runs no tool.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `:psi.turn/*`: the turns of a session, from its journal.
+//! `:psi.turn/*`: the turns of a session, from its journal. Knows entries only, and not how a turn runs.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! `:psi.workflow/*` and `:psi.workflow-run/*`: the available workflows, and the journalled runs of a
-//! session.
+//! session. Runs none.
 
 use std::sync::Arc;
 

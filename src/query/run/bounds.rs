@@ -1,4 +1,4 @@
-//! The bounds of an answer, and which of them was reached.
+//! The bounds of an answer, and which of them was reached. Does not know what is counted.
 
 use std::time::Instant;
 

@@ -1,4 +1,5 @@
-//! The state of a running query: its entities' root, what was noted about it, and how much it used.
+//! The state of a running query: its entities' root, what was noted about it, and how much it used. Knows no
+//! attribute.
 
 use std::time::Instant;
 

@@ -1,4 +1,5 @@
-//! Events as lines of the EDN wire: each with its topic, its seq and its time.
+//! Events as lines of the EDN wire: each with its topic, its seq and its time. Does not know who wants an event or
+//! when it is sent.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a client of the EDN wire receives: its topics, and whether it answers questions.
+//! What a client of the EDN wire receives: its topics, and whether it answers questions. Knows topics, not events.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

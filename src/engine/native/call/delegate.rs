@@ -1,4 +1,5 @@
-//! Answers a `delegate` call: a subagent does a task in a session of its own.
+//! Answers a `delegate` call: a subagent does a task in a session of its own. Does not know how the subagent's
+//! session lives.
 
 use std::sync::Arc;
 
