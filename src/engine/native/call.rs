@@ -25,7 +25,7 @@ use crate::event::question::QuestionKind;
 use crate::event::{Body, Event, FileEdit, ToolCall, ToolOutput};
 use crate::files;
 use crate::limits::{NOTING, PARALLEL_TOOLS};
-use crate::message::{Block, EntryId, Message, Role};
+use crate::message::{Block, EntryId, Message, Role, SessionId, TurnId};
 use crate::runner::sandbox::Sandbox;
 use crate::secret;
 use crate::session::{ApiError, ToolOutcome};
@@ -191,16 +191,28 @@ async fn settle(turn: &Turn, call: Arc<ToolCall>, mut outcome: Outcome) -> Resul
 /// The entry of a change whose outcome no result tells.
 fn files_entry(turn: &Turn, call: &ToolCall, event: FilesEvent, edit: &FileEdit) -> EntryBody {
     let digest = |text: &str| files::digest(text.as_bytes());
+    file_change(&turn.session.id, &turn.id, &call.id, event, edit, digest)
+}
+
+/// The entry of a call's change of a file, which names the texts by their digests.
+fn file_change(
+    session: &SessionId,
+    turn: &TurnId,
+    call: &Arc<str>,
+    event: FilesEvent,
+    edit: &FileEdit,
+    digest: impl Fn(&str) -> String,
+) -> EntryBody {
     let change = FileChange {
         path: edit.path.to_string_lossy().into_owned(),
-        before: edit.old.as_deref().map(digest),
+        before: edit.old.as_deref().map(&digest),
         after: Some(digest(&edit.new)),
         mode: None,
     };
     EntryBody::Files(Box::new(FilesRecord {
-        session_id: turn.session.id.clone(),
-        turn_id: turn.id.clone(),
-        call_id: Some(call.id.clone()),
+        session_id: session.clone(),
+        turn_id: turn.clone(),
+        call_id: Some(call.clone()),
         event,
         files: vec![change],
     }))
@@ -215,17 +227,11 @@ fn changing(turn: &Turn, call: &ToolCall, outputs: &Outputs, noted: Noted) -> Ar
     Arc::new(move |edit| {
         let failed = |why: String| CallError::File { path: edit.path.clone(), action: "written", why };
         // A path that is no UTF-8 cannot be named by a model either.
-        let Some(path) = edit.path.to_str() else { return Ok(()) };
-        let before = edit.old.as_deref().map(|old| texts.keep(old));
-        let after = Some(texts.keep(&edit.new));
-        let record = FilesRecord {
-            session_id: session.id.clone(),
-            turn_id: turn.clone(),
-            call_id: Some(call.clone()),
-            event: FilesEvent::Changing,
-            files: vec![FileChange { path: path.to_owned(), before, after, mode: None }],
-        };
-        let entries = vec![EntryBody::Files(Box::new(record))];
+        if edit.path.to_str().is_none() {
+            return Ok(());
+        }
+        let keep = |text: &str| texts.keep(text);
+        let entries = vec![file_change(&session.id, &turn, &call, FilesEvent::Changing, edit, keep)];
         let written = session.request(|ack| Change::Append { entries, ack });
         // Bounded, since an undo in the session may wait for the file.
         match runtime.block_on(tokio::time::timeout(NOTING, written)) {
