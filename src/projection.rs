@@ -167,7 +167,7 @@ pub fn waiting(queue: &WaitingMessages) -> Map<'_> {
 
 /// The payload of `session/updated`, and the `:state` of `get_state`.
 pub fn session_state(facts: &SessionFacts) -> Map<'_> {
-    let mut map = Map::new();
+    let mut map = Map::with_capacity(32);
     map.put("session-id", facts.id.as_str());
     map.put("phase", facts.phase.as_str());
     map.put("is-streaming", facts.is_streaming());

@@ -168,6 +168,23 @@ proptest! {
     }
 
     #[test]
+    fn map_with_equal_key_keeps_its_place(keys in prop::collection::vec(value(), 0..40), room in 0..40_usize) {
+        let mut map = Map::with_capacity(room);
+        let mut entries: Vec<(Owned, i64)> = Vec::new();
+        for (place, key) in (0..).zip(keys.iter().chain(&keys)) {
+            let earlier = entries.iter_mut().find(|(known, _)| known == key);
+            let replaced = earlier.map(|(_, value)| std::mem::replace(value, place));
+            prop_assert_eq!(map.insert(key.clone(), place), replaced.map(Value::from));
+            if replaced.is_none() {
+                entries.push((key.clone(), place));
+            }
+            prop_assert_eq!(map.get(key), Some(&Value::from(place)));
+        }
+        let entries = entries.into_iter().map(|(key, value)| (key, Value::from(value)));
+        prop_assert!(map.into_iter().eq(entries));
+    }
+
+    #[test]
     fn serde_takes_every_value_through(value in value()) {
         let written = edn::to_value(&value).unwrap();
         prop_assert_eq!(edn::to_string(&written), edn::to_string(&value));

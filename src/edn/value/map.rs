@@ -33,6 +33,8 @@ enum Entries<'a, const N: usize> {
 #[derive(Clone)]
 struct Grown<'a> {
     values: Vec<Value<'a>>,
+    /// The traces of the keys while there are few: a key with another trace is not among them.
+    traces: u64,
     /// Entries by the hash of the key; empty while there are few.
     index: HashTable<usize>,
 }
@@ -64,9 +66,9 @@ impl<'a, const N: usize> Entries<'a, N> {
         match self {
             Entries::Small(values) => Entries::Small(values.into_iter().map(Value::into_owned).collect()),
             Entries::Grown(grown) => {
-                let Grown { values, index } = *grown;
+                let Grown { values, traces, index } = *grown;
                 let values = values.into_iter().map(Value::into_owned).collect();
-                Entries::Grown(Box::new(Grown { values, index }))
+                Entries::Grown(Box::new(Grown { values, traces, index }))
             }
         }
     }
@@ -77,7 +79,7 @@ impl<'a, const N: usize> Entries<'a, N> {
         let (entries, _) = values.as_chunks::<N>();
         if entries.len() > SMALL {
             let index = index(entries)?;
-            return Ok(Entries::Grown(Box::new(Grown { values, index })));
+            return Ok(Entries::Grown(Box::new(Grown { values, traces: 0, index })));
         }
         // One bit for each key that came by: where it is new, so is the key.
         let mut seen = 0_u64;
@@ -97,10 +99,29 @@ impl<'a, const N: usize> Entries<'a, N> {
 
     fn position(&self, wanted: &Value<'_>) -> Option<usize> {
         let entries = self.as_slice();
-        match self {
-            Entries::Grown(grown) if entries.len() > SMALL => find(&grown.index, entries, wanted),
+        if let Entries::Grown(grown) = self {
+            if entries.len() > SMALL {
+                return find(&grown.index, entries, wanted);
+            }
+            let bit = trace(wanted);
+            if bit != 0 && grown.traces & bit == 0 {
+                return None;
+            }
+        }
+        match wanted {
+            // Nearly every key, compared without a look at the other types.
+            Value::Keyword(wanted) => {
+                let is_wanted = |key: &Value<'_>| matches!(key, Value::Keyword(name) if name == wanted);
+                entries.iter().position(|entry| is_wanted(key(entry)))
+            }
             _ => entries.iter().position(|entry| key(entry) == wanted),
         }
+    }
+
+    /// No entries, and room for `entries` of them.
+    fn with_capacity(entries: usize) -> Self {
+        let values = Vec::with_capacity(entries.saturating_mul(N));
+        Entries::Grown(Box::new(Grown { values, traces: 0, index: HashTable::new() }))
     }
 
     /// Puts `entry` in the place of the one with an equal key, whose value it returns, or at the end.
@@ -110,8 +131,10 @@ impl<'a, const N: usize> Entries<'a, N> {
             Entries::Grown(grown) => grown,
             Entries::Small(values) => {
                 let mut values = values.into_vec();
+                let traces =
+                    values.as_chunks::<N>().0.iter().fold(0, |traces, entry| traces | trace(key(entry)));
                 values.reserve(8 * N);
-                Box::new(Grown { values, index: HashTable::new() })
+                Box::new(Grown { values, traces, index: HashTable::new() })
             }
         };
         let replaced = match position {
@@ -124,8 +147,9 @@ impl<'a, const N: usize> Entries<'a, N> {
                 replaced.or(Some(Value::Nil))
             }
             None => {
+                grown.traces |= trace(key(&entry));
                 grown.values.extend(entry);
-                let Grown { values, index } = &mut *grown;
+                let Grown { values, index, .. } = &mut *grown;
                 let (entries, _) = values.as_chunks::<N>();
                 let last = entries.len() - 1;
                 if last >= SMALL {
@@ -278,6 +302,11 @@ impl<'a> Map<'a> {
     /// The empty map.
     pub fn new() -> Self {
         Map(Entries::new())
+    }
+
+    /// The empty map, with room for `entries` of them.
+    pub fn with_capacity(entries: usize) -> Self {
+        Map(Entries::with_capacity(entries))
     }
 
     /// A map of keys and values in turn.
