@@ -3,6 +3,7 @@
 //! A session's state belongs to its own task. To change it, send a [`Change`], which the task applies in order of
 //! arrival. To read it, take the snapshot, which never blocks. Knows messages, and not what they do.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -35,35 +36,54 @@ struct Showing {
     in_flight: InFlight,
 }
 
-/// A handle on a session.
+/// A handle on a session. A copy is one count more, because every request makes one.
 #[derive(Clone)]
-pub struct Handle {
+pub struct Handle(Arc<SharedHandle>);
+
+/// What all handles on a session share.
+pub struct SharedHandle {
     /// The session.
     pub id: SessionId,
     mailbox: mpsc::Sender<Change>,
-    snapshot: Arc<ArcSwap<Snapshot>>,
-    showing: Arc<Mutex<Showing>>,
+    snapshot: ArcSwap<Snapshot>,
+    showing: Mutex<Showing>,
     /// Ends the running turn. It bypasses the mailbox, because an abort must never wait behind the work that
     /// it ends.
-    pub(super) stop: Arc<ArcSwapOption<CancellationToken>>,
+    pub(super) stop: ArcSwapOption<CancellationToken>,
     /// The running turn's controls. An interrupt bypasses the mailbox for the same reason.
-    pub(super) control: Arc<ArcSwapOption<TurnControl>>,
+    pub(super) control: ArcSwapOption<TurnControl>,
     /// The configuration of the session.
     manifest: watch::Sender<Arc<ConfigRevision>>,
     /// The time of its last lookup, as a number that grows with each lookup of any session.
-    used: Arc<AtomicU64>,
+    used: AtomicU64,
     /// The latest boundary of the latest turn.
-    stage: Arc<ArcSwapOption<StagePassed>>,
+    stage: ArcSwapOption<StagePassed>,
     /// The session's permissions from answers to questions.
     pub(super) rules: AnsweredRules,
     /// Serialises the questions of a session and all its children.
     pub(super) asking: Arc<tokio::sync::Mutex<()>>,
     /// The parent's data, if it is a child.
-    pub(super) parent: Option<Arc<Parentage>>,
+    pub(super) parent: Option<Parentage>,
     /// The tools of its turns. A child has its parent's.
     pub(super) tools: Toolbox,
     /// The progress of its newest workflow, for frontends.
-    pub(super) progress: Arc<ArcSwapOption<Progress>>,
+    pub(super) progress: ArcSwapOption<Progress>,
+}
+
+impl Deref for Handle {
+    type Target = SharedHandle;
+
+    fn deref(&self) -> &SharedHandle {
+        &self.0
+    }
+}
+
+/// What a child session has from the one above it; of a session without a parent, its own.
+struct Inherited {
+    rules: AnsweredRules,
+    asking: Arc<tokio::sync::Mutex<()>>,
+    parent: Option<Parentage>,
+    tools: Toolbox,
 }
 
 impl Handle {
@@ -73,22 +93,45 @@ impl Handle {
         snapshot: Snapshot,
         manifest: Arc<ConfigRevision>,
     ) -> Self {
-        Self {
-            id,
-            mailbox,
-            snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
-            showing: Arc::default(),
-            stop: Arc::new(ArcSwapOption::empty()),
-            control: Arc::new(ArcSwapOption::empty()),
-            manifest: watch::Sender::new(manifest),
-            used: Arc::default(),
-            stage: Arc::new(ArcSwapOption::empty()),
+        let own = Inherited {
             rules: AnsweredRules::default(),
             asking: Arc::default(),
             parent: None,
             tools: Toolbox::builtin(),
-            progress: Arc::new(ArcSwapOption::empty()),
-        }
+        };
+        Self::with(id, mailbox, Arc::new(snapshot), manifest, own)
+    }
+
+    fn with(
+        id: SessionId,
+        mailbox: mpsc::Sender<Change>,
+        snapshot: Arc<Snapshot>,
+        manifest: Arc<ConfigRevision>,
+        Inherited { rules, asking, parent, tools }: Inherited,
+    ) -> Self {
+        Self(Arc::new(SharedHandle {
+            id,
+            mailbox,
+            snapshot: ArcSwap::new(snapshot),
+            showing: Mutex::default(),
+            stop: ArcSwapOption::empty(),
+            control: ArcSwapOption::empty(),
+            manifest: watch::Sender::new(manifest),
+            used: AtomicU64::default(),
+            stage: ArcSwapOption::empty(),
+            rules,
+            asking,
+            parent,
+            tools,
+            progress: ArcSwapOption::empty(),
+        }))
+    }
+
+    /// A new session's handle with other tools.
+    #[cfg(test)]
+    pub(super) fn with_tools(&self, tools: Toolbox) -> Self {
+        let own = Inherited { rules: self.rules.clone(), asking: self.asking.clone(), parent: None, tools };
+        Self::with(self.id.clone(), self.mailbox.clone(), self.snapshot(), self.manifest(), own)
     }
 
     /// Records a lookup.
@@ -106,14 +149,16 @@ impl Handle {
         self.snapshot.load_full()
     }
 
-    /// Makes the session a child of another: it has the parent's permissions and shares its queue for questions.
-    pub(super) fn below(mut self, parent: &Self, link: Parentage) -> Self {
-        self.rules = parent.rules.below();
-        self.asking = parent.asking.clone();
-        self.tools = parent.tools.clone();
-        self.manifest = watch::Sender::new(parent.manifest());
-        self.parent = Some(Arc::new(link));
-        self
+    /// The handle of a new session as the child of another: it has the parent's permissions and shares its queue for
+    /// questions.
+    pub(super) fn below(&self, parent: &Self, link: Parentage) -> Self {
+        let inherited = Inherited {
+            rules: parent.rules.below(),
+            asking: parent.asking.clone(),
+            parent: Some(link),
+            tools: parent.tools.clone(),
+        };
+        Self::with(self.id.clone(), self.mailbox.clone(), self.snapshot(), parent.manifest(), inherited)
     }
 
     /// The number of sessions above it.
@@ -123,7 +168,7 @@ impl Handle {
 
     /// The parent's data, while the child works for it.
     pub(super) fn working_for(&self) -> Option<&Parentage> {
-        self.parent.as_deref().filter(|link| link.works())
+        self.parent.as_ref().filter(|link| link.works())
     }
 
     /// The subagent of its questions, if it is one's session.

@@ -20,7 +20,7 @@ const RECENT_CHARS: usize = 80;
 /// A session of a list.
 pub(super) enum Listed {
     Live(Handle),
-    Stored(SessionInfo),
+    Stored(Box<SessionInfo>),
 }
 
 impl Services {
@@ -42,7 +42,7 @@ impl Services {
         let found = self.sessions(folder, limit, wanted.archived).map_err(|error| refused(&error))?;
         let slot = |listed| match listed {
             Listed::Live(handle) => live_slot(&handle.snapshot(), asking),
-            Listed::Stored(info) => disk_slot(info),
+            Listed::Stored(info) => disk_slot(*info),
         };
         Ok(found.into_iter().map(slot).collect())
     }
@@ -71,7 +71,9 @@ impl Services {
             let is_wanted =
                 |info: &SessionInfo| (archived || !info.archived) && !known.contains(&info.header.session);
             let stored = stored.into_iter().filter(is_wanted);
-            listed.extend(stored.take(limit.saturating_sub(listed.len())).map(Listed::Stored));
+            listed.extend(
+                stored.take(limit.saturating_sub(listed.len())).map(|info| Listed::Stored(Box::new(info))),
+            );
         }
         Ok(listed)
     }

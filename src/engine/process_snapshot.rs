@@ -480,7 +480,7 @@ mod tests {
         let executor = tokio::runtime::Handle::current();
         let engine =
             Engine::new(Arc::new(SystemClock), settings, store, Providers::default(), executor).unwrap();
-        let mut handle = engine.opener.create(None, "/".into());
+        let handle = engine.opener.create(None, "/".into());
         let id = handle.id.clone();
         let names = || {
             let call = Call { connection: 1, request: "r".into(), session: id.clone() };
@@ -488,7 +488,7 @@ mod tests {
             tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>()
         };
         assert!(names().contains(&"bash".to_owned()) && !names().contains(&"own".to_owned()));
-        handle.tools = Toolbox::new(vec![Arc::new(Own)]);
+        let handle = handle.with_tools(Toolbox::new(vec![Arc::new(Own)]));
         engine.shared.tree.admit(&handle);
         assert_eq!(names(), ["own", "ask-user", "delegate"]);
     }

@@ -82,7 +82,7 @@ impl Clients for Engine {
         self.shared.hub.attach(connection, client);
         let _executor = self.shared.executor.enter();
         let cwd = self.shared.settings.cwd.to_string_lossy().into();
-        self.shared.tree.primary(|| self.opener.create(None, cwd).id)
+        self.shared.tree.primary(|| self.opener.create(None, cwd).id.clone())
     }
 
     fn detach(&self, connection: u64, reply: Reply<()>) {
