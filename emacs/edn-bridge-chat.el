@@ -182,6 +182,7 @@ The transcript is above, the draft below the line.
   (add-hook 'pre-command-hook #'edn-bridge-chat--type-in-draft nil t)
   (add-hook 'window-size-change-functions
             #'edn-bridge-transcript-fill-windows nil t)
+  (edn-bridge-transcript-follow-width)
   (add-hook 'kill-buffer-query-functions
             #'edn-bridge-chat--confirm-kill nil t)
   (add-hook 'kill-buffer-hook #'edn-bridge-chat--on-kill nil t)

@@ -575,7 +575,8 @@ A row is a list of a key and its description for the user."
     (cond
      ((and (stringp diff) (not (equal diff "")))
       (edn-bridge-tools-insert-diff diff)
-      (edn-bridge-interact--insert-diff-button payload)
+      (edn-bridge-tools-insert-diff-button payload 'edn-bridge-interact-button
+                                           #'edn-bridge-interact--session)
       (edn-bridge-interact--insert-ediff-button payload diff))
      ((and (stringp command) (not (equal command "")))
       (insert (propertize (edn-bridge-visible-break command 0)
@@ -615,18 +616,6 @@ A rule that says more than there are words for is shown as it is."
       (format "each command that begins with: %s" words))
      ((equal words command) "this command, word for word")
      (t (format "this command, word for word: %s" words)))))
-
-(defun edn-bridge-interact--insert-diff-button (payload)
-  "Insert a button for the whole diff of PAYLOAD, where that was cut."
-  (when-let ((handle (plist-get payload :diff-handle)))
-    (insert-text-button "[The whole diff, which was cut here]"
-                        'face 'edn-bridge-interact-button
-                        'follow-link t
-                        'action (lambda (button)
-                                  (edn-bridge-tools-view-output
-                                   handle #'diff-mode
-                                   (edn-bridge-interact--session button))))
-    (insert "\n")))
 
 (defun edn-bridge-interact--insert-ediff-button (payload diff)
   "Insert buttons that show DIFF, of one file of PAYLOAD, beside that file.

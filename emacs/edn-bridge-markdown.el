@@ -684,21 +684,29 @@ Each takes its time, however small it is.")
 (defvar edn-bridge-markdown--drawn nil
   "Bars of the table that is laid out: a hash table by the columns beside.")
 
-(defun edn-bridge-markdown--lay-out (start end)
+(defun edn-bridge-markdown--lay-out (start end &optional made)
   "Lay out the columns of the table between START and END.
 They are as wide as what is displayed, which is less where the markup is
-hidden."
+hidden.  MADE is what this returned when the table was laid out before: a
+list of how wide the table is shown and is without its markup, and of the
+width that it was laid out for."
   (let* ((rows (edn-bridge-markdown--rows start end))
          (rule (nth 1 rows))
          (body (cons (car rows) (nthcdr 2 rows)))
          (aligns (mapcar #'edn-bridge-markdown--align (cdr rule)))
-         (shown (edn-bridge-markdown--fitting body nil))
-         (hidden (edn-bridge-markdown--fitting body t)))
-    (add-face-text-property (caar rows) (caadr rows)
-                            'edn-bridge-markdown-table-heading)
-    (unless hidden
-      (edn-bridge-markdown--offer-table start end))
-    (when (or shown hidden)
+         (shown (edn-bridge-markdown--widths body nil))
+         (hidden (edn-bridge-markdown--widths body t))
+         (table (list (apply #'+ (length shown) shown)
+                      (apply #'+ (length hidden) hidden)
+                      (edn-bridge-markdown--table-width)))
+         (shown (and (edn-bridge-markdown--fits-p (nth 0 table)) shown))
+         (hidden (and (edn-bridge-markdown--fits-p (nth 1 table)) hidden)))
+    (put-text-property start end 'edn-bridge-markdown-table table)
+    (unless made
+      (add-face-text-property (caar rows) (caadr rows)
+                              'edn-bridge-markdown-table-heading))
+    (edn-bridge-markdown--offer-table start (not hidden))
+    (when (or made shown hidden)
       (edn-bridge-markdown--display
        (car rule)
        (save-excursion (goto-char (car rule)) (line-end-position))
@@ -721,14 +729,39 @@ hidden."
     map)
   "Keymap on the first lines of tables that are too wide for their window.")
 
-(defun edn-bridge-markdown--offer-table (start end)
-  "Have a key show the table between START and END in a wider place."
-  (add-text-properties start end '(edn-bridge-markdown-table t))
-  (add-text-properties
-   start (save-excursion (goto-char start) (line-end-position))
-   (list 'keymap edn-bridge-markdown-table-map
-         'mouse-face 'highlight
-         'help-echo "RET, mouse-2: show this table in a buffer of its own")))
+(defun edn-bridge-markdown--offer-table (start wide)
+  "Have a key show the table at START, if it is too WIDE, in a wider place."
+  (let ((end (save-excursion (goto-char start) (line-end-position)))
+        (offer (list 'keymap edn-bridge-markdown-table-map
+                     'mouse-face 'highlight
+                     'help-echo
+                     "RET, mouse-2: show this table in a buffer of its own")))
+    (cond (wide
+           (add-text-properties start end offer))
+          ((eq (get-text-property start 'keymap) edn-bridge-markdown-table-map)
+           (remove-list-of-text-properties start end
+                                           '(keymap mouse-face help-echo))))))
+
+(defun edn-bridge-markdown-fit-table (start table)
+  "Lay out TABLE, which begins at START, for the width of its window.
+TABLE is what `edn-bridge-markdown--lay-out' noted of it.  It is laid out
+anew only where it fits now and did not fit, or the other way round."
+  (let ((width (edn-bridge-markdown--table-width)))
+    (unless (= width (nth 2 table))
+      (if (seq-some (lambda (needed)
+                      (not (eq (<= needed width) (<= needed (nth 2 table)))))
+                    (list (nth 0 table) (nth 1 table)))
+          (with-silent-modifications
+            (save-excursion
+              (edn-bridge-markdown--lay-out
+               start
+               (next-single-property-change start 'edn-bridge-markdown-table
+                                            nil (point-max))
+               table)))
+        (setf (nth 2 table) width)))))
+
+(setf (alist-get 'edn-bridge-markdown-table edn-bridge-transcript-fitted)
+      #'edn-bridge-markdown-fit-table)
 
 (defvar edn-bridge-markdown--any-width nil
   "Non-nil while tables may be wider than their window.")
@@ -740,7 +773,7 @@ Its lines are as long as they must be there."
   (when (mouse-event-p event)
     (mouse-set-point event))
   (unless (get-text-property (point) 'edn-bridge-markdown-table)
-    (user-error "There is no wide table here"))
+    (user-error "There is no table here"))
   (let* ((property 'edn-bridge-markdown-table)
          (start (previous-single-property-change (1+ (point)) property
                                                  nil (point-min)))
@@ -761,14 +794,10 @@ Its lines are as long as they must be there."
         (goto-char (point-min)))
       (pop-to-buffer (current-buffer)))))
 
-(defun edn-bridge-markdown--fitting (rows hidden)
-  "Return the widths of the columns of ROWS, or nil if they do not fit.
-HIDDEN non-nil means those where the markup is hidden."
-  (let ((widths (edn-bridge-markdown--widths rows hidden)))
-    (and (or edn-bridge-markdown--any-width
-             (<= (apply #'+ (length widths) widths)
-                 (edn-bridge-markdown--table-width)))
-         widths)))
+(defun edn-bridge-markdown--fits-p (needed)
+  "Return non-nil if a table that is NEEDED columns wide fits in its window."
+  (or edn-bridge-markdown--any-width
+      (<= needed (edn-bridge-markdown--table-width))))
 
 (defun edn-bridge-markdown--table-width ()
   "Return how wide a table may be: as the window, where there is one."

@@ -62,7 +62,6 @@ The output of others is shown on demand."
   "A tool call of the session."
   id name summary arguments text details
   (state 'proposed)       ; `proposed', `running', `done' or `failed'
-  started                 ; time when it began to run here, or nil
   elapsed                 ; seconds that it ran, or nil
   marker                  ; at its line, while that may still change
   shown                   ; non-nil once it has a line
@@ -119,14 +118,18 @@ The output of others is shown on demand."
       (setf (edn-bridge-tools--call-text call) (plist-get data :result-text)))
     (when-let ((details (plist-get data :details)))
       (setf (edn-bridge-tools--call-details call) details))
+    (when-let ((duration (plist-get data :duration-ms)))
+      (setf (edn-bridge-tools--call-elapsed call) (/ duration 1000.0)))
     call))
 
 (defun edn-bridge-tools--finish (call failed)
-  "Note that CALL is done, or with FAILED non-nil that it failed."
+  "Note that CALL is done, or with FAILED non-nil that it failed.
+The output of some tools is shown then."
   (setf (edn-bridge-tools--call-state call) (if failed 'failed 'done))
-  (when-let ((started (edn-bridge-tools--call-started call)))
-    (setf (edn-bridge-tools--call-elapsed call)
-          (- (float-time) started))))
+  (when (and (member (edn-bridge-tools--call-name call)
+                     edn-bridge-tools-unfold)
+             (not (edn-bridge-tools--rejected-p call)))
+    (setf (edn-bridge-tools--call-open call) t)))
 
 (defun edn-bridge-tools--forget-id (id)
   "Let ID be another call's; the one that had it keeps its line."
@@ -150,7 +153,6 @@ The output of others is shown on demand."
   (when (edn-bridge-chat-mine-p data)
     (let ((call (edn-bridge-tools--note data)))
       (setf (edn-bridge-tools--call-state call) 'running
-            (edn-bridge-tools--call-started call) (float-time)
             (alist-get (edn-bridge-tools--call-id call)
                        edn-bridge-chat-working nil nil #'equal)
             (edn-bridge-tools--call-name call))
@@ -176,10 +178,6 @@ The output of others is shown on demand."
       (setf (alist-get (edn-bridge-tools--call-id call)
                        edn-bridge-chat-working nil 'remove #'equal)
             nil)
-      (when (and (member (edn-bridge-tools--call-name call)
-                         edn-bridge-tools-unfold)
-                 (not (edn-bridge-tools--rejected-p call)))
-        (setf (edn-bridge-tools--call-open call) t))
       (if (edn-bridge-tools--call-marker call)
           (edn-bridge-tools--redraw call)
         (edn-bridge-tools--insert call))
@@ -262,6 +260,10 @@ the last call of each id."
   (when-let ((call (edn-bridge-tools--get (plist-get message :tool-call-id))))
     (setf (edn-bridge-tools--call-text call)
           (edn-bridge-messages-text message))
+    (edn-bridge-tools--note
+     (list :tool-id (plist-get message :tool-call-id)
+           :details (plist-get message :details)
+           :duration-ms (plist-get message :duration-ms)))
     (edn-bridge-tools--finish
      call (edn-bridge-edn-true-p (plist-get message :is-error)))
     (when (edn-bridge-tools--call-marker call)
@@ -374,57 +376,10 @@ the last call of each id."
 
 ;;;; Lines follow the width of the window
 
-(defvar-local edn-bridge-tools--fitting nil
-  "Marker below the lines that are not fitted to the window yet, or nil.")
-
-(defconst edn-bridge-tools--fit-seconds 0.03
-  "How long lines are fitted to the window at a time.")
-
-(defun edn-bridge-tools--on-resize (window)
-  "Have the lines of the chat in WINDOW fitted to its width.
-Those that are seen are fitted at once, the others while Emacs is idle."
-  (when (windowp window)
-    (let ((buffer (window-buffer window)))
-      (with-current-buffer buffer
-        (edn-bridge-tools--fit (min (edn-bridge-transcript-end)
-                                    (+ (window-point window)
-                                       (* 2 (window-total-height window)
-                                          (window-total-width window))))
-                               (window-start window)
-                               nil)
-        (unless edn-bridge-tools--fitting
-          (run-with-idle-timer 0.1 nil #'edn-bridge-tools--fit-rest buffer))
-        (setq edn-bridge-tools--fitting
-              (copy-marker (edn-bridge-transcript-end)))))))
-
-(defun edn-bridge-tools--fit-rest (buffer)
-  "Fit lines of the chat BUFFER that are not fitted yet, and go on later."
-  (when (buffer-live-p buffer)
-    (with-current-buffer buffer
-      (when-let ((from edn-bridge-tools--fitting))
-        (let ((place (edn-bridge-tools--fit
-                      (marker-position from) (point-min)
-                      (+ (float-time) edn-bridge-tools--fit-seconds))))
-          (if (= place (point-min))
-              (progn
-                (set-marker from nil)
-                (setq edn-bridge-tools--fitting nil))
-            (set-marker from place)
-            (run-at-time 0.05 nil #'edn-bridge-tools--fit-rest buffer)))))))
-
-(defun edn-bridge-tools--fit (place end deadline)
-  "Fit the lines from PLACE up to END to the window, until DEADLINE or nil.
-Return the place up to which that is done."
-  (let ((width (edn-bridge-tools--width)))
-    (while (and (> place end)
-                (or (null deadline) (< (float-time) deadline)))
-      (let* ((start (previous-single-property-change
-                     place 'edn-bridge-tool nil (point-min)))
-             (call (get-text-property start 'edn-bridge-tool)))
-        (when (and call (not (eql width (edn-bridge-tools--call-width call))))
-          (edn-bridge-tools--fit-line start call))
-        (setq place start)))
-    (max place (point-min))))
+(defun edn-bridge-tools--fit (start call)
+  "Write the line of CALL, which begins at START, for the window's width."
+  (unless (eql (edn-bridge-tools--width) (edn-bridge-tools--call-width call))
+    (edn-bridge-tools--fit-line start call)))
 
 (defun edn-bridge-tools--fit-line (start call)
   "Write the line of CALL, which begins at START, again.
@@ -446,11 +401,8 @@ Points that are on it are at its start then."
     (dolist (window windows)
       (set-window-point window start))))
 
-(defun edn-bridge-tools--setup ()
-  "Have the lines of this chat follow the width of its window."
-  (add-hook 'window-size-change-functions #'edn-bridge-tools--on-resize nil t))
-
-(add-hook 'edn-bridge-chat-mode-hook #'edn-bridge-tools--setup)
+(setf (alist-get 'edn-bridge-tool edn-bridge-transcript-fitted)
+      #'edn-bridge-tools--fit)
 
 (defun edn-bridge-tools--state (call)
   "Return how CALL goes or went, in a word and the time that it took."
@@ -576,6 +528,7 @@ The call was shown when its arguments had not come yet."
         (edn-bridge-tools-insert-diff diff)
       (edn-bridge-tools--insert-output text))
     (edn-bridge-tools--add-keymap start (point))
+    (edn-bridge-tools-insert-diff-button (edn-bridge-tools--call-details call))
     (edn-bridge-tools--insert-rest-button call)
     (edn-bridge-visible-region start (point) 'strict)
     (put-text-property start (point) 'line-prefix "  ")
@@ -770,10 +723,24 @@ That is not done where it has more than LIMIT bytes.  SESSION is as in
   (let ((diff (and (consp details) (plist-get details :diff))))
     (and (stringp diff) (not (equal diff "")) diff)))
 
+(defun edn-bridge-tools-insert-diff-button (data &optional face session)
+  "Insert a button with FACE for the whole diff of DATA, where that was cut.
+SESSION returns for the button the id of the session that has the diff; nil
+stands for this chat's."
+  (when-let ((handle (and (consp data) (plist-get data :diff-handle))))
+    (insert-text-button "[The whole diff, which was cut here]"
+                        'face (or face 'button)
+                        'follow-link t
+                        'action (lambda (button)
+                                  (edn-bridge-tools-view-output
+                                   handle #'diff-mode
+                                   (and session (funcall session button)))))
+    (insert "\n")))
+
 (defun edn-bridge-tools--diff-of-arguments (call)
-  "Return the replacements that CALL, which was made, asked for as a diff.
-A journal has these, and not the diff that was made of them; where in the
-file they were is not known."
+  "Return what CALL, which was made or rejected, asked for as a diff.
+Of a call that was rejected there is no other, and a journal of an earlier
+version has no other; where in the file the changes were is not known."
   (let* ((arguments (edn-bridge-tools--arguments call))
          (edits (plist-get arguments :edits)))
     (when (and (or (eq (edn-bridge-tools--call-state call) 'done)

@@ -312,6 +312,84 @@ Whether a name leads elsewhere is asked of nothing but the name."
       (edn-bridge-transcript--refuse name))
     file))
 
+;;;; What follows the width of the window
+
+(defvar edn-bridge-transcript-fitted nil
+  "What is written for the width of its window: an alist.
+A key is a property that such a text has, with a value of its own; the
+function is called with the start of the text and that value when the width
+changed.  It may write the text again, but no text before it.")
+
+(defvar-local edn-bridge-transcript--fitting nil
+  "Marker below what is not fitted to the window yet, or nil.")
+
+(defconst edn-bridge-transcript--fit-seconds 0.03
+  "How long texts are fitted to the window at a time.")
+
+(defun edn-bridge-transcript-follow-width ()
+  "Have what is written for the width of the window follow it."
+  (add-hook 'window-size-change-functions
+            #'edn-bridge-transcript--on-resize nil t))
+
+(defun edn-bridge-transcript--on-resize (window)
+  "Have the chat in WINDOW fitted to its width.
+What is seen is fitted at once, the rest while Emacs is idle."
+  (when (windowp window)
+    (let ((buffer (window-buffer window)))
+      (with-current-buffer buffer
+        (edn-bridge-transcript--fit
+         (min (edn-bridge-transcript-end)
+              (+ (window-point window)
+                 (* 2 (window-total-height window)
+                    (window-total-width window))))
+         (window-start window)
+         nil)
+        (unless edn-bridge-transcript--fitting
+          (run-with-idle-timer 0.1 nil #'edn-bridge-transcript--fit-rest
+                               buffer))
+        (setq edn-bridge-transcript--fitting
+              (copy-marker (edn-bridge-transcript-end)))))))
+
+(defun edn-bridge-transcript--fit-rest (buffer)
+  "Fit what is not fitted yet in the chat BUFFER, and go on later."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (when-let ((from edn-bridge-transcript--fitting))
+        (let ((place (edn-bridge-transcript--fit
+                      (marker-position from) (point-min)
+                      (+ (float-time) edn-bridge-transcript--fit-seconds))))
+          (if (= place (point-min))
+              (progn
+                (set-marker from nil)
+                (setq edn-bridge-transcript--fitting nil))
+            (set-marker from place)
+            (run-at-time 0.05 nil #'edn-bridge-transcript--fit-rest
+                         buffer)))))))
+
+(defun edn-bridge-transcript--fit (place end deadline)
+  "Fit what is between END and PLACE to the window, until DEADLINE or nil.
+Return the place from which on that is done."
+  ;; The nearest change of each property, so that none is looked for twice.
+  (let ((nearest (mapcar (lambda (fitted)
+                           (cons (edn-bridge-transcript--change place
+                                                                (car fitted))
+                                 fitted))
+                         edn-bridge-transcript-fitted)))
+    (while (and (> place end)
+                (or (null deadline) (< (float-time) deadline)))
+      (setq place (apply #'max (point-min) (mapcar #'car nearest)))
+      (dolist (entry nearest)
+        (when (= (car entry) place)
+          (let ((value (get-text-property place (cadr entry))))
+            (setcar entry (edn-bridge-transcript--change place (cadr entry)))
+            (when value
+              (funcall (cddr entry) place value))))))
+    (max place (point-min))))
+
+(defun edn-bridge-transcript--change (place property)
+  "Return the last change of PROPERTY before PLACE, or the buffer's start."
+  (previous-single-property-change place property nil (point-min)))
+
 ;;;; Private parts
 
 (defun edn-bridge-transcript--refuse (name)

@@ -788,6 +788,8 @@ pub struct ToolOutput {
     pub is_error: bool,
     /// Further facts: a diff, an exit code, a handle for the rest. Nil if there are none.
     pub details: Value<'static>,
+    /// How long the call ran, in milliseconds; `None` if it did not run, or runs still.
+    pub duration_ms: Option<u64>,
     /// The changed file, if the tool changed one.
     pub edit: Option<Arc<FileEdit>>,
 }
@@ -900,7 +902,11 @@ impl Body {
                 Block::Image { data, .. } => data.len(),
                 Block::ToolCall { arguments, .. } => weight(arguments),
             };
-            message.content.iter().map(length).fold(0, usize::saturating_add)
+            message
+                .content
+                .iter()
+                .map(length)
+                .fold(message.details.as_ref().map_or(0, weight), usize::saturating_add)
         };
         match self {
             Self::AssistantMessage(message) => blocks(message),

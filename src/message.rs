@@ -451,6 +451,10 @@ pub struct Message {
     pub tool_name: Option<Arc<str>>,
     /// Whether the tool failed.
     pub is_error: Option<bool>,
+    /// Further facts of a tool's message for frontends, such as the diff of what was written. Models are not told.
+    pub details: Option<Value<'static>>,
+    /// How long the call ran that a tool's message answers, in milliseconds; `None` where it did not run.
+    pub duration_ms: Option<u64>,
     /// Who sent a user's message that came through control: a name that the sender gave itself. Models are not told.
     pub sender: Option<Arc<str>>,
     /// What the provider wants to be given again with an assistant's message. Kept in the journal; nobody
@@ -475,6 +479,8 @@ impl Message {
             tool_call_id: None,
             tool_name: None,
             is_error: None,
+            details: None,
+            duration_ms: None,
             sender: None,
             replay: None,
         }
@@ -538,6 +544,8 @@ impl Message {
         if let Some(failed) = self.is_error {
             map.put("is-error", failed);
         }
+        map.put_some("details", self.details.clone());
+        map.put_some("duration-ms", self.duration_ms.map(count));
         Value::from(map)
     }
 
@@ -563,6 +571,11 @@ impl Message {
             tool_call_id: text("tool-call-id"),
             tool_name: text("tool-name"),
             is_error: value.get("is-error").and_then(Value::as_bool),
+            details: value.get("details").map(|details| details.clone().into_owned()),
+            duration_ms: value
+                .get("duration-ms")
+                .and_then(Value::as_i64)
+                .and_then(|ms| u64::try_from(ms).ok()),
             sender: text("sender"),
             replay: value.get("replay").map(|replay| replay.clone().into_owned()),
         })

@@ -8,6 +8,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +19,7 @@ use crate::runner::sandbox::Sandbox;
 use crate::value::{Map, Value};
 
 mod bash;
-mod diff;
+pub mod diff;
 mod edit;
 mod error;
 mod find;
@@ -146,6 +147,8 @@ pub struct Outcome {
     pub is_error: bool,
     /// Further facts for frontends: a diff, an exit code, a handle for the rest.
     pub details: Map<'static>,
+    /// How long the call ran; `None` if it did not.
+    pub took: Option<Duration>,
     /// The changed file, if it changed one.
     pub edit: Option<Arc<FileEdit>>,
 }
@@ -153,7 +156,14 @@ pub struct Outcome {
 impl Outcome {
     /// A success with this text.
     pub fn ok(text: impl Into<String>) -> Self {
-        Self { text: text.into(), images: Vec::new(), is_error: false, details: Map::new(), edit: None }
+        Self {
+            text: text.into(),
+            images: Vec::new(),
+            is_error: false,
+            details: Map::new(),
+            took: None,
+            edit: None,
+        }
     }
 
     /// A failure; the text says what to do.

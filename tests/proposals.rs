@@ -92,6 +92,63 @@ fn edited_proposal_is_what_the_file_gets() {
     }
 }
 
+/// The result of the one call in a history.
+fn past(history: &Owned) -> &Owned {
+    let calls = at(history, &["data", "tool-calls"]).and_then(Value::as_map).unwrap();
+    calls.iter().next().unwrap().1
+}
+
+#[test]
+fn reopened_session_shows_the_diff_that_was_written() {
+    for call in [WRITE, EDIT] {
+        let setup = calling(&[call]);
+        let mut bridge = setup.interactor();
+        let question = go(&mut bridge);
+        accept_as(&mut bridge, &question, EDITED);
+        let live = bridge.event("tool/result");
+        let same = |past: &Owned, live: &Owned| {
+            for key in ["details", "duration-ms"] {
+                assert_eq!(past.get(key), live.get("data").unwrap().get(key), "{key}");
+                assert!(past.get(key).is_some(), "{key}: {past}");
+            }
+        };
+        let answer = end_of_turn(&mut bridge);
+        let messages = bridge.ask("m", "get_messages", "{}");
+        let messages = at(&messages, &["data", "messages"]).and_then(Value::as_slice).unwrap();
+        same(messages.iter().find(|message| support::text(message, "role") == "tool").unwrap(), &live);
+        let session = data(&answer, "session-id").to_owned();
+        bridge.ask(
+            "f",
+            "fork",
+            &format!("{{:entry-id {:?}}}", support::text(messages.last().unwrap(), "id")),
+        );
+        same(past(&bridge.event("session/rehydrated")), &live);
+        drop(bridge);
+        let mut bridge = setup.interactor();
+        bridge.skip_to_now();
+        bridge.ask("s", "switch_session", &format!("{{:session-id {session:?}}}"));
+        same(past(&bridge.event("session/rehydrated")), &live);
+    }
+}
+
+#[test]
+fn rejected_change_has_the_diff_that_was_shown() {
+    for call in [WRITE, EDIT] {
+        let setup = calling(&[call]);
+        let mut bridge = setup.interactor();
+        let question = go(&mut bridge);
+        respond(&mut bridge, &question, ":status \"accepted\" :value {:outcome \"deny\"}");
+        let result = bridge.event("tool/result");
+        let shown = text(at(&result, &["data", "details", "diff"]));
+        assert!(shown.contains("-one\n+ONE\n two\n"), "{result}");
+        assert_eq!(shown, text(at(&question, &["data", "payload", "diff"])));
+        assert_eq!(at(&result, &["data", "details", "denied"]).and_then(Value::as_bool), Some(true));
+        assert_eq!(at(&result, &["data", "duration-ms"]), None, "it did not run");
+        end_of_turn(&mut bridge);
+        assert_eq!(file(&setup), OLD);
+    }
+}
+
 #[test]
 fn next_request_says_that_the_proposal_was_edited() {
     let arguments = r#"{\"path\":\"a.txt\",\"content\":\"mine\\n\"}"#;
@@ -256,6 +313,11 @@ fn long_proposal_is_read_by_its_handle_and_edited() {
     let result = bridge.event("tool/result");
     assert!(data(&result, "result-text").len() < 60_000, "the difference is bounded");
     assert!(!text(at(&result, &["data", "details", "handle"])).is_empty(), "the whole difference is kept");
+    let shown = text(at(&result, &["data", "details", "diff"]));
+    assert!(shown.len() < 60_000 && shown.ends_with("[… the diff goes on …]\n"), "the diff is bounded");
+    let whole = text(at(&result, &["data", "details", "diff-handle"]));
+    let part = bridge.ask("d", "read_output", &format!("{{:handle {whole:?} :limit 262144}}"));
+    assert!(data(&part, "text").contains("+the end\n"), "the whole diff is kept");
     end_of_turn(&mut bridge);
     assert_eq!(file(&setup), edited);
 }

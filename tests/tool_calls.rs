@@ -71,6 +71,28 @@ fn call_that_times_out_leaves_its_sibling_alone() {
 }
 
 #[test]
+fn duration_of_a_call_excludes_its_wait_for_others() {
+    let setup = Setup::new().arg("--yolo").script(
+        r#"{:turns [{:steps [{:tool-call {:id "slow" :name "bash" :arguments {:command "sleep 2"}}}
+                             {:tool-call {:id "other" :name "bash" :arguments {:command "true"}}}
+                             {:tool-call {:id "unknown" :name "no-such-tool" :arguments {}}}]}
+                    {:steps [{:delta "end"}]}]}"#,
+    );
+    let mut bridge = go(&setup);
+    let mut took = |id| {
+        let result = result(&mut bridge);
+        assert_eq!(data(&result, "tool-id"), id, "{result}");
+        at(&result, &["data", "duration-ms"]).and_then(|value| value.as_i64())
+    };
+    let slow = took("slow").unwrap();
+    assert!(slow >= 2000, "{slow}");
+    // Its result is told after that of the slow one.
+    let other = took("other").unwrap();
+    assert!(other < slow, "{other}");
+    assert_eq!(took("unknown"), None, "a call that does not run takes no time");
+}
+
+#[test]
 fn edits_of_one_file_in_one_answer_are_all_made_in_order() {
     for mode in ["accept-edits", "yolo"] {
         let calls: String = (0..4)

@@ -505,6 +505,53 @@ Wait for the end of the turn."
    (should (= 2 (length (split-string (edn-bridge-live-tests-told)
                                       "The user edited your proposal"))))))
 
+(defun edn-bridge-live-tests-rows ()
+  "Return the lines of the tool calls of this chat, with what is unfolded."
+  (let ((place (point-min))
+        (rows nil))
+    (while (setq place (text-property-not-all
+                        place (edn-bridge-transcript-end) 'edn-bridge-tool nil))
+      (let ((end (next-single-property-change place 'edn-bridge-tool nil
+                                              (edn-bridge-transcript-end))))
+        (push (buffer-substring-no-properties place end) rows)
+        (setq place end)))
+    (nreverse rows)))
+
+(ert-deftest edn-bridge-live-written-diff-outlives-the-connection ()
+  (edn-bridge-live-tests-with-proposal
+   (edn-bridge-live-tests-decide
+    "Choose hunks"
+    (lambda ()
+      (goto-char (point-min))
+      (re-search-forward smerge-begin-re)
+      (smerge-match-conflict)
+      (smerge-keep-upper)
+      (re-search-forward smerge-begin-re)
+      (smerge-match-conflict)
+      (smerge-keep-lower)
+      (edn-bridge-ediff-accept)))
+   (edn-bridge-live-tests-propose)
+   (let ((ended nil))
+     (cl-letf (((symbol-function 'note) (lambda () (setq ended t)))
+               ((symbol-function 'read-string) (lambda (&rest _) "Not now")))
+       (add-hook 'edn-bridge-chat-turn-end-hook 'note nil t)
+       (edn-bridge-test-push "Reject")
+       (edn-bridge-test-wait ended)
+       (remove-hook 'edn-bridge-chat-turn-end-hook 'note t)))
+   ;; A rejected call is folded.
+   (edn-bridge-tools-toggle)
+   (let ((live (edn-bridge-live-tests-rows))
+         (same (lambda (live)
+                 (edn-bridge-tools-toggle)
+                 (should (equal live (edn-bridge-live-tests-rows))))))
+     (should (string-search "-four\n+FOUR\n" (car live)))
+     (should-not (string-search "ONE" (car live)))
+     (should (string-search "rejected: Not now\n--- a/a.txt" (cadr live)))
+     (should (string-search "-FOUR\n+whole\n" (cadr live)))
+     (edn-bridge-chat-reconnect)
+     (edn-bridge-live-tests-wait-ready)
+     (funcall same live))))
+
 (ert-deftest edn-bridge-live-works-on-open-buffers ()
   (edn-bridge-live-tests-with-chat "buffers.edn"
     (write-region "one\n" nil "a.txt" nil 'quiet)

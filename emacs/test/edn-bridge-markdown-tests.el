@@ -241,6 +241,59 @@
               (should (string-prefix-p "│ a  " (edn-bridge-markdown-tests-displayed))))
           (kill-buffer "*edn-bridge table*"))))))
 
+(ert-deftest edn-bridge-markdown-tables-follow-the-windows-width ()
+  (save-window-excursion
+    (edn-bridge-test-with-chat (conn _sent)
+      (let ((columns 100)
+            (laid-out 0)
+            (text "| name | a **strong** word |\n|---|---|\n| b | [link](https://example.org) |\n\nEnd\n\n"))
+        (cl-letf* (((symbol-function 'edn-bridge-markdown--table-width)
+                    (lambda () columns))
+                   (rows (symbol-function 'edn-bridge-markdown--rows))
+                   ((symbol-function 'edn-bridge-markdown--rows)
+                    (lambda (&rest args)
+                      (cl-incf laid-out)
+                      (apply rows args))))
+          (set-window-buffer (selected-window) (current-buffer))
+          (edn-bridge-test-event
+           conn "assistant/message" :session-id "s1" :role "assistant"
+           :entry-id "e1" :stop-reason "end-turn"
+           :content (vector (list :type :text
+                                  :text (mapconcat #'identity
+                                                   (make-list 40 text) ""))))
+          (edn-bridge-transcript-set-draft "a draft")
+          (cl-flet ((resize (width)
+                      (setq columns width
+                            laid-out 0)
+                      (set-window-start (selected-window)
+                                        (- (edn-bridge-transcript-end) 200))
+                      (edn-bridge-transcript--on-resize (selected-window))
+                      (prog1 laid-out
+                        (while edn-bridge-transcript--fitting
+                          (edn-bridge-transcript--fit-rest
+                           (current-buffer))))))
+            (let ((wide (edn-bridge-markdown-tests-displayed))
+                  (plain (edn-bridge-test-transcript)))
+              (should (= laid-out 40))
+              ;; What is seen is laid out at once, the rest in slices.
+              (should (< 0 (resize 15) 40))
+              (should (= laid-out 40))
+              (progn
+                (should-not (equal wide (edn-bridge-markdown-tests-displayed)))
+                (goto-char (point-min))
+                (search-forward "| name")
+                (should-not (get-text-property (match-beginning 0) 'display))
+                (should (eq (get-text-property (match-beginning 0) 'keymap)
+                            edn-bridge-markdown-table-map))
+                (should (equal plain (edn-bridge-test-transcript)))
+                ;; Nothing fits that did not.
+                (resize 14)
+                (should (= laid-out 0)))
+              (resize 100)
+              (should (= laid-out 40))
+              (should (equal wide (edn-bridge-markdown-tests-displayed)))
+              (should (equal (edn-bridge-transcript-draft) "a draft")))))))))
+
 (ert-deftest edn-bridge-markdown-lays-out-a-table-of-500-rows ()
   (edn-bridge-markdown-tests-with
       (concat "| name | figure | note |\n|---|---|---|\n"

@@ -429,25 +429,21 @@
   (random (format "said %d" seed))
   (edn-bridge-test-with-chat (conn sent)
     (let ((edn-bridge-said-tests--bridge
-           (make-edn-bridge-said-tests-bridge :conn conn))
-          (float-time-now (float-time)))
-      ;; The journal does not tell how long a tool ran.
-      (cl-letf (((symbol-function 'float-time)
-                 (lambda (&rest _) float-time-now)))
-        (dotimes (_ steps)
-          (edn-bridge-said-tests--step (lambda () (car sent)))
-          (should (equal (edn-bridge-said-tests--waiting)
-                         (mapcar #'cadr
-                                 (cl-remove nil (edn-bridge-said-tests--slot
-                                                 queue)
-                                            :key #'caddr)))))
-        (while (edn-bridge-said-tests--slot running)
-          (edn-bridge-said-tests--end "end-turn"))
-        (edn-bridge-chat--on-batch conn)
-        (let ((live (edn-bridge-test-transcript)))
-          (edn-bridge-said-tests--rebuild)
-          (should (equal live (edn-bridge-test-transcript)))
-          (should (equal edn-bridge-said--pending nil)))))))
+           (make-edn-bridge-said-tests-bridge :conn conn)))
+      (dotimes (_ steps)
+        (edn-bridge-said-tests--step (lambda () (car sent)))
+        (should (equal (edn-bridge-said-tests--waiting)
+                       (mapcar #'cadr
+                               (cl-remove nil (edn-bridge-said-tests--slot
+                                               queue)
+                                          :key #'caddr)))))
+      (while (edn-bridge-said-tests--slot running)
+        (edn-bridge-said-tests--end "end-turn"))
+      (edn-bridge-chat--on-batch conn)
+      (let ((live (edn-bridge-test-transcript)))
+        (edn-bridge-said-tests--rebuild)
+        (should (equal live (edn-bridge-test-transcript)))
+        (should (equal edn-bridge-said--pending nil))))))
 
 (ert-deftest edn-bridge-said-random-views-are-those-of-the-journal ()
   (let ((edn-bridge-chat-page 100000))

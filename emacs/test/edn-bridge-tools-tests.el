@@ -237,11 +237,41 @@
            :is-error :false
            :content [(:type :text :text "Edited a.txt (2 replacements).")])])
     (should (equal (edn-bridge-test-transcript)
-                   "▸ edit     a.txt (2 places) done\n"))
-    (edn-bridge-tools-toggle)
-    (should (equal (edn-bridge-test-transcript)
                    (concat "▾ edit     a.txt (2 places) done\n"
                            "--- a.txt\n@@\n-one\n+two\n@@\n-x\n+y\n+z\n")))))
+
+(ert-deftest edn-bridge-tools-journal-tells-time-and-written-diff ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event
+     conn "session/rehydrated" :session-id "s1"
+     :messages
+     [(:id "e1" :role "assistant"
+           :content [(:type :tool-call :id "c1" :name "write"
+                            :arguments (:path "a.txt" :content "two\n"))])
+      (:id "e2" :role "tool" :tool-call-id "c1" :tool-name "write"
+           :is-error :false :duration-ms 1234
+           :details (:diff "--- a/a.txt\n+++ b/a.txt\n@@\n-one\n+mine\n"
+                     :diff-size 99999 :diff-handle "o-1")
+           :content [(:type :text :text "Wrote a.txt (5 bytes).")])])
+    (should (equal (edn-bridge-test-transcript)
+                   (concat "▾ write    a.txt done 1.2s\n"
+                           "--- a/a.txt\n+++ b/a.txt\n@@\n-one\n+mine\n"
+                           "[The whole diff, which was cut here]\n")))))
+
+(ert-deftest edn-bridge-tools-time-is-what-the-bridge-measured ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (let ((now 0.0))
+      (cl-letf (((symbol-function 'float-time) (lambda (&rest _) now)))
+        (dolist (event '(("tool/start") ("tool/executing")
+                         ;; Its result waits for another call's answer.
+                         ("tool/result" :is-error :false :result-text "x"
+                          :duration-ms 200)))
+          (apply #'edn-bridge-test-event conn (car event) :session-id "s1"
+                 :tool-id "c1" :tool-name "read" :call-summary "a.txt"
+                 (cdr event))
+          (setq now (+ now 60)))))
+    (should (equal (edn-bridge-test-transcript)
+                   "▸ read     a.txt done 0.2s\n"))))
 
 (ert-deftest edn-bridge-tools-result-on-later-page-shows-call ()
   (edn-bridge-test-with-chat (conn sent)
@@ -448,7 +478,7 @@ SPEC is (CONN FILE BUFFER)."
             (should (< 60 (widest) 100))
             (let ((before (widest)))
               (setq columns 50)
-              (edn-bridge-tools--on-resize (selected-window))
+              (edn-bridge-transcript--on-resize (selected-window))
               ;; What is seen is done at once, the rest a slice at a time.
               (save-excursion
                 (goto-char (edn-bridge-transcript-end))
@@ -456,14 +486,14 @@ SPEC is (CONN FILE BUFFER)."
                 (beginning-of-line)
                 (re-search-forward "x+")
                 (should (< (- (match-end 0) (match-beginning 0)) 50)))
-              (while edn-bridge-tools--fitting
-                (edn-bridge-tools--fit-rest (current-buffer)))
+              (while edn-bridge-transcript--fitting
+                (edn-bridge-transcript--fit-rest (current-buffer)))
               (should (< (widest) 50))
               (should (equal (edn-bridge-transcript-draft) "a draft"))
               (setq columns 100)
-              (edn-bridge-tools--on-resize (selected-window))
-              (while edn-bridge-tools--fitting
-                (edn-bridge-tools--fit-rest (current-buffer)))
+              (edn-bridge-transcript--on-resize (selected-window))
+              (while edn-bridge-transcript--fitting
+                (edn-bridge-transcript--fit-rest (current-buffer)))
               (should (= (widest) before)))))))))
 
 (provide 'edn-bridge-tools-tests)

@@ -163,8 +163,8 @@ topics! {
         ["session-id" "tool-id" "tool-name" "content" "result-text" "is-error" "call-summary"] ["details"]
         "The latest output of a running tool.";
     ToolResult "tool/result" Lossless false
-        ["session-id" "tool-id" "tool-name" "content" "result-text" "is-error" "call-summary"] ["details"]
-        "A tool call ended.";
+        ["session-id" "tool-id" "tool-name" "content" "result-text" "is-error" "call-summary"] ["details" "duration-ms"]
+        "A tool call ended. `:duration-ms` is how long it ran, without what it waited for; a call that did not run, or that asks the user, has none.";
     ToolRequested "tool/requested" Lossless true
         ["session-id" "request-id" "tool-id" "tool-name" "arguments" "timeout-ms"] []
         "The model calls a tool that this client offers with `register_tools`; `tool_result` answers. Sent to no other \

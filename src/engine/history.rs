@@ -201,8 +201,9 @@ fn weight(message: &Message) -> usize {
         Block::ToolCall { arguments, .. } => arguments.to_string().len(),
         Block::Image { data, .. } => data.len(),
     });
+    let details = message.details.as_ref().map_or(0, |details| details.to_string().len());
     // The approximate length of a message's keys, ids and times.
-    blocks.fold(256, |sum, bytes| sum.saturating_add(bytes).saturating_add(32))
+    blocks.fold(details.saturating_add(256), |sum, bytes| sum.saturating_add(bytes).saturating_add(32))
 }
 
 fn add(n: &mut u64) {

@@ -4,6 +4,17 @@ use std::ops::Range;
 
 use imara_diff::{Algorithm, Diff, Hunk, InternedInput, Token};
 
+use crate::limits::TOOL_RESULT_BYTES;
+
+/// What stands below the start of a diff that was cut.
+pub const GOES_ON: &str = "\n[… the diff goes on …]\n";
+
+/// The part of a diff that is shown, and the rest.
+pub fn cut(diff: &str) -> (&str, &str) {
+    let end = (0..=diff.len().min(TOOL_RESULT_BYTES)).rev().find(|end| diff.is_char_boundary(*end));
+    diff.split_at(end.unwrap_or(0))
+}
+
 /// The unchanged lines around a change.
 const AROUND: u32 = 3;
 

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::diff::unified;
 use super::error::CallError;
 use super::permission::Access;
-use super::write::{Open, Replaced, changing, proposed, write_revision};
+use super::write::{Open, Replaced, changing, proposed, tell_diff, write_revision};
 use super::{
     CallFuture, Changing, Context, OpenFiles, Outcome, Plan, Proposal, Revision, Site, Tool, spec, target,
 };
@@ -82,6 +82,7 @@ impl Tool for Edit {
             }
             let (arguments, cwd, stop) = (arguments.clone(), context.cwd.clone(), context.stop.clone());
             let (note, open) = (context.changing.clone(), context.open.clone());
+            let (outputs, handle) = (context.outputs.clone(), context.handle.clone());
             changing(&context.stop, &path.clone(), move |go| {
                 // Reads the file again: it may have changed during the question.
                 let site = Site { cwd: &cwd, open: &*open, stop: &stop };
@@ -94,7 +95,8 @@ impl Tool for Edit {
                     Outcome::ok(format!("Edited {} ({places} replacements).{unsaved}", path.display()));
                 let before = edit.old.as_deref().unwrap_or_default();
                 outcome.details.put("path", path.to_string_lossy().into_owned());
-                outcome.details.put("diff", unified(before, &edit.new, &super::path::shown(&path, &cwd)));
+                let diff = unified(before, &edit.new, &super::path::shown(&path, &cwd));
+                tell_diff(&mut outcome, &diff, &outputs, &handle);
                 outcome.edit = Some(Arc::new(edit));
                 outcome
             })

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
-use super::diff::unified;
+use super::diff::{GOES_ON, cut, unified};
 use super::error::CallError;
-use super::output::Kept;
+use super::output::{Kept, Outputs};
 use super::permission::Access;
 use super::{
     CallFuture, Changing, Context, OpenFiles, Outcome, Plan, Proposal, Revision, Site, Tool, Written, spec,
@@ -77,6 +77,7 @@ impl Tool for Write {
             }
             let (content, diff) = (content.to_owned(), plan.diff.clone());
             let (note, open) = (context.changing.clone(), context.open.clone());
+            let (outputs, handle) = (context.outputs.clone(), context.handle.clone());
             changing(&context.stop, &path.clone(), move |go| {
                 let replaced = Open::at(&path, &*open).and_then(|old| old.replace(content, &*note, go));
                 let Replaced { edit, unsaved } = match replaced {
@@ -86,7 +87,7 @@ impl Tool for Write {
                 let bytes = edit.new.len();
                 let mut outcome = Outcome::ok(format!("Wrote {} ({bytes} bytes).{unsaved}", path.display()));
                 outcome.details.put("path", path.to_string_lossy().into_owned());
-                outcome.details.put_some("diff", diff);
+                tell_diff(&mut outcome, &diff.unwrap_or_default(), &outputs, &handle);
                 outcome.edit = Some(Arc::new(edit));
                 outcome
             })
@@ -119,7 +120,7 @@ pub(super) async fn write_revision(context: &Context, path: PathBuf, revision: A
         };
         let Revision { proposal, content } = revision.as_ref();
         let shown = super::path::shown(&path, &cwd);
-        let Kept { text, handle, size, .. } = outputs.keep(handle, &unified(&proposal.new, content, &shown));
+        let Kept { text, handle: kept, size, .. } = outputs.keep(handle.clone(), &unified(&proposal.new, content, &shown));
         let mut outcome = Outcome::ok(format!(
             "Wrote {} ({} bytes).{unsaved} The user edited your proposal before accepting it: the file has the user's text, not \
              yours. The difference between your proposal and the file:\n{text}",
@@ -128,9 +129,9 @@ pub(super) async fn write_revision(context: &Context, path: PathBuf, revision: A
         ));
         let before = proposal.old.as_deref().unwrap_or_default();
         outcome.details.put("path", path.to_string_lossy().into_owned());
-        outcome.details.put("diff", unified(before, content, &shown));
+        tell_diff(&mut outcome, &unified(before, content, &shown), &outputs, &handle);
         outcome.details.put("edited", true);
-        if let Some(handle) = handle {
+        if let Some(handle) = kept {
             outcome.details.put("handle", handle);
             outcome.details.put("size", Value::from(size));
         }
@@ -138,6 +139,18 @@ pub(super) async fn write_revision(context: &Context, path: PathBuf, revision: A
         outcome
     })
     .await
+}
+
+/// Notes the diff of a change. Of a long one that is the start, and a handle of the whole; the call's own is taken.
+pub(super) fn tell_diff(outcome: &mut Outcome, diff: &str, outputs: &Outputs, handle: &str) {
+    let (shown, rest) = cut(diff);
+    if rest.is_empty() {
+        outcome.details.put("diff", shown.to_owned());
+        return;
+    }
+    outcome.details.put("diff", format!("{shown}{GOES_ON}"));
+    outcome.details.put("diff-size", Value::from(diff.len()));
+    outcome.details.put_some("diff-handle", outputs.keep(format!("{handle}-diff"), diff).handle);
 }
 
 /// A text file to change, with its content at the time of reading.

@@ -102,9 +102,15 @@ pub async fn alone(turn: &Turn, call: ToolCall) -> ToolOutcome {
 
 /// A result, for events.
 fn output_of(call: Arc<ToolCall>, outcome: Outcome) -> ToolOutput {
+    let duration_ms = millis(&outcome);
     let details = if outcome.details.is_empty() { Value::Nil } else { Value::from(outcome.details) };
     let edit = outcome.edit.filter(|_| !outcome.is_error);
-    ToolOutput { call, text: outcome.text.into(), is_error: outcome.is_error, details, edit }
+    ToolOutput { call, text: outcome.text.into(), is_error: outcome.is_error, details, duration_ms, edit }
+}
+
+/// How long a call ran.
+fn millis(outcome: &Outcome) -> Option<u64> {
+    outcome.took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Runs the calls, writes and shows each result in the order of the calls.
@@ -177,6 +183,9 @@ async fn settle(turn: &Turn, call: Arc<ToolCall>, mut outcome: Outcome) -> Resul
     message.tool_call_id = Some(call.id.clone());
     message.tool_name = Some(call.name.clone());
     message.is_error = Some(outcome.is_error);
+    // So that a history shows what was shown when the call ended.
+    message.details = (!outcome.details.is_empty()).then(|| Value::from(outcome.details.clone()));
+    message.duration_ms = millis(&outcome);
     let mut entries = vec![EntryBody::Message(Arc::new(message))];
     if let Some(edit) = outcome.edit.as_ref().filter(|_| outcome.details.get_keyword(UNKNOWN).is_some()) {
         entries.push(files_entry(turn, &call, FilesEvent::Unknown, edit));
@@ -568,7 +577,7 @@ impl Batch<'_> {
             && call.parsed.get("background").and_then(Value::as_bool) == Some(true)
             && let Access::Run(command) = &plan.access
         {
-            return start_job(turn, command.clone(), self.cwd.to_path_buf(), sandbox).await;
+            return self.timed(start_job(turn, command.clone(), self.cwd.to_path_buf(), sandbox)).await;
         }
         let progress = {
             let (shared, session, call) = (turn.shared.clone(), turn.session.clone(), call.clone());
@@ -579,6 +588,7 @@ impl Batch<'_> {
                     text: newest.into(),
                     is_error: false,
                     details: Value::Nil,
+                    duration_ms: None,
                     edit: None,
                 };
                 // The newest replaces what a slow client has not been sent, so nobody waits for it.
@@ -604,10 +614,19 @@ impl Batch<'_> {
             event: telling(turn, call),
             progress: Arc::new(progress),
         };
-        let mut outcome = tool.run(&context, plan, &call.parsed).await;
+        let mut outcome = self.timed(tool.run(&context, plan, &call.parsed)).await;
         if outcome.is_error && outcome.edit.is_none() {
             outcome.edit = noted.lock().unwrap_or_else(PoisonError::into_inner).take();
         }
+        outcome
+    }
+
+    /// Measures how long a call runs: without the questions and the calls that it waited for.
+    pub(super) async fn timed(&self, run: impl Future<Output = Outcome>) -> Outcome {
+        let clock = &self.turn.shared.clock;
+        let since = clock.passed();
+        let mut outcome = run.await;
+        outcome.took = Some(clock.passed().saturating_sub(since));
         outcome
     }
 

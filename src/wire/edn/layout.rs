@@ -247,6 +247,8 @@ fn rehydration(history: &Rehydration) -> Map<'_> {
             call.put("content", result.content_value());
             call.put("result-text", result.text());
             call.put("is-error", result.is_error.unwrap_or(false));
+            call.put_some("details", result.details.clone());
+            call.put_some("duration-ms", result.duration_ms.map(count));
         }
         calls.insert(past.call.id.as_ref(), call);
     }
@@ -301,6 +303,7 @@ fn tool_output(output: &ToolOutput) -> Map<'_> {
     if !output.details.is_nil() {
         map.put("details", output.details.clone());
     }
+    map.put_some("duration-ms", output.duration_ms.map(count));
     map
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::limits::{MAX_PAGE_MESSAGES, UI_HISTORY_BYTES, UI_HISTORY_EVENTS, UI_HISTORY_RUNS};
-use crate::message::{Block, Message, Role, SessionId, StopReason};
+use crate::message::{Block, Message, Role, SessionId, StopReason, count};
 use crate::session::{ApiError, Page, Reply};
 use crate::value::{Map, Value};
 use crate::wire::ui::codes::{Code, Fault};
@@ -163,13 +163,14 @@ fn old_run(run: &OldRun<'_>) -> (Vec<u8>, Vec<usize>) {
                 let failed = message.is_error.unwrap_or(false);
                 let mut result = typed("tool_result").with("tool", name.to_owned());
                 let text = message.text();
-                result.put("result", result_text(name, arguments.unwrap_or(&Value::Nil), &text, &Value::Nil));
+                let details = message.details.as_ref().unwrap_or(&Value::Nil);
+                result.put("result", result_text(name, arguments.unwrap_or(&Value::Nil), &text, details));
                 result.put("tool_call_id", id.to_string());
                 result.put_some("is_error", failed.then_some(true));
                 tell(&mut out, result, true);
                 let mut step = typed("step_complete").with("step_id", id.to_string());
                 step.put("status", if failed { "error" } else { "completed" });
-                step.put("duration_ms", Value::int(0));
+                step.put("duration_ms", count(message.duration_ms.unwrap_or(0)));
                 tell(&mut out, step, true);
             }
             Role::System => {}

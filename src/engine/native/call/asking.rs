@@ -22,7 +22,7 @@ use crate::secret;
 use crate::tool::output::Outputs;
 use crate::tool::permission::{self, Access, Leave, Rule, Verdict};
 use crate::tool::walk::Barred;
-use crate::tool::{self, CallError, Outcome, Plan, Proposal, Tool, path};
+use crate::tool::{self, CallError, Outcome, Plan, Proposal, Tool, diff, path};
 use crate::value::Value;
 use crate::visible;
 
@@ -143,6 +143,7 @@ impl Batch<'_> {
         };
         self.voted(call).await?;
         let (approval, warnings) = self.approval(call, plan, proposal.as_ref(), suggested.clone()).await;
+        let shown = approval.diff.clone();
         match self.ask(QuestionContent::Approve(approval), warnings).await {
             Resolution::Accepted { answer: Answer::Approve { scope, rule, content }, .. } => {
                 let rule = rule.filter(|rule| rule.check().is_ok());
@@ -159,12 +160,12 @@ impl Batch<'_> {
                     let rule = rule.filter(|rule| rule.check().is_ok());
                     self.forbid(call, plan, scope, rule.or(suggested));
                 }
-                Err(denied(note.as_deref().unwrap_or("The user gave no reason.")))
+                Err(rejected(note.as_deref().unwrap_or("The user gave no reason."), shown))
             }
             Resolution::Cancelled { note } => {
-                Err(denied(note.as_deref().unwrap_or("The user dismissed the question.")))
+                Err(rejected(note.as_deref().unwrap_or("The user dismissed the question."), shown))
             }
-            Resolution::TimedOut => Err(denied("Nobody answered in time.")),
+            Resolution::TimedOut => Err(rejected("Nobody answered in time.", shown)),
             Resolution::Withdrawn => Err(self.not_run()),
             Resolution::Headless => Err(self.halt_for(QuestionKind::Approve, &call.summary)),
         }
@@ -204,20 +205,19 @@ impl Batch<'_> {
             Access::Nothing | Access::AtClient { .. } => (None, None),
         };
         let mut shown_diff = None;
-        if let Some(diff) = &plan.diff {
-            let end = (0..=diff.len().min(TOOL_RESULT_BYTES)).rev().find(|end| diff.is_char_boundary(*end));
-            let (shown, rest) = diff.split_at(end.unwrap_or(0));
+        if let Some(text) = &plan.diff {
+            let (shown, rest) = diff::cut(text);
             if rest.is_empty() {
                 shown_diff = Some(ShownDiff { text: shown.to_owned(), cut: None });
             } else {
-                let (size, handle) = (diff.len(), self.keep_text(diff).await);
+                let (size, handle) = (text.len(), self.keep_text(text).await);
                 let place = match &handle {
                     Some(_) => "The rest can be read before the answer.",
                     None => "The rest could not be kept: nobody can see it before the answer.",
                 };
                 warnings.push(format!("The diff is cut: {} of {size} bytes are shown. {place}", shown.len()));
                 warnings.extend(warning::of("The part of the diff that is not shown", &Value::from(rest)));
-                let text = format!("{shown}\n[… the diff goes on …]\n");
+                let text = format!("{shown}{}", diff::GOES_ON);
                 shown_diff = Some(ShownDiff { text, cut: Some(CutDiff { size, handle }) });
             }
         }
@@ -396,6 +396,19 @@ impl Batch<'_> {
         };
         self.followed(call, outcome).await
     }
+}
+
+/// A refusal by the person, with the diff that the question showed.
+fn rejected(reason: &str, shown: Option<ShownDiff>) -> Outcome {
+    let mut outcome = denied(reason);
+    if let Some(ShownDiff { text, cut }) = shown {
+        outcome.details.put("diff", text);
+        if let Some(CutDiff { size, handle }) = cut {
+            outcome.details.put("diff-size", Value::from(size));
+            outcome.details.put_some("diff-handle", handle);
+        }
+    }
+    outcome
 }
 
 /// The binding of a grant for this call.

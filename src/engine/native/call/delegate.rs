@@ -76,13 +76,19 @@ impl Batch<'_> {
         let _running = turn.control.runs(&call.id);
         let name = tool::one_line(&wanted.task, 60);
         let child = Child { id, name, envelope: wanted.tools, model: wanted.model };
+        self.timed(self.worked(child, wanted.task)).await
+    }
+
+    /// Runs the child and returns its last text.
+    async fn worked(&self, child: Child, task: String) -> Outcome {
+        let turn = self.turn;
         let child = match turn.opener.open_child(&turn.session, child).await {
             Ok(child) => child,
             Err(error) => return Outcome::failed(format!("The subagent cannot be started: {error}")),
         };
         let cause = turn.cause.clone();
         let stop = turn.stop.child_token();
-        let worked = turn.opener.work(&child, wanted.task, None, cause, &stop, &turn.control.interrupt).await;
+        let worked = turn.opener.work(&child, task, None, cause, &stop, &turn.control.interrupt).await;
         turn.opener.retire_child(&child);
         let mut outcome = match worked {
             Err(error) => Outcome::failed(format!("The subagent cannot be started: {error}")),
