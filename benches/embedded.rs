@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use edn_bridge::message::{Block, Message, Role};
 use edn_bridge::provider::embedded::{Embedded, ModelFile};
-use edn_bridge::provider::{Chunk, Provider, Request};
+use edn_bridge::provider::{Chunk, ModelRequest, Provider};
 use futures_util::StreamExt;
 
 /// The figures of one call.
@@ -35,11 +35,11 @@ fn say(role: Role, text: &str) -> Arc<Message> {
 }
 
 async fn call(model: &Embedded, system: &str, messages: &[Arc<Message>], most: u32) -> Call {
-    let request = Request {
+    let request = ModelRequest {
         system: system.into(),
         messages: messages.to_vec(),
         max_output_tokens: Some(most),
-        ..Request::default()
+        ..ModelRequest::default()
     };
     let begun = Instant::now();
     let mut answer = model.stream(request);

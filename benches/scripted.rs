@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use edn_bridge::provider::scripted::Scripted;
-use edn_bridge::provider::{Provider, Request};
+use edn_bridge::provider::{ModelRequest, Provider};
 use futures_util::StreamExt;
 
 const DELTAS: u32 = 10_000_000;
@@ -17,7 +17,7 @@ async fn main() {
     let script = format!("{{:turns [{{:steps [{{:deltas {DELTAS} :of \"a word or two \"}}]}}]}}");
     let provider = Scripted::from_bytes(Path::new("bench.edn"), script.as_bytes()).unwrap();
     let begun = Instant::now();
-    let mut answer = provider.stream(Request::default());
+    let mut answer = provider.stream(ModelRequest::default());
     while let Some(chunk) = answer.next().await {
         let _ = black_box(chunk);
     }

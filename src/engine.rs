@@ -67,4 +67,4 @@ mod workflow;
 pub use handle::Handle;
 pub use host::Engine;
 pub use providers::Providers;
-pub use snapshot::Snapshot;
+pub use snapshot::SessionSnapshot;

@@ -42,7 +42,7 @@ pub trait Provider: Send + Sync + 'static {
     ///
     /// The stream ends after the first [`Chunk::Stop`] or error. Dropping it cancels the call: the provider
     /// stops promptly and reports nothing.
-    fn stream(&self, request: Request) -> ChunkStream;
+    fn stream(&self, request: ModelRequest) -> ChunkStream;
 
     /// Ends the provider's threads and waits for them. Called once, at the end of the process; later calls
     /// fail.
@@ -54,7 +54,7 @@ pub type ChunkStream = Pin<Box<dyn Stream<Item = Result<Chunk, ProviderError>> +
 
 /// One model call.
 #[derive(Debug, Clone, Default)]
-pub struct Request {
+pub struct ModelRequest {
     /// The model's id within the provider. Providers with one model ignore it.
     pub model: String,
     /// The system prompt; empty for none.

@@ -12,7 +12,7 @@
 //! | [`Undos`] | no change of somebody else is overwritten |
 //! | [`Questions`] | each question is answered once |
 //! | [`Permissions`] | a rule that was taken back permits nothing any more |
-//! | [`Settings`] | a setting is on disk before the reply |
+//! | [`SessionSettings`] | a setting is on disk before the reply |
 //! | [`Logins`] | no secret is in an answer |
 //! | [`Jobs`] | a command ends with its session; one of a shell of its own ends with the process |
 //! | [`ClientTools`] | a request for a tool or an open file goes to the client that has it, and is answered once |
@@ -49,7 +49,7 @@ pub use permissions::Permissions;
 pub use questions::{AnswerFields, DialogResult, Questions, Response};
 pub use queue::{Edited, Queues, Removed, Resumed};
 pub use sessions::{Listing, Opened, Page, Scope, Sessions, SwitchTarget};
-pub use settings::{Reach, Settings, ShownFiles};
+pub use settings::{Reach, SessionSettings, ShownFiles};
 pub use tally::{Counts, OpCounts, Requests, Tally};
 pub use turns::{ActionResult, ActionStatus, Again, Ended, Interrupted, Prompt, Prompted, TurnState, Turns};
 pub use undo::{FileAction, Undo, Undone, Undos};
@@ -63,7 +63,7 @@ pub trait SessionApi:
     + Undos
     + Questions
     + Permissions
-    + Settings
+    + SessionSettings
     + Logins
     + Jobs
     + ClientTools
@@ -80,7 +80,7 @@ impl<T> SessionApi for T where
         + Undos
         + Permissions
         + Questions
-        + Settings
+        + SessionSettings
         + Logins
         + Jobs
         + ClientTools

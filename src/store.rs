@@ -48,7 +48,7 @@ use files::children;
 use journal::FileLog;
 use journal_file::JournalFile;
 use locations::Locations;
-use record::Request;
+use record::KeyedRequest;
 use shelf::Shelf;
 
 /// The folder that holds all sessions, and the thread that writes them. Its methods are for those who care for the
@@ -256,7 +256,7 @@ impl Journals for Store {
     fn opened_by(
         &self,
         cwd: &Path,
-        request: &Request,
+        request: &KeyedRequest,
         since: SystemTime,
     ) -> Result<Option<Header>, StoreError> {
         listing::opened_by(&self.root, &self.project_dir(cwd), request, since)

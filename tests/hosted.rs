@@ -15,7 +15,7 @@ use edn_bridge::edn;
 use edn_bridge::http::Http;
 use edn_bridge::message::{Block, EntryId, Message, Role, StopReason, ThinkingLevel, Usage};
 use edn_bridge::provider::hosted::{Hosted, spec};
-use edn_bridge::provider::{Chunk, ErrorKind, Provider as _, ProviderError, Request, ThinkingBy};
+use edn_bridge::provider::{Chunk, ErrorKind, ModelRequest, Provider as _, ProviderError, ThinkingBy};
 use futures_util::StreamExt as _;
 use support::server::{Answer, End, Server};
 
@@ -80,21 +80,21 @@ fn provider(server: &Server, api: &str, more: &str) -> Hosted {
     Hosted::new(spec, keys, http, clock)
 }
 
-fn request() -> Request {
+fn request() -> ModelRequest {
     let content = vec![Block::Text("Read note.txt.".into())];
     let message = Message::new(EntryId::from("e1"), Role::User, content, Arc::from(""));
-    Request {
+    ModelRequest {
         model: "m".to_owned(),
         system: "Be brief.".to_owned(),
         messages: vec![Arc::new(message)],
         thinking: ThinkingLevel::Medium,
         thinking_by: Some(ThinkingBy::Budget),
         max_output_tokens: Some(64_000),
-        ..Request::default()
+        ..ModelRequest::default()
     }
 }
 
-fn ask(provider: &Hosted, request: Request) -> Vec<Result<Chunk, ProviderError>> {
+fn ask(provider: &Hosted, request: ModelRequest) -> Vec<Result<Chunk, ProviderError>> {
     let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     executor.block_on(async {
         tokio::time::timeout(support::PATIENCE, provider.stream(request).collect()).await.unwrap()

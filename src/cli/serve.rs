@@ -27,7 +27,7 @@ use edn_bridge::wire::edn::encode::{self, ErrorFrame, Style};
 use edn_bridge::wire::edn::service::{self, Connection};
 use edn_bridge::wire::refusals::Refusals;
 use edn_bridge::wire::transport::Transport;
-use edn_bridge::wire::transport::socket::{self, Client, Listener, Purpose};
+use edn_bridge::wire::transport::socket::{self, Listener, Purpose, SocketPeer};
 use edn_bridge::wire::ui;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -199,8 +199,8 @@ impl Guests {
             // The editor's connection is number 1.
             for id in 2.. {
                 match listener.accept(ACCEPT_PAUSE) {
-                    Ok(Client::Outside(stream)) => mine.welcome(id, stream, api.clone(), clock.clone()),
-                    Ok(Client::Inside(stream)) => refuse(&stream, STARTED_HERE, false),
+                    Ok(SocketPeer::Outside(stream)) => mine.welcome(id, stream, api.clone(), clock.clone()),
+                    Ok(SocketPeer::Inside(stream)) => refuse(&stream, STARTED_HERE, false),
                     Err(error) => return tracing::warn!(%error, "the socket takes no further clients"),
                 }
             }

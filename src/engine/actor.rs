@@ -34,14 +34,14 @@ use crate::engine::jobs::Jobs;
 use crate::engine::ledger::Ledger;
 use crate::engine::parentage::Parentage;
 use crate::engine::progress::notification;
-use crate::engine::queue::Queue;
+use crate::engine::queue::MessageQueue;
 use crate::engine::revision::ConfigRevision;
 use crate::engine::run_record::{self, RunRecord};
 use crate::engine::running::RunningTurn;
 use crate::engine::services::{Services, refused};
-use crate::engine::snapshot::Snapshot;
+use crate::engine::snapshot::SessionSnapshot;
 use crate::engine::turn_control::TurnEnd;
-use crate::engine::undo::Changes;
+use crate::engine::undo::UndoHistory;
 use crate::event::{Body, Cause, Event, Level};
 use crate::facts::editor::Editor;
 use crate::facts::{SessionFacts, TemplateFacts};
@@ -50,7 +50,7 @@ use crate::limits::{LET_GO_TRIES, MAILBOX};
 use crate::message::{Block, EntryId, Message, Mode, Role, ThinkingLevel, TurnId};
 use crate::runner::sandbox;
 use crate::session::{Again, ApiError, Call, Prompted, Reply};
-use crate::store::record::Request;
+use crate::store::record::KeyedRequest;
 use crate::store::{Entry, EntryBody, Header, Journal, Loaded};
 use crate::value::Value;
 use crate::visible;
@@ -69,7 +69,7 @@ pub struct SessionActor {
     after_turn: Vec<AfterTurn>,
     editor: EditorView,
     /// Messages that wait for the turn, or for its end.
-    queue: Queue,
+    queue: MessageQueue,
     /// Whether it has changed since clients were told.
     queue_is_new: bool,
     jobs: Jobs,
@@ -77,7 +77,7 @@ pub struct SessionActor {
     bash: Option<CancellationToken>,
     ledger: Ledger,
     /// What its turns did to files.
-    changes: Changes,
+    changes: UndoHistory,
     /// Who waits for the session to be idle.
     until_idle: Vec<Reply<()>>,
     /// Who waits for the end of a turn that works for another session.
@@ -91,7 +91,7 @@ pub struct SessionActor {
 /// What waits for the end of a turn that is about to end.
 enum AfterTurn {
     Prompt(Call, Incoming, Reply<Prompted>),
-    Again(Call, Again, Option<Box<Request>>, Reply<Prompted>),
+    Again(Call, Again, Option<Box<KeyedRequest>>, Reply<Prompted>),
     Compact(Call, Option<String>, Reply<Option<String>>),
     Workflow(Call, Arc<str>, String, Reply<HeldRun>),
 }
@@ -131,13 +131,13 @@ impl SessionActor {
         let (sender, receiver) = mpsc::channel(MAILBOX);
         let manifest = shared.configuration.for_folder(&header.cwd);
         let facts = initial_facts(shared, &manifest, &journal, &header, !entries.is_empty());
-        let empty = Snapshot {
+        let empty = SessionSnapshot {
             facts: Arc::new(facts.clone()),
             branch: imbl::Vector::new(),
             entries: imbl::Vector::new(),
             offset: 0,
             bytes: 0,
-            queue: Queue::default(),
+            queue: MessageQueue::default(),
             ledger: Ledger::default(),
         };
         let handle = Handle::new(header.session.clone(), sender, empty, manifest);
@@ -152,12 +152,12 @@ impl SessionActor {
             turn: None,
             after_turn: Vec::new(),
             editor: EditorView::default(),
-            queue: Queue::default(),
+            queue: MessageQueue::default(),
             queue_is_new: false,
             jobs: Jobs::default(),
             bash: None,
             ledger: Ledger::default(),
-            changes: Changes::default(),
+            changes: UndoHistory::default(),
             until_idle: Vec::new(),
             worked: None,
             cut_off: None,
@@ -261,7 +261,7 @@ impl SessionActor {
     pub async fn append_for(
         &mut self,
         bodies: Vec<EntryBody>,
-        requests: impl IntoIterator<Item = Option<Arc<Request>>>,
+        requests: impl IntoIterator<Item = Option<Arc<KeyedRequest>>>,
     ) -> Result<Vec<Arc<Entry>>, ApiError> {
         let mut requests = requests.into_iter();
         let ts = rfc3339(self.shared.clock.now());
@@ -385,9 +385,9 @@ impl SessionActor {
         self.handle.publish(self.snapshot());
     }
 
-    fn snapshot(&self) -> Snapshot {
+    fn snapshot(&self) -> SessionSnapshot {
         let facts = SessionFacts { can_retry: self.can_ask_again(), ..self.facts.clone() };
-        Snapshot {
+        SessionSnapshot {
             facts: Arc::new(facts),
             branch: self.entries.branch().clone(),
             entries: self.entries.all().clone(),

@@ -14,11 +14,11 @@ use crate::engine::host::Engine;
 use crate::engine::incoming::Incoming;
 use crate::engine::ledger::Lookup;
 use crate::engine::process_snapshot::ProcessSnapshot;
-use crate::engine::snapshot::Snapshot;
+use crate::engine::snapshot::SessionSnapshot;
 use crate::facts::Note;
 use crate::query;
 use crate::session::{ApiError, Call, Graph, Prompted, Query, QueryAnswer, Reply};
-use crate::store::record::Request;
+use crate::store::record::KeyedRequest;
 
 impl Engine {
     /// Passes the call's session to `work`, or refuses the call.
@@ -34,7 +34,12 @@ impl Engine {
     }
 
     /// Reads from a session's snapshot.
-    fn read<T>(&self, call: &Call, reply: Reply<T>, read: impl FnOnce(&Snapshot) -> Result<T, ApiError>) {
+    fn read<T>(
+        &self,
+        call: &Call,
+        reply: Reply<T>,
+        read: impl FnOnce(&SessionSnapshot) -> Result<T, ApiError>,
+    ) {
         self.with(call, reply, |handle, reply| reply.send(read(&handle.snapshot())));
     }
 
@@ -46,7 +51,7 @@ impl Engine {
     }
 
     /// Whether a session does not know a request's key.
-    pub(super) fn is_new(&self, handle: &Handle, request: Option<&Request>) -> bool {
+    pub(super) fn is_new(&self, handle: &Handle, request: Option<&KeyedRequest>) -> bool {
         let now = epoch_millis(self.shared.clock.now());
         request.is_none_or(|request| {
             handle.snapshot().ledger.look_up(request, now, self.shared.ledger_window()) == Lookup::New

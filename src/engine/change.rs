@@ -25,7 +25,7 @@ use crate::session::{
     Again, ApiError, Call, Edited, Interrupted, Prompted, Removed, Reply, Response, Resumed, ToolOutcome,
     Undo, Undone,
 };
-use crate::store::record::Request;
+use crate::store::record::KeyedRequest;
 use crate::store::{Entry, EntryBody};
 use crate::tool::output::Kept;
 use crate::tool::process::{self, Job};
@@ -47,9 +47,9 @@ pub enum Change {
     /// A client named a prompt template or a skill, whose text starts a turn.
     Invoke { call: Call, name: String, arguments: String, incoming: Incoming, reply: Reply<Prompted> },
     /// A slash command came with a key. The reply runs it if the key is new.
-    Claim { request: Box<Request>, reply: Reply<Prompted> },
+    Claim { request: Box<KeyedRequest>, reply: Reply<Prompted> },
     /// A program answered a question through control.
-    Answer { call: Call, request: Box<Request>, answer: Box<Response>, reply: Reply<Prompted> },
+    Answer { call: Call, request: Box<KeyedRequest>, answer: Box<Response>, reply: Reply<Prompted> },
     /// A client started the workflow of that name, or resumes its last run. The reply starts the run.
     BeginWorkflow { call: Call, workflow: Arc<str>, arguments: String, reply: Reply<HeldRun> },
     /// A client wants the conversation compacted, perhaps with instructions for the summary.
@@ -57,14 +57,19 @@ pub enum Change {
     /// A client runs one tool, by name and with these arguments, without a turn.
     CallTool { call: Call, asked: Box<(String, Value<'static>)>, reply: Reply<ToolOutcome> },
     /// A client ended the running turn. The handle has done so at once; this ends a turn that started since.
-    Abort { request: Option<Box<Request>>, reply: Reply<bool> },
+    Abort { request: Option<Box<KeyedRequest>>, reply: Reply<bool> },
     /// A client ends the running turn after its tool calls, and gets the text that is no longer delivered. One that
     /// came through control ends only a turn that began at `before` or earlier, and what waits goes on waiting.
-    Interrupt { call: Call, request: Option<Box<Request>>, before: Option<i64>, reply: Reply<Interrupted> },
+    Interrupt {
+        call: Call,
+        request: Option<Box<KeyedRequest>>,
+        before: Option<i64>,
+        reply: Reply<Interrupted>,
+    },
     /// A client gave up the wait for a retry.
     AbortRetry { reply: Reply<()> },
     /// A client wants the model asked again, without a message.
-    AskAgain { call: Call, how: Again, request: Option<Box<Request>>, reply: Reply<Prompted> },
+    AskAgain { call: Call, how: Again, request: Option<Box<KeyedRequest>>, reply: Reply<Prompted> },
     /// A client undoes what turns did to files, or does it again.
     Undo { call: Call, wish: Undo, reply: Reply<Undone> },
     /// A client gave a waiting message another content.

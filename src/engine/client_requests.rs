@@ -69,7 +69,7 @@ impl<A> ClientRequests<A> {
         let id: Arc<str> = self.clock.id("r-").into();
         let (answer, answered) = oneshot::channel();
         self.open().insert(id.clone(), Open { connection, answer, progress });
-        let waiting = Waiting { requests: self, id: id.clone() };
+        let waiting = OpenRequestGuard { requests: self, id: id.clone() };
         // Looked up after the request is in the list: who leaves later takes it from there.
         let client = self.hub.client(connection).ok_or(Unanswered::Left)?;
         // There are few at once, so that nobody has to wait for room.
@@ -131,12 +131,12 @@ fn not_found(request: &str) -> ApiError {
 }
 
 /// Takes a request out of the list once nobody waits for it.
-struct Waiting<'r, A> {
+struct OpenRequestGuard<'r, A> {
     requests: &'r ClientRequests<A>,
     id: Arc<str>,
 }
 
-impl<A> Drop for Waiting<'_, A> {
+impl<A> Drop for OpenRequestGuard<'_, A> {
     fn drop(&mut self) {
         self.requests.open().remove(&self.id);
     }

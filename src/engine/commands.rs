@@ -22,10 +22,10 @@ use crate::engine::workflow;
 use crate::facts::{CommandFacts, JobFacts};
 use crate::message::{Mode, SessionId, ThinkingLevel};
 use crate::session::{
-    Again, ApiError, Call, Jobs as _, Logins as _, Opened, Prompted, Reach, Reply, Sessions as _,
-    Settings as _, SwitchTarget, Turns as _, Undo, Undone, Undos as _,
+    Again, ApiError, Call, Jobs as _, Logins as _, Opened, Prompted, Reach, Reply, SessionSettings as _,
+    Sessions as _, SwitchTarget, Turns as _, Undo, Undone, Undos as _,
 };
-use crate::store::record::Request;
+use crate::store::record::KeyedRequest;
 
 /// The slash commands of an engine.
 pub struct Commands<'r>(pub &'r Engine);
@@ -77,7 +77,7 @@ impl Commands<'_> {
     }
 
     /// Runs a command, unless its key was answered before; the session's task knows the keys.
-    fn run_once(&self, call: Call, request: Box<Request>, line: String, reply: Reply<Prompted>) {
+    fn run_once(&self, call: Call, request: Box<KeyedRequest>, line: String, reply: Reply<Prompted>) {
         let handle = match self.0.shared.tree.get(&call.session) {
             Ok(handle) => handle,
             Err(error) => return reply.fail(error),

@@ -29,7 +29,7 @@ use crate::session::control::{
 };
 use crate::session::{ApiError, Call, Control, Ended, Interrupted, Prompt, Prompted, Reply};
 use crate::store::StoreError;
-use crate::store::record::{Request, Via};
+use crate::store::record::{KeyedRequest, Via};
 
 /// The prefix of an agent's id in programs that know several kinds of agents.
 const OWN_PREFIX: &str = "edn-bridge:";
@@ -303,7 +303,7 @@ impl Engine {
         handle: &Handle,
         asked: &Asked,
         sent_at: SentAt,
-        noted: Box<Request>,
+        noted: Box<KeyedRequest>,
     ) -> Outcome {
         let call = Call { session: handle.id.clone(), ..call.clone() };
         match asked {
@@ -411,7 +411,7 @@ fn untimely(policy: &ControlPolicy, ledger: &Ledger, sent_at: SentAt, now: i64) 
 }
 
 /// A request as the journal notes it. A text in a file counts by its digest, so that it is the same request as the text.
-fn noted(session: &SessionId, request: &ControlRequest, asked: &Asked) -> Box<Request> {
+fn noted(session: &SessionId, request: &ControlRequest, asked: &Asked) -> Box<KeyedRequest> {
     let hex = |text: &str| Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let said = match asked {
         Asked::Stdin { content, interrupt } => {
@@ -426,7 +426,7 @@ fn noted(session: &SessionId, request: &ControlRequest, asked: &Asked) -> Box<Re
             vec!["answer".to_owned(), question.clone(), approve.to_string()]
         }
     };
-    Box::new(Request {
+    Box::new(KeyedRequest {
         session_id: session.clone(),
         via: Via::Control,
         team: Some(request.team.as_str().into()),

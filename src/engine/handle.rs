@@ -18,7 +18,7 @@ use crate::engine::in_flight::InFlight;
 use crate::engine::parentage::Parentage;
 use crate::engine::progress::Progress;
 use crate::engine::revision::ConfigRevision;
-use crate::engine::snapshot::Snapshot;
+use crate::engine::snapshot::SessionSnapshot;
 use crate::engine::turn_control::TurnControl;
 use crate::event::{Body, Cause, Event, StagePassed, Subagent};
 use crate::message::SessionId;
@@ -45,7 +45,7 @@ pub struct SharedHandle {
     /// The session.
     pub id: SessionId,
     mailbox: mpsc::Sender<Change>,
-    snapshot: ArcSwap<Snapshot>,
+    snapshot: ArcSwap<SessionSnapshot>,
     showing: Mutex<Showing>,
     /// Ends the running turn. It bypasses the mailbox, because an abort must never wait behind the work that
     /// it ends.
@@ -90,7 +90,7 @@ impl Handle {
     pub(super) fn new(
         id: SessionId,
         mailbox: mpsc::Sender<Change>,
-        snapshot: Snapshot,
+        snapshot: SessionSnapshot,
         manifest: Arc<ConfigRevision>,
     ) -> Self {
         let own = Inherited {
@@ -105,7 +105,7 @@ impl Handle {
     fn with(
         id: SessionId,
         mailbox: mpsc::Sender<Change>,
-        snapshot: Arc<Snapshot>,
+        snapshot: Arc<SessionSnapshot>,
         manifest: Arc<ConfigRevision>,
         Inherited { rules, asking, parent, tools }: Inherited,
     ) -> Self {
@@ -145,7 +145,7 @@ impl Handle {
     }
 
     /// The current snapshot.
-    pub fn snapshot(&self) -> Arc<Snapshot> {
+    pub fn snapshot(&self) -> Arc<SessionSnapshot> {
         self.snapshot.load_full()
     }
 
@@ -195,13 +195,13 @@ impl Handle {
         let _ = self.manifest.subscribe().wait_for(|manifest| manifest.revision >= revision).await;
     }
 
-    pub(super) fn publish(&self, snapshot: Snapshot) {
+    pub(super) fn publish(&self, snapshot: SessionSnapshot) {
         self.snapshot.store(Arc::new(snapshot));
     }
 
     /// Publishes the state with entries that are on disk, the newest of it, and sends each to every connection. Both at
     /// once, so that a connection that is let in finds an entry in the history or is sent it, never both.
-    pub(super) fn publish_entries(&self, hub: &Hub, snapshot: Snapshot, entries: &[Arc<Entry>]) {
+    pub(super) fn publish_entries(&self, hub: &Hub, snapshot: SessionSnapshot, entries: &[Arc<Entry>]) {
         let mut showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
         let new = u64::try_from(entries.len()).unwrap_or(u64::MAX);
         let before = snapshot.offset.saturating_sub(new);
@@ -305,7 +305,7 @@ impl Handle {
 
     /// Lets a connection in: `tell` shows it the session, and no event of the session goes out meanwhile.
     /// Earlier events are in its history; later ones follow.
-    pub(super) fn let_in(&self, hub: &Hub, connection: u64, tell: impl FnOnce(&Snapshot)) {
+    pub(super) fn let_in(&self, hub: &Hub, connection: u64, tell: impl FnOnce(&SessionSnapshot)) {
         let mut showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
         let snapshot = self.snapshot();
         tell(&snapshot);
@@ -319,7 +319,7 @@ impl Handle {
         &self,
         hub: &Hub,
         connection: u64,
-        tell: impl FnOnce(&Snapshot, &InFlight) -> bool,
+        tell: impl FnOnce(&SessionSnapshot, &InFlight) -> bool,
     ) -> bool {
         let mut showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
         let snapshot = self.snapshot();
@@ -378,7 +378,7 @@ mod tests {
 
     use super::*;
     use crate::engine::ledger::Ledger;
-    use crate::engine::queue::Queue;
+    use crate::engine::queue::MessageQueue;
     use crate::facts::SessionFacts;
     use crate::message::{Block, Message, Role};
     use crate::session::{Client, Pressure};
@@ -419,7 +419,7 @@ mod tests {
     }
 
     /// The session with that many messages on disk.
-    fn snapshot(messages: usize) -> Snapshot {
+    fn snapshot(messages: usize) -> SessionSnapshot {
         let entry = |number| {
             let body = EntryBody::Message(message(number));
             Arc::new(Entry {
@@ -431,13 +431,13 @@ mod tests {
             })
         };
         let facts = SessionFacts { message_count: messages, ..SessionFacts::empty("s-1".into()) };
-        Snapshot {
+        SessionSnapshot {
             facts: Arc::new(facts),
             branch: (0..messages).map(entry).collect(),
             entries: (0..messages).map(entry).collect(),
             offset: u64::try_from(messages).unwrap_or(0),
             bytes: 0,
-            queue: Queue::default(),
+            queue: MessageQueue::default(),
             ledger: Ledger::default(),
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::engine::snapshot::Snapshot;
+use crate::engine::snapshot::SessionSnapshot;
 use crate::event::{PastCall, Rehydration, ToolCall};
 use crate::export::{self, Format, Transcript};
 use crate::facts::SessionStats;
@@ -19,7 +19,7 @@ use crate::session::{ApiError, Page};
 use crate::store::EntryBody;
 use crate::value::Value;
 
-impl Snapshot {
+impl SessionSnapshot {
     /// The messages of the branch, oldest first.
     pub fn messages(&self) -> impl DoubleEndedIterator<Item = &Arc<Message>> {
         self.branch.iter().filter_map(|entry| match &entry.body {
@@ -150,7 +150,7 @@ impl Snapshot {
     }
 }
 
-impl Snapshot {
+impl SessionSnapshot {
     /// Writes the session as a page to `path`, which may be a folder or relative to the session's folder. The
     /// default is the session's folder and a name from the session. Returns the path.
     ///

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 use crate::message::SessionId;
 use crate::message::image::Image;
 use crate::session::Prompt;
-use crate::store::record::{Request, Via};
+use crate::store::record::{KeyedRequest, Via};
 
 /// A message for a session.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub struct Incoming {
     /// What is said.
     pub prompt: Prompt,
     /// Its request, if that has a key.
-    pub request: Option<Box<Request>>,
+    pub request: Option<Box<KeyedRequest>>,
 }
 
 impl Incoming {
@@ -29,8 +29,12 @@ impl Incoming {
 }
 
 /// The request of an op with a key. `said` is all that makes it this request.
-pub fn of_op<'s>(session: &SessionId, key: &str, said: impl IntoIterator<Item = &'s str>) -> Box<Request> {
-    Box::new(Request {
+pub fn of_op<'s>(
+    session: &SessionId,
+    key: &str,
+    said: impl IntoIterator<Item = &'s str>,
+) -> Box<KeyedRequest> {
+    Box::new(KeyedRequest {
         session_id: session.clone(),
         via: Via::Edn,
         team: None,

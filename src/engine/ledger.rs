@@ -12,7 +12,7 @@ use crate::catalogue::ErrorCode;
 use crate::limits::LEDGER_KEYS;
 use crate::message::{EntryId, SessionId, TurnId};
 use crate::session::{ApiError, TurnState};
-use crate::store::record::{Request, TurnEvent, Via, Wish};
+use crate::store::record::{KeyedRequest, TurnEvent, Via, Wish};
 use crate::store::{Entry, EntryBody};
 
 /// A request's key within its session.
@@ -25,7 +25,7 @@ pub struct Key {
 
 impl Key {
     /// The key of a request.
-    pub fn of(request: &Request) -> Self {
+    pub fn of(request: &KeyedRequest) -> Self {
         Self { via: request.via, team: request.team.clone(), id: request.id.clone() }
     }
 }
@@ -52,7 +52,7 @@ enum Fate {
 }
 
 /// The refusal of a request whose key was used for another one.
-pub fn conflict(request: &Request) -> ApiError {
+pub fn conflict(request: &KeyedRequest) -> ApiError {
     let message = format!("The key {:?} was used for another request.", request.id);
     ApiError::new(ErrorCode::IdempotencyConflict, message)
 }
@@ -91,7 +91,7 @@ struct Taker {
 
 impl Ledger {
     /// Whether the key of a request is known.
-    pub fn knows(&self, request: &Request) -> bool {
+    pub fn knows(&self, request: &KeyedRequest) -> bool {
         self.known.contains_key(&Key::of(request))
     }
 
@@ -110,7 +110,7 @@ impl Ledger {
 
     /// Looks a request up. `now` and `window` are in milliseconds: no key younger than the window is forgotten for a
     /// new one.
-    pub fn look_up(&self, request: &Request, now: i64, window: u64) -> Lookup {
+    pub fn look_up(&self, request: &KeyedRequest, now: i64, window: u64) -> Lookup {
         match self.known.get(&Key::of(request)) {
             Some(known) if known.digest == request.digest => Lookup::Again(known.clone()),
             Some(_) => Lookup::Other,
@@ -162,7 +162,7 @@ impl Ledger {
         }
     }
 
-    fn record(&mut self, entry: &Entry, request: &Request) {
+    fn record(&mut self, entry: &Entry, request: &KeyedRequest) {
         let (fate, taken) = match &entry.body {
             EntryBody::Queued(_) => (Fate::Waits, None),
             EntryBody::Message(message) => (Fate::Taken, message.turn_id.clone()),
@@ -216,8 +216,8 @@ mod tests {
 
     const NOW: i64 = 1_767_225_600_000;
 
-    fn request(session: &str, id: &str, digest: &str) -> Request {
-        Request {
+    fn request(session: &str, id: &str, digest: &str) -> KeyedRequest {
+        KeyedRequest {
             session_id: session.into(),
             via: Via::Edn,
             team: None,
@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    fn entry(id: &str, at: i64, request: Option<Request>, body: EntryBody) -> Entry {
+    fn entry(id: &str, at: i64, request: Option<KeyedRequest>, body: EntryBody) -> Entry {
         let ts = Timestamp::from_millisecond(at).unwrap().to_string().into();
         Entry { id: id.into(), parent: None, ts, request: request.map(Arc::new), body }
     }

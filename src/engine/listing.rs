@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::clock::rfc3339;
 use crate::engine::handle::Handle;
 use crate::engine::services::{Services, refused};
-use crate::engine::snapshot::Snapshot;
+use crate::engine::snapshot::SessionSnapshot;
 use crate::facts::{ListedSession, Recent, SessionFacts, Slot};
 use crate::limits::{LISTED_SESSIONS, SEARCH_HITS};
 use crate::message::{Role, SessionId};
@@ -105,14 +105,14 @@ impl Services {
     }
 }
 
-fn live_slot(snapshot: &Snapshot, asking: &SessionFacts) -> ListedSession {
+fn live_slot(snapshot: &SessionSnapshot, asking: &SessionFacts) -> ListedSession {
     let is_active = snapshot.facts.id == asking.id;
     let slot = Slot::new(&snapshot.facts);
     ListedSession { slot, is_active, modified: None, excerpt: None, recent: recent(snapshot) }
 }
 
 /// What happened last in a live session.
-fn recent(snapshot: &Snapshot) -> Recent {
+fn recent(snapshot: &SessionSnapshot) -> Recent {
     let mut recent = Recent::default();
     for message in snapshot.messages().rev() {
         if recent.at.is_none() {

@@ -11,12 +11,12 @@ use crate::engine::change::Change;
 use crate::engine::handle::Handle;
 use crate::engine::ledger::conflict;
 use crate::engine::services::{Services, refused};
-use crate::engine::snapshot::Snapshot;
+use crate::engine::snapshot::SessionSnapshot;
 use crate::event::{Body, Cause, Diagnostic, Event};
 use crate::limits::LET_GO_TRIES;
 use crate::message::{EntryId, SessionId};
 use crate::session::{ApiError, Call, Client, Opened, Reply, SwitchTarget};
-use crate::store::record::Request;
+use crate::store::record::KeyedRequest;
 use crate::store::{Entry, Header, Parent, StoreError};
 
 /// Opens sessions.
@@ -50,7 +50,7 @@ impl Opener {
         call: Call,
         parent: Option<Parent>,
         cwd: Arc<str>,
-        request: Box<Request>,
+        request: Box<KeyedRequest>,
         reply: Reply<Opened>,
     ) {
         let opener = self.clone();
@@ -76,7 +76,7 @@ impl Opener {
     ///
     /// # Errors
     /// If the key was used for another request.
-    async fn opened_before(&self, request: &Request, cwd: &str) -> Result<Option<Handle>, ApiError> {
+    async fn opened_before(&self, request: &KeyedRequest, cwd: &str) -> Result<Option<Handle>, ApiError> {
         let window =
             SignedDuration::from_millis(i64::try_from(self.shared.ledger_window()).unwrap_or(i64::MAX));
         let since = self.shared.clock.now().checked_sub(window).unwrap_or(Timestamp::MIN);
@@ -100,7 +100,7 @@ impl Opener {
     }
 
     /// The header of a new session.
-    fn header(&self, cwd: Arc<str>, parent: Option<Parent>, request: Option<Box<Request>>) -> Header {
+    fn header(&self, cwd: Arc<str>, parent: Option<Parent>, request: Option<Box<KeyedRequest>>) -> Header {
         Header {
             session: SessionId::from(self.shared.clock.id("s-")),
             created_at: rfc3339(self.shared.clock.now()),
@@ -218,7 +218,7 @@ impl Opener {
         call: Call,
         source: &Handle,
         entry: EntryId,
-        request: Option<Box<Request>>,
+        request: Option<Box<KeyedRequest>>,
         reply: Reply<Opened>,
     ) {
         let opener = self.clone();
@@ -250,7 +250,7 @@ impl Opener {
         &self,
         source: &Handle,
         entry: EntryId,
-        request: Option<Box<Request>>,
+        request: Option<Box<KeyedRequest>>,
     ) -> Result<Handle, ApiError> {
         self.shared.tree.check_room()?;
         let snapshot = source.snapshot();
@@ -336,7 +336,7 @@ fn not_opened(error: &StoreError) -> ApiError {
 }
 
 /// The first events for a client with a new focus: which session it is, and its newest part.
-pub(super) fn history(snapshot: &Snapshot) -> [Body; 2] {
+pub(super) fn history(snapshot: &SessionSnapshot) -> [Body; 2] {
     let resumed = Body::SessionResumed {
         location: snapshot.facts.location.clone(),
         message_count: snapshot.facts.message_count,
@@ -348,7 +348,7 @@ pub(super) fn history(snapshot: &Snapshot) -> [Body; 2] {
 pub(super) fn show(
     client: &dyn Client,
     handle: &Handle,
-    snapshot: &Snapshot,
+    snapshot: &SessionSnapshot,
     bodies: impl IntoIterator<Item = Body>,
     cause: Option<&Cause>,
 ) {

@@ -19,10 +19,10 @@ use crate::engine::commands;
 use crate::engine::handle::Handle;
 use crate::engine::host::Engine;
 use crate::engine::listing::Listed;
-use crate::engine::queue::Waiting;
+use crate::engine::queue::QueuedMessage;
 use crate::engine::revision::ConfigRevision;
 use crate::engine::services::Services;
-use crate::engine::snapshot::Snapshot;
+use crate::engine::snapshot::SessionSnapshot;
 use crate::engine::system_prompt;
 use crate::event::StagePassed;
 use crate::facts::{JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats};
@@ -57,7 +57,7 @@ pub(super) struct ProcessSnapshot {
 /// A session in that snapshot.
 struct View {
     handle: Handle,
-    snapshot: Arc<Snapshot>,
+    snapshot: Arc<SessionSnapshot>,
     stage: Option<Arc<StagePassed>>,
     manifest: Arc<ConfigRevision>,
     shared: Arc<Services>,
@@ -387,7 +387,7 @@ impl SessionView for View {
     }
 
     fn queue(&self) -> Vec<QueuedView> {
-        let view = |waiting: &Waiting| QueuedView {
+        let view = |waiting: &QueuedMessage| QueuedView {
             entry: waiting.entry.clone(),
             until: waiting.until.as_str(),
             text: waiting.text(),

@@ -13,12 +13,12 @@ use crate::limits::{QUEUE_TEXT_BYTES, QUEUED_BYTES};
 use crate::message::{Block, EntryId, SessionId, TurnId};
 use crate::session::{ApiError, Prompt};
 pub use crate::store::record::Until;
-use crate::store::record::{Dequeued, QueueEvent, QueueRecord, Queued, Request, Via};
+use crate::store::record::{Dequeued, KeyedRequest, QueueEvent, QueueRecord, Queued, Via};
 use crate::store::{Entry, EntryBody};
 
 /// A waiting message.
 #[derive(Debug, Clone)]
-pub struct Waiting {
+pub struct QueuedMessage {
     /// Its journal entry.
     pub entry: EntryId,
     /// What it waits for.
@@ -32,12 +32,12 @@ pub struct Waiting {
     /// The name of that connection's client, if it told one.
     pub client: Option<Box<str>>,
     /// The same request as the journal notes it, if it has a key.
-    pub request: Option<Arc<Request>>,
+    pub request: Option<Arc<KeyedRequest>>,
     /// When it came, RFC 3339.
     pub queued_at: Arc<str>,
 }
 
-impl Waiting {
+impl QueuedMessage {
     /// Its text.
     pub fn text(&self) -> String {
         text(&self.content)
@@ -87,12 +87,12 @@ impl Waiting {
 /// The waiting messages of a session, in the order in which they came or were moved; those that wait for the next call of
 /// the model are delivered before the others. A copy shares them.
 #[derive(Debug, Clone, Default)]
-pub struct Queue {
-    waiting: imbl::Vector<Waiting>,
+pub struct MessageQueue {
+    waiting: imbl::Vector<QueuedMessage>,
     is_held: bool,
 }
 
-impl Queue {
+impl MessageQueue {
     /// The number of waiting messages.
     pub fn len(&self) -> usize {
         self.waiting.len()
@@ -112,18 +112,18 @@ impl Queue {
     }
 
     /// All waiting messages.
-    pub fn iter(&self) -> impl Iterator<Item = &Waiting> {
+    pub fn iter(&self) -> impl Iterator<Item = &QueuedMessage> {
         self.waiting.iter()
     }
 
     /// A waiting message.
-    pub fn get(&self, entry: &EntryId) -> Option<&Waiting> {
+    pub fn get(&self, entry: &EntryId) -> Option<&QueuedMessage> {
         self.waiting.iter().find(|waiting| waiting.entry == *entry)
     }
 
     /// Those that the next model call takes.
-    pub fn steering(&self) -> Vec<Waiting> {
-        let steering = |waiting: &&Waiting| waiting.until == Until::NextCall && !self.is_held;
+    pub fn steering(&self) -> Vec<QueuedMessage> {
+        let steering = |waiting: &&QueuedMessage| waiting.until == Until::NextCall && !self.is_held;
         self.waiting.iter().filter(steering).cloned().collect()
     }
 
@@ -133,7 +133,7 @@ impl Queue {
     }
 
     /// The message that starts the next turn.
-    pub fn first(&self) -> Option<Waiting> {
+    pub fn first(&self) -> Option<QueuedMessage> {
         self.waiting.front().filter(|_| !self.is_held).cloned()
     }
 
@@ -155,16 +155,18 @@ impl Queue {
     /// messages that waited there do not wait here.
     pub fn apply(&mut self, entry: &Entry, session: &SessionId) {
         match &entry.body {
-            EntryBody::Queued(queued) if queued.session_id == *session => self.waiting.push_back(Waiting {
-                entry: entry.id.clone(),
-                until: queued.until,
-                content: queued.content.clone(),
-                turn: queued.turn_id.clone(),
-                cause: None,
-                client: None,
-                request: entry.request.clone(),
-                queued_at: entry.ts.clone(),
-            }),
+            EntryBody::Queued(queued) if queued.session_id == *session => {
+                self.waiting.push_back(QueuedMessage {
+                    entry: entry.id.clone(),
+                    until: queued.until,
+                    content: queued.content.clone(),
+                    turn: queued.turn_id.clone(),
+                    cause: None,
+                    client: None,
+                    request: entry.request.clone(),
+                    queued_at: entry.ts.clone(),
+                })
+            }
             EntryBody::Dequeued(gone) if gone.session_id == *session => {
                 self.waiting.retain(|waiting| !gone.entry_ids.contains(&waiting.entry));
                 // There is nothing to hold.
@@ -176,7 +178,7 @@ impl Queue {
     }
 
     fn change(&mut self, changed: &QueueRecord) {
-        let place = |entry: Option<&EntryId>, of: &imbl::Vector<Waiting>| {
+        let place = |entry: Option<&EntryId>, of: &imbl::Vector<QueuedMessage>| {
             entry.and_then(|entry| of.iter().position(|waiting| waiting.entry == *entry))
         };
         match changed.event {
@@ -235,7 +237,7 @@ pub fn queued(session: &SessionId, until: Until, content: &[Block], turn: Option
 }
 
 /// The entry that removes messages: delivered ones, or with `returned` those whose text a client gets back.
-pub fn dequeued(session: &SessionId, waiting: &[Waiting], returned: bool) -> EntryBody {
+pub fn dequeued(session: &SessionId, waiting: &[QueuedMessage], returned: bool) -> EntryBody {
     let entry_ids = waiting.iter().map(|waiting| waiting.entry.clone()).collect();
     EntryBody::Dequeued(Dequeued { session_id: session.clone(), entry_ids, returned })
 }
@@ -258,7 +260,7 @@ mod tests {
 
     #[test]
     fn long_message_waits_alone() {
-        let (session, mut queue) = (SessionId::from("s"), Queue::default());
+        let (session, mut queue) = (SessionId::from("s"), MessageQueue::default());
         let text = |bytes: usize| vec![Block::Text("x".repeat(bytes).into())];
         assert!(queue.has_room(&text(QUEUED_BYTES + 1), None));
         let body = queued(&session, Until::NextCall, &text(QUEUED_BYTES - 1), None);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::engine::handle::Handle;
 use crate::engine::open::Opener;
-use crate::engine::snapshot::Snapshot;
+use crate::engine::snapshot::SessionSnapshot;
 use crate::event::{Body, Event};
 use crate::limits::REPLAY_PAGE;
 use crate::session::{Call, Client, InAnswer, Pressure, Reply, Since, SwitchTarget};
@@ -96,7 +96,7 @@ impl Opener {
 }
 
 /// Why a client's history is not that of the session.
-fn stale(snapshot: &Snapshot, since: &Since) -> Option<&'static str> {
+fn stale(snapshot: &SessionSnapshot, since: &Since) -> Option<&'static str> {
     if since.offset > snapshot.offset {
         return Some("ahead");
     }
@@ -147,7 +147,7 @@ impl Replay {
     }
 
     /// The next entries that the client misses.
-    fn page(&self, snapshot: &Snapshot) -> Vec<Arc<Entry>> {
+    fn page(&self, snapshot: &SessionSnapshot) -> Vec<Arc<Entry>> {
         let from = usize::try_from(self.sent).unwrap_or(usize::MAX).min(snapshot.entries.len());
         let to = from.saturating_add(REPLAY_PAGE).min(snapshot.entries.len());
         snapshot.entries.focus().narrow(from..to).into_iter().cloned().collect()

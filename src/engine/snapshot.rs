@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use crate::engine::ledger::Ledger;
-use crate::engine::queue::Queue;
+use crate::engine::queue::MessageQueue;
 use crate::facts::SessionFacts;
 use crate::message::EntryId;
 use crate::store::Entry;
 
 /// A snapshot of a session, for readers.
 #[derive(Debug, Clone)]
-pub struct Snapshot {
+pub struct SessionSnapshot {
     /// Everything except history.
     pub facts: Arc<SessionFacts>,
     /// The entries from the first to the leaf, oldest first. Shared with earlier snapshots.
@@ -22,12 +22,12 @@ pub struct Snapshot {
     /// The size of the journal in bytes.
     pub bytes: u64,
     /// The waiting messages.
-    pub queue: Queue,
+    pub queue: MessageQueue,
     /// The keys of requests.
     pub ledger: Ledger,
 }
 
-impl Snapshot {
+impl SessionSnapshot {
     /// The position of an entry on the branch. Identifiers sort by time, so the search is binary; an id of
     /// another program is searched for from the newest on.
     pub fn place(&self, entry: &EntryId) -> Option<usize> {

@@ -27,14 +27,14 @@ struct TurnFiles {
 
 /// The turns that changed files.
 #[derive(Debug, Clone, Default)]
-pub struct Changes {
+pub struct UndoHistory {
     done: VecDeque<TurnFiles>,
     undone: VecDeque<TurnFiles>,
     /// Changes whose calls have no result yet.
     begun: Vec<FilesRecord>,
 }
 
-impl Changes {
+impl UndoHistory {
     /// Takes in an entry of the journal of `session`. A fork does not undo what its source did.
     pub fn apply(&mut self, entry: &Entry, session: &SessionId) {
         let record = match &entry.body {
@@ -179,19 +179,19 @@ mod tests {
         FileChange { path: path.to_owned(), before: text(before), after: text(after), mode: None }
     }
 
-    fn take(changes: &mut Changes, body: EntryBody) {
+    fn take(changes: &mut UndoHistory, body: EntryBody) {
         changes
             .apply(&Entry { id: "e".into(), parent: None, ts: "".into(), request: None, body }, &"s".into());
     }
 
-    fn apply(changes: &mut Changes, turn: &str, event: FilesEvent, files: Vec<FileChange>) {
+    fn apply(changes: &mut UndoHistory, turn: &str, event: FilesEvent, files: Vec<FileChange>) {
         let call_id = (event == FilesEvent::Changing).then(|| "c".into());
         let record = FilesRecord { session_id: "s".into(), turn_id: turn.into(), call_id, event, files };
         take(changes, EntryBody::Files(Box::new(record)));
     }
 
     /// A call that changes files, with its result.
-    fn call(changes: &mut Changes, turn: &str, files: Vec<FileChange>, is_error: bool) {
+    fn call(changes: &mut UndoHistory, turn: &str, files: Vec<FileChange>, is_error: bool) {
         apply(changes, turn, FilesEvent::Changing, files);
         let mut message = Message::new("m".into(), crate::message::Role::Tool, Vec::new(), "".into());
         message.turn_id = Some(turn.into());
@@ -201,7 +201,7 @@ mod tests {
     }
 
     /// The next turn, with its files as `path from>to`.
-    fn next(changes: &mut Changes, undoes: bool) -> String {
+    fn next(changes: &mut UndoHistory, undoes: bool) -> String {
         let Some((turn, files)) = changes.next(undoes) else { return String::new() };
         let files = files.iter().map(|file| {
             let from: Vec<&str> = file.from.iter().map(|text| text.as_deref().unwrap_or_default()).collect();
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn turns_are_undone_and_redone_in_order() {
-        let mut changes = Changes::default();
+        let mut changes = UndoHistory::default();
         assert_eq!(next(&mut changes, true), "");
         call(&mut changes, "1", vec![change("a", "", "x")], false);
         call(&mut changes, "2", vec![change("a", "x", "y"), change("b", "m", "n")], false);
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn change_of_somebody_else_in_a_turn_is_seen() {
-        let mut changes = Changes::default();
+        let mut changes = UndoHistory::default();
         call(&mut changes, "1", vec![change("a", "x", "y")], false);
         call(&mut changes, "1", vec![change("a", "theirs", "z")], false);
         assert_eq!(next(&mut changes, true), "1 a ?>x");
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn change_that_was_taken_back_is_none() {
-        let mut changes = Changes::default();
+        let mut changes = UndoHistory::default();
         call(&mut changes, "1", vec![change("a", "x", "y")], false);
         call(&mut changes, "1", vec![change("a", "y", "x")], false);
         assert_eq!(next(&mut changes, true), "");
@@ -257,14 +257,14 @@ mod tests {
 
     #[test]
     fn failed_call_changed_nothing() {
-        let mut changes = Changes::default();
+        let mut changes = UndoHistory::default();
         call(&mut changes, "1", vec![change("a", "x", "y")], true);
         assert_eq!(next(&mut changes, true), "");
     }
 
     #[test]
     fn call_without_result_may_have_changed_its_file() {
-        let mut changes = Changes::default();
+        let mut changes = UndoHistory::default();
         call(&mut changes, "1", vec![change("a", "x", "y")], false);
         // It tried again, since somebody else was faster.
         apply(&mut changes, "1", FilesEvent::Changing, vec![change("b", "m", "n")]);
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn call_without_a_message_is_ended_by_a_record() {
-        let mut changes = Changes::default();
+        let mut changes = UndoHistory::default();
         for (event, expected) in [
             (FilesEvent::Changed, "1 a y>x"),
             (FilesEvent::Unchanged, ""),

@@ -132,7 +132,7 @@ struct State {
     held: HashMap<Arc<str>, Meanwhile>,
     closed: VecDeque<Arc<str>>,
     was_closed: HashSet<Arc<str>>,
-    queues: HashMap<u64, Queue>,
+    queues: HashMap<u64, QuestionQueue>,
 }
 
 struct Open {
@@ -164,7 +164,7 @@ pub struct HeldAnswer<'q> {
 }
 
 /// One interactor's questions; it sees the first.
-struct Queue {
+struct QuestionQueue {
     client: Arc<dyn Client>,
     questions: VecDeque<Arc<str>>,
 }
@@ -399,7 +399,7 @@ impl PendingQuestions {
         if questions.is_empty() {
             state.queues.remove(&connection);
         } else {
-            state.queues.insert(connection, Queue { client: client.clone(), questions });
+            state.queues.insert(connection, QuestionQueue { client: client.clone(), questions });
         }
         event
     }
@@ -610,7 +610,7 @@ impl State {
         let queue = self
             .queues
             .entry(connection)
-            .or_insert_with(|| Queue { client: client.clone(), questions: VecDeque::new() });
+            .or_insert_with(|| QuestionQueue { client: client.clone(), questions: VecDeque::new() });
         queue.questions.push_back(id.clone());
         if queue.questions.len() == 1
             && let Some(event) = self.event(client.as_ref(), &id)

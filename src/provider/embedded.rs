@@ -7,7 +7,7 @@ use futures_util::stream;
 
 #[cfg(not(feature = "embedded-model"))]
 use super::ErrorKind;
-use super::{ChunkStream, Provider, ProviderError, Request};
+use super::{ChunkStream, ModelRequest, Provider, ProviderError};
 
 #[cfg(feature = "embedded-model")]
 mod engine;
@@ -52,7 +52,7 @@ impl Provider for Embedded {
     }
 
     #[cfg(feature = "embedded-model")]
-    fn stream(&self, request: Request) -> ChunkStream {
+    fn stream(&self, request: ModelRequest) -> ChunkStream {
         self.engine.ask(request).unwrap_or_else(failed)
     }
 
@@ -62,7 +62,7 @@ impl Provider for Embedded {
     }
 
     #[cfg(not(feature = "embedded-model"))]
-    fn stream(&self, _request: Request) -> ChunkStream {
+    fn stream(&self, _request: ModelRequest) -> ChunkStream {
         // Reported after a missing feature, because a missing file is easier to fix than the build.
         failed(ProviderError::new(
             ErrorKind::NotConfigured,
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn program_without_model_reports_it() {
         use futures_util::{FutureExt, StreamExt};
-        let mut answer = Embedded::new(ModelFile::Given("any".into())).stream(Request::default());
+        let mut answer = Embedded::new(ModelFile::Given("any".into())).stream(ModelRequest::default());
         let error = answer.next().now_or_never().unwrap().unwrap().unwrap_err();
         assert_eq!(error.kind, ErrorKind::NotConfigured);
         assert!(error.message.contains("`embedded-model`"), "{error}");

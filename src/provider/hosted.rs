@@ -40,7 +40,7 @@ use crate::clock::Clock;
 use crate::facts::ProviderFacts;
 use crate::http::{self, Http, HttpError, Response};
 use crate::limits::{HTTP_DRAIN, HTTP_ERROR_BYTES};
-use crate::provider::{Chunk, ChunkStream, ErrorKind, Provider, ProviderError, Request};
+use crate::provider::{Chunk, ChunkStream, ErrorKind, ModelRequest, Provider, ProviderError};
 use crate::secret::Secret;
 use crate::value::{Map, Value};
 
@@ -82,7 +82,7 @@ impl Provider for Hosted {
         }
     }
 
-    fn stream(&self, request: Request) -> ChunkStream {
+    fn stream(&self, request: ModelRequest) -> ChunkStream {
         let call = Box::new(Call {
             server: self.server.clone(),
             decoder: self.server.spec.protocol.decoder(&request),
@@ -113,7 +113,7 @@ struct Call {
 }
 
 enum CallState {
-    Ahead(Request),
+    Ahead(ModelRequest),
     Reading(Response, Quiet),
     /// The read chunks come first, then this error.
     Failed(ProviderError),
@@ -167,7 +167,7 @@ impl Call {
     }
 
     /// Sends the call and waits for a successful response's head.
-    async fn open(&mut self, request: &Request) -> Result<Response, ProviderError> {
+    async fn open(&mut self, request: &ModelRequest) -> Result<Response, ProviderError> {
         let server = self.server.clone();
         let spec = &server.spec;
         let host = spec.base.host_str().unwrap_or_default();
@@ -214,7 +214,7 @@ impl Call {
 
     async fn send(
         &mut self,
-        request: &Request,
+        request: &ModelRequest,
         key: Option<&Key>,
         quirks: Quirks,
     ) -> Result<Response, ProviderError> {

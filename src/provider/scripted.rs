@@ -29,7 +29,7 @@ use std::task::{Context, Poll};
 use futures_util::Stream;
 use tokio::time::Sleep;
 
-use super::{Chunk, ChunkStream, ErrorKind, Provider, ProviderError, Request};
+use super::{Chunk, ChunkStream, ErrorKind, ModelRequest, Provider, ProviderError};
 use crate::limits;
 use crate::message::{Role, StopReason};
 
@@ -77,7 +77,7 @@ impl Provider for Scripted {
         NAME
     }
 
-    fn stream(&self, request: Request) -> ChunkStream {
+    fn stream(&self, request: ModelRequest) -> ChunkStream {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         let last = self.script.turns.len().saturating_sub(1);
         let place = match self.script.then {
@@ -253,7 +253,7 @@ mod tests {
         Scripted::from_bytes(Path::new("play.edn"), script.as_bytes()).unwrap()
     }
 
-    async fn answer(provider: &Scripted, request: Request) -> Vec<Result<Chunk, ProviderError>> {
+    async fn answer(provider: &Scripted, request: ModelRequest) -> Vec<Result<Chunk, ProviderError>> {
         provider.stream(request).collect().await
     }
 
@@ -265,7 +265,7 @@ mod tests {
     async fn texts(provider: &Scripted, calls: usize) -> Vec<String> {
         let mut texts = Vec::new();
         for _ in 0..calls {
-            let chunks = answer(provider, Request::default()).await;
+            let chunks = answer(provider, ModelRequest::default()).await;
             let of = |chunk: Result<Chunk, ProviderError>| match chunk {
                 Ok(Chunk::Text(text)) => text,
                 Ok(_) => String::new(),
@@ -296,7 +296,7 @@ mod tests {
         expected.extend(call(1, "mine", "find", "{}", &Value::Map(crate::value::Map::new())));
         expected.push(Ok(Chunk::Usage(Usage { input: 7, output: 3, cache_read: 2, ..Usage::default() })));
         expected.push(Ok(Chunk::Stop(StopReason::ToolUse)));
-        assert_eq!(answer(&provider, Request::default()).await, expected);
+        assert_eq!(answer(&provider, ModelRequest::default()).await, expected);
     }
 
     #[tokio::test]
@@ -306,7 +306,7 @@ mod tests {
             (r#"{:steps [] :stop-reason "max-tokens"}"#, StopReason::MaxTokens),
             (r#"{:steps [{:tool-call {:name "bash"}}] :stop-reason "refusal"}"#, StopReason::Refusal),
         ] {
-            let chunks = answer(&scripted(&format!("{{:turns [{turn}]}}")), Request::default()).await;
+            let chunks = answer(&scripted(&format!("{{:turns [{turn}]}}")), ModelRequest::default()).await;
             assert_eq!(chunks.last(), Some(&Ok(Chunk::Stop(expected))), "{turn}");
         }
     }
@@ -338,7 +338,7 @@ mod tests {
         let messages =
             vec![say(Role::User, "first"), say(Role::User, "good day, you"), say(Role::Assistant, "no")];
         let provider = scripted("{:turns [{:steps [{:echo :last-user}]}]}");
-        let chunks = answer(&provider, Request { messages, ..Request::default() }).await;
+        let chunks = answer(&provider, ModelRequest { messages, ..ModelRequest::default() }).await;
         let stop = Ok(Chunk::Stop(StopReason::EndTurn));
         assert_eq!(chunks, [text("good "), text("day, "), text("you"), stop]);
     }
@@ -352,7 +352,7 @@ mod tests {
         );
         let retry_after = Some(std::time::Duration::from_millis(250));
         let error = ProviderError::new(ErrorKind::RateLimited { retry_after }, "slow down");
-        assert_eq!(answer(&provider, Request::default()).await, [text("x"), Err(error)]);
+        assert_eq!(answer(&provider, ModelRequest::default()).await, [text("x"), Err(error)]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -360,14 +360,14 @@ mod tests {
         let provider =
             scripted(r#"{:turns [{:steps [{:deltas 1000 :of "x"} {:sleep-ms 60000} {:delta "y"}]}]}"#);
         let begun = tokio::time::Instant::now();
-        assert_eq!(answer(&provider, Request::default()).await.len(), 1002);
+        assert_eq!(answer(&provider, ModelRequest::default()).await.len(), 1002);
         assert_eq!(begun.elapsed(), std::time::Duration::from_millis(60_000));
     }
 
     #[tokio::test]
     async fn long_answer_yields_to_other_tasks() {
         let provider = scripted(r#"{:turns [{:steps [{:deltas 100000 :of "x"}]}]}"#);
-        let mut answer = provider.stream(Request::default());
+        let mut answer = provider.stream(ModelRequest::default());
         let ready_at_once = std::iter::from_fn(|| answer.next().now_or_never()).count();
         assert_eq!(ready_at_once, usize::try_from(limits::SCRIPT_BURST).unwrap());
     }

@@ -11,12 +11,12 @@ use crate::value::{Map, Text, Value};
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Query {
     /// The asks, in the order of the text.
-    pub asks: Vec<Ask>,
+    pub asks: Vec<Element>,
 }
 
 /// One element of a query.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Ask {
+pub enum Element {
     /// `:key`, `[:key value]`, `[:key _]`
     Property {
         /// The requested key.
@@ -105,11 +105,11 @@ impl Key {
 impl Query {
     /// The query as a value.
     pub fn to_value(&self) -> Value<'static> {
-        Value::vector(self.asks.iter().map(Ask::to_value))
+        Value::vector(self.asks.iter().map(Element::to_value))
     }
 }
 
-impl Ask {
+impl Element {
     /// The ask as a value: equal asks are equal values.
     pub(super) fn to_value(&self) -> Value<'static> {
         let with =

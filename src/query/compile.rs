@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::limits::QUERY_PLANS;
-use crate::query::ast::{Ask, Key, Query, Sub};
+use crate::query::ast::{Element, Key, Query, Sub};
 use crate::query::datum::Handle;
 use crate::query::number::{Attr, Bits};
 use crate::value::{Map, Text, Value};
@@ -120,7 +120,8 @@ const ALIAS: &str = "pathom/as";
 impl Level {
     /// Compiles a level; `attr` maps known names to numbers.
     pub fn new(query: &Query, attr: &dyn Fn(&str) -> Option<Attr>) -> Self {
-        let made = |asks: Vec<&Ask>| asks.into_iter().map(|ask| LevelAsk::new(ask, attr)).collect::<Vec<_>>();
+        let made =
+            |asks: Vec<&Element>| asks.into_iter().map(|ask| LevelAsk::new(ask, attr)).collect::<Vec<_>>();
         let mut asks = made(once(query.asks.iter()));
         let mut keys = HashSet::new();
         let distinct = asks.iter().all(|ask| !matches!(ask.what, What::All) && keys.insert(ask.key.clone()));
@@ -181,17 +182,17 @@ impl Level {
 
 /// The asks without those that came before with the same params and the same below them: the answer to both is the
 /// same value under the same key. Mutations are made as often as they are written.
-fn once<'q>(asks: impl Iterator<Item = &'q Ask>) -> Vec<&'q Ask> {
+fn once<'q>(asks: impl Iterator<Item = &'q Element>) -> Vec<&'q Element> {
     let mut seen = HashSet::new();
-    asks.filter(|ask| matches!(ask, Ask::Mutation { .. }) || seen.insert(ask.to_value())).collect()
+    asks.filter(|ask| matches!(ask, Element::Mutation { .. }) || seen.insert(ask.to_value())).collect()
 }
 
 impl LevelAsk {
-    fn new(ask: &Ask, attr: &dyn Fn(&str) -> Option<Attr>) -> Self {
+    fn new(ask: &Element, attr: &dyn Fn(&str) -> Option<Attr>) -> Self {
         let name = |text: &Text<'static>| Name { text: text.clone(), attr: attr(text) };
         let (key, params, below) = match ask {
-            Ask::All => return Self { key: Value::symbol("*"), what: What::All },
-            Ask::Mutation { name, params, sub } => {
+            Element::All => return Self { key: Value::symbol("*"), what: What::All },
+            Element::Mutation { name, params, sub } => {
                 let what = What::Mutation {
                     name: name.clone(),
                     params: params.clone(),
@@ -199,8 +200,8 @@ impl LevelAsk {
                 };
                 return Self { key: Value::Symbol(name.clone()), what };
             }
-            Ask::Property { key, params } => (key, params.clone(), None),
-            Ask::Join { key, params, sub } => {
+            Element::Property { key, params } => (key, params.clone(), None),
+            Element::Join { key, params, sub } => {
                 (key, params.as_ref().map(|params| params.map.clone()), Some(sub))
             }
         };

@@ -1,7 +1,7 @@
 //! Explains a query as data: for each ask its resolvers in order, and the alternatives. Runs nothing. Below a
 //! join, the explanation assumes the attributes that the resolver declares for its entities.
 
-use crate::query::ast::{Ask, Key, Query, Sub};
+use crate::query::ast::{Element, Key, Query, Sub};
 use crate::query::graph::Graph;
 use crate::query::number::{Bits, ResolverId};
 use crate::similar;
@@ -30,14 +30,14 @@ fn level(graph: &Graph, query: &Query, known: &Bits) -> Value<'static> {
     Value::vector(query.asks.iter().map(|ask| Value::from(one(graph, ask, known))))
 }
 
-fn one(graph: &Graph, ask: &Ask, known: &Bits) -> Map<'static> {
+fn one(graph: &Graph, ask: &Element, known: &Bits) -> Map<'static> {
     let mut map = Map::new();
     let (key, sub) = match ask {
-        Ask::All => {
+        Element::All => {
             map.put("ask", Value::symbol("*"));
             return map;
         }
-        Ask::Mutation { name, .. } => {
+        Element::Mutation { name, .. } => {
             map.put("ask", Value::Symbol(name.clone()));
             let there = graph.mutations().iter().find(|mutation| mutation.name == name.as_str());
             match there {
@@ -46,8 +46,8 @@ fn one(graph: &Graph, ask: &Ask, known: &Bits) -> Map<'static> {
             };
             return map;
         }
-        Ask::Property { key, .. } => (key, None),
-        Ask::Join { key, sub, .. } => (key, Some(sub)),
+        Element::Property { key, .. } => (key, None),
+        Element::Join { key, sub, .. } => (key, Some(sub)),
     };
     map.put("ask", key.result_key());
     let name = key.attribute();

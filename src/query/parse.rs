@@ -6,7 +6,7 @@
 
 use crate::edn;
 use crate::limits::{MAX_QUERY_BYTES, MAX_QUERY_DEPTH};
-use crate::query::ast::{Ask, JoinParams, Key, Query, Sub};
+use crate::query::ast::{Element, JoinParams, Key, Query, Sub};
 use crate::value::{Map, Text, Value};
 
 mod place;
@@ -91,22 +91,24 @@ fn query(form: &Value<'_>, depth: usize) -> Read<Query> {
     Ok(Query { asks: asks.collect::<Read<_>>()? })
 }
 
-fn ask(form: &Value<'_>, depth: usize) -> Read<Ask> {
+fn ask(form: &Value<'_>, depth: usize) -> Read<Element> {
     match form {
-        Value::Symbol(name) if name == "*" => Ok(Ask::All),
-        Value::Keyword(_) | Value::Vector(_) => Ok(Ask::Property { key: key(form)?, params: None }),
+        Value::Symbol(name) if name == "*" => Ok(Element::All),
+        Value::Keyword(_) | Value::Vector(_) => Ok(Element::Property { key: key(form)?, params: None }),
         Value::Map(map) => join(form, map, None, depth),
         Value::List(items) => match &**items {
-            [Value::Symbol(name)] => Ok(Ask::Mutation { name: owned(name), params: Map::new(), sub: None }),
+            [Value::Symbol(name)] => {
+                Ok(Element::Mutation { name: owned(name), params: Map::new(), sub: None })
+            }
             [Value::Symbol(name), args] => {
-                Ok(Ask::Mutation { name: owned(name), params: params(args).inside(1)?, sub: None })
+                Ok(Element::Mutation { name: owned(name), params: params(args).inside(1)?, sub: None })
             }
             [Value::Map(map), args] => {
                 let params = params(args).inside(1)?;
                 join(form, map, Some(params), depth).inside(0)
             }
             [first @ (Value::Keyword(_) | Value::Vector(_)), args] => {
-                Ok(Ask::Property { key: key(first).inside(0)?, params: Some(params(args).inside(1)?) })
+                Ok(Element::Property { key: key(first).inside(0)?, params: Some(params(args).inside(1)?) })
             }
             [Value::Keyword(_) | Value::Vector(_) | Value::Map(_)] => {
                 wrong("params after the key, as in (:key {…})", form)
@@ -120,7 +122,7 @@ fn ask(form: &Value<'_>, depth: usize) -> Read<Ask> {
 }
 
 /// A map as a join; `form` is the form that an error of the whole refers to.
-fn join(form: &Value<'_>, map: &Map<'_>, around: Option<Map<'static>>, depth: usize) -> Read<Ask> {
+fn join(form: &Value<'_>, map: &Map<'_>, around: Option<Map<'static>>, depth: usize) -> Read<Element> {
     let mut entries = map.iter();
     let (Some((left, right)), None) = (entries.next(), entries.next()) else {
         return wrong("a join of one key and one query", form);
@@ -130,7 +132,7 @@ fn join(form: &Value<'_>, map: &Map<'_>, around: Option<Map<'static>>, depth: us
             [Value::Symbol(name), args @ ..] if args.len() < 2 && around.is_none() => {
                 let params = args.first().map(params).transpose().inside(1).inside(0)?;
                 let sub = query(right, depth + 1).inside(1)?;
-                return Ok(Ask::Mutation {
+                return Ok(Element::Mutation {
                     name: owned(name),
                     params: params.unwrap_or_default(),
                     sub: Some(sub),
@@ -140,14 +142,14 @@ fn join(form: &Value<'_>, map: &Map<'_>, around: Option<Map<'static>>, depth: us
                 let key = key(first).inside(0).inside(0)?;
                 let map = params(args).inside(1).inside(0)?;
                 let sub = sub(right, depth).inside(1)?;
-                return Ok(Ask::Join { key, params: Some(JoinParams { map, around: false }), sub });
+                return Ok(Element::Join { key, params: Some(JoinParams { map, around: false }), sub });
             }
             _ => return wrong("a key, or a key with params", left).inside(0),
         }
     }
     let key = key(left).inside(0)?;
     let sub = sub(right, depth).inside(1)?;
-    Ok(Ask::Join { key, params: around.map(|map| JoinParams { map, around: true }), sub })
+    Ok(Element::Join { key, params: around.map(|map| JoinParams { map, around: true }), sub })
 }
 
 fn sub(form: &Value<'_>, depth: usize) -> Read<Sub> {

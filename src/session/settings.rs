@@ -8,7 +8,7 @@ use crate::message::{Mode, ThinkingLevel};
 use crate::session::call::{Call, Reply};
 
 /// The settings of a session. A setting is on disk and in force before the reply.
-pub trait Settings: Send + Sync {
+pub trait SessionSettings: Send + Sync {
     /// The models of the catalogue.
     fn models(&self, call: Call, reply: Reply<Vec<ModelFacts>>);
 

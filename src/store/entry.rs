@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::record::{
-    Compaction, Context, Dequeued, FilesRecord, Manifest, QueueRecord, Queued, Request, Requested, Rewritten,
-    TurnRecord, WorkflowRecord,
+    Compaction, Context, Dequeued, FilesRecord, KeyedRequest, Manifest, QueueRecord, Queued, Requested,
+    Rewritten, TurnRecord, WorkflowRecord,
 };
 use crate::edn;
 use crate::message::{EntryId, Message, SessionId};
@@ -32,7 +32,7 @@ pub struct Header {
     /// The session from which it was forked.
     pub parent: Option<Parent>,
     /// The request that opened it, if that has a key.
-    pub request: Option<Arc<Request>>,
+    pub request: Option<Arc<KeyedRequest>>,
 }
 
 /// The origin of a fork.
@@ -56,7 +56,7 @@ pub struct Entry {
     /// When it was written, RFC 3339 in UTC.
     pub ts: Arc<str>,
     /// The request that it carries out, if that has a key.
-    pub request: Option<Arc<Request>>,
+    pub request: Option<Arc<KeyedRequest>>,
     /// Its content.
     pub body: EntryBody,
 }

@@ -15,7 +15,7 @@ use crate::store::entry::{Entry, Header};
 use crate::store::error::StoreError;
 use crate::store::listing::{Hit, SessionInfo};
 use crate::store::reading::Fault;
-use crate::store::record::Request;
+use crate::store::record::KeyedRequest;
 
 /// The journals of sessions.
 pub trait Journals: Debug + Send + Sync {
@@ -57,7 +57,7 @@ pub trait Journals: Debug + Send + Sync {
     fn opened_by(
         &self,
         cwd: &Path,
-        request: &Request,
+        request: &KeyedRequest,
         since: SystemTime,
     ) -> Result<Option<Header>, StoreError>;
 

@@ -17,7 +17,7 @@ use crate::message::{Message, Role, SessionId};
 use crate::store::entry::{Entry, EntryBody, Header};
 use crate::store::error::is_want;
 use crate::store::files::children;
-use crate::store::record::Request;
+use crate::store::record::KeyedRequest;
 
 /// A session on disk, as a list shows it.
 #[derive(Debug, Clone, PartialEq)]
@@ -124,7 +124,7 @@ pub(super) fn list(root: &Path, project: Option<&Path>) -> io::Result<Vec<Sessio
 pub(super) fn opened_by(
     root: &Path,
     project: &Path,
-    request: &Request,
+    request: &KeyedRequest,
     since: SystemTime,
 ) -> io::Result<Option<Header>> {
     let mut found = find_all(root, Some(project))?;

@@ -140,7 +140,7 @@ words! {
 /// The request that an entry carries out: its key, in the same line as what it caused. The key is known as long as the
 /// entry is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Request {
+pub struct KeyedRequest {
     /// The session. A fork also has the entries of its source.
     pub session_id: SessionId,
     /// Its wire.
@@ -160,7 +160,7 @@ pub struct Request {
     pub turn_id: Option<TurnId>,
 }
 
-impl Request {
+impl KeyedRequest {
     /// Whether the key is the same; what the request asks for may differ.
     pub fn has_key_of(&self, other: &Self) -> bool {
         (self.via, &self.team, &self.id) == (other.via, &other.team, &other.id)

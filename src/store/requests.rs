@@ -58,7 +58,7 @@ mod tests {
     use crate::message::{Block, Message, Role};
     use crate::store::entry::EntryBody;
     use crate::store::record::{
-        Dequeued, Queued, Request, Requested, TurnEvent, TurnRecord, Until, Via, Wish,
+        Dequeued, KeyedRequest, Queued, Requested, TurnEvent, TurnRecord, Until, Via, Wish,
     };
 
     #[test]
@@ -78,7 +78,7 @@ mod tests {
             outcome: Some("finished".to_owned()),
         };
         let wish = Requested { session_id: session_id(), wish: Wish::Answer, turn_id: None };
-        let request = Request {
+        let request = KeyedRequest {
             session_id: session_id(),
             via: Via::Edn,
             team: None,

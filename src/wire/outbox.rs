@@ -29,7 +29,7 @@ use crate::wire::transport::Output;
 mod queue;
 
 pub use queue::Depth;
-use queue::Queue;
+use queue::OutboxQueue;
 
 /// The frames for one connection.
 pub struct Outbox<E: Encoder> {
@@ -48,7 +48,7 @@ pub struct Outbox<E: Encoder> {
 }
 
 struct Inner<E: Encoder> {
-    queue: Queue<E>,
+    queue: OutboxQueue<E>,
     /// A thread writes outside the lock.
     writing: bool,
     /// The thread that answers a batch of requests and will flush. `None` once another thread has added a
@@ -68,7 +68,7 @@ impl<E: Encoder> Outbox<E> {
         Self {
             output,
             inner: Mutex::new(Inner {
-                queue: Queue::new(encoder, clock),
+                queue: OutboxQueue::new(encoder, clock),
                 writing: false,
                 held: None,
                 asleep: false,
@@ -104,7 +104,7 @@ impl<E: Encoder> Outbox<E> {
         });
     }
 
-    fn add(&self, push: impl FnOnce(&mut Queue<E>)) {
+    fn add(&self, push: impl FnOnce(&mut OutboxQueue<E>)) {
         let mut inner = self.lock();
         if inner.dead {
             return;
@@ -564,7 +564,7 @@ mod tests {
     fn frame_apart_is_the_end_of_a_write() {
         let rig = Rig::new();
         rig.gate.set(true);
-        let frame = |queue: &mut Queue<_>, text: &'static [u8]| {
+        let frame = |queue: &mut OutboxQueue<_>, text: &'static [u8]| {
             queue.push_frame(|out, _| out.extend_from_slice(text));
         };
         let mut inner = rig.outbox.lock();

@@ -87,7 +87,7 @@ impl Transport {
         let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
         Ok(Self {
             kind: TransportKind::Stdio,
-            input: Box::new(Waiting(input)),
+            input: Box::new(PollingReader(input)),
             output: Box::new(Descriptor::new(output)),
         })
     }
@@ -100,7 +100,7 @@ impl Transport {
         let input = stream.try_clone()?;
         Ok(Self {
             kind: TransportKind::Socket,
-            input: Box::new(Waiting(input)),
+            input: Box::new(PollingReader(input)),
             output: Box::new(Socket(stream)),
         })
     }
@@ -118,9 +118,9 @@ fn wait_for(descriptor: impl AsFd, flags: PollFlags) -> io::Result<()> {
 
 /// A reader whose descriptor may be non-blocking. The process that started this one shares the descriptors
 /// and may have made them so.
-struct Waiting<R>(R);
+struct PollingReader<R>(R);
 
-impl<R: Read + AsFd> Read for Waiting<R> {
+impl<R: Read + AsFd> Read for PollingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.0.read(buffer) {
@@ -133,7 +133,7 @@ impl<R: Read + AsFd> Read for Waiting<R> {
     }
 }
 
-impl<R: Read + AsFd + Send> Input for Waiting<R> {
+impl<R: Read + AsFd + Send> Input for PollingReader<R> {
     fn has_ended(&self) -> bool {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let asked = PollFlags::RDHUP;
@@ -301,7 +301,7 @@ mod tests {
         let output = Descriptor::new(File::from(writer));
         let reading = std::thread::spawn(move || {
             let mut all = Vec::new();
-            Waiting(File::from(reader)).read_to_end(&mut all).map(|_| all.len())
+            PollingReader(File::from(reader)).read_to_end(&mut all).map(|_| all.len())
         });
         // Far more than a pipe holds: each end finds the other one not ready.
         output.write_all(&vec![b'x'; 1 << 20]).unwrap();

@@ -20,8 +20,8 @@ use edn_bridge::session::{
     ActionResult, Again, ApiError, Call, Client, ClientTools, Clients, Control, DialogResult, Edited,
     FileAnswer, Graph, Interrupted, Jobs, Listing, Logins, OfferedTool, OpenFile, Opened, Page, Permissions,
     Prompt, Prompted, Query, QueryAnswer, Questions, Queues, Reach, Registered, Removed, Reply, Response,
-    Resumed, Sessions, Settings, ShellCommand, ShownFiles, Since, Snapshot, SwitchTarget, Tally, ToolAnswer,
-    ToolOutcome, Turns, Undo, Undone, Undos, Waited,
+    Resumed, SessionSettings, Sessions, ShellCommand, ShownFiles, Since, Snapshot, SwitchTarget, Tally,
+    ToolAnswer, ToolOutcome, Turns, Undo, Undone, Undos, Waited,
 };
 use edn_bridge::value::Value;
 
@@ -348,7 +348,7 @@ impl Questions for Double {
     fn interactor_changed(&self, _: u64) {}
 }
 
-impl Settings for Double {
+impl SessionSettings for Double {
     fn usual_model(&self) -> (Arc<str>, Arc<str>) {
         ("provider".into(), "model".into())
     }

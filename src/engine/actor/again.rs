@@ -10,7 +10,7 @@ use crate::catalogue::ErrorCode;
 use crate::event::{Body, Replaced};
 use crate::message::{Block, EntryId, Role, StopReason, TurnId};
 use crate::session::{Again, ApiError, Call, Prompted, Reply};
-use crate::store::record::{Request, Wish};
+use crate::store::record::{KeyedRequest, Wish};
 use crate::store::{Entry, EntryBody};
 
 /// What a turn without a message of the user's goes on after.
@@ -67,7 +67,7 @@ impl SessionActor {
         &mut self,
         call: Call,
         how: Again,
-        request: Option<Box<Request>>,
+        request: Option<Box<KeyedRequest>>,
         reply: Reply<Prompted>,
     ) {
         let Some(reply) = self.first_time(request.as_deref(), reply) else { return };

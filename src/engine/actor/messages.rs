@@ -14,7 +14,7 @@ use crate::event::{Body, Cause, Event, Sender, UserMessage};
 use crate::limits::{LEDGER_KEYS, QUEUED_BYTES, QUEUED_MESSAGES};
 use crate::message::TurnId;
 use crate::session::{ApiError, Call, Prompted, Reply, Response, Resumed};
-use crate::store::record::{Request, Requested, Wish};
+use crate::store::record::{KeyedRequest, Requested, Wish};
 use crate::store::{Entry, EntryBody};
 
 impl SessionActor {
@@ -146,7 +146,7 @@ impl SessionActor {
     /// The reply, unless the request was carried out before, whose answer is then repeated, or is refused for its key.
     pub(super) fn first_time(
         &self,
-        request: Option<&Request>,
+        request: Option<&KeyedRequest>,
         reply: Reply<Prompted>,
     ) -> Option<Reply<Prompted>> {
         match self.look_up(request) {
@@ -167,7 +167,7 @@ impl SessionActor {
     ///
     /// # Errors
     /// If its key was used for another request, or there is no room for it.
-    pub(super) fn look_up(&self, request: Option<&Request>) -> Result<Option<Known>, ApiError> {
+    pub(super) fn look_up(&self, request: Option<&KeyedRequest>) -> Result<Option<Known>, ApiError> {
         let Some(request) = request else { return Ok(None) };
         let now = epoch_millis(self.shared.clock.now());
         match self.ledger.look_up(request, now, self.shared.ledger_window()) {
@@ -182,7 +182,7 @@ impl SessionActor {
     }
 
     /// Notes a slash command before it runs: it thus runs at most once.
-    pub(super) async fn claim(&mut self, request: Box<Request>, reply: Reply<Prompted>) {
+    pub(super) async fn claim(&mut self, request: Box<KeyedRequest>, reply: Reply<Prompted>) {
         let Some(reply) = self.first_time(Some(&request), reply) else { return };
         let entry = self.requested(Wish::Command, None);
         match self.append_for(vec![entry], [Some(Arc::from(request))]).await {
@@ -196,7 +196,7 @@ impl SessionActor {
     pub(super) async fn answer(
         &mut self,
         call: Call,
-        request: Box<Request>,
+        request: Box<KeyedRequest>,
         answer: Response,
         reply: Reply<Prompted>,
     ) {
@@ -316,6 +316,6 @@ impl SessionActor {
 }
 
 /// A request as its entry notes it: with the turn of its answer.
-pub(super) fn answered(request: Option<Box<Request>>, turn: &TurnId) -> Option<Arc<Request>> {
-    request.map(|request| Arc::new(Request { turn_id: Some(turn.clone()), ..*request }))
+pub(super) fn answered(request: Option<Box<KeyedRequest>>, turn: &TurnId) -> Option<Arc<KeyedRequest>> {
+    request.map(|request| Arc::new(KeyedRequest { turn_id: Some(turn.clone()), ..*request }))
 }

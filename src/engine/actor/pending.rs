@@ -3,7 +3,7 @@
 
 use super::SessionActor;
 use crate::catalogue::ErrorCode;
-use crate::engine::queue::{self, Waiting, not_waiting};
+use crate::engine::queue::{self, QueuedMessage, not_waiting};
 use crate::limits::QUEUED_BYTES;
 use crate::message::{Block, EntryId};
 use crate::session::{ApiError, Call, Edited, Removed, Reply, Resumed};
@@ -22,7 +22,7 @@ impl SessionActor {
     }
 
     /// A waiting message that a client may change.
-    fn changeable(&self, entry: &EntryId) -> Result<&Waiting, ApiError> {
+    fn changeable(&self, entry: &EntryId) -> Result<&QueuedMessage, ApiError> {
         let waiting = self.queue.get(entry).ok_or_else(|| not_waiting(entry))?;
         if waiting.is_fixed() {
             let message = "The message came through control, which has told its sender that it is taken: it is neither \

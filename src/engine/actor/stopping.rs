@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use super::SessionActor;
-use crate::engine::queue::{self, Waiting};
+use crate::engine::queue::{self, QueuedMessage};
 use crate::facts::Phase;
 use crate::message::EntryId;
 use crate::session::{ApiError, Call, Ended, Interrupted, Reply};
 use crate::store::EntryBody;
-use crate::store::record::{QueueEvent, Request, Wish};
+use crate::store::record::{KeyedRequest, QueueEvent, Wish};
 
 impl SessionActor {
     /// Ends the running turn. Ending it twice is allowed.
@@ -20,7 +20,7 @@ impl SessionActor {
     }
 
     /// Ends the running turn for a client. One with a known key ends nothing.
-    pub(super) async fn abort_for(&mut self, request: Option<Box<Request>>, reply: Reply<bool>) {
+    pub(super) async fn abort_for(&mut self, request: Option<Box<KeyedRequest>>, reply: Reply<bool>) {
         match self.look_up(request.as_deref()) {
             Ok(Some(_)) => return reply.ok(true),
             Err(error) => return reply.fail(error),
@@ -58,7 +58,7 @@ impl SessionActor {
     pub(super) async fn interrupt(
         &mut self,
         call: Call,
-        request: Option<Box<Request>>,
+        request: Option<Box<KeyedRequest>>,
         before: Option<i64>,
         reply: Reply<Interrupted>,
     ) {
@@ -102,7 +102,7 @@ impl SessionActor {
         if ended == Ended::Turn && is_written_first {
             waits_for = self.interrupt_turn();
         }
-        let texts: Vec<String> = waiting.iter().map(Waiting::text).collect();
+        let texts: Vec<String> = waiting.iter().map(QueuedMessage::text).collect();
         reply.ok(Interrupted { waits_for, text: texts.join("\n"), is_repeated: false, ended });
         if self.turn.is_some() {
             self.changed(Some(call.cause()));

@@ -13,10 +13,10 @@ use crate::interaction::audit;
 use crate::limits::{AUDIT_PAGE, ERROR_NAME_CHARS};
 use crate::message::{Mode, ThinkingLevel};
 use crate::provider::models::{Model, Models};
-use crate::session::{ApiError, Call, Logins, Permissions, Reach, Reply, Settings, ShownFiles};
+use crate::session::{ApiError, Call, Logins, Permissions, Reach, Reply, SessionSettings, ShownFiles};
 use crate::value::{Map, Value};
 
-impl Settings for Engine {
+impl SessionSettings for Engine {
     fn models(&self, _call: Call, reply: Reply<Vec<ModelFacts>>) {
         let manifest = self.shared.configuration.newest();
         let ready = manifest.providers.ready();

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use super::Commands;
 use crate::engine::actions::{Misfit, PendingAction};
-use crate::engine::snapshot::Snapshot;
+use crate::engine::snapshot::SessionSnapshot;
 use crate::event::question::QuestionKind;
 use crate::event::{About, Body, Choice, ChoiceItem, ChoiceKind, CommandOutcome, Pick};
 use crate::facts::{ListedSession, ModelFacts};
 use crate::message::{Role, ThinkingLevel};
 use crate::session::{
-    ActionResult, ActionStatus, ApiError, Call, Listing, Reach, Reply, Scope, Sessions as _, Settings as _,
-    SwitchTarget,
+    ActionResult, ActionStatus, ApiError, Call, Listing, Reach, Reply, Scope, SessionSettings as _,
+    Sessions as _, SwitchTarget,
 };
 
 impl Commands<'_> {
@@ -66,7 +66,7 @@ impl Commands<'_> {
         self.0.list_sessions(call, wanted, reply);
     }
 
-    pub(super) fn ask_session(&self, call: &Call, snapshot: &Snapshot, forks_only: bool) {
+    pub(super) fn ask_session(&self, call: &Call, snapshot: &SessionSnapshot, forks_only: bool) {
         let mut items = Vec::new();
         if !forks_only {
             for handle in self.0.shared.tree.all() {

@@ -2,7 +2,7 @@
 
 use crate::catalogue::COMMANDS;
 use crate::context::Project;
-use crate::engine::snapshot::Snapshot;
+use crate::engine::snapshot::SessionSnapshot;
 use crate::facts::JobFacts;
 use crate::limits::HISTORY_MESSAGES;
 use crate::projection;
@@ -67,7 +67,7 @@ pub(super) fn tools(tools: &Toolbox, offered: bool, model: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-pub(super) fn status(snapshot: &Snapshot) -> String {
+pub(super) fn status(snapshot: &SessionSnapshot) -> String {
     let facts = &snapshot.facts;
     let stats = projection::usage_parts(facts).join(" ");
     format!(
@@ -95,7 +95,7 @@ pub(super) fn job(job: &JobFacts) -> String {
     format!("{}\nStarted: {}{ended}\n\n{output}", job_line(job), job.started_at)
 }
 
-pub(super) fn history(snapshot: &Snapshot) -> String {
+pub(super) fn history(snapshot: &SessionSnapshot) -> String {
     let mut lines: Vec<String> = snapshot
         .messages()
         .rev()
@@ -110,7 +110,7 @@ pub(super) fn history(snapshot: &Snapshot) -> String {
     lines.join("\n")
 }
 
-pub(super) fn worktree(snapshot: &Snapshot) -> String {
+pub(super) fn worktree(snapshot: &SessionSnapshot) -> String {
     let branch = snapshot.facts.git_branch.as_deref().unwrap_or("no repository");
     format!("{} ({branch})", snapshot.facts.cwd)
 }

@@ -13,7 +13,7 @@ use crate::engine::stage::{Point, Stage};
 use crate::event::{Body, ToolCall};
 use crate::limits::{ANSWER_TOOL_CALLS, MAX_ANSWER_BYTES};
 use crate::message::{StopReason, Timing, Usage};
-use crate::provider::{Chunk, ChunkStream, Provider, ProviderError, Request};
+use crate::provider::{Chunk, ChunkStream, ModelRequest, Provider, ProviderError};
 use crate::value::{Map, Value};
 
 /// The outcome of one model call.
@@ -70,7 +70,11 @@ pub struct ModelCall<'t>(pub &'t Turn);
 
 impl ModelCall<'_> {
     /// Calls the model and streams its answer.
-    pub async fn send(&self, provider: &dyn Provider, mut request: Request) -> Result<ModelAnswer, Denied> {
+    pub async fn send(
+        &self,
+        provider: &dyn Provider,
+        mut request: ModelRequest,
+    ) -> Result<ModelAnswer, Denied> {
         let sending = || {
             let mut payload = Composer(self.0).about_model();
             payload.put("max-output-tokens", request.max_output_tokens.map(i64::from));

@@ -16,7 +16,7 @@ use crate::engine::native::turn::Turn;
 use crate::engine::stage::Stage;
 use crate::event::{CompactionEnded, TurnOutcome};
 use crate::message::{Block, EntryId, Message, Role, ThinkingLevel};
-use crate::provider::{Chunk, Provider, Request};
+use crate::provider::{Chunk, ModelRequest, Provider};
 use crate::store::EntryBody;
 use crate::store::record::Compaction;
 use crate::value::Value;
@@ -71,7 +71,7 @@ pub async fn compact(turn: &Turn, why: Why<'_>) -> Result<String, CompactionErro
         system.push_str(wishes);
     }
     let text = conversation::transcript(old, room);
-    let request = Request {
+    let request = ModelRequest {
         model: facts.model_id.to_string(),
         system,
         messages: vec![Arc::new(Message::new(
@@ -112,7 +112,7 @@ pub async fn compact(turn: &Turn, why: Why<'_>) -> Result<String, CompactionErro
 async fn call_model(
     turn: &Turn,
     provider: &dyn Provider,
-    mut request: Request,
+    mut request: ModelRequest,
 ) -> Result<String, CompactionError> {
     let hooks = Boundaries(turn);
     let about = || Composer(turn).about_model().with("for", "compaction");

@@ -8,7 +8,7 @@ use crate::engine::native::hooks::text_of;
 use crate::engine::native::turn::Turn;
 use crate::engine::system_prompt;
 use crate::limits::SUBAGENT_DEPTH;
-use crate::provider::{Provider, Request, ToolSpec};
+use crate::provider::{ModelRequest, Provider, ToolSpec};
 use crate::tool;
 use crate::value::{Map, Value};
 
@@ -26,7 +26,7 @@ impl Composer<'_> {
     }
 
     /// The facts for hooks about a composed request.
-    pub fn about_request(&self, request: &Request) -> Map<'static> {
+    pub fn about_request(&self, request: &ModelRequest) -> Map<'static> {
         let mut payload = self.about_model();
         payload.put("system", request.system.clone());
         payload.put("tools", Value::vector(request.tools.iter().map(|tool| Value::from(tool.name.clone()))));
@@ -34,7 +34,7 @@ impl Composer<'_> {
     }
 
     /// The next request, and its provider. The error is for a person: the model answers nothing without a provider.
-    pub fn request(&self) -> Result<(Arc<dyn Provider>, Request), String> {
+    pub fn request(&self) -> Result<(Arc<dyn Provider>, ModelRequest), String> {
         let snapshot = self.0.session.snapshot();
         let facts = &snapshot.facts;
         let manifest = self.0.manifest();
@@ -54,7 +54,7 @@ impl Composer<'_> {
                 tools.push(execution.spec());
             }
         }
-        let request = Request {
+        let request = ModelRequest {
             model: facts.model_id.to_string(),
             system,
             messages: conversation::messages(&snapshot.branch),
@@ -93,7 +93,7 @@ impl Composer<'_> {
 }
 
 /// Applies the hooks' changes to a request.
-pub(super) fn recompose(request: &mut Request, composed: &Map<'static>) {
+pub(super) fn recompose(request: &mut ModelRequest, composed: &Map<'static>) {
     if let Some(system) = text_of(composed, "system") {
         request.system = system.to_owned();
     }

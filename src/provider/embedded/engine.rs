@@ -30,7 +30,7 @@ use super::pieces::Pieces;
 use super::processors;
 use crate::limits;
 use crate::message::{Block, Message, Role, StopReason, Usage};
-use crate::provider::{Chunk, ChunkStream, ErrorKind, ProviderError, Request};
+use crate::provider::{Chunk, ChunkStream, ErrorKind, ModelRequest, ProviderError};
 
 /// How the next token is chosen. The model's authors recommend this temperature and nucleus. The seed is
 /// fixed, so that the same conversation gets the same answer. The penalty keeps a small model from repeating
@@ -63,7 +63,7 @@ struct Worker {
 
 /// One call.
 struct Job {
-    request: Request,
+    request: ModelRequest,
     answer: tokio::sync::mpsc::Sender<Result<Chunk, ProviderError>>,
     stop: Arc<AtomicBool>,
 }
@@ -74,7 +74,7 @@ impl Engine {
     }
 
     /// Queues a call.
-    pub(super) fn ask(&self, request: Request) -> Result<ChunkStream, ProviderError> {
+    pub(super) fn ask(&self, request: ModelRequest) -> Result<ChunkStream, ProviderError> {
         let (answer, mut pieces) = tokio::sync::mpsc::channel(limits::EMBEDDED_PIECES);
         let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
         if self.over.load(Ordering::Acquire) {
@@ -312,7 +312,7 @@ impl<'model> Conversation<'model> {
     ///
     /// First the template is filled with marks and cut at them. The texts of people and tools are converted
     /// to tokens as plain text, so that no text can end its own message or open another's.
-    fn prompt(&self, request: &Request) -> Result<Vec<LlamaToken>, ProviderError> {
+    fn prompt(&self, request: &ModelRequest) -> Result<Vec<LlamaToken>, ProviderError> {
         let window = index(self.context.n_ctx());
         let texts = texts(request);
         let bytes = texts.iter().fold(0, |sum: usize, (_, text)| sum.saturating_add(text.len()));
@@ -489,7 +489,7 @@ fn sampler(model: &LlamaModel) -> LlamaSampler {
 }
 
 /// The messages for a model without tools and images, each with its role.
-fn texts(request: &Request) -> Vec<(Role, String)> {
+fn texts(request: &ModelRequest) -> Vec<(Role, String)> {
     let system = (!request.system.is_empty()).then(|| (Role::System, request.system.clone()));
     let turns = request.messages.iter().filter_map(|message| {
         let text = spelled_out(message);

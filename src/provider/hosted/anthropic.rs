@@ -10,7 +10,7 @@ use super::protocol::{Broken, Decoder, Out, Outgoing, parse};
 use super::sse::Event;
 use crate::limits::HOSTED_ANSWER_TOKENS;
 use crate::message::{StopReason, ThinkingLevel, Usage};
-use crate::provider::{Chunk, Request, ThinkingBy};
+use crate::provider::{Chunk, ModelRequest, ThinkingBy};
 use crate::value::{Map, Value};
 
 /// The maximum answer of an unlisted model.
@@ -20,7 +20,7 @@ const USUAL_OUTPUT: u32 = 8192;
 const LEAST_BUDGET: u32 = 1024;
 
 /// Writes a call.
-pub fn write(provider: &str, request: &Request) -> Outgoing {
+pub fn write(provider: &str, request: &ModelRequest) -> Outgoing {
     let utterances = conversation::of(&request.messages, provider, &request.model);
     let mut messages: Vec<Json> = utterances.iter().map(side).collect();
     // The next call reads this prefix from the cache: tools, instructions and conversation.
@@ -175,7 +175,7 @@ pub struct AnswerDecoder {
 
 impl AnswerDecoder {
     /// The decoder for the answer to a call.
-    pub fn new(request: &Request) -> Self {
+    pub fn new(request: &ModelRequest) -> Self {
         Self { calls: Calls::new(&request.messages), ..Self::default() }
     }
 

@@ -2,11 +2,11 @@
 
 use super::protocol::{Decoder, Outgoing, Protocol, Quirks};
 use super::{anthropic, gemini, openai, responses};
-use crate::provider::Request;
+use crate::provider::ModelRequest;
 
 impl Protocol {
     /// Writes a call.
-    pub fn write(self, provider: &str, request: &Request, quirks: Quirks) -> Outgoing {
+    pub fn write(self, provider: &str, request: &ModelRequest, quirks: Quirks) -> Outgoing {
         match self {
             Self::Anthropic => anthropic::write(provider, request),
             Self::OpenAi => openai::write(provider, request, quirks),
@@ -16,7 +16,7 @@ impl Protocol {
     }
 
     /// The decoder for the answer to a call.
-    pub fn decoder(self, request: &Request) -> Box<dyn Decoder> {
+    pub fn decoder(self, request: &ModelRequest) -> Box<dyn Decoder> {
         match self {
             Self::Anthropic => Box::new(anthropic::AnswerDecoder::new(request)),
             Self::OpenAi => Box::new(openai::AnswerDecoder::new(request)),

@@ -10,7 +10,7 @@ use super::protocol::{Broken, Decoder, Out, Outgoing, parse};
 use super::sse::Event;
 use crate::limits::HOSTED_ANSWER_TOKENS;
 use crate::message::{StopReason, ThinkingLevel, Usage};
-use crate::provider::{Chunk, Request, ThinkingBy};
+use crate::provider::{Chunk, ModelRequest, ThinkingBy};
 use crate::value::Value;
 
 /// Replaces a missing signature, for calls of another model. Google documents it for histories that did not
@@ -18,7 +18,7 @@ use crate::value::Value;
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// Writes a call.
-pub fn write(provider: &str, request: &Request) -> Outgoing {
+pub fn write(provider: &str, request: &ModelRequest) -> Outgoing {
     let utterances = conversation::of(&request.messages, provider, &request.model);
     let by_effort = request.thinking_by == Some(ThinkingBy::Effort);
     let contents: Vec<Json> = utterances.iter().map(|utterance| side(utterance, by_effort)).collect();
@@ -125,7 +125,7 @@ pub struct AnswerDecoder {
 
 impl AnswerDecoder {
     /// The decoder for the answer to a call.
-    pub fn new(request: &Request) -> Self {
+    pub fn new(request: &ModelRequest) -> Self {
         Self { calls: Calls::new(&request.messages), ..Self::default() }
     }
 

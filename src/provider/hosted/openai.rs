@@ -15,11 +15,11 @@ use super::protocol::{Broken, Decoder, Out, Outgoing, Quirks, parse};
 use super::sse::Event;
 use crate::limits::HOSTED_ANSWER_TOKENS;
 use crate::message::{StopReason, ThinkingLevel, Usage};
-use crate::provider::{Chunk, Request};
+use crate::provider::{Chunk, ModelRequest};
 use crate::value::Value;
 
 /// Writes a call.
-pub fn write(provider: &str, request: &Request, quirks: Quirks) -> Outgoing {
+pub fn write(provider: &str, request: &ModelRequest, quirks: Quirks) -> Outgoing {
     let utterances = conversation::of(&request.messages, provider, &request.model);
     let mut messages = Vec::new();
     if !request.system.is_empty() {
@@ -147,7 +147,7 @@ pub struct AnswerDecoder {
 
 impl AnswerDecoder {
     /// The decoder for the answer to a call.
-    pub fn new(request: &Request) -> Self {
+    pub fn new(request: &ModelRequest) -> Self {
         Self { calls: Calls::new(&request.messages), usage: None, stop: None, thinking_in: None, over: false }
     }
 

@@ -14,11 +14,11 @@ use super::protocol::{Broken, Decoder, Out, Outgoing, Quirks, parse};
 use super::sse::Event;
 use crate::limits::HOSTED_ANSWER_TOKENS;
 use crate::message::{StopReason, Usage};
-use crate::provider::{Chunk, Request};
+use crate::provider::{Chunk, ModelRequest};
 use crate::value::Value;
 
 /// Writes a call.
-pub fn write(provider: &str, request: &Request, quirks: Quirks) -> Outgoing {
+pub fn write(provider: &str, request: &ModelRequest, quirks: Quirks) -> Outgoing {
     let utterances = conversation::of(&request.messages, provider, &request.model);
     let input: Vec<Json> = utterances.iter().flat_map(items).collect();
     let mut body = json!({"model": request.model, "stream": true, "store": false, "input": input});
@@ -118,7 +118,7 @@ pub struct AnswerDecoder {
 
 impl AnswerDecoder {
     /// The decoder for the answer to a call.
-    pub fn new(request: &Request) -> Self {
+    pub fn new(request: &ModelRequest) -> Self {
         Self { calls: Calls::new(&request.messages), ..Self::default() }
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::query::ast::{Ask, Key, Query, Sub};
+use crate::query::ast::{Element, Key, Query, Sub};
 use crate::query::graph::{Env, Graph, Input, Inputs, Resolver, ResolverResult, Run};
 use crate::query::number::{Attr, Bits};
 use crate::query::table::{join, out, rest, table};
@@ -267,8 +267,8 @@ fn examples(graph: &Graph) -> BTreeMap<Attr, String> {
 
 fn ask(way: &[&'static str], name: &'static str) -> Query {
     let text = |name: &'static str| Key::Attribute(Text::from(name));
-    let last = Query { asks: vec![Ask::Property { key: text(name), params: None }] };
+    let last = Query { asks: vec![Element::Property { key: text(name), params: None }] };
     way.iter().rev().fold(last, |below, join| Query {
-        asks: vec![Ask::Join { key: text(join), params: None, sub: Sub::Query(below) }],
+        asks: vec![Element::Join { key: text(join), params: None, sub: Sub::Query(below) }],
     })
 }

@@ -27,7 +27,7 @@ pub const NAMES: &[&str] = &[
 
 /// What a line asks, and the form of the answer.
 #[derive(Debug)]
-pub struct Ask {
+pub struct ControlLine {
     /// What it asks.
     pub command: Command,
     /// The form of the answer.
@@ -192,7 +192,7 @@ fn line(value: &Value<'_>) -> Vec<u8> {
 ///
 /// # Errors
 /// If it is neither an envelope with a known command nor a message of a known type.
-pub fn read(line: &[u8]) -> Result<Ask, Refusal> {
+pub fn read(line: &[u8]) -> Result<ControlLine, Refusal> {
     let value = json::read(line)
         .map_err(|error| Refusal::new(Code::InvalidRequest, format!("The line cannot be read: {error}.")))?;
     let map =
@@ -200,16 +200,16 @@ pub fn read(line: &[u8]) -> Result<Ask, Refusal> {
     if map.contains(&Value::str("command")) { enveloped(map) } else { bare(map) }
 }
 
-fn bare(map: &Map<'_>) -> Result<Ask, Refusal> {
+fn bare(map: &Map<'_>) -> Result<ControlLine, Refusal> {
     let command = message(map).map_err(|reason| Refusal {
         request_id: id(map).map(str::to_owned),
         code: Code::InvalidRequest,
         message: reason,
     })?;
-    Ok(Ask { command, form: Form::Bare })
+    Ok(ControlLine { command, form: Form::Bare })
 }
 
-fn enveloped(map: &Map<'_>) -> Result<Ask, Refusal> {
+fn enveloped(map: &Map<'_>) -> Result<ControlLine, Refusal> {
     let wrong = |reason: &str| Refusal {
         request_id: id(map).map(str::to_owned),
         code: Code::InvalidRequest,
@@ -241,7 +241,7 @@ fn enveloped(map: &Map<'_>) -> Result<Ask, Refusal> {
         return Err(form.refusal(Code::InvalidPayload, "The payload must be an object."));
     };
     match known(payload) {
-        Ok(command) => Ok(Ask { command, form }),
+        Ok(command) => Ok(ControlLine { command, form }),
         Err((code, message)) => Err(form.refusal(code, message)),
     }
 }

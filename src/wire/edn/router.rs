@@ -46,7 +46,7 @@ impl Data {
 }
 
 /// A request of an op, ready to be served. The catalogue has checked the params.
-pub struct Ask<'a> {
+pub struct OpCall<'a> {
     /// The session API.
     pub api: &'a dyn SessionApi,
     /// The caller and its session.
@@ -55,7 +55,7 @@ pub struct Ask<'a> {
     reply: Reply<Data>,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> OpCall<'a> {
     /// The request, unless it names a session that does not exist: some ops would be answered without a look at the
     /// session.
     pub fn new(
@@ -74,7 +74,7 @@ impl<'a> Ask<'a> {
     }
 }
 
-pub(super) fn query_eql(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn query_eql(OpCall { api, call, p, reply }: OpCall<'_>) {
     let query = Query {
         text: p.owned("query"),
         entity: p.optional("entity"),
@@ -83,20 +83,20 @@ pub(super) fn query_eql(Ask { api, call, p, reply }: Ask<'_>) {
     api.query(call, query, shape(reply, query_answer));
 }
 
-pub(super) fn get_state(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn get_state(OpCall { api, call, reply, .. }: OpCall<'_>) {
     api.state(call, Reply::new(move |facts: Result<_, ApiError>| reply.send(facts.map(Data::State))));
 }
 
-pub(super) fn get_messages(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn get_messages(OpCall { api, call, p, reply }: OpCall<'_>) {
     let limit = p.count("limit").map(|limit| limit.min(MAX_PAGE_MESSAGES));
     api.messages(call, p.optional("before").map(EntryId::from), limit, shape(reply, page));
 }
 
-pub(super) fn get_session_stats(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn get_session_stats(OpCall { api, call, reply, .. }: OpCall<'_>) {
     api.stats(call, shape(reply, |stats| one("stats", projection::stats(&stats).into_owned())))
 }
 
-pub(super) fn get_fork_messages(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn get_fork_messages(OpCall { api, call, reply, .. }: OpCall<'_>) {
     api.fork_messages(
         call,
         shape(reply, |messages: Vec<Arc<Message>>| {
@@ -105,23 +105,23 @@ pub(super) fn get_fork_messages(Ask { api, call, reply, .. }: Ask<'_>) {
     )
 }
 
-pub(super) fn get_last_assistant_text(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn get_last_assistant_text(OpCall { api, call, reply, .. }: OpCall<'_>) {
     api.last_assistant_text(call, shape(reply, |text| one("text", Value::from(text))))
 }
 
-pub(super) fn get_commands(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn get_commands(OpCall { api, call, reply, .. }: OpCall<'_>) {
     let command = |command: &CommandFacts| Value::from(projection::command(command).into_owned());
     let commands = move |all: Vec<CommandFacts>| one("commands", Value::vector(all.iter().map(command)));
     api.commands(call, shape(reply, commands));
 }
 
-pub(super) fn get_available_models(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn get_available_models(OpCall { api, call, reply, .. }: OpCall<'_>) {
     let model = |model: &ModelFacts| Value::from(projection::model(model).into_owned());
     let models = move |models: Vec<ModelFacts>| one("models", Value::vector(models.iter().map(model)));
     api.models(call, shape(reply, models));
 }
 
-pub(super) fn list_sessions(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn list_sessions(OpCall { api, call, p, reply }: OpCall<'_>) {
     let scope = if p.text("scope") == Some("all") { Scope::All } else { Scope::Project };
     let active = call.session.to_value();
     let reply = shape(reply, move |sessions: Vec<ListedSession>| {
@@ -135,7 +135,7 @@ pub(super) fn list_sessions(Ask { api, call, p, reply }: Ask<'_>) {
     api.list_sessions(call, wanted, reply);
 }
 
-pub(super) fn read_output(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn read_output(OpCall { api, call, p, reply }: OpCall<'_>) {
     let offset = p.count("offset").unwrap_or(0);
     let limit = p.count("limit").unwrap_or(OUTPUT_PART_BYTES).min(OUTPUT_PART_BYTES);
     let reply = shape(reply, |part: crate::facts::OutputPart| {
@@ -147,11 +147,11 @@ pub(super) fn read_output(Ask { api, call, p, reply }: Ask<'_>) {
     api.read_output(call, p.owned("handle"), u64::try_from(offset).unwrap_or(u64::MAX), limit, reply);
 }
 
-pub(super) fn command(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn command(OpCall { api, call, p, reply }: OpCall<'_>) {
     api.command(call, p.owned("text"), shape(reply, accepted))
 }
 
-pub(super) fn frontend_action_result(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn frontend_action_result(OpCall { api, call, p, reply }: OpCall<'_>) {
     let status = match p.text("status") {
         Some("submitted") => ActionStatus::Submitted,
         Some("cancelled") => ActionStatus::Cancelled,
@@ -168,28 +168,28 @@ pub(super) fn frontend_action_result(Ask { api, call, p, reply }: Ask<'_>) {
     api.action_result(call, result, shape(reply, accepted));
 }
 
-pub(super) fn prompt(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn prompt(OpCall { api, call, p, reply }: OpCall<'_>) {
     match p.prompt() {
         Ok(prompt) => api.prompt(call, prompt, shape(reply, prompted)),
         Err(error) => reply.fail(error),
     }
 }
 
-pub(super) fn steer(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn steer(OpCall { api, call, p, reply }: OpCall<'_>) {
     match p.prompt() {
         Ok(prompt) => api.steer(call, prompt, shape(reply, prompted)),
         Err(error) => reply.fail(error),
     }
 }
 
-pub(super) fn follow_up(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn follow_up(OpCall { api, call, p, reply }: OpCall<'_>) {
     match p.prompt() {
         Ok(prompt) => api.follow_up(call, prompt, shape(reply, prompted)),
         Err(error) => reply.fail(error),
     }
 }
 
-pub(super) fn prompt_while_streaming(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn prompt_while_streaming(OpCall { api, call, p, reply }: OpCall<'_>) {
     let behavior = if p.text("behavior") == Some("queue") { "queue" } else { "steer" };
     let reply = shape(reply, move |_| {
         let mut data = accepted(());
@@ -203,12 +203,12 @@ pub(super) fn prompt_while_streaming(Ask { api, call, p, reply }: Ask<'_>) {
     }
 }
 
-pub(super) fn list_pending(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn list_pending(OpCall { api, call, p, reply }: OpCall<'_>) {
     let waiting = |waiting: WaitingMessages| projection::waiting(&waiting).into_owned();
     api.pending(call, p.optional("entry-id").map(EntryId::from), shape(reply, waiting));
 }
 
-pub(super) fn edit_pending(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn edit_pending(OpCall { api, call, p, reply }: OpCall<'_>) {
     let keeps_images = p.value("images").is_nil();
     match p.prompt() {
         Ok(prompt) => {
@@ -219,7 +219,7 @@ pub(super) fn edit_pending(Ask { api, call, p, reply }: Ask<'_>) {
     }
 }
 
-pub(super) fn remove_pending(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn remove_pending(OpCall { api, call, p, reply }: OpCall<'_>) {
     let reply = shape(reply, |removed: Removed| {
         let mut data = accepted(());
         data.put("text", removed.text);
@@ -229,12 +229,12 @@ pub(super) fn remove_pending(Ask { api, call, p, reply }: Ask<'_>) {
     api.remove_pending(call, EntryId::from(p.owned("entry-id")), reply);
 }
 
-pub(super) fn move_pending(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn move_pending(OpCall { api, call, p, reply }: OpCall<'_>) {
     let before = p.optional("before").map(EntryId::from);
     api.move_pending(call, EntryId::from(p.owned("entry-id")), before, shape(reply, accepted));
 }
 
-pub(super) fn resume_queue(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn resume_queue(OpCall { api, call, reply, .. }: OpCall<'_>) {
     let reply = shape(reply, |resumed: Resumed| {
         let mut data = one("resumed", resumed.is_resumed);
         data.put_some("turn-id", resumed.turn.as_ref().map(TurnId::to_value));
@@ -243,23 +243,23 @@ pub(super) fn resume_queue(Ask { api, call, reply, .. }: Ask<'_>) {
     api.resume_queue(call, reply);
 }
 
-pub(super) fn retry(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn retry(OpCall { api, call, p, reply }: OpCall<'_>) {
     api.ask_again(call, Again::Retry, p.optional("idempotency-key"), shape(reply, prompted));
 }
 
-pub(super) fn continue_turn(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn continue_turn(OpCall { api, call, p, reply }: OpCall<'_>) {
     api.ask_again(call, Again::Continue, p.optional("idempotency-key"), shape(reply, prompted));
 }
 
-pub(super) fn undo(ask: Ask<'_>) {
+pub(super) fn undo(ask: OpCall<'_>) {
     undo_or_redo(ask, true);
 }
 
-pub(super) fn redo(ask: Ask<'_>) {
+pub(super) fn redo(ask: OpCall<'_>) {
     undo_or_redo(ask, false);
 }
 
-fn undo_or_redo(Ask { api, call, p, reply }: Ask<'_>, undoes: bool) {
+fn undo_or_redo(OpCall { api, call, p, reply }: OpCall<'_>, undoes: bool) {
     let wish = Undo {
         undoes,
         steps: p.count("steps").unwrap_or(1),
@@ -277,7 +277,7 @@ fn undo_or_redo(Ask { api, call, p, reply }: Ask<'_>, undoes: bool) {
     api.undo(call, wish, reply);
 }
 
-pub(super) fn abort(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn abort(OpCall { api, call, p, reply }: OpCall<'_>) {
     let reply = shape(reply, |is_repeated| with_repeated(accepted(()), is_repeated));
     api.abort(call, p.optional("idempotency-key"), reply);
 }
@@ -288,7 +288,7 @@ fn with_repeated(mut data: Map<'static>, is_repeated: bool) -> Map<'static> {
     data
 }
 
-pub(super) fn interrupt(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn interrupt(OpCall { api, call, p, reply }: OpCall<'_>) {
     let reply = shape(reply, |interrupted: Interrupted| {
         let mut data = accepted(());
         data.put("pending", !interrupted.waits_for.is_empty());
@@ -302,11 +302,11 @@ pub(super) fn interrupt(Ask { api, call, p, reply }: Ask<'_>) {
     api.interrupt(call, p.optional("idempotency-key"), reply);
 }
 
-pub(super) fn abort_retry(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn abort_retry(OpCall { api, call, reply, .. }: OpCall<'_>) {
     api.abort_retry(call, shape(reply, accepted))
 }
 
-pub(super) fn control(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn control(OpCall { api, call, p, reply }: OpCall<'_>) {
     let ack = |ack: Map<'static>| one("ack", ack);
     match p.value("message").as_map().map(|message| ControlMessage::read(message, Spelling::Edn)) {
         Some(Ok(ControlMessage::Request(request))) => {
@@ -324,12 +324,12 @@ pub(super) fn control(Ask { api, call, p, reply }: Ask<'_>) {
     }
 }
 
-pub(super) fn new_session(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn new_session(OpCall { api, call, p, reply }: OpCall<'_>) {
     let parent = p.text("parent-session").map(SessionId::from);
     api.new_session(call, parent, p.optional("idempotency-key"), shape(reply, opened));
 }
 
-pub(super) fn switch_session(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn switch_session(OpCall { api, call, p, reply }: OpCall<'_>) {
     let id = p.text("session-id").map(SessionId::from);
     let target = match (id, p.optional("session-path")) {
         (id, Some(path)) => SwitchTarget::Location(path, id),
@@ -339,36 +339,36 @@ pub(super) fn switch_session(Ask { api, call, p, reply }: Ask<'_>) {
     api.switch_session(call, target, shape(reply, opened));
 }
 
-pub(super) fn fork(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn fork(OpCall { api, call, p, reply }: OpCall<'_>) {
     let entry = EntryId::from(p.owned("entry-id"));
     api.fork(call, entry, p.optional("idempotency-key"), shape(reply, opened))
 }
 
-pub(super) fn set_session_name(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn set_session_name(OpCall { api, call, p, reply }: OpCall<'_>) {
     api.set_name(call, p.owned("name"), shape(reply, |name| one("session-name", Value::from(name))));
 }
 
-pub(super) fn rename_session(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn rename_session(OpCall { api, call, p, reply }: OpCall<'_>) {
     let session = SessionId::from(p.owned("session-id"));
     let data = one("session-id", session.to_value());
     let named = |name: String| data.with("session-name", name);
     api.rename_session(call, session, p.owned("name"), shape(reply, named));
 }
 
-pub(super) fn archive_session(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn archive_session(OpCall { api, call, p, reply }: OpCall<'_>) {
     let session = SessionId::from(p.owned("session-id"));
     let data = one("session-id", session.to_value());
     let kept = |archived: bool| data.with("archived", archived);
     api.archive_session(call, session, p.flag("archived?").unwrap_or(true), shape(reply, kept));
 }
 
-pub(super) fn delete_session(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn delete_session(OpCall { api, call, p, reply }: OpCall<'_>) {
     let session = SessionId::from(p.owned("session-id"));
     let data = one("session-id", session.to_value());
     api.delete_session(call, session, shape(reply, |()| data.with("deleted", true)));
 }
 
-pub(super) fn set_model(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn set_model(OpCall { api, call, p, reply }: OpCall<'_>) {
     let reach = match p.text("scope") {
         Some("project") => Reach::Project,
         Some("user") => Reach::User,
@@ -377,11 +377,11 @@ pub(super) fn set_model(Ask { api, call, p, reply }: Ask<'_>) {
     api.set_model(call, p.name("provider"), p.owned("model-id"), reach, shape(reply, model));
 }
 
-pub(super) fn cycle_model(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn cycle_model(OpCall { api, call, p, reply }: OpCall<'_>) {
     api.cycle_model(call, p.text("direction") != Some("prev"), shape(reply, model))
 }
 
-pub(super) fn set_thinking_level(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn set_thinking_level(OpCall { api, call, p, reply }: OpCall<'_>) {
     let level = thinking_level(p.value("level")).unwrap_or_default();
     api.set_thinking_level(
         call,
@@ -390,7 +390,7 @@ pub(super) fn set_thinking_level(Ask { api, call, p, reply }: Ask<'_>) {
     );
 }
 
-pub(super) fn cycle_thinking_level(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn cycle_thinking_level(OpCall { api, call, reply, .. }: OpCall<'_>) {
     api.set_thinking_level(
         call,
         None,
@@ -398,22 +398,22 @@ pub(super) fn cycle_thinking_level(Ask { api, call, reply, .. }: Ask<'_>) {
     );
 }
 
-pub(super) fn set_mode(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn set_mode(OpCall { api, call, p, reply }: OpCall<'_>) {
     let mode = p.text("mode").and_then(Mode::parse).unwrap_or_default();
     api.set_mode(call, mode, shape(reply, |mode: Mode| one("mode", mode.as_str())));
 }
 
-pub(super) fn set_auto_compaction(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn set_auto_compaction(OpCall { api, call, p, reply }: OpCall<'_>) {
     let enabled = p.flag("enabled").unwrap_or(false);
     api.set_auto_compaction(call, enabled, shape(reply, |enabled| one("enabled", enabled)));
 }
 
-pub(super) fn set_auto_retry(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn set_auto_retry(OpCall { api, call, p, reply }: OpCall<'_>) {
     let enabled = p.flag("enabled").unwrap_or(false);
     api.set_auto_retry(call, enabled, shape(reply, |enabled| one("enabled", enabled)));
 }
 
-pub(super) fn compact(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn compact(OpCall { api, call, p, reply }: OpCall<'_>) {
     let reply = shape(reply, |summary: Option<String>| {
         let mut data = one("compacted", summary.is_some());
         if let Some(summary) = summary {
@@ -424,7 +424,7 @@ pub(super) fn compact(Ask { api, call, p, reply }: Ask<'_>) {
     api.compact(call, p.optional("custom-instructions"), reply);
 }
 
-pub(super) fn trust_project(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn trust_project(OpCall { api, call, p, reply }: OpCall<'_>) {
     let trusted = p.flag("trusted").unwrap_or(false);
     let text = |value: &Value<'_>| value.as_str().map(str::to_owned);
     let files = p.value("files").as_map().map(|files| {
@@ -437,23 +437,23 @@ pub(super) fn trust_project(Ask { api, call, p, reply }: Ask<'_>) {
     api.trust_project(call, trusted, files, shape(reply, |trusted| one("trusted", trusted)));
 }
 
-pub(super) fn trust_preview(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn trust_preview(OpCall { api, call, reply, .. }: OpCall<'_>) {
     let preview = |preview: TrustPreview| projection::trust_preview(&preview).into_owned();
     api.trust_preview(call, shape(reply, preview));
 }
 
-pub(super) fn list_rules(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn list_rules(OpCall { api, call, reply, .. }: OpCall<'_>) {
     let rules = |rules: Vec<ListedRule>| {
         one("rules", Value::vector(rules.iter().map(|rule| Value::from(projection::rule(rule).into_owned()))))
     };
     api.rules(call, shape(reply, rules));
 }
 
-pub(super) fn remove_rule(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn remove_rule(OpCall { api, call, p, reply }: OpCall<'_>) {
     api.remove_rule(call, p.owned("rule-id"), shape(reply, |()| one("removed", true)));
 }
 
-pub(super) fn list_audit(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn list_audit(OpCall { api, call, p, reply }: OpCall<'_>) {
     let wanted = AuditWanted {
         all: p.text("scope") == Some("all"),
         before: p.count("before").and_then(|before| u64::try_from(before).ok()),
@@ -467,7 +467,7 @@ pub(super) fn list_audit(Ask { api, call, p, reply }: Ask<'_>) {
     api.audit(call, wanted, shape(reply, page));
 }
 
-pub(super) fn resolve_dialog(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn resolve_dialog(OpCall { api, call, p, reply }: OpCall<'_>) {
     let result = match p.value("result") {
         Value::Bool(flag) => Some(DialogResult::Flag(*flag)),
         text => text.as_str().map(|text| DialogResult::Text(text.to_owned())),
@@ -475,11 +475,11 @@ pub(super) fn resolve_dialog(Ask { api, call, p, reply }: Ask<'_>) {
     api.resolve_dialog(call, p.owned("dialog-id"), result, shape(reply, accepted));
 }
 
-pub(super) fn cancel_dialog(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn cancel_dialog(OpCall { api, call, p, reply }: OpCall<'_>) {
     api.resolve_dialog(call, p.owned("dialog-id"), None, shape(reply, accepted))
 }
 
-pub(super) fn interaction_respond(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn interaction_respond(OpCall { api, call, p, reply }: OpCall<'_>) {
     let answer = match p.value("value").as_map().map(|value| params::answer(value)).transpose() {
         Ok(answer) => answer.unwrap_or_default(),
         Err(error) => return reply.fail(error),
@@ -494,7 +494,7 @@ pub(super) fn interaction_respond(Ask { api, call, p, reply }: Ask<'_>) {
     api.respond(call, response, shape(reply, accepted));
 }
 
-pub(super) fn register_tools(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn register_tools(OpCall { api, call, p, reply }: OpCall<'_>) {
     let names = |names: Vec<String>| Value::vector(names.into_iter().map(Value::from));
     let reply = shape(reply, move |registered: Registered| {
         let mut data = one("registered", names(registered.names));
@@ -507,7 +507,7 @@ pub(super) fn register_tools(Ask { api, call, p, reply }: Ask<'_>) {
     }
 }
 
-pub(super) fn tool_result(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn tool_result(OpCall { api, call, p, reply }: OpCall<'_>) {
     let answer = p.images().map(|images| ToolAnswer {
         text: p.owned("text"),
         is_error: p.flag("is-error").unwrap_or(false),
@@ -520,11 +520,11 @@ pub(super) fn tool_result(Ask { api, call, p, reply }: Ask<'_>) {
     }
 }
 
-pub(super) fn tool_progress(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn tool_progress(OpCall { api, call, p, reply }: OpCall<'_>) {
     api.tool_progress(call, p.owned("request-id"), p.owned("text"), shape(reply, accepted));
 }
 
-pub(super) fn register_files(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn register_files(OpCall { api, call, p, reply }: OpCall<'_>) {
     match params::open_files(p.value("files")) {
         Ok(files) => {
             api.register_files(call, files, shape(reply, |files: usize| one("files", Value::from(files))))
@@ -533,41 +533,41 @@ pub(super) fn register_files(Ask { api, call, p, reply }: Ask<'_>) {
     }
 }
 
-pub(super) fn file_result(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn file_result(OpCall { api, call, p, reply }: OpCall<'_>) {
     match params::file_answer(p.0) {
         Ok(answer) => api.file_result(call, p.owned("request-id"), answer, shape(reply, accepted)),
         Err(error) => reply.fail(error),
     }
 }
 
-pub(super) fn login_begin(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn login_begin(OpCall { api, call, p, reply }: OpCall<'_>) {
     let provider = Some(p.name("provider")).filter(|name| !name.is_empty());
     let begun = |login: LoginFacts| projection::login(&login).into_owned();
     api.login_begin(call, provider, shape(reply, begun));
 }
 
-pub(super) fn login_complete(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn login_complete(OpCall { api, call, p, reply }: OpCall<'_>) {
     let done = |provider: ProviderName| {
         Map::new().with("provider", projection::provider(&provider).into_owned()).with("logged-in", true)
     };
     api.login_complete(call, p.optional("input"), shape(reply, done));
 }
 
-pub(super) fn logout(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn logout(OpCall { api, call, p, reply }: OpCall<'_>) {
     api.logout(call, p.name("provider"), shape(reply, |done| one("logged-out", done)));
 }
 
-pub(super) fn bash(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn bash(OpCall { api, call, p, reply }: OpCall<'_>) {
     let timeout = p.count("timeout-seconds").and_then(|seconds| u64::try_from(seconds).ok());
     let output = |output: BashOutput| projection::bash(&output).into_owned();
     api.bash(call, p.owned("command"), timeout, shape(reply, output));
 }
 
-pub(super) fn abort_bash(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn abort_bash(OpCall { api, call, reply, .. }: OpCall<'_>) {
     api.abort_bash(call, shape(reply, accepted))
 }
 
-pub(super) fn list_background_jobs(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn list_background_jobs(OpCall { api, call, p, reply }: OpCall<'_>) {
     let statuses =
         p.0.get("statuses")
             .and_then(Value::as_slice)
@@ -581,11 +581,11 @@ pub(super) fn list_background_jobs(Ask { api, call, p, reply }: Ask<'_>) {
     );
 }
 
-pub(super) fn inspect_background_job(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn inspect_background_job(OpCall { api, call, p, reply }: OpCall<'_>) {
     api.job(call, p.owned("job-id"), shape(reply, |found: Arc<JobFacts>| one("job", job(&found))))
 }
 
-pub(super) fn cancel_background_job(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn cancel_background_job(OpCall { api, call, p, reply }: OpCall<'_>) {
     let reply = shape(reply, |cancelled: Arc<JobFacts>| {
         let mut data = accepted(());
         data.put("job", job(&cancelled));
@@ -594,11 +594,11 @@ pub(super) fn cancel_background_job(Ask { api, call, p, reply }: Ask<'_>) {
     api.cancel_job(call, p.owned("job-id"), reply);
 }
 
-pub(super) fn export_html(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn export_html(OpCall { api, call, p, reply }: OpCall<'_>) {
     api.export_html(call, p.optional("path"), shape(reply, |path| one("path", Value::from(path))));
 }
 
-pub(super) fn context_update(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn context_update(OpCall { api, call, p, reply }: OpCall<'_>) {
     match params::editor(p.0) {
         Ok(editor) => api.update_context(call, editor, shape(reply, accepted)),
         Err(error) => reply.fail(error),

@@ -25,7 +25,7 @@ use crate::wire::edn::handshake;
 use crate::wire::edn::layout::topic;
 use crate::wire::edn::params;
 use crate::wire::edn::replaying::{Replays, Sent};
-use crate::wire::edn::router::{self, Ask, Data};
+use crate::wire::edn::router::{self, Data, OpCall};
 use crate::wire::edn::subscriptions::{Subscriptions, TopicList};
 use crate::wire::lines::Line;
 use crate::wire::transport::Transport;
@@ -389,12 +389,12 @@ impl Edn {
 }
 
 /// Makes a request pending. The answer goes to the client; so does the refusal of an unknown session.
-fn ask<'r>(connection: &'r Connection, request: &'r Request<'_>, op: Op) -> Option<Ask<'r>> {
+fn ask<'r>(connection: &'r Connection, request: &'r Request<'_>, op: Op) -> Option<OpCall<'r>> {
     let reply = connection.begin(request.id.clone(), move |connection, id, result| match result {
         Ok(data) => Data::lay_out(&data, |data| connection.wire().respond(connection, id, op, data)),
         Err(error) => connection.wire().refuse(connection, id, op.spec().name, &error),
     });
-    Ask::new(op, connection.api(), call(connection, request), &request.params, reply)
+    OpCall::new(op, connection.api(), call(connection, request), &request.params, reply)
 }
 
 fn call(connection: &Connection, request: &Request<'_>) -> Call {

@@ -42,7 +42,7 @@ pub struct Depth {
 }
 
 /// Encoded frames, followed by unencoded ones.
-pub(super) struct Queue<E: Encoder> {
+pub(super) struct OutboxQueue<E: Encoder> {
     encoder: E,
     clock: Arc<dyn Clock>,
     /// Encoded frames, to be written next.
@@ -54,7 +54,7 @@ pub(super) struct Queue<E: Encoder> {
     /// The last written buffer, empty, kept for its allocation.
     spare: Vec<u8>,
     /// Frames that wait because the client is slow.
-    waiting: VecDeque<Waiting<E::Style>>,
+    waiting: VecDeque<QueuedFrame<E::Style>>,
     /// How many of `waiting` are events.
     waiting_events: usize,
     /// Bytes of those events, as [`Body::weight`] counts them.
@@ -78,7 +78,7 @@ pub(super) struct Queue<E: Encoder> {
     closing: bool,
 }
 
-enum Waiting<S> {
+enum QueuedFrame<S> {
     Frame(Vec<u8>),
     /// Later frames use this style.
     Style(S),
@@ -89,7 +89,7 @@ enum Waiting<S> {
     Delta(Event, String),
 }
 
-impl<S> Waiting<S> {
+impl<S> QueuedFrame<S> {
     /// Whether it can be neither merged nor replaced.
     fn is_lossless(&self) -> bool {
         match self {
@@ -111,7 +111,7 @@ struct Coalesced {
     reported: Option<i64>,
 }
 
-impl<E: Encoder> Queue<E> {
+impl<E: Encoder> OutboxQueue<E> {
     pub(super) fn new(encoder: E, clock: Arc<dyn Clock>) -> Self {
         Self {
             encoder,
@@ -145,7 +145,7 @@ impl<E: Encoder> Queue<E> {
             encode(&mut frame, self.newest_style);
             self.frame_bytes = self.frame_bytes.saturating_add(frame.len());
             self.waiting_lossless = self.waiting_lossless.saturating_add(1);
-            self.waiting.push_back(Waiting::Frame(frame));
+            self.waiting.push_back(QueuedFrame::Frame(frame));
         }
     }
 
@@ -156,7 +156,7 @@ impl<E: Encoder> Queue<E> {
             self.style = style;
         } else {
             self.waiting_lossless = self.waiting_lossless.saturating_add(1);
-            self.waiting.push_back(Waiting::Style(style));
+            self.waiting.push_back(QueuedFrame::Style(style));
         }
     }
 
@@ -166,7 +166,7 @@ impl<E: Encoder> Queue<E> {
             self.breaks.push_back(self.ready.len());
         } else {
             self.waiting_lossless = self.waiting_lossless.saturating_add(1);
-            self.waiting.push_back(Waiting::Break);
+            self.waiting.push_back(QueuedFrame::Break);
         }
     }
 
@@ -332,14 +332,14 @@ impl<E: Encoder> Queue<E> {
         let waited = self.waiting.len();
         let encoder = &self.encoder;
         self.waiting.retain(|item| match item {
-            Waiting::Frame(_) | Waiting::Style(_) | Waiting::Break => true,
-            Waiting::Event(event) => !encoder.is_shown_anew(event),
-            Waiting::Delta(..) => false,
+            QueuedFrame::Frame(_) | QueuedFrame::Style(_) | QueuedFrame::Break => true,
+            QueuedFrame::Event(event) => !encoder.is_shown_anew(event),
+            QueuedFrame::Delta(..) => false,
         });
         self.behind = Some(u64::try_from(waited.saturating_sub(self.waiting.len())).unwrap_or(u64::MAX));
         self.waiting_lossless = self.waiting.iter().filter(|item| item.is_lossless()).count();
         let events = self.waiting.iter().filter_map(|item| match item {
-            Waiting::Event(event) => Some(event.body.weight()),
+            QueuedFrame::Event(event) => Some(event.body.weight()),
             _ => None,
         });
         (self.waiting_events, self.event_bytes) =
@@ -375,7 +375,7 @@ impl<E: Encoder> Queue<E> {
                 self.event_bytes = self.event_bytes.saturating_add(text.len());
                 let merge = self.waiting.len() >= OUTBOX_MERGE_FROM || self.lacks_credit();
                 match self.waiting.back_mut() {
-                    Some(Waiting::Delta(last, joined)) if merge && self.encoder.joins(last, event) => {
+                    Some(QueuedFrame::Delta(last, joined)) if merge && self.encoder.joins(last, event) => {
                         joined.push_str(text);
                         last.offset = event.offset;
                         if let Some(coalesced) = &mut self.coalesced {
@@ -384,16 +384,16 @@ impl<E: Encoder> Queue<E> {
                     }
                     _ => {
                         self.waiting_events = self.waiting_events.saturating_add(1);
-                        self.waiting.push_back(Waiting::Delta(event.clone(), text.to_owned()));
+                        self.waiting.push_back(QueuedFrame::Delta(event.clone(), text.to_owned()));
                     }
                 }
             }
             Class::Latest => {
                 let older = self.waiting.iter().rposition(|item| match item {
-                    Waiting::Event(older) => self.encoder.joins(older, event),
+                    QueuedFrame::Event(older) => self.encoder.joins(older, event),
                     _ => false,
                 });
-                if let Some(Waiting::Event(older)) = older.and_then(|place| self.waiting.remove(place)) {
+                if let Some(QueuedFrame::Event(older)) = older.and_then(|place| self.waiting.remove(place)) {
                     self.waiting_events = self.waiting_events.saturating_sub(1);
                     self.event_bytes = self.event_bytes.saturating_sub(older.body.weight());
                     if let Some(coalesced) = &mut self.coalesced {
@@ -412,14 +412,14 @@ impl<E: Encoder> Queue<E> {
     fn push_waiting(&mut self, event: &Event) {
         self.waiting_events = self.waiting_events.saturating_add(1);
         self.event_bytes = self.event_bytes.saturating_add(event.body.weight());
-        self.waiting.push_back(Waiting::Event(event.clone()));
+        self.waiting.push_back(QueuedFrame::Event(event.clone()));
     }
 
     /// Encodes waiting frames while `ready` has room.
     pub(super) fn refill(&mut self) {
         while self.ready.len() < OUTBOX_READY_BYTES && !self.holds_back() {
             let next = self.waiting.pop_front();
-            if next.as_ref().is_some_and(Waiting::is_lossless) {
+            if next.as_ref().is_some_and(QueuedFrame::is_lossless) {
                 self.waiting_lossless = self.waiting_lossless.saturating_sub(1);
             }
             match next {
@@ -430,18 +430,18 @@ impl<E: Encoder> Queue<E> {
                     self.waiting.shrink_to(OUTBOX_MERGE_FROM);
                     return self.report();
                 }
-                Some(Waiting::Style(style)) => self.style = style,
-                Some(Waiting::Break) => self.breaks.push_back(self.ready.len()),
-                Some(Waiting::Frame(frame)) => {
+                Some(QueuedFrame::Style(style)) => self.style = style,
+                Some(QueuedFrame::Break) => self.breaks.push_back(self.ready.len()),
+                Some(QueuedFrame::Frame(frame)) => {
                     self.frame_bytes = self.frame_bytes.saturating_sub(frame.len());
                     self.ready.extend_from_slice(&frame);
                 }
-                Some(Waiting::Event(event)) => {
+                Some(QueuedFrame::Event(event)) => {
                     self.waiting_events = self.waiting_events.saturating_sub(1);
                     self.event_bytes = self.event_bytes.saturating_sub(event.body.weight());
                     self.encode(&event, None);
                 }
-                Some(Waiting::Delta(event, text)) => {
+                Some(QueuedFrame::Delta(event, text)) => {
                     self.waiting_events = self.waiting_events.saturating_sub(1);
                     self.event_bytes = self.event_bytes.saturating_sub(text.len());
                     self.encode(&event, Some(&text));

@@ -47,7 +47,7 @@ impl Purpose {
 
 /// A client that has connected, of the same user.
 #[derive(Debug)]
-pub enum Client {
+pub enum SocketPeer {
     /// One from outside.
     Outside(UnixStream),
     /// A program that the process has started, or one that cannot be told from such a program. It must not be
@@ -124,7 +124,7 @@ impl Listener {
     ///
     /// # Errors
     /// Where the socket is closed.
-    pub fn accept(&self, pause: Duration) -> io::Result<Client> {
+    pub fn accept(&self, pause: Duration) -> io::Result<SocketPeer> {
         let mut reported = false;
         loop {
             match self.listener.accept() {
@@ -218,27 +218,27 @@ fn is_ours(stream: &UnixStream) -> io::Result<bool> {
 /// # Errors
 /// For want of a descriptor or of memory to look with.
 #[cfg(target_os = "linux")]
-fn client(stream: UnixStream) -> io::Result<Client> {
+fn client(stream: UnixStream) -> io::Result<SocketPeer> {
     let inside = rustix::net::sockopt::socket_peercred(&stream).map_err(Into::into).and_then(|peer| {
         let peer = u32::try_from(peer.pid.as_raw_pid()).map_err(io::Error::other)?;
         lineage::is_inside(peer)
     });
     match inside {
-        Ok(false) => Ok(Client::Outside(stream)),
+        Ok(false) => Ok(SocketPeer::Outside(stream)),
         Err(error) if after(&error) == After::Pause => Err(error),
         refused => {
             OWN.log(&format!(
                 "a connection of a program that the bridge has started was refused: {refused:?}"
             ));
-            Ok(Client::Inside(stream))
+            Ok(SocketPeer::Inside(stream))
         }
     }
 }
 
 /// Where there are no runners, nobody can tell.
 #[cfg(not(target_os = "linux"))]
-fn client(stream: UnixStream) -> io::Result<Client> {
-    Ok(Client::Outside(stream))
+fn client(stream: UnixStream) -> io::Result<SocketPeer> {
+    Ok(SocketPeer::Outside(stream))
 }
 
 /// Where the kernel does not say who connects, the socket's permissions have to do.
