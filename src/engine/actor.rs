@@ -129,8 +129,8 @@ impl SessionActor {
         finish: impl FnOnce(Handle) -> Handle,
     ) -> Handle {
         let (sender, receiver) = mpsc::channel(MAILBOX);
-        let manifest = shared.configuration.for_folder(&header.cwd);
-        let facts = initial_facts(shared, &manifest, &journal, &header, !entries.is_empty());
+        let config = shared.configuration.for_folder(&header.cwd);
+        let facts = initial_facts(shared, &config, &journal, &header, !entries.is_empty());
         let empty = SessionSnapshot {
             facts: Arc::new(facts.clone()),
             branch: imbl::Vector::new(),
@@ -140,7 +140,7 @@ impl SessionActor {
             queue: MessageQueue::default(),
             ledger: Ledger::default(),
         };
-        let handle = Handle::new(header.session.clone(), sender, empty, manifest);
+        let handle = Handle::new(header.session.clone(), sender, empty, config);
         let handle = finish(handle);
         let mut live = Self {
             shared: shared.clone(),
@@ -336,7 +336,7 @@ impl SessionActor {
             }
             EntryBody::Name(name) => facts.name = Some(name.clone()),
             EntryBody::Model { provider, id } => {
-                self.handle.manifest().describe_model(facts, provider.clone(), id.clone());
+                self.handle.config().describe_model(facts, provider.clone(), id.clone());
             }
             EntryBody::Setting { key, value } => match (key.as_ref(), value.as_str(), value.as_bool()) {
                 ("thinking", Some(level), _) => {
@@ -431,7 +431,7 @@ impl SessionActor {
     pub(super) fn know_model(&mut self) {
         let mut facts = self.facts.clone();
         let (provider, id) = (facts.model_provider.clone(), facts.model_id.clone());
-        self.handle.manifest().describe_model(&mut facts, provider, id);
+        self.handle.config().describe_model(&mut facts, provider, id);
         let known = |facts: &SessionFacts| {
             (facts.context_window, facts.model_reasoning, facts.thinking_levels.clone())
         };
@@ -526,7 +526,7 @@ pub(super) fn user_message(content: Vec<Block>, turn: &TurnId) -> Arc<Message> {
 
 fn initial_facts(
     shared: &Services,
-    manifest: &ConfigRevision,
+    config: &ConfigRevision,
     journal: &Journal,
     header: &Header,
     written: bool,
@@ -538,11 +538,11 @@ fn initial_facts(
         parent: header.parent.as_ref().map(|parent| parent.session.clone()),
         created_at: header.created_at.clone(),
         sandboxed: sandbox::state() == sandbox::SandboxState::Enforced,
-        mode: manifest.settings.mode,
+        mode: config.settings.mode,
         archived: written && shared.journals.is_archived(&header.session),
         ..SessionFacts::empty(header.session.clone())
     };
     let (provider, model) = shared.configuration.usual_model();
-    manifest.describe_model(&mut facts, provider, model);
+    config.describe_model(&mut facts, provider, model);
     facts
 }

@@ -186,7 +186,7 @@ impl Commands<'_> {
             }
             Command::Tools => {
                 let facts = &snapshot.facts;
-                let model = handle.manifest().models.describe(&facts.model_provider, &facts.model_id);
+                let model = handle.config().models.describe(&facts.model_provider, &facts.model_id);
                 self.0.shared.tell(&call, "text", text::tools(&handle.tools, model.tools, &facts.model_id));
             }
             Command::Export(path) => {
@@ -223,8 +223,8 @@ impl Commands<'_> {
 
     /// Starts a workflow, or resumes its last run.
     fn workflow(&self, call: Call, handle: &Handle, name: &str, arguments: &str) {
-        let manifest = handle.manifest();
-        match manifest.workflows.get(name) {
+        let config = handle.config();
+        match config.workflows.get(name) {
             Some(Ok(workflow)) => {
                 let (engine, session) = (self.0.clone(), handle.clone());
                 let (asked, found) = (call.clone(), workflow.clone());
@@ -247,7 +247,7 @@ impl Commands<'_> {
                 self.0.shared.tell(&call, "error", format!("The workflow cannot be used: {wrong}"))
             }
             None => {
-                let names: Vec<&str> = manifest.workflows.keys().map(String::as_str).collect();
+                let names: Vec<&str> = config.workflows.keys().map(String::as_str).collect();
                 let message = format!("There is no workflow {name:?}; there are {}.", names.join(", "));
                 self.0.shared.tell(&call, "error", message);
             }
@@ -271,9 +271,9 @@ impl Commands<'_> {
             let shared = engine.shared.clone();
             let read = tokio::task::spawn_blocking(move || shared.reload()).await;
             match read.unwrap_or_else(|_| Err(ApiError::failed("The configuration could not be read."))) {
-                Ok((manifest, problems)) => {
-                    handle.adopted(manifest.revision).await;
-                    let (revision, summary) = (manifest.revision, manifest.summary());
+                Ok((config, problems)) => {
+                    handle.adopted(config.revision).await;
+                    let (revision, summary) = (config.revision, config.summary());
                     let mut message =
                         format!("The configuration was read again: revision {revision}, {summary}");
                     for problem in problems {

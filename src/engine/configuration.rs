@@ -113,13 +113,13 @@ impl Configuration {
             tracing::warn!("{cwd}: the project's configuration is passed over: {wrong}");
             read(Files { project: None, ..self.settings.files.clone() }, Mode::Ask)
         });
-        let Ok((manifest, problems)) = read else { return newest };
+        let Ok((config, problems)) = read else { return newest };
         for problem in problems {
             tracing::warn!("{cwd}: {problem}");
         }
-        let manifest = Arc::new(manifest);
-        others.insert(cwd.into(), manifest.clone());
-        manifest
+        let config = Arc::new(config);
+        others.insert(cwd.into(), config.clone());
+        config
     }
 
     /// Waits until nobody else reads the configuration.
@@ -143,16 +143,16 @@ impl Configuration {
         let providers = before.providers.again(&settings, &self.clock);
         let usual = (settings.provider.clone(), settings.model.clone());
         let revision = before.revision.saturating_add(1);
-        let (manifest, problems) =
+        let (config, problems) =
             ConfigRevision::new(revision, self.clock.now(), settings, &layers, providers)
                 .map_err(|error| ApiError::failed(error.to_string()))?;
-        let manifest = Arc::new(manifest);
+        let config = Arc::new(config);
         // The person's choice in the program stays, unless the files contain a new value.
         if usual != (before.settings.provider.clone(), before.settings.model.clone()) {
             self.usual_model.store(Arc::new(usual));
         }
-        self.newest.store(manifest.clone());
-        Ok((manifest, problems))
+        self.newest.store(config.clone());
+        Ok((config, problems))
     }
 
     /// Trusts the current configuration of a folder, or stops trusting it. With `shown`, trusts it only if it is that.

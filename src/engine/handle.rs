@@ -53,7 +53,7 @@ pub struct SharedHandle {
     /// The running turn's controls. An interrupt bypasses the mailbox for the same reason.
     pub(super) control: ArcSwapOption<TurnControl>,
     /// The configuration of the session.
-    manifest: watch::Sender<Arc<ConfigRevision>>,
+    config: watch::Sender<Arc<ConfigRevision>>,
     /// The time of its last lookup, as a number that grows with each lookup of any session.
     used: AtomicU64,
     /// The latest boundary of the latest turn.
@@ -91,7 +91,7 @@ impl Handle {
         id: SessionId,
         mailbox: mpsc::Sender<Change>,
         snapshot: SessionSnapshot,
-        manifest: Arc<ConfigRevision>,
+        config: Arc<ConfigRevision>,
     ) -> Self {
         let own = Inherited {
             rules: AnsweredRules::default(),
@@ -99,14 +99,14 @@ impl Handle {
             parent: None,
             tools: Toolbox::builtin(),
         };
-        Self::with(id, mailbox, Arc::new(snapshot), manifest, own)
+        Self::with(id, mailbox, Arc::new(snapshot), config, own)
     }
 
     fn with(
         id: SessionId,
         mailbox: mpsc::Sender<Change>,
         snapshot: Arc<SessionSnapshot>,
-        manifest: Arc<ConfigRevision>,
+        config: Arc<ConfigRevision>,
         Inherited { rules, asking, parent, tools }: Inherited,
     ) -> Self {
         Self(Arc::new(SharedHandle {
@@ -116,7 +116,7 @@ impl Handle {
             showing: Mutex::default(),
             stop: ArcSwapOption::empty(),
             control: ArcSwapOption::empty(),
-            manifest: watch::Sender::new(manifest),
+            config: watch::Sender::new(config),
             used: AtomicU64::default(),
             stage: ArcSwapOption::empty(),
             rules,
@@ -131,7 +131,7 @@ impl Handle {
     #[cfg(test)]
     pub(super) fn with_tools(&self, tools: Toolbox) -> Self {
         let own = Inherited { rules: self.rules.clone(), asking: self.asking.clone(), parent: None, tools };
-        Self::with(self.id.clone(), self.mailbox.clone(), self.snapshot(), self.manifest(), own)
+        Self::with(self.id.clone(), self.mailbox.clone(), self.snapshot(), self.config(), own)
     }
 
     /// Records a lookup.
@@ -158,7 +158,7 @@ impl Handle {
             parent: Some(link),
             tools: parent.tools.clone(),
         };
-        Self::with(self.id.clone(), self.mailbox.clone(), self.snapshot(), parent.manifest(), inherited)
+        Self::with(self.id.clone(), self.mailbox.clone(), self.snapshot(), parent.config(), inherited)
     }
 
     /// The number of sessions above it.
@@ -181,18 +181,18 @@ impl Handle {
     }
 
     /// The configuration of the session.
-    pub(super) fn manifest(&self) -> Arc<ConfigRevision> {
-        self.manifest.borrow().clone()
+    pub(super) fn config(&self) -> Arc<ConfigRevision> {
+        self.config.borrow().clone()
     }
 
-    pub(super) fn set_manifest(&self, manifest: Arc<ConfigRevision>) {
-        self.manifest.send_replace(manifest);
+    pub(super) fn set_config(&self, config: Arc<ConfigRevision>) {
+        self.config.send_replace(config);
     }
 
     /// Waits until the session uses that revision, or a later one.
     pub(super) async fn adopted(&self, revision: u64) {
         // An error means that the session is gone, and with it the reason to wait.
-        let _ = self.manifest.subscribe().wait_for(|manifest| manifest.revision >= revision).await;
+        let _ = self.config.subscribe().wait_for(|config| config.revision >= revision).await;
     }
 
     pub(super) fn publish(&self, snapshot: SessionSnapshot) {

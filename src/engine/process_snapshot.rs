@@ -59,7 +59,7 @@ struct View {
     handle: Handle,
     snapshot: Arc<SessionSnapshot>,
     stage: Option<Arc<StagePassed>>,
-    manifest: Arc<ConfigRevision>,
+    config: Arc<ConfigRevision>,
     shared: Arc<Services>,
 }
 
@@ -72,8 +72,8 @@ impl ProcessSnapshot {
     fn view(&self, handle: Handle) -> Arc<View> {
         let mut taken = self.taken.borrow_mut();
         let view = taken.entry(handle.id.clone()).or_insert_with(|| {
-            let (snapshot, stage, manifest) = (handle.snapshot(), handle.stage(), handle.manifest());
-            Arc::new(View { handle, snapshot, stage, manifest, shared: self.engine.shared.clone() })
+            let (snapshot, stage, config) = (handle.snapshot(), handle.stage(), handle.config());
+            Arc::new(View { handle, snapshot, stage, config, shared: self.engine.shared.clone() })
         });
         view.clone()
     }
@@ -140,9 +140,9 @@ impl World for ProcessSnapshot {
     }
 
     fn models(&self) -> Vec<ModelFacts> {
-        let manifest = self.engine.shared.configuration.newest();
-        let ready = manifest.providers.ready();
-        manifest.models.iter().map(|model| model.facts(ready.contains(&&*model.provider))).collect()
+        let config = self.engine.shared.configuration.newest();
+        let ready = config.providers.ready();
+        config.models.iter().map(|model| model.facts(ready.contains(&&*model.provider))).collect()
     }
 
     fn providers(&self) -> Vec<String> {
@@ -168,8 +168,8 @@ impl World for ProcessSnapshot {
 
     fn settings(&self) -> Vec<Setting> {
         let Services { configuration, journals, .. } = &*self.engine.shared;
-        let manifest = configuration.newest();
-        let settings = &manifest.settings;
+        let config = configuration.newest();
+        let settings = &config.settings;
         let path = |path: &std::path::Path| Value::from(path.to_string_lossy().into_owned());
         let values = [
             ("state-dir", path(&settings.state_dir)),
@@ -207,8 +207,8 @@ impl World for ProcessSnapshot {
     }
 
     fn reading(&self) -> Reading {
-        let manifest = self.engine.shared.configuration.newest();
-        Reading { revision: manifest.revision, read_at: manifest.read_at.to_string() }
+        let config = self.engine.shared.configuration.newest();
+        Reading { revision: config.revision, read_at: config.read_at.to_string() }
     }
 
     fn process(&self) -> ProcessFacts {
@@ -285,12 +285,12 @@ impl World for ProcessSnapshot {
 
     fn workflows(&self) -> Vec<(String, Result<Arc<Workflow>, String>)> {
         let Ok(handle) = self.engine.shared.tree.get(&self.call.session) else { return Vec::new() };
-        handle.manifest().workflows.clone().into_iter().collect()
+        handle.config().workflows.clone().into_iter().collect()
     }
 
     fn hooks(&self) -> Vec<Hook> {
         let Ok(handle) = self.engine.shared.tree.get(&self.call.session) else { return Vec::new() };
-        handle.manifest().hooks.iter().cloned().collect()
+        handle.config().hooks.iter().cloned().collect()
     }
 
     fn store(&self) -> StoreFacts {
@@ -347,7 +347,7 @@ impl SessionView for View {
     }
 
     fn config_revision(&self) -> u64 {
-        self.manifest.revision
+        self.config.revision
     }
 
     fn providers(&self) -> Vec<String> {
@@ -363,11 +363,11 @@ impl SessionView for View {
     }
 
     fn prompt_parts(&self) -> Vec<PromptPart> {
-        self.shared.prompt_parts(&self.manifest, &self.snapshot.facts)
+        self.shared.prompt_parts(&self.config, &self.snapshot.facts)
     }
 
     fn system_prompt(&self) -> String {
-        system_prompt::text(&self.shared.prompt_parts(&self.manifest, &self.snapshot.facts))
+        system_prompt::text(&self.shared.prompt_parts(&self.config, &self.snapshot.facts))
     }
 
     fn project(&self) -> Arc<Project> {
@@ -401,7 +401,7 @@ impl SessionView for View {
     }
 
     fn rules(&self) -> Vec<(Rule, &'static str)> {
-        let standing = self.shared.standing(&self.manifest, Path::new(&*self.snapshot.facts.cwd));
+        let standing = self.shared.standing(&self.config, Path::new(&*self.snapshot.facts.cwd));
         let configured = standing.into_iter().map(|rule| (rule, "configured"));
         let answered = self.handle.rules.all().into_iter().map(|rule| (rule, "answered"));
         configured.chain(answered).collect()

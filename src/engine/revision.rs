@@ -1,9 +1,9 @@
 //! One revision of the configuration for sessions: rules, hooks, workflows, models, their servers, and
 //! writable folders.
 //!
-//! A session's handle and the journal call it the manifest. A session keeps one revision until a boundary between two stages, and then switches to the newest: no
-//! stage, and no group of calls, starts under one configuration and ends under another. Does not read files
-//! itself.
+//! The journal's record of it is a manifest. A session keeps one revision until a boundary between two stages, and then
+//! switches to the newest: no stage, and no group of calls, starts under one configuration and ends under another. Does
+//! not read files itself.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -157,7 +157,7 @@ impl ConfigRevision {
             None => models,
         };
         let rules = rules::load(&settings, layers);
-        let manifest = Self {
+        let config = Self {
             revision,
             read_at: rfc3339(read_at),
             configured_rules: rules.configured,
@@ -170,7 +170,7 @@ impl ConfigRevision {
             providers,
             settings,
         };
-        Ok((manifest, problems))
+        Ok((config, problems))
     }
 
     /// Its content on one line.

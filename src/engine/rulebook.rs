@@ -18,13 +18,13 @@ const NOT_YET: &str = "it holds from the next reload on";
 impl Services {
     /// The rules of a session, and those that were kept for its folder and are not used.
     pub(super) fn listed_rules(&self, session: &Handle) -> Vec<ListedRule> {
-        let manifest = session.manifest();
+        let config = session.config();
         let facts = session.snapshot().facts.clone();
         let cwd = Path::new(&*facts.cwd);
-        let standing = self.standing(&manifest, cwd);
+        let standing = self.standing(&config, cwd);
         let answered = session.rules.all();
         let (configured, loaded) =
-            standing.split_at_checked(manifest.configured_rules).unwrap_or((&standing, &[]));
+            standing.split_at_checked(config.configured_rules).unwrap_or((&standing, &[]));
         let mut listed: Vec<ListedRule> = Vec::new();
         let mut add = |rule: &Rule, source, idle| {
             let rule = ListedRule { id: id(rule, source), rule: rule.clone(), source, idle };

@@ -74,9 +74,9 @@ pub struct Services {
 impl Services {
     /// The rules for a session's calls, in order: the configuration's, those from answers, and permission to
     /// read the files of the user's own skills.
-    pub fn rules_for(&self, manifest: &ConfigRevision, session: &Handle) -> Vec<Rule> {
+    pub fn rules_for(&self, config: &ConfigRevision, session: &Handle) -> Vec<Rule> {
         let cwd = session.snapshot().facts.cwd.clone();
-        let mut rules = self.standing(manifest, Path::new(&*cwd));
+        let mut rules = self.standing(config, Path::new(&*cwd));
         rules.extend(session.rules.all());
         let project = self.library.known_for(Path::new(&*session.snapshot().facts.cwd));
         let skills = project.iter().flat_map(|project| project.skills.values());
@@ -91,18 +91,18 @@ impl Services {
     }
 
     /// The rules of a revision that hold in a folder: without those that were taken back.
-    pub fn standing(&self, manifest: &ConfigRevision, cwd: &Path) -> Vec<Rule> {
-        let rules = manifest.rules.iter().enumerate();
+    pub fn standing(&self, config: &ConfigRevision, cwd: &Path) -> Vec<Rule> {
+        let rules = config.rules.iter().enumerate();
         let holds = |(place, rule): &(usize, &Rule)| {
-            *place < manifest.configured_rules || !self.taken_back.has(manifest.revision, cwd, rule)
+            *place < config.configured_rules || !self.taken_back.has(config.revision, cwd, rule)
         };
         rules.filter(holds).map(|(_, rule)| rule.clone()).collect()
     }
 
     /// The parts of a session's system prompt, with the notes that fit. Reads the disk only for a folder that
     /// was not searched yet.
-    pub fn prompt_parts(&self, manifest: &ConfigRevision, facts: &SessionFacts) -> Vec<PromptPart> {
-        let tools = manifest.models.describe(&facts.model_provider, &facts.model_id).tools;
+    pub fn prompt_parts(&self, config: &ConfigRevision, facts: &SessionFacts) -> Vec<PromptPart> {
+        let tools = config.models.describe(&facts.model_provider, &facts.model_id).tools;
         let project = tools.then(|| self.library.get(&self.configuration.places(&facts.cwd)));
         // A small window is mostly for the conversation.
         let share = usize::try_from(facts.context_window / PROMPT_NOTES_SHARE).unwrap_or(usize::MAX);
@@ -141,8 +141,8 @@ impl Services {
     /// The error in it; nothing has changed then.
     pub fn reload(&self) -> Result<(Arc<ConfigRevision>, Vec<String>), ApiError> {
         let _one_at_a_time = self.configuration.one_at_a_time();
-        let (manifest, problems) = self.configuration.read_again()?;
-        self.questions.set_orphan_grace(manifest.settings.orphan_grace);
+        let (config, problems) = self.configuration.read_again()?;
+        self.questions.set_orphan_grace(config.settings.orphan_grace);
         let live = self.tree.all();
         // Each folder once, however many sessions it has.
         let folders: HashSet<Arc<str>> =
@@ -153,7 +153,7 @@ impl Services {
         for handle in live {
             handle.tell(Change::ConfigurationChanged);
         }
-        Ok((manifest, problems))
+        Ok((config, problems))
     }
 
     /// Trusts the current configuration of a session's folder, or stops trusting it, from the next stage on.

@@ -14,7 +14,7 @@ impl SessionActor {
 
     /// Switches to the newest configuration, and to the folder's current context.
     pub(super) async fn adopt(&mut self) {
-        if self.shared.configuration.revision() == self.handle.manifest().revision {
+        if self.shared.configuration.revision() == self.handle.config().revision {
             return;
         }
         let (shared, cwd) = (self.shared.clone(), self.facts.cwd.clone());
@@ -32,7 +32,7 @@ impl SessionActor {
         if self.entries.offset() > 0 {
             self.goes_on_with(newest.entry(&project)).await;
         }
-        self.handle.set_manifest(newest);
+        self.handle.set_config(newest);
         self.know_model();
         self.found(&project);
     }

@@ -46,8 +46,7 @@ impl SessionActor {
         if editor.is_none() && !may_name_skill && !reference::may_refer(&text) {
             return Gathered { bodies: self.with_adopted(vec![message]), failures: Vec::new() };
         }
-        let (facts, rules) =
-            (self.facts.clone(), self.shared.rules_for(&self.handle.manifest(), &self.handle));
+        let (facts, rules) = (self.facts.clone(), self.shared.rules_for(&self.handle.config(), &self.handle));
         let stop = self.handle.stoppable();
         let shared = self.shared.clone();
         let looked = tokio::task::spawn_blocking(move || {
@@ -107,7 +106,7 @@ impl SessionActor {
 
     /// Reports the failed attachments to the person.
     pub(super) fn tell_failures(&self, mut failures: Vec<Arc<str>>, cause: Option<&Cause>) {
-        let distrust = self.handle.manifest().distrust.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let distrust = self.handle.config().distrust.lock().unwrap_or_else(PoisonError::into_inner).take();
         failures.extend(distrust.map(Arc::from));
         for failure in failures {
             let body = Body::Notification(Arc::new(Notification {

@@ -107,7 +107,7 @@ impl SessionActor {
     /// Why the rules and the mode do not let a file be written, if so. What they would ask a person, a person has asked
     /// for.
     fn denied(&self, path: &Path) -> Option<String> {
-        let rules = self.shared.rules_for(&self.handle.manifest(), &self.handle);
+        let rules = self.shared.rules_for(&self.handle.config(), &self.handle);
         let ground = self.shared.configuration.ground(Path::new(&*self.facts.cwd));
         let access = Access::Write(path.to_owned());
         ["write", "edit"].into_iter().find_map(|tool| {

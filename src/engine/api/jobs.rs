@@ -55,7 +55,7 @@ impl Jobs for Engine {
                 command: command.command,
                 cwd,
                 timeout: command.timeout_seconds.map(Duration::from_secs),
-                hidden: handle.manifest().hidden.to_vec(),
+                hidden: handle.config().hidden.to_vec(),
             };
             shell_start::start(&self.shared, new, reply);
         });

@@ -18,10 +18,10 @@ use crate::value::{Map, Value};
 
 impl SessionSettings for Engine {
     fn models(&self, _call: Call, reply: Reply<Vec<ModelFacts>>) {
-        let manifest = self.shared.configuration.newest();
-        let ready = manifest.providers.ready();
+        let config = self.shared.configuration.newest();
+        let ready = config.providers.ready();
         let facts = |model: &Model| model.facts(ready.contains(&&*model.provider));
-        reply.ok(manifest.models.iter().map(facts).collect());
+        reply.ok(config.models.iter().map(facts).collect());
     }
 
     fn set_model(
@@ -32,9 +32,9 @@ impl SessionSettings for Engine {
         reach: Reach,
         reply: Reply<(String, String)>,
     ) {
-        let manifest = self.shared.configuration.newest();
-        if manifest.models.find(&provider, &model).is_none() {
-            return reply.fail(unknown_model(&manifest.models, &provider, &model));
+        let config = self.shared.configuration.newest();
+        if config.models.find(&provider, &model).is_none() {
+            return reply.fail(unknown_model(&config.models, &provider, &model));
         }
         let shared = self.shared.clone();
         self.with(&call.clone(), reply, |handle, reply| {
@@ -58,9 +58,9 @@ impl SessionSettings for Engine {
     }
 
     fn cycle_model(&self, call: Call, forward: bool, reply: Reply<(String, String)>) {
-        let manifest = self.shared.configuration.newest();
-        let ready = manifest.providers.ready();
-        let usable: Vec<(Arc<str>, Arc<str>)> = manifest
+        let config = self.shared.configuration.newest();
+        let ready = config.providers.ready();
+        let usable: Vec<(Arc<str>, Arc<str>)> = config
             .models
             .iter()
             .filter(|model| ready.contains(&&*model.provider))

@@ -96,7 +96,7 @@ impl ModelCall<'_> {
 
     /// Runs the hooks after the model's answer. The boundary is reported once the answer is written.
     pub async fn streamed(&self, answer: &mut ModelAnswer) {
-        if !self.0.manifest().hooks.any_at(Stage::StreamResponse, Point::Post) {
+        if !self.0.config().hooks.any_at(Stage::StreamResponse, Point::Post) {
             return;
         }
         let payload = {

@@ -353,7 +353,7 @@ impl Batch<'_> {
 
     /// A call as the transforms want it: before it is judged, so that what is allowed is what runs.
     async fn transformed(&self, call: ToolCall) -> ToolCall {
-        if !self.turn.manifest().hooks.any_at(Stage::ToolCall, Point::Pre) {
+        if !self.turn.config().hooks.any_at(Stage::ToolCall, Point::Pre) {
             return call;
         }
         let payload =
@@ -368,7 +368,7 @@ impl Batch<'_> {
 
     /// Lets guards vote on a call, before anybody is asked about it.
     pub(super) async fn voted(&self, call: &ToolCall) -> Result<(), Outcome> {
-        if !self.turn.manifest().hooks.any_at(Stage::ToolCall, Point::Pre) {
+        if !self.turn.config().hooks.any_at(Stage::ToolCall, Point::Pre) {
             return Ok(());
         }
         match Boundaries(self.turn).guards(Stage::ToolCall, Some(call), &about(call)).await {
@@ -387,7 +387,7 @@ impl Batch<'_> {
         if vote == Vote::ToCome {
             self.voted(call).await?;
         }
-        if self.turn.manifest().hooks.any_at(Stage::ToolCall, Point::Pre) {
+        if self.turn.config().hooks.any_at(Stage::ToolCall, Point::Pre) {
             Boundaries(self.turn).observers(Stage::ToolCall, Point::Pre, Some(call), &about(call)).await;
         }
         Ok(())
@@ -395,7 +395,7 @@ impl Batch<'_> {
 
     /// Lets the hooks after a call have its result.
     async fn followed(&self, call: &ToolCall, mut outcome: Outcome) -> Outcome {
-        if !self.turn.manifest().hooks.any_at(Stage::ToolCall, Point::Post) {
+        if !self.turn.config().hooks.any_at(Stage::ToolCall, Point::Post) {
             return outcome;
         }
         let payload = about(call).with("result", outcome.text.clone()).with("is-error", outcome.is_error);
@@ -568,8 +568,8 @@ impl Batch<'_> {
     ) -> Outcome {
         let turn = self.turn;
         let facts = turn.session.snapshot().facts.clone();
-        let manifest = turn.manifest();
-        let sandbox = manifest.sandbox(facts.mode, &self.cwd);
+        let config = turn.config();
+        let sandbox = config.sandbox(facts.mode, &self.cwd);
         let event = turn.event(Body::ToolExecuting(call.clone()));
         turn.deliver(event.clone()).await;
         let _running = turn.control.runs(&call.id);
@@ -606,7 +606,7 @@ impl Batch<'_> {
             outputs,
             handle: turn.shared.clock.id("o-"),
             sandbox,
-            hidden: manifest.hidden.clone(),
+            hidden: config.hidden.clone(),
             barred: self.barred(&call.name, plan).into(),
             revision,
             stop,
@@ -666,7 +666,7 @@ impl Batch<'_> {
 /// Starts a command that outlives its call.
 async fn start_job(turn: &Turn, command: String, cwd: PathBuf, sandbox: Option<Sandbox>) -> Outcome {
     let id: Arc<str> = turn.shared.clock.id("j-").into();
-    let job = process::Job { command, cwd, timeout: None, sandbox, hidden: turn.manifest().hidden.to_vec() };
+    let job = process::Job { command, cwd, timeout: None, sandbox, hidden: turn.config().hidden.to_vec() };
     let (name, turn_id, job) = (id.clone(), turn.id.clone(), Box::new(job));
     match turn.session.request(|ack| Change::StartJob { id: name, turn: turn_id, job, ack }).await {
         Ok(()) => {

@@ -53,8 +53,8 @@ pub async fn compact(turn: &Turn, why: Why<'_>) -> Result<String, CompactionErro
     // An invented result for a call without one has no entry, and neither has a summary.
     let first_kept = kept.iter().map(|message| &message.id).find(|id| !id.as_str().is_empty());
     let first_kept = first_kept.ok_or(CompactionError::Nothing)?.clone();
-    let manifest = session.manifest();
-    let provider = manifest
+    let config = session.config();
+    let provider = config
         .providers
         .get(&facts.model_provider)
         .ok_or_else(|| CompactionError::Model(format!("there is no provider {:?}", facts.model_provider)))?;
@@ -82,7 +82,7 @@ pub async fn compact(turn: &Turn, why: Why<'_>) -> Result<String, CompactionErro
         ))],
         tools: Vec::new(),
         thinking: ThinkingLevel::Off.within(&facts.thinking_levels),
-        thinking_by: manifest.models.describe(&facts.model_provider, &facts.model_id).thinking_by,
+        thinking_by: config.models.describe(&facts.model_provider, &facts.model_id).thinking_by,
         max_output_tokens: u32::try_from(conversation::reserve(facts.context_window)).ok(),
     };
     let summary = tokio::select! {

@@ -45,7 +45,7 @@ impl Boundaries<'_> {
         payload: impl FnOnce() -> Map<'static>,
     ) -> Result<Option<Map<'static>>, Denied> {
         self.0.adopt_configuration().await;
-        let payload = match self.0.manifest().hooks.any_at(stage, Point::Pre) {
+        let payload = match self.0.config().hooks.any_at(stage, Point::Pre) {
             false => None,
             true => {
                 let payload = payload();
@@ -70,7 +70,7 @@ impl Boundaries<'_> {
         stage: Stage,
         payload: impl FnOnce() -> Map<'static>,
     ) -> Result<Option<Map<'static>>, Denied> {
-        if !self.0.manifest().hooks.any_at(stage, Point::Pre) {
+        if !self.0.config().hooks.any_at(stage, Point::Pre) {
             return Ok(None);
         }
         let payload = payload();
@@ -80,7 +80,7 @@ impl Boundaries<'_> {
 
     /// Runs the hooks after such a call. No boundary is reported.
     pub async fn after(&self, stage: Stage, payload: impl FnOnce() -> Map<'static>) -> Option<Map<'static>> {
-        match self.0.manifest().hooks.any_at(stage, Point::Post) {
+        match self.0.config().hooks.any_at(stage, Point::Post) {
             false => None,
             true => Some(self.rewrite(stage, Point::Post, None, payload()).await),
         }
@@ -101,7 +101,7 @@ impl Boundaries<'_> {
         payload: &Map<'static>,
     ) -> Result<(), Denied> {
         let tool = call.map(|call| &*call.name);
-        for hook in self.0.manifest().hooks.at(stage, Point::Pre, HookKind::Guard, tool) {
+        for hook in self.0.config().hooks.at(stage, Point::Pre, HookKind::Guard, tool) {
             let answer = hook::call(&hook, &self.folder(), &self.input(&hook, payload), &self.0.stop).await;
             let reason = match answer {
                 Ok(answer) => match decision(&answer) {
@@ -155,7 +155,7 @@ impl Boundaries<'_> {
         mut payload: Map<'static>,
     ) -> Map<'static> {
         let (tool, id) = (call.map(|call| &*call.name), call.map(|call| &*call.id));
-        for hook in self.0.manifest().hooks.at(stage, point, HookKind::Transform, tool) {
+        for hook in self.0.config().hooks.at(stage, point, HookKind::Transform, tool) {
             let answer = hook::call(&hook, &self.folder(), &self.input(&hook, &payload), &self.0.stop).await;
             let changed = match answer {
                 Ok(answer) => changed(&payload, &answer, stage.rewritable(point)),
@@ -189,7 +189,7 @@ impl Boundaries<'_> {
         let (tool, id) = (call.map(|call| &*call.name), call.map(|call| &*call.id));
         let folder = self.folder();
         let observing =
-            self.0.manifest().hooks.at(stage, point, HookKind::Observer, tool).into_iter().map(|hook| {
+            self.0.config().hooks.at(stage, point, HookKind::Observer, tool).into_iter().map(|hook| {
                 let (input, folder, stop) = (self.input(&hook, payload), folder.clone(), &self.0.stop);
                 async move {
                     let observed = hook::command::tell(&hook, &folder, &input, stop).await;

@@ -37,15 +37,15 @@ impl Composer<'_> {
     pub fn request(&self) -> Result<(Arc<dyn Provider>, ModelRequest), String> {
         let snapshot = self.0.session.snapshot();
         let facts = &snapshot.facts;
-        let manifest = self.0.manifest();
-        let provider = manifest.providers.get(&facts.model_provider).ok_or_else(|| {
+        let config = self.0.config();
+        let provider = config.providers.get(&facts.model_provider).ok_or_else(|| {
             format!(
                 "There is no provider {:?}. Choose one with --provider, in the configuration, or with /model.",
                 facts.model_provider
             )
         })?;
         let model = self.0.model();
-        let mut system = system_prompt::text(&self.0.shared.prompt_parts(&manifest, facts));
+        let mut system = system_prompt::text(&self.0.shared.prompt_parts(&config, facts));
         let mut tools = if model.tools { self.tools_on_offer() } else { Vec::new() };
         if let Some(execution) = &self.0.execution {
             system.push_str("\n\n");

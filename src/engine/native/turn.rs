@@ -59,8 +59,8 @@ impl Turn {
     }
 
     /// The configuration of the turn.
-    pub fn manifest(&self) -> Arc<ConfigRevision> {
-        self.session.manifest()
+    pub fn config(&self) -> Arc<ConfigRevision> {
+        self.session.config()
     }
 
     /// Switches to the newest configuration, if there is one: at a boundary, where no stage runs.
@@ -68,7 +68,7 @@ impl Turn {
         // A child keeps the configuration of its parent at its start, and a group's join that of the group's.
         let in_group = self.execution.as_ref().is_some_and(|execution| execution.is_of_group);
         let holds = in_group || self.session.parent.is_some();
-        if !holds && self.shared.configuration.revision() != self.manifest().revision {
+        if !holds && self.shared.configuration.revision() != self.config().revision {
             let _ = self.session.ask(|ack| Change::Adopt { ack }).await;
         }
     }
@@ -107,6 +107,6 @@ impl Turn {
     /// The model of the session, as the configuration describes it.
     pub fn model(&self) -> Model {
         let facts = &self.session.snapshot().facts;
-        self.manifest().models.describe(&facts.model_provider, &facts.model_id)
+        self.config().models.describe(&facts.model_provider, &facts.model_id)
     }
 }

@@ -179,7 +179,7 @@ impl Batch<'_> {
         let agreed = self.turn.execution.is_some()
             || self.turn.session.parent.as_ref().is_some_and(|link| link.covers(&call.name));
         let leave = Leave { mode: facts.mode, agreed };
-        let rules = self.turn.shared.rules_for(&self.turn.manifest(), &self.turn.session);
+        let rules = self.turn.shared.rules_for(&self.turn.config(), &self.turn.session);
         permission::judge(
             leave,
             &rules,
@@ -288,7 +288,7 @@ impl Batch<'_> {
         if !matches!(plan.access, Access::Read(_)) {
             return Barred::default();
         }
-        let rules = self.turn.shared.rules_for(&self.turn.manifest(), &self.turn.session);
+        let rules = self.turn.shared.rules_for(&self.turn.config(), &self.turn.session);
         Barred::new(&rules, &self.turn.shared.configuration.ground(&self.cwd), tool)
     }
 

@@ -154,9 +154,9 @@ fn wanted(turn: &Turn, call: &ToolCall) -> Result<Wanted, String> {
                 None => text(value, "provider").zip(text(value, "id")),
             };
             let (provider, id) = named.ok_or("model must be \"provider/id\" or a map of provider and id.")?;
-            let manifest = turn.manifest();
-            let known = manifest.models.find(&provider, &id).is_some();
-            if !known || manifest.providers.get(&provider).is_none() {
+            let config = turn.config();
+            let known = config.models.find(&provider, &id).is_some();
+            if !known || config.providers.get(&provider).is_none() {
                 return Err(format!("there is no model {id:?} of provider {provider:?} that can be used."));
             }
             (provider, id)
