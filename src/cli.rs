@@ -27,7 +27,7 @@ use edn_bridge::provider::embedded;
 use edn_bridge::provider::fetch::FetchError;
 use edn_bridge::provider::scripted::ScriptError;
 use edn_bridge::store::{Durability, StoreError};
-use edn_bridge_contract::Format;
+use edn_bridge_contract::{Format, Wire};
 use tracing_subscriber::fmt::format::FmtSpan;
 
 /// An EDN-native RPC bridge between editors and a coding-agent session runtime.
@@ -153,6 +153,9 @@ enum Command {
     /// start of a check to the next, and {config} for a file with the user's configuration. A check that needs a
     /// word that is not there is reported as not applicable.
     Contract {
+        /// What the server speaks: edn, or ui-protocol.
+        #[arg(long, value_name = "WIRE", default_value = "edn", value_parser = clap::value_parser!(Wire))]
+        wire: Wire,
         /// How the report is written.
         #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = clap::value_parser!(Format))]
         format: Format,
@@ -275,8 +278,8 @@ pub fn main() -> ExitCode {
         },
         Command::Doctor { format } => doctor::run(&options, format == "edn"),
         Command::Edn => show::edn(),
-        Command::Contract { format, only, patience, server } => {
-            show::contract(server, format, only, Duration::from_secs(patience))
+        Command::Contract { wire, format, only, patience, server } => {
+            show::contract(wire, server, format, only, Duration::from_secs(patience))
         }
         Command::Generate { root } => show::generate(&root),
     };

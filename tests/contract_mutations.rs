@@ -14,13 +14,12 @@
     reason = "tests"
 )]
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use edn_bridge::catalogue::{ERROR_CODES, ErrorSpec, TOPICS};
 use edn_bridge::edn;
 use edn_bridge::value::{Map, Value};
-use edn_bridge_contract::Status;
+use edn_bridge_contract::{Status, Wire};
 
 #[path = "contract/mutant.rs"]
 mod mutant;
@@ -28,10 +27,12 @@ mod mutant;
 mod open;
 #[path = "contract/server.rs"]
 mod server;
+#[path = "contract/ui.rs"]
+mod ui;
 
 use mutant::{
-    Change, data, emptied, kind, mutant, run, same, taken, text, thrice, try_all, where_, with, with_asked,
-    with_data, without,
+    Change, data, emptied, frames, kind, mutant, run, same, taken, text, thrice, try_all, unchanged, where_,
+    with, with_asked, with_data, without,
 };
 
 /// The check that makes a server send an error code.
@@ -127,15 +128,16 @@ fn payload(spec: &edn_bridge::catalogue::TopicSpec, without: Option<&str>) -> St
 }
 
 /// Puts an event before the response to `subscribe`, and moves the numbers of those after it.
-fn injected(event: String) -> Change {
-    Arc::new(move |frame| match (kind(frame).as_str(), text(frame, "op").as_str()) {
+fn injected(event: String) -> [Change; 2] {
+    let change = frames(move |frame| match (kind(frame).as_str(), text(frame, "op").as_str()) {
         ("response", "subscribe") => vec![event.clone(), edn::to_string(frame)],
         ("event", _) => {
             let seq = frame.get("seq").and_then(Value::as_i64).unwrap();
             same(&with(frame, "seq", Some(Value::int(seq + 1))))
         }
         _ => same(frame),
-    })
+    });
+    [change, unchanged()]
 }
 
 #[test]
@@ -146,12 +148,13 @@ fn a_payload_without_a_required_key_is_caught() {
         let rule = format!("topic.{}", spec.name);
         let checks = ["subscribe.all", rule.as_str()];
         let event = |payload: &str| format!("{{:kind :event :event {:?} :seq 1 :data {payload}}}", spec.name);
-        let right = run(injected(event(&payload(spec, None))), &checks, Duration::from_secs(20));
+        let right = run(Wire::Edn, injected(event(&payload(spec, None))), &checks, Duration::from_secs(20));
         if right.finding(&rule).unwrap().status != Status::Passed {
             problems.push(format!("{rule} fails for a whole payload: {:?}", right.finding(&rule)));
         }
         for key in spec.required {
-            let wrong = run(injected(event(&payload(spec, Some(key)))), &checks, Duration::from_secs(20));
+            let wrong =
+                run(Wire::Edn, injected(event(&payload(spec, Some(key)))), &checks, Duration::from_secs(20));
             if matches!(wrong.finding(&rule).unwrap().status, Status::Failed(_)) {
                 caught += 1;
             } else {
@@ -168,7 +171,8 @@ fn an_uncatalogued_topic_is_caught() {
     for spec in TOPICS {
         let event =
             format!("{{:kind :event :event \"{}x\" :seq 1 :data {}}}", spec.name, payload(spec, None));
-        let report = run(injected(event), &["subscribe.all", "frame.topic"], Duration::from_secs(20));
+        let report =
+            run(Wire::Edn, injected(event), &["subscribe.all", "frame.topic"], Duration::from_secs(20));
         assert!(matches!(report.finding("frame.topic").unwrap().status, Status::Failed(_)), "{}", spec.name);
     }
 }

@@ -15,6 +15,7 @@ fn generated_files_match_the_catalogue() {
         ("spec/reference.md", catalogue::reference_page()),
         ("emacs/edn-bridge-constants.el", catalogue::emacs_constants()),
         ("src/contract/catalogue.edn", catalogue::contract_tables()),
+        ("src/contract/ui-catalogue.edn", ui::reference::contract_tables()),
         ("spec/ui-reference.md", ui::reference::page()),
         ("spec/ui-protocol.schema.json", ui::reference::schema()),
     ] {

@@ -22,7 +22,7 @@ use edn_bridge::hook;
 use edn_bridge::limits;
 use edn_bridge::message::StopReason;
 use edn_bridge::value::Value;
-use edn_bridge_contract::{self as contract, Suite};
+use edn_bridge_contract::{self as contract, Suite, Wire};
 
 #[path = "contract/open.rs"]
 mod open;
@@ -369,7 +369,8 @@ fn names_of_checks_are_unique() {
 /// Runs a room of the contract against this server. Fails where a check or rule fails that is not
 /// known to be open, and where an open one passes.
 fn live(room: &str) {
-    let launch = server::command_line();
+    let wire = if room.starts_with("ui-") { Wire::Ui } else { Wire::Edn };
+    let (suite, launch) = (Suite::of(wire).unwrap(), server::command_line(wire));
     let mut problems = Vec::new();
     for (open, patience) in [(false, 20), (true, 2)] {
         let is_open = |name: &str| OPEN.iter().any(|(known, _)| *known == name);
@@ -381,7 +382,7 @@ fn live(room: &str) {
         }
         let only = if open { chosen } else { chosen.into_iter().chain(rule_names()).collect() };
         let options = contract::Options { only, patience: Duration::from_secs(patience) };
-        let report = contract::run(&Suite::built_in().unwrap(), &launch, &options);
+        let report = contract::run(&suite, &launch, &options);
         for finding in &report.findings {
             match (&finding.status, open) {
                 (contract::Status::Failed(why), false) => {
@@ -435,7 +436,7 @@ fn every_topic_arrives() {
     let told = checks.filter(|name| rooms.iter().any(|room| name.starts_with(room)) && !is_open(name));
     let only = told.chain(["topic.".to_owned()]).collect();
     let options = contract::Options { only, patience: Duration::from_secs(20) };
-    let report = contract::run(&Suite::built_in().unwrap(), &server::command_line(), &options);
+    let report = contract::run(&Suite::built_in().unwrap(), &server::command_line(Wire::Edn), &options);
     let topics = report.findings.iter().filter(|finding| finding.name.starts_with("topic."));
     let wrong: Vec<String> = topics
         .filter(|finding| (finding.status == contract::Status::Passed) == is_open(&finding.name))
@@ -444,13 +445,18 @@ fn every_topic_arrives() {
     assert!(wrong.is_empty(), "not as tests/contract/open.rs has it:\n{}", wrong.join("\n"));
 }
 
+fn suites() -> [Suite; 2] {
+    [Wire::Edn, Wire::Ui].map(|wire| Suite::of(wire).unwrap())
+}
+
 fn names_of_checks() -> Vec<String> {
-    Suite::built_in().unwrap().checks().iter().map(|check| check.name.clone()).collect()
+    let names = |suite: &Suite| suite.checks().iter().map(|check| check.name.clone()).collect::<Vec<_>>();
+    suites().iter().flat_map(names).collect()
 }
 
 fn rule_names() -> Vec<String> {
-    let catalogue = Suite::built_in().unwrap().catalogue();
-    contract::rules(&catalogue).into_iter().map(|(name, _)| name).collect()
+    let rules = |suite: &Suite| suite.wire().rules(&suite.catalogue());
+    suites().iter().flat_map(rules).map(|(name, _)| name).collect()
 }
 
 macro_rules! live {
@@ -505,6 +511,11 @@ live! {
     live_jobs "output." "jobs." "bash.";
     live_plists "plist.";
     live_persistence "persistence.";
+    live_ui_lines "ui-lines.";
+    live_ui_runs "ui-runs.";
+    live_ui_questions "ui-questions.";
+    live_ui_sessions "ui-sessions." "ui-models." "ui-kept.";
+    live_ui_commands "ui-shell." "ui-task." "ui-tool." "ui-tools.";
 }
 
 /// Every frame of every transcript keeps the rules.

@@ -17,6 +17,7 @@ use super::{Exit, Failure, Options, out};
 
 /// Runs the contract. Exit status 0 if every applicable check passes.
 pub(super) fn contract(
+    wire: contract::Wire,
     server: Vec<OsString>,
     format: contract::Format,
     only: Vec<String>,
@@ -24,7 +25,7 @@ pub(super) fn contract(
 ) -> Exit {
     let options = contract::Options { only, patience };
     let mut out = out::stdout();
-    let holds = contract::execute(server, format, &options, &mut out)
+    let holds = contract::execute(wire, server, format, &options, &mut out)
         .map_err(|error| Failure::Failed(error.to_string()))?;
     Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
 }
@@ -88,6 +89,7 @@ pub(super) fn generate(root: &Path) -> Exit {
         ("spec/reference.md", catalogue::reference_page()),
         ("emacs/edn-bridge-constants.el", catalogue::emacs_constants()),
         ("src/contract/catalogue.edn", catalogue::contract_tables()),
+        ("src/contract/ui-catalogue.edn", edn_bridge::wire::ui::reference::contract_tables()),
         ("spec/ui-reference.md", edn_bridge::wire::ui::reference::page()),
         ("spec/ui-protocol.schema.json", edn_bridge::wire::ui::reference::schema()),
     ] {

@@ -20,6 +20,10 @@ pub struct Catalogue {
     pub scope_keys: Vec<String>,
     /// The kinds of questions, each with the keys that its payload must have.
     pub kinds: Vec<(String, Vec<String>)>,
+    /// The types of a run's events, each with a pattern. Only the UI protocol has them.
+    pub events: Vec<(String, Form)>,
+    /// Requests that show whether an op is served, with their params.
+    pub probes: Vec<(String, Form)>,
 }
 
 /// An op.
@@ -31,6 +35,10 @@ pub struct Op {
     pub data: Vec<String>,
     /// Its specific error codes, in addition to those of every request.
     pub errors: Vec<String>,
+    /// The capability that says that it is served, if one does.
+    pub capability: Option<String>,
+    /// A pattern of the answer.
+    pub result: Form,
 }
 
 /// A topic.
@@ -42,6 +50,10 @@ pub struct Topic {
     pub required: Vec<String>,
     /// The keys that its payload may have.
     pub also: Vec<String>,
+    /// A pattern of the payload.
+    pub payload: Form,
+    /// Whether it is a request of the server.
+    pub asks: bool,
 }
 
 impl Catalogue {
@@ -57,21 +69,36 @@ impl Catalogue {
         };
         Self {
             ops: rows("ops")
-                .map(|op| Op { name: name(op), data: words(op.get("data")), errors: words(op.get("errors")) })
+                .map(|op| Op {
+                    name: name(op),
+                    data: words(op.get("data")),
+                    errors: words(op.get("errors")),
+                    capability: op.get("capability").and_then(Value::as_str).map(str::to_owned),
+                    result: part(op, "result"),
+                })
                 .collect(),
             topics: rows("topics")
                 .map(|topic| Topic {
                     name: name(topic),
                     required: words(topic.get("required")),
                     also: words(topic.get("also")),
+                    payload: part(topic, "payload"),
+                    asks: topic.get("asks") == Some(&Value::Bool(true)),
                 })
                 .collect(),
             error_codes: words(tables.get("error-codes")),
             error_data: lists("error-data"),
             scope_keys: words(tables.get("scope-keys")),
             kinds: lists("interaction-kinds"),
+            events: rows("events").map(|event| (name(event), part(event, "payload"))).collect(),
+            probes: rows("probes").map(|probe| (name(probe), part(probe, "params"))).collect(),
         }
     }
+}
+
+/// What a row has under a key; nil if it is missing.
+fn part(row: &Form, key: &str) -> Form {
+    row.get(key).cloned().unwrap_or(Value::Nil)
 }
 
 /// The strings and the names of keywords in a vector.

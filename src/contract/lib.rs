@@ -21,6 +21,7 @@
 //! A server need not be a process: implement [`Launch`].
 
 mod catalogue;
+mod json;
 mod launch;
 mod login_server;
 mod obligations;
@@ -33,6 +34,8 @@ mod shapes;
 mod stop;
 mod suite;
 mod terms;
+mod ui_rules;
+mod wire;
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
@@ -41,6 +44,7 @@ use std::io::Write;
 use std::rc::Rc;
 use std::time::Duration;
 
+use edn_codec::{Value, to_string};
 use peer::Peer;
 use player::Player;
 use probe::{Probe, Run};
@@ -52,6 +56,7 @@ pub use obligations::{Binding, BindingsError, bindings};
 pub use report::{Finding, Format, Report, Status, UnknownFormat};
 pub use rules::{Breach, Frame, Ledger, Witness, rules};
 pub use suite::{Check, Need, Suite, SuiteError};
+pub use wire::{UnknownWire, Wire};
 
 /// The options of a run.
 #[derive(Debug, Clone)]
@@ -75,12 +80,13 @@ impl Default for Options {
 /// If the command cannot be started or does not answer a handshake, if no folder can be created for the
 /// servers' state, or if the report cannot be written.
 pub fn execute(
+    wire: Wire,
     words: Vec<OsString>,
     format: Format,
     options: &Options,
     out: &mut dyn Write,
 ) -> std::io::Result<bool> {
-    let suite = Suite::built_in().map_err(std::io::Error::other)?;
+    let suite = Suite::of(wire).map_err(std::io::Error::other)?;
     let launch = CommandLine::new(words)?;
     greet(&suite, &launch, options.patience)?;
     let report = run(&suite, &launch, options);
@@ -89,14 +95,15 @@ pub fn execute(
     Ok(report.holds())
 }
 
-/// Shakes hands once, so that a command that is not a server is reported once and not by every check.
+/// Introduces itself once, so that a command that is not a server is reported once and not by every check.
 fn greet(suite: &Suite, launch: &dyn Launch, patience: Duration) -> std::io::Result<()> {
     let link = launch.launch(Wish { script: None, state: "greeting", config: None })?;
-    let mut peer = Peer::new(link, patience, suite.catalogue(), Rc::default(), Rc::default());
-    match peer.ask("handshake", &probe::handshake(&[])) {
+    let mut peer = Peer::new(link, patience, suite.wire(), suite.catalogue(), Rc::default(), Rc::default());
+    let (op, params) = suite.wire().greeting(Value::vector([] as [Value<'static>; 0]));
+    match peer.ask(op, &to_string(&params)) {
         Ok(_) => Ok(()),
         Err(Stop::Failed(why) | Stop::NotApplicable(why)) => {
-            Err(std::io::Error::other(format!("the command is not a server that answers a handshake: {why}")))
+            Err(std::io::Error::other(format!("the command is not a server that answers {op}: {why}")))
         }
     }
 }
@@ -107,6 +114,7 @@ pub fn run(suite: &Suite, launch: &dyn Launch, options: &Options) -> Report {
     let run = Run {
         launch,
         patience: options.patience,
+        wire: suite.wire(),
         catalogue: suite.catalogue(),
         ledger: Rc::new(RefCell::new(Ledger::default())),
         abilities: OnceCell::new(),
@@ -114,7 +122,7 @@ pub fn run(suite: &Suite, launch: &dyn Launch, options: &Options) -> Report {
     let checks = suite.checks().iter().filter(|check| chosen(&check.name));
     let mut findings: Vec<Finding> = checks.map(|check| run_one(suite, &run, check)).collect();
     let ledger = run.ledger.take();
-    let rules = rule_findings(&suite.catalogue(), &ledger).into_iter();
+    let rules = rule_findings(suite, &ledger).into_iter();
     findings.extend(rules.filter(|finding| chosen(&finding.name)));
     Report { findings, frames: ledger.frames, notes: ledger.notes.into_iter().collect() }
 }
@@ -143,7 +151,7 @@ fn run_one(suite: &Suite, run: &Run<'_>, check: &Check) -> Finding {
 }
 
 /// The findings of the rules for all frames of a run.
-fn rule_findings(catalogue: &Catalogue, ledger: &Ledger) -> Vec<Finding> {
+fn rule_findings(suite: &Suite, ledger: &Ledger) -> Vec<Finding> {
     let finding = |(name, about): (String, String)| {
         let breaches = ledger.breaches.get(&name).map(Vec::as_slice).unwrap_or_default();
         let status = match breaches.first() {
@@ -155,5 +163,5 @@ fn rule_findings(catalogue: &Catalogue, ledger: &Ledger) -> Vec<Finding> {
             breaches.iter().map(|breach| format!("< {}  ({})", breach.line, breach.why)).collect();
         Finding { name, about, status, frames: shown.into_iter().collect(), notes: Vec::new() }
     };
-    rules(catalogue).into_iter().map(finding).collect()
+    suite.wire().rules(&suite.catalogue()).into_iter().map(finding).collect()
 }

@@ -11,15 +11,16 @@ use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use edn_bridge_client::frame::{data, request, topic};
+use edn_bridge_client::frame::{data, topic};
 use edn_bridge_client::{Lines, TimedOut};
 use edn_codec::Value;
 
 use crate::catalogue::Catalogue;
 use crate::launch::{Link, Server};
-use crate::rules::{Frame, Ledger, Witness};
+use crate::rules::{Frame, Ledger};
 use crate::shapes::excerpt;
 use crate::stop::Stop;
+use crate::wire::{Watcher, Wire};
 
 /// The transcript of a check, for reports.
 #[derive(Debug, Default)]
@@ -83,7 +84,8 @@ pub struct Peer {
     /// `None` once the input was closed.
     writer: Option<Sender<Vec<u8>>>,
     server: Box<dyn Server>,
-    witness: Witness,
+    wire: Wire,
+    witness: Watcher,
     ledger: Rc<RefCell<Ledger>>,
     transcript: Rc<RefCell<Transcript>>,
     /// Events that arrived during other waits.
@@ -105,6 +107,7 @@ impl Peer {
     pub fn new(
         link: Link,
         patience: Duration,
+        wire: Wire,
         catalogue: Rc<Catalogue>,
         ledger: Rc<RefCell<Ledger>>,
         transcript: Rc<RefCell<Transcript>>,
@@ -116,7 +119,8 @@ impl Peer {
             lines: Lines::new(output),
             writer: Some(writer),
             server,
-            witness: Witness::new(catalogue),
+            wire,
+            witness: wire.watcher(catalogue),
             ledger,
             transcript,
             events: VecDeque::new(),
@@ -152,7 +156,12 @@ impl Peer {
     /// Sends a request under a given id.
     pub fn send_as(&mut self, id: &str, op: &str, params: &str) {
         self.witness.sends(id, op);
-        self.send_line(&request(id, op, params));
+        self.send_line(&self.wire.request(id, op, params));
+    }
+
+    /// A request as a line, which is not sent.
+    pub fn line_of(&self, id: &str, op: &str, params: &str) -> String {
+        self.wire.request(id, op, params)
     }
 
     /// Registers a line of the check's own as a request that will be answered under its id.
@@ -370,12 +379,12 @@ impl Peer {
         self.events.retain(|event| topic(event) != name);
     }
 
-    /// Sends a `ping` and waits for its answer, by which time all earlier frames have arrived.
+    /// Sends a `ping`, or what stands for it, and waits for its answer, by which time all earlier frames have arrived.
     ///
     /// # Errors
     /// If no answer arrives in time.
     pub fn barrier(&mut self) -> Result<(), Stop> {
-        self.ask("ping", "{}").map(|_| ())
+        self.ask(self.wire.barrier(), "{}").map(|_| ())
     }
 
     /// The next line verbatim, outside the rules: for lines that are not map frames by agreement.

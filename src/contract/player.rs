@@ -9,16 +9,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use edn_bridge_client::frame::request;
 use edn_codec::{self as edn, Value};
 
+use crate::json;
 use crate::launch::Config;
 use crate::login_server::LoginServer;
 use crate::peer::Peer;
-use crate::probe::{Probe, client_info};
+use crate::probe::Probe;
 use crate::stop::Stop;
 use crate::suite::{Suite, operation};
 use crate::terms::{Form, Host, Miss, Scope, Variables, brief, variable};
+use crate::wire::{Wire, client_info};
 
 /// How long a command of a check may take to create its file.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(20);
@@ -209,9 +210,9 @@ impl<'a> Player<'a> {
             }
             "read-line" => {
                 let line = self.peer()?.raw_line()?;
-                let form = edn::read_one(&line)
-                    .map_err(|error| Stop::failed(format!("the line is not EDN: {error}")))?;
-                self.expect(&or_any(0), &form.into_owned(), "the line")?;
+                let form = self.suite.wire().read(&line);
+                let form = form.map_err(|error| Stop::failed(format!("the line cannot be read: {error}")))?;
+                self.expect(&or_any(0), &form, "the line")?;
             }
 
             // The next event of a topic, which must fit.
@@ -421,7 +422,7 @@ impl<'a> Player<'a> {
             let op = op.as_str().unwrap_or_default();
             let id = peer.new_id();
             peer.expects(&id, op);
-            lines.push_str(&request(&id, op, &edn::to_string(params)));
+            lines.push_str(&peer.line_of(&id, op, &edn::to_string(params)));
             lines.push('\n');
             ids.push(Value::from(id));
         }
@@ -455,8 +456,11 @@ impl<'a> Player<'a> {
             return Ok(());
         }
         let features = options.get("features").cloned().unwrap_or_else(|| Value::vector([] as [Form; 0]));
-        let params = client_info("1.0", features);
-        self.peer()?.ask_ok("handshake", &edn::to_string(&params))?;
+        let (op, params) = self.suite.wire().greeting(features);
+        self.peer()?.ask_ok(op, &edn::to_string(&params))?;
+        if self.suite.wire() == Wire::Ui {
+            return Ok(());
+        }
         let params = match options.get("subscribe") {
             None => return Ok(()),
             Some(topics @ Value::Vector(_)) => format!("{{:topics {}}}", edn::to_string(topics)),
@@ -519,6 +523,7 @@ impl Host for Player<'_> {
         Ok(Some(match name {
             // A path in the check's own folder, which tools and commands may change.
             "file" => Value::from(self.folder.path(text(0))?.to_string_lossy().into_owned()),
+            "json" => Value::from(json::write(args.first().unwrap_or(&Value::Nil))),
             "content" => Value::from(std::fs::read_to_string(text(0)).ok()),
             "table" => self.suite.table(args),
             "supported" => {

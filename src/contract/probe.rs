@@ -11,11 +11,12 @@ use edn_codec::{Value, to_string};
 
 use crate::catalogue::Catalogue;
 use crate::launch::{Config, Launch, Link, Wish};
-use crate::peer::{Peer, Transcript};
+use crate::peer::{Answer, Peer, Transcript};
 use crate::rules::Ledger;
 use crate::stop::Stop;
 use crate::suite::Need;
 use crate::terms::Form;
+use crate::wire::{Wire, client_info};
 
 /// What the checks of one run share.
 pub struct Run<'a> {
@@ -23,6 +24,8 @@ pub struct Run<'a> {
     pub launch: &'a dyn Launch,
     /// How long a check waits for one answer or event.
     pub patience: Duration,
+    /// The wire of the servers.
+    pub wire: Wire,
     /// The names of the protocol.
     pub catalogue: Rc<Catalogue>,
     /// The findings of the rules.
@@ -34,9 +37,9 @@ pub struct Run<'a> {
 /// The server's abilities.
 #[derive(Debug)]
 pub struct Abilities {
-    /// `:supported-ops` of the error for an unknown op.
+    /// The ops that it serves.
     pub ops: Vec<String>,
-    /// Features that it grants if all are requested.
+    /// Features that it grants if all are requested, or its capabilities.
     features: Vec<String>,
     /// Whether it accepts further clients, once that was tried.
     guests: OnceCell<bool>,
@@ -71,7 +74,14 @@ impl<'a> Probe<'a> {
 
     fn peer(&self, link: Link) -> Peer {
         let run = self.run;
-        Peer::new(link, run.patience, run.catalogue.clone(), run.ledger.clone(), self.transcript.clone())
+        Peer::new(
+            link,
+            run.patience,
+            run.wire,
+            run.catalogue.clone(),
+            run.ledger.clone(),
+            self.transcript.clone(),
+        )
     }
 
     /// Rewrites the configuration of this check's server.
@@ -147,6 +157,43 @@ impl<'a> Probe<'a> {
         if let Some(known) = self.run.abilities.get() {
             return Ok(known);
         }
+        let (ops, features) = match self.run.wire {
+            Wire::Edn => self.ops()?,
+            Wire::Ui => self.methods()?,
+        };
+        Ok(self.run.abilities.get_or_init(|| Abilities { ops, features, guests: OnceCell::new() }))
+    }
+
+    /// What a server of the UI protocol serves: what has a capability says so itself, and the rest is tried.
+    fn methods(&self) -> Result<(Vec<String>, Vec<String>), Stop> {
+        let mut peer = self.start(None, None)?;
+        let (op, params) = Wire::Ui.greeting(Value::Nil);
+        let result = peer.ask_ok(op, &to_string(&params))?;
+        let capabilities = result.get("server_capabilities").and_then(Value::as_map);
+        let is_set = |(name, value): (&Form, &Form)| {
+            name.as_keyword().filter(|_| value == &Value::Bool(true)).map(str::to_owned)
+        };
+        let capabilities: Vec<String> =
+            capabilities.into_iter().flat_map(|map| map.iter()).filter_map(is_set).collect();
+        let mut ops = Vec::new();
+        let catalogue = &self.run.catalogue;
+        for op in &catalogue.ops {
+            let probe = catalogue.probes.iter().find(|(name, _)| *name == op.name);
+            let is_served = match (&op.capability, probe) {
+                (Some(capability), _) => capabilities.contains(capability),
+                (None, Some((name, params))) => match peer.ask(name, &to_string(params))? {
+                    Answer::Error(error) => error.code != "-32601",
+                    Answer::Ok(_) => true,
+                },
+                (None, None) => true,
+            };
+            ops.extend(is_served.then(|| op.name.clone()));
+        }
+        Ok((ops, capabilities))
+    }
+
+    /// What a server of the EDN wire supports, and the features that it grants.
+    fn ops(&self) -> Result<(Vec<String>, Vec<String>), Stop> {
         let mut peer = self.start(None, None)?;
         let mut features = granted(&peer.ask_ok("handshake", &handshake(&MAP_FEATURES))?);
         let mut plists = self.start(None, None)?;
@@ -156,7 +203,7 @@ impl<'a> Probe<'a> {
         }
         let refused = peer.ask_error("no_such_op", "{}", "request/op-not-supported")?;
         let ops = texts(refused.frame.get("data").and_then(|data| data.get("supported-ops")));
-        Ok(self.run.abilities.get_or_init(|| Abilities { ops, features, guests: OnceCell::new() }))
+        Ok((ops, features))
     }
 
     /// Whether the server accepts further clients. Tried only if a check needs to know, because a server that
@@ -178,16 +225,8 @@ impl<'a> Probe<'a> {
     }
 }
 
-/// The params of a handshake.
-pub fn client_info(version: &str, features: Form) -> Form {
-    let info = [("name", Value::str("contract")), ("version", Value::str("1"))];
-    let rest = [("protocol-version", Value::from(version.to_owned())), ("features", features)];
-    let info = info.into_iter().chain(rest).map(|(key, value)| (Value::keyword(key), value));
-    Value::map([(Value::keyword("client-info"), Value::map(info))])
-}
-
 /// The params of a handshake of this version, as text.
-pub fn handshake(features: &[&'static str]) -> String {
+fn handshake(features: &[&'static str]) -> String {
     to_string(&client_info("1.0", Value::vector(features.iter().copied())))
 }
 

@@ -195,7 +195,7 @@ impl Witness {
     /// Examines a line from the server.
     pub fn receives(&mut self, line: &[u8], ledger: &mut Ledger) -> Frame {
         ledger.frames = ledger.frames.saturating_add(1);
-        let mut look = Look { ledger, line };
+        let mut look = Look::at_line(ledger, line);
         look.at("frame.edn");
         let value = match edn::read_one(line) {
             Ok(value) => value.into_owned(),
@@ -444,17 +444,29 @@ fn interaction(catalogue: &Catalogue, payload: &Map<'_>, look: &mut Look<'_>) {
 }
 
 /// Examines one line.
-struct Look<'a> {
+pub(crate) struct Look<'a> {
     ledger: &'a mut Ledger,
     line: &'a [u8],
 }
 
-impl Look<'_> {
-    fn at(&mut self, rule: &str) {
+impl<'a> Look<'a> {
+    /// Looks at a line.
+    pub(crate) fn at_line(ledger: &'a mut Ledger, line: &'a [u8]) -> Self {
+        Self { ledger, line }
+    }
+
+    /// Notes behaviour that the contract leaves open.
+    pub(crate) fn note(&mut self, note: String) {
+        self.ledger.notes.insert(note);
+    }
+
+    /// A rule applies.
+    pub(crate) fn at(&mut self, rule: &str) {
         self.ledger.look(rule);
     }
 
-    fn breach(&mut self, rule: &str, why: String) {
+    /// A rule is broken.
+    pub(crate) fn breach(&mut self, rule: &str, why: String) {
         self.ledger.breach(Breach { rule: rule.to_owned(), why, line: excerpt(self.line) });
     }
 

@@ -12,6 +12,7 @@ use edn_codec::{self as edn, Value};
 
 use crate::catalogue::Catalogue;
 use crate::terms::Form;
+use crate::wire::Wire;
 
 /// The files of checks, in the order in which they run, after those that only define something.
 const FILES: &[(&str, &str)] = &[
@@ -38,6 +39,19 @@ const FILES: &[(&str, &str)] = &[
     ("guests", include_str!("checks/guests.edn")),
     ("plists", include_str!("checks/plists.edn")),
     ("persistence", include_str!("checks/persistence.edn")),
+];
+
+/// The same for the UI protocol.
+const UI_FILES: &[(&str, &str)] = &[
+    ("ui-catalogue", include_str!("ui-catalogue.edn")),
+    ("common", include_str!("checks/common.edn")),
+    ("ui-common", include_str!("checks/ui-common.edn")),
+    ("ui-lines", include_str!("checks/ui-lines.edn")),
+    ("ui-runs", include_str!("checks/ui-runs.edn")),
+    ("ui-questions", include_str!("checks/ui-questions.edn")),
+    ("ui-sessions", include_str!("checks/ui-sessions.edn")),
+    ("ui-commands", include_str!("checks/ui-commands.edn")),
+    ("ui-tools", include_str!("checks/ui-tools.edn")),
 ];
 
 /// Why the files cannot be read.
@@ -107,6 +121,7 @@ pub struct Definition {
 /// All checks, and what they share.
 #[derive(Debug)]
 pub struct Suite {
+    wire: Wire,
     checks: Vec<Check>,
     definitions: BTreeMap<String, Definition>,
     tables: Form,
@@ -126,16 +141,25 @@ pub fn operation(step: &Form) -> Option<(&str, &[Form])> {
 }
 
 impl Suite {
-    /// The checks of this package.
+    /// The checks of the EDN wire.
     ///
     /// # Errors
     /// If a file cannot be read. A test rules that out.
     pub fn built_in() -> Result<Self, SuiteError> {
-        Self::read(FILES)
+        Self::of(Wire::Edn)
     }
 
-    fn read(files: &[(&'static str, &str)]) -> Result<Self, SuiteError> {
+    /// The checks of a wire.
+    ///
+    /// # Errors
+    /// If a file cannot be read. A test rules that out.
+    pub fn of(wire: Wire) -> Result<Self, SuiteError> {
+        Self::read(wire, if wire == Wire::Edn { FILES } else { UI_FILES })
+    }
+
+    fn read(wire: Wire, files: &[(&'static str, &str)]) -> Result<Self, SuiteError> {
         let mut suite = Self {
+            wire,
             checks: Vec::new(),
             definitions: BTreeMap::new(),
             tables: Value::Nil,
@@ -178,6 +202,11 @@ impl Suite {
             suite.checks.push(check);
         }
         Ok(suite)
+    }
+
+    /// The wire of the servers.
+    pub const fn wire(&self) -> Wire {
+        self.wire
     }
 
     /// All checks, in the order in which they run.
@@ -245,6 +274,10 @@ impl Suite {
         let has = |key| options.get(key).is_some();
         needs.extend(has("script").then_some(Need::Script));
         needs.extend((has("config") || has("workflow")).then_some(Need::Config));
+        if self.wire == Wire::Ui {
+            // They are what the client can show.
+            return;
+        }
         let features = options.get("features").and_then(Value::as_slice).unwrap_or_default();
         needs.extend(features.iter().filter_map(Value::as_str).map(|name| Need::Feature(name.to_owned())));
     }
@@ -282,9 +315,11 @@ mod tests {
 
     #[test]
     fn built_in_files_are_readable_and_names_unique() {
-        let suite = Suite::built_in().unwrap();
-        let names: BTreeSet<_> = suite.checks().iter().map(|check| &check.name).collect();
-        assert_eq!(names.len(), suite.checks().len());
+        for wire in [Wire::Edn, Wire::Ui] {
+            let suite = Suite::of(wire).unwrap();
+            let names: BTreeSet<_> = suite.checks().iter().map(|check| &check.name).collect();
+            assert_eq!(names.len(), suite.checks().len());
+        }
     }
 
     #[test]
@@ -298,7 +333,7 @@ mod tests {
                             :steps [[:when 1 1 [:go]] [:ask \"ping\"] [:refuse \"no_such\"] [:on \"b\" [:join {}]]]}]}",
             ),
         ];
-        let suite = Suite::read(&files).unwrap();
+        let suite = Suite::read(Wire::Edn, &files).unwrap();
         let needs: Vec<_> = suite.checks().first().unwrap().needs.iter().cloned().collect();
         let due = [
             Need::Script,
@@ -338,14 +373,15 @@ mod tests {
                 form => form.as_slice().unwrap_or_default().iter().for_each(|item| calls(item, suite, names)),
             }
         }
-        let suite = Suite::built_in().unwrap();
         let mut names = BTreeSet::new();
-        let checks = suite.checks().iter().flat_map(|check| &check.steps);
-        for step in checks.chain(suite.definitions.values().flat_map(|definition| &definition.steps)) {
-            steps(step, &suite, &mut names);
-            calls(step, &suite, &mut names);
+        for suite in [Wire::Edn, Wire::Ui].map(|wire| Suite::of(wire).unwrap()) {
+            let checks = suite.checks().iter().flat_map(|check| &check.steps);
+            for step in checks.chain(suite.definitions.values().flat_map(|definition| &definition.steps)) {
+                steps(step, &suite, &mut names);
+                calls(step, &suite, &mut names);
+            }
+            suite.definitions.values().for_each(|definition| calls(&definition.result, &suite, &mut names));
         }
-        suite.definitions.values().for_each(|definition| calls(&definition.result, &suite, &mut names));
         assert!(names.len() > 60, "{names:?}");
         let readme = include_str!("README.md").replace(")`", " )`");
         names.retain(|name| !readme.contains(name.as_str()));
@@ -355,7 +391,7 @@ mod tests {
     #[test]
     fn misshapen_files_are_refused() {
         for text in ["{", "{:checks [{:name \"a\"}]}", "{:define {:a {}}}", "{:define {a {}}}\n;"] {
-            assert!(Suite::read(&[("a", text), ("b", "{:define {a {}}}")]).is_err(), "{text}");
+            assert!(Suite::read(Wire::Edn, &[("a", text), ("b", "{:define {a {}}}")]).is_err(), "{text}");
         }
     }
 }

@@ -469,6 +469,7 @@ fn is_a(name: &str, value: Option<&Form>) -> Result<(), Miss> {
         }),
         "int" => value.is_some_and(|value| value.as_i64().is_some()),
         "natural" => value.and_then(Value::as_i64).is_some_and(|number| number >= 0),
+        "number" => value.is_some_and(|value| matches!(value, Value::Int(_) | Value::Float(_))),
         "boolean" => value.is_some_and(|value| value.as_bool().is_some()),
         "vector" => value.is_some_and(|value| value.as_slice().is_some()),
         "map" => value.is_some_and(|value| value.as_map().is_some()),

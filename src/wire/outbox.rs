@@ -88,11 +88,17 @@ impl<E: Encoder> Outbox<E> {
         self.add(|queue| queue.push_frame(encode));
     }
 
-    /// Adds a whole frame after which a write ends, for a client that takes what it reads together as one.
-    pub fn push_frame_apart(&self, encode: impl FnOnce(&mut Vec<u8>, E::Style)) {
+    /// Adds a whole frame after which a write ends, for a client that takes what it reads together as one, and the frame
+    /// that follows. No client sees the first before the second is encoded.
+    pub fn push_frame_apart(
+        &self,
+        encode: impl FnOnce(&mut Vec<u8>, E::Style),
+        then: impl FnOnce(&mut Vec<u8>, E::Style),
+    ) {
         self.add(|queue| {
             queue.push_frame(encode);
             queue.push_break();
+            queue.push_frame(then);
         });
     }
 

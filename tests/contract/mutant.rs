@@ -1,22 +1,44 @@
 //! Servers with one fault each, and whether the contract runner catches them.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use edn_bridge::edn;
 use edn_bridge::value::Value;
-use edn_bridge_contract::{CommandLine, Config, Launch, Link, Options, Report, Status, Suite, Wish};
+use edn_bridge_contract::{CommandLine, Config, Launch, Link, Options, Report, Status, Suite, Wire, Wish};
+
+use serde_json::Value as Json;
 
 use crate::{open, server};
 
-/// Changes one frame into the lines that replace it.
-pub type Change = Arc<dyn Fn(&Value<'static>) -> Vec<String> + Send + Sync>;
+/// Changes one line into the lines that replace it.
+pub type Change = Arc<dyn Fn(&str) -> Vec<String> + Send + Sync>;
 
-/// The real server with modified output.
+/// A change of EDN frames.
+pub fn frames(change: impl Fn(&Value<'static>) -> Vec<String> + Send + Sync + 'static) -> Change {
+    Arc::new(move |line| change(&edn::read_one(line.as_bytes()).unwrap().into_owned()))
+}
+
+/// A change of JSON lines.
+pub fn messages(change: impl Fn(&Json) -> Vec<Json> + Send + Sync + 'static) -> Change {
+    Arc::new(move |line| match serde_json::from_str(line) {
+        Ok(message) => change(&message).iter().map(Json::to_string).collect(),
+        // What a check sends may be no JSON.
+        Err(_) => vec![line.to_owned()],
+    })
+}
+
+/// The lines as they are.
+pub fn unchanged() -> Change {
+    Arc::new(|line| vec![line.to_owned()])
+}
+
+/// The real server with modified output, or one that takes its input for something else.
 pub struct Wrong {
     real: CommandLine,
     change: Change,
+    hears: Option<Change>,
 }
 
 impl Launch for Wrong {
@@ -48,28 +70,48 @@ impl Launch for Wrong {
 impl Wrong {
     fn changed(&self, link: Link) -> std::io::Result<Link> {
         let Link { input, output, server } = link;
-        let (reader, mut writer) = std::io::pipe()?;
-        let change = self.change.clone();
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines() {
-                let Ok(line) = line else { return };
-                let frame = edn::read_one(line.as_bytes()).unwrap().into_owned();
-                for line in change(&frame) {
-                    if writeln!(writer, "{line}").is_err() {
-                        return;
-                    }
-                }
+        let (reader, writer) = std::io::pipe()?;
+        pass(output, writer, self.change.clone());
+        let input = match &self.hears {
+            None => input,
+            Some(change) => {
+                let (reader, writer) = std::io::pipe()?;
+                pass(reader, input, change.clone());
+                Box::new(writer)
             }
-        });
+        };
         Ok(Link { input, output: Box::new(reader), server })
     }
 }
 
-pub fn run(change: Change, checks: &[&str], patience: Duration) -> Report {
+/// Passes changed lines on to the end.
+fn pass(from: impl Read + Send + 'static, mut to: impl Write + Send + 'static, change: Change) {
+    std::thread::spawn(move || {
+        for line in BufReader::new(from).split(b'\n') {
+            let Ok(line) = line else { return };
+            let lines = match std::str::from_utf8(&line) {
+                Ok(text) => change(text).into_iter().map(String::into_bytes).collect(),
+                Err(_) => vec![line],
+            };
+            for mut line in lines {
+                line.push(b'\n');
+                if to.write_all(&line).and_then(|()| to.flush()).is_err() {
+                    return;
+                }
+            }
+        }
+    });
+}
+
+pub fn run(wire: Wire, [change, hears]: [Change; 2], checks: &[&str], patience: Duration) -> Report {
     let only = checks.iter().map(|check| (*check).to_owned()).collect();
-    let wrong = Wrong { real: server::command_line(), change };
-    thread_local!(static SUITE: Suite = Suite::built_in().unwrap());
-    SUITE.with(|suite| edn_bridge_contract::run(suite, &wrong, &Options { only, patience }))
+    let wrong =
+        Wrong { real: server::command_line(wire), change, hears: (wire == Wire::Ui).then_some(hears) };
+    thread_local!(static SUITES: [Suite; 2] = [Wire::Edn, Wire::Ui].map(|wire| Suite::of(wire).unwrap()));
+    let options = Options { only, patience };
+    SUITES.with(|[edn, ui]| {
+        edn_bridge_contract::run(if wire == Wire::Edn { edn } else { ui }, &wrong, &options)
+    })
 }
 
 pub fn is_open(check: &str) -> bool {
@@ -79,10 +121,12 @@ pub fn is_open(check: &str) -> bool {
 /// One fault of a server, and the check or rule that should catch it. A rule also needs a check that makes
 /// the server send frames.
 pub struct Mutant {
+    wire: Wire,
     name: String,
     caught_by: &'static str,
     beside: &'static str,
     change: Change,
+    hears: Change,
 }
 
 pub fn mutant(
@@ -90,10 +134,36 @@ pub fn mutant(
     caught_by: &'static str,
     change: impl Fn(&Value<'static>) -> Vec<String> + Send + Sync + 'static,
 ) -> Mutant {
-    Mutant { name: name.into(), caught_by, beside: caught_by, change: Arc::new(change) }
+    let (name, change, hears) = (name.into(), frames(change), unchanged());
+    Mutant { wire: Wire::Edn, name, caught_by, beside: caught_by, change, hears }
+}
+
+/// The same for the UI protocol, where a line is JSON.
+pub fn ui_mutant(
+    name: impl Into<String>,
+    caught_by: &'static str,
+    change: impl Fn(&Json) -> Vec<Json> + Send + Sync + 'static,
+) -> Mutant {
+    let (name, change, hears) = (name.into(), messages(change), unchanged());
+    Mutant { wire: Wire::Ui, name, caught_by, beside: caught_by, change, hears }
+}
+
+/// A server of the UI protocol that takes what it hears for something else.
+pub fn ui_mishearing(
+    name: impl Into<String>,
+    caught_by: &'static str,
+    hears: impl Fn(&Json) -> Vec<Json> + Send + Sync + 'static,
+) -> Mutant {
+    let (name, change, hears) = (name.into(), unchanged(), messages(hears));
+    Mutant { wire: Wire::Ui, name, caught_by, beside: caught_by, change, hears }
 }
 
 impl Mutant {
+    /// What it hears passes through this.
+    pub fn hearing(self, hears: impl Fn(&Json) -> Vec<Json> + Send + Sync + 'static) -> Self {
+        Self { hears: messages(hears), ..self }
+    }
+
     /// The check that makes the server send frames.
     pub fn beside(self, beside: &'static str) -> Self {
         Self { beside, ..self }
@@ -105,13 +175,13 @@ impl Mutant {
 pub fn try_all(mutants: Vec<Mutant>) {
     let mut problems = Vec::new();
     let (mut caught, mut open) = (0, 0);
-    for Mutant { name, caught_by, beside, change } in mutants {
+    for Mutant { wire, name, caught_by, beside, change, hears } in mutants {
         let checks = [caught_by, beside];
         if checks.iter().any(|check| is_open(check)) {
             open += 1;
             continue;
         }
-        let right = run(Arc::new(|frame| vec![edn::to_string(frame)]), &checks, Duration::from_secs(20));
+        let right = run(wire, [unchanged(), unchanged()], &checks, Duration::from_secs(20));
         // A rule about frames that must not arrive does not apply if all is right.
         if !matches!(
             right.finding(caught_by).map(|f| &f.status),
@@ -123,7 +193,7 @@ pub fn try_all(mutants: Vec<Mutant>) {
             ));
             continue;
         }
-        let wrong = run(change, &checks, Duration::from_secs(2));
+        let wrong = run(wire, [change, hears], &checks, Duration::from_secs(2));
         match wrong.finding(caught_by).map(|finding| &finding.status) {
             Some(Status::Failed(_)) => caught += 1,
             other => problems.push(format!("{name}: not caught by {caught_by}: {other:?}")),

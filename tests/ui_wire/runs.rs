@@ -96,6 +96,17 @@ fn cancelled_run_ends_and_cancel_is_idempotent() {
 }
 
 #[test]
+fn run_is_cancelled_as_soon_as_its_answer_is_seen() {
+    let setup = yolo(r#"{:turns [{:steps [{:delta "part"} {:sleep-ms 60000}]}] :then :repeat-last}"#);
+    let mut peer = Peer::ready(&setup, CAN);
+    for _ in 0..50 {
+        let run = peer.run("wait");
+        assert_eq!(peer.ask("run.cancel", json!({"run_id": run}))["ok"], true);
+        assert_eq!(outline(&peer.rest(&run)).last().unwrap(), "[cancelled]");
+    }
+}
+
+#[test]
 fn failed_run_ends_with_its_error() {
     let mut peer =
         Peer::ready(&yolo(r#"{:turns [{:steps [{:error {:kind :fatal :message "broken"}}]}]}"#), CAN);

@@ -1,4 +1,4 @@
-//! Writes the reference page and the JSON schema of the UI protocol from its table.
+//! Writes the reference page, the JSON schema and the contract runner's tables of the UI protocol from its table.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use crate::json;
 use crate::value::{Map, Value};
 use crate::wire::ui::codes::Code;
 use crate::wire::ui::methods::{
-    CAPABILITIES, EVENTS, From, Key, METHODS, Method, Shape, VERSION, is_capable,
+    CAPABILITIES, EVENTS, EventRow, From, Key, METHODS, Method, Shape, VERSION, is_capable,
 };
 
 /// The reference page, in Markdown.
@@ -183,5 +183,70 @@ fn shape(of: Shape) -> Map<'static> {
             Map::new().with("anyOf", Value::vector(shapes.iter().map(|one| shape(*one))))
         }
         Shape::Any => Map::new(),
+    }
+}
+
+/// The contract runner's tables, in EDN. Shapes are patterns of its checks.
+pub fn contract_tables() -> String {
+    let mut file = String::from(
+        ";; The tables of the UI protocol. Generated from src/wire/ui/methods.rs by `make generate`.\n",
+    );
+    let codes: Vec<String> = Code::ALL.iter().map(|code| code.number().to_string()).collect();
+    let _ = writeln!(file, "{{:tables\n {{:version {VERSION:?}\n  :error-codes {codes:?}\n  :ops\n  [");
+    let (mut ops, mut topics) = (Vec::new(), Vec::new());
+    for method in METHODS.iter().filter(|method| method.served) {
+        let name = method.name;
+        let capability =
+            method.capability.map(|capability| format!(" :capability {capability:?}")).unwrap_or_default();
+        match method.from {
+            From::Ui => {
+                ops.push(format!(
+                    "   {{:name {name:?}{capability} :result {}}}",
+                    keys_pattern(method.result)
+                ));
+            }
+            From::Runtime | From::RuntimeNotice => {
+                let asks = method.from == From::Runtime;
+                let payload = keys_pattern(method.params);
+                topics.push(format!("   {{:name {name:?} :asks {asks} :payload {payload}}}"));
+            }
+            From::UiNotice => {}
+        }
+    }
+    let event =
+        |event: &EventRow| format!("   {{:name {:?} :payload {}}}", event.name, keys_pattern(event.keys));
+    let events: Vec<String> = EVENTS.iter().map(event).collect();
+    let _ = writeln!(file, "{}]\n  :topics\n  [\n{}]", ops.join("\n"), topics.join("\n"));
+    let _ = writeln!(file, "  :events\n  [\n{}]}}}}", events.join("\n"));
+    // In EDN a comma is a blank.
+    file.replace("[\n\n   ", "[").replace("[\n   ", "[").replace(", ", " ")
+}
+
+fn keys_pattern(keys: &[Key]) -> String {
+    let one = |key: &Key| {
+        let shape = pattern(key.shape);
+        let shape = if key.required { shape } else { format!("(optional {shape})") };
+        format!(":{} {shape}", key.name)
+    };
+    format!("{{{}}}", keys.iter().map(one).collect::<Vec<_>>().join(" "))
+}
+
+fn pattern(of: Shape) -> String {
+    match of {
+        Shape::Text => "string".to_owned(),
+        Shape::Filled => "filled".to_owned(),
+        Shape::OneOf(names) => format!("(in {names:?})"),
+        Shape::Flag => "boolean".to_owned(),
+        Shape::Whole => "int".to_owned(),
+        Shape::Percent => "(and int (at-least 0) (at-most 100))".to_owned(),
+        Shape::Number => "number".to_owned(),
+        Shape::Null => "nil".to_owned(),
+        Shape::Object(keys) => keys_pattern(keys),
+        Shape::List(item) => format!("(and vector (each {}))", pattern(*item)),
+        Shape::Each(value) => format!("(and map (each [_ {}]))", pattern(*value)),
+        Shape::Either(shapes) => {
+            format!("(or {})", shapes.iter().map(|one| pattern(*one)).collect::<Vec<_>>().join(" "))
+        }
+        Shape::Any => "_".to_owned(),
     }
 }

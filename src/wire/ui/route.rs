@@ -230,14 +230,15 @@ fn run_begun(connection: &Connection, id: &str, place: usize, begun: Result<Begu
             let mut result = Map::new().with("run_id", run.to_string()).with("session_id", session.as_str());
             let journal = facts.as_ref().and_then(|facts| facts.location.as_deref());
             result.put_some("session_log_path", journal);
-            connection.outbox().push_frame_apart(|out, ()| encode::answer(out, id, &result));
-            connection.outbox().push_frame(|out, ()| {
+            // The run is known when its answer is seen: it may be cancelled at once.
+            let begin = |out: &mut Vec<u8>, ()| {
                 let mut state = ui.desk.lock();
                 teller(ui, connection).begin(&mut state, out, run);
                 if let Some(run) = state.run.as_mut().filter(|_| turn.is_none()) {
                     run.is_command = true;
                 }
-            });
+            };
+            connection.outbox().push_frame_apart(|out, ()| encode::answer(out, id, &result), begin);
         }
         Begun::Compacted(compacted) => {
             if ui.desk.lock().compaction.take_if(waits).is_none() {
@@ -246,14 +247,14 @@ fn run_begun(connection: &Connection, id: &str, place: usize, begun: Result<Begu
             // There was nothing to compact.
             let run = ui.desk.lock().own_id("c");
             let result = Map::new().with("run_id", run.to_string());
-            connection.outbox().push_frame_apart(|out, ()| encode::answer(out, id, &result));
-            connection.outbox().push_frame(|out, ()| {
+            let told = |out: &mut Vec<u8>, ()| {
                 let mut state = ui.desk.lock();
                 let teller = teller(ui, connection);
                 teller.begin(&mut state, out, run);
                 teller.empty_compaction(&mut state, out, compacted);
                 teller.end(&mut state, out, Status::Completed, None);
-            });
+            };
+            connection.outbox().push_frame_apart(|out, ()| encode::answer(out, id, &result), told);
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::wire::ui::desk::{Asked, Desk, OpenQuestion};
 use crate::wire::ui::encode::{self, NO_ID};
 use crate::wire::ui::link::{Connection, Ui};
 use crate::wire::ui::methods::{self, From};
-use crate::wire::ui::request::Ask;
+use crate::wire::ui::request::{Ask, teller};
 use crate::wire::ui::route;
 use crate::wire::ui::tell::UiEncoder;
 use crate::wire::ui::tools;
@@ -312,7 +312,12 @@ impl Ui {
         let waits = |request: &mut Arc<str>| *request == cause.request;
         if self.desk.lock().compaction.take_if(waits).is_some() {
             let result = Map::new().with("run_id", turn.as_str());
-            connection.outbox().push_frame_apart(|out, ()| encode::answer(out, &cause.request, &result));
+            let begin = |out: &mut Vec<u8>, ()| {
+                let mut state = self.desk.lock();
+                teller(self, connection).begin(&mut state, out, turn.as_str().into());
+            };
+            let outbox = connection.outbox();
+            outbox.push_frame_apart(|out, ()| encode::answer(out, &cause.request, &result), begin);
         }
     }
 
