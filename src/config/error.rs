@@ -1,0 +1,36 @@
+//! Why the configuration cannot be used, as a sentence for a person. Reads nothing.
+
+use std::path::PathBuf;
+
+use crate::edn;
+
+/// Why the configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// A file is not EDN.
+    #[error("{}:{source}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        source: edn::Error,
+    },
+    /// A value has another shape than it must.
+    #[error("{}: {key} must be {expected}", path.display())]
+    Shape {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: String,
+        /// What it must be.
+        expected: &'static str,
+    },
+}

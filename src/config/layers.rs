@@ -1,0 +1,233 @@
+//! The values of the files, each taken over those before: what a file may say, and what a project that is not trusted may
+//! not. Reads no file itself.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::control::ControlPolicy;
+use super::error::ConfigError;
+use super::trust::Sealed;
+use crate::limits::{ORPHAN_GRACE_MAX_MS, RULES};
+use crate::message::Mode;
+use crate::value::{Map, Value};
+
+/// A value and the file that it comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sourced {
+    /// The key, such as `mode` or `permissions`.
+    pub key: String,
+    /// The value.
+    pub value: Value<'static>,
+    /// The file.
+    pub from: PathBuf,
+}
+
+/// A hook as a file writes it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HookValue {
+    /// What is written.
+    pub value: Value<'static>,
+    /// The project that it belongs to; `None` for one of the user's.
+    pub root: Option<PathBuf>,
+    /// The files of the project that its command names, with the digests that they were trusted with.
+    pub sealed: Vec<(PathBuf, String)>,
+}
+
+/// What the files say together.
+#[derive(Debug, Clone, Default)]
+pub struct Layers {
+    /// The provider of new sessions.
+    pub provider: Option<String>,
+    /// The model of new sessions.
+    pub model: Option<String>,
+    /// The mode of new sessions.
+    pub mode: Option<Mode>,
+    /// Rules for tools, the user's first.
+    pub rules: Vec<Value<'static>>,
+    /// Folders that commands may write to.
+    pub writable: Vec<PathBuf>,
+    /// How long a question stays open after its last client has left.
+    pub orphan_grace: Duration,
+    /// Who may control sessions, from the user's file alone.
+    pub control: ControlPolicy,
+    /// Commands at the boundaries of turns, the user's first.
+    pub hooks: Vec<HookValue>,
+    /// What the project was trusted with, where it is.
+    pub sealed: Option<Sealed>,
+    /// Why the project is not trusted though it was, for a person.
+    pub distrust: Option<String>,
+    /// Further models.
+    pub models: Vec<Value<'static>>,
+    /// Further servers of models, or changes to those that are known.
+    pub providers: Vec<(String, Value<'static>)>,
+    /// Where each value came from, in the order in which they were taken.
+    pub sources: Vec<Sourced>,
+    /// What was passed over, with why.
+    pub passed_over: Vec<String>,
+    /// What of it stands in the file of a project that is trusted, and cannot be used: what was read of it before is
+    /// worth more.
+    pub broken: Vec<String>,
+}
+
+impl Layers {
+    /// The file that a value was taken from, where one says it.
+    pub fn origin(&self, key: &str) -> Option<&Path> {
+        self.sources.iter().rev().find(|sourced| sourced.key == key).map(|sourced| sourced.from.as_path())
+    }
+}
+
+impl Layers {
+    /// Takes a model that was chosen in the program. A choice that is not understood is passed over.
+    pub(super) fn take_choice(&mut self, path: &Path, choice: &Value<'static>) {
+        let text = |key: &str| choice.get(key).and_then(Value::as_str).map(str::to_owned);
+        let (Some(provider), Some(model)) = (text("provider"), text("model")) else {
+            self.passed_over.push(format!("{}: {choice} is no choice of a model", path.display()));
+            return;
+        };
+        for (key, value) in [("provider", &provider), ("model", &model)] {
+            let (key, value) = (key.to_owned(), Value::from(value.clone()));
+            self.sources.push(Sourced { key, value, from: path.to_owned() });
+        }
+        self.provider = Some(provider);
+        self.model = Some(model);
+    }
+
+    /// Takes the values of the user's file over those before.
+    pub(super) fn take_user(&mut self, path: &Path, map: &Map<'static>) -> Result<(), ConfigError> {
+        map.iter().try_for_each(|(key, value)| {
+            if key.as_keyword() == Some("control") {
+                let shape =
+                    |expected| ConfigError::Shape { path: path.to_owned(), key: key.to_string(), expected };
+                self.control = ControlPolicy::read(value).map_err(shape)?;
+                let (key, from) = ("control".to_owned(), path.to_owned());
+                self.sources.push(Sourced { key, value: value.clone(), from });
+                return Ok(());
+            }
+            self.take(path, key, value, true)
+        })
+    }
+
+    /// Takes the values of the project's file over those before. One that cannot be used is passed over.
+    pub(super) fn take_project(&mut self, path: &Path, map: &Map<'static>, trusted: bool) {
+        for (key, value) in map.iter() {
+            if let Err(error) = self.take(path, key, value, trusted) {
+                self.pass_over(&error, trusted);
+            }
+        }
+    }
+
+    pub(super) fn pass_over(&mut self, error: &ConfigError, trusted: bool) {
+        self.passed_over.push(error.to_string());
+        if trusted {
+            self.broken.push(error.to_string());
+        }
+    }
+
+    /// Takes one value.
+    fn take(
+        &mut self,
+        path: &Path,
+        key: &Value<'static>,
+        value: &Value<'static>,
+        trusted: bool,
+    ) -> Result<(), ConfigError> {
+        let Some(name) = key.as_keyword() else {
+            self.passed_over.push(format!("{}: {key} is no keyword", path.display()));
+            return Ok(());
+        };
+        let shape = |expected| ConfigError::Shape { path: path.to_owned(), key: key.to_string(), expected };
+        let text = || {
+            let text = value.as_str().or_else(|| value.as_keyword()).map(str::to_owned);
+            text.ok_or_else(|| shape("a string or a keyword"))
+        };
+        let list = |value: Option<&Value<'static>>| match value {
+            None | Some(Value::Nil) => Ok(Vec::new()),
+            Some(value) => value.as_slice().map(<[_]>::to_vec).ok_or_else(|| shape("a map of vectors")),
+        };
+        let mut refused = false;
+        match name {
+            "mode" => {
+                let wanted =
+                    Mode::parse(&text()?).ok_or_else(|| shape("ask, accept-edits, read-only or yolo"))?;
+                match trusted || wanted <= self.mode.unwrap_or_default() {
+                    true => self.mode = Some(wanted),
+                    false => refused = true,
+                }
+            }
+            "permissions" => {
+                if value.as_map().is_none() {
+                    return Err(shape("{:rules [rule …]}"));
+                }
+                let rules = list(value.get("rules"))?;
+                let all = rules.len();
+                // A rule that allows widens; one that asks or denies does not.
+                let narrows = |rule: &Value<'_>| {
+                    rule.get("decision")
+                        .is_some_and(|d| d.as_keyword() != Some("allow") && d.as_str() != Some("allow"))
+                };
+                let taken: Vec<_> = rules.into_iter().filter(|rule| trusted || narrows(rule)).collect();
+                refused = taken.len() < all;
+                if taken.len() > RULES {
+                    return Err(shape("at most 1000 rules"));
+                }
+                self.rules.extend(taken);
+            }
+            "provider" | "model" | "sandbox" | "models" | "hooks" | "providers" | "interaction"
+                if !trusted =>
+            {
+                refused = true
+            }
+            "control" => {
+                let why = "only the user's own configuration says who may control sessions";
+                self.passed_over.push(format!("{}: {key}: {why}", path.display()));
+                return Ok(());
+            }
+            "provider" => self.provider = Some(text()?),
+            "model" => self.model = Some(text()?),
+            "models" => self.models.extend(list(Some(value))?),
+            "hooks" => {
+                let hooks = list(Some(value))?.into_iter();
+                self.hooks.extend(hooks.map(|value| HookValue { value, root: None, sealed: Vec::new() }));
+            }
+            "providers" => {
+                let providers = value.as_map().ok_or_else(|| shape("a map of maps"))?;
+                for (name, provider) in providers.iter() {
+                    let name = name.as_str().or_else(|| name.as_keyword());
+                    let name = name.ok_or_else(|| shape("a map of maps, each under its name"))?;
+                    self.providers.push((name.to_owned(), provider.clone()));
+                }
+            }
+            "interaction" => {
+                let millis = value.get("orphan-grace-ms").and_then(Value::as_i64);
+                let millis = millis.and_then(|millis| u64::try_from(millis).ok());
+                let millis = millis.filter(|millis| *millis <= ORPHAN_GRACE_MAX_MS);
+                let expected = "{:orphan-grace-ms n}, with n at most a day";
+                self.orphan_grace = Duration::from_millis(millis.ok_or_else(|| shape(expected))?);
+            }
+            "sandbox" => {
+                if value.as_map().is_none() {
+                    return Err(shape("{:writable [folder …]}"));
+                }
+                for folder in list(value.get("writable"))? {
+                    let folder = folder.as_str().ok_or_else(|| shape("{:writable [folder …]}"))?;
+                    // Resolved now: later a command may have made a link of it.
+                    self.writable.push(Path::new(folder).canonicalize().unwrap_or_else(|_| folder.into()));
+                }
+            }
+            _ => {
+                self.passed_over.push(format!("{}: there is no setting {key}", path.display()));
+                return Ok(());
+            }
+        }
+        if refused {
+            self.passed_over.push(format!(
+                "{}: {key} would widen what is allowed, and the project is not trusted",
+                path.display()
+            ));
+        } else {
+            let (key, from) = (name.to_owned(), path.to_owned());
+            self.sources.push(Sourced { key, value: value.clone(), from });
+        }
+        Ok(())
+    }
+}
