@@ -1,0 +1,94 @@
+//! Tool calls, requests to clients for tools and files, and outputs. Plain data: runs nothing.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::value::Value;
+
+/// A tool call, for events.
+#[derive(Debug, Clone)]
+pub struct ToolCall {
+    /// The call's id.
+    pub id: Arc<str>,
+    /// The tool.
+    pub name: Arc<str>,
+    /// Its effect, on one line.
+    pub summary: Arc<str>,
+    /// The arguments as EDN text, verbatim from the model; empty while unknown.
+    pub arguments: Arc<str>,
+    /// The arguments; nil while unknown.
+    pub parsed: Value<'static>,
+}
+
+/// A call of a tool that a client offers.
+#[derive(Debug, Clone)]
+pub struct ToolRequest {
+    /// Its id, for the answer.
+    pub request: Arc<str>,
+    /// The call.
+    pub call: Arc<ToolCall>,
+    /// The time in which the answer must come.
+    pub timeout: Duration,
+}
+
+/// A request for an open file.
+#[derive(Debug, Clone)]
+pub struct FileRequest {
+    /// Its id, for the answer.
+    pub request: Arc<str>,
+    /// The file, as the client named it.
+    pub path: String,
+    /// What is asked for.
+    pub action: FileAction,
+    /// The time in which the answer must come.
+    pub timeout: Duration,
+}
+
+/// What is asked for an open file.
+#[derive(Debug, Clone)]
+pub enum FileAction {
+    /// Its text.
+    Read,
+    /// It is to have another text, and to be saved.
+    Write {
+        /// The text.
+        text: Arc<str>,
+        /// The digest of the text that it replaces.
+        expected: Arc<str>,
+    },
+}
+
+/// A tool's output, for events.
+#[derive(Debug, Clone)]
+pub struct ToolOutput {
+    /// The call.
+    pub call: Arc<ToolCall>,
+    /// The bounded output.
+    pub text: Arc<str>,
+    /// Whether the tool failed.
+    pub is_error: bool,
+    /// Further facts: a diff, an exit code, a handle for the rest. Nil if there are none.
+    pub details: Value<'static>,
+    /// How long the call ran, in milliseconds; `None` if it did not run, or runs still.
+    pub duration_ms: Option<u64>,
+    /// The changed file, if the tool changed one.
+    pub edit: Option<Arc<FileEdit>>,
+}
+
+/// A changed file with its whole text. For wires that show their own diffs; the EDN wire has one in the details.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileEdit {
+    /// The file.
+    pub path: PathBuf,
+    /// The text before; `None` for a new file.
+    pub old: Option<Arc<str>>,
+    /// The text now.
+    pub new: Arc<str>,
+}
+
+impl FileEdit {
+    pub(super) fn weight(&self) -> usize {
+        self.new.len().saturating_add(self.old.as_deref().map_or(0, str::len))
+    }
+}
