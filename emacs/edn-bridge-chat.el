@@ -44,6 +44,9 @@ Earlier ones are shown on demand, as many at a time."
 (defvar edn-bridge-chat-ready-hook nil
   "Normal hook run in a chat buffer when its session is connected and shown.")
 
+(defvar edn-bridge-chat-turn-begin-hook nil
+  "Normal hook run in a chat buffer when its session begins to work.")
+
 (defvar edn-bridge-chat-turn-end-hook nil
   "Normal hook run in a chat buffer when a turn has ended.")
 
@@ -722,7 +725,8 @@ transcript meanwhile stands below it."
              (setq edn-bridge-chat--heard nil
                    edn-bridge-chat-working nil))
             ((not was-running)
-             (setq edn-bridge-chat--heard (float-time))))
+             (setq edn-bridge-chat--heard (float-time))
+             (run-hooks 'edn-bridge-chat-turn-begin-hook)))
       (edn-bridge-chat--run-clock)
       (when (and was-running (not (edn-bridge-chat-running-p)))
         (edn-bridge-chat-settle 'end)

@@ -263,7 +263,8 @@ Steering text that the model did not see comes back as the draft."
   "Label of the button that asks the model again.")
 
 (defun edn-bridge-input--drop-offers ()
-  "Delete the buttons at the end that ask the model again: it was asked."
+  "Delete the buttons at the end that ask the model again: it was asked.
+That may be by a key, a command, another message or another client."
   (edn-bridge-transcript-edit
     (goto-char (edn-bridge-transcript-end))
     (let* ((label (concat " [" edn-bridge-input--again "]"))
@@ -426,6 +427,7 @@ DATA has the `:messages' of the session that is shown."
           #'edn-bridge-input--note-unanswered)
 (edn-bridge-chat-handle "session/updated" #'edn-bridge-input--show-unanswered)
 (edn-bridge-chat-handle "session/updated" #'edn-bridge-input--show-retry)
+(add-hook 'edn-bridge-chat-turn-begin-hook #'edn-bridge-input--drop-offers)
 (edn-bridge-chat-handle "assistant/message" #'edn-bridge-input--on-message)
 
 (let ((map edn-bridge-chat-mode-map))

@@ -309,6 +309,22 @@
     (edn-bridge-test-answer conn sent "retry" :accepted t)
     (should (equal (edn-bridge-test-transcript) "There is no answer.\n"))))
 
+(ert-deftest edn-bridge-retry-button-goes-when-a-turn-begins ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event conn "session/updated" :session-id "s1"
+                           :is-streaming t)
+    (edn-bridge-input--offer-again "There is no answer." "Hi")
+    (edn-bridge-test-event conn "session/updated" :session-id "s1"
+                           :is-streaming t)
+    (edn-bridge-test-event conn "session/updated" :session-id "s1"
+                           :is-streaming :false :can-retry t)
+    (should (equal (edn-bridge-test-transcript)
+                   "There is no answer. [Try again]\n"))
+    ;; By the command, or from elsewhere.
+    (edn-bridge-test-event conn "session/updated" :session-id "s1"
+                           :is-streaming t)
+    (should (equal (edn-bridge-test-transcript) "There is no answer.\n"))))
+
 (ert-deftest edn-bridge-abort-ends-a-login ()
   (edn-bridge-test-with-chat (conn sent)
     (edn-bridge-test-ask conn "ask" '(:prompt "Else?"))
