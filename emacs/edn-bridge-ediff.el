@@ -341,6 +341,9 @@ DIGEST, ACCEPT and what is returned are as in `edn-bridge-ediff-edit'."
       (edn-bridge-visible-region (point-min) (point-max) 'strict)
       (set-buffer-modified-p nil))
     (pop-to-buffer buffer)
+    ;; Else Emacs puts the first hunk in the middle of the window, with its
+    ;; end below, or shows the buffer from where it left a window.
+    (recenter (min 2 (/ (window-body-height) 3)))
     buffer))
 
 (defun edn-bridge-ediff--ended (text)

@@ -569,6 +569,15 @@ SPEC is (CONN SENT OLD NEW &rest MORE): its text is OLD and would be NEW."
         (smerge-keep-lower)
         (should (string-search "ONE\ntwo\n" (buffer-string)))))))
 
+(ert-deftest edn-bridge-interact-proposal-shows-the-first-hunk-at-the-top ()
+  (let ((lines (mapconcat #'number-to-string (number-sequence 1 500) "\n")))
+    (edn-bridge-interact-tests-with-proposal
+        (conn sent lines (string-replace "\n250\n" "\nchanged\n" lines))
+      (edn-bridge-test-push "Choose hunks")
+      (with-current-buffer (edn-bridge-interact-tests-proposed)
+        (should (looking-at-p "<<<<<<< now\n250\n"))
+        (should (<= (count-lines (window-start) (point)) 2))))))
+
 (defmacro edn-bridge-interact-tests-beside (&rest body)
   "Run BODY with this chat in the selected window, with another above it.
 Point is at the chat's beginning."

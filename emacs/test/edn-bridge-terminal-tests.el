@@ -56,12 +56,36 @@
         (ert-fail (list "not seen" regexp screen)))
       (sleep-for 0.03))))
 
+(defun edn-bridge-terminal-tests-reach-draft ()
+  "Wait until the cursor is in the draft.
+What the bridge answers may move it there after the screen shows the rest."
+  (let ((deadline (+ (float-time) 60))
+        (reached nil))
+    (while (not reached)
+      (let ((row (string-to-number
+                  (edn-bridge-terminal-tests-tmux
+                   "display-message" "-p" "-t" "edn" "#{cursor_y}")))
+            (rule (cl-position-if
+                   (apply-partially #'string-prefix-p "────")
+                   (split-string (edn-bridge-terminal-tests-screen) "\n")
+                   :from-end t)))
+        (setq reached (and rule (> row rule))))
+      (when (> (float-time) deadline)
+        (ert-fail (list "the draft was not reached"
+                        (edn-bridge-terminal-tests-screen))))
+      (unless reached
+        (sleep-for 0.03)))))
+
 (defun edn-bridge-terminal-tests-do (&rest steps)
-  "Do STEPS: a list types its strings, a string waits to be seen."
+  "Do STEPS: a list types its strings, a string waits to be seen.
+The symbol `draft' waits until point is in the draft."
   (dolist (step steps)
-    (if (stringp step)
-        (edn-bridge-terminal-tests-see step)
-      (apply #'edn-bridge-terminal-tests-type step))))
+    (cond ((stringp step)
+           (edn-bridge-terminal-tests-see step))
+          ((eq step 'draft)
+           (edn-bridge-terminal-tests-reach-draft))
+          (t
+           (apply #'edn-bridge-terminal-tests-type step)))))
 
 (defun edn-bridge-terminal-tests-command (name &rest steps)
   "Call the command NAME by M-x, and do STEPS."
@@ -322,7 +346,7 @@ That is in the tests of queue, rules and questions.")
    '("/thi" "Tab") "^/thinking"
    '(" high" "C-c" "Enter") "Thinking level set to high"
    '("M-r") "^Input:" '("Hi" "Tab" "Enter") "mode: .*\n─+\nHi\nthere"
-   '("M-n")
+   'draft '("M-n")
    '("look at @no" "Tab") "look at @notes.txt"
    '("C-a" "C-k")
    '("/thinking" "C-c" "Enter") "Select a thinking level:"
@@ -407,7 +431,7 @@ That is in the tests of queue, rules and questions.")
    '("C-c" "C-n") "New session"
    '("C-c" "C-s") "^Session:" '("Keys" "Tab" "Enter") "· Keys"
    '("C-r" "later" "Enter" "C-c" "C-x") "^This is the fork.*\\|─\nlater" "─\nlater"
-   '("C-a" "C-k")
+   'draft '("C-a" "C-k")
    '("C-c" "C-s") "^Session:" '("Keys" "Tab" "Enter") "· Keys")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
@@ -435,7 +459,7 @@ That is in the tests of queue, rules and questions.")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
    '("kept") "^kept" '("C-c" "C-r") "^The session is here" "mode: ask.*\n─+\nkept"
-   '("C-a" "C-k"))
+   'draft '("C-a" "C-k"))
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
    ;; On a button, Emacs 30 has a command of its own for the second key.
