@@ -71,7 +71,8 @@ Where another client did that, say so."
     (let ((files (seq-remove (lambda (file)
                                (equal (plist-get file :action) "skipped"))
                              (plist-get data :files))))
-      (unless (edn-bridge-rpc-event-id edn-bridge-chat--conn)
+      (unless (or (null files)
+                  (edn-bridge-rpc-event-id edn-bridge-chat--conn))
         (edn-bridge-chat-notice
          (format "%s elsewhere: %s"
                  (if (edn-bridge-edn-true-p (plist-get data :undone))
@@ -85,7 +86,7 @@ Where another client did that, say so."
       ;; An edit that Emacs could not save is still in its buffer.
       (when-let ((unsaved (edn-bridge-buffers-unsaved
                            (mapcar (lambda (file) (plist-get file :path))
-                                   files))))
+                                   (plist-get data :files)))))
         (edn-bridge-chat-notice
          (format "That concerns the files on disk.  The buffers of these have unsaved changes, which stay: %s"
                  (mapconcat #'edn-bridge-visible-label

@@ -60,6 +60,10 @@ pub const BASH: &str = "bash";
 /// The key in the details of a call of which nobody knows whether it changed its file.
 pub const UNKNOWN: &str = "unknown";
 
+/// The key in the details of a call whose change is in a client that could not save it: on disk the file is as it was, or
+/// will be saved later.
+pub const NOT_SAVED: &str = "unsaved";
+
 /// Where and for whom a call runs.
 #[derive(Clone)]
 pub struct Context {

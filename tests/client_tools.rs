@@ -462,6 +462,54 @@ fn change_that_a_client_did_not_confirm_is_undone() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "unsaved");
 }
 
+/// Undoes and redoes, where there is nothing to do either way.
+fn undo_leaves_the_file(bridge: &mut Bridge, path: &std::path::Path) {
+    let undone = bridge.ask("u", "undo", "{}");
+    assert!(undone.to_string().contains(":action \"skipped\""), "{undone}");
+    assert!(data(&undone, "message").starts_with("Nothing was undone. Left as they are: a."), "{undone}");
+    let redone = bridge.ask("u", "redo", "{}");
+    assert!(redone.to_string().contains(":steps 0"), "{redone}");
+    assert_eq!(std::fs::read_to_string(path).unwrap(), "unsaved");
+}
+
+#[test]
+fn undo_leaves_a_file_that_its_client_did_not_save() {
+    let setup = Setup::new().script(&script(&[EDIT])).arg("--yolo");
+    let path = setup.project().join("a");
+    std::fs::write(&path, "unsaved").unwrap();
+    let mut bridge = setup.ready();
+    let mut guest = guest_with_file(&setup);
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    for _ in 0..3 {
+        answer_file(&mut guest, ":status \"ok\" :text \"unsaved\"");
+    }
+    answer_file(&mut guest, ":status \"ok\" :saved false");
+    let result = bridge.event("tool/result");
+    assert!(!failed(&result) && result.to_string().contains(":unsaved true"), "{result}");
+    bridge.event("turn/ended");
+    undo_leaves_the_file(&mut bridge, &path);
+}
+
+#[test]
+fn redo_makes_no_change_that_was_only_noted() {
+    let setup = Setup::new().script(&script(&[EDIT])).arg("--yolo");
+    let path = setup.project().join("a");
+    std::fs::write(&path, "unsaved").unwrap();
+    let mut bridge = setup.ready();
+    let mut guest = guest_with_file(&setup);
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    for _ in 0..3 {
+        answer_file(&mut guest, ":status \"ok\" :text \"unsaved\"");
+    }
+    let asked = guest.until(|frame| is_event(frame, "file/requested"));
+    assert_eq!(data(&asked, "action"), "write");
+    let session = data(&bridge.event("tool/executing"), "session-id").to_owned();
+    bridge.kill();
+    let mut bridge = setup.interactor();
+    bridge.ask("s", "switch_session", &format!("{{:session-id {session:?}}}"));
+    undo_leaves_the_file(&mut bridge, &path);
+}
+
 #[test]
 fn client_is_asked_for_a_file_that_is_made_later() {
     let write = r#"{:name "write" :arguments {:path "a" :content "new"}}"#;

@@ -355,6 +355,25 @@ fn edit_cut_off_by_a_kill_is_undone() {
 }
 
 #[test]
+fn refused_undo_says_how_many_others_there_are() {
+    let call = |file: &str| {
+        format!("{{:tool-call {{:name \"write\" :arguments {{:path {file:?} :content \"new\"}}}}}}")
+    };
+    let steps: String = ["a", "b", "c"].into_iter().map(call).collect();
+    let setup = Setup::new()
+        .script(&format!("{{:turns [{{:steps [{steps}]}} {{:steps [{{:delta \"end\"}}]}}]}}"))
+        .arg("--yolo");
+    let mut bridge = go(&setup);
+    bridge.event("turn/ended");
+    for (others, changed) in [(2, "a"), (1, "b"), (0, "c")] {
+        std::fs::write(setup.project().join(changed), "mine").unwrap();
+        let refused = bridge.ask("u", "undo", "{}");
+        assert_eq!(code(&refused), "request/file-changed", "{refused}");
+        assert_eq!(at(&refused, &["data", "others"]).and_then(|n| n.as_i64()), Some(others), "{refused}");
+    }
+}
+
+#[test]
 fn denied_file_is_skipped_by_undo_and_denied_turn_kept() {
     let setup = calls(&[
         r#"{:name "write" :arguments {:path "a" :content "new"}}"#,

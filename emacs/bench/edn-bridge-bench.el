@@ -240,6 +240,7 @@ Each is shown by itself; TEXTS are used in turn."
                              (/ (car second) (car first)))))))))
 
 (declare-function edn-bridge-markdown-region "edn-bridge-markdown")
+(declare-function edn-bridge-markdown-fit-table "edn-bridge-markdown")
 (declare-function edn-bridge-markdown-setup "edn-bridge-markdown")
 
 (defun bench-table ()
@@ -255,7 +256,17 @@ Each is shown by itself; TEXTS are used in turn."
       (bench-row "a table of 500 rows, laid out"
                  (bench-median
                   (set-text-properties (point-min) (point-max) nil)
-                  (edn-bridge-markdown-region (point-min) (point-max)))))))
+                  (edn-bridge-markdown-region (point-min) (point-max))))
+      (let ((columns 10))
+        (cl-letf (((symbol-function 'edn-bridge-markdown--table-width)
+                   (lambda () columns)))
+          (bench-row "the same, when its window gets narrow or wide"
+                     (bench-median
+                      (setq columns (- 110 columns))
+                      (edn-bridge-markdown-fit-table
+                       (point-min)
+                       (get-text-property (point-min)
+                                          'edn-bridge-markdown-table)))))))))
 
 (defun bench-open ()
   "Measure how long a session of 10,000 messages takes to be shown."

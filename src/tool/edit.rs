@@ -11,7 +11,8 @@ use super::error::CallError;
 use super::permission::Access;
 use super::write::{Open, Replaced, changing, proposed, tell_diff, write_revision};
 use super::{
-    CallFuture, Changing, Context, OpenFiles, Outcome, Plan, Proposal, Revision, Site, Tool, spec, target,
+    CallFuture, Changing, Context, NOT_SAVED, OpenFiles, Outcome, Plan, Proposal, Revision, Site, Tool, spec,
+    target,
 };
 use crate::limits::{EDIT_ATTEMPTS, EDITS};
 use crate::provider::ToolSpec;
@@ -95,6 +96,7 @@ impl Tool for Edit {
                     Outcome::ok(format!("Edited {} ({places} replacements).{unsaved}", path.display()));
                 let before = edit.old.as_deref().unwrap_or_default();
                 outcome.details.put("path", path.to_string_lossy().into_owned());
+                outcome.details.put_some(NOT_SAVED, (!unsaved.is_empty()).then_some(true));
                 let diff = unified(before, &edit.new, &super::path::shown(&path, &cwd));
                 tell_diff(&mut outcome, &diff, &outputs, &handle);
                 outcome.edit = Some(Arc::new(edit));

@@ -223,7 +223,8 @@ fn put(exchange: &Exchange, ready: Ready) -> Action {
     };
     let now = found.as_ref().map(|found| files::digest(&found.bytes));
     if now == exchange.to {
-        return action;
+        // Of a change that perhaps was not made there is nothing to exchange, and nothing to do again.
+        return if exchange.from.contains(&now) { Action::Skipped } else { action };
     }
     let rights = exchange.mode.filter(|_| found.is_none()).map_or(Rights::Kept, Rights::Mode);
     let placed = match (place, &found, &bytes) {

@@ -12,8 +12,8 @@ use super::error::CallError;
 use super::output::{Kept, Outputs};
 use super::permission::Access;
 use super::{
-    CallFuture, Changing, Context, OpenFiles, Outcome, Plan, Proposal, Revision, Site, Tool, Written, spec,
-    target, text,
+    CallFuture, Changing, Context, NOT_SAVED, OpenFiles, Outcome, Plan, Proposal, Revision, Site, Tool,
+    Written, spec, target, text,
 };
 use crate::event::FileEdit;
 use crate::files::{self, Found, Place, ReplaceError, Rights};
@@ -87,6 +87,7 @@ impl Tool for Write {
                 let bytes = edit.new.len();
                 let mut outcome = Outcome::ok(format!("Wrote {} ({bytes} bytes).{unsaved}", path.display()));
                 outcome.details.put("path", path.to_string_lossy().into_owned());
+                outcome.details.put_some(NOT_SAVED, (!unsaved.is_empty()).then_some(true));
                 tell_diff(&mut outcome, &diff.unwrap_or_default(), &outputs, &handle);
                 outcome.edit = Some(Arc::new(edit));
                 outcome
@@ -129,6 +130,7 @@ pub(super) async fn write_revision(context: &Context, path: PathBuf, revision: A
         ));
         let before = proposal.old.as_deref().unwrap_or_default();
         outcome.details.put("path", path.to_string_lossy().into_owned());
+        outcome.details.put_some(NOT_SAVED, (!unsaved.is_empty()).then_some(true));
         tell_diff(&mut outcome, &unified(before, content, &shown), &outputs, &handle);
         outcome.details.put("edited", true);
         if let Some(handle) = kept {

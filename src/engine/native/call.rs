@@ -36,7 +36,8 @@ use crate::tool::permission::{Access, Verdict};
 use crate::tool::process;
 use crate::tool::undo::Texts;
 use crate::tool::{
-    self, CallError, Changing, Context, Outcome, Plan, Proposal, Revision, Site, Telling, Tool, UNKNOWN,
+    self, CallError, Changing, Context, NOT_SAVED, Outcome, Plan, Proposal, Revision, Site, Telling, Tool,
+    UNKNOWN,
 };
 use crate::value::{Map, Value};
 
@@ -80,7 +81,7 @@ pub async fn alone(turn: &Turn, call: ToolCall) -> ToolOutcome {
     };
     let (call, outcome) = batch.one(call, tool, plan, Places { asking: None, file: None }).await;
     let event = match outcome.is_error {
-        _ if outcome.details.get_keyword(UNKNOWN).is_some() => FilesEvent::Unknown,
+        _ if is_uncertain(&outcome) => FilesEvent::Unknown,
         true => FilesEvent::Unchanged,
         false => FilesEvent::Changed,
     };
@@ -186,15 +187,22 @@ async fn settle(turn: &Turn, call: Arc<ToolCall>, mut outcome: Outcome) -> Resul
     // So that a history shows what was shown when the call ended.
     message.details = (!outcome.details.is_empty()).then(|| Value::from(outcome.details.clone()));
     message.duration_ms = millis(&outcome);
-    let mut entries = vec![EntryBody::Message(Arc::new(message))];
-    if let Some(edit) = outcome.edit.as_ref().filter(|_| outcome.details.get_keyword(UNKNOWN).is_some()) {
+    let mut entries = Vec::new();
+    // Before the message, which says of a success that the file is changed.
+    if let Some(edit) = outcome.edit.as_ref().filter(|_| is_uncertain(&outcome)) {
         entries.push(files_entry(turn, &call, FilesEvent::Unknown, edit));
     }
+    entries.push(EntryBody::Message(Arc::new(message)));
     let written = turn.write(entries).await;
     let mut event = turn.event(Body::ToolResult(Arc::new(output_of(call, outcome))));
-    event.entry = written.as_ref().ok().and_then(|entries| entries.first().map(|entry| entry.id.clone()));
+    event.entry = written.as_ref().ok().and_then(|entries| entries.last().map(|entry| entry.id.clone()));
     turn.deliver(event).await;
     written.map(|_| ())
+}
+
+/// Whether nobody knows if the file on disk is changed.
+fn is_uncertain(outcome: &Outcome) -> bool {
+    [UNKNOWN, NOT_SAVED].into_iter().any(|key| outcome.details.get_keyword(key).is_some())
 }
 
 /// The entry of a change whose outcome no result tells.
