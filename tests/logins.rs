@@ -222,6 +222,40 @@ fn abort_gives_up_login_that_is_asked_about() {
     assert_eq!(code(&bridge.ask("3", "login_complete", "{:input \"sk-late\"}")), "request/no-pending-login");
 }
 
+/// While the login server is asked, nothing is pending yet that an abort could end.
+#[test]
+fn abort_gives_up_login_that_waits_for_its_server() {
+    let (models, auth) = (Server::new([]), Server::new([Answer::json(200, DEVICE).end(End::Silent)]));
+    let setup = setup(&models, &format!(":device-url \"{0}/device\" :token-url \"{0}/token\"", auth.url()));
+    let mut bridge = setup.interactor();
+    for (ask, abort) in [("1", "2"), ("3", "4")] {
+        bridge.ask(ask, "command", "{:text \"/login p\"}");
+        auth.asked();
+        bridge.ask(abort, "abort", "{}");
+        let (mut asked, mut told) = (false, String::new());
+        while told.is_empty() {
+            let frame = bridge.frame();
+            asked |= is_event(&frame, "interaction/requested");
+            if is_event(&frame, "command-result") {
+                told = data(&frame, "message").to_owned();
+            }
+        }
+        assert_eq!((told.as_str(), asked), ("The login was cancelled.", false));
+        auth.then([Answer::json(200, DEVICE).end(End::Silent)]);
+    }
+}
+
+/// The question for the provider is withdrawn too.
+#[test]
+fn abort_gives_up_login_whose_provider_is_asked_for() {
+    let (_setup, _models, _auth, mut bridge) = device();
+    bridge.ask("m", "set_model", "{:provider \"scripted\" :model-id \"scripted\"}");
+    bridge.ask("1", "command", "{:text \"/login\"}");
+    bridge.event("interaction/requested");
+    bridge.ask("2", "abort", "{}");
+    assert_eq!(outcome(&mut bridge).1, "The login was cancelled.");
+}
+
 #[test]
 fn pasted_key_is_not_shown() {
     let models = Server::new([hello()]);

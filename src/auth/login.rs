@@ -55,6 +55,13 @@ pub enum LoginError {
     Failed(String),
 }
 
+impl LoginError {
+    /// It was given up.
+    pub fn cancelled() -> Self {
+        Self::Failed("The login was cancelled.".to_owned())
+    }
+}
+
 /// The expected input of a login at a page.
 const CODE: &str = "the code that the page shows, or its address";
 
@@ -88,6 +95,8 @@ impl Pending {
 
 #[derive(Clone)]
 enum Way {
+    /// It is not begun yet: its provider is chosen or asked.
+    None,
     /// Waits for a pasted key.
     Key,
     /// A page or a device: a task waits for it.
@@ -131,31 +140,78 @@ impl Logins {
         self.providers.iter().filter(move |(_, _, source)| with(source)).map(|(id, ..)| id)
     }
 
-    /// Starts a login; gives up an earlier one of the connection.
+    /// Whether a login at that provider can be started.
     ///
     /// # Errors
-    /// See [`LoginError`].
-    pub async fn begin(&self, connection: u64, provider: &str) -> Result<Begun, LoginError> {
+    /// [`LoginError::Unknown`] if there is no such provider.
+    pub fn known(&self, provider: &str) -> Result<(), LoginError> {
+        self.find(provider).map(|_| ())
+    }
+
+    fn find(&self, provider: &str) -> Result<&(Arc<str>, Arc<str>, KeySource), LoginError> {
         let found = self.providers.iter().find(|(id, ..)| **id == *provider);
-        let (id, name, source) = found.ok_or_else(|| {
+        found.ok_or_else(|| {
             let names: Vec<&str> = self.names().map(|name| &**name).collect();
             let provider: String = provider.chars().take(ERROR_NAME_CHARS).collect();
             LoginError::Unknown(format!("There is no provider {provider:?}. Logins: {}.", names.join(", ")))
-        })?;
-        self.gone(connection);
+        })
+    }
+
+    /// Announces a login, and gives up an earlier one of the connection. The token says that this one was given up,
+    /// which may be before it is begun.
+    pub fn announce(&self, connection: u64) -> CancellationToken {
         let stop = CancellationToken::new();
-        let (begun, way) = match (&source.login, &source.url) {
-            (Some(login), _) if login.has_page() => self.page(id, name, login, &stop).await?,
-            (Some(login), _) => self.device(id, name, login, &stop).await?,
-            (None, Some(url)) => (self.begun(id, name, url.clone()), Way::Key),
+        let (provider, name) = ("".into(), "".into());
+        let announced = Pending { provider, name, stop: stop.clone(), way: Way::None };
+        if let Some(earlier) = self.pending().insert(connection, announced) {
+            earlier.stop.cancel();
+        }
+        stop
+    }
+
+    /// Starts a login that was announced, unless it was given up since.
+    ///
+    /// # Errors
+    /// See [`LoginError`].
+    pub async fn begin(
+        &self,
+        connection: u64,
+        provider: &str,
+        stop: CancellationToken,
+    ) -> Result<Begun, LoginError> {
+        let begun = tokio::select! {
+            biased;
+            () = stop.cancelled() => return Err(LoginError::cancelled()),
+            begun = self.start(provider, &stop) => begun,
+        };
+        let mut all = self.pending();
+        if stop.is_cancelled() {
+            return Err(LoginError::cancelled());
+        }
+        match begun {
+            Ok((begun, way)) => {
+                let (provider, name) = (begun.provider.clone(), begun.name.clone());
+                all.insert(connection, Pending { provider, name, stop, way });
+                Ok(begun)
+            }
+            Err(error) => {
+                all.remove(&connection);
+                Err(error)
+            }
+        }
+    }
+
+    async fn start(&self, provider: &str, stop: &CancellationToken) -> Result<(Begun, Way), LoginError> {
+        let (id, name, source) = self.find(provider)?;
+        match (&source.login, &source.url) {
+            (Some(login), _) if login.has_page() => self.page(id, name, login, stop).await,
+            (Some(login), _) => self.device(id, name, login, stop).await,
+            (None, Some(url)) => Ok((self.begun(id, name, url.clone()), Way::Key)),
             (None, None) => {
                 let text = format!("{name} has no login: describe one in the configuration under :login.");
-                return Err(LoginError::Unknown(text));
+                Err(LoginError::Unknown(text))
             }
-        };
-        let pending = Pending { provider: id.clone(), name: name.clone(), stop, way };
-        self.pending().insert(connection, pending);
-        Ok(begun)
+        }
     }
 
     /// The connection's pending login.
@@ -163,7 +219,8 @@ impl Logins {
     /// # Errors
     /// [`LoginError::NonePending`] if there is none.
     pub fn waiting(&self, connection: u64) -> Result<Pending, LoginError> {
-        self.pending().get(&connection).cloned().ok_or(LoginError::NonePending)
+        let begun = |pending: &&Pending| !matches!(pending.way, Way::None);
+        self.pending().get(&connection).filter(begun).cloned().ok_or(LoginError::NonePending)
     }
 
     /// Completes a login of the connection, with the person's input or without; without input it waits for
@@ -178,6 +235,7 @@ impl Logins {
         input: Option<Secret>,
     ) -> Result<(Arc<str>, Arc<str>), LoginError> {
         let ended = match &pending.way {
+            Way::None => Err(LoginError::NonePending),
             Way::Key => {
                 let key = input.map(|key| key.expose().trim().to_owned()).filter(|key| !key.is_empty());
                 let key = key.filter(|key| key.chars().all(|c| c.is_ascii_graphic()));

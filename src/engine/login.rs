@@ -31,12 +31,15 @@ impl LoginDesk<'_> {
         };
         let using = handle.snapshot().facts.model_provider.clone();
         let connection = call.connection;
+        let chosen = choose(&logins, provider, &using).map_err(|names| unnamed(&names));
+        let provider = match chosen.and_then(|provider| logins.known(&provider).map(|()| provider)) {
+            Ok(provider) => provider,
+            Err(error) => return reply.fail(refused(error)),
+        };
+        let stop = logins.announce(connection);
         self.0.tasks.spawn_on(
             async move {
-                let begun = match choose(&logins, provider, &using) {
-                    Ok(provider) => logins.begin(connection, &provider).await,
-                    Err(names) => Err(unnamed(&names)),
-                };
+                let begun = logins.begin(connection, &provider, stop).await;
                 reply.send(begun.map(|begun| facts(&begun)).map_err(refused));
             },
             &self.0.executor,
@@ -90,8 +93,18 @@ impl LoginDesk<'_> {
             return self.0.tell(&call, "error", "There are no logins here.".to_owned());
         };
         let snapshot = handle.snapshot();
-        let provider = provider.map(str::to_owned);
         let using = snapshot.facts.model_provider.clone();
+        let chosen = choose(&logins, provider.map(str::to_owned), &using);
+        let usable = match &chosen {
+            Ok(provider) => logins.known(provider),
+            Err(names) if names.is_empty() => Err(unnamed(names)),
+            Err(_) => Ok(()),
+        };
+        if let Err(error) = usable {
+            return self.0.tell(&call, "error", error.to_string());
+        }
+        // An abort gives it up from now on.
+        let stop = logins.announce(call.connection);
         let origin = Origin {
             session: handle.id.clone(),
             offset: snapshot.offset,
@@ -103,13 +116,18 @@ impl LoginDesk<'_> {
         let shared = self.0.clone();
         self.0.tasks.spawn_on(
             async move {
-                let chosen = match choose(&logins, provider, &using) {
+                let chosen = match chosen {
                     Ok(provider) => Ok(provider),
-                    Err(names) => LoginDesk(&shared).ask_provider(names, origin.clone()).await,
+                    Err(names) => LoginDesk(&shared).ask_provider(names, origin.clone(), &stop).await,
                 };
                 let begun = match chosen {
-                    Ok(provider) => logins.begin(call.connection, &provider).await,
-                    Err(error) => Err(error),
+                    Ok(provider) => logins.begin(call.connection, &provider, stop).await,
+                    Err(error) => {
+                        if !stop.is_cancelled() {
+                            logins.gone(call.connection);
+                        }
+                        Err(error)
+                    }
                 };
                 let begun = match begun {
                     Ok(begun) => begun,
@@ -130,20 +148,22 @@ impl LoginDesk<'_> {
     }
 
     /// Lets the person choose one of several providers.
-    async fn ask_provider(&self, names: Vec<String>, origin: Origin) -> Result<String, LoginError> {
-        if names.is_empty() {
-            return Err(unnamed(&names));
-        }
+    async fn ask_provider(
+        &self,
+        names: Vec<String>,
+        origin: Origin,
+        stop: &CancellationToken,
+    ) -> Result<String, LoginError> {
         let prompt = "Log in at which provider?".to_owned();
         let content = Arc::new(QuestionContent::Select { prompt, options: names.clone() });
         let question =
             Question { content, warnings: Arc::default(), origin, timeout: None, unattended: false };
-        match self.0.questions.ask(question, &CancellationToken::new()).await {
+        match self.0.questions.ask(question, stop).await {
             Resolution::Accepted { answer: Answer::Option(place), .. } => {
                 names.get(place).cloned().ok_or_else(|| unnamed(&names))
             }
             Resolution::Headless => Err(unnamed(&names)),
-            _ => Err(LoginError::Failed("The login was cancelled.".to_owned())),
+            _ => Err(LoginError::cancelled()),
         }
     }
 
@@ -185,11 +205,11 @@ impl LoginDesk<'_> {
                     // A person who has not done it will not; polling would only time out.
                     Resolution::Accepted { answer: Answer::Done(false), .. } => {
                         logins.gone(call.connection);
-                        Err(LoginError::Failed("The login was cancelled.".to_owned()))
+                        Err(LoginError::cancelled())
                     }
                     Resolution::Cancelled { .. } => {
                         logins.gone(call.connection);
-                        Err(LoginError::Failed("The login was cancelled.".to_owned()))
+                        Err(LoginError::cancelled())
                     }
                     _ => ended.await.map(Some),
                 },
@@ -216,7 +236,7 @@ impl LoginDesk<'_> {
             Resolution::Headless => Ok(None),
             _ => {
                 logins.gone(call.connection);
-                Err(LoginError::Failed("The login was cancelled.".to_owned()))
+                Err(LoginError::cancelled())
             }
         }
     }
@@ -243,7 +263,7 @@ fn choose(logins: &Logins, named: Option<String>, using: &str) -> Result<String,
 /// A login that is pending no more was given up.
 fn given_up(error: LoginError) -> LoginError {
     match error {
-        LoginError::NonePending => LoginError::Failed("The login was cancelled.".to_owned()),
+        LoginError::NonePending => LoginError::cancelled(),
         error => error,
     }
 }
