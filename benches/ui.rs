@@ -1,5 +1,6 @@
 //! The UI wire of the real binary, beside the wire of editors: how soon `initialize` is answered after the start, how
-//! soon a run tells its first event and ends, and how fast a replayed history comes.
+//! soon a run tells its first event and ends, how fast a replayed history comes, and 100,000 events to an interface that
+//! reads and to one that has stopped.
 //!
 //! `cargo bench --bench ui`. The bench fails if an answer is not the expected one.
 
@@ -26,6 +27,11 @@ const STARTS: usize = 40;
 const RUNS: usize = 400;
 const SCRIPT: &str = "{:turns [{:steps [{:delta \"Hello.\"}]}]}";
 const UI: &[&str] = &["--wire", "ui-protocol"];
+/// Pieces of the long answer, each an event of its own for an interface that reads.
+const EVENTS: usize = 100_000;
+const PIECE: &str = "a piece of an answer, ";
+/// How long an interface reads nothing.
+const STOPPED: Duration = Duration::from_secs(3);
 
 fn call(id: &str, method: &str, params: &str) -> String {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":\"{id}\",\"method\":\"{method}\",\"params\":{params}}}\n")
@@ -40,6 +46,51 @@ fn told(what: &str, mut times: Vec<Duration>) {
     times.sort();
     let at = |part: usize| times[(times.len() * part / 100).min(times.len() - 1)].as_secs_f64() * 1e3;
     println!("{what:<60} {:>8.3} ms {:>8.3} ms", at(50), at(99));
+}
+
+/// A run of many events, to an interface that reads after a pause: the time, the lines, and the process's own memory at
+/// the end of the pause.
+fn events(what: &str, pause: Duration) {
+    let script = format!("{{:turns [{{:steps [{{:deltas {EVENTS} :of {PIECE:?}}}]}}]}}");
+    let mut peer = Peer::bridge(&script, UI);
+    let capable = r#"{"protocol_version":"0","client":{"name":"bench","version":"1"},"ui_capabilities":{"supports_text_deltas":true}}"#;
+    peer.ask(&call("i", "initialize", capable));
+    let before = peer.own();
+    peer.send(&call("r", "run.start", r#"{"input":{"type":"text","text":"hi"}}"#));
+    std::thread::sleep(pause);
+    let paused = peer.own();
+    let begun = Instant::now();
+    let (mut lines, mut seq, mut told) = (0usize, 0u64, 0usize);
+    loop {
+        let line = peer.line();
+        lines += 1;
+        let Some((_, rest)) = line.split_once("\"seq\":") else {
+            if line.contains("\"completed\"") {
+                break;
+            }
+            continue;
+        };
+        let (number, event) = rest.split_once(',').unwrap();
+        assert_eq!(number.parse(), Ok(seq), "{line}");
+        seq += 1;
+        let length = event.matches(PIECE).count();
+        if event.contains("\"text_delta\"") {
+            told += length;
+        } else if event.contains("\"final\"") {
+            assert_eq!(length, EVENTS, "the whole text is told at the end");
+        }
+    }
+    let took = begun.elapsed();
+    assert_eq!(told, EVENTS, "no piece is lost");
+    let megabytes = |bytes: usize| bytes as f64 / 1e6;
+    println!(
+        "{what:<60} {lines:>8} lines in {:.3} s; memory before {:.1} MB, after the pause {:.1} MB, at the end {:.1} MB",
+        took.as_secs_f64(),
+        megabytes(before),
+        megabytes(paused),
+        megabytes(peer.own()),
+    );
+    peer.end();
 }
 
 /// Waits for a line with that text.
@@ -69,6 +120,9 @@ fn main() {
     starts("UI wire: start to the answer of initialize", &initialize(), "\"result\"", || {
         Peer::bridge(SCRIPT, UI)
     });
+
+    events("UI wire: 100,000 pieces to an interface that reads", Duration::ZERO);
+    events("UI wire: 100,000 pieces to one that reads nothing for 3 s", STOPPED);
 
     let mut edn = Peer::bridge(SCRIPT, &[]);
     edn.ask(&handshake());

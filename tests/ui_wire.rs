@@ -13,6 +13,8 @@
 mod any_line;
 #[path = "ui_wire/documents.rs"]
 mod documents;
+#[path = "ui_wire/golden.rs"]
+mod golden;
 #[path = "ui_wire/kills.rs"]
 mod kills;
 #[path = "ui_wire/lines.rs"]

@@ -189,8 +189,10 @@ macro_rules! each_op {
                 "Sets the model, from the next model call on.";
             CycleModel cycle_model Write true { "direction" DIRECTIONS ;? } ["model"] [UnknownModel]
                 "Switches to the next usable model of the catalogue.";
-            SetThinkingLevel set_thinking_level Write true { "level" Shape::Level } ["thinking-level"] []
-                "Sets the thinking level.";
+            SetThinkingLevel set_thinking_level Write true
+                { "level" Shape::Level, "scope" Shape::OneOf(&["session", "project", "user"]) ;? }
+                ["thinking-level"] []
+                "Sets the thinking level; with a scope, for new sessions too.";
             CycleThinkingLevel cycle_thinking_level Write true {} ["thinking-level"] []
                 "Switches to the next thinking level.";
             SetMode set_mode Write true { "mode" MODES } ["mode"] []

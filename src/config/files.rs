@@ -11,6 +11,7 @@ use super::error::ConfigError;
 use super::layers::Layers;
 use super::trust::{self, Sealed, Trust};
 use crate::limits::CONFIG_BYTES;
+use crate::message::ThinkingLevel;
 use crate::value::{Map, Value};
 use crate::{edn, files, private};
 
@@ -119,9 +120,26 @@ impl Files {
     /// # Errors
     /// When it cannot be written down.
     pub fn choose_model(&self, project: bool, provider: &str, model: &str) -> Result<(), ConfigError> {
+        self.choose(project, Map::new().with("provider", provider.to_owned()).with("model", model.to_owned()))
+    }
+
+    /// Keeps a thinking level for the new sessions of the project, or of the user.
+    ///
+    /// # Errors
+    /// When it cannot be written down.
+    pub fn choose_thinking(&self, project: bool, level: ThinkingLevel) -> Result<(), ConfigError> {
+        self.choose(project, Map::new().with("thinking", level.as_str()))
+    }
+
+    /// Puts values over those that were chosen before for the same reach.
+    fn choose(&self, project: bool, values: Map<'static>) -> Result<(), ConfigError> {
         let Some(path) = &self.chosen else { return Ok(()) };
         let mut chosen = self.chosen()?;
-        let choice = Map::new().with("provider", provider.to_owned()).with("model", model.to_owned());
+        let over = |earlier: Option<&Value<'static>>| {
+            let mut choice = earlier.and_then(Value::as_map).cloned().unwrap_or_default();
+            choice.extend(values);
+            choice
+        };
         if project {
             let Some(folder) = self.folder() else {
                 let source = std::io::Error::other("the project's folder has no name that can be written");
@@ -129,9 +147,12 @@ impl Files {
             };
             let projects = chosen.get_keyword("projects").and_then(Value::as_map).cloned();
             let mut projects = projects.unwrap_or_default();
-            projects.insert(Value::from(folder), Value::from(choice));
+            let folder = Value::from(folder);
+            let choice = over(projects.get(&folder));
+            projects.insert(folder, Value::from(choice));
             chosen.put("projects", Value::from(projects));
         } else {
+            let choice = over(chosen.get_keyword("user"));
             chosen.put("user", Value::from(choice));
         }
         replace(path, &Value::from(chosen))

@@ -8,7 +8,7 @@ use super::control::ControlPolicy;
 use super::error::ConfigError;
 use super::trust::Sealed;
 use crate::limits::{ORPHAN_GRACE_MAX_MS, RULES};
-use crate::message::Mode;
+use crate::message::{Mode, ThinkingLevel};
 use crate::value::{Map, Value};
 
 /// A value and the file that it comes from.
@@ -40,6 +40,8 @@ pub struct Layers {
     pub provider: Option<String>,
     /// The model of new sessions.
     pub model: Option<String>,
+    /// The thinking level of new sessions, if one was chosen in the program.
+    pub thinking: Option<ThinkingLevel>,
     /// The mode of new sessions.
     pub mode: Option<Mode>,
     /// Rules for tools, the user's first.
@@ -77,11 +79,17 @@ impl Layers {
 }
 
 impl Layers {
-    /// Takes a model that was chosen in the program. A choice that is not understood is passed over.
+    /// Takes a model and a thinking level that were chosen in the program. A choice that is not understood is passed over.
     pub(super) fn take_choice(&mut self, path: &Path, choice: &Value<'static>) {
         let text = |key: &str| choice.get(key).and_then(Value::as_str).map(str::to_owned);
+        let level = text("thinking").as_deref().and_then(ThinkingLevel::parse);
+        if level.is_some() {
+            self.thinking = level;
+        }
         let (Some(provider), Some(model)) = (text("provider"), text("model")) else {
-            self.passed_over.push(format!("{}: {choice} is no choice of a model", path.display()));
+            if level.is_none() {
+                self.passed_over.push(format!("{}: {choice} is no choice of a model", path.display()));
+            }
             return;
         };
         for (key, value) in [("provider", &provider), ("model", &model)] {

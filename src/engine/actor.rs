@@ -539,6 +539,7 @@ fn initial_facts(
         created_at: header.created_at.clone(),
         sandboxed: sandbox::state() == sandbox::SandboxState::Enforced,
         mode: config.settings.mode,
+        thinking: shared.configuration.usual_thinking(),
         archived: written && shared.journals.is_archived(&header.session),
         ..SessionFacts::empty(header.session.clone())
     };

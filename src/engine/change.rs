@@ -114,6 +114,8 @@ pub enum Change {
     ListJobs { statuses: Option<Vec<String>>, reply: Reply<Vec<Arc<JobFacts>>> },
     /// A client asks for a job.
     GetJob { id: String, reply: Reply<Arc<JobFacts>> },
+    /// Waits for the end of a background job.
+    WaitJob { id: String, reply: Reply<Arc<JobFacts>> },
     /// A client ends a job.
     CancelJob { id: String, reply: Reply<Arc<JobFacts>> },
 

@@ -315,7 +315,7 @@ impl Commands<'_> {
         let reply = self.outcome(&call, "thinking_set", |level: ThinkingLevel| {
             format!("Thinking level set to {}", level.as_str())
         });
-        self.0.set_thinking_level(call, Some(level), reply);
+        self.0.set_thinking_level(call, Some(level), Reach::Session, reply);
     }
 
     /// A reply that reports a success with its own type, and a failure as an error.

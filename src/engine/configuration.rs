@@ -12,7 +12,7 @@ use crate::config::{ConfigError, Files, Settings};
 use crate::context::Places;
 use crate::engine::providers::Providers;
 use crate::engine::revision::{ConfigRevision, ConfigurationError};
-use crate::message::Mode;
+use crate::message::{Mode, ThinkingLevel};
 use crate::session::{ApiError, Reach, ShownFiles};
 use crate::tool::permission::Ground;
 
@@ -28,6 +28,7 @@ pub struct Configuration {
     reading: Mutex<()>,
     /// The provider and model of new sessions.
     usual_model: ArcSwap<(Arc<str>, Arc<str>)>,
+    usual_thinking: ArcSwap<ThinkingLevel>,
 }
 
 impl Configuration {
@@ -51,6 +52,7 @@ impl Configuration {
             others: Mutex::default(),
             reading: Mutex::new(()),
             usual_model: ArcSwap::from_pointee((settings.provider.clone(), settings.model.clone())),
+            usual_thinking: ArcSwap::from_pointee(layers.thinking.unwrap_or_default()),
             clock,
             settings,
         })
@@ -69,6 +71,11 @@ impl Configuration {
     /// The provider and model of new sessions.
     pub fn usual_model(&self) -> (Arc<str>, Arc<str>) {
         self.usual_model.load().as_ref().clone()
+    }
+
+    /// The thinking level of new sessions.
+    pub fn usual_thinking(&self) -> ThinkingLevel {
+        **self.usual_thinking.load()
     }
 
     /// The files of a session's folder, as a separate project.
@@ -180,6 +187,19 @@ impl Configuration {
             _ => (provider.into(), model.into()),
         };
         self.usual_model.store(Arc::new(usual));
+        Ok(())
+    }
+
+    /// Keeps a thinking level for new sessions of this process and later ones.
+    ///
+    /// # Errors
+    /// If it cannot be stored; nothing has changed then.
+    pub fn choose_thinking(&self, reach: Reach, level: ThinkingLevel) -> Result<(), ApiError> {
+        let failed = |error: ConfigError| ApiError::failed(error.to_string());
+        self.settings.files.choose_thinking(reach == Reach::Project, level).map_err(failed)?;
+        // As a later process would read it.
+        let layers = self.settings.files.read().map_err(failed)?;
+        self.usual_thinking.store(Arc::new(layers.thinking.unwrap_or(level)));
         Ok(())
     }
 

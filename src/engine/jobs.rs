@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::facts::{JobFacts, JobStatus};
 use crate::limits::{ENDED_JOBS, RUNNING_JOBS};
-use crate::session::ApiError;
+use crate::session::{ApiError, Reply};
 
 /// The background jobs of a session.
 #[derive(Default)]
@@ -17,6 +17,8 @@ pub struct Jobs(VecDeque<Job>);
 struct Job {
     facts: Arc<JobFacts>,
     stop: CancellationToken,
+    /// The requests that wait for its end. A connection has only so many requests without an answer.
+    waiting: Vec<Reply<Arc<JobFacts>>>,
 }
 
 impl Job {
@@ -41,7 +43,7 @@ impl Jobs {
                 "{RUNNING_JOBS} background jobs run already; end one first."
             )));
         }
-        self.0.push_back(Job { facts: Arc::new(facts), stop });
+        self.0.push_back(Job { facts: Arc::new(facts), stop, waiting: Vec::new() });
         if self.0.len() > ENDED_JOBS.saturating_add(RUNNING_JOBS)
             && let Some(oldest) = self.0.iter().position(|job| !job.is_running())
         {
@@ -52,8 +54,21 @@ impl Jobs {
 
     /// Changes what is known of a job; returns whether there is one.
     pub fn change(&mut self, id: &str, change: impl FnOnce(&mut JobFacts)) -> bool {
-        let job = self.0.iter_mut().find(|job| &*job.facts.id == id);
-        job.map(|job| change(Arc::make_mut(&mut job.facts))).is_some()
+        let Some(job) = self.0.iter_mut().find(|job| &*job.facts.id == id) else { return false };
+        change(Arc::make_mut(&mut job.facts));
+        if !job.is_running() {
+            job.waiting.drain(..).for_each(|reply| reply.ok(job.facts.clone()));
+        }
+        true
+    }
+
+    /// Replies once a job has ended.
+    pub fn wait(&mut self, id: &str, reply: Reply<Arc<JobFacts>>) {
+        match self.0.iter_mut().find(|job| &*job.facts.id == id) {
+            Some(job) if job.is_running() => job.waiting.push(reply),
+            Some(job) => reply.ok(job.facts.clone()),
+            None => reply.fail(ApiError::not_found("job", id)),
+        }
     }
 
     /// Ends a job.

@@ -22,6 +22,9 @@ pub trait Jobs: Send + Sync {
     /// One background job.
     fn job(&self, call: Call, id: String, reply: Reply<Arc<JobFacts>>);
 
+    /// Waits for the end of a background job.
+    fn job_wait(&self, call: Call, id: String, reply: Reply<Arc<JobFacts>>);
+
     /// Ends a background job.
     fn cancel_job(&self, call: Call, id: String, reply: Reply<Arc<JobFacts>>);
 

@@ -29,7 +29,16 @@ pub trait SessionSettings: Send + Sync {
     fn cycle_model(&self, call: Call, forward: bool, reply: Reply<(String, String)>);
 
     /// Sets the thinking level; `None` for the next one.
-    fn set_thinking_level(&self, call: Call, level: Option<ThinkingLevel>, reply: Reply<ThinkingLevel>);
+    fn set_thinking_level(
+        &self,
+        call: Call,
+        level: Option<ThinkingLevel>,
+        reach: Reach,
+        reply: Reply<ThinkingLevel>,
+    );
+
+    /// The thinking level of new sessions.
+    fn usual_thinking(&self) -> ThinkingLevel;
 
     /// Sets the permission mode.
     fn set_mode(&self, call: Call, mode: Mode, reply: Reply<Mode>);

@@ -349,6 +349,10 @@ impl Questions for Double {
 }
 
 impl SessionSettings for Double {
+    fn usual_thinking(&self) -> ThinkingLevel {
+        ThinkingLevel::default()
+    }
+
     fn usual_model(&self) -> (Arc<str>, Arc<str>) {
         ("provider".into(), "model".into())
     }
@@ -361,7 +365,7 @@ impl SessionSettings for Double {
         models() -> Vec<ModelFacts> = Vec::new();
         set_model(provider: String, model: String, reach: Reach) -> (String, String) = Default::default();
         cycle_model(forward: bool) -> (String, String) = Default::default();
-        set_thinking_level(level: Option<ThinkingLevel>) -> ThinkingLevel = ThinkingLevel::default();
+        set_thinking_level(level: Option<ThinkingLevel>, reach: Reach) -> ThinkingLevel = ThinkingLevel::default();
         set_mode(mode: Mode) -> Mode = Mode::default();
         set_auto_compaction(enabled: bool) -> bool = true;
         set_auto_retry(enabled: bool) -> bool = true;
@@ -394,6 +398,7 @@ impl Jobs for Double {
         abort_bash() -> () = ();
         jobs(statuses: Option<Vec<String>>) -> Vec<Arc<JobFacts>> = Vec::new();
         job(id: String) -> Arc<JobFacts> = job();
+        job_wait(id: String) -> Arc<JobFacts> = job();
         cancel_job(id: String) -> Arc<JobFacts> = job();
     }
 

@@ -130,6 +130,27 @@ fn chosen_model_holds_at_the_next_start() {
 }
 
 #[test]
+fn reasoning_reaches_new_sessions_unless_it_is_the_sessions() {
+    let setup = Setup::new();
+    let mut peer = Peer::ready(&setup, CAN);
+    let set = |reasoning: &str, scope: &str| json!({"provider": "anthropic", "name": "claude-haiku-4-5", "reasoning": reasoning, "scope": scope});
+    let reasoning = |peer: &mut Peer| peer.ask("model.list", json!({}))["reasoning"].clone();
+    assert_eq!(peer.ask("model.set", set("high", "config"))["reasoning"], "high");
+    assert_eq!(peer.ask("model.set", set("low", "session"))["reasoning"], "low");
+    assert_eq!(reasoning(&mut peer), "low");
+    peer.kill();
+    let mut peer = Peer::ready(&setup, CAN);
+    assert_eq!(reasoning(&mut peer), "high");
+    peer.ask("model.set", set("low", "session"));
+    assert_eq!(peer.ask("model.set", json!({"reset": true}))["reasoning"], "high");
+    assert_eq!(reasoning(&mut peer), "high");
+    // A model that is chosen later leaves it.
+    peer.ask("model.set", json!({"provider": "anthropic", "name": "claude-sonnet-4-5"}));
+    peer.kill();
+    assert_eq!(reasoning(&mut Peer::ready(&setup, CAN)), "high");
+}
+
+#[test]
 fn session_goes_back_to_the_model_of_new_ones() {
     let setup = Setup::new();
     let mut peer = Peer::ready(&setup, CAN);

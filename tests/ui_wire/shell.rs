@@ -99,6 +99,25 @@ fn task_is_started_waited_for_detached_and_ended() {
 }
 
 #[test]
+fn background_job_of_the_model_is_waited_for() {
+    let script = r#"{:turns [{:steps [{:tool-call {:name "bash" :arguments {:command "until [ -e go ]; do sleep 0.02; done; echo ended" :background true}}}]}
+                             {:steps [{:delta "Done."}]}]}"#;
+    let mut peer = Peer::ready(&yolo(script), CAN);
+    peer.run_to_end("go");
+    let tasks = peer.ask("task.list", json!({"state": "running"}));
+    let id = tasks["tasks"][0]["task_id"].clone();
+    let waits: Vec<_> = (0..2).map(|_| peer.request("task.wait", json!({"task_id": id}))).collect();
+    assert_eq!(peer.code("task.result", json!({"task_id": id})), -32001);
+    peer.ask("shell.exec", json!({"command": "touch go"}));
+    for wait in waits {
+        let task = peer.answer(&wait)["result"].clone();
+        assert_eq!((&task["state"], &task["stdout"]), (&json!("completed"), &json!("ended\n")), "{task}");
+    }
+    assert_eq!(peer.ask("task.wait", json!({"task_id": id}))["state"], "completed");
+    assert_eq!(peer.code("task.wait", json!({"task_id": "none"})), -32602);
+}
+
+#[test]
 fn tool_without_a_run_is_judged_like_any_call() {
     let (setup, mut peer) = peer();
     std::fs::write(setup.project().join("a.txt"), "words\n").unwrap();

@@ -94,6 +94,7 @@ impl SessionActor {
             Change::GetJob { id, reply } => {
                 reply.send(self.jobs.get(&id).ok_or_else(|| ApiError::not_found("job", &id)));
             }
+            Change::WaitJob { id, reply } => self.jobs.wait(&id, reply),
             Change::CancelJob { id, reply } => reply.send(self.jobs.cancel(&id)),
 
             Change::Append { entries, ack } => {

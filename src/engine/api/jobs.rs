@@ -37,6 +37,12 @@ impl Jobs for Engine {
         });
     }
 
+    fn job_wait(&self, call: Call, id: String, reply: Reply<Arc<JobFacts>>) {
+        self.with(&call, reply, |handle, reply| {
+            handle.tell(Change::WaitJob { id, reply });
+        });
+    }
+
     fn cancel_job(&self, call: Call, id: String, reply: Reply<Arc<JobFacts>>) {
         self.with(&call, reply, |handle, reply| {
             handle.tell(Change::CancelJob { id, reply });

@@ -91,10 +91,30 @@ impl SessionSettings for Engine {
         });
     }
 
-    fn set_thinking_level(&self, call: Call, level: Option<ThinkingLevel>, reply: Reply<ThinkingLevel>) {
+    fn set_thinking_level(
+        &self,
+        call: Call,
+        level: Option<ThinkingLevel>,
+        reach: Reach,
+        reply: Reply<ThinkingLevel>,
+    ) {
+        let shared = self.shared.clone();
         self.with(&call.clone(), reply, |handle, reply| {
-            handle.tell(Change::SetThinking { call, level, reply });
+            // The next level is that of the session's task, which knows the changes before.
+            let (Some(kept), Reach::Project | Reach::User) = (level, reach) else {
+                return handle.tell(Change::SetThinking { call, level, reply });
+            };
+            shared.clone().tasks.spawn_blocking(move || {
+                match shared.configuration.choose_thinking(reach, kept) {
+                    Ok(()) => handle.tell(Change::SetThinking { call, level, reply }),
+                    Err(error) => reply.fail(error),
+                }
+            });
         });
+    }
+
+    fn usual_thinking(&self) -> ThinkingLevel {
+        self.shared.configuration.usual_thinking()
     }
 
     fn set_mode(&self, call: Call, mode: Mode, reply: Reply<Mode>) {

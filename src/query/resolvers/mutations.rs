@@ -31,25 +31,21 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         params: |params| renamed(params, "id", "model-id"),
         output: SESSION,
         run: |api, call, params, reply| {
-            let reach = match params.get_keyword("scope").and_then(Value::as_str) {
-                Some("project") => Reach::Project,
-                Some("user") => Reach::User,
-                _ => Reach::Session,
-            };
             let answer = of_session(&call, reply);
-            api.set_model(call, text(params, "provider"), text(params, "model-id"), reach, answer);
+            let (provider, model) = (text(params, "provider"), text(params, "model-id"));
+            api.set_model(call, provider, model, reach(params), answer);
         },
     },
     Mutation {
         name: "psi.session/set-thinking-level",
-        doc: "Sets the thinking level: {:level}.",
+        doc: "Sets the thinking level: {:level :scope}.",
         op: Op::SetThinkingLevel,
         params: Clone::clone,
         output: SESSION,
         run: |api, call, params, reply| {
             let level = params.get_keyword("level").and_then(thinking_level);
             let answer = of_session(&call, reply);
-            api.set_thinking_level(call, level, answer);
+            api.set_thinking_level(call, level, reach(params), answer);
         },
     },
     Mutation {
@@ -147,6 +143,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         run: |api, call, params, reply| decide(api, call, params, false, reply),
     },
 ];
+
+fn reach(params: &Map<'static>) -> Reach {
+    match params.get_keyword("scope").and_then(Value::as_str) {
+        Some("project") => Reach::Project,
+        Some("user") => Reach::User,
+        _ => Reach::Session,
+    }
+}
 
 fn text(params: &Map<'static>, key: &str) -> String {
     let value = params.get_keyword(key);

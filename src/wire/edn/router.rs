@@ -369,12 +369,15 @@ pub(super) fn delete_session(OpCall { api, call, p, reply }: OpCall<'_>) {
 }
 
 pub(super) fn set_model(OpCall { api, call, p, reply }: OpCall<'_>) {
-    let reach = match p.text("scope") {
+    api.set_model(call, p.name("provider"), p.owned("model-id"), reach(&p), shape(reply, model));
+}
+
+fn reach(p: &Params<'_>) -> Reach {
+    match p.text("scope") {
         Some("project") => Reach::Project,
         Some("user") => Reach::User,
         _ => Reach::Session,
-    };
-    api.set_model(call, p.name("provider"), p.owned("model-id"), reach, shape(reply, model));
+    }
 }
 
 pub(super) fn cycle_model(OpCall { api, call, p, reply }: OpCall<'_>) {
@@ -386,6 +389,7 @@ pub(super) fn set_thinking_level(OpCall { api, call, p, reply }: OpCall<'_>) {
     api.set_thinking_level(
         call,
         Some(level),
+        reach(&p),
         shape(reply, |level: ThinkingLevel| one("thinking-level", level.as_str())),
     );
 }
@@ -394,6 +398,7 @@ pub(super) fn cycle_thinking_level(OpCall { api, call, reply, .. }: OpCall<'_>) 
     api.set_thinking_level(
         call,
         None,
+        Reach::Session,
         shape(reply, |level: ThinkingLevel| one("thinking-level", level.as_str())),
     );
 }

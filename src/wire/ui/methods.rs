@@ -679,7 +679,7 @@ pub const METHODS: &[Method] = &[
         TASK_ID,
         TASK,
         &[Code::InvalidParams],
-        "Waits for one of the person's.",
+        "Waits for the end of one.",
     ),
     task(
         "task.cancel",

@@ -425,6 +425,7 @@ fn model_set(ask: &Ask<'_>) {
         "max" => ThinkingLevel::Xhigh,
         level => ThinkingLevel::parse(level).unwrap_or_default(),
     });
+    let level = level.or_else(|| resets.then(|| ask.api().usual_thinking()));
     let reply = ask.reply(move |(set, level): ((String, String), Option<ThinkingLevel>)| {
         let mut result = Map::new().with("provider", set.0).with("name", set.1).with("source", source);
         let level = level.filter(|level| *level > ThinkingLevel::Minimal);
@@ -438,7 +439,7 @@ fn model_set(ask: &Ask<'_>) {
             let levelled = Reply::new(move |level: Result<ThinkingLevel, ApiError>| {
                 reply.send(level.map(|level| (set, Some(level))));
             });
-            api.set_thinking_level(next, Some(level), levelled);
+            api.set_thinking_level(next, Some(level), reach, levelled);
         }
         (Ok(set), None) => reply.ok((set, None)),
         (Err(error), _) => reply.fail(error),

@@ -213,9 +213,13 @@ pub fn task_status(ask: &Ask<'_>, only_ended: bool) {
 
 /// Serves `task.wait`.
 pub fn task_wait(ask: &Ask<'_>) {
-    let Some(facts) = named(ask) else { return };
-    let reply = ask.reply(|(facts, _): (Arc<ShellFacts>, Waited)| Ok(task(&facts)));
-    ask.api().shell_wait(&facts.id, None, reply);
+    let id = ask.owned("task_id").unwrap_or_default();
+    if ask.api().shells().iter().any(|facts| *facts.id == *id) {
+        let reply = ask.reply(|(facts, _): (Arc<ShellFacts>, Waited)| Ok(task(&facts)));
+        return ask.api().shell_wait(&id, None, reply);
+    }
+    let reply = ask.reply(|job: Arc<JobFacts>| Ok(job_task(&job)));
+    ask.api().job_wait(ask.call(), id, unknown_as_param(reply));
 }
 
 /// Serves `task.cancel`.
