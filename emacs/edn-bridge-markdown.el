@@ -69,10 +69,12 @@ that is a mode for code which Emacs visits some files in."
   "Face of code within a line."
   :group 'edn-bridge-markdown)
 
+;; The colours are left to the theme.
 (defface edn-bridge-markdown-block
   '((t :inherit (fixed-pitch fringe) :extend t))
   "Face of code blocks.
-The fringe's background sets them off in any theme."
+The fringe's background sets them off; where a theme has none for that,
+their indentation does, or a background that you give this face."
   :group 'edn-bridge-markdown)
 
 (defface edn-bridge-markdown-language
@@ -687,9 +689,9 @@ Each takes its time, however small it is.")
 (defun edn-bridge-markdown--lay-out (start end &optional made)
   "Lay out the columns of the table between START and END.
 They are as wide as what is displayed, which is less where the markup is
-hidden.  MADE is what this returned when the table was laid out before: a
-list of how wide the table is shown and is without its markup, and of the
-width that it was laid out for."
+hidden.  MADE non-nil means that it was laid out before, for another width.
+What it was laid out for stands at its start: how wide it is shown, how wide
+without its markup, the width that it was laid out for, and its length."
   (let* ((rows (edn-bridge-markdown--rows start end))
          (rule (nth 1 rows))
          (body (cons (car rows) (nthcdr 2 rows)))
@@ -698,14 +700,15 @@ width that it was laid out for."
          (hidden (edn-bridge-markdown--widths body t))
          (table (list (apply #'+ (length shown) shown)
                       (apply #'+ (length hidden) hidden)
-                      (edn-bridge-markdown--table-width)))
+                      (edn-bridge-markdown--table-width)
+                      (- end start)))
          (shown (and (edn-bridge-markdown--fits-p (nth 0 table)) shown))
          (hidden (and (edn-bridge-markdown--fits-p (nth 1 table)) hidden)))
-    (put-text-property start end 'edn-bridge-markdown-table table)
+    (put-text-property start (1+ start) 'edn-bridge-markdown-fitted table)
     (unless made
       (add-face-text-property (caar rows) (caadr rows)
                               'edn-bridge-markdown-table-heading))
-    (edn-bridge-markdown--offer-table start (not hidden))
+    (edn-bridge-markdown--offer-table start end (not hidden))
     (when (or made shown hidden)
       (edn-bridge-markdown--display
        (car rule)
@@ -729,17 +732,22 @@ width that it was laid out for."
     map)
   "Keymap on the first lines of tables that are too wide for their window.")
 
-(defun edn-bridge-markdown--offer-table (start wide)
-  "Have a key show the table at START, if it is too WIDE, in a wider place."
-  (let ((end (save-excursion (goto-char start) (line-end-position)))
-        (offer (list 'keymap edn-bridge-markdown-table-map
-                     'mouse-face 'highlight
-                     'help-echo
-                     "RET, mouse-2: show this table in a buffer of its own")))
+(defun edn-bridge-markdown--offer-table (start end wide)
+  "Have a key show the table between START and END, if it is too WIDE.
+That is in a buffer of its own."
+  (let ((line-end (save-excursion (goto-char start) (line-end-position))))
     (cond (wide
-           (add-text-properties start end offer))
-          ((eq (get-text-property start 'keymap) edn-bridge-markdown-table-map)
+           (put-text-property start end 'edn-bridge-markdown-table t)
+           (add-text-properties
+            start line-end
+            (list 'keymap edn-bridge-markdown-table-map
+                  'mouse-face 'highlight
+                  'help-echo
+                  "RET, mouse-2: show this table in a buffer of its own")))
+          ((get-text-property start 'edn-bridge-markdown-table)
            (remove-list-of-text-properties start end
+                                           '(edn-bridge-markdown-table))
+           (remove-list-of-text-properties start line-end
                                            '(keymap mouse-face help-echo))))))
 
 (defun edn-bridge-markdown-fit-table (start table)
@@ -753,14 +761,10 @@ anew only where it fits now and did not fit, or the other way round."
                     (list (nth 0 table) (nth 1 table)))
           (with-silent-modifications
             (save-excursion
-              (edn-bridge-markdown--lay-out
-               start
-               (next-single-property-change start 'edn-bridge-markdown-table
-                                            nil (point-max))
-               table)))
+              (edn-bridge-markdown--lay-out start (+ start (nth 3 table)) t)))
         (setf (nth 2 table) width)))))
 
-(setf (alist-get 'edn-bridge-markdown-table edn-bridge-transcript-fitted)
+(setf (alist-get 'edn-bridge-markdown-fitted edn-bridge-transcript-fitted)
       #'edn-bridge-markdown-fit-table)
 
 (defvar edn-bridge-markdown--any-width nil
@@ -773,7 +777,7 @@ Its lines are as long as they must be there."
   (when (mouse-event-p event)
     (mouse-set-point event))
   (unless (get-text-property (point) 'edn-bridge-markdown-table)
-    (user-error "There is no table here"))
+    (user-error "There is no wide table here"))
   (let* ((property 'edn-bridge-markdown-table)
          (start (previous-single-property-change (1+ (point)) property
                                                  nil (point-min)))

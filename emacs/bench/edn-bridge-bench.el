@@ -239,6 +239,38 @@ Each is shown by itself; TEXTS are used in turn."
                              (/ (* 1000 (car both)) count)
                              (/ (car second) (car first)))))))))
 
+(defun bench-resident ()
+  "Return the resident memory of this Emacs in MB, or nil."
+  (garbage-collect)
+  (when (file-readable-p "/proc/self/status")
+    (with-temp-buffer
+      (insert-file-contents "/proc/self/status")
+      (when (re-search-forward "^VmRSS:[ \t]*\\([0-9]+\\)" nil t)
+        (/ (string-to-number (match-string 1)) 1024.0)))))
+
+(defun bench-memory ()
+  "Measure the memory that 100,000 deltas in one message take."
+  ;; What the first ones make for good is not theirs.
+  (bench-stream 1000 [" word" " and" " **more**," "\n"])
+  (let* ((before (bench-resident))
+         (text-bytes 0)
+         (time (bench-with-chat
+                (prog1 (bench-time
+                        (dotimes (n 100000)
+                          (edn-bridge-chat--on-event
+                           conn "assistant/delta"
+                           (list :session-id bench-session
+                                 :text (aref [" word" " and" " **more**," "\n"]
+                                             (% n 4))))
+                          (edn-bridge-chat--on-batch conn)))
+                  (setq text-bytes (buffer-size)
+                        before (and before (- (bench-resident) before)))))))
+    (bench-row "100000 deltas into one message, and their memory" time
+               (if before
+                   (format "%.1f MB more, for %.1f MB of text" before
+                           (/ text-bytes 1e6))
+                 "no /proc here"))))
+
 (declare-function edn-bridge-markdown-region "edn-bridge-markdown")
 (declare-function edn-bridge-markdown-fit-table "edn-bridge-markdown")
 (declare-function edn-bridge-markdown-setup "edn-bridge-markdown")
@@ -266,7 +298,7 @@ Each is shown by itself; TEXTS are used in turn."
                       (edn-bridge-markdown-fit-table
                        (point-min)
                        (get-text-property (point-min)
-                                          'edn-bridge-markdown-table)))))))))
+                                          'edn-bridge-markdown-fitted)))))))))
 
 (defun bench-open ()
   "Measure how long a session of 10,000 messages takes to be shown."
@@ -322,6 +354,7 @@ Each is shown by itself; TEXTS are used in turn."
 (bench-decode)
 (bench-long-line)
 (bench-render)
+(bench-memory)
 (bench-table)
 (bench-result)
 (bench-open)

@@ -85,9 +85,10 @@ What newer versions of Emacs have themselves is left out there."
     ;; In a chat without any message, and in one that has some.
     (dotimes (round 2)
       (edn-bridge-terminal-tests-type "-l" "/mod")
-      ;; It would not open by itself while events come.
+      ;; It would not open by itself while events come.  What commands do
+      ;; may be told later than it opens.
       (edn-bridge-terminal-tests-do "^─+\n/mod" '("Tab")
-                                    "^─+\n/mode? *\n mode .*\n model "
+                                    "^─+\n/mode? *\n mode\\b.*\n model\\b"
                                     '("Enter") '("C-a" "C-k"))
       (edn-bridge-terminal-tests-type "-l" "see @otes")
       ;; There is one.
@@ -104,7 +105,7 @@ What newer versions of Emacs have themselves is left out there."
              (setq company-idle-delay nil company-backends '(company-capf)))
     (edn-bridge-terminal-tests-type "-l" "/mod")
     (edn-bridge-terminal-tests-do "^─+\n/mod" '("C-c" "x")
-                                  "^─+\n/mode? *\n +mode .*\n +model ")))
+                                  "^─+\n/mode? *\n +mode\\b.*\n +model\\b")))
 
 (ert-deftest edn-bridge-packages-which-key-shows-labels ()
   (edn-bridge-packages-tests-with (which-key)

@@ -190,7 +190,8 @@
           (set-buffer chat)
           (edn-bridge-audit)
           (with-current-buffer (window-buffer)
-            (edn-bridge-test-wait (string-search "bash  approve" (buffer-string)))
+            (edn-bridge-test-wait (string-match-p "bash  cargo test --all  approve"
+                                                  (buffer-string)))
             (kill-buffer)))))))
 
 (ert-deftest edn-bridge-trust-live-shows-what-runs ()

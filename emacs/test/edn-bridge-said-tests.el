@@ -457,8 +457,11 @@
   "Return TEXT, a transcript, without what no journal has."
   (dolist (regexp '(;; How long a tool ran.
                     " [0-9.]+s$"
-                    ;; What the connection has to say.
-                    "\n?.*\\[\\(?:Try\\|Connect\\) again\\]\n"))
+                    ;; What the connection has to say.  Its button goes
+                    ;; when a turn begins.
+                    "\n?.*\\[\\(?:Try\\|Connect\\) again\\]\n"
+                    "\n?The connection was lost while .*\n"
+                    "\n?Th\\(?:ere is no\\|is message has no\\) answer.*\n"))
     (setq text (replace-regexp-in-string regexp "" text)))
   text)
 
