@@ -126,6 +126,16 @@ impl<'a, const N: usize> Entries<'a, N> {
 
     /// Puts `entry` in the place of the one with an equal key, whose value it returns, or at the end.
     fn put(&mut self, entry: [Value<'a>; N]) -> Option<Value<'a>> {
+        if let Entries::Grown(grown) = self
+            && grown.values.len() < SMALL * N
+        {
+            let bit = trace(key(&entry));
+            if bit != 0 && grown.traces & bit == 0 {
+                grown.traces |= bit;
+                grown.values.extend(entry);
+                return None;
+            }
+        }
         let position = self.position(key(&entry));
         let mut grown = match std::mem::replace(self, Entries::new()) {
             Entries::Grown(grown) => grown,
