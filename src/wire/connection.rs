@@ -7,6 +7,7 @@
 //! Two threads serve a connection: one reads and routes, one writes. Requests are routed in order of arrival.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -122,6 +123,8 @@ pub struct Connection<W: Wire> {
     pending: Mutex<HashSet<Arc<str>>>,
     /// Wakes the threads that wait for `pending` to empty.
     answered: Condvar,
+    /// Whether a thread waits so. To wake nobody is a call of the system, too.
+    drains: AtomicBool,
     focus: ArcSwap<SessionId>,
     on_end: Box<dyn Fn(End) + Send + Sync>,
     /// The connection itself, for replies that outlive their call.
@@ -152,6 +155,7 @@ pub fn start<W: Wire>(
         since,
         pending: Mutex::default(),
         answered: Condvar::new(),
+        drains: AtomicBool::new(false),
         focus: ArcSwap::from_pointee(SessionId::from("")),
         on_end,
         this: this.clone(),
@@ -219,7 +223,10 @@ impl<W: Wire> Connection<W> {
                 // Before the client can see the answer.
                 this.pending().remove(&id);
                 answer(&this, &id, result);
-                this.answered.notify_all();
+                // It is set before the set of ids is looked at, and that is locked above.
+                if this.drains.load(Ordering::Relaxed) {
+                    this.answered.notify_all();
+                }
             }
         })
     }
@@ -257,6 +264,7 @@ impl<W: Wire> Connection<W> {
         let left =
             || deadline.map_or(patience, |deadline| deadline.saturating_duration_since(Instant::now()));
         let _ = left_runtime.recv_timeout(left());
+        self.drains.store(true, Ordering::Relaxed);
         let mut pending = self.pending();
         while !pending.is_empty() && !left().is_zero() {
             pending = self.answered.wait_timeout(pending, left()).unwrap_or_else(PoisonError::into_inner).0;
