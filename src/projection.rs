@@ -2,6 +2,7 @@
 //!
 //! Pure: facts in, plain data out. Knows neither who asks nor how a session lives.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -192,7 +193,7 @@ pub fn session_state(facts: &SessionFacts) -> Map<'_> {
     map.put("model-reasoning", facts.model_reasoning);
     map.put("thinking-level", facts.thinking.as_str());
     map.put("effective-reasoning-effort", facts.effective_thinking().as_str());
-    map.put("header-model-label", Value::from(model_label(facts)));
+    map.put("header-model-label", Value::str(model_label(facts)));
     map.put("status-session-line", Value::from(status_line(facts)));
     map.put("mode", facts.mode.as_str());
     map.put("context-tokens", count(facts.context_tokens));
@@ -204,11 +205,11 @@ pub fn session_state(facts: &SessionFacts) -> Map<'_> {
 }
 
 /// The model, with its thinking level if it can think.
-fn model_label(facts: &SessionFacts) -> String {
+fn model_label(facts: &SessionFacts) -> Cow<'_, str> {
     if facts.model_reasoning {
-        format!("{} · {}", facts.model_id, facts.effective_thinking().as_str())
+        format!("{} · {}", facts.model_id, facts.effective_thinking().as_str()).into()
     } else {
-        facts.model_id.to_string()
+        Cow::from(&*facts.model_id)
     }
 }
 
