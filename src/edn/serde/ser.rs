@@ -209,32 +209,22 @@ impl SerializeMap for Entries {
     }
 }
 
-impl SerializeStruct for Entries {
-    type Ok = Value<'static>;
-    type Error = SerdeError;
-    fn serialize_field<T: Serialize + ?Sized>(
-        &mut self,
-        name: &'static str,
-        value: &T,
-    ) -> Result<(), SerdeError> {
-        self.add(field_key(name), value)
-    }
-    fn end(self) -> Made {
-        self.made()
-    }
+macro_rules! fields {
+    ($($trait:ident),*) => {$(
+        impl $trait for Entries {
+            type Ok = Value<'static>;
+            type Error = SerdeError;
+            fn serialize_field<T: Serialize + ?Sized>(
+                &mut self,
+                name: &'static str,
+                value: &T,
+            ) -> Result<(), SerdeError> {
+                self.add(field_key(name), value)
+            }
+            fn end(self) -> Made {
+                self.made()
+            }
+        }
+    )*};
 }
-
-impl SerializeStructVariant for Entries {
-    type Ok = Value<'static>;
-    type Error = SerdeError;
-    fn serialize_field<T: Serialize + ?Sized>(
-        &mut self,
-        name: &'static str,
-        value: &T,
-    ) -> Result<(), SerdeError> {
-        self.add(field_key(name), value)
-    }
-    fn end(self) -> Made {
-        self.made()
-    }
-}
+fields!(SerializeStruct, SerializeStructVariant);
