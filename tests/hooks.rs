@@ -17,11 +17,28 @@ const ECHO: &str = "{:turns [{:steps [{:echo :last-user}]}] :then :repeat-last}"
 
 /// A bridge with these hooks in the user's configuration, each with a script for `bash -c`.
 fn hooked(script: &str, hooks: &[(&str, &str)]) -> Setup {
-    let setup = Setup::new().script(script).arg("--yolo");
+    with_hooks(Setup::new().script(script).arg("--yolo"), hooks)
+}
+
+fn with_hooks(setup: Setup, hooks: &[(&str, &str)]) -> Setup {
     let config = setup.dir.path().join("config.edn");
     configure(&config, hooks);
     let config = config.to_str().unwrap().to_owned();
     setup.arg("--config").arg(&config)
+}
+
+/// A bridge with these hooks whose client answers questions, in a turn that calls `bash` with a command.
+fn asked_about(command: &str, hooks: &[(&str, &str)]) -> (Setup, Bridge) {
+    let call = format!("{{:tool-call {{:id \"a\" :name \"bash\" :arguments {{:command {command:?}}}}}}}");
+    let script = format!("{{:turns [{{:steps [{call}]}} {{:steps [{{:delta \"end\"}}]}}]}}");
+    let setup = with_hooks(Setup::new().script(&script), hooks);
+    let mut bridge = setup.serve();
+    let hello =
+        "{:client-info {:name \"t\" :version \"1\" :protocol-version \"1.0\" :features [\"interactor\"]}}";
+    bridge.ask("h", "handshake", hello);
+    bridge.ask("all", "subscribe", "{}");
+    say(&mut bridge, "go");
+    (setup, bridge)
 }
 
 fn configure(config: &Path, hooks: &[(&str, &str)]) {
@@ -228,10 +245,8 @@ fn hooks_of_a_model_call_run_for_a_compaction() {
 
 #[test]
 fn a_calls_arguments_are_rewritten_before_anyone_is_asked() {
-    let config = Setup::new();
-    let file = config.dir.path().join("config.edn");
-    configure(
-        &file,
+    let (_setup, mut bridge) = asked_about(
+        "rm x",
         &[
             (
                 ":id \"safer\" :stage :tool-call :point :pre :kind :transform",
@@ -243,14 +258,6 @@ fn a_calls_arguments_are_rewritten_before_anyone_is_asked() {
             ),
         ],
     );
-    let script = r#"{:turns [{:steps [{:tool-call {:id "a" :name "bash" :arguments {:command "rm x"}}}]} {:steps [{:delta "end"}]}]}"#;
-    let setup = Setup::new().script(script).arg("--config").arg(file.to_str().unwrap());
-    let mut bridge = setup.serve();
-    let hello =
-        "{:client-info {:name \"t\" :version \"1\" :protocol-version \"1.0\" :features [\"interactor\"]}}";
-    bridge.ask("h", "handshake", hello);
-    bridge.ask("all", "subscribe", "{}");
-    say(&mut bridge, "go");
     let question = bridge.event("interaction/requested");
     assert_eq!(at(&question, &["data", "payload", "command"]).unwrap().as_str(), Some("echo kept"));
     let answer = format!(
@@ -264,18 +271,9 @@ fn a_calls_arguments_are_rewritten_before_anyone_is_asked() {
 
 #[test]
 fn guard_denies_call_before_a_person_is_asked() {
-    let config = Setup::new();
-    let file = config.dir.path().join("config.edn");
     let deny = "echo x >> votes; echo '{:decision :deny :reason \"never\"}'";
-    configure(&file, &[(":id \"no\" :stage :tool-call :point :pre :kind :guard :tools [\"bash\"]", deny)]);
-    let script = r#"{:turns [{:steps [{:tool-call {:id "a" :name "bash" :arguments {:command "rm x"}}}]} {:steps [{:delta "end"}]}]}"#;
-    let setup = Setup::new().script(script).arg("--config").arg(file.to_str().unwrap());
-    let mut bridge = setup.serve();
-    let hello =
-        "{:client-info {:name \"t\" :version \"1\" :protocol-version \"1.0\" :features [\"interactor\"]}}";
-    bridge.ask("h", "handshake", hello);
-    bridge.ask("all", "subscribe", "{}");
-    say(&mut bridge, "go");
+    let guard = ":id \"no\" :stage :tool-call :point :pre :kind :guard :tools [\"bash\"]";
+    let (_setup, mut bridge) = asked_about("rm x", &[(guard, deny)]);
     let first =
         bridge.until(|frame| is_event(frame, "interaction/requested") || is_event(frame, "tool/result"));
     assert!(is_event(&first, "tool/result"), "{first}");
@@ -285,18 +283,9 @@ fn guard_denies_call_before_a_person_is_asked() {
 
 #[test]
 fn guard_votes_once_on_a_call_that_is_asked_about() {
-    let config = Setup::new();
-    let file = config.dir.path().join("config.edn");
     let allow = "echo x >> votes; echo '{:decision :allow}'";
-    configure(&file, &[(":id \"yes\" :stage :tool-call :point :pre :kind :guard :tools [\"bash\"]", allow)]);
-    let script = r#"{:turns [{:steps [{:tool-call {:id "a" :name "bash" :arguments {:command "cat votes"}}}]} {:steps [{:delta "end"}]}]}"#;
-    let setup = Setup::new().script(script).arg("--config").arg(file.to_str().unwrap());
-    let mut bridge = setup.serve();
-    let hello =
-        "{:client-info {:name \"t\" :version \"1\" :protocol-version \"1.0\" :features [\"interactor\"]}}";
-    bridge.ask("h", "handshake", hello);
-    bridge.ask("all", "subscribe", "{}");
-    say(&mut bridge, "go");
+    let guard = ":id \"yes\" :stage :tool-call :point :pre :kind :guard :tools [\"bash\"]";
+    let (_setup, mut bridge) = asked_about("cat votes", &[(guard, allow)]);
     let question = bridge.event("interaction/requested");
     let answer = format!(
         "{{:interaction-id {:?} :status \"accepted\" :value {{:outcome \"approve\" :scope \"once\"}}}}",

@@ -272,12 +272,18 @@ fn an_abort_right_behind_its_prompt_finds_the_turn() {
     assert_eq!(data(&end_of_turn(&mut bridge), "stop-reason"), "aborted");
 }
 
-#[test]
-fn abort_keeps_partial_answer_and_next_turn_works() {
+/// A bridge that has said a part of its first answer and would take an hour for the rest. Later turns repeat the prompt.
+fn in_half_an_answer() -> (Setup, Bridge) {
     let setup = yolo(&format!("{{:turns [{{:steps [{{:delta \"part\"}} {{:sleep-ms 3600000}}]}} {ECHO}]}}"));
     let mut bridge = setup.ready();
     prompt(&mut bridge, "one");
     bridge.event("assistant/delta");
+    (setup, bridge)
+}
+
+#[test]
+fn abort_keeps_partial_answer_and_next_turn_works() {
+    let (_setup, mut bridge) = in_half_an_answer();
     bridge.ask("f", "follow_up", "{:message \"waits\"}");
     bridge.ask("a", "abort", "{}");
     let last = end_of_turn(&mut bridge);
@@ -291,10 +297,7 @@ fn abort_keeps_partial_answer_and_next_turn_works() {
 
 #[test]
 fn what_was_said_for_a_turn_that_is_ended_begins_none() {
-    let setup = yolo(&format!("{{:turns [{{:steps [{{:delta \"part\"}} {{:sleep-ms 3600000}}]}} {ECHO}]}}"));
-    let mut bridge = setup.ready();
-    prompt(&mut bridge, "one");
-    bridge.event("assistant/delta");
+    let (_setup, mut bridge) = in_half_an_answer();
     bridge.ask("s", "steer", "{:message \"rather this\"}");
     bridge.ask("a", "abort", "{}");
     assert_eq!(data(&end_of_turn(&mut bridge), "stop-reason"), "aborted");
