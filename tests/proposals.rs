@@ -320,6 +320,12 @@ fn long_proposal_is_read_by_its_handle_and_edited() {
     assert!(data(&part, "text").contains("+the end\n"), "the whole diff is kept");
     end_of_turn(&mut bridge);
     assert_eq!(file(&setup), edited);
+    bridge.event("turn/ended");
+    let messages = bridge.ask("m", "get_messages", "{}");
+    let last = at(&messages, &["data", "messages"]).and_then(Value::as_slice).unwrap().last().unwrap();
+    bridge.ask("f", "fork", &format!("{{:entry-id {:?}}}", support::text(last, "id")));
+    let in_fork = bridge.ask("o", "read_output", &format!("{{:handle {whole:?} :limit 262144}}"));
+    assert_eq!(data(&in_fork, "text"), data(&part, "text"), "{}", code(&in_fork));
 }
 
 #[test]

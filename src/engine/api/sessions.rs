@@ -133,8 +133,11 @@ impl Sessions for Engine {
         let state_dir = self.shared.settings.state_dir.clone();
         let tasks = self.shared.tasks.clone();
         self.with(&call, reply, |session, reply| {
-            let outputs = Outputs::new(&state_dir, session.id.as_str());
-            tasks.spawn_blocking(move || match outputs.read(&handle, offset, limit) {
+            // The history of a fork names outputs of the session that it was forked from.
+            let source = session.snapshot().facts.parent.clone();
+            let from = |id: &SessionId| Outputs::new(&state_dir, id.as_str());
+            let (own, source) = (from(&session.id), source.as_ref().map(from));
+            tasks.spawn_blocking(move || match read_first(own, source, &handle, offset, limit) {
                 Ok(Some(part)) => reply.ok(part),
                 Ok(None) => reply.fail(ApiError::not_found("kept output", &handle)),
                 Err(error) => reply.fail(ApiError::failed(format!("The output cannot be read: {error}."))),
@@ -148,4 +151,20 @@ impl Sessions for Engine {
             self.shared.tasks.spawn_blocking_on(work, &self.shared.executor);
         });
     }
+}
+
+/// A part of an output of the session, or else of its source.
+fn read_first(
+    own: Outputs,
+    source: Option<Outputs>,
+    handle: &str,
+    offset: u64,
+    limit: usize,
+) -> std::io::Result<Option<OutputPart>> {
+    for outputs in std::iter::once(own).chain(source) {
+        if let Some(part) = outputs.read(handle, offset, limit)? {
+            return Ok(Some(part));
+        }
+    }
+    Ok(None)
 }
