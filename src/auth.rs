@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::clock::Clock;
+use crate::environment::Environment;
 use crate::http::Http;
 use crate::limits::TOKEN_EARLY;
 use crate::secret::Secret;
@@ -35,6 +36,18 @@ pub struct KeySource {
     pub url: Option<String>,
     /// The login of the provider.
     pub login: Option<Login>,
+    /// Where the variables stand, and what the commands get.
+    pub environment: Environment,
+}
+
+impl KeySource {
+    /// Reads variables from this environment, and runs commands with it.
+    pub fn read_from(&mut self, environment: &Environment) {
+        self.environment = environment.clone();
+        if let Some(login) = &mut self.login {
+            login.environment = environment.clone();
+        }
+    }
 }
 
 /// The credential for a server.
@@ -175,7 +188,7 @@ impl Keys {
     /// The first variable that is set, and its key.
     fn variable(&self) -> Option<(&String, Secret)> {
         self.0.source.variables.iter().find_map(|name| {
-            let key = std::env::var(name).ok().filter(|key| !key.trim().is_empty())?;
+            let key = self.0.source.environment.get(name).filter(|key| !key.trim().is_empty())?;
             Some((name, Secret::new(key.trim().to_owned())))
         })
     }
@@ -195,8 +208,8 @@ impl Keys {
             return Ok(key);
         }
         let key = match &self.0.source.command {
-            Some(command) => command::run(command, &self.0.name).await,
-            None => command::secret_store(&self.0.provider, &self.0.name).await,
+            Some(command) => command::run(command, &self.0.name, &self.0.source.environment).await,
+            None => command::secret_store(&self.0.provider, &self.0.name, &self.0.source.environment).await,
         }?;
         *self.0.obtained.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
         Ok(key)

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::environment::Environment;
 use crate::message::Mode;
 use crate::value::Value;
 
@@ -59,6 +60,8 @@ pub struct Settings {
     pub overrides: Overrides,
     /// The configuration files.
     pub files: Files,
+    /// The variables that keys are read from and programs get.
+    pub environment: Environment,
     /// Folders that commands may write to, in addition to the workspace.
     pub writable: Vec<PathBuf>,
     /// How long a question stays open after its last client has left.

@@ -14,6 +14,7 @@ pub mod context;
 pub mod delivery;
 pub mod descriptors;
 pub mod engine;
+pub mod environment;
 pub mod event;
 pub mod export;
 pub mod facts;

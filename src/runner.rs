@@ -32,6 +32,7 @@ use tokio::net::unix::pipe;
 use tokio::time::timeout;
 
 use crate::descriptors;
+use crate::environment::Environment;
 use crate::limits::{PROCESS_GRACE, RUNNER_PATIENCE};
 use sandbox::Sandbox;
 
@@ -74,7 +75,7 @@ pub struct Program {
     program: OsString,
     arguments: Vec<OsString>,
     cwd: Option<PathBuf>,
-    hidden: Vec<String>,
+    environment: Environment,
     added: Vec<(OsString, OsString)>,
     is_cleared: bool,
     input: Vec<u8>,
@@ -88,7 +89,7 @@ impl Program {
             program: program.into(),
             arguments: Vec::new(),
             cwd: None,
-            hidden: Vec::new(),
+            environment: Environment::default(),
             added: Vec::new(),
             is_cleared: false,
             input: Vec::new(),
@@ -117,19 +118,18 @@ impl Program {
         self
     }
 
-    /// Without these variables of the process's.
+    /// With the variables of an environment, instead of the process's.
     #[must_use]
-    pub fn without(mut self, names: &[String]) -> Self {
-        self.hidden.extend_from_slice(names);
+    pub fn environment(mut self, environment: &Environment) -> Self {
+        self.environment = environment.clone();
         self
     }
 
-    /// Without the process's variables but these.
+    /// With these variables of an environment, and no other.
     #[must_use]
-    pub fn only(mut self, names: &[&str]) -> Self {
-        let kept = std::env::vars_os();
+    pub fn only(mut self, environment: &Environment, names: &[&str]) -> Self {
         self.is_cleared = true;
-        self.added.extend(kept.filter(|(name, _)| name.to_str().is_some_and(|name| names.contains(&name))));
+        self.added.extend(environment.only(names));
         self
     }
 
@@ -235,9 +235,13 @@ impl Program {
     fn surroundings(&self, command: &mut Command) {
         if self.is_cleared {
             command.env_clear();
-        }
-        for name in &self.hidden {
-            command.env_remove(name);
+        } else if let Some(variables) = self.environment.brought() {
+            command.env_clear();
+            command.envs(variables);
+        } else {
+            for name in self.environment.hidden() {
+                command.env_remove(name);
+            }
         }
         command.envs(self.added.iter().map(|(name, value)| (name, value)));
         if let Some(cwd) = &self.cwd {

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::environment::Environment;
 use crate::event::{Body, Event, FileEdit, ToolCall};
 use crate::message::Block;
 use crate::provider::ToolSpec;
@@ -75,8 +76,8 @@ pub struct Context {
     pub handle: String,
     /// The limits of commands; `None` for the rights of the user.
     pub sandbox: Option<Sandbox>,
-    /// Variables that commands do not inherit, because they contain keys.
-    pub hidden: Arc<[String]>,
+    /// The variables of commands.
+    pub environment: Environment,
     /// The paths that rules deny below readable folders.
     pub barred: Arc<walk::Barred>,
     /// The text that a person put in place of the proposed one, for a tool that writes a file.
@@ -118,7 +119,7 @@ impl Context {
             outputs: Outputs::new(cwd, "s"),
             handle: "o-1".to_owned(),
             sandbox: None,
-            hidden: Arc::new([]),
+            environment: Environment::default(),
             barred: Arc::default(),
             revision: None,
             stop,

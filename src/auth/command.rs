@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
+use crate::environment::Environment;
 use crate::limits::{KEY_BYTES, KEY_COMMAND_SECONDS};
 use crate::runner::{self, Program};
 use crate::secret::Secret;
@@ -48,7 +49,7 @@ enum CommandError {
 ///
 /// # Errors
 /// [`KeyError::Missing`], with the cause.
-pub async fn run(command: &[String], provider: &str) -> Result<Secret, KeyError> {
+pub async fn run(command: &[String], provider: &str, environment: &Environment) -> Result<Secret, KeyError> {
     let Some((program, arguments)) = command.split_first() else {
         return Err(KeyError::Missing(format!("The :key-command of {provider} is empty.")));
     };
@@ -59,14 +60,14 @@ pub async fn run(command: &[String], provider: &str) -> Result<Secret, KeyError>
              may be anybody's."
         )));
     }
-    output(program, arguments).await.map_err(|why| KeyError::Missing(format!("{what} {why}.")))
+    output(program, arguments, environment).await.map_err(|why| KeyError::Missing(format!("{what} {why}.")))
 }
 
 /// Asks the system's secret store for this program's key of a provider.
 ///
 /// # Errors
 /// [`KeyError::Missing`], with the cause.
-pub async fn secret_store(id: &str, provider: &str) -> Result<Secret, KeyError> {
+pub async fn secret_store(id: &str, provider: &str, environment: &Environment) -> Result<Secret, KeyError> {
     let text = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let (program, arguments, put) = if cfg!(target_os = "macos") {
         let put = format!("security add-generic-password -s edn-bridge -a {id} -w");
@@ -75,18 +76,22 @@ pub async fn secret_store(id: &str, provider: &str) -> Result<Secret, KeyError> 
         let put = format!("secret-tool store --label='edn-bridge {id}' service edn-bridge provider {id}");
         ("secret-tool", text(&["lookup", "service", "edn-bridge", "provider", id]), put)
     };
-    output(program, &arguments).await.map_err(|why| {
+    output(program, &arguments, environment).await.map_err(|why| {
         KeyError::Missing(format!("The key of {provider} is not to be had from the secret store: {program} {why}. Put it there with `{put}`."))
     })
 }
 
 /// The first line that a program prints.
-async fn output(program: &str, arguments: &[String]) -> Result<Secret, CommandError> {
+async fn output(
+    program: &str,
+    arguments: &[String],
+    environment: &Environment,
+) -> Result<Secret, CommandError> {
     let patience = Duration::from_secs(KEY_COMMAND_SECONDS);
     let read = async {
         let start = async {
             let (stdout, writer) = runner::pipe()?;
-            let program = Program::new(program).args(arguments);
+            let program = Program::new(program).args(arguments).environment(environment);
             Ok::<_, io::Error>((program.start(writer.into(), Stdio::null()).await?, stdout))
         };
         let (mut running, stdout) = start.await.map_err(CommandError::Start)?;
@@ -124,17 +129,24 @@ mod tests {
     async fn the_first_line_is_the_key_and_nothing_of_it_is_shown() {
         let run = async |script: &str| {
             let command: Vec<String> = ["sh", "-c", script].map(str::to_owned).into();
-            run(&command, "Work").await.map(|key| key.expose().to_owned()).map_err(|error| error.to_string())
+            run(&command, "Work", &Environment::default())
+                .await
+                .map(|key| key.expose().to_owned())
+                .map_err(|error| error.to_string())
         };
         assert_eq!(run("echo ' sk-1 '; echo more").await, Ok("sk-1".to_owned()));
         let error = run("echo sk-secret; echo sk-secret >&2; exit 3").await.unwrap_err();
         assert_eq!(error, "The :key-command of Work (sh) failed (exit status: 3).");
         assert!(run("true").await.unwrap_err().contains("printed nothing"));
         assert!(run("cat").await.unwrap_err().contains("printed nothing"), "standard input is empty");
-        let missing = super::run(&["no-such-program-here".to_owned()], "Work").await.unwrap_err();
+        let missing = super::run(&["no-such-program-here".to_owned()], "Work", &Environment::default())
+            .await
+            .unwrap_err();
         assert!(missing.to_string().contains("cannot be run"), "{missing}");
-        let relative = super::run(&["./key".to_owned()], "Work").await.unwrap_err();
+        let relative = super::run(&["./key".to_owned()], "Work", &Environment::default()).await.unwrap_err();
         assert!(relative.to_string().contains("must be an absolute path"), "{relative}");
-        assert!(super::run(&[], "Work").await.unwrap_err().to_string().contains("empty"));
+        assert!(
+            super::run(&[], "Work", &Environment::default()).await.unwrap_err().to_string().contains("empty")
+        );
     }
 }

@@ -18,6 +18,7 @@ use oauth2::{
 use super::command;
 use super::credentials::Tokens;
 use crate::clock::Clock;
+use crate::environment::Environment;
 use crate::http::{self, Http, HttpError, Url};
 use crate::limits::{HTTP_ERROR_BYTES, LOGIN_PATIENCE, TOKEN_PATIENCE};
 use crate::secret::Secret;
@@ -28,6 +29,8 @@ use crate::value::Value;
 pub struct Login {
     client_id: String,
     client_secret_command: Option<Vec<String>>,
+    /// What the command gets.
+    pub(super) environment: Environment,
     authorize: Option<Url>,
     token: Url,
     device: Option<Url>,
@@ -138,6 +141,7 @@ impl Login {
         Ok(Self {
             client_id,
             client_secret_command: (!command.is_empty()).then_some(command),
+            environment: Environment::default(),
             authorize,
             token: url("token-url")?.ok_or(LoginShapeError::Missing("a :token-url"))?,
             device,
@@ -285,7 +289,7 @@ impl Login {
     > {
         let mut client = BasicClient::new(ClientId::new(self.client_id.clone()));
         if let Some(command) = &self.client_secret_command {
-            let secret = command::run(command, "the login's client secret").await;
+            let secret = command::run(command, "the login's client secret", &self.environment).await;
             let secret = secret.map_err(|error| OauthError::Refused(error.to_string()))?;
             client = client.set_client_secret(ClientSecret::new(secret.expose().to_owned()));
         }

@@ -53,7 +53,8 @@ impl Providers {
 
     /// Takes the servers that are known, and those of the configuration.
     fn serve(&mut self, settings: &Settings, clock: &Arc<dyn Clock>) {
-        let (specs, problems) = spec::all(&settings.providers);
+        let (mut specs, problems) = spec::all(&settings.providers);
+        specs.iter_mut().for_each(|spec| spec.key.read_from(&settings.environment));
         let (credentials, http) = (Credentials::new(&settings.state_dir), &self.http);
         let sources = specs.iter().map(|spec| (spec.id.clone(), spec.name.clone(), spec.key.clone()));
         let logins = Logins::new(sources.collect(), credentials.clone(), http.clone(), clock.clone());

@@ -16,6 +16,7 @@ use crate::config::{ConfigError, Kept, Layers, Settings};
 use crate::context::Project;
 use crate::engine::providers::Providers;
 use crate::engine::rules;
+use crate::environment::Environment;
 use crate::facts::SessionFacts;
 use crate::files;
 use crate::hook::{HookError, Hooks, Source};
@@ -40,8 +41,8 @@ pub struct ConfigRevision {
     pub models: Models,
     /// Their providers.
     pub providers: Providers,
-    /// Variables that hold keys, which commands do not inherit.
-    pub hidden: Arc<[String]>,
+    /// The variables of programs, without those that hold keys.
+    pub environment: Environment,
     /// The permission rules: the configuration's, then those that were kept.
     pub rules: Vec<Rule>,
     /// How many of them are the configuration's.
@@ -166,7 +167,7 @@ impl ConfigRevision {
             workflows: workflows(&settings, layers),
             models,
             distrust: Mutex::new(layers.distrust.clone()),
-            hidden: providers.key_variables().into(),
+            environment: settings.environment.hiding(providers.key_variables()),
             providers,
             settings,
         };

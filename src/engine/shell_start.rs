@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::rfc3339;
 use crate::engine::services::Services;
+use crate::environment::Environment;
 use crate::facts::{JobStatus, ShellFacts, ShellOutput};
 use crate::message::SessionId;
 use crate::session::Reply;
@@ -24,8 +25,8 @@ pub struct NewShell {
     pub cwd: PathBuf,
     /// Its time limit.
     pub timeout: Option<Duration>,
-    /// Variables that it does not inherit.
-    pub hidden: Vec<String>,
+    /// Its variables.
+    pub environment: Environment,
 }
 
 /// Starts a command. Replies with its facts before it has ended.
@@ -57,8 +58,8 @@ pub fn start(shared: &Arc<Services>, new: NewShell, reply: Reply<Arc<ShellFacts>
     let (shared, tasks, executor) = (shared.clone(), shared.tasks.clone(), shared.executor.clone());
     tasks.spawn_on(
         async move {
-            let NewShell { command, cwd, timeout, hidden, .. } = new;
-            let job = Job { command, cwd, timeout, sandbox: None, hidden };
+            let NewShell { command, cwd, timeout, environment, .. } = new;
+            let job = Job { command, cwd, timeout, sandbox: None, environment };
             let ended = process::run_apart(job, collectors, &stop).await;
             let now = rfc3339(shared.clock.now());
             let lasted = shared.clock.passed().saturating_sub(began);

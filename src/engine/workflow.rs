@@ -421,8 +421,11 @@ impl Run {
                 let session = self.session.snapshot().facts.clone();
                 let cwd = PathBuf::from(&*session.cwd);
                 // A check runs what the stage has written: the sandbox of the stage's commands holds for it too.
-                let sandbox = self.session.config().sandbox(session.mode, &cwd);
-                match command::execute(&words, &cwd, sandbox, *timeout, facts, stop).await {
+                let config = self.session.config();
+                let sandbox = config.sandbox(session.mode, &cwd);
+                match command::execute(&words, &cwd, &config.environment, sandbox, *timeout, facts, stop)
+                    .await
+                {
                     Ok(wrote) => Ok(Ok(String::from_utf8_lossy(&wrote).into_owned())),
                     Err(Failure::Stopped) => Err(Stopped),
                     Err(failure) => {

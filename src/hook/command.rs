@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Hook;
 use crate::edn;
+use crate::environment::Environment;
 use crate::files;
 use crate::limits::{HOOK_OUTPUT_BYTES, HOOK_STDERR_BYTES, PROCESS_GRACE, TRUSTED_FILE_BYTES};
 use crate::runner::sandbox::Sandbox;
@@ -111,10 +112,11 @@ fn last_words(stderr: &str) -> String {
 pub async fn call(
     hook: &Hook,
     cwd: &Path,
+    environment: &Environment,
     input: &Map<'static>,
     stop: &CancellationToken,
 ) -> Result<Map<'static>, Failure> {
-    let bytes = run(hook, cwd, input, stop).await?;
+    let bytes = run(hook, cwd, environment, input, stop).await?;
     let value = edn::read_one(&bytes).map_err(|error| Failure::Nonsense(format!("not EDN: {error}")))?;
     match value.into_owned() {
         Value::Map(map) => Ok(map),
@@ -129,10 +131,11 @@ pub async fn call(
 pub async fn tell(
     hook: &Hook,
     cwd: &Path,
+    environment: &Environment,
     input: &Map<'static>,
     stop: &CancellationToken,
 ) -> Result<(), Failure> {
-    run(hook, cwd, input, stop).await.map(drop)
+    run(hook, cwd, environment, input, stop).await.map(drop)
 }
 
 /// The first file that differs from the trusted one.
@@ -147,6 +150,7 @@ fn changed(sealed: &[(PathBuf, String)]) -> Option<PathBuf> {
 async fn run(
     hook: &Hook,
     cwd: &Path,
+    environment: &Environment,
     input: &Map<'static>,
     stop: &CancellationToken,
 ) -> Result<Vec<u8>, Failure> {
@@ -157,7 +161,7 @@ async fn run(
             return Err(Failure::Changed(path));
         }
     }
-    execute(&hook.command, cwd, None, hook.timeout, input, stop).await
+    execute(&hook.command, cwd, environment, None, hook.timeout, input, stop).await
 }
 
 /// Runs a command, the program first, with a map on its standard input; returns its standard output.
@@ -167,6 +171,7 @@ async fn run(
 pub async fn execute(
     command: &[String],
     cwd: &Path,
+    environment: &Environment,
     sandbox: Option<Sandbox>,
     limit: Duration,
     input: &Map<'static>,
@@ -176,7 +181,7 @@ pub async fn execute(
     edn::write_compact(&Value::from(input.clone()), &mut line);
     line.push(b'\n');
     // Given up, it is dropped and ended.
-    let converse = async { converse(start(command, cwd, sandbox, line).await?).await };
+    let converse = async { converse(start(command, cwd, environment, sandbox, line).await?).await };
     tokio::select! {
         biased;
         () = stop.cancelled() => Err(Failure::Stopped),
@@ -237,6 +242,7 @@ async fn converse(started: Started) -> Result<Vec<u8>, Failure> {
 async fn start(
     command: &[String],
     cwd: &Path,
+    environment: &Environment,
     sandbox: Option<Sandbox>,
     input: Vec<u8>,
 ) -> Result<Started, Failure> {
@@ -245,8 +251,12 @@ async fn start(
     // A program is a name on the PATH or a whole path; the session's folder, which may be anybody's, names none.
     let start = async {
         let ((stdout, out), (stderr, err)) = (runner::pipe()?, runner::pipe()?);
-        let program =
-            Program::new(program).args(arguments).cwd(cwd).only(INHERITED).input(input).sandbox(sandbox);
+        let program = Program::new(program)
+            .args(arguments)
+            .cwd(cwd)
+            .only(environment, INHERITED)
+            .input(input)
+            .sandbox(sandbox);
         let running = program.start(out.into(), err.into()).await?;
         Ok(Started { running, stdout, stderr })
     };
@@ -274,7 +284,7 @@ mod tests {
     fn ask(script: &str, millis: u64, input: &Map<'static>) -> Result<Map<'static>, Failure> {
         let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let stop = CancellationToken::new();
-        executor.block_on(call(&hook(script, millis), Path::new("/"), input, &stop))
+        executor.block_on(call(&hook(script, millis), Path::new("/"), &Environment::default(), input, &stop))
     }
 
     #[test]
@@ -307,10 +317,17 @@ mod tests {
         let mut missing = hook("", 1000);
         missing.command = vec!["/there-is-none".to_owned()];
         let stop = CancellationToken::new();
-        let asked = executor.block_on(call(&missing, Path::new("/"), &Map::new(), &stop));
+        let asked =
+            executor.block_on(call(&missing, Path::new("/"), &Environment::default(), &Map::new(), &stop));
         assert!(asked.unwrap_err().to_string().starts_with("/there-is-none cannot be started"));
         stop.cancel();
-        let asked = executor.block_on(call(&hook("sleep 1000", 60_000), Path::new("/"), &Map::new(), &stop));
+        let asked = executor.block_on(call(
+            &hook("sleep 1000", 60_000),
+            Path::new("/"),
+            &Environment::default(),
+            &Map::new(),
+            &stop,
+        ));
         assert!(matches!(asked, Err(Failure::Stopped)));
     }
 }

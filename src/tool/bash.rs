@@ -55,7 +55,7 @@ impl Tool for Bash {
                 cwd: context.cwd.to_path_buf(),
                 timeout: Some(Duration::from_secs(seconds)),
                 sandbox: context.sandbox.clone(),
-                hidden: context.hidden.to_vec(),
+                environment: context.environment.clone(),
             };
             let output = context.outputs.collect(context.handle.clone());
             let (end, kept) = match run(job, output, &context.stop, context.progress.as_ref()).await {

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::output::{Collector, Kept};
+use crate::environment::Environment;
 use crate::limits::{PROCESS_GRACE, PROCESS_READ_BYTES, TOOL_UPDATE_PAUSE};
 use crate::runner::sandbox::Sandbox;
 use crate::runner::{self, Program};
@@ -28,8 +29,8 @@ pub struct Job {
     pub timeout: Option<Duration>,
     /// Where it may write; `None` for wherever the user may.
     pub sandbox: Option<Sandbox>,
-    /// Variables that it does not inherit.
-    pub hidden: Vec<String>,
+    /// Its variables.
+    pub environment: Environment,
 }
 
 /// How it ended.
@@ -59,7 +60,7 @@ pub async fn run(
     // Both of its outputs go into one pipe, in the order in which it writes.
     let (mut reader, writer) = runner::pipe()?;
     let program = Program::new("bash").args(["-c", &job.command]).cwd(&job.cwd);
-    let program = program.without(&job.hidden).sandbox(job.sandbox);
+    let program = program.environment(&job.environment).sandbox(job.sandbox);
     let mut running = program.start(writer.try_clone()?.into(), writer.into()).await?;
     let deadline = job.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let mut buffer = vec![0u8; PROCESS_READ_BYTES];
@@ -114,7 +115,7 @@ pub async fn run_apart(
     let (mut reader, writer) = runner::pipe()?;
     let (mut error_reader, error_writer) = runner::pipe()?;
     let program = Program::new("bash").args(["-c", &job.command]).cwd(&job.cwd);
-    let program = program.without(&job.hidden).sandbox(job.sandbox);
+    let program = program.environment(&job.environment).sandbox(job.sandbox);
     let mut running = program.start(writer.into(), error_writer.into()).await?;
     let deadline = job.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let never = Instant::now();
@@ -179,7 +180,7 @@ mod tests {
             cwd: dir.path().to_owned(),
             timeout: None,
             sandbox: None,
-            hidden: Vec::new(),
+            environment: Environment::default(),
         };
         let looks = Mutex::new(Vec::new());
         let progress = |_: &str| looks.lock().unwrap().push(Instant::now());

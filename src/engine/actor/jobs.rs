@@ -126,7 +126,7 @@ impl SessionActor {
             cwd: PathBuf::from(&*self.facts.cwd),
             timeout: timeout_seconds.map(|seconds| Duration::from_secs(seconds.min(BASH_MAX_SECONDS))),
             sandbox: None,
-            hidden: self.handle.config().hidden.to_vec(),
+            environment: self.handle.config().environment.clone(),
         };
         let outputs = Outputs::new(&self.shared.settings.state_dir, self.handle.id.as_str());
         let collector = outputs.collect(self.shared.clock.id("o-"));

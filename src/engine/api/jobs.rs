@@ -61,7 +61,7 @@ impl Jobs for Engine {
                 command: command.command,
                 cwd,
                 timeout: command.timeout_seconds.map(Duration::from_secs),
-                hidden: handle.config().hidden.to_vec(),
+                environment: handle.config().environment.clone(),
             };
             shell_start::start(&self.shared, new, reply);
         });

@@ -614,7 +614,7 @@ impl Batch<'_> {
             outputs,
             handle: turn.shared.clock.id("o-"),
             sandbox,
-            hidden: config.hidden.clone(),
+            environment: config.environment.clone(),
             barred: self.barred(&call.name, plan).into(),
             revision,
             stop,
@@ -674,7 +674,8 @@ impl Batch<'_> {
 /// Starts a command that outlives its call.
 async fn start_job(turn: &Turn, command: String, cwd: PathBuf, sandbox: Option<Sandbox>) -> Outcome {
     let id: Arc<str> = turn.shared.clock.id("j-").into();
-    let job = process::Job { command, cwd, timeout: None, sandbox, hidden: turn.config().hidden.to_vec() };
+    let environment = turn.config().environment.clone();
+    let job = process::Job { command, cwd, timeout: None, sandbox, environment };
     let (name, turn_id, job) = (id.clone(), turn.id.clone(), Box::new(job));
     match turn.session.request(|ack| Change::StartJob { id: name, turn: turn_id, job, ack }).await {
         Ok(()) => {

@@ -102,7 +102,14 @@ impl Boundaries<'_> {
     ) -> Result<(), Denied> {
         let tool = call.map(|call| &*call.name);
         for hook in self.0.config().hooks.at(stage, Point::Pre, HookKind::Guard, tool) {
-            let answer = hook::call(&hook, &self.folder(), &self.input(&hook, payload), &self.0.stop).await;
+            let answer = hook::call(
+                &hook,
+                &self.folder(),
+                &self.0.config().environment,
+                &self.input(&hook, payload),
+                &self.0.stop,
+            )
+            .await;
             let reason = match answer {
                 Ok(answer) => match decision(&answer) {
                     Some(Ok(())) => None,
@@ -156,7 +163,14 @@ impl Boundaries<'_> {
     ) -> Map<'static> {
         let (tool, id) = (call.map(|call| &*call.name), call.map(|call| &*call.id));
         for hook in self.0.config().hooks.at(stage, point, HookKind::Transform, tool) {
-            let answer = hook::call(&hook, &self.folder(), &self.input(&hook, &payload), &self.0.stop).await;
+            let answer = hook::call(
+                &hook,
+                &self.folder(),
+                &self.0.config().environment,
+                &self.input(&hook, &payload),
+                &self.0.stop,
+            )
+            .await;
             let changed = match answer {
                 Ok(answer) => changed(&payload, &answer, stage.rewritable(point)),
                 Err(Failure::Stopped) => return payload,
@@ -191,8 +205,9 @@ impl Boundaries<'_> {
         let observing =
             self.0.config().hooks.at(stage, point, HookKind::Observer, tool).into_iter().map(|hook| {
                 let (input, folder, stop) = (self.input(&hook, payload), folder.clone(), &self.0.stop);
+                let environment = self.0.config().environment.clone();
                 async move {
-                    let observed = hook::command::tell(&hook, &folder, &input, stop).await;
+                    let observed = hook::command::tell(&hook, &folder, &environment, &input, stop).await;
                     (hook, observed)
                 }
             });

@@ -152,6 +152,7 @@ fn read(id: &str, map: &Map<'static>) -> Result<Spec, String> {
                 None | Some(Value::Nil) => None,
                 Some(login) => Some(Login::read(login).map_err(|error| error.to_string())?),
             },
+            environment: Default::default(),
         },
     })
 }
@@ -191,7 +192,7 @@ impl Spec {
     /// What its calls tell everybody on the way, for a person; `None` where they are encrypted, stay on this
     /// machine, or have nothing to hide.
     fn exposes(&self) -> Option<String> {
-        let KeySource { variables, command, store, url, login } = &self.key;
+        let KeySource { variables, command, store, url, login, environment: _ } = &self.key;
         let has_key =
             !variables.is_empty() || command.is_some() || *store || url.is_some() || login.is_some();
         let has_key = has_key || !self.headers.is_empty() || self.base.query().is_some();
