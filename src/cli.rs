@@ -3,12 +3,14 @@
 
 mod canonical;
 mod control;
+mod daemon;
 mod doctor;
 mod log;
 mod out;
 mod prompt;
 mod repl;
 mod serve;
+mod served;
 mod sessions;
 mod show;
 
@@ -20,6 +22,7 @@ use std::time::Duration;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use daemon::DaemonCommand;
 use edn_bridge::client::Refused;
 use edn_bridge::config::{self, ConfigError, Files, Overrides, Settings};
 use edn_bridge::message::Mode;
@@ -28,6 +31,7 @@ use edn_bridge::provider::fetch::FetchError;
 use edn_bridge::provider::scripted::ScriptError;
 use edn_bridge::store::{Durability, StoreError};
 use edn_bridge_contract::{Format, Wire};
+use served::Protocol;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 /// An EDN-native RPC bridge between editors and a coding-agent session runtime.
@@ -98,6 +102,18 @@ enum Command {
         /// How much tools may do without asking, in the words of the UI protocol.
         #[arg(long, value_name = "MODE", value_parser = ["minimal", "trusted", "full-access"], conflicts_with_all = ["mode", "yolo"])]
         approval_mode: Option<String>,
+        /// Run everything in this process, which ends with its editor.
+        #[arg(long)]
+        no_daemon: bool,
+        /// Whether a daemon runs what is begun here, so that it outlives the editor: auto or never.
+        #[arg(long, env = "EDN_BRIDGE_DAEMON", value_name = "WHEN", default_value = "auto", value_parser = ["auto", "never"],
+              hide = true)]
+        daemon: String,
+    },
+    /// The process that runs what editors begin, and outlives them.
+    Daemon {
+        #[command(subcommand)]
+        command: DaemonCommand,
     },
     /// Runs one query and prints its result as EDN.
     Query {
@@ -264,8 +280,15 @@ pub fn main() -> ExitCode {
     let options = Options { origins: origins(&matches), ..arguments.options };
     let log = log(&options.log);
     let result = match arguments.command {
-        Command::Serve { wire, approval_mode } => {
-            serve::run(&options.approved(approval_mode.as_deref()), wire == "ui-protocol")
+        Command::Serve { wire, approval_mode, no_daemon, daemon } => {
+            let protocol = match wire.as_str() {
+                "ui-protocol" => Protocol::Ui {
+                    diagnostics: std::env::var_os("CODELIA_DIAGNOSTICS").is_some_and(|value| value == "1"),
+                },
+                _ => Protocol::Edn,
+            };
+            let wanted = if no_daemon || daemon == "never" { daemon::Use::Never } else { daemon::Use::Auto };
+            serve::run(&options.approved(approval_mode.as_deref()), protocol, wanted)
         }
         Command::Query { query, session, explain } => repl::query(&options, query, session, explain),
         Command::Repl { session } => repl::run(&options, session),
@@ -276,6 +299,7 @@ pub fn main() -> ExitCode {
             ModelsCommand::List => show::models(&options),
             ModelsCommand::Fetch => show::fetch(&options),
         },
+        Command::Daemon { command } => daemon::run(&options, command),
         Command::Doctor { format } => doctor::run(&options, format == "edn"),
         Command::Edn => show::edn(),
         Command::Contract { wire, format, only, patience, server } => {
@@ -356,13 +380,20 @@ impl Options {
         Durability::parse(&self.durability).unwrap_or_default()
     }
 
+    /// The state folder, absolute.
+    fn state_folder(&self) -> Result<PathBuf, Failure> {
+        match &self.state_dir {
+            Some(dir) => {
+                std::path::absolute(dir).map_err(Failure::io(format!("--state-dir {}", dir.display())))
+            }
+            None => config::default_state_dir().ok_or(Failure::NoHome),
+        }
+    }
+
     /// The settings of these options and the configuration files.
     fn settings(&self) -> Result<Settings, Failure> {
         let option = |name, dir: &Path| Failure::io(format!("{name} {}", dir.display()));
-        let state_dir = match &self.state_dir {
-            Some(dir) => std::path::absolute(dir).map_err(option("--state-dir", dir))?,
-            None => config::default_state_dir().ok_or(Failure::NoHome)?,
-        };
+        let state_dir = self.state_folder()?;
         let cwd = match &self.cwd {
             Some(dir) => dir.canonicalize().map_err(option("--cwd", dir))?,
             None => std::env::current_dir().map_err(Failure::io("the working folder"))?,

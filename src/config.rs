@@ -13,12 +13,14 @@ use crate::message::Mode;
 use crate::value::Value;
 
 mod control;
+mod daemon;
 mod error;
 mod files;
 mod layers;
 mod trust;
 
 pub use control::{ControlPolicy, Member, Team};
+pub use daemon::{DaemonPolicy, IdleExit};
 pub use error::ConfigError;
 pub use files::{Content, Files};
 pub use layers::{HookValue, Layers, Sourced};
@@ -64,8 +66,12 @@ pub struct Settings {
     pub environment: Environment,
     /// Folders that commands may write to, in addition to the workspace.
     pub writable: Vec<PathBuf>,
-    /// How long a question stays open after its last client has left.
-    pub orphan_grace: Duration,
+    /// How long a question stays open after its last client has left, if a file says it.
+    pub orphan_grace: Option<Duration>,
+    /// Whether what runs goes on when the last client has left.
+    pub outlives_clients: bool,
+    /// Whether editors use the daemon, and how long it stays.
+    pub daemon: DaemonPolicy,
     /// Who may control sessions.
     pub control: ControlPolicy,
     /// Configured models, in addition to the built-in ones.
@@ -115,10 +121,17 @@ impl Settings {
         self.provider = provider;
         self.writable.clone_from(&layers.writable);
         self.orphan_grace = layers.orphan_grace;
+        self.daemon = layers.daemon;
         self.control.clone_from(&layers.control);
         self.models.clone_from(&layers.models);
         self.providers.clone_from(&layers.providers);
         self
+    }
+
+    /// How long a question stays open after its last client has left.
+    pub fn grace(&self) -> Duration {
+        let usual = if self.outlives_clients { Duration::MAX } else { Duration::ZERO };
+        self.orphan_grace.unwrap_or(usual)
     }
 
     /// The source of a value, for a person.

@@ -12,6 +12,7 @@ mod actor;
 mod agent;
 mod answered_rules;
 mod api;
+mod at_work;
 mod change;
 mod client_files;
 mod client_requests;

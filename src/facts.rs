@@ -204,6 +204,21 @@ fn precise(count: u64) -> f64 {
     u32::try_from(count).map_or(f64::from(u32::MAX), f64::from)
 }
 
+/// A session that works or waits for an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AtWork {
+    /// The session.
+    pub session: SessionId,
+    /// Its name for people.
+    pub name: Arc<str>,
+    /// Its folder.
+    pub cwd: Arc<str>,
+    /// What it does. It is idle if a command runs beside its turns.
+    pub phase: Phase,
+    /// The kind of the oldest question that waits in it, such as `approve`.
+    pub asks: Option<&'static str>,
+}
+
 /// A running or ended background job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobFacts {

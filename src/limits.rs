@@ -435,6 +435,25 @@ pub const LOG_END_WAIT: Duration = Duration::from_millis(200);
 /// Pause before the next connection when descriptors or threads are exhausted, so that others can end.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Bytes of a line of the daemon's socket. One has the whole environment of a client, of which Linux allows a process
+/// some 2 MiB.
+pub const DAEMON_LINE_BYTES: usize = 4 << 20;
+
+/// How long the start of a daemon may take, and the wait for another program that starts it.
+pub const DAEMON_START: Duration = Duration::from_secs(10);
+
+/// How long a client of the daemon's socket may take to say what it wants.
+pub const DAEMON_ASK: Duration = Duration::from_secs(5);
+
+/// Clients of the daemon's socket that are listened to at the same time. Editors that are served do not count.
+pub const DAEMON_ASKING: usize = 64;
+
+/// How long a daemon stays without a client and without work.
+pub const DAEMON_IDLE: Duration = Duration::from_secs(10 * 60);
+
+/// Bytes of the daemon's log at which the next daemon begins a new one.
+pub const DAEMON_LOG_BYTES: u64 = 1 << 20;
+
 /// Bytes of a client's name, and of its version, in the graph: a client may send a line of any length.
 pub const CLIENT_NAME_BYTES: usize = 128;
 

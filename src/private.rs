@@ -22,6 +22,8 @@ const OURS: &[&str] = &[
     "memory",
     "models",
     "control",
+    "daemon.log",
+    "daemon.log.1",
     "credentials.edn",
     "credentials.lock",
     "credentials.new",

@@ -446,6 +446,7 @@ fn bridge_and_runner_are_closed_to_their_own_user() {
         std::os::unix::fs::chown(path, Some(USER), Some(USER)).unwrap();
     }
     let mut command = Command::new("setpriv");
+    command.env("EDN_BRIDGE_DAEMON", "never");
     command.args(["--reuid", "12345", "--regid", "12345", "--clear-groups"]).arg(&program);
     command.args(own.get_args()).args(["--yolo", "serve"]);
     command.env("ANTHROPIC_API_KEY", "canary-5512").env("XDG_CONFIG_HOME", setup.dir.path());

@@ -33,6 +33,7 @@ pub fn serve_with(dir: &Path, option: &str, text: &str) -> Command {
     std::fs::write(&path, text).unwrap();
     let program = std::env::var_os("EDN_BRIDGE_PROGRAM");
     let mut command = Command::new(program.unwrap_or_else(|| env!("CARGO_BIN_EXE_edn-bridge").into()));
+    command.env("EDN_BRIDGE_DAEMON", "never");
     command.arg("serve").arg(option).arg(path).arg("--state-dir").arg(dir.join("state"));
     command.arg("--cwd").arg(dir).stdin(Stdio::piped()).stdout(Stdio::piped());
     command

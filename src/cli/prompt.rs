@@ -14,7 +14,7 @@ use edn_bridge::session::{ApiError, Call, Client, Clients as _, Pressure, Prompt
 
 use tokio::sync::watch;
 
-use super::serve::Process;
+use super::served::Process;
 use super::{FAILED, Options, out};
 
 const CONNECTION: u64 = 1;

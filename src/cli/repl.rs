@@ -17,7 +17,7 @@ use edn_bridge::store::Durability;
 use edn_bridge::value::{Map, Owned, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
 
-use super::serve::Own;
+use super::served::Own;
 use super::{Exit, FAILED, Failure, Options, out};
 
 /// Columns of an output that is no terminal.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::control::ControlPolicy;
+use super::daemon::DaemonPolicy;
 use super::error::ConfigError;
 use super::trust::Sealed;
 use crate::limits::{ORPHAN_GRACE_MAX_MS, RULES};
@@ -48,8 +49,10 @@ pub struct Layers {
     pub rules: Vec<Value<'static>>,
     /// Folders that commands may write to.
     pub writable: Vec<PathBuf>,
-    /// How long a question stays open after its last client has left.
-    pub orphan_grace: Duration,
+    /// How long a question stays open after its last client has left, if a file says it.
+    pub orphan_grace: Option<Duration>,
+    /// Whether editors use the daemon, from the user's file alone.
+    pub daemon: DaemonPolicy,
     /// Who may control sessions, from the user's file alone.
     pub control: ControlPolicy,
     /// Commands at the boundaries of turns, the user's first.
@@ -103,15 +106,16 @@ impl Layers {
     /// Takes the values of the user's file over those before.
     pub(super) fn take_user(&mut self, path: &Path, map: &Map<'static>) -> Result<(), ConfigError> {
         map.iter().try_for_each(|(key, value)| {
-            if key.as_keyword() == Some("control") {
-                let shape =
-                    |expected| ConfigError::Shape { path: path.to_owned(), key: key.to_string(), expected };
-                self.control = ControlPolicy::read(value).map_err(shape)?;
-                let (key, from) = ("control".to_owned(), path.to_owned());
-                self.sources.push(Sourced { key, value: value.clone(), from });
-                return Ok(());
+            let shape =
+                |expected| ConfigError::Shape { path: path.to_owned(), key: key.to_string(), expected };
+            match key.as_keyword() {
+                Some("control") => self.control = ControlPolicy::read(value).map_err(shape)?,
+                Some("daemon") => self.daemon = DaemonPolicy::read(value).map_err(shape)?,
+                _ => return self.take(path, key, value, true),
             }
-            self.take(path, key, value, true)
+            let key = key.as_keyword().unwrap_or_default().to_owned();
+            self.sources.push(Sourced { key, value: value.clone(), from: path.to_owned() });
+            Ok(())
         })
     }
 
@@ -185,8 +189,9 @@ impl Layers {
             {
                 refused = true
             }
-            "control" => {
-                let why = "only the user's own configuration says who may control sessions";
+            "control" | "daemon" => {
+                let why =
+                    "only the user's own configuration says who may control sessions, and who runs them";
                 self.passed_over.push(format!("{}: {key}: {why}", path.display()));
                 return Ok(());
             }
@@ -210,7 +215,7 @@ impl Layers {
                 let millis = millis.and_then(|millis| u64::try_from(millis).ok());
                 let millis = millis.filter(|millis| *millis <= ORPHAN_GRACE_MAX_MS);
                 let expected = "{:orphan-grace-ms n}, with n at most a day";
-                self.orphan_grace = Duration::from_millis(millis.ok_or_else(|| shape(expected))?);
+                self.orphan_grace = Some(Duration::from_millis(millis.ok_or_else(|| shape(expected))?));
             }
             "sandbox" => {
                 if value.as_map().is_none() {

@@ -17,6 +17,7 @@ mod undo;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -195,6 +196,7 @@ impl SessionActor {
                 Change::Unload(unload) if self.is_at_rest() => unload,
                 change => {
                     self.apply(change).await;
+                    self.handle.is_busy.store(!self.is_at_rest(), Ordering::Release);
                     continue;
                 }
             };

@@ -25,11 +25,22 @@ impl Engine {
     fn with<T>(&self, call: &Call, reply: Reply<T>, work: impl FnOnce(Handle, Reply<T>)) {
         match self.shared.tree.get(&call.session) {
             Ok(handle) => {
+                self.attend(call, &handle);
                 // New tasks run on the process's executor, whoever calls.
                 let _executor = self.shared.executor.enter();
                 work(handle, reply);
             }
             Err(error) => reply.fail(error),
+        }
+    }
+
+    /// Notes that a client that answers questions uses a session, whose questions then wait for its return.
+    fn attend(&self, call: &Call, handle: &Handle) {
+        if self.shared.settings.outlives_clients
+            && !handle.is_attended()
+            && self.shared.hub.client(call.connection).is_some_and(|client| client.is_interactor())
+        {
+            handle.attend();
         }
     }
 

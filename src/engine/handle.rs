@@ -4,7 +4,7 @@
 //! arrival. To read it, take the snapshot, which never blocks. Knows messages, and not what they do.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -66,6 +66,10 @@ pub struct SharedHandle {
     pub(super) parent: Option<Parentage>,
     /// The tools of its turns. A child has its parent's.
     pub(super) tools: Toolbox,
+    /// Whether a client that answers questions has used it.
+    attended: Arc<AtomicBool>,
+    /// Whether its task has something that runs.
+    pub(super) is_busy: AtomicBool,
     /// The progress of its newest workflow, for frontends.
     pub(super) progress: ArcSwapOption<Progress>,
 }
@@ -84,6 +88,7 @@ struct Inherited {
     asking: Arc<tokio::sync::Mutex<()>>,
     parent: Option<Parentage>,
     tools: Toolbox,
+    attended: Arc<AtomicBool>,
 }
 
 impl Handle {
@@ -98,6 +103,7 @@ impl Handle {
             asking: Arc::default(),
             parent: None,
             tools: Toolbox::builtin(),
+            attended: Arc::default(),
         };
         Self::with(id, mailbox, Arc::new(snapshot), config, own)
     }
@@ -107,7 +113,7 @@ impl Handle {
         mailbox: mpsc::Sender<Change>,
         snapshot: Arc<SessionSnapshot>,
         config: Arc<ConfigRevision>,
-        Inherited { rules, asking, parent, tools }: Inherited,
+        Inherited { rules, asking, parent, tools, attended }: Inherited,
     ) -> Self {
         Self(Arc::new(SharedHandle {
             id,
@@ -123,6 +129,8 @@ impl Handle {
             asking,
             parent,
             tools,
+            attended,
+            is_busy: AtomicBool::default(),
             progress: ArcSwapOption::empty(),
         }))
     }
@@ -130,8 +138,19 @@ impl Handle {
     /// A new session's handle with other tools.
     #[cfg(test)]
     pub(super) fn with_tools(&self, tools: Toolbox) -> Self {
-        let own = Inherited { rules: self.rules.clone(), asking: self.asking.clone(), parent: None, tools };
+        let (rules, asking, attended) = (self.rules.clone(), self.asking.clone(), self.attended.clone());
+        let own = Inherited { rules, asking, parent: None, tools, attended };
         Self::with(self.id.clone(), self.mailbox.clone(), self.snapshot(), self.config(), own)
+    }
+
+    /// Records that a client that answers questions uses it.
+    pub(super) fn attend(&self) {
+        self.attended.store(true, Ordering::Release);
+    }
+
+    /// Whether a client that answers questions has used it.
+    pub(super) fn is_attended(&self) -> bool {
+        self.attended.load(Ordering::Acquire)
     }
 
     /// Records a lookup.
@@ -157,6 +176,7 @@ impl Handle {
             asking: parent.asking.clone(),
             parent: Some(link),
             tools: parent.tools.clone(),
+            attended: parent.attended.clone(),
         };
         Self::with(self.id.clone(), self.mailbox.clone(), self.snapshot(), parent.config(), inherited)
     }

@@ -1,7 +1,7 @@
 //! The engine of a process: puts its parts together, and ends them. Holds no rules: does not know what a session
 //! does.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -56,7 +56,7 @@ impl Engine {
         let tree = Arc::new(SessionTree::new(hub.clone()));
         let questions = PendingQuestions::new(tree.clone(), &settings.state_dir, clock.clone());
         questions.record_cut_off();
-        questions.set_orphan_grace(configuration.newest().settings.orphan_grace);
+        questions.set_orphan_grace(configuration.newest().settings.grace());
         let tasks = TaskTracker::new();
         let audit = Audit::new(&settings.state_dir);
         let control_audit = ControlAudit::new(audit, clock.clone(), tasks.clone(), executor.clone());
@@ -80,6 +80,7 @@ impl Engine {
             hub,
             tally: Arc::default(),
             tree,
+            at_work: OnceLock::new(),
             tasks,
             executor,
         });

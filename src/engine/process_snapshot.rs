@@ -25,7 +25,7 @@ use crate::engine::services::Services;
 use crate::engine::snapshot::SessionSnapshot;
 use crate::engine::system_prompt;
 use crate::event::StagePassed;
-use crate::facts::{JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats};
+use crate::facts::{AtWork, JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats};
 use crate::hook::Hook;
 use crate::http;
 use crate::interaction::audit;
@@ -222,7 +222,12 @@ impl World for ProcessSnapshot {
             now: rfc3339(now).to_string(),
             events: shared.hub.events(),
             tasks: shared.executor.metrics().num_alive_tasks(),
+            outlives_clients: shared.settings.outlives_clients,
         }
+    }
+
+    fn at_work(&self) -> Vec<AtWork> {
+        self.engine.all_at_work()
     }
 
     fn control(&self) -> ControlFacts {

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -26,7 +26,7 @@ use crate::engine::session_tree::SessionTree;
 use crate::engine::shells::Shells;
 use crate::engine::system_prompt;
 use crate::event::{Body, CommandOutcome};
-use crate::facts::SessionFacts;
+use crate::facts::{AtWork, SessionFacts};
 use crate::interaction::PendingQuestions;
 use crate::limits::{LEDGER_WINDOW_MS, LET_GO_TRIES, PROMPT_NOTES_BYTES, PROMPT_NOTES_SHARE};
 use crate::memory::Memory;
@@ -67,6 +67,8 @@ pub struct Services {
     /// Permits to read the requests of sessions that are not live.
     pub stored_reads: Arc<Semaphore>,
     pub tree: Arc<SessionTree>,
+    /// What works in all engines of the process, where there are several.
+    pub at_work: OnceLock<Box<dyn Fn() -> Vec<AtWork> + Send + Sync>>,
     pub tasks: TaskTracker,
     pub executor: tokio::runtime::Handle,
 }
@@ -142,7 +144,7 @@ impl Services {
     pub fn reload(&self) -> Result<(Arc<ConfigRevision>, Vec<String>), ApiError> {
         let _one_at_a_time = self.configuration.one_at_a_time();
         let (config, problems) = self.configuration.read_again()?;
-        self.questions.set_orphan_grace(config.settings.orphan_grace);
+        self.questions.set_orphan_grace(config.settings.grace());
         let live = self.tree.all();
         // Each folder once, however many sessions it has.
         let folders: HashSet<Arc<str>> =

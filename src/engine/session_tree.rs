@@ -79,6 +79,11 @@ impl SessionTree {
         primary.get_or_insert_with(open).clone()
     }
 
+    /// Lets new connections start with this session.
+    pub fn begin_with(&self, session: SessionId) {
+        *self.primary.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
+    }
+
     /// Lets new connections start with another session than this one, which no client shows.
     pub fn begin_elsewhere(&self, session: &SessionId) {
         let mut primary = self.primary.lock().unwrap_or_else(PoisonError::into_inner);
@@ -234,6 +239,10 @@ impl Audience for SessionTree {
             Some(handle) => handle.in_order(tell),
             None => tell(None),
         }
+    }
+
+    fn is_awaited(&self, session: &SessionId) -> bool {
+        self.live.get(session).is_some_and(|handle| handle.is_attended())
     }
 }
 

@@ -39,6 +39,12 @@ pub trait Audience: Send + Sync {
         let _ = session;
         tell(None);
     }
+
+    /// Whether a question of that session waits if no client is there that answers questions.
+    fn is_awaited(&self, session: &SessionId) -> bool {
+        let _ = session;
+        false
+    }
 }
 
 /// Sends connections an event in its place among the session's.
@@ -214,21 +220,22 @@ impl PendingQuestions {
         let asked_at = rfc3339(self.clock.now());
         let orphaned = Arc::new(Notify::new());
         let mut open = Open { question, asked_at, note: None, answer, orphaned: orphaned.clone() };
+        let waits = self.audience.is_awaited(&open.question.origin.session);
         // Before anybody sees it, and outside the lock.
-        if self.audience.clients().iter().any(|(_, client)| can_show(client.as_ref(), &open.question)) {
+        if waits
+            || self.audience.clients().iter().any(|(_, client)| can_show(client.as_ref(), &open.question))
+        {
             let about = about(&id, &open).with("record", record_name(open.question.kind(), CUT_OFF));
             let note = self.unended.note(&id, about);
             open.note = note.inspect_err(|error| tracing::error!(%error, "no note of an open question")).ok();
         }
         {
             let mut state = self.state();
-            let interactors: Vec<_> = self
-                .audience
-                .clients()
-                .into_iter()
-                .filter(|(_, client)| can_show(client.as_ref(), &open.question))
-                .collect();
-            if interactors.is_empty() || state.open.len() >= OPEN_QUESTIONS {
+            let clients = self.audience.clients();
+            let waits = waits && !clients.iter().any(|(_, client)| client.is_interactor());
+            let interactors: Vec<_> =
+                clients.into_iter().filter(|(_, client)| can_show(client.as_ref(), &open.question)).collect();
+            if (interactors.is_empty() && !waits) || state.open.len() >= OPEN_QUESTIONS {
                 drop(state);
                 return self.unattended(&id, open);
             }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::context::Project;
 use crate::event::question::{QuestionContent, QuestionKind};
 use crate::event::{StagePassed, StatusText, Subagent, Widget, WidgetSpec};
-use crate::facts::{JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats};
+use crate::facts::{AtWork, JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats};
 use crate::hook::Hook;
 use crate::memory::Note;
 use crate::message::{EntryId, Message, SessionId, TurnId};
@@ -62,6 +62,8 @@ pub trait World {
     fn reading(&self) -> Reading;
     /// The process itself.
     fn process(&self) -> ProcessFacts;
+    /// The sessions that work or wait for an answer, in every project that the process has.
+    fn at_work(&self) -> Vec<AtWork>;
 
     /// Facts about control.
     fn control(&self) -> ControlFacts;
@@ -316,4 +318,6 @@ pub struct ProcessFacts {
     pub events: u64,
     /// Live tasks.
     pub tasks: usize,
+    /// Whether what runs goes on when the last client has left.
+    pub outlives_clients: bool,
 }

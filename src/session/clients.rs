@@ -19,6 +19,11 @@ pub trait Clients: Send + Sync {
     /// everything is on disk.
     fn detach(&self, connection: u64, reply: Reply<()>);
 
+    /// Whether what runs goes on when the last connection is gone.
+    fn outlives_clients(&self) -> bool {
+        false
+    }
+
     /// The counters of the wire's answers on all connections, for the graph.
     fn tally(&self) -> Arc<Tally>;
 

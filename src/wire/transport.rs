@@ -8,7 +8,7 @@ pub mod socket;
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -92,6 +92,16 @@ impl Transport {
         })
     }
 
+    /// The standard input and output of another process, which has passed them here. Its end ends the input as well:
+    /// others may hold the descriptors open. `owner` is a connection to that process.
+    pub fn handed(input: OwnedFd, output: OwnedFd, owner: UnixStream) -> Self {
+        Self {
+            kind: TransportKind::Stdio,
+            input: Box::new(Handed { input: File::from(input), owner }),
+            output: Box::new(Descriptor::new(File::from(output))),
+        }
+    }
+
     /// A connected socket.
     ///
     /// # Errors
@@ -133,16 +143,57 @@ impl<R: Read + AsFd> Read for PollingReader<R> {
     }
 }
 
+/// Whether the other side has ended a stream. Never waits.
+fn has_ended(stream: impl AsFd) -> bool {
+    let mut stream = [PollFd::new(&stream, ended_flag())];
+    let looked = poll(&mut stream, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    // The poll asks for nothing else, so any event means hang-up or failure.
+    looked.is_ok() && stream.first().is_some_and(|stream| !stream.revents().is_empty())
+}
+
+/// What a poll asks for to learn that the other side has ended. Hang-up and failure are told in any case.
+const fn ended_flag() -> PollFlags {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    return PollFlags::RDHUP;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    return PollFlags::empty();
+}
+
 impl<R: Read + AsFd + Send> Input for PollingReader<R> {
     fn has_ended(&self) -> bool {
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        let asked = PollFlags::RDHUP;
-        #[cfg(not(any(target_os = "linux", target_os = "android")))]
-        let asked = PollFlags::empty();
-        let mut input = [PollFd::new(&self.0, asked)];
-        let looked = poll(&mut input, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-        // The poll asks for nothing else, so any event means hang-up or failure.
-        looked.is_ok() && input.first().is_some_and(|input| !input.revents().is_empty())
+        has_ended(&self.0)
+    }
+}
+
+/// The input of another process, which ends with that process.
+struct Handed {
+    input: File,
+    owner: UnixStream,
+}
+
+impl Read for Handed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let mut both = [PollFd::new(&self.input, PollFlags::IN), PollFd::new(&self.owner, ended_flag())];
+            match poll(&mut both, None) {
+                Err(Errno::INTR) => continue,
+                polled => drop(polled?),
+            }
+            let [input, owner] = &both;
+            if input.revents().is_empty() && !owner.revents().is_empty() {
+                return Ok(0);
+            }
+            match self.input.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return result,
+            }
+        }
+    }
+}
+
+impl Input for Handed {
+    fn has_ended(&self) -> bool {
+        has_ended(&self.owner) || has_ended(&self.input)
     }
 }
 

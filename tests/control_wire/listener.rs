@@ -26,8 +26,8 @@ fn sockets(state: &Path) -> Vec<PathBuf> {
 fn control_socket_is_private_and_found_by_its_wire_alone() {
     let dir = tempfile::tempdir().unwrap();
     let (state, cwd) = (dir.path().join("state"), Path::new("/project"));
-    let control = Listener::bind(Purpose::Control, &state, cwd).unwrap();
-    let clients = Listener::bind(Purpose::Clients, &state, cwd).unwrap();
+    let control = Listener::bind(Purpose::Control, &state, cwd, 0).unwrap();
+    let clients = Listener::bind(Purpose::Clients, &state, cwd, 0).unwrap();
     let found = sockets(&state);
     let endings: Vec<_> =
         found.iter().map(|path| path.to_str().unwrap().split_once('.').unwrap().1).collect();
@@ -47,7 +47,7 @@ fn control_socket_is_private_and_found_by_its_wire_alone() {
 fn dead_control_socket_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("state");
-    let control = Listener::bind(Purpose::Control, &state, Path::new("/project")).unwrap();
+    let control = Listener::bind(Purpose::Control, &state, Path::new("/project"), 0).unwrap();
     let name = sockets(&state)[0].file_name().unwrap().to_str().unwrap().to_owned();
     let dead = state.join("run").join(format!("{}-4000000.control.sock", name.split('-').next().unwrap()));
     drop(UnixListener::bind(&dead).unwrap());
@@ -59,7 +59,7 @@ fn dead_control_socket_is_removed() {
     drop(control);
     let path = state.join("run").join(name);
     drop(UnixListener::bind(&path).unwrap());
-    let _control = Listener::bind(Purpose::Control, &state, Path::new("/project")).unwrap();
+    let _control = Listener::bind(Purpose::Control, &state, Path::new("/project"), 0).unwrap();
     connect_at(&path).unwrap();
 }
 
@@ -113,7 +113,7 @@ fn connecting_to_a_full_queue_fails_soon() {
 fn what_the_process_started_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("state");
-    let listener = Listener::bind(Purpose::Control, &state, Path::new("/project")).unwrap();
+    let listener = Listener::bind(Purpose::Control, &state, Path::new("/project"), 0).unwrap();
     let place = listener.place();
     let fake = Arc::new(Fake::new());
     server(&fake).0.listen(listener).unwrap();

@@ -152,7 +152,7 @@ fn folder_with_non_utf8_name_is_refused_at_start() {
     std::fs::create_dir(&odd).unwrap();
     for option in ["--state-dir", "--cwd"] {
         let output = Command::new(env!("CARGO_BIN_EXE_edn-bridge"))
-            .args(["serve", "--state-dir"])
+            .args(["serve", "--no-daemon", "--state-dir"])
             .arg(dir.path().join("state"))
             .arg(option)
             .arg(&odd)
@@ -166,7 +166,7 @@ fn folder_with_non_utf8_name_is_refused_at_start() {
         }
     }
     let output = Command::new(env!("CARGO_BIN_EXE_edn-bridge"))
-        .args(["serve", "--state-dir"])
+        .args(["serve", "--no-daemon", "--state-dir"])
         .arg(&odd)
         .stdin(Stdio::null())
         .output()

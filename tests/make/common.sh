@@ -2,6 +2,9 @@
 # A script starts with `. tests/make/common.sh`. The Makefile sets CARGO_TARGET_DIR, PATH and INNER.
 
 set -euo pipefail
+
+# What a step starts ends with it; tests/daemon.rs has those of the daemon.
+export EDN_BRIDGE_DAEMON=never
 : "${CARGO_TARGET_DIR:?start this script with make}" "${INNER:?start this script with make}"
 TOOLS=$CARGO_TARGET_DIR/tools
 LOGS=$CARGO_TARGET_DIR/logs

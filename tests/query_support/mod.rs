@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use edn_bridge::context::Project;
 use edn_bridge::event::StagePassed;
-use edn_bridge::facts::{JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats};
+use edn_bridge::facts::{AtWork, JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats};
 use edn_bridge::hook::Hook;
 use edn_bridge::memory::Note;
 use edn_bridge::message::{Message, SessionId, Usage};
@@ -154,6 +154,9 @@ impl World for Process {
 
     fn process(&self) -> ProcessFacts {
         ProcessFacts::default()
+    }
+    fn at_work(&self) -> Vec<AtWork> {
+        Vec::new()
     }
     fn counts(&self) -> Counts {
         Counts::default()

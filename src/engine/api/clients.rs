@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::engine::change::{Change, Unload};
 use crate::engine::client_tools;
 use crate::engine::host::Engine;
 use crate::engine::login::LoginDesk;
@@ -27,7 +28,19 @@ impl Engine {
         self.shared.client_requests.left(connection);
         self.shared.client_files.left(connection);
     }
+
+    /// Forgets a session in which nobody has said anything, and that no client shows.
+    fn put_away_empty(&self, session: &SessionId) {
+        let Ok(handle) = self.shared.tree.get(session) else { return };
+        if handle.snapshot().offset == 0 && !self.shared.tree.is_viewed(session, None) {
+            self.shared.tree.begin_elsewhere(session);
+            handle.tell(Change::Unload(Unload { lookup: handle.last_used(), waiting: None }));
+        }
+    }
 }
+
+/// How the wire names the way of an editor's own connection.
+const EDITOR: &str = "stdio";
 
 impl ClientTools for Engine {
     fn register_tools(&self, call: Call, tools: Vec<OfferedTool>, reply: Reply<Registered>) {
@@ -79,16 +92,28 @@ impl ClientTools for Engine {
 
 impl Clients for Engine {
     fn attach(&self, connection: u64, client: Arc<dyn Client>) -> SessionId {
+        // An editor that comes to an engine that has lived before it begins afresh.
+        let begins = self.shared.settings.outlives_clients && client.peer().transport == EDITOR;
         self.shared.hub.attach(connection, client);
         let _executor = self.shared.executor.enter();
         let cwd = self.shared.settings.cwd.to_string_lossy().into();
+        if begins {
+            let session = self.opener.create(None, cwd).id.clone();
+            self.shared.tree.begin_with(session.clone());
+            return session;
+        }
         self.shared.tree.primary(|| self.opener.create(None, cwd).id.clone())
     }
 
     fn detach(&self, connection: u64, reply: Reply<()>) {
         LoginDesk(&self.shared).forget_connection(connection);
-        if !self.shared.hub.is_last(connection) {
+        let outlives = self.shared.settings.outlives_clients;
+        if outlives || !self.shared.hub.is_last(connection) {
+            let showed = self.shared.hub.client(connection).map(|client| client.focused());
             self.left(connection);
+            if let (true, Some(session)) = (outlives, showed) {
+                self.put_away_empty(&session);
+            }
             return reply.ok(());
         }
         // The last connection still learns how its turns end.
@@ -98,6 +123,10 @@ impl Clients for Engine {
             reply.ok(());
         });
         self.stop(leave);
+    }
+
+    fn outlives_clients(&self) -> bool {
+        self.shared.settings.outlives_clients
     }
 
     fn tally(&self) -> Arc<Tally> {

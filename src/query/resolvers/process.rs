@@ -1,6 +1,7 @@
 //! `:psi.process/*` and `:psi.query/*`: the process itself, and the query engine. Measures nothing itself: the world
 //! gives the figures.
 
+use crate::facts::AtWork;
 use crate::message::count;
 use crate::query::graph::{Env, Inputs, Resolver, ResolverResult};
 use crate::query::kept::{self, Counters};
@@ -18,7 +19,18 @@ table! {
         "psi.process/uptime-ms" "Its run time, in milliseconds." => |process| process.uptime_ms;
         "psi.process/now" "The time now, RFC 3339 in UTC." => |process| text(&process.now);
         "psi.process/event-count" "Events that went to connections since the process started." => |process| count(process.events);
+        "psi.process/outlives-clients" "Whether what runs goes on when the last client has left: true in a daemon." => |process| process.outlives_clients;
         "psi.process/task-count" "The number of live tasks: one per live session, and others such as turns." => |process| process.tasks;
+    }
+}
+
+table! {
+    AT_WORK of AtWork {
+        "psi.at-work/session-id" "The session that works or waits. `psi.agent-session/session-id` is only for sessions of the engine that is asked." => |work| work.session.as_str().to_owned();
+        "psi.at-work/name" "Its name for people." => |work| text(&work.name);
+        "psi.at-work/cwd" "Its folder." => |work| text(&work.cwd);
+        "psi.at-work/phase" "streaming, compacting or retrying; idle if a command runs beside its turns." => |work| work.phase.as_str();
+        "psi.at-work/asks" "The kind of the oldest question that waits in it, such as approve, or nil." => |work| work.asks;
     }
 }
 
@@ -70,6 +82,16 @@ pub(super) const PART: &[Resolver] = &[
     ),
     Resolver::one("psi.process/usage", &[], USAGE.outputs, |_, _| Ok(USAGE.answer(&Usage::read())))
         .costing(Cost::Slow),
+    Resolver::one(
+        "psi.process/at-work",
+        &[],
+        &[join(
+            "psi.process/at-work",
+            "The sessions that work or wait for an answer, in every project of the process.",
+            AT_WORK.outputs,
+        )],
+        |env, _| AT_WORK.list("psi.process/at-work", env.world.at_work().iter()),
+    ),
     Resolver::one(
         "psi.process/live-session-count",
         &[],

@@ -18,6 +18,7 @@ pub fn agree(
     params: &Value<'_>,
     facts: impl FnOnce() -> Option<Arc<SessionFacts>>,
     control: &Capabilities,
+    outlives_clients: bool,
 ) -> Result<(Agreed, Map<'static>), ApiError> {
     let info = ClientInfo::read(params)?;
     let Some(minor) = common_minor(info.protocol_version) else {
@@ -38,6 +39,9 @@ pub fn agree(
     let protocol_version = format!("{}.{minor}", PROTOCOL_VERSION.0);
     server.put("protocol-version", protocol_version.clone());
     server.put("features", Value::vector(features.iter().map(|name| Value::from(*name))));
+    if outlives_clients {
+        server.put("outlives-clients", true);
+    }
     if !control.kinds.is_empty() {
         server.put("control", control.to_map(Spelling::Edn));
     }

@@ -301,11 +301,12 @@ impl Edn {
     /// may agree, or agree again.
     fn handshake(&self, connection: &Connection, request: &Request<'_>) {
         let facts = || connection.api().facts(&connection.focused());
-        let (agreed, data) =
-            match handshake::agree(&request.params, facts, &connection.api().control_capabilities()) {
-                Ok(agreed) => agreed,
-                Err(error) => return self.refuse(connection, &request.id, request.op, &error),
-            };
+        let api = connection.api();
+        let (control, outlives) = (api.control_capabilities(), api.outlives_clients());
+        let (agreed, data) = match handshake::agree(&request.params, facts, &control, outlives) {
+            Ok(agreed) => agreed,
+            Err(error) => return self.refuse(connection, &request.id, request.op, &error),
+        };
         let has = |name| agreed.features.contains(&name);
         let (interactor, plists, credit) = (has("interactor"), has("plist-frames"), has("flow-credit"));
         // Stored before the response, so that a client with the response finds the agreement in the graph.

@@ -6,6 +6,7 @@
 //! finds it.
 
 use std::io;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -27,6 +28,8 @@ pub enum Purpose {
     Clients,
     /// The control wire.
     Control,
+    /// The daemon's own lines.
+    Daemon,
 }
 
 impl Purpose {
@@ -35,15 +38,19 @@ impl Purpose {
         match self {
             Self::Clients => ".sock",
             Self::Control => ".control.sock",
+            Self::Daemon => DAEMON,
         }
     }
 
-    /// Whether a file's name is that of such a socket. The one ending is the end of the other.
+    /// Whether a file's name is that of such a socket. The shortest ending is the end of the others.
     fn is_of(self, name: &str) -> bool {
-        let is_control = name.ends_with(Self::Control.ending());
-        name.ends_with(self.ending()) && is_control == (self == Self::Control)
+        let kinds = [Self::Daemon, Self::Control, Self::Clients];
+        kinds.into_iter().find(|kind| name.ends_with(kind.ending())) == Some(self)
     }
 }
+
+/// The name of the daemon's socket, of which a state folder has one.
+const DAEMON: &str = "daemon.sock";
 
 /// A client that has connected, of the same user.
 #[derive(Debug)]
@@ -65,14 +72,27 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens for clients of the project in `cwd`.
+    /// Listens for clients of the project in `cwd`. `number` tells several engines of one process and project apart;
+    /// the first one has 0.
     ///
     /// # Errors
     /// Where the folder or the socket cannot be made, and where this very process listens already.
-    pub fn bind(purpose: Purpose, state_dir: &Path, cwd: &Path) -> io::Result<Self> {
+    pub fn bind(purpose: Purpose, state_dir: &Path, cwd: &Path, number: u64) -> io::Result<Self> {
         let folder = folder(state_dir);
         private::make_folder(&folder)?;
-        Self::bind_at(folder.join(format!("{}-{}{}", project(cwd), std::process::id(), purpose.ending())))
+        let number = if number == 0 { String::new() } else { format!("-{number}") };
+        let name = format!("{}-{}{number}{}", project(cwd), std::process::id(), purpose.ending());
+        Self::bind_at(folder.join(name))
+    }
+
+    /// Listens as the daemon of a state folder. The caller holds the daemon's lock.
+    ///
+    /// # Errors
+    /// Where the folder or the socket cannot be made.
+    pub fn bind_daemon(state_dir: &Path) -> io::Result<Self> {
+        let folder = folder(state_dir);
+        private::make_folder(&folder)?;
+        Self::bind_at(folder.join(DAEMON))
     }
 
     /// Listens at a path that the user has named. Its folder is made if it is missing; it must be one in which nobody
@@ -104,7 +124,7 @@ impl Listener {
                 Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
             }
         }
-        let listener = UnixListener::bind(&path)?;
+        let listener = within_length(&path, |path| UnixListener::bind(path))?;
         // Removed again if what follows fails.
         let mut bound = Self { listener, path, file: (0, 0) };
         std::fs::set_permissions(&bound.path, std::fs::Permissions::from_mode(0o600))?;
@@ -315,12 +335,34 @@ fn dial(path: &Path) -> io::Result<UnixStream> {
     };
     // Bounds the wait for a place in the queue of a listener that is busy or stopped.
     set_socket_timeout(&socket, Timeout::Send, Some(CONNECT_WAIT))?;
-    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    within_length(path, |path| Ok(connect(&socket, &SocketAddrUnix::new(path)?)?))?;
     set_socket_timeout(&socket, Timeout::Send, None)?;
     Ok(UnixStream::from(socket))
 }
 
-fn folder(state_dir: &Path) -> PathBuf {
+/// The longest path that a socket's address can have everywhere.
+const ADDRESS_BYTES: usize = 103;
+
+/// Calls `with` with the path of a socket, or with a shorter one if an address cannot have it.
+fn within_length<T>(path: &Path, with: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    if path.as_os_str().len() <= ADDRESS_BYTES || !cfg!(target_os = "linux") {
+        return with(path);
+    }
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return with(path) };
+    let folder = std::fs::File::open(folder)?;
+    with(&Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name))
+}
+
+/// Connects to the daemon of a state folder.
+///
+/// # Errors
+/// If there is none.
+pub fn connect_daemon(state_dir: &Path) -> io::Result<UnixStream> {
+    connect_at(&folder(state_dir).join(DAEMON))
+}
+
+/// The folder of the sockets in a state folder.
+pub fn folder(state_dir: &Path) -> PathBuf {
     state_dir.join("run")
 }
 

@@ -1,0 +1,120 @@
+//! `serve` as a client of the daemon: passes it the editor's pipes, and waits for the end.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+
+use super::super::served::Protocol;
+use super::super::{Failure, Options, out};
+use super::line::{self, Ask, Attach, Given, Homes, Lines, Told, VERSION};
+use super::place::connect_or_start;
+
+/// The exit status when the daemon ends before the editor. The editor can start `serve` again.
+const DAEMON_ENDED: u8 = 75;
+
+/// Whether `serve` uses the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Use {
+    /// Where that is possible.
+    Auto,
+    /// Not at all.
+    Never,
+}
+
+/// Has the daemon serve the editor on standard input and output, and waits for the end. `None` if this process is to
+/// serve it.
+///
+/// # Errors
+/// If there can be no daemon, or it cannot serve the editor.
+pub(in super::super) fn serve(
+    options: &Options,
+    protocol: Protocol,
+    wanted: Use,
+) -> Result<Option<ExitCode>, Failure> {
+    // A terminal belongs to the programs of its session, and the daemon is in none.
+    if wanted == Use::Never || io::stdin().is_terminal() || !cfg!(target_os = "linux") {
+        return Ok(None);
+    }
+    let settings = options.settings()?;
+    if settings.daemon.is_never {
+        return Ok(None);
+    }
+    let cwd = settings.cwd.to_string_lossy().into_owned();
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let ask = Ask::Attach(Box::new(Attach {
+        version: VERSION,
+        build: env!("CARGO_PKG_VERSION").to_owned(),
+        protocol,
+        homes: Homes::own(),
+        given: Given::of(options, cwd)?,
+        environment: environment.collect(),
+    }));
+    for _ in 0..TRIES {
+        let stream = connect_or_start(&settings.state_dir, &options.log).map_err(Failure::start)?;
+        // Where that fails, what the daemon has said tells more.
+        let _ = line::send(&stream, &ask, &[io::stdin().as_fd(), io::stdout().as_fd()]);
+        match wait(&stream)? {
+            End::Gone => {}
+            End::NotServed => return Ok(None),
+            End::Served(code) => return Ok(Some(code)),
+        }
+    }
+    Err(Failure::Failed("the daemon ends again and again; see `edn-bridge daemon log`".to_owned()))
+}
+
+/// How often a daemon is tried that ends before it has served the editor, as an idle one may at that moment.
+const TRIES: usize = 3;
+
+/// What came of the daemon.
+enum End {
+    /// It ended before it took the editor's pipes.
+    Gone,
+    /// It does not serve this editor.
+    NotServed,
+    /// It has served the editor to the end.
+    Served(ExitCode),
+}
+
+/// Waits until the daemon has served the editor.
+fn wait(stream: &UnixStream) -> Result<End, Failure> {
+    let (mut lines, mut is_attached) = (Lines::new(stream), false);
+    loop {
+        match lines.next() {
+            Ok(Some(Told::Attached { build })) => {
+                is_attached = true;
+                if build != env!("CARGO_PKG_VERSION") {
+                    let _ = writeln!(
+                        out::stderr(),
+                        "edn-bridge: this is version {}, and the daemon that runs is {build}. `edn-bridge daemon \
+                         restart` lets this version take over.",
+                        env!("CARGO_PKG_VERSION")
+                    );
+                }
+                // The daemon has the pipes now. Whoever waits for their end waits for the daemon's copies alone.
+                close_own().map_err(Failure::io("standard input and output"))?;
+            }
+            Ok(Some(Told::Ended)) => return Ok(End::Served(ExitCode::SUCCESS)),
+            Ok(Some(Told::Refused { message, by_itself: true })) => {
+                tracing::warn!("{message}");
+                return Ok(End::NotServed);
+            }
+            Ok(Some(Told::Refused { message, .. })) => return Err(Failure::Failed(message)),
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) if is_attached => {
+                let _ = writeln!(out::stderr(), "edn-bridge: the daemon ended");
+                return Ok(End::Served(ExitCode::from(DAEMON_ENDED)));
+            }
+            Ok(None) | Err(_) => return Ok(End::Gone),
+        }
+    }
+}
+
+/// Closes this process's standard input and output. The descriptors stay taken.
+fn close_own() -> io::Result<()> {
+    let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! `edn-bridge daemon …`: what a person asks of the daemon.
+
+use std::fmt::Write as _;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use edn_bridge::wire::transport::socket;
+
+use super::super::{Exit, FAILED, Failure, Options, out};
+use super::host;
+use super::line::{self, Ask, Lines, Status, Told, Working};
+use super::place::{connect_or_start, log_path};
+
+/// What is asked of the daemon.
+#[derive(Subcommand)]
+pub(in super::super) enum DaemonCommand {
+    /// Runs the daemon in this process, for a service manager. `serve` starts it by itself.
+    Run {
+        /// Says on standard output that it is ready, or why it is not.
+        #[arg(long, hide = true)]
+        announce: bool,
+    },
+    /// Starts the daemon unless it runs.
+    Start,
+    /// Shows what runs, what waits for an answer, and who is there. Exit status 3 if no daemon runs.
+    Status {
+        /// The format: text or edn.
+        #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "edn"])]
+        format: String,
+    },
+    /// Ends the daemon. Refuses while something runs or waits, unless --now is given.
+    Stop {
+        /// Also end what runs. Finished messages are kept, answers that stream are cut.
+        #[arg(long)]
+        now: bool,
+    },
+    /// Lets a new daemon take over, for example after an upgrade. The old one ends when nothing runs in it.
+    Restart,
+    /// Prints the newest part of the daemon's log.
+    Log,
+    /// Prints a unit that starts the daemon at login: for systemd, or for launchd on macOS.
+    Unit,
+}
+
+/// The exit status of `status` without a daemon, as service managers have it.
+const NOT_RUNNING: u8 = 3;
+
+/// The bytes of the log that are shown.
+const SHOWN_LOG: u64 = 16 * 1024;
+
+/// Does what is asked.
+pub(in super::super) fn run(options: &Options, command: DaemonCommand) -> Exit {
+    match command {
+        DaemonCommand::Run { announce } => host::run(options, announce),
+        DaemonCommand::Start => {
+            connect_or_start(&options.state_folder()?, &options.log).map_err(Failure::start)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        DaemonCommand::Status { format } => status(options, format == "edn"),
+        DaemonCommand::Stop { now } => end(options, &Ask::Stop { now }),
+        DaemonCommand::Restart => end(options, &Ask::Retire),
+        DaemonCommand::Log => log(options),
+        DaemonCommand::Unit => unit(),
+    }
+}
+
+/// Asks the daemon; `None` if none runs.
+fn ask(options: &Options, ask: &Ask) -> Result<Option<Told>, Failure> {
+    let Ok(stream) = socket::connect_daemon(&options.state_folder()?) else { return Ok(None) };
+    // One that is refused at once is told so, though its line does not arrive.
+    let sent = line::send(&stream, ask, &[]);
+    let told = Lines::new(&stream).next().map_err(|error| sent.err().unwrap_or(error));
+    let told = told.map_err(Failure::io("the daemon"))?;
+    match told {
+        Some(Told::Refused { message, .. }) => Err(Failure::Failed(message)),
+        Some(told) => Ok(Some(told)),
+        None => Err(Failure::Failed("the daemon did not answer".to_owned())),
+    }
+}
+
+fn status(options: &Options, is_edn: bool) -> Exit {
+    let Some(Told::Status(status)) = ask(options, &Ask::Status)? else {
+        out::print(if is_edn { "nil\n" } else { "No daemon runs.\n" })?;
+        return Ok(ExitCode::from(NOT_RUNNING));
+    };
+    if is_edn {
+        let mut line =
+            edn_bridge::edn::to_vec(&status).map_err(|error| Failure::Failed(error.to_string()))?;
+        line.push(b'\n');
+        return out::print(&String::from_utf8_lossy(&line));
+    }
+    out::print(&described(&status))
+}
+
+fn described(status: &Status) -> String {
+    let Status { pid, build, started_at, engines } = status;
+    let mut text = format!("The daemon runs: process {pid}, version {build}, since {started_at}.\n");
+    if engines.is_empty() {
+        text.push_str("Nothing runs in it.\n");
+    }
+    for engine in engines {
+        let clients = match engine.clients {
+            1 => "1 client".to_owned(),
+            count => format!("{count} clients"),
+        };
+        let _ = writeln!(text, "{}  ({clients})", engine.cwd);
+        working(&mut text, &engine.at_work);
+    }
+    text
+}
+
+fn working(text: &mut String, all: &[Working]) {
+    for work in all {
+        let what = match &work.asks {
+            Some(kind) => format!("waits for an answer ({kind})"),
+            None if work.phase == "idle" => "a command runs".to_owned(),
+            None => work.phase.clone(),
+        };
+        let _ = writeln!(text, "  {}  {what}  {}", work.session, work.name);
+    }
+}
+
+/// Ends the daemon, or has it leave its place.
+fn end(options: &Options, how: &Ask) -> Exit {
+    match ask(options, how)? {
+        None => {
+            out::print("No daemon runs.\n")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Told::Working(all)) => {
+            let mut text =
+                "The daemon does not end, because this runs (--now ends it all the same):\n".to_owned();
+            working(&mut text, &all);
+            out::print(&text)?;
+            Ok(ExitCode::from(FAILED))
+        }
+        Some(_) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn log(options: &Options) -> Exit {
+    let path = log_path(&options.state_folder()?);
+    let read = || {
+        let mut file = std::fs::File::open(&path)?;
+        let from = file.metadata()?.len().saturating_sub(SHOWN_LOG);
+        file.seek(SeekFrom::Start(from))?;
+        let mut bytes = Vec::new();
+        file.take(SHOWN_LOG).read_to_end(&mut bytes)?;
+        Ok((from > 0, bytes))
+    };
+    match read() {
+        Ok((is_cut, bytes)) => {
+            let text = String::from_utf8_lossy(&bytes);
+            let whole = if is_cut { text.split_once('\n').map_or("", |(_, rest)| rest) } else { &*text };
+            out::print(whole)
+        }
+        Err(error) if io::Error::kind(&error) == io::ErrorKind::NotFound => out::print(""),
+        Err(error) => Err(Failure::Io { place: path.display().to_string(), error }),
+    }
+}
+
+fn unit() -> Exit {
+    let program = std::env::current_exe().map_err(Failure::io("this program"))?;
+    let program = program.display();
+    out::print(&if cfg!(target_os = "macos") {
+        format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+             <!-- ~/Library/LaunchAgents/edn-bridge.plist; then: launchctl load ~/Library/LaunchAgents/edn-bridge.plist -->\n\
+             <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">\n\
+             <plist version=\"1.0\"><dict>\n  <key>Label</key><string>edn-bridge</string>\n  \
+             <key>ProgramArguments</key><array><string>{program}</string><string>daemon</string><string>run</string></array>\n  \
+             <key>RunAtLoad</key><true/>\n</dict></plist>\n"
+        )
+    } else {
+        format!(
+            "# ~/.config/systemd/user/edn-bridge.service; then: systemctl --user enable --now edn-bridge\n\
+             # With :idle-exit-ms :never it stays; otherwise it ends when it is not needed, and serve starts it again.\n\
+             [Unit]\nDescription=edn-bridge, which runs coding agents for editors\n\n\
+             [Service]\nExecStart=\"{program}\" daemon run\n# Turns get the time to end.\nTimeoutStopSec=20\n\n\
+             [Install]\nWantedBy=default.target\n"
+        )
+    })
+}

@@ -1,0 +1,268 @@
+//! The daemon's process: takes clients, and lives as long as it is needed.
+
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use edn_bridge::clock::{self, rfc3339};
+use edn_bridge::limits::{ACCEPT_PAUSE, DAEMON_ASK, DAEMON_ASKING, DAEMON_START};
+use edn_bridge::wire::transport::Transport;
+use edn_bridge::wire::transport::socket::{self, Listener, SocketPeer};
+
+use super::super::serve::on_termination;
+use super::super::{Exit, Failure, Options};
+use super::line::{self, Ask, Attach, Homes, Lines, Status, Told, VERSION};
+use super::place::{Lock, READY, lock_path};
+use super::realm::Engines;
+
+/// How often the daemon looks whether it is still needed.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What ends the daemon's wait.
+enum News {
+    /// A client has left.
+    Left,
+    /// It must end, with all that runs.
+    End,
+    /// It leaves its place.
+    Retire,
+    /// A signal.
+    Signal(u8),
+}
+
+/// What the threads of the daemon share.
+struct Daemon {
+    options: Options,
+    started_at: Arc<str>,
+    homes: Homes,
+    engines: Arc<Engines>,
+    /// Whether it has left its place to a new daemon.
+    is_retired: AtomicBool,
+    /// The clients that are listened to.
+    asking: AtomicUsize,
+    news: Mutex<Sender<News>>,
+}
+
+/// Runs the daemon in this process until nobody needs it. With `announce`, says on standard output that it is ready, or
+/// why it is not.
+pub(super) fn run(options: &Options, announce: bool) -> Exit {
+    let ended = serve(options, announce);
+    if let (Err(failure), true) = (&ended, announce) {
+        let _ = writeln!(io::stdout(), "{failure}");
+    }
+    ended
+}
+
+fn serve(options: &Options, announce: bool) -> Exit {
+    let state_dir = options.state_folder()?;
+    let failed =
+        |source| Failure::Io { place: socket::folder(&state_dir).display().to_string(), error: source };
+    // Ends with no terminal and no editor. It fails only where it is so already.
+    let _ = rustix::process::setsid();
+    edn_bridge::private::make_folder(&socket::folder(&state_dir)).map_err(failed)?;
+    // One that is about to end gives its place back soon.
+    let Some(mut lock) = Lock::take(&lock_path(&state_dir), DAEMON_START).map_err(failed)? else {
+        return Err(Failure::Failed("a daemon of this state folder runs already".to_owned()));
+    };
+    let clock = clock::of_process();
+    let started_at = rfc3339(clock.now());
+    let about = format!(
+        "{{:pid {} :build {:?} :version {VERSION} :started-at {:?}}}\n",
+        std::process::id(),
+        env!("CARGO_PKG_VERSION"),
+        &*started_at
+    );
+    lock.describe(&about).map_err(failed)?;
+    let listener = Listener::bind_daemon(&state_dir).map_err(failed)?;
+    let place = listener.place();
+    let idle = options.settings().map(|settings| settings.daemon.idle).unwrap_or_default();
+    let (news, wait) = channel();
+    let daemon = Arc::new(Daemon {
+        options: Options { state_dir: Some(state_dir.clone()), ..options.clone() },
+        started_at,
+        homes: Homes::own(),
+        engines: Arc::default(),
+        is_retired: AtomicBool::new(false),
+        asking: AtomicUsize::new(0),
+        news: Mutex::new(news.clone()),
+    });
+    on_termination(move |signal| drop(news.send(News::Signal(signal)))).map_err(Failure::start)?;
+    let accepting = daemon.clone();
+    std::thread::Builder::new()
+        .name("socket".to_owned())
+        .spawn(move || accepting.accept(&listener))
+        .map_err(Failure::start)?;
+    if announce {
+        io::stdout().write_all(READY.as_bytes()).and_then(|()| io::stdout().flush()).map_err(failed)?;
+        let null = std::fs::OpenOptions::new().write(true).open("/dev/null").map_err(failed)?;
+        rustix::stdio::dup2_stdout(&null).map_err(|error| failed(error.into()))?;
+    }
+    tracing::info!("the daemon is ready");
+    let mut lock = Some(lock);
+    let mut unused_since = Instant::now();
+    let status = loop {
+        match wait.recv_timeout(LOOK) {
+            Ok(News::Left) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(News::End) | Err(RecvTimeoutError::Disconnected) => break ExitCode::SUCCESS,
+            Ok(News::Signal(signal)) => break ExitCode::from(128u8.saturating_add(signal)),
+            Ok(News::Retire) => {
+                daemon.is_retired.store(true, Ordering::Release);
+                place.remove();
+                lock = None;
+            }
+        }
+        let is_retired = daemon.is_retired.load(Ordering::Acquire);
+        if daemon.engines.sweep() > 0 {
+            unused_since = Instant::now();
+            if is_retired && !daemon.engines.status().iter().any(|engine| !engine.at_work.is_empty()) {
+                // Its clients come back to the new one.
+                break ExitCode::SUCCESS;
+            }
+        } else if is_retired || idle.is_over(unused_since.elapsed()) {
+            break ExitCode::SUCCESS;
+        }
+    };
+    tracing::info!("the daemon ends");
+    if lock.is_some() {
+        place.remove();
+    }
+    daemon.engines.finish();
+    drop(lock);
+    Ok(status)
+}
+
+impl Daemon {
+    /// Takes clients until the socket is closed. Each is listened to on a thread of its own.
+    fn accept(self: &Arc<Self>, listener: &Listener) {
+        loop {
+            let stream = match listener.accept(ACCEPT_PAUSE) {
+                Ok(SocketPeer::Outside(stream)) => stream,
+                Ok(SocketPeer::Inside(stream)) => {
+                    refuse(&stream, "A program that the daemon has started may not connect to it.");
+                    continue;
+                }
+                Err(error) => return tracing::warn!(%error, "the daemon takes no further clients"),
+            };
+            if self.asking.fetch_add(1, Ordering::AcqRel) >= DAEMON_ASKING {
+                self.asking.fetch_sub(1, Ordering::AcqRel);
+                refuse(&stream, "The daemon is asked by too many clients. Try again later.");
+                continue;
+            }
+            let daemon = self.clone();
+            let listening = std::thread::Builder::new().name("ask".to_owned()).spawn(move || {
+                daemon.hear(stream);
+                daemon.asking.fetch_sub(1, Ordering::AcqRel);
+            });
+            if let Err(error) = listening {
+                self.asking.fetch_sub(1, Ordering::AcqRel);
+                tracing::warn!(%error, "a client could not be listened to");
+            }
+        }
+    }
+
+    /// Does what a client asks.
+    fn hear(&self, stream: UnixStream) {
+        let _ = stream.set_read_timeout(Some(DAEMON_ASK));
+        let _ = stream.set_write_timeout(Some(DAEMON_ASK));
+        let mut lines = Lines::new(&stream);
+        let told = match lines.next() {
+            Ok(Some(Ask::Attach(attach))) => {
+                let descriptors = std::mem::take(&mut lines.descriptors);
+                return self.attach(*attach, descriptors, &stream);
+            }
+            Ok(Some(Ask::Status)) => Told::Status(self.status()),
+            Ok(Some(Ask::Stop { now })) => {
+                let working: Vec<_> =
+                    self.engines.status().into_iter().flat_map(|engine| engine.at_work).collect();
+                if working.is_empty() || now {
+                    self.tell(News::End);
+                    Told::Ending
+                } else {
+                    Told::Working(working)
+                }
+            }
+            Ok(Some(Ask::Retire)) => {
+                self.tell(News::Retire);
+                Told::Ending
+            }
+            Ok(None) => return,
+            Err(error) => {
+                Told::Refused { message: format!("The line is not understood: {error}"), by_itself: false }
+            }
+        };
+        if let Err(error) = line::send(&stream, &told, &[]) {
+            tracing::debug!(%error, "a client did not wait for its answer");
+        }
+    }
+
+    fn attach(&self, attach: Attach, descriptors: Vec<OwnedFd>, stream: &UnixStream) {
+        let refused = |message: String, by_itself| {
+            let _ = line::send(stream, &Told::Refused { message, by_itself }, &[]);
+        };
+        let Attach { version, build: _, protocol, homes, given, environment } = attach;
+        if version != VERSION {
+            let message = format!(
+                "The daemon that runs speaks version {VERSION} of its lines, and this program version {version}: this \
+                 program works beside it. `edn-bridge daemon restart` replaces it."
+            );
+            return refused(message, true);
+        }
+        if homes != self.homes {
+            let message = "The daemon that runs was started with another home or configuration folder: this program \
+                           works beside it.";
+            return refused(message.to_owned(), true);
+        }
+        if self.is_retired.load(Ordering::Acquire) {
+            return refused("The daemon that runs is about to end.".to_owned(), true);
+        }
+        let Ok([input, output]) = <[OwnedFd; 2]>::try_from(descriptors) else {
+            return refused("Standard input and output did not come along.".to_owned(), false);
+        };
+        let streams = stream.try_clone().and_then(|owner| Ok((owner, stream.try_clone()?)));
+        let (owner, ending) = match streams {
+            Ok(streams) => streams,
+            Err(error) => return refused(format!("The daemon cannot serve another editor: {error}."), false),
+        };
+        // Before the first frame goes out: until then the client has a copy of the output.
+        let attached = Told::Attached { build: env!("CARGO_PKG_VERSION").to_owned() };
+        if line::send(stream, &attached, &[]).is_err() {
+            return;
+        }
+        let environment = environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let news = self.news.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let left = move || {
+            let _ = line::send(&ending, &Told::Ended, &[]);
+            let _ = news.send(News::Left);
+        };
+        let transport = Transport::handed(input, output, owner);
+        if let Err(failure) =
+            self.engines.attach(&self.options, given, environment, protocol, transport, left)
+        {
+            refused(failure.to_string(), false);
+        }
+    }
+
+    fn status(&self) -> Status {
+        Status {
+            pid: std::process::id(),
+            build: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at: self.started_at.to_string(),
+            engines: self.engines.status(),
+        }
+    }
+
+    fn tell(&self, news: News) {
+        let _ = self.news.lock().unwrap_or_else(PoisonError::into_inner).send(news);
+    }
+}
+
+/// Says to a client why it is not listened to, and hangs up.
+fn refuse(stream: &UnixStream, message: &str) {
+    let _ = stream.set_write_timeout(Some(DAEMON_ASK));
+    let _ = line::send(stream, &Told::Refused { message: message.to_owned(), by_itself: true }, &[]);
+}

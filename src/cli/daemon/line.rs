@@ -1,0 +1,270 @@
+//! The lines of the daemon's socket, each an EDN form. A client writes one [`Ask`]; the daemon answers with [`Told`]s.
+
+use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use edn_bridge::edn;
+use edn_bridge::limits::DAEMON_LINE_BYTES;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::super::served::Protocol;
+
+/// The version of these lines. A daemon of another version is left alone.
+pub(super) const VERSION: u32 = 1;
+
+/// What a client asks.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Ask {
+    /// To serve the client's standard input and output, which come with the line.
+    Attach(Box<Attach>),
+    /// What runs and who is there.
+    Status,
+    /// To end.
+    Stop {
+        /// Also if that ends turns.
+        now: bool,
+    },
+    /// To leave the place to a new daemon, and to end when nothing runs.
+    Retire,
+}
+
+/// An editor and what its engine needs.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Attach {
+    /// The [`VERSION`] of the client.
+    pub(super) version: u32,
+    /// The client's program, such as `0.1.0`.
+    pub(super) build: String,
+    /// The protocol of the editor.
+    pub(super) protocol: Protocol,
+    /// The home and configuration folders of the client.
+    pub(super) homes: Homes,
+    /// The client's options.
+    pub(super) given: Given,
+    /// The client's variables. Variables that are no text are left out.
+    pub(super) environment: Vec<(String, String)>,
+}
+
+impl std::fmt::Debug for Attach {
+    /// Without the environment, which has keys.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Attach").field("given", &self.given).finish_non_exhaustive()
+    }
+}
+
+/// The folders that files of the user are found in. A daemon serves clients that have its own ones.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Homes {
+    home: Option<String>,
+    config: Option<String>,
+}
+
+impl Homes {
+    /// Those of this process.
+    pub(super) fn own() -> Self {
+        let text = |path: Option<std::path::PathBuf>| path.map(|path| path.to_string_lossy().into_owned());
+        Self { home: text(dirs::home_dir()), config: text(dirs::config_dir()) }
+    }
+}
+
+/// The options of a client that make its engine, all paths absolute. Equal ones share an engine.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct Given {
+    pub(super) cwd: String,
+    pub(super) provider: Option<String>,
+    pub(super) model: Option<String>,
+    pub(super) model_file: Option<String>,
+    pub(super) script: Option<String>,
+    pub(super) mode: Option<String>,
+    pub(super) config: Option<String>,
+    pub(super) durability: String,
+    /// The source of each value, for a person.
+    pub(super) origins: Vec<(String, String)>,
+}
+
+/// What the daemon tells.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Told {
+    /// The client's standard input and output are served.
+    Attached {
+        /// The daemon's program.
+        build: String,
+    },
+    /// The client is not served.
+    Refused {
+        /// Why, for a person.
+        message: String,
+        /// Whether the client serves its editor itself then. Otherwise it fails.
+        by_itself: bool,
+    },
+    /// The editor's connection has ended.
+    Ended,
+    /// What runs.
+    Status(Status),
+    /// The daemon ends, or leaves its place.
+    Ending,
+    /// The daemon does not end, because this runs.
+    Working(Vec<Working>),
+}
+
+/// A daemon at one moment.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Status {
+    pub(super) pid: u32,
+    pub(super) build: String,
+    pub(super) started_at: String,
+    pub(super) engines: Vec<EngineStatus>,
+}
+
+/// An engine of a daemon.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct EngineStatus {
+    pub(super) cwd: String,
+    pub(super) clients: usize,
+    pub(super) at_work: Vec<Working>,
+}
+
+/// A session that works or waits.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Working {
+    pub(super) session: String,
+    pub(super) name: String,
+    pub(super) cwd: String,
+    pub(super) phase: String,
+    pub(super) asks: Option<String>,
+}
+
+/// Writes a line, and passes descriptors with it.
+pub(super) fn send(
+    mut stream: &UnixStream,
+    line: &impl Serialize,
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let mut bytes = edn::to_vec(line).map_err(io::Error::other)?;
+    bytes.push(b'\n');
+    if descriptors.is_empty() {
+        return stream.write_all(&bytes);
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::Error::other("too many descriptors"));
+    }
+    // They belong to the first bytes; the rest follows.
+    let sent = loop {
+        match sendmsg(stream, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL) {
+            Err(rustix::io::Errno::INTR) => {}
+            sent => break sent?,
+        }
+    };
+    stream.write_all(bytes.get(sent..).unwrap_or_default())
+}
+
+/// Reads lines, and the descriptors that come with them.
+pub(super) struct Lines<'s> {
+    stream: &'s UnixStream,
+    bytes: Vec<u8>,
+    /// The descriptors that came so far.
+    pub(super) descriptors: Vec<OwnedFd>,
+}
+
+impl<'s> Lines<'s> {
+    pub(super) fn new(stream: &'s UnixStream) -> Self {
+        Self { stream, bytes: Vec::new(), descriptors: Vec::new() }
+    }
+
+    /// The next line; `None` at the end.
+    ///
+    /// # Errors
+    /// A line that is too long or has another shape, and what the stream refuses.
+    pub(super) fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+        loop {
+            if let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.bytes.drain(..=end).collect();
+                return edn::from_slice(&line).map(Some).map_err(io::Error::other);
+            }
+            if self.bytes.len() > DAEMON_LINE_BYTES {
+                return Err(io::Error::other("the line is too long"));
+            }
+            if self.receive()? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn receive(&mut self) -> io::Result<usize> {
+        let mut part = [0; 16 * 1024];
+        if self.descriptors.len() >= 2 {
+            let count = (&mut &*self.stream).read(&mut part)?;
+            self.bytes.extend_from_slice(part.get(..count).unwrap_or_default());
+            return Ok(count);
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received = loop {
+            match recvmsg(
+                self.stream,
+                &mut [IoSliceMut::new(&mut part)],
+                &mut control,
+                RecvFlags::CMSG_CLOEXEC,
+            ) {
+                Err(rustix::io::Errno::INTR) => {}
+                received => break received?,
+            }
+        };
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                self.descriptors.extend(descriptors);
+            }
+        }
+        self.bytes.extend_from_slice(part.get(..received.bytes).unwrap_or_default());
+        Ok(received.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd as _;
+
+    use super::*;
+
+    #[test]
+    fn long_line_arrives_whole_with_its_descriptors() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let told = Told::Refused { message: "x".repeat(300_000), by_itself: true };
+        let sending = std::thread::spawn(move || {
+            send(&ours, &told, &[reader.as_fd(), writer.as_fd()]).unwrap();
+            send(&ours, &Told::Ended, &[]).unwrap();
+        });
+        let mut lines = Lines::new(&theirs);
+        let Some(Told::Refused { message, by_itself: true }) = lines.next().unwrap() else {
+            panic!("another line")
+        };
+        assert_eq!(message.len(), 300_000);
+        assert_eq!(lines.descriptors.len(), 2);
+        assert!(matches!(lines.next().unwrap(), Some(Told::Ended)));
+        sending.join().unwrap();
+        assert!(lines.next::<Told>().unwrap().is_none());
+    }
+
+    #[test]
+    fn wrong_and_endless_lines_are_refused() {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        ours.write_all(b"{:attach 7}\n").unwrap();
+        assert!(Lines::new(&theirs).next::<Ask>().is_err());
+        let sending = std::thread::spawn(move || ours.write_all(&vec![b'x'; DAEMON_LINE_BYTES * 2]));
+        assert!(Lines::new(&theirs).next::<Ask>().is_err());
+        drop(theirs);
+        assert!(sending.join().unwrap().is_err());
+    }
+}

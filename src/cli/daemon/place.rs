@@ -1,0 +1,172 @@
+//! Where a daemon is found: its lock, its log, and the start of a new one.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use edn_bridge::limits::{DAEMON_LOG_BYTES, DAEMON_START};
+use edn_bridge::private;
+use edn_bridge::wire::transport::socket;
+use rustix::fs::{FlockOperation, flock};
+
+/// How often a lock is tried while somebody else holds it.
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
+/// What a daemon writes to its standard output once clients can connect.
+pub(super) const READY: &str = "ready\n";
+
+/// The variables that a daemon is started with. Clients bring their own to their engines.
+const INHERITED: &[&str] = &[
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "XDG_CONFIG_HOME",
+    "XDG_STATE_HOME",
+    "XDG_DATA_HOME",
+    "XDG_RUNTIME_DIR",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "RUST_BACKTRACE",
+    "EDN_BRIDGE_LOG",
+];
+
+/// Why there is no daemon.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoDaemon {
+    /// Its files are not usable.
+    #[error("the daemon's files in {}: {source}", folder.display())]
+    Files {
+        /// Their folder.
+        folder: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// It was started and said why it cannot go on.
+    #[error("the daemon did not start: {0}")]
+    Failed(String),
+}
+
+/// A lock that this process holds for as long as it keeps this.
+#[derive(Debug)]
+pub(super) struct Lock(File);
+
+impl Lock {
+    /// Takes a lock within a time; `None` if somebody else keeps it.
+    pub(super) fn take(path: &Path, patience: Duration) -> io::Result<Option<Self>> {
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let begun = Instant::now();
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Some(Self(file))),
+                Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            if begun.elapsed() >= patience {
+                return Ok(None);
+            }
+            std::thread::sleep(LOCK_PAUSE);
+        }
+    }
+
+    /// Writes who holds it, for people.
+    pub(super) fn describe(&mut self, text: &str) -> io::Result<()> {
+        self.0.set_len(0)?;
+        self.0.rewind()?;
+        self.0.write_all(text.as_bytes())
+    }
+}
+
+/// The file whose holder is the daemon.
+pub(super) fn lock_path(state_dir: &Path) -> PathBuf {
+    socket::folder(state_dir).join("daemon.lock")
+}
+
+/// The daemon's log.
+pub(super) fn log_path(state_dir: &Path) -> PathBuf {
+    state_dir.join("daemon.log")
+}
+
+/// Connects to the daemon, and starts it if there is none: once, however many clients do so at the same time.
+pub(super) fn connect_or_start(state_dir: &Path, log: &str) -> Result<UnixStream, NoDaemon> {
+    if let Ok(stream) = socket::connect_daemon(state_dir) {
+        return Ok(stream);
+    }
+    let folder = socket::folder(state_dir);
+    let files = |source| NoDaemon::Files { folder: folder.clone(), source };
+    private::make_folder(&folder).map_err(files)?;
+    let starting = Lock::take(&folder.join("daemon.start.lock"), DAEMON_START).map_err(files)?;
+    let Some(_one_at_a_time) = starting else {
+        return Err(NoDaemon::Failed("another program has been starting it for too long".to_owned()));
+    };
+    if let Ok(stream) = socket::connect_daemon(state_dir) {
+        return Ok(stream);
+    }
+    start(state_dir, log)?;
+    socket::connect_daemon(state_dir).map_err(files)
+}
+
+/// Starts a daemon and waits until it can be connected to.
+fn start(state_dir: &Path, log: &str) -> Result<(), NoDaemon> {
+    let files = |source| NoDaemon::Files { folder: state_dir.to_owned(), source };
+    let log_file = open_log(state_dir).map_err(files)?;
+    let kept = std::env::vars_os().filter(|(name, _)| {
+        name.to_str().is_some_and(|name| INHERITED.contains(&name) || name.starts_with("LC_"))
+    });
+    let executable = if Path::new("/proc/self/exe").exists() {
+        PathBuf::from("/proc/self/exe")
+    } else {
+        std::env::current_exe().map_err(files)?
+    };
+    let mut arguments: Vec<OsString> = vec!["--state-dir".into(), state_dir.into()];
+    arguments.extend(["--log", log, "daemon", "run", "--announce"].map(OsString::from));
+    let mut command = Command::new(executable);
+    command.arg0("edn-bridge").args(arguments).env_clear().envs(kept).current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_file);
+    let mut child = command.spawn().map_err(|error| NoDaemon::Failed(error.to_string()))?;
+    let stdout = child.stdout.take();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    // The daemon closes its output once it has spoken.
+    let listening = std::thread::Builder::new().name("start".to_owned()).spawn(move || {
+        let mut said = String::new();
+        let read = stdout.map(|stdout| stdout.take(64 * 1024).read_to_string(&mut said));
+        let _ = sender.send(read.map(|_| said).unwrap_or_default());
+    });
+    listening.map_err(|error| NoDaemon::Failed(error.to_string()))?;
+    match receiver.recv_timeout(DAEMON_START) {
+        Ok(said) if said == READY => Ok(()),
+        Ok(said) if said.trim().is_empty() => {
+            Err(NoDaemon::Failed(format!("it ended at once; see {}", log_path(state_dir).display())))
+        }
+        Ok(said) => Err(NoDaemon::Failed(said.trim().to_owned())),
+        Err(_) => Err(NoDaemon::Failed(format!("it is not ready after {} s", DAEMON_START.as_secs()))),
+    }
+}
+
+/// Opens the log for a new daemon. A long one is put aside first.
+fn open_log(state_dir: &Path) -> io::Result<File> {
+    let path = log_path(state_dir);
+    if path.metadata().is_ok_and(|found| found.len() > DAEMON_LOG_BYTES) {
+        std::fs::rename(&path, path.with_extension("log.1"))?;
+    }
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
