@@ -6,6 +6,7 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use super::error::ConfigError;
 use super::layers::Layers;
@@ -134,6 +135,7 @@ impl Files {
     /// Puts values over those that were chosen before for the same reach.
     fn choose(&self, project: bool, values: Map<'static>) -> Result<(), ConfigError> {
         let Some(path) = &self.chosen else { return Ok(()) };
+        let _alone = ONE_CHOICE.lock().unwrap_or_else(PoisonError::into_inner);
         let mut chosen = self.chosen()?;
         let over = |earlier: Option<&Value<'static>>| {
             let mut choice = earlier.and_then(Value::as_map).cloned().unwrap_or_default();
@@ -169,6 +171,7 @@ impl Files {
     /// When it cannot be written down.
     pub fn choose_theme(&self, name: &str) -> Result<String, ConfigError> {
         let Some(path) = &self.chosen else { return Ok(String::new()) };
+        let _alone = ONE_CHOICE.lock().unwrap_or_else(PoisonError::into_inner);
         let mut chosen = self.chosen()?;
         chosen.put("theme", name.to_owned());
         replace(path, &Value::from(chosen))?;
@@ -247,6 +250,9 @@ impl Files {
         replace(list, &Value::vector(entries))
     }
 }
+
+/// One choice is read, changed and written at a time: two at once would lose one of them, or fail.
+static ONE_CHOICE: Mutex<()> = Mutex::new(());
 
 /// Replaces a file atomically: a reader sees the old or the new content.
 fn replace(path: &Path, value: &Value<'_>) -> Result<(), ConfigError> {
@@ -380,6 +386,21 @@ mod tests {
         assert_eq!(read().0, "p");
         it.files.choose_model(true, "cp", "cpm").unwrap();
         assert_eq!(read(), ("cp".to_owned(), "cpm".to_owned(), chosen));
+    }
+
+    #[test]
+    fn choices_at_once_are_all_kept() {
+        let it = project("{}", "{}");
+        std::thread::scope(|all| {
+            for _ in 0..8 {
+                all.spawn(|| it.files.choose_theme("ocean").unwrap());
+                all.spawn(|| it.files.choose_model(false, "cu", "cum").unwrap());
+                all.spawn(|| it.files.choose_thinking(false, ThinkingLevel::High).unwrap());
+            }
+        });
+        let layers = it.files.read().unwrap();
+        assert_eq!((layers.model.as_deref(), layers.thinking), (Some("cum"), Some(ThinkingLevel::High)));
+        assert_eq!(it.files.theme().as_deref(), Some("ocean"));
     }
 
     #[test]

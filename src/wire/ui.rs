@@ -20,6 +20,7 @@ mod request;
 mod route;
 pub mod service;
 mod shell;
+mod subtasks;
 mod tell;
 mod told;
 mod tools;

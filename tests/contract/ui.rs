@@ -471,6 +471,11 @@ fn what_is_wrongly_kept_by_ui_servers_is_caught() {
             "ui-task.shell",
             set(is("/result/stdout", "x\n"), "/result/stdout", text("")),
         ),
+        ui_mishearing(
+            "a subagent without a yes",
+            "ui-task.subagent",
+            set(has("/result/ok"), "/result/ok", false),
+        ),
         ui_mutant("a result of a running task", "ui-task.shell", taken(-32001)),
         ui_mishearing("a call that was declined and runs", "ui-tool.judged", {
             set(is("/result/ok", false), "/result/ok", true)

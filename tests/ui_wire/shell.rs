@@ -96,6 +96,44 @@ fn task_is_started_waited_for_detached_and_ended() {
     assert_eq!((&spawned["state"], &spawned["stdout"]), (&json!("completed"), &json!("x\n")));
     assert_eq!(peer.ask("task.wait", json!({"task_id": spawned["task_id"]}))["exit_code"], 0);
     assert_eq!(peer.code("task.spawn", json!({"kind": "subagent"})), -32602);
+    assert_eq!(peer.code("task.spawn", json!({"kind": "subagent", "prompt": " "})), -32602);
+}
+
+#[test]
+fn subagent_is_started_as_a_task_and_asked_about() {
+    let script = r#"{:turns [{:steps [{:delta "Found it."}]} {:steps [{:delta "part"} {:sleep-ms 60000}]}] :then :repeat-last}"#;
+    let mut peer = Peer::ready(&Setup::new().script(script), CAN);
+    let spawn = |prompt: &str, background: bool| json!({"kind": "subagent", "prompt": prompt, "tools": ["read"], "background": background});
+    // Declined, carried out, and cancelled.
+    let id = peer.request("task.spawn", spawn("look", false));
+    let question = peer.question();
+    assert_eq!(question["method"], "ui.confirm.request");
+    peer.reply(&question, json!({"ok": false}));
+    assert_eq!(peer.answer(&id)["result"]["state"], "cancelled");
+    let id = peer.request("task.spawn", spawn("look again", false));
+    let question = peer.question();
+    assert_eq!(peer.code("task.spawn", spawn("another", true)), -32001);
+    peer.reply(&question, json!({"ok": true}));
+    let done = peer.answer(&id)["result"].clone();
+    assert_eq!((&done["state"], &done["kind"]), (&json!("completed"), &json!("subagent")), "{done}");
+    assert!(done["stdout"].as_str().unwrap().contains("Found it."), "{done}");
+    let task = peer.ask("task.spawn", spawn("work", true));
+    let id = task["task_id"].clone();
+    assert_eq!(task["state"], "running");
+    let question = peer.question();
+    peer.reply(&question, json!({"ok": true}));
+    let wait = peer.request("task.wait", json!({"task_id": id}));
+    assert_eq!(peer.code("task.result", json!({"task_id": id})), -32001);
+    assert_eq!(peer.ask("task.list", json!({"state": "running"}))["tasks"][0]["task_id"], id);
+    assert_eq!(peer.ask("task.list", json!({"state": "running", "kind": "shell"}))["tasks"], json!([]));
+    assert_eq!(peer.ask("task.cancel", json!({"task_id": id}))["state"], "cancelled");
+    assert_eq!(peer.answer(&wait)["result"]["state"], "cancelled");
+    assert_eq!(peer.ask("task.result", json!({"task_id": id}))["state"], "cancelled");
+    // It was no run, and the session is free.
+    let run = peer.run("hi");
+    peer.ask("run.cancel", json!({"run_id": run}));
+    let lines = peer.rest(&run);
+    assert_eq!(outline(&lines).first().unwrap(), "[running]", "{lines:#?}");
 }
 
 #[test]

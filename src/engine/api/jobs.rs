@@ -9,6 +9,7 @@ use crate::engine::host::Engine;
 use crate::engine::shell_start::{self, NewShell};
 use crate::facts::{BashOutput, JobFacts, ShellFacts};
 use crate::session::{ApiError, Call, Jobs, Reply, ShellCommand, ToolOutcome, Waited};
+use crate::tool::DELEGATE;
 use crate::tool::path::within;
 use crate::value::Value;
 
@@ -89,7 +90,7 @@ impl Jobs for Engine {
 
     fn call_tool(&self, call: Call, tool: String, arguments: Value<'static>, reply: Reply<ToolOutcome>) {
         self.with(&call.clone(), reply, |handle, reply| {
-            if handle.tools.find(&tool).is_none() {
+            if tool != DELEGATE && handle.tools.find(&tool).is_none() {
                 return reply.fail(ApiError::invalid_param("tool", "the name of a tool of the session"));
             }
             let asked = Box::new((tool, arguments));

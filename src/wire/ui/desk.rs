@@ -8,9 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::event::question::QuestionKind;
 use crate::event::{ChoiceKind, Pick, TurnOutcome};
+use crate::facts::JobStatus;
 use crate::facts::editor::Editor;
 use crate::limits::UI_KEPT_RUNS;
 use crate::message::{EntryId, SessionId, Usage};
+use crate::session::Reply;
+use crate::value::Map;
 
 /// The state of a run on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,6 +190,27 @@ pub struct OpenQuestion {
     pub asked: Asked,
 }
 
+/// A subagent of the person.
+#[derive(Debug)]
+pub struct Subtask {
+    /// Its id.
+    pub id: Arc<str>,
+    /// Its task.
+    pub prompt: String,
+    /// The session above it.
+    pub session: SessionId,
+    /// Its state.
+    pub status: JobStatus,
+    /// When it began.
+    pub started_at: String,
+    /// When it ended.
+    pub ended_at: Option<String>,
+    /// Its last words, or why it failed.
+    pub text: String,
+    /// The requests that wait for its end. A connection has only so many requests without an answer.
+    pub waiting: Vec<Reply<Map<'static>>>,
+}
+
 /// What the connection knows.
 #[derive(Debug, Default)]
 pub struct State {
@@ -202,6 +226,8 @@ pub struct State {
     pub calls: HashMap<Arc<str>, OpenCall>,
     /// The session in which the interface's tools are.
     pub tools_in: Option<SessionId>,
+    /// The subagents of the person, oldest first.
+    pub subtasks: VecDeque<Subtask>,
     /// The runs of slash commands, by their request.
     pub commands: HashMap<Arc<str>, Arc<str>>,
     /// The client has been shown what it missed, and its session's state follows.

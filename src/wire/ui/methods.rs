@@ -649,13 +649,16 @@ pub const METHODS: &[Method] = &[
         &[
             needs("kind", OneOf(&["shell", "subagent"])),
             may("command", Text),
+            may("prompt", Text),
+            may("tools", List(&Text)),
             may("cwd", Filled),
             may("timeout_seconds", Whole),
             may("background", Flag),
         ],
         TASK,
-        &[Code::InvalidParams],
-        "Starts a command as a task; of the kind `shell` only. Waits for its end if `background` is false.",
+        &[Code::InvalidParams, Code::Busy],
+        "Starts a `command` as a task, or a subagent with a `prompt` and these `tools`, which the person is asked about. \
+         Waits for its end if `background` is false.",
     ),
     task(
         "task.list",
@@ -663,7 +666,7 @@ pub const METHODS: &[Method] = &[
         &[may("limit", Whole), may("kind", OneOf(&["shell", "subagent"])), may("state", TASK_STATE)],
         &[needs("tasks", List(&Object(TASK)))],
         &[],
-        "The person's commands, and the model's in the background.",
+        "The person's subagents and commands, and the model's commands in the background.",
     ),
     task(
         "task.status",

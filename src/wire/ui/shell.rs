@@ -12,6 +12,7 @@ use crate::value::{Map, Value};
 use crate::wire::ui::codes::{Code, Fault};
 use crate::wire::ui::decode::{at, flag, text};
 use crate::wire::ui::request::{Ask, limit};
+use crate::wire::ui::subtasks;
 
 /// The command of the params. A time limit that is zero or below counts as the least.
 fn command(ask: &Ask<'_>, usual: Option<u64>, most: u64) -> ShellCommand {
@@ -164,8 +165,8 @@ pub fn kept_output(ask: &Ask<'_>) {
 
 /// Serves `task.spawn`.
 pub fn spawn(ask: &Ask<'_>) {
-    if text(ask.params, "kind") != Some("shell") {
-        return ask.fail(&Fault::param("kind", "shell: only the model starts subagents"));
+    if text(ask.params, "kind") == Some("subagent") {
+        return subtasks::spawn(ask);
     }
     if text(ask.params, "command").is_none_or(str::is_empty) {
         return ask.fail(&Fault::param("command", "a text that is not empty"));
@@ -178,18 +179,23 @@ pub fn spawn(ask: &Ask<'_>) {
     ask.api().shell_start(ask.call(), command, reply);
 }
 
-/// Serves `task.list`: the person's commands, then the model's in the background.
+/// Serves `task.list`: the person's subagents and commands, then the model's in the background.
 pub fn tasks(ask: &Ask<'_>) {
     let most = limit(ask.params, "limit", UI_SESSIONS);
     let state = ask.owned("state");
-    let is_of_kind = text(ask.params, "kind").is_none_or(|kind| kind == "shell");
+    let kind = text(ask.params, "kind");
+    let is_of_kind = kind.is_none_or(|kind| kind == "shell");
+    let in_state = |status: JobStatus| state.as_deref().is_none_or(|name| name == status.as_str());
+    let is_listed = kind.is_none_or(|kind| kind == "subagent");
+    let subagents = subtasks::records(&ask.ui.desk.lock(), |status| is_listed && in_state(status));
     let shells = ask.api().shells();
     let reply = ask.reply(move |jobs: Vec<Arc<JobFacts>>| {
         let wanted =
             |status: JobStatus| is_of_kind && state.as_deref().is_none_or(|name| name == status.as_str());
         let shells = shells.iter().filter(|facts| wanted(facts.status)).map(|facts| task(facts));
         let jobs = jobs.iter().filter(|job| wanted(job.status)).map(|job| job_task(job));
-        Ok(Map::new().with("tasks", Value::vector(shells.chain(jobs).take(most))))
+        Ok(Map::new()
+            .with("tasks", Value::vector(subagents.into_iter().chain(shells).chain(jobs).take(most))))
     });
     ask.api().jobs(ask.call(), None, reply);
 }
@@ -198,6 +204,9 @@ pub fn tasks(ask: &Ask<'_>) {
 pub fn task_status(ask: &Ask<'_>, only_ended: bool) {
     let running = || Fault::new(Code::Busy, "The task runs; its result is not kept yet.");
     let id = ask.owned("task_id").unwrap_or_default();
+    if subtasks::is_one(ask) {
+        return subtasks::status(ask, &id, only_ended);
+    }
     if let Some(facts) = ask.api().shells().into_iter().find(|facts| *facts.id == *id) {
         if only_ended && facts.status == JobStatus::Running {
             return ask.fail(&running());
@@ -214,6 +223,9 @@ pub fn task_status(ask: &Ask<'_>, only_ended: bool) {
 /// Serves `task.wait`.
 pub fn task_wait(ask: &Ask<'_>) {
     let id = ask.owned("task_id").unwrap_or_default();
+    if subtasks::is_one(ask) {
+        return subtasks::wait(ask, &id);
+    }
     if ask.api().shells().iter().any(|facts| *facts.id == *id) {
         let reply = ask.reply(|(facts, _): (Arc<ShellFacts>, Waited)| Ok(task(&facts)));
         return ask.api().shell_wait(&id, None, reply);
@@ -225,6 +237,9 @@ pub fn task_wait(ask: &Ask<'_>) {
 /// Serves `task.cancel`.
 pub fn task_cancel(ask: &Ask<'_>) {
     let id = ask.owned("task_id").unwrap_or_default();
+    if subtasks::is_one(ask) {
+        return subtasks::cancel(ask, &id);
+    }
     if ask.api().shells().iter().any(|facts| *facts.id == *id) {
         let reply = ask.reply(|facts: Arc<ShellFacts>| Ok(task(&facts)));
         return ask.api().shell_cancel(&id, reply);
