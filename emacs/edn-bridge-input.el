@@ -262,16 +262,37 @@ Steering text that the model did not see comes back as the draft."
 (defconst edn-bridge-input--again "Try again"
   "Label of the button that asks the model again.")
 
+(defconst edn-bridge-input--continue "Continue"
+  "Label of the button that has the model go on with a turn that was cut.")
+
 (defun edn-bridge-input--drop-offers ()
   "Delete the buttons at the end that ask the model again: it was asked.
 That may be by a key, a command, another message or another client."
   (edn-bridge-transcript-edit
-    (goto-char (edn-bridge-transcript-end))
-    (let* ((label (concat " [" edn-bridge-input--again "]"))
-           (limit (max (point-min) (- (point) 20000))))
-      (while (search-backward label limit t)
-        (when (get-char-property (1+ (point)) 'button)
-          (delete-region (point) (+ (point) (length label))))))))
+    (dolist (label (list edn-bridge-input--again edn-bridge-input--continue))
+      (goto-char (edn-bridge-transcript-end))
+      (let* ((label (concat " [" label "]"))
+             (limit (max (point-min) (- (point) 20000))))
+        (while (search-backward label limit t)
+          (when (get-char-property (1+ (point)) 'button)
+            (delete-region (point) (+ (point) (length label)))))))))
+
+(defvar-local edn-bridge-input--interrupted nil
+  "Non-nil if the bridge ended in the last turn of the messages.")
+
+(defun edn-bridge-input--note-interrupted (data)
+  "Note whether the last turn of the messages in DATA was cut off."
+  (let* ((messages (plist-get data :messages))
+         (last (and (> (length messages) 0)
+                    (aref messages (1- (length messages)))))
+         (turn (plist-get last :turn-id)))
+    (setq edn-bridge-input--interrupted
+          (and turn (seq-contains-p (plist-get data :interrupted) turn)))))
+
+(defun edn-bridge-input--forget-cut ()
+  "Where the bridge ended in the last turn, that says more than a lost line."
+  (when edn-bridge-input--interrupted
+    (setq edn-bridge-chat--cut nil)))
 
 (defun edn-bridge-input--show-cut ()
   "Where the last turn was cut, show that, with a button that sends it again."
@@ -301,9 +322,19 @@ A bridge that cannot do that gets TEXT again."
   "Ask the model again for an answer to the last message.
 An answer that failed or was aborted is replaced."
   (interactive nil edn-bridge-chat-mode)
+  (edn-bridge-input--ask-again "retry"))
+
+(defun edn-bridge-input-continue ()
+  "Have the model go on with an answer or a turn that was cut.
+What it said and did stays."
+  (interactive nil edn-bridge-chat-mode)
+  (edn-bridge-input--ask-again "continue_turn"))
+
+(defun edn-bridge-input--ask-again (op)
+  "Have the model asked again by OP, once."
   (let ((conn (edn-bridge-chat-current)))
     (edn-bridge-rpc-request
-     conn "retry" (list :idempotency-key (edn-bridge-input--key))
+     conn op (list :idempotency-key (edn-bridge-input--key))
      :on-success (lambda (_data)
                    (edn-bridge-chat-with-buffer conn
                      (edn-bridge-input--drop-offers)))
@@ -344,6 +375,7 @@ DATA of `session/updated' tells."
                     (aref messages (1- (length messages)))))
          (text (and last
                     (not edn-bridge-chat--cut)
+                    (not edn-bridge-input--interrupted)
                     (equal (edn-bridge-chat-word (plist-get last :role)) "user")
                     (edn-bridge-messages-text last))))
     (setq edn-bridge-input--unanswered (and (not (equal text "")) text))))
@@ -414,17 +446,24 @@ DATA has the `:messages' of the session that is shown."
 
 ;;;; Registering
 
+(setq edn-bridge-messages-continue-button
+      (list edn-bridge-input--continue #'edn-bridge-input-continue))
+
 (defun edn-bridge-input--setup ()
   "Give this chat a history."
   (setq edn-bridge-input--history (make-ring 200)))
 
 (add-hook 'edn-bridge-chat-mode-hook #'edn-bridge-input--setup)
 (add-hook 'edn-bridge-chat-rebuilt-hook #'edn-bridge-input--show-cut)
+;; Before that.
+(add-hook 'edn-bridge-chat-rebuilt-hook #'edn-bridge-input--forget-cut)
 (add-hook 'edn-bridge-chat-rebuilt-hook #'edn-bridge-input--repeat-lost t)
 (add-hook 'edn-bridge-chat-rebuild-functions
           #'edn-bridge-input--remember-journal)
 (add-hook 'edn-bridge-chat-rebuild-functions
           #'edn-bridge-input--note-unanswered)
+(add-hook 'edn-bridge-chat-rebuild-functions
+          #'edn-bridge-input--note-interrupted)
 (edn-bridge-chat-handle "session/updated" #'edn-bridge-input--show-unanswered)
 (edn-bridge-chat-handle "session/updated" #'edn-bridge-input--show-retry)
 (add-hook 'edn-bridge-chat-turn-begin-hook #'edn-bridge-input--drop-offers)
@@ -436,6 +475,7 @@ DATA has the `:messages' of the session that is shown."
   (define-key map (kbd "C-c C-k") #'edn-bridge-input-abort)
   (define-key map (kbd "C-c C-i") #'edn-bridge-input-interrupt)
   (define-key map (kbd "C-c M-r") #'edn-bridge-input-retry)
+  (define-key map (kbd "C-c M-c") #'edn-bridge-input-continue)
   (define-key map (kbd "M-p") #'edn-bridge-input-previous)
   (define-key map (kbd "M-n") #'edn-bridge-input-next)
   (define-key map (kbd "M-r") #'edn-bridge-input-search))

@@ -461,7 +461,7 @@ Where `:more' is true there are earlier ones."
          (page (substring messages first)))
     (setq edn-bridge-messages--page
           (mapcar (lambda (message) (plist-get message :id)) page))
-    (edn-bridge-messages--insert-messages page)
+    (edn-bridge-messages--insert-messages page (plist-get data :interrupted) t)
     (edn-bridge-messages--set-more
      (or (> first 0) (edn-bridge-edn-true-p (plist-get data :more)))))
   (run-hooks 'edn-bridge-chat-rebuilt-hook))
@@ -471,13 +471,36 @@ Where `:more' is true there are earlier ones."
 What is made for them is kept: to look for garbage on the way takes most of
 the time and finds none.")
 
-(defun edn-bridge-messages--insert-messages (messages)
-  "Add MESSAGES, a vector, to the transcript."
+(defun edn-bridge-messages--insert-messages (messages interrupted &optional newest)
+  "Add MESSAGES, a vector, to the transcript.
+INTERRUPTED are the turns of them that were cut off with their bridge.
+NEWEST is non-nil if the last of them is the last of all."
   (when (> (length messages) 0)
     (setq edn-bridge-messages--oldest (plist-get (aref messages 0) :id))
     (let ((gc-cons-threshold (max gc-cons-threshold
-                                  edn-bridge-messages--garbage)))
-      (mapc #'edn-bridge-messages--insert-message messages))))
+                                  edn-bridge-messages--garbage))
+          (turn nil))
+      (seq-do (lambda (message)
+                (let ((next (plist-get message :turn-id)))
+                  (unless (equal next turn)
+                    (edn-bridge-messages--end-turn turn interrupted))
+                  (setq turn next)
+                  (edn-bridge-messages--insert-message message)))
+              messages)
+      (edn-bridge-messages--end-turn turn interrupted newest))))
+
+(defvar edn-bridge-messages-continue-button nil
+  "Label and command of the button that goes on with a turn that was cut off.")
+
+(defun edn-bridge-messages--end-turn (turn interrupted &optional newest)
+  "Below the last message of TURN, say that it is one of those INTERRUPTED.
+Offer to go on with it if it is the NEWEST."
+  (when (and turn (seq-contains-p interrupted turn))
+    (apply #'edn-bridge-chat-notice
+           "The bridge ended in this turn.  Nothing was done again."
+           'edn-bridge-chat-error
+           (and newest edn-bridge-messages-continue-button
+                (list edn-bridge-messages-continue-button)))))
 
 (defun edn-bridge-messages--insert-message (message)
   "Add MESSAGE to the transcript."
@@ -602,7 +625,8 @@ KIND is that of its heading."
          (when (equal oldest edn-bridge-messages--oldest)
            (edn-bridge-messages--set-more nil)
            (edn-bridge-transcript-at-top
-             (edn-bridge-messages--insert-messages (plist-get data :messages))
+             (edn-bridge-messages--insert-messages
+              (plist-get data :messages) (plist-get data :interrupted))
              (edn-bridge-transcript-add
                (edn-bridge-transcript-fresh-line 'blank)))
            (edn-bridge-messages--set-more

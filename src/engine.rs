@@ -11,6 +11,7 @@ mod actions;
 mod actor;
 mod agent;
 mod answered_rules;
+mod answers;
 mod api;
 mod at_work;
 mod change;
@@ -63,6 +64,7 @@ mod system_prompt;
 mod trust_preview;
 mod turn_control;
 mod undo;
+mod unended;
 mod workflow;
 
 pub use handle::Handle;

@@ -422,6 +422,8 @@ pub struct Rehydration {
     pub tool_calls: Vec<PastCall>,
     /// Whether there are older messages.
     pub more: bool,
+    /// The turns of these messages that were cut off with their process.
+    pub interrupted: Vec<TurnId>,
 }
 
 /// A tool call of the history.

@@ -42,6 +42,8 @@ pub struct SessionFacts {
     pub queue_held: bool,
     /// Whether the last message has no whole answer, and the model can be asked again.
     pub can_retry: bool,
+    /// The last turn, if it was cut off with its process.
+    pub interrupted: Option<TurnId>,
     /// The number of the awaited retry of a failed model call; 0 without one.
     pub retry_attempt: u32,
     /// When that retry starts, in milliseconds since the epoch.
@@ -123,6 +125,7 @@ impl SessionFacts {
             pending_messages: 0,
             queue_held: false,
             can_retry: false,
+            interrupted: None,
             retry_attempt: 0,
             retry_deadline_ms: None,
             interrupt_pending: false,

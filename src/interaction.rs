@@ -10,9 +10,10 @@
 mod answers;
 pub mod audit;
 mod dialog;
+pub mod digest;
 pub mod grant;
 mod pending;
 mod unended;
 pub mod warning;
 
-pub use pending::{Audience, Origin, PendingQuestions, Question, Resolution};
+pub use pending::{Audience, Given, HeldAnswer, Origin, PendingQuestions, Question, Resolution};

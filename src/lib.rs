@@ -11,6 +11,7 @@ pub mod clock;
 pub mod command;
 pub mod config;
 pub mod context;
+pub mod crash;
 pub mod delivery;
 pub mod descriptors;
 pub mod engine;

@@ -176,6 +176,7 @@ pub fn session_state(facts: &SessionFacts) -> Map<'_> {
     map.put("pending-message-count", Value::from(facts.pending_messages));
     map.put_some("queue-held", facts.queue_held.then_some(true));
     map.put_some("can-retry", facts.can_retry.then_some(true));
+    map.put_some("interrupted", facts.interrupted.as_ref().map(TurnId::as_str));
     map.put("retry-attempt", Value::int(i64::from(facts.retry_attempt)));
     if let Some(deadline) = facts.retry_deadline_ms {
         map.put("retry-deadline-ms", Value::int(deadline));
@@ -215,6 +216,7 @@ fn model_label(facts: &SessionFacts) -> Cow<'_, str> {
 
 fn status_line(facts: &SessionFacts) -> String {
     let state = match facts.phase {
+        Phase::Idle if facts.interrupted.is_some() => "interrupted (/continue)",
         Phase::Idle => "idle",
         Phase::Streaming if facts.interrupt_pending => "stopping",
         Phase::Streaming => "running",

@@ -177,15 +177,43 @@
     (edn-bridge-test-wait (not (edn-bridge-rpc-live-p edn-bridge-chat--conn)))
     (edn-bridge-chat-reconnect)
     (edn-bridge-live-tests-wait-ready)
-    (should (string-match-p "\\[Try again\\]" (edn-bridge-test-transcript)))
-    (goto-char (point-min))
-    (search-forward "[Try again")
-    (push-button (1- (point)))
+    (should (string-match-p
+             "Take your time\n\nThe bridge ended in this turn.*\\[Continue\\]"
+             (edn-bridge-test-transcript)))
+    (should-not (string-match-p "\\[Try again\\]" (edn-bridge-test-transcript)))
+    (edn-bridge-test-push "Continue")
     ;; The message is there once: its answer is asked for again.
     (edn-bridge-test-wait
      (string-match-p
-      "\\`You\nTake your time\n\n.*lost.*running\\.\n\nAssistant\nBegin"
-      (edn-bridge-test-transcript)))))
+      "\\`You\nTake your time\n\nThe bridge.*again\\.\n\nAssistant\nBegin"
+      (edn-bridge-test-transcript)))
+    ;; The mark stays, and no longer offers anything.
+    (edn-bridge-chat-reconnect)
+    (edn-bridge-live-tests-wait-ready)
+    (should (string-match-p "The bridge ended in this turn"
+                            (edn-bridge-test-transcript)))))
+
+(defun edn-bridge-live-tests-question ()
+  "Return the id of the question that waits in this chat, or nil."
+  (and edn-bridge-interact--questions
+       (edn-bridge-interact--question-id
+        (car edn-bridge-interact--questions))))
+
+(ert-deftest edn-bridge-live-asks-again-what-was-open-at-a-kill ()
+  (edn-bridge-live-tests-with-chat "rules.edn"
+    (goto-char (point-max))
+    (insert "Run it")
+    (edn-bridge-input-send)
+    (let ((id (edn-bridge-test-wait (edn-bridge-live-tests-question))))
+      (signal-process (edn-bridge-rpc-connection-process edn-bridge-chat--conn)
+                      'SIGKILL)
+      (edn-bridge-test-wait (not (edn-bridge-rpc-live-p edn-bridge-chat--conn)))
+      (edn-bridge-chat-reconnect)
+      (edn-bridge-live-tests-wait-ready)
+      (edn-bridge-test-wait (equal id (edn-bridge-live-tests-question)))
+      (edn-bridge-test-wait (edn-bridge-chat-running-p))
+      (should-not (string-match-p "\\[\\(Try again\\|Continue\\)\\]"
+                                  (edn-bridge-test-transcript))))))
 
 (ert-deftest edn-bridge-live-marks-a-turn-that-was-cut-out-of-sight ()
   (edn-bridge-live-tests-with-chat "slow.edn"
@@ -202,14 +230,12 @@
         (edn-bridge-live-tests-wait-ready)
         (edn-bridge-sessions-switch session)
         (edn-bridge-test-wait
-         (string-match-p "Take your time\n\nThis message has no answer. \\[Try"
+         (string-match-p "Take your time\n\nThe bridge ended in this turn.*\\[Continue"
                          (edn-bridge-test-transcript)))
-        (goto-char (point-min))
-        (search-forward "[Try again")
-        (push-button (1- (point)))
+        (edn-bridge-test-push "Continue")
         (edn-bridge-test-wait
          (string-match-p
-          "\\`You\nTake your time\n\n.*no answer\\.\n\nAssistant\nBegin"
+          "\\`You\nTake your time\n\nThe bridge.*again\\.\n\nAssistant\nBegin"
           (edn-bridge-test-transcript)))))))
 
 (ert-deftest edn-bridge-live-aborts ()

@@ -76,7 +76,7 @@ macro_rules! each_op {
             GetState get_state Read true {} ["state"] []
                 "Returns the session's state, in the shape of `session/updated`.";
             GetMessages get_messages Read true { "before" Shape::Filled ;?, "limit" Shape::Count ;? }
-                ["messages" "more?"] [NotFound]
+                ["messages" "more?" "interrupted?"] [NotFound]
                 "Returns messages of the current branch: the newest, or those before an entry.";
             GetSessionStats get_session_stats Read true {} ["stats"] []
                 "Returns counts, tokens, cost and sizes of the session.";

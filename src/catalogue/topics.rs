@@ -106,13 +106,13 @@ topics! {
         ["session-file" "session-name" "session-display-name" "retry" "retry-deadline-ms" "interrupt-pending"
          "model-provider" "model-id" "model-reasoning" "thinking-level" "effective-reasoning-effort"
          "header-model-label" "status-session-line" "extension-command-names" "prompt-templates" "mode"
-         "context-tokens" "context-window" "queue-held" "can-retry"]
+         "context-tokens" "context-window" "queue-held" "can-retry" "interrupted"]
         "The session's state changed.";
     SessionResumed "session/resumed" Lossless false
         ["session-id" "session-file" "message-count"] []
         "The connection's focus moved to a session.";
     SessionRehydrated "session/rehydrated" Lossless false
-        ["session-id" "messages" "tool-calls" "tool-order"] ["more"]
+        ["session-id" "messages" "tool-calls" "tool-order"] ["more" "interrupted"]
         "The newest part of the resumed session's history.";
     SessionEntry "session/entry" Lossless false
         ["session-id" "entry"] []

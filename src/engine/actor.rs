@@ -12,6 +12,7 @@ mod jobs;
 mod messages;
 mod pending;
 mod stopping;
+mod take_up;
 mod turns;
 mod undo;
 
@@ -43,6 +44,7 @@ use crate::engine::services::{Services, refused};
 use crate::engine::snapshot::SessionSnapshot;
 use crate::engine::turn_control::TurnEnd;
 use crate::engine::undo::UndoHistory;
+use crate::engine::unended::Unended;
 use crate::event::{Body, Cause, Event, Level};
 use crate::facts::editor::Editor;
 use crate::facts::{SessionFacts, TemplateFacts};
@@ -51,7 +53,7 @@ use crate::limits::{LET_GO_TRIES, MAILBOX};
 use crate::message::{Block, EntryId, Message, Mode, Role, ThinkingLevel, TurnId};
 use crate::runner::sandbox;
 use crate::session::{Again, ApiError, Call, Prompted, Reply};
-use crate::store::record::KeyedRequest;
+use crate::store::record::{KeyedRequest, TurnEvent};
 use crate::store::{Entry, EntryBody, Header, Journal, Loaded};
 use crate::value::Value;
 use crate::visible;
@@ -85,6 +87,8 @@ pub struct SessionActor {
     worked: Option<(TurnId, oneshot::Sender<TurnEnd>)>,
     /// A workflow that the process before this one did not bring to its end.
     cut_off: Option<RunRecord>,
+    /// A turn that it did not bring to its end, and that goes on with a person's answer.
+    unended: Option<Arc<Unended>>,
     /// Which configuration the session goes on with, as an entry that is written before the next message.
     adopted: Option<EntryBody>,
 }
@@ -162,6 +166,7 @@ impl SessionActor {
             until_idle: Vec::new(),
             worked: None,
             cut_off: None,
+            unended: None,
             adopted: None,
         };
         for entry in entries {
@@ -369,12 +374,19 @@ impl SessionActor {
                 self.queue_is_new = true;
             }
             EntryBody::Leaf(_) => return,
+            EntryBody::Turn(turn) if turn.session_id == self.handle.id => {
+                let turn = (turn.event == TurnEvent::Interrupted).then(|| turn.turn_id.clone());
+                self.facts.interrupted = turn;
+            }
             EntryBody::Rewritten(_)
             | EntryBody::Manifest(_)
             | EntryBody::Workflow(_)
             | EntryBody::Requested(_)
             | EntryBody::Turn(_)
             | EntryBody::Files(_)
+            | EntryBody::Question(_)
+            | EntryBody::Answer(_)
+            | EntryBody::Call(_)
             | EntryBody::Other { .. } => {}
         }
         if self.facts.location.is_none() {

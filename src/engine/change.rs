@@ -20,10 +20,10 @@ use crate::engine::turn_control::{TurnControl, TurnEnd};
 use crate::event::{Cause, CompactionEnded, RetryAwaited};
 use crate::facts::editor::Editor;
 use crate::facts::{BashOutput, JobFacts, Phase, SessionStats};
+use crate::interaction::Given;
 use crate::message::{EntryId, Mode, ThinkingLevel, TurnId};
 use crate::session::{
-    Again, ApiError, Call, Edited, Interrupted, Prompted, Removed, Reply, Response, Resumed, ToolOutcome,
-    Undo, Undone,
+    Again, ApiError, Call, Edited, Interrupted, Prompted, Removed, Reply, Resumed, ToolOutcome, Undo, Undone,
 };
 use crate::store::record::KeyedRequest;
 use crate::store::{Entry, EntryBody};
@@ -48,8 +48,8 @@ pub enum Change {
     Invoke { call: Call, name: String, arguments: String, incoming: Incoming, reply: Reply<Prompted> },
     /// A slash command came with a key. The reply runs it if the key is new.
     Claim { request: Box<KeyedRequest>, reply: Reply<Prompted> },
-    /// A program answered a question through control.
-    Answer { call: Call, request: Box<KeyedRequest>, answer: Box<Response>, reply: Reply<Prompted> },
+    /// A client answered a question of the session, or a program did through control, with a key.
+    Answer { call: Call, request: Option<Box<KeyedRequest>>, given: Given, reply: Reply<Prompted> },
     /// A client started the workflow of that name, or resumes its last run. The reply starts the run.
     BeginWorkflow { call: Call, workflow: Arc<str>, arguments: String, reply: Reply<HeldRun> },
     /// A client wants the conversation compacted, perhaps with instructions for the summary.
@@ -158,6 +158,10 @@ pub enum Change {
     ConfigurationChanged,
     /// The session's folder was searched again for templates and skills: from a turn's start or a reload.
     ContextFound { project: Arc<Project>, ack: Option<Ack<()>> },
+    /// It was opened from disk: a turn that was cut off is marked.
+    Recover { ack: Ack<()> },
+    /// A client entered it, or answers questions from now on: a turn that waits for an answer goes on.
+    TakeUp,
     /// It was archived, or taken out again.
     Archived { archived: bool, ack: Ack<()> },
     /// Too many sessions are live or have open files: this one may leave if it is at rest.

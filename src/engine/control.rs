@@ -21,6 +21,7 @@ use crate::engine::ledger::{Ledger, Lookup};
 use crate::event::{Body, ControlHandled};
 use crate::facts::Phase;
 use crate::files::{self, Expected};
+use crate::interaction::Given;
 use crate::limits::{CONTROL_FILE_BYTES, CONTROL_SOFT_BYTES};
 use crate::message::SessionId;
 use crate::session::control::{
@@ -337,11 +338,11 @@ impl Engine {
             }
             Asked::Answer { question, approve } => {
                 let decision = match self.shared.questions.decision(question.clone(), *approve, None) {
-                    Ok(decision) => Box::new(decision),
+                    Ok(decision) => Given::Response(Box::new(decision)),
                     Err(error) => return Outcome::refused(&error),
                 };
-                let request = noted;
-                let done = answer(handle, |reply| Change::Answer { call, request, answer: decision, reply });
+                let (request, given) = (Some(noted), decision);
+                let done = answer(handle, |reply| Change::Answer { call, request, given, reply });
                 match done.await {
                     Ok(Prompted { repeated: Some(_), .. }) => Outcome::duplicate(),
                     Ok(_) => Outcome::ok("accepted"),

@@ -17,6 +17,7 @@ use crate::limits::{MAX_PAGE_BYTES, PAGE_BYTES, PAGE_MESSAGES};
 use crate::message::{Block, EntryId, Message, Role, StopReason, TurnId};
 use crate::session::{ApiError, Page};
 use crate::store::EntryBody;
+use crate::store::record::TurnEvent;
 use crate::value::Value;
 
 impl SessionSnapshot {
@@ -40,12 +41,21 @@ impl SessionSnapshot {
             None => self.branch.len(),
             Some(id) => self.place(id).ok_or_else(|| ApiError::not_found("entry", id.as_str()))?,
         };
+        let mut interrupted: Vec<TurnId> = Vec::new();
         let newest =
             self.branch.focus().narrow(..end).into_iter().rev().filter_map(|entry| match &entry.body {
                 EntryBody::Message(message) => Some(message.clone()),
+                // It follows the last message of its turn.
+                EntryBody::Turn(turn) if turn.event == TurnEvent::Interrupted => {
+                    interrupted.push(turn.turn_id.clone());
+                    None
+                }
                 _ => None,
             });
-        Ok(fitting(newest, limit, bytes))
+        let page = fitting(newest, limit, bytes);
+        interrupted.retain(|turn| page.messages.iter().any(|message| message.turn_id.as_ref() == Some(turn)));
+        interrupted.reverse();
+        Ok(Page { interrupted, ..page })
     }
 
     /// The newest messages of the user that fit into one frame, oldest first.
@@ -56,7 +66,7 @@ impl SessionSnapshot {
 
     /// The newest part of the session, for a frontend that starts from nothing.
     pub fn rehydration(&self) -> Rehydration {
-        let page = self.page(None, None).unwrap_or(Page { messages: Vec::new(), more: false });
+        let page = self.page(None, None).unwrap_or_default();
         let mut tool_calls: Vec<PastCall> = Vec::new();
         let mut places: HashMap<Arc<str>, usize> = HashMap::new();
         for message in &page.messages {
@@ -93,7 +103,7 @@ impl SessionSnapshot {
                 past.result = Some(message.clone());
             }
         }
-        Rehydration { messages: page.messages, tool_calls, more: page.more }
+        Rehydration { messages: page.messages, tool_calls, more: page.more, interrupted: page.interrupted }
     }
 
     /// The counts of the session.
@@ -191,7 +201,7 @@ fn fitting(newest: impl Iterator<Item = Arc<Message>>, limit: usize, bytes: usiz
         messages.push(message);
     }
     messages.reverse();
-    Page { messages, more }
+    Page { messages, more, interrupted: Vec::new() }
 }
 
 /// The approximate size of a message on the wire, in bytes.

@@ -156,8 +156,14 @@ impl LoginDesk<'_> {
     ) -> Result<String, LoginError> {
         let prompt = "Log in at which provider?".to_owned();
         let content = Arc::new(QuestionContent::Select { prompt, options: names.clone() });
-        let question =
-            Question { content, warnings: Arc::default(), origin, timeout: None, unattended: false };
+        let question = Question {
+            content,
+            warnings: Arc::default(),
+            origin,
+            timeout: None,
+            unattended: false,
+            journalled: false,
+        };
         match self.0.questions.ask(question, stop).await {
             Resolution::Accepted { answer: Answer::Option(place), .. } => {
                 names.get(place).cloned().ok_or_else(|| unnamed(&names))
@@ -183,7 +189,8 @@ impl LoginDesk<'_> {
         };
         let ask = |content| {
             let (content, warnings) = (Arc::new(content), Arc::default());
-            let question = Question { content, warnings, origin, timeout: None, unattended: false };
+            let question =
+                Question { content, warnings, origin, timeout: None, unattended: false, journalled: false };
             self.0.questions.ask(question, &over)
         };
         if let (Some(code), Some(ends)) = (&begun.code, begun.ends) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use tokio::sync::oneshot;
 
 use crate::clock::rfc3339;
 use crate::engine::actor::SessionActor;
@@ -18,6 +19,9 @@ use crate::message::{EntryId, SessionId};
 use crate::session::{ApiError, Call, Client, Opened, Reply, SwitchTarget};
 use crate::store::record::KeyedRequest;
 use crate::store::{Entry, Header, Parent, StoreError};
+
+/// A session that was opened, with its repairs in words, and what tells that a turn which was cut off is marked.
+type OpenedNow = (Handle, Vec<String>, Option<oneshot::Receiver<()>>);
 
 /// Opens sessions.
 #[derive(Clone)]
@@ -143,6 +147,7 @@ impl Opener {
                 match opener.open(SwitchTarget::Id(session)).await {
                     Ok((handle, repairs)) => {
                         reply.ok(handle.id.clone());
+                        handle.tell(Change::TakeUp);
                         opener.tell_repairs(&handle, repairs, &call);
                         opener.shared.tree.announce(Some(call.cause()));
                     }
@@ -170,12 +175,20 @@ impl Opener {
                 Err(error) if error.retryable && tries.next().is_some() => {
                     self.shared.tree.let_go(None).await
                 }
-                opened => return opened,
+                Ok((handle, repairs, recovered)) => {
+                    // Not within the lock: it may have to wait for sessions that leave, and these wait for nobody to
+                    // open one.
+                    if let Some(recovered) = recovered {
+                        let _ = recovered.await;
+                    }
+                    return Ok((handle, repairs));
+                }
+                Err(error) => return Err(error),
             }
         }
     }
 
-    async fn open_now(&self, target: SwitchTarget) -> Result<(Handle, Vec<String>), ApiError> {
+    async fn open_now(&self, target: SwitchTarget) -> Result<OpenedNow, ApiError> {
         let _one_at_a_time = self.shared.tree.opening.lock().await;
         let opener = self.clone();
         let loaded = tokio::task::spawn_blocking(move || {
@@ -197,7 +210,7 @@ impl Opener {
             }
         });
         match loaded.await.map_err(|_| ApiError::failed("The session could not be read."))?? {
-            Err(handle) => Ok((handle, Vec::new())),
+            Err(handle) => Ok((handle, Vec::new(), None)),
             Ok(loaded) => {
                 // A long history is assembled off the tasks.
                 let opener = self.clone();
@@ -206,8 +219,11 @@ impl Opener {
                 });
                 let (handle, faults) =
                     started.await.map_err(|_| ApiError::failed("The session could not be read."))?;
+                // Whoever finds it finds a turn that was cut off marked.
+                let (ack, recovered) = oneshot::channel();
+                handle.tell(Change::Recover { ack });
                 self.shared.tree.admit(&handle);
-                Ok((handle, faults))
+                Ok((handle, faults, Some(recovered)))
             }
         }
     }
@@ -319,6 +335,7 @@ impl Opener {
             let bodies = history(snapshot).into_iter().chain(state);
             show(client.as_ref(), handle, snapshot, bodies, Some(&call.cause()));
         });
+        handle.tell(Change::TakeUp);
         if client.is_none() {
             return;
         }

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use crate::engine::change::Change;
 use crate::engine::handle::Handle;
 use crate::engine::open::Opener;
 use crate::engine::snapshot::SessionSnapshot;
@@ -64,6 +65,7 @@ impl Opener {
             replay = Some((number, stale));
         });
         let Some((number, stale)) = replay else { return };
+        handle.tell(Change::TakeUp);
         self.shared.tree.announce(Some(call.cause()));
         let replay = Replay {
             opener: self.clone(),

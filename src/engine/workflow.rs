@@ -296,6 +296,7 @@ impl Run {
             stop: stop.clone(),
             control: self.control.clone(),
             execution: Some(run.clone()),
+            unended: None,
         };
         let end = self.opener.agent.clone().answer(task).await;
         if stop.is_cancelled() || self.control.interrupt.is_cancelled() {
@@ -484,6 +485,7 @@ impl Run {
             },
             timeout,
             unattended: snapshot.facts.mode == Mode::Yolo,
+            journalled: false,
         };
         let ended = stop.child_token();
         let asking = async {

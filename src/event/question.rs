@@ -42,6 +42,23 @@ impl QuestionKind {
         }
     }
 
+    /// All.
+    const ALL: [Self; 8] = [
+        Self::Ask,
+        Self::Approve,
+        Self::Select,
+        Self::DeviceCode,
+        Self::Password,
+        Self::Confirm,
+        Self::GrantStageTool,
+        Self::ApproveSubagentEnvelope,
+    ];
+
+    /// The kind of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+
     /// Whether the answer is secret, or almost. Other clients do not see it.
     pub const fn is_private(self) -> bool {
         matches!(self, Self::DeviceCode | Self::Password)

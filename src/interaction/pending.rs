@@ -20,6 +20,7 @@ use super::warning;
 use super::{answers, dialog};
 use crate::catalogue::ErrorCode;
 use crate::clock::{Clock, rfc3339};
+use crate::crash;
 use crate::event::question::{Answer, ApprovalScope, QuestionContent, QuestionKind};
 use crate::event::{Body, Cause, Dialog, Event, QuestionAsked, QuestionEnded, Subagent};
 use crate::limits::{AUDIT_NAME_CHARS, AUDIT_REQUEST_CHARS, CLOSED_QUESTIONS, OPEN_QUESTIONS};
@@ -88,12 +89,33 @@ pub struct Question {
     pub timeout: Option<Duration>,
     /// Whether to answer it without a person if possible.
     pub unattended: bool,
+    /// Whether it is in the session's journal, so that its answer counts once it is there too.
+    pub journalled: bool,
 }
 
 impl Question {
     /// The kind of the question.
     pub fn kind(&self) -> QuestionKind {
         self.content.kind()
+    }
+}
+
+/// An answer as a client gives it.
+#[derive(Debug)]
+pub enum Given {
+    /// To a typed question.
+    Response(Box<Response>),
+    /// The result of the open dialog; `None` cancels it.
+    Dialog(String, Option<DialogResult>),
+}
+
+impl Given {
+    /// The question.
+    pub fn question(&self) -> &str {
+        match self {
+            Self::Response(response) => &response.interaction_id,
+            Self::Dialog(id, _) => id,
+        }
     }
 }
 
@@ -210,11 +232,30 @@ impl PendingQuestions {
         }
     }
 
-    /// Asks a question and waits for its end. Cancelling `stop` withdraws it. Every question passes here, and its
-    /// warnings are completed.
-    pub async fn ask(&self, mut question: Question, stop: &CancellationToken) -> Resolution {
+    /// An id for a question.
+    pub fn new_id(&self) -> Arc<str> {
+        self.clock.id("i-").into()
+    }
+
+    /// Whether somebody is there who can answer questions of that kind.
+    pub fn can_be_answered(&self, kind: QuestionKind) -> bool {
+        self.audience.clients().iter().any(|(_, client)| can_show(client.as_ref(), kind))
+    }
+
+    /// Whether a question of a session would be open: somebody can answer it, or it waits for somebody to come.
+    pub fn would_be_open(&self, session: &SessionId, kind: QuestionKind) -> bool {
+        self.can_be_answered(kind) || self.audience.is_awaited(session)
+    }
+
+    /// Asks a question and waits for its end. Cancelling `stop` withdraws it.
+    pub async fn ask(&self, question: Question, stop: &CancellationToken) -> Resolution {
+        self.ask_as(self.new_id(), question, stop).await
+    }
+
+    /// The same for a question that has its id: a new one, or that of a question which was cut off with its process.
+    /// Every question passes here, and its warnings are completed.
+    pub async fn ask_as(&self, id: Arc<str>, mut question: Question, stop: &CancellationToken) -> Resolution {
         question.warnings = warning::all(&question.content, &question.warnings);
-        let id: Arc<str> = self.clock.id("i-").into();
         let (answer, mut ended) = oneshot::channel();
         let timeout = question.timeout;
         let asked_at = rfc3339(self.clock.now());
@@ -222,9 +263,7 @@ impl PendingQuestions {
         let mut open = Open { question, asked_at, note: None, answer, orphaned: orphaned.clone() };
         let waits = self.audience.is_awaited(&open.question.origin.session);
         // Before anybody sees it, and outside the lock.
-        if waits
-            || self.audience.clients().iter().any(|(_, client)| can_show(client.as_ref(), &open.question))
-        {
+        if waits || self.can_be_answered(open.question.kind()) {
             let about = about(&id, &open).with("record", record_name(open.question.kind(), CUT_OFF));
             let note = self.unended.note(&id, about);
             open.note = note.inspect_err(|error| tracing::error!(%error, "no note of an open question")).ok();
@@ -233,16 +272,20 @@ impl PendingQuestions {
             let mut state = self.state();
             let clients = self.audience.clients();
             let waits = waits && !clients.iter().any(|(_, client)| client.is_interactor());
-            let interactors: Vec<_> =
-                clients.into_iter().filter(|(_, client)| can_show(client.as_ref(), &open.question)).collect();
+            let interactors: Vec<_> = clients
+                .into_iter()
+                .filter(|(_, client)| can_show(client.as_ref(), open.question.kind()))
+                .collect();
             if (interactors.is_empty() && !waits) || state.open.len() >= OPEN_QUESTIONS {
                 drop(state);
                 return self.unattended(&id, open);
             }
             state.open.insert(id.clone(), open);
+            crash::point("question-open");
             for (connection, client) in interactors {
                 state.enqueue(self.audience.as_ref(), connection, client, id.clone());
             }
+            crash::point("question-told");
         }
         let late = async {
             match timeout {
@@ -262,8 +305,8 @@ impl PendingQuestions {
         tokio::select! {
             biased;
             resolution = &mut ended => return resolution.unwrap_or(Resolution::Withdrawn),
-            () = stop.cancelled() => self.close(&id, By::Core, Resolution::Withdrawn, None),
-            () = late => self.close(&id, By::Core, Resolution::TimedOut, None),
+            () = stop.cancelled() => self.close(&id, By::Core, Resolution::Withdrawn),
+            () = late => self.close(&id, By::Core, Resolution::TimedOut),
             () = alone => self.give_up(&id),
         }
         // If an answer arrived at the same instant, it counts: its sender was told so.
@@ -304,18 +347,34 @@ impl PendingQuestions {
     }
 
     /// Takes an answer. The first valid one wins. The reply precedes the event for the others.
-    pub fn respond(&self, connection: u64, response: Response, reply: Reply<()>) {
-        match self.hold(response) {
+    pub fn respond(&self, connection: u64, given: Given, reply: Reply<()>) {
+        match self.hold(connection, given) {
             Ok(held) => held.settle(connection, Some(reply)),
             Err(error) => reply.fail(error),
         }
+    }
+
+    /// The session in whose journal the answer to a question must stand before it counts; `None` for a question
+    /// without one.
+    pub fn journal_of(&self, id: &str) -> Option<SessionId> {
+        let state = self.state();
+        let question =
+            state.open.get(id).map(|open| &open.question).filter(|question| question.journalled)?;
+        Some(question.origin.session.clone())
     }
 
     /// Takes an answer that has no effect yet, for whoever has to write it down first.
     ///
     /// # Errors
     /// If the question is not open, or the answer does not fit it.
-    pub fn hold(&self, response: Response) -> Result<HeldAnswer<'_>, ApiError> {
+    pub fn hold(&self, connection: u64, given: Given) -> Result<HeldAnswer<'_>, ApiError> {
+        match given {
+            Given::Response(response) => self.hold_response(*response),
+            Given::Dialog(id, result) => self.hold_result(connection, &id, result),
+        }
+    }
+
+    fn hold_response(&self, response: Response) -> Result<HeldAnswer<'_>, ApiError> {
         let id: Arc<str> = response.interaction_id.as_str().into();
         let note = response.note;
         let mut state = self.state();
@@ -327,6 +386,15 @@ impl PendingQuestions {
                 Resolution::Cancelled { note }
             }
         };
+        self.hold_as(state, id, resolution)
+    }
+
+    fn hold_as(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        id: Arc<str>,
+        resolution: Resolution,
+    ) -> Result<HeldAnswer<'_>, ApiError> {
         let open = state.open.remove(&id).ok_or_else(already_answered)?;
         state.held.insert(id.clone(), Meanwhile::default());
         drop(state);
@@ -357,37 +425,55 @@ impl PendingQuestions {
     }
 
     /// Takes a dialog's result; `None` cancels it.
-    pub fn resolve_dialog(
+    fn hold_result(
         &self,
         connection: u64,
         dialog: &str,
         result: Option<DialogResult>,
-        reply: Reply<()>,
-    ) {
+    ) -> Result<HeldAnswer<'_>, ApiError> {
         let id: Arc<str> = dialog.into();
-        let answer = {
-            let mut state = self.state();
-            let shown = state.queues.get(&connection).and_then(|queue| queue.questions.front().cloned());
-            match (shown, result) {
-                (shown, _) if shown.as_deref() != Some(dialog) && state.was_closed.contains(&id) => {
-                    Err(already_answered())
-                }
-                (None, _) => Err(ApiError::new(ErrorCode::NoActiveDialog, "No dialog is open.")),
-                (Some(shown), _) if *shown != *dialog => {
-                    let message = format!("The open dialog is {shown:?}.");
-                    Err(ApiError::new(ErrorCode::DialogIdMismatch, message))
-                }
-                (Some(_), None) => Ok(Resolution::Cancelled { note: None }),
-                (Some(_), Some(result)) => state.find(&id).and_then(|open| {
-                    let answer = dialog::answer(&open.question.content, result)?;
-                    Ok(Resolution::Accepted { answer, note: None })
-                }),
+        let mut state = self.state();
+        let shown = state.queues.get(&connection).and_then(|queue| queue.questions.front().cloned());
+        let resolution = match (shown, result) {
+            (shown, _) if shown.as_deref() != Some(dialog) && state.was_closed.contains(&id) => {
+                return Err(already_answered());
+            }
+            (None, _) => return Err(ApiError::new(ErrorCode::NoActiveDialog, "No dialog is open.")),
+            (Some(shown), _) if *shown != *dialog => {
+                let message = format!("The open dialog is {shown:?}.");
+                return Err(ApiError::new(ErrorCode::DialogIdMismatch, message));
+            }
+            (Some(_), None) => {
+                state.find(&id)?;
+                Resolution::Cancelled { note: None }
+            }
+            (Some(_), Some(result)) => {
+                let answer = dialog::answer(&state.find(&id)?.question.content, result)?;
+                Resolution::Accepted { answer, note: None }
             }
         };
-        match answer {
-            Ok(resolution) => self.close(&id, By::Client(connection), resolution, Some(reply)),
-            Err(error) => reply.fail(error),
+        self.hold_as(state, id, resolution)
+    }
+
+    /// Writes the audit record of an answer that was journalled by a process which was killed before it could do so.
+    pub fn record_earlier(
+        &self,
+        id: &Arc<str>,
+        question: Question,
+        asked_at: Arc<str>,
+        by: Arc<str>,
+        resolution: &Resolution,
+    ) {
+        let is_there = |record: &Map<'static>| {
+            let text = |key: &str| record.get_keyword(key).and_then(Value::as_str);
+            text("interaction-id") == Some(id) && text("outcome") != Some(CUT_OFF)
+        };
+        if audit::newest(self.audit.path(), usize::MAX).iter().any(is_there) {
+            return;
         }
+        let (answer, _) = oneshot::channel();
+        let open = Open { question, asked_at, note: None, answer, orphaned: Arc::default() };
+        self.write_down(id, &open, &By::Earlier(by), resolution);
     }
 
     /// A connection became an interactor: queues every open question for it and shows the first.
@@ -396,17 +482,24 @@ impl PendingQuestions {
         let mut open: Vec<_> = state
             .open
             .iter()
-            .filter(|(_, open)| can_show(client.as_ref(), &open.question))
+            .filter(|(_, open)| can_show(client.as_ref(), open.question.kind()))
             .map(|(id, open)| (open.asked_at.clone(), id.clone()))
             .collect();
         // Identifiers sort by time, down to a millisecond.
         open.sort();
         let questions: VecDeque<Arc<str>> = open.into_iter().map(|(_, id)| id).collect();
-        let event = questions.front().and_then(|id| state.event(client.as_ref(), id));
+        let mut event = questions.front().and_then(|id| state.event(client.as_ref(), id));
         if questions.is_empty() {
             state.queues.remove(&connection);
         } else {
             state.queues.insert(connection, QuestionQueue { client: client.clone(), questions });
+        }
+        drop(state);
+        // The session has written since.
+        if let Some(event) = &mut event
+            && let Some(session) = event.session.clone()
+        {
+            self.audience.in_order(&session, &mut |offset| event.offset = offset.unwrap_or(event.offset));
         }
         event
     }
@@ -435,27 +528,25 @@ impl PendingQuestions {
         });
         let resolution =
             answer.map_or(Resolution::Headless, |answer| Resolution::Accepted { answer, note: None });
-        self.close(id, By::Headless, resolution, None);
+        self.close(id, By::Headless, resolution);
     }
 
-    /// Ends a question, if it is still open: records it, replies to the answerer, notifies everyone, and
-    /// shows each interactor its next question.
-    fn close(&self, id: &Arc<str>, by: By, resolution: Resolution, reply: Option<Reply<()>>) {
+    /// Ends a question without a client's answer, if it is still open.
+    fn close(&self, id: &Arc<str>, by: By, resolution: Resolution) {
         let mut state = self.state();
-        if let (Some(meanwhile), None) = (state.held.get_mut(id), &reply) {
+        if let Some(meanwhile) = state.held.get_mut(id) {
             meanwhile.end = Some((by, resolution));
             return;
         }
         let taken = state.take(id);
         drop(state);
-        match (taken, reply) {
-            (Ok(open), reply) => self.finish(id, open, by, resolution, reply),
-            (Err(error), Some(reply)) => reply.fail(error),
-            (Err(_), None) => {}
+        if let Ok(open) = taken {
+            self.finish(id, open, by, resolution, None);
         }
     }
 
-    /// Ends a question that was taken out of the open ones.
+    /// Ends a question that was taken out of the open ones: records it, replies to the answerer, notifies everyone,
+    /// and shows each interactor its next question.
     fn finish(
         &self,
         id: &Arc<str>,
@@ -544,7 +635,7 @@ impl PendingQuestions {
         // Who came meanwhile has not seen it.
         for (connection, client) in self.audience.clients() {
             let is_shown = state.queues.get(&connection).is_some_and(|queue| queue.questions.contains(id));
-            let fits = state.open.get(id).is_some_and(|open| can_show(client.as_ref(), &open.question));
+            let fits = state.open.get(id).is_some_and(|open| can_show(client.as_ref(), open.question.kind()));
             if fits && !is_shown {
                 state.enqueue(self.audience.as_ref(), connection, client, id.clone());
             }
@@ -560,6 +651,26 @@ impl PendingQuestions {
 }
 
 impl HeldAnswer<'_> {
+    /// The question.
+    pub fn question(&self) -> &Arc<str> {
+        &self.id
+    }
+
+    /// Whether the question is in the journal of its session.
+    pub fn is_journalled(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.question.journalled)
+    }
+
+    /// How the question ends, once the answer counts.
+    pub fn resolution(&self) -> &Resolution {
+        &self.resolution
+    }
+
+    /// The name of a client that answers, in events and in the audit.
+    pub fn answerer(connection: u64) -> Arc<str> {
+        By::Client(connection).to_string().into()
+    }
+
     /// Lets the answer count.
     pub fn settle(mut self, connection: u64, reply: Option<Reply<()>>) {
         let Some(open) = self.open.take() else { return };
@@ -664,8 +775,7 @@ impl State {
 }
 
 /// Whether a connection answers questions and supports this one.
-fn can_show(client: &dyn Client, question: &Question) -> bool {
-    let kind = question.kind();
+fn can_show(client: &dyn Client, kind: QuestionKind) -> bool {
     client.is_interactor()
         && client.answers(kind)
         && !(client.dialogs_only() && kind == QuestionKind::Password)
@@ -702,7 +812,7 @@ fn answered(id: &str, question: &Question, by: &By, resolution: &Resolution) -> 
 }
 
 /// Who ended a question. Its text is the name in events and in the audit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum By {
     /// The program: the time is over, or the asker withdrew it.
     Core,
@@ -710,6 +820,8 @@ enum By {
     Headless,
     /// The client of a connection.
     Client(u64),
+    /// The client of a connection of another process, as its journal names it.
+    Earlier(Arc<str>),
 }
 
 impl fmt::Display for By {
@@ -718,6 +830,7 @@ impl fmt::Display for By {
             Self::Core => f.write_str("core"),
             Self::Headless => f.write_str("headless"),
             Self::Client(connection) => write!(f, "connection-{connection}"),
+            Self::Earlier(name) => f.write_str(name),
         }
     }
 }

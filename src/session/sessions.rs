@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::facts::{ListedSession, OutputPart, SessionFacts, SessionStats};
-use crate::message::{EntryId, Message, SessionId};
+use crate::message::{EntryId, Message, SessionId, TurnId};
 use crate::session::call::{Call, Reply};
 
 /// The sessions, live and on disk. What is read is what the journal holds; an opened session is the focus of the
@@ -79,12 +79,14 @@ pub struct Opened {
 }
 
 /// A part of a session's messages.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Page {
     /// Oldest first.
     pub messages: Vec<Arc<Message>>,
     /// Whether there are older ones.
     pub more: bool,
+    /// The turns among them that were cut off with their process.
+    pub interrupted: Vec<TurnId>,
 }
 
 /// What a list of sessions is to contain.

@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::record::{
-    Compaction, Context, Dequeued, FilesRecord, KeyedRequest, Manifest, QueueRecord, Queued, Requested,
-    Rewritten, TurnRecord, WorkflowRecord,
+    AnswerRecord, CallRecord, Compaction, Context, Dequeued, FilesRecord, KeyedRequest, Manifest,
+    QuestionRecord, QueueRecord, Queued, Requested, Rewritten, TurnRecord, WorkflowRecord,
 };
 use crate::edn;
 use crate::message::{EntryId, Message, SessionId};
@@ -106,6 +106,12 @@ pub enum EntryBody {
     Turn(TurnRecord),
     /// A turn changed files, or that was undone or redone.
     Files(Box<FilesRecord>),
+    /// A person is about to be asked.
+    Question(Box<QuestionRecord>),
+    /// A person has answered.
+    Answer(Box<AnswerRecord>),
+    /// A tool call begins.
+    Call(CallRecord),
     /// Any other entry: kept as it was read, so that an older program preserves a newer program's entries.
     Other {
         /// The entry's type.
@@ -286,6 +292,9 @@ impl EntryBody {
             Self::Requested(_) => "requested",
             Self::Turn(_) => "turn",
             Self::Files(_) => "files",
+            Self::Question(_) => "question",
+            Self::Answer(_) => "answer",
+            Self::Call(_) => "call",
             Self::Other { kind, .. } => kind,
         }
     }
@@ -325,6 +334,9 @@ impl EntryBody {
             Self::Requested(it) => map = fields(it),
             Self::Turn(it) => map = fields(it),
             Self::Files(it) => map = fields(it),
+            Self::Question(it) => map = fields(it),
+            Self::Answer(it) => map = fields(it),
+            Self::Call(it) => map = fields(it),
             Self::Other { data, .. } => map = data.clone(),
         }
         map
@@ -345,6 +357,9 @@ fn record(kind: &str, value: &Value<'_>) -> Option<EntryBody> {
         "requested" => read_record(value).map(EntryBody::Requested),
         "turn" => read_record(value).map(EntryBody::Turn),
         "files" => read_record(value).map(EntryBody::Files),
+        "question" => read_record(value).map(EntryBody::Question),
+        "answer" => read_record(value).map(EntryBody::Answer),
+        "call" => read_record(value).map(EntryBody::Call),
         _ => None,
     }
 }

@@ -134,6 +134,8 @@ words! {
         Began = "began",
         /// It ended.
         Ended = "ended",
+        /// The process ended before it.
+        Interrupted = "interrupted",
     }
 }
 
@@ -191,6 +193,71 @@ pub struct TurnRecord {
     /// At the end: its outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
+}
+
+/// A person is about to be asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuestionRecord {
+    /// The session.
+    pub session_id: SessionId,
+    /// The question, as clients know it.
+    pub question_id: Arc<str>,
+    /// Its kind.
+    pub kind: Arc<str>,
+    /// The SHA-256 of what it asks: where that has changed, an answer to it means nothing.
+    pub digest: Arc<str>,
+    /// The waiting turn.
+    pub turn_id: TurnId,
+    /// The tool call that it is about.
+    pub call_id: Arc<str>,
+    /// The session of the subagent that it asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subagent_id: Option<SessionId>,
+    /// The session that the turn works for, if it is one of a subagent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub works_for: Option<SessionId>,
+}
+
+/// A person has answered. It has what is needed to act on the answer, and never a secret that was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AnswerRecord {
+    /// The session.
+    pub session_id: SessionId,
+    /// The question.
+    pub question_id: Arc<str>,
+    /// Who answered.
+    pub by: Arc<str>,
+    /// The answer in one word.
+    pub outcome: Arc<str>,
+    /// The text of an answer that is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The place of the chosen option, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub option: Option<usize>,
+    /// How far an approval or a refusal reaches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<Arc<str>>,
+    /// The person's own rule for that scope.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<Value<'static>>,
+    /// The text that a file is to have in place of the proposed one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Arc<str>>,
+    /// A note to the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// A tool call begins that may have effects. Without a result, it may have had them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallRecord {
+    /// The session.
+    pub session_id: SessionId,
+    /// The turn.
+    pub turn_id: TurnId,
+    /// The call.
+    pub call_id: Arc<str>,
 }
 
 /// A message waits.

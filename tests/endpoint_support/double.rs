@@ -266,7 +266,7 @@ impl Sessions for Double {
 
     kept! {
         state() -> Arc<SessionFacts> = Arc::new(SessionFacts::empty("s".into()));
-        messages(before: Option<EntryId>, limit: Option<usize>) -> Page = Page { messages: Vec::new(), more: false };
+        messages(before: Option<EntryId>, limit: Option<usize>) -> Page = Page::default();
         stats() -> SessionStats = stats();
         fork_messages() -> Vec<Arc<Message>> = Vec::new();
         last_assistant_text() -> Option<String> = None;

@@ -180,7 +180,7 @@ fn fault_page_names_tests_that_exist() {
     let page = std::fs::read_to_string(root.join("docs/faults.md")).unwrap();
     let tests: String = support::files(&root.join("tests/faults"))
         .iter()
-        .chain([&root.join("tests/slow_clients.rs")])
+        .chain([&root.join("tests/slow_clients.rs"), &root.join("tests/survive.rs")])
         .map(|file| std::fs::read_to_string(file).unwrap())
         .collect();
     let rows: Vec<&str> =

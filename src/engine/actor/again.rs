@@ -10,7 +10,7 @@ use crate::catalogue::ErrorCode;
 use crate::event::{Body, Replaced};
 use crate::message::{Block, EntryId, Role, StopReason, TurnId};
 use crate::session::{Again, ApiError, Call, Prompted, Reply};
-use crate::store::record::{KeyedRequest, Wish};
+use crate::store::record::{KeyedRequest, TurnEvent, Wish};
 use crate::store::{Entry, EntryBody};
 
 /// What a turn without a message of the user's goes on after.
@@ -82,6 +82,7 @@ impl SessionActor {
             let message = "The last message has its answer, or there is none.";
             return reply.fail(ApiError::new(ErrorCode::NothingToRetry, message));
         };
+        self.give_up_unended().await;
         let turn = TurnId::from(self.shared.clock.id("t-"));
         let mut bodies = self.with_adopted(Vec::new());
         let mut replaced = None;
@@ -100,7 +101,7 @@ impl SessionActor {
             Again::Continue => Wish::Continue,
         };
         bodies.push(self.requested(wish, Some(turn.clone())));
-        bodies.push(self.turn_record(&turn, None));
+        bodies.push(self.turn_record(&turn, TurnEvent::Began, None));
         let keys = bodies.iter().filter(|body| matches!(body, EntryBody::Message(_))).map(|_| None);
         let keys: Vec<_> = keys.chain([answered(request, &turn)]).collect();
         let written = match self.append_for(bodies, keys).await {

@@ -27,7 +27,7 @@ impl SessionActor {
         let id = TurnId::from(self.shared.clock.id("t-"));
         let (stop, control) = self.hold(id.clone(), Some(call.cause()), phase);
         let (session, cause) = (self.handle.clone(), Some(call.cause()));
-        Ok(TurnTask { session, id, cause, stop, control, execution: None })
+        Ok(TurnTask { session, id, cause, stop, control, execution: None, unended: None })
     }
 
     /// Compacts the conversation on the user's request.

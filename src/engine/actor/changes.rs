@@ -21,8 +21,8 @@ impl SessionActor {
                 self.inject(call, incoming, interrupts, reply).await;
             }
             Change::Claim { request, reply } => self.claim(request, reply).await,
-            Change::Answer { call, request, answer, reply } => {
-                self.answer(call, request, *answer, reply).await;
+            Change::Answer { call, request, given, reply } => {
+                self.answer(call, request, given, reply).await;
             }
             Change::BeginWorkflow { call, workflow, arguments, reply } => {
                 self.begin_workflow(call, workflow, arguments, reply);
@@ -151,6 +151,11 @@ impl SessionActor {
                 self.found(&project);
                 let _ = ack.map(|ack| ack.send(()));
             }
+            Change::Recover { ack } => {
+                self.recover().await;
+                let _ = ack.send(());
+            }
+            Change::TakeUp => self.take_up().await,
             Change::Archived { archived, ack } => {
                 self.set_archived(archived);
                 let _ = ack.send(());

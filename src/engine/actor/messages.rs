@@ -6,15 +6,18 @@ use std::sync::Arc;
 use super::{AfterTurn, SessionActor};
 use crate::catalogue::ErrorCode;
 use crate::clock::epoch_millis;
+use crate::crash;
+use crate::engine::answers;
 use crate::engine::incoming::Incoming;
 use crate::engine::invocation;
 use crate::engine::ledger::{Known, Ledger, Lookup, conflict};
 use crate::engine::queue::{self, Until};
 use crate::event::{Body, Cause, Event, Sender, UserMessage};
+use crate::interaction::{Given, HeldAnswer};
 use crate::limits::{LEDGER_KEYS, QUEUED_BYTES, QUEUED_MESSAGES};
 use crate::message::TurnId;
-use crate::session::{ApiError, Call, Prompted, Reply, Response, Resumed};
-use crate::store::record::{KeyedRequest, Requested, Wish};
+use crate::session::{ApiError, Call, Prompted, Reply, Resumed};
+use crate::store::record::{KeyedRequest, Requested, TurnEvent, Wish};
 use crate::store::{Entry, EntryBody};
 
 impl SessionActor {
@@ -28,10 +31,11 @@ impl SessionActor {
             let message = "A turn is running: steer it, queue the message with follow_up, or abort the turn.";
             return reply.fail(ApiError::new(ErrorCode::SessionNotIdle, message));
         }
+        self.give_up_unended().await;
         let turn = TurnId::from(self.shared.clock.id("t-"));
         let Incoming { prompt, request } = incoming;
         let mut gathered = self.gather(queue::content(prompt), &turn).await;
-        gathered.bodies.push(self.turn_record(&turn, None));
+        gathered.bodies.push(self.turn_record(&turn, TurnEvent::Began, None));
         gathered.bodies.extend(self.released());
         let written = match self.append_for(gathered.bodies, [answered(request, &turn)]).await {
             Ok(written) => written,
@@ -191,33 +195,40 @@ impl SessionActor {
         }
     }
 
-    /// Takes the answer to one of the session's questions that came through control. It counts once its entry is
-    /// written; what is refused leaves the question open.
+    /// Takes the answer to one of the session's questions. It counts once its entry is written; what is refused leaves
+    /// the question open. One that came through control has a key.
     pub(super) async fn answer(
         &mut self,
         call: Call,
-        request: Box<KeyedRequest>,
-        answer: Response,
+        request: Option<Box<KeyedRequest>>,
+        given: Given,
         reply: Reply<Prompted>,
     ) {
-        let Some(reply) = self.first_time(Some(&request), reply) else { return };
+        let Some(reply) = self.first_time(request.as_deref(), reply) else { return };
         let shared = self.shared.clone();
-        if !shared.questions.is_of(&answer.interaction_id, &self.handle.id) {
+        if request.is_some() && !shared.questions.is_of(given.question(), &self.handle.id) {
             let message = "There is no such open question in the session.";
             return reply.fail(ApiError::new(ErrorCode::InvalidParams, message));
         }
-        let held = match shared.questions.hold(answer) {
+        let held = match shared.questions.hold(call.connection, given) {
             Ok(held) => held,
             Err(error) => return reply.fail(error),
         };
-        let entry = self.requested(Wish::Answer, None);
-        match self.append_for(vec![entry], [Some(Arc::from(request))]).await {
-            Ok(_) => {
-                held.settle(call.connection, None);
-                reply.ok(Prompted::default());
-            }
-            Err(error) => reply.fail(error),
+        let mut bodies: Vec<EntryBody> = request.iter().map(|_| self.requested(Wish::Answer, None)).collect();
+        if held.is_journalled() {
+            let by = HeldAnswer::answerer(call.connection);
+            let answer = answers::record(&self.handle.id, held.question(), by, held.resolution());
+            bodies.extend(answer.map(|answer| EntryBody::Answer(Box::new(answer))));
         }
+        if !bodies.is_empty()
+            && let Err(error) = self.append_for(bodies, [request.map(Arc::from)]).await
+        {
+            // Whoever is refused may answer again at once.
+            drop(held);
+            return reply.fail(error);
+        }
+        crash::point("answer-journalled");
+        held.settle(call.connection, Some(Reply::new(|_| reply.ok(Prompted::default()))));
     }
 
     /// The entry of a request that leaves no message.
@@ -255,10 +266,11 @@ impl SessionActor {
     /// Starts a turn with the first waiting message, unless an abort holds it. Replies once it is on disk.
     pub(super) async fn begin_next(&mut self, reply: Option<Reply<Resumed>>) {
         let Some(next) = self.queue.first() else { return };
+        self.give_up_unended().await;
         let turn = next.turn.clone().unwrap_or_else(|| TurnId::from(self.shared.clock.id("t-")));
         let mut gathered = self.gather(next.content.clone(), &turn).await;
         gathered.bodies.push(queue::dequeued(&self.handle.id, std::slice::from_ref(&next), false));
-        gathered.bodies.push(self.turn_record(&turn, None));
+        gathered.bodies.push(self.turn_record(&turn, TurnEvent::Began, None));
         match self.append_for(gathered.bodies, [next.request.clone()]).await {
             Ok(written) => {
                 if let Some(reply) = reply {

@@ -13,6 +13,7 @@ use crate::engine::change::{Begun, HeldRun};
 use crate::engine::execution::Execution;
 use crate::engine::running::RunningTurn;
 use crate::engine::turn_control::{TurnControl, TurnEnd};
+use crate::engine::unended::Unended;
 use crate::event::{Body, Cause, Event, RetryAwaited, TurnEnded, TurnOutcome};
 use crate::facts::Phase;
 use crate::limits::QUEUED_MESSAGES;
@@ -28,12 +29,17 @@ impl SessionActor {
         self.publish();
     }
 
-    /// The entry of a turn's begin, or of its end with its outcome.
-    pub(super) fn turn_record(&self, turn: &TurnId, outcome: Option<TurnOutcome>) -> EntryBody {
+    /// The entry of what happened to a turn, with the outcome of its end.
+    pub(super) fn turn_record(
+        &self,
+        turn: &TurnId,
+        event: TurnEvent,
+        outcome: Option<TurnOutcome>,
+    ) -> EntryBody {
         EntryBody::Turn(TurnRecord {
             session_id: self.handle.id.clone(),
             turn_id: turn.clone(),
-            event: if outcome.is_some() { TurnEvent::Ended } else { TurnEvent::Began },
+            event,
             outcome: outcome.map(|outcome| outcome.as_str().to_owned()),
         })
     }
@@ -63,6 +69,17 @@ impl SessionActor {
     }
 
     pub(super) fn begin_turn(&mut self, id: TurnId, cause: Option<Cause>, execution: Option<Arc<Execution>>) {
+        self.begin_turn_after(id, cause, execution, None);
+    }
+
+    /// The same for a turn that goes on where its process was killed.
+    pub(super) fn begin_turn_after(
+        &mut self,
+        id: TurnId,
+        cause: Option<Cause>,
+        execution: Option<Arc<Execution>>,
+        unended: Option<Arc<Unended>>,
+    ) {
         let (stop, control) = self.hold(id.clone(), cause.clone(), Phase::Streaming);
         if let Some(running) = &mut self.turn {
             running.is_recorded = true;
@@ -75,6 +92,7 @@ impl SessionActor {
             stop,
             control,
             execution,
+            unended,
         };
         let answer = self.agent.clone().answer(task);
         agent::spawn(&self.shared.tasks, session, id, cause.as_ref(), answer);
@@ -94,7 +112,7 @@ impl SessionActor {
             return Err(ApiError::new(ErrorCode::SessionNotIdle, "A turn is running in the child session."));
         }
         let turn = TurnId::from(self.shared.clock.id("t-"));
-        let began = self.turn_record(&turn, None);
+        let began = self.turn_record(&turn, TurnEvent::Began, None);
         self.begin_with(turn.clone(), task, cause.clone(), vec![began]).await?;
         let (sender, receiver) = oneshot::channel();
         self.worked = Some((turn.clone(), sender));
@@ -123,6 +141,7 @@ impl SessionActor {
         cause: Option<Cause>,
         further: Vec<EntryBody>,
     ) -> Result<(), ApiError> {
+        self.give_up_unended().await;
         let message = user_message(vec![Block::Text(message.into())], &turn);
         let mut bodies = self.with_adopted(vec![EntryBody::Message(message)]);
         bodies.extend(further);
@@ -188,7 +207,7 @@ impl SessionActor {
         let ended = running.ended(end, self.handle.snapshot().messages().rev());
         let mut bodies = Vec::new();
         if running.is_recorded {
-            bodies.push(self.turn_record(turn, Some(ended.outcome)));
+            bodies.push(self.turn_record(turn, TurnEvent::Ended, Some(ended.outcome)));
         }
         if running.control.holds() && self.queue.len() > 0 && !self.queue.is_held() {
             bodies.push(self.queue_record(QueueEvent::Held));

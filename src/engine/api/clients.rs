@@ -161,7 +161,7 @@ impl Clients for Engine {
                 // Each of the two serves one kind of interactor.
                 let dialogs = what == Shown::Dialogs;
                 return (client.is_interactor() && client.dialogs_only() == dialogs)
-                    .then(|| self.shared.questions.joined(connection, &client))
+                    .then(|| self.joined(connection, &client))
                     .flatten();
             }
         };

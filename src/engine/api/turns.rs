@@ -1,6 +1,8 @@
 //! Turns and what waits for them, undo, and questions to people. Checks the call, and leaves the turn to the
 //! session's task.
 
+use std::sync::Arc;
+
 use crate::command::{self, Line};
 use crate::engine::change::Change;
 use crate::engine::commands::{self, Commands};
@@ -8,13 +10,14 @@ use crate::engine::host::Engine;
 use crate::engine::incoming::{self, Incoming};
 use crate::engine::login::LoginDesk;
 use crate::engine::queue::{Until, not_waiting};
-use crate::event::WaitingMessages;
+use crate::event::{Event, WaitingMessages};
 use crate::facts::CommandFacts;
 use crate::facts::editor::Editor;
+use crate::interaction::Given;
 use crate::message::EntryId;
 use crate::session::{
-    ActionResult, Again, ApiError, Call, DialogResult, Edited, Interrupted, Prompt, Prompted, Questions,
-    Queues, Removed, Reply, Response, Resumed, Turns, Undo, Undone, Undos,
+    ActionResult, Again, ApiError, Call, Client, DialogResult, Edited, Interrupted, Prompt, Prompted,
+    Questions, Queues, Removed, Reply, Response, Resumed, Turns, Undo, Undone, Undos,
 };
 
 impl Turns for Engine {
@@ -179,7 +182,7 @@ impl Questions for Engine {
     }
 
     fn respond(&self, call: Call, response: Response, reply: Reply<()>) {
-        self.shared.questions.respond(call.connection, response, reply);
+        self.answer(call, Given::Response(Box::new(response)), reply);
     }
 
     fn interactor_changed(&self, connection: u64) {
@@ -187,12 +190,35 @@ impl Questions for Engine {
         if !client.is_interactor() {
             return self.shared.questions.left(connection);
         }
-        if let Some(event) = self.shared.questions.joined(connection, &client) {
+        if let Some(event) = self.joined(connection, &client) {
             let _ = client.deliver(&event);
         }
     }
 
     fn resolve_dialog(&self, call: Call, dialog: String, result: Option<DialogResult>, reply: Reply<()>) {
-        self.shared.questions.resolve_dialog(call.connection, &dialog, result, reply);
+        self.answer(call, Given::Dialog(dialog, result), reply);
+    }
+}
+
+impl Engine {
+    /// Takes an answer. That to a question of a session's turn counts once it is in the session's journal.
+    fn answer(&self, call: Call, given: Given, reply: Reply<()>) {
+        let journal = self.shared.questions.journal_of(given.question());
+        if let Some(handle) = journal.and_then(|session| self.shared.tree.get(&session).ok()) {
+            let reply = Reply::new(move |answered: Result<Prompted, _>| reply.send(answered.map(drop)));
+            return handle.tell(Change::Answer { call, request: None, given, reply });
+        }
+        self.shared.questions.respond(call.connection, given, reply);
+    }
+
+    /// A connection answers questions from now on: it sees the first open one, and turns that wait for somebody go on.
+    pub(super) fn joined(&self, connection: u64, client: &Arc<dyn Client>) -> Option<Event> {
+        let event = self.shared.questions.joined(connection, client);
+        for handle in self.shared.tree.all() {
+            if handle.snapshot().facts.interrupted.is_some() {
+                handle.tell(Change::TakeUp);
+            }
+        }
+        event
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 
+use crate::crash;
 use crate::engine::native::hooks::{Boundaries, Denied, text_of};
 use crate::engine::native::proposal::proposed;
 use crate::engine::native::request::Composer;
@@ -148,6 +149,7 @@ impl ModelCall<'_> {
                 Some(Ok(Chunk::Text(text))) => {
                     answer.text.push_str(&text);
                     self.0.publish(Body::AssistantDelta(text.into())).await;
+                    crash::point("text-shown");
                 }
                 Some(Ok(Chunk::Thinking(text))) => {
                     answer.thinking.push_str(&text);

@@ -14,6 +14,7 @@ use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use crate::crash;
 use crate::engine::change::Change;
 use crate::engine::client_files::Seen;
 use crate::engine::execution;
@@ -21,6 +22,7 @@ use crate::engine::native::hooks::Boundaries;
 use crate::engine::native::proposal::proposed;
 use crate::engine::native::turn::Turn;
 use crate::engine::stage::{Point, Stage};
+use crate::engine::unended::Unended;
 use crate::event::question::QuestionKind;
 use crate::event::{Body, Event, FileEdit, ToolCall, ToolOutput};
 use crate::files;
@@ -30,7 +32,7 @@ use crate::runner::sandbox::Sandbox;
 use crate::secret;
 use crate::session::{ApiError, ToolOutcome};
 use crate::store::EntryBody;
-use crate::store::record::{FileChange, FilesEvent, FilesRecord};
+use crate::store::record::{CallRecord, FileChange, FilesEvent, FilesRecord};
 use crate::tool::output::Outputs;
 use crate::tool::permission::{Access, Verdict};
 use crate::tool::process;
@@ -68,11 +70,15 @@ pub(super) struct Batch<'t> {
     halted: OnceLock<String>,
     /// Cancelled when a call halts the turn.
     halt: CancellationToken,
+    /// Whether the journal says what becomes of its calls.
+    is_journalled: bool,
+    /// What is known of the calls from the process before this one, if that was killed.
+    unended: Option<Arc<Unended>>,
 }
 
 /// Runs one call that no model has made: judged and asked about like any, and shown, but not written.
 pub async fn alone(turn: &Turn, call: ToolCall) -> ToolOutcome {
-    let batch = Batch::new(turn);
+    let batch = Batch::new(turn, false, None);
     let call = Arc::new(batch.transformed(call).await);
     let tool = turn.tools.find(&call.name);
     let plan = match &tool {
@@ -115,8 +121,8 @@ fn millis(outcome: &Outcome) -> Option<u64> {
 }
 
 /// Runs the calls, writes and shows each result in the order of the calls.
-pub async fn run(turn: &Turn, calls: Vec<ToolCall>) -> Calls {
-    let batch = Batch::new(turn);
+pub async fn run(turn: &Turn, calls: Vec<ToolCall>, unended: Option<Arc<Unended>>) -> Calls {
+    let batch = Batch::new(turn, true, unended);
     // Looked at all at once, so that it is known who has to ask before the first one does.
     let looked_at = calls.into_iter().map(|call| async {
         let call = Arc::new(batch.transformed(call).await);
@@ -184,6 +190,7 @@ async fn settle(turn: &Turn, call: Arc<ToolCall>, mut outcome: Outcome) -> Resul
     message.tool_call_id = Some(call.id.clone());
     message.tool_name = Some(call.name.clone());
     message.is_error = Some(outcome.is_error);
+    crash::point("result-made");
     // So that a history shows what was shown when the call ended.
     message.details = (!outcome.details.is_empty()).then(|| Value::from(outcome.details.clone()));
     message.duration_ms = millis(&outcome);
@@ -255,6 +262,7 @@ fn changing(turn: &Turn, call: &ToolCall, outputs: &Outputs, noted: Noted) -> Ar
             Ok(written) => drop(written.map_err(|error| failed(error.message))?),
             Err(_) => return Err(failed("the session was busy for too long".to_owned())),
         }
+        crash::point("call-journalled");
         *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(edit.clone()));
         Ok(())
     })
@@ -332,7 +340,7 @@ impl Place {
 }
 
 impl<'t> Batch<'t> {
-    fn new(turn: &'t Turn) -> Self {
+    fn new(turn: &'t Turn, is_journalled: bool, unended: Option<Arc<Unended>>) -> Self {
         let cwd = turn.session.snapshot().facts.cwd.clone();
         Self {
             turn,
@@ -342,6 +350,8 @@ impl<'t> Batch<'t> {
             looks: Semaphore::new(PARALLEL_TOOLS),
             halted: OnceLock::new(),
             halt: turn.stop.child_token(),
+            is_journalled,
+            unended,
         }
     }
 }
@@ -501,8 +511,29 @@ impl Batch<'_> {
         if let Err(refused) = self.use_grant(call, granted) {
             return refused;
         }
+        // A change of a file is noted when it is made.
+        if matches!(plan.access, Access::Run(_) | Access::AtClient { read_only: false })
+            && let Err(refused) = self.begins(call).await
+        {
+            return refused;
+        }
         let outcome = self.run(tool, call, &plan, revision).await;
         self.followed(seen, outcome).await
+    }
+
+    /// Notes that a call begins, which may have effects: if the process is killed, it is not run again.
+    pub(super) async fn begins(&self, call: &ToolCall) -> Result<(), Outcome> {
+        if !self.is_journalled {
+            return Ok(());
+        }
+        let record = CallRecord {
+            session_id: self.turn.session.id.clone(),
+            turn_id: self.turn.id.clone(),
+            call_id: call.id.clone(),
+        };
+        let written = self.turn.write(vec![EntryBody::Call(record)]).await;
+        crash::point("call-journalled");
+        written.map(drop).map_err(|error| Outcome::failed(format!("The call was not run: {}", error.message)))
     }
 
     /// A call with the arguments that would write a person's text.

@@ -15,12 +15,14 @@ use crate::engine::native::answer::{ModelAnswer, ModelCall};
 use crate::engine::native::call::{self, Calls};
 use crate::engine::native::compaction::{self, Why};
 use crate::engine::native::hooks::{Boundaries, Denied, text_of};
+use crate::engine::native::proposal::proposed;
 use crate::engine::native::request::{Composer, recompose};
 use crate::engine::native::turn::Turn;
 use crate::engine::retry;
 use crate::engine::stage::{self, Point, Stage};
 use crate::engine::turn_control::TurnEnd;
-use crate::event::{Body, RetryAwaited};
+use crate::engine::unended::Unended;
+use crate::event::{Body, RetryAwaited, ToolCall};
 use crate::limits::TURN_ROUNDS;
 use crate::message::{Block, EntryId, Message, Role, StopReason};
 use crate::provider::{ErrorKind, ProviderError};
@@ -41,10 +43,17 @@ pub struct Rounds<'t>(pub &'t Turn);
 impl Rounds<'_> {
     /// Runs the turn to its end. Does not free the session.
     pub async fn run(&self) -> TurnEnd {
-        if let Err(answer) = self.receive().await {
-            return self.finish(answer).await;
-        }
         let mut state = Tries { attempt: 0, compacted: false };
+        let begun = match &self.0.unended {
+            Some(unended) => self.go_on(unended, &mut state).await,
+            None => match self.receive().await {
+                Ok(()) => Next::Round,
+                Err(answer) => Next::End(self.finish(answer).await),
+            },
+        };
+        if let Next::End(end) = begun {
+            return end;
+        }
         let most = self.0.execution.as_ref().map_or(TURN_ROUNDS, |execution| execution.stage.turn_cap);
         let mut made = 0u32;
         while made < most {
@@ -180,10 +189,29 @@ impl Rounds<'_> {
             return Next::End(self.finish(ModelAnswer::failed(error.message)).await);
         }
         self.0.publish(stage::passed(Stage::StreamResponse, Point::Post)).await;
+        self.answer_calls(calls, None, state).await
+    }
+
+    /// Goes on with the calls that had not begun when the process was killed.
+    async fn go_on(&self, unended: &Arc<Unended>, state: &mut Tries) -> Next {
+        let calls =
+            unended.calls.iter().filter(|call| !call.has_begun).map(|call| {
+                proposed(&self.0.tools, call.id.clone(), call.name.clone(), call.arguments.clone())
+            });
+        self.answer_calls(calls.collect(), Some(unended.clone()), state).await
+    }
+
+    /// Runs calls whose answer is written, and writes their results.
+    async fn answer_calls(
+        &self,
+        calls: Vec<ToolCall>,
+        unended: Option<Arc<Unended>>,
+        state: &mut Tries,
+    ) -> Next {
         // Hooks at tool calls run before and after each call; this is the boundary of all of them.
         self.0.adopt_configuration().await;
         self.0.publish(stage::passed(Stage::ToolCall, Point::Pre)).await;
-        let ended = call::run(self.0, calls).await;
+        let ended = call::run(self.0, calls, unended).await;
         state.compacted = false;
         match ended {
             Calls::Answered => {}

@@ -12,6 +12,7 @@ use crate::engine::open::Opener;
 use crate::engine::revision::ConfigRevision;
 use crate::engine::services::Services;
 use crate::engine::turn_control::TurnControl;
+use crate::engine::unended::Unended;
 use crate::event::{Body, Cause, Event};
 use crate::message::{StopReason, TurnId};
 use crate::provider::models::Model;
@@ -31,15 +32,18 @@ pub struct Turn {
     pub control: Arc<TurnControl>,
     /// The workflow stage for which it runs.
     pub execution: Option<Arc<Execution>>,
+    /// What it goes on with, if it was cut off with its process.
+    pub unended: Option<Arc<Unended>>,
     /// Its tools. Where several clients offer one of the same name, it is that of the client that began the turn.
     pub tools: Toolbox,
 }
 
 impl Turn {
     pub fn new(opener: Opener, task: TurnTask) -> Self {
-        let TurnTask { session, id, cause, stop, control, execution } = task;
+        let TurnTask { session, id, cause, stop, control, execution, unended } = task;
         let tools = session.tools.preferring(cause.as_ref().map(|cause| Source::Client(cause.connection)));
-        Self { shared: opener.shared.clone(), opener, session, id, cause, stop, control, execution, tools }
+        let shared = opener.shared.clone();
+        Self { shared, opener, session, id, cause, stop, control, execution, unended, tools }
     }
 
     /// Why the turn must end, if it must.

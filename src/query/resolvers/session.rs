@@ -35,6 +35,8 @@ table! {
             => |s| s.facts().retry_attempt;
         "psi.agent-session/retry-deadline-ms" "When that retry starts, in milliseconds since the epoch, or nil."
             => |s| s.facts().retry_deadline_ms;
+        "psi.agent-session/interrupted" "The last turn, if it was cut off because its process was killed, or nil."
+            => |s| s.facts().interrupted.as_ref().map(|turn| text(turn.as_str()));
         "psi.agent-session/interrupt-pending" "Whether the turn ends after the running tool call."
             => |s| s.facts().interrupt_pending;
         "psi.agent-session/model" "The model: {:provider :id}."

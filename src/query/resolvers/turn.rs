@@ -1,6 +1,6 @@
 //! `:psi.turn/*`: the turns of a session, from its journal. Knows entries only, and not how a turn runs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -10,6 +10,8 @@ use crate::query::graph::{Env, Input, Inputs, Resolver, ResolverOutput, Resolver
 use crate::query::resolvers::tool::{CallFacts, Now, SUMMARY, calls, last_turn};
 use crate::query::table::{join, rest, table, text};
 use crate::query::world::SessionView;
+use crate::store::EntryBody;
+use crate::store::record::TurnEvent;
 use crate::value::Value;
 
 table! {
@@ -39,6 +41,7 @@ table! {
         "psi.turn/stop-reason" "Why its last model call ended, or nil."
             => |turn| turn.of_model().next_back().and_then(|message| message.stop_reason).map(|reason| reason.as_str());
         "psi.turn/usage" "The tokens and cost of its model calls together." => |turn| turn.usage().to_value();
+        "psi.turn/is-interrupted" "Whether it was cut off, because its process was killed." => |turn| turn.is_interrupted;
     }
 }
 
@@ -56,7 +59,9 @@ table! {
 pub(super) const PART: &[Resolver] = &[
     Resolver::session("psi.turn/last", TURN.outputs, |env, session| {
         let session = session.as_ref();
-        Ok(TURN.answer(&TurnFacts::new(&Now::of(env, session), last_turn(session))))
+        let messages = last_turn(session);
+        let cut = interrupted(session, messages.first());
+        Ok(TURN.answer(&TurnFacts::new(&Now::of(env, session), &cut, messages)))
     }),
     Resolver::session("psi.turn/now", NOW.outputs, |_, session| Ok(NOW.answer(session.as_ref()))),
     Resolver::session(
@@ -90,9 +95,10 @@ fn of_session(env: &Env<'_>, session: &Arc<dyn SessionView>) -> ResolverResult {
         }
     }
     let now = Now::of(env, session.as_ref());
+    let cut = interrupted(session.as_ref(), turns.last().and_then(|oldest| oldest.last()));
     let turns = turns.into_iter().rev().map(|mut messages| {
         messages.reverse();
-        TurnFacts::new(&now, messages)
+        TurnFacts::new(&now, &cut, messages)
     });
     TURN.list("psi.agent-session/turns", &turns.collect::<Vec<_>>())
 }
@@ -112,22 +118,37 @@ fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<ResolverResult> {
     let now = Now::of(env, session.as_ref());
     // Many items of a list may belong to one turn, which is returned once.
     turns.retain(|_, messages| !messages.is_empty());
-    let answer = |messages| TURN.answer(&TurnFacts::new(&now, messages));
+    let cut = interrupted(session.as_ref(), None);
+    let answer = |messages| TURN.answer(&TurnFacts::new(&now, &cut, messages));
     let turns: HashMap<&str, ResolverOutput> =
         turns.into_iter().map(|(id, messages)| (id, answer(messages))).collect();
     let answer = |inputs: &Inputs<'_>| inputs.text("psi.turn/id").and_then(|id| turns.get(id));
     inputs.iter().map(|inputs| Ok(answer(inputs).cloned().unwrap_or_default())).collect()
 }
 
+/// The turns that were cut off with their process, back to the oldest wanted message.
+fn interrupted(session: &dyn SessionView, oldest: Option<&Arc<Message>>) -> HashSet<TurnId> {
+    let newest = session.entries().rev();
+    let wanted = newest.take_while(|entry| oldest.is_none_or(|oldest| entry.id != oldest.id));
+    let cut = wanted.filter_map(|entry| match &entry.body {
+        EntryBody::Turn(turn) if turn.event == TurnEvent::Interrupted => Some(turn.turn_id.clone()),
+        _ => None,
+    });
+    cut.collect()
+}
+
 /// A turn: its messages and their tool calls.
 struct TurnFacts {
     messages: Vec<Arc<Message>>,
     calls: Vec<CallFacts>,
+    is_interrupted: bool,
 }
 
 impl TurnFacts {
-    fn new(now: &Now, messages: Vec<Arc<Message>>) -> Self {
-        Self { calls: calls(now, &messages), messages }
+    fn new(now: &Now, cut: &HashSet<TurnId>, messages: Vec<Arc<Message>>) -> Self {
+        let turn = messages.last().and_then(|message| message.turn_id.as_ref());
+        let is_interrupted = turn.is_some_and(|turn| cut.contains(turn));
+        Self { calls: calls(now, &messages), messages, is_interrupted }
     }
 
     fn of_model(&self) -> impl DoubleEndedIterator<Item = &Arc<Message>> {

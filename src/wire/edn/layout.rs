@@ -10,7 +10,7 @@ use crate::event::{
     Subagent, ToolCall, ToolOutput,
 };
 use crate::limits::EVENT_TEXT_BYTES;
-use crate::message::{EntryId, Message, count};
+use crate::message::{EntryId, Message, TurnId, count};
 use crate::projection;
 use crate::value::{Map, Value};
 
@@ -257,6 +257,9 @@ fn rehydration(history: &Rehydration) -> Map<'_> {
     map.put("tool-calls", calls);
     map.put("tool-order", Value::vector(history.tool_calls.iter().map(|past| past.call.id.as_ref())));
     map.put("more", history.more);
+    if !history.interrupted.is_empty() {
+        map.put("interrupted", Value::vector(history.interrupted.iter().map(TurnId::to_value)));
+    }
     map
 }
 

@@ -649,6 +649,9 @@ fn opened(opened: Opened) -> Map<'static> {
 fn page(page: Page) -> Map<'static> {
     let mut data = one("messages", Value::vector(page.messages.iter().map(|message| message.to_value())));
     data.put("more", page.more);
+    if !page.interrupted.is_empty() {
+        data.put("interrupted", Value::vector(page.interrupted.iter().map(TurnId::to_value)));
+    }
     data
 }
 

@@ -7,18 +7,23 @@ use std::sync::Arc;
 use tokio::sync::MutexGuard;
 
 use super::{Allowed, Batch, Place, Places, Vote, denied};
+use crate::crash;
+use crate::engine::answers;
 use crate::engine::execution::{Execution, GrantAnswer};
 use crate::engine::rules;
+use crate::engine::unended::Asked;
 use crate::event::question::{
     Answer, Approval, ApprovalScope, CutDiff, GrantRequest, ProposedText, QuestionContent, QuestionKind,
     ShownDiff,
 };
 use crate::event::{Body, ToolCall};
 use crate::interaction::grant::{self, Binding};
-use crate::interaction::{Origin, Question, Resolution, warning};
+use crate::interaction::{Origin, Question, Resolution, digest, warning};
 use crate::limits::{APPROVAL_ARGUMENTS_BYTES, TOOL_RESULT_BYTES};
 use crate::message::Mode;
 use crate::secret;
+use crate::store::EntryBody;
+use crate::store::record::QuestionRecord;
 use crate::tool::output::Outputs;
 use crate::tool::permission::{self, Access, Leave, Rule, Verdict};
 use crate::tool::walk::Barred;
@@ -66,7 +71,7 @@ impl Batch<'_> {
         let mut warnings =
             plan.and_then(|plan| plan.as_ref().ok()).map_or_else(Vec::new, |plan| self.leaves(plan));
         warnings.extend(warning::of("An argument of the call", &call.parsed));
-        let (answer, note) = match self.ask(QuestionContent::GrantStageTool(request), warnings).await {
+        let (answer, note) = match self.ask(call, QuestionContent::GrantStageTool(request), warnings).await {
             Resolution::Accepted { answer, note } => (answer, note),
             Resolution::Cancelled { note } => (Answer::Deny, note),
             Resolution::TimedOut => (Answer::Deny, Some("Nobody answered in time.".to_owned())),
@@ -144,7 +149,7 @@ impl Batch<'_> {
         self.voted(call).await?;
         let (approval, warnings) = self.approval(call, plan, proposal.as_ref(), suggested.clone()).await;
         let shown = approval.diff.clone();
-        match self.ask(QuestionContent::Approve(approval), warnings).await {
+        match self.ask(call, QuestionContent::Approve(approval), warnings).await {
             Resolution::Accepted { answer: Answer::Approve { scope, rule, content }, .. } => {
                 let rule = rule.filter(|rule| rule.check().is_ok());
                 if let Some(scope @ (ApprovalScope::Session | ApprovalScope::Rule)) = scope
@@ -318,8 +323,22 @@ impl Batch<'_> {
         }
     }
 
-    /// Asks the person, until the turn ends.
-    pub(super) async fn ask(&self, content: QuestionContent, warnings: Vec<String>) -> Resolution {
+    /// The question of a kind that was asked about a call before the process was killed.
+    pub(super) fn asked_before(&self, call: &ToolCall, kind: QuestionKind) -> Option<&Asked> {
+        self.unended.as_ref()?.asked(&call.id, kind)
+    }
+
+    /// Asks the person, until the turn ends. What was asked before the process was killed is asked again under its id,
+    /// or has its answer already; if it asked for something else, it is gone.
+    pub(super) async fn ask(
+        &self,
+        call: &ToolCall,
+        content: QuestionContent,
+        warnings: Vec<String>,
+    ) -> Resolution {
+        let digest = digest::of(&content);
+        let earlier = self.asked_before(call, content.kind());
+        let earlier = earlier.filter(|asked| *asked.question.digest == *digest);
         let snapshot = self.turn.session.snapshot();
         let question = Question {
             content: Arc::new(content),
@@ -334,7 +353,16 @@ impl Batch<'_> {
             },
             timeout: self.turn.execution.as_ref().and_then(|execution| execution.stage.patience),
             unattended: snapshot.facts.mode == Mode::Yolo,
+            journalled: self.is_journalled,
         };
+        let questions = &self.turn.shared.questions;
+        if let Some(Asked { question: known, at, answer: Some(answer) }) = earlier
+            && let Some(resolution) = answers::resolution(answer)
+        {
+            let (id, by) = (&known.question_id, answer.by.clone());
+            questions.record_earlier(id, question, at.clone(), by, &resolution);
+            return resolution;
+        }
         let ended = self.halt.child_token();
         let asked = async {
             // One question at a time, among this session, its parents and its children.
@@ -342,7 +370,13 @@ impl Batch<'_> {
             tokio::select! {
                 biased;
                 () = ended.cancelled() => Resolution::Withdrawn,
-                _asking = asking => self.turn.shared.questions.ask(question, &ended).await,
+                _asking = asking => {
+                    let id = match earlier {
+                        Some(asked) => asked.question.question_id.clone(),
+                        None => self.noted(call, &question.content, digest).await,
+                    };
+                    questions.ask_as(id, question, &ended).await
+                }
             }
         };
         tokio::pin!(asked);
@@ -354,6 +388,35 @@ impl Batch<'_> {
                 asked.await
             }
         }
+    }
+
+    /// Notes a question before somebody is asked, and returns its id. A full disk keeps nobody from being asked; it keeps
+    /// the answer from being taken.
+    async fn noted(&self, call: &ToolCall, content: &QuestionContent, digest: String) -> Arc<str> {
+        let questions = &self.turn.shared.questions;
+        let id = questions.new_id();
+        if !self.is_journalled || !questions.would_be_open(&self.turn.session.id, content.kind()) {
+            return id;
+        }
+        let subagent_id = match content {
+            QuestionContent::ApproveSubagentEnvelope(request) => Some(request.subagent.clone()),
+            _ => None,
+        };
+        let record = QuestionRecord {
+            session_id: self.turn.session.id.clone(),
+            question_id: id.clone(),
+            kind: content.kind().as_str().into(),
+            digest: digest.into(),
+            turn_id: self.turn.id.clone(),
+            call_id: call.id.clone(),
+            subagent_id,
+            works_for: self.turn.session.parent.as_ref().map(|link| link.parent.clone()),
+        };
+        if let Err(error) = self.turn.write(vec![EntryBody::Question(Box::new(record))]).await {
+            tracing::warn!(%error, "the journal does not have a question");
+        }
+        crash::point("question-journalled");
+        id
     }
 
     /// Runs a call of `ask-user`: a question from the model.
@@ -381,7 +444,7 @@ impl Batch<'_> {
             return refused;
         }
         self.turn.publish(Body::ToolExecuting(call.clone())).await;
-        let outcome = match self.ask(content, Vec::new()).await {
+        let outcome = match self.ask(call, content, Vec::new()).await {
             Resolution::Accepted { answer, .. } => Outcome::ok(match answer {
                 Answer::Text(text) => text,
                 Answer::Option(place) => options.get(place).copied().unwrap_or_default().to_owned(),

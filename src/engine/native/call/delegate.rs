@@ -33,7 +33,9 @@ impl Batch<'_> {
             Err(wrong) => return Outcome::failed(format!("subagent/envelope-invalid: {wrong}")),
         };
         let depth = turn.session.depth().saturating_add(1);
-        let id = SessionId::from(turn.shared.clock.id("s-"));
+        let asked = self.asked_before(call, QuestionKind::ApproveSubagentEnvelope);
+        let id = asked.and_then(|asked| asked.question.subagent_id.clone());
+        let id = id.unwrap_or_else(|| SessionId::from(turn.shared.clock.id("s-")));
         {
             let Some(_asking) = self.turn_to_ask(place).await else { return self.not_run() };
             if let Err(refused) = self.guarded(call, Vote::ToCome).await {
@@ -49,20 +51,21 @@ impl Batch<'_> {
             };
             // The summary may be shorter than the task.
             let warnings = warning::of("The task", &Value::from(wanted.task.as_str()));
-            let reason = match self.ask(QuestionContent::ApproveSubagentEnvelope(request), warnings).await {
-                Resolution::Accepted { answer: Answer::Approve { .. }, .. } => None,
-                Resolution::Accepted { note, .. } => {
-                    Some(note.unwrap_or_else(|| "The user gave no reason.".to_owned()))
-                }
-                Resolution::Cancelled { note } => {
-                    Some(note.unwrap_or_else(|| "The user dismissed the question.".to_owned()))
-                }
-                Resolution::TimedOut => Some("Nobody answered in time.".to_owned()),
-                Resolution::Withdrawn => return self.not_run(),
-                Resolution::Headless => {
-                    return self.halt_for(QuestionKind::ApproveSubagentEnvelope, &call.summary);
-                }
-            };
+            let reason =
+                match self.ask(call, QuestionContent::ApproveSubagentEnvelope(request), warnings).await {
+                    Resolution::Accepted { answer: Answer::Approve { .. }, .. } => None,
+                    Resolution::Accepted { note, .. } => {
+                        Some(note.unwrap_or_else(|| "The user gave no reason.".to_owned()))
+                    }
+                    Resolution::Cancelled { note } => {
+                        Some(note.unwrap_or_else(|| "The user dismissed the question.".to_owned()))
+                    }
+                    Resolution::TimedOut => Some("Nobody answered in time.".to_owned()),
+                    Resolution::Withdrawn => return self.not_run(),
+                    Resolution::Headless => {
+                        return self.halt_for(QuestionKind::ApproveSubagentEnvelope, &call.summary);
+                    }
+                };
             if let Some(reason) = reason {
                 let mut outcome = denied(&format!("{ENVELOPE_DENIED}: {reason}"));
                 outcome.details.put("code", ENVELOPE_DENIED);
@@ -72,6 +75,9 @@ impl Batch<'_> {
         // The next call may ask now, because this one takes its time.
         *place = None;
         let Some(_running_place) = self.place().await else { return self.not_run() };
+        if let Err(refused) = self.begins(call).await {
+            return refused;
+        }
         turn.publish(Body::ToolExecuting(call.clone())).await;
         let _running = turn.control.runs(&call.id);
         let name = tool::one_line(&wanted.task, 60);

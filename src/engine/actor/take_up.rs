@@ -1,0 +1,129 @@
+//! What the process before this one did not bring to its end: a turn that was cut off is marked and offered, or goes on
+//! with the answer to its open question. Nothing that may have run is run again. Does not know how a call runs.
+
+use std::sync::Arc;
+
+use super::SessionActor;
+use crate::engine::unended::{self, Left, Unended, UnendedCall};
+use crate::event::question::QuestionKind;
+use crate::event::{Body, Event, ToolCall, ToolOutput};
+use crate::message::{Block, EntryId, Message, Role};
+use crate::session::ApiError;
+use crate::store::record::{FilesEvent, FilesRecord, TurnEvent};
+use crate::store::{Entry, EntryBody};
+use crate::value::Value;
+
+/// What the model is told of a call that began in a process that was killed.
+const MAY_HAVE_RUN: &str = "The call was interrupted, because the process that ran it ended: it may have run, as a \
+                            whole or in part. It was not run again.";
+
+impl SessionActor {
+    /// Looks for a turn that was cut off, when the session was opened.
+    pub(super) async fn recover(&mut self) {
+        match unended::read(self.entries.all(), &self.handle.id) {
+            None => {}
+            Some(Left::Ended(turn, outcome)) => {
+                let ended = self.turn_record(&turn, TurnEvent::Ended, Some(outcome));
+                if let Err(error) = self.append(vec![ended]).await {
+                    tracing::warn!(%error, "the journal does not say that a turn has ended");
+                }
+            }
+            Some(Left::CutOff(unended)) if unended.waits_for_a_person() => {
+                self.facts.interrupted = Some(unended.turn.clone());
+                self.unended = Some(Arc::new(unended));
+                self.publish();
+            }
+            Some(Left::CutOff(unended)) => self.mark_interrupted(&unended).await,
+        }
+    }
+
+    /// Goes on with a turn whose question waits, once somebody is there who can answer it.
+    pub(super) async fn take_up(&mut self) {
+        let Some(unended) = self.unended.clone() else { return };
+        let questions = unended.calls.iter().flat_map(|call| &call.questions);
+        let mut kinds = questions.filter_map(|asked| QuestionKind::parse(&asked.question.kind));
+        let is_somebody_there = kinds.any(|kind| self.shared.questions.can_be_answered(kind));
+        if self.turn.is_some() || !self.until_idle.is_empty() || !is_somebody_there {
+            return;
+        }
+        if let Err(error) = self.end_begun_calls(&unended, None).await {
+            return tracing::warn!(%error, "a turn that was cut off cannot go on");
+        }
+        self.unended = None;
+        self.facts.interrupted = None;
+        self.begin_turn_after(unended.turn.clone(), None, None, Some(unended));
+    }
+
+    /// Marks a turn that waited for an answer as interrupted, because the session goes on without it.
+    pub(super) async fn give_up_unended(&mut self) {
+        if let Some(unended) = self.unended.take() {
+            self.mark_interrupted(&unended).await;
+        }
+    }
+
+    async fn mark_interrupted(&mut self, unended: &Unended) {
+        let mark = self.turn_record(&unended.turn, TurnEvent::Interrupted, None);
+        if let Err(error) = self.end_begun_calls(unended, Some(mark)).await {
+            tracing::warn!(%error, "the journal does not say that a turn was interrupted");
+            self.facts.interrupted = Some(unended.turn.clone());
+        }
+        self.changed(None);
+    }
+
+    /// Gives the calls a result that began and have none, with a further entry.
+    async fn end_begun_calls(
+        &mut self,
+        unended: &Unended,
+        further: Option<EntryBody>,
+    ) -> Result<(), ApiError> {
+        let begun: Vec<&UnendedCall> = unended.calls.iter().filter(|call| call.has_begun).collect();
+        let mut bodies = Vec::new();
+        for call in &begun {
+            let content = vec![Block::Text(MAY_HAVE_RUN.into())];
+            let mut message = Message::new(EntryId::from(""), Role::Tool, content, Arc::from(""));
+            message.turn_id = Some(unended.turn.clone());
+            message.tool_call_id = Some(call.id.clone());
+            message.tool_name = Some(call.name.clone());
+            message.is_error = Some(true);
+            // A result with an error says of a file that is only noted that it was not changed.
+            let changed = call.changing.clone();
+            bodies.extend(changed.map(|changing| {
+                EntryBody::Files(Box::new(FilesRecord { event: FilesEvent::Unknown, ..changing }))
+            }));
+            bodies.push(EntryBody::Message(Arc::new(message)));
+        }
+        bodies.extend(further);
+        if bodies.is_empty() {
+            return Ok(());
+        }
+        let written = self.append(bodies).await?;
+        let results = written.iter().filter(|entry| matches!(entry.body, EntryBody::Message(_)));
+        for (call, entry) in begun.into_iter().zip(results) {
+            self.tell_may_have_run(unended, call, entry);
+        }
+        Ok(())
+    }
+
+    fn tell_may_have_run(&self, unended: &Unended, call: &UnendedCall, entry: &Arc<Entry>) {
+        let output = ToolOutput {
+            call: Arc::new(ToolCall {
+                id: call.id.clone(),
+                name: call.name.clone(),
+                summary: call.name.clone(),
+                arguments: call.arguments.to_string().into(),
+                parsed: call.arguments.clone(),
+            }),
+            text: MAY_HAVE_RUN.into(),
+            is_error: true,
+            details: Value::Nil,
+            duration_ms: None,
+            edit: None,
+        };
+        let event = Event {
+            turn: Some(unended.turn.clone()),
+            entry: Some(entry.id.clone()),
+            ..self.event(Body::ToolResult(Arc::new(output)), None)
+        };
+        let _ = self.handle.show(&self.shared.hub, event);
+    }
+}
