@@ -66,6 +66,14 @@ in is at its end.")
 (defvar edn-bridge-chat-rebuilt-hook nil
   "Normal hook run in a chat buffer whose transcript was built again.")
 
+(defvar edn-bridge-chat-in-answer-function #'ignore
+  "Function that returns how much is shown of an answer that is not complete.
+Its value is that of `:at' in what `subscribe' is told, or nil.")
+
+(defvar edn-bridge-chat-followed-hook nil
+  "Normal hook run in a chat buffer that was told all that it missed.
+Its transcript was not built again.")
+
 ;;;; State of a chat buffer
 
 (defvar-local edn-bridge-chat--conn nil
@@ -106,6 +114,35 @@ in is at its end.")
 
 (defvar-local edn-bridge-chat--cut nil
   "Non-nil if the connection was lost while a turn was running.")
+
+(defvar-local edn-bridge-chat--outlives nil
+  "Non-nil if what runs in this chat goes on without its connection.")
+
+(defvar-local edn-bridge-chat--place nil
+  "How much of the session's journal is shown: an offset and an entry's id.
+A cons; the id may be nil.  Nil means that the place is not known.")
+
+(defvar-local edn-bridge-chat--due nil
+  "Entries after `edn-bridge-chat--place' that came, in order.
+Lists of an offset, an id, and non-nil where an event that shows the entry
+is still to come.")
+
+(defvar-local edn-bridge-chat-doubtful nil
+  "Ids of entries that may be shown although that is not known for sure.")
+
+(defvar-local edn-bridge-chat-following nil
+  "Non-nil while the chat is told what it missed.
+The symbol `rebuilt' means that its transcript was built again for that,
+`again' that it must be.")
+
+(defvar-local edn-bridge-chat--followed nil
+  "The connection that was asked for what this chat missed, or nil.")
+
+(defvar-local edn-bridge-chat--return nil
+  "Timer that connects again, or nil.")
+
+(defvar-local edn-bridge-chat--returns nil
+  "When this chat connected again by itself lately, last first.")
 
 ;;;; Registering
 
@@ -243,29 +280,50 @@ The keys of questions, buttons and tool calls are other commands."
              (not (edn-bridge-transcript-in-draft-p)))
     (goto-char (point-max))))
 
+(defun edn-bridge-chat--goes-on-p ()
+  "Return non-nil if the turn of this chat goes on without Emacs."
+  (and edn-bridge-chat--outlives (edn-bridge-chat-running-p)))
+
 (defun edn-bridge-chat--confirm-kill ()
   "Return non-nil if the current chat buffer may be killed."
-  (or noninteractive
-      (not (edn-bridge-chat-running-p))
-      (yes-or-no-p "A turn is running in this chat; kill it? ")))
+  (cond
+   ((edn-bridge-chat--goes-on-p)
+    (message "The turn goes on; M-x edn-bridge in this project offers it")
+    t)
+   (t
+    (or noninteractive
+        (not (edn-bridge-chat-running-p))
+        (yes-or-no-p "A turn is running in this chat; kill it? ")))))
 
 (defun edn-bridge-chat--confirm-exit ()
-  "Return non-nil if Emacs may end: no turn is running, or the user agrees."
-  (let ((running (cl-count-if (lambda (buffer)
+  "Return non-nil if Emacs may end: no turn ends with it, or the user agrees."
+  (let* ((running (seq-filter (lambda (buffer)
                                 (with-current-buffer buffer
                                   (edn-bridge-chat-running-p)))
-                              (edn-bridge-chat-buffers))))
-    (or noninteractive
-        (zerop running)
-        (yes-or-no-p (if (= running 1)
-                         "A turn is running in a chat; end Emacs and it? "
+                              (edn-bridge-chat-buffers)))
+         (ending (seq-remove (lambda (buffer)
+                               (with-current-buffer buffer
+                                 (edn-bridge-chat--goes-on-p)))
+                             running)))
+    (cond
+     ((and running (null ending))
+      (message "%s; M-x edn-bridge in the project offers what runs"
+               (if (cdr running)
+                   (format "The turns of %d chats go on" (length running))
+                 "The turn goes on"))
+      t)
+     ((or noninteractive (null ending)))
+     (t
+      (yes-or-no-p (if (cdr ending)
                        (format "Turns are running in %d chats; end Emacs and them? "
-                               running))))))
+                               (length ending))
+                     "A turn is running in a chat; end Emacs and it? "))))))
 
 (defun edn-bridge-chat--on-kill ()
   "End the connection of a chat buffer that is being killed."
   (when edn-bridge-chat--clock
     (cancel-timer edn-bridge-chat--clock))
+  (edn-bridge-chat--return-no-more)
   (when edn-bridge-chat--conn
     (edn-bridge-rpc-close edn-bridge-chat--conn "chat buffer killed")
     (edn-bridge-rpc-forget edn-bridge-chat--conn)))
@@ -403,7 +461,9 @@ The keys of questions, buttons and tool calls are other commands."
      (delq nil
            (list
             (cond ((edn-bridge-rpc-ready-p conn) " ready")
-                  ((edn-bridge-rpc-live-p conn) " connecting")
+                  ((or (edn-bridge-rpc-live-p conn)
+                       (timerp edn-bridge-chat--return))
+                   " connecting")
                   (t (propertize " disconnected" 'face 'edn-bridge-chat-error)))
             (and (edn-bridge-rpc-ready-p conn)
                  (let ((state (edn-bridge-chat-run-state)))
@@ -501,7 +561,8 @@ below an answer that is streaming in."
   "Start a bridge for the current chat buffer."
   (when edn-bridge-chat--conn
     (edn-bridge-rpc-forget edn-bridge-chat--conn))
-  (setq edn-bridge-chat--stale nil)
+  (setq edn-bridge-chat--stale nil
+        edn-bridge-chat-following nil)
   (condition-case err
       (setq edn-bridge-chat--conn
             (edn-bridge-rpc-connect
@@ -533,16 +594,19 @@ below an answer that is streaming in."
 
 (defun edn-bridge-chat-reconnect ()
   "Start the bridge of this chat buffer again, with the same session.
-The draft is kept.  The transcript is built again from the journal."
+The draft is kept.  The transcript is built again from the journal, or
+goes on where it is if the session went on meanwhile."
   (interactive nil edn-bridge-chat-mode)
   (let ((old edn-bridge-chat--conn)
         (buffer (current-buffer)))
-    (setq edn-bridge-chat--cut (or edn-bridge-chat--cut
-                                   (edn-bridge-chat-running-p)))
+    (edn-bridge-chat--return-no-more)
+    (unless edn-bridge-chat--outlives
+      (setq edn-bridge-chat--cut (or edn-bridge-chat--cut
+                                     (edn-bridge-chat-running-p))))
     (when (edn-bridge-rpc-live-p old)
       (setf (edn-bridge-rpc-connection-on-close old) #'ignore)
       (edn-bridge-rpc-close old "connecting again"))
-    (edn-bridge-chat-settle 'end)
+    (edn-bridge-chat-settle (not edn-bridge-chat--outlives))
     (if (not (and old (edn-bridge-rpc-connection-process old)))
         (edn-bridge-chat-connect)
       ;; The session is the old process's as long as that runs.
@@ -568,6 +632,7 @@ The draft is kept.  The transcript is built again from the journal."
 (defun edn-bridge-chat-turn-to (session-id)
   "Turn to the session SESSION-ID, on which the connection now is.
 Its messages follow, by `session/rehydrated'."
+  (edn-bridge-chat--lose-place)
   (setq edn-bridge-chat--session-id session-id
         edn-bridge-chat--last-prompt nil
         edn-bridge-chat--cut nil))
@@ -577,27 +642,44 @@ Its messages follow, by `session/rehydrated'."
   (edn-bridge-chat-with-buffer conn
     (let ((wanted edn-bridge-chat--session-id)
           (server (edn-bridge-rpc-connection-server conn)))
+      (setq edn-bridge-chat--outlives
+            (edn-bridge-edn-true-p (plist-get server :outlives-clients)))
       (unless wanted
         (setq edn-bridge-chat--session-id (plist-get server :session-id)))
-      (edn-bridge-rpc-request
-       conn "subscribe" (list :topics (edn-bridge-chat--topics conn))
-       :on-success #'ignore)
-      (if (and wanted (not (equal wanted (plist-get server :session-id))))
-          (edn-bridge-rpc-request
-           conn "switch_session" (list :session-id wanted)
-           ;; `session/rehydrated' follows.
-           :on-success #'ignore
-           :on-error
-           (lambda (frame)
-             (edn-bridge-chat-with-buffer conn
-               (setq edn-bridge-chat--session-id
-                     (plist-get server :session-id))
-               (edn-bridge-chat-notice
-                (format "The session could not be resumed: %s"
-                        (plist-get frame :error-message))
-                'edn-bridge-chat-error))))
-        (edn-bridge-chat--load conn)))
+      (cond
+       ((or (null wanted) (equal wanted (plist-get server :session-id)))
+        (edn-bridge-chat--subscribe conn)
+        (edn-bridge-chat--load conn))
+       (edn-bridge-chat--outlives
+        (edn-bridge-chat--follow conn))
+       (t
+        (edn-bridge-chat--subscribe conn)
+        (edn-bridge-rpc-request
+         conn "switch_session" (list :session-id wanted)
+         ;; `session/rehydrated' follows.
+         :on-success #'ignore
+         :on-error
+         (lambda (frame)
+           (edn-bridge-chat-with-buffer conn
+             (edn-bridge-chat--not-resumed conn frame)))))))
     (force-mode-line-update)))
+
+(defun edn-bridge-chat--subscribe (conn)
+  "Subscribe on CONN to what a chat shows."
+  (edn-bridge-rpc-request
+   conn "subscribe" (list :topics (edn-bridge-chat--topics conn))
+   :on-success #'ignore))
+
+(defun edn-bridge-chat--not-resumed (conn frame)
+  "Take the new session of CONN: the error FRAME refused the one of this chat.
+One in which nothing was said is gone, and is not missed."
+  (setq edn-bridge-chat--session-id
+        (plist-get (edn-bridge-rpc-connection-server conn) :session-id))
+  (unless (= (point-min) (edn-bridge-transcript-end))
+    (edn-bridge-chat-notice
+     (format "The session could not be resumed: %s"
+             (plist-get frame :error-message))
+     'edn-bridge-chat-error)))
 
 (defun edn-bridge-chat--topics (conn)
   "Return the topics to subscribe to on CONN.
@@ -653,37 +735,173 @@ that waits for its end."
 (add-hook 'edn-bridge-chat-turn-end-hook #'edn-bridge-chat--refresh)
 
 (defun edn-bridge-chat--on-close (conn reason)
-  "Show in the chat buffer of CONN that the connection ended for REASON."
+  "Connect again, as CONN ended for REASON, or show that it did."
   (edn-bridge-chat-with-buffer conn
-    (edn-bridge-chat-settle 'end)
-    (when (edn-bridge-edn-true-p (edn-bridge-chat-get :is-streaming))
-      (setq edn-bridge-chat--cut t))
-    (setq edn-bridge-chat--session
-          (plist-put edn-bridge-chat--session :is-streaming :false)
-          edn-bridge-chat--session
-          (plist-put edn-bridge-chat--session :retry-deadline-ms nil))
-    (edn-bridge-chat--run-clock)
-    (edn-bridge-chat--dispatch "client/closed" nil)
-    (unless (equal reason "closed")
-      (let ((errors (edn-bridge-rpc-stderr conn)))
-        (edn-bridge-chat-notice
-         (concat "Disconnected: " reason
-                 (if (equal errors "") "" (concat "\n" errors)))
-         'edn-bridge-chat-error
-         (list "Connect again" #'edn-bridge-chat-reconnect))))
+    (if (edn-bridge-chat--returns-p conn)
+        (edn-bridge-chat--come-back)
+      (edn-bridge-chat--lose-place)
+      (edn-bridge-chat-settle 'end)
+      (when (edn-bridge-edn-true-p (edn-bridge-chat-get :is-streaming))
+        (setq edn-bridge-chat--cut (not edn-bridge-chat--outlives)))
+      (setq edn-bridge-chat--session
+            (plist-put edn-bridge-chat--session :is-streaming :false)
+            edn-bridge-chat--session
+            (plist-put edn-bridge-chat--session :retry-deadline-ms nil))
+      (edn-bridge-chat--run-clock)
+      (edn-bridge-chat--dispatch "client/closed" nil)
+      (unless (equal reason "closed")
+        (let ((errors (edn-bridge-rpc-stderr conn)))
+          (edn-bridge-chat-notice
+           (concat "Disconnected: " reason
+                   (if (equal errors "") "" (concat "\n" errors)))
+           'edn-bridge-chat-error
+           (list "Connect again" #'edn-bridge-chat-reconnect)))))
     (force-mode-line-update)))
+
+;;;; Coming back
+
+(defconst edn-bridge-chat--return-times 3
+  "How often a chat connects again by itself within some time.")
+
+(defconst edn-bridge-chat--return-seconds 30
+  "The time for `edn-bridge-chat--return-times'.")
+
+(defconst edn-bridge-chat--daemon-ended 75
+  "Status of a program whose daemon has ended; started again it finds another.")
+
+(defun edn-bridge-chat--returns-p (conn)
+  "Return non-nil if this chat should connect again by itself after CONN.
+Its process ended, not by the user's wish, and the session went on."
+  (let ((process (edn-bridge-rpc-connection-process conn))
+        (since (- (float-time) edn-bridge-chat--return-seconds)))
+    (setq edn-bridge-chat--returns
+          (seq-filter (lambda (time) (> time since)) edn-bridge-chat--returns))
+    (and edn-bridge-chat--outlives
+         (< (length edn-bridge-chat--returns) edn-bridge-chat--return-times)
+         (pcase (process-status process)
+           ('signal t)
+           ('exit (= (process-exit-status process)
+                     edn-bridge-chat--daemon-ended))))))
+
+(defun edn-bridge-chat--come-back ()
+  "Connect again soon, later the more often it was tried."
+  (let ((buffer (current-buffer))
+        (delay (length edn-bridge-chat--returns)))
+    (edn-bridge-chat-settle)
+    (push (float-time) edn-bridge-chat--returns)
+    (edn-bridge-chat--run-clock)
+    (setq edn-bridge-chat--return
+          (run-at-time delay nil
+                       (lambda ()
+                         (when (buffer-live-p buffer)
+                           (with-current-buffer buffer
+                             (setq edn-bridge-chat--return nil)
+                             (edn-bridge-chat-connect))))))))
+
+(defun edn-bridge-chat--return-no-more ()
+  "Do not connect again by a timer."
+  (when edn-bridge-chat--return
+    (cancel-timer edn-bridge-chat--return)
+    (setq edn-bridge-chat--return nil)))
+
+(defconst edn-bridge-chat--nowhere most-positive-fixnum
+  "Offset that no session has: what is there is shown anew.")
+
+(defun edn-bridge-chat--follow (conn)
+  "Have CONN go on with this chat's session from what is shown of it."
+  (let ((place edn-bridge-chat--place)
+        (at (funcall edn-bridge-chat-in-answer-function)))
+    (setq edn-bridge-chat-following t
+          edn-bridge-chat--followed conn
+          edn-bridge-chat-doubtful (mapcar #'cadr edn-bridge-chat--due)
+          edn-bridge-chat--due nil)
+    (edn-bridge-rpc-request
+     conn "subscribe"
+     (list :topics (edn-bridge-chat--topics conn)
+           :since (append
+                   (list :session-id edn-bridge-chat--session-id
+                         :offset (if place (car place) edn-bridge-chat--nowhere))
+                   (and (cdr place) (list :entry-id (cdr place)))
+                   (and place at (list :at at))))
+     :on-success #'ignore
+     :on-error
+     (lambda (frame)
+       (edn-bridge-chat-with-buffer conn
+         (setq edn-bridge-chat-following nil)
+         (edn-bridge-chat-settle 'end)
+         (edn-bridge-chat--lose-place)
+         (edn-bridge-chat--not-resumed conn frame)
+         (edn-bridge-chat--subscribe conn)
+         (edn-bridge-chat--load conn))))))
+
+(defun edn-bridge-chat-follow-anew ()
+  "Have all that is shown of this chat's session built again."
+  (edn-bridge-chat--lose-place)
+  (edn-bridge-chat--follow edn-bridge-chat--conn))
+
+(defun edn-bridge-chat--lose-place ()
+  "Note that what is shown may have gaps: coming back, it is built again."
+  (setq edn-bridge-chat--place nil
+        edn-bridge-chat--due nil))
+
+(defconst edn-bridge-chat--due-limit 64
+  "After how many entries no event is waited for any more.")
+
+(defun edn-bridge-chat--note-place (topic data)
+  "Note what DATA of an event of TOPIC says of how much is shown."
+  (let ((offset (plist-get data :offset)))
+    (when (and (integerp offset)
+               (equal (plist-get data :session-id) edn-bridge-chat--session-id))
+      (cond
+       ((equal topic "session/rehydrated")
+        (setq edn-bridge-chat--place (list offset)
+              edn-bridge-chat--due nil))
+       ((equal topic "session/entry")
+        (let* ((entry (plist-get data :entry))
+               (due (list offset (plist-get entry :id)
+                          (and (not edn-bridge-chat-following)
+                               (eq (plist-get entry :type) :message)
+                               (member (edn-bridge-chat-word
+                                        (plist-get (plist-get entry :message)
+                                                   :role))
+                                       '("user" "assistant" "tool"))
+                               t))))
+          (setq edn-bridge-chat--due
+                (append edn-bridge-chat--due (list due)))))
+       ((plist-get data :entry-id)
+        (when-let ((due (seq-find (lambda (due)
+                                    (equal (nth 1 due)
+                                           (plist-get data :entry-id)))
+                                  edn-bridge-chat--due)))
+          (setf (nth 2 due) nil)))
+       ((and (null edn-bridge-chat--due)
+             (not edn-bridge-chat-following)
+             (> offset (or (car edn-bridge-chat--place) -1)))
+        (setq edn-bridge-chat--place (list offset))))
+      (while (and edn-bridge-chat--due
+                  (or (not (nth 2 (car edn-bridge-chat--due)))
+                      (> (length edn-bridge-chat--due)
+                         edn-bridge-chat--due-limit)))
+        (pcase-let ((`(,offset ,id ,_) (pop edn-bridge-chat--due)))
+          (setq edn-bridge-chat--place (cons offset id)))))))
 
 ;;;; Events
 
 (defun edn-bridge-chat--on-event (conn topic data)
   "Call the handlers of TOPIC with DATA of an event on CONN."
   (edn-bridge-chat-with-buffer conn
-    (if (gethash topic edn-bridge-chat--collected)
-        (setq edn-bridge-chat--news t)
-      (unless (member topic '("session/updated" "footer/updated" "job/updated"))
-        (setq edn-bridge-chat--news t))
-      (edn-bridge-chat-settle))
-    (edn-bridge-chat--dispatch topic data)))
+    (edn-bridge-chat-show-event topic data)
+    ;; An error in a handler shows nothing, and then it is not noted.
+    (edn-bridge-chat--note-place topic data)))
+
+(defun edn-bridge-chat-show-event (topic data)
+  "Show DATA of an event of TOPIC, or of what stands for one."
+  (if (gethash topic edn-bridge-chat--collected)
+      (setq edn-bridge-chat--news t)
+    (unless (member topic '("session/updated" "footer/updated" "job/updated"))
+      (setq edn-bridge-chat--news t))
+    (edn-bridge-chat-settle))
+  (edn-bridge-chat--dispatch topic data))
 
 (defun edn-bridge-chat--dispatch (topic data)
   "Call the handlers of TOPIC with DATA."

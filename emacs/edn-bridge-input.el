@@ -195,7 +195,7 @@ same: it is sent again, with its key, once there is a new connection."
          (images (edn-bridge-said-images said))
          (again (and (not live) (edn-bridge-said-key said)))
          (back (and live draft (equal (edn-bridge-transcript-draft) ""))))
-    (edn-bridge-said-note-refused said (not back))
+    (edn-bridge-said-note-refused said (if again 'again (not back)))
     (when (and images (not again))
       (edn-bridge-input-set-images
        (append edn-bridge-input-images (reverse images))))
@@ -458,6 +458,7 @@ DATA has the `:messages' of the session that is shown."
 ;; Before that.
 (add-hook 'edn-bridge-chat-rebuilt-hook #'edn-bridge-input--forget-cut)
 (add-hook 'edn-bridge-chat-rebuilt-hook #'edn-bridge-input--repeat-lost t)
+(add-hook 'edn-bridge-chat-followed-hook #'edn-bridge-input--repeat-lost t)
 (add-hook 'edn-bridge-chat-rebuild-functions
           #'edn-bridge-input--remember-journal)
 (add-hook 'edn-bridge-chat-rebuild-functions

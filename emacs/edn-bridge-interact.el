@@ -95,8 +95,10 @@ settled.")
 (defun edn-bridge-interact--on-requested (data)
   "Show the question in DATA of `interaction/requested'."
   (let ((id (plist-get data :interaction-id))
-        (conn edn-bridge-chat--conn))
-    (unless (edn-bridge-interact--find id)
+        (conn edn-bridge-chat--conn)
+        (chat (current-buffer)))
+    (if-let ((question (edn-bridge-interact--find id)))
+        (edn-bridge-interact--ask-on question conn)
       (edn-bridge-interact--show
        (make-edn-bridge-interact--question
         :id id
@@ -111,10 +113,29 @@ settled.")
         :answer
         (lambda (status value note)
           (edn-bridge-interact--respond
-           conn "interaction_respond" id
+           ;; Not the one that it came by: it is asked again on others.
+           (buffer-local-value 'edn-bridge-chat--conn chat)
+           "interaction_respond" id
            (append (list :interaction-id id :status status)
                    (and value (list :value value))
                    (and note (list :note note))))))))))
+
+(defun edn-bridge-interact--ask-on (question conn)
+  "Note that QUESTION was asked again, on CONN.
+An answer that was sent on another connection may have got lost."
+  (unless (eq conn (edn-bridge-interact--question-conn question))
+    (setf (edn-bridge-interact--question-conn question) conn
+          (edn-bridge-interact--question-chosen question) nil)))
+
+(defun edn-bridge-interact--on-followed ()
+  "Settle the questions that were not asked again on this connection."
+  (dolist (question (copy-sequence edn-bridge-interact--questions))
+    (unless (eq edn-bridge-chat--conn
+                (edn-bridge-interact--question-conn question))
+      (edn-bridge-interact--settle
+       (edn-bridge-interact--question-id question)
+       (or (edn-bridge-interact--question-chosen question)
+           "was answered elsewhere")))))
 
 (defun edn-bridge-interact--agent (data)
   "Return the label of the asking session in DATA, or nil if it is this one."
@@ -1024,6 +1045,7 @@ Interactively, that is the digit that was typed."
 (edn-bridge-chat-handle "ui/dialog-requested"
                         #'edn-bridge-interact--on-dialog)
 (add-hook 'edn-bridge-chat-rebuilt-hook #'edn-bridge-interact--show-again)
+(add-hook 'edn-bridge-chat-followed-hook #'edn-bridge-interact--on-followed)
 
 (add-hook 'edn-bridge-input-abort-hook #'edn-bridge-interact--cancel-login)
 

@@ -57,6 +57,10 @@ complete."
   "Texts shown of the message that is not complete yet, last first.
 They may be in several places: a tool call can come in between.")
 
+(defvar-local edn-bridge-messages--at nil
+  "How much came of the answer that is not complete, or nil.
+A property list of `:turn', `:call', `:chars' and `:thinking'.")
+
 (defvar-local edn-bridge-messages--page nil
   "Ids of the messages that were shown when the transcript was last rebuilt.")
 
@@ -83,6 +87,8 @@ A button at the top of the transcript, in a line of its own, says so.")
 (defun edn-bridge-messages--on-rehydrated (data)
   "Show the messages in DATA of `session/rehydrated'."
   (when (edn-bridge-chat-mine-p data)
+    (when edn-bridge-chat-following
+      (setq edn-bridge-chat-following 'rebuilt))
     (edn-bridge-messages--rebuild data)
     (run-hooks 'edn-bridge-chat-ready-hook)))
 
@@ -91,10 +97,42 @@ A button at the top of the transcript, in a line of its own, says so.")
 (defun edn-bridge-messages--on-delta (kind data)
   "Keep the text in DATA, of KIND, until the next flush."
   (when (edn-bridge-chat-mine-p data)
-    (unless (eq kind edn-bridge-messages--delta-kind)
-      (edn-bridge-messages--flush)
-      (setq edn-bridge-messages--delta-kind kind))
-    (push (plist-get data :text) edn-bridge-messages--deltas)))
+    (let ((text (edn-bridge-messages--news kind data)))
+      (unless (equal text "")
+        (unless (eq kind edn-bridge-messages--delta-kind)
+          (edn-bridge-messages--flush)
+          (setq edn-bridge-messages--delta-kind kind))
+        (push text edn-bridge-messages--deltas)))))
+
+(defun edn-bridge-messages--news (kind data)
+  "Return what is new of the text in DATA, of KIND; who comes back has some.
+Note how much there is now."
+  (let ((text (plist-get data :text))
+        (turn (plist-get data :turn-id))
+        (call (plist-get data :call))
+        (place (plist-get data :at))
+        (key (if (eq kind 'thinking) :thinking :chars))
+        (at edn-bridge-messages--at))
+    (if (not (and turn call (integerp place)))
+        text
+      (unless (and at
+                   (equal turn (plist-get at :turn))
+                   (equal call (plist-get at :call)))
+        (when (and at edn-bridge-chat-following)
+          ;; What is shown of an answer is nothing of this one.
+          (setq edn-bridge-chat-following 'again))
+        (setq at (list :turn turn :call call :chars 0 :thinking 0)))
+      (let ((have (plist-get at key)))
+        (when (and (> place have) edn-bridge-chat-following)
+          (setq edn-bridge-chat-following 'again))
+        (setq edn-bridge-messages--at
+              (plist-put at key (max have (+ place (length text)))))
+        (substring text (min (length text) (max 0 (- have place))))))))
+
+(defun edn-bridge-messages-in-answer ()
+  "Return how much is shown of the answer that is not complete, or nil."
+  (and edn-bridge-messages--at
+       (copy-sequence edn-bridge-messages--at)))
 
 (defun edn-bridge-messages--flush ()
   "Add the texts that came to the transcript, all at once."
@@ -271,6 +309,7 @@ Return how many pieces that changed."
                  (null edn-bridge-messages--shown))
       (edn-bridge-messages--complete (edn-bridge-messages-text data)
                                      (plist-get data :entry-id))
+      (setq edn-bridge-messages--at nil)
       (edn-bridge-messages--show-outcome data (plist-get data :entry-id)))))
 
 (defun edn-bridge-messages-shown-p (entry)
@@ -452,6 +491,7 @@ Where `:more' is true there are earlier ones."
   (setq edn-bridge-messages--stream nil
         edn-bridge-messages--deltas nil
         edn-bridge-messages--shown nil
+        edn-bridge-messages--at nil
         edn-bridge-messages--more nil)
   (edn-bridge-transcript-clear)
   (run-hook-with-args 'edn-bridge-chat-rebuild-functions data)
@@ -676,8 +716,12 @@ KIND is that of its heading."
 
 (defun edn-bridge-messages--on-turn-end ()
   "Note that no message is coming any more."
-  (setq edn-bridge-messages--shown nil))
+  (setq edn-bridge-messages--shown nil)
+  ;; Who comes back finds out by this that the end was missed.
+  (unless edn-bridge-chat-following
+    (setq edn-bridge-messages--at nil)))
 
+(setq edn-bridge-chat-in-answer-function #'edn-bridge-messages-in-answer)
 (add-hook 'edn-bridge-chat-settle-functions #'edn-bridge-messages--settle)
 (add-hook 'edn-bridge-chat-turn-end-hook #'edn-bridge-messages--on-turn-end)
 (edn-bridge-chat-handle "assistant/delta"

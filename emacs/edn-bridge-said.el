@@ -73,7 +73,11 @@ below it.  COMMAND non-nil means that it is a slash command."
 
 (defun edn-bridge-said-again (said)
   "Note that SAID is sent again: its place is where the bridge delivers it."
-  (edn-bridge-said--let-go said)
+  (if (and (edn-bridge-said-start said)
+           ;; A transcript that was built again has nothing between them.
+           (< (edn-bridge-said-start said) (edn-bridge-said-end said)))
+      (edn-bridge-said--remove said)
+    (edn-bridge-said--let-go said))
   (setf (edn-bridge-said-conn said) edn-bridge-chat--conn)
   (unless (memq said edn-bridge-said--pending)
     (edn-bridge-said--add said))
@@ -116,11 +120,13 @@ below it.  COMMAND non-nil means that it is a slash command."
     (edn-bridge-said--show-waiting)))
 
 (defun edn-bridge-said-note-refused (said keep)
-  "Note that the bridge did not take SAID; with KEEP, it is still shown."
+  "Note that the bridge did not take SAID; with KEEP, it is still shown.
+The symbol `again' for KEEP means that it is sent again, and moves then."
   (edn-bridge-said--forget said)
-  (if keep
-      (edn-bridge-said--let-go said)
-    (edn-bridge-said--remove said))
+  (pcase keep
+    ('nil (edn-bridge-said--remove said))
+    ('again)
+    (_ (edn-bridge-said--let-go said)))
   (edn-bridge-said--show-waiting))
 
 (defun edn-bridge-said-drop-steering ()

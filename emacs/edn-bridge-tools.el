@@ -122,6 +122,26 @@ The output of others is shown on demand."
       (setf (edn-bridge-tools--call-elapsed call) (/ duration 1000.0)))
     call))
 
+(defun edn-bridge-tools-known-p (id)
+  "Return non-nil if the tool call ID is shown."
+  (and (edn-bridge-tools--get id) t))
+
+(defun edn-bridge-tools-done-p (id)
+  "Return non-nil if the result of the tool call ID is shown."
+  (let ((call (edn-bridge-tools--get id)))
+    (and call (memq (edn-bridge-tools--call-state call) '(done failed)) t)))
+
+(defun edn-bridge-tools-unfinished-p ()
+  "Return non-nil if a call is shown that has no result."
+  (let ((found nil))
+    (maphash (lambda (_id call)
+               (when (and (edn-bridge-tools--call-marker call)
+                          (memq (edn-bridge-tools--call-state call)
+                                '(proposed running)))
+                 (setq found t)))
+             (edn-bridge-tools--calls))
+    found))
+
 (defun edn-bridge-tools--finish (call failed)
   "Note that CALL is done, or with FAILED non-nil that it failed.
 The output of some tools is shown then."

@@ -35,6 +35,7 @@
 ;;   -input                sending, aborting, history
 ;;   -queue                what waits: edited, moved, taken back
 ;;   -tools                tool calls, output, diffs
+;;   -follow               what a chat missed while it was away
 ;;   -buffers              buffers follow the files that are changed
 ;;   -files                the agent works on the buffers of open files
 ;;   -undo                 undo and redo of what turns did to files
@@ -57,6 +58,7 @@
 (require 'edn-bridge-input)
 (require 'edn-bridge-queue)
 (require 'edn-bridge-tools)
+(require 'edn-bridge-follow)
 (require 'edn-bridge-buffers)
 (require 'edn-bridge-files)
 (require 'edn-bridge-undo)

@@ -13,6 +13,9 @@
 (require 'ert)
 (require 'edn-bridge)
 
+;; What a test starts ends with it; the tests of the daemon ask for one.
+(setenv "EDN_BRIDGE_DAEMON" "never")
+
 ;; The tests keep nothing in the folder of whoever runs them.
 (setq edn-bridge-drafts-file nil)
 
@@ -139,7 +142,8 @@ SPEC is (CONN SENT)."
        (accept-process-output nil 0.02))
      (unless value
        (ert-fail (list "waited in vain for" ',condition
-                       (buffer-string))))
+                       (buffer-substring-no-properties (point-min)
+                                                       (point-max)))))
      value))
 
 (provide 'edn-bridge-test-support)
