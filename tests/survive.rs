@@ -313,6 +313,8 @@ fn edit_that_was_noted_is_not_made_again() {
     let killed = Killed { setup, session, told: String::new() };
     let mut bridge = killed.open();
     assert!(interrupted(&mut bridge).is_some());
+    let messages = bridge.ask("m", "get_messages", "{}").to_string();
+    assert!(messages.contains("it may have run"), "{messages}");
     bridge.ask("c", "command", "{:text \"/continue\"}");
     end(&mut bridge);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "x\nEND\n");
