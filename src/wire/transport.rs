@@ -94,12 +94,15 @@ impl Transport {
 
     /// The standard input and output of another process, which has passed them here. Its end ends the input as well:
     /// others may hold the descriptors open. `owner` is a connection to that process.
-    pub fn handed(input: OwnedFd, output: OwnedFd, owner: UnixStream) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// If there is no descriptor left.
+    pub fn handed(input: OwnedFd, output: OwnedFd, owner: UnixStream) -> io::Result<Self> {
+        Ok(Self {
             kind: TransportKind::Stdio,
             input: Box::new(Handed { input: File::from(input), owner }),
-            output: Box::new(Descriptor::new(File::from(output))),
-        }
+            output: Box::new(HandedOutput::new(File::from(output))?),
+        })
     }
 
     /// A connected socket.
@@ -194,6 +197,55 @@ impl Read for Handed {
 impl Input for Handed {
     fn has_ended(&self) -> bool {
         has_ended(&self.owner) || has_ended(&self.input)
+    }
+}
+
+/// The output of another process. Nobody may read it and nobody may close it, so a write can be given up: this process
+/// goes on without it.
+struct HandedOutput {
+    descriptor: Descriptor,
+    /// Ends when the output is shut.
+    is_shut: UnixStream,
+    shut: UnixStream,
+}
+
+impl HandedOutput {
+    fn new(output: File) -> io::Result<Self> {
+        let (is_shut, shut) = UnixStream::pair()?;
+        Ok(Self { descriptor: Descriptor::new(output), is_shut, shut })
+    }
+}
+
+impl Output for HandedOutput {
+    fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let count = self.descriptor.try_write(bytes)?;
+            bytes = bytes.get(count..).unwrap_or_default();
+            if count > 0 {
+                continue;
+            }
+            let mut both = [
+                PollFd::new(&self.descriptor.file, PollFlags::OUT),
+                PollFd::new(&self.is_shut, PollFlags::IN),
+            ];
+            match poll(&mut both, None) {
+                Err(Errno::INTR) => continue,
+                polled => drop(polled?),
+            }
+            let [_, is_shut] = &both;
+            if !is_shut.revents().is_empty() {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.descriptor.try_write(bytes)
+    }
+
+    fn shut(&self) {
+        let _ = self.shut.shutdown(std::net::Shutdown::Both);
     }
 }
 
@@ -341,6 +393,20 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::BrokenPipe, "asks first: {asks_first}");
             assert_eq!(output.write_all(b"gone").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
         }
+    }
+
+    #[test]
+    fn handed_output_that_nobody_reads_can_be_given_up() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let output = HandedOutput::new(File::from(writer)).unwrap();
+        std::thread::scope(|scope| {
+            // Far more than a pipe holds.
+            let writing = scope.spawn(|| output.write_all(&vec![b'x'; 1 << 20]));
+            let mut part = [0; 1];
+            File::from(reader.try_clone().unwrap()).read_exact(&mut part).unwrap();
+            output.shut();
+            assert_eq!(writing.join().unwrap().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        });
     }
 
     #[test]

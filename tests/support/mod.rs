@@ -219,7 +219,9 @@ impl Bridge {
     /// Sends bytes verbatim.
     pub fn write(&mut self, bytes: &[u8]) {
         let stdin = self.stdin.as_mut().expect("standard input is open");
-        stdin.write_all(bytes).and_then(|()| stdin.flush()).expect("the bridge reads");
+        if stdin.write_all(bytes).and_then(|()| stdin.flush()).is_err() {
+            self.ended();
+        }
     }
 
     /// Sends a request.

@@ -223,9 +223,9 @@ impl Daemon {
         let Ok([input, output]) = <[OwnedFd; 2]>::try_from(descriptors) else {
             return refused("Standard input and output did not come along.".to_owned(), false);
         };
-        let streams = stream.try_clone().and_then(|owner| Ok((owner, stream.try_clone()?)));
-        let (owner, ending) = match streams {
-            Ok(streams) => streams,
+        let made = stream.try_clone().and_then(|owner| Transport::handed(input, output, owner));
+        let (transport, ending) = match made.and_then(|transport| Ok((transport, stream.try_clone()?))) {
+            Ok(made) => made,
             Err(error) => return refused(format!("The daemon cannot serve another editor: {error}."), false),
         };
         // Before the first frame goes out: until then the client has a copy of the output.
@@ -239,7 +239,6 @@ impl Daemon {
             let _ = line::send(&ending, &Told::Ended, &[]);
             let _ = news.send(News::Left);
         };
-        let transport = Transport::handed(input, output, owner);
         if let Err(failure) =
             self.engines.attach(&self.options, given, environment, protocol, transport, left)
         {
