@@ -14,6 +14,7 @@
 (require 'cl-lib)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-interact)
+(require 'edn-bridge-work)
 
 (defcustom edn-bridge-attention-notify-function
   #'edn-bridge-attention-notify
@@ -68,6 +69,12 @@ It is called with a title and a text while the chat is not in view."
   (seq-filter (lambda (buffer)
                 (buffer-local-value 'edn-bridge-interact--questions buffer))
               (edn-bridge-chat-buffers)))
+
+(defun edn-bridge-attention--asks-itself-p (chat)
+  "Return non-nil if a question in CHAT is of its own session."
+  (seq-find (lambda (question)
+              (null (edn-bridge-interact--question-session question)))
+            (buffer-local-value 'edn-bridge-interact--questions chat)))
 
 (defun edn-bridge-attention--finished ()
   "Return the chats that finished a turn which was not seen."
@@ -138,15 +145,30 @@ By the desktop where Emacs is not in focus and can do so, else by a message."
 
 ;;;###autoload
 (defun edn-bridge-attention-next ()
-  "Go to a chat whose session asks something, or else has finished."
+  "Go to a session that asks something, or else has finished.
+Those of this Emacs come first, but what the mode line names before them."
   (interactive)
-  (let ((buffer (or (car (edn-bridge-attention--asking))
-                    (car (edn-bridge-attention--finished)))))
-    (unless buffer
-      (user-error "No session needs you"))
-    (pop-to-buffer buffer)
-    (when edn-bridge-interact--questions
-      (edn-bridge-interact-next))))
+  (let ((asking (let ((chats (edn-bridge-attention--asking)))
+                  (or (seq-find #'edn-bridge-attention--asks-itself-p chats)
+                      (car chats))))
+        (finished (car (edn-bridge-attention--finished)))
+        (waiting (car (edn-bridge-work-waiting))))
+    (cond
+     ((and waiting (edn-bridge-attention--clicked-p))
+      (edn-bridge-work-visit waiting))
+     (asking
+      (pop-to-buffer asking)
+      (edn-bridge-interact-next))
+     (waiting
+      (edn-bridge-work-visit waiting))
+     (finished
+      (pop-to-buffer finished))
+     (t
+      (user-error "No session needs you")))))
+
+(defun edn-bridge-attention--clicked-p ()
+  "Return non-nil if the mode line was clicked on."
+  (mouse-event-p last-command-event))
 
 ;;;; The bridge's notifications
 

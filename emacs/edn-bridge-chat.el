@@ -130,6 +130,9 @@ is still to come.")
 (defvar-local edn-bridge-chat-doubtful nil
   "Ids of entries that may be shown although that is not known for sure.")
 
+(defvar-local edn-bridge-chat-left-running nil
+  "Non-nil if a turn whose end was not told was running when the chat left.")
+
 (defvar-local edn-bridge-chat-following nil
   "Non-nil while the chat is told what it missed.
 The symbol `rebuilt' means that its transcript was built again for that,
@@ -328,6 +331,21 @@ The keys of questions, buttons and tool calls are other commands."
     (edn-bridge-rpc-close edn-bridge-chat--conn "chat buffer killed")
     (edn-bridge-rpc-forget edn-bridge-chat--conn)))
 
+(defun edn-bridge-chat-open (directory &optional setup)
+  "Return a new chat buffer of DIRECTORY, which is connecting.
+SETUP, where it is not nil, is called in it before that."
+  (let ((buffer (generate-new-buffer
+                 (format "*edn-bridge: %s*"
+                         (file-name-nondirectory
+                          (directory-file-name directory))))))
+    (with-current-buffer buffer
+      (setq default-directory directory)
+      (edn-bridge-chat-mode)
+      (when setup
+        (funcall setup))
+      (edn-bridge-chat-connect))
+    buffer))
+
 (defun edn-bridge-chat-buffer-p (buffer)
   "Return non-nil if BUFFER is a chat buffer."
   (and (buffer-live-p buffer)
@@ -440,6 +458,11 @@ The keys of questions, buttons and tool calls are other commands."
       (edn-bridge-chat--run-clock)
       (run-hooks 'edn-bridge-chat-clock-hook)
       (force-mode-line-update))))
+
+(defun edn-bridge-chat-unused-p ()
+  "Return non-nil if nothing was said in this chat; questions may be asked."
+  (not (text-property-not-all (point-min) (edn-bridge-transcript-end)
+                              'edn-bridge-heading nil)))
 
 (defun edn-bridge-chat-time (text)
   "Return the time TEXT, in the form of ISO 8601, for people, or nil."
@@ -798,6 +821,12 @@ Its process ended, not by the user's wish, and the session went on."
                              (setq edn-bridge-chat--return nil)
                              (edn-bridge-chat-connect))))))))
 
+(defun edn-bridge-chat-stay-away ()
+  "Do not connect again by itself before the user does."
+  (edn-bridge-chat--return-no-more)
+  (setq edn-bridge-chat--returns
+        (make-list edn-bridge-chat--return-times (float-time))))
+
 (defun edn-bridge-chat--return-no-more ()
   "Do not connect again by a timer."
   (when edn-bridge-chat--return
@@ -812,6 +841,8 @@ Its process ended, not by the user's wish, and the session went on."
   (let ((place edn-bridge-chat--place)
         (at (funcall edn-bridge-chat-in-answer-function)))
     (setq edn-bridge-chat-following t
+          edn-bridge-chat-left-running (edn-bridge-edn-true-p
+                                        (edn-bridge-chat-get :is-streaming))
           edn-bridge-chat--followed conn
           edn-bridge-chat-doubtful (mapcar #'cadr edn-bridge-chat--due)
           edn-bridge-chat--due nil)

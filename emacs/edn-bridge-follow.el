@@ -35,6 +35,9 @@
              ("assistant" (edn-bridge-follow--assistant message))
              ("tool" (edn-bridge-follow--result message))
              (_ (edn-bridge-follow--build-again)))))
+        ("turn"
+         (when (equal (plist-get entry :event) "ended")
+           (setq edn-bridge-chat-left-running nil)))
         ;; What is above changed with these.
         ((or "leaf" "rewritten" "compaction")
          (edn-bridge-follow--build-again))))))
@@ -122,15 +125,17 @@ It may be one that waited for its event when the connection ended."
   (when (and edn-bridge-chat-following
              (edn-bridge-chat-mine-p data))
     (let ((rebuilt (eq edn-bridge-chat-following 'rebuilt))
-          (cut (and (not (edn-bridge-chat-running-p))
-                    (or (edn-bridge-messages-in-answer)
-                        (edn-bridge-tools-unfinished-p)))))
+          (ended (not (edn-bridge-chat-running-p)))
+          (partly (or (edn-bridge-messages-in-answer)
+                      (edn-bridge-tools-unfinished-p))))
       (setq edn-bridge-chat-doubtful nil)
       (cond
        (rebuilt
         (setq edn-bridge-chat-following nil))
-       ((or cut (eq edn-bridge-chat-following 'again))
-        (setq edn-bridge-chat--cut (and cut t))
+       ((or (eq edn-bridge-chat-following 'again)
+            ;; The bridge ended in the turn.
+            (and ended (or partly edn-bridge-chat-left-running)))
+        (setq edn-bridge-chat--cut (and ended partly t))
         (edn-bridge-chat-follow-anew))
        (t
         (setq edn-bridge-chat-following nil

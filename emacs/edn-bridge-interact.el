@@ -261,7 +261,13 @@ Those of a connection that is gone wait no more."
                           edn-bridge-chat--conn))
                     edn-bridge-interact--questions)))
     (setq edn-bridge-interact--questions nil)
-    (mapc #'edn-bridge-interact--show questions)
+    (dolist (question questions)
+      ;; The chat may have turned to the session that asks.
+      (when (equal (edn-bridge-interact--question-session question)
+                   edn-bridge-chat--session-id)
+        (setf (edn-bridge-interact--question-session question) nil
+              (edn-bridge-interact--question-agent question) nil))
+      (edn-bridge-interact--show question))
     (unless questions
       (edn-bridge-interact--announce nil))))
 

@@ -431,11 +431,14 @@ A process that it started may go on writing: that is not waited for."
   "Send FRAME, a property list, to CONN."
   (let ((line (edn-bridge-edn-print-string frame)))
     (edn-bridge-rpc--log conn 'out line)
+    ;; The sentinel, which comes next, fails what is pending.
     (condition-case err
-        (process-send-string (edn-bridge-rpc-connection-process conn)
-                             (concat line "\n"))
+        ;; In batch mode, a write to what has ended would end Emacs.
+        (if (process-live-p (edn-bridge-rpc-connection-process conn))
+            (process-send-string (edn-bridge-rpc-connection-process conn)
+                                 (concat line "\n"))
+          (edn-bridge-rpc--log conn 'note "the process has ended"))
       (error
-       ;; The sentinel, which comes next, fails what is pending.
        (edn-bridge-rpc--log conn 'note (error-message-string err))))))
 
 (defvar edn-bridge-rpc--handshake-again 3

@@ -37,6 +37,10 @@ An `edn-bridge-said' each.")
   "The slash command that was sent last, an `edn-bridge-said', or nil.
 The bridge may make a message of it.")
 
+(defvar-local edn-bridge-said--doubtful nil
+  "What got no answer before its connection ended, last first.
+The bridge may deliver it as what another client sent.")
+
 (defvar-local edn-bridge-said--others 0
   "How many messages wait that were not sent from this chat.")
 
@@ -125,7 +129,8 @@ The symbol `again' for KEEP means that it is sent again, and moves then."
   (edn-bridge-said--forget said)
   (pcase keep
     ('nil (edn-bridge-said--remove said))
-    ('again)
+    ('again (setq edn-bridge-said--doubtful
+                  (seq-take (cons said edn-bridge-said--doubtful) 8)))
     (_ (edn-bridge-said--let-go said)))
   (edn-bridge-said--show-waiting))
 
@@ -171,10 +176,11 @@ The symbol `again' for KEEP means that it is sent again, and moves then."
     (edn-bridge-chat-settle 'end)
     (let* ((entry (plist-get data :entry-id))
            (said (edn-bridge-said--find data))
-           (sender (edn-bridge-said--sender data)))
+           (sender (and (not said) (edn-bridge-said--sender data))))
       (when (and entry sender)
         (edn-bridge-messages-note-sender entry sender))
       (when said
+        (setq edn-bridge-said--doubtful (delq said edn-bridge-said--doubtful))
         (edn-bridge-said--forget said))
       (cond
        ;; The transcript was rebuilt meanwhile.
@@ -213,10 +219,18 @@ The symbol `again' for KEEP means that it is sent again, and moves then."
               (plist-get (plist-get data :from) :kind))
              "earlier")
       (let ((text (edn-bridge-messages-text data)))
-        (cl-find-if (lambda (said)
-                      (and (edn-bridge-said-accepted said)
-                           (equal text (edn-bridge-said-text said))))
-                    edn-bridge-said--pending))))))
+        (or (cl-find-if (lambda (said)
+                          (and (edn-bridge-said-accepted said)
+                               (equal text (edn-bridge-said-text said))))
+                        edn-bridge-said--pending)
+            (edn-bridge-said--find-doubtful data))))
+     (t
+      (edn-bridge-said--find-doubtful data)))))
+
+(defun edn-bridge-said--find-doubtful (data)
+  "Return what got no answer and may be what DATA delivers, or nil."
+  (cl-find (edn-bridge-messages-text data) edn-bridge-said--doubtful
+           :key #'edn-bridge-said-text :test #'equal))
 
 (defun edn-bridge-said--in-place-p (said data)
   "Return non-nil if SAID, which DATA delivers, stands where it belongs.

@@ -14,6 +14,7 @@
 (require 'edn-bridge-messages)
 (require 'edn-bridge-complete)
 (require 'edn-bridge-input)
+(require 'edn-bridge-work)
 
 ;;;; Choosing
 
@@ -37,12 +38,19 @@
                (and (edn-bridge-edn-true-p (plist-get slot :archived))
                     "archived")
                (and (edn-bridge-sessions-fork-p slot slots) "fork")
-               (and (edn-bridge-edn-true-p (plist-get slot :is-streaming))
-                    "running")
+               (edn-bridge-sessions-state slot)
                (let ((count (plist-get slot :message-count)))
                  (and count (format "%d messages" count)))
                (edn-bridge-sessions-time slot)))
    ", "))
+
+(defun edn-bridge-sessions-state (slot)
+  "Return that SLOT runs or what it waits for, or nil."
+  (let ((work (edn-bridge-work-find (plist-get slot :id))))
+    (cond (work
+           (edn-bridge-work-state work))
+          ((edn-bridge-edn-true-p (plist-get slot :is-streaming))
+           "running"))))
 
 (defun edn-bridge-sessions-fork-p (slot slots)
   "Return non-nil if SLOT is called like the one of SLOTS that it comes from."
@@ -241,8 +249,7 @@ Not where something was said meanwhile."
                                        (plist-get slot :created-at) ""))
                     (lambda (a b) (string-lessp b a))
                     (seq-filter #'edn-bridge-sessions--used-p slots)))))
-    (when (and last
-               (= (point-min) (edn-bridge-transcript-end)))
+    (when (and last (edn-bridge-chat-unused-p))
       (let ((id (plist-get last :id)))
         (if (and wanted (eq edn-bridge-sessions-resume t))
             (edn-bridge-sessions--turn-to (edn-bridge-chat-current)
@@ -279,6 +286,78 @@ Not where something was said meanwhile."
     (user-error "No session is offered; %s chooses one"
                 (substitute-command-keys "\\[edn-bridge-sessions-switch]")))
   (edn-bridge-sessions-switch edn-bridge-sessions--last))
+
+;;;; What runs and waits
+
+(defconst edn-bridge-sessions--offered 4
+  "How many sessions that run or wait a chat offers.")
+
+(defun edn-bridge-sessions--offer-work ()
+  "Where nothing was said in this chat, offer what runs and waits.
+What this project has comes first, and before it what waits."
+  (edn-bridge-chat-set-status
+   'edn-bridge-work
+   (when (edn-bridge-chat-unused-p)
+     (let* ((works (seq-sort-by
+                    #'edn-bridge-sessions--work-rank #'<
+                    (seq-remove (lambda (work)
+                                  (equal (edn-bridge-work-id work)
+                                         edn-bridge-chat--session-id))
+                                (edn-bridge-work-list))))
+            (rest (nthcdr edn-bridge-sessions--offered works)))
+       (append
+        (mapcar #'edn-bridge-sessions--work-line
+                (seq-take works edn-bridge-sessions--offered))
+        (and rest
+             (list (format "%d more run or wait; M-x edn-bridge-daemon shows them"
+                           (length rest)))))))))
+
+(defun edn-bridge-sessions--here-p (work)
+  "Return non-nil if WORK is of this chat's project."
+  (member (edn-bridge-work-folder work)
+          (list default-directory
+                ;; To ask another host would take its time.
+                (if (file-remote-p default-directory)
+                    default-directory
+                  (file-truename default-directory)))))
+
+(defun edn-bridge-sessions--work-rank (work)
+  "Return a number that is the lower the more WORK matters in this chat."
+  (+ (if (edn-bridge-sessions--here-p work) 0 2)
+     (if (edn-bridge-work-asks work) 0 1)))
+
+(defun edn-bridge-sessions--work-line (work)
+  "Return the line above the draft that offers WORK."
+  (concat
+   (if (edn-bridge-sessions--here-p work)
+       ""
+     (format "In %s: " (edn-bridge-visible-label
+                        (abbreviate-file-name
+                         (directory-file-name (edn-bridge-work-folder work))))))
+   (edn-bridge-work-label work)
+   (if (edn-bridge-work-asks work) " — " " is ")
+   (edn-bridge-work-state work)
+   "  "
+   (make-text-button (copy-sequence "[Open]") nil
+                     'follow-link t
+                     'help-echo "mouse-1, RET: Open"
+                     'action (lambda (_button)
+                               (edn-bridge-sessions--open-work work)))))
+
+(defun edn-bridge-sessions--open-work (work)
+  "Turn this chat to WORK if it is of this project, or go to its chat."
+  (if (edn-bridge-sessions--here-p work)
+      (edn-bridge-sessions-switch (edn-bridge-work-id work))
+    (edn-bridge-work-visit work)))
+
+(defun edn-bridge-sessions--forget-work (&rest _)
+  "Offer nothing that runs or waits in this chat."
+  (edn-bridge-chat-set-status 'edn-bridge-work nil))
+
+(add-hook 'edn-bridge-work-hook #'edn-bridge-sessions--offer-work)
+(add-hook 'edn-bridge-chat-rebuilt-hook #'edn-bridge-sessions--forget-work)
+(add-hook 'edn-bridge-input-send-hook #'edn-bridge-sessions--forget-work)
+(edn-bridge-chat-handle "user/message" #'edn-bridge-sessions--forget-work)
 
 (add-hook 'edn-bridge-chat-ready-hook #'edn-bridge-sessions--offer-last)
 (add-hook 'edn-bridge-input-send-hook #'edn-bridge-sessions--forget-last)

@@ -121,8 +121,8 @@ FORK non-nil means that it is a fork."
             (if active "● " "○ ")
             (propertize (edn-bridge-sessions-label slot)
                         'face (if active 'bold 'default))
-            (if (edn-bridge-edn-true-p (plist-get slot :is-streaming))
-                (propertize "  running" 'face 'warning)
+            (if-let ((state (edn-bridge-sessions-state slot)))
+                (propertize (concat "  " state) 'face 'warning)
               "")
             (propertize (concat (if fork "  fork" "")
                                 (if (edn-bridge-edn-true-p

@@ -15,6 +15,7 @@
 ;;   M-x edn-bridge-ask-region a question about the region
 ;;   M-x edn-bridge-query      questions to the session in EQL
 ;;   M-x edn-bridge-log        the frames of a connection
+;;   M-x edn-bridge-daemon     what runs when no chat is open
 ;;   M-x edn-bridge-doctor     what is wrong, and what to do
 ;;
 ;; The program is found by `edn-bridge-program'.  README.md is the manual.
@@ -41,10 +42,11 @@
 ;;   -undo                 undo and redo of what turns did to files
 ;;   -ediff                a proposed change, with Ediff
 ;;   -interact             questions of the agent
+;;   -work                 what works and waits, in any project
 ;;   -actions -attention -models -trust -rules -sessions -tree -jobs
 ;;                         what hangs on the chat
 ;;   -side                 questions beside the chat
-;;   -ask -rewrite -context -hands -query -log -doctor -batch
+;;   -ask -rewrite -context -hands -query -log -daemon -doctor -batch
 ;;                         what stands beside it
 ;;   edn-bridge            the entry, and the keys together
 
@@ -64,6 +66,7 @@
 (require 'edn-bridge-undo)
 (require 'edn-bridge-interact)
 (require 'edn-bridge-actions)
+(require 'edn-bridge-work)
 (require 'edn-bridge-attention)
 (require 'edn-bridge-models)
 (require 'edn-bridge-trust)
@@ -78,6 +81,7 @@
 (require 'edn-bridge-hands)
 (require 'edn-bridge-query)
 (require 'edn-bridge-log)
+(require 'edn-bridge-daemon)
 (require 'edn-bridge-doctor)
 (require 'edn-bridge-drafts)
 (require 'edn-bridge-batch)
@@ -112,16 +116,9 @@ Where there is none, or with NEW non-nil, open one; it is connecting then."
 (defun edn-bridge--open (directory new)
   "Return a new chat buffer of DIRECTORY, which is connecting.
 With NEW non-nil, its session is to be a new one."
-  (let ((buffer (generate-new-buffer
-                 (format "*edn-bridge: %s*"
-                         (file-name-nondirectory
-                          (directory-file-name directory))))))
-    (with-current-buffer buffer
-      (setq default-directory directory)
-      (edn-bridge-chat-mode)
-      (setq edn-bridge-sessions-fresh (if new 'new t))
-      (edn-bridge-chat-connect))
-    buffer))
+  (edn-bridge-chat-open
+   directory
+   (lambda () (setq edn-bridge-sessions-fresh (if new 'new t)))))
 
 ;;;; A side window
 

@@ -11,6 +11,7 @@
 
 (require 'edn-bridge-test-support)
 (require 'edn-bridge-live-tests)
+(require 'edn-bridge-terminal-tests)
 
 (defmacro edn-bridge-daemon-tests-with-daemon (turns &rest body)
   "Run BODY where chats are with a daemon whose model answers with TURNS.
@@ -186,11 +187,11 @@ That is the text of a script's turns, in EDN."
       (edn-bridge-daemon-tests-see "Begin")
       ;; In mid turn: what streamed is lost, and that is said.
       (signal-process (edn-bridge-daemon-tests-pid) 'SIGKILL)
-      (edn-bridge-daemon-tests-see "\\[Try again\\]")
+      (edn-bridge-daemon-tests-see "\\[\\(Try again\\|Continue\\)\\]")
       (edn-bridge-daemon-tests-wait-idle)
       (should (equal edn-bridge-chat--session-id session))
       (should (string-match-p
-               "First\\.\n\nYou\nAgain\n\n[^\n]+\\[Try again\\]\n\\'"
+               "First\\.\n\nYou\nAgain\n\n[^\n]+\\[\\(Try again\\|Continue\\)\\]\n\\'"
                (edn-bridge-test-transcript))))))
 
 (ert-deftest edn-bridge-follow-question-is-asked-once ()
@@ -340,6 +341,194 @@ That is the text of a script's turns, in EDN."
         (edn-bridge-live-tests-wait-ready)
         (edn-bridge-sessions-switch session)
         (edn-bridge-daemon-tests-see "Assistant\nEnd\n\\'")))))
+
+;;;; What works and waits
+
+(defconst edn-bridge-daemon-tests-asks
+  "{:steps [{:tool-call {:name \"bash\" :arguments {:command \"touch one\"}}}]}
+   {:steps [{:delta \"End\"}]}"
+  "Turns of which the first asks.")
+
+(ert-deftest edn-bridge-work-new-chat-offers-what-waits ()
+  (edn-bridge-daemon-tests-with-daemon edn-bridge-daemon-tests-asks
+    (let (session)
+      (with-current-buffer (edn-bridge-chat-buffer)
+        (edn-bridge-live-tests-wait-ready)
+        (edn-bridge-daemon-tests-begin "Fix the cart")
+        (edn-bridge-test-wait edn-bridge-interact--questions)
+        (setq session edn-bridge-chat--session-id)
+        (kill-buffer))
+      ;; In another project it is mentioned.
+      (let ((default-directory (file-name-as-directory
+                                (expand-file-name "other" default-directory))))
+        (make-directory default-directory)
+        (with-current-buffer (edn-bridge-chat-buffer)
+          (edn-bridge-live-tests-wait-ready)
+          (edn-bridge-test-wait
+           (string-match-p
+            "^In .*: Fix the cart — waits for an approval  \\[Open\\]$"
+            (edn-bridge-transcript-footer)))
+          (save-window-excursion
+            (edn-bridge-test-push "Open")
+            (should (equal (buffer-local-value 'edn-bridge-chat--session-id
+                                               (window-buffer))
+                           session))
+            (kill-buffer (window-buffer)))
+          (kill-buffer)))
+      (with-current-buffer (edn-bridge-chat-buffer)
+        (edn-bridge-live-tests-wait-ready)
+        (edn-bridge-test-wait
+         (string-match-p "^Fix the cart — waits for an approval  \\[Open\\]$"
+                         (edn-bridge-transcript-footer)))
+        (let ((data (edn-bridge-rpc-call edn-bridge-chat--conn
+                                         "list_sessions" nil)))
+          (should (seq-some (lambda (slot)
+                              (string-match-p "waits for an approval"
+                                              (edn-bridge-sessions--annotate
+                                               slot)))
+                            (plist-get data :sessions))))
+        (edn-bridge-test-push "Open")
+        (edn-bridge-daemon-tests-see "\\`You\nFix the cart\n\n.*bash")
+        (edn-bridge-test-wait edn-bridge-interact--questions)
+        (should (equal edn-bridge-chat--session-id session))
+        (should-not (string-search "[Open]" (edn-bridge-transcript-footer)))
+        (should-not (string-search "[session" (edn-bridge-test-transcript)))
+        (edn-bridge-interact-accept)
+        (edn-bridge-daemon-tests-see "Assistant\nEnd\n\\'")))))
+
+(ert-deftest edn-bridge-work-mode-line-says-who-needs-the-user ()
+  (let ((before (list "mine"))
+        (global-mode-string nil))
+    (setq global-mode-string before)
+    (edn-bridge-daemon-tests-with-daemon edn-bridge-daemon-tests-asks
+      (save-window-excursion
+        (let ((elsewhere (edn-bridge-chat-buffer t))
+              (asking (edn-bridge-chat-buffer t))
+              (session nil))
+          (with-current-buffer elsewhere
+            (edn-bridge-test-wait edn-bridge-chat--outlives))
+          (with-current-buffer asking
+            (edn-bridge-test-wait (edn-bridge-chat-get :phase))
+            (edn-bridge-daemon-tests-begin "Fix 100% of it")
+            (edn-bridge-test-wait (edn-bridge-work-waiting))
+            (setq session edn-bridge-chat--session-id))
+          (should (string-match-p (regexp-quote "[edn: Fix 100%% of it?]")
+                                  (nth 1 (edn-bridge-work--lighter))))
+          (should (equal (car global-mode-string) "mine"))
+          (should edn-bridge-work--timer)
+          (let ((edn-bridge-work-in-mode-line nil))
+            (should (equal (edn-bridge-work--lighter) "")))
+          (edn-bridge-attention-next)
+          (should (eq (window-buffer) asking))
+          ;; Whoever looks at it needs no mark.
+          (should (equal (edn-bridge-work--lighter) ""))
+          ;; Without its chat, too, one can go there.
+          (delete-other-windows)
+          (kill-buffer asking)
+          (with-current-buffer elsewhere
+            (setq edn-bridge-interact--questions nil)
+            (edn-bridge-work-ask)
+            (edn-bridge-test-wait (edn-bridge-work-waiting)))
+          (should edn-bridge-work--timer)
+          (edn-bridge-attention-next)
+          (should (equal (buffer-local-value 'edn-bridge-chat--session-id
+                                             (window-buffer))
+                         session)))
+        (mapc #'kill-buffer (edn-bridge-chat-buffers))
+        (should-not edn-bridge-work--timer)
+        (should-not edn-bridge-work--list)
+        (should (equal global-mode-string before))))))
+
+(ert-deftest edn-bridge-work-is-not-asked-without-a-daemon ()
+  (let ((global-mode-string nil))
+    (edn-bridge-live-tests-with-chat "hello.edn"
+      (should-not edn-bridge-chat--outlives)
+      (should-not edn-bridge-work--timer)
+      (should-not edn-bridge-work--asked)
+      (should-not global-mode-string))))
+
+;;;; The command
+
+(ert-deftest edn-bridge-daemon-shows-status-and-ends-it ()
+  (edn-bridge-daemon-tests-with-chat edn-bridge-daemon-tests-asks
+    (edn-bridge-daemon-tests-begin "Fix the cart")
+    (edn-bridge-test-wait edn-bridge-interact--questions)
+    (save-window-excursion
+      (let ((asked nil)
+            (answer nil))
+        (cl-letf (((symbol-function 'yes-or-no-p)
+                   (lambda (question) (push question asked) answer)))
+          (cl-flet ((shown () (with-current-buffer "*edn-bridge daemon*"
+                                (buffer-string))))
+            (edn-bridge-daemon "status")
+            (should-not asked)
+            (should (string-search "Fix the cart" (shown)))
+            (edn-bridge-daemon "stop now")
+            (should (= 1 (length asked)))
+            (should (edn-bridge-rpc-live-p edn-bridge-chat--conn))
+            (setq answer t)
+            ;; Something waits: it is named, and nothing ends.
+            (edn-bridge-daemon "stop")
+            (should (string-search "Fix the cart" (shown)))
+            (should (edn-bridge-rpc-live-p edn-bridge-chat--conn))
+            (edn-bridge-daemon "stop now")
+            (edn-bridge-daemon-tests-see "Disconnected: .*\n.*\\[Connect again\\]")
+            (should-not (edn-bridge-rpc-live-p edn-bridge-chat--conn))
+            (should-error (edn-bridge-daemon "nonsense") :type 'user-error)
+            (kill-buffer "*edn-bridge daemon*")))))))
+
+;;;; An evening
+
+(ert-deftest edn-bridge-daemon-evening-goes-on-in-another-emacs ()
+  (skip-unless (and edn-bridge-terminal-tests-program
+                    (executable-find "tmux")))
+  (let* ((process-environment (cons "EDN_BRIDGE_DAEMON=auto"
+                                    process-environment))
+         (edn-bridge-terminal-tests-socket
+          (format "edn-bridge-%d" (emacs-pid)))
+         (edn-bridge-terminal-tests-folder
+          (file-name-as-directory (make-temp-file "edn-bridge" t)))
+         (edn-bridge-live-tests-state
+          (expand-file-name "state" edn-bridge-terminal-tests-folder))
+         (default-directory (expand-file-name
+                             "project/" edn-bridge-terminal-tests-folder)))
+    (cl-flet ((wait-for-status
+                (regexp)
+                (with-temp-buffer
+                  (edn-bridge-test-wait
+                   (string-match-p regexp
+                                   (edn-bridge-daemon-tests-control
+                                    "status"))))))
+      (unwind-protect
+          (progn
+            (edn-bridge-terminal-tests-start "evening.edn")
+            (edn-bridge-terminal-tests-say "Fix the cart")
+            (edn-bridge-terminal-tests-do "Allow once" '("C-c" "C-y")
+                                          "bash .*running")
+            ;; Emacs is killed in mid turn.
+            (signal-process
+             (string-to-number
+              (edn-bridge-terminal-tests-tmux "display-message" "-p" "-t" "edn"
+                                              "#{pane_pid}"))
+             'SIGKILL)
+            (wait-for-status "(0 clients)\n.*streaming +Fix the cart")
+            (with-temp-buffer
+              (call-process edn-bridge-live-tests-program nil t nil
+                            "--state-dir" edn-bridge-live-tests-state "query"
+                            "[{:psi.process/at-work [:psi.at-work/name]}]")
+              (should (string-search "Fix the cart" (buffer-string))))
+            (write-region "" nil "go" nil 'quiet)
+            (wait-for-status "waits for an answer (approve) +Fix the cart")
+            (edn-bridge-terminal-tests-start "evening.edn")
+            (edn-bridge-terminal-tests-see
+             "^Fix the cart — waits for an approval  \\[Open\\]")
+            (edn-bridge-terminal-tests-click "\\[Open\\]")
+            (edn-bridge-terminal-tests-do
+             "You\nFix the cart" "touch two" "Allow once" '("C-c" "C-y")
+             "This is the end")
+            (should (file-exists-p "two")))
+        (edn-bridge-daemon-tests-control "stop" "--now")
+        (edn-bridge-terminal-tests-end)))))
 
 (provide 'edn-bridge-daemon-tests)
 

@@ -112,9 +112,9 @@ As a user does who has nothing else, in another Emacs."
 
 (defconst edn-bridge-package-tests-order
   '("constants" "edn" "rpc" "program" "visible" "transcript" "markdown" "chat" "messages" "said"
-    "complete" "input" "queue" "tools" "buffers" "files" "undo" "ediff" "interact" "actions"
-    "attention" "models" "trust" "rules" "sessions" "tree" "jobs" "side" "ask" "rewrite" "context"
-    "hands" "query" "log" "doctor" "drafts" "batch")
+    "complete" "input" "queue" "tools" "follow" "buffers" "files" "undo" "ediff" "interact" "actions"
+    "work" "attention" "models" "trust" "rules" "sessions" "tree" "jobs" "side" "ask" "rewrite" "context"
+    "hands" "query" "log" "daemon" "doctor" "drafts" "batch")
   "The files of the package; each may use those before it.")
 
 (ert-deftest edn-bridge-package-depends-in-one-direction ()

@@ -196,9 +196,9 @@ Those with two hyphens, which are private, and those of tests are left out."
 
 (defconst edn-bridge-terminal-tests-elsewhere
   (concat "\\`edn-bridge-\\(?:queue-\\|ediff-\\|undo\\'\\|redo\\'\\|rules-remove"
-          "\\|audit-toggle\\|sessions-archive\\|sessions-delete\\|tree-delete\\)")
+          "\\|audit-toggle\\|daemon\\'\\|sessions-archive\\|sessions-delete\\|tree-delete\\)")
   "Matches commands whose keys are used where there is something to use them on.
-That is in the tests of queue, rules and questions.")
+That is in the tests of queue, rules, questions and the daemon.")
 
 (defun edn-bridge-terminal-tests-left-out (record)
   "Return the keys and commands that are not in the file RECORD."
@@ -272,7 +272,7 @@ That is in the tests of queue, rules and questions.")
     (make-directory (expand-file-name ".edn-bridge" project) t)
     (write-region "{}\n" nil (expand-file-name ".edn-bridge/config.edn" project)
                   nil 'quiet)
-    (make-directory bin)
+    (make-directory bin t)
     (write-region "first line\nsecond line\n" nil
                   (expand-file-name "notes.txt" project) nil 'quiet)
     (write-region "" nil (expand-file-name "Cargo.toml" project) nil 'quiet)
@@ -294,7 +294,7 @@ That is in the tests of queue, rules and questions.")
      "-Q" "-nw" "-L" (expand-file-name ".." edn-bridge-test-directory)
      "-l" (expand-file-name "terminal-recorder.el" edn-bridge-test-directory)
      "--eval" (prin1-to-string form))
-    (edn-bridge-terminal-tests-see "ready · idle")))
+    (edn-bridge-terminal-tests-see "ready · \\(?:idle\\|asks\\)")))
 
 (defun edn-bridge-terminal-tests-end ()
   "End the Emacs of the test."
