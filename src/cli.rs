@@ -106,7 +106,7 @@ enum Command {
         #[arg(long)]
         no_daemon: bool,
         /// Whether a daemon runs what is begun here, so that it outlives the editor: auto or never.
-        #[arg(long, env = "EDN_BRIDGE_DAEMON", value_name = "WHEN", default_value = "auto", value_parser = ["auto", "never"],
+        #[arg(long, env = "EDN_BRIDGE_DAEMON", value_name = "WHEN", default_value = "auto", value_parser = ["auto", "never", ""],
               hide = true)]
         daemon: String,
     },

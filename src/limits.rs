@@ -437,7 +437,7 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Bytes of a line of the daemon's socket. One has the whole environment of a client, of which Linux allows a process
 /// some 2 MiB.
-pub const DAEMON_LINE_BYTES: usize = 4 << 20;
+pub const DAEMON_LINE_BYTES: usize = 3 << 20;
 
 /// How long the start of a daemon may take, and the wait for another program that starts it.
 pub const DAEMON_START: Duration = Duration::from_secs(10);
@@ -446,7 +446,7 @@ pub const DAEMON_START: Duration = Duration::from_secs(10);
 pub const DAEMON_ASK: Duration = Duration::from_secs(5);
 
 /// Clients of the daemon's socket that are listened to at the same time. Editors that are served do not count.
-pub const DAEMON_ASKING: usize = 64;
+pub const DAEMON_ASKING: usize = 32;
 
 /// How long a daemon stays without a client and without work.
 pub const DAEMON_IDLE: Duration = Duration::from_secs(10 * 60);

@@ -366,6 +366,108 @@ fn serve_without_a_daemon_is_as_before() {
 }
 
 #[test]
+fn engine_that_ends_leaves_nothing_in_the_daemon() {
+    let mut daemon = Daemon::calling(&["true"]);
+    let mut stays = daemon.setup.interactor();
+    let pid = daemon.pid();
+    let count = |what: &str| std::fs::read_dir(format!("/proc/{pid}/{what}")).unwrap().count();
+    let sockets = |daemon: &Daemon| {
+        let names = std::fs::read_dir(daemon.setup.state().join("run")).unwrap().flatten();
+        names.filter(|entry| entry.file_name().to_string_lossy().ends_with(".sock")).count()
+    };
+    // Each of these has an engine of its own, because it has other options.
+    daemon.change(|setup| setup.arg("--durability").arg("relaxed"));
+    let round = |daemon: &Daemon| {
+        let mut bridge = daemon.setup.interactor();
+        bridge.close_input();
+        assert!(bridge.wait().success());
+        wait_until("the engine stays", || daemon.engines().len() == 1);
+    };
+    round(&daemon);
+    let (tasks, files) = (count("task"), count("fd"));
+    for _ in 0..20 {
+        round(&daemon);
+    }
+    wait_until("threads or descriptors are left", || count("task") <= tasks + 4 && count("fd") <= files + 4);
+    wait_until("sockets are left", || sockets(&daemon) == 2);
+    assert_eq!(code(&stays.ask("ping", "ping", "{}")), "");
+}
+
+#[test]
+fn engine_that_hangs_at_its_start_stops_nobody_else() {
+    let mut daemon = Daemon::calling(&["true"]);
+    let mut other = daemon.setup.interactor();
+    let path = daemon.setup.dir.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    daemon.change(|mut setup| {
+        setup.script = None;
+        setup.arg("--script").arg(path.to_str().unwrap())
+    });
+    // Nobody writes the script.
+    let mut hangs = daemon.setup.serve();
+    assert_eq!(daemon.clients(), 1);
+    assert_eq!(code(&other.ask("q", "query_eql", "{:query \"[:psi.process/at-work]\"}")), "");
+    assert!(daemon.control(&["stop", "--now"]).status.success());
+    assert_eq!(other.wait().code(), Some(75));
+    assert_eq!(hangs.wait().code(), Some(75));
+}
+
+#[test]
+fn question_of_a_replaced_daemon_is_asked_by_the_new_one() {
+    let daemon = Daemon::calling(&["echo ran >> ran"]);
+    let mut bridge = daemon.setup.interactor();
+    let session = prompt(&mut bridge);
+    let question = bridge.event("interaction/requested");
+    let first = daemon.pid();
+    let told = daemon.control(&["restart"]);
+    assert!(told.status.success() && String::from_utf8_lossy(&told.stdout).contains(&session), "{told:?}");
+    bridge.kill();
+    let process = format!("/proc/{first}/cmdline");
+    wait_until("the old daemon stays", || std::fs::read(&process).unwrap_or_default().is_empty());
+    let mut bridge = daemon.editor_at(&session);
+    let again = bridge.event("interaction/requested");
+    assert_eq!(data(&again, "interaction-id"), data(&question, "interaction-id"));
+    approve(&mut bridge, &again);
+    // The turn goes on: its model, which began its script anew, calls again.
+    bridge.event("tool/result");
+    bridge.event("interaction/requested");
+    assert_eq!(std::fs::read_to_string(daemon.file("ran")).unwrap(), "ran\n");
+}
+
+#[test]
+fn grace_bounds_a_question_that_nobody_sees() {
+    let daemon = Daemon::calling(&[&until("go"), "echo ran >> ran"]);
+    let folder = daemon.setup.dir.path().join("config/edn-bridge");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("config.edn"), "{:interaction {:orphan-grace-ms 1}}").unwrap();
+    let mut bridge = daemon.setup.interactor();
+    prompt(&mut bridge);
+    let first = bridge.event("interaction/requested");
+    approve(&mut bridge, &first);
+    wait_until("the command did not begin", || daemon.file("began").exists());
+    bridge.kill();
+    wait_until("the editor is still there", || daemon.clients() == 0);
+    std::fs::write(daemon.file("go"), "").unwrap();
+    wait_until("the question waits on", || daemon.at_work().is_empty());
+    assert!(!daemon.file("ran").exists());
+}
+
+#[test]
+fn program_of_a_session_starts_no_daemon() {
+    let program = env!("CARGO_BIN_EXE_edn-bridge");
+    let state = "\"$(dirname \"$PWD\")\"/state";
+    let daemon = Daemon::calling(&[&format!("{program} --state-dir {state} daemon start; echo $? > said")]);
+    let mut command = daemon.setup.command();
+    let mut bridge = Bridge::start(command.arg("--yolo").args(["serve", "--no-daemon"]));
+    bridge.handshake();
+    bridge.ask("all", "subscribe", "{}");
+    prompt(&mut bridge);
+    let result = bridge.event("tool/result");
+    assert!(result.to_string().contains("may not start the daemon"), "{result}");
+    assert!(daemon.status().is_none());
+}
+
+#[test]
 fn daemon_that_can_not_start_says_why() {
     let daemon = Daemon::calling(&["true"]);
     std::fs::create_dir_all(daemon.setup.state().join("run")).unwrap();

@@ -275,8 +275,18 @@ struct ConnectionList {
     connections: Mutex<HashMap<u64, Attached>>,
     /// How many numbers of connections were given.
     numbers: AtomicU64,
-    /// Where the socket stands, once it listens.
-    place: Mutex<Option<socket::Place>>,
+    socket: Mutex<Socket>,
+}
+
+/// The socket for further clients.
+#[derive(Default)]
+enum Socket {
+    /// It does not listen yet, or cannot.
+    #[default]
+    None,
+    At(socket::Place),
+    /// No client is taken any more.
+    Closed,
 }
 
 impl Connections {
@@ -299,11 +309,18 @@ impl Connections {
                 Ok(listener) => listener,
                 Err(error) => return tracing::warn!(%error, "no socket for further clients"),
             };
-            *mine.place() = Some(listener.place());
+            {
+                let mut socket = mine.socket();
+                if matches!(*socket, Socket::Closed) {
+                    return;
+                }
+                *socket = Socket::At(listener.place());
+            }
             loop {
                 match listener.accept(ACCEPT_PAUSE) {
                     Ok(SocketPeer::Outside(stream)) => mine.guest(stream, api.clone(), clock.clone()),
                     Ok(SocketPeer::Inside(stream)) => refuse(&stream, STARTED_HERE, false),
+                    Err(error) if socket::was_shut(&error) => return,
                     Err(error) => return tracing::warn!(%error, "the socket takes no further clients"),
                 }
             }
@@ -365,7 +382,7 @@ impl Connections {
 
     /// Ends every connection and the editor's at the same time, and removes the socket.
     fn finish(&self, editor: Option<&Editor>, patience: Duration) {
-        if let Some(place) = self.place().take() {
+        if let Socket::At(place) = std::mem::replace(&mut *self.socket(), Socket::Closed) {
             place.remove();
         }
         let connections: Vec<_> = self.all().drain().map(|(_, connection)| connection).collect();
@@ -387,8 +404,8 @@ impl Connections {
         self.0.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn place(&self) -> MutexGuard<'_, Option<socket::Place>> {
-        self.0.place.lock().unwrap_or_else(PoisonError::into_inner)
+    fn socket(&self) -> MutexGuard<'_, Socket> {
+        self.0.socket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -280,6 +280,10 @@ impl PendingQuestions {
                 drop(state);
                 return self.unattended(&id, open);
             }
+            if interactors.is_empty() {
+                // The time that it waits begins now.
+                orphaned.notify_one();
+            }
             state.open.insert(id.clone(), open);
             crash::point("question-open");
             for (connection, client) in interactors {

@@ -33,6 +33,19 @@ pub fn is_inside(process: u32) -> io::Result<bool> {
     Err(last)
 }
 
+/// Whether a process was started by a program of any bridge's, as far as can be seen.
+pub fn is_below_a_runner(process: u32) -> bool {
+    let mut current = process;
+    for _ in 0..LINEAGE_DEPTH {
+        match (is_runner(current), parent(current)) {
+            (Ok(true), _) => return true,
+            (_, Ok(above @ 1..)) => current = above,
+            _ => return false,
+        }
+    }
+    true
+}
+
 /// This process and those that it comes from.
 fn own_line() -> BTreeSet<u32> {
     let mut line = BTreeSet::from([std::process::id()]);

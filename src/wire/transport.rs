@@ -100,7 +100,7 @@ impl Transport {
     pub fn handed(input: OwnedFd, output: OwnedFd, owner: UnixStream) -> io::Result<Self> {
         Ok(Self {
             kind: TransportKind::Stdio,
-            input: Box::new(Handed { input: File::from(input), owner }),
+            input: Box::new(Handed { input: File::from(input), owner, rest: PIPE_REST_BYTES }),
             output: Box::new(HandedOutput::new(File::from(output))?),
         })
     }
@@ -168,10 +168,15 @@ impl<R: Read + AsFd + Send> Input for PollingReader<R> {
     }
 }
 
+/// The most that a pipe holds by default, and some more for pipes that were made larger.
+const PIPE_REST_BYTES: usize = 1 << 20;
+
 /// The input of another process, which ends with that process.
 struct Handed {
     input: File,
     owner: UnixStream,
+    /// How many bytes are still read once the owner has ended: what it has written before.
+    rest: usize,
 }
 
 impl Read for Handed {
@@ -183,12 +188,18 @@ impl Read for Handed {
                 polled => drop(polled?),
             }
             let [input, owner] = &both;
-            if input.revents().is_empty() && !owner.revents().is_empty() {
+            let has_owner = owner.revents().is_empty();
+            if !has_owner && (input.revents().is_empty() || self.rest == 0) {
                 return Ok(0);
             }
             match self.input.read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                result => return result,
+                result => {
+                    if let (false, Ok(count)) = (has_owner, &result) {
+                        self.rest = self.rest.saturating_sub(*count);
+                    }
+                    return result;
+                }
             }
         }
     }

@@ -5,10 +5,12 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
+use edn_bridge::limits::DAEMON_START;
+
 use super::super::served::Protocol;
 use super::super::{Failure, Options, out};
 use super::line::{self, Ask, Attach, Given, Homes, Lines, Told, VERSION};
-use super::place::connect_or_start;
+use super::place::{NoDaemon, connect_or_start};
 
 /// The exit status when the daemon ends before the editor. The editor can start `serve` again.
 const DAEMON_ENDED: u8 = 75;
@@ -52,7 +54,11 @@ pub(in super::super) fn serve(
         environment: environment.collect(),
     }));
     for _ in 0..TRIES {
-        let stream = connect_or_start(&settings.state_dir, &options.log).map_err(Failure::start)?;
+        let stream = match connect_or_start(&settings.state_dir, &options.log) {
+            Ok(stream) => stream,
+            Err(NoDaemon::Inside) => return Ok(None),
+            Err(error) => return Err(Failure::start(error)),
+        };
         // Where that fails, what the daemon has said tells more.
         let _ = line::send(&stream, &ask, &[io::stdin().as_fd(), io::stdout().as_fd()]);
         match wait(&stream)? {
@@ -80,10 +86,12 @@ enum End {
 /// Waits until the daemon has served the editor.
 fn wait(stream: &UnixStream) -> Result<End, Failure> {
     let (mut lines, mut is_attached) = (Lines::new(stream), false);
+    lines.within(Some(DAEMON_START));
     loop {
         match lines.next() {
             Ok(Some(Told::Attached { build })) => {
                 is_attached = true;
+                lines.within(None);
                 if build != env!("CARGO_PKG_VERSION") {
                     let _ = writeln!(
                         out::stderr(),
@@ -105,6 +113,11 @@ fn wait(stream: &UnixStream) -> Result<End, Failure> {
             Ok(None) | Err(_) if is_attached => {
                 let _ = writeln!(out::stderr(), "edn-bridge: the daemon ended");
                 return Ok(End::Served(ExitCode::from(DAEMON_ENDED)));
+            }
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                return Err(Failure::Failed(
+                    "the daemon does not answer; see `edn-bridge daemon log`".to_owned(),
+                ));
             }
             Ok(None) | Err(_) => return Ok(End::Gone),
         }

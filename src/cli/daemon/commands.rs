@@ -5,12 +5,13 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use edn_bridge::limits::DAEMON_START;
 use edn_bridge::wire::transport::socket;
 
 use super::super::{Exit, FAILED, Failure, Options, out};
 use super::host;
 use super::line::{self, Ask, Lines, Status, Told, Working};
-use super::place::{connect_or_start, log_path};
+use super::place::{connect_or_start, is_missing, log_path};
 
 /// What is asked of the daemon.
 #[derive(Subcommand)]
@@ -67,10 +68,16 @@ pub(in super::super) fn run(options: &Options, command: DaemonCommand) -> Exit {
 
 /// Asks the daemon; `None` if none runs.
 fn ask(options: &Options, ask: &Ask) -> Result<Option<Told>, Failure> {
-    let Ok(stream) = socket::connect_daemon(&options.state_folder()?) else { return Ok(None) };
+    let stream = match socket::connect_daemon(&options.state_folder()?) {
+        Ok(stream) => stream,
+        Err(error) if is_missing(&error) => return Ok(None),
+        Err(error) => return Err(Failure::Io { place: "the daemon".to_owned(), error }),
+    };
     // One that is refused at once is told so, though its line does not arrive.
     let sent = line::send(&stream, ask, &[]);
-    let told = Lines::new(&stream).next().map_err(|error| sent.err().unwrap_or(error));
+    let mut lines = Lines::new(&stream);
+    lines.within(Some(DAEMON_START));
+    let told = lines.next().map_err(|error| sent.err().unwrap_or(error));
     let told = told.map_err(Failure::io("the daemon"))?;
     match told {
         Some(Told::Refused { message, .. }) => Err(Failure::Failed(message)),
@@ -104,10 +111,22 @@ fn described(status: &Status) -> String {
             1 => "1 client".to_owned(),
             count => format!("{count} clients"),
         };
-        let _ = writeln!(text, "{}  ({clients})", engine.cwd);
+        let _ = writeln!(text, "{}  ({clients})", on_one_line(&engine.cwd));
         working(&mut text, &engine.at_work);
     }
     text
+}
+
+/// A foreign text without line feeds and other control characters.
+fn on_one_line(text: &str) -> String {
+    let mut line = String::new();
+    for c in text.chars() {
+        match c.is_control() {
+            true => line.extend(c.escape_default()),
+            false => line.push(c),
+        }
+    }
+    line
 }
 
 fn working(text: &mut String, all: &[Working]) {
@@ -117,7 +136,7 @@ fn working(text: &mut String, all: &[Working]) {
             None if work.phase == "idle" => "a command runs".to_owned(),
             None => work.phase.clone(),
         };
-        let _ = writeln!(text, "  {}  {what}  {}", work.session, work.name);
+        let _ = writeln!(text, "  {}  {what}  {}", work.session, on_one_line(&work.name));
     }
 }
 
@@ -129,11 +148,15 @@ fn end(options: &Options, how: &Ask) -> Exit {
             Ok(ExitCode::SUCCESS)
         }
         Some(Told::Working(all)) => {
-            let mut text =
-                "The daemon does not end, because this runs (--now ends it all the same):\n".to_owned();
+            let is_stop = matches!(how, Ask::Stop { .. });
+            let mut text = match is_stop {
+                true => "The daemon does not end, because this runs (--now ends it all the same):\n",
+                false => "The next editor starts a new daemon. The old one ends when this is done:\n",
+            }
+            .to_owned();
             working(&mut text, &all);
             out::print(&text)?;
-            Ok(ExitCode::from(FAILED))
+            Ok(if is_stop { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
         }
         Some(_) => Ok(ExitCode::SUCCESS),
     }
@@ -162,14 +185,19 @@ fn log(options: &Options) -> Exit {
 
 fn unit() -> Exit {
     let program = std::env::current_exe().map_err(Failure::io("this program"))?;
-    let program = program.display();
+    let program = program.to_str().filter(|path| !path.contains(char::is_control));
+    let Some(program) = program else {
+        return Err(Failure::Failed("the path of this program cannot be written into a unit".to_owned()));
+    };
+    let quoted = program.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%").replace('$', "$$");
+    let escaped = program.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     out::print(&if cfg!(target_os = "macos") {
         format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
              <!-- ~/Library/LaunchAgents/edn-bridge.plist; then: launchctl load ~/Library/LaunchAgents/edn-bridge.plist -->\n\
              <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">\n\
              <plist version=\"1.0\"><dict>\n  <key>Label</key><string>edn-bridge</string>\n  \
-             <key>ProgramArguments</key><array><string>{program}</string><string>daemon</string><string>run</string></array>\n  \
+             <key>ProgramArguments</key><array><string>{escaped}</string><string>daemon</string><string>run</string></array>\n  \
              <key>RunAtLoad</key><true/>\n</dict></plist>\n"
         )
     } else {
@@ -177,7 +205,7 @@ fn unit() -> Exit {
             "# ~/.config/systemd/user/edn-bridge.service; then: systemctl --user enable --now edn-bridge\n\
              # With :idle-exit-ms :never it stays; otherwise it ends when it is not needed, and serve starts it again.\n\
              [Unit]\nDescription=edn-bridge, which runs coding agents for editors\n\n\
-             [Service]\nExecStart=\"{program}\" daemon run\n# Turns get the time to end.\nTimeoutStopSec=20\n\n\
+             [Service]\nExecStart=\"{quoted}\" daemon run\n# Turns get the time to end.\nTimeoutStopSec=20\n\n\
              [Install]\nWantedBy=default.target\n"
         )
     })

@@ -16,7 +16,7 @@ use edn_bridge::wire::transport::socket::{self, Listener, SocketPeer};
 
 use super::super::serve::on_termination;
 use super::super::{Exit, Failure, Options};
-use super::line::{self, Ask, Attach, Homes, Lines, Status, Told, VERSION};
+use super::line::{self, Ask, Attach, Homes, Lines, Status, Told, VERSION, Working};
 use super::place::{Lock, READY, lock_path};
 use super::realm::Engines;
 
@@ -33,6 +33,16 @@ enum News {
     Retire,
     /// A signal.
     Signal(u8),
+}
+
+/// What is left in a daemon that has left its place.
+enum Rest {
+    /// Something runs, or a client may answer a question.
+    Works,
+    /// Nothing.
+    None,
+    /// Questions that no client of this daemon can answer any more.
+    Questions,
 }
 
 /// What the threads of the daemon share.
@@ -119,9 +129,16 @@ fn serve(options: &Options, announce: bool) -> Exit {
         let is_retired = daemon.is_retired.load(Ordering::Acquire);
         if daemon.engines.sweep() > 0 {
             unused_since = Instant::now();
-            if is_retired && !daemon.engines.status().iter().any(|engine| !engine.at_work.is_empty()) {
+            match if is_retired { daemon.rest() } else { Rest::Works } {
+                Rest::Works => {}
                 // Its clients come back to the new one.
-                break ExitCode::SUCCESS;
+                Rest::None => break ExitCode::SUCCESS,
+                Rest::Questions => {
+                    // They are in the journals, and are asked again, with the same ids, by whoever opens the sessions
+                    // next. An orderly end would withdraw them.
+                    tracing::info!("the daemon leaves its questions to the next one");
+                    return Ok(ExitCode::SUCCESS);
+                }
             }
         } else if is_retired || idle.is_over(unused_since.elapsed()) {
             break ExitCode::SUCCESS;
@@ -167,9 +184,9 @@ impl Daemon {
 
     /// Does what a client asks.
     fn hear(&self, stream: UnixStream) {
-        let _ = stream.set_read_timeout(Some(DAEMON_ASK));
         let _ = stream.set_write_timeout(Some(DAEMON_ASK));
         let mut lines = Lines::new(&stream);
+        lines.within(Some(DAEMON_ASK));
         let told = match lines.next() {
             Ok(Some(Ask::Attach(attach))) => {
                 let descriptors = std::mem::take(&mut lines.descriptors);
@@ -177,8 +194,7 @@ impl Daemon {
             }
             Ok(Some(Ask::Status)) => Told::Status(self.status()),
             Ok(Some(Ask::Stop { now })) => {
-                let working: Vec<_> =
-                    self.engines.status().into_iter().flat_map(|engine| engine.at_work).collect();
+                let working = self.working();
                 if working.is_empty() || now {
                     self.tell(News::End);
                     Told::Ending
@@ -188,7 +204,10 @@ impl Daemon {
             }
             Ok(Some(Ask::Retire)) => {
                 self.tell(News::Retire);
-                Told::Ending
+                match self.working() {
+                    working if working.is_empty() => Told::Ending,
+                    working => Told::Working(working),
+                }
             }
             Ok(None) => return,
             Err(error) => {
@@ -239,10 +258,31 @@ impl Daemon {
             let _ = line::send(&ending, &Told::Ended, &[]);
             let _ = news.send(News::Left);
         };
-        if let Err(failure) =
-            self.engines.attach(&self.options, given, environment, protocol, transport, left)
+        match self.engines.attach(&self.options, &given, environment, protocol, transport, left) {
+            Ok(true) => {}
+            // The end of the stream tells the client that it may try again.
+            Ok(false) => tracing::info!("an editor came too late"),
+            Err(failure) => refused(failure.to_string(), false),
+        }
+    }
+
+    /// What runs and waits.
+    fn working(&self) -> Vec<Working> {
+        self.engines.status().into_iter().flat_map(|engine| engine.at_work).collect()
+    }
+
+    /// What is left, once the daemon has left its place.
+    fn rest(&self) -> Rest {
+        let engines = self.engines.status();
+        let working = || engines.iter().flat_map(|engine| &engine.at_work);
+        if working().next().is_none() {
+            Rest::None
+        } else if engines.iter().all(|engine| engine.clients == 0)
+            && working().all(|work| work.asks.is_some())
         {
-            refused(failure.to_string(), false);
+            Rest::Questions
+        } else {
+            Rest::Works
         }
     }
 

@@ -4,6 +4,7 @@ use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use edn_bridge::edn;
 use edn_bridge::limits::DAEMON_LINE_BYTES;
@@ -172,6 +173,8 @@ pub(super) fn send(
 /// Reads lines, and the descriptors that come with them.
 pub(super) struct Lines<'s> {
     stream: &'s UnixStream,
+    /// When a line must have come.
+    until: Option<Instant>,
     bytes: Vec<u8>,
     /// The descriptors that came so far.
     pub(super) descriptors: Vec<OwnedFd>,
@@ -179,7 +182,12 @@ pub(super) struct Lines<'s> {
 
 impl<'s> Lines<'s> {
     pub(super) fn new(stream: &'s UnixStream) -> Self {
-        Self { stream, bytes: Vec::new(), descriptors: Vec::new() }
+        Self { stream, until: None, bytes: Vec::new(), descriptors: Vec::new() }
+    }
+
+    /// With a time within which the next lines must come; `None` for no bound.
+    pub(super) fn within(&mut self, patience: Option<Duration>) {
+        self.until = patience.and_then(|patience| Instant::now().checked_add(patience));
     }
 
     /// The next line; `None` at the end.
@@ -203,8 +211,13 @@ impl<'s> Lines<'s> {
 
     fn receive(&mut self) -> io::Result<usize> {
         let mut part = [0; 16 * 1024];
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(left)?;
         if self.descriptors.len() >= 2 {
-            let count = (&mut &*self.stream).read(&mut part)?;
+            let count = (&mut &*self.stream).read(&mut part).map_err(in_time)?;
             self.bytes.extend_from_slice(part.get(..count).unwrap_or_default());
             return Ok(count);
         }
@@ -218,7 +231,7 @@ impl<'s> Lines<'s> {
                 RecvFlags::CMSG_CLOEXEC,
             ) {
                 Err(rustix::io::Errno::INTR) => {}
-                received => break received?,
+                received => break received.map_err(|error| in_time(error.into()))?,
             }
         };
         for message in control.drain() {
@@ -228,6 +241,14 @@ impl<'s> Lines<'s> {
         }
         self.bytes.extend_from_slice(part.get(..received.bytes).unwrap_or_default());
         Ok(received.bytes)
+    }
+}
+
+/// The error of a read that took too long.
+fn in_time(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "it did not come in time"),
+        _ => error,
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use edn_bridge::limits::{DAEMON_LOG_BYTES, DAEMON_START};
 use edn_bridge::private;
+use edn_bridge::runner::lineage;
 use edn_bridge::wire::transport::socket;
 use rustix::fs::{FlockOperation, flock};
 
@@ -60,6 +61,9 @@ pub(super) enum NoDaemon {
         /// Why not.
         source: io::Error,
     },
+    /// This program was started by a session, whose commands start no daemon: it would serve the user.
+    #[error("a program that a session has started may not start the daemon")]
+    Inside,
     /// It was started and said why it cannot go on.
     #[error("the daemon did not start: {0}")]
     Failed(String),
@@ -108,21 +112,40 @@ pub(super) fn log_path(state_dir: &Path) -> PathBuf {
 
 /// Connects to the daemon, and starts it if there is none: once, however many clients do so at the same time.
 pub(super) fn connect_or_start(state_dir: &Path, log: &str) -> Result<UnixStream, NoDaemon> {
-    if let Ok(stream) = socket::connect_daemon(state_dir) {
-        return Ok(stream);
-    }
     let folder = socket::folder(state_dir);
     let files = |source| NoDaemon::Files { folder: folder.clone(), source };
+    let connect = || match socket::connect_daemon(state_dir) {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(files(error)),
+    };
+    if let Some(stream) = connect()? {
+        return Ok(stream);
+    }
+    if lineage::is_below_a_runner(std::process::id()) {
+        return Err(NoDaemon::Inside);
+    }
     private::make_folder(&folder).map_err(files)?;
     let starting = Lock::take(&folder.join("daemon.start.lock"), DAEMON_START).map_err(files)?;
     let Some(_one_at_a_time) = starting else {
         return Err(NoDaemon::Failed("another program has been starting it for too long".to_owned()));
     };
-    if let Ok(stream) = socket::connect_daemon(state_dir) {
-        return Ok(stream);
+    for _ in 0..STARTS {
+        if let Some(stream) = connect()? {
+            return Ok(stream);
+        }
+        // One that has just started may have been asked to end.
+        start(state_dir, log)?;
     }
-    start(state_dir, log)?;
-    socket::connect_daemon(state_dir).map_err(files)
+    connect()?.ok_or_else(|| NoDaemon::Failed("it ends again and again".to_owned()))
+}
+
+/// How often a daemon is started that ends before it can be asked.
+const STARTS: usize = 3;
+
+/// Whether an error says that no daemon runs.
+pub(super) fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
 /// Starts a daemon and waits until it can be connected to.

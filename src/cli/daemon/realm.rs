@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use edn_bridge::environment::{Environment, Variables};
 use edn_bridge::facts::AtWork;
+use edn_bridge::limits::{DAEMON_ASK, DAEMON_START};
 use edn_bridge::message::Mode;
 use edn_bridge::wire::transport::Transport;
 
@@ -20,89 +22,169 @@ struct Running {
     environment: Environment,
 }
 
-/// The engines.
+impl Running {
+    /// Whether it has neither a client nor work.
+    fn is_at_rest(&self) -> bool {
+        self.served.connected() == 0 && self.served.engine().at_work().is_empty()
+    }
+}
+
+/// The place of an engine.
+#[derive(Default)]
+struct Seat {
+    /// Held while the engine starts, takes an editor or ends. True once the seat is given up.
+    changing: Mutex<bool>,
+    running: Mutex<Option<Arc<Running>>>,
+}
+
+impl Seat {
+    fn running(&self) -> Option<Arc<Running>> {
+        lock(&self.running).clone()
+    }
+
+    /// Ends the engine with what runs in it. The caller holds `changing`.
+    fn end(&self) {
+        let Some(mut running) = lock(&self.running).take() else { return };
+        // Others look at it for an instant at most.
+        let until = Instant::now().checked_add(DAEMON_START);
+        loop {
+            running = match Arc::try_unwrap(running) {
+                Ok(running) => return running.served.finish(None),
+                Err(running) => running,
+            };
+            if until.is_none_or(|until| Instant::now() > until) {
+                return tracing::error!("an engine could not be ended");
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// The engines. Where one hangs, at its start or its end, the others do not notice.
 #[derive(Default)]
 pub(super) struct Engines {
-    running: Mutex<Held>,
+    held: Mutex<Held>,
 }
 
 #[derive(Default)]
 struct Held {
-    running: HashMap<Given, Arc<Running>>,
+    seats: HashMap<Given, Arc<Seat>>,
     /// How many engines were started.
     numbers: u64,
+    /// Whether no further editor is taken.
+    is_closed: bool,
 }
 
 impl Engines {
-    fn held(&self) -> std::sync::MutexGuard<'_, Held> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Serves an editor on the engine of its options, which is started if there is none. Calls `left` when the editor has
-    /// left.
+    /// left. Returns whether it does: not after [`Engines::finish`].
     pub(super) fn attach(
         self: &Arc<Self>,
         options: &Options,
-        given: Given,
+        given: &Given,
         variables: Variables,
         protocol: Protocol,
         transport: Transport,
         left: impl FnOnce() + Send + 'static,
-    ) -> Result<(), Failure> {
-        // Held until the editor is a client, so that its engine is not ended in between.
-        let mut held = self.held();
-        let running = match held.running.get(&given) {
-            Some(running) => running.clone(),
-            None => {
-                let options = given.options(options);
-                let mut settings = options.settings()?;
-                settings.outlives_clients = true;
-                let environment = settings.environment.clone();
-                environment.bring(variables.clone());
-                let served = Served::start(settings, options.durability(), held.numbers)?;
-                let all = Arc::downgrade(self);
-                served.engine().see_all(move || all.upgrade().map(|all| all.at_work()).unwrap_or_default());
-                held.numbers = held.numbers.saturating_add(1);
-                let running = Arc::new(Running { served, environment });
-                held.running.insert(given, running.clone());
-                running
+    ) -> Result<bool, Failure> {
+        loop {
+            let seat = {
+                let mut held = lock(&self.held);
+                if held.is_closed {
+                    return Ok(false);
+                }
+                held.seats.entry(given.clone()).or_default().clone()
+            };
+            // Until the editor is a client, so that the engine is not ended in between. Whoever opens a project that is put
+            // away waits here until the locks of its sessions are given back.
+            let is_gone = lock(&seat.changing);
+            if *is_gone {
+                continue;
             }
-        };
-        running.environment.bring(variables);
-        running.served.editor_of_many(protocol, transport, left)?;
-        running.served.listen();
-        Ok(())
+            let running = match seat.running() {
+                Some(running) => running,
+                None => {
+                    let running = Arc::new(self.start(&given.options(options), variables.clone())?);
+                    *lock(&seat.running) = Some(running.clone());
+                    running
+                }
+            };
+            running.environment.bring(variables);
+            running.served.editor_of_many(protocol, transport, left)?;
+            running.served.listen();
+            return Ok(true);
+        }
     }
 
-    /// Ends the engines that have no client and no work. Returns how many remain.
-    pub(super) fn sweep(&self) -> usize {
-        // Held meanwhile: whoever opens the same project waits until the locks of its sessions are given back.
-        let mut held = self.held();
-        let rest = |running: &Running| {
-            running.served.connected() == 0 && running.served.engine().at_work().is_empty()
+    fn start(self: &Arc<Self>, options: &Options, variables: Variables) -> Result<Running, Failure> {
+        let mut settings = options.settings()?;
+        settings.outlives_clients = true;
+        let environment = settings.environment.clone();
+        environment.bring(variables);
+        let number = {
+            let mut held = lock(&self.held);
+            held.numbers = held.numbers.saturating_add(1);
+            held.numbers.saturating_sub(1)
         };
-        let done: Vec<Given> = held
-            .running
-            .iter()
-            .filter(|(_, running)| rest(running))
-            .map(|(given, _)| given.clone())
-            .collect();
-        for given in done {
-            if let Some(running) = held.running.remove(&given).and_then(Arc::into_inner) {
-                tracing::info!(cwd = given.cwd, "an engine ends");
-                running.served.finish(None);
+        let served = Served::start(settings, options.durability(), number)?;
+        let all = Arc::downgrade(self);
+        served.engine().see_all(move || all.upgrade().map(|all| all.at_work()).unwrap_or_default());
+        Ok(Running { served, environment })
+    }
+
+    fn seats(&self) -> Vec<(Given, Arc<Seat>)> {
+        lock(&self.held).seats.iter().map(|(given, seat)| (given.clone(), seat.clone())).collect()
+    }
+
+    /// Ends the engines that have no client and no work, each on a thread of its own. Returns how many there are.
+    pub(super) fn sweep(self: &Arc<Self>) -> usize {
+        let seats = self.seats();
+        let count = seats.len();
+        for (given, seat) in seats {
+            if seat.running().is_some_and(|running| !running.is_at_rest()) {
+                continue;
+            }
+            let engines = self.clone();
+            let ending = std::thread::Builder::new().name("end".to_owned()).spawn(move || {
+                // Somebody else starts it, takes an editor or ends it.
+                let Ok(mut is_gone) = seat.changing.try_lock() else { return };
+                if seat.running().is_none_or(|running| running.is_at_rest()) {
+                    seat.end();
+                    *is_gone = true;
+                    let mut held = lock(&engines.held);
+                    if held.seats.get(&given).is_some_and(|there| Arc::ptr_eq(there, &seat)) {
+                        held.seats.remove(&given);
+                    }
+                }
+            });
+            if let Err(error) = ending {
+                tracing::warn!(%error, "an engine could not be put away");
             }
         }
-        held.running.len()
+        count
     }
 
-    /// Ends all engines with what runs in them.
+    /// Takes no further editor, and ends all engines with what runs in them. One that has not started by then is not waited
+    /// for.
     pub(super) fn finish(&self) {
-        let all: Vec<_> = self.held().running.drain().map(|(_, running)| running).collect();
+        lock(&self.held).is_closed = true;
         std::thread::scope(|scope| {
-            for running in all.into_iter().filter_map(Arc::into_inner) {
+            for (_, seat) in self.seats() {
                 let end = std::thread::Builder::new().name("end".to_owned());
-                if let Err(error) = end.spawn_scoped(scope, move || running.served.finish(None)) {
+                let ended = end.spawn_scoped(scope, move || {
+                    let until = Instant::now().checked_add(DAEMON_ASK);
+                    loop {
+                        if let Ok(mut is_gone) = seat.changing.try_lock() {
+                            *is_gone = true;
+                            return seat.end();
+                        }
+                        if until.is_none_or(|until| Instant::now() > until) {
+                            return tracing::warn!("an engine that starts or ends is not waited for");
+                        }
+                        std::thread::sleep(END_PAUSE);
+                    }
+                });
+                if let Err(error) = ended {
                     tracing::warn!(%error, "an engine ends without being waited for");
                 }
             }
@@ -111,33 +193,44 @@ impl Engines {
 
     /// What works in all engines.
     fn at_work(&self) -> Vec<AtWork> {
-        self.held().running.values().flat_map(|running| running.served.engine().at_work()).collect()
+        let running = self.seats().into_iter().filter_map(|(_, seat)| seat.running());
+        running.flat_map(|running| running.served.engine().at_work()).collect()
     }
 
     /// What runs and waits.
     pub(super) fn status(&self) -> Vec<EngineStatus> {
-        let held = self.held();
-        let status = held.running.iter().map(|(given, running)| EngineStatus {
-            cwd: given.cwd.clone(),
-            clients: running.served.connected(),
-            at_work: running
-                .served
-                .engine()
-                .at_work()
-                .into_iter()
-                .map(|work| Working {
-                    session: work.session.to_string(),
-                    name: work.name.to_string(),
-                    cwd: work.cwd.to_string(),
-                    phase: work.phase.as_str().to_owned(),
-                    asks: work.asks.map(str::to_owned),
-                })
-                .collect(),
-        });
-        let mut status: Vec<_> = status.collect();
+        let mut status: Vec<_> = self
+            .seats()
+            .into_iter()
+            .filter_map(|(given, seat)| Some((given, seat.running()?)))
+            .map(|(given, running)| EngineStatus {
+                cwd: given.cwd,
+                clients: running.served.connected(),
+                at_work: running.served.engine().at_work().into_iter().map(Working::from).collect(),
+            })
+            .collect();
         status.sort_by(|one, other| one.cwd.cmp(&other.cwd));
         status
     }
+}
+
+impl From<AtWork> for Working {
+    fn from(work: AtWork) -> Self {
+        Self {
+            session: work.session.to_string(),
+            name: work.name.to_string(),
+            cwd: work.cwd.to_string(),
+            phase: work.phase.as_str().to_owned(),
+            asks: work.asks.map(str::to_owned),
+        }
+    }
+}
+
+/// How long the end waits before it looks again whether an engine can be ended.
+const END_PAUSE: Duration = Duration::from_millis(5);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Given {

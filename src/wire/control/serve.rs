@@ -24,7 +24,7 @@ use crate::session::{Call, Control, Reply, Requests, Tally};
 use crate::wire::control::message::{self, Code, Command, NAMES, Refusal};
 use crate::wire::lines::{Line, Splitter};
 use crate::wire::refusals::Refusals;
-use crate::wire::transport::socket::{Listener, SocketPeer};
+use crate::wire::transport::socket::{Listener, SocketPeer, was_shut};
 use crate::wire::unfinished::Share;
 
 /// The number of every control connection in the engine: no event is for it.
@@ -86,6 +86,7 @@ impl Server {
                 match listener.accept(ACCEPT_PAUSE) {
                     Ok(SocketPeer::Outside(stream)) => server.welcome(stream),
                     Ok(SocketPeer::Inside(stream)) => refuse(&stream, Code::PermissionDenied, STARTED_HERE),
+                    Err(error) if was_shut(&error) => return,
                     Err(error) => {
                         return tracing::warn!(%error, "the control socket takes no further connections");
                     }

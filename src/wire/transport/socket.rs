@@ -10,6 +10,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -65,7 +66,7 @@ pub enum SocketPeer {
 /// A socket that takes connections. Dropped, it is removed.
 #[derive(Debug)]
 pub struct Listener {
-    listener: UnixListener,
+    listener: Arc<UnixListener>,
     path: PathBuf,
     /// Device and inode of the socket, which tell whether it still stands at its path.
     file: (u64, u64),
@@ -126,7 +127,7 @@ impl Listener {
         }
         let listener = within_length(&path, |path| UnixListener::bind(path))?;
         // Removed again if what follows fails.
-        let mut bound = Self { listener, path, file: (0, 0) };
+        let mut bound = Self { listener: Arc::new(listener), path, file: (0, 0) };
         std::fs::set_permissions(&bound.path, std::fs::Permissions::from_mode(0o600))?;
         bound.file = identity(&bound.path)?;
         Ok(bound)
@@ -134,7 +135,7 @@ impl Listener {
 
     /// Where it listens.
     pub fn place(&self) -> Place {
-        Place { path: self.path.clone(), file: self.file }
+        Place { listener: self.listener.clone(), path: self.path.clone(), file: self.file }
     }
 
     /// Waits for the next client that is the same user; any other is hung up on. A client that went
@@ -177,6 +178,11 @@ impl Listener {
 static OTHERS: Refusals = Refusals::new();
 static OWN: Refusals = Refusals::new();
 
+/// Whether an error of [`Listener::accept`] says that its socket was removed.
+pub fn was_shut(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::INVAL)
+}
+
 /// What follows when a connection could not be taken.
 #[derive(Debug, PartialEq, Eq)]
 enum After {
@@ -205,13 +211,15 @@ impl Drop for Listener {
 /// Where a socket stands, for who removes it while its listener waits.
 #[derive(Debug, Clone)]
 pub struct Place {
+    listener: Arc<UnixListener>,
     path: PathBuf,
     file: (u64, u64),
 }
 
 impl Place {
-    /// Removes the socket, unless something else stands there by now.
+    /// Removes the socket, unless something else stands there by now, and ends the wait for clients: see [`was_shut`].
     pub fn remove(&self) {
+        let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
         if identity(&self.path).is_ok_and(|file| file == self.file) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -353,12 +361,23 @@ fn within_length<T>(path: &Path, with: impl FnOnce(&Path) -> io::Result<T>) -> i
     with(&Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name))
 }
 
-/// Connects to the daemon of a state folder.
+/// Connects to the daemon of a state folder. One that was started by a program of a bridge's does not count: it would be
+/// given the environment of whoever connects.
 ///
 /// # Errors
-/// If there is none.
+/// If there is none: [`io::ErrorKind::NotFound`] or [`io::ErrorKind::ConnectionRefused`]; or it cannot be asked.
 pub fn connect_daemon(state_dir: &Path) -> io::Result<UnixStream> {
-    connect_at(&folder(state_dir).join(DAEMON))
+    let stream = connect_at(&folder(state_dir).join(DAEMON))?;
+    #[cfg(target_os = "linux")]
+    {
+        let peer = rustix::net::sockopt::socket_peercred(&stream)?;
+        let pid = u32::try_from(peer.pid.as_raw_pid()).map_err(io::Error::other)?;
+        if lineage::is_below_a_runner(pid) {
+            let why = "the daemon was started by a program of a session; end it and start again";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+    }
+    Ok(stream)
 }
 
 /// The folder of the sockets in a state folder.
