@@ -196,9 +196,10 @@ Those with two hyphens, which are private, and those of tests are left out."
 
 (defconst edn-bridge-terminal-tests-elsewhere
   (concat "\\`edn-bridge-\\(?:queue-\\|ediff-\\|undo\\'\\|redo\\'\\|rules-remove"
-          "\\|audit-toggle\\|daemon\\'\\|sessions-archive\\|sessions-delete\\|tree-delete\\)")
+          "\\|audit-toggle\\|daemon\\'\\|sessions-archive\\|sessions-delete\\|tree-delete"
+          "\\|input-continue\\'\\)")
   "Matches commands whose keys are used where there is something to use them on.
-That is in the tests of queue, rules, questions and the daemon.")
+That is in the tests of queue, rules, questions, cut turns and the daemon.")
 
 (defun edn-bridge-terminal-tests-left-out (record)
   "Return the keys and commands that are not in the file RECORD."
