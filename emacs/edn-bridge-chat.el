@@ -66,7 +66,7 @@ in is at its end.")
 (defvar edn-bridge-chat-rebuilt-hook nil
   "Normal hook run in a chat buffer whose transcript was built again.")
 
-(defvar edn-bridge-chat-in-answer-function #'ignore
+(defvar edn-bridge-chat--in-answer-function #'ignore
   "Function that returns how much is shown of an answer that is not complete.
 Its value is that of `:at' in what `subscribe' is told, or nil.")
 
@@ -839,13 +839,12 @@ Its process ended, not by the user's wish, and the session went on."
 (defun edn-bridge-chat--follow (conn)
   "Have CONN go on with this chat's session from what is shown of it."
   (let ((place edn-bridge-chat--place)
-        (at (funcall edn-bridge-chat-in-answer-function)))
+        (at (funcall edn-bridge-chat--in-answer-function)))
     (setq edn-bridge-chat-following t
           edn-bridge-chat-left-running (edn-bridge-edn-true-p
                                         (edn-bridge-chat-get :is-streaming))
-          edn-bridge-chat--followed conn
-          edn-bridge-chat-doubtful (mapcar #'cadr edn-bridge-chat--due)
-          edn-bridge-chat--due nil)
+          edn-bridge-chat--followed conn)
+    (edn-bridge-chat-doubt)
     (edn-bridge-rpc-request
      conn "subscribe"
      (list :topics (edn-bridge-chat--topics conn)
@@ -864,6 +863,11 @@ Its process ended, not by the user's wish, and the session went on."
          (edn-bridge-chat--not-resumed conn frame)
          (edn-bridge-chat--subscribe conn)
          (edn-bridge-chat--load conn))))))
+
+(defun edn-bridge-chat-doubt ()
+  "Expect to be told again of entries whose events did not come yet."
+  (setq edn-bridge-chat-doubtful (mapcar #'cadr edn-bridge-chat--due)
+        edn-bridge-chat--due nil))
 
 (defun edn-bridge-chat-follow-anew ()
   "Have all that is shown of this chat's session built again."
@@ -899,6 +903,9 @@ Its process ended, not by the user's wish, and the session went on."
                                t))))
           (setq edn-bridge-chat--due
                 (append edn-bridge-chat--due (list due)))))
+       ((equal topic "session/synced")
+        (dolist (due edn-bridge-chat--due)
+          (setf (nth 2 due) nil)))
        ((plist-get data :entry-id)
         (when-let ((due (seq-find (lambda (due)
                                     (equal (nth 1 due)

@@ -149,6 +149,7 @@ That is so on a connection that has asked for it once."
   (when (and (equal (plist-get data :code) "delivery/behind")
              edn-bridge-chat--conn
              (eq edn-bridge-chat--conn edn-bridge-chat--followed))
+    (edn-bridge-chat-doubt)
     (setq edn-bridge-chat-following t)))
 
 (edn-bridge-chat-handle "session/entry" #'edn-bridge-follow--on-entry)

@@ -721,7 +721,7 @@ KIND is that of its heading."
   (unless edn-bridge-chat-following
     (setq edn-bridge-messages--at nil)))
 
-(setq edn-bridge-chat-in-answer-function #'edn-bridge-messages-in-answer)
+(setq edn-bridge-chat--in-answer-function #'edn-bridge-messages-in-answer)
 (add-hook 'edn-bridge-chat-settle-functions #'edn-bridge-messages--settle)
 (add-hook 'edn-bridge-chat-turn-end-hook #'edn-bridge-messages--on-turn-end)
 (edn-bridge-chat-handle "assistant/delta"

@@ -290,6 +290,46 @@ That is the text of a script's turns, in EDN."
                         (edn-bridge-test-transcript)))
         (should (= tried 3))))))
 
+(ert-deftest edn-bridge-follow-told-twice-is-shown-once ()
+  (edn-bridge-test-with-chat (conn sent)
+    (cl-flet ((tell (topic &rest data)
+                (apply #'edn-bridge-test-event conn topic :session-id "s1"
+                       :turn-id "t1" data)))
+      (tell "session/updated" :is-streaming t :offset 2)
+      (tell "assistant/delta" :text "Begin " :call 1 :at 0 :offset 2)
+      (should (equal edn-bridge-chat--place '(2)))
+      ;; It fell behind; the rest of the answer begins anew.
+      (setq edn-bridge-chat--followed conn)
+      (tell "diagnostic" :code "delivery/behind" :message "Behind")
+      (should edn-bridge-chat-following)
+      (tell "assistant/delta" :text "Begin and" :call 1 :at 0 :offset 2)
+      (tell "session/synced" :offset 2)
+      (should-not edn-bridge-chat-following)
+      (should (equal (edn-bridge-test-transcript) "Assistant\nBegin and"))
+      ;; An entry is complete when its event is shown, too.
+      (let ((entry '(:id "e3" :type :message
+                         :message (:id "e3" :role "assistant"
+                                       :content "Begin and end."))))
+        (tell "session/entry" :entry entry :offset 3)
+        (should (equal edn-bridge-chat--place '(2)))
+        (tell "diagnostic" :code "delivery/behind" :message "Behind")
+        (tell "session/entry" :entry entry :offset 3)
+        (tell "session/synced" :offset 3))
+      (should (equal (edn-bridge-test-transcript)
+                     "Assistant\nBegin and end.\n"))
+      (should (equal edn-bridge-chat--place '(3 . "e3")))
+      (setq sent nil)
+      ;; A part that no entry completes is built again.
+      (tell "assistant/delta" :text "New" :call 2 :at 0 :offset 3)
+      (tell "diagnostic" :code "delivery/behind" :message "Behind")
+      (tell "session/updated" :is-streaming :false :offset 3)
+      (tell "session/synced" :offset 3)
+      (should edn-bridge-chat--cut)
+      (should (equal (plist-get (car sent) :op) "subscribe"))
+      (should (= (plist-get (plist-get (plist-get (car sent) :params) :since)
+                            :offset)
+                 most-positive-fixnum)))))
+
 ;;;; Leaving
 
 (ert-deftest edn-bridge-chat-leaving-asks-only-for-what-ends ()
