@@ -8,8 +8,10 @@ pub mod socket;
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -100,7 +102,7 @@ impl Transport {
     pub fn handed(input: OwnedFd, output: OwnedFd, owner: UnixStream) -> io::Result<Self> {
         Ok(Self {
             kind: TransportKind::Stdio,
-            input: Box::new(Handed { input: File::from(input), owner, rest: PIPE_REST_BYTES }),
+            input: Box::new(Handed::new(File::from(input), owner)?),
             output: Box::new(HandedOutput::new(File::from(output))?),
         })
     }
@@ -171,29 +173,79 @@ impl<R: Read + AsFd + Send> Input for PollingReader<R> {
 /// The most that a pipe holds by default, and some more for pipes that were made larger.
 const PIPE_REST_BYTES: usize = 1 << 20;
 
-/// The input of another process, which ends with that process.
+/// The input of another process, which ends with that process though others may have it open.
 struct Handed {
     input: File,
     owner: UnixStream,
+    /// For a pipe: set when the owner has ended. Then a read that waits is woken.
+    watched: Option<Arc<AtomicBool>>,
     /// How many bytes are still read once the owner has ended: what it has written before.
     rest: usize,
+}
+
+impl Handed {
+    fn new(input: File, owner: UnixStream) -> io::Result<Self> {
+        let mut watched = None;
+        if cfg!(target_os = "linux") && input.metadata()?.file_type().is_fifo() {
+            let (gone, watch, pipe) =
+                (Arc::new(AtomicBool::new(false)), owner.try_clone()?, input.try_clone()?);
+            watched = Some(gone.clone());
+            // A poll before each read would cost as much as the rest of a short request.
+            std::thread::Builder::new().name("watch".to_owned()).spawn(move || {
+                let _ = wait_for_end(&watch);
+                gone.store(true, Ordering::Release);
+                wake(&pipe);
+            })?;
+        }
+        Ok(Self { input, owner, watched, rest: PIPE_REST_BYTES })
+    }
+
+    /// Waits for input, unless a read is woken when the owner ends. Returns whether the owner is there.
+    fn wait(&self) -> io::Result<bool> {
+        if let Some(gone) = &self.watched {
+            return Ok(!gone.load(Ordering::Acquire));
+        }
+        loop {
+            let mut both = [PollFd::new(&self.input, PollFlags::IN), PollFd::new(&self.owner, ended_flag())];
+            match poll(&mut both, None) {
+                Err(Errno::INTR) => {}
+                polled => {
+                    polled?;
+                    let [_, owner] = &both;
+                    return Ok(owner.revents().is_empty());
+                }
+            }
+        }
+    }
+}
+
+/// Waits until the other side of a stream has ended it.
+fn wait_for_end(stream: impl AsFd) -> io::Result<()> {
+    wait_for(stream, ended_flag())
+}
+
+/// Wakes whoever waits for input of a pipe: with an empty line, from a writing end that is there for this instant.
+fn wake(pipe: &File) {
+    use rustix::fs::{Mode, OFlags, open};
+    let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
+    let end = open(path, OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty());
+    if let Err(error) = end.and_then(|end| rustix::io::write(end, b"\n")) {
+        // A full pipe wakes its reader anyway.
+        tracing::debug!(%error, "the reader of a pipe was not woken");
+    }
 }
 
 impl Read for Handed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            let mut both = [PollFd::new(&self.input, PollFlags::IN), PollFd::new(&self.owner, ended_flag())];
-            match poll(&mut both, None) {
-                Err(Errno::INTR) => continue,
-                polled => drop(polled?),
-            }
-            let [input, owner] = &both;
-            let has_owner = owner.revents().is_empty();
-            if !has_owner && (input.revents().is_empty() || self.rest == 0) {
+            let has_owner = self.wait()?;
+            if !has_owner && (self.rest == 0 || !is_ready(&self.input)) {
                 return Ok(0);
             }
             match self.input.read(buffer) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    wait_for(&self.input, PollFlags::IN)?
+                }
                 result => {
                     if let (false, Ok(count)) = (has_owner, &result) {
                         self.rest = self.rest.saturating_sub(*count);
@@ -203,6 +255,13 @@ impl Read for Handed {
             }
         }
     }
+}
+
+/// Whether a read returns at once.
+fn is_ready(input: impl AsFd) -> bool {
+    let mut input = [PollFd::new(&input, PollFlags::IN)];
+    let looked = poll(&mut input, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    looked.is_ok() && input.first().is_some_and(|input| !input.revents().is_empty())
 }
 
 impl Input for Handed {
