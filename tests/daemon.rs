@@ -516,8 +516,14 @@ fn no_turn_notices_that_its_editor_is_killed() {
         // The same key again changes nothing.
         assert_eq!(code(&bridge.ask("p", "prompt", &params)), "");
     }
-    let messages = bridge.ask("m", "get_messages", "{}");
-    let messages = at(&messages, &["data", "messages"]).and_then(Value::as_slice).unwrap();
+    let mut messages: Vec<Owned> = Vec::new();
+    while messages.len() < kills * 2 {
+        let before = messages.first().and_then(|first| first.get("id")).map(|id| format!(":before {id}"));
+        let page = bridge.ask("m", "get_messages", &format!("{{{}}}", before.unwrap_or_default()));
+        let page = at(&page, &["data", "messages"]).and_then(Value::as_slice).unwrap();
+        assert!(!page.is_empty(), "{} messages", messages.len());
+        messages.splice(0..0, page.iter().cloned());
+    }
     assert_eq!(messages.len(), kills * 2, "{messages:?}");
     for (place, message) in messages.iter().enumerate() {
         let text = message.to_string();
