@@ -15,8 +15,8 @@ pub trait Clients: Send + Sync {
     /// Adds a connection and returns its first session.
     fn attach(&self, connection: u64, client: Arc<dyn Client>) -> SessionId;
 
-    /// Removes a connection. After the last one, running turns end, and the reply is completed once
-    /// everything is on disk.
+    /// Removes a connection. After the last one, running turns end, unless they outlive clients. The reply is completed
+    /// once everything is on disk.
     fn detach(&self, connection: u64, reply: Reply<()>);
 
     /// Whether what runs goes on when the last connection is gone.
