@@ -792,6 +792,10 @@ that waits for its end."
 (defconst edn-bridge-chat--daemon-ended 75
   "Status of a program whose daemon has ended; started again it finds another.")
 
+(defconst edn-bridge-chat--unknown-end 256
+  "Status that Emacs gives a process whose output ended before it did.
+How the process itself ended, Emacs never says then.")
+
 (defun edn-bridge-chat--returns-p (conn)
   "Return non-nil if this chat should connect again by itself after CONN.
 Its process ended, not by the user's wish, and the session went on."
@@ -803,8 +807,9 @@ Its process ended, not by the user's wish, and the session went on."
          (< (length edn-bridge-chat--returns) edn-bridge-chat--return-times)
          (pcase (process-status process)
            ('signal t)
-           ('exit (= (process-exit-status process)
-                     edn-bridge-chat--daemon-ended))))))
+           ('exit (memql (process-exit-status process)
+                         (list edn-bridge-chat--daemon-ended
+                               edn-bridge-chat--unknown-end)))))))
 
 (defun edn-bridge-chat--come-back ()
   "Connect again soon, later the more often it was tried."

@@ -442,6 +442,9 @@ pub const DAEMON_LINE_BYTES: usize = 3 << 20;
 /// How long the start of a daemon may take, and the wait for another program that starts it.
 pub const DAEMON_START: Duration = Duration::from_secs(10);
 
+/// How long the end of a daemon is waited for: its engines end at the same time, each within some ten seconds.
+pub const DAEMON_END: Duration = Duration::from_secs(30);
+
 /// How long a client of the daemon's socket may take to say what it wants.
 pub const DAEMON_ASK: Duration = Duration::from_secs(5);
 

@@ -95,7 +95,7 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         self.control(&["stop", "--now"]);
         if !std::thread::panicking() {
-            wait_until("the daemon did not end", || self.status().is_none());
+            assert!(self.status().is_none(), "stop waits for the end");
         }
     }
 }

@@ -11,7 +11,7 @@ use edn_bridge::wire::transport::socket;
 use super::super::{Exit, FAILED, Failure, Options, out};
 use super::host;
 use super::line::{self, Ask, Lines, Status, Told, Working};
-use super::place::{connect_or_start, is_missing, log_path};
+use super::place::{connect_or_start, described, is_missing, log_path, wait_for_end};
 
 /// What is asked of the daemon.
 #[derive(Subcommand)]
@@ -97,10 +97,10 @@ fn status(options: &Options, is_edn: bool) -> Exit {
         line.push(b'\n');
         return out::print(&String::from_utf8_lossy(&line));
     }
-    out::print(&described(&status))
+    out::print(&report(&status))
 }
 
-fn described(status: &Status) -> String {
+fn report(status: &Status) -> String {
     let Status { pid, build, started_at, engines } = status;
     let mut text = format!("The daemon runs: process {pid}, version {build}, since {started_at}.\n");
     if engines.is_empty() {
@@ -142,6 +142,8 @@ fn working(text: &mut String, all: &[Working]) {
 
 /// Ends the daemon, or has it leave its place.
 fn end(options: &Options, how: &Ask) -> Exit {
+    let state_dir = options.state_folder()?;
+    let about = described(&state_dir);
     match ask(options, how)? {
         None => {
             out::print("No daemon runs.\n")?;
@@ -158,7 +160,12 @@ fn end(options: &Options, how: &Ask) -> Exit {
             out::print(&text)?;
             Ok(if is_stop { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
         }
-        Some(_) => Ok(ExitCode::SUCCESS),
+        Some(_) => {
+            if matches!(how, Ask::Stop { .. }) {
+                wait_for_end(&state_dir, &about).map_err(Failure::io("the daemon"))?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use edn_bridge::limits::{DAEMON_LOG_BYTES, DAEMON_START};
+use edn_bridge::limits::{DAEMON_END, DAEMON_LOG_BYTES, DAEMON_START};
 use edn_bridge::private;
 use edn_bridge::runner::lineage;
 use edn_bridge::wire::transport::socket;
@@ -103,6 +103,25 @@ impl Lock {
 /// The file whose holder is the daemon.
 pub(super) fn lock_path(state_dir: &Path) -> PathBuf {
     socket::folder(state_dir).join("daemon.lock")
+}
+
+/// Waits until the daemon that `about` describes has ended, or another one has taken its place. `about` is the content of
+/// its lock.
+pub(super) fn wait_for_end(state_dir: &Path, about: &str) -> io::Result<()> {
+    let path = lock_path(state_dir);
+    let begun = Instant::now();
+    while begun.elapsed() < DAEMON_END {
+        if described(state_dir) != about || Lock::take(&path, Duration::ZERO)?.is_some() {
+            return Ok(());
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "it has not ended yet"))
+}
+
+/// What the lock says of the daemon.
+pub(super) fn described(state_dir: &Path) -> String {
+    std::fs::read_to_string(lock_path(state_dir)).unwrap_or_default()
 }
 
 /// The daemon's log.
