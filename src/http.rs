@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 pub use reqwest::header;
-pub use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
+pub use reqwest::{Client, Error as RequestError, RequestBuilder, Response, StatusCode, Url};
 
 use crate::limits::{HTTP_CONNECT, HTTP_KEEP};
 

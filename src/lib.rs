@@ -27,6 +27,7 @@ pub mod http;
 pub mod interaction;
 pub mod json;
 pub mod limits;
+pub mod mcp;
 pub mod memory;
 pub mod message;
 pub mod private;

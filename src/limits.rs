@@ -878,3 +878,140 @@ pub const EDITOR_PATH_BYTES: usize = 4096;
 
 /// Bytes of a selection in a prompt (8 KiB): some screens full. The model can read the rest.
 pub const EDITOR_TEXT_BYTES: usize = 8 * 1024;
+
+/// Servers of tools that a project uses. A person has some five.
+pub const MCP_SERVERS: usize = 32;
+
+/// Bytes of a server's name: with a tool's it stands in a name of 64 bytes.
+pub const MCP_SERVER_NAME_BYTES: usize = 32;
+
+/// Bytes of the name by which models call a server's tool: what hosted models take.
+pub const MCP_NAME_BYTES: usize = 64;
+
+/// How long a call of a server may take without progress: builds and crawls take minutes.
+pub const MCP_CALL_TIME: Duration = Duration::from_secs(120);
+
+/// How long a call of a server may take with progress: no person waits longer.
+pub const MCP_CALL_LONGEST: Duration = Duration::from_secs(3600);
+
+/// How long a turn, a list of commands or a completion waits for servers that start: a person looks at it. Later ones
+/// join at the next round.
+pub const MCP_READY_WAIT: Duration = Duration::from_secs(5);
+
+/// Starts of a server within a minute before it is left alone until somebody asks: a crash may pass, a loop does not.
+pub const MCP_STARTS: usize = 3;
+
+/// The longest line of a server of tools, in bytes (16 MiB): the longest on our own wire.
+pub const MCP_LINE_BYTES: usize = MAX_LINE_BYTES;
+
+/// Requests of one server, and calls of one, that are open at the same time. Further ones wait.
+pub const MCP_OPEN_REQUESTS: usize = 64;
+
+/// Lines of a server's output that are no messages. Some print a greeting there, or a warning of their runtime.
+pub const MCP_NOISE_LINES: usize = 1000;
+
+/// Bytes of such lines (1 MiB).
+pub const MCP_NOISE_BYTES: usize = 1024 * 1024;
+
+/// How long a server may take to answer what it supports, before it counts as one that does not know the question. The
+/// slowest runtime starts within.
+pub const MCP_DISCOVER_WAIT: Duration = Duration::from_secs(3);
+
+/// How long a server may leave its input unread while the pipe is full.
+pub const MCP_WRITE_WAIT: Duration = Duration::from_secs(30);
+
+/// How long a server's start may take, with what is downloaded for it, to the end of its greeting.
+pub const MCP_START_WAIT: Duration = Duration::from_secs(30);
+
+/// Characters of a server's words in an error: a sentence or two.
+pub const MCP_ERROR_CHARS: usize = 400;
+
+/// Bytes of a server's standard error that are kept for a person (64 KiB): its last words.
+pub const MCP_STDERR_BYTES: usize = 64 * 1024;
+
+/// Bytes of a line of a server's standard error in the log.
+pub const MCP_STDERR_LINE_BYTES: usize = 1024;
+
+/// Lines of a server's standard error in the log within a second. A server that floods it is named once.
+pub const MCP_STDERR_LINES: usize = 20;
+
+/// How long a server is given to end by itself when its input was closed.
+pub const MCP_END_WAIT: Duration = Duration::from_secs(2);
+
+/// How long a server stays without a call.
+pub const MCP_IDLE: Duration = Duration::from_secs(10 * 60);
+
+/// The time within which starts of a server are counted.
+pub const MCP_STARTS_TIME: Duration = Duration::from_secs(60);
+
+/// Tools of one server that are offered. Each is in every request to the model.
+pub const MCP_SERVER_TOOLS: usize = 128;
+
+/// Tools of all servers together.
+pub const MCP_TOOLS: usize = 512;
+
+/// Prompts, and resources, and templates of one server: what a list for a person may have.
+pub const MCP_LISTED: usize = 1000;
+
+/// Pages of one list of a server: enough for the longest with pages of ten.
+pub const MCP_PAGES: usize = 100;
+
+/// Bytes of a description (2 KiB): it is in every request to the model.
+pub const MCP_DESCRIPTION_BYTES: usize = 2 * 1024;
+
+/// Bytes of a title, a name or an address in a list.
+pub const MCP_TITLE_BYTES: usize = 512;
+
+/// Bytes of a tool's schema (32 KiB), for the same reason. A cut one would be none.
+pub const MCP_SCHEMA_BYTES: usize = 32 * 1024;
+
+/// Bytes of a server's instructions (4 KiB): they are in every request to the model.
+pub const MCP_INSTRUCTIONS_BYTES: usize = 4 * 1024;
+
+/// Times that a call may ask for input and be repeated.
+pub const MCP_ROUNDS: usize = 10;
+
+/// Questions to a person in the course of one call.
+pub const MCP_QUESTIONS: usize = 5;
+
+/// Fields of a form, and choices in one.
+pub const MCP_FIELDS: usize = 32;
+
+/// Choices in a field of a form.
+pub const MCP_CHOICES: usize = 100;
+
+/// Bytes of a question's text (4 KiB): what a person reads.
+pub const MCP_QUESTION_BYTES: usize = 4 * 1024;
+
+/// Bytes of the conversation for which a server asks an answer of a model (256 KiB).
+pub const MCP_SAMPLE_BYTES: usize = 256 * 1024;
+
+/// Messages of it.
+pub const MCP_SAMPLE_MESSAGES: usize = 100;
+
+/// Images in one result. Each is in the conversation from then on.
+pub const MCP_IMAGES: usize = 8;
+
+/// Bytes of a result's text (4 MiB), as of a message of the protocol of agents; of it, an excerpt is shown.
+pub const MCP_RESULT_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bytes of a structured result among the further facts of a call (16 KiB), as of a client's tool.
+pub const MCP_DETAILS_BYTES: usize = CLIENT_DETAILS_BYTES;
+
+/// How long a completion may take: a person types meanwhile.
+pub const MCP_COMPLETE_WAIT: Duration = Duration::from_secs(5);
+
+/// Values of a completion. From the protocol.
+pub const MCP_COMPLETIONS: usize = 100;
+
+/// How long the era of a server is remembered (7 days): servers learn the newer one.
+pub const MCP_ERA_SECONDS: i64 = 7 * 24 * 3600;
+
+/// Servers whose era is remembered.
+pub const MCP_ERAS: usize = 256;
+
+/// Pause before a server is listened to again whose stream of changes has ended.
+pub const MCP_LISTEN_PAUSE: Duration = Duration::from_secs(5);
+
+/// Pause between two readings of a server's lists: one that tells of changes all the time is not read all the time.
+pub const MCP_LIST_PAUSE: Duration = Duration::from_secs(1);

@@ -79,6 +79,8 @@ pub struct Program {
     added: Vec<(OsString, OsString)>,
     is_cleared: bool,
     input: Vec<u8>,
+    /// The end of a pipe that is its standard input, instead of `input`.
+    live: Option<OwnedFd>,
     sandbox: Option<Sandbox>,
 }
 
@@ -93,6 +95,7 @@ impl Program {
             added: Vec::new(),
             is_cleared: false,
             input: Vec::new(),
+            live: None,
             sandbox: None,
         }
     }
@@ -140,6 +143,13 @@ impl Program {
         self
     }
 
+    /// With a pipe as its standard input, for a program that is talked to: [`input_pipe`] makes one.
+    #[must_use]
+    pub fn live_input(mut self, end: io::PipeReader) -> Self {
+        self.live = Some(end.into());
+        self
+    }
+
     /// Restricted by the kernel.
     #[must_use]
     pub fn sandbox(mut self, sandbox: Option<Sandbox>) -> Self {
@@ -153,9 +163,10 @@ impl Program {
     /// When it cannot be started.
     pub async fn start(mut self, stdout: Stdio, stderr: Stdio) -> io::Result<RunningProgram> {
         let Some(executable) = EXECUTABLE.get() else { return self.start_directly(stdout, stderr) };
-        let input = std::mem::take(&mut self.input);
+        let (input, live) = (std::mem::take(&mut self.input), self.live.take());
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-        let mut command = tokio::process::Command::from(self.below(executable, input.len()));
+        let stdin = if live.is_some() { inside::Stdin::Pipe } else { inside::Stdin::Bytes(input.len()) };
+        let mut command = tokio::process::Command::from(self.below(executable, stdin));
         command.stdin(OwnedFd::from(theirs)).stdout(stdout).stderr(stderr);
         let mut child = {
             let mut runners = runners();
@@ -176,6 +187,10 @@ impl Program {
                 let _ = tokio::task::spawn_blocking(end_orphans).await;
             }
         });
+        // Its first bytes are few enough for the buffer of any socket.
+        if let Some(pipe) = live {
+            inside::hand_over(&ours, &pipe)?;
+        }
         ours.set_nonblocking(true)?;
         let mut running = RunningProgram(Way::Runner(Control {
             socket: UnixStream::from_std(ours)?,
@@ -205,7 +220,7 @@ impl Program {
             return Ok(Blocking { child, control: None });
         };
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-        let mut command = self.below(executable, 0);
+        let mut command = self.below(executable, inside::Stdin::Bytes(0));
         command.stdin(OwnedFd::from(theirs)).stdout(stdout).stderr(stderr);
         let mut runners = runners();
         let child = command.spawn()?;
@@ -214,7 +229,7 @@ impl Program {
     }
 
     /// The command that starts it below a runner.
-    fn below(self, executable: &PathBuf, input: usize) -> Command {
+    fn below(self, executable: &PathBuf, input: inside::Stdin) -> Command {
         let mut command = Command::new(executable);
         command.arg0(lineage::NAME);
         inside::Order { input, files: descriptors::given(), sandbox: self.sandbox.as_ref() }
@@ -250,9 +265,13 @@ impl Program {
     }
 
     fn start_directly(mut self, stdout: Stdio, stderr: Stdio) -> io::Result<RunningProgram> {
-        let input = std::mem::take(&mut self.input);
+        let (input, live) = (std::mem::take(&mut self.input), self.live.take());
         let mut command = tokio::process::Command::from(self.direct());
-        command.stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() });
+        command.stdin(match live {
+            Some(pipe) => pipe.into(),
+            None if input.is_empty() => Stdio::null(),
+            None => Stdio::piped(),
+        });
         command.stdout(stdout).stderr(stderr).process_group(0).kill_on_drop(true);
         let mut child =
             inside::within(self.sandbox.as_ref(), tokio::runtime::Handle::current(), || command.spawn())?;
@@ -273,6 +292,15 @@ impl Program {
 pub fn pipe() -> io::Result<(pipe::Receiver, io::PipeWriter)> {
     let (reader, writer) = io::pipe()?;
     Ok((pipe::Receiver::from_owned_fd(reader.into())?, writer))
+}
+
+/// A pipe for a program's input: the end for [`Program::live_input`], and the one that is written here.
+///
+/// # Errors
+/// When there is no descriptor left.
+pub fn input_pipe() -> io::Result<(io::PipeReader, pipe::Sender)> {
+    let (reader, writer) = io::pipe()?;
+    Ok((reader, pipe::Sender::from_owned_fd(writer.into())?))
 }
 
 /// A program that was started. Dropped, it is ended with all that it has started.

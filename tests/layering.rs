@@ -77,6 +77,22 @@ const TABLE: &[(&str, &[&str])] = &[
             "provider",
         ],
     ),
+    (
+        "mcp",
+        &[
+            "value",
+            "edn",
+            "limits",
+            "similar",
+            "clock",
+            "environment",
+            "files",
+            "secret",
+            "http",
+            "auth",
+            "tool",
+        ],
+    ),
     ("context", &["limits", "files", "message", "facts", "tool"]),
     (
         "query",
@@ -305,6 +321,14 @@ fn only_the_edn_reader_uses_nom() {
     for (file, text) in sources() {
         let reader = file.starts_with("src/edn/read") || file.ends_with("src/edn/read.rs");
         assert!(reader || !text.contains("nom::"), "{} uses nom", file.display());
+    }
+}
+
+#[test]
+fn only_the_room_of_servers_uses_rmcp() {
+    for (file, text) in sources() {
+        let room = file.starts_with("src/mcp") || file == Path::new("src/mcp.rs");
+        assert!(room || !text.contains("rmcp::"), "{} uses rmcp", file.display());
     }
 }
 

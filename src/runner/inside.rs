@@ -9,8 +9,9 @@
 //! (`end_orphans`). One in the sandbox can not, where the kernel scopes signals.
 
 use std::ffi::OsString;
-use std::io::{self, Read as _, Write as _};
-use std::os::fd::AsFd as _;
+use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
@@ -19,6 +20,10 @@ use std::thread;
 use std::time::Instant;
 
 use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process};
 
 use super::lineage::{self, NAME};
@@ -39,10 +44,34 @@ pub(super) const MESSAGE_BYTES: usize = 5;
 /// What shells exit with for a program that cannot be started.
 pub(super) const NOT_STARTED: u8 = 127;
 
+/// What the program is to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stdin {
+    /// So many bytes, which come first on the runner's standard input.
+    Bytes(usize),
+    /// A pipe, which comes there as a descriptor.
+    Pipe,
+}
+
+impl Stdin {
+    const PIPE: &str = "pipe";
+
+    fn to_word(self) -> String {
+        match self {
+            Self::Bytes(count) => count.to_string(),
+            Self::Pipe => Self::PIPE.to_owned(),
+        }
+    }
+
+    fn from_word(word: &str) -> Option<Self> {
+        if word == Self::PIPE { Some(Self::Pipe) } else { word.parse().ok().map(Self::Bytes) }
+    }
+}
+
 /// What a runner is told before the program's own words.
 pub(super) struct Order<'a> {
-    /// Bytes that the program is to read.
-    pub(super) input: usize,
+    /// What the program is to read.
+    pub(super) input: Stdin,
     /// How many files it may have open.
     pub(super) files: Option<u64>,
     /// Where it may write.
@@ -53,7 +82,7 @@ impl Order<'_> {
     /// Three words: the numbers, and how many words of the sandbox follow.
     pub(super) fn write(&self, command: &mut Command) {
         let words = self.sandbox.map(Sandbox::to_words);
-        command.arg(self.input.to_string());
+        command.arg(self.input.to_word());
         command.arg(self.files.map_or_else(|| "-".to_owned(), |files| files.to_string()));
         command.arg(words.as_ref().map_or_else(|| "-".to_owned(), |words| words.len().to_string()));
         command.args(words.into_iter().flatten());
@@ -62,7 +91,7 @@ impl Order<'_> {
 
 /// The same, as the runner reads it.
 struct Job {
-    input: usize,
+    input: Stdin,
     files: Option<u64>,
     sandbox: Option<Sandbox>,
     program: OsString,
@@ -72,7 +101,7 @@ struct Job {
 impl Job {
     fn read(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
         let mut number = || words.next()?.into_string().ok();
-        let (input, files, sandbox) = (number()?.parse().ok()?, number()?, number()?);
+        let (input, files, sandbox) = (Stdin::from_word(&number()?)?, number()?, number()?);
         let sandbox = match sandbox.as_str() {
             "-" => None,
             count => Some(Sandbox::from_words(&mut words, count.parse().ok()?)?),
@@ -143,20 +172,69 @@ fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
 
 /// Reads what the program is to read, and starts it.
 fn start(job: Job, control: &mut UnixStream) -> io::Result<Pid> {
-    let mut input = vec![0; job.input];
-    control.read_exact(&mut input)?;
+    let (mut input, mut pipe) = (Vec::new(), None);
+    match job.input {
+        Stdin::Bytes(count) => {
+            input.resize(count, 0);
+            control.read_exact(&mut input)?;
+        }
+        Stdin::Pipe => pipe = Some(take_over(control)?),
+    }
     if let Some(files) = job.files {
         descriptors::lower(files);
     }
     let mut command = Command::new(&job.program);
     command.args(&job.arguments).process_group(0);
-    command.stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() });
+    command.stdin(match pipe {
+        Some(pipe) => pipe.into(),
+        None if input.is_empty() => Stdio::null(),
+        None => Stdio::piped(),
+    });
     let mut child = within(job.sandbox.as_ref(), (), || command.spawn())?;
     if let Some(mut stdin) = child.stdin.take() {
         // A program need not read what it does not need.
         thread::Builder::new().spawn(move || drop(stdin.write_all(&input)))?;
     }
     i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH.into())
+}
+
+/// Sends a descriptor over a runner's socket.
+pub(super) fn hand_over(socket: &UnixStream, descriptor: &OwnedFd) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [descriptor.as_fd()];
+    if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(Errno::NOBUFS.into());
+    }
+    loop {
+        match sendmsg(socket, &[IoSlice::new(&[0])], &mut control, SendFlags::empty()) {
+            Err(Errno::INTR) => {}
+            // One byte is sent whole.
+            sent => return sent.map(drop).map_err(io::Error::from),
+        }
+    }
+}
+
+/// Receives the descriptor of [`hand_over`].
+fn take_over(socket: &UnixStream) -> io::Result<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    // What it starts is not to have it twice.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let flags = RecvFlags::empty();
+    while let Err(error) = recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, flags) {
+        if error != Errno::INTR {
+            return Err(error.into());
+        }
+    }
+    let mut received = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    received.next().ok_or(Errno::BADF.into())
 }
 
 /// Starts something in a sandbox, from a thread that is in `scope`, whatever that means to it.

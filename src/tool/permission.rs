@@ -34,6 +34,16 @@ pub enum Access {
         /// Whether it changes nothing.
         read_only: bool,
     },
+    /// Calls a tool of a server (`mcp`).
+    Call {
+        /// The server, by its name in the configuration.
+        server: String,
+        /// The tool's name at the server.
+        tool: String,
+        /// Whether the server says that it changes nothing. Only a hint: it decides what edits that are accepted
+        /// cover, and nothing that a rule or the mode denies.
+        read_only: bool,
+    },
 }
 
 /// The permissions of a session before any rule.
@@ -145,7 +155,10 @@ pub fn judge(
             );
         }
         (_, Access::Nothing) | (Mode::Yolo, _) => return Verdict::Allow,
-        (Mode::ReadOnly, Access::Write(_) | Access::Run(_) | Access::AtClient { read_only: false }) => {
+        (
+            Mode::ReadOnly,
+            Access::Write(_) | Access::Run(_) | Access::AtClient { read_only: false } | Access::Call { .. },
+        ) => {
             return Verdict::Deny("The session is read-only: nothing may be changed or run.".to_owned());
         }
         _ => {}
@@ -171,6 +184,8 @@ pub fn judge(
         }
         Access::Run(_) if agreed && !veiled => Verdict::Allow,
         Access::AtClient { read_only } if *read_only || agreed => Verdict::Allow,
+        Access::Call { .. } if agreed => Verdict::Allow,
+        Access::Call { read_only: true, .. } if mode == Mode::AcceptEdits => Verdict::Allow,
         _ => Verdict::Ask(suggestion(tool, access, workspace)),
     }
 }
@@ -239,7 +254,7 @@ fn suggestion(tool: &str, access: &Access, workspace: &Path) -> Option<Rule> {
     };
     match access {
         Access::Nothing => None,
-        Access::AtClient { .. } => rule(None, None),
+        Access::AtClient { .. } | Access::Call { .. } => rule(None, None),
         Access::Read(path) => rule(Some(glob::escape(&path.to_string_lossy())), None),
         Access::Write(path) => {
             let shown = path.strip_prefix(workspace).unwrap_or(path);
@@ -299,6 +314,7 @@ mod tests {
     fn modes_decide_where_no_rule_does() {
         let (inside, outside) = (PathBuf::from("/w/a"), PathBuf::from("/etc/passwd"));
         let run = Access::Run("ls".to_owned());
+        let call = |read_only| Access::Call { server: "s".to_owned(), tool: "t".to_owned(), read_only };
         for (access, expected) in [
             (Access::Nothing, ["allow", "allow", "allow", "allow"]),
             (Access::Read(inside.clone()), ["allow", "allow", "allow", "allow"]),
@@ -312,6 +328,8 @@ mod tests {
             (run, ["ask", "ask", "deny", "allow"]),
             (Access::AtClient { read_only: true }, ["allow", "allow", "allow", "allow"]),
             (Access::AtClient { read_only: false }, ["ask", "ask", "deny", "allow"]),
+            (call(true), ["ask", "allow", "deny", "allow"]),
+            (call(false), ["ask", "ask", "deny", "allow"]),
         ] {
             for (mode, expected) in
                 [Mode::Ask, Mode::AcceptEdits, Mode::ReadOnly, Mode::Yolo].into_iter().zip(expected)

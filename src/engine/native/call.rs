@@ -512,7 +512,7 @@ impl Batch<'_> {
             return refused;
         }
         // A change of a file is noted when it is made.
-        if matches!(plan.access, Access::Run(_) | Access::AtClient { read_only: false })
+        if matches!(plan.access, Access::Run(_) | Access::AtClient { read_only: false } | Access::Call { .. })
             && let Err(refused) = self.begins(call).await
         {
             return refused;

@@ -207,7 +207,7 @@ impl Batch<'_> {
         let (command, path) = match &plan.access {
             Access::Run(command) => (Some(command.clone()), None),
             Access::Read(path) | Access::Write(path) => (None, Some(path.to_string_lossy().into_owned())),
-            Access::Nothing | Access::AtClient { .. } => (None, None),
+            Access::Nothing | Access::AtClient { .. } | Access::Call { .. } => (None, None),
         };
         let mut shown_diff = None;
         if let Some(text) = &plan.diff {
@@ -237,8 +237,8 @@ impl Batch<'_> {
             proposed = handle.map(|handle| ProposedText { text, base, handle });
         }
         let mut summary = call.summary.to_string();
-        if let Access::AtClient { .. } = &plan.access {
-            // Nothing else of the question shows what the client is to do.
+        if let Access::AtClient { .. } | Access::Call { .. } = &plan.access {
+            // Nothing else of the question shows what the client or the server is to do.
             let whole = format!("{} {}", call.name, call.arguments);
             summary = tool::one_line(&whole, APPROVAL_ARGUMENTS_BYTES);
             if whole.len() > APPROVAL_ARGUMENTS_BYTES {
@@ -490,7 +490,7 @@ fn exact(call: &ToolCall, plan: &Plan) -> Option<Rule> {
     let (path, command) = match &plan.access {
         Access::Read(path) | Access::Write(path) => (Some(tool::glob::escape(&path.to_string_lossy())), None),
         Access::Run(command) => (None, Some(command.clone())),
-        Access::AtClient { .. } => (None, None),
+        Access::AtClient { .. } | Access::Call { .. } => (None, None),
         Access::Nothing => return None,
     };
     let tool = Some(call.name.to_string());

@@ -1,0 +1,30 @@
+//! Servers of tools, prompts and resources that speak the Model Context Protocol.
+//!
+//! The only room that knows `rmcp`: what leaves it is plain data of this program. A server is started when it is first
+//! needed ([`Servers::ready`], or a call), in its own process below the `runner`, or asked over HTTP. Both eras of the
+//! protocol are spoken: the one with a handshake (2025-11-25 and older), and the one that discovers (2026-07-28).
+//!
+//! What a server says is data of somebody else: bounded, and never an instruction of the user. Does not know sessions,
+//! rules or the wire: what a server asks of a person goes to the [`Answerer`] that a caller has brought.
+
+mod ask;
+mod error;
+mod facts;
+mod names;
+mod place;
+mod servers;
+mod settings;
+
+pub use ask::{
+    Answer, Answerer, Answering, Ask, Choice, Field, FieldKind, Format, Question, SampleMessage, Sampled,
+    Sampling,
+};
+pub use error::McpError;
+pub use facts::{
+    Argument, Completion, Content, Era, Prompt, PromptMessage, PromptText, Resource, ServerFacts, State,
+    Template, ToolFacts,
+};
+pub use names::offered;
+pub use place::{Confine, KeysOf, Place};
+pub use servers::Servers;
+pub use settings::{Client, Server, ServerError, Settings, Source, Variable, Way};

@@ -1,0 +1,81 @@
+//! Why something cannot be had of a server.
+
+use std::time::Duration;
+
+/// Why something cannot be had of a server, as a sentence for a person or a model. Holds no secret: what a server says
+/// about itself is cut, and its keys are taken out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum McpError {
+    /// No server of that name is configured.
+    #[error("There is no server {name:?}.{}", hint(.near))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// Names that are similar.
+        near: Vec<String>,
+    },
+    /// It is switched off.
+    #[error("The server {0} is switched off in the configuration (:enabled false).")]
+    Off(String),
+    /// It could not be started or asked. Contains the reason.
+    #[error("The server {server} cannot be used: {why}")]
+    Failed {
+        /// Its name.
+        server: String,
+        /// The reason, as a sentence.
+        why: String,
+    },
+    /// It was started too often in a minute.
+    #[error(
+        "The server {0} ended {starts} times within a minute and is not started again by itself: see its last error, \
+         then use /mcp restart {0}.",
+        starts = crate::limits::MCP_STARTS
+    )]
+    GivenUp(String),
+    /// Somebody must log in first.
+    #[error("The server {0} wants a login: /login mcp:{0}.")]
+    NeedsLogin(String),
+    /// It did not answer in time.
+    #[error("The server {server} did not answer within {} s. What it has done is not known.", .after.as_secs())]
+    TimedOut {
+        /// Its name.
+        server: String,
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// It answered with an error. Contains its words, which are data.
+    #[error("The server {server} refused: {why}")]
+    Refused {
+        /// Its name.
+        server: String,
+        /// Its words, cut.
+        why: String,
+    },
+    /// It ended, or the connection was lost, while it was asked.
+    #[error("The server {server} was lost before it answered{}. What it has done is not known.", because(.why))]
+    Gone {
+        /// Its name.
+        server: String,
+        /// What is known of it.
+        why: Option<String>,
+    },
+    /// It cannot do that.
+    #[error("The server {server} has no {what}.")]
+    Lacks {
+        /// Its name.
+        server: String,
+        /// What it lacks.
+        what: &'static str,
+    },
+    /// The caller has ended the call.
+    #[error("The call was ended.")]
+    Ended,
+}
+
+fn because(why: &Option<String>) -> String {
+    why.as_ref().map(|why| format!(": {why}")).unwrap_or_default()
+}
+
+fn hint(near: &[String]) -> String {
+    if near.is_empty() { String::new() } else { format!(" Did you mean {}?", near.join(" or ")) }
+}

@@ -1,0 +1,44 @@
+//! What servers need of the process and the project.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::auth::{Credentials, Keys};
+use crate::clock::Clock;
+use crate::environment::Environment;
+use crate::http::Http;
+
+/// Finds the key of a provider of models, for `{:key-of "anthropic"}`.
+pub type KeysOf = dyn Fn(&str) -> Option<Keys> + Send + Sync;
+
+/// What the sandbox of servers' programs is made of. A server's own `:writable` is added.
+#[derive(Debug, Clone, Default)]
+pub struct Confine {
+    /// Folders that may be written to: the project's and those of commands.
+    pub writable: Vec<PathBuf>,
+    /// Paths that are never written to.
+    pub guarded: Vec<PathBuf>,
+    /// Paths that are neither written to nor read.
+    pub hidden: Vec<PathBuf>,
+}
+
+/// What the servers of a project need of the process.
+#[derive(Clone)]
+pub struct Place {
+    /// The project's folder: programs run in it, and servers are told of it as their root.
+    pub root: PathBuf,
+    /// The state folder.
+    pub state_dir: PathBuf,
+    /// Where variables are read.
+    pub environment: Environment,
+    /// The sandbox of programs; `None` for the rights of the user.
+    pub confine: Option<Confine>,
+    /// Requests over HTTP.
+    pub http: Arc<Http>,
+    /// Tokens of logins.
+    pub credentials: Credentials,
+    /// Keys of providers.
+    pub keys: Arc<KeysOf>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+}

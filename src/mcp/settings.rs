@@ -1,0 +1,614 @@
+//! What a configuration says of servers: `:mcp {"name" {:command […] | :url "…" …}}`.
+//!
+//! Starts nothing and looks nothing up: keys and variables are named here and read when a server is started.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::names::BETWEEN;
+use crate::edn;
+use crate::files;
+use crate::http::{self, Url};
+use crate::limits::{MCP_CALL_LONGEST, MCP_CALL_TIME, MCP_SERVER_NAME_BYTES, MCP_SERVERS};
+use crate::secret::Secret;
+use crate::similar;
+use crate::value::{Map, Value};
+
+/// Where a server was configured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// The user's own file.
+    User(PathBuf),
+    /// The file of a project that is trusted.
+    Project(PathBuf),
+    /// A client, for its session alone.
+    Client(Arc<str>),
+}
+
+impl Source {
+    /// The word on every wire: `user`, `project` or `client`.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::User(_) => "user",
+            Self::Project(_) => "project",
+            Self::Client(_) => "client",
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(path) | Self::Project(path) => path.display().fmt(f),
+            Self::Client(name) => f.write_str(name),
+        }
+    }
+}
+
+/// The value of a variable or a header. `Debug` shows no secret.
+#[derive(Debug, Clone)]
+pub enum Variable {
+    /// It stands in the configuration: `"value"`.
+    Text(Secret),
+    /// That of a variable of the environment, after a text: `{:variable "NAME" :prefix "Bearer "}`.
+    Variable {
+        /// The variable.
+        name: String,
+        /// What stands before its value.
+        prefix: String,
+    },
+    /// The key of a provider of models, after a text: `{:key-of "anthropic"}`.
+    KeyOf {
+        /// The provider.
+        provider: String,
+        /// What stands before the key.
+        prefix: String,
+    },
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Way {
+    /// A program of this machine, over its standard input and output: the program and its arguments.
+    Command(Vec<String>),
+    /// Streamable HTTP.
+    Http(Url),
+}
+
+/// How this program is registered at the server of a login, where that is not to be found out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Client {
+    /// The id of the registration.
+    pub id: Option<String>,
+    /// The command that prints its secret.
+    pub secret_command: Option<Vec<String>>,
+    /// Where the browser is sent, if the registration fixes it.
+    pub redirect: Option<Url>,
+    /// The scopes to ask for, instead of those that the server names.
+    pub scopes: Vec<String>,
+}
+
+/// A server as it is configured.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// Its name: letters, digits, `-` and `_`, without `__`, at most 32 bytes.
+    pub name: Arc<str>,
+    /// Where it was configured.
+    pub source: Source,
+    /// How it is reached.
+    pub way: Way,
+    /// The folder that its program runs in, instead of the project's.
+    pub cwd: Option<PathBuf>,
+    /// Variables of its program, in addition to those that every server gets.
+    pub environment: Vec<(String, Variable)>,
+    /// Headers of its requests.
+    pub headers: Vec<(String, Variable)>,
+    /// Whether it may ask for answers of the session's model.
+    pub sampling: bool,
+    /// How long a call may take without progress.
+    pub timeout: Duration,
+    /// Whether it is used.
+    pub enabled: bool,
+    /// Tools at the server that are offered; `None` for all.
+    pub only: Option<Vec<String>>,
+    /// Tools at the server that are not offered.
+    pub without: Vec<String>,
+    /// Folders that its program may write to, in addition to those of commands.
+    pub writable: Vec<PathBuf>,
+    /// Whether its program runs in the sandbox, where there is one. `false` counts only in the user's own file.
+    pub sandbox: bool,
+    /// Its registration for logins.
+    pub client: Client,
+}
+
+/// Why what is written of a server cannot be used, as a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ServerError {
+    /// The whole is no map of names.
+    #[error(
+        ":mcp must be a map of servers, each a map under its name, such as {{\"files\" {{:command [\"…\"]}}}}."
+    )]
+    NoMap,
+    /// A name cannot be one.
+    #[error(
+        "{0:?} cannot be the name of a server: use at most {MCP_SERVER_NAME_BYTES} letters, digits, - and single _, a \
+         letter or digit first and last."
+    )]
+    Name(String),
+    /// An unknown key.
+    #[error("The server {server:?} has an unknown key {key}.{}", hint(.near))]
+    Key {
+        /// The server.
+        server: String,
+        /// The key.
+        key: String,
+        /// The nearest one.
+        near: Option<&'static str>,
+    },
+    /// A value has the wrong shape.
+    #[error("The server {server:?} needs {expected} at {key}.")]
+    Shape {
+        /// The server.
+        server: String,
+        /// The key.
+        key: String,
+        /// What it needs.
+        expected: &'static str,
+    },
+    /// It says both, or neither.
+    #[error("The server {0:?} needs either a :command or a :url.")]
+    Way(String),
+    /// Something that only the user's own file may say.
+    #[error("The server {server:?}: only the user's own configuration may say {key}.")]
+    UserOnly {
+        /// The server.
+        server: String,
+        /// The key.
+        key: &'static str,
+    },
+    /// There are too many.
+    #[error("The server {0:?} is left out: at most {MCP_SERVERS} servers are used.")]
+    TooMany(String),
+    /// A layer switches a server that no layer describes.
+    #[error("There is no server {0:?} to switch on or off.")]
+    NoServer(String),
+}
+
+fn hint(near: &Option<&'static str>) -> String {
+    near.map(|near| format!(" Did you mean :{near}?")).unwrap_or_default()
+}
+
+/// The keys of a server.
+const KEYS: [&str; 18] = [
+    "command",
+    "url",
+    "cwd",
+    "env",
+    "headers",
+    "sampling",
+    "timeout-ms",
+    "enabled",
+    "tools",
+    "without-tools",
+    "writable",
+    "sandbox",
+    "client-id",
+    "client-secret-command",
+    "redirect-url",
+    "scopes",
+    "type",
+    "description",
+];
+
+/// The servers of a project: what all layers of its configuration say together.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// The servers, in the order in which they were first named.
+    pub servers: Vec<Server>,
+    /// What was left out, with its source and why, for a person.
+    pub problems: Vec<String>,
+}
+
+impl Settings {
+    /// Reads the `:mcp` maps of layers, the weakest first. A server of a later layer replaces one of the same name; a
+    /// map with `:enabled` alone switches that of an earlier layer. What cannot be used is left out and reported.
+    pub fn read<'v>(layers: impl IntoIterator<Item = (Source, &'v Value<'v>)>) -> Self {
+        let mut settings = Self::default();
+        for (source, value) in layers {
+            let Some(map) = value.as_map() else {
+                settings.problems.push(format!("{source}: {}", ServerError::NoMap));
+                continue;
+            };
+            for (name, value) in map.iter() {
+                if let Err(error) = settings.take(&source, name, value) {
+                    settings.problems.push(format!("{source}: {error}"));
+                }
+            }
+        }
+        settings
+    }
+
+    fn take(&mut self, source: &Source, name: &Value<'_>, value: &Value<'_>) -> Result<(), ServerError> {
+        let text = name.as_str().or_else(|| name.as_keyword());
+        let text = text.ok_or_else(|| ServerError::Name(name.to_string()))?;
+        let place = self.servers.iter().position(|server| *server.name == *text);
+        if let Some(map) = value.as_map()
+            && map.len() == 1
+            && let Some(enabled) = map.get_keyword("enabled").and_then(Value::as_bool)
+        {
+            let known = place.and_then(|place| self.servers.get_mut(place));
+            known.ok_or_else(|| ServerError::NoServer(text.to_owned()))?.enabled = enabled;
+            return Ok(());
+        }
+        let server = Server::read(text, value, source.clone())?;
+        if let Some(known) = place.and_then(|place| self.servers.get_mut(place)) {
+            *known = server;
+        } else if self.servers.len() < MCP_SERVERS {
+            self.servers.push(server);
+        } else {
+            return Err(ServerError::TooMany(text.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a text can be the name of a server.
+pub(super) fn is_name(name: &str) -> bool {
+    let is_edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    (1..=MCP_SERVER_NAME_BYTES).contains(&name.len())
+        && !name.contains(BETWEEN)
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+        && is_edge(name.chars().next())
+        && is_edge(name.chars().last())
+}
+
+impl Server {
+    /// Reads what a configuration says of a server.
+    ///
+    /// # Errors
+    /// See [`ServerError`].
+    pub fn read(name: &str, value: &Value<'_>, source: Source) -> Result<Self, ServerError> {
+        if !is_name(name) {
+            return Err(ServerError::Name(name.chars().take(80).collect()));
+        }
+        let shape = |key: &str, expected| ServerError::Shape {
+            server: name.to_owned(),
+            key: format!(":{key}"),
+            expected,
+        };
+        let map = value.as_map().ok_or_else(|| ServerError::Shape {
+            server: name.to_owned(),
+            key: "its name".to_owned(),
+            expected: "a map",
+        })?;
+        for key in map.iter().map(|(key, _)| key) {
+            if !key.as_keyword().is_some_and(|key| KEYS.contains(&key)) {
+                let near = similar::nearest(
+                    key.as_keyword().or_else(|| key.as_str()).unwrap_or_default(),
+                    1,
+                    KEYS.map(|key| (key, key)),
+                );
+                let near = near.first().copied();
+                return Err(ServerError::Key { server: name.to_owned(), key: key.to_string(), near });
+            }
+        }
+        let is_users = matches!(source, Source::User(_));
+        let read = Read { name, map };
+        let command = read.texts("command")?;
+        let url = match read.text("url")? {
+            None => None,
+            Some(text) => {
+                let url = Url::parse(text).ok().filter(|url| {
+                    url.host_str().is_some()
+                        && match url.scheme() {
+                            "https" => true,
+                            // Headers and tokens go there.
+                            "http" => http::is_loopback(url),
+                            _ => false,
+                        }
+                });
+                Some(url.ok_or_else(|| {
+                    shape("url", "an address that begins with https:// (http:// on this machine)")
+                })?)
+            }
+        };
+        let way = match (command, url) {
+            (Some(command), None)
+                if !command.is_empty() && command.iter().all(|word| !word.contains('\0')) =>
+            {
+                Way::Command(command)
+            }
+            (Some(_), None) => return Err(shape("command", "a vector of the program and its arguments")),
+            (None, Some(url)) => Way::Http(url),
+            _ => return Err(ServerError::Way(name.to_owned())),
+        };
+        let timeout = match map.get_keyword("timeout-ms") {
+            None => MCP_CALL_TIME,
+            Some(millis) => {
+                let millis = millis.as_i64().and_then(|millis| u64::try_from(millis).ok());
+                let time = millis.map(Duration::from_millis);
+                time.filter(|time| !time.is_zero() && *time <= MCP_CALL_LONGEST)
+                    .ok_or_else(|| shape("timeout-ms", "1 to 3600000 milliseconds"))?
+            }
+        };
+        let sandbox = read.truth("sandbox")?.unwrap_or(true);
+        if !sandbox && !is_users {
+            return Err(ServerError::UserOnly { server: name.to_owned(), key: ":sandbox false" });
+        }
+        let folders = read.texts("writable")?.unwrap_or_default();
+        if !folders.is_empty() && !is_users {
+            return Err(ServerError::UserOnly { server: name.to_owned(), key: ":writable" });
+        }
+        let writable: Vec<PathBuf> = folders.iter().map(|folder| at_home(folder)).collect();
+        if writable.iter().any(|folder| !folder.is_absolute()) {
+            return Err(shape("writable", "absolute folders, or such as begin with ~/"));
+        }
+        let redirect = match read.text("redirect-url")? {
+            None => None,
+            Some(text) => {
+                Some(http::page(text).ok_or_else(|| shape("redirect-url", "an address of the web"))?)
+            }
+        };
+        Ok(Self {
+            name: name.into(),
+            source,
+            way,
+            cwd: read.text("cwd")?.map(at_home),
+            environment: read.variables("env")?,
+            headers: read.headers()?,
+            sampling: read.truth("sampling")?.unwrap_or(false),
+            timeout,
+            enabled: read.truth("enabled")?.unwrap_or(true),
+            only: read.texts("tools")?,
+            without: read.texts("without-tools")?.unwrap_or_default(),
+            writable,
+            sandbox,
+            client: Client {
+                id: read.text("client-id")?.map(str::to_owned),
+                secret_command: read.texts("client-secret-command")?,
+                redirect,
+                scopes: read.texts("scopes")?.unwrap_or_default(),
+            },
+        })
+    }
+
+    /// A digest of what decides which program runs or which server is asked, and with what: where it changes, what was
+    /// trusted is another server. It is made of secrets too, so that it belongs into private files alone.
+    pub fn digest(&self) -> String {
+        let mut text = format!("{}\n", self.name);
+        match &self.way {
+            Way::Command(words) => {
+                text.push_str(&edn::to_string(&Value::vector(words.iter().map(String::as_str))))
+            }
+            Way::Http(url) => text.push_str(url.as_str()),
+        }
+        text.push_str(&format!("\n{:?}\n", self.cwd));
+        let all = [&self.environment, &self.headers];
+        for (name, variable) in all.into_iter().flatten() {
+            let value = match variable {
+                Variable::Text(secret) => format!("= {:?}", secret.expose()),
+                Variable::Variable { name, prefix } => format!("$ {name:?} {prefix:?}"),
+                Variable::KeyOf { provider, prefix } => format!("key {provider:?} {prefix:?}"),
+            };
+            text.push_str(&format!("{name:?} {value}\n"));
+        }
+        files::digest(text.as_bytes())
+    }
+
+    /// Its command line or address as it may be shown.
+    pub fn shown(&self) -> String {
+        match &self.way {
+            Way::Command(words) => {
+                let words: Vec<String> = words
+                    .iter()
+                    .map(|word| {
+                        let plain =
+                            !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || c == '\'');
+                        if plain { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+                    })
+                    .collect();
+                crate::secret::mask(&words.join(" ")).into_owned()
+            }
+            Way::Http(url) => http::shown(url).to_string(),
+        }
+    }
+}
+
+/// A folder that may begin with `~/`.
+fn at_home(path: &str) -> PathBuf {
+    match (path.strip_prefix("~/"), dirs::home_dir()) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => PathBuf::from(path),
+    }
+}
+
+/// The map of one server.
+struct Read<'v> {
+    name: &'v str,
+    map: &'v Map<'v>,
+}
+
+impl<'v> Read<'v> {
+    fn shape(&self, key: &str, expected: &'static str) -> ServerError {
+        ServerError::Shape { server: self.name.to_owned(), key: format!(":{key}"), expected }
+    }
+
+    fn text(&self, key: &str) -> Result<Option<&'v str>, ServerError> {
+        match self.map.get_keyword(key) {
+            None | Some(Value::Nil) => Ok(None),
+            Some(value) => value.as_str().map(Some).ok_or_else(|| self.shape(key, "a text")),
+        }
+    }
+
+    fn truth(&self, key: &str) -> Result<Option<bool>, ServerError> {
+        match self.map.get_keyword(key) {
+            None | Some(Value::Nil) => Ok(None),
+            Some(value) => value.as_bool().map(Some).ok_or_else(|| self.shape(key, "true or false")),
+        }
+    }
+
+    fn texts(&self, key: &str) -> Result<Option<Vec<String>>, ServerError> {
+        let Some(value) = self.map.get_keyword(key) else { return Ok(None) };
+        let texts = value.as_slice().and_then(|items| {
+            items.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
+        });
+        texts.map(Some).ok_or_else(|| self.shape(key, "a vector of texts"))
+    }
+
+    /// A map of names and values, sorted by name.
+    fn variables(&self, key: &str) -> Result<Vec<(String, Variable)>, ServerError> {
+        let Some(value) = self.map.get_keyword(key) else { return Ok(Vec::new()) };
+        let map = value.as_map().ok_or_else(|| self.shape(key, "a map of names and values"))?;
+        let mut all = BTreeMap::new();
+        for (name, value) in map.iter() {
+            let name = name.as_str().or_else(|| name.as_keyword());
+            let name = name.filter(|name| !name.is_empty() && !name.contains(['=', '\0']));
+            let name = name.ok_or_else(|| self.shape(key, "names without = in them"))?;
+            let expected = "\"value\", {:variable \"NAME\"} or {:key-of \"provider\"} for each name";
+            let variable = Variable::read(value).ok_or_else(|| self.shape(key, expected))?;
+            all.insert(name.to_owned(), variable);
+        }
+        Ok(all.into_iter().collect())
+    }
+
+    fn headers(&self) -> Result<Vec<(String, Variable)>, ServerError> {
+        let headers = self.variables("headers")?;
+        for (name, value) in &headers {
+            let is_name = http::header::HeaderName::from_bytes(name.as_bytes()).is_ok();
+            let is_value = match value {
+                Variable::Text(text) => http::header::HeaderValue::from_str(text.expose()).is_ok(),
+                _ => true,
+            };
+            if !is_name || !is_value {
+                return Err(self.shape("headers", "names and values of HTTP headers"));
+            }
+        }
+        Ok(headers)
+    }
+}
+
+impl Variable {
+    fn read(value: &Value<'_>) -> Option<Self> {
+        if let Some(text) = value.as_str() {
+            return (!text.contains('\0')).then(|| Self::Text(Secret::new(text.to_owned())));
+        }
+        let map = value.as_map()?;
+        let known = |key: &Value<'_>| matches!(key.as_keyword(), Some("variable" | "key-of" | "prefix"));
+        if !map.iter().all(|(key, _)| known(key)) {
+            return None;
+        }
+        let text = |key: &str| map.get_keyword(key).map(|value| value.as_str().map(str::to_owned));
+        let prefix = match text("prefix") {
+            None => String::new(),
+            Some(prefix) => prefix?,
+        };
+        match (text("variable"), text("key-of")) {
+            (Some(name), None) => Some(Self::Variable { name: name?, prefix }),
+            (None, Some(provider)) => Some(Self::KeyOf { provider: provider?, prefix }),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Settings {
+        let value = edn::read_one(text.as_bytes()).unwrap();
+        Settings::read([(Source::User("/u".into()), &value)])
+    }
+
+    fn one(text: &str) -> Result<Server, ServerError> {
+        let value = edn::read_one(text.as_bytes()).unwrap();
+        Server::read("s", &value, Source::Project("/p".into()))
+    }
+
+    #[test]
+    fn server_reads_with_what_it_says() {
+        let settings = read(
+            r#"{"files" {:command ["npx" "-y" "server"] :env {"A" "1" "B" {:variable "X"} "C" {:key-of "anthropic"}}
+                         :timeout-ms 5000 :sampling true}
+                :web {:url "https://h.example/mcp?key=k" :headers {"Authorization" {:variable "T" :prefix "Bearer "}}}}"#,
+        );
+        assert_eq!(settings.problems, [""; 0]);
+        let [files, web] = settings.servers.as_slice() else { panic!("{settings:?}") };
+        assert_eq!(files.way, Way::Command(vec!["npx".into(), "-y".into(), "server".into()]));
+        assert!(files.sampling && files.enabled && files.timeout == Duration::from_secs(5));
+        assert_eq!(files.environment.len(), 3);
+        assert_eq!((&*web.name, web.shown().as_str()), ("web", "https://h.example/mcp"));
+        assert!(matches!(&web.headers[0].1, Variable::Variable { prefix, .. } if prefix == "Bearer "));
+    }
+
+    #[test]
+    fn server_that_cannot_be_used_says_why() {
+        for (text, expected) in [
+            ("{}", "either a :command or a :url"),
+            (r#"{:command ["a"] :url "https://h.example"}"#, "either a :command or a :url"),
+            (r#"{:commands ["a"]}"#, "Did you mean :command?"),
+            (r#"{:command []}"#, "the program and its arguments at :command"),
+            (r#"{:command "a"}"#, "a vector of texts at :command"),
+            (r#"{:url "http://h.example"}"#, "https://"),
+            (r#"{:url "file:///etc/passwd"}"#, "https://"),
+            (r#"{:command ["a"] :env {"A=B" "1"}}"#, "names without ="),
+            (r#"{:command ["a"] :env {"A" {:var "X"}}}"#, "{:variable \"NAME\"}"),
+            (r#"{:command ["a"] :timeout-ms 0}"#, "1 to 3600000"),
+            (
+                r#"{:command ["a"] :sandbox false}"#,
+                "only the user's own configuration may say :sandbox false",
+            ),
+            (r#"{:command ["a"] :writable ["/"]}"#, "only the user's own configuration may say :writable"),
+            ("{:url \"https://h.example\" :headers {\"a b\" \"1\"}}", "HTTP headers"),
+        ] {
+            let told = one(text).unwrap_err().to_string();
+            assert!(told.contains(expected), "{text}: {told}");
+        }
+        for name in ["", "a__b", "a b", "-a", "a_", "ä", &"x".repeat(MCP_SERVER_NAME_BYTES + 1)] {
+            let settings = read(&format!("{{{name:?} {{:command [\"a\"]}}}}"));
+            assert!(settings.servers.is_empty() && settings.problems.len() == 1, "{name:?}");
+        }
+        assert_eq!(read("{a-b_c {}}").servers.len(), 0);
+    }
+
+    #[test]
+    fn later_layer_replaces_or_switches_a_server() {
+        let of = |text: &str| edn::read_one(text.as_bytes()).unwrap().into_owned();
+        let user = of(r#"{"a" {:command ["1"]} "b" {:command ["2"]}}"#);
+        let project = of(r#"{"a" {:command ["3"]} "b" {:enabled false} "c" {:enabled true}}"#);
+        let layers = [(Source::User("/u".into()), &user), (Source::Project("/p".into()), &project)];
+        let settings = Settings::read(layers);
+        let shown: Vec<_> =
+            settings.servers.iter().map(|s| (s.shown(), s.source.as_str(), s.enabled)).collect();
+        assert_eq!(shown, [("3".to_owned(), "project", true), ("2".to_owned(), "user", false)]);
+        assert!(settings.problems[0].contains("no server \"c\""), "{:?}", settings.problems);
+    }
+
+    #[test]
+    fn digest_changes_with_what_runs() {
+        let digest = |text: &str| one(text).unwrap().digest();
+        let base = digest(r#"{:command ["a" "b"] :env {"A" "1"}}"#);
+        assert_eq!(base, digest(r#"{:env {"A" "1"} :timeout-ms 5 :command ["a" "b"]}"#));
+        for other in [
+            r#"{:command ["a b"] :env {"A" "1"}}"#,
+            r#"{:command ["a" "b"] :env {"A" "2"}}"#,
+            r#"{:command ["a" "b"] :env {"A" {:variable "1"}}}"#,
+            r#"{:command ["a" "b"] :cwd "/x" :env {"A" "1"}}"#,
+        ] {
+            assert_ne!(base, digest(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn settings_show_no_secret() {
+        let settings = read(
+            r#"{"a" {:command ["a" "--token" "canary-12345"] :env {"K" "canary-12345"}}
+                "b" {:url "https://u:canary-12345@h.example/?k=canary-12345" :headers {"x" "canary-12345"}}}"#,
+        );
+        let shown: String = settings.servers.iter().map(Server::shown).collect();
+        let all = format!("{shown} {:?} {:?}", settings.servers[0].environment, settings.servers[1].headers);
+        assert!(!all.contains("canary"), "{all}");
+    }
+}
