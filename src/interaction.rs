@@ -1,8 +1,9 @@
 //! Typed questions to people. Every interactor gets a question at once; the first answer wins.
 //!
-//! [`pending`] holds the open questions and each interactor's queue. [`answers`] defines the valid answers
+//! [`question`] is a question on its way, [`open_questions`] holds the open ones and each interactor's queue, and
+//! [`pending`] decides whose answer counts. [`answers`] defines the valid answers
 //! of each kind of question. [`dialog`] converts questions for connections that support only
-//! plain dialogs. [`audit`] records how each ended, and [`unended`] keeps
+//! plain dialogs. [`audit`] records how each ended ([`records`] says what), and [`unended`] keeps
 //! the open ones on disk for that. [`warning`] lists the risks in a question's text. [`grant`]
 //! keeps single permissions. Knows connections as [`crate::session::Client`]s. Does not know the purpose of a
 //! question; its asker does.
@@ -12,8 +13,13 @@ pub mod audit;
 mod dialog;
 pub mod digest;
 pub mod grant;
+mod open_questions;
 mod pending;
+mod question;
+mod records;
 mod unended;
 pub mod warning;
 
-pub use pending::{Audience, Given, HeldAnswer, Origin, PendingQuestions, Question, Resolution};
+pub use open_questions::Audience;
+pub use pending::{HeldAnswer, PendingQuestions};
+pub use question::{Given, Origin, Question, Resolution};
