@@ -472,3 +472,241 @@ impl<E: Encoder> OutboxQueue<E> {
         self.encode(&event, None);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::catalogue::Topic;
+    use crate::session::Pressure;
+    use crate::value::{Map, Owned, Value};
+    use crate::wire::edn::encode;
+    use crate::wire::outbox::rig::{Rig, check_seq, error, stage, state, text_of, topic};
+
+    #[test]
+    fn frame_apart_is_the_end_of_a_write() {
+        let rig = Rig::new();
+        rig.gate.set(true);
+        let frame = |queue: &mut OutboxQueue<_>, text: &'static [u8]| {
+            queue.push_frame(|out, _| out.extend_from_slice(text));
+        };
+        let mut inner = rig.outbox.lock();
+        let queue = &mut inner.queue;
+        frame(queue, b"one ");
+        frame(queue, b"two");
+        queue.push_break();
+        frame(queue, b"three");
+        queue.push_break();
+        frame(queue, b"four");
+        let mut first = queue.take_ready();
+        assert_eq!(first, b"one two");
+        // The rest of a write that the stream did not take whole goes before what follows.
+        first.drain(..4);
+        queue.put_back(first);
+        assert_eq!(queue.take_ready(), b"two");
+        assert_eq!(queue.take_ready(), b"three");
+        assert_eq!(queue.take_ready(), b"four");
+        assert_eq!(queue.take_ready(), b"");
+        drop(inner);
+        rig.frames();
+    }
+
+    #[test]
+    fn stopped_client_loses_no_text_in_bounded_memory() {
+        let rig = Rig::new();
+        rig.gate.set(true);
+        let mut whole = String::new();
+        for n in 0..200_000 {
+            let text = format!("{n} ");
+            assert!(matches!(rig.delta(&text), Pressure::Fine), "at {n}: {:?}", rig.outbox.depth());
+            whole.push_str(&text);
+        }
+        let depth = rig.outbox.depth();
+        assert!(depth.waiting <= OUTBOX_MERGE_FROM + 1, "{depth:?}");
+        assert!(depth.bytes <= OUTBOX_READY_BYTES * 2 + whole.len(), "{depth:?}");
+        let frames = rig.frames();
+        check_seq(&frames);
+        let text =
+            |frame: &Owned| frame.get("data").unwrap().get("text").unwrap().as_str().unwrap().to_owned();
+        assert_eq!(frames.iter().map(text).collect::<String>(), whole);
+    }
+
+    #[test]
+    fn newer_snapshot_replaces_waiting_one_in_order() {
+        let rig = Rig::new();
+        rig.gate.set(true);
+        // Fills the encoded part, so that later frames wait.
+        let padding = "x".repeat(OUTBOX_READY_BYTES);
+        rig.delta(&padding);
+        rig.delta(&padding);
+        for n in 0..10 {
+            rig.event(state(n));
+        }
+        rig.event(error("between"));
+        rig.event(state(10));
+        let frames = rig.frames();
+        check_seq(&frames);
+        let topics: Vec<_> =
+            frames.iter().map(|frame| frame.get("event").unwrap().as_str().unwrap()).collect();
+        let delta = Topic::AssistantDelta.as_str();
+        let (tail, head) = (&topics[topics.len() - 2..], &topics[..topics.len() - 2]);
+        assert_eq!(tail, ["error", "session/updated"], "{topics:?}");
+        assert!(head.iter().all(|topic| *topic == delta || *topic == "session/updated"), "{topics:?}");
+        let last = frames.last().unwrap();
+        assert_eq!(last.get("data").unwrap().get("pending-message-count"), Some(&Value::int(10)));
+    }
+
+    #[test]
+    fn client_that_caught_up_gets_report_of_merges() {
+        for wanted in [true, false] {
+            let rig = Rig::new();
+            rig.outbox.tell_coalesced(wanted);
+            rig.gate.set(true);
+            let padding = "x".repeat(OUTBOX_READY_BYTES);
+            rig.delta(&padding);
+            rig.delta(&padding);
+            let mut merged = 0;
+            for n in 0..OUTBOX_MERGE_FROM * 3 {
+                let before = rig.outbox.depth().waiting;
+                rig.delta("y");
+                merged += i64::from(n > 0 && rig.outbox.depth().waiting == before);
+            }
+            rig.event(error("between"));
+            for n in 0..5 {
+                rig.event(state(n));
+            }
+            assert!(merged > 0);
+            let frames = rig.frames();
+            check_seq(&frames);
+            let (last, before) = frames.split_last().unwrap();
+            assert!(before.iter().all(|frame| topic(frame) != "diagnostic"), "told once, and at the end");
+            if !wanted {
+                assert_eq!(topic(last), "session/updated");
+                continue;
+            }
+            let data = last.get("data").unwrap();
+            assert_eq!(data.get("code").and_then(Value::as_str), Some("delivery/coalesced"), "{last}");
+            let told = |key| data.get("detail").unwrap().get(key).and_then(Value::as_i64);
+            assert_eq!((told("joined"), told("replaced")), (Some(merged), Some(4)), "{last}");
+            assert_eq!(data.get("session-id"), None);
+        }
+    }
+
+    #[test]
+    fn slow_client_keeps_unrecoverable_events_up_to_limit() {
+        let rig = Rig::new();
+        rig.gate.set(true);
+        rig.delta(&"x".repeat(OUTBOX_READY_BYTES));
+        rig.event(error("before"));
+        while !matches!(rig.event(stage()), Pressure::Full(_)) {}
+        rig.outbox.fall_behind();
+        for n in 0..3 * OUTBOX_EVENTS {
+            assert!(matches!(rig.event(error(&format!("{n}"))), Pressure::Fine), "nobody waits for it");
+            // Nobody waits for it: nothing has to be repeated.
+            rig.outbox.fall_behind();
+        }
+        assert_eq!(rig.outbox.depth().waiting, OUTBOX_EVENTS);
+        let frames = rig.frames();
+        check_seq(&frames);
+        let told = |frame: &&Owned| topic(frame) == "error";
+        let text = |frame: &Owned| {
+            frame.get("data").unwrap().get("error-message").and_then(Value::as_str).unwrap().to_owned()
+        };
+        let told: Vec<_> = frames.iter().filter(told).map(text).collect();
+        let kept = (0..OUTBOX_EVENTS).map(|n| n.to_string());
+        let kept: Vec<_> = std::iter::once("before".to_owned()).chain(kept).take(told.len()).collect();
+        assert_eq!(told, kept);
+        assert!(told.len() >= OUTBOX_EVENTS, "{}", told.len());
+    }
+
+    #[test]
+    fn text_beyond_window_merges_until_client_shows_more() {
+        let rig = Rig::new();
+        rig.outbox.expect_credit(true);
+        let window = usize::try_from(FLOW_WINDOW_EVENTS).unwrap();
+        let mut whole = String::new();
+        for n in 0..window * 10 {
+            let text = format!("{n} ");
+            assert!(matches!(rig.delta(&text), Pressure::Fine));
+            whole.push_str(&text);
+        }
+        // Events beyond the window are merged into one, which waits although the client reads.
+        assert_eq!(rig.outbox.depth().seq, FLOW_WINDOW_EVENTS);
+        assert_eq!(rig.outbox.depth().waiting, 1);
+        // A number that was never sent counts as the last sent one.
+        rig.outbox.credit(u64::MAX);
+        assert_eq!(rig.outbox.depth().waiting, 0);
+        assert_eq!(rig.outbox.depth().seq, FLOW_WINDOW_EVENTS + 1);
+        // The next event waits for credit, not for the writer, which may be slow.
+        rig.settle();
+        // An older report changes nothing.
+        rig.outbox.credit(1);
+        for _ in 1..window {
+            whole.push('x');
+            rig.delta("x");
+        }
+        // All events, except the one that went out after the window.
+        assert_eq!(rig.outbox.depth().waiting, 0);
+        rig.delta("y");
+        whole.push('y');
+        rig.delta("z");
+        whole.push('z');
+        assert_eq!(rig.outbox.depth().waiting, 1);
+        let frames = rig.frames();
+        check_seq(&frames);
+        assert_eq!(text_of(&frames), whole);
+        assert_eq!(frames.len(), 2 * window + 1);
+    }
+
+    #[test]
+    fn lossless_event_releases_events_before_it() {
+        let rig = Rig::new();
+        rig.outbox.expect_credit(true);
+        for _ in 0..FLOW_WINDOW_EVENTS + 100 {
+            rig.delta("a");
+        }
+        rig.event(state(1));
+        rig.event(state(2));
+        assert_eq!(rig.outbox.depth().waiting, 2);
+        // What comes during a write is let out after it.
+        let none_waits = || {
+            let deadline = std::time::Instant::now() + Duration::from_secs(60);
+            while rig.outbox.depth().waiting > 0 {
+                assert!(std::time::Instant::now() < deadline, "{:?}", rig.outbox.depth());
+                std::thread::yield_now();
+            }
+        };
+        // The client reports nothing, and yet receives the message and the answer.
+        rig.event(error("kept"));
+        none_waits();
+        rig.delta("b");
+        assert_eq!(rig.outbox.depth().waiting, 1);
+        rig.outbox.push_frame(|out, style| encode::response(out, style, "r", "ping", &Map::new()));
+        none_waits();
+        let frames = rig.frames();
+        let tail: Vec<_> = frames[usize::try_from(FLOW_WINDOW_EVENTS).unwrap()..]
+            .iter()
+            .map(|frame| frame.get("event").or(frame.get("id")).unwrap().as_str().unwrap())
+            .collect();
+        assert_eq!(tail, ["assistant/delta", "session/updated", "error", "assistant/delta", "r"]);
+        let delta = &frames[usize::try_from(FLOW_WINDOW_EVENTS).unwrap()];
+        assert_eq!(topic(delta), "assistant/delta");
+        assert_eq!(text_of(std::slice::from_ref(delta)).len(), 100);
+    }
+
+    #[test]
+    fn client_that_never_acks_blocks_nobody() {
+        let rig = Rig::new();
+        rig.outbox.expect_credit(true);
+        let text = "x".repeat(1 << 16);
+        let mut whole = 0;
+        while whole < 3 * OUTBOX_TEXT_BYTES {
+            assert!(matches!(rig.delta(&text), Pressure::Fine), "after {whole}: {:?}", rig.outbox.depth());
+            whole += text.len();
+            assert!(rig.outbox.depth().bytes <= OUTBOX_TEXT_BYTES, "{:?}", rig.outbox.depth());
+            rig.settle();
+        }
+        assert_eq!(text_of(&rig.frames()).len(), whole);
+    }
+}
