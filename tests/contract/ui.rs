@@ -1,6 +1,7 @@
 //! Wrong servers of the UI protocol, each with the check or rule that catches it.
 
-use edn_bridge::wire::ui::methods::{EVENTS, From, METHODS};
+use edn_bridge::wire::ui::methods::{From, METHODS};
+use edn_bridge::wire::ui::run_events::EVENTS;
 use serde_json::{Value, json};
 
 use crate::mutant::{Mutant, try_all, ui_mishearing, ui_mutant};

@@ -5,6 +5,7 @@
 use edn_bridge::json;
 use edn_bridge::wire::ui::decode::{self, Message};
 use edn_bridge::wire::ui::methods::{self, METHODS};
+use edn_bridge::wire::ui::shape;
 
 /// Checks a line.
 pub fn check(line: &[u8]) {
@@ -17,7 +18,7 @@ pub fn check(line: &[u8]) {
             json::read(id.as_bytes()).expect("an id is JSON");
             let _ = methods::find(&method);
             for method in METHODS {
-                if let Err(misfit) = methods::check(method.params, &params) {
+                if let Err(misfit) = shape::check(method.params, &params) {
                     assert!(!misfit.expected.is_empty());
                 }
             }

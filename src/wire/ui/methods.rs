@@ -1,9 +1,13 @@
-//! The one table of the UI protocol: methods, their params and results with shapes, capabilities, and events.
+//! The one table of the UI protocol's methods: their params and results with shapes, and their capabilities.
 //!
-//! The checks of params, the reference page and the JSON schema come from it. Knows no session.
+//! The checks of params, the reference page and the JSON schema come from it; [`super::run_events`] is the table of
+//! events. Knows no session.
 
-use crate::value::{Map, Value};
 use crate::wire::ui::codes::Code;
+use crate::wire::ui::shape::Shape::{
+    self, Any, Each, Either, Filled, Flag, List, Null, Number, Object, OneOf, Percent, Text, Whole,
+};
+use crate::wire::ui::shape::{Key, may, needs};
 
 /// The version of the protocol.
 pub const VERSION: &str = "0";
@@ -58,56 +62,6 @@ impl Since {
     }
 }
 
-/// The shape of a value.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Shape {
-    /// A text.
-    Text,
-    /// A text that is not empty.
-    Filled,
-    /// One of these texts.
-    OneOf(&'static [&'static str]),
-    /// True or false.
-    Flag,
-    /// An integer.
-    Whole,
-    /// An integer from 0 to 100.
-    Percent,
-    /// A number.
-    Number,
-    /// Nothing.
-    Null,
-    /// An object with these keys, and perhaps others.
-    Object(&'static [Key]),
-    /// A list of such.
-    List(&'static Shape),
-    /// An object with any keys, each with such a value.
-    Each(&'static Shape),
-    /// One of these.
-    Either(&'static [Shape]),
-    /// Anything.
-    Any,
-}
-
-/// A key of an object.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Key {
-    /// Its name.
-    pub name: &'static str,
-    /// The shape of its value.
-    pub shape: Shape,
-    /// Whether it must be there. In what the interface sends, null counts as absent.
-    pub required: bool,
-}
-
-const fn needs(name: &'static str, shape: Shape) -> Key {
-    Key { name, shape, required: true }
-}
-
-const fn may(name: &'static str, shape: Shape) -> Key {
-    Key { name, shape, required: false }
-}
-
 /// A method.
 #[derive(Debug, Clone, Copy)]
 pub struct Method {
@@ -137,28 +91,6 @@ impl Method {
         Self { since, ..self }
     }
 }
-
-/// An event of a run.
-#[derive(Debug, Clone, Copy)]
-pub struct EventRow {
-    /// Its `type`.
-    pub name: &'static str,
-    /// Since when it is in the protocol.
-    pub since: Since,
-    /// Its further keys.
-    pub keys: &'static [Key],
-    /// Its meaning.
-    pub doc: &'static str,
-}
-
-impl EventRow {
-    /// The same, since another time.
-    const fn since(self, since: Since) -> Self {
-        Self { since, ..self }
-    }
-}
-
-use Shape::{Any, Each, Either, Filled, Flag, List, Null, Number, Object, OneOf, Percent, Text, Whole};
 
 const NAMED: Shape = Object(&[needs("name", Text), needs("version", Text)]);
 const POSITION: Shape = Object(&[needs("line", Whole), needs("column", Whole)]);
@@ -831,99 +763,6 @@ pub const METHODS: &[Method] = &[
 pub const THEMES: &[&str] =
     &["codelia", "ocean", "forest", "rose", "sakura", "mauve", "plum", "iris", "crimson", "wine"];
 
-/// The events, in the order of a run.
-pub const EVENTS: &[EventRow] = &[
-    row(
-        "hidden_user_message",
-        &[needs("content", Text)],
-        "A message to the model: of the history, or from another client.",
-    ),
-    row("reasoning", &[needs("content", Text), needs("timestamp", Whole)], "The model's thinking."),
-    row(
-        "text",
-        &[needs("content", Text), needs("timestamp", Whole)],
-        "The text of an answer that is not the last.",
-    ),
-    row(
-        "step_start",
-        &[needs("step_id", Text), needs("title", Text), needs("step_number", Whole)],
-        "A tool call begins.",
-    ),
-    row(
-        "tool_call",
-        &[
-            needs("tool", Text),
-            needs("args", Each(&Any)),
-            needs("tool_call_id", Text),
-            may("raw_args", Text),
-            may("display_name", Text),
-        ],
-        "The call.",
-    ),
-    row(
-        "permission.preview",
-        &[
-            needs("tool", Text),
-            may("tool_call_id", Text),
-            may("file_path", Text),
-            may("language", Text),
-            may("diff", Text),
-            may("summary", Text),
-            may("truncated", Flag),
-        ],
-        "What a call that a person is asked about would do.",
-    )
-    .since(Since::Code),
-    row("permission.ready", &[needs("tool", Text), may("tool_call_id", Text)], "The question follows.")
-        .since(Since::Code),
-    row(
-        "tool_result",
-        &[needs("tool", Text), needs("result", Text), needs("tool_call_id", Text), may("is_error", Flag)],
-        "The result.",
-    ),
-    row(
-        "step_complete",
-        &[
-            needs("step_id", Text),
-            needs("status", OneOf(&["completed", "error"])),
-            needs("duration_ms", Whole),
-        ],
-        "The call has ended.",
-    ),
-    row(
-        "compaction_start",
-        &[needs("timestamp", Whole)],
-        "The older part of the conversation is being summarised.",
-    ),
-    row("compaction_complete", &[needs("timestamp", Whole), needs("compacted", Flag)], "That has ended."),
-    row(
-        "llm.retry",
-        &[
-            needs("provider", Text),
-            needs("failure_kind", Text),
-            needs("next_attempt", Whole),
-            needs("max_attempts", Whole),
-            needs("delay_ms", Whole),
-            needs("delay_source", Text),
-            may("status", Whole),
-        ],
-        "A model call failed and is made again after a pause.",
-    )
-    .since(Since::Later),
-    row(
-        "text_delta",
-        &[needs("kind", OneOf(&["text", "reasoning"])), needs("content", Text)],
-        "A piece of an answer, for interfaces that say `supports_text_deltas`.",
-    )
-    .since(Since::Ours),
-    row("final", &[needs("content", Text)], "The text of the last answer."),
-];
-
-/// A row of the document.
-const fn row(name: &'static str, keys: &'static [Key], doc: &'static str) -> EventRow {
-    EventRow { name, since: Since::Document, keys, doc }
-}
-
 /// The capabilities of a runtime.
 pub const CAPABILITIES: &[&str] = &[
     "supports_run_cancel",
@@ -965,115 +804,4 @@ pub fn find(name: &str) -> Option<(usize, &'static Method)> {
     let is_it = |method: &&Method| method.name == name && matches!(method.from, From::Ui | From::UiNotice);
     let at = METHODS.iter().position(|method| is_it(&method))?;
     METHODS.get(at).map(|method| (at, method))
-}
-
-/// A value of another shape: where, and what was expected.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Misfit {
-    /// The path of the key, such as `input.text`.
-    pub key: String,
-    /// The expected value, for a person.
-    pub expected: String,
-}
-
-/// Checks an object's keys.
-///
-/// # Errors
-/// For the first key of another shape.
-pub fn check(keys: &[Key], value: &Value<'_>) -> Result<(), Misfit> {
-    let empty = Map::new();
-    let map = match value {
-        Value::Nil => &empty,
-        Value::Map(map) => map,
-        _ => return Err(Misfit { key: String::new(), expected: "an object".to_owned() }),
-    };
-    for key in keys {
-        let found = map.get(&Value::str(key.name)).or_else(|| map.get_keyword(key.name));
-        let misfit = match found {
-            None | Some(Value::Nil) if !key.required => continue,
-            None => Some(Misfit { key: String::new(), expected: key.shape.expected() }),
-            Some(value) => key.shape.check(value).err(),
-        };
-        if let Some(Misfit { key: below, expected }) = misfit {
-            let dot = if below.is_empty() || below.starts_with('[') { "" } else { "." };
-            return Err(Misfit { key: format!("{}{dot}{below}", key.name), expected });
-        }
-    }
-    Ok(())
-}
-
-impl Shape {
-    /// Checks a value.
-    ///
-    /// # Errors
-    /// For the first value of another shape.
-    pub fn check(self, value: &Value<'_>) -> Result<(), Misfit> {
-        let fits = match self {
-            Text => value.as_str().is_some(),
-            Filled => value.as_str().is_some_and(|text| !text.is_empty()),
-            OneOf(names) => value.as_str().is_some_and(|text| names.contains(&text)),
-            Flag => value.as_bool().is_some(),
-            // A whole number that is beyond 64 bits is one too.
-            Whole => {
-                matches!(value, Value::Int(_))
-                    || matches!(value, Value::Float(number) if number.abs() >= 9.2e18)
-            }
-            Percent => matches!(value, Value::Int(0..=100)),
-            Number => matches!(value, Value::Int(_) | Value::Float(_)),
-            Null => value.is_nil(),
-            Any => true,
-            Object(keys) => {
-                return if value.as_map().is_some() { check(keys, value) } else { Err(self.misfit()) };
-            }
-            List(shape) => {
-                let items = value.as_slice().ok_or_else(|| self.misfit())?;
-                for (at, item) in items.iter().enumerate() {
-                    shape.check(item).map_err(|Misfit { key, expected }| {
-                        let dot = if key.is_empty() { "" } else { "." };
-                        Misfit { key: format!("[{at}]{dot}{key}"), expected }
-                    })?;
-                }
-                true
-            }
-            Each(shape) => {
-                let map = value.as_map().ok_or_else(|| self.misfit())?;
-                for (key, value) in map.iter() {
-                    shape.check(value).map_err(|misfit| Misfit {
-                        key: key.as_str().or(key.as_keyword()).unwrap_or_default().to_owned(),
-                        ..misfit
-                    })?;
-                }
-                true
-            }
-            Either(shapes) => shapes.iter().any(|shape| shape.check(value).is_ok()),
-        };
-        if fits { Ok(()) } else { Err(self.misfit()) }
-    }
-
-    fn misfit(self) -> Misfit {
-        Misfit { key: String::new(), expected: self.expected() }
-    }
-
-    /// What is expected, for a person.
-    pub fn expected(self) -> String {
-        match self {
-            Text => "a text".to_owned(),
-            Filled => "a text that is not empty".to_owned(),
-            OneOf(names) => format!("one of {}", names.join(", ")),
-            Flag => "true or false".to_owned(),
-            Whole => "an integer".to_owned(),
-            Percent => "an integer from 0 to 100".to_owned(),
-            Number => "a number".to_owned(),
-            Null => "null".to_owned(),
-            Any => "a value".to_owned(),
-            Object(keys) => {
-                let key = |key: &Key| format!("{}{}", key.name, if key.required { "" } else { "?" });
-                format!("an object {{{}}}", keys.iter().map(key).collect::<Vec<_>>().join(", "))
-            }
-            List(shape) => format!("a list, each {}", shape.expected()),
-            Each(Any) => "an object".to_owned(),
-            Each(shape) => format!("an object, each value {}", shape.expected()),
-            Either(shapes) => shapes.iter().map(|shape| shape.expected()).collect::<Vec<_>>().join(", or "),
-        }
-    }
 }

@@ -30,6 +30,7 @@ use crate::wire::ui::link::{Connection, Ui};
 use crate::wire::ui::methods::{self, From};
 use crate::wire::ui::request::{Ask, teller};
 use crate::wire::ui::route;
+use crate::wire::ui::shape;
 use crate::wire::ui::tell::UiEncoder;
 use crate::wire::ui::tools;
 
@@ -201,7 +202,7 @@ impl Ui {
             let message = format!("{MAX_PENDING} requests are pending; wait for an answer.");
             return self.refuse(connection, &id, place, &Fault::new(Code::Internal, message));
         }
-        if let Err(misfit) = methods::check(method.params, params) {
+        if let Err(misfit) = shape::check(method.params, params) {
             return self.refuse(connection, &id, place, &Fault::param(&misfit.key, &misfit.expected));
         }
         let _span = tracing::debug_span!("request", method = method.name, id = &*id).entered();
@@ -211,7 +212,7 @@ impl Ui {
     /// A notification. One that is malformed or unknown is ignored.
     fn notice(&self, connection: &Connection, method: &str, params: &Value<'_>) {
         match methods::find(method).filter(|(_, found)| found.from == From::UiNotice) {
-            Some((_, found)) => match methods::check(found.params, params) {
+            Some((_, found)) => match shape::check(found.params, params) {
                 Ok(()) => route::update_context(self, connection, params),
                 Err(misfit) => tracing::debug!(?misfit, "a malformed notification is ignored"),
             },
