@@ -1,6 +1,9 @@
-//! Converts facts into EDN data, in one place for the EDN wire and the graph.
+//! Converts facts into EDN data, in one place for the EDN wire and the graph; [`control`] does so for messages of
+//! control.
 //!
 //! Pure: facts in, plain data out. Knows neither who asks nor how a session lives.
+
+pub mod control;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -50,7 +50,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("config", &["value", "edn", "limits", "environment", "private", "files", "message"]),
     ("memory", &["edn", "limits", "private", "facts", "project"]),
     ("export", &["value", "edn", "limits", "visible", "files", "message"]),
-    ("projection", &["value", "message", "facts", "event"]),
+    ("projection", &["value", "limits", "message", "facts", "event", "session"]),
     ("command", &["similar", "message", "catalogue"]),
     (
         "provider",

@@ -3,7 +3,8 @@
 //! `control_line` uses it too.
 
 use edn_bridge::json;
-use edn_bridge::session::control::{ControlAck, ControlResult, Spelling};
+use edn_bridge::projection::control::{self, Spelling};
+use edn_bridge::session::control::{ControlAck, ControlResult};
 use edn_bridge::wire::control::message::{self, Command, NAMES};
 
 /// The longest answer that a line may cause, apart from what the runtime says: five names, each in its longest
@@ -25,7 +26,7 @@ pub fn check(line: &[u8]) {
             let mut ack =
                 ControlAck::new(request, "2026-01-02T03:04:05.678Z".into(), ControlResult::Rejected);
             ack.detail = request.asked.as_ref().err().cloned();
-            ask.form.line(ack.to_map(Spelling::Json).into())
+            ask.form.line(control::ack(&ack, Spelling::Json).into())
         }
     };
     assert!(answer.len() < LONGEST_ANSWER, "{} bytes", answer.len());

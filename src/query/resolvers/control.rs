@@ -2,10 +2,10 @@
 //! rules that these answers follow.
 
 use crate::message::count;
+use crate::projection::control::{self, Spelling};
 use crate::query::graph::{Env, Inputs, Resolver, ResolverResult};
 use crate::query::table::out;
 use crate::query::world::ControlFacts;
-use crate::session::control::Spelling;
 use crate::value::{Map, Value};
 
 pub(super) const PART: &[Resolver] = &[Resolver::one(
@@ -40,7 +40,7 @@ fn facts(env: &Env<'_>, _: &Inputs<'_>) -> ResolverResult {
         requests.map(|(result, times)| (Value::keyword(result.as_str().replace('_', "-")), count(times)));
     Ok(vec![
         ("psi.control/teams", Value::vector(teams).into()),
-        ("psi.control/limits", Value::from(limits.to_map(Spelling::Edn)).into()),
+        ("psi.control/limits", Value::from(control::capabilities(&limits, Spelling::Edn)).into()),
         ("psi.control/requests", Value::map(requests).into()),
     ])
 }

@@ -6,7 +6,8 @@
 use crate::catalogue::ErrorCode;
 use crate::json;
 use crate::limits::CONTROL_ID_BYTES;
-use crate::session::control::{Agent, ControlKind, ControlMessage, ControlRequest, Spelling};
+use crate::projection::control::{self, ControlMessage, Spelling};
+use crate::session::control::{Agent, ControlKind, ControlRequest};
 use crate::value::{Map, Value};
 
 /// The version of the envelope.
@@ -274,7 +275,7 @@ fn team(payload: &Map<'_>) -> Result<Option<String>, (Code, String)> {
 
 /// The message. The error is the text of the refusal, whose code is the same for each.
 fn message(map: &Map<'_>) -> Result<Command, String> {
-    let message = ControlMessage::read(map, Spelling::Json);
+    let message = control::read(map, Spelling::Json);
     message.map_err(|reason| format!("The message cannot be read: {reason}.")).map(|message| match message {
         ControlMessage::Request(request) => Command::Request(request),
         ControlMessage::Capabilities => Command::Capabilities,

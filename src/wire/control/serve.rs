@@ -19,7 +19,8 @@ use crate::limits::{
     UNFINISHED_BYTES,
 };
 use crate::message::SessionId;
-use crate::session::control::{ControlAck, ControlRequest, ControlResult, Spelling};
+use crate::projection::control::{self, Spelling};
+use crate::session::control::{ControlAck, ControlRequest, ControlResult};
 use crate::session::{Call, Control, Reply, Requests, Tally};
 use crate::wire::control::message::{self, Code, Command, NAMES, Refusal};
 use crate::wire::lines::{Line, Splitter};
@@ -209,9 +210,11 @@ impl Server {
                 } else {
                     self.requests.responded(place);
                 }
-                return ask.form.line(ack.to_map(Spelling::Json).into());
+                return ask.form.line(control::ack(&ack, Spelling::Json).into());
             }
-            Command::Capabilities => self.control.control_capabilities().to_map(Spelling::Json).into(),
+            Command::Capabilities => {
+                control::capabilities(&self.control.control_capabilities(), Spelling::Json).into()
+            }
             Command::Agents(team) => message::agent_list(&self.control.control_agents(team.as_deref())),
             Command::AgentState { agent, team } => {
                 let agents = self.control.control_agents(team.as_deref());

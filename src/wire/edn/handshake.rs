@@ -6,7 +6,8 @@ use crate::catalogue::{ErrorCode, FEATURES, PROTOCOL_VERSION, PROTOCOL_VERSION_T
 use crate::facts::SessionFacts;
 use crate::limits::CLIENT_NAME_BYTES;
 use crate::projection;
-use crate::session::control::{Capabilities, Spelling};
+use crate::projection::control::{self as control_messages, Spelling};
+use crate::session::control::Capabilities;
 use crate::session::{Agreed, ApiError};
 use crate::value::{Map, Value};
 
@@ -43,7 +44,7 @@ pub fn agree(
         server.put("outlives-clients", true);
     }
     if !control.kinds.is_empty() {
-        server.put("control", control.to_map(Spelling::Edn));
+        server.put("control", control_messages::capabilities(control, Spelling::Edn));
     }
     let mut data = Map::new();
     data.put("server-info", Value::from(server));

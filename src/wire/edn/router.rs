@@ -15,7 +15,8 @@ use crate::limits::{MAX_PAGE_MESSAGES, OUTPUT_PART_BYTES};
 use crate::message::image::Image;
 use crate::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use crate::projection;
-use crate::session::control::{ControlAck, ControlMessage, Spelling};
+use crate::projection::control::{self, ControlMessage, Spelling};
+use crate::session::control::ControlAck;
 use crate::session::{
     ActionResult, ActionStatus, Again, ApiError, Call, DialogResult, Edited, FileAction, Interrupted,
     Listing, Opened, Page, Prompt, Prompted, Query, QueryAnswer, Reach, Registered, Removed, Reply, Response,
@@ -308,16 +309,16 @@ pub(super) fn abort_retry(OpCall { api, call, reply, .. }: OpCall<'_>) {
 
 pub(super) fn control(OpCall { api, call, p, reply }: OpCall<'_>) {
     let ack = |ack: Map<'static>| one("ack", ack);
-    match p.value("message").as_map().map(|message| ControlMessage::read(message, Spelling::Edn)) {
+    match p.value("message").as_map().map(|message| control::read(message, Spelling::Edn)) {
         Some(Ok(ControlMessage::Request(request))) => {
             api.control(
                 call,
                 request,
-                shape(reply, move |answer: ControlAck| ack(answer.to_map(Spelling::Edn))),
+                shape(reply, move |answer: ControlAck| ack(control::ack(&answer, Spelling::Edn))),
             );
         }
         Some(Ok(ControlMessage::Capabilities)) => {
-            reply.ok(Data::Laid(ack(api.control_capabilities().to_map(Spelling::Edn))));
+            reply.ok(Data::Laid(ack(control::capabilities(&api.control_capabilities(), Spelling::Edn))));
         }
         Some(Err(why)) => reply.fail(ApiError::new(ErrorCode::InvalidParams, format!(":message: {why}."))),
         None => reply.fail(ApiError::invalid_param("message", "a map")),
