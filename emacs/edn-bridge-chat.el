@@ -5,12 +5,12 @@
 ;;; Commentary:
 
 ;; A buffer that talks with one session over one connection.  This file
-;; has the buffer, its state, its connection and its header line.
+;; has the buffer and its connection.  What is known of the session is in
+;; edn-bridge-chat-state.el, and what stands around the transcript in
+;; edn-bridge-chat-header.el.
 ;;
 ;; What is to be shown (messages, tool calls, questions, notifications) and
-;; what can be said is the business of other files, which register for a
-;; topic with `edn-bridge-chat-handle' or for a type of content block with
-;; `edn-bridge-chat-handle-block'.
+;; what can be said is the business of other files, which register for it.
 
 ;;; Code:
 
@@ -22,6 +22,9 @@
 (require 'edn-bridge-rpc)
 (require 'edn-bridge-program)
 (require 'edn-bridge-transcript)
+(require 'edn-bridge-chat-state)
+(require 'edn-bridge-chat-place)
+(require 'edn-bridge-chat-header)
 
 ;;;; Options
 
@@ -36,11 +39,6 @@ Earlier ones are shown on demand, as many at a time."
   "Face of what the bridge has to say."
   :group 'edn-bridge)
 
-(defface edn-bridge-chat-error
-  '((t :inherit error))
-  "Face of what went wrong."
-  :group 'edn-bridge)
-
 (defvar edn-bridge-chat-ready-hook nil
   "Normal hook run in a chat buffer when its session is connected and shown.")
 
@@ -49,9 +47,6 @@ Earlier ones are shown on demand, as many at a time."
 
 (defvar edn-bridge-chat-turn-end-hook nil
   "Normal hook run in a chat buffer when a turn has ended.")
-
-(defvar edn-bridge-chat-clock-hook nil
-  "Normal hook run in a chat buffer every second while a turn is running.")
 
 (defvar edn-bridge-chat-rebuild-functions nil
   "Abnormal hook run in a chat buffer whose transcript is built again.
@@ -73,113 +68,6 @@ Its value is that of `:at' in what `subscribe' is told, or nil.")
 (defvar edn-bridge-chat-followed-hook nil
   "Normal hook run in a chat buffer that was told all that it missed.
 Its transcript was not built again.")
-
-;;;; State of a chat buffer
-
-(defvar-local edn-bridge-chat--conn nil
-  "The buffer's connection, or nil.")
-
-(defvar-local edn-bridge-chat--session-id nil
-  "Id of the session that the buffer shows, kept when disconnected.")
-
-(defvar-local edn-bridge-chat--session nil
-  "What is known of the session, the data of `session/updated'.")
-
-(defvar-local edn-bridge-chat--footer nil
-  "Lines of the footer.")
-
-(defvar-local edn-bridge-chat--statuses nil
-  "Lines above the footer: an alist of a symbol and a list of strings.")
-
-(defvar-local edn-bridge-chat--last-prompt nil
-  "The text that began the last turn.")
-
-(defvar-local edn-bridge-chat--clock nil
-  "Timer that counts the seconds to the next try, while one is waited for.")
-
-(defvar-local edn-bridge-chat--heard nil
-  "When something came of the turn that is running, or nil.")
-
-(defvar-local edn-bridge-chat--news nil
-  "Non-nil if something came of the turn since the end of the last batch.")
-
-(defvar-local edn-bridge-chat-working nil
-  "Tool calls that run: an alist from an id to the name of the tool.")
-
-(defvar-local edn-bridge-chat-asking nil
-  "Non-nil if the session waits for an answer of the user.")
-
-(defvar-local edn-bridge-chat--stale nil
-  "Non-nil if events got lost and the transcript is not built again yet.")
-
-(defvar-local edn-bridge-chat--cut nil
-  "Non-nil if the connection was lost while a turn was running.")
-
-(defvar-local edn-bridge-chat--outlives nil
-  "Non-nil if what runs in this chat goes on without its connection.")
-
-(defvar-local edn-bridge-chat--place nil
-  "How much of the session's journal is shown: an offset and an entry's id.
-A cons; the id may be nil.  Nil means that the place is not known.")
-
-(defvar-local edn-bridge-chat--due nil
-  "Entries after `edn-bridge-chat--place' that came, in order.
-Lists of an offset, an id, and non-nil where an event that shows the entry
-is still to come.")
-
-(defvar-local edn-bridge-chat-doubtful nil
-  "Ids of entries that may be shown although that is not known for sure.")
-
-(defvar-local edn-bridge-chat-left-running nil
-  "Non-nil if a turn whose end was not told was running when the chat left.")
-
-(defvar-local edn-bridge-chat-following nil
-  "Non-nil while the chat is told what it missed.
-The symbol `rebuilt' means that its transcript was built again for that,
-`again' that it must be.")
-
-(defvar-local edn-bridge-chat--followed nil
-  "The connection that was asked for what this chat missed, or nil.")
-
-(defvar-local edn-bridge-chat--return nil
-  "Timer that connects again, or nil.")
-
-(defvar-local edn-bridge-chat--returns nil
-  "When this chat connected again by itself lately, last first.")
-
-;;;; Registering
-
-(defvar edn-bridge-chat--handlers (make-hash-table :test #'equal)
-  "Lists of functions by topic.")
-
-(defvar edn-bridge-chat--block-handlers (make-hash-table :test #'eq)
-  "Functions by type of content block.")
-
-(defvar edn-bridge-chat--collected (make-hash-table :test #'equal)
-  "Topics whose events are collected and shown together.")
-
-(defun edn-bridge-chat-handle (topic function &optional collected)
-  "Call FUNCTION with the data of each event of TOPIC, in its chat buffer.
-Functions are called in the order in which they are registered.
-COLLECTED non-nil means that what events of TOPIC show is collected, and
-shown by a function of `edn-bridge-chat-settle-functions'.
-The topic \"client/closed\" is the chat's own: its connection ended."
-  (let ((functions (gethash topic edn-bridge-chat--handlers)))
-    (unless (memq function functions)
-      (puthash topic (append functions (list function))
-               edn-bridge-chat--handlers)))
-  (when collected
-    (puthash topic t edn-bridge-chat--collected)))
-
-(defun edn-bridge-chat-block-handler (type)
-  "Return the function that shows content blocks of TYPE, or nil."
-  (gethash type edn-bridge-chat--block-handlers))
-
-(defun edn-bridge-chat-handle-block (type function)
-  "Call FUNCTION to show content blocks of TYPE, a keyword.
-It is called at the end of the transcript, which it may add to, with the
-block and the message that has it."
-  (puthash type function edn-bridge-chat--block-handlers))
 
 ;;;; The mode
 
@@ -346,6 +234,18 @@ SETUP, where it is not nil, is called in it before that."
       (edn-bridge-chat-connect))
     buffer))
 
+(defun edn-bridge-chat-unused-p ()
+  "Return non-nil if nothing was said in this chat; questions may be asked."
+  (not (text-property-not-all (point-min) (edn-bridge-transcript-end)
+                              'edn-bridge-heading nil)))
+
+(defun edn-bridge-chat-time (text)
+  "Return the time TEXT, in the form of ISO 8601, for people, or nil."
+  (and (stringp text)
+       (condition-case nil
+           (format-time-string "%F %R" (encode-time (iso8601-parse text)))
+         (error text))))
+
 (defun edn-bridge-chat-buffer-p (buffer)
   "Return non-nil if BUFFER is a chat buffer."
   (and (buffer-live-p buffer)
@@ -372,175 +272,6 @@ SETUP, where it is not nil, is called in it before that."
     (user-error "Not connected; %s connects again"
                 (substitute-command-keys "\\[edn-bridge-chat-reconnect]")))
   edn-bridge-chat--conn)
-
-;;;; Header line and footer
-
-(defun edn-bridge-chat-get (key)
-  "Return what is known of the session under KEY of `session/updated'."
-  (plist-get edn-bridge-chat--session key))
-
-(defun edn-bridge-chat-running-p ()
-  "Return non-nil if a turn is running in the current chat buffer."
-  (and (edn-bridge-rpc-live-p edn-bridge-chat--conn)
-       (edn-bridge-edn-true-p (edn-bridge-chat-get :is-streaming))))
-
-(defun edn-bridge-chat-run-state ()
-  "Return in a word or two what the session is doing."
-  (let ((retry (edn-bridge-chat-get :retry-attempt))
-        (pending (edn-bridge-chat-get :pending-message-count)))
-    (concat
-     (cond
-      (edn-bridge-chat-asking
-       (propertize "asks" 'face 'warning))
-      ((and (edn-bridge-chat-running-p)
-            (integerp retry) (> retry 0)
-            (edn-bridge-chat-get :retry))
-       (format "retry %d%s" retry (edn-bridge-chat--retry-countdown)))
-      ((edn-bridge-edn-true-p (edn-bridge-chat-get :is-compacting))
-       "compacting")
-      ((edn-bridge-chat-running-p)
-       (let ((phase (edn-bridge-chat-word (edn-bridge-chat-get :phase))))
-         (concat (if (member phase '(nil "idle")) "running" phase)
-                 (edn-bridge-chat--waiting))))
-      (t "idle"))
-     (if (and (integerp pending) (> pending 0))
-         (format " +%d" pending)
-       ""))))
-
-(defun edn-bridge-chat--retry-countdown ()
-  "Return in how many seconds the model is called again, as text."
-  (let* ((deadline (edn-bridge-chat-get :retry-deadline-ms))
-         (seconds (and (numberp deadline)
-                       (ceiling (- (/ deadline 1000.0) (float-time))))))
-    (if (and seconds (> seconds 0))
-        (format " in %d s" seconds)
-      "")))
-
-(defconst edn-bridge-chat--silence 3
-  "After how many seconds without news it is said what is waited for.")
-
-(defun edn-bridge-chat--waiting ()
-  "Return what the running turn waits for and for how long, or nothing."
-  (let ((seconds (and edn-bridge-chat--heard
-                      (floor (- (float-time) edn-bridge-chat--heard)))))
-    (if (or (null seconds) (< seconds edn-bridge-chat--silence))
-        ""
-      (format ", %s for %s"
-              (if edn-bridge-chat-working
-                  (edn-bridge-chat--escape
-                   (string-join (seq-uniq (mapcar #'cdr edn-bridge-chat-working))
-                                ", "))
-                (concat "no word from "
-                        (or (edn-bridge-chat--escape
-                             (edn-bridge-chat-word
-                              (edn-bridge-chat-get :model-id)))
-                            "the model")))
-              (if (< seconds 60)
-                  (format "%d s" seconds)
-                (format "%d:%02d" (/ seconds 60) (% seconds 60)))))))
-
-(defun edn-bridge-chat--run-clock ()
-  "See to it that the header line counts seconds while something is waited for."
-  (let ((waiting (edn-bridge-chat-running-p)))
-    (cond
-     ((and waiting (not edn-bridge-chat--clock))
-      (let ((buffer (current-buffer)))
-        (setq edn-bridge-chat--clock
-              (run-at-time 1 1 (lambda () (edn-bridge-chat--tick buffer))))))
-     ((and edn-bridge-chat--clock (not waiting))
-      (cancel-timer edn-bridge-chat--clock)
-      (setq edn-bridge-chat--clock nil)))))
-
-(defun edn-bridge-chat--tick (buffer)
-  "Have the header line of the chat BUFFER say what the time is now."
-  (when (buffer-live-p buffer)
-    (with-current-buffer buffer
-      (edn-bridge-chat--run-clock)
-      (run-hooks 'edn-bridge-chat-clock-hook)
-      (force-mode-line-update))))
-
-(defun edn-bridge-chat-unused-p ()
-  "Return non-nil if nothing was said in this chat; questions may be asked."
-  (not (text-property-not-all (point-min) (edn-bridge-transcript-end)
-                              'edn-bridge-heading nil)))
-
-(defun edn-bridge-chat-time (text)
-  "Return the time TEXT, in the form of ISO 8601, for people, or nil."
-  (and (stringp text)
-       (condition-case nil
-           (format-time-string "%F %R" (encode-time (iso8601-parse text)))
-         (error text))))
-
-(defun edn-bridge-chat-word (value)
-  "Return VALUE, a keyword, a symbol or a string, as a string, or nil."
-  (cond ((null value) nil)
-        ((keywordp value) (substring (symbol-name value) 1))
-        (t (format "%s" value))))
-
-(defun edn-bridge-chat--header-line ()
-  "Return the header line of a chat buffer."
-  (let ((conn edn-bridge-chat--conn))
-    (string-join
-     (delq nil
-           (list
-            (cond ((edn-bridge-rpc-ready-p conn) " ready")
-                  ((or (edn-bridge-rpc-live-p conn)
-                       (timerp edn-bridge-chat--return))
-                   " connecting")
-                  (t (propertize " disconnected" 'face 'edn-bridge-chat-error)))
-            (and (edn-bridge-rpc-ready-p conn)
-                 (let ((state (edn-bridge-chat-run-state)))
-                   (when (edn-bridge-chat-running-p)
-                     (add-face-text-property 0 (length state)
-                                             'mode-line-emphasis t state))
-                   state))
-            (edn-bridge-chat--escape (edn-bridge-chat--model))
-            (edn-bridge-chat--escape
-             (edn-bridge-chat-word (edn-bridge-chat-get :mode)))
-            (edn-bridge-chat--escape
-             (or (edn-bridge-chat-get :session-display-name)
-                 (edn-bridge-chat-get :session-name)))))
-     (propertize " · " 'face 'shadow))))
-
-(defun edn-bridge-chat--escape (text)
-  "Return TEXT, or nil, so that a mode line shows it as it is."
-  (and (stringp text)
-       (not (equal text ""))
-       (replace-regexp-in-string "%" "%%" (edn-bridge-visible-label text))))
-
-(defun edn-bridge-chat--model ()
-  "Return what the header line says about the model, or nil."
-  (let ((label (edn-bridge-chat-get :header-model-label))
-        (id (edn-bridge-chat-get :model-id))
-        (level (edn-bridge-chat-word (edn-bridge-chat-get :thinking-level))))
-    (or label
-        (and id (if (member level '(nil "off"))
-                    id
-                  (format "%s (%s)" id level))))))
-
-(defun edn-bridge-chat--on-footer (data)
-  "Show DATA of `footer/updated'."
-  (when (edn-bridge-chat-mine-p data)
-    (setq edn-bridge-chat--footer
-          (seq-filter (lambda (line)
-                        (and (stringp line) (not (equal line ""))))
-                      (list (plist-get data :path-line)
-                            (plist-get data :stats-line)
-                            (plist-get data :status-line))))
-    (edn-bridge-chat--show-footer)))
-
-(defun edn-bridge-chat-set-status (key lines)
-  "Show LINES, a list of strings, above the footer.
-They replace the earlier ones of KEY, a symbol."
-  (setf (alist-get key edn-bridge-chat--statuses nil t) lines)
-  (edn-bridge-chat--show-footer))
-
-(defun edn-bridge-chat--show-footer ()
-  "Show the footer and what stands above it."
-  (edn-bridge-transcript-set-footer
-   (append (mapcan (lambda (entry) (copy-sequence (cdr entry)))
-                   (copy-sequence edn-bridge-chat--statuses))
-           edn-bridge-chat--footer)))
 
 ;;;; Adding to the transcript
 
@@ -783,6 +514,12 @@ that waits for its end."
 
 ;;;; Coming back
 
+(defvar-local edn-bridge-chat--followed nil
+  "The connection that was asked for what this chat missed, or nil.")
+
+(defvar-local edn-bridge-chat--returns nil
+  "When this chat connected again by itself lately, last first.")
+
 (defconst edn-bridge-chat--return-times 3
   "How often a chat connects again by itself within some time.")
 
@@ -869,64 +606,10 @@ Its process ended, not by the user's wish, and the session went on."
          (edn-bridge-chat--subscribe conn)
          (edn-bridge-chat--load conn))))))
 
-(defun edn-bridge-chat-doubt ()
-  "Expect to be told again of entries whose events did not come yet."
-  (setq edn-bridge-chat-doubtful (mapcar #'cadr edn-bridge-chat--due)
-        edn-bridge-chat--due nil))
-
 (defun edn-bridge-chat-follow-anew ()
   "Have all that is shown of this chat's session built again."
   (edn-bridge-chat--lose-place)
   (edn-bridge-chat--follow edn-bridge-chat--conn))
-
-(defun edn-bridge-chat--lose-place ()
-  "Note that what is shown may have gaps: coming back, it is built again."
-  (setq edn-bridge-chat--place nil
-        edn-bridge-chat--due nil))
-
-(defconst edn-bridge-chat--due-limit 64
-  "After how many entries no event is waited for any more.")
-
-(defun edn-bridge-chat--note-place (topic data)
-  "Note what DATA of an event of TOPIC says of how much is shown."
-  (let ((offset (plist-get data :offset)))
-    (when (and (integerp offset)
-               (equal (plist-get data :session-id) edn-bridge-chat--session-id))
-      (cond
-       ((equal topic "session/rehydrated")
-        (setq edn-bridge-chat--place (list offset)
-              edn-bridge-chat--due nil))
-       ((equal topic "session/entry")
-        (let* ((entry (plist-get data :entry))
-               (due (list offset (plist-get entry :id)
-                          (and (not edn-bridge-chat-following)
-                               (eq (plist-get entry :type) :message)
-                               (member (edn-bridge-chat-word
-                                        (plist-get (plist-get entry :message)
-                                                   :role))
-                                       '("user" "assistant" "tool"))
-                               t))))
-          (setq edn-bridge-chat--due
-                (append edn-bridge-chat--due (list due)))))
-       ((equal topic "session/synced")
-        (dolist (due edn-bridge-chat--due)
-          (setf (nth 2 due) nil)))
-       ((plist-get data :entry-id)
-        (when-let ((due (seq-find (lambda (due)
-                                    (equal (nth 1 due)
-                                           (plist-get data :entry-id)))
-                                  edn-bridge-chat--due)))
-          (setf (nth 2 due) nil)))
-       ((and (null edn-bridge-chat--due)
-             (not edn-bridge-chat-following)
-             (> offset (or (car edn-bridge-chat--place) -1)))
-        (setq edn-bridge-chat--place (list offset))))
-      (while (and edn-bridge-chat--due
-                  (or (not (nth 2 (car edn-bridge-chat--due)))
-                      (> (length edn-bridge-chat--due)
-                         edn-bridge-chat--due-limit)))
-        (pcase-let ((`(,offset ,id ,_) (pop edn-bridge-chat--due)))
-          (setq edn-bridge-chat--place (cons offset id)))))))
 
 ;;;; Events
 
@@ -966,13 +649,6 @@ With END non-nil, what streams in is at its end: what follows is another
 message, or the call of a tool.  Anything else that is added to the
 transcript meanwhile stands below it."
   (run-hook-with-args 'edn-bridge-chat-settle-functions end))
-
-(defun edn-bridge-chat-mine-p (data)
-  "Return non-nil if DATA of an event concerns the session shown here."
-  (let ((id (plist-get data :session-id)))
-    (or (null id)
-        (null edn-bridge-chat--session-id)
-        (equal id edn-bridge-chat--session-id))))
 
 (defun edn-bridge-chat--on-session (data)
   "Take note of DATA of `session/updated'."
@@ -1049,7 +725,6 @@ Where the page that was opened tells the bridge by itself, CODE is empty."
 
 (edn-bridge-chat-handle "session/updated" #'edn-bridge-chat--on-session)
 (edn-bridge-chat-handle "session/resumed" #'edn-bridge-chat--on-resumed)
-(edn-bridge-chat-handle "footer/updated" #'edn-bridge-chat--on-footer)
 (edn-bridge-chat-handle "command-result" #'edn-bridge-chat--on-command-result)
 (edn-bridge-chat-handle "error" #'edn-bridge-chat--on-error)
 

@@ -28,20 +28,28 @@
 ;;   -program              where the program is, and how it is built
 ;;   -visible              codes for characters that are not seen
 ;;   -transcript           the parts of a chat buffer's text
+;;   -markdown-inline      faces of markdown within a line
+;;   -markdown-table       tables, laid out for the window
+;;   -markdown-code        code blocks, with the faces of their language
 ;;   -markdown             faces for markdown as it streams in
-;;   -chat                 the chat buffer, its connection and state
+;;   -chat-state           what a chat knows, and who shows its events
+;;   -chat-place           how much of its session a chat shows
+;;   -chat-header          the header line and the footer
+;;   -chat                 the chat buffer and its connection
 ;;   -messages             the messages, streaming and from the journal
 ;;   -said                 what is sent, waits and is delivered
 ;;   -complete             choosing, and completion in the draft
 ;;   -input                sending, aborting, history
 ;;   -queue                what waits: edited, moved, taken back
-;;   -tools                tool calls, output, diffs
+;;   -tools-output         outputs and diffs, bounded and whole
+;;   -tools                tool calls
 ;;   -follow               what a chat missed while it was away
 ;;   -buffers              buffers follow the files that are changed
 ;;   -files                the agent works on the buffers of open files
 ;;   -undo                 undo and redo of what turns did to files
 ;;   -ediff                a proposed change, with Ediff
 ;;   -interact             questions of the agent
+;;   -interact-kinds       what each kind of them shows
 ;;   -work                 what works and waits, in any project
 ;;   -actions -attention -models -trust -rules -sessions -tree -jobs
 ;;                         what hangs on the chat
@@ -65,6 +73,7 @@
 (require 'edn-bridge-files)
 (require 'edn-bridge-undo)
 (require 'edn-bridge-interact)
+(require 'edn-bridge-interact-kinds)
 (require 'edn-bridge-actions)
 (require 'edn-bridge-work)
 (require 'edn-bridge-attention)
