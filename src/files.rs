@@ -17,7 +17,6 @@ use std::path::{Component, Path};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
-use sha2::{Digest as _, Sha256};
 
 pub use below::{BelowError, Expected, read_below};
 pub use lock::{Lock, lock};
@@ -91,11 +90,6 @@ pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
 #[cfg(target_os = "linux")]
 pub fn refer(path: &Path) -> io::Result<OwnedFd> {
     open_as(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC)
-}
-
-/// The SHA-256 of some bytes, in hexadecimal digits.
-pub fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Reads at most `most` bytes of a regular file, opened as [`open_regular`] does.

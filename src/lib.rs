@@ -39,6 +39,7 @@ pub mod repl;
 pub mod runner;
 pub mod secret;
 pub mod session;
+pub mod sha256;
 pub mod similar;
 pub mod store;
 pub mod tool;

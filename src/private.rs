@@ -1,13 +1,13 @@
-//! Private folders: only the user can open them.
+//! Private folders and files: only the user can open them.
 //!
 //! The program's files are closed to other users from the start. If existing files of the program are open,
 //! they are closed at start-up. The state folder itself is not changed, because it may also serve other
 //! purposes; the program only reports it, like GnuPG its home folder. Knows modes and owners; does not know
 //! the content.
 
-use std::fs::{DirBuilder, File, Metadata, Permissions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -93,6 +93,40 @@ fn sync(folder: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// Replaces a file of the program: a reader sees the old content or the new. The new content is on disk when this
+/// returns. Two at once would lose one of them, or fail; the caller excludes that.
+///
+/// # Errors
+/// If the system refuses. The file has its old content then.
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    beside(path, content, true)?;
+    path.parent().map_or(Ok(()), sync)
+}
+
+/// The same for a file whose newest content may be lost if the power fails.
+///
+/// # Errors
+/// As for [`replace`].
+pub fn replace_soon(path: &Path, content: &[u8]) -> io::Result<()> {
+    beside(path, content, false)
+}
+
+/// Writes beside a file, and renames.
+fn beside(path: &Path, content: &[u8], synced: bool) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        make_folder(folder)?;
+    }
+    let new = path.with_extension("new");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    // What an ended process left behind may have other permissions.
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    file.write_all(content)?;
+    if synced {
+        file.sync_all()?;
+    }
+    std::fs::rename(&new, path)
 }
 
 /// Closes the program's entries in a state folder to other users, and reports in sentences which were open.
@@ -185,6 +219,25 @@ mod tests {
             assert_eq!(mode(&state.join(name)), expected, "{name}");
         }
         assert_eq!(close(&state), [""; 0]);
+    }
+
+    #[test]
+    fn replaced_file_is_whole_private_and_leaves_none_beside() {
+        for replace in [replace, replace_soon] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("a/rules.edn");
+            replace(&path, b"first, and longer").unwrap();
+            // An ended process left it: longer than what follows, and open.
+            std::fs::write(path.with_extension("new"), "left behind, and much longer than that").unwrap();
+            open(&path.with_extension("new"), 0o666);
+            open(&path, 0o644);
+            let old = std::fs::File::open(&path).unwrap();
+            replace(&path, b"second").unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), b"second");
+            assert_eq!(mode(&path), 0o600);
+            assert_eq!(std::io::read_to_string(old).unwrap(), "first, and longer", "a reader's file");
+            assert!(!path.with_extension("new").exists());
+        }
     }
 
     #[test]

@@ -17,6 +17,11 @@ pub fn nearest<N: AsRef<str> + Ord, T>(
     found.into_iter().take(most).map(|(.., it)| it).collect()
 }
 
+/// How alike two names are, from 0 to 1: a common beginning counts most.
+pub fn likeness(one: &str, other: &str) -> f64 {
+    strsim::jaro_winkler(one, other)
+}
+
 /// Up to three names that are similar to `name`.
 pub fn names<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Vec<&'n str> {
     nearest(name, 3, names.into_iter().map(|name| (name, name)))

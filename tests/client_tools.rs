@@ -340,7 +340,7 @@ fn open_file_is_read_and_edited_at_its_client() {
             "read" => format!(":status \"ok\" :text {buffer:?}"),
             _ => {
                 tries += 1;
-                assert_eq!(digest, edn_bridge::files::digest(buffer.as_bytes()));
+                assert_eq!(digest, edn_bridge::sha256::hex(&buffer));
                 // The user types meanwhile, once.
                 if tries == 1 {
                     buffer.push_str("typed\n");

@@ -31,7 +31,8 @@ const TABLE: &[(&str, &[&str])] = &[
     ("environment", &[]),
     ("heap", &["limits"]),
     ("private", &[]),
-    ("files", &["limits"]),
+    ("sha256", &[]),
+    ("files", &["limits", "sha256"]),
     ("git", &["limits", "files"]),
     ("runner", &["limits", "descriptors", "environment", "files"]),
     ("secret", &[]),
@@ -41,13 +42,13 @@ const TABLE: &[(&str, &[&str])] = &[
     ("delivery", &[]),
     ("catalogue", &["value", "limits", "message", "delivery"]),
     ("facts", &["value", "limits", "message"]),
-    ("project", &[]),
+    ("project", &["sha256"]),
     // What a journal keeps.
     ("store", &["value", "edn", "limits", "descriptors", "private", "message", "project"]),
     // An entry is an event too.
     ("event", &["value", "secret", "message", "delivery", "catalogue", "facts", "store"]),
     ("session", &["value", "limits", "secret", "message", "catalogue", "facts", "event"]),
-    ("config", &["value", "edn", "limits", "environment", "private", "files", "message"]),
+    ("config", &["value", "edn", "limits", "environment", "private", "files", "sha256", "message"]),
     ("memory", &["edn", "limits", "private", "facts", "project"]),
     ("export", &["value", "edn", "limits", "visible", "files", "message"]),
     ("projection", &["value", "limits", "message", "facts", "event", "session"]),
@@ -55,11 +56,11 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "provider",
         &[
-            "value", "edn", "limits", "clock", "private", "runner", "secret", "http", "auth", "message",
-            "facts",
+            "value", "edn", "limits", "similar", "clock", "private", "runner", "secret", "sha256", "http",
+            "auth", "message", "facts",
         ],
     ),
-    ("hook", &["value", "edn", "limits", "environment", "files", "runner", "event"]),
+    ("hook", &["value", "edn", "limits", "environment", "files", "runner", "sha256", "event"]),
     ("workflow", &["value", "edn", "limits"]),
     (
         "tool",
@@ -71,6 +72,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "private",
             "files",
             "runner",
+            "sha256",
             "message",
             "facts",
             "event",
@@ -86,7 +88,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "similar",
             "clock",
             "environment",
-            "files",
+            "sha256",
             "secret",
             "http",
             "auth",
@@ -128,6 +130,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "crash",
             "private",
             "secret",
+            "sha256",
             "message",
             "facts",
             "catalogue",
@@ -147,6 +150,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "private",
             "runner",
             "secret",
+            "sha256",
             "message",
             "delivery",
             "catalogue",
@@ -173,6 +177,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "git",
             "runner",
             "secret",
+            "sha256",
             "http",
             "auth",
             "message",
@@ -329,6 +334,15 @@ fn only_the_room_of_servers_uses_rmcp() {
     for (file, text) in sources() {
         let room = file.starts_with("src/mcp") || file == Path::new("src/mcp.rs");
         assert!(room || !text.contains("rmcp::"), "{} uses rmcp", file.display());
+    }
+}
+
+#[test]
+fn digests_and_likeness_are_computed_in_one_room() {
+    for (file, text) in sources() {
+        for (outside, room) in [("sha2::", "src/sha256.rs"), ("strsim::", "src/similar.rs")] {
+            assert!(file == Path::new(room) || !text.contains(outside), "{} uses {outside}", file.display());
+        }
     }
 }
 

@@ -66,7 +66,7 @@ fn edited_proposal_is_what_the_file_gets() {
         let question = go(&mut bridge);
         assert_eq!(text(proposal(&question, "content")), proposed);
         assert!(text(proposal(&question, "path")).ends_with("/a.txt"), "{question}");
-        assert_eq!(text(proposal(&question, "base-sha256")), edn_bridge::files::digest(OLD.as_bytes()));
+        assert_eq!(text(proposal(&question, "base-sha256")), edn_bridge::sha256::hex(OLD));
         assert_eq!(code(&accept_as(&mut bridge, &question, EDITED)), "");
         let told = bridge.event("interaction/answered");
         assert_eq!(at(&told, &["data", "value", "edited"]).and_then(Value::as_bool), Some(true), "{told}");
@@ -254,7 +254,7 @@ fn audit_record_of_an_edit_has_digests_and_no_text() {
     assert_eq!(audit::verify(&path).unwrap(), 1);
     let line = std::fs::read_to_string(path).unwrap();
     let record = edn_bridge::edn::read_one(line.as_bytes()).unwrap();
-    let digest = |text: &str| edn_bridge::files::digest(text.as_bytes());
+    let digest = |text: &str| edn_bridge::sha256::hex(text);
     assert_eq!(record.get("edited").and_then(Value::as_bool), Some(true), "{line}");
     assert_eq!(record.get("content-sha256").and_then(Value::as_str), Some(&*digest(EDITED)), "{line}");
     assert_eq!(

@@ -4,7 +4,7 @@
 //! too. Knows files; does not know the purpose of the secrets.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -185,21 +185,9 @@ impl Credentials {
     }
 
     fn write(&self, all: &Map<'static>) -> Result<()> {
-        let beside = self.path.with_extension("new");
-        let write = || {
-            // A file that an ended process left behind may have other permissions.
-            match std::fs::remove_file(&beside) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-            let mut file = self.open(&beside)?;
-            let mut text = Vec::new();
-            edn::write_pretty(&Value::from(all.clone()), 100, &mut text);
-            file.write_all(&text)?;
-            file.sync_all()?;
-            std::fs::rename(&beside, &self.path)
-        };
-        write().map_err(|source| self.io(source))
+        let mut text = Vec::new();
+        edn::write_pretty(&Value::from(all.clone()), 100, &mut text);
+        private::replace(&self.path, &text).map_err(|source| self.io(source))
     }
 
     /// Opens a file that only the user can read, and creates it if necessary.

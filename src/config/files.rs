@@ -2,9 +2,7 @@
 //! choices and trust. Does not know what a value means.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -254,21 +252,12 @@ impl Files {
 /// One choice is read, changed and written at a time: two at once would lose one of them, or fail.
 static ONE_CHOICE: Mutex<()> = Mutex::new(());
 
-/// Replaces a file atomically: a reader sees the old or the new content.
+/// Replaces a file's value.
 fn replace(path: &Path, value: &Value<'_>) -> Result<(), ConfigError> {
-    let failed = |source| ConfigError::Io { path: path.to_owned(), source };
     let mut text = Vec::new();
     edn::write_pretty(value, 100, &mut text);
     text.push(b'\n');
-    if let Some(dir) = path.parent() {
-        private::make_folder(dir).map_err(failed)?;
-    }
-    let beside = path.with_extension("new");
-    let mut file = OpenOptions::new();
-    let file = file.write(true).create(true).truncate(true).mode(0o600).open(&beside);
-    file.and_then(|mut file| file.write_all(&text))
-        .and_then(|()| std::fs::rename(&beside, path))
-        .map_err(failed)
+    private::replace(path, &text).map_err(|source| ConfigError::Io { path: path.to_owned(), source })
 }
 
 /// The entries of the list of trusted projects. A file that cannot be read trusts none.

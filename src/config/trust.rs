@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::edn;
 use crate::files;
 use crate::limits::{TRUSTED_FILE_BYTES, TRUSTED_FILES};
+use crate::sha256;
 use crate::value::{Map, Value};
 
 /// The files of a project that trust lets run, each with its digest; by their paths from the project's folder.
@@ -37,7 +38,7 @@ impl Sealed {
     pub fn of(root: &Path, configuration: Option<&[u8]>) -> Self {
         let mut all = BTreeMap::new();
         if let Some(bytes) = configuration {
-            all.insert(".edn-bridge/config.edn".to_owned(), files::digest(bytes));
+            all.insert(".edn-bridge/config.edn".to_owned(), sha256::hex(bytes));
         }
         let workflows = std::fs::read_dir(root.join(".edn-bridge/workflows")).into_iter().flatten().flatten();
         let workflows = workflows.map(|entry| entry.path());
@@ -49,7 +50,7 @@ impl Sealed {
             let whole = read
                 .ok()
                 .filter(|bytes| u64::try_from(bytes.len()).is_ok_and(|length| length < TRUSTED_FILE_BYTES));
-            let digest = whole.map_or_else(|| UNREADABLE.to_owned(), |bytes| files::digest(&bytes));
+            let digest = whole.map_or_else(|| UNREADABLE.to_owned(), |bytes| sha256::hex(&bytes));
             all.insert(inside.to_string_lossy().into_owned(), digest);
         }
         Self(all)
@@ -86,7 +87,7 @@ impl Sealed {
 
     /// Whether a file was there with this content.
     pub fn holds(&self, inside: &Path, bytes: &[u8]) -> bool {
-        self.0.get(&*inside.to_string_lossy()).is_some_and(|digest| *digest == files::digest(bytes))
+        self.0.get(&*inside.to_string_lossy()).is_some_and(|digest| *digest == sha256::hex(bytes))
     }
 
     /// The files that a command names, with their digests.
@@ -211,14 +212,14 @@ mod tests {
         let paths = [".edn-bridge/config.edn", ".edn-bridge/workflows/w.edn", "check.sh"];
         let contents: [&[u8]; 3] = [configuration, b"w", b"1"];
         let shown = |of: &[usize]| -> BTreeMap<String, String> {
-            of.iter().map(|at| (paths[*at].to_owned(), files::digest(contents[*at]))).collect()
+            of.iter().map(|at| (paths[*at].to_owned(), sha256::hex(contents[*at]))).collect()
         };
         assert_eq!(sealed.differs(&shown(&[0, 1])), None);
         assert_eq!(sealed.differs(&shown(&[0, 1, 2])), None);
         assert!(sealed.differs(&shown(&[0])).unwrap().contains("w.edn was not shown"));
         for path in paths {
             let mut other = shown(&[0, 1, 2]);
-            other.insert(path.to_owned(), files::digest(b"other"));
+            other.insert(path.to_owned(), sha256::hex(b"other"));
             assert!(sealed.differs(&other).unwrap().contains("has changed"), "{path}");
         }
         let mut more = shown(&[0, 1]);

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 
 use crate::catalogue::ErrorCode;
@@ -29,6 +28,7 @@ use crate::session::control::{
     SentAt,
 };
 use crate::session::{ApiError, Call, Control, Ended, Interrupted, Prompt, Prompted, Reply};
+use crate::sha256;
 use crate::store::StoreError;
 use crate::store::record::{KeyedRequest, Via};
 
@@ -413,11 +413,10 @@ fn untimely(policy: &ControlPolicy, ledger: &Ledger, sent_at: SentAt, now: i64) 
 
 /// A request as the journal notes it. A text in a file counts by its digest, so that it is the same request as the text.
 fn noted(session: &SessionId, request: &ControlRequest, asked: &Asked) -> Box<KeyedRequest> {
-    let hex = |text: &str| Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let said = match asked {
         Asked::Stdin { content, interrupt } => {
             let digest = match content {
-                Content::Text(text) => hex(text),
+                Content::Text(text) => sha256::hex(text),
                 Content::File(file) => file.sha256.clone(),
             };
             vec!["stdin".to_owned(), interrupt.to_string(), digest]

@@ -1,11 +1,10 @@
 //! A message on its way into a session, with what the journal notes of its request. Does not know who sends it, nor
 //! what becomes of it.
 
-use sha2::{Digest as _, Sha256};
-
 use crate::message::SessionId;
 use crate::message::image::Image;
 use crate::session::Prompt;
+use crate::sha256;
 use crate::store::record::{KeyedRequest, Via};
 
 /// A message for a session.
@@ -47,10 +46,10 @@ pub fn of_op<'s>(
 
 /// The SHA-256 of texts, each with its length, so that no two lists have the same.
 pub fn digest<'s>(said: impl IntoIterator<Item = &'s str>) -> String {
-    let mut hash = Sha256::new();
+    let mut digest = sha256::Running::default();
     for text in said {
-        hash.update(text.len().to_le_bytes());
-        hash.update(text);
+        digest.add(text.len().to_le_bytes());
+        digest.add(text);
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    digest.hex()
 }

@@ -7,8 +7,8 @@ use crate::engine::handle::Handle;
 use crate::engine::rules::{kept, take_out};
 use crate::engine::services::Services;
 use crate::facts::permissions::{ListedRule, RuleSource};
-use crate::files;
 use crate::session::ApiError;
+use crate::sha256;
 use crate::tool::permission::Rule;
 
 /// Why a kept rule is not used.
@@ -82,7 +82,7 @@ impl Services {
 fn id(rule: &Rule, source: RuleSource) -> String {
     let mut text = source.as_str().as_bytes().to_vec();
     edn::write_canonical(&rule.to_value(), &mut text);
-    let mut id = files::digest(&text);
+    let mut id = sha256::hex(&text);
     id.truncate(16);
     format!("r-{id}")
 }

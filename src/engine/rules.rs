@@ -152,13 +152,7 @@ pub fn take_out(state_dir: &Path, rule: &Rule, cwd: &Path) -> io::Result<()> {
             rest.extend_from_slice(line);
         }
     }
-    let path = path(state_dir);
-    let beside = path.with_extension("new");
-    let mut new = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    new.write_all(&rest)?;
-    new.sync_all()?;
-    std::fs::rename(&beside, &path)?;
-    File::open(state_dir)?.sync_all()
+    private::replace(&path(state_dir), &rest)
 }
 
 /// The kept rules that were taken back since the configuration was read.

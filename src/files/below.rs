@@ -11,7 +11,8 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{PASSING, digest};
+use super::PASSING;
+use crate::sha256;
 
 /// What a file must be, in the words of the one who names it.
 #[derive(Debug, Clone, Copy)]
@@ -90,7 +91,7 @@ pub fn read_below(
         Ok(read) if read == expected.bytes => {}
         read => return Err(differs(read.unwrap_or(u64::MAX))),
     }
-    if digest(&bytes) != expected.sha256 {
+    if sha256::hex(&bytes) != expected.sha256 {
         return Err(BelowError::Digest);
     }
     Ok(bytes)
@@ -180,7 +181,7 @@ mod tests {
     }
 
     fn read(root: &Path, path: &str, text: &str) -> Result<Vec<u8>, BelowError> {
-        let sha256 = digest(text.as_bytes());
+        let sha256 = sha256::hex(text);
         let expected = Expected { bytes: text.len() as u64, sha256: &sha256 };
         read_below(&[root.join("none"), root.join("alias")], &root.join(path), &expected, MOST)
     }
@@ -217,7 +218,7 @@ mod tests {
             let read = read(&root, path, "hidden");
             assert!(matches!(read, Err(BelowError::Outside)), "{path}: {read:?}");
         }
-        let expected = Expected { bytes: 6, sha256: &digest(b"hidden") };
+        let expected = Expected { bytes: 6, sha256: &sha256::hex("hidden") };
         for path in ["in/text", "", "/"] {
             let read = read_below(&[root.join("in")], Path::new(path), &expected, MOST);
             assert!(matches!(read, Err(BelowError::Outside)), "{path}: {read:?}");

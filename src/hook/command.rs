@@ -19,6 +19,7 @@ use crate::files;
 use crate::limits::{HOOK_OUTPUT_BYTES, HOOK_STDERR_BYTES, PROCESS_GRACE, TRUSTED_FILE_BYTES};
 use crate::runner::sandbox::Sandbox;
 use crate::runner::{self, Program, RunningProgram};
+use crate::sha256;
 use crate::value::{Map, Value};
 
 /// The variables that a hook inherits. Whatever else the process has in its environment may be a secret, by
@@ -142,7 +143,7 @@ pub async fn tell(
 fn changed(sealed: &[(PathBuf, String)]) -> Option<PathBuf> {
     let same = |path: &Path, digest: &str| {
         let read = path.canonicalize().and_then(|real| files::read(&real, TRUSTED_FILE_BYTES));
-        read.is_ok_and(|bytes| files::digest(&bytes) == digest)
+        read.is_ok_and(|bytes| sha256::hex(&bytes) == digest)
     };
     sealed.iter().find(|(path, digest)| !same(path, digest)).map(|(path, _)| path.clone())
 }

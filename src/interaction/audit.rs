@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
-use sha2::{Digest as _, Sha256};
 
 use crate::edn;
 use crate::limits::{AUDIT_READ_BYTES, MAX_LINE_BYTES};
 use crate::private;
+use crate::sha256;
 use crate::value::{Map, Value};
 
 /// The digest before the first line.
@@ -111,11 +111,7 @@ impl Audit {
         let mut text = Vec::new();
         edn::write_canonical(&Value::from(head), &mut text);
         text.push(b'\n');
-        let path = head_path(&self.path);
-        let new = path.with_extension("new");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(&text)?;
-        std::fs::rename(&new, &path)
+        private::replace_soon(&head_path(&self.path), &text)
     }
 }
 
@@ -252,12 +248,7 @@ pub fn verify(path: &Path) -> Result<usize, AuditError> {
 fn digest(record: &Map<'static>) -> String {
     let mut bytes = Vec::new();
     edn::write_canonical(&Value::from(record.clone()), &mut bytes);
-    sha256(&bytes)
-}
-
-/// The SHA-256 of some bytes, in hexadecimal digits.
-pub(super) fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    sha256::hex(&bytes)
 }
 
 /// The last line, with its end if it has one.

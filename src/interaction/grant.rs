@@ -4,9 +4,8 @@
 //! digest of the arguments. A call may use it if all five match, and only once. Grants live in memory and
 //! belong to the attempt that asked for them; none outlives it. Does not know who asks.
 
-use sha2::{Digest as _, Sha256};
-
 use crate::edn;
+use crate::sha256;
 use crate::value::Value;
 
 /// The call that a grant covers.
@@ -52,7 +51,7 @@ impl Grants {
 pub fn digest(arguments: &Value<'_>) -> String {
     let mut bytes = Vec::new();
     edn::write_canonical(arguments, &mut bytes);
-    Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    sha256::hex(&bytes)
 }
 
 #[cfg(test)]

@@ -2,13 +2,13 @@
 //!
 //! Knows neither the file ([`super::audit`]) nor the queues.
 
-use super::audit;
 use super::question::{EndedBy, Question, Resolution};
 use crate::event::Subagent;
 use crate::event::question::{Answer, ApprovalScope, QuestionContent, QuestionKind};
 use crate::limits::{AUDIT_NAME_CHARS, AUDIT_REQUEST_CHARS};
 use crate::secret;
 use crate::session::Peer;
+use crate::sha256;
 use crate::value::{Map, Value};
 
 /// The outcome of a question whose process was killed.
@@ -51,8 +51,8 @@ pub(super) fn ended(
             && let Some(proposed) = &approval.proposal
         {
             record.put("edited", true);
-            record.put("proposal-sha256", audit::sha256(proposed.text.as_bytes()));
-            record.put("content-sha256", audit::sha256(content.as_bytes()));
+            record.put("proposal-sha256", sha256::hex(&*proposed.text));
+            record.put("content-sha256", sha256::hex(&**content));
         }
     }
     if kind == QuestionKind::ApproveSubagentEnvelope

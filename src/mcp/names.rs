@@ -1,7 +1,7 @@
 //! The names under which models and people meet what servers have.
 
-use crate::files;
 use crate::limits::MCP_NAME_BYTES;
+use crate::sha256;
 
 /// What stands before the names of everything of a server.
 const PREFIX: &str = "mcp";
@@ -17,7 +17,7 @@ pub fn offered(server: &str, tool: &str) -> String {
     if whole.len() <= MCP_NAME_BYTES && whole.chars().all(is_plain) {
         return whole;
     }
-    let digest = files::digest(whole.as_bytes());
+    let digest = sha256::hex(&whole);
     let digest = digest.get(..8).unwrap_or(&digest);
     let plain = whole.chars().map(|c| if is_plain(c) { c } else { '_' });
     let room = MCP_NAME_BYTES.saturating_sub(digest.len()).saturating_sub(1);

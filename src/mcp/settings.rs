@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use super::names::BETWEEN;
 use crate::edn;
-use crate::files;
 use crate::http::{self, Url};
 use crate::limits::{MCP_CALL_LONGEST, MCP_CALL_TIME, MCP_SERVER_NAME_BYTES, MCP_SERVERS};
 use crate::secret::Secret;
+use crate::sha256;
 use crate::similar;
 use crate::value::{Map, Value};
 
@@ -395,7 +395,7 @@ impl Server {
             };
             text.push_str(&format!("{name:?} {value}\n"));
         }
-        files::digest(text.as_bytes())
+        sha256::hex(text)
     }
 
     /// Its command line or address as it may be shown.

@@ -14,12 +14,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
 
-use sha2::{Digest, Sha256};
-
 use super::downloads::{self, FileState, KnownModel};
 use crate::limits;
 use crate::private;
 use crate::runner::Program;
+use crate::sha256;
 
 /// How far a fetch is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -320,7 +319,7 @@ fn unpack(
 #[derive(Default)]
 struct Copied {
     bytes: u64,
-    digest: Sha256,
+    digest: sha256::Running,
 }
 
 impl Copied {
@@ -340,7 +339,7 @@ impl Copied {
             };
             let piece = buffer.get(..read).unwrap_or_default();
             to.write_all(piece)?;
-            self.digest.update(piece);
+            self.digest.add(piece);
             self.bytes = self.bytes.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
             report(self.bytes);
         }
@@ -351,21 +350,12 @@ impl Copied {
         if self.bytes != model.size {
             return Err(damaged(format!("{} bytes instead of {}", self.bytes, model.size)));
         }
-        let found = hexadecimal(&self.digest.finalize());
+        let found = self.digest.hex();
         if found != model.sha256 {
             return Err(damaged(format!("SHA-256 {found} instead of {}", model.sha256)));
         }
         Ok(())
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len().saturating_mul(2)), |mut text, byte| {
-        for nibble in [byte >> 4, byte & 15] {
-            text.push(char::from_digit(u32::from(nibble), 16).unwrap_or('0'));
-        }
-        text
-    })
 }
 
 /// The bytes of all files below a folder, as far as they can be seen.

@@ -9,6 +9,7 @@ use super::{ThinkingBy, embedded};
 use crate::edn;
 use crate::facts::{ModelFacts, Price};
 use crate::message::ThinkingLevel;
+use crate::similar;
 use crate::value::Value;
 
 /// The program's own list.
@@ -215,8 +216,8 @@ impl Models {
     pub fn nearest(&self, provider: &str, id: &str) -> Vec<&Model> {
         let likeness = |model: &Model| {
             let same = if &*model.provider == provider { 0.2 } else { 0.0 };
-            let id_part = strsim::jaro_winkler(&model.id.to_lowercase(), &id.to_lowercase());
-            let provider_part = strsim::jaro_winkler(&model.provider, &provider.to_lowercase());
+            let id_part = similar::likeness(&model.id.to_lowercase(), &id.to_lowercase());
+            let provider_part = similar::likeness(&model.provider, &provider.to_lowercase());
             id_part + same + 0.1 * provider_part
         };
         let mut models: Vec<(f64, &Model)> = self.0.iter().map(|model| (likeness(model), model)).collect();

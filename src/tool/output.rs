@@ -8,9 +8,9 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::facts::OutputPart;
-use crate::files;
 use crate::limits::{KEPT_OUTPUT_BYTES, TOOL_EXCERPT_BYTES, TOOL_RESULT_BYTES};
 use crate::private;
+use crate::sha256;
 
 /// The folder of one session's outputs.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ impl Outputs {
         // A session id that is not a plain file name must not name a folder elsewhere, nor that of another session.
         let name = match session.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
             true => session.to_owned(),
-            false => format!("_{}", files::digest(session.as_bytes())),
+            false => format!("_{}", sha256::hex(session)),
         };
         Self { folder: state_dir.join("outputs").join(name) }
     }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::files;
+use crate::sha256;
 
 /// The whole text that a call would give a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Proposal {
 impl Proposal {
     /// The digest of the file that it was made for; `None` if there is none.
     pub fn base(&self) -> Option<String> {
-        self.old.as_deref().map(|old| files::digest(old.as_bytes()))
+        self.old.as_deref().map(sha256::hex)
     }
 
     /// The same with another text in place of the proposed one.

@@ -13,6 +13,7 @@ use super::path;
 use crate::files::{self, Found, Lock, Place, ReplaceError, Rights};
 use crate::limits::{TOOL_FILE_BYTES, UNDO_BYTES, UNDO_PATIENCE};
 use crate::private;
+use crate::sha256;
 
 /// The end of the names of kept texts. It differs from that of outputs, so that no handle of an output names a text.
 const KEPT: &str = "kept";
@@ -36,7 +37,7 @@ impl Texts {
     /// Keeps a text and returns its digest. The oldest texts go if all of them are too large. Where the system refuses, the
     /// text is not kept, and [`exchange`] says so when it is wanted.
     pub fn keep(&self, text: &str) -> String {
-        let digest = files::digest(text.as_bytes());
+        let digest = sha256::hex(text);
         if let Err(error) = self.store(&digest, text).and_then(|()| self.bound(UNDO_BYTES)) {
             tracing::warn!(%error, "the text of a file is not kept, so that its change cannot be undone");
         }
@@ -82,7 +83,7 @@ impl Texts {
     fn read(&self, digest: &str) -> Option<Vec<u8>> {
         let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
         let bytes = is_digest.then(|| fs::read(self.path(digest)).ok()).flatten()?;
-        (files::digest(&bytes) == digest).then_some(bytes)
+        (sha256::hex(&bytes) == digest).then_some(bytes)
     }
 }
 
@@ -201,7 +202,7 @@ fn look(texts: &Texts, cwd: &Path, exchange: &Exchange) -> Option<Ready> {
     if let (Some(place), Some(found)) = (&place, &found) {
         place.may_replace(found).ok()?;
     }
-    let now = found.as_ref().map(|found| files::digest(&found.bytes));
+    let now = found.as_ref().map(|found| sha256::hex(&found.bytes));
     // It may be so already: a process may have ended before it could note that.
     if !exchange.from.contains(&now) && now != exchange.to {
         return None;
@@ -221,7 +222,7 @@ fn put(exchange: &Exchange, ready: Ready) -> Action {
         (None, Some(_)) => Action::Created,
         (Some(_), Some(_)) => Action::Restored,
     };
-    let now = found.as_ref().map(|found| files::digest(&found.bytes));
+    let now = found.as_ref().map(|found| sha256::hex(&found.bytes));
     if now == exchange.to {
         // Of a change that perhaps was not made there is nothing to exchange, and nothing to do again.
         return if exchange.from.contains(&now) { Action::Skipped } else { action };

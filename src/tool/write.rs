@@ -19,6 +19,7 @@ use crate::event::FileEdit;
 use crate::files::{self, Found, Place, ReplaceError, Rights};
 use crate::limits::{PLACING_GRACE, PROPOSAL_BYTES, TOOL_FILE_BYTES};
 use crate::provider::ToolSpec;
+use crate::sha256;
 use crate::value::Value;
 
 pub(super) struct Write;
@@ -241,7 +242,7 @@ impl<'p> Open<'p> {
                 if !go() {
                     return Err(CallError::Ended);
                 }
-                let unsaved = match open.write(self.path, &edit.new, &files::digest(self.text.as_bytes())) {
+                let unsaved = match open.write(self.path, &edit.new, &sha256::hex(&*self.text)) {
                     Written::Saved => "",
                     Written::Unsaved => UNSAVED,
                     // The file on disk counts again, for another attempt.

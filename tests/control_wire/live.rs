@@ -419,7 +419,7 @@ fn text_that_cannot_be_read_back_is_refused_and_is_not_there() {
     let mut request = request("stdin", "r-1", &id, "arch");
     request.as_object_mut().unwrap().remove("content");
     request["content_ref"] = json!({ "path": path, "size_bytes": text.len(), "mime": "text/plain",
-        "sha256": edn_bridge::files::digest(text.as_bytes()) });
+        "sha256": edn_bridge::sha256::hex(&text) });
     let mut sender = program(&setup);
     let refused = sender.ask(request.to_string());
     assert_eq!((&refused["result"], &refused["duplicate"]), (&json!("rejected"), &json!(false)), "{refused}");
@@ -429,7 +429,7 @@ fn text_that_cannot_be_read_back_is_refused_and_is_not_there() {
     let text = "\u{1}".repeat(100 * 1024);
     std::fs::write(&path, &text).unwrap();
     request["content_ref"]["size_bytes"] = text.len().into();
-    request["content_ref"]["sha256"] = edn_bridge::files::digest(text.as_bytes()).into();
+    request["content_ref"]["sha256"] = edn_bridge::sha256::hex(&text).into();
     assert_eq!(sender.ask(request.to_string())["result"], "ok");
     bridge.event("assistant/message");
     bridge.kill();

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
+use edn_bridge::edn;
 use edn_bridge::interaction::audit;
-use edn_bridge::{edn, files};
+use edn_bridge::sha256;
 use serde_json::{Value as Json, json};
 
 use crate::support::Setup;
@@ -404,7 +405,7 @@ fn large_text_goes_through_a_private_file() {
     assert_eq!(
         request["content_ref"],
         json!({
-            "path": path, "size_bytes": 2000, "sha256": files::digest(text.as_bytes()),
+            "path": path, "size_bytes": 2000, "sha256": sha256::hex(text),
             "mime": "text/plain; charset=utf-8", "expires_at": "2026-01-01T00:05:00.000Z"
         })
     );

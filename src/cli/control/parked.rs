@@ -7,9 +7,9 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use edn_bridge::clock::Clock;
-use edn_bridge::files;
 use edn_bridge::limits::CONTROL_PARKED_MS;
 use edn_bridge::private;
+use edn_bridge::sha256;
 use edn_bridge::value::{Map, Value};
 
 /// The folder, in the state folder. Receivers of the same state folder always take files from it.
@@ -56,7 +56,7 @@ impl Parked {
         let mut put = |name: &'static str, value: Value<'static>| reference.insert(Value::str(name), value);
         put("path", path.to_string_lossy().into_owned().into());
         put("size_bytes", i64::try_from(text.len()).unwrap_or(i64::MAX).into());
-        put("sha256", files::digest(text.as_bytes()).into());
+        put("sha256", sha256::hex(text).into());
         put("mime", "text/plain; charset=utf-8".into());
         put("expires_at", expires_at.to_owned().into());
         let mut file = file.map_err(failed)?;
@@ -89,7 +89,7 @@ impl Drop for Parked {
 fn file_name(id: &str) -> String {
     let is_plain =
         id.len() <= 100 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
-    if is_plain { id.to_owned() } else { files::digest(id.as_bytes()) }
+    if is_plain { id.to_owned() } else { sha256::hex(id) }
 }
 
 /// Removes files that nobody refers to any more.

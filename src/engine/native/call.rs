@@ -25,12 +25,12 @@ use crate::engine::stage::{Point, Stage};
 use crate::engine::unended::Unended;
 use crate::event::question::QuestionKind;
 use crate::event::{Body, Event, FileEdit, ToolCall, ToolOutput};
-use crate::files;
 use crate::limits::{NOTING, PARALLEL_TOOLS};
 use crate::message::{Block, EntryId, Message, Role, SessionId, TurnId};
 use crate::runner::sandbox::Sandbox;
 use crate::secret;
 use crate::session::{ApiError, ToolOutcome};
+use crate::sha256;
 use crate::store::EntryBody;
 use crate::store::record::{CallRecord, FileChange, FilesEvent, FilesRecord};
 use crate::tool::output::Outputs;
@@ -214,7 +214,7 @@ fn is_uncertain(outcome: &Outcome) -> bool {
 
 /// The entry of a change whose outcome no result tells.
 fn files_entry(turn: &Turn, call: &ToolCall, event: FilesEvent, edit: &FileEdit) -> EntryBody {
-    let digest = |text: &str| files::digest(text.as_bytes());
+    let digest = |text: &str| sha256::hex(text);
     file_change(&turn.session.id, &turn.id, &call.id, event, edit, digest)
 }
 

@@ -14,12 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use sha2::{Digest as _, Sha256};
 
 use crate::limits::CONNECT_WAIT;
 use crate::private;
 #[cfg(target_os = "linux")]
 use crate::runner::lineage;
+use crate::sha256;
 use crate::wire::refusals::Refusals;
 
 /// What a socket is for.
@@ -387,8 +387,8 @@ pub fn folder(state_dir: &Path) -> PathBuf {
 
 /// A name for a project's folder, short enough for the hundred bytes that a socket's path may have.
 fn project(cwd: &Path) -> String {
-    let digest = Sha256::digest(cwd.as_os_str().as_encoded_bytes());
-    digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+    let digest = sha256::hex(cwd.as_os_str().as_encoded_bytes());
+    digest.get(..12).unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
