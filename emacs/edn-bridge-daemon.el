@@ -16,7 +16,7 @@
   '(("status" nil "what runs and waits, and where" "status")
     ("log" nil "the end of its log" "log")
     ("restart"
-     "Have a new daemon take over when what runs in this one has ended? "
+     "Have a new daemon take over what runs in this one? "
      "a new one takes over" "restart")
     ("stop" "End the daemon, unless something runs in it? "
      "ends it, unless something runs" "stop")

@@ -7,9 +7,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::clock::Clock;
-use crate::environment::Environment;
+use crate::environment::{Environment, Variables};
 use crate::http::Http;
-use crate::limits::TOKEN_EARLY;
+use crate::limits::{OBTAINED_KEYS, TOKEN_EARLY};
 use crate::secret::Secret;
 
 mod callback;
@@ -72,8 +72,8 @@ struct Shared {
     credentials: Credentials,
     http: Arc<Http>,
     clock: Arc<dyn Clock>,
-    /// The key from the command or the secret store, so that each runs once.
-    obtained: Mutex<Option<Secret>>,
+    /// The keys from the command or the secret store, newest last, so that each runs once for an environment.
+    obtained: Mutex<Vec<(Option<Variables>, Secret)>>,
     /// Serialises slow requests for a key.
     asking: tokio::sync::Mutex<()>,
 }
@@ -106,7 +106,7 @@ impl Keys {
         source.command.is_some()
             || source.store
             || self.is_free()
-            || self.variable().is_some()
+            || self.variable(&source.environment).is_some()
             || self.0.credentials.has(&self.0.provider)
     }
 
@@ -123,20 +123,21 @@ impl Keys {
         if self.0.credentials.has(&self.0.provider) {
             return Some(format!("/login {}", self.0.provider));
         }
-        self.variable().map(|(name, _)| name.clone())
+        self.variable(&source.environment).map(|(name, _)| name.clone())
     }
 
     /// The key.
     ///
     /// `again` means that the server refused the last key: it is then renewed or requested again, if
-    /// possible.
+    /// possible. `own` are the variables of whoever needs it, if there are any.
     ///
     /// # Errors
     /// See [`KeyError`].
-    pub async fn get(&self, again: bool) -> Result<Credential, KeyError> {
+    pub async fn get(&self, again: bool, own: Option<Variables>) -> Result<Credential, KeyError> {
         let source = &self.0.source;
+        let environment = source.environment.with(own);
         if source.command.is_some() || source.store {
-            return self.ask(again).await.map(Credential::Key);
+            return self.ask(again, &environment).await.map(Credential::Key);
         }
         match self.kept().await? {
             Some(Kept::Key(key)) => return Ok(Credential::Key(key)),
@@ -148,7 +149,7 @@ impl Keys {
             }
             None => {}
         }
-        match self.variable() {
+        match self.variable(&environment) {
             Some((_, key)) => Ok(Credential::Key(key)),
             None if self.is_free() => Ok(Credential::None),
             None => Err(KeyError::Missing(format!("There is no key for {}. {}", self.0.name, self.advice()))),
@@ -186,16 +187,20 @@ impl Keys {
     }
 
     /// The first variable that is set, and its key.
-    fn variable(&self) -> Option<(&String, Secret)> {
+    fn variable(&self, environment: &Environment) -> Option<(&String, Secret)> {
         self.0.source.variables.iter().find_map(|name| {
-            let key = self.0.source.environment.get(name).filter(|key| !key.trim().is_empty())?;
+            let key = environment.get(name).filter(|key| !key.trim().is_empty())?;
             Some((name, Secret::new(key.trim().to_owned())))
         })
     }
 
-    /// Runs the command or reads the secret store, once.
-    async fn ask(&self, again: bool) -> Result<Secret, KeyError> {
-        let obtained = || self.0.obtained.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    /// Runs the command or reads the secret store, once for an environment.
+    async fn ask(&self, again: bool, environment: &Environment) -> Result<Secret, KeyError> {
+        let variables = environment.variables();
+        let obtained = || {
+            let all = self.0.obtained.lock().unwrap_or_else(PoisonError::into_inner);
+            all.iter().find(|(known, _)| *known == variables).map(|(_, key)| key.clone())
+        };
         let before = obtained();
         if let (Some(key), false) = (&before, again) {
             return Ok(key.clone());
@@ -208,10 +213,14 @@ impl Keys {
             return Ok(key);
         }
         let key = match &self.0.source.command {
-            Some(command) => command::run(command, &self.0.name, &self.0.source.environment).await,
-            None => command::secret_store(&self.0.provider, &self.0.name, &self.0.source.environment).await,
+            Some(command) => command::run(command, &self.0.name, environment).await,
+            None => command::secret_store(&self.0.provider, &self.0.name, environment).await,
         }?;
-        *self.0.obtained.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
+        let mut all = self.0.obtained.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(known, _)| *known != variables);
+        let over = all.len().saturating_add(1).saturating_sub(OBTAINED_KEYS);
+        all.drain(..over);
+        all.push((variables, key.clone()));
         Ok(key)
     }
 

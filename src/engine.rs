@@ -34,6 +34,7 @@ mod in_flight;
 mod incoming;
 mod invocation;
 mod jobs;
+pub mod keeper;
 mod ledger;
 mod listing;
 mod login;

@@ -100,6 +100,9 @@ fn edn_map(transcript: &Transcript) -> String {
     map.put("created-at", transcript.created_at.as_ref().to_owned());
     map.put("cwd", transcript.cwd.as_ref().to_owned());
     map.put("messages", Value::vector(transcript.messages.iter().map(|message| message.to_value())));
+    if !transcript.interrupted.is_empty() {
+        map.put("interrupted", Value::vector(transcript.interrupted.iter().map(|turn| turn.to_value())));
+    }
     let mut bytes = Vec::new();
     edn::write_pretty(&Value::from(map), 100, &mut bytes);
     bytes.push(b'\n');

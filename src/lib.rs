@@ -7,6 +7,7 @@
 
 pub mod auth;
 pub mod catalogue;
+pub mod claims;
 pub mod clock;
 pub mod command;
 pub mod config;

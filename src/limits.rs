@@ -448,6 +448,16 @@ pub const DAEMON_END: Duration = Duration::from_secs(30);
 /// How long a client of the daemon's socket may take to say what it wants.
 pub const DAEMON_ASK: Duration = Duration::from_secs(5);
 
+/// Sessions that a killed daemon leaves and the next one opens by itself. One has that many questions open at most.
+pub const LEFT_AT_WORK: usize = OPEN_QUESTIONS;
+
+/// How many times in a row a daemon may be killed while a session works that the next one opens by itself: what that
+/// session does may be what ends it.
+pub const KILLS_AT_WORK: u32 = 2;
+
+/// The keys of a provider that are remembered from its command: one for each environment, of the newest clients.
+pub const OBTAINED_KEYS: usize = 8;
+
 /// Clients of the daemon's socket that are listened to at the same time. Editors that are served do not count.
 pub const DAEMON_ASKING: usize = 32;
 

@@ -32,6 +32,7 @@ const OURS: &[&str] = &[
     "rules.new",
     "audit.new",
     "questions",
+    "at-work",
     "rules.edn",
     "trusted.edn",
     "trusted.new",

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use futures_util::Stream;
 
+use crate::environment::Variables;
 use crate::facts::ProviderFacts;
 use crate::message::{Message, StopReason, ThinkingLevel, Usage};
 use crate::value::Value;
@@ -69,6 +70,8 @@ pub struct ModelRequest {
     pub thinking_by: Option<ThinkingBy>,
     /// The maximum length of the answer, in tokens; `None` leaves it to the provider.
     pub max_output_tokens: Option<u32>,
+    /// The variables of the client for which it is made, where its key may be; `None` if it brought none.
+    pub variables: Option<Variables>,
 }
 
 /// How to request a thinking level.

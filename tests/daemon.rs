@@ -34,6 +34,30 @@ impl Daemon {
         )
     }
 
+    /// The model's words in engines that start from now on.
+    fn then_says(&mut self, script: &str) {
+        self.change(|setup| setup.script(script));
+        std::fs::write(self.setup.dir.path().join("script.edn"), script).unwrap();
+    }
+
+    /// Kills the daemon, as a failure would, and waits for the end of the editor.
+    fn kill(&self, mut editor: Bridge) {
+        signal(self.pid(), "-KILL");
+        assert_eq!(editor.wait().code(), Some(75));
+    }
+
+    /// The kinds of the questions that wait in a session.
+    fn asks(&self, session: &str) -> Option<String> {
+        let of = |work: &&Owned| at(work, &["session"]).and_then(Value::as_str) == Some(session);
+        let work = self.at_work().iter().find(of).cloned()?;
+        at(&work, &["asks"]).and_then(Value::as_str).map(str::to_owned)
+    }
+
+    /// How many sessions are noted as at work on disk.
+    fn notes(&self) -> usize {
+        std::fs::read_dir(self.setup.state().join("at-work")).into_iter().flatten().count()
+    }
+
     fn change(&mut self, with: impl FnOnce(Setup) -> Setup) {
         self.setup = with(std::mem::replace(&mut self.setup, Setup::new()));
     }
@@ -99,6 +123,9 @@ impl Drop for Daemon {
         }
     }
 }
+
+/// The words of a model that calls nothing.
+const END: &str = "{:turns [{:steps [{:delta \"end\"}]}]}";
 
 /// A command that ends once there is a file.
 fn until(file: &str) -> String {
@@ -225,7 +252,7 @@ fn each_editor_begins_with_a_session_of_its_own() {
 }
 
 #[test]
-fn commands_have_the_variables_of_the_newest_editor() {
+fn commands_have_the_variables_of_their_editor() {
     let mut daemon = Daemon::calling(&["echo \"$BRIDGE_TEST\" >> told"]);
     daemon.change(|setup| setup.arg("--yolo").env("BRIDGE_TEST", "one"));
     let mut one = daemon.setup.interactor();
@@ -283,21 +310,200 @@ fn editors_that_start_at_once_share_a_daemon() {
 }
 
 #[test]
-fn new_daemon_takes_over_and_the_old_one_ends_its_work() {
+fn question_is_asked_by_the_daemon_after_a_kill() {
+    let mut daemon = Daemon::calling(&["echo ran >> ran"]);
+    let mut bridge = daemon.setup.interactor();
+    let session = prompt(&mut bridge);
+    let question = bridge.event("interaction/requested");
+    assert_eq!(daemon.notes(), 1);
+    daemon.kill(bridge);
+    daemon.then_says(END);
+    // Nobody enters the session; any start of a daemon will do.
+    assert!(daemon.control(&["start"]).status.success());
+    wait_until("nothing is asked", || daemon.asks(&session).as_deref() == Some("approve"));
+    let mut bridge = daemon.editor_at(&session);
+    let again = bridge.event("interaction/requested");
+    assert_eq!(data(&again, "interaction-id"), data(&question, "interaction-id"));
+    approve(&mut bridge, &again);
+    bridge.event("turn/ended");
+    assert_eq!(std::fs::read_to_string(daemon.file("ran")).unwrap(), "ran\n");
+    wait_until("the note stays", || daemon.notes() == 0);
+}
+
+#[test]
+fn cut_turn_is_marked_by_the_daemon_after_a_kill() {
     let mut daemon = Daemon::calling(&[&until("go")]);
     daemon.change(|setup| setup.arg("--yolo"));
+    let mut bridge = daemon.setup.interactor();
+    let session = prompt(&mut bridge);
+    wait_until("the command did not begin", || daemon.file("began").exists());
+    daemon.kill(bridge);
+    std::fs::write(daemon.file("go"), "").unwrap();
+    daemon.then_says(END);
+    assert!(daemon.control(&["start"]).status.success());
+    // It is marked, and its engine is put away again.
+    wait_until("the turn is not marked", || daemon.notes() == 0 && daemon.engines().is_empty());
+    let mut bridge = daemon.editor_at(&session);
+    let messages = bridge.ask("m", "get_messages", "{}").to_string();
+    assert!(messages.contains("it may have run"), "{messages}");
+    bridge.ask("c", "command", "{:text \"/continue\"}");
+    bridge.event("turn/ended");
+    assert_eq!(std::fs::read_to_string(daemon.file("began")).unwrap(), "began\n");
+}
+
+#[test]
+fn session_at_work_at_two_kills_is_not_opened_by_itself() {
+    let mut daemon = Daemon::calling(&["echo ran >> ran"]);
+    let mut bridge = daemon.setup.interactor();
+    let session = prompt(&mut bridge);
+    bridge.event("interaction/requested");
+    daemon.kill(bridge);
+    daemon.then_says(END);
+    assert!(daemon.control(&["start"]).status.success());
+    wait_until("nothing is asked", || daemon.asks(&session).is_some());
+    signal(daemon.pid(), "-KILL");
+    wait_until("the daemon is there", || daemon.status().is_none());
+    assert!(daemon.control(&["start"]).status.success());
+    let told = || String::from_utf8(daemon.control(&["status"]).stdout).unwrap();
+    wait_until("nothing is said", || told().contains("2 daemons in a row"));
+    assert!(told().contains(&session), "{}", told());
+    assert!(daemon.engines().is_empty(), "{:?}", daemon.engines());
+    // A person opens it all the same.
+    let mut bridge = daemon.editor_at(&session);
+    let question = bridge.event("interaction/requested");
+    approve(&mut bridge, &question);
+    bridge.event("turn/ended");
+    assert_eq!(std::fs::read_to_string(daemon.file("ran")).unwrap(), "ran\n");
+    wait_until("it is still said", || !told().contains("2 daemons in a row"));
+    assert_eq!(daemon.notes(), 0);
+}
+
+#[test]
+fn turn_goes_on_in_a_new_daemon_after_its_running_tool() {
+    let mut daemon = Daemon::calling(&[&until("go")]);
+    daemon.change(|setup| setup.arg("--yolo").env("BRIDGE_TEST", "of the editor"));
     let mut old = daemon.setup.interactor();
-    prompt(&mut old);
+    let session = prompt(&mut old);
     let first = daemon.pid();
     wait_until("the command did not begin", || daemon.file("began").exists());
-    assert!(daemon.control(&["restart"]).status.success());
-    wait_until("the old one keeps its place", || daemon.status().is_none());
-    let mut new = daemon.setup.interactor();
-    assert_eq!(code(&new.ask("ping", "ping", "{}")), "");
+    daemon.then_says(
+        "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"echo $BRIDGE_TEST >> told\"}}}]}
+                  {:steps [{:delta \"end\"}]}]}",
+    );
+    let mut idle = daemon.setup.interactor();
+    let restarted = daemon.control(&["restart"]);
+    assert!(restarted.status.success(), "{restarted:?}");
+    assert!(String::from_utf8_lossy(&restarted.stdout).contains(&session), "{restarted:?}");
     assert_ne!(daemon.pid(), first);
+    // A session at rest goes over at once; so the old daemon knows of the new one.
+    assert_eq!(idle.wait().code(), Some(75));
+    // The command still runs where it began, and its editor is served there.
+    assert_eq!(code(&old.ask("ping", "ping", "{}")), "");
     std::fs::write(daemon.file("go"), "").unwrap();
-    assert_eq!(data(&old.event("turn/ended"), "outcome"), "completed");
     assert_eq!(old.wait().code(), Some(75));
+    assert!(!old.told().contains(":event \"turn/ended\""));
+    // Nobody is there, and the turn goes on with the variables of the editor that began it.
+    wait_until("the turn did not go on", || daemon.file("told").exists());
+    wait_until("the turn did not end", || daemon.at_work().is_empty() && daemon.notes() == 0);
+    wait_until("the old daemon stays", || !std::path::Path::new(&format!("/proc/{first}")).exists());
+    daemon.setup.environment.pop();
+    let mut new = daemon.editor_at(&session);
+    let messages = new.ask("m", "get_messages", "{}").to_string();
+    assert!(messages.contains("\"end\""), "{messages}");
+    assert!(!messages.contains("may have run"), "{messages}");
+    assert_eq!(std::fs::read_to_string(daemon.file("began")).unwrap(), "began\n");
+    assert_eq!(std::fs::read_to_string(daemon.file("done")).unwrap(), "done\n");
+    assert_eq!(std::fs::read_to_string(daemon.file("told")).unwrap(), "of the editor\n");
+}
+
+#[test]
+fn question_goes_over_to_a_new_daemon_beside_a_running_tool() {
+    let two = format!(
+        "{{:turns [{{:steps [{{:tool-call {{:id \"a\" :name \"bash\" :arguments {{:command \"echo asked >> asked\"}}}}}}
+                            {{:tool-call {{:id \"b\" :name \"bash\" :arguments {{:command {:?}}}}}}}]}}]}}",
+        until("go")
+    );
+    let mut daemon = Daemon::new(Setup::new().script(&two));
+    let folder = daemon.setup.dir.path().join("config/edn-bridge");
+    std::fs::create_dir_all(&folder).unwrap();
+    let rule = "{:permissions {:rules [{:tool \"bash\" :command \"echo began\" :decision :allow}]}}";
+    std::fs::write(folder.join("config.edn"), rule).unwrap();
+    let mut old = daemon.setup.interactor();
+    let session = prompt(&mut old);
+    let mut question = old.event("interaction/requested");
+    if !question.to_string().contains("asked >> asked") {
+        // Each part of the command is judged, so that both are asked about.
+        approve(&mut old, &question);
+        question = old.event("interaction/requested");
+    }
+    daemon.then_says(END);
+    let mut idle = daemon.setup.interactor();
+    assert!(daemon.control(&["restart"]).status.success());
+    assert_eq!(idle.wait().code(), Some(75));
+    std::fs::write(daemon.file("go"), "").unwrap();
+    assert_eq!(old.wait().code(), Some(75));
+    wait_until("nothing is asked", || daemon.asks(&session).as_deref() == Some("approve"));
+    let mut new = daemon.editor_at(&session);
+    let again = new.event("interaction/requested");
+    assert_eq!(data(&again, "interaction-id"), data(&question, "interaction-id"));
+    approve(&mut new, &again);
+    loop {
+        let next =
+            new.until(|frame| is_event(frame, "interaction/requested") || is_event(frame, "turn/ended"));
+        if is_event(&next, "turn/ended") {
+            break;
+        }
+        approve(&mut new, &next);
+    }
+    assert_eq!(std::fs::read_to_string(daemon.file("asked")).unwrap(), "asked\n");
+    assert_eq!(std::fs::read_to_string(daemon.file("done")).unwrap(), "done\n");
+}
+
+#[test]
+fn background_job_keeps_its_session_in_the_old_daemon() {
+    let mut daemon = Daemon::new(Setup::new().arg("--yolo").script(&format!(
+        "{{:turns [{{:steps [{{:tool-call {{:name \"bash\" :arguments {{:background true :command {:?}}}}}}}]}}
+                  {{:steps [{{:delta \"end\"}}]}}]}}",
+        until("go")
+    )));
+    let mut old = daemon.setup.interactor();
+    let session = prompt(&mut old);
+    old.event("turn/ended");
+    wait_until("the job did not begin", || daemon.file("began").exists());
+    let mut idle = daemon.setup.interactor();
+    daemon.then_says(END);
+    assert!(daemon.control(&["restart"]).status.success());
+    // A session that rests goes at once.
+    assert_eq!(idle.wait().code(), Some(75));
+    let listed = old.ask("jobs", "list_background_jobs", "{}").to_string();
+    assert!(listed.contains(":running") || listed.contains("\"running\""), "{listed}");
+    std::fs::write(daemon.file("go"), "").unwrap();
+    assert_eq!(old.wait().code(), Some(75));
+    let mut new = daemon.editor_at(&session);
+    assert_eq!(code(&new.ask("ping", "ping", "{}")), "");
+    assert_eq!(std::fs::read_to_string(daemon.file("done")).unwrap(), "done\n");
+}
+
+#[test]
+fn turns_of_two_editors_have_each_its_own_variables() {
+    let commands = ["until [ -e go ]; do sleep 0.01; done", "echo \"$BRIDGE_TEST\" >> told"];
+    let mut daemon = Daemon::calling(&commands);
+    daemon.change(|setup| setup.arg("--yolo").env("BRIDGE_TEST", "one"));
+    let mut one = daemon.setup.interactor();
+    prompt(&mut one);
+    one.event("tool/executing");
+    let later = one.ask("f", "follow_up", "{:message \"again\"}");
+    assert_eq!(code(&later), "", "{later}");
+    daemon.setup.environment.pop();
+    daemon.change(|setup| setup.env("BRIDGE_TEST", "two"));
+    let _two = daemon.setup.interactor();
+    assert_eq!(daemon.engines().len(), 1);
+    std::fs::write(daemon.file("go"), "").unwrap();
+    one.event("turn/ended");
+    // What waited has the variables of its editor too, which has left.
+    one.kill();
+    wait_until("the second turn did not end", || daemon.at_work().is_empty());
+    assert_eq!(std::fs::read_to_string(daemon.file("told")).unwrap(), "one\none\n");
 }
 
 #[test]

@@ -413,6 +413,7 @@ fn exported_fields_stay_in_their_elements() {
         created_at: evil(),
         cwd: evil(),
         messages: [Role::User, Role::Assistant, Role::Tool, Role::System].map(message).to_vec(),
+        interrupted: Vec::new(),
     };
     let page = export(&transcript, Format::Html);
     let (_, body) = page.split_once("</style>").unwrap();
@@ -465,6 +466,7 @@ fn exports_show_hidden_characters_as_codes() {
         created_at: "now".into(),
         cwd: evil(),
         messages: [Role::User, Role::Assistant, Role::Tool].map(message).to_vec(),
+        interrupted: Vec::new(),
     };
     for format in [Format::Html, Format::Markdown] {
         let text = export(&transcript, format);

@@ -8,6 +8,7 @@ mod attach;
 mod commands;
 mod host;
 mod line;
+mod notes;
 mod place;
 mod realm;
 

@@ -15,6 +15,7 @@ use edn_bridge::clock::{self, Clock};
 use edn_bridge::config::Settings;
 use edn_bridge::descriptors;
 use edn_bridge::engine::{Engine, Providers};
+use edn_bridge::environment::{Environment, Variables};
 use edn_bridge::limits::{ACCEPT_PAUSE, MAX_CONNECTIONS};
 use edn_bridge::private;
 use edn_bridge::provider::scripted::Scripted;
@@ -149,6 +150,8 @@ pub(super) struct Served {
     /// The folder of its project.
     project: PathBuf,
     state_dir: PathBuf,
+    /// What its clients bring.
+    environment: Environment,
     /// A socket for control that the user has named.
     named: Option<PathBuf>,
     /// Tells engines of one process and project apart; see [`Listener::bind`].
@@ -161,10 +164,10 @@ impl Served {
     /// Starts an engine, and nothing that leads to it yet.
     pub(super) fn start(settings: Settings, durability: Durability, number: u64) -> Result<Self, Failure> {
         let (project, state_dir) = (settings.cwd.clone(), settings.state_dir.clone());
-        let named = settings.control.socket.clone();
+        let (named, environment) = (settings.control.socket.clone(), settings.environment.clone());
         let process = Process::new(settings, durability)?;
         let (connections, control) = (Connections::default(), OnceLock::new());
-        Ok(Self { process, project, state_dir, named, number, connections, control })
+        Ok(Self { process, project, state_dir, environment, named, number, connections, control })
     }
 
     /// Its engine.
@@ -194,14 +197,21 @@ impl Served {
         Ok(Editor { attached })
     }
 
-    /// Serves an editor as one of the connections. When it has left, calls `left`.
+    /// Serves an editor as one of the connections, with its variables. When it has left, calls `left`.
     pub(super) fn editor_of_many(
         &self,
         protocol: Protocol,
         transport: Transport,
+        variables: Variables,
         left: impl FnOnce() + Send + 'static,
     ) -> Result<(), Failure> {
         let id = self.connections.next();
+        self.environment.bring(id, variables);
+        let environment = self.environment.clone();
+        let left = move || {
+            environment.forget(id);
+            left();
+        };
         let start = |on_end| self.attach(id, protocol, transport, on_end);
         self.connections.welcome(id, start, Box::new(left)).map_err(Failure::start)
     }

@@ -188,6 +188,7 @@ fn transcript(content: &Content) -> Transcript {
         created_at: header.created_at.clone(),
         cwd: header.cwd.clone(),
         messages,
+        interrupted: branch.iter().filter_map(|entry| entry.body.interrupted().cloned()).collect(),
     }
 }
 

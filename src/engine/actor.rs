@@ -7,6 +7,7 @@ mod adopt;
 mod again;
 mod alone;
 mod changes;
+mod depart;
 mod gather;
 mod jobs;
 mod messages;
@@ -33,6 +34,7 @@ use crate::engine::entries::EntryTree;
 use crate::engine::handle::Handle;
 use crate::engine::incoming::Incoming;
 use crate::engine::jobs::Jobs;
+use crate::engine::keeper::Departed;
 use crate::engine::ledger::Ledger;
 use crate::engine::parentage::Parentage;
 use crate::engine::progress::notification;
@@ -89,6 +91,10 @@ pub struct SessionActor {
     cut_off: Option<RunRecord>,
     /// A turn that it did not bring to its end, and that goes on with a person's answer.
     unended: Option<Arc<Unended>>,
+    /// Whether that turn goes on by itself, since another process has handed it over.
+    is_handed_over: bool,
+    /// What is to be said once the session has left the process.
+    departed: Option<Departed>,
     /// Which configuration the session goes on with, as an entry that is written before the next message.
     adopted: Option<EntryBody>,
 }
@@ -167,6 +173,8 @@ impl SessionActor {
             worked: None,
             cut_off: None,
             unended: None,
+            is_handed_over: false,
+            departed: None,
             adopted: None,
         };
         for entry in entries {
@@ -201,6 +209,9 @@ impl SessionActor {
                 Change::Unload(unload) if self.is_at_rest() => unload,
                 change => {
                     self.apply(change).await;
+                    if let Some(departed) = self.departed.take() {
+                        return self.leave(departed).await;
+                    }
                     self.handle.is_busy.store(!self.is_at_rest(), Ordering::Release);
                     continue;
                 }

@@ -1,12 +1,16 @@
 //! What of an engine must not end: sessions that work, and questions that wait. The daemon reads it to know whether an
-//! engine without clients is still needed, and tells people of it.
+//! engine without clients is still needed, tells people of it, and has another process go on with it.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
+use crate::engine::change::Change;
 use crate::engine::host::Engine;
+use crate::engine::keeper::Keeper;
+use crate::environment::Variables;
 use crate::facts::{AtWork, JobStatus, Phase};
 use crate::message::SessionId;
+use crate::session::{Reply, SwitchTarget};
 
 impl Engine {
     /// The sessions that work or wait for an answer, oldest first.
@@ -35,6 +39,51 @@ impl Engine {
             })
         });
         at_work.collect()
+    }
+
+    /// Whether no session is open here.
+    pub fn is_empty(&self) -> bool {
+        self.shared.tree.all().is_empty()
+    }
+
+    /// Whether a session is open here.
+    pub fn is_live(&self, session: &SessionId) -> bool {
+        self.shared.tree.get(session).is_ok()
+    }
+
+    /// Tells `keeper` which sessions work from now on. Called once, before the first client.
+    pub fn keep(&self, keeper: impl Keeper + 'static) {
+        let _ = self.shared.keeper.set(Box::new(keeper));
+    }
+
+    /// Lets every session leave for another process once that ends nothing: a turn at its next boundary. To be called
+    /// again and again, for sessions that come or run.
+    pub fn hand_over(&self) {
+        for handle in self.shared.tree.all() {
+            handle.tell(Change::HandOver);
+        }
+    }
+
+    /// Opens a session that another process has left at work, and goes on with it: with the turn that was handed over, or
+    /// with the open question. The variables are those of that turn, if they are known. Replies once it is open.
+    pub fn open_left(&self, session: SessionId, variables: Option<Variables>, reply: Reply<()>) {
+        let opener = self.opener.clone();
+        let opening = async move {
+            match opener.open(SwitchTarget::Id(session)).await {
+                Ok((handle, repairs)) => {
+                    for repair in repairs {
+                        tracing::warn!(session = handle.id.as_str(), "{repair}");
+                    }
+                    // Its question waited for a person before.
+                    handle.attend();
+                    handle.tell(Change::TakeUp { variables });
+                    opener.shared.tree.announce(None);
+                    reply.ok(());
+                }
+                Err(error) => reply.fail(error),
+            }
+        };
+        self.shared.tasks.spawn_on(opening, &self.shared.executor);
     }
 
     /// Lets the graph show what works in all engines of the process. Called once, before the first client.

@@ -17,6 +17,7 @@ use crate::engine::incoming::Incoming;
 use crate::engine::queue::Until;
 use crate::engine::run_record::RunRecord;
 use crate::engine::turn_control::{TurnControl, TurnEnd};
+use crate::environment::Variables;
 use crate::event::{Cause, CompactionEnded, RetryAwaited};
 use crate::facts::editor::Editor;
 use crate::facts::{BashOutput, JobFacts, Phase, SessionStats};
@@ -145,7 +146,13 @@ pub enum Change {
 
     // What the session's parent wants while the session works for it.
     /// The parent gives it a task. The receiver gets the end of the turn that works on it.
-    Work { task: String, execution: Option<Arc<Execution>>, cause: Option<Cause>, ack: Ack<Begun> },
+    Work {
+        task: String,
+        execution: Option<Arc<Execution>>,
+        cause: Option<Cause>,
+        variables: Option<Variables>,
+        ack: Ack<Begun>,
+    },
     /// The parent was interrupted, and with it the turn that works for it.
     InterruptWork,
     /// The parent has the result: all that still runs ends.
@@ -160,8 +167,11 @@ pub enum Change {
     ContextFound { project: Arc<Project>, ack: Option<Ack<()>> },
     /// It was opened from disk: a turn that was cut off is marked.
     Recover { ack: Ack<()> },
-    /// A client entered it, or answers questions from now on: a turn that waits for an answer goes on.
-    TakeUp,
+    /// A client entered it, or answers questions from now on, or its process has opened it by itself: a turn that waits
+    /// for an answer, or was handed over, goes on. The variables are those of the turn, if they are known.
+    TakeUp { variables: Option<Variables> },
+    /// Another process is to go on with it: it leaves when that ends nothing.
+    HandOver,
     /// It was archived, or taken out again.
     Archived { archived: bool, ack: Ack<()> },
     /// Too many sessions are live or have open files: this one may leave if it is at rest.

@@ -16,8 +16,7 @@ use crate::facts::SessionStats;
 use crate::limits::{MAX_PAGE_BYTES, PAGE_BYTES, PAGE_MESSAGES};
 use crate::message::{Block, EntryId, Message, Role, StopReason, TurnId};
 use crate::session::{ApiError, Page};
-use crate::store::EntryBody;
-use crate::store::record::TurnEvent;
+use crate::store::{Entry, EntryBody};
 use crate::value::Value;
 
 impl SessionSnapshot {
@@ -46,11 +45,10 @@ impl SessionSnapshot {
             self.branch.focus().narrow(..end).into_iter().rev().filter_map(|entry| match &entry.body {
                 EntryBody::Message(message) => Some(message.clone()),
                 // It follows the last message of its turn.
-                EntryBody::Turn(turn) if turn.event == TurnEvent::Interrupted => {
-                    interrupted.push(turn.turn_id.clone());
+                body => {
+                    interrupted.extend(body.interrupted().cloned());
                     None
                 }
-                _ => None,
             });
         let page = fitting(newest, limit, bytes);
         interrupted.retain(|turn| page.messages.iter().any(|message| message.turn_id.as_ref() == Some(turn)));
@@ -178,11 +176,18 @@ impl SessionSnapshot {
             created_at: facts.created_at.clone(),
             cwd: facts.cwd.clone(),
             messages: self.messages().cloned().collect(),
+            interrupted: interrupted(&self.branch),
         };
         export::save(&path, &export::export(&transcript, Format::Html))
             .map_err(|error| ApiError::failed(format!("Cannot write {}: {error}.", path.display())))?;
         Ok(path.to_string_lossy().into_owned())
     }
+}
+
+/// The turns of a branch that were cut off with their process.
+fn interrupted(branch: &imbl::Vector<Arc<Entry>>) -> Vec<TurnId> {
+    let turns = branch.iter().filter_map(|entry| entry.body.interrupted());
+    turns.cloned().collect()
 }
 
 /// As many of the newest messages, which come first, as fit.

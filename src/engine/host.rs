@@ -80,6 +80,7 @@ impl Engine {
             hub,
             tally: Arc::default(),
             tree,
+            keeper: OnceLock::new(),
             at_work: OnceLock::new(),
             tasks,
             executor,

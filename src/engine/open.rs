@@ -147,7 +147,7 @@ impl Opener {
                 match opener.open(SwitchTarget::Id(session)).await {
                     Ok((handle, repairs)) => {
                         reply.ok(handle.id.clone());
-                        handle.tell(Change::TakeUp);
+                        handle.tell(Change::TakeUp { variables: None });
                         opener.tell_repairs(&handle, repairs, &call);
                         opener.shared.tree.announce(Some(call.cause()));
                     }
@@ -335,7 +335,7 @@ impl Opener {
             let bodies = history(snapshot).into_iter().chain(state);
             show(client.as_ref(), handle, snapshot, bodies, Some(&call.cause()));
         });
-        handle.tell(Change::TakeUp);
+        handle.tell(Change::TakeUp { variables: None });
         if client.is_none() {
             return;
         }

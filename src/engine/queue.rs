@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use crate::catalogue::ErrorCode;
+use crate::environment::Variables;
 use crate::event::{Cause, Sender, WaitingMessage, WaitingMessages};
 use crate::limits::{QUEUE_TEXT_BYTES, QUEUED_BYTES};
 use crate::message::{Block, EntryId, SessionId, TurnId};
@@ -31,6 +32,8 @@ pub struct QueuedMessage {
     pub cause: Option<Cause>,
     /// The name of that connection's client, if it told one.
     pub client: Option<Box<str>>,
+    /// The variables that the client brought.
+    pub variables: Option<Variables>,
     /// The same request as the journal notes it, if it has a key.
     pub request: Option<Arc<KeyedRequest>>,
     /// When it came, RFC 3339.
@@ -143,11 +146,18 @@ impl MessageQueue {
         WaitingMessages { is_held: self.is_held, messages }
     }
 
-    /// Records which request brought a message, and its client's name.
-    pub fn set_cause(&mut self, entry: &EntryId, cause: Cause, client: Option<Box<str>>) {
+    /// Records which request brought a message, its client's name, and the client's variables.
+    pub fn set_cause(
+        &mut self,
+        entry: &EntryId,
+        cause: Cause,
+        client: Option<Box<str>>,
+        variables: Option<Variables>,
+    ) {
         if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.entry == *entry) {
             waiting.cause = Some(cause);
             waiting.client = client;
+            waiting.variables = variables;
         }
     }
 
@@ -163,6 +173,7 @@ impl MessageQueue {
                     turn: queued.turn_id.clone(),
                     cause: None,
                     client: None,
+                    variables: None,
                     request: entry.request.clone(),
                     queued_at: entry.ts.clone(),
                 })

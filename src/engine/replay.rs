@@ -65,7 +65,7 @@ impl Opener {
             replay = Some((number, stale));
         });
         let Some((number, stale)) = replay else { return };
-        handle.tell(Change::TakeUp);
+        handle.tell(Change::TakeUp { variables: None });
         self.shared.tree.announce(Some(call.cause()));
         let replay = Replay {
             opener: self.clone(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::turn_control::{TurnControl, TurnEnd};
+use crate::environment::Variables;
 use crate::event::{Cause, TurnEnded, TurnOutcome};
 use crate::message::{Message, StopReason, TurnId, Usage};
 use crate::store::{Entry, EntryBody};
@@ -26,9 +27,9 @@ pub struct RunningTurn {
 
 impl RunningTurn {
     /// A turn that begins.
-    pub fn new(id: TurnId, cause: Option<Cause>, began: i64) -> Self {
+    pub fn new(id: TurnId, cause: Option<Cause>, began: i64, variables: Option<Variables>) -> Self {
         let stop = CancellationToken::new();
-        let control = Arc::new(TurnControl::new(began));
+        let control = Arc::new(TurnControl::new(began, variables));
         Self { id, cause, stop, control, is_recorded: false, is_ending: false, last: None }
     }
 
@@ -44,9 +45,9 @@ impl RunningTurn {
             (Some(StopReason::Interrupted), _) => TurnOutcome::Interrupted,
             (Some(StopReason::Error), _) => TurnOutcome::Failed,
             (_, TurnEnd::Finished) => TurnOutcome::Completed,
-            (_, TurnEnd::Stopped) if self.stop.is_cancelled() => TurnOutcome::Aborted,
-            (_, TurnEnd::Stopped) if self.control.interrupt.is_cancelled() => TurnOutcome::Interrupted,
-            (_, TurnEnd::Stopped) => TurnOutcome::Failed,
+            _ if self.stop.is_cancelled() => TurnOutcome::Aborted,
+            _ if self.control.interrupt.is_cancelled() => TurnOutcome::Interrupted,
+            (_, TurnEnd::Stopped | TurnEnd::HandedOver) => TurnOutcome::Failed,
         };
         let of_turn = messages.take_while(|message| message.turn_id.as_ref() == Some(&self.id));
         let usage = last.is_some().then(|| {

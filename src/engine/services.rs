@@ -20,6 +20,7 @@ use crate::engine::configuration::Configuration;
 use crate::engine::control_audit::{ControlAudit, ControlCounts};
 use crate::engine::handle::Handle;
 use crate::engine::hub::Hub;
+use crate::engine::keeper::Keeper;
 use crate::engine::revision::ConfigRevision;
 use crate::engine::rules::TakenBack;
 use crate::engine::session_tree::SessionTree;
@@ -30,6 +31,7 @@ use crate::facts::{AtWork, SessionFacts};
 use crate::interaction::PendingQuestions;
 use crate::limits::{LEDGER_WINDOW_MS, LET_GO_TRIES, PROMPT_NOTES_BYTES, PROMPT_NOTES_SHARE};
 use crate::memory::Memory;
+use crate::message::SessionId;
 use crate::query::world::PromptPart;
 use crate::session::{ApiError, Call, ShownFiles, Tally, ToolAnswer};
 use crate::store::{Journals, StoreError};
@@ -67,6 +69,8 @@ pub struct Services {
     /// Permits to read the requests of sessions that are not live.
     pub stored_reads: Arc<Semaphore>,
     pub tree: Arc<SessionTree>,
+    /// Who keeps the sessions at work through the end of the process.
+    pub keeper: OnceLock<Box<dyn Keeper>>,
     /// What works in all engines of the process, where there are several.
     pub at_work: OnceLock<Box<dyn Fn() -> Vec<AtWork> + Send + Sync>>,
     pub tasks: TaskTracker,
@@ -99,6 +103,20 @@ impl Services {
             *place < config.configured_rules || !self.taken_back.has(config.revision, cwd, rule)
         };
         rules.filter(holds).map(|(_, rule)| rule.clone()).collect()
+    }
+
+    /// A session begins to work.
+    pub fn works(&self, session: &SessionId) {
+        if let Some(keeper) = self.keeper.get() {
+            keeper.works(session);
+        }
+    }
+
+    /// A session rests.
+    pub fn rests(&self, session: &SessionId) {
+        if let Some(keeper) = self.keeper.get() {
+            keeper.rests(session);
+        }
     }
 
     /// The parts of a session's system prompt, with the notes that fit. Reads the disk only for a folder that

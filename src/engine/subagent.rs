@@ -16,7 +16,7 @@ use crate::engine::execution::Execution;
 use crate::engine::handle::Handle;
 use crate::engine::open::Opener;
 use crate::engine::parentage::Parentage;
-use crate::engine::turn_control::TurnEnd;
+use crate::engine::turn_control::{TurnControl, TurnEnd};
 use crate::event::Cause;
 use crate::message::{Role, SessionId, StopReason, Usage};
 use crate::secret;
@@ -104,9 +104,11 @@ impl Opener {
         execution: Option<Arc<Execution>>,
         cause: Option<Cause>,
         stop: &CancellationToken,
-        interrupt: &CancellationToken,
+        control: &TurnControl,
     ) -> Result<(TurnEnd, Worked), ApiError> {
-        let mut ended = child.request(|ack| Change::Work { task, execution, cause, ack }).await?;
+        let (interrupt, variables) = (&control.interrupt, control.variables.clone());
+        let work = |ack| Change::Work { task, execution, cause, variables, ack };
+        let mut ended = child.request(work).await?;
         let end = tokio::select! {
             biased;
             end = &mut ended => end,

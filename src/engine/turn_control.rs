@@ -5,13 +5,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
+use crate::environment::Variables;
+
 /// The session's controls of a running turn.
 #[derive(Default)]
 pub struct TurnControl {
     /// When the turn began, in milliseconds since the epoch.
     pub began: i64,
+    /// The variables of the client that began it, for its programs and keys; `None` if it brought none.
+    pub variables: Option<Variables>,
     /// Ends the turn after the running tool calls.
     pub interrupt: CancellationToken,
+    /// Ends the turn's part in this process at its next boundary: another process goes on with it.
+    pub hand_over: CancellationToken,
     /// Ends the wait for a retry.
     pub give_up: CancellationToken,
     /// Whether what waits is held at the end of the turn, because a client aborted it.
@@ -21,9 +27,9 @@ pub struct TurnControl {
 }
 
 impl TurnControl {
-    /// The controls of a turn that began then, in milliseconds since the epoch.
-    pub fn new(began: i64) -> Self {
-        Self { began, ..Self::default() }
+    /// The controls of a turn that began then, in milliseconds since the epoch, with a client's variables.
+    pub fn new(began: i64, variables: Option<Variables>) -> Self {
+        Self { began, variables, ..Self::default() }
     }
 
     /// Holds at the end of the turn what waits.
@@ -70,4 +76,6 @@ pub enum TurnEnd {
     Finished,
     /// The turn was ended or failed.
     Stopped,
+    /// It goes on in another process.
+    HandedOver,
 }

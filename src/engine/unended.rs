@@ -16,9 +16,11 @@ pub enum Left {
     Ended(TurnId, TurnOutcome),
     /// It was cut off.
     CutOff(Unended),
+    /// It has left its process at a boundary, and goes on in the next.
+    HandedOver(Unended),
 }
 
-/// A turn that was cut off.
+/// A turn without an end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unended {
     /// The turn.
@@ -77,10 +79,15 @@ pub fn read(entries: &imbl::Vector<Arc<Entry>>, session: &SessionId) -> Option<L
         EntryBody::Turn(turn) if turn.session_id == *session => Some(turn.clone()),
         _ => None,
     };
-    let place = entries.iter().rev().position(|entry| turn_of(entry).is_some())?;
-    let place = entries.len().checked_sub(place)?.checked_sub(1)?;
-    let turn = entries.get(place).and_then(turn_of).filter(|turn| turn.event == TurnEvent::Began)?.turn_id;
-    let mut unended = Unended { turn, calls: Vec::new() };
+    let newest = entries.iter().rev().find_map(turn_of)?;
+    if matches!(newest.event, TurnEvent::Ended | TurnEvent::Interrupted) {
+        return None;
+    }
+    let begins = |entry: &Arc<Entry>| {
+        turn_of(entry).is_some_and(|turn| turn.event == TurnEvent::Began && turn.turn_id == newest.turn_id)
+    };
+    let place = entries.len().checked_sub(entries.iter().rev().position(begins)?)?.checked_sub(1)?;
+    let mut unended = Unended { turn: newest.turn_id.clone(), calls: Vec::new() };
     let mut last = None;
     for entry in entries.focus().narrow(place..) {
         match &entry.body {
@@ -121,6 +128,7 @@ pub fn read(entries: &imbl::Vector<Arc<Entry>>, session: &SessionId) -> Option<L
     }
     Some(match last.as_deref().and_then(outcome) {
         Some(outcome) => Left::Ended(unended.turn, outcome),
+        None if newest.event == TurnEvent::HandedOver => Left::HandedOver(unended),
         None => Left::CutOff(unended),
     })
 }
@@ -241,6 +249,7 @@ mod tests {
         match read_entries(&bodies.into_iter().map(entry).map(read).collect()) {
             None => "none".to_owned(),
             Some(Left::Ended(_, outcome)) => outcome.as_str().to_owned(),
+            Some(Left::HandedOver(unended)) => format!("over {}", unended.calls.len()),
             Some(Left::CutOff(unended)) => {
                 let calls = unended.calls.iter().map(|call| {
                     let begun = if call.has_begun { "!" } else { "" };
@@ -278,6 +287,20 @@ mod tests {
             (vec![began(), answer(&["a"]), question("i", "a", None), call("a")], "cut a!?"),
             (vec![began(), answer(&["a"]), question("i", "a", None), result("a")], "cut"),
             (vec![began(), answer(&["a"]), question("i", "a", Some("parent"))], "cut a?"),
+            (vec![began(), turn("s", "t", TurnEvent::HandedOver)], "over 0"),
+            (vec![began(), answer(&["a"]), turn("s", "t", TurnEvent::HandedOver)], "over 1"),
+            (vec![began(), answer(&["a"]), turn("s", "t", TurnEvent::HandedOver), result("a")], "over 0"),
+            (
+                vec![
+                    began(),
+                    answer(&["a"]),
+                    turn("s", "t", TurnEvent::HandedOver),
+                    turn("s", "t", TurnEvent::TakenOver),
+                    call("a"),
+                ],
+                "cut a!",
+            ),
+            (vec![turn("s", "t", TurnEvent::HandedOver)], "none"),
         ] {
             assert_eq!(left(bodies.clone()), expected, "{bodies:?}");
         }

@@ -270,13 +270,13 @@ impl Run {
             let interrupt = &self.control.interrupt;
             let worked = self
                 .opener
-                .work(child, message, Some(run.clone()), self.cause.clone(), stop, interrupt)
+                .work(child, message, Some(run.clone()), self.cause.clone(), stop, &self.control)
                 .await;
             return match worked {
                 Err(error) => Ok((String::new(), Some(error.message))),
                 Ok(_) if stop.is_cancelled() || interrupt.is_cancelled() => Err(Stopped),
                 Ok((TurnEnd::Finished, worked)) => Ok((worked.text, None)),
-                Ok((TurnEnd::Stopped, worked)) => {
+                Ok((TurnEnd::Stopped | TurnEnd::HandedOver, worked)) => {
                     let why = worked.error.unwrap_or_else(|| "its turn was ended".to_owned());
                     Ok((worked.text, Some(why)))
                 }
@@ -424,9 +424,8 @@ impl Run {
                 // A check runs what the stage has written: the sandbox of the stage's commands holds for it too.
                 let config = self.session.config();
                 let sandbox = config.sandbox(session.mode, &cwd);
-                match command::execute(&words, &cwd, &config.environment, sandbox, *timeout, facts, stop)
-                    .await
-                {
+                let environment = config.environment.with(self.control.variables.clone());
+                match command::execute(&words, &cwd, &environment, sandbox, *timeout, facts, stop).await {
                     Ok(wrote) => Ok(Ok(String::from_utf8_lossy(&wrote).into_owned())),
                     Err(Failure::Stopped) => Err(Stopped),
                     Err(failure) => {

@@ -6,7 +6,7 @@ use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Par
 
 use super::escape::{escape, shown};
 use super::highlight;
-use super::transcript::{Transcript, heading};
+use super::transcript::{CUT_OFF, Transcript, heading};
 use crate::message::{Block, Message, Role, Usage};
 use crate::visible;
 
@@ -62,14 +62,14 @@ pub(super) fn page(transcript: &Transcript) -> String {
     out.push_str("</code> · ");
     shown(transcript.session.as_str(), &mut out);
     let _ = write!(out, " · {} messages</p>\n<main>\n", transcript.messages.len());
-    for one in &transcript.messages {
-        message(one, &mut out);
+    for (one, is_cut_off) in transcript.marked() {
+        message(one, is_cut_off, &mut out);
     }
     out.push_str("</main>\n</body>\n</html>\n");
     out
 }
 
-fn message(message: &Message, out: &mut String) {
+fn message(message: &Message, is_cut_off: bool, out: &mut String) {
     out.push_str("<article class=\"");
     out.push_str(message.role.as_str());
     out.push_str("\" id=\"");
@@ -88,6 +88,9 @@ fn message(message: &Message, out: &mut String) {
         out.push_str("<p class=\"error\">");
         shown(error, out);
         out.push_str("</p>\n");
+    }
+    if is_cut_off {
+        let _ = writeln!(out, "<p class=\"error\">{CUT_OFF}</p>");
     }
     if let Some(usage) = &message.usage {
         out.push_str("<p class=\"usage\">");

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::transcript::{Transcript, heading};
+use super::transcript::{CUT_OFF, Transcript, heading};
 use crate::message::{Block, Role};
 use crate::visible;
 
@@ -14,7 +14,7 @@ pub(super) fn document(transcript: &Transcript) -> String {
     let cwd = visible::line(&transcript.cwd);
     let _ = writeln!(out, "# {title}\n");
     let _ = writeln!(out, "Session {} · {} · `{cwd}`", transcript.session, transcript.created_at);
-    for message in &transcript.messages {
+    for (message, is_cut_off) in transcript.marked() {
         let _ = write!(out, "\n## {} · {}\n", heading(message), message.timestamp);
         for block in &message.content {
             out.push('\n');
@@ -40,6 +40,9 @@ pub(super) fn document(transcript: &Transcript) -> String {
         }
         if let Some(error) = &message.error_message {
             let _ = writeln!(out, "\n**Failed:** {error}");
+        }
+        if is_cut_off {
+            let _ = writeln!(out, "\n**{CUT_OFF}**");
         }
     }
     visible::text(&out).into_owned()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::message::{Message, Role, SessionId};
+use crate::message::{Message, Role, SessionId, TurnId};
 use crate::visible;
 
 /// The exported content.
@@ -18,6 +18,23 @@ pub struct Transcript {
     pub cwd: Arc<str>,
     /// The messages, oldest first.
     pub messages: Vec<Arc<Message>>,
+    /// The turns that were cut off with their process.
+    pub interrupted: Vec<TurnId>,
+}
+
+/// What is said after the last message of a turn that was cut off.
+pub(super) const CUT_OFF: &str = "The turn was cut off here, because the process that ran it ended.";
+
+impl Transcript {
+    /// The messages, each with whether its turn was cut off after it.
+    pub(super) fn marked(&self) -> impl Iterator<Item = (&Arc<Message>, bool)> {
+        self.messages.iter().enumerate().map(|(place, message)| {
+            let next = self.messages.get(place.saturating_add(1));
+            let is_last = next.is_none_or(|next| next.turn_id != message.turn_id);
+            let turn = message.turn_id.as_ref().filter(|_| is_last);
+            (message, turn.is_some_and(|turn| self.interrupted.contains(turn)))
+        })
+    }
 }
 
 /// The author of a message.

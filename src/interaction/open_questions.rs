@@ -113,6 +113,18 @@ impl OpenQuestions {
         })
     }
 
+    /// Takes out the questions of a session, which are closed for nobody: another process asks them again.
+    pub(super) fn take_of(&mut self, audience: &dyn Audience, session: &SessionId) -> Vec<Open> {
+        let of_session = |(_, open): &(&Arc<str>, &Open)| open.question.origin.session == *session;
+        let ids: Vec<_> = self.open.iter().filter(of_session).map(|(id, _)| id.clone()).collect();
+        let mut taken = Vec::new();
+        for id in ids {
+            taken.extend(self.open.remove(&id));
+            self.advance(audience, &id);
+        }
+        taken
+    }
+
     /// Whether there is no room for another question.
     pub(super) fn is_full(&self) -> bool {
         self.open.len() >= OPEN_QUESTIONS

@@ -17,7 +17,7 @@ use super::audit::{self, Audit};
 use super::open_questions::{self, Audience, Open, OpenQuestions, already_answered, can_show};
 use super::question::{EndedBy, Given, Question, Resolution};
 use super::records::{self, CUT_OFF};
-use super::unended::Unended;
+use super::unended::{Note, Unended};
 use super::{answers, dialog, warning};
 use crate::catalogue::ErrorCode;
 use crate::clock::{Clock, rfc3339};
@@ -340,6 +340,13 @@ impl PendingQuestions {
                 open.orphaned.notify_one();
             }
         }
+    }
+
+    /// Lets go of a session's questions without an end: another process asks them again. An answer that is about to count
+    /// is in the journal, which that process reads.
+    pub fn hand_over(&self, session: &SessionId) {
+        let gone = self.lock().take_of(self.audience.as_ref(), session);
+        gone.into_iter().filter_map(|open| open.note).for_each(Note::remove);
     }
 
     /// Ends a question that no client sees.

@@ -178,7 +178,11 @@ impl Call {
         };
         let mut fresh_key = false;
         loop {
-            let credential = server.keys.get(fresh_key).await.map_err(|error| self.no_key(error))?;
+            let credential = server
+                .keys
+                .get(fresh_key, request.variables.clone())
+                .await
+                .map_err(|error| self.no_key(error))?;
             let is_token = matches!(credential, Credential::Token(_));
             let key = match credential {
                 Credential::None => None,

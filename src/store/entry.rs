@@ -7,10 +7,10 @@ use serde::de::DeserializeOwned;
 
 use super::record::{
     AnswerRecord, CallRecord, Compaction, Context, Dequeued, FilesRecord, KeyedRequest, Manifest,
-    QuestionRecord, QueueRecord, Queued, Requested, Rewritten, TurnRecord, WorkflowRecord,
+    QuestionRecord, QueueRecord, Queued, Requested, Rewritten, TurnEvent, TurnRecord, WorkflowRecord,
 };
 use crate::edn;
-use crate::message::{EntryId, Message, SessionId};
+use crate::message::{EntryId, Message, SessionId, TurnId};
 use crate::value::{Map, Value};
 
 /// The format that this program writes. It also reads older ones.
@@ -302,6 +302,14 @@ impl EntryBody {
     /// The message, if it is one.
     pub fn message(&self) -> Option<&Arc<Message>> {
         if let Self::Message(message) = self { Some(message) } else { None }
+    }
+
+    /// The turn, if it says that one was cut off with its process.
+    pub fn interrupted(&self) -> Option<&TurnId> {
+        match self {
+            Self::Turn(turn) if turn.event == TurnEvent::Interrupted => Some(&turn.turn_id),
+            _ => None,
+        }
     }
 
     /// Its own keys, apart from a message.

@@ -136,6 +136,10 @@ words! {
         Ended = "ended",
         /// The process ended before it.
         Interrupted = "interrupted",
+        /// It left its process between two steps. The next one that opens the session goes on with it.
+        HandedOver = "handed-over",
+        /// It goes on in another process.
+        TakenOver = "taken-over",
     }
 }
 

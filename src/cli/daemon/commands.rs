@@ -10,7 +10,7 @@ use edn_bridge::wire::transport::socket;
 
 use super::super::{Exit, FAILED, Failure, Options, out};
 use super::host;
-use super::line::{self, Ask, Lines, Status, Told, Working};
+use super::line::{self, Ask, Lines, Refused, Status, Told, Working};
 use super::place::{connect_or_start, described, is_missing, log_path, wait_for_end};
 
 /// What is asked of the daemon.
@@ -36,7 +36,7 @@ pub(in super::super) enum DaemonCommand {
         #[arg(long)]
         now: bool,
     },
-    /// Lets a new daemon take over, for example after an upgrade. The old one ends when nothing runs in it.
+    /// Starts a new daemon that takes over, for example after an upgrade. Turns go on in it.
     Restart,
     /// Prints the newest part of the daemon's log.
     Log,
@@ -60,7 +60,7 @@ pub(in super::super) fn run(options: &Options, command: DaemonCommand) -> Exit {
         }
         DaemonCommand::Status { format } => status(options, format == "edn"),
         DaemonCommand::Stop { now } => end(options, &Ask::Stop { now }),
-        DaemonCommand::Restart => end(options, &Ask::Retire),
+        DaemonCommand::Restart => restart(options),
         DaemonCommand::Log => log(options),
         DaemonCommand::Unit => unit(),
     }
@@ -101,7 +101,7 @@ fn status(options: &Options, is_edn: bool) -> Exit {
 }
 
 fn report(status: &Status) -> String {
-    let Status { pid, build, started_at, engines } = status;
+    let Status { pid, build, started_at, engines, refused } = status;
     let mut text = format!("The daemon runs: process {pid}, version {build}, since {started_at}.\n");
     if engines.is_empty() {
         text.push_str("Nothing runs in it.\n");
@@ -113,6 +113,14 @@ fn report(status: &Status) -> String {
         };
         let _ = writeln!(text, "{}  ({clients})", on_one_line(&engine.cwd));
         working(&mut text, &engine.at_work);
+    }
+    for Refused { session, cwd, why } in refused {
+        let _ = writeln!(
+            text,
+            "{}  {session} was at work and is not opened by itself: {}",
+            on_one_line(cwd),
+            on_one_line(why)
+        );
     }
     text
 }
@@ -140,7 +148,25 @@ fn working(text: &mut String, all: &[Working]) {
     }
 }
 
-/// Ends the daemon, or has it leave its place.
+/// Has the daemon leave its place to a new one, which is started.
+fn restart(options: &Options) -> Exit {
+    let state_dir = options.state_folder()?;
+    let about = described(&state_dir);
+    let told = ask(options, &Ask::Retire)?;
+    if told.is_some() {
+        wait_for_end(&state_dir, &about).map_err(Failure::io("the daemon"))?;
+    }
+    connect_or_start(&state_dir, &options.log).map_err(Failure::start)?;
+    if let Some(Told::Working(all)) = told {
+        let mut text =
+            "A new daemon runs. It goes on with this when a running tool or answer has ended:\n".to_owned();
+        working(&mut text, &all);
+        out::print(&text)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ends the daemon.
 fn end(options: &Options, how: &Ask) -> Exit {
     let state_dir = options.state_folder()?;
     let about = described(&state_dir);
@@ -150,20 +176,14 @@ fn end(options: &Options, how: &Ask) -> Exit {
             Ok(ExitCode::SUCCESS)
         }
         Some(Told::Working(all)) => {
-            let is_stop = matches!(how, Ask::Stop { .. });
-            let mut text = match is_stop {
-                true => "The daemon does not end, because this runs (--now ends it all the same):\n",
-                false => "The next editor starts a new daemon. The old one ends when this is done:\n",
-            }
-            .to_owned();
+            let mut text =
+                "The daemon does not end, because this runs (--now ends it all the same):\n".to_owned();
             working(&mut text, &all);
             out::print(&text)?;
-            Ok(if is_stop { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+            Ok(ExitCode::from(FAILED))
         }
         Some(_) => {
-            if matches!(how, Ask::Stop { .. }) {
-                wait_for_end(&state_dir, &about).map_err(Failure::io("the daemon"))?;
-            }
+            wait_for_end(&state_dir, &about).map_err(Failure::io("the daemon"))?;
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use edn_bridge::clock::{self, rfc3339};
+use edn_bridge::environment::{Pairs, Variables};
 use edn_bridge::limits::{ACCEPT_PAUSE, DAEMON_ASK, DAEMON_ASKING, DAEMON_START};
 use edn_bridge::wire::transport::Transport;
 use edn_bridge::wire::transport::socket::{self, Listener, SocketPeer};
@@ -22,6 +23,9 @@ use super::realm::Engines;
 
 /// How often the daemon looks whether it is still needed.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How often a daemon that has left its place looks whether another one has it.
+const FOLLOWER_LOOK: Duration = Duration::from_millis(20);
 
 /// What ends the daemon's wait.
 enum News {
@@ -52,7 +56,9 @@ struct Daemon {
     homes: Homes,
     engines: Arc<Engines>,
     /// Whether it has left its place to a new daemon.
-    is_retired: AtomicBool,
+    is_retired: Arc<AtomicBool>,
+    /// Whether it opens what other daemons have left.
+    is_looking: AtomicBool,
     /// The clients that are listened to.
     asking: AtomicUsize,
     news: Mutex<Sender<News>>,
@@ -96,8 +102,9 @@ fn serve(options: &Options, announce: bool) -> Exit {
         options: Options { state_dir: Some(state_dir.clone()), ..options.clone() },
         started_at,
         homes: Homes::own(),
-        engines: Arc::default(),
-        is_retired: AtomicBool::new(false),
+        engines: Arc::new(Engines::new(state_dir.clone())),
+        is_retired: Arc::default(),
+        is_looking: AtomicBool::new(false),
         asking: AtomicUsize::new(0),
         news: Mutex::new(news.clone()),
     });
@@ -113,10 +120,12 @@ fn serve(options: &Options, announce: bool) -> Exit {
         rustix::stdio::dup2_stdout(&null).map_err(|error| failed(error.into()))?;
     }
     tracing::info!("the daemon is ready");
+    daemon.look_for_left();
     let mut lock = Some(lock);
-    let mut unused_since = Instant::now();
+    let (mut unused_since, mut has_follower) = (Instant::now(), false);
     let status = loop {
-        match wait.recv_timeout(LOOK) {
+        let is_replaced = daemon.is_retired.load(Ordering::Acquire) && !has_follower;
+        match wait.recv_timeout(if is_replaced { FOLLOWER_LOOK } else { LOOK }) {
             Ok(News::Left) | Err(RecvTimeoutError::Timeout) => {}
             Ok(News::End) | Err(RecvTimeoutError::Disconnected) => break ExitCode::SUCCESS,
             Ok(News::Signal(signal)) => break ExitCode::from(128u8.saturating_add(signal)),
@@ -127,7 +136,14 @@ fn serve(options: &Options, announce: bool) -> Exit {
             }
         }
         let is_retired = daemon.is_retired.load(Ordering::Acquire);
-        if daemon.engines.sweep() > 0 {
+        if !is_retired {
+            daemon.look_for_left();
+        } else if has_follower || socket::connect_daemon(&state_dir).is_ok() {
+            has_follower = true;
+            daemon.engines.hand_over();
+        }
+        let is_used = daemon.engines.sweep(is_retired && has_follower) > 0;
+        if is_used || daemon.is_looking.load(Ordering::Acquire) {
             unused_since = Instant::now();
             match if is_retired { daemon.rest() } else { Rest::Works } {
                 Rest::Works => {}
@@ -137,6 +153,7 @@ fn serve(options: &Options, announce: bool) -> Exit {
                     // They are in the journals, and are asked again, with the same ids, by whoever opens the sessions
                     // next. An orderly end would withdraw them.
                     tracing::info!("the daemon leaves its questions to the next one");
+                    daemon.engines.leave();
                     return Ok(ExitCode::SUCCESS);
                 }
             }
@@ -202,6 +219,10 @@ impl Daemon {
                     Told::Working(working)
                 }
             }
+            Ok(Some(Ask::TakeOver(handed))) => match self.engines.take_over(&self.options, *handed) {
+                Ok(()) => Told::TakenOver,
+                Err(failure) => Told::Refused { message: failure.to_string(), by_itself: false },
+            },
             Ok(Some(Ask::Retire)) => {
                 self.tell(News::Retire);
                 match self.working() {
@@ -252,10 +273,16 @@ impl Daemon {
         if line::send(stream, &attached, &[]).is_err() {
             return;
         }
-        let environment = environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let environment = environment.into_iter().map(|(name, value)| (name.into(), value.into()));
+        let (environment, is_retired) =
+            (Variables::from(environment.collect::<Pairs>()), self.is_retired.clone());
         let news = self.news.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let left = move || {
-            let _ = line::send(&ending, &Told::Ended, &[]);
+            // The end of the stream alone tells the client that another daemon serves it.
+            let _ = match is_retired.load(Ordering::Acquire) {
+                true => ending.shutdown(std::net::Shutdown::Both),
+                false => line::send(&ending, &Told::Ended, &[]),
+            };
             let _ = news.send(News::Left);
         };
         match self.engines.attach(&self.options, &given, environment, protocol, transport, left) {
@@ -292,6 +319,23 @@ impl Daemon {
             build: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: self.started_at.to_string(),
             engines: self.engines.status(),
+            refused: self.engines.refused(),
+        }
+    }
+
+    /// Opens what other daemons have left at work, on a thread of its own: an engine may hang at its start.
+    fn look_for_left(self: &Arc<Self>) {
+        if !self.engines.are_left() || self.is_looking.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let daemon = self.clone();
+        let looking = std::thread::Builder::new().name("left".to_owned()).spawn(move || {
+            daemon.engines.open_left(&daemon.options);
+            daemon.is_looking.store(false, Ordering::Release);
+        });
+        if let Err(error) = looking {
+            self.is_looking.store(false, Ordering::Release);
+            tracing::warn!(%error, "what was at work cannot be looked for");
         }
     }
 

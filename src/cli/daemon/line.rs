@@ -35,6 +35,26 @@ pub(super) enum Ask {
     },
     /// To leave the place to a new daemon, and to end when nothing runs.
     Retire,
+    /// To go on with a session that another daemon has had.
+    TakeOver(Box<Handed>),
+}
+
+/// A session that one daemon hands over to the next.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Handed {
+    /// The session.
+    pub(super) session: String,
+    /// The options of its engine.
+    pub(super) given: Given,
+    /// The variables of its turn, if a client brought them.
+    pub(super) environment: Option<Vec<(String, String)>>,
+}
+
+impl std::fmt::Debug for Handed {
+    /// Without the environment, which has keys.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handed").field("session", &self.session).finish_non_exhaustive()
+    }
 }
 
 /// An editor and what its engine needs.
@@ -115,6 +135,8 @@ pub(super) enum Told {
     Ending,
     /// The daemon does not end, because this runs.
     Working(Vec<Working>),
+    /// The session is the daemon's now.
+    TakenOver,
 }
 
 /// A daemon at one moment.
@@ -124,6 +146,17 @@ pub(super) struct Status {
     pub(super) build: String,
     pub(super) started_at: String,
     pub(super) engines: Vec<EngineStatus>,
+    /// The sessions that were at work in a daemon before and are not opened by themselves.
+    #[serde(default)]
+    pub(super) refused: Vec<Refused>,
+}
+
+/// A session that is not opened by itself.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Refused {
+    pub(super) session: String,
+    pub(super) cwd: String,
+    pub(super) why: String,
 }
 
 /// An engine of a daemon.

@@ -16,6 +16,8 @@ use edn_bridge::runner::lineage;
 use edn_bridge::wire::transport::socket;
 use rustix::fs::{FlockOperation, flock};
 
+use super::line::{self, Ask, Handed, Lines, Told};
+
 /// How often a lock is tried while somebody else holds it.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
@@ -122,6 +124,19 @@ pub(super) fn wait_for_end(state_dir: &Path, about: &str) -> io::Result<()> {
 /// What the lock says of the daemon.
 pub(super) fn described(state_dir: &Path) -> String {
     std::fs::read_to_string(lock_path(state_dir)).unwrap_or_default()
+}
+
+/// Hands a session over to the daemon that runs.
+pub(super) fn hand_over(state_dir: &Path, handed: Handed) -> io::Result<()> {
+    let stream = socket::connect_daemon(state_dir)?;
+    line::send(&stream, &Ask::TakeOver(Box::new(handed)), &[])?;
+    let mut lines = Lines::new(&stream);
+    lines.within(Some(DAEMON_START));
+    match lines.next()? {
+        Some(Told::TakenOver) => Ok(()),
+        Some(Told::Refused { message, .. }) => Err(io::Error::other(message)),
+        _ => Err(io::Error::other("the daemon did not answer")),
+    }
 }
 
 /// The daemon's log.

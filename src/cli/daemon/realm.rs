@@ -1,32 +1,31 @@
 //! The engines of a daemon: one for each project and set of options, for as long as somebody is there or something runs.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use edn_bridge::environment::{Environment, Variables};
+use edn_bridge::engine::keeper::{Departed, Keeper};
+use edn_bridge::environment::{Pairs, Variables};
 use edn_bridge::facts::AtWork;
 use edn_bridge::limits::{DAEMON_ASK, DAEMON_START};
-use edn_bridge::message::Mode;
+use edn_bridge::message::{Mode, SessionId};
+use edn_bridge::session::Reply;
 use edn_bridge::wire::transport::Transport;
 
 use super::super::served::{Protocol, Served};
 use super::super::{Failure, Options, SOURCES};
-use super::line::{EngineStatus, Given, Working};
+use super::line::{EngineStatus, Given, Handed, Refused, Working};
+use super::notes::{Note, Notes};
+use super::place::hand_over;
 
-/// An engine of the daemon.
-struct Running {
-    served: Served,
-    /// What its newest client brought.
-    environment: Environment,
-}
-
-impl Running {
-    /// Whether it has neither a client nor work.
-    fn is_at_rest(&self) -> bool {
-        self.served.connected() == 0 && self.served.engine().at_work().is_empty()
-    }
+/// Whether an engine has nothing to do: no work and no client, or no session because all have gone to another daemon.
+fn is_at_rest(served: &Served, is_retired: bool) -> bool {
+    let is_left = served.connected() == 0 || (is_retired && served.engine().is_empty());
+    is_left && served.engine().at_work().is_empty()
 }
 
 /// The place of an engine.
@@ -34,11 +33,11 @@ impl Running {
 struct Seat {
     /// Held while the engine starts, takes an editor or ends. True once the seat is given up.
     changing: Mutex<bool>,
-    running: Mutex<Option<Arc<Running>>>,
+    running: Mutex<Option<Arc<Served>>>,
 }
 
 impl Seat {
-    fn running(&self) -> Option<Arc<Running>> {
+    fn running(&self) -> Option<Arc<Served>> {
         lock(&self.running).clone()
     }
 
@@ -49,7 +48,7 @@ impl Seat {
         let until = Instant::now().checked_add(DAEMON_START);
         loop {
             running = match Arc::try_unwrap(running) {
-                Ok(running) => return running.served.finish(None),
+                Ok(running) => return running.finish(None),
                 Err(running) => running,
             };
             if until.is_none_or(|until| Instant::now() > until) {
@@ -61,9 +60,13 @@ impl Seat {
 }
 
 /// The engines. Where one hangs, at its start or its end, the others do not notice.
-#[derive(Default)]
 pub(super) struct Engines {
     held: Mutex<Held>,
+    state_dir: PathBuf,
+    /// The sessions at work, for the daemon that follows.
+    notes: Arc<Notes>,
+    /// How many sessions are being handed over.
+    departing: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -75,23 +78,50 @@ struct Held {
     is_closed: bool,
 }
 
+/// Keeps the sessions of an engine through the end of the daemon.
+struct Keeping {
+    engines: Weak<Engines>,
+    notes: Arc<Notes>,
+    given: Given,
+}
+
+impl Keeper for Keeping {
+    fn works(&self, session: &SessionId) {
+        self.notes.works(session.as_str(), &self.given);
+    }
+
+    fn rests(&self, session: &SessionId) {
+        self.notes.rests(session.as_str());
+    }
+
+    fn left(&self, left: Departed) {
+        self.notes.rests(left.session.as_str());
+        if let (true, Some(engines)) = (left.is_at_work, self.engines.upgrade()) {
+            engines.pass_on(self.given.clone(), left);
+        }
+    }
+}
+
 impl Engines {
-    /// Serves an editor on the engine of its options, which is started if there is none. Calls `left` when the editor has
-    /// left. Returns whether it does: not after [`Engines::finish`].
-    pub(super) fn attach(
+    /// None yet.
+    pub(super) fn new(state_dir: PathBuf) -> Self {
+        let notes = Arc::new(Notes::new(&state_dir));
+        Self { held: Mutex::default(), state_dir, notes, departing: AtomicUsize::new(0) }
+    }
+
+    /// The engine of these options, which is started if there is none. Calls `with` while it is not ended. `None` after
+    /// [`Engines::finish`].
+    fn with<T>(
         self: &Arc<Self>,
         options: &Options,
         given: &Given,
-        variables: Variables,
-        protocol: Protocol,
-        transport: Transport,
-        left: impl FnOnce() + Send + 'static,
-    ) -> Result<bool, Failure> {
+        with: impl FnOnce(&Served) -> Result<T, Failure>,
+    ) -> Result<Option<T>, Failure> {
         loop {
             let seat = {
                 let mut held = lock(&self.held);
                 if held.is_closed {
-                    return Ok(false);
+                    return Ok(None);
                 }
                 held.seats.entry(given.clone()).or_default().clone()
             };
@@ -104,23 +134,36 @@ impl Engines {
             let running = match seat.running() {
                 Some(running) => running,
                 None => {
-                    let running = Arc::new(self.start(&given.options(options), variables.clone())?);
+                    let running = Arc::new(self.start(&given.options(options), given)?);
                     *lock(&seat.running) = Some(running.clone());
                     running
                 }
             };
-            running.environment.bring(variables);
-            running.served.editor_of_many(protocol, transport, left)?;
-            running.served.listen();
-            return Ok(true);
+            let done = with(&running)?;
+            running.listen();
+            return Ok(Some(done));
         }
     }
 
-    fn start(self: &Arc<Self>, options: &Options, variables: Variables) -> Result<Running, Failure> {
+    /// Serves an editor on the engine of its options, which is started if there is none. Calls `left` when the editor has
+    /// left. Returns whether it does: not after [`Engines::finish`].
+    pub(super) fn attach(
+        self: &Arc<Self>,
+        options: &Options,
+        given: &Given,
+        variables: Variables,
+        protocol: Protocol,
+        transport: Transport,
+        left: impl FnOnce() + Send + 'static,
+    ) -> Result<bool, Failure> {
+        let served =
+            self.with(options, given, |engine| engine.editor_of_many(protocol, transport, variables, left))?;
+        Ok(served.is_some())
+    }
+
+    fn start(self: &Arc<Self>, options: &Options, given: &Given) -> Result<Served, Failure> {
         let mut settings = options.settings()?;
         settings.outlives_clients = true;
-        let environment = settings.environment.clone();
-        environment.bring(variables);
         let number = {
             let mut held = lock(&self.held);
             held.numbers = held.numbers.saturating_add(1);
@@ -129,26 +172,127 @@ impl Engines {
         let served = Served::start(settings, options.durability(), number)?;
         let all = Arc::downgrade(self);
         served.engine().see_all(move || all.upgrade().map(|all| all.at_work()).unwrap_or_default());
-        Ok(Running { served, environment })
+        let (engines, notes) = (Arc::downgrade(self), self.notes.clone());
+        served.engine().keep(Keeping { engines, notes, given: given.clone() });
+        Ok(served)
+    }
+
+    /// Whether daemons before this one may have left sessions at work.
+    pub(super) fn are_left(&self) -> bool {
+        self.notes.are_others()
+    }
+
+    /// Opens the sessions that daemons before this one have left at work: killed ones, and ones that were replaced.
+    pub(super) fn open_left(self: &Arc<Self>, options: &Options) {
+        for note in self.notes.left() {
+            tracing::info!(session = note.session_id, "a session that was at work is opened");
+            if let Err(failure) = self.open(options, &note, None) {
+                self.notes.refuse(&note.session_id, failure.to_string());
+            }
+        }
+    }
+
+    /// Goes on with a session that another daemon hands over.
+    pub(super) fn take_over(self: &Arc<Self>, options: &Options, handed: Handed) -> Result<(), Failure> {
+        let Handed { session, given, environment } = handed;
+        let note = Note { session_id: session, given, kills: 0, is_left: false };
+        self.notes.works(&note.session_id, &note.given);
+        let variables = environment.map(|pairs| {
+            let pairs = pairs.into_iter().map(|(name, value)| (name.into(), value.into()));
+            Variables::from(pairs.collect::<Pairs>())
+        });
+        self.open(options, &note, variables).inspect_err(|_| self.notes.rests(&note.session_id))
+    }
+
+    fn open(
+        self: &Arc<Self>,
+        options: &Options,
+        note: &Note,
+        variables: Option<Variables>,
+    ) -> Result<(), Failure> {
+        let session = SessionId::from(note.session_id.as_str());
+        let (opened, wait) = channel();
+        self.with(options, &note.given, |engine| {
+            engine.engine().open_left(session, variables, Reply::new(move |done| drop(opened.send(done))));
+            // Its work, if there is some, keeps the engine from now on.
+            match wait.recv_timeout(DAEMON_START) {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(error)) => Err(Failure::Failed(error.message)),
+                Err(_) => Err(Failure::Failed("it takes too long to open".to_owned())),
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Has every session leave for the daemon that has taken this one's place.
+    pub(super) fn hand_over(&self) {
+        for (_, seat) in self.seats() {
+            if let Some(running) = seat.running() {
+                running.engine().hand_over();
+            }
+        }
+    }
+
+    /// Passes a session that has left on to the daemon that has taken this one's place. If that does not take it, it is
+    /// noted for the next.
+    fn pass_on(self: &Arc<Self>, given: Given, left: Departed) {
+        self.departing.fetch_add(1, Ordering::AcqRel);
+        let engines = self.clone();
+        let passing = std::thread::Builder::new().name("hand-over".to_owned()).spawn(move || {
+            let Departed { session, variables, .. } = left;
+            let text = |text: &OsString| text.to_str().map(str::to_owned);
+            let environment = variables.map(|variables| {
+                let pairs = variables.pairs().iter();
+                pairs.filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
+            });
+            let handed = Handed { session: session.to_string(), given: given.clone(), environment };
+            if let Err(failure) = hand_over(&engines.state_dir, handed) {
+                tracing::warn!(session = session.as_str(), "the session was not handed over: {failure}");
+                let note = Note { session_id: session.to_string(), given, kills: 0, is_left: true };
+                engines.notes.hand_over(&note);
+            }
+            engines.departing.fetch_sub(1, Ordering::AcqRel);
+        });
+        if let Err(error) = passing {
+            self.departing.fetch_sub(1, Ordering::AcqRel);
+            tracing::error!(%error, "a session was not handed over");
+        }
+    }
+
+    /// Leaves what works, and what was not opened, to the next daemon.
+    pub(super) fn leave(&self) {
+        self.notes.leave();
     }
 
     fn seats(&self) -> Vec<(Given, Arc<Seat>)> {
         lock(&self.held).seats.iter().map(|(given, seat)| (given.clone(), seat.clone())).collect()
     }
 
-    /// Ends the engines that have no client and no work, each on a thread of its own. Returns how many there are.
-    pub(super) fn sweep(self: &Arc<Self>) -> usize {
+    /// Ends the engines that have no work and no client, in a retired daemon those that have no work, each on a thread of
+    /// its own. Returns how many there are.
+    pub(super) fn sweep(self: &Arc<Self>, is_retired: bool) -> usize {
         let seats = self.seats();
-        let count = seats.len();
+        let count = seats.len().saturating_add(self.departing.load(Ordering::Acquire));
+        for (note, _) in self.notes.refused() {
+            let session = SessionId::from(note.session_id.as_str());
+            // Somebody has opened it.
+            if seats
+                .iter()
+                .filter_map(|(_, seat)| seat.running())
+                .any(|running| running.engine().is_live(&session))
+            {
+                self.notes.rests(&note.session_id);
+            }
+        }
         for (given, seat) in seats {
-            if seat.running().is_some_and(|running| !running.is_at_rest()) {
+            if seat.running().is_some_and(|running| !is_at_rest(&running, is_retired)) {
                 continue;
             }
             let engines = self.clone();
             let ending = std::thread::Builder::new().name("end".to_owned()).spawn(move || {
                 // Somebody else starts it, takes an editor or ends it.
                 let Ok(mut is_gone) = seat.changing.try_lock() else { return };
-                if seat.running().is_none_or(|running| running.is_at_rest()) {
+                if seat.running().is_none_or(|running| is_at_rest(&running, is_retired)) {
                     seat.end();
                     *is_gone = true;
                     let mut held = lock(&engines.held);
@@ -194,7 +338,17 @@ impl Engines {
     /// What works in all engines.
     fn at_work(&self) -> Vec<AtWork> {
         let running = self.seats().into_iter().filter_map(|(_, seat)| seat.running());
-        running.flat_map(|running| running.served.engine().at_work()).collect()
+        running.flat_map(|running| running.engine().at_work()).collect()
+    }
+
+    /// The sessions that are not opened by themselves, with the reasons.
+    pub(super) fn refused(&self) -> Vec<Refused> {
+        let refused = self.notes.refused().into_iter();
+        let mut refused: Vec<_> = refused
+            .map(|(note, why)| Refused { session: note.session_id, cwd: note.given.cwd, why })
+            .collect();
+        refused.sort_by(|one, other| one.session.cmp(&other.session));
+        refused
     }
 
     /// What runs and waits.
@@ -205,8 +359,8 @@ impl Engines {
             .filter_map(|(given, seat)| Some((given, seat.running()?)))
             .map(|(given, running)| EngineStatus {
                 cwd: given.cwd,
-                clients: running.served.connected(),
-                at_work: running.served.engine().at_work().into_iter().map(Working::from).collect(),
+                clients: running.connected(),
+                at_work: running.engine().at_work().into_iter().map(Working::from).collect(),
             })
             .collect();
         status.sort_by(|one, other| one.cwd.cmp(&other.cwd));

@@ -117,7 +117,7 @@ impl SessionActor {
             let _ = self.handle.show(&self.shared.hub, event);
         }
         self.tell_messages(&written, Some(&call.cause()), true);
-        self.begin_turn(turn, Some(call.cause()), None);
+        self.begin_turn(turn, Some(call.cause()));
     }
 }
 

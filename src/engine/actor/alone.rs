@@ -25,7 +25,8 @@ impl SessionActor {
             return Err(ApiError::new(ErrorCode::SessionNotIdle, message));
         }
         let id = TurnId::from(self.shared.clock.id("t-"));
-        let (stop, control) = self.hold(id.clone(), Some(call.cause()), phase);
+        let variables = self.variables_of(Some(&call.cause()));
+        let (stop, control) = self.hold(id.clone(), Some(call.cause()), phase, variables);
         let (session, cause) = (self.handle.clone(), Some(call.cause()));
         Ok(TurnTask { session, id, cause, stop, control, execution: None, unended: None })
     }

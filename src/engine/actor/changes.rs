@@ -136,8 +136,8 @@ impl SessionActor {
                 let _ = ack.send(self.begin_stage(turn, message, cause).await);
             }
 
-            Change::Work { task, execution, cause, ack } => {
-                let _ = ack.send(self.work(task, execution, cause).await);
+            Change::Work { task, execution, cause, variables, ack } => {
+                let _ = ack.send(self.work(task, execution, cause, variables).await);
             }
             Change::InterruptWork => self.interrupt_work(),
             Change::EndWork => self.stop_all(),
@@ -155,7 +155,8 @@ impl SessionActor {
                 self.recover().await;
                 let _ = ack.send(());
             }
-            Change::TakeUp => self.take_up().await,
+            Change::TakeUp { variables } => self.take_up(variables).await,
+            Change::HandOver => self.hand_over(),
             Change::Archived { archived, ack } => {
                 self.set_archived(archived);
                 let _ = ack.send(());

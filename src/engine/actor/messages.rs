@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::turns::Beginning;
 use super::{AfterTurn, SessionActor};
 use crate::catalogue::ErrorCode;
 use crate::clock::epoch_millis;
@@ -45,7 +46,7 @@ impl SessionActor {
         reply.ok(Prompted { turn: Some(turn.clone()), repeated: None });
         self.tell_failures(gathered.failures, Some(&call.cause()));
         self.tell_messages(&written, Some(&call.cause()), false);
-        self.begin_turn(turn, Some(call.cause()), None);
+        self.begin_turn(turn, Some(call.cause()));
     }
 
     /// Adds a message to the running turn, or queues it until its end; without a turn, starts one with the
@@ -88,7 +89,8 @@ impl SessionActor {
             Ok(entries) => {
                 for entry in entries {
                     let client = self.client_name(call.connection);
-                    self.queue.set_cause(&entry.id, call.cause(), client);
+                    let variables = self.variables_of(Some(&call.cause()));
+                    self.queue.set_cause(&entry.id, call.cause(), client, variables);
                 }
                 self.publish();
             }
@@ -278,7 +280,8 @@ impl SessionActor {
                 }
                 self.tell_failures(gathered.failures, next.cause.as_ref());
                 self.tell_messages(&written, next.cause.as_ref(), false);
-                self.begin_turn(turn, next.cause, None);
+                let variables = next.variables;
+                self.begin_turn_with(turn, next.cause, Beginning { variables, ..Beginning::default() });
             }
             Err(error) => {
                 if let Some(reply) = reply {

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use super::SessionActor;
+use super::turns::Beginning;
 use crate::engine::unended::{self, Left, Unended, UnendedCall};
+use crate::environment::Variables;
 use crate::event::question::QuestionKind;
 use crate::event::{Body, Event, ToolCall, ToolOutput};
 use crate::message::{Block, EntryId, Message, Role};
@@ -34,29 +36,43 @@ impl SessionActor {
                 self.publish();
             }
             Some(Left::CutOff(unended)) => self.mark_interrupted(&unended).await,
+            Some(Left::HandedOver(unended)) => {
+                self.is_handed_over = true;
+                self.unended = Some(Arc::new(unended));
+            }
+        }
+        if self.unended.is_none() {
+            self.shared.rests(&self.handle.id);
         }
     }
 
-    /// Goes on with a turn whose question waits, once somebody is there who can answer it.
-    pub(super) async fn take_up(&mut self) {
+    /// Goes on with a turn that was handed over; and with one whose question waits, once it can be open. The variables are
+    /// those of the turn, if they are known.
+    pub(super) async fn take_up(&mut self, variables: Option<Variables>) {
         let Some(unended) = self.unended.clone() else { return };
         let questions = unended.calls.iter().flat_map(|call| &call.questions);
         let mut kinds = questions.filter_map(|asked| QuestionKind::parse(&asked.question.kind));
-        let is_somebody_there = kinds.any(|kind| self.shared.questions.can_be_answered(kind));
-        if self.turn.is_some() || !self.until_idle.is_empty() || !is_somebody_there {
+        let goes_on = self.is_handed_over
+            || kinds.any(|kind| self.shared.questions.would_be_open(&self.handle.id, kind));
+        if self.turn.is_some() || !self.until_idle.is_empty() || !goes_on {
             return;
         }
-        if let Err(error) = self.end_begun_calls(&unended, None).await {
+        // So that a kill from now on cuts it off.
+        let taken_over = self.turn_record(&unended.turn, TurnEvent::TakenOver, None);
+        if let Err(error) = self.end_begun_calls(&unended, self.is_handed_over.then_some(taken_over)).await {
             return tracing::warn!(%error, "a turn that was cut off cannot go on");
         }
         self.unended = None;
+        self.is_handed_over = false;
         self.facts.interrupted = None;
-        self.begin_turn_after(unended.turn.clone(), None, None, Some(unended));
+        let beginning = Beginning { variables, unended: Some(unended.clone()), ..Beginning::default() };
+        self.begin_turn_with(unended.turn.clone(), None, beginning);
     }
 
     /// Marks a turn that waited for an answer as interrupted, because the session goes on without it.
     pub(super) async fn give_up_unended(&mut self) {
         if let Some(unended) = self.unended.take() {
+            self.is_handed_over = false;
             self.mark_interrupted(&unended).await;
         }
     }

@@ -14,6 +14,7 @@ use crate::engine::execution::Execution;
 use crate::engine::running::RunningTurn;
 use crate::engine::turn_control::{TurnControl, TurnEnd};
 use crate::engine::unended::Unended;
+use crate::environment::Variables;
 use crate::event::{Body, Cause, Event, RetryAwaited, TurnEnded, TurnOutcome};
 use crate::facts::Phase;
 use crate::limits::QUEUED_MESSAGES;
@@ -21,6 +22,17 @@ use crate::message::{Block, TurnId};
 use crate::session::{ApiError, Call, Reply};
 use crate::store::record::{QueueEvent, TurnEvent, TurnRecord};
 use crate::store::{Entry, EntryBody};
+
+/// What a turn has besides its message.
+#[derive(Default)]
+pub(super) struct Beginning {
+    /// The variables of the client that began it; `None` for the newest.
+    pub variables: Option<Variables>,
+    /// The workflow stage for which it runs.
+    pub execution: Option<Arc<Execution>>,
+    /// What it goes on with in this process.
+    pub unended: Option<Arc<Unended>>,
+}
 
 impl SessionActor {
     /// Shows the session as busy, before a client has the answer that says so.
@@ -50,14 +62,22 @@ impl SessionActor {
         room && self.turn.as_ref().is_some_and(|running| running.is_ending)
     }
 
-    /// Occupies the session.
+    /// The variables of the client behind a cause, if it is there and brought some.
+    pub(super) fn variables_of(&self, cause: Option<&Cause>) -> Option<Variables> {
+        self.shared.settings.environment.of_client(cause?.connection)
+    }
+
+    /// Occupies the session, for a client with these variables.
     pub(super) fn hold(
         &mut self,
         id: TurnId,
         cause: Option<Cause>,
         phase: Phase,
+        variables: Option<Variables>,
     ) -> (CancellationToken, Arc<TurnControl>) {
-        let running = RunningTurn::new(id, cause.clone(), epoch_millis(self.shared.clock.now()));
+        self.shared.works(&self.handle.id);
+        let began = epoch_millis(self.shared.clock.now());
+        let running = RunningTurn::new(id, cause.clone(), began, variables);
         let (stop, control) = (running.stop.clone(), running.control.clone());
         self.handle.stop.store(Some(Arc::new(stop.clone())));
         self.handle.control.store(Some(control.clone()));
@@ -68,19 +88,20 @@ impl SessionActor {
         (stop, control)
     }
 
-    pub(super) fn begin_turn(&mut self, id: TurnId, cause: Option<Cause>, execution: Option<Arc<Execution>>) {
-        self.begin_turn_after(id, cause, execution, None);
+    /// Begins a turn of the client behind the cause.
+    pub(super) fn begin_turn(&mut self, id: TurnId, cause: Option<Cause>) {
+        let variables = self.variables_of(cause.as_ref());
+        self.begin_turn_with(id, cause, Beginning { variables, ..Beginning::default() });
     }
 
-    /// The same for a turn that goes on where its process was killed.
-    pub(super) fn begin_turn_after(
+    /// The same for a turn that has more to go on from.
+    pub(super) fn begin_turn_with(
         &mut self,
         id: TurnId,
         cause: Option<Cause>,
-        execution: Option<Arc<Execution>>,
-        unended: Option<Arc<Unended>>,
+        Beginning { variables, execution, unended }: Beginning,
     ) {
-        let (stop, control) = self.hold(id.clone(), cause.clone(), Phase::Streaming);
+        let (stop, control) = self.hold(id.clone(), cause.clone(), Phase::Streaming, variables);
         if let Some(running) = &mut self.turn {
             running.is_recorded = true;
         }
@@ -107,6 +128,7 @@ impl SessionActor {
         task: String,
         execution: Option<Arc<Execution>>,
         cause: Option<Cause>,
+        variables: Option<Variables>,
     ) -> Begun {
         if self.turn.is_some() {
             return Err(ApiError::new(ErrorCode::SessionNotIdle, "A turn is running in the child session."));
@@ -116,7 +138,7 @@ impl SessionActor {
         self.begin_with(turn.clone(), task, cause.clone(), vec![began]).await?;
         let (sender, receiver) = oneshot::channel();
         self.worked = Some((turn.clone(), sender));
-        self.begin_turn(turn, cause, execution);
+        self.begin_turn_with(turn, cause, Beginning { variables, execution, unended: None });
         Ok(receiver)
     }
 
@@ -195,7 +217,8 @@ impl SessionActor {
             _ => None,
         };
         let id: Arc<str> = self.shared.clock.id("w-").into();
-        let (stop, control) = self.hold(TurnId::from(&*id), Some(call.cause()), Phase::Streaming);
+        let variables = self.variables_of(Some(&call.cause()));
+        let (stop, control) = self.hold(TurnId::from(&*id), Some(call.cause()), Phase::Streaming, variables);
         let arguments = resumed.as_ref().map_or(arguments, |run| run.arguments.clone());
         reply.ok(HeldRun { id, arguments, stop, control, from: resumed });
     }
@@ -203,6 +226,11 @@ impl SessionActor {
     /// The turn's task has ended.
     pub(super) async fn turn_ended(&mut self, turn: &TurnId, end: TurnEnd) {
         let Some(running) = self.turn.take_if(|running| running.id == *turn) else { return };
+        // Whoever ended it meanwhile was told so.
+        let is_ended = running.stop.is_cancelled() || running.control.interrupt.is_cancelled();
+        if end == TurnEnd::HandedOver && !is_ended {
+            return self.depart(&running).await;
+        }
         let was_compaction = self.facts.phase == Phase::Compacting;
         let ended = running.ended(end, self.handle.snapshot().messages().rev());
         let mut bodies = Vec::new();
@@ -250,13 +278,16 @@ impl SessionActor {
         let follows = match end {
             _ if running.control.holds() => false,
             TurnEnd::Finished => true,
-            TurnEnd::Stopped => self.queue.has_follow_up() && self.handle.working_for().is_none(),
+            TurnEnd::Stopped | TurnEnd::HandedOver => {
+                self.queue.has_follow_up() && self.handle.working_for().is_none()
+            }
         };
         // Callers that wait for an idle session must not see another turn.
         if follows && self.turn.is_none() && self.until_idle.is_empty() {
             self.begin_next(None).await;
         }
         if self.turn.is_none() {
+            self.shared.rests(&self.handle.id);
             self.shared.tree.announce(running.cause);
         }
         self.check_idle();

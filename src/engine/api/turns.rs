@@ -216,7 +216,7 @@ impl Engine {
         let event = self.shared.questions.joined(connection, client);
         for handle in self.shared.tree.all() {
             if handle.snapshot().facts.interrupted.is_some() {
-                handle.tell(Change::TakeUp);
+                handle.tell(Change::TakeUp { variables: None });
             }
         }
         event

@@ -4,12 +4,12 @@
 mod asking;
 mod delegate;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError};
 
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesOrdered;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -51,6 +51,8 @@ type Noted = Arc<std::sync::Mutex<Option<Arc<FileEdit>>>>;
 pub enum Calls {
     /// All have a result; the model is asked again.
     Answered,
+    /// Those that ran have one. The others have not begun: another process goes on with them.
+    HandedOver,
     /// A decision of a person was needed, and nobody is there: the turn ends with this message.
     Halted(String),
     /// The results could not be written.
@@ -136,8 +138,8 @@ pub async fn run(turn: &Turn, calls: Vec<ToolCall>, unended: Option<Arc<Unended>
     let looked_at = futures_util::future::join_all(looked_at).await;
     let mut before = None;
     let mut changes: HashMap<PathBuf, oneshot::Receiver<()>> = HashMap::new();
-    let mut results = FuturesOrdered::new();
-    for (call, tool, plan) in looked_at {
+    let mut results = FuturesUnordered::new();
+    for (number, (call, tool, plan)) in looked_at.into_iter().enumerate() {
         let asks = match &plan {
             _ if !batch.is_of_stage(&call) => true,
             Some(Ok(plan)) => matches!(batch.judge(&call, plan), Verdict::Ask(_)),
@@ -156,18 +158,45 @@ pub async fn run(turn: &Turn, calls: Vec<ToolCall>, unended: Option<Arc<Unended>
             }
             _ => None,
         };
-        results.push_back(batch.one(call, tool, plan, Places { asking: place, file }));
+        let result = batch.one(call, tool, plan, Places { asking: place, file });
+        results.push(result.map(move |result| (number, result)));
     }
-    let mut lost = None;
-    while let Some((call, outcome)) = results.next().await {
-        if let Err(error) = settle(turn, call, outcome).await {
-            lost.get_or_insert(error);
+    let (mut lost, mut is_handed_over) = (None, false);
+    // The results that came before their turn.
+    let (mut ended, mut next) = (BTreeMap::new(), 0usize);
+    loop {
+        tokio::select! {
+            biased;
+            result = results.next() => {
+                let Some((number, result)) = result else { break };
+                ended.insert(number, result);
+            }
+            () = batch.handed_over() => {
+                is_handed_over = true;
+                break;
+            }
+        }
+        while let Some((call, outcome)) = ended.remove(&next) {
+            next = next.saturating_add(1);
+            if let Err(error) = settle(turn, call, outcome).await {
+                lost.get_or_insert(error);
+            }
         }
     }
+    // Those that are asked about or wait have done nothing.
     drop(results);
+    if is_handed_over {
+        for (call, outcome) in ended.into_values() {
+            if let Err(error) = settle(turn, call, outcome).await {
+                lost.get_or_insert(error);
+            }
+        }
+        turn.shared.questions.hand_over(&turn.session.id);
+    }
     match (lost, batch.halted.into_inner()) {
         (Some(error), _) => Calls::Lost(error),
         (None, Some(why)) => Calls::Halted(why),
+        (None, None) if is_handed_over => Calls::HandedOver,
         (None, None) => Calls::Answered,
     }
 }
@@ -544,10 +573,28 @@ impl Batch<'_> {
 
     /// One of the places of calls that run side by side; `None` where no call is started any more.
     pub(super) async fn place(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
+        let place = async {
+            let place = self.places.acquire().await;
+            if self.turn.is_handing_over() {
+                drop(place);
+                // Until it is dropped with its batch: it begins in another process.
+                return std::future::pending().await;
+            }
+            place.ok()
+        };
         tokio::select! {
             biased;
             () = self.ended() => None,
-            place = self.places.acquire() => place.ok(),
+            place = place => place,
+        }
+    }
+
+    /// Waits until another process is to go on with the turn and none of the calls runs. None begins from then on.
+    async fn handed_over(&self) {
+        self.turn.handing_over().await;
+        let all = u32::try_from(PARALLEL_TOOLS).unwrap_or(u32::MAX);
+        if let Ok(places) = self.places.acquire_many(all).await {
+            places.forget();
         }
     }
 
@@ -645,7 +692,7 @@ impl Batch<'_> {
             outputs,
             handle: turn.shared.clock.id("o-"),
             sandbox,
-            environment: config.environment.clone(),
+            environment: turn.environment(),
             barred: self.barred(&call.name, plan).into(),
             revision,
             stop,
@@ -705,7 +752,7 @@ impl Batch<'_> {
 /// Starts a command that outlives its call.
 async fn start_job(turn: &Turn, command: String, cwd: PathBuf, sandbox: Option<Sandbox>) -> Outcome {
     let id: Arc<str> = turn.shared.clock.id("j-").into();
-    let environment = turn.config().environment.clone();
+    let environment = turn.environment();
     let job = process::Job { command, cwd, timeout: None, sandbox, environment };
     let (name, turn_id, job) = (id.clone(), turn.id.clone(), Box::new(job));
     match turn.session.request(|ack| Change::StartJob { id: name, turn: turn_id, job, ack }).await {

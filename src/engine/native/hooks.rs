@@ -105,7 +105,7 @@ impl Boundaries<'_> {
             let answer = hook::call(
                 &hook,
                 &self.folder(),
-                &self.0.config().environment,
+                &self.0.environment(),
                 &self.input(&hook, payload),
                 &self.0.stop,
             )
@@ -166,7 +166,7 @@ impl Boundaries<'_> {
             let answer = hook::call(
                 &hook,
                 &self.folder(),
-                &self.0.config().environment,
+                &self.0.environment(),
                 &self.input(&hook, &payload),
                 &self.0.stop,
             )
@@ -205,7 +205,7 @@ impl Boundaries<'_> {
         let observing =
             self.0.config().hooks.at(stage, point, HookKind::Observer, tool).into_iter().map(|hook| {
                 let (input, folder, stop) = (self.input(&hook, payload), folder.clone(), &self.0.stop);
-                let environment = self.0.config().environment.clone();
+                let environment = self.0.environment();
                 async move {
                     let observed = hook::command::tell(&hook, &folder, &environment, &input, stop).await;
                     (hook, observed)

@@ -62,6 +62,7 @@ impl Composer<'_> {
             thinking: facts.effective_thinking(),
             thinking_by: model.thinking_by,
             max_output_tokens: model.max_output,
+            variables: self.0.control.variables.clone(),
         };
         Ok((provider, request))
     }

@@ -113,6 +113,9 @@ impl Rounds<'_> {
         if let Some(reason) = self.0.ended() {
             return Next::End(self.finish(ModelAnswer::ended(reason)).await);
         }
+        if self.0.is_handing_over() {
+            return Next::End(TurnEnd::HandedOver);
+        }
         let composing = || Composer(self.0).about_model();
         if let Err(denied) = Boundaries(self.0).enter(Stage::ComposeRequest, composing).await {
             return Next::End(self.finish(self.blocked(&denied)).await);
@@ -192,13 +195,18 @@ impl Rounds<'_> {
         self.answer_calls(calls, None, state).await
     }
 
-    /// Goes on with the calls that had not begun when the process was killed.
+    /// Goes on with the calls that had not begun when the process ended.
     async fn go_on(&self, unended: &Arc<Unended>, state: &mut Tries) -> Next {
         let calls =
             unended.calls.iter().filter(|call| !call.has_begun).map(|call| {
                 proposed(&self.0.tools, call.id.clone(), call.name.clone(), call.arguments.clone())
             });
-        self.answer_calls(calls.collect(), Some(unended.clone()), state).await
+        let calls: Vec<ToolCall> = calls.collect();
+        if calls.is_empty() {
+            // It was handed over between two rounds.
+            return Next::Round;
+        }
+        self.answer_calls(calls, Some(unended.clone()), state).await
     }
 
     /// Runs calls whose answer is written, and writes their results.
@@ -215,6 +223,7 @@ impl Rounds<'_> {
         state.compacted = false;
         match ended {
             Calls::Answered => {}
+            Calls::HandedOver => return Next::End(TurnEnd::HandedOver),
             Calls::Halted(why) => return Next::End(self.finish(ModelAnswer::failed(why)).await),
             Calls::Lost(error) => return Next::End(self.finish(ModelAnswer::failed(error.message)).await),
         }
@@ -260,6 +269,7 @@ impl Rounds<'_> {
             () = self.0.stop.cancelled() => Some(StopReason::Aborted),
             () = self.0.control.interrupt.cancelled() => Some(StopReason::Interrupted),
             () = self.0.control.give_up.cancelled() => Some(StopReason::Error),
+            () = self.0.handing_over() => None,
             () = tokio::time::sleep(pause) => None,
         };
         let _ = self.0.session.ask(|ack| Change::RetryOver { ack }).await;

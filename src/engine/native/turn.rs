@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::agent::TurnTask;
@@ -13,6 +14,7 @@ use crate::engine::revision::ConfigRevision;
 use crate::engine::services::Services;
 use crate::engine::turn_control::TurnControl;
 use crate::engine::unended::Unended;
+use crate::environment::Environment;
 use crate::event::{Body, Cause, Event};
 use crate::message::{StopReason, TurnId};
 use crate::provider::models::Model;
@@ -44,6 +46,25 @@ impl Turn {
         let tools = session.tools.preferring(cause.as_ref().map(|cause| Source::Client(cause.connection)));
         let shared = opener.shared.clone();
         Self { shared, opener, session, id, cause, stop, control, execution, unended, tools }
+    }
+
+    /// The variables of its programs: those of the client that began it.
+    pub fn environment(&self) -> Environment {
+        self.config().environment.with(self.control.variables.clone())
+    }
+
+    /// Waits until another process is to go on with the turn, if one can: the turn of a stage or of a subagent belongs to
+    /// another one, which goes on as a whole.
+    pub async fn handing_over(&self) {
+        match self.execution.is_none() && self.session.working_for().is_none() {
+            true => self.control.hand_over.cancelled().await,
+            false => std::future::pending().await,
+        }
+    }
+
+    /// Whether another process is to go on with the turn.
+    pub fn is_handing_over(&self) -> bool {
+        self.handing_over().now_or_never().is_some()
     }
 
     /// Why the turn must end, if it must.

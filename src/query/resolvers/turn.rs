@@ -10,8 +10,6 @@ use crate::query::graph::{Env, Input, Inputs, Resolver, ResolverOutput, Resolver
 use crate::query::resolvers::tool::{CallFacts, Now, SUMMARY, calls, last_turn};
 use crate::query::table::{join, rest, table, text};
 use crate::query::world::SessionView;
-use crate::store::EntryBody;
-use crate::store::record::TurnEvent;
 use crate::value::Value;
 
 table! {
@@ -130,11 +128,7 @@ fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<ResolverResult> {
 fn interrupted(session: &dyn SessionView, oldest: Option<&Arc<Message>>) -> HashSet<TurnId> {
     let newest = session.entries().rev();
     let wanted = newest.take_while(|entry| oldest.is_none_or(|oldest| entry.id != oldest.id));
-    let cut = wanted.filter_map(|entry| match &entry.body {
-        EntryBody::Turn(turn) if turn.event == TurnEvent::Interrupted => Some(turn.turn_id.clone()),
-        _ => None,
-    });
-    cut.collect()
+    wanted.filter_map(|entry| entry.body.interrupted().cloned()).collect()
 }
 
 /// A turn: its messages and their tool calls.

@@ -43,6 +43,9 @@ pub fn serve(ask: &Ask<'_>) {
     ask.api().open_session(call, session, opened);
 }
 
+/// The end of a run that has no last answer.
+const CUT_OFF: &str = "The run was cut off, because the process that ran it ended. /continue goes on.";
+
 /// One run of the history.
 struct OldRun<'p> {
     id: &'p str,
@@ -71,7 +74,8 @@ fn replay(
     let (mut lines, mut sent, mut told) = (Vec::new(), 0usize, 0usize);
     // The newest runs are the ones that count: from the last back to the first, as long as there is room.
     for run in runs.iter().skip(skipped).rev() {
-        let (mut text, events) = old_run(run);
+        let is_cut_off = page.interrupted.iter().any(|turn| turn.as_str() == run.id);
+        let (mut text, events) = old_run(run, is_cut_off);
         let room = UI_HISTORY_BYTES.saturating_sub(lines.iter().map(Vec::len).sum());
         let mut kept = events.len();
         if kept > most_events.saturating_sub(sent) || text.len() > room {
@@ -105,7 +109,7 @@ fn replay(
 }
 
 /// The lines of a run, and where each begins.
-fn old_run(run: &OldRun<'_>) -> (Vec<u8>, Vec<usize>) {
+fn old_run(run: &OldRun<'_>, is_cut_off: bool) -> (Vec<u8>, Vec<usize>) {
     let mut out = Vec::new();
     let mut events = Vec::new();
     let (mut seq, mut steps) = (0i64, 0i64);
@@ -175,6 +179,9 @@ fn old_run(run: &OldRun<'_>) -> (Vec<u8>, Vec<usize>) {
             }
             Role::System => {}
         }
+    }
+    if is_cut_off {
+        tell(&mut out, typed("final").with("content", CUT_OFF), true);
     }
     (out, events)
 }

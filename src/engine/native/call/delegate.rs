@@ -94,7 +94,7 @@ impl Batch<'_> {
         };
         let cause = turn.cause.clone();
         let stop = turn.stop.child_token();
-        let worked = turn.opener.work(&child, task, None, cause, &stop, &turn.control.interrupt).await;
+        let worked = turn.opener.work(&child, task, None, cause, &stop, &turn.control).await;
         turn.opener.retire_child(&child);
         let mut outcome = match worked {
             Err(error) => Outcome::failed(format!("The subagent cannot be started: {error}")),
@@ -103,7 +103,7 @@ impl Batch<'_> {
                 outcome.details.put("usage", worked.usage.to_value());
                 outcome
             }
-            Ok((TurnEnd::Stopped, worked)) => {
+            Ok((TurnEnd::Stopped | TurnEnd::HandedOver, worked)) => {
                 let why = worked.error.unwrap_or_else(|| match worked.stop {
                     Some(reason) => format!("it was {}", reason.as_str()),
                     None => "it did not begin".to_owned(),

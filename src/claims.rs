@@ -1,0 +1,153 @@
+//! Files that each say what this process is about, locked for as long as that goes on.
+//!
+//! A killed process leaves its files without a lock: the next one finds there what was cut off. Several processes may
+//! have files in one folder. Does not know what they are about.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::limits::MAX_LINE_BYTES;
+use crate::private;
+
+/// How often a file is tried that somebody else has locked: one that looks at it lets it go at once.
+const TRIES: usize = 20;
+
+/// The time between two tries.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The files of a folder.
+#[derive(Debug)]
+pub struct Claims {
+    folder: PathBuf,
+    /// How many of those that others left are looked at.
+    most: usize,
+}
+
+/// A file of this process: its own, or one that another process left.
+#[derive(Debug)]
+pub struct Claim {
+    path: PathBuf,
+    /// Holds the lock.
+    file: File,
+}
+
+impl Claims {
+    /// The files of a folder. Touches nothing on disk.
+    pub fn new(folder: PathBuf, most: usize) -> Self {
+        Self { folder, most }
+    }
+
+    /// Claims a name, which must be one of a file, and says what it is about. That is in the system's hands when this
+    /// returns, which a kill of the process does not undo; it is not synced, so a failure of the power may lose it.
+    ///
+    /// # Errors
+    /// If another process has claimed it, or the file cannot be written.
+    pub fn claim(&self, name: &str, about: &[u8]) -> io::Result<Claim> {
+        private::make_folder(&self.folder)?;
+        let path = self.folder.join(format!("{name}.edn"));
+        for _ in 0..TRIES {
+            let mut open = OpenOptions::new();
+            let file = open.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+            if !lock(&file)? || !is_at(&file, &path) {
+                std::thread::sleep(PAUSE);
+                continue;
+            }
+            let mut claim = Claim { path, file };
+            return match claim.write(about) {
+                Ok(()) => Ok(claim),
+                Err(error) => {
+                    claim.remove();
+                    Err(error)
+                }
+            };
+        }
+        Err(io::Error::new(io::ErrorKind::WouldBlock, "another process has claimed it"))
+    }
+
+    /// How many files there are, of any process.
+    pub fn count(&self) -> usize {
+        std::fs::read_dir(&self.folder).into_iter().flatten().take(self.most).count()
+    }
+
+    /// The files of processes that are gone, now claimed by this one. A file that is empty is passed over: its process
+    /// may be about to write it.
+    pub fn left(&self) -> Vec<(Claim, Vec<u8>)> {
+        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        entries.take(self.most).filter_map(|entry| left(entry.path())).collect()
+    }
+}
+
+fn left(path: PathBuf) -> Option<(Claim, Vec<u8>)> {
+    let file = OpenOptions::new().read(true).write(true).open(&path).ok()?;
+    if !lock(&file).ok()? || !is_at(&file, &path) {
+        return None;
+    }
+    let mut about = Vec::new();
+    (&file).take(u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX)).read_to_end(&mut about).ok()?;
+    (!about.is_empty()).then_some((Claim { path, file }, about))
+}
+
+/// Locks a file. Returns whether that was possible.
+fn lock(file: &File) -> io::Result<bool> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether a file still has its name: whoever had the lock before may have removed it.
+fn is_at(file: &File, path: &Path) -> bool {
+    let id = |found: std::fs::Metadata| (found.dev(), found.ino());
+    file.metadata().ok().map(id) == path.symlink_metadata().ok().map(id)
+}
+
+impl Claim {
+    /// Says something else.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write(&mut self, about: &[u8]) -> io::Result<()> {
+        self.file.rewind()?;
+        self.file.write_all(about)?;
+        self.file.set_len(u64::try_from(about.len()).unwrap_or(u64::MAX))
+    }
+
+    /// Removes the file: it is over.
+    pub fn remove(self) {
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::warn!(%error, path = %self.path.display(), "a file that is no longer needed stays");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claim_is_left_once_its_process_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let claims = Claims::new(folder.path().join("claims"), 8);
+        assert!(claims.left().is_empty());
+        let claim = claims.claim("one", b"long text").unwrap();
+        assert!(claims.left().is_empty(), "it is claimed");
+        assert_eq!(claims.claim("one", b"other").unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        // As after a kill.
+        drop(claim);
+        let mut left = claims.left();
+        let (mut claim, about) = left.pop().unwrap();
+        assert_eq!((left.len(), about.as_slice()), (0, &b"long text"[..]));
+        claim.write(b"short").unwrap();
+        drop(claim);
+        assert_eq!(claims.left().pop().unwrap().1, b"short");
+        let claim = claims.claim("one", b"new").unwrap();
+        claim.remove();
+        assert!(claims.left().is_empty());
+    }
+}

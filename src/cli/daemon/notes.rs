@@ -1,0 +1,165 @@
+//! The sessions at work, on disk: the daemon that follows a killed one opens them by itself.
+//!
+//! A note stands for as long as its session works. It names the session and the options of its engine, and no text and no
+//! variables. Opens nothing itself.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use edn_bridge::claims::{Claim, Claims};
+use edn_bridge::edn;
+use edn_bridge::limits::{KILLS_AT_WORK, LEFT_AT_WORK};
+use serde::{Deserialize, Serialize};
+
+use super::line::Given;
+
+/// A session at work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct Note {
+    pub(super) session_id: String,
+    pub(super) given: Given,
+    /// How many daemons in a row were killed while it worked.
+    #[serde(default)]
+    pub(super) kills: u32,
+    /// Whether its daemon has left it to the next one, which is no kill.
+    #[serde(default)]
+    pub(super) is_left: bool,
+}
+
+/// The notes of this daemon.
+#[derive(Debug)]
+pub(super) struct Notes {
+    claims: Claims,
+    held: Mutex<HashMap<String, Held>>,
+}
+
+/// A note that this daemon has.
+#[derive(Debug)]
+struct Held {
+    claim: Claim,
+    note: Note,
+    /// Why its session is not opened by itself, if so.
+    refusal: Option<String>,
+}
+
+impl Notes {
+    /// The notes of a state folder. Touches nothing on disk.
+    pub(super) fn new(state_dir: &Path) -> Self {
+        Self { claims: Claims::new(state_dir.join("at-work"), LEFT_AT_WORK), held: Mutex::default() }
+    }
+
+    /// A session works in an engine with these options. What cannot be noted goes on all the same.
+    pub(super) fn works(&self, session: &str, given: &Given) {
+        // A foreign file may have any text as its id.
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if !session.chars().all(is_name) {
+            return;
+        }
+        let mut held = self.held();
+        match held.get(session) {
+            // It goes on with what the daemon before left.
+            Some(there) if there.refusal.is_none() => return,
+            _ => drop(held.remove(session)),
+        }
+        let note = Note { session_id: session.to_owned(), given: given.clone(), kills: 0, is_left: false };
+        match edn::to_vec(&note)
+            .map_err(std::io::Error::other)
+            .and_then(|text| self.claims.claim(session, &text))
+        {
+            Ok(claim) => drop(held.insert(session.to_owned(), Held { claim, note, refusal: None })),
+            Err(error) => tracing::warn!(%error, session, "a session at work could not be noted"),
+        }
+    }
+
+    /// A session rests.
+    pub(super) fn rests(&self, session: &str) {
+        if let Some(held) = self.held().remove(session) {
+            held.claim.remove();
+        }
+    }
+
+    /// Whether there are notes that this daemon does not have.
+    pub(super) fn are_others(&self) -> bool {
+        // Those of a session that begins or ends at this moment do not matter.
+        let held = self.held();
+        self.claims.count() > held.len()
+    }
+
+    /// The notes that daemons before this one have left, for sessions to be opened. That of one that was at work at too
+    /// many kills in a row is kept for [`Notes::refused`].
+    pub(super) fn left(&self) -> Vec<Note> {
+        let mut left = Vec::new();
+        for (mut claim, text) in self.claims.left() {
+            let Ok(mut note) = edn::from_slice::<Note>(&text) else {
+                tracing::warn!("a note of a session at work is not understood");
+                claim.remove();
+                continue;
+            };
+            let mut refusal = None;
+            if !note.is_left {
+                note.kills = note.kills.saturating_add(1);
+            }
+            if note.kills >= KILLS_AT_WORK {
+                let why = format!("{} daemons in a row were killed while it worked", note.kills);
+                tracing::warn!(session = note.session_id, "the session is not opened by itself: {why}");
+                refusal = Some(why);
+            } else {
+                left.push(note.clone());
+            }
+            note.is_left = false;
+            // Before it is opened, which may be what ends the daemon.
+            save(&mut claim, &note);
+            self.held().insert(note.session_id.clone(), Held { claim, note, refusal });
+        }
+        left
+    }
+
+    /// A session was not opened.
+    pub(super) fn refuse(&self, session: &str, why: String) {
+        tracing::warn!(session, "the session is not opened by itself: {why}");
+        if let Some(held) = self.held().get_mut(session) {
+            // Nothing was killed by it.
+            held.note.is_left = true;
+            save(&mut held.claim, &held.note);
+            held.refusal = Some(why);
+        }
+    }
+
+    /// The sessions that are not opened by themselves, with the reasons.
+    pub(super) fn refused(&self) -> Vec<(Note, String)> {
+        let held = self.held();
+        held.values().filter_map(|held| Some((held.note.clone(), held.refusal.clone()?))).collect()
+    }
+
+    /// Leaves a session that still works to the next daemon, whose note is a new one.
+    pub(super) fn hand_over(&self, note: &Note) {
+        let mut note = note.clone();
+        note.is_left = true;
+        let text = edn::to_vec(&note).map_err(std::io::Error::other);
+        match text.and_then(|text| self.claims.claim(&note.session_id, &text)) {
+            Ok(claim) => drop(claim),
+            Err(error) => tracing::warn!(%error, session = note.session_id, "a session could not be noted"),
+        }
+    }
+
+    /// Leaves all to the next daemon.
+    pub(super) fn leave(&self) {
+        for (_, mut held) in self.held().drain() {
+            held.note.is_left |= held.refusal.is_none();
+            save(&mut held.claim, &held.note);
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<String, Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn save(claim: &mut Claim, note: &Note) {
+    let saved = edn::to_vec(note).map_err(std::io::Error::other).and_then(|text| claim.write(&text));
+    if let Err(error) = saved {
+        tracing::warn!(%error, session = note.session_id, "a session at work could not be noted");
+    }
+}

@@ -1,0 +1,27 @@
+//! Who keeps sessions at work through the end of their process. Knows no session.
+
+use crate::environment::Variables;
+use crate::message::SessionId;
+
+/// Is told which sessions work, so that another process can go on with them. Never blocks for long: a session waits.
+pub trait Keeper: Send + Sync {
+    /// A session begins to work.
+    fn works(&self, session: &SessionId);
+
+    /// A session rests.
+    fn rests(&self, session: &SessionId);
+
+    /// A session has left this process and its files are free: another one may open it.
+    fn left(&self, left: Departed);
+}
+
+/// A session that has left its process.
+#[derive(Debug)]
+pub struct Departed {
+    /// The session.
+    pub session: SessionId,
+    /// Whether the process that opens it goes on with a turn.
+    pub is_at_work: bool,
+    /// The variables of that turn's programs, if a client brought them.
+    pub variables: Option<Variables>,
+}
