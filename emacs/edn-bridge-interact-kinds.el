@@ -99,6 +99,7 @@ A row is a list of a key and its description for the user."
 A rule that says more than there are words for is shown as it is."
   (let ((tool (and (consp rule) (plist-get rule :tool)))
         (path (and (consp rule) (plist-get rule :path)))
+        (host (and (consp rule) (plist-get rule :host)))
         (words (and (consp rule) (plist-get rule :command))))
     (cond
      ((stringp rule) rule)
@@ -106,10 +107,11 @@ A rule that says more than there are words for is shown as it is."
           (not (eq (plist-get rule :decision) :allow))
           (cl-loop for (key _value) on rule by #'cddr
                    thereis (not (memq key '(:decision :tool :command :path
-                                                      :exact))))
-          (and path words))
+                                                      :host :exact))))
+          (cdr (delq nil (list path host words))))
       (edn-bridge-edn-print-string rule))
      ((stringp path) (format "%s of %s" tool path))
+     ((stringp host) (format "%s from the host %s" tool host))
      ((not (stringp words)) (edn-bridge-edn-print-string rule))
      ((not (edn-bridge-edn-true-p (plist-get rule :exact)))
       (format "each command that begins with: %s" words))

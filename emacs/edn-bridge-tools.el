@@ -498,8 +498,8 @@ The call was shown when its arguments had not come yet."
               ((let ((text (cl-some (lambda (key)
                                       (let ((value (plist-get arguments key)))
                                         (and (stringp value) value)))
-                                    '(:command :path :pattern :glob :question
-                                      :task)))
+                                    '(:command :path :pattern :glob :url
+                                      :question :task)))
                      (edits (plist-get arguments :edits)))
                  (if (and text (vectorp edits) (> (length edits) 1))
                      (format "%s (%d places)" text (length edits))

@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::environment::Environment;
+use crate::http::host::HostPattern;
 use crate::message::Mode;
 use crate::value::Value;
 
 mod control;
 mod daemon;
 mod error;
+mod fetch;
 mod files;
 mod layers;
 mod trust;
@@ -66,6 +68,8 @@ pub struct Settings {
     pub environment: Environment,
     /// Folders that commands may write to, in addition to the workspace.
     pub writable: Vec<PathBuf>,
+    /// The hosts that may be on this machine or in a private network, for what is fetched.
+    pub private_hosts: Vec<HostPattern>,
     /// How long a question stays open after its last client has left, if a file says it.
     pub orphan_grace: Option<Duration>,
     /// Whether what runs goes on when the last client has left.
@@ -120,6 +124,7 @@ impl Settings {
         self.origins = all;
         self.provider = provider;
         self.writable.clone_from(&layers.writable);
+        self.private_hosts.clone_from(&layers.private_hosts);
         self.orphan_grace = layers.orphan_grace;
         self.daemon = layers.daemon;
         self.control.clone_from(&layers.control);

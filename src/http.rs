@@ -15,6 +15,9 @@ pub use reqwest::{Client, Error as RequestError, RequestBuilder, Response, Statu
 
 use crate::limits::{HTTP_CONNECT, HTTP_KEEP};
 
+pub mod host;
+pub mod web;
+
 /// The clients of a process, one for each way to a server.
 #[derive(Debug, Default)]
 pub struct Http {
@@ -169,8 +172,8 @@ pub async fn whole(response: &mut Response, limit: usize, patience: Duration) ->
 fn sort(error: &reqwest::Error) -> HttpError {
     let mut cause = error.source();
     while let Some(inner) = cause {
-        // A certificate that is wrong now will be wrong a second later.
-        if inner.is::<rustls::Error>() {
+        // A certificate that is wrong now will be wrong a second later, as will a host that may not be reached.
+        if inner.is::<rustls::Error>() || inner.is::<host::PrivateHost>() {
             return HttpError::Impossible(cause_of(error));
         }
         cause = inner.source().or_else(|| {

@@ -567,6 +567,48 @@ pub const FILE_NAME_PAUSE: Duration = Duration::from_millis(1);
 /// takes effect.
 pub const PLACING_GRACE: Duration = Duration::from_millis(50);
 
+/// Bytes of an address that `fetch` takes: what browsers and servers agree on.
+pub const FETCH_URL_BYTES: usize = 2048;
+
+/// Bytes of a page that are fetched (4 MiB). The longest specifications of the web are as long; the rest is left out.
+pub const FETCH_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bytes of the text that is made of a page (4 MiB): a short link may stand for a long address.
+pub const FETCH_TEXT_BYTES: usize = FETCH_BYTES;
+
+/// Bytes of the text of a page that says why there is no other, such as an error 404.
+pub const FETCH_ERROR_BYTES: usize = 2048;
+
+/// Bytes at the start of a page in which it may name its encoding. From the standard of HTML.
+pub const FETCH_META_BYTES: usize = 1024;
+
+/// Bytes of a link's address in the text of a page. Longer ones carry data, which no model can use.
+pub const FETCH_LINK_BYTES: usize = 1024;
+
+/// How deep quotes, lists and tables of a page are told apart. Pages of people have fewer than ten.
+pub const FETCH_NESTING: usize = 64;
+
+/// How many quotes, items and marks around one text are written: each of its lines repeats them.
+pub const FETCH_PREFIXES: usize = 8;
+
+/// Cells in a row of a page's table; further ones are joined with the last.
+pub const FETCH_CELLS: usize = 64;
+
+/// Redirects that are followed for one page. Sites need two or three.
+pub const FETCH_REDIRECTS: usize = 5;
+
+/// How long a connection to a server of a page takes at most: a person waits.
+pub const FETCH_CONNECT: Duration = Duration::from_secs(10);
+
+/// How long a server of a page may be silent.
+pub const FETCH_SILENCE: Duration = Duration::from_secs(30);
+
+/// How long a page takes at most, with its redirects.
+pub const FETCH_TIME: Duration = Duration::from_secs(60);
+
+/// Hosts that the configuration may name as private ones. They are compared one by one.
+pub const FETCH_PRIVATE_HOSTS: usize = 100;
+
 /// The largest image for a model, in bytes (5 MiB): hosted models accept as much.
 pub const IMAGE_BYTES: u64 = 5 * 1024 * 1024;
 

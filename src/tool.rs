@@ -23,6 +23,7 @@ mod bash;
 pub mod diff;
 mod edit;
 mod error;
+mod fetch;
 mod find;
 pub mod glob;
 mod open_files;
@@ -32,6 +33,7 @@ pub mod permission;
 pub mod process;
 mod proposal;
 mod read;
+mod redirects;
 mod search;
 pub mod shell;
 pub mod toolbox;
@@ -45,6 +47,7 @@ pub use open_files::NoneOpen;
 pub use open_files::{OpenFiles, Site, Written};
 pub use proposal::{Proposal, Revision};
 pub use read::read_file;
+pub use redirects::Redirects;
 
 use output::{Kept, Outputs};
 use permission::Access;
@@ -94,6 +97,8 @@ pub struct Context {
     pub changing: Arc<Changing>,
     /// The files that clients have open.
     pub open: Arc<dyn OpenFiles>,
+    /// What a call that fetches an address may reach beyond it.
+    pub redirects: Option<Arc<Redirects>>,
 }
 
 /// Makes an event and passes it on.
@@ -128,6 +133,7 @@ impl Context {
             progress: Arc::new(|_| {}),
             changing: Arc::new(|_| Ok(())),
             open: Arc::new(NoneOpen),
+            redirects: None,
         }
     }
 }

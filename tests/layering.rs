@@ -49,7 +49,7 @@ const TABLE: &[(&str, &[&str])] = &[
     // An entry is an event too.
     ("event", &["value", "secret", "message", "delivery", "catalogue", "facts", "store"]),
     ("session", &["value", "limits", "secret", "message", "catalogue", "facts", "event"]),
-    ("config", &["value", "edn", "limits", "environment", "private", "files", "sha256", "message"]),
+    ("config", &["value", "edn", "limits", "environment", "private", "files", "http", "sha256", "message"]),
     ("memory", &["edn", "limits", "private", "facts", "project"]),
     ("export", &["value", "edn", "limits", "visible", "files", "message"]),
     ("projection", &["value", "limits", "message", "facts", "event", "session"]),
@@ -86,6 +86,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "files",
             "runner",
             "sha256",
+            "http",
             "message",
             "facts",
             "event",

@@ -7,7 +7,9 @@ use std::time::Duration;
 use super::control::ControlPolicy;
 use super::daemon::DaemonPolicy;
 use super::error::ConfigError;
+use super::fetch::private_hosts;
 use super::trust::Sealed;
+use crate::http::host::HostPattern;
 use crate::limits::{ORPHAN_GRACE_MAX_MS, RULES};
 use crate::message::{Mode, ThinkingLevel};
 use crate::value::{Map, Value};
@@ -49,6 +51,8 @@ pub struct Layers {
     pub rules: Vec<Value<'static>>,
     /// Folders that commands may write to.
     pub writable: Vec<PathBuf>,
+    /// The hosts that may be on this machine or in a private network, for what is fetched.
+    pub private_hosts: Vec<HostPattern>,
     /// How long a question stays open after its last client has left, if a file says it.
     pub orphan_grace: Option<Duration>,
     /// Whether editors use the daemon, from the user's file alone.
@@ -184,7 +188,7 @@ impl Layers {
                 }
                 self.rules.extend(taken);
             }
-            "provider" | "model" | "sandbox" | "models" | "hooks" | "providers" | "interaction"
+            "provider" | "model" | "sandbox" | "models" | "hooks" | "providers" | "interaction" | "fetch"
                 if !trusted =>
             {
                 refused = true
@@ -210,6 +214,7 @@ impl Layers {
                     self.providers.push((name.to_owned(), provider.clone()));
                 }
             }
+            "fetch" => self.private_hosts.extend(private_hosts(value).map_err(shape)?),
             "interaction" => {
                 let millis = value.get("orphan-grace-ms").and_then(Value::as_i64);
                 let millis = millis.and_then(|millis| u64::try_from(millis).ok());

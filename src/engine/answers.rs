@@ -87,20 +87,13 @@ pub fn resolution(record: &AnswerRecord) -> Option<Resolution> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::rule::Decision;
     use crate::store::{Entry, EntryBody};
 
     #[test]
     fn answers_come_back_from_the_journal_as_they_were() {
         let rule = || {
             let tool = Some("bash".to_owned());
-            Some(Rule {
-                decision: Decision::Allow,
-                tool,
-                path: None,
-                command: Some("x".to_owned()),
-                exact: true,
-            })
+            Some(Rule { tool, command: Some("x".to_owned()), exact: true, ..Rule::allowing() })
         };
         let accepted = |answer| Resolution::Accepted { answer, note: Some("n".to_owned()) };
         let approve = |scope, rule, content| accepted(Answer::Approve { scope, rule, content });

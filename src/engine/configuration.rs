@@ -203,7 +203,8 @@ impl Configuration {
         Ok(())
     }
 
-    /// The workspace of a session for judging its calls, with the program's own files.
+    /// The workspace of a session for judging its calls, with the program's own files. Without private hosts, which are
+    /// those of a revision.
     pub fn ground(&self, workspace: &Path) -> Ground {
         let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let files = &self.settings.files;
@@ -215,6 +216,7 @@ impl Configuration {
             home: dirs::home_dir().map(|home| resolved(&home)),
             own: own.into_iter().flatten().map(|path| resolved(path)).collect(),
             hidden: self.settings.kept().hidden.iter().map(|path| resolved(path)).collect(),
+            private: Vec::new(),
         }
     }
 }

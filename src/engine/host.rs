@@ -79,6 +79,7 @@ impl Engine {
             library: Library::default(),
             hub,
             tally: Arc::default(),
+            web: Arc::default(),
             tree,
             keeper: OnceLock::new(),
             at_work: OnceLock::new(),

@@ -187,13 +187,8 @@ mod tests {
     #[test]
     fn file_of_rules_that_is_too_long_is_left_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
-        let rule = Rule {
-            decision: Decision::Deny,
-            tool: Some("bash".to_owned()),
-            path: None,
-            command: Some("rm".to_owned()),
-            exact: false,
-        };
+        let (tool, command) = (Some("bash".to_owned()), Some("rm".to_owned()));
+        let rule = Rule { decision: Decision::Deny, tool, command, ..Rule::allowing() };
         keep(folder.path(), &rule, folder.path()).unwrap();
         let mut text = std::fs::read(path(folder.path())).unwrap();
         text.extend(std::iter::repeat_n(b'\n', usize::try_from(CONFIG_BYTES).unwrap()));

@@ -28,6 +28,7 @@ use crate::engine::shells::Shells;
 use crate::engine::system_prompt;
 use crate::event::{Body, CommandOutcome};
 use crate::facts::{AtWork, SessionFacts};
+use crate::http::web::Web;
 use crate::interaction::PendingQuestions;
 use crate::limits::{LEDGER_WINDOW_MS, LET_GO_TRIES, PROMPT_NOTES_BYTES, PROMPT_NOTES_SHARE};
 use crate::memory::Memory;
@@ -36,7 +37,7 @@ use crate::query::world::PromptPart;
 use crate::session::{ApiError, Call, ShownFiles, Tally, ToolAnswer};
 use crate::store::{Journals, StoreError};
 use crate::tool::glob;
-use crate::tool::permission::{Decision, Rule};
+use crate::tool::permission::Rule;
 
 /// What all sessions share.
 pub struct Services {
@@ -68,6 +69,8 @@ pub struct Services {
     pub shells: Shells,
     /// Permits to read the requests of sessions that are not live.
     pub stored_reads: Arc<Semaphore>,
+    /// What connects to servers of pages.
+    pub web: Arc<Web>,
     pub tree: Arc<SessionTree>,
     /// Who keeps the sessions at work through the end of the process.
     pub keeper: OnceLock<Box<dyn Keeper>>,
@@ -87,11 +90,9 @@ impl Services {
         let project = self.library.known_for(Path::new(&*session.snapshot().facts.cwd));
         let skills = project.iter().flat_map(|project| project.skills.values());
         rules.extend(skills.filter(|skill| skill.scope == Scope::User).map(|skill| Rule {
-            decision: Decision::Allow,
             tool: Some("read".to_owned()),
             path: Some(format!("{}/**", glob::escape(&skill.folder.to_string_lossy()))),
-            command: None,
-            exact: false,
+            ..Rule::allowing()
         }));
         rules
     }

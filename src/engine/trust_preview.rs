@@ -102,6 +102,9 @@ impl Preview {
         for folder in inside("sandbox", "writable").filter_map(Value::as_str) {
             self.add("writable folder", folder, "commands may write to it");
         }
+        for host in inside("fetch", "private").filter_map(Value::as_str) {
+            self.add("private host", host, "what is fetched may come from it");
+        }
         for key in ["mode", "provider", "model"] {
             let value = map.get_keyword(key).and_then(|value| value.as_str().or_else(|| value.as_keyword()));
             if let Some(value) = value {

@@ -14,6 +14,9 @@ pub struct Rule {
     pub path: Option<String>,
     /// The first words of the command; `None` for any.
     pub command: Option<String>,
+    /// The host of an address, `docs.rs`, or all below a domain, `*.docs.rs`; with a port after a colon. `None` for any. A
+    /// rule that allows means the usual port if it has none.
+    pub host: Option<String>,
     /// Whether `command` is the whole command, verbatim.
     pub exact: bool,
 }
@@ -53,6 +56,9 @@ pub enum RuleError {
     /// Its glob cannot be matched.
     #[error("{0}")]
     Glob(String),
+    /// Its host is none.
+    #[error(":host of a rule: {0}")]
+    Host(String),
 }
 
 impl Decision {
@@ -67,13 +73,19 @@ impl Decision {
 }
 
 impl Rule {
-    /// Reads `{:decision :allow :tool "bash" :path "src/**" :command "cargo test"}`.
+    /// The rule that allows everything, to make a narrower one of.
+    pub const fn allowing() -> Self {
+        Self { decision: Decision::Allow, tool: None, path: None, command: None, host: None, exact: false }
+    }
+
+    /// Reads `{:decision :allow :tool "bash" :path "src/**" :command "cargo test" :host "docs.rs"}`.
     ///
     /// # Errors
     /// See [`RuleError`]. A rule with any error is refused, because ignoring a part makes a rule wider.
     pub fn from_value(value: &Value<'_>) -> Result<Self, RuleError> {
         let map = value.as_map().ok_or_else(|| RuleError::NotAMap(value.kind_name()))?;
-        let mut rule = Self { decision: Decision::Ask, tool: None, path: None, command: None, exact: false };
+        let mut rule =
+            Self { decision: Decision::Ask, tool: None, path: None, command: None, host: None, exact: false };
         let mut decided = false;
         for (key, value) in map.iter() {
             let text = || {
@@ -93,6 +105,7 @@ impl Rule {
                 Some("tool") => rule.tool = Some(text()?),
                 Some("path") => rule.path = Some(text()?),
                 Some("command") => rule.command = Some(text()?),
+                Some("host") => rule.host = Some(text()?),
                 Some("exact") => {
                     rule.exact = value.as_bool().ok_or(RuleError::Exact)?;
                 }
@@ -108,6 +121,9 @@ impl Rule {
         if let Some(path) = &self.path {
             text.push_str(&format!(" in {path}"));
         }
+        if let Some(host) = &self.host {
+            text.push_str(&format!(" from {host}"));
+        }
         if let Some(command) = &self.command {
             text.push_str(if self.exact { ", exactly: " } else { ": " });
             text.push_str(command);
@@ -122,6 +138,7 @@ impl Rule {
         map.put_some("tool", self.tool.clone());
         map.put_some("path", self.path.clone());
         map.put_some("command", self.command.clone());
+        map.put_some("host", self.host.clone());
         if self.exact {
             map.put("exact", true);
         }

@@ -81,8 +81,8 @@ fn shown(content: &QuestionContent) -> Vec<Shown<'_>> {
         QuestionContent::Approve(approval) => {
             let diff = approval.diff.as_ref().map(|diff| diff.text.as_str());
             let rule = approval.suggested_rule.iter().flat_map(|rule| {
-                let Rule { tool, path, command, .. } = rule;
-                [tool, path, command].into_iter().filter_map(|text| text.as_deref())
+                let Rule { tool, path, command, host, .. } = rule;
+                [tool, path, command, host].into_iter().filter_map(|text| text.as_deref())
             });
             vec![
                 Shown::new(TOOL, Reader::Paths, [&*approval.tool]),

@@ -10,6 +10,8 @@ use super::glob::{self, PathGlob};
 use super::path::{self, within};
 use super::shell::{self, Analysis};
 pub use crate::facts::rule::{Decision, Rule, RuleError};
+use crate::http::Url;
+use crate::http::host::{self, HostPattern};
 use crate::message::Mode;
 use crate::value::Value;
 
@@ -29,6 +31,8 @@ pub enum Access {
     Write(PathBuf),
     /// Runs a command.
     Run(String),
+    /// Asks a server for an address.
+    Fetch(Url),
     /// Is carried out by a client of the session, which says whether it changes anything.
     AtClient {
         /// Whether it changes nothing.
@@ -74,22 +78,24 @@ pub enum Verdict {
 }
 
 impl Rule {
-    /// Reads a rule, and checks that its glob can be matched.
+    /// Reads a rule, and checks that its glob and its host can be matched.
     ///
     /// # Errors
-    /// Those of [`Rule::from_value`], and [`RuleError::Glob`].
+    /// Those of [`Rule::from_value`], [`RuleError::Glob`] and [`RuleError::Host`].
     pub fn read(value: &Value<'_>) -> Result<Self, RuleError> {
         let rule = Self::from_value(value)?;
         rule.check().map(|()| rule)
     }
 
-    /// Whether its glob can be matched.
+    /// Whether its glob and its host can be matched.
     ///
     /// # Errors
-    /// [`RuleError::Glob`].
+    /// [`RuleError::Glob`] and [`RuleError::Host`].
     pub fn check(&self) -> Result<(), RuleError> {
         let glob = self.path.as_deref().map(PathGlob::new);
-        glob.transpose().map(drop).map_err(|error| RuleError::Glob(error.to_string()))
+        glob.transpose().map_err(|error| RuleError::Glob(error.to_string()))?;
+        let host = self.host.as_deref().map(HostPattern::read);
+        host.transpose().map(drop).map_err(|error| RuleError::Host(error.to_string()))
     }
 
     /// Whether it matches a call. A rule that allows must cover the whole call; a rule that denies matches
@@ -120,7 +126,17 @@ impl Rule {
             }
             (Some(_), _) => false,
         };
-        path && command
+        let host = match (&self.host, access) {
+            (None, _) => true,
+            (Some(pattern), Access::Fetch(url)) => {
+                HostPattern::read(pattern).is_ok_and(|pattern| match self.decision {
+                    Decision::Allow => pattern.covers(url),
+                    Decision::Ask | Decision::Deny => pattern.names(url),
+                })
+            }
+            (Some(_), _) => false,
+        };
+        path && command && host
     }
 }
 
@@ -137,6 +153,16 @@ pub fn judge(
     let fits = |rule: &&Rule| rule.fits(tool, access, workspace);
     if let Some(rule) = rules.iter().filter(|rule| rule.decision == Decision::Deny).find(fits) {
         return Verdict::Deny(format!("A rule denies it: {}.", rule.to_value()));
+    }
+    if let Access::Fetch(url) = access
+        && host::is_private(url)
+        && !ground.may_be_private(url)
+    {
+        let host = host::pattern_of(url).unwrap_or_default();
+        return Verdict::Deny(format!(
+            "The host {host} is on this machine or in a private network. The user can name it in the configuration: \
+             {{:fetch {{:private [{host:?}]}}}}."
+        ));
     }
     // A denied command must not return inside a command that cannot be analysed.
     let denies = |rule: &Rule| {
@@ -249,12 +275,11 @@ pub fn barring(glob: &str, workspace: &Path) -> Vec<PathGlob> {
 
 /// The rule that would allow a call like this one, and no other program.
 fn suggestion(tool: &str, access: &Access, workspace: &Path) -> Option<Rule> {
-    let rule = |path, command| {
-        Some(Rule { decision: Decision::Allow, tool: Some(tool.to_owned()), path, command, exact: false })
-    };
+    let rule = |path, command| Some(Rule { tool: Some(tool.to_owned()), path, command, ..Rule::allowing() });
     match access {
         Access::Nothing => None,
         Access::AtClient { .. } | Access::Call { .. } => rule(None, None),
+        Access::Fetch(url) => rule(None, None).map(|rule| Rule { host: host::pattern_of(url), ..rule }),
         Access::Read(path) => rule(Some(glob::escape(&path.to_string_lossy())), None),
         Access::Write(path) => {
             let shown = path.strip_prefix(workspace).unwrap_or(path);
@@ -282,7 +307,7 @@ pub fn is_narrow(rule: &Rule, workspace: &Path) -> bool {
             programs::prefix(&shell::words(command), workspace).is_some_and(|prefix| prefix == command)
         }
         Some(_) => true,
-        None => rule.path.is_some(),
+        None => rule.path.is_some() || rule.host.is_some(),
     }
 }
 
@@ -326,6 +351,9 @@ mod tests {
             (Access::Write("/w/.edn-bridge/config.edn".into()), ["ask", "ask", "deny", "allow"]),
             (Access::Write("/workspace/a".into()), ["ask", "ask", "deny", "allow"]),
             (run, ["ask", "ask", "deny", "allow"]),
+            (fetch("https://docs.rs/x"), ["ask", "ask", "ask", "allow"]),
+            (fetch("http://127.0.0.1:8080/"), ["deny", "deny", "deny", "deny"]),
+            (fetch("http://db.localhost/"), ["deny", "deny", "deny", "deny"]),
             (Access::AtClient { read_only: true }, ["allow", "allow", "allow", "allow"]),
             (Access::AtClient { read_only: false }, ["ask", "ask", "deny", "allow"]),
             (call(true), ["ask", "allow", "deny", "allow"]),
@@ -338,6 +366,58 @@ mod tests {
                 assert_eq!(word(&verdict), expected, "{mode:?} {access:?}");
             }
         }
+    }
+
+    fn fetch(address: &str) -> Access {
+        Access::Fetch(Url::parse(address).unwrap())
+    }
+
+    #[test]
+    fn rules_by_host_decide_about_addresses() {
+        let all = rules(
+            r#"{:decision :allow :tool "fetch" :host "docs.rs"} {:decision :ask :host "secret.example.com"}
+               {:decision :allow :host "*.example.com"} {:decision :deny :host "evil.example.com"}
+               {:decision :deny :tool "other" :host "docs.rs"} {:decision :allow :path "**"}
+               {:decision :allow :command "fetch"} {:decision :allow :tool "fetch" :host "localhost:3000"}"#,
+        );
+        let ground = Ground {
+            private: vec![HostPattern::read("localhost").unwrap()],
+            ..Ground::from(Path::new("/w"))
+        };
+        for (address, expected) in [
+            ("https://docs.rs/x?y", "allow"),
+            ("http://docs.rs/", "allow"),
+            ("https://docs.rs:8443/", "ask"),
+            ("https://docs.rs.evil/", "ask"),
+            ("https://a.example.com/", "allow"),
+            ("https://secret.example.com/", "ask"),
+            ("https://evil.example.com/", "deny"),
+            ("https://EVIL.example.com.:444/", "deny"),
+            ("https://other.org/", "ask"),
+            ("http://localhost:3000/", "allow"),
+            ("http://localhost:3001/", "ask"),
+            ("http://127.0.0.1:3000/", "deny"),
+        ] {
+            assert_eq!(
+                word(&judge(Mode::Ask, &all, &ground, "fetch", &fetch(address))),
+                expected,
+                "{address}"
+            );
+        }
+        // What a person granted to a subagent is the workspace, which an address leaves.
+        let agreed = Leave { mode: Mode::Ask, agreed: true };
+        assert_eq!(word(&judge(agreed, &[], &ground, "fetch", &fetch("https://other.org/"))), "ask");
+        let Verdict::Ask(Some(rule)) = judge(Mode::Ask, &[], &ground, "fetch", &fetch("https://a.org:444/x"))
+        else {
+            panic!("no rule is suggested");
+        };
+        assert_eq!(rule.to_value().to_string(), r#"{:decision :allow :tool "fetch" :host "a.org:444"}"#);
+        for (address, expected) in [("https://a.org:444/y", "allow"), ("https://a.org/x", "ask")] {
+            let verdict = judge(Mode::Ask, std::slice::from_ref(&rule), &ground, "fetch", &fetch(address));
+            assert_eq!(word(&verdict), expected, "{address}");
+        }
+        let denied = crate::tool::walk::Barred::new(&all, &ground, "read");
+        assert!(!denied.bars(Path::new("/w/a")), "a rule about a host bars no file");
     }
 
     #[test]
@@ -403,7 +483,14 @@ mod tests {
 
     #[test]
     fn a_rule_with_a_part_that_is_not_understood_is_none() {
-        for text in ["{:tool \"bash\"}", "{:decision :maybe}", "{:decision :allow :comand \"ls\"}", "[]"] {
+        for text in [
+            "{:tool \"bash\"}",
+            "{:decision :maybe}",
+            "{:decision :allow :comand \"ls\"}",
+            "[]",
+            "{:decision :allow :host \"a/b\"}",
+            "{:decision :deny :host \"http://a\"}",
+        ] {
             let value = crate::edn::read_one(text.as_bytes()).unwrap();
             assert!(Rule::read(&value).is_err(), "{text}");
         }
@@ -476,13 +563,7 @@ mod tests {
             (format!("{}/link/**", root.display()), &outside, "deny"),
             (format!("{}/link", root.display()), &outside, "allow"),
         ] {
-            let rules = [Rule {
-                decision: Decision::Deny,
-                tool: None,
-                path: Some(glob.clone()),
-                command: None,
-                exact: false,
-            }];
+            let rules = [Rule { decision: Decision::Deny, path: Some(glob.clone()), ..Rule::allowing() }];
             let verdict = judge(Mode::Yolo, &rules, &ground, "read", &Access::Read(path.clone()));
             assert_eq!(word(&verdict), expected, "{glob} {path:?}");
             let barred = crate::tool::walk::Barred::new(&rules, &ground, "search").bars(path);

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::{ASK_USER, DELEGATE, Tool, bash, edit, find, one_line, read, search, spec, write};
+use super::{ASK_USER, DELEGATE, Tool, bash, edit, fetch, find, one_line, read, search, spec, write};
 use crate::limits::BROUGHT_TOOLS;
 use crate::provider::ToolSpec;
 use crate::value::Value;
@@ -64,6 +64,7 @@ impl Toolbox {
             Arc::new(bash::Bash),
             Arc::new(search::Search),
             Arc::new(find::Find),
+            Arc::new(fetch::Fetch),
         ])
     }
 

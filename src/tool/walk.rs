@@ -41,6 +41,7 @@ impl Barred {
         let holds = |rule: &&Rule| {
             rule.decision == Decision::Deny
                 && rule.command.is_none()
+                && rule.host.is_none()
                 && rule.tool.as_deref().is_none_or(|name| name == tool || name == "read")
         };
         for rule in rules.iter().filter(holds) {

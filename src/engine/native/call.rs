@@ -699,6 +699,7 @@ impl Batch<'_> {
             call: call.clone(),
             event: telling(turn, call),
             progress: Arc::new(progress),
+            redirects: matches!(plan.access, Access::Fetch(_)).then(|| Arc::new(self.may(call))),
         };
         let mut outcome = self.timed(tool.run(&context, plan, &call.parsed)).await;
         if outcome.is_error && outcome.edit.is_none() {

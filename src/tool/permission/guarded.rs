@@ -6,6 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::http::Url;
+use crate::http::host::HostPattern;
 use crate::tool::path::within;
 use crate::tool::shell::folded;
 use crate::visible;
@@ -21,6 +23,8 @@ pub struct Ground {
     pub own: Vec<PathBuf>,
     /// Those of them that may hold secrets: they are not read without approval either, and not searched.
     pub hidden: Vec<PathBuf>,
+    /// The hosts that may be on this machine or in a private network.
+    pub private: Vec<HostPattern>,
 }
 
 impl From<&Path> for Ground {
@@ -191,6 +195,11 @@ impl Ground {
     /// Whether a path may hold the program's own secrets.
     pub fn hides(&self, path: &Path) -> bool {
         self.hidden.iter().any(|hidden| within(path, hidden))
+    }
+
+    /// Whether the configuration lets an address be on this machine or in a private network.
+    pub fn may_be_private(&self, url: &Url) -> bool {
+        self.private.iter().any(|pattern| pattern.names(url))
     }
 }
 

@@ -161,6 +161,7 @@ fn title_of(approval: &Approval) -> String {
         "bash" => "Run command?".to_owned(),
         "edit" | "write" => "Change file?".to_owned(),
         "read" => "Read file?".to_owned(),
+        "fetch" => "Fetch page?".to_owned(),
         tool => format!("Allow {tool}?"),
     }
 }
@@ -168,7 +169,7 @@ fn title_of(approval: &Approval) -> String {
 /// A rule on one line.
 fn rule_line(rule: &crate::facts::rule::Rule) -> String {
     let mut line = rule.tool.clone().unwrap_or_else(|| "any tool".to_owned());
-    for part in [&rule.command, &rule.path].into_iter().flatten() {
+    for part in [&rule.command, &rule.path, &rule.host].into_iter().flatten() {
         line.push_str(": ");
         line.push_str(part);
     }

@@ -17,6 +17,7 @@ use crate::event::question::{
     ShownDiff,
 };
 use crate::event::{Body, ToolCall};
+use crate::http::host::pattern_of;
 use crate::interaction::grant::{self, Binding};
 use crate::interaction::{Origin, Question, Resolution, digest, warning};
 use crate::limits::{APPROVAL_ARGUMENTS_BYTES, TOOL_RESULT_BYTES};
@@ -25,9 +26,9 @@ use crate::secret;
 use crate::store::EntryBody;
 use crate::store::record::QuestionRecord;
 use crate::tool::output::Outputs;
-use crate::tool::permission::{self, Access, Leave, Rule, Verdict};
+use crate::tool::permission::{self, Access, Ground, Leave, Rule, Verdict};
 use crate::tool::walk::Barred;
-use crate::tool::{self, CallError, Outcome, Plan, Proposal, Tool, diff, path};
+use crate::tool::{self, CallError, Outcome, Plan, Proposal, Redirects, Tool, diff, path};
 use crate::value::Value;
 use crate::visible;
 
@@ -178,20 +179,23 @@ impl Batch<'_> {
 
     /// The verdict of the rules and the mode on a call.
     pub(super) fn judge(&self, call: &ToolCall, plan: &Plan) -> Verdict {
+        let Redirects { leave, rules, ground, .. } = self.may(call);
+        permission::judge(leave, &rules, &ground, &call.name, &plan.access)
+    }
+
+    /// What calls of a tool may do.
+    pub(super) fn may(&self, call: &ToolCall) -> Redirects {
         let facts = self.turn.session.snapshot().facts.clone();
         // Inside the workspace, a stage's tools and a subagent's granted tools need no further approval.
         // Rules and guarded files apply as everywhere.
         let agreed = self.turn.execution.is_some()
             || self.turn.session.parent.as_ref().is_some_and(|link| link.covers(&call.name));
         let leave = Leave { mode: facts.mode, agreed };
-        let rules = self.turn.shared.rules_for(&self.turn.config(), &self.turn.session);
-        permission::judge(
-            leave,
-            &rules,
-            &self.turn.shared.configuration.ground(&self.cwd),
-            &call.name,
-            &plan.access,
-        )
+        let config = self.turn.config();
+        let rules = self.turn.shared.rules_for(&config, &self.turn.session);
+        let private = config.settings.private_hosts.clone();
+        let ground = Ground { private, ..self.turn.shared.configuration.ground(&self.cwd) };
+        Redirects { web: self.turn.shared.web.clone(), leave, rules, ground }
     }
 
     /// The content of an approval question. It contains the start of a long diff; a handle gives the whole
@@ -207,7 +211,9 @@ impl Batch<'_> {
         let (command, path) = match &plan.access {
             Access::Run(command) => (Some(command.clone()), None),
             Access::Read(path) | Access::Write(path) => (None, Some(path.to_string_lossy().into_owned())),
-            Access::Nothing | Access::AtClient { .. } | Access::Call { .. } => (None, None),
+            Access::Nothing | Access::Fetch(_) | Access::AtClient { .. } | Access::Call { .. } => {
+                (None, None)
+            }
         };
         let mut shown_diff = None;
         if let Some(text) = &plan.diff {
@@ -237,6 +243,10 @@ impl Batch<'_> {
             proposed = handle.map(|handle| ProposedText { text, base, handle });
         }
         let mut summary = call.summary.to_string();
+        if let Access::Fetch(url) = &plan.access {
+            // All of it is what the server is told, and the host as the server has it.
+            summary = format!("{} {url}", call.name);
+        }
         if let Access::AtClient { .. } | Access::Call { .. } = &plan.access {
             // Nothing else of the question shows what the client or the server is to do.
             let whole = format!("{} {}", call.name, call.arguments);
@@ -487,12 +497,15 @@ fn binding(stage: &Execution, proposal: &str, call: &ToolCall) -> Binding {
 
 /// The rule that allows this call again, if no wider one was suggested.
 fn exact(call: &ToolCall, plan: &Plan) -> Option<Rule> {
-    let (path, command) = match &plan.access {
-        Access::Read(path) | Access::Write(path) => (Some(tool::glob::escape(&path.to_string_lossy())), None),
-        Access::Run(command) => (None, Some(command.clone())),
-        Access::AtClient { .. } | Access::Call { .. } => (None, None),
-        Access::Nothing => return None,
-    };
     let tool = Some(call.name.to_string());
-    Some(Rule { decision: permission::Decision::Allow, tool, path, exact: command.is_some(), command })
+    let rule = Rule { tool, ..Rule::allowing() };
+    Some(match &plan.access {
+        Access::Read(path) | Access::Write(path) => {
+            Rule { path: Some(tool::glob::escape(&path.to_string_lossy())), ..rule }
+        }
+        Access::Run(command) => Rule { command: Some(command.clone()), exact: true, ..rule },
+        Access::Fetch(url) => Rule { host: pattern_of(url), ..rule },
+        Access::AtClient { .. } | Access::Call { .. } => rule,
+        Access::Nothing => return None,
+    })
 }
