@@ -6,6 +6,7 @@ mod control;
 mod daemon;
 mod doctor;
 mod log;
+mod login;
 mod out;
 mod prompt;
 mod repl;
@@ -151,6 +152,16 @@ enum Command {
     Models {
         #[command(subcommand)]
         command: Option<ModelsCommand>,
+    },
+    /// Logs in at a provider of models: in a browser, with a code, or with a key that you paste.
+    Login {
+        /// The provider by its name in the configuration; without one, that of new sessions.
+        provider: Option<String>,
+    },
+    /// Deletes the login at a provider.
+    Logout {
+        /// The provider by its name in the configuration.
+        provider: String,
     },
     /// Checks configuration, state, models, sandbox and Emacs, with advice for what is missing.
     ///
@@ -299,6 +310,8 @@ pub fn main() -> ExitCode {
             ModelsCommand::List => show::models(&options),
             ModelsCommand::Fetch => show::fetch(&options),
         },
+        Command::Login { provider } => login::login(&options, provider),
+        Command::Logout { provider } => login::logout(&options, provider),
         Command::Daemon { command } => daemon::run(&options, command),
         Command::Doctor { format } => doctor::run(&options, format == "edn"),
         Command::Edn => show::edn(),

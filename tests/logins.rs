@@ -5,7 +5,9 @@
 
 mod support;
 
+use std::io::{BufRead, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
+use std::process::Stdio;
 
 use base64::Engine as _;
 use edn_bridge::value::{Owned, Value};
@@ -544,5 +546,81 @@ fn device_login_at_no_page_of_the_web_is_refused() {
         assert_eq!(code(&answer), "runtime/failed", "{answer}");
         assert!(answer.to_string().contains("no page of the web"), "{answer}");
         assert!(!bridge.told().lines().any(|line| line.starts_with("< ") && line.contains(page)), "{page}");
+    }
+}
+
+/// The program at work on a login, with its input and what it has said on standard error.
+fn at_terminal(
+    setup: &Setup,
+    arguments: &[&str],
+) -> (std::process::Child, std::io::BufReader<std::process::ChildStderr>) {
+    let mut child = setup
+        .command()
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let told = std::io::BufReader::new(child.stderr.take().unwrap());
+    (child, told)
+}
+
+/// The page that a login names.
+fn page_of(told: &mut impl BufRead) -> String {
+    loop {
+        let mut line = String::new();
+        assert!(told.read_line(&mut line).unwrap() > 0, "no page was named");
+        if line.trim().starts_with("http") {
+            return line.trim().to_owned();
+        }
+    }
+}
+
+fn end_of(child: std::process::Child) -> (bool, String) {
+    let output = child.wait_with_output().unwrap();
+    (output.status.success(), String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn login_at_a_terminal_keeps_key_tokens_and_logs_out() {
+    let (models, auth) = (Server::new([hello()]), Server::new([tokens("at-5", "")]));
+    let login = format!(":authorize-url \"{0}/authorize\" :token-url \"{0}/token\"", auth.url());
+    let setup = setup(&models, &login);
+    let kept = || std::fs::read_to_string(setup.state().join("credentials.edn")).unwrap_or_default();
+    // A key is pasted, after a line that is none.
+    let (mut child, mut told) = at_terminal(&setup, &["login", "k"]);
+    assert_eq!(page_of(&mut told), "https://k.example/keys");
+    child.stdin.take().unwrap().write_all(b"two words\n\nsk-typed\n").unwrap();
+    let mut rest = String::new();
+    told.read_to_string(&mut rest).unwrap();
+    assert_eq!(end_of(child), (true, "You are logged in at Keyed.\n".to_owned()), "{rest}");
+    assert!(
+        kept().contains("sk-typed") && !rest.contains("sk-typed") && rest.contains("must be the key"),
+        "{rest}"
+    );
+    // The browser comes back, though the input has ended.
+    let (mut child, mut told) = at_terminal(&setup, &["login", "p"]);
+    drop(child.stdin.take());
+    let page = pairs(&page_of(&mut told));
+    server::get(&format!("{}?code=c&state={}", pair(&page, "redirect_uri"), pair(&page, "state")));
+    assert_eq!(end_of(child), (true, "You are logged in at Example.\n".to_owned()));
+    assert!(kept().contains("at-5"));
+    // The bridge takes what was kept.
+    assert_eq!(shown_key(&mut setup.ready(), &models), "Bearer at-5");
+    for (provider, expected) in
+        [("p", (true, "Logged out of p.\n".to_owned())), ("p", (false, String::new()))]
+    {
+        let (child, _told) = at_terminal(&setup, &["logout", provider]);
+        assert_eq!(end_of(child), expected);
+    }
+    assert!(!kept().contains("at-5") && kept().contains("sk-typed"));
+    // Nothing is pasted, and there is no such provider.
+    for (provider, expected) in [("k", "Nothing was pasted."), ("x", "There is no provider")] {
+        let (mut child, mut told) = at_terminal(&setup, &["login", provider]);
+        drop(child.stdin.take());
+        let mut rest = String::new();
+        told.read_to_string(&mut rest).unwrap();
+        assert!(!end_of(child).0 && rest.contains(expected), "{rest}");
     }
 }
