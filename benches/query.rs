@@ -20,7 +20,7 @@ use edn_bridge::message::{Block, Message, Role, Usage};
 use edn_bridge::query::compile::Level;
 use edn_bridge::query::parse::parse;
 use edn_bridge::query::{graph, prepare};
-use edn_bridge::session::Query;
+use edn_bridge::session::GraphQuery;
 use edn_bridge::value::{Map, Value};
 use query_support::Process;
 
@@ -104,8 +104,8 @@ fn main() {
     let built = start.elapsed();
     println!("{:44} {:>12} {:>12}   goal", "microseconds", "median", "least");
     show("make the graph, once", "", (built, built));
-    let query = |text: &str| Query { text: text.to_owned(), entity: None, strict: true };
-    let ask = |query: &Query, world: &Process| {
+    let query = |text: &str| GraphQuery { text: text.to_owned(), entity: None, strict: true };
+    let ask = |query: &GraphQuery, world: &Process| {
         black_box(prepare(query).unwrap().run(world, Vec::new()).unwrap());
     };
     let small = world(10);

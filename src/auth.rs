@@ -19,8 +19,8 @@ mod login;
 mod oauth;
 
 pub use command::KeyError;
-pub use credentials::{Credentials, Kept};
-pub use login::{Begun, LoginError, Logins, Pending};
+pub use credentials::{Credentials, ProviderEntry};
+pub use login::{LoginError, Logins, Pending, StartedLogin};
 pub use oauth::Login;
 
 /// The possible sources of a provider's key.
@@ -140,8 +140,8 @@ impl Keys {
             return self.ask(again, &environment).await.map(Credential::Key);
         }
         match self.kept().await? {
-            Some(Kept::Key(key)) => return Ok(Credential::Key(key)),
-            Some(Kept::Tokens(tokens)) => {
+            Some(ProviderEntry::Key(key)) => return Ok(Credential::Key(key)),
+            Some(ProviderEntry::Tokens(tokens)) => {
                 if !again && !tokens.ends_within(self.0.clock.now(), TOKEN_EARLY) {
                     return Ok(Credential::Token(tokens.access));
                 }
@@ -224,7 +224,7 @@ impl Keys {
         Ok(key)
     }
 
-    async fn kept(&self) -> Result<Option<Kept>, KeyError> {
+    async fn kept(&self) -> Result<Option<ProviderEntry>, KeyError> {
         let (credentials, provider) = (self.0.credentials.clone(), self.0.provider.clone());
         let read = tokio::task::spawn_blocking(move || credentials.get(&provider)).await;
         match read {
@@ -248,7 +248,7 @@ impl Keys {
             Ok(locked) => locked.map_err(|error| failed(error.to_string()))?,
             Err(error) => return Err(KeyError::Passing(error.to_string())),
         };
-        let Some(Kept::Tokens(tokens)) = kept else {
+        let Some(ProviderEntry::Tokens(tokens)) = kept else {
             return Err(failed(format!("The login at {} was ended. {}", self.0.name, self.advice())));
         };
         if tokens.access.expose() != old.expose() {
@@ -273,7 +273,7 @@ impl Keys {
         let access = fresh.access.clone();
         let (credentials, provider) = (self.0.credentials.clone(), self.0.provider.clone());
         let written = tokio::task::spawn_blocking(move || {
-            credentials.put_locked(&lock, &provider, Kept::Tokens(fresh))
+            credentials.put_locked(&lock, &provider, ProviderEntry::Tokens(fresh))
         });
         match written.await {
             Ok(Ok(())) => Ok(access),

@@ -19,7 +19,7 @@ pub use check::{InvalidParam, excerpt, thinking_level};
 pub use command::{COMMANDS, CommandSpec};
 pub use errors::{ERROR_CODES, ErrorCode, ErrorSpec};
 pub(crate) use ops::each_op;
-pub use ops::{Access, OP_NAMES, OPS, Op, OpSpec};
+pub use ops::{OP_NAMES, OPS, Op, OpSpec, SessionAccess};
 pub use param::{Param, Shape};
 pub use reference::{contract_tables, emacs_constants, reference_page};
 pub use topics::{SCOPE_KEYS, TOPICS, Topic, TopicSpec};

@@ -10,7 +10,7 @@ use crate::similar;
 
 /// A person's input.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Line<'a> {
+pub enum UserInput<'a> {
     /// Text for the model. A doubled slash at the start becomes a single one.
     Text(Cow<'a, str>),
     /// A command.
@@ -103,17 +103,19 @@ pub enum Command<'a> {
 }
 
 /// Parses a line. Total: every text is one of the four variants.
-pub fn read(text: &str) -> Line<'_> {
+pub fn read(text: &str) -> UserInput<'_> {
     if let Some(rest) = text.strip_prefix('/')
         && rest.starts_with('/')
     {
-        return Line::Text(Cow::Borrowed(rest));
+        return UserInput::Text(Cow::Borrowed(rest));
     }
     match name(text) {
-        None => Line::Text(Cow::Borrowed(text)),
+        None => UserInput::Text(Cow::Borrowed(text)),
         Some((name, rest)) => match COMMANDS.iter().find(|spec| spec.name == name) {
-            Some(spec) => command(spec.name, rest.trim()).map_or(Line::Usage(spec.usage), Line::Command),
-            None => Line::Unknown {
+            Some(spec) => {
+                command(spec.name, rest.trim()).map_or(UserInput::Usage(spec.usage), UserInput::Command)
+            }
+            None => UserInput::Unknown {
                 name,
                 arguments: rest.trim(),
                 nearest: similar::names(name, COMMANDS.iter().map(|spec| spec.name)),
@@ -200,7 +202,7 @@ mod tests {
 
     #[test]
     fn line_kinds_are_distinguished() {
-        let text = |text| Line::Text(Cow::Borrowed(text));
+        let text = |text| UserInput::Text(Cow::Borrowed(text));
         for (input, expected) in [
             ("hello", text("hello")),
             ("", text("")),
@@ -211,22 +213,22 @@ mod tests {
             (" /help", text(" /help")),
             ("//help", text("/help")),
             ("///", text("//")),
-            ("/help", Line::Command(Command::Help)),
-            ("/?", Line::Command(Command::Help)),
-            ("/help\n", Line::Command(Command::Help)),
-            ("/help me", Line::Usage("/help")),
-            ("/tree", Line::Command(Command::Tree(None))),
-            ("/tree s-1", Line::Command(Command::Tree(Some("s-1")))),
-            ("/tree a b", Line::Usage("/tree [id]")),
-            ("/model", Line::Command(Command::Model(None))),
-            ("/model p m", Line::Command(Command::Model(Some(("p", "m"))))),
-            ("/model p", Line::Usage("/model OR /model <provider> <model-id>")),
-            ("/thinking high", Line::Command(Command::Thinking(Some(ThinkingLevel::High)))),
-            ("/thinking deep", Line::Usage("/thinking [level]")),
-            ("/name  a b ", Line::Command(Command::Name("a b"))),
-            ("/name", Line::Usage("/name text")),
-            ("/workflow w a  b", Line::Command(Command::Workflow { name: "w", arguments: "a  b" })),
-            ("/job", Line::Usage("/job id")),
+            ("/help", UserInput::Command(Command::Help)),
+            ("/?", UserInput::Command(Command::Help)),
+            ("/help\n", UserInput::Command(Command::Help)),
+            ("/help me", UserInput::Usage("/help")),
+            ("/tree", UserInput::Command(Command::Tree(None))),
+            ("/tree s-1", UserInput::Command(Command::Tree(Some("s-1")))),
+            ("/tree a b", UserInput::Usage("/tree [id]")),
+            ("/model", UserInput::Command(Command::Model(None))),
+            ("/model p m", UserInput::Command(Command::Model(Some(("p", "m"))))),
+            ("/model p", UserInput::Usage("/model OR /model <provider> <model-id>")),
+            ("/thinking high", UserInput::Command(Command::Thinking(Some(ThinkingLevel::High)))),
+            ("/thinking deep", UserInput::Usage("/thinking [level]")),
+            ("/name  a b ", UserInput::Command(Command::Name("a b"))),
+            ("/name", UserInput::Usage("/name text")),
+            ("/workflow w a  b", UserInput::Command(Command::Workflow { name: "w", arguments: "a  b" })),
+            ("/job", UserInput::Usage("/job id")),
         ] {
             assert_eq!(read(input), expected, "{input:?}");
         }
@@ -237,20 +239,20 @@ mod tests {
         for spec in COMMANDS {
             for arguments in ["", " x", " high", " a b"] {
                 let line = format!("/{}{arguments}", spec.name);
-                assert!(!matches!(read(&line), Line::Unknown { .. } | Line::Text(_)), "{line}");
+                assert!(!matches!(read(&line), UserInput::Unknown { .. } | UserInput::Text(_)), "{line}");
             }
-            let understood = ["", " x", " high", " a b"]
-                .iter()
-                .any(|arguments| matches!(read(&format!("/{}{arguments}", spec.name)), Line::Command(_)));
+            let understood = ["", " x", " high", " a b"].iter().any(|arguments| {
+                matches!(read(&format!("/{}{arguments}", spec.name)), UserInput::Command(_))
+            });
             assert!(understood, "/{} is never understood", spec.name);
         }
     }
 
     #[test]
     fn unknown_command_suggests_similar_names() {
-        let Line::Unknown { nearest, .. } = read("/hlep") else { panic!() };
+        let UserInput::Unknown { nearest, .. } = read("/hlep") else { panic!() };
         assert_eq!(nearest.first(), Some(&"help"));
-        let Line::Unknown { nearest, .. } = read("/zzzzzzzz") else { panic!() };
+        let UserInput::Unknown { nearest, .. } = read("/zzzzzzzz") else { panic!() };
         assert!(nearest.is_empty(), "{nearest:?}");
     }
 }

@@ -24,7 +24,7 @@ mod trust;
 pub use control::{ControlPolicy, Member, Team};
 pub use daemon::{DaemonPolicy, IdleExit};
 pub use error::ConfigError;
-pub use files::{Content, Files};
+pub use files::{Files, ProjectFiles};
 pub use layers::{HookValue, Layers, Sourced};
 pub use trust::{Sealed, Trust};
 
@@ -88,7 +88,7 @@ pub struct Settings {
 
 /// The files that commands may not change.
 #[derive(Debug)]
-pub struct Kept {
+pub struct KeptFiles {
     /// Readable ones: the user's configuration folder, which has the scripts of skills.
     pub guarded: Vec<PathBuf>,
     /// Unreadable ones: conversations, credentials, configured keys.
@@ -97,10 +97,10 @@ pub struct Kept {
 
 impl Settings {
     /// The files that commands may not change.
-    pub fn kept(&self) -> Kept {
+    pub fn kept(&self) -> KeptFiles {
         let guarded = self.files.folder.iter().cloned().collect();
         let hidden = [self.state_dir.clone()].into_iter().chain(self.files.user.clone()).collect();
-        Kept { guarded, hidden }
+        KeptFiles { guarded, hidden }
     }
 
     /// The settings with the values of newly read files.

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::limits::CONTEXT_PROJECTS;
 use crate::tool::path::within;
 
-pub use file::{Problem, Scope};
+pub use file::{Author, Problem};
 
 use file::Folder;
 use instructions::Instructions;
@@ -78,7 +78,7 @@ pub fn root(cwd: &Path) -> &Path {
 fn folders(places: &Places) -> Vec<Folder> {
     let mut folders = Vec::new();
     if let Some(user) = &places.user {
-        folders.push(Folder { path: user.clone(), scope: Scope::User, confined_to: None });
+        folders.push(Folder { path: user.clone(), scope: Author::User, confined_to: None });
     }
     let cwd = places.cwd.canonicalize().unwrap_or_else(|_| places.cwd.clone());
     let root = root(&cwd);
@@ -86,7 +86,7 @@ fn folders(places: &Places) -> Vec<Folder> {
     inwards.reverse();
     folders.extend(inwards.into_iter().map(|folder| Folder {
         path: folder.to_owned(),
-        scope: Scope::Project,
+        scope: Author::Project,
         confined_to: (!places.trusted).then(|| root.to_owned()),
     }));
     folders
@@ -217,7 +217,7 @@ mod tests {
         ]);
         let project = world.look(false);
         let tidy = &project.skills["tidy"];
-        assert_eq!((tidy.description.as_str(), tidy.scope), ("Tidies theirs", Scope::Project));
+        assert_eq!((tidy.description.as_str(), tidy.scope), ("Tidies theirs", Author::Project));
         assert_eq!(project.skills.len(), 1);
         let fix = &project.templates["fix"];
         assert_eq!((fix.description.as_str(), fix.hint.as_deref()), ("Fixes", Some("what")));

@@ -22,7 +22,7 @@ use crate::value::{Map, Value};
 pub use choice::{About, Choice, ChoiceItem, ChoiceKind, Pick};
 pub use dialog::{Dialog, DialogOption, DialogShape, QuestionAsked, QuestionEnded, Subagent};
 use question::Answer;
-pub use screen::{Diagnostic, Level, Notification, StatusText, Widget, WidgetSpec};
+pub use screen::{Diagnostic, NoticeLevel, Notification, StatusText, Widget, WidgetSpec};
 use stage::{Point, Stage};
 pub use tools::{FileAction, FileEdit, FileRequest, ToolCall, ToolOutput, ToolRequest};
 

@@ -15,7 +15,7 @@ use std::io;
 use std::path::Path;
 
 use crate::edn;
-use crate::files::{Place, ReplaceError, Rights};
+use crate::files::{FilePlace, ReplaceError, Rights};
 use crate::limits::JOURNAL_BYTES;
 use crate::value::{Map, Value};
 
@@ -78,7 +78,7 @@ pub fn export(transcript: &Transcript, format: Format) -> String {
 pub fn save(path: &Path, text: &str) -> io::Result<()> {
     let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let place = Place::open(&folder.canonicalize()?.join(name))?.ok_or(io::ErrorKind::NotFound)?;
+    let place = FilePlace::open(&folder.canonicalize()?.join(name))?.ok_or(io::ErrorKind::NotFound)?;
     let earlier = place.read(JOURNAL_BYTES)?;
     if earlier
         .as_ref()

@@ -19,8 +19,8 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 pub use below::{BelowError, Expected, read_below};
-pub use lock::{Lock, lock};
-pub use replace::{Found, Place, ReplaceError, Rights};
+pub use lock::{FileLock, lock};
+pub use replace::{FilePlace, FileRead, ReplaceError, Rights};
 
 /// The start of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -267,7 +267,7 @@ mod tests {
             move || File::options().write(true).open(pipe)
         });
         let folder = open_folder(&root).unwrap();
-        let place = Place::open(&pipe).unwrap().unwrap();
+        let place = FilePlace::open(&pipe).unwrap().unwrap();
         // The writer waits at the pipe for most of these.
         for _ in 0..1000 {
             let refused = [

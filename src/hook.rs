@@ -15,7 +15,7 @@ use crate::value::Value;
 pub mod command;
 
 pub use crate::event::stage::{Point, Stage};
-pub use command::{Failure, call};
+pub use command::{HookFailure, call};
 
 /// The kind of a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

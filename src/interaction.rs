@@ -22,4 +22,4 @@ pub mod warning;
 
 pub use open_questions::Audience;
 pub use pending::{HeldAnswer, PendingQuestions};
-pub use question::{Given, Origin, Question, Resolution};
+pub use question::{ClientAnswer, Origin, Question, Resolution};

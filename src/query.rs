@@ -28,7 +28,7 @@ use crate::edn;
 use crate::query::compile::{Level, What};
 use crate::query::run::{AnswerMemory, Outcomes};
 use crate::query::world::World;
-use crate::session::{ApiError, Call, Query, QueryAnswer, Reply, SessionApi};
+use crate::session::{ApiError, Call, GraphQuery, QueryAnswer, Reply, SessionApi};
 use crate::value::{Map, Value};
 
 pub use resolvers::graph;
@@ -45,7 +45,7 @@ pub struct Prepared {
 ///
 /// # Errors
 /// `request/invalid-query` with `:data {:offset …}` if the text is not a query, or `:entity` is not a map.
-pub fn prepare(query: &Query) -> Result<Prepared, ApiError> {
+pub fn prepare(query: &GraphQuery) -> Result<Prepared, ApiError> {
     let entity = match &query.entity {
         None => Map::new(),
         Some(text) => entity(text)?,

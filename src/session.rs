@@ -42,17 +42,17 @@ pub use call::{ApiError, Call, Reply};
 pub use client_tools::{ClientTools, FileAnswer, OfferedTool, OpenFile, Registered, ToolAnswer};
 pub use clients::{Agreed, Client, Clients, InAnswer, Peer, Pressure, Since, Snapshot, Standing};
 pub use control::Control;
-pub use graph::{Graph, Query, QueryAnswer};
+pub use graph::{Graph, GraphQuery, QueryAnswer};
 pub use jobs::{Jobs, ShellCommand, ToolOutcome, Waited};
 pub use logins::Logins;
 pub use permissions::Permissions;
 pub use questions::{AnswerFields, DialogResult, Questions, Response};
 pub use queue::{Edited, Queues, Removed, Resumed};
-pub use sessions::{Listing, Opened, Page, Scope, Sessions, SwitchTarget};
+pub use sessions::{ListScope, Listing, Opened, Page, Sessions, SwitchTarget};
 pub use settings::{Reach, SessionSettings, ShownFiles};
 pub use tally::{Counts, OpCounts, Requests, Tally};
 pub use turns::{ActionResult, ActionStatus, Again, Ended, Interrupted, Prompt, Prompted, TurnState, Turns};
-pub use undo::{FileAction, Undo, Undone, Undos};
+pub use undo::{Undo, Undone, UndoneFile, Undos};
 
 /// All capabilities: what the EDN wire, the UI wire and the graph's mutations need.
 pub trait SessionApi:

@@ -34,14 +34,14 @@ use crate::limits::SEARCH_HITS;
 use crate::message::SessionId;
 use crate::project;
 
-pub use commit::{Committer, Counters, Durability};
+pub use commit::{CommitCounters, Committer, Durability};
 pub use entry::{Entry, EntryBody, FORMAT, Header, HeaderError, Parent};
 pub use error::StoreError;
-pub use files::{Files, Lock, LockError, LogFile, SystemFiles};
+pub use files::{FileOps, JournalLock, LockError, LogFile, SystemFiles};
 pub use journals::{Journal, Journals, Loaded, Log};
-pub use listing::{Hit, SessionInfo};
-pub use reading::{Content, Fault};
-pub use verify::{Repaired, Report};
+pub use listing::{Hit, StoredSession};
+pub use reading::{JournalContent, JournalFault};
+pub use verify::{Repaired, VerifyReport};
 
 use error::is_want;
 use files::children;
@@ -57,7 +57,7 @@ use shelf::Shelf;
 pub struct Store {
     root: PathBuf,
     durability: Durability,
-    files: Arc<dyn Files>,
+    files: Arc<dyn FileOps>,
     committer: Arc<Committer>,
     locations: Arc<Locations>,
     shelf: Arc<Shelf>,
@@ -78,7 +78,7 @@ impl Store {
     ///
     /// # Errors
     /// Those of [`Store::new`].
-    pub fn with_files(state_dir: &Path, durability: Durability, files: Arc<dyn Files>) -> io::Result<Self> {
+    pub fn with_files(state_dir: &Path, durability: Durability, files: Arc<dyn FileOps>) -> io::Result<Self> {
         Ok(Self {
             root: state_dir.join("sessions"),
             durability,
@@ -114,7 +114,7 @@ impl Store {
         self.locations.name(&session, path)?;
         let opened = journal::open(path, file, self.files.clone());
         self.locations.take_named(&session);
-        let (file, Content { header, entries, faults, .. }) = opened?;
+        let (file, JournalContent { header, entries, faults, .. }) = opened?;
         Ok(Loaded { journal: self.journal(session, file), header, entries, faults })
     }
 
@@ -126,7 +126,7 @@ impl Store {
     fn marked<T>(
         &self,
         mut listed: Vec<T>,
-        info: impl Fn(&mut T) -> &mut SessionInfo,
+        info: impl Fn(&mut T) -> &mut StoredSession,
     ) -> Result<Vec<T>, StoreError> {
         let archived = self
             .shelf
@@ -153,7 +153,7 @@ impl Store {
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub fn read_file(&self, path: &Path) -> Result<Content, StoreError> {
+    pub fn read_file(&self, path: &Path) -> Result<JournalContent, StoreError> {
         reading::read(path, &bytes_of(path)?)
     }
 
@@ -183,7 +183,7 @@ impl Store {
     ///
     /// # Errors
     /// If it cannot be read, or a newer program wrote it.
-    pub fn verify(&self, path: &Path) -> Result<Report, StoreError> {
+    pub fn verify(&self, path: &Path) -> Result<VerifyReport, StoreError> {
         verify::check(path, &bytes_of(path)?)
     }
 
@@ -307,7 +307,7 @@ impl Journals for Store {
         Ok(session)
     }
 
-    fn list(&self, cwd: Option<&Path>) -> Result<Vec<SessionInfo>, StoreError> {
+    fn list(&self, cwd: Option<&Path>) -> Result<Vec<StoredSession>, StoreError> {
         let project = cwd.map(|cwd| self.project_dir(cwd));
         let refused = |error| StoreError::io("Cannot read all sessions in", &self.root, error);
         #[cfg(feature = "index")]
@@ -338,7 +338,7 @@ impl Journals for Store {
         self.durability
     }
 
-    fn counters(&self) -> Counters {
+    fn counters(&self) -> CommitCounters {
         self.committer.counters()
     }
 }

@@ -44,12 +44,12 @@ mod write;
 pub use error::CallError;
 #[cfg(test)]
 pub use open_files::NoneOpen;
-pub use open_files::{OpenFiles, Site, Written};
+pub use open_files::{OpenFileWrite, OpenFiles, Site};
 pub use proposal::{Proposal, Revision};
 pub use read::read_file;
 pub use redirects::Redirects;
 
-use output::{Kept, Outputs};
+use output::{KeptOutput, Outputs};
 use permission::Access;
 
 /// The name of the tool that asks the person; the engine answers it.
@@ -192,7 +192,7 @@ impl Outcome {
     }
 
     /// A success; a long text is stored under a handle.
-    pub fn kept(kept: Kept) -> Self {
+    pub fn kept(kept: KeptOutput) -> Self {
         let mut outcome = Self::ok(kept.text);
         if let Some(handle) = kept.handle {
             outcome.details.put("handle", handle);

@@ -17,7 +17,7 @@ use edn_bridge::limits::{
 };
 use edn_bridge::session::Client as _;
 use edn_bridge::value::{Owned, Value};
-use edn_bridge::wire::connection::End;
+use edn_bridge::wire::connection::ConnectionEnd;
 use edn_bridge::wire::edn::service::Connection;
 use edn_bridge::wire::transport::memory::Writer;
 use endpoint_support::double::{Double, Fate, Kept, told};
@@ -31,7 +31,7 @@ struct Peer {
     connection: Arc<Connection>,
     input: Option<Writer>,
     frames: Receiver<Owned>,
-    end: Receiver<End>,
+    end: Receiver<ConnectionEnd>,
 }
 
 impl Peer {

@@ -11,7 +11,7 @@ use edn_bridge::clock::SystemClock;
 use edn_bridge::event::question::{Answer, QuestionContent};
 use edn_bridge::event::{Body, Event};
 use edn_bridge::interaction::audit;
-use edn_bridge::interaction::{Audience, Given, Origin, PendingQuestions, Question, Resolution};
+use edn_bridge::interaction::{Audience, ClientAnswer, Origin, PendingQuestions, Question, Resolution};
 use edn_bridge::message::SessionId;
 use edn_bridge::session::{AnswerFields, Client, Pressure, Reply, Response};
 use edn_bridge::wire::edn::layout::topic;
@@ -120,7 +120,7 @@ fn respond(questions: &PendingQuestions, connection: u64, id: &str, ok: bool, to
     let (told, name) = (told.clone(), id.to_owned());
     questions.respond(
         connection,
-        Given::Response(Box::new(answer(id, ok))),
+        ClientAnswer::Response(Box::new(answer(id, ok))),
         Reply::new(move |result| {
             let mut told = told.lock().unwrap();
             match result {
@@ -307,9 +307,9 @@ fn question_is_shown_again_to_whoever_was_refused_in_vain() {
         tokio::task::yield_now().await;
         let id = shown()[0].1.clone();
         // An answer that is taken back, as one that could not be written down is.
-        drop(questions.hold(0, Given::Response(Box::new(answer(&id, true)))).unwrap());
+        drop(questions.hold(0, ClientAnswer::Response(Box::new(answer(&id, true)))).unwrap());
         assert_eq!(shown().len(), 1, "nobody was told of it");
-        let held = questions.hold(0, Given::Response(Box::new(answer(&id, true)))).unwrap();
+        let held = questions.hold(0, ClientAnswer::Response(Box::new(answer(&id, true)))).unwrap();
         respond(&questions, 0, &id, false, &told);
         assert_eq!(told.lock().unwrap().lost, [ErrorCode::InteractionAlreadyAnswered]);
         drop(held);

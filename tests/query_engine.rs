@@ -21,7 +21,7 @@ use edn_bridge::query::compile::Level;
 use edn_bridge::query::graph::{Graph, GraphError, Input, Inputs, Output, Resolver};
 use edn_bridge::query::parse::parse;
 use edn_bridge::query::run::{Answered, Bounds, Stop, run, run_within};
-use edn_bridge::query::world::Failure;
+use edn_bridge::query::world::ResolverFailure;
 use edn_bridge::value::{Map, Value};
 use query_support::Process;
 
@@ -61,7 +61,7 @@ const PART: &[Resolver] = &[
     R::one("sum", &[Input::Required("once"), Input::Required("twice")], &[out("sum")], |_, inputs| {
         Ok(vec![("sum", (number(inputs, "once") + number(inputs, "twice")).into())])
     }),
-    R::one("breaks", &[], &[out("broken"), out("mended")], |_, _| Err(Failure::new("It broke."))),
+    R::one("breaks", &[], &[out("broken"), out("mended")], |_, _| Err(ResolverFailure::new("It broke."))),
     R::one("mends", &[Input::Required("a")], &[out("mended")], |_, _| Ok(vec![("mended", "so".into())])),
     R::one("beside", &[], &[out("beside")], |_, _| Ok(vec![("beside", 7.into())])),
     R::one("after-broken", &[Input::Required("broken")], &[out("after-broken")], |_, _| Ok(Vec::new())),

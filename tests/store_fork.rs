@@ -21,7 +21,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use edn_bridge::session::{Clients as _, Sessions as _, SwitchTarget};
-use edn_bridge::store::{Durability, Files, Journals as _, Lock, LockError, LogFile, Store, SystemFiles};
+use edn_bridge::store::{
+    Durability, FileOps, JournalLock, Journals as _, LockError, LogFile, Store, SystemFiles,
+};
 use process::{Nobody, PATIENCE, asked, call, process, wait};
 use store_support::{append, chain, header, ids};
 
@@ -32,7 +34,7 @@ struct Gated {
     reached: Mutex<Sender<()>>,
 }
 
-impl Files for Gated {
+impl FileOps for Gated {
     fn create(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
         if path.extension().is_some_and(|extension| extension == "part") {
             self.reached.lock().unwrap().send(()).unwrap();
@@ -58,7 +60,7 @@ impl Files for Gated {
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         SystemFiles.sync_folder(folder)
     }
-    fn lock(&self, path: &Path) -> Result<Lock, LockError> {
+    fn lock(&self, path: &Path) -> Result<JournalLock, LockError> {
         SystemFiles.lock(path)
     }
 }

@@ -19,7 +19,7 @@ use std::sync::mpsc::channel;
 
 use edn_bridge::limits::JOURNAL_LINE_BYTES;
 use edn_bridge::store::{
-    Durability, Entry, EntryBody, Fault, Files, Journals as _, Repaired, StoreError, SystemFiles,
+    Durability, Entry, EntryBody, FileOps, JournalFault, Journals as _, Repaired, StoreError, SystemFiles,
 };
 use store_support::*;
 
@@ -34,12 +34,12 @@ fn torn_line_is_removed_and_reported() {
         let loaded = place.store.open_file(&path).unwrap();
         let offset = last as u64;
         if cut == whole.len() - 1 {
-            assert_eq!(loaded.faults, [Fault::NoLineFeed { offset }]);
+            assert_eq!(loaded.faults, [JournalFault::NoLineFeed { offset }]);
             assert_eq!(ids(&loaded.entries), ["e0", "e1", "e2"]);
         } else {
             assert_eq!(
                 loaded.faults,
-                [Fault::TornTail { offset, length: (cut - last) as u64 }],
+                [JournalFault::TornTail { offset, length: (cut - last) as u64 }],
                 "cut at {cut}"
             );
             assert_eq!(ids(&loaded.entries), ["e0", "e1"]);
@@ -68,7 +68,7 @@ fn entries_that_were_written_together_are_there_together() {
         fs::write(&path, &whole[..cut]).unwrap();
         let loaded = place.store.open_file(&path).unwrap();
         let (offset, length) = (before.len() as u64, (cut - before.len()) as u64);
-        assert_eq!(loaded.faults, [Fault::TornTail { offset, length }], "cut at {cut}");
+        assert_eq!(loaded.faults, [JournalFault::TornTail { offset, length }], "cut at {cut}");
         assert_eq!(ids(&loaded.entries), ["e0", "e1"]);
         assert_eq!(fs::read(&path).unwrap(), before);
     }
@@ -106,8 +106,8 @@ fn garbage_in_middle_is_skipped_and_hides_nothing() {
         assert_eq!(
             loaded.faults,
             [
-                Fault::Unreadable { line: 3, offset },
-                Fault::LostParent { entry: "e2".into(), parent: "e1".into() }
+                JournalFault::Unreadable { line: 3, offset },
+                JournalFault::LostParent { entry: "e2".into(), parent: "e1".into() }
             ]
         );
         // The history before the damage stays on the branch.
@@ -482,7 +482,7 @@ fn fork_gets_its_name_once_it_is_on_disk() {
     let place = Place::new();
     let path = place.session("s-1", 1).with_file_name("s-9.part");
     fs::write(&path, "{:edn").unwrap();
-    assert_eq!(place.store.verify(&path).unwrap().faults, [Fault::Unfinished]);
+    assert_eq!(place.store.verify(&path).unwrap().faults, [JournalFault::Unfinished]);
     assert!(matches!(place.store.repair(&path).unwrap(), Some(Repaired::SetAside { .. })));
 }
 
@@ -499,7 +499,7 @@ fn line_numbers_are_right_in_file_read_in_parts() {
     fs::write(&path, lines.join(&b'\n')).unwrap();
     let content = place.store.read_file(&path).unwrap();
     assert_eq!(content.entries.len(), 19_999);
-    assert_eq!(content.faults[0], Fault::Unreadable { line: 17_001, offset });
+    assert_eq!(content.faults[0], JournalFault::Unreadable { line: 17_001, offset });
 }
 
 /// A session is asked for by any path. What is no session, and what stands beside it, is left alone.

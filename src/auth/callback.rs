@@ -28,12 +28,12 @@ pub struct Callback {
 /// The login page refused the login; contains its reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Refused(pub String);
+pub struct LoginRefused(pub String);
 
 /// The answer of a login page.
 pub struct Redirect {
     /// The code, unless the page refused the login.
-    pub code: Result<Secret, Refused>,
+    pub code: Result<Secret, LoginRefused>,
     /// The state that the login sent to the page.
     pub state: Option<String>,
 }
@@ -58,7 +58,7 @@ impl Redirect {
             (Some(code), _) if !code.is_empty() => Ok(Secret::new(code)),
             (_, Some(error)) => {
                 let why = value("error_description");
-                Err(Refused(why.map_or(error.clone(), |why| format!("{why} ({error})"))))
+                Err(LoginRefused(why.map_or(error.clone(), |why| format!("{why} ({error})"))))
             }
             _ => return None,
         };
@@ -95,7 +95,7 @@ impl Callback {
 
     /// Waits for the browser. Other requests are answered and ignored. All connections are served concurrently,
     /// so that a silent one does not delay the one with the code.
-    pub async fn wait(&self, state: &str) -> Result<Secret, Refused> {
+    pub async fn wait(&self, state: &str) -> Result<Secret, LoginRefused> {
         let (path, state): (Arc<str>, Arc<str>) = (self.url.path().into(), state.into());
         // Those that are left when it ends are hung up on.
         let mut browsers = JoinSet::new();
@@ -128,7 +128,11 @@ impl Callback {
     }
 }
 
-async fn serve(mut browser: TcpStream, path: Arc<str>, state: Arc<str>) -> Option<Result<Secret, Refused>> {
+async fn serve(
+    mut browser: TcpStream,
+    path: Arc<str>,
+    state: Arc<str>,
+) -> Option<Result<Secret, LoginRefused>> {
     let browser = &mut browser;
     let target = target(browser).await?;
     let asked = Url::parse(&format!("http://localhost{target}")).ok()?;

@@ -26,7 +26,7 @@ pub struct Credentials {
 
 /// The entry of a provider.
 #[derive(Debug, Clone)]
-pub enum Kept {
+pub enum ProviderEntry {
     /// A pasted key.
     Key(Secret),
     /// The tokens of a login.
@@ -73,7 +73,7 @@ pub enum CredentialsError {
 
 /// Permission to change the file.
 #[derive(Debug)]
-pub struct Lock(#[expect(dead_code, reason = "held open: closing it gives the lock back")] File);
+pub struct CredentialsLock(#[expect(dead_code, reason = "held open: closing it gives the lock back")] File);
 
 type Result<T> = std::result::Result<T, CredentialsError>;
 
@@ -92,7 +92,7 @@ impl Credentials {
     ///
     /// # Errors
     /// See [`CredentialsError`]. A missing file has no entries.
-    pub fn get(&self, provider: &str) -> Result<Option<Kept>> {
+    pub fn get(&self, provider: &str) -> Result<Option<ProviderEntry>> {
         let all = self.read()?;
         let Some(entry) =
             all.iter().find_map(|(name, kept)| (name.as_str() == Some(provider)).then_some(kept))
@@ -102,18 +102,18 @@ impl Credentials {
         let secret =
             |key: &str| entry.get(key).and_then(Value::as_str).map(|text| Secret::new(text.to_owned()));
         if let Some(key) = secret("key") {
-            return Ok(Some(Kept::Key(key)));
+            return Ok(Some(ProviderEntry::Key(key)));
         }
         let access = secret("access").ok_or_else(|| CredentialsError::Damaged { path: self.path.clone() })?;
         let ends = entry.get("ends").and_then(Value::as_str).and_then(|ends| ends.parse().ok());
-        Ok(Some(Kept::Tokens(Tokens { access, refresh: secret("refresh"), ends })))
+        Ok(Some(ProviderEntry::Tokens(Tokens { access, refresh: secret("refresh"), ends })))
     }
 
     /// Stores the entry of a provider.
     ///
     /// # Errors
     /// See [`CredentialsError`].
-    pub fn put(&self, provider: &str, kept: Kept) -> Result<()> {
+    pub fn put(&self, provider: &str, kept: ProviderEntry) -> Result<()> {
         let lock = self.lock()?;
         self.put_locked(&lock, provider, kept)
     }
@@ -122,13 +122,13 @@ impl Credentials {
     ///
     /// # Errors
     /// See [`CredentialsError`].
-    pub fn put_locked(&self, _: &Lock, provider: &str, kept: Kept) -> Result<()> {
+    pub fn put_locked(&self, _: &CredentialsLock, provider: &str, kept: ProviderEntry) -> Result<()> {
         let mut entry = Map::new();
         match kept {
-            Kept::Key(key) => {
+            ProviderEntry::Key(key) => {
                 entry.put("key", key.expose().to_owned());
             }
-            Kept::Tokens(tokens) => {
+            ProviderEntry::Tokens(tokens) => {
                 entry.put("access", tokens.access.expose().to_owned());
                 entry.put_some("refresh", tokens.refresh.map(|refresh| refresh.expose().to_owned()));
                 entry.put_some("ends", tokens.ends.map(|ends| ends.to_string()));
@@ -158,10 +158,10 @@ impl Credentials {
     ///
     /// # Errors
     /// See [`CredentialsError`].
-    pub fn lock(&self) -> Result<Lock> {
+    pub fn lock(&self) -> Result<CredentialsLock> {
         let file = self.open(&self.path.with_extension("lock")).map_err(|source| self.io(source))?;
         flock(&file, FlockOperation::LockExclusive).map_err(|error| self.io(error.into()))?;
-        Ok(Lock(file))
+        Ok(CredentialsLock(file))
     }
 
     fn read(&self) -> Result<Map<'static>> {
@@ -209,10 +209,10 @@ mod tests {
 
     use super::*;
 
-    fn key(kept: Option<Kept>) -> String {
+    fn key(kept: Option<ProviderEntry>) -> String {
         match kept {
-            Some(Kept::Key(key)) => key.expose().to_owned(),
-            Some(Kept::Tokens(tokens)) => {
+            Some(ProviderEntry::Key(key)) => key.expose().to_owned(),
+            Some(ProviderEntry::Tokens(tokens)) => {
                 let refresh = tokens.refresh.map(|refresh| refresh.expose().to_owned());
                 format!(
                     "{} {refresh:?} {:?}",
@@ -230,7 +230,7 @@ mod tests {
         let credentials = Credentials::new(&state.path().join("deep"));
         assert!(!credentials.has("a"));
         assert!(!credentials.forget("a").unwrap());
-        credentials.put("a", Kept::Key(Secret::new("sk-1".into()))).unwrap();
+        credentials.put("a", ProviderEntry::Key(Secret::new("sk-1".into()))).unwrap();
         let ends = "2026-01-02T03:04:05Z".parse().unwrap();
         let tokens = Tokens {
             access: Secret::new("at".into()),
@@ -239,7 +239,7 @@ mod tests {
         };
         assert!(tokens.ends_within("2026-01-02T03:03:30Z".parse().unwrap(), Duration::from_secs(60)));
         assert!(!tokens.ends_within("2026-01-02T03:03:00Z".parse().unwrap(), Duration::from_secs(60)));
-        credentials.put("b", Kept::Tokens(tokens)).unwrap();
+        credentials.put("b", ProviderEntry::Tokens(tokens)).unwrap();
         assert_eq!(key(credentials.get("a").unwrap()), "sk-1");
         assert_eq!(key(credentials.get("b").unwrap()), r#"at Some("rt") Some("2026-01-02T03:04:05Z")"#);
         for file in std::fs::read_dir(state.path().join("deep")).unwrap() {
@@ -258,7 +258,8 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let credentials = Credentials::new(state.path());
         std::fs::write(&credentials.path, "{\"a\" {:access \"sk-secret\"").unwrap();
-        let error = credentials.put("b", Kept::Key(Secret::new("k".into()))).unwrap_err().to_string();
+        let error =
+            credentials.put("b", ProviderEntry::Key(Secret::new("k".into()))).unwrap_err().to_string();
         assert!(error.contains("damaged") && !error.contains("sk-secret"), "{error}");
         assert!(std::fs::read_to_string(&credentials.path).unwrap().contains("sk-secret"));
     }
@@ -271,7 +272,9 @@ mod tests {
             for n in 0..8 {
                 let credentials = &credentials;
                 scope.spawn(move || {
-                    credentials.put(&format!("p{n}"), Kept::Key(Secret::new(format!("k{n}")))).unwrap();
+                    credentials
+                        .put(&format!("p{n}"), ProviderEntry::Key(Secret::new(format!("k{n}"))))
+                        .unwrap();
                 });
             }
         });

@@ -11,8 +11,8 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::callback::{Callback, Redirect};
-use super::credentials::{Credentials, Kept, Tokens};
-use super::oauth::{Asked, Device, Login, OauthError};
+use super::credentials::{Credentials, ProviderEntry, Tokens};
+use super::oauth::{AuthorizationRequest, Device, Login, OauthError};
 use super::{KeySource, oauth};
 use crate::clock::Clock;
 use crate::http::Http;
@@ -21,7 +21,7 @@ use crate::secret::Secret;
 
 /// A started login.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Begun {
+pub struct StartedLogin {
     /// The provider's name in the configuration.
     pub provider: Arc<str>,
     /// The name for people.
@@ -178,7 +178,7 @@ impl Logins {
         connection: u64,
         provider: &str,
         stop: CancellationToken,
-    ) -> Result<Begun, LoginError> {
+    ) -> Result<StartedLogin, LoginError> {
         let begun = tokio::select! {
             biased;
             () = stop.cancelled() => return Err(LoginError::cancelled()),
@@ -201,7 +201,11 @@ impl Logins {
         }
     }
 
-    async fn start(&self, provider: &str, stop: &CancellationToken) -> Result<(Begun, Way), LoginError> {
+    async fn start(
+        &self,
+        provider: &str,
+        stop: &CancellationToken,
+    ) -> Result<(StartedLogin, Way), LoginError> {
         let (id, name, source) = self.find(provider)?;
         match (&source.login, &source.url) {
             (Some(login), _) if login.has_page() => self.page(id, name, login, stop).await,
@@ -240,7 +244,7 @@ impl Logins {
                 let key = input.map(|key| key.expose().trim().to_owned()).filter(|key| !key.is_empty());
                 let key = key.filter(|key| key.chars().all(|c| c.is_ascii_graphic()));
                 let key = Secret::new(key.ok_or(LoginError::Input("the key"))?);
-                keep(&self.credentials, &pending.provider, Kept::Key(key)).await
+                keep(&self.credentials, &pending.provider, ProviderEntry::Key(key)).await
             }
             Way::Task { state, by_itself, input: sender, outcome } => {
                 match input.filter(|input| !input.expose().trim().is_empty()) {
@@ -301,9 +305,17 @@ impl Logins {
         }
     }
 
-    fn begun(&self, id: &Arc<str>, name: &Arc<str>, url: String) -> Begun {
+    fn begun(&self, id: &Arc<str>, name: &Arc<str>, url: String) -> StartedLogin {
         let (provider, name) = (id.clone(), name.clone());
-        Begun { provider, name, url, uses_callback: false, code: None, ends: None, ends_by_itself: false }
+        StartedLogin {
+            provider,
+            name,
+            url,
+            uses_callback: false,
+            code: None,
+            ends: None,
+            ends_by_itself: false,
+        }
     }
 
     async fn page(
@@ -312,7 +324,7 @@ impl Logins {
         name: &Arc<str>,
         login: &Login,
         stop: &CancellationToken,
-    ) -> Result<(Begun, Way), LoginError> {
+    ) -> Result<(StartedLogin, Way), LoginError> {
         let callback = Callback::listen(login.redirect()).await;
         let redirect =
             callback.as_ref().map(|callback| callback.url.clone()).or_else(|| login.redirect().cloned());
@@ -321,7 +333,7 @@ impl Logins {
         })?;
         let asked = login.ask(redirect).map_err(|error| failed(name, &error))?;
         let by_itself = callback.is_some();
-        let begun = Begun {
+        let begun = StartedLogin {
             uses_callback: by_itself,
             ends_by_itself: by_itself,
             ..self.begun(id, name, asked.url.to_string())
@@ -330,7 +342,7 @@ impl Logins {
         let (input, pasted) = mpsc::channel(1);
         let (login, http, clock) = (login.clone(), self.http.clone(), self.clock.clone());
         let work = async move {
-            let Asked { state, verifier, redirect, .. } = asked;
+            let AuthorizationRequest { state, verifier, redirect, .. } = asked;
             let code = code(callback, state.secret().clone(), pasted).await?;
             login.exchange(&code, verifier, redirect, &http, clock.as_ref()).await
         };
@@ -344,10 +356,10 @@ impl Logins {
         name: &Arc<str>,
         login: &Login,
         stop: &CancellationToken,
-    ) -> Result<(Begun, Way), LoginError> {
+    ) -> Result<(StartedLogin, Way), LoginError> {
         let device: Device =
             login.device(&self.http, self.clock.as_ref()).await.map_err(|error| failed(name, &error))?;
-        let begun = Begun {
+        let begun = StartedLogin {
             code: Some(device.code.clone()),
             ends: Some(device.ends),
             ends_by_itself: true,
@@ -376,7 +388,7 @@ impl Logins {
                 biased;
                 () = stop.cancelled() => Err(LoginError::NonePending),
                 ended = tokio::time::timeout(LOGIN_PATIENCE, work) => match ended {
-                    Ok(Ok(tokens)) => keep(&credentials, &id, Kept::Tokens(tokens)).await,
+                    Ok(Ok(tokens)) => keep(&credentials, &id, ProviderEntry::Tokens(tokens)).await,
                     Ok(Err(error)) => Err(failed(&name, &error)),
                     Err(_) => Err(LoginError::Failed(format!("The login at {name} took too long; begin again."))),
                 },
@@ -410,7 +422,7 @@ async fn code(
     }
 }
 
-async fn keep(credentials: &Credentials, provider: &Arc<str>, kept: Kept) -> Result<(), LoginError> {
+async fn keep(credentials: &Credentials, provider: &Arc<str>, kept: ProviderEntry) -> Result<(), LoginError> {
     let (credentials, provider) = (credentials.clone(), provider.clone());
     let written = tokio::task::spawn_blocking(move || credentials.put(&provider, kept)).await;
     match written {

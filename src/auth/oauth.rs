@@ -49,7 +49,7 @@ pub enum OauthError {
 }
 
 /// A requested authorisation: its page, and the proof that this process requested it.
-pub struct Asked {
+pub struct AuthorizationRequest {
     /// The page.
     pub url: Url,
     /// What the page hands on.
@@ -165,7 +165,7 @@ impl Login {
     ///
     /// # Errors
     /// [`OauthError::Refused`] if the configuration has no page.
-    pub fn ask(&self, redirect: Url) -> Result<Asked, OauthError> {
+    pub fn ask(&self, redirect: Url) -> Result<AuthorizationRequest, OauthError> {
         let page = self
             .authorize
             .clone()
@@ -182,7 +182,7 @@ impl Login {
             request = request.add_extra_param(key, value);
         }
         let (url, state) = request.url();
-        Ok(Asked { url, state, verifier, redirect })
+        Ok(AuthorizationRequest { url, state, verifier, redirect })
     }
 
     /// Exchanges the code of the page for tokens.

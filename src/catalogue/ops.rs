@@ -8,7 +8,7 @@ use crate::value::Value;
 
 /// How an op relates to a session. This decides which requests it may overtake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum SessionAccess {
     /// Concerns only the connection.
     Connection,
     /// Reads a session or the process; never waits for a turn.
@@ -27,7 +27,7 @@ pub struct OpSpec {
     /// Its name on the wire.
     pub name: &'static str,
     /// How it relates to a session.
-    pub access: Access,
+    pub access: SessionAccess,
     /// Its params, without the optional `:session-id` of session ops.
     pub params: &'static [Param],
     /// Whether it concerns a session and takes `:session-id`.
@@ -294,7 +294,7 @@ macro_rules! ops {
             $(OpSpec {
                 op: Op::$variant,
                 name: stringify!($name),
-                access: Access::$access,
+                access: SessionAccess::$access,
                 session: $session,
                 params: &[$(Param { key: $key, shape: $shape, required: ops!(@required $($optional)?) }),*],
                 data: &[$($data),*],

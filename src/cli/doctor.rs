@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use edn_bridge::clock::{Clock, SystemClock};
-use edn_bridge::config::{Kept, Layers, Settings};
+use edn_bridge::config::{KeptFiles, Layers, Settings};
 use edn_bridge::context::{Places, Project};
 use edn_bridge::edn;
 use edn_bridge::engine::Providers;
@@ -367,7 +367,7 @@ fn socket(found: &mut Findings, settings: &Settings) {
 
 /// Landlock can only add rights, so a protected file inside the workspace has a cost.
 fn workspace(found: &mut Findings, settings: &Settings) {
-    let Kept { guarded, hidden } = settings.kept();
+    let KeptFiles { guarded, hidden } = settings.kept();
     let inside = hidden.iter().chain(&guarded).find(|path| path.starts_with(&settings.cwd));
     if let Some(path) = inside.filter(|_| sandbox::state() == sandbox::SandboxState::Enforced) {
         found.note(

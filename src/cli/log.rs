@@ -18,12 +18,12 @@ pub(super) struct Log(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    queue: OnceLock<SyncSender<Message>>,
+    queue: OnceLock<SyncSender<LogMessage>>,
     /// Lines that were left out since the last one that was not.
     lost: AtomicU64,
 }
 
-enum Message {
+enum LogMessage {
     Line(Vec<u8>),
     /// All before it is written.
     End(Sender<()>),
@@ -34,12 +34,12 @@ impl Log {
     pub(super) fn end(&self) {
         let Some(queue) = self.0.queue.get() else { return };
         let (written, wait) = channel();
-        if queue.try_send(Message::End(written)).is_ok() {
+        if queue.try_send(LogMessage::End(written)).is_ok() {
             let _ = wait.recv_timeout(LOG_END_WAIT);
         }
     }
 
-    fn queue(&self) -> &SyncSender<Message> {
+    fn queue(&self) -> &SyncSender<LogMessage> {
         self.0.queue.get_or_init(|| {
             let (sender, receiver) = sync_channel(LOG_LINES);
             // Without the thread the lines go nowhere, which is all that is left to do with them.
@@ -49,31 +49,31 @@ impl Log {
     }
 }
 
-fn run(lines: &Receiver<Message>) {
+fn run(lines: &Receiver<LogMessage>) {
     for message in lines {
         match message {
             // Locked for one line: others write there as well.
-            Message::Line(line) => drop(out::stderr().write_all(&line)),
-            Message::End(written) => drop(written.send(())),
+            LogMessage::Line(line) => drop(out::stderr().write_all(&line)),
+            LogMessage::End(written) => drop(written.send(())),
         }
     }
 }
 
 impl MakeWriter<'_> for Log {
-    type Writer = Line;
+    type Writer = LogLine;
 
-    fn make_writer(&self) -> Line {
-        Line { log: self.clone(), bytes: Vec::new() }
+    fn make_writer(&self) -> LogLine {
+        LogLine { log: self.clone(), bytes: Vec::new() }
     }
 }
 
 /// One line on its way. Sent when it is dropped.
-pub(super) struct Line {
+pub(super) struct LogLine {
     log: Log,
     bytes: Vec<u8>,
 }
 
-impl Write for Line {
+impl Write for LogLine {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.bytes.extend_from_slice(bytes);
         Ok(bytes.len())
@@ -84,7 +84,7 @@ impl Write for Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for LogLine {
     fn drop(&mut self) {
         let mut bytes = std::mem::take(&mut self.bytes);
         let lost = self.log.0.lost.swap(0, Ordering::Relaxed);
@@ -92,7 +92,7 @@ impl Drop for Line {
             let notice = format!("{lost} lines were left out here: standard error was not read\n");
             bytes.splice(0..0, notice.into_bytes());
         }
-        if self.log.queue().try_send(Message::Line(bytes)).is_err() {
+        if self.log.queue().try_send(LogMessage::Line(bytes)).is_err() {
             self.log.0.lost.fetch_add(lost.saturating_add(1), Ordering::Relaxed);
         }
     }

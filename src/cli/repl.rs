@@ -37,7 +37,7 @@ impl Attached {
         let project = socket::connect(Purpose::Clients, &settings.state_dir, Some(&settings.cwd));
         let elsewhere =
             session.map(|_| socket::connect(Purpose::Clients, &settings.state_dir, None)).unwrap_or_default();
-        for socket::Found { stream, .. } in project.into_iter().chain(elsewhere) {
+        for socket::RunningProcess { stream, .. } in project.into_iter().chain(elsewhere) {
             let Ok((client, events)) = open(stream) else { continue };
             if session.is_none_or(|session| has(&client, session)) {
                 return Ok(Self { client: Arc::new(client), events, own: None });

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use edn_bridge::limits::SAME_SIGNAL;
-use edn_bridge::wire::connection::End;
+use edn_bridge::wire::connection::ConnectionEnd;
 use edn_bridge::wire::transport::Transport;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -24,7 +24,7 @@ pub(super) fn run(options: &Options, protocol: Protocol, wanted: daemon::Use) ->
     served.spawn(terminate(move |signal| {
         let _ = on_signal.send(Err(signal));
     }));
-    let editor = served.editor(protocol, transport, move |end: End| {
+    let editor = served.editor(protocol, transport, move |end: ConnectionEnd| {
         let _ = ended.send(Ok(end));
     })?;
     served.listen();

@@ -21,7 +21,7 @@ use edn_bridge::private;
 use edn_bridge::provider::scripted::Scripted;
 use edn_bridge::session::{Clients as _, Control as _, Reply};
 use edn_bridge::store::{Durability, Store};
-use edn_bridge::wire::connection::End;
+use edn_bridge::wire::connection::ConnectionEnd;
 use edn_bridge::wire::control::serve::Server;
 use edn_bridge::wire::edn::encode::{self, ErrorFrame, Style};
 use edn_bridge::wire::edn::service::{self, Connection};
@@ -190,7 +190,7 @@ impl Served {
         &self,
         protocol: Protocol,
         transport: Transport,
-        on_end: impl Fn(End) + Send + Sync + 'static,
+        on_end: impl Fn(ConnectionEnd) + Send + Sync + 'static,
     ) -> Result<Editor, Failure> {
         let id = self.connections.next();
         let attached = self.attach(id, protocol, transport, Box::new(on_end)).map_err(Failure::start)?;
@@ -274,7 +274,7 @@ pub(super) struct Editor {
 }
 
 /// Called with the reasons why a connection ends, at most once per reason.
-type OnEnd = Box<dyn Fn(End) + Send + Sync>;
+type OnEnd = Box<dyn Fn(ConnectionEnd) + Send + Sync>;
 
 /// The connections of an engine, except for the editor of a process of its own.
 #[derive(Clone, Default)]
@@ -294,7 +294,7 @@ enum Socket {
     /// It does not listen yet, or cannot.
     #[default]
     None,
-    At(socket::Place),
+    At(socket::SocketPlace),
     /// No client is taken any more.
     Closed,
 }
@@ -368,7 +368,7 @@ impl Connections {
     ) -> io::Result<()> {
         let mut connections = self.all();
         let (list, left) = (self.clone(), Mutex::new(Some(left)));
-        let on_end = Box::new(move |_: End| {
+        let on_end = Box::new(move |_: ConnectionEnd| {
             let Some(left) = left.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
             // Apart from the connection's own threads, which the end waits for.
             let list = list.clone();
@@ -422,7 +422,7 @@ impl Connections {
 /// The control wire and its sockets.
 struct ControlWire {
     server: Arc<Server>,
-    places: Vec<socket::Place>,
+    places: Vec<socket::SocketPlace>,
 }
 
 impl ControlWire {

@@ -11,7 +11,7 @@ use edn_bridge::clock::rfc3339;
 use edn_bridge::export::{self, Format, Transcript};
 use edn_bridge::interaction::audit;
 use edn_bridge::message::{Role, SessionId};
-use edn_bridge::store::{AllFiles, Content, EntryBody, Journals as _, Repaired, SessionInfo, Store};
+use edn_bridge::store::{AllFiles, EntryBody, JournalContent, Journals as _, Repaired, Store, StoredSession};
 use edn_bridge::visible;
 
 use super::{Exit, FAILED, Failure, Options, out};
@@ -99,8 +99,8 @@ pub(super) fn run(options: &Options, command: Option<SessionsCommand>) -> Exit {
 
 fn list(store: &Store, cwd: Option<&Path>, words: &str, archived: bool, limit: usize) -> Exit {
     let mut text = String::new();
-    let is_wanted = |info: &SessionInfo| archived || !info.archived;
-    let line = |info: &SessionInfo, more: &str, text: &mut String| {
+    let is_wanted = |info: &StoredSession| archived || !info.archived;
+    let line = |info: &StoredSession, more: &str, text: &mut String| {
         let modified = jiff::Timestamp::try_from(info.modified).map(rfc3339);
         let modified =
             modified.as_deref().ok().and_then(|ts| ts.get(..16)).unwrap_or_default().replace('T', " ");
@@ -133,7 +133,7 @@ fn row(text: &str) -> Cow<'_, str> {
     if std::io::stdout().is_terminal() { visible::line(text) } else { Cow::Borrowed(text) }
 }
 
-fn read(store: &Store, session: &str) -> Result<Content, Failure> {
+fn read(store: &Store, session: &str) -> Result<JournalContent, Failure> {
     Ok(store.read_file(&find(store, session)?)?)
 }
 
@@ -163,7 +163,7 @@ fn find(store: &Store, session: &str) -> Result<PathBuf, Failure> {
     }
 }
 
-fn transcript(content: &Content) -> Transcript {
+fn transcript(content: &JournalContent) -> Transcript {
     let branch = content.branch();
     let messages: Vec<_> = branch
         .iter()
@@ -192,7 +192,7 @@ fn transcript(content: &Content) -> Transcript {
     }
 }
 
-fn warn(content: &Content) {
+fn warn(content: &JournalContent) {
     for fault in &content.faults {
         let _ = writeln!(out::stderr(), "edn-bridge: {fault}");
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use edn_bridge::catalogue;
 use edn_bridge::provider::downloads::{self, FileState};
-use edn_bridge::provider::fetch::{self, Progress};
+use edn_bridge::provider::fetch::{self, FetchProgress};
 use edn_bridge_contract as contract;
 
 use super::canonical::canonical_forms;
@@ -53,17 +53,17 @@ pub(super) fn models(options: &Options) -> Exit {
 pub(super) fn fetch(options: &Options) -> Exit {
     let settings = options.settings()?;
     let mut shown = None;
-    let mut progress = |step: Progress| {
+    let mut progress = |step: FetchProgress| {
         // A line for each tenth, so that a log stays readable.
         let tenth = |done: u64, total: u64| {
             done.saturating_mul(10).checked_div(total).unwrap_or(0).saturating_mul(10)
         };
         let line = match step {
-            Progress::Waiting => "another process is fetching the model; waiting for it".to_owned(),
-            Progress::Downloading { done, total } => {
+            FetchProgress::Waiting => "another process is fetching the model; waiting for it".to_owned(),
+            FetchProgress::Downloading { done, total } => {
                 format!("downloading the model: {} %", tenth(done, total))
             }
-            Progress::Unpacking { done, total } => {
+            FetchProgress::Unpacking { done, total } => {
                 format!("unpacking and checking: {} %", tenth(done, total))
             }
         };

@@ -31,7 +31,7 @@ pub struct Files {
 
 /// What a project has that trust applies to.
 #[derive(Debug)]
-pub struct Content {
+pub struct ProjectFiles {
     /// The project's folder.
     pub root: PathBuf,
     /// Its configuration, if it has one that can be read.
@@ -213,12 +213,12 @@ impl Files {
     }
 
     /// What trust would apply to now; `None` without a project.
-    pub fn content(&self) -> Option<Content> {
+    pub fn content(&self) -> Option<ProjectFiles> {
         let root = self.root()?;
         let configuration = self.project.as_deref().and_then(|path| contents(path).ok());
         let sealed = Sealed::of(&root, configuration.as_deref());
         let state = self.trust_with(configuration.as_deref()).as_str();
-        Some(Content { root, configuration, sealed, state })
+        Some(ProjectFiles { root, configuration, sealed, state })
     }
 
     /// Trusts the project with its current content, or ends the trust.

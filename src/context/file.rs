@@ -11,14 +11,14 @@ use crate::tool::path::within;
 
 /// The author of a file: the user, or the project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum Author {
     /// It is in the user's own folder.
     User,
     /// It is in the project.
     Project,
 }
 
-impl Scope {
+impl Author {
     /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -46,7 +46,7 @@ impl Problem {
 /// A folder to search, outermost first, and the permitted targets of its links.
 pub(super) struct Folder {
     pub(super) path: PathBuf,
-    pub(super) scope: Scope,
+    pub(super) scope: Author,
     /// The folder that must contain the real file; `None` for any.
     pub(super) confined_to: Option<PathBuf>,
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::file::{self, Folder, Problem, Scope};
+use super::file::{self, Author, Folder, Problem};
 use crate::limits::INSTRUCTIONS_BYTES;
 
 /// The file names in a folder; the first existing one counts.
@@ -14,7 +14,7 @@ pub struct Instructions {
     /// The file.
     pub path: PathBuf,
     /// Its author.
-    pub scope: Scope,
+    pub scope: Author,
     /// The part of the text that was read.
     pub text: String,
     /// The file's size in bytes.

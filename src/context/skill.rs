@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::file::{self, Folder, Problem, Scope, names};
+use super::file::{self, Author, Folder, Problem, names};
 use super::front_matter;
 use super::reference;
 use super::skipped::SkippedError;
@@ -28,7 +28,7 @@ pub struct Skill {
     /// Its folder.
     pub folder: PathBuf,
     /// Its author.
-    pub scope: Scope,
+    pub scope: Author,
     /// Whether the prompt names it to the model.
     pub for_model: bool,
     /// The text after the front matter.
@@ -94,7 +94,7 @@ pub fn expand_named(text: &str, skills: &BTreeMap<String, Skill>, room: usize) -
 }
 
 pub(super) fn find(folder: &Folder, skills: &mut BTreeMap<String, Skill>, problems: &mut Vec<Problem>) {
-    let places: &[&str] = if folder.scope == Scope::User { &["skills"] } else { IN_PROJECT };
+    let places: &[&str] = if folder.scope == Author::User { &["skills"] } else { IN_PROJECT };
     for place in places {
         let all = folder.path.join(place);
         for name in names(&all, SKILLS) {
@@ -156,7 +156,7 @@ mod tests {
             description: "d".to_owned(),
             path: format!("/s/{name}/SKILL.md").into(),
             folder: format!("/s/{name}").into(),
-            scope: Scope::User,
+            scope: Author::User,
             for_model: true,
             body: format!("Steps of {name}."),
         };

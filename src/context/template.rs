@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::file::{self, Folder, Problem, Scope, names};
+use super::file::{self, Author, Folder, Problem, names};
 use super::front_matter;
 use super::skipped::SkippedError;
 use crate::limits::{EXPANSION_BYTES, TEMPLATE_BYTES, TEMPLATES};
@@ -29,7 +29,7 @@ pub struct Template {
     /// The file.
     pub path: PathBuf,
     /// Its author.
-    pub scope: Scope,
+    pub scope: Author,
     /// The text with its placeholders.
     pub body: String,
 }
@@ -111,7 +111,7 @@ fn words(arguments: &str) -> Vec<String> {
 }
 
 pub(super) fn find(folder: &Folder, templates: &mut BTreeMap<String, Template>, problems: &mut Vec<Problem>) {
-    let places: &[&str] = if folder.scope == Scope::User { &["prompts"] } else { IN_PROJECT };
+    let places: &[&str] = if folder.scope == Author::User { &["prompts"] } else { IN_PROJECT };
     for place in places {
         let all = folder.path.join(place);
         for file in names(&all, TEMPLATES) {
@@ -166,7 +166,7 @@ mod tests {
             description: String::new(),
             hint: None,
             path: PathBuf::new(),
-            scope: Scope::User,
+            scope: Author::User,
             body: body.into(),
         }
     }

@@ -18,7 +18,7 @@ pub struct PendingAction {
 }
 
 /// Why an answer is refused. A choice that it named stays open.
-pub enum Misfit {
+pub enum ArgumentMisfit {
     /// There is no such choice.
     Unknown,
     /// The choice is of this kind, not the answer's.
@@ -44,24 +44,24 @@ impl PendingActions {
     /// Takes the choice that a connection answers with that kind, and with that pick if it picks one.
     ///
     /// # Errors
-    /// See [`Misfit`].
+    /// See [`ArgumentMisfit`].
     pub fn take(
         &self,
         request: &str,
         connection: u64,
         kind: Option<ChoiceKind>,
         picked: Option<Option<&Pick>>,
-    ) -> Result<PendingAction, Misfit> {
+    ) -> Result<PendingAction, ArgumentMisfit> {
         let mut pending = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mine =
             |action: &PendingAction| *action.choice.request == *request && action.connection == connection;
-        let place = pending.iter().position(mine).ok_or(Misfit::Unknown)?;
-        let choice = &pending.get(place).ok_or(Misfit::Unknown)?.choice;
+        let place = pending.iter().position(mine).ok_or(ArgumentMisfit::Unknown)?;
+        let choice = &pending.get(place).ok_or(ArgumentMisfit::Unknown)?.choice;
         let is_offered = |pick: Option<&Pick>| choice.items.iter().any(|item| Some(&item.pick) == pick);
         match picked {
-            _ if kind != Some(choice.kind) => Err(Misfit::Kind(choice.kind)),
-            Some(pick) if !is_offered(pick) => Err(Misfit::NotOffered),
-            _ => pending.remove(place).ok_or(Misfit::Unknown),
+            _ if kind != Some(choice.kind) => Err(ArgumentMisfit::Kind(choice.kind)),
+            Some(pick) if !is_offered(pick) => Err(ArgumentMisfit::NotOffered),
+            _ => pending.remove(place).ok_or(ArgumentMisfit::Unknown),
         }
     }
 }

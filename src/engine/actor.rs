@@ -46,8 +46,8 @@ use crate::engine::services::{Services, refused};
 use crate::engine::snapshot::SessionSnapshot;
 use crate::engine::turn_control::TurnEnd;
 use crate::engine::undo::UndoHistory;
-use crate::engine::unended::Unended;
-use crate::event::{Body, Cause, Event, Level};
+use crate::engine::unended::UnendedTurn;
+use crate::event::{Body, Cause, Event, NoticeLevel};
 use crate::facts::editor::Editor;
 use crate::facts::{SessionFacts, TemplateFacts};
 use crate::git;
@@ -90,7 +90,7 @@ pub struct SessionActor {
     /// A workflow that the process before this one did not bring to its end.
     cut_off: Option<RunRecord>,
     /// A turn that it did not bring to its end, and that goes on with a person's answer.
-    unended: Option<Arc<Unended>>,
+    unended: Option<Arc<UnendedTurn>>,
     /// Whether that turn goes on by itself, since another process has handed it over.
     is_handed_over: bool,
     /// What is to be said once the session has left the process.
@@ -244,11 +244,11 @@ impl SessionActor {
         if let Err(error) = self.append(vec![run_record::cut_off(&self.handle.id, begun)]).await {
             tracing::warn!(%error, "the journal does not say that a workflow was interrupted");
         }
-        self.notify(Level::Warning, &begun.report());
+        self.notify(NoticeLevel::Warning, &begun.report());
     }
 
     /// Tells the person something.
-    pub(super) fn notify(&self, level: Level, message: &str) {
+    pub(super) fn notify(&self, level: NoticeLevel, message: &str) {
         let body = Body::Notification(notification(self.shared.clock.id("n-"), level, message));
         let _ = self.handle.show(&self.shared.hub, self.event(body, None));
     }

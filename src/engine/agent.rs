@@ -17,7 +17,7 @@ use crate::engine::change::Change;
 use crate::engine::execution::Execution;
 use crate::engine::handle::Handle;
 use crate::engine::turn_control::{TurnControl, TurnEnd};
-use crate::engine::unended::Unended;
+use crate::engine::unended::UnendedTurn;
 use crate::event::Cause;
 use crate::message::TurnId;
 use crate::session::ToolOutcome;
@@ -38,7 +38,7 @@ pub struct TurnTask {
     /// The workflow stage for which it runs.
     pub execution: Option<Arc<Execution>>,
     /// What it goes on with, if it was cut off with its process.
-    pub unended: Option<Arc<Unended>>,
+    pub unended: Option<Arc<UnendedTurn>>,
 }
 
 /// Why a compaction failed.

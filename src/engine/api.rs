@@ -17,7 +17,7 @@ use crate::engine::process_snapshot::ProcessSnapshot;
 use crate::engine::snapshot::SessionSnapshot;
 use crate::facts::Note;
 use crate::query;
-use crate::session::{ApiError, Call, Graph, Prompted, Query, QueryAnswer, Reply};
+use crate::session::{ApiError, Call, Graph, GraphQuery, Prompted, QueryAnswer, Reply};
 use crate::store::record::KeyedRequest;
 
 impl Engine {
@@ -71,7 +71,7 @@ impl Engine {
 }
 
 impl Graph for Engine {
-    fn query(&self, call: Call, query: Query, reply: Reply<QueryAnswer>) {
+    fn query(&self, call: Call, query: GraphQuery, reply: Reply<QueryAnswer>) {
         self.with(&call.clone(), reply, |_, reply| {
             let prepared = match query::prepare(&query) {
                 Ok(prepared) => prepared,

@@ -21,15 +21,15 @@ use crate::environment::Variables;
 use crate::event::{Cause, CompactionEnded, RetryAwaited};
 use crate::facts::editor::Editor;
 use crate::facts::{BashOutput, JobFacts, Phase, SessionStats};
-use crate::interaction::Given;
+use crate::interaction::ClientAnswer;
 use crate::message::{EntryId, Mode, ThinkingLevel, TurnId};
 use crate::session::{
     Again, ApiError, Call, Edited, Interrupted, Prompted, Removed, Reply, Resumed, ToolOutcome, Undo, Undone,
 };
 use crate::store::record::KeyedRequest;
 use crate::store::{Entry, EntryBody};
-use crate::tool::output::Kept;
-use crate::tool::process::{self, Job};
+use crate::tool::output::KeptOutput;
+use crate::tool::process::{self, ProcessRequest};
 use crate::value::Value;
 
 /// Answers a task of the engine that waits for its change.
@@ -50,7 +50,7 @@ pub enum Change {
     /// A slash command came with a key. The reply runs it if the key is new.
     Claim { request: Box<KeyedRequest>, reply: Reply<Prompted> },
     /// A client answered a question of the session, or a program did through control, with a key.
-    Answer { call: Call, request: Option<Box<KeyedRequest>>, given: Given, reply: Reply<Prompted> },
+    Answer { call: Call, request: Option<Box<KeyedRequest>>, given: ClientAnswer, reply: Reply<Prompted> },
     /// A client started the workflow of that name, or resumes its last run. The reply starts the run.
     BeginWorkflow { call: Call, workflow: Arc<str>, arguments: String, reply: Reply<HeldRun> },
     /// A client wants the conversation compacted, perhaps with instructions for the summary.
@@ -106,11 +106,11 @@ pub enum Change {
     /// That command has ended: from the task that ran it.
     BashEnded { ack: Ack<()> },
     /// A tool call starts a background job.
-    StartJob { id: Arc<str>, turn: TurnId, job: Box<Job>, ack: Ack<Result<(), ApiError>> },
+    StartJob { id: Arc<str>, turn: TurnId, job: Box<ProcessRequest>, ack: Ack<Result<(), ApiError>> },
     /// A job wrote something: from the task that runs it.
     JobOutput { id: Arc<str>, newest: Arc<str> },
     /// A job has ended: from the task that ran it.
-    JobEnded { id: Arc<str>, ended: Box<std::io::Result<(process::End, Kept)>>, ack: Ack<()> },
+    JobEnded { id: Arc<str>, ended: Box<std::io::Result<(process::ProcessEnd, KeptOutput)>>, ack: Ack<()> },
     /// A client asks for the jobs with one of the statuses, or for all.
     ListJobs { statuses: Option<Vec<String>>, reply: Reply<Vec<Arc<JobFacts>>> },
     /// A client asks for a job.
@@ -122,9 +122,9 @@ pub enum Change {
 
     // What a turn's task, a workflow's or a compaction's reports and asks for.
     /// The task has entries for the journal. It waits until they are on disk.
-    Append { entries: Vec<EntryBody>, ack: Ack<Written> },
+    Append { entries: Vec<EntryBody>, ack: Ack<WrittenEntries> },
     /// The same with the turn's last message: the turn is about to end.
-    AppendLast { turn: TurnId, entries: Vec<EntryBody>, ack: Ack<Written> },
+    AppendLast { turn: TurnId, entries: Vec<EntryBody>, ack: Ack<WrittenEntries> },
     /// The task asks whether a message waits for its next model call.
     HasSteering { ack: Ack<bool> },
     /// The task takes those messages into the conversation.
@@ -151,7 +151,7 @@ pub enum Change {
         execution: Option<Arc<Execution>>,
         cause: Option<Cause>,
         variables: Option<Variables>,
-        ack: Ack<Begun>,
+        ack: Ack<StartedTurn>,
     },
     /// The parent was interrupted, and with it the turn that works for it.
     InterruptWork,
@@ -183,10 +183,10 @@ pub enum Change {
 }
 
 /// Entries that are on disk.
-pub type Written = Result<Vec<Arc<Entry>>, ApiError>;
+pub type WrittenEntries = Result<Vec<Arc<Entry>>, ApiError>;
 
 /// The end of a turn that works for another session, once it comes.
-pub type Begun = Result<oneshot::Receiver<TurnEnd>, ApiError>;
+pub type StartedTurn = Result<oneshot::Receiver<TurnEnd>, ApiError>;
 
 /// A session that waits for the end of a workflow's run.
 pub struct HeldRun {

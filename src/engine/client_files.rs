@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::engine::client_requests::{ClientRequests, Unanswered};
+use crate::engine::client_requests::{ClientRequests, RequestFailure};
 use crate::engine::hub::Hub;
 use crate::event::{Body, FileAction, FileRequest};
 use crate::limits::{CLIENT_FILE_TIME, TOOL_FILE_BYTES};
 use crate::session::{ApiError, FileAnswer, OpenFile};
-use crate::tool::{OpenFiles, Telling, Written};
+use crate::tool::{OpenFileWrite, OpenFiles, Telling};
 
 /// The open files of all clients.
 pub struct ClientFiles {
@@ -96,7 +96,7 @@ pub struct Seen {
 
 impl Seen {
     /// Asks a client, on a thread that may block.
-    fn ask(&self, holder: &Holder, action: FileAction) -> Result<FileAnswer, Unanswered> {
+    fn ask(&self, holder: &Holder, action: FileAction) -> Result<FileAnswer, RequestFailure> {
         let path = holder.file.path.clone();
         let request = |request| {
             Body::FileRequested(Arc::new(FileRequest { request, path, action, timeout: CLIENT_FILE_TIME }))
@@ -125,30 +125,32 @@ impl OpenFiles for Seen {
                 }
                 // The next one may have it open.
                 Ok(FileAnswer::Closed | FileAnswer::Changed | FileAnswer::Written { .. })
-                | Err(Unanswered::Left) => continue,
-                Err(Unanswered::Ended) => Err("the call was ended".to_owned()),
+                | Err(RequestFailure::Left) => continue,
+                Err(RequestFailure::Ended) => Err("the call was ended".to_owned()),
                 // What is on disk is not what the user sees.
-                Err(Unanswered::TimedOut) if holder.file.modified => {
+                Err(RequestFailure::TimedOut) if holder.file.modified => {
                     Err("the user's editor, which has unsaved changes in it, does not answer".to_owned())
                 }
-                Err(Unanswered::TimedOut) => Ok(None),
+                Err(RequestFailure::TimedOut) => Ok(None),
             };
         }
         Ok(None)
     }
 
-    fn write(&self, path: &Path, text: &Arc<str>, expected: &str) -> Written {
+    fn write(&self, path: &Path, text: &Arc<str>, expected: &str) -> OpenFileWrite {
         for holder in self.files.holders(path) {
             let action = FileAction::Write { text: text.clone(), expected: expected.into() };
             return match self.ask(&holder, action) {
-                Ok(FileAnswer::Written { saved: true }) => Written::Saved,
-                Ok(FileAnswer::Written { saved: false }) => Written::Unsaved,
-                Ok(FileAnswer::Changed) => Written::Changed,
+                Ok(FileAnswer::Written { saved: true }) => OpenFileWrite::Saved,
+                Ok(FileAnswer::Written { saved: false }) => OpenFileWrite::Unsaved,
+                Ok(FileAnswer::Changed) => OpenFileWrite::Changed,
                 Ok(FileAnswer::Closed) => continue,
-                Ok(FileAnswer::Failed(why)) => Written::Failed(format!("the user's editor says: {why}")),
-                Ok(FileAnswer::Text(_)) | Err(_) => Written::Unknown,
+                Ok(FileAnswer::Failed(why)) => {
+                    OpenFileWrite::Failed(format!("the user's editor says: {why}"))
+                }
+                Ok(FileAnswer::Text(_)) | Err(_) => OpenFileWrite::Unknown,
             };
         }
-        Written::Closed
+        OpenFileWrite::Closed
     }
 }

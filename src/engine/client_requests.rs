@@ -16,7 +16,7 @@ use crate::session::ApiError;
 use crate::tool::Telling;
 
 /// Receives the newest output of a request.
-pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
+pub type ProgressSink = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The requests that wait for their client.
 pub struct ClientRequests<A> {
@@ -29,12 +29,12 @@ pub struct ClientRequests<A> {
 struct Open<A> {
     connection: u64,
     answer: oneshot::Sender<A>,
-    progress: Progress,
+    progress: ProgressSink,
 }
 
 /// Why a request has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unanswered {
+pub enum RequestFailure {
     /// The client left.
     Left,
     /// The call was ended.
@@ -56,22 +56,22 @@ impl<A> ClientRequests<A> {
     /// names, and `event` passes on the events of the call.
     ///
     /// # Errors
-    /// See [`Unanswered`]. The client is told, unless it has left.
+    /// See [`RequestFailure`]. The client is told, unless it has left.
     pub async fn ask(
         &self,
         connection: u64,
         request: impl FnOnce(Arc<str>) -> Body,
         event: &Telling,
-        progress: Progress,
+        progress: ProgressSink,
         stop: &CancellationToken,
         timeout: Duration,
-    ) -> Result<A, Unanswered> {
+    ) -> Result<A, RequestFailure> {
         let id: Arc<str> = self.clock.id("r-").into();
         let (answer, answered) = oneshot::channel();
         self.open().insert(id.clone(), Open { connection, answer, progress });
         let waiting = OpenRequestGuard { requests: self, id: id.clone() };
         // Looked up after the request is in the list: who leaves later takes it from there.
-        let client = self.hub.client(connection).ok_or(Unanswered::Left)?;
+        let client = self.hub.client(connection).ok_or(RequestFailure::Left)?;
         // There are few at once, so that nobody has to wait for room.
         let deliver = |body| {
             event(body, &mut |event| {
@@ -81,12 +81,12 @@ impl<A> ClientRequests<A> {
         deliver(request(id.clone()));
         let unanswered = tokio::select! {
             biased;
-            () = stop.cancelled() => Unanswered::Ended,
-            answer = answered => return answer.map_err(|_| Unanswered::Left),
-            () = tokio::time::sleep(timeout) => Unanswered::TimedOut,
+            () = stop.cancelled() => RequestFailure::Ended,
+            answer = answered => return answer.map_err(|_| RequestFailure::Left),
+            () = tokio::time::sleep(timeout) => RequestFailure::TimedOut,
         };
         drop(waiting);
-        let reason = if unanswered == Unanswered::Ended { "ended" } else { "timed-out" };
+        let reason = if unanswered == RequestFailure::Ended { "ended" } else { "timed-out" };
         deliver(Body::RequestCancelled { request: id, reason });
         Err(unanswered)
     }

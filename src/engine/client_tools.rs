@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::edn;
-use crate::engine::client_requests::{ClientRequests, Unanswered};
+use crate::engine::client_requests::{ClientRequests, RequestFailure};
 use crate::engine::execution;
 use crate::event::{Body, ToolRequest};
 use crate::limits::{
@@ -139,11 +139,11 @@ impl Tool for ClientTool {
                 .await;
             match answer {
                 Ok(answer) => outcome(context, answer).await,
-                Err(Unanswered::Left) => Outcome::failed(format!(
+                Err(RequestFailure::Left) => Outcome::failed(format!(
                     "The client that offers the tool {name} left before it answered. What it has done is not known."
                 )),
-                Err(Unanswered::Ended) => Outcome::failed(CallError::Ended),
-                Err(Unanswered::TimedOut) => Outcome::failed(format!(
+                Err(RequestFailure::Ended) => Outcome::failed(CallError::Ended),
+                Err(RequestFailure::TimedOut) => Outcome::failed(format!(
                     "The tool {name} did not answer in {} s. What it has done is not known.",
                     timeout.as_secs()
                 )),

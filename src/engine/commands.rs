@@ -10,7 +10,7 @@ mod text;
 use std::sync::Arc;
 
 use crate::catalogue::COMMANDS;
-use crate::command::{self, Command, Line};
+use crate::command::{self, Command, UserInput};
 use crate::context::Project;
 use crate::engine::change::{Change, HeldRun};
 use crate::engine::handle::Handle;
@@ -35,19 +35,19 @@ impl Commands<'_> {
     pub(super) fn line(&self, call: Call, mut incoming: Incoming, reply: Reply<Prompted>) {
         let text = incoming.prompt.message.clone();
         match command::read(&text) {
-            Line::Text(text) => {
+            UserInput::Text(text) => {
                 incoming.prompt.message = text.into_owned();
                 self.0.begin_turn(call, incoming, reply);
             }
-            Line::Unknown { name, arguments, .. } => {
+            UserInput::Unknown { name, arguments, .. } => {
                 let (name, arguments) = (name.to_owned(), arguments.to_owned());
                 self.own_command(call, name, arguments, incoming, reply);
             }
-            Line::Usage(usage) => {
+            UserInput::Usage(usage) => {
                 reply.ok(Prompted::default());
                 self.0.shared.tell(&call, "text", format!("Usage: {usage}"));
             }
-            Line::Command(command) => match (incoming.request, self.0.shared.tree.get(&call.session)) {
+            UserInput::Command(command) => match (incoming.request, self.0.shared.tree.get(&call.session)) {
                 (Some(request), _) => self.run_once(call, request, text, reply),
                 (None, Err(error)) => reply.fail(error),
                 (None, Ok(handle)) => {
@@ -86,7 +86,7 @@ impl Commands<'_> {
         let claimed = Reply::new(move |claim: Result<Prompted, ApiError>| {
             let is_new = claim.as_ref().is_ok_and(|claim| claim.repeated.is_none());
             reply.send(claim);
-            if is_new && let Line::Command(command) = command::read(&line) {
+            if is_new && let UserInput::Command(command) = command::read(&line) {
                 Commands(&engine).run_command(call, &session, command);
             }
         });

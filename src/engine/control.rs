@@ -20,12 +20,12 @@ use crate::engine::ledger::{Ledger, Lookup};
 use crate::event::{Body, ControlHandled};
 use crate::facts::Phase;
 use crate::files::{self, Expected};
-use crate::interaction::Given;
+use crate::interaction::ClientAnswer;
 use crate::limits::{CONTROL_FILE_BYTES, CONTROL_SOFT_BYTES};
 use crate::message::SessionId;
 use crate::session::control::{
-    Agent, Asked, Capabilities, Content, ContentRef, ControlAck, ControlKind, ControlRequest, ControlResult,
-    SentAt,
+    Capabilities, ContentRef, ControlAck, ControlAction, ControlKind, ControlRequest, ControlResult,
+    ControlText, SentAt, TeamMember,
 };
 use crate::session::{ApiError, Call, Control, Ended, Interrupted, Prompt, Prompted, Reply};
 use crate::sha256;
@@ -109,7 +109,9 @@ impl Control for Engine {
                 let _ = handle.show(&engine.shared.hub, event);
             }
             let text = match &request.asked {
-                Ok(Asked::Stdin { content: Content::Text(text), .. }) if engine.policy().log_text => {
+                Ok(ControlAction::Stdin { content: ControlText::Text(text), .. })
+                    if engine.policy().log_text =>
+                {
                     Some(text)
                 }
                 _ => None,
@@ -135,12 +137,12 @@ impl Control for Engine {
         }
     }
 
-    fn control_agents(&self, team: Option<&str>) -> Vec<Agent> {
+    fn control_agents(&self, team: Option<&str>) -> Vec<TeamMember> {
         let policy = self.policy();
         let agent = |handle: Handle| {
             let facts = handle.snapshot().facts.clone();
             let of = policy.team_of(Path::new(&*facts.cwd))?;
-            team.is_none_or(|team| team == of.name).then(|| Agent {
+            team.is_none_or(|team| team == of.name).then(|| TeamMember {
                 id: handle.id.clone(),
                 name: facts.name.clone(),
                 parent: handle.working_for().map(|link| link.parent.clone()),
@@ -302,13 +304,13 @@ impl Engine {
         policy: &ControlPolicy,
         call: &Call,
         handle: &Handle,
-        asked: &Asked,
+        asked: &ControlAction,
         sent_at: SentAt,
         noted: Box<KeyedRequest>,
     ) -> Outcome {
         let call = Call { session: handle.id.clone(), ..call.clone() };
         match asked {
-            Asked::Stdin { content, interrupt } => {
+            ControlAction::Stdin { content, interrupt } => {
                 let text = match self.text(policy, content).await {
                     Ok(text) => text,
                     Err(why) => return Outcome::rejected(why),
@@ -323,7 +325,7 @@ impl Engine {
                     Err(error) => error,
                 }
             }
-            Asked::Interrupt => {
+            ControlAction::Interrupt => {
                 let (request, before) = (Some(noted), Some(sent_at.latest()));
                 let done = answer(handle, |reply| Change::Interrupt { call, request, before, reply });
                 match done.await {
@@ -336,9 +338,9 @@ impl Engine {
                     Err(error) => error,
                 }
             }
-            Asked::Answer { question, approve } => {
+            ControlAction::Answer { question, approve } => {
                 let decision = match self.shared.questions.decision(question.clone(), *approve, None) {
-                    Ok(decision) => Given::Response(Box::new(decision)),
+                    Ok(decision) => ClientAnswer::Response(Box::new(decision)),
                     Err(error) => return Outcome::refused(&error),
                 };
                 let (request, given) = (Some(noted), decision);
@@ -353,9 +355,9 @@ impl Engine {
     }
 
     /// The text of a request.
-    async fn text(&self, policy: &ControlPolicy, content: &Content) -> Result<String, String> {
+    async fn text(&self, policy: &ControlPolicy, content: &ControlText) -> Result<String, String> {
         let text = match content {
-            Content::Text(text) => {
+            ControlText::Text(text) => {
                 let most = policy.hard_limit_bytes;
                 if u64::try_from(text.len()).is_ok_and(|length| length > most) {
                     return Err(format!(
@@ -365,7 +367,7 @@ impl Engine {
                 }
                 text.clone()
             }
-            Content::File(file) => {
+            ControlText::File(file) => {
                 let (folders, file) = (self.content_folders(policy), file.clone());
                 let now = self.shared.clock.now();
                 if file.expires_at.is_some_and(|end| end < now) {
@@ -386,15 +388,15 @@ impl Engine {
 fn allowed<'p>(
     policy: &'p ControlPolicy,
     request: &ControlRequest,
-    asked: &Asked,
+    asked: &ControlAction,
 ) -> Result<&'p Team, &'static str> {
     let team = policy.team(&request.team).ok_or("the team is not known")?;
     let member = team.member(&request.sender).ok_or("the sender is no member of the team")?;
     let powers: &[&str] = match asked {
-        Asked::Stdin { interrupt: true, .. } => &["stdin", "interrupt"],
-        Asked::Stdin { .. } => &["stdin"],
-        Asked::Interrupt => &["interrupt"],
-        Asked::Answer { .. } => &["answer"],
+        ControlAction::Stdin { interrupt: true, .. } => &["stdin", "interrupt"],
+        ControlAction::Stdin { .. } => &["stdin"],
+        ControlAction::Interrupt => &["interrupt"],
+        ControlAction::Answer { .. } => &["answer"],
     };
     let may = powers.iter().all(|power| member.may.iter().any(|known| known == power));
     may.then_some(team).ok_or("the sender may not do that")
@@ -412,17 +414,17 @@ fn untimely(policy: &ControlPolicy, ledger: &Ledger, sent_at: SentAt, now: i64) 
 }
 
 /// A request as the journal notes it. A text in a file counts by its digest, so that it is the same request as the text.
-fn noted(session: &SessionId, request: &ControlRequest, asked: &Asked) -> Box<KeyedRequest> {
+fn noted(session: &SessionId, request: &ControlRequest, asked: &ControlAction) -> Box<KeyedRequest> {
     let said = match asked {
-        Asked::Stdin { content, interrupt } => {
+        ControlAction::Stdin { content, interrupt } => {
             let digest = match content {
-                Content::Text(text) => sha256::hex(text),
-                Content::File(file) => file.sha256.clone(),
+                ControlText::Text(text) => sha256::hex(text),
+                ControlText::File(file) => file.sha256.clone(),
             };
             vec!["stdin".to_owned(), interrupt.to_string(), digest]
         }
-        Asked::Interrupt => vec!["interrupt".to_owned()],
-        Asked::Answer { question, approve } => {
+        ControlAction::Interrupt => vec!["interrupt".to_owned()],
+        ControlAction::Answer { question, approve } => {
             vec!["answer".to_owned(), question.clone(), approve.to_string()]
         }
     };

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use crate::limits::{COMPACT_KEEP_TOKENS, COMPACT_MESSAGE_BYTES, COMPACT_RESERVE_TOKENS};
 use crate::message::{Block, EntryId, Message, Role, StopReason};
-use crate::store::record::{Compaction, Context};
+use crate::store::record::{Compaction, MessageContext};
 use crate::store::{Entry, EntryBody};
 
-impl Context {
+impl MessageContext {
     /// The message with its context: the context's text, then the user's, then images.
     fn with(&self, message: &Message) -> Arc<Message> {
         let mut message = message.clone();
@@ -299,8 +299,9 @@ mod tests {
 
     #[test]
     fn what_goes_with_a_message_stands_before_it_and_stays_with_it() {
-        let told =
-            |text: &str| EntryBody::Context(Box::new(Context { text: text.into(), ..Context::default() }));
+        let told = |text: &str| {
+            EntryBody::Context(Box::new(MessageContext { text: text.into(), ..MessageContext::default() }))
+        };
         let text = |text: &str| EntryBody::Message(message(Role::User, text));
         let compaction = EntryBody::Compaction(Box::new(Compaction {
             summary: "sum".into(),

@@ -17,13 +17,13 @@ use crate::store::{Entry, EntryBody};
 
 /// A request's key within its session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct RequestKey {
     via: Via,
     team: Option<Arc<str>>,
     id: Arc<str>,
 }
 
-impl Key {
+impl RequestKey {
     /// The key of a request.
     pub fn of(request: &KeyedRequest) -> Self {
         Self { via: request.via, team: request.team.clone(), id: request.id.clone() }
@@ -32,7 +32,7 @@ impl Key {
 
 /// What is known of a request that was carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
+pub struct CarriedOut {
     digest: Arc<str>,
     /// The entry that carried it out.
     pub entry: EntryId,
@@ -63,7 +63,7 @@ pub enum Lookup {
     /// It is.
     New,
     /// It was carried out before.
-    Again(Known),
+    Again(CarriedOut),
     /// Its key was used for another request.
     Other,
     /// It is new, and there is no room for its key.
@@ -73,9 +73,9 @@ pub enum Lookup {
 /// The ledger. A copy shares its content.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
-    known: imbl::HashMap<Key, Known>,
+    known: imbl::HashMap<RequestKey, CarriedOut>,
     /// The keys with their times in milliseconds since the epoch, oldest first.
-    order: imbl::Vector<(Key, i64)>,
+    order: imbl::Vector<(RequestKey, i64)>,
     /// The turns that took known messages.
     turns: imbl::HashMap<TurnId, Taker>,
     /// The time of the newest key that was forgotten.
@@ -92,7 +92,7 @@ struct Taker {
 impl Ledger {
     /// Whether the key of a request is known.
     pub fn knows(&self, request: &KeyedRequest) -> bool {
-        self.known.contains_key(&Key::of(request))
+        self.known.contains_key(&RequestKey::of(request))
     }
 
     /// The number of known keys.
@@ -111,7 +111,7 @@ impl Ledger {
     /// Looks a request up. `now` and `window` are in milliseconds: no key younger than the window is forgotten for a
     /// new one.
     pub fn look_up(&self, request: &KeyedRequest, now: i64, window: u64) -> Lookup {
-        match self.known.get(&Key::of(request)) {
+        match self.known.get(&RequestKey::of(request)) {
             Some(known) if known.digest == request.digest => Lookup::Again(known.clone()),
             Some(_) => Lookup::Other,
             None if self.len() < LEDGER_KEYS => Lookup::New,
@@ -124,7 +124,7 @@ impl Ledger {
     }
 
     /// What became of a known request's message, if it has one.
-    pub fn state(&self, known: &Known, running: Option<&TurnId>) -> TurnState {
+    pub fn state(&self, known: &CarriedOut, running: Option<&TurnId>) -> TurnState {
         match (known.fate, known.taken.as_ref()) {
             (Fate::Waits, _) => TurnState::Waiting,
             (Fate::Returned, _) => TurnState::Returned,
@@ -145,7 +145,7 @@ impl Ledger {
         match &entry.body {
             EntryBody::Dequeued(gone) if gone.session_id == *session && gone.returned => {
                 let waited =
-                    |known: &Known| known.fate == Fate::Waits && gone.entry_ids.contains(&known.entry);
+                    |known: &CarriedOut| known.fate == Fate::Waits && gone.entry_ids.contains(&known.entry);
                 let keys = self.known.iter().filter(|(_, known)| waited(known)).map(|(key, _)| key.clone());
                 for key in keys.collect::<Vec<_>>() {
                     if let Some(known) = self.known.get_mut(&key) {
@@ -175,7 +175,7 @@ impl Ledger {
             let taker = self.turns.entry(turn.clone()).or_default();
             taker.messages = taker.messages.saturating_add(1);
         }
-        let key = Key::of(request);
+        let key = RequestKey::of(request);
         // The message of a request that waited.
         if let Some(known) = self.known.get_mut(&key) {
             known.fate = fate;
@@ -184,7 +184,7 @@ impl Ledger {
         }
         let at = entry.ts.parse::<Timestamp>().map_or(0, Timestamp::as_millisecond);
         let (digest, turn) = (request.digest.clone(), request.turn_id.clone());
-        self.known.insert(key.clone(), Known { digest, entry: entry.id.clone(), turn, taken, fate });
+        self.known.insert(key.clone(), CarriedOut { digest, entry: entry.id.clone(), turn, taken, fate });
         self.order.push_back((key, at));
         if self.order.len() > LEDGER_KEYS
             && let Some((oldest, at)) = self.order.pop_front()
@@ -195,7 +195,7 @@ impl Ledger {
         }
     }
 
-    fn forget_taker(&mut self, gone: Known) {
+    fn forget_taker(&mut self, gone: CarriedOut) {
         if let Some(turn) = gone.taken
             && let Some(taker) = self.turns.get_mut(&turn)
         {
@@ -237,7 +237,7 @@ mod tests {
         EntryBody::Requested(Requested { session_id: session.into(), wish: Wish::Command, turn_id: None })
     }
 
-    fn known(ledger: &Ledger, id: &str) -> Option<Known> {
+    fn known(ledger: &Ledger, id: &str) -> Option<CarriedOut> {
         match ledger.look_up(&request("s", id, "d"), NOW, LEDGER_WINDOW_MS) {
             Lookup::Again(known) => Some(known),
             _ => None,

@@ -11,8 +11,8 @@ use crate::engine::snapshot::SessionSnapshot;
 use crate::facts::{ListedSession, Recent, SessionFacts, Slot};
 use crate::limits::{LISTED_SESSIONS, SEARCH_HITS};
 use crate::message::{Role, SessionId};
-use crate::session::{ApiError, Listing, Scope};
-use crate::store::{SessionInfo, StoreError};
+use crate::session::{ApiError, ListScope, Listing};
+use crate::store::{StoreError, StoredSession};
 
 /// Characters of the user's last message in a list.
 const RECENT_CHARS: usize = 80;
@@ -20,7 +20,7 @@ const RECENT_CHARS: usize = 80;
 /// A session of a list.
 pub(super) enum Listed {
     Live(Handle),
-    Stored(Box<SessionInfo>),
+    Stored(Box<StoredSession>),
 }
 
 impl Services {
@@ -37,7 +37,7 @@ impl Services {
         if let Some(text) = &wanted.text {
             return self.search(asking, text, wanted);
         }
-        let folder = (wanted.scope == Scope::Project).then_some(&*asking.cwd);
+        let folder = (wanted.scope == ListScope::Project).then_some(&*asking.cwd);
         let limit = wanted.limit.unwrap_or(LISTED_SESSIONS);
         let found = self.sessions(folder, limit, wanted.archived).map_err(|error| refused(&error))?;
         let slot = |listed| match listed {
@@ -69,7 +69,7 @@ impl Services {
         if listed.len() < limit {
             let stored = self.read_journals(|journals| journals.list(folder.map(Path::new)))?;
             let is_wanted =
-                |info: &SessionInfo| (archived || !info.archived) && !known.contains(&info.header.session);
+                |info: &StoredSession| (archived || !info.archived) && !known.contains(&info.header.session);
             let stored = stored.into_iter().filter(is_wanted);
             listed.extend(
                 stored.take(limit.saturating_sub(listed.len())).map(|info| Listed::Stored(Box::new(info))),
@@ -88,7 +88,7 @@ impl Services {
         text: &str,
         wanted: &Listing,
     ) -> Result<Vec<ListedSession>, ApiError> {
-        let project = (wanted.scope == Scope::Project).then(|| Path::new(&*asking.cwd));
+        let project = (wanted.scope == ListScope::Project).then(|| Path::new(&*asking.cwd));
         let limit = wanted.limit.unwrap_or(SEARCH_HITS).min(SEARCH_HITS);
         let hits = self.read_journals(|journals| journals.search(project, text, limit));
         let hits = hits.map_err(|error| refused(&error))?.into_iter();
@@ -133,7 +133,7 @@ fn start_of(text: &str) -> Arc<str> {
     start.replace('\n', " ").into()
 }
 
-fn disk_slot(info: SessionInfo) -> ListedSession {
+fn disk_slot(info: StoredSession) -> ListedSession {
     let recent = Recent { user_text: info.last_message.as_deref().map(start_of), ..Recent::default() };
     let slot = Slot {
         location: Some(info.location().into()),

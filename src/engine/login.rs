@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::{Begun, LoginError, Logins};
+use crate::auth::{LoginError, Logins, StartedLogin};
 use crate::catalogue::ErrorCode;
 use crate::clock::rfc3339;
 use crate::engine::services::Services;
@@ -179,7 +179,7 @@ impl LoginDesk<'_> {
         &self,
         logins: &Logins,
         call: &Call,
-        begun: &Begun,
+        begun: &StartedLogin,
         origin: Origin,
     ) -> Result<Option<(Arc<str>, Arc<str>)>, LoginError> {
         let over = CancellationToken::new();
@@ -280,7 +280,7 @@ fn unnamed(names: &[String]) -> LoginError {
 }
 
 /// A login, as the op tells it.
-fn facts(begun: &Begun) -> LoginFacts {
+fn facts(begun: &StartedLogin) -> LoginFacts {
     LoginFacts {
         provider: ProviderName { id: begun.provider.as_ref().into(), name: begun.name.as_ref().into() },
         url: begun.url.clone(),
@@ -290,7 +290,7 @@ fn facts(begun: &Begun) -> LoginFacts {
     }
 }
 
-fn invitation(begun: &Begun) -> String {
+fn invitation(begun: &StartedLogin) -> String {
     match &begun.code {
         Some(code) => format!("Open {} and enter {code}.", begun.url),
         None if begun.uses_callback => format!("Open {} and log in.", begun.url),

@@ -33,8 +33,8 @@ use crate::memory::Note;
 use crate::message::{Message, SessionId};
 use crate::provider::ToolSpec;
 use crate::query::world::{
-    ConnectionFacts, ControlFacts, Failure, ProcessFacts, PromptPart, QuestionFacts, QueuedView, Reading,
-    SessionInfo, SessionView, Setting, Shown, StoreFacts, TeamFacts, Walk, World,
+    ConnectionFacts, ControlFacts, ProcessFacts, PromptPart, QuestionFacts, QueuedView, Reading,
+    ResolverFailure, SessionRow, SessionView, Setting, Shown, StoreFacts, TeamFacts, Walk, World,
 };
 use crate::session::{ApiError, Call, Control as _, Counts, Jobs as _, Reply};
 use crate::store::Entry;
@@ -117,12 +117,12 @@ impl World for ProcessSnapshot {
         handles.map(|handle| self.view(handle) as Arc<dyn SessionView>).collect()
     }
 
-    fn list(&self, all: bool, limit: usize) -> Result<Vec<SessionInfo>, Failure> {
+    fn list(&self, all: bool, limit: usize) -> Result<Vec<SessionRow>, ResolverFailure> {
         let cwd = self.folder();
         let found = self.engine.shared.sessions((!all).then_some(&*cwd), limit, true);
         let info = |listed| match listed {
             Listed::Live(handle) => self.view(handle).info(),
-            Listed::Stored(info) => SessionInfo {
+            Listed::Stored(info) => SessionRow {
                 id: info.header.session.to_string(),
                 location: Some(info.location().into_owned()),
                 name: info.name,
@@ -135,7 +135,7 @@ impl World for ProcessSnapshot {
                 live: false,
             },
         };
-        let found = found.map_err(|error| Failure::new(error.to_string()))?;
+        let found = found.map_err(|error| ResolverFailure::new(error.to_string()))?;
         Ok(found.into_iter().map(info).collect())
     }
 
@@ -324,10 +324,10 @@ impl World for ProcessSnapshot {
 }
 
 impl View {
-    fn info(&self) -> SessionInfo {
+    fn info(&self) -> SessionRow {
         let facts = &self.snapshot.facts;
         let text = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
-        SessionInfo {
+        SessionRow {
             id: facts.id.to_string(),
             location: text(&facts.location),
             name: text(&facts.name),

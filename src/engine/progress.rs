@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::event::{Level, Notification, StatusText, Widget, WidgetSpec};
+use crate::event::{NoticeLevel, Notification, StatusText, Widget, WidgetSpec};
 
 /// The source of the engine's widgets and notifications.
 pub const EXTENSION: &str = "edn-bridge";
@@ -19,6 +19,6 @@ pub struct Progress {
 }
 
 /// A notification from the engine to a person.
-pub fn notification(id: String, level: Level, message: &str) -> Arc<Notification> {
+pub fn notification(id: String, level: NoticeLevel, message: &str) -> Arc<Notification> {
     Arc::new(Notification { id, level, message: message.to_owned(), extension: Some(EXTENSION) })
 }

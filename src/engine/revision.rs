@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use jiff::Timestamp;
 
 use crate::clock::rfc3339;
-use crate::config::{ConfigError, Kept, Layers, Settings};
+use crate::config::{ConfigError, KeptFiles, Layers, Settings};
 use crate::context::Project;
 use crate::engine::providers::Providers;
 use crate::engine::rules;
@@ -126,7 +126,7 @@ impl ConfigRevision {
     pub fn sandbox(&self, mode: Mode, cwd: &Path) -> Option<Sandbox> {
         (mode != Mode::Yolo).then(|| {
             let allowed = self.settings.writable.iter().cloned();
-            let Kept { guarded, hidden } = self.settings.kept();
+            let KeptFiles { guarded, hidden } = self.settings.kept();
             Sandbox::new(allowed.chain([cwd.to_owned()])).guarding(guarded).hiding(hidden)
         })
     }

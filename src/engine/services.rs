@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use crate::catalogue::ErrorCode;
 use crate::clock::Clock;
 use crate::config::Settings;
-use crate::context::{Library, Project, Scope};
+use crate::context::{Author, Library, Project};
 use crate::engine::change::Change;
 use crate::engine::client_files::ClientFiles;
 use crate::engine::client_requests::ClientRequests;
@@ -89,7 +89,7 @@ impl Services {
         rules.extend(session.rules.all());
         let project = self.library.known_for(Path::new(&*session.snapshot().facts.cwd));
         let skills = project.iter().flat_map(|project| project.skills.values());
-        rules.extend(skills.filter(|skill| skill.scope == Scope::User).map(|skill| Rule {
+        rules.extend(skills.filter(|skill| skill.scope == Author::User).map(|skill| Rule {
             tool: Some("read".to_owned()),
             path: Some(format!("{}/**", glob::escape(&skill.folder.to_string_lossy()))),
             ..Rule::allowing()

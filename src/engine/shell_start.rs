@@ -12,8 +12,8 @@ use crate::environment::Environment;
 use crate::facts::{JobStatus, ShellFacts, ShellOutput};
 use crate::message::SessionId;
 use crate::session::Reply;
-use crate::tool::output::{Kept, Outputs};
-use crate::tool::process::{self, End, Job};
+use crate::tool::output::{KeptOutput, Outputs};
+use crate::tool::process::{self, ProcessEnd, ProcessRequest};
 
 /// A command to start.
 pub struct NewShell {
@@ -59,7 +59,7 @@ pub fn start(shared: &Arc<Services>, new: NewShell, reply: Reply<Arc<ShellFacts>
     tasks.spawn_on(
         async move {
             let NewShell { command, cwd, timeout, environment, .. } = new;
-            let job = Job { command, cwd, timeout, sandbox: None, environment };
+            let job = ProcessRequest { command, cwd, timeout, sandbox: None, environment };
             let ended = process::run_apart(job, collectors, &stop).await;
             let now = rfc3339(shared.clock.now());
             let lasted = shared.clock.passed().saturating_sub(began);
@@ -69,15 +69,17 @@ pub fn start(shared: &Arc<Services>, new: NewShell, reply: Reply<Arc<ShellFacts>
                 match ended {
                     Ok((end, kept)) => {
                         match end {
-                            End::Exit(code) => facts.exit_code = Some(code),
-                            End::Signal(signal) => facts.signal = Some(signal),
-                            End::TimedOut => facts.timed_out = true,
-                            End::Stopped => {}
+                            ProcessEnd::Exit(code) => facts.exit_code = Some(code),
+                            ProcessEnd::Signal(signal) => facts.signal = Some(signal),
+                            ProcessEnd::TimedOut => facts.timed_out = true,
+                            ProcessEnd::Stopped => {}
                         }
                         facts.status = match end {
-                            End::Exit(0) => JobStatus::Completed,
-                            End::Stopped => JobStatus::Cancelled,
-                            End::Exit(_) | End::Signal(_) | End::TimedOut => JobStatus::Failed,
+                            ProcessEnd::Exit(0) => JobStatus::Completed,
+                            ProcessEnd::Stopped => JobStatus::Cancelled,
+                            ProcessEnd::Exit(_) | ProcessEnd::Signal(_) | ProcessEnd::TimedOut => {
+                                JobStatus::Failed
+                            }
                         };
                         facts.outputs = kept.map(output);
                     }
@@ -93,6 +95,6 @@ pub fn start(shared: &Arc<Services>, new: NewShell, reply: Reply<Arc<ShellFacts>
     reply.ok(facts);
 }
 
-fn output(kept: Kept) -> ShellOutput {
+fn output(kept: KeptOutput) -> ShellOutput {
     ShellOutput { text: kept.text.into(), cut: kept.cut, handle: kept.handle.map(Arc::from) }
 }

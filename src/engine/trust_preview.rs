@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use crate::config::{Content, Files};
+use crate::config::{Files, ProjectFiles};
 use crate::edn;
-use crate::facts::permissions::{Run, TrustPreview};
+use crate::facts::permissions::{ProjectEffect, TrustPreview};
 use crate::files;
 use crate::hook::{Hook, Hooks, Source};
 use crate::http::without_keys;
@@ -16,7 +16,7 @@ use crate::workflow::{self, Check, Stage, Step, Workflow};
 
 /// The preview of a project. Everything in it is of one content: what `files` has the digests of.
 pub(super) fn preview(project: &Files) -> TrustPreview {
-    let Some(Content { root, configuration, sealed, state }) = project.content() else {
+    let Some(ProjectFiles { root, configuration, sealed, state }) = project.content() else {
         return TrustPreview { state: "none", ..TrustPreview::default() };
     };
     let mut seen = Preview { runs: Vec::new(), problems: sealed.wrong().into_iter().collect() };
@@ -61,7 +61,7 @@ pub(super) fn preview(project: &Files) -> TrustPreview {
 
 /// What was found so far.
 struct Preview {
-    runs: Vec<Run>,
+    runs: Vec<ProjectEffect>,
     problems: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ impl Preview {
     fn add(&mut self, kind: &'static str, name: impl Into<String>, text: &str) {
         let mut text = without_keys(text).into_owned();
         shorten(&mut text);
-        self.runs.push(Run { kind, name: name.into(), text });
+        self.runs.push(ProjectEffect { kind, name: name.into(), text });
     }
 
     fn configuration(&mut self, root: &Path, map: &Map<'_>) {

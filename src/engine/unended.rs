@@ -11,18 +11,18 @@ use crate::value::Value;
 
 /// What was left of the newest turn.
 #[derive(Debug, PartialEq)]
-pub enum Left {
+pub enum TurnRemains {
     /// Its last message is there, and only the entry of its end is missing.
     Ended(TurnId, TurnOutcome),
     /// It was cut off.
-    CutOff(Unended),
+    CutOff(UnendedTurn),
     /// It has left its process at a boundary, and goes on in the next.
-    HandedOver(Unended),
+    HandedOver(UnendedTurn),
 }
 
 /// A turn without an end.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Unended {
+pub struct UnendedTurn {
     /// The turn.
     pub turn: TurnId,
     /// The calls of its last answer that have no result, in their order.
@@ -43,12 +43,12 @@ pub struct UnendedCall {
     /// The change of files that it noted last.
     pub changing: Option<FilesRecord>,
     /// The questions about it, oldest first.
-    pub questions: Vec<Asked>,
+    pub questions: Vec<UnendedQuestion>,
 }
 
 /// A question that a person was asked, or was about to be.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asked {
+pub struct UnendedQuestion {
     /// The question.
     pub question: QuestionRecord,
     /// When it was asked.
@@ -57,16 +57,16 @@ pub struct Asked {
     pub answer: Option<AnswerRecord>,
 }
 
-impl Unended {
+impl UnendedTurn {
     /// Whether a call has not begun because of a question: the turn goes on with its answer.
     pub fn waits_for_a_person(&self) -> bool {
         // A subagent's turn ended with its parent's.
-        let is_own = |asked: &Asked| asked.question.works_for.is_none();
+        let is_own = |asked: &UnendedQuestion| asked.question.works_for.is_none();
         self.calls.iter().any(|call| !call.has_begun && call.questions.iter().any(is_own))
     }
 
     /// The newest question of a kind about a call that has not begun.
-    pub fn asked(&self, call: &str, kind: QuestionKind) -> Option<&Asked> {
+    pub fn asked(&self, call: &str, kind: QuestionKind) -> Option<&UnendedQuestion> {
         let call = self.calls.iter().find(|known| *known.id == *call && !known.has_begun)?;
         call.questions.iter().rev().find(|asked| *asked.question.kind == *kind.as_str())
     }
@@ -74,7 +74,7 @@ impl Unended {
 
 /// Reads what was left of a session's newest turn; `None` if that has an end, or if there is none. A turn of a workflow
 /// has no entries of its own, and goes on with its workflow.
-pub fn read(entries: &imbl::Vector<Arc<Entry>>, session: &SessionId) -> Option<Left> {
+pub fn read(entries: &imbl::Vector<Arc<Entry>>, session: &SessionId) -> Option<TurnRemains> {
     let turn_of = |entry: &Arc<Entry>| match &entry.body {
         EntryBody::Turn(turn) if turn.session_id == *session => Some(turn.clone()),
         _ => None,
@@ -87,7 +87,7 @@ pub fn read(entries: &imbl::Vector<Arc<Entry>>, session: &SessionId) -> Option<L
         turn_of(entry).is_some_and(|turn| turn.event == TurnEvent::Began && turn.turn_id == newest.turn_id)
     };
     let place = entries.len().checked_sub(entries.iter().rev().position(begins)?)?.checked_sub(1)?;
-    let mut unended = Unended { turn: newest.turn_id.clone(), calls: Vec::new() };
+    let mut unended = UnendedTurn { turn: newest.turn_id.clone(), calls: Vec::new() };
     let mut last = None;
     for entry in entries.focus().narrow(place..) {
         match &entry.body {
@@ -115,7 +115,7 @@ pub fn read(entries: &imbl::Vector<Arc<Entry>>, session: &SessionId) -> Option<L
             {
                 let (question, at) = (QuestionRecord::clone(question), entry.ts.clone());
                 let id = question.call_id.clone();
-                unended.each(&id, |call| call.questions.push(Asked { question, at, answer: None }));
+                unended.each(&id, |call| call.questions.push(UnendedQuestion { question, at, answer: None }));
             }
             EntryBody::Answer(answer) if answer.session_id == *session => {
                 let asked = unended.calls.iter_mut().flat_map(|call| &mut call.questions);
@@ -127,13 +127,13 @@ pub fn read(entries: &imbl::Vector<Arc<Entry>>, session: &SessionId) -> Option<L
         }
     }
     Some(match last.as_deref().and_then(outcome) {
-        Some(outcome) => Left::Ended(unended.turn, outcome),
-        None if newest.event == TurnEvent::HandedOver => Left::HandedOver(unended),
-        None => Left::CutOff(unended),
+        Some(outcome) => TurnRemains::Ended(unended.turn, outcome),
+        None if newest.event == TurnEvent::HandedOver => TurnRemains::HandedOver(unended),
+        None => TurnRemains::CutOff(unended),
     })
 }
 
-impl Unended {
+impl UnendedTurn {
     fn each(&mut self, id: &Arc<str>, change: impl FnOnce(&mut UnendedCall)) {
         if let Some(call) = self.calls.iter_mut().find(|call| call.id == *id) {
             change(call);
@@ -248,9 +248,9 @@ mod tests {
         let read = |entry: Entry| Arc::new(Entry::read(&entry.line()).unwrap());
         match read_entries(&bodies.into_iter().map(entry).map(read).collect()) {
             None => "none".to_owned(),
-            Some(Left::Ended(_, outcome)) => outcome.as_str().to_owned(),
-            Some(Left::HandedOver(unended)) => format!("over {}", unended.calls.len()),
-            Some(Left::CutOff(unended)) => {
+            Some(TurnRemains::Ended(_, outcome)) => outcome.as_str().to_owned(),
+            Some(TurnRemains::HandedOver(unended)) => format!("over {}", unended.calls.len()),
+            Some(TurnRemains::CutOff(unended)) => {
                 let calls = unended.calls.iter().map(|call| {
                     let begun = if call.has_begun { "!" } else { "" };
                     let asked = if call.questions.is_empty() { "" } else { "?" };
@@ -262,7 +262,7 @@ mod tests {
         }
     }
 
-    fn read_entries(entries: &imbl::Vector<Arc<Entry>>) -> Option<Left> {
+    fn read_entries(entries: &imbl::Vector<Arc<Entry>>) -> Option<TurnRemains> {
         read(entries, &"s".into())
     }
 

@@ -27,8 +27,8 @@ use crate::engine::services::Services;
 use crate::engine::subagent::Child;
 use crate::engine::turn_control::{TurnControl, TurnEnd};
 use crate::event::question::{Answer, QuestionContent};
-use crate::event::{Body, Cause, Event, Level};
-use crate::hook::command::{self, Failure};
+use crate::event::{Body, Cause, Event, NoticeLevel};
+use crate::hook::command::{self, HookFailure};
 use crate::interaction::{Origin, Question, Resolution};
 use crate::limits::{STAGE_GATE_BYTES, STAGE_OUTPUT_BYTES, WORKFLOW_STEPS};
 use crate::message::{Mode, Role, SessionId, TurnId};
@@ -152,9 +152,9 @@ impl Run {
         self.write(WorkflowRecord { outcome: ended, why: why.clone(), ..self.record(RunEvent::Ended) }).await;
         self.show(&lines, "").await;
         let level = if matches!(&*outcome, FAILED | "aborted" | "interrupted") {
-            Level::Warning
+            NoticeLevel::Warning
         } else {
-            Level::Info
+            NoticeLevel::Info
         };
         let reason = why.map(|why| format!(" ({why})")).unwrap_or_default();
         self.notify(level, &format!("Workflow {name} ended: {outcome}{reason}.")).await;
@@ -427,7 +427,7 @@ impl Run {
                 let environment = config.environment.with(self.control.variables.clone());
                 match command::execute(&words, &cwd, &environment, sandbox, *timeout, facts, stop).await {
                     Ok(wrote) => Ok(Ok(String::from_utf8_lossy(&wrote).into_owned())),
-                    Err(Failure::Stopped) => Err(Stopped),
+                    Err(HookFailure::Stopped) => Err(Stopped),
                     Err(failure) => {
                         let output = failure.output(STAGE_OUTPUT_BYTES);
                         Ok(Err(format!("{command:?} does not hold: {failure}\n{output}")
@@ -549,7 +549,7 @@ impl Run {
         self.publish(Body::StatusUpdated(progress.statuses.clone())).await;
     }
 
-    async fn notify(&self, level: Level, message: &str) {
+    async fn notify(&self, level: NoticeLevel, message: &str) {
         self.publish(Body::Notification(notification(self.shared.clock.id("n-"), level, message))).await;
     }
 

@@ -42,7 +42,7 @@ pub struct Notification {
     /// Its id.
     pub id: String,
     /// Its level.
-    pub level: Level,
+    pub level: NoticeLevel,
     /// The text.
     pub message: String,
     /// Its source, if that is not the session itself.
@@ -51,14 +51,14 @@ pub struct Notification {
 
 /// The level of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Level {
+pub enum NoticeLevel {
     /// Information.
     Info,
     /// The person may have to act.
     Warning,
 }
 
-impl Level {
+impl NoticeLevel {
     /// The name on every wire: `info` or `warning`.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -67,7 +67,7 @@ pub struct TrustPreview {
     /// `none`, `trusted`, `changed` since it was trusted, or trusted by an `earlier` version.
     pub state: &'static str,
     /// What it lets run, and what it widens.
-    pub runs: Vec<Run>,
+    pub runs: Vec<ProjectEffect>,
     /// What in it cannot be used, or keeps it from being trusted.
     pub problems: Vec<String>,
     /// The digests of its files, by their paths from the project's folder.
@@ -76,7 +76,7 @@ pub struct TrustPreview {
 
 /// One thing that a project's configuration would do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
+pub struct ProjectEffect {
     /// Its kind, such as `hook`.
     pub kind: &'static str,
     /// Its name in the configuration.

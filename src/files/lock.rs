@@ -8,27 +8,27 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use tokio::sync::{Mutex as Gate, OwnedMutexGuard};
 
 /// The gates of the files that are being changed or waited for, by resolved path. An entry lives as long as a
-/// [`Lock`] or to a waiting call, so there are never more than running calls.
+/// [`FileLock`] or to a waiting call, so there are never more than running calls.
 static GATES: LazyLock<Mutex<HashMap<PathBuf, Arc<Gate<()>>>>> = LazyLock::new(Mutex::default);
 
 /// The right to change a file, until it is dropped.
 #[derive(Debug)]
-pub struct Lock {
+pub struct FileLock {
     path: PathBuf,
     gate: Option<Arc<Gate<()>>>,
     held: Option<OwnedMutexGuard<()>>,
 }
 
 /// Waits until no other call of this process changes the file. Serves calls in order.
-pub async fn lock(path: &Path) -> Lock {
+pub async fn lock(path: &Path) -> FileLock {
     let gate = gates().entry(path.to_owned()).or_default().clone();
     // Created before the wait, so that a cancelled wait leaves no entry behind.
-    let mut lock = Lock { path: path.to_owned(), gate: Some(gate.clone()), held: None };
+    let mut lock = FileLock { path: path.to_owned(), gate: Some(gate.clone()), held: None };
     lock.held = Some(gate.lock_owned().await);
     lock
 }
 
-impl Drop for Lock {
+impl Drop for FileLock {
     fn drop(&mut self) {
         self.held = None;
         let mut gates = gates();

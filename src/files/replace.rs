@@ -55,7 +55,7 @@ pub enum Rights {
 
 /// The place of a file: its opened folder and its name there.
 #[derive(Debug)]
-pub struct Place {
+pub struct FilePlace {
     folder: OwnedFd,
     name: OsString,
     /// Whether the new content may be a file without a name, if the system supports that.
@@ -64,21 +64,21 @@ pub struct Place {
 
 /// A file as it was read.
 #[derive(Debug)]
-pub struct Found {
+pub struct FileRead {
     /// Its content.
     pub bytes: Vec<u8>,
     file: File,
     metadata: Metadata,
 }
 
-impl Found {
+impl FileRead {
     /// Its permissions.
     pub fn mode(&self) -> u32 {
         self.metadata.mode() & 0o777
     }
 }
 
-impl Place {
+impl FilePlace {
     /// Opens the folder of an absolute, resolved path. Follows no symbolic link. `None` if there is no folder.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl Place {
     /// The same, and makes the folders that are missing. What was made is on disk when this returns.
     ///
     /// # Errors
-    /// As of [`Place::open`].
+    /// As of [`FilePlace::open`].
     pub fn make(path: &Path) -> io::Result<Self> {
         if let Some(place) = Self::open(path)? {
             return Ok(place);
@@ -125,7 +125,7 @@ impl Place {
     /// # Errors
     /// With [`io::ErrorKind::InvalidInput`] for what is no regular file, with [`io::ErrorKind::FileTooLarge`] for one of more
     /// than `most` bytes, and when the system refuses.
-    pub fn read(&self, most: u64) -> io::Result<Option<Found>> {
+    pub fn read(&self, most: u64) -> io::Result<Option<FileRead>> {
         let Some(file) = self.open_file()? else { return Ok(None) };
         let metadata = file.metadata()?;
         if !metadata.is_file() {
@@ -144,7 +144,7 @@ impl Place {
         if read > most {
             return Err(too_large(read));
         }
-        Ok(Some(Found { bytes, file, metadata }))
+        Ok(Some(FileRead { bytes, file, metadata }))
     }
 
     /// Puts a content in place of what was found here; `None` for nothing. A reader sees the old content or the new one,
@@ -155,7 +155,7 @@ impl Place {
     /// See [`ReplaceError`]. But for [`ReplaceError::NotOnDisk`] nothing was changed.
     pub fn replace(
         &self,
-        found: Option<&Found>,
+        found: Option<&FileRead>,
         content: &[u8],
         rights: Rights,
         go: &dyn Fn() -> bool,
@@ -192,7 +192,7 @@ impl Place {
     ///
     /// # Errors
     /// See [`ReplaceError`]. But for [`ReplaceError::NotOnDisk`] nothing was changed.
-    pub fn remove(&self, found: &Found) -> Result<(), ReplaceError> {
+    pub fn remove(&self, found: &FileRead) -> Result<(), ReplaceError> {
         self.may_replace(found)?;
         let seen = self.open_file()?.map(|file| file.metadata()).transpose()?;
         if seen.as_ref().map(stamp) != Some(stamp(&found.metadata)) {
@@ -205,7 +205,7 @@ impl Place {
     /// Gives the new content the file's name.
     fn put(
         &self,
-        found: Option<&Found>,
+        found: Option<&FileRead>,
         new: &mut Scratch,
         go: &dyn Fn() -> bool,
     ) -> Result<(), ReplaceError> {
@@ -265,7 +265,7 @@ impl Place {
     ///
     /// # Errors
     /// Why not: it is read-only, or has several names.
-    pub fn may_replace(&self, found: &Found) -> Result<(), ReplaceError> {
+    pub fn may_replace(&self, found: &FileRead) -> Result<(), ReplaceError> {
         let (mode, names) = (found.metadata.mode() & 0o7777, found.metadata.nlink());
         let asked = || rustix::fs::accessat(&self.folder, &self.name, Access::WRITE_OK, AtFlags::empty());
         if mode & 0o222 == 0 || matches!(asked(), Err(Errno::ACCESS | Errno::PERM | Errno::ROFS)) {
@@ -414,7 +414,7 @@ fn link(_: &File, _: &OwnedFd, _: &OsStr) -> Result<(), Errno> {
 }
 
 /// Gives a new file the rights of the old one.
-fn keep_rights(old: &Found, new: &File) -> Result<(), ReplaceError> {
+fn keep_rights(old: &FileRead, new: &File) -> Result<(), ReplaceError> {
     let made = new.metadata()?;
     let (owner, group) = (old.metadata.uid(), old.metadata.gid());
     if (owner, group) != (made.uid(), made.gid()) {
@@ -525,18 +525,19 @@ mod tests {
     use super::*;
 
     /// A folder, and a place in it for each way to write a new content.
-    fn places(name: &str) -> (tempfile::TempDir, PathBuf, [Place; 2]) {
+    fn places(name: &str) -> (tempfile::TempDir, PathBuf, [FilePlace; 2]) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap().join(name);
-        let ways = [true, false].map(|nameless| Place { nameless, ..Place::open(&path).unwrap().unwrap() });
+        let ways =
+            [true, false].map(|nameless| FilePlace { nameless, ..FilePlace::open(&path).unwrap().unwrap() });
         (dir, path, ways)
     }
 
-    fn put(place: &Place, found: Option<&Found>, content: &str) -> Result<(), ReplaceError> {
+    fn put(place: &FilePlace, found: Option<&FileRead>, content: &str) -> Result<(), ReplaceError> {
         place.replace(found, content.as_bytes(), Rights::Kept, &|| true)
     }
 
-    fn found(place: &Place) -> Found {
+    fn found(place: &FilePlace) -> FileRead {
         place.read(1000).unwrap().unwrap()
     }
 
@@ -610,7 +611,7 @@ mod tests {
             assert_eq!((text(&path).as_str(), beside(&path)), ("one", vec!["file".to_owned()]));
             std::fs::remove_file(&path).unwrap();
         }
-        let reserved = Place::open(&path.with_file_name(RESERVED)).unwrap().unwrap();
+        let reserved = FilePlace::open(&path.with_file_name(RESERVED)).unwrap().unwrap();
         assert!(matches!(put(&reserved, None, "x"), Err(ReplaceError::Refused(_))));
     }
 
@@ -716,14 +717,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         let path = root.join("a/b/c/file");
-        assert!(Place::open(&path).unwrap().is_none());
-        put(&Place::make(&path).unwrap(), None, "one").unwrap();
+        assert!(FilePlace::open(&path).unwrap().is_none());
+        put(&FilePlace::make(&path).unwrap(), None, "one").unwrap();
         assert_eq!(text(&path), "one");
         symlink("a", root.join("link")).unwrap();
-        Place::make(&root.join("link/new/file")).unwrap_err();
+        FilePlace::make(&root.join("link/new/file")).unwrap_err();
         assert!(!root.join("a/new").exists());
         symlink("nowhere", root.join("dangling")).unwrap();
-        Place::make(&root.join("dangling/new/file")).unwrap_err();
-        assert_eq!(Place::make(Path::new("/")).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        FilePlace::make(&root.join("dangling/new/file")).unwrap_err();
+        assert_eq!(FilePlace::make(Path::new("/")).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }
 }

@@ -53,7 +53,7 @@ const INHERITED: &[&str] = &[
 
 /// Why a hook gave no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum HookFailure {
     /// Its command cannot be started.
     #[error("{program} cannot be started: {source}")]
     Start {
@@ -89,7 +89,7 @@ pub enum Failure {
     Stopped,
 }
 
-impl Failure {
+impl HookFailure {
     /// The end of a failed command's output, at most so many bytes.
     pub fn output(&self, limit: usize) -> String {
         let Self::Status { stdout, stderr, .. } = self else { return String::new() };
@@ -109,33 +109,33 @@ fn last_words(stderr: &str) -> String {
 /// Gives the hook's command a map and returns the map that it answers with.
 ///
 /// # Errors
-/// See [`Failure`].
+/// See [`HookFailure`].
 pub async fn call(
     hook: &Hook,
     cwd: &Path,
     environment: &Environment,
     input: &Map<'static>,
     stop: &CancellationToken,
-) -> Result<Map<'static>, Failure> {
+) -> Result<Map<'static>, HookFailure> {
     let bytes = run(hook, cwd, environment, input, stop).await?;
-    let value = edn::read_one(&bytes).map_err(|error| Failure::Nonsense(format!("not EDN: {error}")))?;
+    let value = edn::read_one(&bytes).map_err(|error| HookFailure::Nonsense(format!("not EDN: {error}")))?;
     match value.into_owned() {
         Value::Map(map) => Ok(map),
-        other => Err(Failure::Nonsense(format!("no map but a {}", other.kind_name()))),
+        other => Err(HookFailure::Nonsense(format!("no map but a {}", other.kind_name()))),
     }
 }
 
 /// The same for a hook whose answer nobody reads.
 ///
 /// # Errors
-/// See [`Failure`]; never [`Failure::Nonsense`].
+/// See [`HookFailure`]; never [`HookFailure::Nonsense`].
 pub async fn tell(
     hook: &Hook,
     cwd: &Path,
     environment: &Environment,
     input: &Map<'static>,
     stop: &CancellationToken,
-) -> Result<(), Failure> {
+) -> Result<(), HookFailure> {
     run(hook, cwd, environment, input, stop).await.map(drop)
 }
 
@@ -154,12 +154,12 @@ async fn run(
     environment: &Environment,
     input: &Map<'static>,
     stop: &CancellationToken,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>, HookFailure> {
     if !hook.sealed.is_empty() {
         let sealed = hook.sealed.clone();
         let changed = tokio::task::spawn_blocking(move || changed(&sealed)).await;
         if let Some(path) = changed.unwrap_or_default() {
-            return Err(Failure::Changed(path));
+            return Err(HookFailure::Changed(path));
         }
     }
     execute(&hook.command, cwd, environment, None, hook.timeout, input, stop).await
@@ -168,7 +168,7 @@ async fn run(
 /// Runs a command, the program first, with a map on its standard input; returns its standard output.
 ///
 /// # Errors
-/// See [`Failure`]; never [`Failure::Nonsense`].
+/// See [`HookFailure`]; never [`HookFailure::Nonsense`].
 pub async fn execute(
     command: &[String],
     cwd: &Path,
@@ -177,7 +177,7 @@ pub async fn execute(
     limit: Duration,
     input: &Map<'static>,
     stop: &CancellationToken,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>, HookFailure> {
     let mut line = Vec::new();
     edn::write_compact(&Value::from(input.clone()), &mut line);
     line.push(b'\n');
@@ -185,8 +185,8 @@ pub async fn execute(
     let converse = async { converse(start(command, cwd, environment, sandbox, line).await?).await };
     tokio::select! {
         biased;
-        () = stop.cancelled() => Err(Failure::Stopped),
-        ended = timeout(limit, converse) => ended.unwrap_or(Err(Failure::TimedOut(limit))),
+        () = stop.cancelled() => Err(HookFailure::Stopped),
+        ended = timeout(limit, converse) => ended.unwrap_or(Err(HookFailure::TimedOut(limit))),
     }
 }
 
@@ -198,7 +198,7 @@ struct Started {
 }
 
 /// Reads the output, waits for the end.
-async fn converse(started: Started) -> Result<Vec<u8>, Failure> {
+async fn converse(started: Started) -> Result<Vec<u8>, HookFailure> {
     let Started { mut running, stdout, mut stderr } = started;
     let (mut answer, mut complaint) = (Vec::new(), Vec::new());
     let limit = u64::try_from(HOOK_OUTPUT_BYTES).unwrap_or(u64::MAX).saturating_add(1);
@@ -223,19 +223,19 @@ async fn converse(started: Started) -> Result<Vec<u8>, Failure> {
         }
     };
     if answer.len() > HOOK_OUTPUT_BYTES {
-        return Err(Failure::TooLong);
+        return Err(HookFailure::TooLong);
     }
     let status = match exited {
         Some(status) => status,
         None => running.exited().await,
     };
-    let status = status.map_err(|error| Failure::Nonsense(format!("lost: {error}")))?;
+    let status = status.map_err(|error| HookFailure::Nonsense(format!("lost: {error}")))?;
     running.end().await;
     match status.success() {
         true => Ok(answer),
         false => {
             let stderr = String::from_utf8_lossy(&complaint).into_owned();
-            Err(Failure::Status { status, stdout: answer, stderr })
+            Err(HookFailure::Status { status, stdout: answer, stderr })
         }
     }
 }
@@ -246,7 +246,7 @@ async fn start(
     environment: &Environment,
     sandbox: Option<Sandbox>,
     input: Vec<u8>,
-) -> Result<Started, Failure> {
+) -> Result<Started, HookFailure> {
     let (program, arguments) =
         command.split_first().map_or(("", [].as_slice()), |(program, rest)| (program.as_str(), rest));
     // A program is a name on the PATH or a whole path; the session's folder, which may be anybody's, names none.
@@ -261,7 +261,7 @@ async fn start(
         let running = program.start(out.into(), err.into()).await?;
         Ok(Started { running, stdout, stderr })
     };
-    start.await.map_err(|source| Failure::Start { program: program.to_owned(), source })
+    start.await.map_err(|source| HookFailure::Start { program: program.to_owned(), source })
 }
 
 #[cfg(test)]
@@ -282,7 +282,7 @@ mod tests {
         }
     }
 
-    fn ask(script: &str, millis: u64, input: &Map<'static>) -> Result<Map<'static>, Failure> {
+    fn ask(script: &str, millis: u64, input: &Map<'static>) -> Result<Map<'static>, HookFailure> {
         let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let stop = CancellationToken::new();
         executor.block_on(call(&hook(script, millis), Path::new("/"), &Environment::default(), input, &stop))
@@ -329,6 +329,6 @@ mod tests {
             &Map::new(),
             &stop,
         ));
-        assert!(matches!(asked, Err(Failure::Stopped)));
+        assert!(matches!(asked, Err(HookFailure::Stopped)));
     }
 }

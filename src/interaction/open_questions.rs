@@ -10,7 +10,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::dialog;
 use super::question::{EndedBy, Question, Resolution};
-use super::unended::Note;
+use super::unended::QuestionNote;
 use crate::catalogue::ErrorCode;
 use crate::event::question::QuestionKind;
 use crate::event::{Body, Dialog, Event, QuestionAsked, QuestionEnded};
@@ -64,7 +64,7 @@ pub(super) struct Open {
     pub question: Question,
     pub asked_at: Arc<str>,
     /// Its note on disk, if that could be written.
-    pub note: Option<Note>,
+    pub note: Option<QuestionNote>,
     pub answer: oneshot::Sender<Resolution>,
     /// The last interactor that saw it has left.
     pub orphaned: Arc<Notify>,

@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::audit::{self, Audit};
 use super::open_questions::{self, Audience, Open, OpenQuestions, already_answered, can_show};
-use super::question::{EndedBy, Given, Question, Resolution};
+use super::question::{ClientAnswer, EndedBy, Question, Resolution};
 use super::records::{self, CUT_OFF};
-use super::unended::{Note, Unended};
+use super::unended::{QuestionNote, QuestionNotes};
 use super::{answers, dialog, warning};
 use crate::catalogue::ErrorCode;
 use crate::clock::{Clock, rfc3339};
@@ -32,7 +32,7 @@ use crate::value::{Map, Value};
 pub struct PendingQuestions {
     audience: Arc<dyn Audience>,
     audit: Audit,
-    unended: Unended,
+    unended: QuestionNotes,
     clock: Arc<dyn Clock>,
     /// Milliseconds that a question stays open after the last interactor that saw it has left.
     grace: AtomicU64,
@@ -51,7 +51,7 @@ pub struct HeldAnswer<'q> {
 impl PendingQuestions {
     /// No question yet; the audit and the notes of open questions are in the state folder.
     pub fn new(audience: Arc<dyn Audience>, state_dir: &Path, clock: Arc<dyn Clock>) -> Self {
-        let (audit, unended) = (Audit::new(state_dir), Unended::new(state_dir));
+        let (audit, unended) = (Audit::new(state_dir), QuestionNotes::new(state_dir));
         Self { audience, audit, unended, clock, grace: AtomicU64::new(0), questions: Mutex::default() }
     }
 
@@ -190,7 +190,7 @@ impl PendingQuestions {
     }
 
     /// Takes an answer. The first valid one wins. The reply precedes the event for the others.
-    pub fn respond(&self, connection: u64, given: Given, reply: Reply<()>) {
+    pub fn respond(&self, connection: u64, given: ClientAnswer, reply: Reply<()>) {
         match self.hold(connection, given) {
             Ok(held) => held.settle(connection, Some(reply)),
             Err(error) => reply.fail(error),
@@ -209,10 +209,10 @@ impl PendingQuestions {
     ///
     /// # Errors
     /// If the question is not open, or the answer does not fit it.
-    pub fn hold(&self, connection: u64, given: Given) -> Result<HeldAnswer<'_>, ApiError> {
+    pub fn hold(&self, connection: u64, given: ClientAnswer) -> Result<HeldAnswer<'_>, ApiError> {
         match given {
-            Given::Response(response) => self.hold_response(*response),
-            Given::Dialog(id, result) => self.hold_result(connection, &id, result),
+            ClientAnswer::Response(response) => self.hold_response(*response),
+            ClientAnswer::Dialog(id, result) => self.hold_result(connection, &id, result),
         }
     }
 
@@ -346,7 +346,7 @@ impl PendingQuestions {
     /// is in the journal, which that process reads.
     pub fn hand_over(&self, session: &SessionId) {
         let gone = self.lock().take_of(self.audience.as_ref(), session);
-        gone.into_iter().filter_map(|open| open.note).for_each(Note::remove);
+        gone.into_iter().filter_map(|open| open.note).for_each(QuestionNote::remove);
     }
 
     /// Ends a question that no client sees.

@@ -54,14 +54,14 @@ impl Question {
 
 /// An answer as a client gives it.
 #[derive(Debug)]
-pub enum Given {
+pub enum ClientAnswer {
     /// To a typed question.
     Response(Box<Response>),
     /// The result of the open dialog; `None` cancels it.
     Dialog(String, Option<DialogResult>),
 }
 
-impl Given {
+impl ClientAnswer {
     /// The question.
     pub fn question(&self) -> &str {
         match self {

@@ -13,12 +13,12 @@ use crate::value::{Map, Value};
 
 /// The claims of a state folder: at most as many are looked at as one process can have.
 #[derive(Debug)]
-pub struct Unended(Claims);
+pub struct QuestionNotes(Claims);
 
 /// A claim of a question: of this process while it is open, or one that a killed process left.
-pub type Note = Claim;
+pub type QuestionNote = Claim;
 
-impl Unended {
+impl QuestionNotes {
     /// The claims of a state folder. Touches nothing on disk.
     pub fn new(state_dir: &Path) -> Self {
         Self(Claims::new(state_dir.join("questions"), OPEN_QUESTIONS))
@@ -28,14 +28,14 @@ impl Unended {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn note(&self, id: &str, record: Map<'static>) -> io::Result<Note> {
+    pub fn note(&self, id: &str, record: Map<'static>) -> io::Result<QuestionNote> {
         let mut line = Vec::new();
         edn::write_canonical(&Value::from(record), &mut line);
         self.0.claim(id, &line)
     }
 
     /// The notes of processes that are gone. What is no record is passed over.
-    pub fn left(&self) -> Vec<(Note, Map<'static>)> {
+    pub fn left(&self) -> Vec<(QuestionNote, Map<'static>)> {
         let read = |line: &[u8]| Some(edn::read_one(line).ok()?.as_map()?.clone().into_owned());
         self.0.left().into_iter().filter_map(|(note, line)| Some((note, read(&line)?))).collect()
     }

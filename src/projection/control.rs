@@ -8,7 +8,8 @@ use jiff::Timestamp;
 
 use crate::limits::CONTROL_ID_BYTES;
 use crate::session::control::{
-    Asked, Capabilities, Content, ContentRef, ControlAck, ControlKind, ControlRequest, SentAt, VERSION,
+    Capabilities, ContentRef, ControlAck, ControlAction, ControlKind, ControlRequest, ControlText, SentAt,
+    VERSION,
 };
 use crate::value::{Map, Value};
 
@@ -129,7 +130,7 @@ impl Fields<'_> {
     }
 
     /// What is asked for, after the shape of every key is checked.
-    fn asked(&self, kind: ControlKind) -> Result<Asked, String> {
+    fn asked(&self, kind: ControlKind) -> Result<ControlAction, String> {
         match self.get("v").map(Value::as_i64) {
             Some(Some(VERSION)) => {}
             None => return Err("v is missing".to_owned()),
@@ -154,22 +155,22 @@ impl Fields<'_> {
         match kind {
             ControlKind::Stdin => self.stdin(),
             ControlKind::Interrupt => match self.text("signal")? {
-                Some("interrupt") => Ok(Asked::Interrupt),
+                Some("interrupt") => Ok(ControlAction::Interrupt),
                 None => Err("signal is missing".to_owned()),
                 Some(_) => Err("signal must be \"interrupt\"".to_owned()),
             },
             ControlKind::Elicitation => {
                 let question = self.name("elicitation_id")?.to_owned();
                 match self.text("decision")? {
-                    Some("approve") => Ok(Asked::Answer { question, approve: true }),
-                    Some("reject") => Ok(Asked::Answer { question, approve: false }),
+                    Some("approve") => Ok(ControlAction::Answer { question, approve: true }),
+                    Some("reject") => Ok(ControlAction::Answer { question, approve: false }),
                     _ => Err("decision must be \"approve\" or \"reject\"".to_owned()),
                 }
             }
         }
     }
 
-    fn stdin(&self) -> Result<Asked, String> {
+    fn stdin(&self) -> Result<ControlAction, String> {
         let encoding = self.text("content_encoding")?.unwrap_or("utf-8");
         if !encoding.eq_ignore_ascii_case("utf-8") {
             return Err("content_encoding must be \"utf-8\"".to_owned());
@@ -179,13 +180,13 @@ impl Fields<'_> {
         let content = match (self.text("content")?, self.get("content_ref")) {
             (Some(_), Some(_)) => return Err("content and content_ref exclude each other".to_owned()),
             (None, None) => return Err("content is missing".to_owned()),
-            (Some(text), None) => Content::Text(text.to_owned()),
+            (Some(text), None) => ControlText::Text(text.to_owned()),
             (None, Some(reference)) => {
                 let map = reference.as_map().ok_or("content_ref must be an object")?;
-                Content::File(Fields { map, spelling: self.spelling }.reference()?)
+                ControlText::File(Fields { map, spelling: self.spelling }.reference()?)
             }
         };
-        Ok(Asked::Stdin { content, interrupt })
+        Ok(ControlAction::Stdin { content, interrupt })
     }
 
     fn reference(&self) -> Result<ContentRef, String> {

@@ -60,7 +60,7 @@ pub fn models_folder(state_dir: &Path) -> PathBuf {
 
 /// The state of a known model on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Status {
+pub struct ModelOnDisk {
     /// The model.
     pub model: &'static KnownModel,
     /// The path of its file, which may be missing.
@@ -84,19 +84,19 @@ pub enum FileState {
 }
 
 /// The state of every known model in a state folder. Reads no file's content.
-pub fn list(state_dir: &Path) -> Vec<Status> {
+pub fn list(state_dir: &Path) -> Vec<ModelOnDisk> {
     ALL.into_iter().map(|model| status(model, state_dir)).collect()
 }
 
 /// The state of one known model in a state folder.
-pub fn status(model: &'static KnownModel, state_dir: &Path) -> Status {
+pub fn status(model: &'static KnownModel, state_dir: &Path) -> ModelOnDisk {
     let path = models_folder(state_dir).join(model.file);
     let state = match std::fs::metadata(&path) {
         Ok(found) if found.is_file() && found.len() == model.size => FileState::Installed,
         Ok(found) if found.is_file() => FileState::WrongSize { found: found.len() },
         _ => FileState::Missing,
     };
-    Status { model, path, state }
+    ModelOnDisk { model, path, state }
 }
 
 /// A model of six bytes, so that a check costs nothing.

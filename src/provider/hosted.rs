@@ -30,7 +30,7 @@ pub mod spec;
 mod sse;
 
 use failure::FailureReport;
-use protocol::{Broken, Decoder, Key, Out, Protocol, Quirks};
+use protocol::{Broken, Decoder, Out, Protocol, Quirks, ServerKey};
 use quiet::Quiet;
 use spec::Spec;
 use sse::{Events, StreamError};
@@ -83,7 +83,7 @@ impl Provider for Hosted {
     }
 
     fn stream(&self, request: ModelRequest) -> ChunkStream {
-        let call = Box::new(Call {
+        let call = Box::new(HostedCall {
             server: self.server.clone(),
             decoder: self.server.spec.protocol.decoder(&request),
             model: request.model.clone(),
@@ -100,7 +100,7 @@ impl Provider for Hosted {
 }
 
 /// A running call.
-struct Call {
+struct HostedCall {
     server: Arc<Server>,
     decoder: Box<dyn Decoder>,
     model: String,
@@ -120,7 +120,7 @@ enum CallState {
     Over,
 }
 
-impl Call {
+impl HostedCall {
     async fn next(&mut self) -> Option<Result<Chunk, ProviderError>> {
         loop {
             if let Some(chunk) = self.chunks.pop_front() {
@@ -186,8 +186,8 @@ impl Call {
             let is_token = matches!(credential, Credential::Token(_));
             let key = match credential {
                 Credential::None => None,
-                Credential::Key(secret) => Some(Key::Key(secret)),
-                Credential::Token(secret) => Some(Key::Token(secret)),
+                Credential::Key(secret) => Some(ServerKey::Key(secret)),
+                Credential::Token(secret) => Some(ServerKey::Token(secret)),
             };
             let mut response = self.send(request, key.as_ref(), quirks).await?;
             let status = response.status();
@@ -219,7 +219,7 @@ impl Call {
     async fn send(
         &mut self,
         request: &ModelRequest,
-        key: Option<&Key>,
+        key: Option<&ServerKey>,
         quirks: Quirks,
     ) -> Result<Response, ProviderError> {
         let server = self.server.clone();
@@ -247,7 +247,7 @@ impl Call {
                 ));
             };
             call = call.header(name, value);
-            let (Key::Key(secret) | Key::Token(secret)) = key;
+            let (ServerKey::Key(secret) | ServerKey::Token(secret)) = key;
             self.secrets.push(secret.clone());
         }
         for (name, value) in &spec.headers {

@@ -36,7 +36,7 @@ use crate::message::{Role, StopReason};
 mod script;
 
 pub use script::ScriptError;
-use script::{Script, Step, Then, Turn};
+use script::{Script, ScriptedAnswer, ScriptedStep, Then};
 
 /// The name of the provider.
 pub const NAME: &str = "scripted";
@@ -107,7 +107,7 @@ impl Provider for Scripted {
 
 /// A turn that is playing.
 struct Playing {
-    turn: Arc<Turn>,
+    turn: Arc<ScriptedAnswer>,
     unnamed: Arc<AtomicU64>,
     last_user: String,
     next_step: usize,
@@ -159,7 +159,7 @@ impl Playing {
                 Pending::Nothing => {}
                 Pending::Deltas { left } => {
                     let step = self.next_step.checked_sub(1).and_then(|place| self.turn.steps.get(place));
-                    if let (Some(Step::Deltas { of, .. }), 1..) = (step, *left) {
+                    if let (Some(ScriptedStep::Deltas { of, .. }), 1..) = (step, *left) {
                         *left -= 1;
                         return Poll::Ready(Some(Ok(Chunk::Text(of.clone()))));
                     }
@@ -188,13 +188,13 @@ impl Playing {
         let Some(step) = self.turn.steps.get(self.next_step) else { return self.begin_end() };
         self.next_step += 1;
         match step {
-            Step::Thinking(text) => return ready(Chunk::Thinking(text.clone())),
-            Step::Deltas { count, .. } => self.pending = Pending::Deltas { left: *count },
-            Step::EchoLastUser => {
+            ScriptedStep::Thinking(text) => return ready(Chunk::Thinking(text.clone())),
+            ScriptedStep::Deltas { count, .. } => self.pending = Pending::Deltas { left: *count },
+            ScriptedStep::EchoLastUser => {
                 let words = self.last_user.split_inclusive(char::is_whitespace);
                 self.pending = Pending::Chunks(words.map(|word| Chunk::Text(word.to_owned())).collect());
             }
-            Step::ToolCall { id, name, arguments, written } => {
+            ScriptedStep::ToolCall { id, name, arguments, written } => {
                 let id = id.clone().unwrap_or_else(|| {
                     let number = self.unnamed.fetch_add(1, Ordering::Relaxed) + 1;
                     format!("call-{number}").into()
@@ -209,8 +209,8 @@ impl Playing {
                 self.tool_calls += 1;
                 self.pending = Pending::Chunks([pieces, call].into());
             }
-            Step::Sleep(pause) => self.pending = Pending::Pause(Box::pin(tokio::time::sleep(*pause))),
-            Step::Fail(error) => {
+            ScriptedStep::Sleep(pause) => self.pending = Pending::Pause(Box::pin(tokio::time::sleep(*pause))),
+            ScriptedStep::Fail(error) => {
                 self.next_step = self.turn.steps.len();
                 self.end = End::Over;
                 return Some(Some(Err(error.clone())));

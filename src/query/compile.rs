@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::limits::QUERY_PLANS;
 use crate::query::ast::{Element, Key, Query, Sub};
-use crate::query::datum::Handle;
+use crate::query::datum::KnownEntity;
 use crate::query::number::{Attr, Bits};
 use crate::value::{Map, Text, Value};
 
@@ -28,7 +28,7 @@ pub type Direct = Arc<[Option<Field>]>;
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
     /// Reads it.
-    pub read: fn(&Handle, usize) -> Value<'static>,
+    pub read: fn(&KnownEntity, usize) -> Value<'static>,
     /// The handle's attribute.
     pub handle: Attr,
     /// Its place among the outputs.

@@ -13,9 +13,9 @@ pub enum Datum {
     /// Plain data. A map, or a list of maps, can be joined; its keys are then known attributes.
     Value(Value<'static>),
     /// An entity.
-    Node(Handle),
+    Node(KnownEntity),
     /// Entities.
-    Nodes(Vec<Handle>),
+    Nodes(Vec<KnownEntity>),
 }
 
 impl<T: Into<Value<'static>>> From<T> for Datum {
@@ -26,7 +26,7 @@ impl<T: Into<Value<'static>>> From<T> for Datum {
 
 /// An entity whose attributes need no further lookup.
 #[derive(Clone)]
-pub enum Handle {
+pub enum KnownEntity {
     /// A live session.
     Session(Arc<dyn SessionView>),
     /// A message.
@@ -35,7 +35,7 @@ pub enum Handle {
     Entry(Arc<Entry>),
 }
 
-impl Handle {
+impl KnownEntity {
     /// The attribute that holds the handle. A query cannot ask for it.
     pub fn attribute(&self) -> &'static str {
         match self {

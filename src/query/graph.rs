@@ -9,11 +9,11 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use crate::catalogue::Op;
 use crate::limits::QUERY_CACHE;
 use crate::query::compile::{Direct, Field, Level};
-use crate::query::datum::{Datum, HANDLES, Handle, SESSION};
+use crate::query::datum::{Datum, HANDLES, KnownEntity, SESSION};
 use crate::query::number::{Attr, Bits, MOST, ResolverId};
 use crate::query::parse;
-use crate::query::plan::{Cost, Plan, Step};
-use crate::query::world::{Failure, SessionView, World};
+use crate::query::plan::{Cost, Plan, PlannedResolver};
+use crate::query::world::{ResolverFailure, SessionView, World};
 use crate::session::{ApiError, Call, Reply, SessionApi};
 use crate::store::Entry;
 use crate::value::{Map, Value};
@@ -30,7 +30,7 @@ pub struct Resolver {
     /// How much a planner should avoid it.
     pub cost: Cost,
     /// How it is run.
-    pub run: Run,
+    pub run: Resolve,
 }
 
 impl Resolver {
@@ -39,7 +39,7 @@ impl Resolver {
         name: &'static str,
         input: &'static [Input],
         output: &'static [Output],
-        run: Run,
+        run: Resolve,
     ) -> Self {
         Self { name, input, output, cost: Cost::Ready, run }
     }
@@ -51,7 +51,7 @@ impl Resolver {
         output: &'static [Output],
         run: fn(&Env<'_>, &Inputs<'_>) -> ResolverResult,
     ) -> Self {
-        Self::new(name, input, output, Run::One(run))
+        Self::new(name, input, output, Resolve::One(run))
     }
 
     /// A resolver that runs once for a list of entities.
@@ -61,7 +61,7 @@ impl Resolver {
         output: &'static [Output],
         run: fn(&Env<'_>, &[Inputs<'_>]) -> Vec<ResolverResult>,
     ) -> Self {
-        Self::new(name, input, output, Run::Batch(run))
+        Self::new(name, input, output, Resolve::Batch(run))
     }
 
     /// A resolver that runs once per live session.
@@ -70,7 +70,7 @@ impl Resolver {
         output: &'static [Output],
         run: fn(&Env<'_>, &Arc<dyn SessionView>) -> ResolverResult,
     ) -> Self {
-        Self::new(name, &[Input::Required(SESSION)], output, Run::Session(run))
+        Self::new(name, &[Input::Required(SESSION)], output, Resolve::Session(run))
     }
 
     /// The same resolver, avoided for that cost.
@@ -113,7 +113,7 @@ pub struct Output {
 
 /// How to run a resolver.
 #[derive(Clone, Copy)]
-pub enum Run {
+pub enum Resolve {
     /// Once per entity.
     One(fn(&Env<'_>, &Inputs<'_>) -> ResolverResult),
     /// Once for a list of entities. Returns one answer per entity, in order.
@@ -121,10 +121,10 @@ pub enum Run {
     /// Once per live session. The only input is its handle.
     Session(fn(&Env<'_>, &Arc<dyn SessionView>) -> ResolverResult),
     /// Once per requested output, given its place. The only input is a handle.
-    Fields(fn(&Handle, usize) -> Value<'static>),
+    Fields(fn(&KnownEntity, usize) -> Value<'static>),
 }
 
-impl std::fmt::Debug for Run {
+impl std::fmt::Debug for Resolve {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::One(_) => "One",
@@ -150,12 +150,14 @@ impl Env<'_> {
     ///
     /// # Errors
     /// If the param has another type.
-    pub fn count(&self, name: &'static str) -> Result<Option<usize>, Failure> {
+    pub fn count(&self, name: &'static str) -> Result<Option<usize>, ResolverFailure> {
         match self.params.get_keyword(name) {
             None | Some(Value::Nil) => Ok(None),
             Some(value) => match value.as_i64().and_then(|count| usize::try_from(count).ok()) {
                 Some(count) => Ok(Some(count)),
-                None => Err(Failure::new(format!("The param :{name} must be an integer of 0 or more."))),
+                None => {
+                    Err(ResolverFailure::new(format!("The param :{name} must be an integer of 0 or more.")))
+                }
             },
         }
     }
@@ -194,7 +196,7 @@ impl Inputs<'_> {
     /// The session, for resolvers with a session handle as input.
     pub fn session(&self) -> Option<&Arc<dyn SessionView>> {
         self.values.iter().find_map(|(_, value)| match value {
-            InputValue::Datum(Datum::Node(Handle::Session(session))) => Some(session),
+            InputValue::Datum(Datum::Node(KnownEntity::Session(session))) => Some(session),
             _ => None,
         })
     }
@@ -202,7 +204,7 @@ impl Inputs<'_> {
     /// The entry, for resolvers with an entry handle as input.
     pub fn entry(&self) -> Option<&Arc<Entry>> {
         self.values.iter().find_map(|(_, value)| match value {
-            InputValue::Datum(Datum::Node(Handle::Entry(entry))) => Some(entry),
+            InputValue::Datum(Datum::Node(KnownEntity::Entry(entry))) => Some(entry),
             _ => None,
         })
     }
@@ -212,7 +214,7 @@ impl Inputs<'_> {
 pub type ResolverOutput = Vec<(&'static str, Datum)>;
 
 /// The outputs of a resolver, or its failure.
-pub type ResolverResult = Result<ResolverOutput, Failure>;
+pub type ResolverResult = Result<ResolverOutput, ResolverFailure>;
 
 /// A change through the session API.
 #[derive(Clone, Copy)]
@@ -285,7 +287,7 @@ pub struct Graph {
     attributes: Vec<(&'static str, &'static str)>,
     names: HashMap<&'static str, Attr>,
     resolvers: Vec<Node>,
-    steps: Vec<Step>,
+    steps: Vec<PlannedResolver>,
     providers: Vec<Vec<ResolverId>>,
     mutations: &'static [Mutation],
     plans: RwLock<HashMap<Bits, Arc<Plan>>>,
@@ -406,7 +408,7 @@ impl Graph {
                 providers.push(id);
             }
         }
-        self.steps.push(Step { cost: spec.cost, needs, gives: output.clone() });
+        self.steps.push(PlannedResolver { cost: spec.cost, needs, gives: output.clone() });
         self.resolvers.push(Node { spec, input, output });
         Ok(())
     }
@@ -480,7 +482,9 @@ impl Graph {
     pub(super) fn direct(&self, level: &Level, known: &Bits) -> Direct {
         level.direct(known, |attr| {
             let node = self.resolver(*self.plan(known).ways(attr).first()?)?;
-            let (Run::Fields(read), [input]) = (node.spec.run, node.input.as_slice()) else { return None };
+            let (Resolve::Fields(read), [input]) = (node.spec.run, node.input.as_slice()) else {
+                return None;
+            };
             let place = node.output.iter().position(|output| *output == attr)?;
             known.has(input.attr.place()).then_some(Field { read, handle: input.attr, place })
         })

@@ -35,7 +35,7 @@ pub(super) fn keep(text: &str, level: &Arc<Level>) {
 
 /// Counts of answered queries since the process started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counters {
+pub struct QueryCounters {
     /// Answered queries.
     pub answered: u64,
     /// Their total time, in microseconds.
@@ -49,9 +49,9 @@ static NANOS: AtomicU64 = AtomicU64::new(0);
 static SLOWEST_NANOS: AtomicU64 = AtomicU64::new(0);
 
 /// The counters of this process.
-pub fn counters() -> Counters {
+pub fn counters() -> QueryCounters {
     let micros = |nanos: &AtomicU64| nanos.load(Ordering::Relaxed) / 1_000;
-    Counters {
+    QueryCounters {
         answered: ANSWERED.load(Ordering::Relaxed),
         micros: micros(&NANOS),
         slowest: micros(&SLOWEST_NANOS),

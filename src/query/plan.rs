@@ -19,7 +19,7 @@ pub enum Cost {
 
 /// A resolver, as the planner sees it. Its number is its place in the list.
 #[derive(Debug)]
-pub struct Step {
+pub struct PlannedResolver {
     /// Its own cost.
     pub cost: Cost,
     /// The attributes that it cannot run without.
@@ -42,7 +42,7 @@ const SEED: u32 = 1_000;
 
 impl Plan {
     /// A plan for `known` among that many attributes.
-    pub fn new(steps: &[Step], attributes: usize, known: &Bits) -> Self {
+    pub fn new(steps: &[PlannedResolver], attributes: usize, known: &Bits) -> Self {
         let costs = known_costs(steps, attributes, known);
         let mut ways = vec![Vec::new(); attributes];
         for (id, step) in (0..).map(ResolverId).zip(steps) {
@@ -64,13 +64,13 @@ impl Plan {
     }
 
     /// The resolvers on the cheapest way to an attribute, in the order in which they run.
-    pub fn order(&self, steps: &[Step], known: &Bits, attr: Attr) -> Vec<ResolverId> {
+    pub fn order(&self, steps: &[PlannedResolver], known: &Bits, attr: Attr) -> Vec<ResolverId> {
         let mut order = Vec::new();
         self.collect(steps, attr, &mut { *known }, &mut order);
         order
     }
 
-    fn collect(&self, steps: &[Step], attr: Attr, seen: &mut Bits, order: &mut Vec<ResolverId>) {
+    fn collect(&self, steps: &[PlannedResolver], attr: Attr, seen: &mut Bits, order: &mut Vec<ResolverId>) {
         if !seen.add(attr.place()) {
             return;
         }
@@ -86,7 +86,7 @@ impl Plan {
 
 /// The cost of each attribute from `known`; `None` if it is unreachable. Costs only fall, and each round
 /// settles at least one resolver, so this ends.
-fn known_costs(steps: &[Step], attributes: usize, known: &Bits) -> Vec<Option<u32>> {
+fn known_costs(steps: &[PlannedResolver], attributes: usize, known: &Bits) -> Vec<Option<u32>> {
     let mut costs: Vec<_> = (0..attributes).map(|place| known.has(place).then_some(0)).collect();
     loop {
         let mut changed = false;
@@ -107,7 +107,7 @@ fn known_costs(steps: &[Step], attributes: usize, known: &Bits) -> Vec<Option<u3
     }
 }
 
-impl Step {
+impl PlannedResolver {
     /// The cost of this step and all its inputs, from the cost of each attribute.
     fn cost(&self, attributes: &[Option<u32>]) -> Option<u32> {
         let own: u32 = match self.cost {

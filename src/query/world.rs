@@ -23,12 +23,12 @@ use crate::workflow::Workflow;
 /// Why a resolver failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
-pub struct Failure {
+pub struct ResolverFailure {
     /// The cause, and what to do about it.
     pub message: String,
 }
 
-impl Failure {
+impl ResolverFailure {
     /// A failure with that message.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into() }
@@ -47,7 +47,7 @@ pub trait World {
     ///
     /// # Errors
     /// If the list would be incomplete.
-    fn list(&self, all: bool, limit: usize) -> Result<Vec<SessionInfo>, Failure>;
+    fn list(&self, all: bool, limit: usize) -> Result<Vec<SessionRow>, ResolverFailure>;
     /// The models of the catalogue.
     fn models(&self) -> Vec<ModelFacts>;
     /// The names of the providers that need no further login.
@@ -219,7 +219,7 @@ pub struct StoreFacts {
 
 /// A session in a list.
 #[derive(Debug, Clone, Default)]
-pub struct SessionInfo {
+pub struct SessionRow {
     /// Its id.
     pub id: String,
     /// Where its journal is, once there is an entry.

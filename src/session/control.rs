@@ -26,7 +26,7 @@ pub trait Control: Send + Sync {
     fn control_capabilities(&self) -> Capabilities;
 
     /// The live sessions that a team's members may address; of every team for `None`.
-    fn control_agents(&self, team: Option<&str>) -> Vec<Agent>;
+    fn control_agents(&self, team: Option<&str>) -> Vec<TeamMember>;
 }
 
 /// The kind of a request.
@@ -85,16 +85,16 @@ pub struct ControlRequest {
     /// See `retry_count`.
     pub ui_source: Option<String>,
     /// What is asked for, or what is wrong with the request, for a person.
-    pub asked: Result<Asked, String>,
+    pub asked: Result<ControlAction, String>,
 }
 
 /// What a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
+pub enum ControlAction {
     /// To give the session a text, and with `interrupt` to end its turn so that the text begins the next one.
     Stdin {
         /// The text.
-        content: Content,
+        content: ControlText,
         /// Whether the running turn ends.
         interrupt: bool,
     },
@@ -111,7 +111,7 @@ pub enum Asked {
 
 /// The text of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Content {
+pub enum ControlText {
     /// Itself.
     Text(String),
     /// In a file.
@@ -244,7 +244,7 @@ pub struct Capabilities {
 
 /// A live session, as the members of a team see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Agent {
+pub struct TeamMember {
     /// The session.
     pub id: SessionId,
     /// Its name, if it has one.

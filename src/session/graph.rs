@@ -7,7 +7,7 @@ use crate::value::{Map, Value};
 /// The graph of everything that can be asked for. A query sees one moment of its session.
 pub trait Graph: Send + Sync {
     /// A query of the graph.
-    fn query(&self, call: Call, query: Query, reply: Reply<QueryAnswer>);
+    fn query(&self, call: Call, query: GraphQuery, reply: Reply<QueryAnswer>);
 
     /// Keeps a note for the project's later sessions; returns the note once it is on disk.
     fn remember(&self, call: Call, text: String, reply: Reply<Note>);
@@ -18,7 +18,7 @@ pub trait Graph: Send + Sync {
 
 /// An EQL query.
 #[derive(Debug, Clone)]
-pub struct Query {
+pub struct GraphQuery {
     /// The query as text: one EDN vector.
     pub text: String,
     /// The initially known attributes: one EDN map as text.

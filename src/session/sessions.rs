@@ -97,14 +97,14 @@ pub struct Listing {
     /// At most so many.
     pub limit: Option<usize>,
     /// Of which folders.
-    pub scope: Scope,
+    pub scope: ListScope,
     /// Also archived ones.
     pub archived: bool,
 }
 
 /// The sessions of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Scope {
+pub enum ListScope {
     /// Those of the session's folder.
     #[default]
     Project,

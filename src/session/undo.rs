@@ -25,14 +25,14 @@ pub struct Undone {
     /// The number of turns.
     pub steps: usize,
     /// What became of their files.
-    pub files: Vec<FileAction>,
+    pub files: Vec<UndoneFile>,
     /// The same for a person, with what is not among it.
     pub message: String,
 }
 
 /// What became of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileAction {
+pub struct UndoneFile {
     /// The file, absolute.
     pub path: String,
     /// `restored`, `created`, `removed` or `skipped`.

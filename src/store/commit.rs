@@ -41,7 +41,7 @@ impl Durability {
 pub type Done = Box<dyn FnOnce(Result<(), Arc<StoreError>>) + Send>;
 
 /// One append. Without bytes it asks for a sync, after which this thread closes the file.
-pub(super) struct Job {
+pub(super) struct Append {
     pub(super) file: Arc<JournalFile>,
     pub(super) bytes: Vec<u8>,
     pub(super) done: Done,
@@ -49,7 +49,7 @@ pub(super) struct Job {
 
 /// Counts of the writing thread since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
+pub struct CommitCounters {
     /// Acknowledged appends.
     pub appends: u64,
     /// Failed appends.
@@ -66,8 +66,8 @@ pub struct Counters {
 
 /// The writing thread.
 pub struct Committer {
-    counters: Arc<Mutex<Counters>>,
-    queue: Mutex<Option<SyncSender<Job>>>,
+    counters: Arc<Mutex<CommitCounters>>,
+    queue: Mutex<Option<SyncSender<Append>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -84,8 +84,8 @@ impl Committer {
     /// If the system refuses a thread.
     pub fn start(durability: Durability) -> io::Result<Self> {
         let (sender, receiver) = sync_channel(COMMIT_QUEUE);
-        let counters: Arc<Mutex<Counters>> = Arc::default();
-        let writer = Writer { counters: counters.clone(), done: Counters::default() };
+        let counters: Arc<Mutex<CommitCounters>> = Arc::default();
+        let writer = Writer { counters: counters.clone(), done: CommitCounters::default() };
         let thread =
             std::thread::Builder::new().name("journal".to_owned()).spawn(move || match durability {
                 Durability::Full => run_full(&receiver, writer),
@@ -95,13 +95,13 @@ impl Committer {
     }
 
     /// The counts as of the last batch.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> CommitCounters {
         *self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Queues an append. Appends to one file keep the order of their calls. Waits while the queue is full,
     /// which slows down callers that write faster than the disk.
-    pub(super) fn append(&self, job: Job) {
+    pub(super) fn append(&self, job: Append) {
         let sender = self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let refused = match sender {
             Some(sender) => sender.send(job).err().map(|error| error.0),
@@ -127,7 +127,7 @@ impl Drop for Committer {
 }
 
 /// Acknowledges an append once it is on disk.
-fn run_full(queue: &Receiver<Job>, mut writer: Writer) {
+fn run_full(queue: &Receiver<Append>, mut writer: Writer) {
     while let Ok(first) = queue.recv() {
         writer.write(batch(first, queue), |writer, part| match part.bytes.is_empty() {
             // Everything was synced before.
@@ -138,7 +138,7 @@ fn run_full(queue: &Receiver<Job>, mut writer: Writer) {
 }
 
 /// Acknowledges an append once the system has it; the disk follows within [`RELAXED_SYNC`].
-fn run_relaxed(queue: &Receiver<Job>, mut writer: Writer) {
+fn run_relaxed(queue: &Receiver<Append>, mut writer: Writer) {
     let mut behind: Vec<Arc<JournalFile>> = Vec::new();
     // The deadline for syncing the last unsynced write. Steady writing must not postpone it.
     let mut due: Option<Instant> = None;
@@ -186,7 +186,7 @@ fn run_relaxed(queue: &Receiver<Job>, mut writer: Writer) {
 }
 
 /// The first append, and those that arrived while the last batch was written.
-fn batch(first: Job, queue: &Receiver<Job>) -> VecDeque<Job> {
+fn batch(first: Append, queue: &Receiver<Append>) -> VecDeque<Append> {
     let mut batch = VecDeque::from([first]);
     while batch.len() < COMMIT_BATCH {
         match queue.try_recv() {
@@ -208,8 +208,8 @@ struct FileBatch {
 
 /// Writes batches and counts them.
 struct Writer {
-    counters: Arc<Mutex<Counters>>,
-    done: Counters,
+    counters: Arc<Mutex<CommitCounters>>,
+    done: CommitCounters,
 }
 
 impl Writer {
@@ -231,7 +231,7 @@ impl Writer {
     /// Writes a batch, calls `finish` for each file, and reports the results in order.
     fn write(
         &mut self,
-        batch: VecDeque<Job>,
+        batch: VecDeque<Append>,
         mut finish: impl FnMut(&mut Self, &FileBatch) -> Result<(), StoreError>,
     ) {
         let mut parts: Vec<FileBatch> = Vec::new();

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::record::{
-    AnswerRecord, CallRecord, Compaction, Context, Dequeued, FilesRecord, KeyedRequest, Manifest,
+    AnswerRecord, CallRecord, Compaction, Dequeued, FilesRecord, KeyedRequest, Manifest, MessageContext,
     QuestionRecord, QueueRecord, Queued, Requested, Rewritten, TurnEvent, TurnRecord, WorkflowRecord,
 };
 use crate::edn;
@@ -93,7 +93,7 @@ pub enum EntryBody {
     /// Another text of a user's message for the model.
     Rewritten(Rewritten),
     /// The context of the user's next message.
-    Context(Box<Context>),
+    Context(Box<MessageContext>),
     /// The summary of the older part.
     Compaction(Box<Compaction>),
     /// The configuration of the following turns.

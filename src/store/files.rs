@@ -15,7 +15,7 @@ use crate::limits::JOURNAL_BYTES;
 use crate::private;
 
 /// The file operations of a journal.
-pub trait Files: Debug + Send + Sync {
+pub trait FileOps: Debug + Send + Sync {
     /// Creates a folder and its parents, for this user alone. They are on disk when this returns.
     fn make_folder(&self, folder: &Path) -> io::Result<()>;
     /// Creates a file that must not exist.
@@ -31,7 +31,7 @@ pub trait Files: Debug + Send + Sync {
     /// Syncs a folder's names to disk.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
     /// Takes the lock file at `path` for the lifetime of the returned lock.
-    fn lock(&self, path: &Path) -> Result<Lock, LockError>;
+    fn lock(&self, path: &Path) -> Result<JournalLock, LockError>;
 }
 
 /// An open file of a journal.
@@ -84,13 +84,13 @@ impl From<io::Error> for LockError {
 /// A lock that is held until it is dropped. The system releases it when the process dies in any way, so that
 /// a leftover lock file locks nothing.
 #[derive(Debug)]
-pub struct Lock {
+pub struct JournalLock {
     path: PathBuf,
     // Closing it releases the lock.
     _file: File,
 }
 
-impl Drop for Lock {
+impl Drop for JournalLock {
     fn drop(&mut self) {
         // Removed while the lock is still held, so that a waiting process notices the missing name.
         let _ = std::fs::remove_file(&self.path);
@@ -101,7 +101,7 @@ impl Drop for Lock {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemFiles;
 
-impl Files for SystemFiles {
+impl FileOps for SystemFiles {
     fn make_folder(&self, folder: &Path) -> io::Result<()> {
         private::make_folder(folder)
     }
@@ -144,7 +144,7 @@ impl Files for SystemFiles {
         File::open(folder)?.sync_all()
     }
 
-    fn lock(&self, path: &Path) -> Result<Lock, LockError> {
+    fn lock(&self, path: &Path) -> Result<JournalLock, LockError> {
         loop {
             let mut file = OpenOptions::new()
                 .read(true)
@@ -170,7 +170,7 @@ impl Files for SystemFiles {
                 file.set_len(0)?;
                 file.seek(SeekFrom::Start(0))?;
                 writeln!(file, "process {}", std::process::id())?;
-                return Ok(Lock { path: path.to_owned(), _file: file });
+                return Ok(JournalLock { path: path.to_owned(), _file: file });
             }
         }
     }

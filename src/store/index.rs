@@ -17,7 +17,7 @@ use rusqlite::{Connection, Row, params};
 use crate::limits::JOURNAL_BYTES;
 use crate::message::{EntryId, SessionId};
 use crate::store::entry::{Entry, EntryBody, Header, Parent};
-use crate::store::listing::{self, Found, Hit, SessionInfo};
+use crate::store::listing::{self, Found, Hit, StoredSession};
 
 /// The layout of the tables. An index with another layout is discarded.
 const VERSION: i64 = 2;
@@ -72,7 +72,7 @@ enum Failure {
 struct Known {
     id: i64,
     inode: i64,
-    info: SessionInfo,
+    info: StoredSession,
     read: i64,
     /// Messages in the indexed part.
     messages: i64,
@@ -85,7 +85,7 @@ impl Index {
     }
 
     /// The sessions below `root` or in one of its folders, newest first; `None` if no index is possible.
-    pub(super) fn list(&self, root: &Path, project: Option<&Path>) -> io::Result<Option<Vec<SessionInfo>>> {
+    pub(super) fn list(&self, root: &Path, project: Option<&Path>) -> io::Result<Option<Vec<StoredSession>>> {
         let found = listing::find_all(root, project)?;
         if found.is_empty() && !self.path.exists() {
             return Ok(Some(Vec::new()));
@@ -415,7 +415,7 @@ fn known(row: &Row<'_>) -> rusqlite::Result<Known> {
         }),
         None => None,
     };
-    let info = SessionInfo {
+    let info = StoredSession {
         path: PathBuf::from(row.get::<_, String>(1)?),
         bytes: u64::try_from(row.get::<_, i64>(3)?).unwrap_or(0),
         modified: time(row.get(4)?),

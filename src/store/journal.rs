@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use crate::limits::{FORK_PART_BYTES, JOURNAL_BYTES, JOURNAL_LINE_BYTES, LISTING_BYTES, QUEUED_LINE_ROOM};
 use crate::message::SessionId;
-use crate::store::commit::{Committer, Done, Job};
+use crate::store::commit::{Append, Committer, Done};
 use crate::store::entry::{Entry, EntryBody, Header};
 use crate::store::error::StoreError;
-use crate::store::files::{Files, LogFile, size};
+use crate::store::files::{FileOps, LogFile, size};
 use crate::store::journal_file::{JournalFile, folder, lock};
 use crate::store::journals::Log;
 use crate::store::locations::Locations;
-use crate::store::reading::{self, Content, Fault};
+use crate::store::reading::{self, JournalContent, JournalFault};
 
 /// A session's open file.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Log for FileLog {
             Ok(bytes) if self.file.size().saturating_add(size(&bytes)) > JOURNAL_BYTES => {
                 done(Err(Arc::new(StoreError::Full)));
             }
-            Ok(bytes) => self.committer.append(Job { file: self.file.clone(), bytes, done }),
+            Ok(bytes) => self.committer.append(Append { file: self.file.clone(), bytes, done }),
             Err(error) => done(Err(Arc::new(error))),
         }
     }
@@ -85,7 +85,7 @@ fn lines(entries: &[Arc<Entry>]) -> Result<Vec<u8>, StoreError> {
 }
 
 /// Opens a file, and reads which session's it is.
-pub(super) fn look(path: &Path, files: &dyn Files) -> Result<(Box<dyn LogFile>, SessionId), StoreError> {
+pub(super) fn look(path: &Path, files: &dyn FileOps) -> Result<(Box<dyn LogFile>, SessionId), StoreError> {
     let opened = |error| StoreError::io("Cannot open", path, error);
     let file = files.open(path).map_err(opened)?;
     let start = file.read_start(LISTING_BYTES).map_err(opened)?;
@@ -103,8 +103,8 @@ pub(super) fn look(path: &Path, files: &dyn Files) -> Result<(Box<dyn LogFile>, 
 pub(super) fn open(
     path: &Path,
     file: Box<dyn LogFile>,
-    files: Arc<dyn Files>,
-) -> Result<(JournalFile, Content), StoreError> {
+    files: Arc<dyn FileOps>,
+) -> Result<(JournalFile, JournalContent), StoreError> {
     let opened = |error| StoreError::io("Cannot open", path, error);
     let lock = lock(path, files.as_ref())?;
     // Read whole, because nobody else writes now.
@@ -114,10 +114,10 @@ pub(super) fn open(
     let repaired = |error| StoreError::io("Cannot repair", path, error);
     for fault in &content.faults {
         match fault {
-            Fault::TornTail { .. } => {
+            JournalFault::TornTail { .. } => {
                 file.set_len(length).and_then(|()| file.sync()).map_err(repaired)?;
             }
-            Fault::NoLineFeed { .. } => {
+            JournalFault::NoLineFeed { .. } => {
                 file.write_all_at(b"\n", length).and_then(|()| file.sync()).map_err(repaired)?;
                 length = length.saturating_add(1);
             }
@@ -133,7 +133,7 @@ pub(super) fn write_whole(
     path: PathBuf,
     header: &Header,
     entries: &mut dyn Iterator<Item = Arc<Entry>>,
-    files: Arc<dyn Files>,
+    files: Arc<dyn FileOps>,
 ) -> Result<JournalFile, StoreError> {
     let dir = folder(&path);
     files.make_folder(dir).map_err(|error| StoreError::io("Cannot make the folder", dir, error))?;

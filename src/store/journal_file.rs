@@ -9,28 +9,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::store::entry::Header;
 use crate::store::error::StoreError;
-use crate::store::files::{Files, Lock, LockError, LogFile, size};
+use crate::store::files::{FileOps, JournalLock, LockError, LogFile, size};
 
 /// The file behind a journal.
 #[derive(Debug)]
 pub(super) struct JournalFile {
     path: PathBuf,
-    files: Arc<dyn Files>,
-    state: Mutex<FileState>,
+    files: Arc<dyn FileOps>,
+    state: Mutex<JournalState>,
     size: AtomicU64,
 }
 
 #[derive(Debug)]
-enum FileState {
+enum JournalState {
     /// Nothing was written yet.
     New(Header),
-    Open(OpenFile),
+    Open(OpenJournal),
 }
 
 #[derive(Debug)]
-struct OpenFile {
+struct OpenJournal {
     file: Box<dyn LogFile>,
-    _lock: Lock,
+    _lock: JournalLock,
     /// Acknowledged bytes.
     length: u64,
     /// Written bytes.
@@ -44,20 +44,20 @@ struct OpenFile {
 
 impl JournalFile {
     /// The file of a session that begins with that header. The first write makes it.
-    pub(super) fn new(path: PathBuf, files: Arc<dyn Files>, header: Header) -> Self {
-        Self { path, files, state: Mutex::new(FileState::New(header)), size: AtomicU64::new(0) }
+    pub(super) fn new(path: PathBuf, files: Arc<dyn FileOps>, header: Header) -> Self {
+        Self { path, files, state: Mutex::new(JournalState::New(header)), size: AtomicU64::new(0) }
     }
 
     /// An open and locked file with that many bytes, all of them on disk.
     pub(super) fn opened(
         path: PathBuf,
-        files: Arc<dyn Files>,
+        files: Arc<dyn FileOps>,
         file: Box<dyn LogFile>,
-        lock: Lock,
+        lock: JournalLock,
         length: u64,
     ) -> Self {
-        let open = OpenFile { file, _lock: lock, length, end: length, torn: false, fresh: None };
-        Self { path, files, state: Mutex::new(FileState::Open(open)), size: AtomicU64::new(length) }
+        let open = OpenJournal { file, _lock: lock, length, end: length, torn: false, fresh: None };
+        Self { path, files, state: Mutex::new(JournalState::Open(open)), size: AtomicU64::new(length) }
     }
 
     /// Its path.
@@ -76,12 +76,12 @@ impl JournalFile {
             return Ok(());
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let FileState::New(header) = &*state {
+        if let JournalState::New(header) = &*state {
             let made = make(&self.path, self.files.as_ref(), header, bytes)?;
-            *state = FileState::Open(made);
+            *state = JournalState::Open(made);
             return Ok(());
         }
-        let FileState::Open(open) = &mut *state else { return Ok(()) };
+        let JournalState::Open(open) = &mut *state else { return Ok(()) };
         open.cut().map_err(|error| StoreError::io("Cannot write", &self.path, error))?;
         match open.file.write_all_at(bytes, open.end) {
             Ok(()) => {
@@ -98,7 +98,7 @@ impl JournalFile {
     /// Syncs the written bytes to disk. Only then may they be acknowledged. A failed sync appends nothing.
     pub(super) fn sync(&self) -> Result<(), StoreError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let FileState::Open(open) = &mut *state else { return Ok(()) };
+        let JournalState::Open(open) = &mut *state else { return Ok(()) };
         let synced = open.file.sync().and_then(|()| match open.fresh {
             Some(_) => self.files.sync_folder(folder(&self.path)),
             None => Ok(()),
@@ -113,7 +113,7 @@ impl JournalFile {
             // A new session's file appears only once it is complete.
             Some(header) if open.length == 0 => {
                 let _ = self.files.remove(&self.path);
-                *state = FileState::New(header);
+                *state = JournalState::New(header);
             }
             // Entries that were acknowledged without waiting for the disk stay.
             fresh => {
@@ -127,14 +127,14 @@ impl JournalFile {
     /// Accepts the written bytes without waiting for the disk.
     pub(super) fn take_as_good(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let FileState::Open(open) = &mut *state {
+        if let JournalState::Open(open) = &mut *state {
             open.length = open.end;
             self.size.store(open.length, Ordering::Relaxed);
         }
     }
 }
 
-impl OpenFile {
+impl OpenJournal {
     /// After a failure: cuts off unacknowledged bytes, now or before the next write.
     fn undo(&mut self) {
         self.torn = true;
@@ -158,7 +158,7 @@ pub(super) fn folder(path: &Path) -> &Path {
 }
 
 /// Creates a new session's file with its header and first entries. A failure leaves no file.
-fn make(path: &Path, files: &dyn Files, header: &Header, bytes: &[u8]) -> Result<OpenFile, StoreError> {
+fn make(path: &Path, files: &dyn FileOps, header: &Header, bytes: &[u8]) -> Result<OpenJournal, StoreError> {
     let dir = folder(path);
     files.make_folder(dir).map_err(|error| StoreError::io("Cannot make the folder", dir, error))?;
     let lock = lock(path, files)?;
@@ -172,7 +172,7 @@ fn make(path: &Path, files: &dyn Files, header: &Header, bytes: &[u8]) -> Result
         return Err(failed(error));
     }
     let end = size(&line);
-    Ok(OpenFile { file, _lock: lock, length: 0, end, torn: false, fresh: Some(header.clone()) })
+    Ok(OpenJournal { file, _lock: lock, length: 0, end, torn: false, fresh: Some(header.clone()) })
 }
 
 /// Who has the session of a file open, as its lock says. The lock is not tried: whoever opens the session at this
@@ -195,7 +195,7 @@ fn lock_of(path: &Path) -> PathBuf {
 }
 
 /// Takes a session's lock: a file next to it that names the holder.
-pub(super) fn lock(path: &Path, files: &dyn Files) -> Result<Lock, StoreError> {
+pub(super) fn lock(path: &Path, files: &dyn FileOps) -> Result<JournalLock, StoreError> {
     let beside = lock_of(path);
     files.lock(&beside).map_err(|error| match error {
         LockError::Held(holder) => StoreError::Locked {

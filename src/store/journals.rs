@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::message::SessionId;
-use crate::store::commit::{Counters, Done, Durability};
+use crate::store::commit::{CommitCounters, Done, Durability};
 use crate::store::entry::{Entry, Header};
 use crate::store::error::StoreError;
-use crate::store::listing::{Hit, SessionInfo};
-use crate::store::reading::Fault;
+use crate::store::listing::{Hit, StoredSession};
+use crate::store::reading::JournalFault;
 use crate::store::record::KeyedRequest;
 
 /// The journals of sessions.
@@ -100,7 +100,7 @@ pub trait Journals: Debug + Send + Sync {
     ///
     /// # Errors
     /// If the list would be incomplete.
-    fn list(&self, cwd: Option<&Path>) -> Result<Vec<SessionInfo>, StoreError>;
+    fn list(&self, cwd: Option<&Path>) -> Result<Vec<StoredSession>, StoreError>;
 
     /// The sessions with all words of `text` in one of their messages or in their name: those of one project,
     /// or all with `None`.
@@ -116,7 +116,7 @@ pub trait Journals: Debug + Send + Sync {
     fn durability(&self) -> Durability;
 
     /// Counts of the writes since the process started.
-    fn counters(&self) -> Counters;
+    fn counters(&self) -> CommitCounters;
 }
 
 /// What keeps the entries of one session.
@@ -145,7 +145,7 @@ pub struct Loaded {
     /// The entries, oldest first.
     pub entries: Vec<Arc<Entry>>,
     /// The faults that were found: the tail was repaired, the others were skipped.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<JournalFault>,
 }
 
 impl Journal {

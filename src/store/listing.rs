@@ -21,7 +21,7 @@ use crate::store::record::KeyedRequest;
 
 /// A session on disk, as a list shows it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SessionInfo {
+pub struct StoredSession {
     /// The file.
     pub(super) path: PathBuf,
     /// Its header.
@@ -42,7 +42,7 @@ pub struct SessionInfo {
     pub archived: bool,
 }
 
-impl SessionInfo {
+impl StoredSession {
     /// Where its journal is, for people.
     pub fn location(&self) -> Cow<'_, str> {
         self.path.to_string_lossy()
@@ -59,7 +59,7 @@ impl SessionInfo {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
     /// The session.
-    pub info: SessionInfo,
+    pub info: StoredSession,
     /// The matching part of its text, on one line.
     pub excerpt: String,
 }
@@ -113,7 +113,7 @@ pub(super) fn find_all(root: &Path, project: Option<&Path>) -> io::Result<Vec<Fo
 }
 
 /// The sessions below `root`, or in one of its folders, newest first.
-pub(super) fn list(root: &Path, project: Option<&Path>) -> io::Result<Vec<SessionInfo>> {
+pub(super) fn list(root: &Path, project: Option<&Path>) -> io::Result<Vec<StoredSession>> {
     let mut infos = side_by_side(&find_all(root, project)?, glance)?;
     sort(&mut infos);
     Ok(infos)
@@ -138,7 +138,7 @@ pub(super) fn opened_by(
     Ok(headers.into_iter().next())
 }
 
-pub(super) fn sort(infos: &mut [SessionInfo]) {
+pub(super) fn sort(infos: &mut [StoredSession]) {
     infos.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| b.path.cmp(&a.path)));
 }
 
@@ -188,7 +188,7 @@ pub(super) fn header(path: &Path) -> io::Result<Option<Header>> {
 }
 
 /// The facts about a session from both ends of its file; `None` if it is not a session's file.
-pub(super) fn glance(found: &Found) -> io::Result<Option<SessionInfo>> {
+pub(super) fn glance(found: &Found) -> io::Result<Option<StoredSession>> {
     let mut file = File::open(&found.path)?;
     let mut head = Vec::new();
     file.by_ref().take(LISTING_BYTES).read_to_end(&mut head)?;
@@ -205,7 +205,7 @@ pub(super) fn glance(found: &Found) -> io::Result<Option<SessionInfo>> {
     }
     let mut lines = head.split(|byte| *byte == b'\n');
     let Some(Ok(header)) = lines.next().map(Header::read) else { return Ok(None) };
-    let mut info = SessionInfo {
+    let mut info = StoredSession {
         path: found.path.clone(),
         header,
         name: None,
@@ -217,7 +217,7 @@ pub(super) fn glance(found: &Found) -> io::Result<Option<SessionInfo>> {
         archived: false,
     };
     let mut messages = 0u64;
-    let mut take = |info: &mut SessionInfo, line: &[u8]| {
+    let mut take = |info: &mut StoredSession, line: &[u8]| {
         if let Some(entry) = Entry::read(line) {
             messages = messages.saturating_add(u64::from(matches!(entry.body, EntryBody::Message(_))));
             info.take(&entry);
@@ -240,7 +240,7 @@ pub(super) fn glance(found: &Found) -> io::Result<Option<SessionInfo>> {
 /// Adds the new end of a grown file to the known facts about its session. Does not see a name that was given
 /// in between, too far from the end.
 #[cfg(feature = "index")]
-pub(super) fn glance_on(mut info: SessionInfo, found: &Found) -> io::Result<SessionInfo> {
+pub(super) fn glance_on(mut info: StoredSession, found: &Found) -> io::Result<StoredSession> {
     let from = info.bytes.max(found.bytes.saturating_sub(LISTING_BYTES));
     let gap = from > info.bytes;
     info.last_message = info.last_message.filter(|_| !gap);
@@ -259,7 +259,7 @@ pub(super) fn glance_on(mut info: SessionInfo, found: &Found) -> io::Result<Sess
     Ok(info)
 }
 
-impl SessionInfo {
+impl StoredSession {
     /// Adds the facts of the next entry.
     pub(super) fn take(&mut self, entry: &Entry) {
         match &entry.body {

@@ -15,18 +15,18 @@ use crate::store::error::StoreError;
 
 /// The content of a session's file.
 #[derive(Debug)]
-pub struct Content {
+pub struct JournalContent {
     /// The first line.
     pub header: Header,
     /// The entries, in the order of the file.
     pub entries: Vec<Arc<Entry>>,
     /// The faults that were found.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<JournalFault>,
     /// Length of the file in bytes without a torn tail.
     pub good: usize,
 }
 
-impl Content {
+impl JournalContent {
     /// The entries from the first to the current leaf. A missing parent ends the branch, so that the rest can
     /// still be shown.
     pub fn branch(&self) -> Vec<Arc<Entry>> {
@@ -53,7 +53,7 @@ impl Content {
 
 /// A fault in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
+pub enum JournalFault {
     /// The last write is cut off: in a line, or between the lines of entries that were written together. None of it
     /// was ever acknowledged.
     TornTail {
@@ -95,7 +95,7 @@ pub enum Fault {
     Unfinished,
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for JournalFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::TornTail { offset, length } => {
@@ -115,7 +115,7 @@ impl std::fmt::Display for Fault {
     }
 }
 
-impl Fault {
+impl JournalFault {
     /// The fault, and how opening the session handled it.
     pub fn handled(&self) -> String {
         let done = match self {
@@ -133,8 +133,8 @@ impl Fault {
 /// Reads a session's file.
 ///
 /// # Errors
-/// [`StoreError::NoHeader`] and [`StoreError::Newer`]; everything else is a [`Fault`].
-pub fn read(path: &Path, bytes: &[u8]) -> Result<Content, StoreError> {
+/// [`StoreError::NoHeader`] and [`StoreError::Newer`]; everything else is a [`JournalFault`].
+pub fn read(path: &Path, bytes: &[u8]) -> Result<JournalContent, StoreError> {
     let (mut lines, tail) = split(bytes);
     // Without its line feed, a last line is complete if it can be read: a truncated one lacks its closing brace.
     let last = Entry::read(tail).filter(|_| !tail.starts_with(PART));
@@ -154,7 +154,7 @@ pub fn read(path: &Path, bytes: &[u8]) -> Result<Content, StoreError> {
         error => no_header(&error.to_string()),
     })?;
     let rest = lines.get(first.len()..).unwrap_or_default();
-    let Body { mut entries, mut faults } = body(rest, 2, first.len());
+    let JournalBody { mut entries, mut faults } = body(rest, 2, first.len());
     if !faults.is_empty() {
         bridge(&mut entries, &mut faults);
     }
@@ -162,12 +162,15 @@ pub fn read(path: &Path, bytes: &[u8]) -> Result<Content, StoreError> {
     let start = offset(good);
     if let Some(entry) = last {
         entries.push(Arc::new(entry));
-        faults.push(Fault::NoLineFeed { offset: start });
+        faults.push(JournalFault::NoLineFeed { offset: start });
         good = bytes.len();
     } else if good < bytes.len() {
-        faults.push(Fault::TornTail { offset: start, length: offset(bytes.len()).saturating_sub(start) });
+        faults.push(JournalFault::TornTail {
+            offset: start,
+            length: offset(bytes.len()).saturating_sub(start),
+        });
     }
-    Ok(Content { header, entries, faults, good })
+    Ok(JournalContent { header, entries, faults, good })
 }
 
 /// The part with complete lines, and the rest after the last line feed.
@@ -190,13 +193,13 @@ fn without_part(mut lines: &[u8]) -> &[u8] {
 }
 
 /// The entries, and the lines that are not entries.
-pub(super) struct Body {
+pub(super) struct JournalBody {
     pub(super) entries: Vec<Arc<Entry>>,
-    pub(super) faults: Vec<Fault>,
+    pub(super) faults: Vec<JournalFault>,
 }
 
 /// Reads lines. The first has number `line` and starts at byte `offset`.
-pub(super) fn body(lines: &[u8], line: usize, offset: usize) -> Body {
+pub(super) fn body(lines: &[u8], line: usize, offset: usize) -> JournalBody {
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(READING_THREADS);
     let parts = if lines.len() < READING_PART_BYTES.saturating_mul(2) { 1 } else { threads };
     let mut pieces = Vec::with_capacity(parts);
@@ -228,11 +231,11 @@ pub(super) fn body(lines: &[u8], line: usize, offset: usize) -> Body {
             read
         }),
     };
-    let mut all = Body { entries: Vec::new(), faults: Vec::new() };
+    let mut all = JournalBody { entries: Vec::new(), faults: Vec::new() };
     let (mut line, mut offset) = (line, offset);
     for (piece, bytes) in read.into_iter().zip(&pieces) {
         all.entries.extend(piece.entries);
-        all.faults.extend(piece.unreadable.into_iter().map(|(number, at)| Fault::Unreadable {
+        all.faults.extend(piece.unreadable.into_iter().map(|(number, at)| JournalFault::Unreadable {
             line: line.saturating_add(number),
             offset: self::offset(offset.saturating_add(at)),
         }));
@@ -269,16 +272,16 @@ impl Piece {
 
 /// For a file with unreadable lines: an entry without its parent follows the entry before it, so that the
 /// history before the damage stays visible. A repeated entry counts once.
-fn bridge(entries: &mut Vec<Arc<Entry>>, faults: &mut Vec<Fault>) {
+fn bridge(entries: &mut Vec<Arc<Entry>>, faults: &mut Vec<JournalFault>) {
     let mut known: HashSet<EntryId> = HashSet::with_capacity(entries.len());
     let mut last: Option<EntryId> = None;
     entries.retain_mut(|entry| {
         if !known.insert(entry.id.clone()) {
-            faults.push(Fault::Twice { entry: entry.id.clone() });
+            faults.push(JournalFault::Twice { entry: entry.id.clone() });
             return false;
         }
         if let Some(parent) = entry.parent.clone().filter(|parent| !known.contains(parent)) {
-            faults.push(Fault::LostParent { entry: entry.id.clone(), parent });
+            faults.push(JournalFault::LostParent { entry: entry.id.clone(), parent });
             set_parent(Arc::make_mut(entry), last.clone());
         }
         last = Some(entry.id.clone());
@@ -294,8 +297,8 @@ fn set_parent(entry: &mut Entry, parent: Option<EntryId>) {
 }
 
 /// Faults of order, for which [`read`] looks only in a damaged file: missing parents and repeated entries.
-pub(super) fn check_order(content: &mut Content) {
-    if !content.faults.iter().any(|fault| matches!(fault, Fault::Unreadable { .. })) {
+pub(super) fn check_order(content: &mut JournalContent) {
+    if !content.faults.iter().any(|fault| matches!(fault, JournalFault::Unreadable { .. })) {
         bridge(&mut content.entries, &mut content.faults);
     }
 }

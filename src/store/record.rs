@@ -352,7 +352,7 @@ pub struct Rewritten {
 
 /// The context of the user's next message: attached files, and what the editor shows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Context {
+pub struct MessageContext {
     /// The text.
     pub text: String,
     /// Images from the files.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::message::SessionId;
 use crate::store::error::StoreError;
-use crate::store::files::{Files, children};
+use crate::store::files::{FileOps, children};
 use crate::store::journal_file::{folder, lock};
 use crate::store::listing;
 
@@ -22,12 +22,12 @@ use crate::store::listing;
 pub(super) struct Shelf {
     archived: PathBuf,
     deleted: PathBuf,
-    files: Arc<dyn Files>,
+    files: Arc<dyn FileOps>,
 }
 
 impl Shelf {
     /// The folders below a state folder. Touches nothing on disk.
-    pub(super) fn new(state_dir: &Path, files: Arc<dyn Files>) -> Self {
+    pub(super) fn new(state_dir: &Path, files: Arc<dyn FileOps>) -> Self {
         Self { archived: state_dir.join("archived"), deleted: state_dir.join("deleted"), files }
     }
 

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use crate::message::SessionId;
 use crate::store::entry::{Entry, Header};
 use crate::store::error::StoreError;
-use crate::store::files::{Files, children, size};
+use crate::store::files::{FileOps, children, size};
 use crate::store::journal_file;
 use crate::store::listing::{header, seen};
-use crate::store::reading::{self, Content, Fault};
+use crate::store::reading::{self, JournalContent, JournalFault};
 
 /// The result of checking one file.
 #[derive(Debug)]
-pub struct Report {
+pub struct VerifyReport {
     /// The file.
     pub path: PathBuf,
     /// The session, if the header names it.
@@ -25,7 +25,7 @@ pub struct Report {
     /// The file's size in bytes.
     pub bytes: u64,
     /// The faults that were found.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<JournalFault>,
 }
 
 /// The result of a repair.
@@ -47,11 +47,16 @@ pub enum Repaired {
 ///
 /// # Errors
 /// If it cannot be read, or a newer program wrote it.
-pub(super) fn check(path: &Path, bytes: &[u8]) -> Result<Report, StoreError> {
-    let mut report =
-        Report { path: path.to_owned(), session: None, entries: 0, bytes: size(bytes), faults: Vec::new() };
+pub(super) fn check(path: &Path, bytes: &[u8]) -> Result<VerifyReport, StoreError> {
+    let mut report = VerifyReport {
+        path: path.to_owned(),
+        session: None,
+        entries: 0,
+        bytes: size(bytes),
+        faults: Vec::new(),
+    };
     if path.extension().is_some_and(|extension| extension == "part") {
-        report.faults.push(Fault::Unfinished);
+        report.faults.push(JournalFault::Unfinished);
         return Ok(report);
     }
     match reading::read(path, bytes) {
@@ -63,7 +68,7 @@ pub(super) fn check(path: &Path, bytes: &[u8]) -> Result<Report, StoreError> {
         }
         Err(StoreError::NoHeader { reason, .. }) => {
             report.entries = headless(bytes).len();
-            report.faults.push(Fault::NoHeader { reason });
+            report.faults.push(JournalFault::NoHeader { reason });
         }
         Err(error) => return Err(error),
     }
@@ -75,7 +80,7 @@ pub(super) fn check(path: &Path, bytes: &[u8]) -> Result<Report, StoreError> {
 ///
 /// # Errors
 /// If a process has the session open, or the system refuses.
-pub(super) fn repair(path: &Path, files: &dyn Files) -> Result<Option<Repaired>, StoreError> {
+pub(super) fn repair(path: &Path, files: &dyn FileOps) -> Result<Option<Repaired>, StoreError> {
     let failed = |error| StoreError::io("Cannot repair", path, error);
     let lock = journal_file::lock(path, files)?;
     let bytes = files.open(path).and_then(|file| file.read()).map_err(failed)?;
@@ -84,7 +89,7 @@ pub(super) fn repair(path: &Path, files: &dyn Files) -> Result<Option<Repaired>,
         return Ok(None);
     }
     let content = match reading::read(path, &bytes) {
-        _ if report.faults.contains(&Fault::Unfinished) => None,
+        _ if report.faults.contains(&JournalFault::Unfinished) => None,
         Ok(mut content) => {
             reading::check_order(&mut content);
             Some((content.header, content.entries))
@@ -145,7 +150,7 @@ fn rebuild_header(path: &Path, bytes: &[u8]) -> io::Result<Option<(Header, Vec<A
             break;
         }
     }
-    let mut content = Content {
+    let mut content = JournalContent {
         header: Header { session, created_at, cwd, parent: None, request: None },
         entries,
         faults: Vec::new(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::error::CallError;
 use super::permission::Access;
-use super::process::{End, Job, run};
+use super::process::{ProcessEnd, ProcessRequest, run};
 use super::{BASH, CallFuture, Context, Outcome, Plan, Site, Tool, count, spec, text};
 use crate::limits::{BASH_MAX_SECONDS, BASH_SECONDS};
 use crate::provider::ToolSpec;
@@ -50,7 +50,7 @@ impl Tool for Bash {
             let seconds = count(arguments, "timeout-seconds").ok().flatten();
             let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(BASH_SECONDS);
             let seconds = seconds.min(BASH_MAX_SECONDS);
-            let job = Job {
+            let job = ProcessRequest {
                 command,
                 cwd: context.cwd.to_path_buf(),
                 timeout: Some(Duration::from_secs(seconds)),
@@ -64,13 +64,13 @@ impl Tool for Bash {
             };
             let mut outcome = Outcome::kept(kept);
             let note = match end {
-                End::Exit(0) => None,
-                End::Exit(code) => Some(format!("[exit status {code}]")),
-                End::Signal(signal) => Some(format!("[ended by signal {signal}]")),
-                End::TimedOut => Some(format!("[ended after {seconds} seconds]")),
-                End::Stopped => Some("[ended by the user]".to_owned()),
+                ProcessEnd::Exit(0) => None,
+                ProcessEnd::Exit(code) => Some(format!("[exit status {code}]")),
+                ProcessEnd::Signal(signal) => Some(format!("[ended by signal {signal}]")),
+                ProcessEnd::TimedOut => Some(format!("[ended after {seconds} seconds]")),
+                ProcessEnd::Stopped => Some("[ended by the user]".to_owned()),
             };
-            if let End::Exit(code) = end {
+            if let ProcessEnd::Exit(code) = end {
                 outcome.details.put("exit-code", Value::from(code));
             }
             match note {

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::diff::unified;
 use super::error::CallError;
 use super::permission::Access;
-use super::write::{Open, Replaced, changing, proposed, tell_diff, write_revision};
+use super::write::{MadeChange, OpenText, changing, proposed, tell_diff, write_revision};
 use super::{
     CallFuture, Changing, Context, NOT_SAVED, OpenFiles, Outcome, Plan, Proposal, Revision, Site, Tool, spec,
     target,
@@ -87,7 +87,7 @@ impl Tool for Edit {
             changing(&context.stop, &path.clone(), move |go| {
                 // Reads the file again: it may have changed during the question.
                 let site = Site { cwd: &cwd, open: &*open, stop: &stop };
-                let Replaced { edit, unsaved } = match edit(&path, &arguments, site, &*note, go) {
+                let MadeChange { edit, unsaved } = match edit(&path, &arguments, site, &*note, go) {
                     Ok(replaced) => replaced,
                     Err(error) => return Outcome::not_changed(error),
                 };
@@ -114,7 +114,7 @@ fn edit(
     site: Site<'_>,
     note: &Changing,
     go: &dyn Fn() -> bool,
-) -> Result<Replaced, CallError> {
+) -> Result<MadeChange, CallError> {
     let mut attempt = 1;
     loop {
         let (old, new) = edited(path, arguments, site.open, site.stop)?;
@@ -132,7 +132,7 @@ fn edited<'p>(
     arguments: &Value<'_>,
     open: &'p dyn OpenFiles,
     stop: &CancellationToken,
-) -> Result<(Open<'p>, String), CallError> {
+) -> Result<(OpenText<'p>, String), CallError> {
     let edits = arguments
         .get("edits")
         .and_then(Value::as_slice)
@@ -154,7 +154,7 @@ fn edited<'p>(
         .ok_or_else(|| {
             CallError::Unfit("Each of the edits must have a text old and a text new.".to_owned())
         })?;
-    let old = Open::at(path, open)?;
+    let old = OpenText::at(path, open)?;
     if !old.exists() {
         return Err(CallError::Missing { path: path.to_owned(), hint: "; make it with write" });
     }

@@ -15,12 +15,12 @@ pub trait OpenFiles: Send + Sync {
     fn read(&self, path: &Path) -> Result<Option<Arc<str>>, String>;
 
     /// Gives a file another text, if its text still has the digest `expected`, and saves it.
-    fn write(&self, path: &Path, text: &Arc<str>, expected: &str) -> Written;
+    fn write(&self, path: &Path, text: &Arc<str>, expected: &str) -> OpenFileWrite;
 }
 
 /// What became of a text for an open file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Written {
+pub enum OpenFileWrite {
     /// It is the file's text, and on disk.
     Saved,
     /// It is the text of the client, which could not save it.
@@ -45,8 +45,8 @@ impl OpenFiles for NoneOpen {
         Ok(None)
     }
 
-    fn write(&self, _: &Path, _: &Arc<str>, _: &str) -> Written {
-        Written::Closed
+    fn write(&self, _: &Path, _: &Arc<str>, _: &str) -> OpenFileWrite {
+        OpenFileWrite::Closed
     }
 }
 

@@ -54,7 +54,7 @@ impl Outputs {
     }
 
     /// Stores a whole output if it is too long to show, and returns the excerpt.
-    pub fn keep(&self, handle: String, text: &str) -> Kept {
+    pub fn keep(&self, handle: String, text: &str) -> KeptOutput {
         let mut collector = self.collect(handle);
         collector.push(text.as_bytes());
         collector.finish()
@@ -123,7 +123,7 @@ pub struct Collector {
 
 /// A complete output.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptOutput {
     /// The excerpt: everything, or the start and the end with a line about the missing part in between.
     pub text: String,
     /// Whether a part is missing from the excerpt.
@@ -233,14 +233,14 @@ impl Collector {
     }
 
     /// Ends the output.
-    pub fn finish(mut self) -> Kept {
+    pub fn finish(mut self) -> KeptOutput {
         const HALF: usize = TOOL_RESULT_BYTES / 2;
         if !std::mem::take(&mut self.partial).is_empty() {
             self.push_text("\u{FFFD}");
         }
         let whole = self.head.len().saturating_add(self.tail.len());
         if u64::try_from(whole).ok() == Some(self.size) && whole <= TOOL_RESULT_BYTES {
-            return Kept { text: self.head + &self.tail, cut: false, handle: None, size: self.size };
+            return KeptOutput { text: self.head + &self.tail, cut: false, handle: None, size: self.size };
         }
         let end = self.tail.get(ceil(&self.tail, self.tail.len().saturating_sub(HALF))..).unwrap_or_default();
         let shown = u64::try_from(self.head.len().saturating_add(end.len())).unwrap_or(u64::MAX);
@@ -255,7 +255,7 @@ impl Collector {
         };
         let text =
             format!("{}\n[… {missing} of {} bytes are not shown; {place} …]\n{end}", self.head, self.size);
-        Kept { text, cut: true, handle, size: self.size }
+        KeptOutput { text, cut: true, handle, size: self.size }
     }
 }
 
@@ -279,7 +279,7 @@ mod tests {
         let outputs = Outputs::new(dir.path(), "s-1");
         let text = "é".repeat(TOOL_RESULT_BYTES / 2);
         let kept = outputs.keep("o-1".to_owned(), &text);
-        assert_eq!(kept, Kept { text, cut: false, handle: None, size: TOOL_RESULT_BYTES as u64 });
+        assert_eq!(kept, KeptOutput { text, cut: false, handle: None, size: TOOL_RESULT_BYTES as u64 });
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 

@@ -12,7 +12,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::output::{Collector, Kept};
+use super::output::{Collector, KeptOutput};
 use crate::environment::Environment;
 use crate::limits::{PROCESS_GRACE, PROCESS_READ_BYTES, TOOL_UPDATE_PAUSE};
 use crate::runner::sandbox::Sandbox;
@@ -20,7 +20,7 @@ use crate::runner::{self, Program};
 
 /// What is to be run.
 #[derive(Debug)]
-pub struct Job {
+pub struct ProcessRequest {
     /// The command, for `bash -c`.
     pub command: String,
     /// The folder that it runs in.
@@ -35,7 +35,7 @@ pub struct Job {
 
 /// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum ProcessEnd {
     /// By itself, with this exit status.
     Exit(i32),
     /// By a foreign signal.
@@ -52,11 +52,11 @@ pub enum End {
 /// # Errors
 /// When it cannot be started.
 pub async fn run(
-    job: Job,
+    job: ProcessRequest,
     mut output: Collector,
     stop: &CancellationToken,
     progress: &(dyn Fn(&str) + Send + Sync),
-) -> io::Result<(End, Kept)> {
+) -> io::Result<(ProcessEnd, KeptOutput)> {
     // Both of its outputs go into one pipe, in the order in which it writes.
     let (mut reader, writer) = runner::pipe()?;
     let program = Program::new("bash").args(["-c", &job.command]).cwd(&job.cwd);
@@ -73,8 +73,8 @@ pub async fn run(
         let next_look = shown.1 + TOOL_UPDATE_PAUSE;
         tokio::select! {
             biased;
-            () = stop.cancelled() => break Some(End::Stopped),
-            () = sleep_until(deadline.unwrap_or(next_look)), if deadline.is_some() => break Some(End::TimedOut),
+            () = stop.cancelled() => break Some(ProcessEnd::Stopped),
+            () = sleep_until(deadline.unwrap_or(next_look)), if deadline.is_some() => break Some(ProcessEnd::TimedOut),
             () = sleep_until(next_look), if fresh => {
                 progress(output.excerpt());
                 shown = (output.size(), Instant::now());
@@ -99,7 +99,7 @@ pub async fn run(
             }
         }
     }
-    let end = ended.unwrap_or_else(|| exited.map_or(End::Stopped, |(status, _)| of_status(status)));
+    let end = ended.unwrap_or_else(|| exited.map_or(ProcessEnd::Stopped, |(status, _)| of_status(status)));
     Ok((end, output.finish()))
 }
 
@@ -108,10 +108,10 @@ pub async fn run(
 /// # Errors
 /// When it cannot be started.
 pub async fn run_apart(
-    job: Job,
+    job: ProcessRequest,
     mut outputs: [Collector; 2],
     stop: &CancellationToken,
-) -> io::Result<(End, [Kept; 2])> {
+) -> io::Result<(ProcessEnd, [KeptOutput; 2])> {
     let (mut reader, writer) = runner::pipe()?;
     let (mut error_reader, error_writer) = runner::pipe()?;
     let program = Program::new("bash").args(["-c", &job.command]).cwd(&job.cwd);
@@ -126,8 +126,8 @@ pub async fn run_apart(
     let ended = loop {
         tokio::select! {
             biased;
-            () = stop.cancelled() => break Some(End::Stopped),
-            () = sleep_until(deadline.unwrap_or(never)), if deadline.is_some() => break Some(End::TimedOut),
+            () = stop.cancelled() => break Some(ProcessEnd::Stopped),
+            () = sleep_until(deadline.unwrap_or(never)), if deadline.is_some() => break Some(ProcessEnd::TimedOut),
             // What was left behind in the background keeps the pipes open: it is not waited for.
             () = sleep_until(exited.map_or(never, |(_, until)| until)), if exited.is_some() && open != [false; 2] => break None,
             read = reader.read(&mut buffer), if open[0] => match read {
@@ -152,15 +152,15 @@ pub async fn run_apart(
             errors.push(error_buffer.get(..count).unwrap_or_default());
         }
     }
-    let end = ended.unwrap_or_else(|| exited.map_or(End::Stopped, |(status, _)| of_status(status)));
+    let end = ended.unwrap_or_else(|| exited.map_or(ProcessEnd::Stopped, |(status, _)| of_status(status)));
     Ok((end, outputs.map(Collector::finish)))
 }
 
-fn of_status(status: ExitStatus) -> End {
+fn of_status(status: ExitStatus) -> ProcessEnd {
     match (status.code(), status.signal()) {
-        (Some(code), _) => End::Exit(code),
-        (None, Some(signal)) => End::Signal(signal),
-        (None, None) => End::Exit(-1),
+        (Some(code), _) => ProcessEnd::Exit(code),
+        (None, Some(signal)) => ProcessEnd::Signal(signal),
+        (None, None) => ProcessEnd::Exit(-1),
     }
 }
 
@@ -175,7 +175,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_of_output_is_shown_at_most_ten_times_a_second() {
         let dir = tempfile::tempdir().unwrap();
-        let job = Job {
+        let job = ProcessRequest {
             command: "for i in $(seq 50); do echo $i; sleep 0.005; done".to_owned(),
             cwd: dir.path().to_owned(),
             timeout: None,
@@ -186,7 +186,7 @@ mod tests {
         let progress = |_: &str| looks.lock().unwrap().push(Instant::now());
         let output = Outputs::new(dir.path(), "s").collect("o".to_owned());
         let (end, _) = run(job, output, &CancellationToken::new(), &progress).await.unwrap();
-        assert_eq!(end, End::Exit(0));
+        assert_eq!(end, ProcessEnd::Exit(0));
         let looks = looks.into_inner().unwrap();
         assert!(looks.len() > 1, "it was shown {} times", looks.len());
         assert!(looks.windows(2).all(|two| two[1] - two[0] >= TOOL_UPDATE_PAUSE), "{looks:?}");

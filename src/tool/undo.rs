@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use super::output::Outputs;
 use super::path;
-use crate::files::{self, Found, Lock, Place, ReplaceError, Rights};
+use crate::files::{self, FileLock, FilePlace, FileRead, ReplaceError, Rights};
 use crate::limits::{TOOL_FILE_BYTES, UNDO_BYTES, UNDO_PATIENCE};
 use crate::private;
 use crate::sha256;
@@ -138,8 +138,8 @@ impl Action {
 
 /// A file that is ready to be changed.
 struct Ready {
-    place: Option<Place>,
-    found: Option<Found>,
+    place: Option<FilePlace>,
+    found: Option<FileRead>,
     bytes: Option<Vec<u8>>,
 }
 
@@ -156,7 +156,7 @@ pub async fn exchange(
 ) -> Result<Vec<Exchanged>, Vec<PathBuf>> {
     // In one order everywhere, so that no two wait for each other.
     wanted.sort_by(|one, other| one.path.cmp(&other.path));
-    let mut locks: Vec<Lock> = Vec::with_capacity(wanted.len());
+    let mut locks: Vec<FileLock> = Vec::with_capacity(wanted.len());
     let deadline = tokio::time::Instant::now() + UNDO_PATIENCE;
     for exchange in &wanted {
         let lock = tokio::time::timeout_at(deadline, files::lock(&exchange.path)).await;
@@ -178,7 +178,7 @@ pub async fn exchange(
             return Err(in_the_way);
         }
         let done = ready.into_iter().map(|(exchange, ready)| {
-            let found = ready.as_ref().and_then(|ready| ready.found.as_ref().map(Found::mode));
+            let found = ready.as_ref().and_then(|ready| ready.found.as_ref().map(FileRead::mode));
             let action = ready.map_or(Action::Skipped, |ready| put(&exchange, ready));
             Exchanged { path: exchange.path, action, mode: found.filter(|_| action == Action::Removed) }
         });
@@ -194,7 +194,7 @@ fn look(texts: &Texts, cwd: &Path, exchange: &Exchange) -> Option<Ready> {
     if path::resolve(cwd, path.to_str()?).ok()? != *path {
         return None;
     }
-    let place = Place::open(path).ok()?;
+    let place = FilePlace::open(path).ok()?;
     let found = match &place {
         Some(place) => place.read(TOOL_FILE_BYTES).ok()?,
         None => None,
@@ -231,7 +231,7 @@ fn put(exchange: &Exchange, ready: Ready) -> Action {
     let placed = match (place, &found, &bytes) {
         (Some(place), Some(found), None) => place.remove(found),
         (Some(place), found, Some(bytes)) => place.replace(found.as_ref(), bytes, rights, &|| true),
-        (None, _, Some(bytes)) => Place::make(&exchange.path)
+        (None, _, Some(bytes)) => FilePlace::make(&exchange.path)
             .map_err(ReplaceError::from)
             .and_then(|place| place.replace(None, bytes, rights, &|| true)),
         (_, None, None) | (None, Some(_), None) => Ok(()),

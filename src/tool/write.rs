@@ -9,14 +9,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::diff::{GOES_ON, cut, unified};
 use super::error::CallError;
-use super::output::{Kept, Outputs};
+use super::output::{KeptOutput, Outputs};
 use super::permission::Access;
 use super::{
-    CallFuture, Changing, Context, NOT_SAVED, OpenFiles, Outcome, Plan, Proposal, Revision, Site, Tool,
-    Written, spec, target, text,
+    CallFuture, Changing, Context, NOT_SAVED, OpenFileWrite, OpenFiles, Outcome, Plan, Proposal, Revision,
+    Site, Tool, spec, target, text,
 };
 use crate::event::FileEdit;
-use crate::files::{self, Found, Place, ReplaceError, Rights};
+use crate::files::{self, FilePlace, FileRead, ReplaceError, Rights};
 use crate::limits::{PLACING_GRACE, PROPOSAL_BYTES, TOOL_FILE_BYTES};
 use crate::provider::ToolSpec;
 use crate::sha256;
@@ -47,14 +47,15 @@ impl Tool for Write {
     fn plan(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<Plan, CallError> {
         let content = text(arguments, "content")?;
         let path = target(site.cwd, arguments, true)?;
-        let diff = unified(Open::at(&path, site.open)?.text(), content, &super::path::shown(&path, site.cwd));
+        let diff =
+            unified(OpenText::at(&path, site.open)?.text(), content, &super::path::shown(&path, site.cwd));
         Ok(Plan { access: Access::Write(path), diff: Some(diff) })
     }
 
     fn propose(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<(Plan, Option<Proposal>), CallError> {
         let content = text(arguments, "content")?;
         let path = target(site.cwd, arguments, true)?;
-        Ok(proposed(&Open::at(&path, site.open)?, content, site.cwd))
+        Ok(proposed(&OpenText::at(&path, site.open)?, content, site.cwd))
     }
 
     fn revised(&self, arguments: &Value<'static>, revision: &Revision) -> Value<'static> {
@@ -80,8 +81,8 @@ impl Tool for Write {
             let (note, open) = (context.changing.clone(), context.open.clone());
             let (outputs, handle) = (context.outputs.clone(), context.handle.clone());
             changing(&context.stop, &path.clone(), move |go| {
-                let replaced = Open::at(&path, &*open).and_then(|old| old.replace(content, &*note, go));
-                let Replaced { edit, unsaved } = match replaced {
+                let replaced = OpenText::at(&path, &*open).and_then(|old| old.replace(content, &*note, go));
+                let MadeChange { edit, unsaved } = match replaced {
                     Ok(replaced) => replaced,
                     Err(error) => return Outcome::not_changed(error),
                 };
@@ -99,7 +100,7 @@ impl Tool for Write {
 }
 
 /// What a call would do that gives a file a text, with both texts unless a person could not edit them.
-pub(super) fn proposed(old: &Open<'_>, new: &str, cwd: &Path) -> (Plan, Option<Proposal>) {
+pub(super) fn proposed(old: &OpenText<'_>, new: &str, cwd: &Path) -> (Plan, Option<Proposal>) {
     let diff = unified(old.text(), new, &super::path::shown(old.path, cwd));
     let is_short = old.text().len().max(new.len()) <= PROPOSAL_BYTES;
     let proposal =
@@ -112,17 +113,17 @@ pub(super) async fn write_revision(context: &Context, path: PathBuf, revision: A
     let (cwd, outputs, handle) = (context.cwd.clone(), context.outputs.clone(), context.handle.clone());
     let (note, open) = (context.changing.clone(), context.open.clone());
     changing(&context.stop, &path.clone(), move |go| {
-        let written = Open::at(&path, &*open).and_then(|old| match revision.is_for(old.exists().then(|| old.text())) {
+        let written = OpenText::at(&path, &*open).and_then(|old| match revision.is_for(old.exists().then(|| old.text())) {
             true => old.replace(revision.content.clone(), &*note, go),
             false => Err(CallError::Stale),
         });
-        let Replaced { edit, unsaved } = match written {
+        let MadeChange { edit, unsaved } = match written {
             Ok(replaced) => replaced,
             Err(error) => return Outcome::not_changed(error),
         };
         let Revision { proposal, content } = revision.as_ref();
         let shown = super::path::shown(&path, &cwd);
-        let Kept { text, handle: kept, size, .. } = outputs.keep(handle.clone(), &unified(&proposal.new, content, &shown));
+        let KeptOutput { text, handle: kept, size, .. } = outputs.keep(handle.clone(), &unified(&proposal.new, content, &shown));
         let mut outcome = Outcome::ok(format!(
             "Wrote {} ({} bytes).{unsaved} The user edited your proposal before accepting it: the file has the user's text, not \
              yours. The difference between your proposal and the file:\n{text}",
@@ -157,7 +158,7 @@ pub(super) fn tell_diff(outcome: &mut Outcome, diff: &str, outputs: &Outputs, ha
 }
 
 /// A text file to change, with its content at the time of reading.
-pub(super) struct Open<'p> {
+pub(super) struct OpenText<'p> {
     path: &'p Path,
     text: Arc<str>,
     home: Home<'p>,
@@ -167,15 +168,15 @@ pub(super) struct Open<'p> {
 enum Home<'p> {
     Disk {
         /// `None` if the folder does not exist.
-        place: Option<Place>,
-        found: Option<Box<Found>>,
+        place: Option<FilePlace>,
+        found: Option<Box<FileRead>>,
     },
     /// A client has it open.
     Client(&'p dyn OpenFiles),
 }
 
 /// A change that was made.
-pub(super) struct Replaced {
+pub(super) struct MadeChange {
     pub edit: FileEdit,
     /// What the model is told if the client could not save it; otherwise empty.
     pub unsaved: &'static str,
@@ -184,7 +185,7 @@ pub(super) struct Replaced {
 /// What the model is told of a change that is only in the client.
 const UNSAVED: &str = " It is in the user's editor, which could not save it: the file on disk is as it was.";
 
-impl<'p> Open<'p> {
+impl<'p> OpenText<'p> {
     /// Reads a file, which may not be there.
     ///
     /// # Errors
@@ -198,7 +199,7 @@ impl<'p> Open<'p> {
         if let Some(text) = open.read(path).map_err(|why| failed(&why))? {
             return Ok(Self { path, text, home: Home::Client(open) });
         }
-        let place = Place::open(path).map_err(|error| failed(&error))?;
+        let place = FilePlace::open(path).map_err(|error| failed(&error))?;
         let mut found = match &place {
             Some(place) => place.read(TOOL_FILE_BYTES).map_err(|error| failed(&error))?,
             None => None,
@@ -224,7 +225,7 @@ impl<'p> Open<'p> {
         content: impl Into<Arc<str>>,
         note: &Changing,
         go: &dyn Fn() -> bool,
-    ) -> Result<Replaced, CallError> {
+    ) -> Result<MadeChange, CallError> {
         let old = self.exists().then(|| self.text.clone());
         let edit = FileEdit { path: self.path.to_owned(), old, new: content.into() };
         let failed = |why: &dyn std::fmt::Display| CallError::File {
@@ -243,27 +244,27 @@ impl<'p> Open<'p> {
                     return Err(CallError::Ended);
                 }
                 let unsaved = match open.write(self.path, &edit.new, &sha256::hex(&*self.text)) {
-                    Written::Saved => "",
-                    Written::Unsaved => UNSAVED,
+                    OpenFileWrite::Saved => "",
+                    OpenFileWrite::Unsaved => UNSAVED,
                     // The file on disk counts again, for another attempt.
-                    Written::Changed | Written::Closed => return Err(CallError::Changed),
-                    Written::Failed(why) => return Err(failed(&why)),
-                    Written::Unknown => {
+                    OpenFileWrite::Changed | OpenFileWrite::Closed => return Err(CallError::Changed),
+                    OpenFileWrite::Failed(why) => return Err(failed(&why)),
+                    OpenFileWrite::Unknown => {
                         return Err(CallError::Unknown(format!(
                             "The user's editor, which has {} open, did not answer; read it to see what it did.",
                             self.path.display()
                         )));
                     }
                 };
-                return Ok(Replaced { edit, unsaved });
+                return Ok(MadeChange { edit, unsaved });
             }
         };
         let place = match place {
             Some(place) => place,
-            None => Place::make(self.path).map_err(|error| failed(&error))?,
+            None => FilePlace::make(self.path).map_err(|error| failed(&error))?,
         };
         match place.replace(found.as_deref(), edit.new.as_bytes(), Rights::Kept, go) {
-            Ok(()) => Ok(Replaced { edit, unsaved: "" }),
+            Ok(()) => Ok(MadeChange { edit, unsaved: "" }),
             Err(ReplaceError::Changed) => Err(CallError::Changed),
             Err(ReplaceError::Ended) => Err(CallError::Ended),
             Err(error @ ReplaceError::NotOnDisk(_)) => Err(CallError::Unknown(failed(&error).to_string())),
@@ -402,11 +403,12 @@ mod tests {
                 }
                 // What was judged: the path as it leads when nothing is exchanged.
                 let path = inside.join("door/sub").join(format!("evil{}", number % 20));
-                let replaced = Open::at(&path, &NoneOpen)
+                let replaced = OpenText::at(&path, &NoneOpen)
                     .and_then(|old| old.replace(number.to_string(), &|_| Ok(()), &|| true));
                 written += usize::from(replaced.is_ok());
                 let made = inside.join(format!("door/made{number}/deep/evil"));
-                let _ = Open::at(&made, &NoneOpen).and_then(|old| old.replace("new", &|_| Ok(()), &|| true));
+                let _ =
+                    OpenText::at(&made, &NoneOpen).and_then(|old| old.replace("new", &|_| Ok(()), &|| true));
                 let shown = crate::tool::read_file(
                     &inside.join("door/sub/secret"),
                     1,
@@ -424,7 +426,7 @@ mod tests {
                 if let Ok(Plan { access: Access::Write(path), .. }) = write.plan(site, &arguments)
                     && path.starts_with(&inside)
                 {
-                    let _ = Open::at(&path, &NoneOpen)
+                    let _ = OpenText::at(&path, &NoneOpen)
                         .and_then(|old| old.replace("whole", &|_| Ok(()), &|| true));
                 }
             }
@@ -439,7 +441,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap().join("file");
         std::fs::write(&path, "one\ntwo\n").unwrap();
-        let old = Open::at(&path, &NoneOpen).unwrap();
+        let old = OpenText::at(&path, &NoneOpen).unwrap();
         std::fs::write(&path, "one\nmore\ntwo\n").unwrap();
         assert!(matches!(old.replace("whole", &|_| Ok(()), &|| true), Err(CallError::Changed)));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\nmore\ntwo\n");

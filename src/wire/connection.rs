@@ -28,7 +28,7 @@ use crate::wire::unfinished::Share;
 
 /// Why a connection ended.
 #[derive(Debug)]
-pub enum End {
+pub enum ConnectionEnd {
     /// The client closed its side, or a read failed.
     Input,
     /// The client no longer reads.
@@ -126,7 +126,7 @@ pub struct Connection<W: Wire> {
     /// Whether a thread waits so. To wake nobody is a call of the system, too.
     drains: AtomicBool,
     focus: ArcSwap<SessionId>,
-    on_end: Box<dyn Fn(End) + Send + Sync>,
+    on_end: Box<dyn Fn(ConnectionEnd) + Send + Sync>,
     /// The connection itself, for replies that outlive their call.
     this: Weak<Self>,
 }
@@ -142,7 +142,7 @@ pub fn start<W: Wire>(
     encoder: W::Encoder,
     api: Arc<W::Api>,
     clock: Arc<dyn Clock>,
-    on_end: Box<dyn Fn(End) + Send + Sync>,
+    on_end: Box<dyn Fn(ConnectionEnd) + Send + Sync>,
 ) -> std::io::Result<Arc<Connection<W>>> {
     let Transport { kind, input, output } = transport;
     let since = rfc3339(clock.now());
@@ -167,14 +167,14 @@ pub fn start<W: Wire>(
     std::thread::Builder::new().name(format!("write-{id}")).spawn(move || {
         let catches_up = || writer.wire.catches_up(&writer);
         if let Err(error) = writer.outbox.run(catches_up, |missed| writer.wire.show_anew(&writer, missed)) {
-            (writer.on_end)(End::Output(error));
+            (writer.on_end)(ConnectionEnd::Output(error));
         }
     })?;
     let reader = connection.clone();
     std::thread::Builder::new().name(format!("read-{id}")).spawn(move || {
         let _span = tracing::debug_span!("connection", id, transport = reader.kind.as_str()).entered();
         reader.read(input);
-        (reader.on_end)(End::Input);
+        (reader.on_end)(ConnectionEnd::Input);
     })?;
     Ok(connection)
 }
@@ -359,7 +359,7 @@ impl<W: Wire> Client for Connection<W> {
     }
 
     fn close(&self) {
-        (self.on_end)(End::Closed);
+        (self.on_end)(ConnectionEnd::Closed);
     }
 
     fn standing(&self) -> Standing {

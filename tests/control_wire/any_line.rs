@@ -5,7 +5,7 @@
 use edn_bridge::json;
 use edn_bridge::projection::control::{self, Spelling};
 use edn_bridge::session::control::{ControlAck, ControlResult};
-use edn_bridge::wire::control::message::{self, Command, NAMES};
+use edn_bridge::wire::control::message::{self, LineCommand, NAMES};
 
 /// The longest answer that a line may cause, apart from what the runtime says: five names, each in its longest
 /// spelling.
@@ -22,7 +22,7 @@ pub fn check(line: &[u8]) {
         Err(refusal) => refusal.line(),
         Ok(ask) => {
             assert!(NAMES.get(ask.command.place()).is_some());
-            let Command::Request(request) = &ask.command else { return };
+            let LineCommand::Request(request) = &ask.command else { return };
             let mut ack =
                 ControlAck::new(request, "2026-01-02T03:04:05.678Z".into(), ControlResult::Rejected);
             ack.detail = request.asked.as_ref().err().cloned();

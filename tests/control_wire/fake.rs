@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use edn_bridge::clock::fake::FixedClock;
 use edn_bridge::session::control::{
-    Agent, Asked, Capabilities, Control, ControlAck, ControlKind, ControlRequest, ControlResult,
+    Capabilities, Control, ControlAck, ControlAction, ControlKind, ControlRequest, ControlResult, TeamMember,
 };
 use edn_bridge::session::{Call, Reply, Tally};
 use edn_bridge::wire::control::serve::Server;
@@ -23,7 +23,7 @@ type Answer = Box<dyn Fn(&ControlRequest, Reply<ControlAck>) + Send + Sync>;
 pub struct Fake {
     answer: Answer,
     pub ack_timeout_ms: u64,
-    pub agents: Vec<Agent>,
+    pub agents: Vec<TeamMember>,
     /// The calls, with what they ask.
     pub seen: Mutex<Vec<(Call, ControlRequest)>>,
 }
@@ -44,7 +44,7 @@ impl Fake {
     /// The texts that arrived.
     pub fn texts(&self) -> Vec<String> {
         let text = |request: &ControlRequest| match &request.asked {
-            Ok(Asked::Stdin { content, .. }) => format!("{content:?}"),
+            Ok(ControlAction::Stdin { content, .. }) => format!("{content:?}"),
             other => format!("{other:?}"),
         };
         self.seen.lock().unwrap().iter().map(|(_, request)| text(request)).collect()
@@ -55,9 +55,9 @@ pub fn ack(request: &ControlRequest, result: ControlResult) -> ControlAck {
     ControlAck::new(request, "2026-02-20T21:15:00.000Z".into(), result)
 }
 
-pub fn agent(id: &str, name: Option<&str>, is_busy: bool) -> Agent {
+pub fn agent(id: &str, name: Option<&str>, is_busy: bool) -> TeamMember {
     let name = name.map(Into::into);
-    Agent { id: id.into(), name, parent: None, team: "atm-dev".to_owned(), is_busy, cwd: "/p".into() }
+    TeamMember { id: id.into(), name, parent: None, team: "atm-dev".to_owned(), is_busy, cwd: "/p".into() }
 }
 
 impl Control for Fake {
@@ -80,7 +80,7 @@ impl Control for Fake {
         }
     }
 
-    fn control_agents(&self, team: Option<&str>) -> Vec<Agent> {
+    fn control_agents(&self, team: Option<&str>) -> Vec<TeamMember> {
         self.agents.iter().filter(|agent| team.is_none_or(|team| agent.team == team)).cloned().collect()
     }
 }

@@ -14,14 +14,14 @@ use edn_bridge::facts::{
 };
 use edn_bridge::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use edn_bridge::session::control::{
-    Agent, Capabilities, ControlAck, ControlKind, ControlRequest, ControlResult,
+    Capabilities, ControlAck, ControlKind, ControlRequest, ControlResult, TeamMember,
 };
 use edn_bridge::session::{
     ActionResult, Again, ApiError, Call, Client, ClientTools, Clients, Control, DialogResult, Edited,
-    FileAnswer, Graph, Interrupted, Jobs, Listing, Logins, OfferedTool, OpenFile, Opened, Page, Permissions,
-    Prompt, Prompted, Query, QueryAnswer, Questions, Queues, Reach, Registered, Removed, Reply, Response,
-    Resumed, SessionSettings, Sessions, ShellCommand, ShownFiles, Since, Snapshot, SwitchTarget, Tally,
-    ToolAnswer, ToolOutcome, Turns, Undo, Undone, Undos, Waited,
+    FileAnswer, Graph, GraphQuery, Interrupted, Jobs, Listing, Logins, OfferedTool, OpenFile, Opened, Page,
+    Permissions, Prompt, Prompted, QueryAnswer, Questions, Queues, Reach, Registered, Removed, Reply,
+    Response, Resumed, SessionSettings, Sessions, ShellCommand, ShownFiles, Since, Snapshot, SwitchTarget,
+    Tally, ToolAnswer, ToolOutcome, Turns, Undo, Undone, Undos, Waited,
 };
 use edn_bridge::value::Value;
 
@@ -436,7 +436,7 @@ impl Control for Double {
         Capabilities::default()
     }
 
-    fn control_agents(&self, _: Option<&str>) -> Vec<Agent> {
+    fn control_agents(&self, _: Option<&str>) -> Vec<TeamMember> {
         Vec::new()
     }
 }
@@ -458,7 +458,7 @@ fn ack() -> ControlAck {
 
 impl Graph for Double {
     kept! {
-        query(query: Query) -> QueryAnswer = QueryAnswer { result: Value::Nil, missing: Vec::new(), errors: None };
+        query(query: GraphQuery) -> QueryAnswer = QueryAnswer { result: Value::Nil, missing: Vec::new(), errors: None };
         remember(text: String) -> Note = note();
         forget(note: String) -> bool = true;
     }

@@ -16,7 +16,7 @@ use edn_bridge::edn;
 use edn_bridge::limits::{MAX_ID_BYTES, MAX_LINE_BYTES};
 use edn_bridge::session::Client as _;
 use edn_bridge::value::{Owned, Value};
-use edn_bridge::wire::connection::End;
+use edn_bridge::wire::connection::ConnectionEnd;
 use edn_bridge::wire::edn::service::{self, Connection};
 use edn_bridge::wire::lines::{Line, Splitter};
 use edn_bridge::wire::transport::memory::{self, Far};
@@ -27,7 +27,7 @@ use double::{Double, Fate};
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A connection to a double, the client's end of it, and the reason for its end.
-pub fn connect(double: &Arc<Double>, capacity: usize) -> (Arc<Connection>, Far, Receiver<End>) {
+pub fn connect(double: &Arc<Double>, capacity: usize) -> (Arc<Connection>, Far, Receiver<ConnectionEnd>) {
     let (near, far) = memory::pair(capacity);
     let clock = Arc::new(FixedClock::default());
     let (ended, end) = channel();
@@ -62,7 +62,7 @@ pub fn check(input: &[u8], piece: usize, seed: u64) {
     }
     drop(writer);
     let end = end.recv_timeout(PATIENCE).expect("the end of the input is seen");
-    assert!(matches!(end, End::Input), "{end:?}");
+    assert!(matches!(end, ConnectionEnd::Input), "{end:?}");
     connection.finish(PATIENCE);
     let standing = connection.standing();
     assert_eq!((standing.pending, standing.waiting, standing.bytes), (0, 0, 0), "left over: {standing:?}");

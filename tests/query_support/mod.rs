@@ -13,8 +13,8 @@ use edn_bridge::memory::Note;
 use edn_bridge::message::{Message, SessionId, Usage};
 use edn_bridge::provider::ToolSpec;
 use edn_bridge::query::world::{
-    ConnectionFacts, ControlFacts, Failure, ProcessFacts, PromptPart, QuestionFacts, QueuedView, Reading,
-    SessionInfo, SessionView, Setting, Shown, StoreFacts, Walk, World,
+    ConnectionFacts, ControlFacts, ProcessFacts, PromptPart, QuestionFacts, QueuedView, Reading,
+    ResolverFailure, SessionRow, SessionView, Setting, Shown, StoreFacts, Walk, World,
 };
 use edn_bridge::session::Counts;
 use edn_bridge::store::Entry;
@@ -127,7 +127,7 @@ impl World for Process {
     fn live(&self) -> Vec<Arc<dyn SessionView>> {
         vec![self.session.clone()]
     }
-    fn list(&self, _: bool, _: usize) -> Result<Vec<SessionInfo>, Failure> {
+    fn list(&self, _: bool, _: usize) -> Result<Vec<SessionRow>, ResolverFailure> {
         Ok(Vec::new())
     }
     fn models(&self) -> Vec<ModelFacts> {

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use edn_bridge::message::{Block, EntryId, Message, Role, SessionId};
 use edn_bridge::store::{
-    Durability, Entry, EntryBody, Files, Header, Journal, Journals as _, Lock, LockError, LogFile, Store,
-    StoreError, SystemFiles,
+    Durability, Entry, EntryBody, FileOps, Header, Journal, JournalLock, Journals as _, LockError, LogFile,
+    Store, StoreError, SystemFiles,
 };
 
 /// The disk's behaviour in one call.
@@ -94,7 +94,7 @@ impl FaultyDisk {
     }
 }
 
-impl Files for FaultyDisk {
+impl FileOps for FaultyDisk {
     fn make_folder(&self, folder: &Path) -> io::Result<()> {
         self.check(Call::Folder)?;
         SystemFiles.make_folder(folder)
@@ -125,7 +125,7 @@ impl Files for FaultyDisk {
         self.check(Call::SyncFolder)?;
         SystemFiles.sync_folder(folder)
     }
-    fn lock(&self, path: &Path) -> Result<Lock, LockError> {
+    fn lock(&self, path: &Path) -> Result<JournalLock, LockError> {
         self.check(Call::Lock)?;
         SystemFiles.lock(path)
     }

@@ -3,7 +3,7 @@
 //! uses it too.
 
 use edn_bridge::json;
-use edn_bridge::wire::ui::decode::{self, Message};
+use edn_bridge::wire::ui::decode::{self, RpcMessage};
 use edn_bridge::wire::ui::methods::{self, METHODS};
 use edn_bridge::wire::ui::shape;
 
@@ -14,7 +14,7 @@ pub fn check(line: &[u8]) {
         assert!(!id.contains('\n'));
     }
     match decode::read(line) {
-        Ok(Some(Message::Request { id, method, params })) => {
+        Ok(Some(RpcMessage::Request { id, method, params })) => {
             json::read(id.as_bytes()).expect("an id is JSON");
             let _ = methods::find(&method);
             for method in METHODS {

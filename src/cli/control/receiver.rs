@@ -10,7 +10,7 @@ use edn_bridge::limits::CONTROL_ANSWER_BYTES;
 use edn_bridge::session::control::{ControlKind, ControlResult};
 use edn_bridge::value::{Map, Value};
 use edn_bridge::wire::lines::{Line, Splitter};
-use edn_bridge::wire::transport::socket::{self, Found};
+use edn_bridge::wire::transport::socket::{self, RunningProcess};
 
 /// A receiver, connected or not.
 pub(super) struct Receiver {
@@ -54,7 +54,7 @@ impl Receiver {
     }
 
     /// A receiver that was found running.
-    pub(super) fn found(found: Found) -> Self {
+    pub(super) fn found(found: RunningProcess) -> Self {
         Self { path: found.path, stream: Some(found.stream) }
     }
 

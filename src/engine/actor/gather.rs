@@ -10,12 +10,12 @@ use super::{SessionActor, user_message};
 use crate::context::Project;
 use crate::context::reference::{self, Reader};
 use crate::context::skill;
-use crate::event::{Body, Cause, Level, Notification};
+use crate::event::{Body, Cause, NoticeLevel, Notification};
 use crate::facts::TemplateFacts;
 use crate::limits::EDITOR_TEXT_BYTES;
 use crate::message::{Block, TurnId};
 use crate::store::EntryBody;
-use crate::store::record::{Context, ContextFile};
+use crate::store::record::{ContextFile, MessageContext};
 use crate::tool::permission::{self, Access, Verdict};
 use crate::tool::walk::Barred;
 
@@ -86,7 +86,8 @@ impl SessionActor {
             return Gathered { bodies: self.with_adopted(vec![message]), failures: Vec::new() };
         };
         failures.extend(reference::failures(&attachments));
-        let mut context = Context { text: skills + &reference::shown(&attachments), ..Context::default() };
+        let mut context =
+            MessageContext { text: skills + &reference::shown(&attachments), ..MessageContext::default() };
         context.images = reference::images(&attachments).collect();
         context.files = attachments
             .iter()
@@ -111,7 +112,7 @@ impl SessionActor {
         for failure in failures {
             let body = Body::Notification(Arc::new(Notification {
                 id: self.shared.clock.id("n-"),
-                level: Level::Warning,
+                level: NoticeLevel::Warning,
                 message: failure.to_string(),
                 extension: None,
             }));

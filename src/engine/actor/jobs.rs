@@ -11,20 +11,20 @@ use super::SessionActor;
 use crate::catalogue::ErrorCode;
 use crate::clock::rfc3339;
 use crate::engine::change::Change;
-use crate::event::{Body, Level};
+use crate::event::{Body, NoticeLevel};
 use crate::facts::{BashOutput, JobFacts, JobStatus};
 use crate::limits::{BASH_MAX_SECONDS, TOOL_EXCERPT_BYTES};
 use crate::message::TurnId;
 use crate::session::{ApiError, Reply};
-use crate::tool::output::{Kept, Outputs};
-use crate::tool::process::{self, End};
+use crate::tool::output::{KeptOutput, Outputs};
+use crate::tool::process::{self, ProcessEnd};
 
 impl SessionActor {
     pub(super) fn start_job(
         &mut self,
         id: Arc<str>,
         turn: TurnId,
-        job: process::Job,
+        job: process::ProcessRequest,
     ) -> Result<(), ApiError> {
         let stop = CancellationToken::new();
         let facts = JobFacts {
@@ -61,18 +61,20 @@ impl SessionActor {
         self.change_job(id, |job| job.output = newest);
     }
 
-    pub(super) fn job_ended(&mut self, id: &str, ended: std::io::Result<(End, Kept)>) {
+    pub(super) fn job_ended(&mut self, id: &str, ended: std::io::Result<(ProcessEnd, KeptOutput)>) {
         let now = rfc3339(self.shared.clock.now());
         self.change_job(id, |job| {
             job.ended_at = Some(now);
             match ended {
                 Ok((end, kept)) => {
                     job.status = match end {
-                        End::Exit(0) => JobStatus::Completed,
-                        End::Stopped => JobStatus::Cancelled,
-                        End::Exit(_) | End::Signal(_) | End::TimedOut => JobStatus::Failed,
+                        ProcessEnd::Exit(0) => JobStatus::Completed,
+                        ProcessEnd::Stopped => JobStatus::Cancelled,
+                        ProcessEnd::Exit(_) | ProcessEnd::Signal(_) | ProcessEnd::TimedOut => {
+                            JobStatus::Failed
+                        }
                     };
-                    if let End::Exit(code) = end {
+                    if let ProcessEnd::Exit(code) = end {
                         job.exit_code = Some(code);
                     }
                     job.handle = kept.handle.map(Arc::from);
@@ -85,7 +87,8 @@ impl SessionActor {
             }
         });
         if let Some(job) = self.jobs.get(id) {
-            let level = if job.status == JobStatus::Failed { Level::Warning } else { Level::Info };
+            let level =
+                if job.status == JobStatus::Failed { NoticeLevel::Warning } else { NoticeLevel::Info };
             let command = crate::tool::one_line(&job.command, 80);
             self.notify(level, &format!("Background job {}: {command}", job.status.as_str()));
         }
@@ -121,7 +124,7 @@ impl SessionActor {
         }
         let stop = CancellationToken::new();
         self.bash = Some(stop.clone());
-        let job = process::Job {
+        let job = process::ProcessRequest {
             command,
             cwd: PathBuf::from(&*self.facts.cwd),
             timeout: timeout_seconds.map(|seconds| Duration::from_secs(seconds.min(BASH_MAX_SECONDS))),
@@ -145,16 +148,16 @@ impl SessionActor {
     }
 }
 
-fn bash_output(end: End, kept: Kept) -> BashOutput {
+fn bash_output(end: ProcessEnd, kept: KeptOutput) -> BashOutput {
     BashOutput {
         output: kept.text,
         exit_code: match end {
-            End::Exit(code) => Some(code),
+            ProcessEnd::Exit(code) => Some(code),
             // The convention of shells.
-            End::Signal(signal) => Some(signal.saturating_add(128)),
-            End::TimedOut | End::Stopped => None,
+            ProcessEnd::Signal(signal) => Some(signal.saturating_add(128)),
+            ProcessEnd::TimedOut | ProcessEnd::Stopped => None,
         },
-        cancelled: matches!(end, End::Stopped | End::TimedOut),
+        cancelled: matches!(end, ProcessEnd::Stopped | ProcessEnd::TimedOut),
         truncated: kept.cut,
         handle: kept.handle,
     }

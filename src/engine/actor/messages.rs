@@ -11,10 +11,10 @@ use crate::crash;
 use crate::engine::answers;
 use crate::engine::incoming::Incoming;
 use crate::engine::invocation;
-use crate::engine::ledger::{Known, Ledger, Lookup, conflict};
+use crate::engine::ledger::{CarriedOut, Ledger, Lookup, conflict};
 use crate::engine::queue::{self, Until};
 use crate::event::{Body, Cause, Event, Sender, UserMessage};
-use crate::interaction::{Given, HeldAnswer};
+use crate::interaction::{ClientAnswer, HeldAnswer};
 use crate::limits::{LEDGER_KEYS, QUEUED_BYTES, QUEUED_MESSAGES};
 use crate::message::TurnId;
 use crate::session::{ApiError, Call, Prompted, Reply, Resumed};
@@ -173,7 +173,7 @@ impl SessionActor {
     ///
     /// # Errors
     /// If its key was used for another request, or there is no room for it.
-    pub(super) fn look_up(&self, request: Option<&KeyedRequest>) -> Result<Option<Known>, ApiError> {
+    pub(super) fn look_up(&self, request: Option<&KeyedRequest>) -> Result<Option<CarriedOut>, ApiError> {
         let Some(request) = request else { return Ok(None) };
         let now = epoch_millis(self.shared.clock.now());
         match self.ledger.look_up(request, now, self.shared.ledger_window()) {
@@ -203,7 +203,7 @@ impl SessionActor {
         &mut self,
         call: Call,
         request: Option<Box<KeyedRequest>>,
-        given: Given,
+        given: ClientAnswer,
         reply: Reply<Prompted>,
     ) {
         let Some(reply) = self.first_time(request.as_deref(), reply) else { return };

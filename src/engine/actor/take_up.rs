@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::SessionActor;
 use super::turns::Beginning;
-use crate::engine::unended::{self, Left, Unended, UnendedCall};
+use crate::engine::unended::{self, TurnRemains, UnendedCall, UnendedTurn};
 use crate::environment::Variables;
 use crate::event::question::QuestionKind;
 use crate::event::{Body, Event, ToolCall, ToolOutput};
@@ -24,19 +24,19 @@ impl SessionActor {
     pub(super) async fn recover(&mut self) {
         match unended::read(self.entries.all(), &self.handle.id) {
             None => {}
-            Some(Left::Ended(turn, outcome)) => {
+            Some(TurnRemains::Ended(turn, outcome)) => {
                 let ended = self.turn_record(&turn, TurnEvent::Ended, Some(outcome));
                 if let Err(error) = self.append(vec![ended]).await {
                     tracing::warn!(%error, "the journal does not say that a turn has ended");
                 }
             }
-            Some(Left::CutOff(unended)) if unended.waits_for_a_person() => {
+            Some(TurnRemains::CutOff(unended)) if unended.waits_for_a_person() => {
                 self.facts.interrupted = Some(unended.turn.clone());
                 self.unended = Some(Arc::new(unended));
                 self.publish();
             }
-            Some(Left::CutOff(unended)) => self.mark_interrupted(&unended).await,
-            Some(Left::HandedOver(unended)) => {
+            Some(TurnRemains::CutOff(unended)) => self.mark_interrupted(&unended).await,
+            Some(TurnRemains::HandedOver(unended)) => {
                 self.is_handed_over = true;
                 self.unended = Some(Arc::new(unended));
             }
@@ -77,7 +77,7 @@ impl SessionActor {
         }
     }
 
-    async fn mark_interrupted(&mut self, unended: &Unended) {
+    async fn mark_interrupted(&mut self, unended: &UnendedTurn) {
         let mark = self.turn_record(&unended.turn, TurnEvent::Interrupted, None);
         if let Err(error) = self.end_begun_calls(unended, Some(mark)).await {
             tracing::warn!(%error, "the journal does not say that a turn was interrupted");
@@ -89,7 +89,7 @@ impl SessionActor {
     /// Gives the calls a result that began and have none, with a further entry.
     async fn end_begun_calls(
         &mut self,
-        unended: &Unended,
+        unended: &UnendedTurn,
         further: Option<EntryBody>,
     ) -> Result<(), ApiError> {
         let begun: Vec<&UnendedCall> = unended.calls.iter().filter(|call| call.has_begun).collect();
@@ -120,7 +120,7 @@ impl SessionActor {
         Ok(())
     }
 
-    fn tell_may_have_run(&self, unended: &Unended, call: &UnendedCall, entry: &Arc<Entry>) {
+    fn tell_may_have_run(&self, unended: &UnendedTurn, call: &UnendedCall, entry: &Arc<Entry>) {
         let output = ToolOutput {
             call: Arc::new(ToolCall {
                 id: call.id.clone(),

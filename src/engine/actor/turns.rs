@@ -9,11 +9,11 @@ use super::{AfterTurn, SessionActor, user_message};
 use crate::catalogue::ErrorCode;
 use crate::clock::epoch_millis;
 use crate::engine::agent::{self, TurnTask};
-use crate::engine::change::{Begun, HeldRun};
+use crate::engine::change::{HeldRun, StartedTurn};
 use crate::engine::execution::Execution;
 use crate::engine::running::RunningTurn;
 use crate::engine::turn_control::{TurnControl, TurnEnd};
-use crate::engine::unended::Unended;
+use crate::engine::unended::UnendedTurn;
 use crate::environment::Variables;
 use crate::event::{Body, Cause, Event, RetryAwaited, TurnEnded, TurnOutcome};
 use crate::facts::Phase;
@@ -31,7 +31,7 @@ pub(super) struct Beginning {
     /// The workflow stage for which it runs.
     pub execution: Option<Arc<Execution>>,
     /// What it goes on with in this process.
-    pub unended: Option<Arc<Unended>>,
+    pub unended: Option<Arc<UnendedTurn>>,
 }
 
 impl SessionActor {
@@ -129,7 +129,7 @@ impl SessionActor {
         execution: Option<Arc<Execution>>,
         cause: Option<Cause>,
         variables: Option<Variables>,
-    ) -> Begun {
+    ) -> StartedTurn {
         if self.turn.is_some() {
             return Err(ApiError::new(ErrorCode::SessionNotIdle, "A turn is running in the child session."));
         }

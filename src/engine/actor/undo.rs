@@ -8,7 +8,7 @@ use crate::catalogue::ErrorCode;
 use crate::event::{Body, FilesUndone};
 use crate::limits::UNDO_TURNS;
 use crate::message::TurnId;
-use crate::session::{ApiError, Call, FileAction, Reply, Undo, Undone};
+use crate::session::{ApiError, Call, Reply, Undo, Undone, UndoneFile};
 use crate::store::EntryBody;
 use crate::tool::output::Outputs;
 use crate::tool::permission::{self, Access, Verdict};
@@ -60,7 +60,7 @@ impl SessionActor {
         call: &Call,
         wish: &Undo,
         files: Vec<Exchange>,
-    ) -> Result<Vec<FileAction>, ApiError> {
+    ) -> Result<Vec<UndoneFile>, ApiError> {
         let cwd = PathBuf::from(&*self.facts.cwd);
         let mut denied = Vec::new();
         let mut allowed = Vec::new();
@@ -86,9 +86,9 @@ impl SessionActor {
         if let Some(record) = self.changes.record(&self.handle.id, wish.undoes, &actions) {
             self.append(vec![EntryBody::Files(Box::new(record))]).await?;
         }
-        let actions: Vec<FileAction> = actions
+        let actions: Vec<UndoneFile> = actions
             .into_iter()
-            .map(|file| FileAction {
+            .map(|file| UndoneFile {
                 path: file.path.to_string_lossy().into_owned(),
                 action: file.action.as_str(),
             })

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::command::{self, Line};
+use crate::command::{self, UserInput};
 use crate::engine::change::Change;
 use crate::engine::commands::{self, Commands};
 use crate::engine::host::Engine;
@@ -13,7 +13,7 @@ use crate::engine::queue::{Until, not_waiting};
 use crate::event::{Event, WaitingMessages};
 use crate::facts::CommandFacts;
 use crate::facts::editor::Editor;
-use crate::interaction::Given;
+use crate::interaction::ClientAnswer;
 use crate::message::EntryId;
 use crate::session::{
     ActionResult, Again, ApiError, Call, Client, DialogResult, Edited, Interrupted, Prompt, Prompted,
@@ -97,7 +97,7 @@ impl Turns for Engine {
     }
 
     fn command(&self, call: Call, text: String, reply: Reply<()>) {
-        if matches!(command::read(&text), Line::Text(_)) {
+        if matches!(command::read(&text), UserInput::Text(_)) {
             return reply
                 .fail(ApiError::invalid_param("text", "a slash command; prompt takes text for the model"));
         }
@@ -182,7 +182,7 @@ impl Questions for Engine {
     }
 
     fn respond(&self, call: Call, response: Response, reply: Reply<()>) {
-        self.answer(call, Given::Response(Box::new(response)), reply);
+        self.answer(call, ClientAnswer::Response(Box::new(response)), reply);
     }
 
     fn interactor_changed(&self, connection: u64) {
@@ -196,13 +196,13 @@ impl Questions for Engine {
     }
 
     fn resolve_dialog(&self, call: Call, dialog: String, result: Option<DialogResult>, reply: Reply<()>) {
-        self.answer(call, Given::Dialog(dialog, result), reply);
+        self.answer(call, ClientAnswer::Dialog(dialog, result), reply);
     }
 }
 
 impl Engine {
     /// Takes an answer. That to a question of a session's turn counts once it is in the session's journal.
-    fn answer(&self, call: Call, given: Given, reply: Reply<()>) {
+    fn answer(&self, call: Call, given: ClientAnswer, reply: Reply<()>) {
         let journal = self.shared.questions.journal_of(given.question());
         if let Some(handle) = journal.and_then(|session| self.shared.tree.get(&session).ok()) {
             let reply = Reply::new(move |answered: Result<Prompted, _>| reply.send(answered.map(drop)));

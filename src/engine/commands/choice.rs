@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use super::Commands;
-use crate::engine::actions::{Misfit, PendingAction};
+use crate::engine::actions::{ArgumentMisfit, PendingAction};
 use crate::engine::snapshot::SessionSnapshot;
 use crate::event::question::QuestionKind;
 use crate::event::{About, Body, Choice, ChoiceItem, ChoiceKind, CommandOutcome, Pick};
 use crate::facts::{ListedSession, ModelFacts};
 use crate::message::{Role, ThinkingLevel};
 use crate::session::{
-    ActionResult, ActionStatus, ApiError, Call, Listing, Reach, Reply, Scope, SessionSettings as _,
+    ActionResult, ActionStatus, ApiError, Call, ListScope, Listing, Reach, Reply, SessionSettings as _,
     Sessions as _, SwitchTarget,
 };
 
@@ -62,7 +62,7 @@ impl Commands<'_> {
             }
             Err(error) => engine.shared.tell(&asked, "error", error.message),
         });
-        let wanted = Listing { text: text.map(str::to_owned), scope: Scope::All, ..Listing::default() };
+        let wanted = Listing { text: text.map(str::to_owned), scope: ListScope::All, ..Listing::default() };
         self.0.list_sessions(call, wanted, reply);
     }
 
@@ -123,12 +123,12 @@ impl Commands<'_> {
             Ok(action) => action,
             Err(misfit) => {
                 return reply.fail(match misfit {
-                    Misfit::Unknown => ApiError::not_found("frontend action", &result.request_id),
-                    Misfit::Kind(kind) => {
+                    ArgumentMisfit::Unknown => ApiError::not_found("frontend action", &result.request_id),
+                    ArgumentMisfit::Kind(kind) => {
                         let expected = format!("{:?}, the name of that action", kind.as_str());
                         ApiError::invalid_param("action-name", &expected)
                     }
-                    Misfit::NotOffered => {
+                    ArgumentMisfit::NotOffered => {
                         ApiError::invalid_param("value", "the :ui.item/value of an item that was offered")
                     }
                 });

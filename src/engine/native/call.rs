@@ -22,7 +22,7 @@ use crate::engine::native::hooks::Boundaries;
 use crate::engine::native::proposal::proposed;
 use crate::engine::native::turn::Turn;
 use crate::engine::stage::{Point, Stage};
-use crate::engine::unended::Unended;
+use crate::engine::unended::UnendedTurn;
 use crate::event::question::QuestionKind;
 use crate::event::{Body, Event, FileEdit, ToolCall, ToolOutput};
 use crate::limits::{NOTING, PARALLEL_TOOLS};
@@ -48,7 +48,7 @@ type Noted = Arc<std::sync::Mutex<Option<Arc<FileEdit>>>>;
 
 /// How the calls of an answer ended.
 #[derive(Debug, Clone)]
-pub enum Calls {
+pub enum CallsEnd {
     /// All have a result; the model is asked again.
     Answered,
     /// Those that ran have one. The others have not begun: another process goes on with them.
@@ -75,7 +75,7 @@ pub(super) struct Batch<'t> {
     /// Whether the journal says what becomes of its calls.
     is_journalled: bool,
     /// What is known of the calls from the process before this one, if that was killed.
-    unended: Option<Arc<Unended>>,
+    unended: Option<Arc<UnendedTurn>>,
 }
 
 /// Runs one call that no model has made: judged and asked about like any, and shown, but not written.
@@ -123,7 +123,7 @@ fn millis(outcome: &Outcome) -> Option<u64> {
 }
 
 /// Runs the calls, writes and shows each result in the order of the calls.
-pub async fn run(turn: &Turn, calls: Vec<ToolCall>, unended: Option<Arc<Unended>>) -> Calls {
+pub async fn run(turn: &Turn, calls: Vec<ToolCall>, unended: Option<Arc<UnendedTurn>>) -> CallsEnd {
     let batch = Batch::new(turn, true, unended);
     // Looked at all at once, so that it is known who has to ask before the first one does.
     let looked_at = calls.into_iter().map(|call| async {
@@ -148,13 +148,13 @@ pub async fn run(turn: &Turn, calls: Vec<ToolCall>, unended: Option<Arc<Unended>
         };
         let place = asks.then(|| {
             let (done, next) = oneshot::channel();
-            Place { before: before.replace(next), _done: done }
+            QueuePlace { before: before.replace(next), _done: done }
         });
         // Calls that change one file do so in the order of the calls.
         let file = match &plan {
             Some(Ok(Plan { access: Access::Write(path), .. })) => {
                 let (done, next) = oneshot::channel();
-                Some(Place { before: changes.insert(path.clone(), next), _done: done })
+                Some(QueuePlace { before: changes.insert(path.clone(), next), _done: done })
             }
             _ => None,
         };
@@ -194,10 +194,10 @@ pub async fn run(turn: &Turn, calls: Vec<ToolCall>, unended: Option<Arc<Unended>
         turn.shared.questions.hand_over(&turn.session.id);
     }
     match (lost, batch.halted.into_inner()) {
-        (Some(error), _) => Calls::Lost(error),
-        (None, Some(why)) => Calls::Halted(why),
-        (None, None) if is_handed_over => Calls::HandedOver,
-        (None, None) => Calls::Answered,
+        (Some(error), _) => CallsEnd::Lost(error),
+        (None, Some(why)) => CallsEnd::Halted(why),
+        (None, None) if is_handed_over => CallsEnd::HandedOver,
+        (None, None) => CallsEnd::Answered,
     }
 }
 
@@ -345,7 +345,7 @@ impl Allowed {
 
 /// A call's place among those that have to ask, or that change the same file: after the one before, and before the
 /// next, which is let go when this is dropped.
-pub(super) struct Place {
+pub(super) struct QueuePlace {
     before: Option<oneshot::Receiver<()>>,
     _done: oneshot::Sender<()>,
 }
@@ -353,12 +353,12 @@ pub(super) struct Place {
 /// The places of one call.
 struct Places {
     /// Among those that have to ask.
-    asking: Option<Place>,
+    asking: Option<QueuePlace>,
     /// Among those that change the same file.
-    file: Option<Place>,
+    file: Option<QueuePlace>,
 }
 
-impl Place {
+impl QueuePlace {
     /// Waits for the call before.
     async fn come_up(&mut self) {
         if let Some(before) = self.before.take() {
@@ -369,7 +369,7 @@ impl Place {
 }
 
 impl<'t> Batch<'t> {
-    fn new(turn: &'t Turn, is_journalled: bool, unended: Option<Arc<Unended>>) -> Self {
+    fn new(turn: &'t Turn, is_journalled: bool, unended: Option<Arc<UnendedTurn>>) -> Self {
         let cwd = turn.session.snapshot().facts.cwd.clone();
         Self {
             turn,
@@ -754,7 +754,7 @@ impl Batch<'_> {
 async fn start_job(turn: &Turn, command: String, cwd: PathBuf, sandbox: Option<Sandbox>) -> Outcome {
     let id: Arc<str> = turn.shared.clock.id("j-").into();
     let environment = turn.environment();
-    let job = process::Job { command, cwd, timeout: None, sandbox, environment };
+    let job = process::ProcessRequest { command, cwd, timeout: None, sandbox, environment };
     let (name, turn_id, job) = (id.clone(), turn.id.clone(), Box::new(job));
     match turn.session.request(|ack| Change::StartJob { id: name, turn: turn_id, job, ack }).await {
         Ok(()) => {

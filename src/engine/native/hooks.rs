@@ -12,7 +12,7 @@ use futures_util::StreamExt as _;
 use crate::engine::native::turn::Turn;
 use crate::engine::stage::{self, Point, Stage};
 use crate::event::{Body, Diagnostic};
-use crate::hook::{self, Failure, Hook, HookKind};
+use crate::hook::{self, Hook, HookFailure, HookKind};
 use crate::limits::PARALLEL_TOOLS;
 use crate::value::{Map, Value};
 
@@ -121,7 +121,7 @@ impl Boundaries<'_> {
                     }
                 },
                 // Nothing was denied: the turn ends.
-                Err(Failure::Stopped) => {
+                Err(HookFailure::Stopped) => {
                     let reason = "the turn was ended".to_owned();
                     return Err(Denied { hook: hook.id.clone(), stage, reason });
                 }
@@ -173,7 +173,7 @@ impl Boundaries<'_> {
             .await;
             let changed = match answer {
                 Ok(answer) => changed(&payload, &answer, stage.rewritable(point)),
-                Err(Failure::Stopped) => return payload,
+                Err(HookFailure::Stopped) => return payload,
                 Err(failure) => Err(failure.to_string()),
             };
             let outcome = match changed {
@@ -215,7 +215,7 @@ impl Boundaries<'_> {
         while let Some((hook, observed)) = observing.next().await {
             let outcome = match observed {
                 Ok(()) => "observed",
-                Err(Failure::Stopped) => continue,
+                Err(HookFailure::Stopped) => continue,
                 Err(failure) => {
                     self.report(&hook, &failure.to_string()).await;
                     "failed"

@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 use crate::engine::agent::CompactionError;
 use crate::engine::change::Change;
 use crate::engine::native::answer::{ModelAnswer, ModelCall};
-use crate::engine::native::call::{self, Calls};
+use crate::engine::native::call::{self, CallsEnd};
 use crate::engine::native::compaction::{self, Why};
 use crate::engine::native::hooks::{Boundaries, Denied, text_of};
 use crate::engine::native::proposal::proposed;
@@ -21,7 +21,7 @@ use crate::engine::native::turn::Turn;
 use crate::engine::retry;
 use crate::engine::stage::{self, Point, Stage};
 use crate::engine::turn_control::TurnEnd;
-use crate::engine::unended::Unended;
+use crate::engine::unended::UnendedTurn;
 use crate::event::{Body, RetryAwaited, ToolCall};
 use crate::limits::TURN_ROUNDS;
 use crate::message::{Block, EntryId, Message, Role, StopReason};
@@ -196,7 +196,7 @@ impl Rounds<'_> {
     }
 
     /// Goes on with the calls that had not begun when the process ended.
-    async fn go_on(&self, unended: &Arc<Unended>, state: &mut Tries) -> Next {
+    async fn go_on(&self, unended: &Arc<UnendedTurn>, state: &mut Tries) -> Next {
         let calls =
             unended.calls.iter().filter(|call| !call.has_begun).map(|call| {
                 proposed(&self.0.tools, call.id.clone(), call.name.clone(), call.arguments.clone())
@@ -213,7 +213,7 @@ impl Rounds<'_> {
     async fn answer_calls(
         &self,
         calls: Vec<ToolCall>,
-        unended: Option<Arc<Unended>>,
+        unended: Option<Arc<UnendedTurn>>,
         state: &mut Tries,
     ) -> Next {
         // Hooks at tool calls run before and after each call; this is the boundary of all of them.
@@ -222,10 +222,10 @@ impl Rounds<'_> {
         let ended = call::run(self.0, calls, unended).await;
         state.compacted = false;
         match ended {
-            Calls::Answered => {}
-            Calls::HandedOver => return Next::End(TurnEnd::HandedOver),
-            Calls::Halted(why) => return Next::End(self.finish(ModelAnswer::failed(why)).await),
-            Calls::Lost(error) => return Next::End(self.finish(ModelAnswer::failed(error.message)).await),
+            CallsEnd::Answered => {}
+            CallsEnd::HandedOver => return Next::End(TurnEnd::HandedOver),
+            CallsEnd::Halted(why) => return Next::End(self.finish(ModelAnswer::failed(why)).await),
+            CallsEnd::Lost(error) => return Next::End(self.finish(ModelAnswer::failed(error.message)).await),
         }
         if let Some(reason) = self.0.ended() {
             return Next::End(self.finish(ModelAnswer::ended(reason)).await);

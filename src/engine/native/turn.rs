@@ -13,7 +13,7 @@ use crate::engine::open::Opener;
 use crate::engine::revision::ConfigRevision;
 use crate::engine::services::Services;
 use crate::engine::turn_control::TurnControl;
-use crate::engine::unended::Unended;
+use crate::engine::unended::UnendedTurn;
 use crate::environment::Environment;
 use crate::event::{Body, Cause, Event};
 use crate::message::{StopReason, TurnId};
@@ -35,7 +35,7 @@ pub struct Turn {
     /// The workflow stage for which it runs.
     pub execution: Option<Arc<Execution>>,
     /// What it goes on with, if it was cut off with its process.
-    pub unended: Option<Arc<Unended>>,
+    pub unended: Option<Arc<UnendedTurn>>,
     /// Its tools. Where several clients offer one of the same name, it is that of the client that began the turn.
     pub tools: Toolbox,
 }

@@ -13,11 +13,11 @@ pub(super) const SPEC: WidgetSpec =
 /// The lines of the widget, in the order of the file.
 pub(super) struct Lines {
     title: String,
-    lines: Vec<Line>,
+    lines: Vec<StepLine>,
 }
 
 /// A step in the widget.
-struct Line {
+struct StepLine {
     id: Arc<str>,
     depth: usize,
     state: String,
@@ -28,7 +28,7 @@ impl Lines {
     pub(super) fn new(workflow: &Workflow) -> Self {
         let mut lines = Vec::new();
         let mut line =
-            |id: &Arc<str>, depth| lines.push(Line { id: id.clone(), depth, state: String::new() });
+            |id: &Arc<str>, depth| lines.push(StepLine { id: id.clone(), depth, state: String::new() });
         for step in &workflow.stages {
             line(step.id(), 0);
             if let Step::Parallel { siblings, join, .. } = step {

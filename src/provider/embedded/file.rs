@@ -56,7 +56,7 @@ impl ModelFile {
 }
 
 fn check_known(model: &'static KnownModel, state_dir: &Path) -> Result<PathBuf, ProviderError> {
-    let downloads::Status { path, state, .. } = downloads::status(model, state_dir);
+    let downloads::ModelOnDisk { path, state, .. } = downloads::status(model, state_dir);
     match state {
         FileState::Missing => Err(ProviderError::new(
             ErrorKind::NotConfigured,

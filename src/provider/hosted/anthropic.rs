@@ -3,11 +3,11 @@
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use super::calls::Calls;
-use super::conversation::{self, ContentPart, Image, Utterance};
+use super::calls::PartialCalls;
+use super::conversation::{self, ContentPart, EncodedImage, Utterance};
 use super::json::{self, Object as _};
 use super::protocol::{Broken, Decoder, Out, Outgoing, parse};
-use super::sse::Event;
+use super::sse::SseEvent;
 use crate::limits::HOSTED_ANSWER_TOKENS;
 use crate::message::{StopReason, ThinkingLevel, Usage};
 use crate::provider::{Chunk, ModelRequest, ThinkingBy};
@@ -140,7 +140,7 @@ fn part(part: &ContentPart<'_>) -> Vec<Json> {
     }]
 }
 
-fn picture(image: &Image<'_>) -> Json {
+fn picture(image: &EncodedImage<'_>) -> Json {
     let source = json!({"type": "base64", "media_type": image.mime_type, "data": image.data});
     json!({"type": "image", "source": source})
 }
@@ -165,7 +165,7 @@ fn replayed(data: &Value<'_>) -> Vec<Json> {
 pub struct AnswerDecoder {
     usage: Usage,
     stop: Option<StopReason>,
-    calls: Calls,
+    calls: PartialCalls,
     /// The current thinking: its text and its signature.
     thinking: Option<(String, String)>,
     /// The data to send again.
@@ -176,7 +176,7 @@ pub struct AnswerDecoder {
 impl AnswerDecoder {
     /// The decoder for the answer to a call.
     pub fn new(request: &ModelRequest) -> Self {
-        Self { calls: Calls::new(&request.messages), ..Self::default() }
+        Self { calls: PartialCalls::new(&request.messages), ..Self::default() }
     }
 
     fn take(&mut self, tokens: Option<Tokens>) {
@@ -251,7 +251,7 @@ impl AnswerDecoder {
 }
 
 impl Decoder for AnswerDecoder {
-    fn event(&mut self, event: &Event<'_>, out: &mut Out) -> Result<(), Broken> {
+    fn event(&mut self, event: &SseEvent<'_>, out: &mut Out) -> Result<(), Broken> {
         // A gateway may only name the event.
         if event.name == "error" {
             return Err(Broken::Reported(parse(event.data)?));

@@ -11,7 +11,7 @@ use crate::provider::Chunk;
 
 /// The calls of one answer.
 #[derive(Debug, Default)]
-pub struct Calls {
+pub struct PartialCalls {
     calls: Vec<Building>,
     bytes: usize,
     /// Ids that occur in the conversation already.
@@ -28,7 +28,7 @@ struct Building {
     done: bool,
 }
 
-impl Calls {
+impl PartialCalls {
     /// An assembler for the answer to a conversation.
     pub fn new(messages: &[Arc<Message>]) -> Self {
         let blocks = messages.iter().flat_map(|message| &message.content);

@@ -28,7 +28,7 @@ pub enum ContentPart<'a> {
     /// The model's thinking, as displayed.
     Thinking(&'a str),
     /// An image.
-    Image(Image<'a>),
+    Image(EncodedImage<'a>),
     /// A call.
     Call {
         /// Its id, in an alphabet that all providers accept.
@@ -49,7 +49,7 @@ pub enum ContentPart<'a> {
         /// The text; never empty.
         text: String,
         /// Images of the result.
-        images: Vec<Image<'a>>,
+        images: Vec<EncodedImage<'a>>,
     },
     /// Data from the same model's message that it needs back. It precedes the message's other parts.
     Replay(&'a Value<'static>),
@@ -57,14 +57,14 @@ pub enum ContentPart<'a> {
 
 /// An image in base64.
 #[derive(Debug, Clone, Copy)]
-pub struct Image<'a> {
+pub struct EncodedImage<'a> {
     /// The MIME type.
     pub mime_type: &'a str,
     /// The bytes.
     pub data: &'a str,
 }
 
-impl Image<'_> {
+impl EncodedImage<'_> {
     /// The image as a data URL.
     pub fn url(&self) -> String {
         format!("data:{};base64,{}", self.mime_type, self.data)
@@ -137,9 +137,9 @@ fn parts<'a>(message: &'a Message, provider: &str, model: &str) -> Vec<ContentPa
     parts
 }
 
-fn image(block: &Block) -> Option<Image<'_>> {
+fn image(block: &Block) -> Option<EncodedImage<'_>> {
     match block {
-        Block::Image { mime_type, data } => Some(Image { mime_type, data }),
+        Block::Image { mime_type, data } => Some(EncodedImage { mime_type, data }),
         _ => None,
     }
 }

@@ -3,11 +3,11 @@
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value as Json, json};
 
-use super::calls::Calls;
-use super::conversation::{self, ContentPart, Image, Utterance};
+use super::calls::PartialCalls;
+use super::conversation::{self, ContentPart, EncodedImage, Utterance};
 use super::json::{self, Object as _};
 use super::protocol::{Broken, Decoder, Out, Outgoing, parse};
-use super::sse::Event;
+use super::sse::SseEvent;
 use crate::limits::HOSTED_ANSWER_TOKENS;
 use crate::message::{StopReason, ThinkingLevel, Usage};
 use crate::provider::{Chunk, ModelRequest, ThinkingBy};
@@ -81,7 +81,7 @@ fn side(utterance: &Utterance<'_>, signed: bool) -> Json {
     let mut signatures: Option<&Value<'_>> = None;
     let mut calls = 0;
     let picture =
-        |image: &Image<'_>| json!({"inlineData": {"mimeType": image.mime_type, "data": image.data}});
+        |image: &EncodedImage<'_>| json!({"inlineData": {"mimeType": image.mime_type, "data": image.data}});
     for part in &utterance.parts {
         match part {
             ContentPart::Text(text) => parts.push(json!({"text": text})),
@@ -115,7 +115,7 @@ fn side(utterance: &Utterance<'_>, signed: bool) -> Json {
 /// The decoder of one answer.
 #[derive(Default)]
 pub struct AnswerDecoder {
-    calls: Calls,
+    calls: PartialCalls,
     /// The signature of each call, nil without one.
     signatures: Vec<Value<'static>>,
     usage: Option<Usage>,
@@ -126,7 +126,7 @@ pub struct AnswerDecoder {
 impl AnswerDecoder {
     /// The decoder for the answer to a call.
     pub fn new(request: &ModelRequest) -> Self {
-        Self { calls: Calls::new(&request.messages), ..Self::default() }
+        Self { calls: PartialCalls::new(&request.messages), ..Self::default() }
     }
 
     fn part(&mut self, part: Piece, out: &mut Out) -> Result<(), Broken> {
@@ -147,7 +147,7 @@ impl AnswerDecoder {
 }
 
 impl Decoder for AnswerDecoder {
-    fn event(&mut self, event: &Event<'_>, out: &mut Out) -> Result<(), Broken> {
+    fn event(&mut self, event: &SseEvent<'_>, out: &mut Out) -> Result<(), Broken> {
         let payload: Payload = parse(event.data)?;
         if payload.error.is_some() {
             return Err(Broken::Reported(parse(event.data)?));
@@ -229,12 +229,12 @@ struct Content {
 struct Piece {
     text: Option<String>,
     thought: Option<bool>,
-    function_call: Option<Call>,
+    function_call: Option<FunctionCall>,
     thought_signature: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Call {
+struct FunctionCall {
     #[serde(default)]
     name: String,
     id: Option<String>,

@@ -8,11 +8,11 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value as Json, json};
 
-use super::calls::Calls;
-use super::conversation::{self, ContentPart, Image, Utterance};
+use super::calls::PartialCalls;
+use super::conversation::{self, ContentPart, EncodedImage, Utterance};
 use super::json::{self, Object as _};
 use super::protocol::{Broken, Decoder, Out, Outgoing, Quirks, parse};
-use super::sse::Event;
+use super::sse::SseEvent;
 use crate::limits::HOSTED_ANSWER_TOKENS;
 use crate::message::{StopReason, ThinkingLevel, Usage};
 use crate::provider::{Chunk, ModelRequest};
@@ -111,7 +111,7 @@ fn model(utterance: &Utterance<'_>, with_thinking: bool) -> Json {
 fn user(utterance: &Utterance<'_>, messages: &mut Vec<Json>) {
     let mut content = Vec::new();
     let text = |text: &str| json!({"type": "text", "text": text});
-    let picture = |image: &Image<'_>| json!({"type": "image_url", "image_url": {"url": image.url()}});
+    let picture = |image: &EncodedImage<'_>| json!({"type": "image_url", "image_url": {"url": image.url()}});
     for part in &utterance.parts {
         match part {
             ContentPart::Text(part) => content.push(text(part)),
@@ -137,7 +137,7 @@ fn user(utterance: &Utterance<'_>, messages: &mut Vec<Json>) {
 
 /// The decoder of one answer.
 pub struct AnswerDecoder {
-    calls: Calls,
+    calls: PartialCalls,
     usage: Option<Usage>,
     stop: Option<StopReason>,
     /// The field that contains the thinking.
@@ -148,7 +148,13 @@ pub struct AnswerDecoder {
 impl AnswerDecoder {
     /// The decoder for the answer to a call.
     pub fn new(request: &ModelRequest) -> Self {
-        Self { calls: Calls::new(&request.messages), usage: None, stop: None, thinking_in: None, over: false }
+        Self {
+            calls: PartialCalls::new(&request.messages),
+            usage: None,
+            stop: None,
+            thinking_in: None,
+            over: false,
+        }
     }
 
     fn delta(&mut self, delta: Delta, out: &mut Out) -> Result<(), Broken> {
@@ -193,7 +199,7 @@ impl AnswerDecoder {
 }
 
 impl Decoder for AnswerDecoder {
-    fn event(&mut self, event: &Event<'_>, out: &mut Out) -> Result<(), Broken> {
+    fn event(&mut self, event: &SseEvent<'_>, out: &mut Out) -> Result<(), Broken> {
         if event.data.trim() == "[DONE]" {
             self.stop.get_or_insert(StopReason::EndTurn);
             return self.end(out);
@@ -272,11 +278,11 @@ struct Delta {
     reasoning_content: Option<String>,
     reasoning: Option<String>,
     refusal: Option<String>,
-    tool_calls: Option<Vec<Call>>,
+    tool_calls: Option<Vec<FunctionCall>>,
 }
 
 #[derive(Deserialize)]
-struct Call {
+struct FunctionCall {
     index: Option<u64>,
     id: Option<String>,
     function: Option<Function>,

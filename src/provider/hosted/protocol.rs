@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use super::sse::Event;
+use super::sse::SseEvent;
 use crate::http::header::HeaderValue;
 use crate::provider::Chunk;
 use crate::secret::Secret;
@@ -41,7 +41,7 @@ pub trait Decoder: Send + Sync {
     ///
     /// # Errors
     /// See [`Broken`].
-    fn event(&mut self, event: &Event<'_>, out: &mut Out) -> Result<(), Broken>;
+    fn event(&mut self, event: &SseEvent<'_>, out: &mut Out) -> Result<(), Broken>;
 
     /// Takes the end of the stream and appends the remaining chunks, the stop last.
     ///
@@ -66,7 +66,7 @@ pub enum Broken {
 
 /// A key for a server.
 #[derive(Debug)]
-pub enum Key {
+pub enum ServerKey {
     /// A key of the provider.
     Key(Secret),
     /// A token of a login.
@@ -96,11 +96,13 @@ impl Protocol {
     }
 
     /// The header line with a key. `None` if the key contains invalid characters.
-    pub fn key(self, key: &Key) -> Option<(&'static str, HeaderValue)> {
+    pub fn key(self, key: &ServerKey) -> Option<(&'static str, HeaderValue)> {
         let (name, text) = match (self, key) {
-            (Self::Anthropic, Key::Key(key)) => ("x-api-key", key.expose().to_owned()),
-            (Self::Gemini, Key::Key(key)) => ("x-goog-api-key", key.expose().to_owned()),
-            (_, Key::Key(key) | Key::Token(key)) => ("authorization", format!("Bearer {}", key.expose())),
+            (Self::Anthropic, ServerKey::Key(key)) => ("x-api-key", key.expose().to_owned()),
+            (Self::Gemini, ServerKey::Key(key)) => ("x-goog-api-key", key.expose().to_owned()),
+            (_, ServerKey::Key(key) | ServerKey::Token(key)) => {
+                ("authorization", format!("Bearer {}", key.expose()))
+            }
         };
         let mut value = HeaderValue::from_str(&text).ok()?;
         value.set_sensitive(true);

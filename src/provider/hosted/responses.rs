@@ -6,12 +6,12 @@
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use super::calls::Calls;
-use super::conversation::{self, ContentPart, Image, Utterance};
+use super::calls::PartialCalls;
+use super::conversation::{self, ContentPart, EncodedImage, Utterance};
 use super::json::{self, Object as _};
 use super::openai::effort;
 use super::protocol::{Broken, Decoder, Out, Outgoing, Quirks, parse};
-use super::sse::Event;
+use super::sse::SseEvent;
 use crate::limits::HOSTED_ANSWER_TOKENS;
 use crate::message::{StopReason, Usage};
 use crate::provider::{Chunk, ModelRequest};
@@ -68,7 +68,7 @@ fn items(utterance: &Utterance<'_>) -> Vec<Json> {
             items.push(json!({"type": "message", "role": role, "content": std::mem::take(content)}));
         }
     };
-    let picture = |image: &Image<'_>| json!({"type": "input_image", "image_url": image.url()});
+    let picture = |image: &EncodedImage<'_>| json!({"type": "input_image", "image_url": image.url()});
     for part in &utterance.parts {
         match part {
             ContentPart::Text(text) => {
@@ -109,7 +109,7 @@ fn items(utterance: &Utterance<'_>) -> Vec<Json> {
 /// The decoder of one answer.
 #[derive(Default)]
 pub struct AnswerDecoder {
-    calls: Calls,
+    calls: PartialCalls,
     replay: Vec<Value<'static>>,
     /// Whether a part of the thinking was shown, so that the next one starts a paragraph.
     thought: bool,
@@ -119,7 +119,7 @@ pub struct AnswerDecoder {
 impl AnswerDecoder {
     /// The decoder for the answer to a call.
     pub fn new(request: &ModelRequest) -> Self {
-        Self { calls: Calls::new(&request.messages), ..Self::default() }
+        Self { calls: PartialCalls::new(&request.messages), ..Self::default() }
     }
 
     fn completed(&mut self, response: Finished, out: &mut Out) {
@@ -151,7 +151,7 @@ impl AnswerDecoder {
 }
 
 impl Decoder for AnswerDecoder {
-    fn event(&mut self, event: &Event<'_>, out: &mut Out) -> Result<(), Broken> {
+    fn event(&mut self, event: &SseEvent<'_>, out: &mut Out) -> Result<(), Broken> {
         let payload: Payload = parse(event.data)?;
         let key = payload.output_index.unwrap_or_default();
         match payload.kind.as_str() {

@@ -42,7 +42,7 @@ pub enum StreamError {
 
 /// One event.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Event<'a> {
+pub struct SseEvent<'a> {
     /// The name; empty if the stream has none.
     pub name: &'a str,
     /// The data.
@@ -65,7 +65,7 @@ impl Events {
     ///
     /// # Errors
     /// See [`StreamError`]; the stream is unusable afterwards.
-    pub fn next(&mut self) -> Result<Option<Event<'_>>, StreamError> {
+    pub fn next(&mut self) -> Result<Option<SseEvent<'_>>, StreamError> {
         if std::mem::take(&mut self.given) {
             self.data.clear();
             self.name.clear();
@@ -129,11 +129,11 @@ impl Events {
         Ok(())
     }
 
-    fn finished(&mut self) -> Result<Event<'_>, StreamError> {
+    fn finished(&mut self) -> Result<SseEvent<'_>, StreamError> {
         self.given = true;
         let name = std::str::from_utf8(&self.name).map_err(|_| StreamError::NotText)?;
         let data = std::str::from_utf8(&self.data).map_err(|_| StreamError::NotText)?;
-        Ok(Event { name, data })
+        Ok(SseEvent { name, data })
     }
 }
 

@@ -18,18 +18,18 @@ pub(super) struct Script {
     /// The file's name, for messages.
     pub(super) name: PathBuf,
     /// At least one.
-    pub(super) turns: Vec<Arc<Turn>>,
+    pub(super) turns: Vec<Arc<ScriptedAnswer>>,
     pub(super) then: Then,
 }
 
 /// The answer to one model call.
-pub(super) struct Turn {
-    pub(super) steps: Vec<Step>,
+pub(super) struct ScriptedAnswer {
+    pub(super) steps: Vec<ScriptedStep>,
     pub(super) usage: Option<Usage>,
     pub(super) stop: Option<StopReason>,
 }
 
-pub(super) enum Step {
+pub(super) enum ScriptedStep {
     Thinking(String),
     /// The same piece of text several times.
     Deltas {
@@ -249,7 +249,7 @@ fn near_key<'a>(map: &Map<'a>, written: &str) -> Option<&'a str> {
     map.iter().map(|(key, _)| key).find(|key| edn::to_string(key) == written).and_then(first_word)
 }
 
-fn read_script<'a>(form: &Value<'a>) -> Reading<'a, (Vec<Arc<Turn>>, Then)> {
+fn read_script<'a>(form: &Value<'a>) -> Reading<'a, (Vec<Arc<ScriptedAnswer>>, Then)> {
     let script = Fields::of(form, "a script", None, &["turns", "then"])?;
     let turns = script.require("turns")?;
     let read = turns
@@ -269,7 +269,7 @@ fn read_script<'a>(form: &Value<'a>) -> Reading<'a, (Vec<Arc<Turn>>, Then)> {
     Ok((read, then))
 }
 
-fn read_turn<'a>(turn: &Value<'a>, near: &'a str) -> Reading<'a, Turn> {
+fn read_turn<'a>(turn: &Value<'a>, near: &'a str) -> Reading<'a, ScriptedAnswer> {
     let turn = Fields::of(turn, "a turn", Some(near), &["steps", "usage", "stop-reason"])?;
     let steps = turn.require("steps")?;
     let read = steps.items()?.iter().map(|step| read_step(step, steps.key)).collect::<Result<_, _>>()?;
@@ -279,7 +279,7 @@ fn read_turn<'a>(turn: &Value<'a>, near: &'a str) -> Reading<'a, Turn> {
         let what = || format!(":stop-reason knows no {}", edn::to_string(field.value));
         reason.ok_or_else(|| Wrong { near: Some(field.key), what: what() })
     });
-    Ok(Turn { steps: read, usage, stop: stop.transpose()? })
+    Ok(ScriptedAnswer { steps: read, usage, stop: stop.transpose()? })
 }
 
 fn read_usage<'a>(field: Field<'_, 'a>) -> Reading<'a, Usage> {
@@ -296,7 +296,7 @@ fn read_usage<'a>(field: Field<'_, 'a>) -> Reading<'a, Usage> {
 }
 
 /// The key of a step gives its kind; `:deltas` has `:of` next to it.
-fn read_step<'a>(step: &Value<'a>, near: &'a str) -> Reading<'a, Step> {
+fn read_step<'a>(step: &Value<'a>, near: &'a str) -> Reading<'a, ScriptedStep> {
     let keys = ["delta", "deltas", "of", "echo", "thinking", "tool-call", "sleep-ms", "error"];
     let fields = Fields::of(step, "a step", Some(near), &keys)?;
     let count = fields.map.len();
@@ -306,40 +306,43 @@ fn read_step<'a>(step: &Value<'a>, near: &'a str) -> Reading<'a, Step> {
         }
         let of = fields.require("of")?.text()?;
         let count = if of.is_empty() { 0 } else { deltas.number(limits::SCRIPT_DELTAS)? };
-        return Ok(Step::Deltas { count, of: of.to_owned() });
+        return Ok(ScriptedStep::Deltas { count, of: of.to_owned() });
     }
     if count != 1 {
         return wrong(fields.near, "a step has one key; write several steps after each other");
     }
     if let Some(text) = fields.get("delta") {
-        return Ok(Step::Deltas { count: u64::from(!text.text()?.is_empty()), of: text.text()?.to_owned() });
+        return Ok(ScriptedStep::Deltas {
+            count: u64::from(!text.text()?.is_empty()),
+            of: text.text()?.to_owned(),
+        });
     }
     if let Some(text) = fields.get("thinking") {
-        return Ok(Step::Thinking(text.text()?.to_owned()));
+        return Ok(ScriptedStep::Thinking(text.text()?.to_owned()));
     }
     if let Some(echo) = fields.get("echo") {
-        return echo.choice(&[("last-user", ())]).map(|()| Step::EchoLastUser);
+        return echo.choice(&[("last-user", ())]).map(|()| ScriptedStep::EchoLastUser);
     }
     if let Some(pause) = fields.get("sleep-ms") {
-        return Ok(Step::Sleep(Duration::from_millis(pause.number(limits::SCRIPT_SLEEP_MS)?)));
+        return Ok(ScriptedStep::Sleep(Duration::from_millis(pause.number(limits::SCRIPT_SLEEP_MS)?)));
     }
     if let Some(call) = fields.get("tool-call") {
         return read_tool_call(call);
     }
     if let Some(error) = fields.get("error") {
-        return read_error(error).map(Step::Fail);
+        return read_error(error).map(ScriptedStep::Fail);
     }
     wrong(fields.near, ":of stands beside :deltas")
 }
 
-fn read_tool_call<'a>(field: Field<'_, 'a>) -> Reading<'a, Step> {
+fn read_tool_call<'a>(field: Field<'_, 'a>) -> Reading<'a, ScriptedStep> {
     let call = Fields::of(field.value, ":tool-call", Some(field.key), &["id", "name", "arguments"])?;
     let arguments = match call.get("arguments") {
         Some(arguments) if arguments.value.as_map().is_some() => arguments.value.clone().into_owned(),
         Some(arguments) => return arguments.expected("a map"),
         None => Value::Map(Map::new()),
     };
-    Ok(Step::ToolCall {
+    Ok(ScriptedStep::ToolCall {
         id: call.get("id").map(|id| id.text().map(Arc::from)).transpose()?,
         name: call.require("name")?.text()?.into(),
         written: edn::to_string(&arguments),

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use crate::catalogue::{
-    Access, COMMANDS, CommandSpec, ERROR_CODES, ErrorSpec, FEATURES, OPS, OpSpec, PROTOCOL_VERSION_TEXT,
-    Param, TOPICS, TopicSpec,
+    COMMANDS, CommandSpec, ERROR_CODES, ErrorSpec, FEATURES, OPS, OpSpec, PROTOCOL_VERSION_TEXT, Param,
+    SessionAccess, TOPICS, TopicSpec,
 };
 use crate::edn;
 use crate::message::count;
 use crate::query::graph::{Env, Input, Inputs, Resolver, ResolverResult};
 use crate::query::table::{join, out, rest, table, text, texts};
-use crate::query::world::Failure;
+use crate::query::world::ResolverFailure;
 use crate::session::OpCounts;
 use crate::value::{Map, Value};
 
@@ -166,7 +166,8 @@ fn obligations(env: &Env<'_>, _: &Inputs<'_>) -> ResolverResult {
         }
         Ok(all.into_iter().collect())
     });
-    let table = TABLE.as_ref().map_err(|error| Failure::new(format!("The table is not EDN: {error}")))?;
+    let table =
+        TABLE.as_ref().map_err(|error| ResolverFailure::new(format!("The table is not EDN: {error}")))?;
     let wanted = env.text("spec");
     let selected = table.iter().filter(|(id, _)| wanted.is_none_or(|wanted| wanted == spec_of(id)));
     OBLIGATION.list("psi.catalog/obligations", selected)
@@ -178,10 +179,10 @@ fn spec_of(obligation: &str) -> &str {
 
 fn access(op: &OpSpec) -> &'static str {
     match op.access {
-        Access::Connection => "connection",
-        Access::Read => "read",
-        Access::Write => "write",
-        Access::Urgent => "urgent",
+        SessionAccess::Connection => "connection",
+        SessionAccess::Read => "read",
+        SessionAccess::Write => "write",
+        SessionAccess::Urgent => "urgent",
     }
 }
 

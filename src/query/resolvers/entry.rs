@@ -1,8 +1,8 @@
 //! `:psi.entry/*`: an entry of a session's journal. Does not read the journal.
 
 use crate::message::EntryId;
-use crate::query::datum::{Datum, ENTRY, Handle, MESSAGE};
-use crate::query::graph::{Input, Resolver, Run};
+use crate::query::datum::{Datum, ENTRY, KnownEntity, MESSAGE};
+use crate::query::graph::{Input, Resolve, Resolver};
 use crate::query::table::{out, table, text};
 use crate::store::Entry;
 use crate::value::Value;
@@ -23,13 +23,13 @@ pub(super) const PART: &[Resolver] = &[
         "psi.entry/fields",
         &[Input::Required(ENTRY)],
         ENTRY_FIELDS.outputs,
-        Run::Fields(|handle, place| match handle {
-            Handle::Entry(entry) => ENTRY_FIELDS.field(entry, place),
+        Resolve::Fields(|handle, place| match handle {
+            KnownEntity::Entry(entry) => ENTRY_FIELDS.field(entry, place),
             _ => Value::Nil,
         }),
     ),
     Resolver::one("psi.entry/message", &[Input::Required(ENTRY)], &[out(MESSAGE, "")], |_, inputs| {
         let message = inputs.entry().and_then(|entry| entry.body.message().cloned());
-        Ok(message.map(|message| (MESSAGE, Datum::Node(Handle::Message(message)))).into_iter().collect())
+        Ok(message.map(|message| (MESSAGE, Datum::Node(KnownEntity::Message(message)))).into_iter().collect())
     }),
 ];

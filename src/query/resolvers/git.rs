@@ -8,7 +8,7 @@ use crate::git::{self, Head};
 use crate::query::graph::{Env, Input, Inputs, Resolver, ResolverResult};
 use crate::query::plan::Cost;
 use crate::query::table::{join, table, text};
-use crate::query::world::Failure;
+use crate::query::world::ResolverFailure;
 use crate::value::Value;
 
 table! {
@@ -59,7 +59,7 @@ struct Repo {
 }
 
 impl Repo {
-    fn read(folder: &str) -> Result<Option<Self>, Failure> {
+    fn read(folder: &str) -> Result<Option<Self>, ResolverFailure> {
         let root = Path::new(folder).ancestors().find(|folder| folder.join(".git").exists());
         let Some((root, own)) = root.and_then(|root| Some((root, git::own_folder(root)?))) else {
             return Ok(None);
@@ -70,8 +70,8 @@ impl Repo {
 }
 
 /// What is checked out, or why that is not known.
-fn git_head(own: &Path, shared: &Path) -> Result<Head, Failure> {
-    let unreadable = || Failure::new(format!("{} cannot be read.", own.join("HEAD").display()));
+fn git_head(own: &Path, shared: &Path) -> Result<Head, ResolverFailure> {
+    let unreadable = || ResolverFailure::new(format!("{} cannot be read.", own.join("HEAD").display()));
     Head::read(own, shared).ok_or_else(unreadable)
 }
 

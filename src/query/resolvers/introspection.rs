@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::query::ast::{Element, Key, Query, Sub};
-use crate::query::graph::{Env, Graph, Input, Inputs, Resolver, ResolverResult, Run};
+use crate::query::graph::{Env, Graph, Input, Inputs, Resolve, Resolver, ResolverResult};
 use crate::query::number::{Attr, Bits};
 use crate::query::table::{join, out, rest, table};
 use crate::value::{Map, Text, Value};
@@ -159,7 +159,7 @@ fn structure(env: &Env<'_>, _: &Inputs<'_>) -> ResolverResult {
         node.put("type", Value::keyword("resolver"));
         node.put("input", keywords(spec.input.iter().map(Input::name).filter(shown)));
         node.put("output", keywords(outputs.iter().copied()));
-        node.put("batch", matches!(spec.run, Run::Batch(_)));
+        node.put("batch", matches!(spec.run, Resolve::Batch(_)));
         nodes.push(Value::from(node));
         for name in outputs {
             capabilities.entry(namespace(name)).or_default().resolvers.insert(spec.name);

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use crate::message::{Block, EntryId, Message, TurnId, count};
-use crate::query::datum::{Datum, Handle, MESSAGE};
-use crate::query::graph::{Env, Input, Inputs, Resolver, ResolverOutput, ResolverResult, Run};
+use crate::query::datum::{Datum, KnownEntity, MESSAGE};
+use crate::query::graph::{Env, Input, Inputs, Resolve, Resolver, ResolverOutput, ResolverResult};
 use crate::query::table::{out, table, text};
 use crate::value::{Map, Value};
 
@@ -43,8 +43,8 @@ pub(super) const PART: &[Resolver] = &[
         "psi.message/fields",
         &[Input::Required(MESSAGE)],
         FIELDS.outputs,
-        Run::Fields(|handle, place| match handle {
-            Handle::Message(message) => FIELDS.field(message, place),
+        Resolve::Fields(|handle, place| match handle {
+            KnownEntity::Message(message) => FIELDS.field(message, place),
             _ => Value::Nil,
         }),
     ),
@@ -64,7 +64,7 @@ fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<ResolverResult> {
         for (answer, inputs) in found.iter_mut().zip(inputs) {
             let message = inputs.text("psi.message/id").and_then(|id| by_id.get(id));
             if let (Some(message), true) = (message, answer.is_empty()) {
-                answer.push((MESSAGE, Datum::Node(Handle::Message((*message).clone()))));
+                answer.push((MESSAGE, Datum::Node(KnownEntity::Message((*message).clone()))));
             }
         }
     }

@@ -4,10 +4,10 @@
 use crate::facts::AtWork;
 use crate::message::count;
 use crate::query::graph::{Env, Inputs, Resolver, ResolverResult};
-use crate::query::kept::{self, Counters};
+use crate::query::kept::{self, QueryCounters};
 use crate::query::plan::Cost;
 use crate::query::table::{join, out, table, text};
-use crate::query::world::{Failure, ProcessFacts};
+use crate::query::world::{ProcessFacts, ResolverFailure};
 use crate::query::{explain, parse};
 use crate::value::{Map, Value};
 
@@ -43,7 +43,7 @@ table! {
 }
 
 table! {
-    QUERIES of Counters {
+    QUERIES of QueryCounters {
         "psi.query/kept" "The number of queries that are kept with their plans." => |_| kept::len();
         "psi.query/answered" "Answered queries since the process started, without this one." => |all| count(all.answered);
         "psi.query/micros" "The total time of the queries, in microseconds." => |all| count(all.micros);
@@ -161,7 +161,7 @@ fn plan(env: &Env<'_>, _: &Inputs<'_>) -> ResolverResult {
         Some(Value::Str(text)) => text.to_string(),
         Some(form) => form.to_string(),
     };
-    let query = parse::parse(&text).map_err(|error| Failure::new(error.to_string()))?;
+    let query = parse::parse(&text).map_err(|error| ResolverFailure::new(error.to_string()))?;
     let none = Map::new();
     let entity = env.params.get_keyword("entity").and_then(Value::as_map).unwrap_or(&none);
     Ok(vec![("psi.query/plan", explain::explain(env.graph, &query, entity).into())])

@@ -6,8 +6,8 @@ use crate::facts::Phase;
 use crate::facts::editor::Editor;
 use crate::message::{SessionId, count};
 use crate::projection;
-use crate::query::datum::{Datum, ENTRY, Handle, MESSAGE, SESSION};
-use crate::query::graph::{Env, Input, Inputs, Resolver, ResolverResult, Run};
+use crate::query::datum::{Datum, ENTRY, KnownEntity, MESSAGE, SESSION};
+use crate::query::graph::{Env, Input, Inputs, Resolve, Resolver, ResolverResult};
 use crate::query::plan::Cost;
 use crate::query::table::{join, out, table, text, texts};
 use crate::query::world::SessionView;
@@ -103,14 +103,14 @@ pub(super) const PART: &[Resolver] = &[
     .costing(Cost::Seed),
     Resolver::one("psi.agent-session/by-id", ID, &[out(SESSION, "")], |env, inputs| {
         let session = inputs.text("psi.agent-session/session-id").and_then(|id| env.world.session(id));
-        Ok(session.map(|session| (SESSION, Datum::Node(Handle::Session(session)))).into_iter().collect())
+        Ok(session.map(|session| (SESSION, Datum::Node(KnownEntity::Session(session)))).into_iter().collect())
     }),
     Resolver::new(
         "psi.agent-session/facts",
         &[Input::Required(SESSION)],
         FIELDS.outputs,
-        Run::Fields(|handle, place| match handle {
-            Handle::Session(session) => FIELDS.field(session.as_ref(), place),
+        Resolve::Fields(|handle, place| match handle {
+            KnownEntity::Session(session) => FIELDS.field(session.as_ref(), place),
             _ => Value::Nil,
         }),
     ),
@@ -125,7 +125,7 @@ pub(super) const PART: &[Resolver] = &[
             let role = env.text("role");
             let of_role =
                 session.messages().rev().filter(|m| role.is_none_or(|role| m.role.as_str() == role));
-            let nodes = newest(of_role.cloned().map(Handle::Message), env.count("limit")?);
+            let nodes = newest(of_role.cloned().map(KnownEntity::Message), env.count("limit")?);
             Ok(vec![("psi.agent-session/messages", Datum::Nodes(nodes))])
         },
     ),
@@ -137,7 +137,7 @@ pub(super) const PART: &[Resolver] = &[
             &[out(ENTRY, "")],
         )],
         |env, session| {
-            let nodes = newest(session.entries().rev().cloned().map(Handle::Entry), env.count("limit")?);
+            let nodes = newest(session.entries().rev().cloned().map(KnownEntity::Entry), env.count("limit")?);
             Ok(vec![("psi.agent-session/entries", Datum::Nodes(nodes))])
         },
     ),
@@ -179,10 +179,10 @@ fn newest<T>(newest_first: impl Iterator<Item = T>, limit: Option<usize>) -> Vec
 
 /// Goes through the live sessions once for all requested ones.
 fn children(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<ResolverResult> {
-    let mut below: HashMap<String, Vec<Handle>> = HashMap::new();
+    let mut below: HashMap<String, Vec<KnownEntity>> = HashMap::new();
     for session in env.world.live() {
         if let Some(parent) = &session.facts().parent {
-            below.entry(parent.to_string()).or_default().push(Handle::Session(session.clone()));
+            below.entry(parent.to_string()).or_default().push(KnownEntity::Session(session.clone()));
         }
     }
     let answer = |inputs: &Inputs<'_>| {

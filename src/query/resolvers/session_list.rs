@@ -1,14 +1,14 @@
 //! `:psi.session/*` and `:psi.session-info/*`: the sessions, live and on disk. Opens none.
 
 use crate::limits::QUERY_SESSIONS;
-use crate::query::datum::{Datum, Handle, SESSION};
+use crate::query::datum::{Datum, KnownEntity, SESSION};
 use crate::query::graph::{Env, Input, Inputs, Resolver, ResolverResult};
 use crate::query::plan::Cost;
 use crate::query::table::{join, out, rest, table, text};
-use crate::query::world::{Failure, SessionInfo};
+use crate::query::world::{ResolverFailure, SessionRow};
 
 table! {
-    INFO of SessionInfo {
+    INFO of SessionRow {
         "psi.session-info/id" "The session's id." => |i| text(&i.id);
         "psi.session-info/path" "Its journal's path, or nil before the first entry." => |i| i.location.as_deref().map(text);
         "psi.session-info/name" "The name from the person, or nil." => |i| i.name.as_deref().map(text);
@@ -43,7 +43,7 @@ pub(super) const PART: &[Resolver] = &[
             &[out(SESSION, "")],
         )],
         |env, _| {
-            let nodes = env.world.live().into_iter().map(Handle::Session).collect();
+            let nodes = env.world.live().into_iter().map(KnownEntity::Session).collect();
             Ok(vec![("psi.session/live", Datum::Nodes(nodes))])
         },
     ),
@@ -74,7 +74,7 @@ fn list(env: &Env<'_>, _: &Inputs<'_>) -> ResolverResult {
         None | Some("project") => false,
         Some("all") => true,
         Some(other) => {
-            return Err(Failure::new(format!(
+            return Err(ResolverFailure::new(format!(
                 "The param :scope must be \"project\" or \"all\", not {other:?}."
             )));
         }

@@ -2,10 +2,10 @@
 //!
 //! Knows the graph's numbers; runs no resolver.
 
-use crate::query::datum::{Datum, Handle};
-use crate::query::graph::{Graph, Run};
+use crate::query::datum::{Datum, KnownEntity};
+use crate::query::graph::{Graph, Resolve};
 use crate::query::number::{Attr, Bits, ResolverId};
-use crate::query::world::Failure;
+use crate::query::world::ResolverFailure;
 use crate::value::{Map, Value};
 
 /// The known data of an entity.
@@ -20,7 +20,7 @@ pub(super) struct Entity {
     /// The resolvers that have run.
     pub(super) tried: Bits,
     /// The resolvers that failed.
-    pub(super) failed: Vec<(ResolverId, Failure)>,
+    pub(super) failed: Vec<(ResolverId, ResolverFailure)>,
 }
 
 impl Entity {
@@ -46,7 +46,7 @@ impl Entity {
         with
     }
 
-    pub(super) fn of(graph: &Graph, handle: Handle) -> Self {
+    pub(super) fn of(graph: &Graph, handle: KnownEntity) -> Self {
         let mut entity = Self::default();
         if let Some(attr) = graph.any_attr(handle.attribute()) {
             entity.put(attr, Datum::Node(handle));
@@ -62,7 +62,7 @@ impl Entity {
         self.slots.iter().find(|(at, _)| *at == attr).map(|(_, datum)| datum)
     }
 
-    pub(super) fn handle(&self, attr: Attr) -> Option<&Handle> {
+    pub(super) fn handle(&self, attr: Attr) -> Option<&KnownEntity> {
         match self.get(attr) {
             Some(Datum::Node(handle)) => Some(handle),
             _ => None,
@@ -83,7 +83,7 @@ pub(super) fn everything(graph: &Graph, entity: &Entity) -> Vec<[Value<'static>;
         match datum {
             Datum::Node(handle) if graph.name(*attr) == handle.attribute() => {
                 for (_, node) in graph.resolvers() {
-                    let (Run::Fields(read), [input]) = (node.spec.run, node.input.as_slice()) else {
+                    let (Resolve::Fields(read), [input]) = (node.spec.run, node.input.as_slice()) else {
                         continue;
                     };
                     if input.attr != *attr {
@@ -106,7 +106,7 @@ pub(super) fn plain(datum: Datum) -> Value<'static> {
     match datum {
         Datum::Value(value) => value,
         Datum::Node(handle) => handle.to_value(),
-        Datum::Nodes(handles) => handles.iter().map(Handle::to_value).collect::<Vec<_>>().into(),
+        Datum::Nodes(handles) => handles.iter().map(KnownEntity::to_value).collect::<Vec<_>>().into(),
     }
 }
 

@@ -7,10 +7,10 @@ use super::entity::{Entity, Span, spread};
 use super::state::{RunningQuery, Via};
 use crate::query::compile::{Level, Name};
 use crate::query::datum::Datum;
-use crate::query::graph::{Env, Graph, InputValue, Inputs, Node, NodeInput, ResolverOutput, Run};
+use crate::query::graph::{Env, Graph, InputValue, Inputs, Node, NodeInput, Resolve, ResolverOutput};
 use crate::query::number::{Attr, Bits, ResolverId};
 use crate::query::plan::Plan;
-use crate::query::world::Failure;
+use crate::query::world::ResolverFailure;
 use crate::value::{Map, Value};
 
 impl RunningQuery<'_> {
@@ -98,7 +98,7 @@ impl RunningQuery<'_> {
         group: &mut [Entity],
         which: &[usize],
     ) -> Result<(), Stop> {
-        if let Run::Fields(read) = node.spec.run {
+        if let Resolve::Fields(read) = node.spec.run {
             let Some(handle) = node.input.first().map(|input| input.attr) else { return Ok(()) };
             let Some(place) = node.output.iter().position(|output| *output == attr) else { return Ok(()) };
             for at in which {
@@ -137,7 +137,7 @@ impl RunningQuery<'_> {
         params: &Map<'static>,
         group: &mut [Entity],
         which: &[usize],
-    ) -> Result<Vec<Result<ResolverOutput, Failure>>, Stop> {
+    ) -> Result<Vec<Result<ResolverOutput, ResolverFailure>>, Stop> {
         if which.is_empty() {
             return Ok(Vec::new());
         }
@@ -161,16 +161,16 @@ impl RunningQuery<'_> {
             .filter_map(|(at, below)| group.get(*at).map(|entity| inputs_of(entity, &node.input, below)))
             .collect();
         Ok(match node.spec.run {
-            Run::One(run) => inputs.iter().map(|inputs| run(&env, inputs)).collect(),
-            Run::Batch(run) => run(&env, &inputs),
-            Run::Session(run) => {
+            Resolve::One(run) => inputs.iter().map(|inputs| run(&env, inputs)).collect(),
+            Resolve::Batch(run) => run(&env, &inputs),
+            Resolve::Session(run) => {
                 let answer = |inputs: &Inputs<'_>| match inputs.session() {
                     Some(session) => run(&env, session),
                     None => Ok(ResolverOutput::new()),
                 };
                 inputs.iter().map(answer).collect()
             }
-            Run::Fields(_) => Vec::new(),
+            Resolve::Fields(_) => Vec::new(),
         })
     }
 
@@ -202,7 +202,7 @@ impl RunningQuery<'_> {
         let mut found: Vec<Option<Datum>> = vec![None; which.len()];
         for id in plan.ways(attr) {
             let Some(node) = self.graph.resolver(*id) else { continue };
-            if matches!(node.spec.run, Run::Fields(_)) {
+            if matches!(node.spec.run, Resolve::Fields(_)) {
                 // A field has no params; it stays as it is.
                 self.demand(attr, plan, group, which)?;
                 return Ok(which.iter().map(|at| group.get(*at)?.get(attr).cloned()).collect());
@@ -250,7 +250,7 @@ impl RunningQuery<'_> {
         entity: &Entity,
         attr: Attr,
         seen: &mut Bits,
-    ) -> Option<(&'static str, Failure)> {
+    ) -> Option<(&'static str, ResolverFailure)> {
         if !seen.add(attr.place()) {
             return None;
         }

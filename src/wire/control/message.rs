@@ -7,7 +7,7 @@ use crate::catalogue::ErrorCode;
 use crate::json;
 use crate::limits::CONTROL_ID_BYTES;
 use crate::projection::control::{self, ControlMessage, Spelling};
-use crate::session::control::{Agent, ControlKind, ControlRequest};
+use crate::session::control::{ControlKind, ControlRequest, TeamMember};
 use crate::value::{Map, Value};
 
 /// The version of the envelope.
@@ -30,14 +30,14 @@ pub const NAMES: &[&str] = &[
 #[derive(Debug)]
 pub struct ControlLine {
     /// What it asks.
-    pub command: Command,
+    pub command: LineCommand,
     /// The form of the answer.
-    pub form: Form,
+    pub form: AnswerForm,
 }
 
 /// What a line asks.
 #[derive(Debug)]
-pub enum Command {
+pub enum LineCommand {
     /// A request that is acknowledged.
     Request(Box<ControlRequest>),
     /// What is served.
@@ -53,7 +53,7 @@ pub enum Command {
     },
 }
 
-impl Command {
+impl LineCommand {
     /// Its place in [`NAMES`].
     pub const fn place(&self) -> usize {
         match self {
@@ -71,7 +71,7 @@ impl Command {
 
 /// The form of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Form {
+pub enum AnswerForm {
     /// The message itself.
     Bare,
     /// In an envelope, which has the id of the one that it answers.
@@ -154,7 +154,7 @@ impl Refusal {
     }
 }
 
-impl Form {
+impl AnswerForm {
     /// The line that answers with `payload`.
     pub fn line(&self, payload: Value<'static>) -> Vec<u8> {
         match self {
@@ -207,7 +207,7 @@ fn bare(map: &Map<'_>) -> Result<ControlLine, Refusal> {
         code: Code::InvalidRequest,
         message: reason,
     })?;
-    Ok(ControlLine { command, form: Form::Bare })
+    Ok(ControlLine { command, form: AnswerForm::Bare })
 }
 
 fn enveloped(map: &Map<'_>) -> Result<ControlLine, Refusal> {
@@ -224,7 +224,7 @@ fn enveloped(map: &Map<'_>) -> Result<ControlLine, Refusal> {
     let command = get(map, "command").and_then(Value::as_str);
     let command = command.ok_or_else(|| wrong("must have a command: a string"))?;
     let payload = map.get(&Value::str("payload")).ok_or_else(|| wrong("must have a payload"))?;
-    let form = Form::Envelope(id.to_owned());
+    let form = AnswerForm::Envelope(id.to_owned());
     if version != ENVELOPE_VERSION {
         let message = format!("The envelope's version must be {ENVELOPE_VERSION}.");
         return Err(form.refusal(Code::VersionMismatch, message));
@@ -248,21 +248,21 @@ fn enveloped(map: &Map<'_>) -> Result<ControlLine, Refusal> {
 }
 
 /// What a payload asks, or the code and the reason of a refusal.
-type Read = Result<Command, (Code, String)>;
+type Read = Result<LineCommand, (Code, String)>;
 
 fn control(payload: &Map<'_>) -> Read {
     message(payload).map_err(|reason| (Code::InvalidPayload, reason))
 }
 
 fn list_agents(payload: &Map<'_>) -> Read {
-    Ok(Command::Agents(team(payload)?))
+    Ok(LineCommand::Agents(team(payload)?))
 }
 
 fn agent_state(payload: &Map<'_>) -> Read {
     let agent = get(payload, "agent").and_then(Value::as_str).filter(|agent| !agent.is_empty());
     let agent =
         agent.ok_or_else(|| (Code::MissingParameter, "The payload must have an agent.".to_owned()))?;
-    Ok(Command::AgentState { agent: agent.to_owned(), team: team(payload)? })
+    Ok(LineCommand::AgentState { agent: agent.to_owned(), team: team(payload)? })
 }
 
 fn team(payload: &Map<'_>) -> Result<Option<String>, (Code, String)> {
@@ -274,11 +274,11 @@ fn team(payload: &Map<'_>) -> Result<Option<String>, (Code, String)> {
 }
 
 /// The message. The error is the text of the refusal, whose code is the same for each.
-fn message(map: &Map<'_>) -> Result<Command, String> {
+fn message(map: &Map<'_>) -> Result<LineCommand, String> {
     let message = control::read(map, Spelling::Json);
     message.map_err(|reason| format!("The message cannot be read: {reason}.")).map(|message| match message {
-        ControlMessage::Request(request) => Command::Request(request),
-        ControlMessage::Capabilities => Command::Capabilities,
+        ControlMessage::Request(request) => LineCommand::Request(request),
+        ControlMessage::Capabilities => LineCommand::Capabilities,
     })
 }
 
@@ -294,7 +294,7 @@ fn get<'m, 'v>(map: &'m Map<'v>, key: &'static str) -> Option<&'m Value<'v>> {
 }
 
 /// The live sessions, as the daemon tells of its agents.
-pub fn agent_list(agents: &[Agent]) -> Value<'static> {
+pub fn agent_list(agents: &[TeamMember]) -> Value<'static> {
     Value::vector(agents.iter().map(|agent| {
         let mut map = Map::new();
         let mut put = |name: &'static str, value: Value<'static>| map.insert(Value::str(name), value);
@@ -327,7 +327,7 @@ pub enum UnknownAgent {
 ///
 /// # Errors
 /// See [`UnknownAgent`].
-pub fn agent_status(agents: &[Agent], wanted: &str) -> Result<Value<'static>, UnknownAgent> {
+pub fn agent_status(agents: &[TeamMember], wanted: &str) -> Result<Value<'static>, UnknownAgent> {
     let wanted = wanted.strip_prefix("edn-bridge:").unwrap_or(wanted);
     let by_id = agents.iter().find(|agent| agent.id.as_str() == wanted);
     let mut named = agents.iter().filter(|agent| agent.name.as_deref() == Some(wanted));
@@ -343,13 +343,13 @@ pub fn agent_status(agents: &[Agent], wanted: &str) -> Result<Value<'static>, Un
 }
 
 /// A live session is idle or busy: these words tell the clients of the daemon that they may send.
-const fn state(agent: &Agent) -> &'static str {
+const fn state(agent: &TeamMember) -> &'static str {
     if agent.is_busy { "busy" } else { "idle" }
 }
 
 /// What names a session alone: its name, or its id if another one has the name or the name could be taken for another
 /// address.
-fn address<'a>(agent: &'a Agent, all: &'a [Agent]) -> &'a str {
+fn address<'a>(agent: &'a TeamMember, all: &'a [TeamMember]) -> &'a str {
     let fits = |name: &&str| !name.trim().is_empty() && name.len() <= CONTROL_ID_BYTES && !name.contains(':');
     let is_alone = |name: &&str| all.iter().filter(|other| other.name.as_deref() == Some(name)).count() == 1;
     agent.name.as_deref().filter(fits).filter(is_alone).unwrap_or(agent.id.as_str())

@@ -22,7 +22,7 @@ use crate::message::SessionId;
 use crate::projection::control::{self, Spelling};
 use crate::session::control::{ControlAck, ControlRequest, ControlResult};
 use crate::session::{Call, Control, Reply, Requests, Tally};
-use crate::wire::control::message::{self, Code, Command, NAMES, Refusal};
+use crate::wire::control::message::{self, Code, LineCommand, NAMES, Refusal};
 use crate::wire::lines::{Line, Splitter};
 use crate::wire::refusals::Refusals;
 use crate::wire::transport::socket::{Listener, SocketPeer, was_shut};
@@ -202,7 +202,7 @@ impl Server {
         };
         let place = ask.command.place();
         let payload = match ask.command {
-            Command::Request(request) => {
+            LineCommand::Request(request) => {
                 let ack = self.acknowledge(request);
                 if let Some((code, _)) = &ack.error {
                     self.requests.refused(place);
@@ -212,11 +212,11 @@ impl Server {
                 }
                 return ask.form.line(control::ack(&ack, Spelling::Json).into());
             }
-            Command::Capabilities => {
+            LineCommand::Capabilities => {
                 control::capabilities(&self.control.control_capabilities(), Spelling::Json).into()
             }
-            Command::Agents(team) => message::agent_list(&self.control.control_agents(team.as_deref())),
-            Command::AgentState { agent, team } => {
+            LineCommand::Agents(team) => message::agent_list(&self.control.control_agents(team.as_deref())),
+            LineCommand::AgentState { agent, team } => {
                 let agents = self.control.control_agents(team.as_deref());
                 match message::agent_status(&agents, &agent) {
                     Ok(state) => state,

@@ -18,9 +18,9 @@ use crate::projection;
 use crate::projection::control::{self, ControlMessage, Spelling};
 use crate::session::control::ControlAck;
 use crate::session::{
-    ActionResult, ActionStatus, Again, ApiError, Call, DialogResult, Edited, FileAction, Interrupted,
-    Listing, Opened, Page, Prompt, Prompted, Query, QueryAnswer, Reach, Registered, Removed, Reply, Response,
-    Resumed, Scope, SessionApi, SwitchTarget, ToolAnswer, TurnState, Undo, Undone,
+    ActionResult, ActionStatus, Again, ApiError, Call, DialogResult, Edited, GraphQuery, Interrupted,
+    ListScope, Listing, Opened, Page, Prompt, Prompted, QueryAnswer, Reach, Registered, Removed, Reply,
+    Response, Resumed, SessionApi, SwitchTarget, ToolAnswer, TurnState, Undo, Undone, UndoneFile,
 };
 use crate::value::{Map, Value};
 use crate::wire::edn::params;
@@ -76,7 +76,7 @@ impl<'a> OpCall<'a> {
 }
 
 pub(super) fn query_eql(OpCall { api, call, p, reply }: OpCall<'_>) {
-    let query = Query {
+    let query = GraphQuery {
         text: p.owned("query"),
         entity: p.optional("entity"),
         strict: p.flag("strict").unwrap_or(false),
@@ -123,7 +123,7 @@ pub(super) fn get_available_models(OpCall { api, call, reply, .. }: OpCall<'_>) 
 }
 
 pub(super) fn list_sessions(OpCall { api, call, p, reply }: OpCall<'_>) {
-    let scope = if p.text("scope") == Some("all") { Scope::All } else { Scope::Project };
+    let scope = if p.text("scope") == Some("all") { ListScope::All } else { ListScope::Project };
     let active = call.session.to_value();
     let reply = shape(reply, move |sessions: Vec<ListedSession>| {
         let mut data = one("active-session-id", active);
@@ -267,7 +267,7 @@ fn undo_or_redo(OpCall { api, call, p, reply }: OpCall<'_>, undoes: bool) {
         skips_changed: p.flag("skip-changed").unwrap_or(false),
     };
     let reply = shape(reply, |done: Undone| {
-        let file = |file: &FileAction| {
+        let file = |file: &UndoneFile| {
             Value::from(Map::new().with("path", file.path.clone()).with("action", file.action))
         };
         let mut data = one("steps", Value::from(done.steps));

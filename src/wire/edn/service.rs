@@ -8,7 +8,9 @@ use std::sync::{Arc, LazyLock};
 
 use arc_swap::ArcSwapOption;
 
-use crate::catalogue::{Access, ErrorCode, OP_NAMES, OPS, Op, PROTOCOL_VERSION_TEXT, TOPICS, Topic, each_op};
+use crate::catalogue::{
+    ErrorCode, OP_NAMES, OPS, Op, PROTOCOL_VERSION_TEXT, SessionAccess, TOPICS, Topic, each_op,
+};
 use crate::clock::Clock;
 use crate::event::{Body, Cause, Diagnostic, Event};
 use crate::limits::{MAX_LINE_BYTES, MAX_PENDING, UNFINISHED_BYTES};
@@ -17,7 +19,7 @@ use crate::session::{
     Agreed, ApiError, Call, Client as _, Pressure, Requests, SessionApi, Since, Snapshot, Tally,
 };
 use crate::value::{Map, Value};
-use crate::wire::connection::{self, End, Wire};
+use crate::wire::connection::{self, ConnectionEnd, Wire};
 use crate::wire::edn::decode::{self, Rejection, Request, invalid_frame};
 use crate::wire::edn::encode::{self, ErrorFrame, Style};
 use crate::wire::edn::events::{EdnEncoder, is_shown_anew};
@@ -59,7 +61,7 @@ pub fn start(
     transport: Transport,
     api: Arc<dyn SessionApi>,
     clock: Arc<dyn Clock>,
-    on_end: Box<dyn Fn(End) + Send + Sync>,
+    on_end: Box<dyn Fn(ConnectionEnd) + Send + Sync>,
 ) -> std::io::Result<Arc<Connection>> {
     let tally = api.tally();
     let encoder = EdnEncoder::new(id, clock.clone());
@@ -211,7 +213,7 @@ impl Edn {
             let error = ApiError::new(ErrorCode::NotReady, "Send a handshake first.");
             return self.refuse(connection, &request.id, request.op, &error);
         }
-        let urgent = op.is_some_and(|op| op.spec().access == Access::Urgent);
+        let urgent = op.is_some_and(|op| op.spec().access == SessionAccess::Urgent);
         if !urgent && connection.is_crowded() {
             let message = format!("{MAX_PENDING} requests are pending; wait for an answer.");
             return self.refuse(

@@ -134,8 +134,8 @@ impl Listener {
     }
 
     /// Where it listens.
-    pub fn place(&self) -> Place {
-        Place { listener: self.listener.clone(), path: self.path.clone(), file: self.file }
+    pub fn place(&self) -> SocketPlace {
+        SocketPlace { listener: self.listener.clone(), path: self.path.clone(), file: self.file }
     }
 
     /// Waits for the next client that is the same user; any other is hung up on. A client that went
@@ -210,13 +210,13 @@ impl Drop for Listener {
 
 /// Where a socket stands, for who removes it while its listener waits.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct SocketPlace {
     listener: Arc<UnixListener>,
     path: PathBuf,
     file: (u64, u64),
 }
 
-impl Place {
+impl SocketPlace {
     /// Removes the socket, unless something else stands there by now, and ends the wait for clients: see [`was_shut`].
     pub fn remove(&self) {
         let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
@@ -277,7 +277,7 @@ fn is_ours(_: &UnixStream) -> io::Result<bool> {
 
 /// A running process.
 #[derive(Debug)]
-pub struct Found {
+pub struct RunningProcess {
     /// Its socket.
     pub path: PathBuf,
     /// A connection to it.
@@ -286,7 +286,7 @@ pub struct Found {
 
 /// Connects to the running processes, newest first: those of the project in `cwd`, or of every project.
 /// Sockets of dead processes are removed on the way.
-pub fn connect(purpose: Purpose, state_dir: &Path, cwd: Option<&Path>) -> Vec<Found> {
+pub fn connect(purpose: Purpose, state_dir: &Path, cwd: Option<&Path>) -> Vec<RunningProcess> {
     let prefix = cwd.map(|cwd| format!("{}-", project(cwd)));
     let entries = std::fs::read_dir(folder(state_dir)).into_iter().flatten().flatten();
     let mut found: Vec<_> = entries
@@ -299,7 +299,7 @@ pub fn connect(purpose: Purpose, state_dir: &Path, cwd: Option<&Path>) -> Vec<Fo
         .collect();
     found.sort();
     let streams = found.into_iter().rev().filter_map(|(_, path)| match connect_at(&path) {
-        Ok(stream) => Some(Found { path, stream }),
+        Ok(stream) => Some(RunningProcess { path, stream }),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             let _ = std::fs::remove_file(path);
             None

@@ -8,7 +8,7 @@ use crate::secret::Secret;
 use crate::session::AnswerFields;
 use crate::value::{Map, Value};
 use crate::wire::ui::decode::{at, flag, text};
-use crate::wire::ui::desk::{Asked, OpenQuestion, State, Status};
+use crate::wire::ui::desk::{DeskState, OpenQuestion, OpenRequest, RunStatus};
 use crate::wire::ui::encode;
 use crate::wire::ui::told::{agent, status};
 
@@ -17,7 +17,7 @@ const REMEMBER: &str = "Remember (don't ask again):";
 
 /// Asks a question of the engine, which comes from that request of the client, if from one.
 pub fn question(
-    state: &mut State,
+    state: &mut DeskState,
     out: &mut Vec<u8>,
     event: &Event,
     asked: &QuestionAsked,
@@ -37,16 +37,16 @@ pub fn question(
     let (method, mut params) = request(asked);
     let run = state.running().map(ToString::to_string);
     params.put_some("run_id", run);
-    status(state, out, Status::AwaitingUi, None);
+    status(state, out, RunStatus::AwaitingUi, None);
     encode::ask(out, &asked.id, method, &params);
     let tool = asked.content.tool().map(ToString::to_string);
-    let about = Asked::Question { kind: asked.content.kind(), session, tool, request: own };
+    let about = OpenRequest::Question { kind: asked.content.kind(), session, tool, request: own };
     state.question = Some(OpenQuestion { id: asked.id.clone(), asked: about });
 }
 
 /// A further dialog replaces the open one on the screen of an interface: the open one is answered for it.
-fn displace(state: &mut State, out: &mut Vec<u8>) {
-    if let Some(OpenQuestion { asked: Asked::Logout { request, .. }, .. }) = state.question.take() {
+fn displace(state: &mut DeskState, out: &mut Vec<u8>) {
+    if let Some(OpenQuestion { asked: OpenRequest::Logout { request, .. }, .. }) = state.question.take() {
         encode::answer(out, &request, &logged_out(false, false, true));
     }
 }
@@ -60,7 +60,7 @@ pub fn logged_out(auth: bool, session: bool, cancelled: bool) -> Map<'static> {
     result
 }
 
-fn preview(state: &mut State, out: &mut Vec<u8>, approval: &Approval) {
+fn preview(state: &mut DeskState, out: &mut Vec<u8>, approval: &Approval) {
     if approval.diff.is_some() || approval.path.is_some() || approval.command.is_some() {
         let mut event = Map::new().with("type", "permission.preview").with("tool", approval.tool.to_string());
         event.put("tool_call_id", approval.call.to_string());
@@ -177,7 +177,7 @@ fn rule_line(rule: &crate::facts::rule::Rule) -> String {
 }
 
 /// Asks for the choice of a slash command.
-pub fn choice(state: &mut State, out: &mut Vec<u8>, choice: &Arc<Choice>, request: Option<Arc<str>>) {
+pub fn choice(state: &mut DeskState, out: &mut Vec<u8>, choice: &Arc<Choice>, request: Option<Arc<str>>) {
     let Some(request) = request else { return };
     displace(state, out);
     let items = choice.items.iter().enumerate().map(|(at, item)| {
@@ -190,7 +190,7 @@ pub fn choice(state: &mut State, out: &mut Vec<u8>, choice: &Arc<Choice>, reques
     params.put_some("run_id", state.commands.get(&request).map(ToString::to_string));
     encode::ask(out, &choice.request, "ui.pick.request", &params);
     let picks = choice.items.iter().map(|item| item.pick.clone()).collect();
-    let asked = Asked::Choice { kind: choice.kind, picks, request };
+    let asked = OpenRequest::Choice { kind: choice.kind, picks, request };
     state.question = Some(OpenQuestion { id: choice.request.clone(), asked });
 }
 

@@ -9,7 +9,7 @@ use crate::wire::ui::codes::{Code, Fault};
 
 /// A line that was read.
 #[derive(Debug, PartialEq)]
-pub enum Message<'a> {
+pub enum RpcMessage<'a> {
     /// A request. Its id is JSON, as it came.
     Request {
         /// The id.
@@ -54,7 +54,7 @@ pub fn flag(value: &Value<'_>, key: &str) -> Option<bool> {
 ///
 /// # Errors
 /// The error with which the line is answered, without an id.
-pub fn read(line: &[u8]) -> Result<Option<Message<'_>>, Fault> {
+pub fn read(line: &[u8]) -> Result<Option<RpcMessage<'_>>, Fault> {
     if line.trim_ascii().is_empty() {
         return Ok(None);
     }
@@ -81,12 +81,15 @@ pub fn read(line: &[u8]) -> Result<Option<Message<'_>>, Fault> {
         }
     };
     match (method, id) {
-        (Some(method), Some(id)) => {
-            Ok(Some(Message::Request { id, method, params: take(&mut map, "params").unwrap_or(Value::Nil) }))
-        }
-        (Some(method), None) => {
-            Ok(Some(Message::Notification { method, params: take(&mut map, "params").unwrap_or(Value::Nil) }))
-        }
+        (Some(method), Some(id)) => Ok(Some(RpcMessage::Request {
+            id,
+            method,
+            params: take(&mut map, "params").unwrap_or(Value::Nil),
+        })),
+        (Some(method), None) => Ok(Some(RpcMessage::Notification {
+            method,
+            params: take(&mut map, "params").unwrap_or(Value::Nil),
+        })),
         (None, Some(_)) if map.contains(&key("result")) || map.contains(&key("error")) => {
             let failed = map.get(&key("error")).filter(|error| !error.is_nil());
             let result = match failed {
@@ -94,7 +97,7 @@ pub fn read(line: &[u8]) -> Result<Option<Message<'_>>, Fault> {
                 None => Ok(take(&mut map, "result").unwrap_or(Value::Nil)),
             };
             let id = map.get(&key("id")).and_then(Value::as_str).unwrap_or_default().to_owned();
-            Ok(Some(Message::Response { id, result }))
+            Ok(Some(RpcMessage::Response { id, result }))
         }
         _ => Err(Fault::new(Code::InvalidRequest, "The object has no method.")),
     }
@@ -145,7 +148,7 @@ mod tests {
     #[test]
     fn line_is_read_as_request_notification_or_response() {
         let request = read(br#"{"jsonrpc":"2.0","id":"a\"b","method":"m","params":{"x":1},"more":[]}"#);
-        let Ok(Some(Message::Request { id, method, params })) = request else { panic!("{request:?}") };
+        let Ok(Some(RpcMessage::Request { id, method, params })) = request else { panic!("{request:?}") };
         assert_eq!((&*id, method.as_str(), at(&params, "x")), (r#""a\"b""#, "m", Some(&Value::int(1))));
         for (line, expected) in [
             (&br#"{"id":7,"method":"m"}"#[..], Some("7")),
@@ -153,8 +156,8 @@ mod tests {
             (br#"{"method":"m"}"#, None),
         ] {
             let id = match read(line) {
-                Ok(Some(Message::Request { id, .. })) => Some(id),
-                Ok(Some(Message::Notification { .. })) => None,
+                Ok(Some(RpcMessage::Request { id, .. })) => Some(id),
+                Ok(Some(RpcMessage::Notification { .. })) => None,
                 other => panic!("{other:?}"),
             };
             assert_eq!(id.as_deref(), expected);
@@ -164,7 +167,7 @@ mod tests {
             (br#"{"id":"q","error":{"code":1}}"#, false),
             (br#"{"id":"q","result":1,"error":{"code":1}}"#, false),
         ] {
-            let Ok(Some(Message::Response { id, result: found })) = read(line) else { panic!() };
+            let Ok(Some(RpcMessage::Response { id, result: found })) = read(line) else { panic!() };
             assert_eq!((id.as_str(), found.is_ok()), ("q", result));
         }
         assert!(matches!(read(b" \r"), Ok(None)));

@@ -17,7 +17,7 @@ use crate::value::Map;
 
 /// The state of a run on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum RunStatus {
     /// It runs.
     Running,
     /// It waits for an answer.
@@ -30,7 +30,7 @@ pub enum Status {
     Cancelled,
 }
 
-impl Status {
+impl RunStatus {
     /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -142,7 +142,7 @@ impl Run {
 
 /// What an answer of the interface answers.
 #[derive(Debug, Clone)]
-pub enum Asked {
+pub enum OpenRequest {
     /// A question of the engine.
     Question {
         /// Its kind.
@@ -187,7 +187,7 @@ pub struct OpenQuestion {
     /// Its id.
     pub id: Arc<str>,
     /// What it is about.
-    pub asked: Asked,
+    pub asked: OpenRequest,
 }
 
 /// A subagent of the person.
@@ -213,13 +213,13 @@ pub struct Subtask {
 
 /// What the connection knows.
 #[derive(Debug, Default)]
-pub struct State {
+pub struct DeskState {
     /// What the interface can do.
     pub can: UiCan,
     /// The run that goes on.
     pub run: Option<Run>,
     /// The newest runs that have ended.
-    ended: VecDeque<(Arc<str>, Status)>,
+    ended: VecDeque<(Arc<str>, RunStatus)>,
     /// The open request.
     pub question: Option<OpenQuestion>,
     /// The tool calls that wait for the interface, by request.
@@ -249,7 +249,7 @@ pub struct State {
     next: u64,
 }
 
-impl State {
+impl DeskState {
     /// An id of the wire's own.
     pub fn own_id(&mut self, prefix: &str) -> Arc<str> {
         self.next = self.next.saturating_add(1);
@@ -257,7 +257,7 @@ impl State {
     }
 
     /// Notes that a run has ended.
-    pub fn note_end(&mut self, run: Arc<str>, status: Status) {
+    pub fn note_end(&mut self, run: Arc<str>, status: RunStatus) {
         while self.ended.len() >= UI_KEPT_RUNS {
             self.ended.pop_front();
         }
@@ -265,7 +265,7 @@ impl State {
     }
 
     /// How a run ended, if it is known.
-    pub fn end_of(&self, run: &str) -> Option<Status> {
+    pub fn end_of(&self, run: &str) -> Option<RunStatus> {
         self.ended.iter().rev().find(|(id, _)| **id == *run).map(|(_, status)| *status)
     }
 
@@ -280,7 +280,8 @@ impl State {
         let run = self.run.as_mut().filter(|run| run.is_command)?;
         run.is_cancelled = true;
         let open = self.question.as_ref()?;
-        let (Asked::Choice { request, .. } | Asked::Question { request: Some(request), .. }) = &open.asked
+        let (OpenRequest::Choice { request, .. } | OpenRequest::Question { request: Some(request), .. }) =
+            &open.asked
         else {
             return None;
         };
@@ -301,11 +302,11 @@ impl State {
 
 /// The state, shared.
 #[derive(Debug, Default)]
-pub struct Desk(Mutex<State>);
+pub struct Desk(Mutex<DeskState>);
 
 impl Desk {
     /// Locks the state. Nothing may be sent meanwhile.
-    pub fn lock(&self) -> MutexGuard<'_, State> {
+    pub fn lock(&self) -> MutexGuard<'_, DeskState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,6 @@
 //! What the interface asks of the graph: skills, and what the model is told.
 
-use crate::session::{Client as _, Query, QueryAnswer};
+use crate::session::{Client as _, GraphQuery, QueryAnswer};
 use crate::value::{Map, Value};
 use crate::wire::ui::decode::flag;
 use crate::wire::ui::request::Ask;
@@ -18,7 +18,7 @@ const CONTEXT: &str = "[{:psi.agent-session/skills [:psi.skill/name :psi.skill/d
 /// Serves `skills.list`.
 pub fn skills_list(ask: &Ask<'_>) {
     let reply = ask.reply(|answer: QueryAnswer| Ok(catalogue(&answer.result)));
-    let query = Query { text: SKILLS.to_owned(), entity: None, strict: false };
+    let query = GraphQuery { text: SKILLS.to_owned(), entity: None, strict: false };
     ask.api().query(ask.call(), query, reply);
 }
 
@@ -104,6 +104,6 @@ pub fn context_inspect(ask: &Ask<'_>) {
         }
         Ok(result)
     });
-    let query = Query { text: CONTEXT.to_owned(), entity: None, strict: false };
+    let query = GraphQuery { text: CONTEXT.to_owned(), entity: None, strict: false };
     ask.api().query(ask.call(), query, reply);
 }

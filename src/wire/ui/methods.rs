@@ -39,7 +39,7 @@ impl From {
 
 /// Since when it is in the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Since {
+pub enum Introduced {
     /// The document.
     Document,
     /// The code at the time of the document.
@@ -50,7 +50,7 @@ pub enum Since {
     Ours,
 }
 
-impl Since {
+impl Introduced {
     /// The time, for people.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ pub struct Method {
     /// Who sends it.
     pub from: From,
     /// Since when it is in the protocol.
-    pub since: Since,
+    pub since: Introduced,
     /// The capability that says that it is served.
     pub capability: Option<&'static str>,
     /// Whether it is served.
@@ -87,7 +87,7 @@ pub struct Method {
 
 impl Method {
     /// The same, since another time.
-    const fn since(self, since: Since) -> Self {
+    const fn since(self, since: Introduced) -> Self {
         Self { since, ..self }
     }
 }
@@ -291,7 +291,7 @@ const fn served(
     codes: &'static [Code],
     doc: &'static str,
 ) -> Method {
-    let since = Since::Document;
+    let since = Introduced::Document;
     Method { name, from: From::Ui, since, capability, served: true, params, result, codes, doc }
 }
 
@@ -304,7 +304,7 @@ const fn task(
     codes: &'static [Code],
     doc: &'static str,
 ) -> Method {
-    served(name, Some(capability), params, result, codes, doc).since(Since::Later)
+    served(name, Some(capability), params, result, codes, doc).since(Introduced::Later)
 }
 
 /// A row of what the runtime sends, of the document.
@@ -316,7 +316,7 @@ const fn sent(
     result: &'static [Key],
     doc: &'static str,
 ) -> Method {
-    let since = Since::Document;
+    let since = Introduced::Document;
     Method { name, from, since, capability, served: true, params, result, codes: &[], doc }
 }
 
@@ -500,7 +500,7 @@ pub const METHODS: &[Method] = &[
         &[needs("name", Text), may("scope", Text), may("path", Text)],
         &[Code::InvalidParams, Code::Busy],
         "Keeps the interface's theme for its next start.",
-    ).since(Since::Code),
+    ).since(Introduced::Code),
     task(
         "shell.start",
         "supports_shell_tasks",
@@ -635,7 +635,7 @@ pub const METHODS: &[Method] = &[
     Method {
         name: "ui.context.update",
         from: From::UiNotice,
-        since: Since::Document,
+        since: Introduced::Document,
         capability: None,
         served: true,
         params: UI_CONTEXT,
@@ -743,7 +743,7 @@ pub const METHODS: &[Method] = &[
         &[needs("ok", Flag), may("result", Any), may("error", Text)],
         "A call of a tool that the interface brought. A result of the type `text`, `json` or `parts` is unpacked; any \
          other is text for the model.",
-    ).since(Since::Later),
+    ).since(Introduced::Later),
     sent(
         "client.tool.cancel",
         From::RuntimeNotice,
@@ -756,7 +756,7 @@ pub const METHODS: &[Method] = &[
         ],
         &[],
         "The time of a call is over. Its answer does nothing any more.",
-    ).since(Since::Later),
+    ).since(Introduced::Later),
 ];
 
 /// The names of the themes that an interface may set.

@@ -10,14 +10,14 @@ use crate::facts::{ListedSession, ModelFacts, SessionFacts};
 use crate::limits::UI_SESSIONS;
 use crate::message::{SessionId, ThinkingLevel, TurnId};
 use crate::session::{
-    Agreed, ApiError, Call, Client as _, Listing, Opened, Prompt, Prompted, Reach, Registered, Reply, Scope,
-    SessionApi, SwitchTarget, ToolOutcome,
+    Agreed, ApiError, Call, Client as _, ListScope, Listing, Opened, Prompt, Prompted, Reach, Registered,
+    Reply, SessionApi, SwitchTarget, ToolOutcome,
 };
 use crate::value::{Map, Value};
 use crate::wire::ui::ask::logged_out;
 use crate::wire::ui::codes::{Code, Fault};
 use crate::wire::ui::decode::{at, flag, text};
-use crate::wire::ui::desk::{Asked, Desk, OpenQuestion, Status, UiCan};
+use crate::wire::ui::desk::{Desk, OpenQuestion, OpenRequest, RunStatus, UiCan};
 use crate::wire::ui::encode;
 use crate::wire::ui::link::{Connection, Ui};
 use crate::wire::ui::methods::{self, VERSION};
@@ -252,7 +252,7 @@ fn run_begun(connection: &Connection, id: &str, place: usize, begun: Result<Begu
                 let teller = teller(ui, connection);
                 teller.begin(&mut state, out, run);
                 teller.empty_compaction(&mut state, out, compacted);
-                teller.end(&mut state, out, Status::Completed, None);
+                teller.end(&mut state, out, RunStatus::Completed, None);
             };
             connection.outbox().push_frame_apart(|out, ()| encode::answer(out, id, &result), told);
         }
@@ -277,7 +277,7 @@ fn run_cancel(ask: &Ask<'_>) {
     drop(state);
     match (is_running, ended) {
         (true, _) => {
-            let running = |_| Ok(Map::new().with("ok", true).with("status", Status::Running.as_str()));
+            let running = |_| Ok(Map::new().with("ok", true).with("status", RunStatus::Running.as_str()));
             ask.api().abort(ask.call(), None, ask.reply(running));
             if let Some(question) = waits_for {
                 ask.ui.answered(ask.connection, &question, Ok(Value::Nil));
@@ -312,7 +312,7 @@ fn session_list(ask: &Ask<'_>) {
     let here = ask.api().facts(&ask.connection.focused()).map(|facts| facts.cwd.clone());
     let root = ask.owned("workspace_root").filter(|root| here.as_deref() != Some(root.as_str()));
     let all = text(ask.params, "scope") == Some("all");
-    let scope = if all || root.is_some() { Scope::All } else { Scope::Project };
+    let scope = if all || root.is_some() { ListScope::All } else { ListScope::Project };
     let reply = ask.reply(move |sessions: Vec<ListedSession>| {
         let wanted = |listed: &&ListedSession| {
             let is_there = all || root.as_deref().is_none_or(|root| *listed.slot.cwd == *root);
@@ -528,7 +528,7 @@ fn auth_logout(ask: &Ask<'_>) {
             return ask.fail(&Fault::new(Code::Busy, "Another question is open: answer it first."));
         }
         let id = state.own_id("q");
-        let asked = Asked::Logout { request: ask.id.clone(), clear_session };
+        let asked = OpenRequest::Logout { request: ask.id.clone(), clear_session };
         state.question = Some(OpenQuestion { id: id.clone(), asked });
         id
     };

@@ -2,7 +2,7 @@
 //!
 //! [`super::tell`] makes them. Knows no session.
 
-use crate::wire::ui::methods::Since;
+use crate::wire::ui::methods::Introduced;
 use crate::wire::ui::shape::Shape::{Any, Each, Flag, OneOf, Text, Whole};
 use crate::wire::ui::shape::{Key, may, needs};
 
@@ -12,7 +12,7 @@ pub struct EventRow {
     /// Its `type`.
     pub name: &'static str,
     /// Since when it is in the protocol.
-    pub since: Since,
+    pub since: Introduced,
     /// Its further keys.
     pub keys: &'static [Key],
     /// Its meaning.
@@ -21,7 +21,7 @@ pub struct EventRow {
 
 impl EventRow {
     /// The same, since another time.
-    const fn since(self, since: Since) -> Self {
+    const fn since(self, since: Introduced) -> Self {
         Self { since, ..self }
     }
 }
@@ -68,9 +68,9 @@ pub const EVENTS: &[EventRow] = &[
         ],
         "What a call that a person is asked about would do.",
     )
-    .since(Since::Code),
+    .since(Introduced::Code),
     row("permission.ready", &[needs("tool", Text), may("tool_call_id", Text)], "The question follows.")
-        .since(Since::Code),
+        .since(Introduced::Code),
     row(
         "tool_result",
         &[needs("tool", Text), needs("result", Text), needs("tool_call_id", Text), may("is_error", Flag)],
@@ -104,17 +104,17 @@ pub const EVENTS: &[EventRow] = &[
         ],
         "A model call failed and is made again after a pause.",
     )
-    .since(Since::Later),
+    .since(Introduced::Later),
     row(
         "text_delta",
         &[needs("kind", OneOf(&["text", "reasoning"])), needs("content", Text)],
         "A piece of an answer, for interfaces that say `supports_text_deltas`.",
     )
-    .since(Since::Ours),
+    .since(Introduced::Ours),
     row("final", &[needs("content", Text)], "The text of the last answer."),
 ];
 
 /// A row of the document.
 const fn row(name: &'static str, keys: &'static [Key], doc: &'static str) -> EventRow {
-    EventRow { name, since: Since::Document, keys, doc }
+    EventRow { name, since: Introduced::Document, keys, doc }
 }

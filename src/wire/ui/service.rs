@@ -18,13 +18,13 @@ use crate::session::{
     SessionApi, Snapshot,
 };
 use crate::value::{Map, Value};
-use crate::wire::connection::{self, End, Wire};
+use crate::wire::connection::{self, ConnectionEnd, Wire};
 use crate::wire::lines::Line;
 use crate::wire::transport::Transport;
 use crate::wire::ui::ask;
 use crate::wire::ui::codes::{Code, Fault};
-use crate::wire::ui::decode::{self, Message};
-use crate::wire::ui::desk::{Asked, Desk, OpenQuestion};
+use crate::wire::ui::decode::{self, RpcMessage};
+use crate::wire::ui::desk::{Desk, OpenQuestion, OpenRequest};
 use crate::wire::ui::encode::{self, NO_ID};
 use crate::wire::ui::link::{Connection, Ui};
 use crate::wire::ui::methods::{self, From};
@@ -44,7 +44,7 @@ pub fn start(
     api: Arc<dyn SessionApi>,
     clock: Arc<dyn Clock>,
     diagnostics: bool,
-    on_end: Box<dyn Fn(End) + Send + Sync>,
+    on_end: Box<dyn Fn(ConnectionEnd) + Send + Sync>,
 ) -> std::io::Result<Arc<Connection>> {
     let (tally, desk) = (api.tally(), Arc::new(Desk::default()));
     let wire = Ui {
@@ -93,11 +93,13 @@ impl Wire for Ui {
         };
         match decode::read(bytes) {
             Ok(None) => {}
-            Ok(Some(Message::Request { id, method, params })) => {
+            Ok(Some(RpcMessage::Request { id, method, params })) => {
                 self.request(connection, id, &method, &params)
             }
-            Ok(Some(Message::Notification { method, params })) => self.notice(connection, &method, &params),
-            Ok(Some(Message::Response { id, result })) => {
+            Ok(Some(RpcMessage::Notification { method, params })) => {
+                self.notice(connection, &method, &params)
+            }
+            Ok(Some(RpcMessage::Response { id, result })) => {
                 self.answered(connection, &id, result);
             }
             Err(fault) => self.reject(connection, NO_ID, &fault),
@@ -234,7 +236,7 @@ impl Ui {
         };
         let result = &result.unwrap_or(Value::Nil);
         match asked {
-            Asked::Question { kind, session, tool, .. } => {
+            OpenRequest::Question { kind, session, tool, .. } => {
                 let said = ask::said(kind, result);
                 let call = Call { connection: connection.id(), request: "".into(), session };
                 if said.ends_run {
@@ -267,11 +269,11 @@ impl Ui {
                 };
                 self.api.respond(call, response, reply);
             }
-            Asked::Choice { kind, picks, request } => {
+            OpenRequest::Choice { kind, picks, request } => {
                 let pick = ask::picked(result).and_then(|place| picks.get(place).cloned());
                 self.choose(connection, id, kind, request, pick);
             }
-            Asked::Logout { request, clear_session } => {
+            OpenRequest::Logout { request, clear_session } => {
                 let agreed = decode::flag(result, "ok") == Some(true);
                 route::logout(self, connection, request, agreed, clear_session);
             }
@@ -298,7 +300,7 @@ impl Ui {
     fn take(&self, _: &Connection, id: &str) -> Option<OpenQuestion> {
         let mut state = self.desk.lock();
         let open = state.question.as_ref().filter(|open| *open.id == *id)?;
-        if matches!(open.asked, Asked::Question { .. }) {
+        if matches!(open.asked, OpenRequest::Question { .. }) {
             return Some(open.clone());
         }
         state.take_question(id)

@@ -18,7 +18,7 @@ use crate::message::{Block, Message, Role, StopReason, Usage, count};
 use crate::value::{Map, Value};
 use crate::wire::encoder::Encoder;
 use crate::wire::ui::ask;
-use crate::wire::ui::desk::{Desk, ModelUse, Run, State, Status, Step};
+use crate::wire::ui::desk::{Desk, DeskState, ModelUse, Run, RunStatus, Step};
 use crate::wire::ui::encode;
 use crate::wire::ui::told::{agent, note_facts, status};
 use crate::wire::ui::tools;
@@ -75,7 +75,7 @@ impl Teller {
         epoch_millis(self.now)
     }
 
-    fn tell(&self, state: &mut State, out: &mut Vec<u8>, event: &Event, joined: Option<&str>) {
+    fn tell(&self, state: &mut DeskState, out: &mut Vec<u8>, event: &Event, joined: Option<&str>) {
         match &event.body {
             Body::SessionUpdated(facts) => self.session(state, out, facts),
             Body::AssistantDelta(text) => self.delta(state, out, event, "text", joined.unwrap_or(text)),
@@ -103,7 +103,7 @@ impl Teller {
             Body::Error { message, .. } => {
                 let is_its = |run: &Run| event.turn.as_ref().is_some_and(|turn| *turn.as_str() == *run.id);
                 if state.run.as_ref().is_some_and(is_its) {
-                    self.end(state, out, Status::Error, Some(message));
+                    self.end(state, out, RunStatus::Error, Some(message));
                 }
             }
             _ => self.of_run(state, out, event),
@@ -111,7 +111,7 @@ impl Teller {
     }
 
     /// An event of a turn.
-    fn of_run(&self, state: &mut State, out: &mut Vec<u8>, event: &Event) {
+    fn of_run(&self, state: &mut DeskState, out: &mut Vec<u8>, event: &Event) {
         if !self.joins_run(state, out, event) || !is_new(state, event) {
             return;
         }
@@ -143,7 +143,7 @@ impl Teller {
 
     /// Whether an event is of the run that goes on. The event of another turn begins a run, and ends the one before:
     /// the stages of a workflow do so, and turns that other clients begin.
-    fn joins_run(&self, state: &mut State, out: &mut Vec<u8>, event: &Event) -> bool {
+    fn joins_run(&self, state: &mut DeskState, out: &mut Vec<u8>, event: &Event) -> bool {
         let Some(turn) = &event.turn else { return false };
         // What a slash command does belongs to its run.
         if state.run.as_ref().is_some_and(|run| run.is_command || *run.id == *turn.as_str()) {
@@ -157,22 +157,22 @@ impl Teller {
     }
 
     /// Begins a run.
-    pub fn begin(&self, state: &mut State, out: &mut Vec<u8>, id: Arc<str>) {
+    pub fn begin(&self, state: &mut DeskState, out: &mut Vec<u8>, id: Arc<str>) {
         if state.running() == Some(&id) || state.end_of(&id).is_some() {
             return;
         }
         if state.run.is_some() {
-            self.end(state, out, Status::Completed, None);
+            self.end(state, out, RunStatus::Completed, None);
         }
         state.run = Some(Run::new(id));
-        status(state, out, Status::Running, None);
+        status(state, out, RunStatus::Running, None);
     }
 
-    fn session(&self, state: &mut State, out: &mut Vec<u8>, facts: &SessionFacts) {
+    fn session(&self, state: &mut DeskState, out: &mut Vec<u8>, facts: &SessionFacts) {
         note_facts(state, facts);
         // The end of the run may be among what was left out for a slow client.
         if std::mem::take(&mut state.caught_up) && facts.phase == Phase::Idle && state.run.is_some() {
-            self.end(state, out, Status::Completed, None);
+            self.end(state, out, RunStatus::Completed, None);
         }
         // Only now is the session free for the next run.
         if facts.phase == Phase::Idle {
@@ -183,7 +183,7 @@ impl Teller {
     /// Ends the run of a compaction with its outcome, or with this one if it has none.
     pub fn end_compaction(
         &self,
-        state: &mut State,
+        state: &mut DeskState,
         out: &mut Vec<u8>,
         outcome: Option<TurnOutcome>,
         message: Option<&str>,
@@ -191,28 +191,28 @@ impl Teller {
         let Some(run) = state.run.as_mut().filter(|run| run.is_compaction) else { return };
         let (found, error) = run.outcome.take().map_or((None, None), |(found, error)| (Some(found), error));
         let how = match found.or(outcome) {
-            None | Some(TurnOutcome::Completed) => Status::Completed,
-            Some(TurnOutcome::Aborted | TurnOutcome::Interrupted) => Status::Cancelled,
-            Some(TurnOutcome::Failed) => Status::Error,
+            None | Some(TurnOutcome::Completed) => RunStatus::Completed,
+            Some(TurnOutcome::Aborted | TurnOutcome::Interrupted) => RunStatus::Cancelled,
+            Some(TurnOutcome::Failed) => RunStatus::Error,
         };
-        self.end(state, out, how, error.as_deref().or(message).filter(|_| how == Status::Error));
+        self.end(state, out, how, error.as_deref().or(message).filter(|_| how == RunStatus::Error));
     }
 
     /// Tells a compaction that had nothing to do.
-    pub fn empty_compaction(&self, state: &mut State, out: &mut Vec<u8>, compacted: bool) {
+    pub fn empty_compaction(&self, state: &mut DeskState, out: &mut Vec<u8>, compacted: bool) {
         agent(state, out, typed("compaction_start").with("timestamp", self.millis()));
         let event = typed("compaction_complete").with("timestamp", self.millis());
         agent(state, out, event.with("compacted", compacted));
     }
 
-    fn delta(&self, state: &mut State, out: &mut Vec<u8>, event: &Event, kind: &'static str, text: &str) {
+    fn delta(&self, state: &mut DeskState, out: &mut Vec<u8>, event: &Event, kind: &'static str, text: &str) {
         if state.can.deltas && self.joins_run(state, out, event) {
             agent(state, out, typed("text_delta").with("kind", kind).with("content", text));
         }
     }
 
     /// A message of the model. The text of one without calls waits: it may be the last.
-    fn answer(&self, state: &mut State, out: &mut Vec<u8>, message: &Message) {
+    fn answer(&self, state: &mut DeskState, out: &mut Vec<u8>, message: &Message) {
         self.flush_text(state, out);
         let mut thinking = String::new();
         for block in &message.content {
@@ -243,7 +243,7 @@ impl Teller {
     }
 
     /// The figures of a model call.
-    fn used(&self, state: &mut State, out: &mut Vec<u8>, message: &Message) {
+    fn used(&self, state: &mut DeskState, out: &mut Vec<u8>, message: &Message) {
         let Some(run) = &mut state.run else { return };
         let number = run.calls.len();
         run.calls.push(ModelUse { model: state.model.clone(), usage: message.usage });
@@ -304,7 +304,7 @@ impl Teller {
 
     fn proposed(
         &self,
-        state: &mut State,
+        state: &mut DeskState,
         out: &mut Vec<u8>,
         id: &Arc<str>,
         name: &str,
@@ -322,7 +322,7 @@ impl Teller {
     }
 
     /// A call begins to run. A hook may have changed its arguments since they were told.
-    fn executing(&self, state: &mut State, out: &mut Vec<u8>, call: &ToolCall) {
+    fn executing(&self, state: &mut DeskState, out: &mut Vec<u8>, call: &ToolCall) {
         let (args, raw) = arguments_of(&call.parsed);
         let now = self.millis();
         let Some(step) = state.run.as_mut().and_then(|run| run.steps.get_mut(&call.id)) else { return };
@@ -333,7 +333,7 @@ impl Teller {
         }
     }
 
-    fn result(&self, state: &mut State, out: &mut Vec<u8>, output: &ToolOutput) {
+    fn result(&self, state: &mut DeskState, out: &mut Vec<u8>, output: &ToolOutput) {
         let call = &output.call;
         let mut event = typed("tool_result").with("tool", call.name.to_string());
         event.put("result", result_text(&call.name, &call.parsed, &output.text, &output.details));
@@ -343,7 +343,7 @@ impl Teller {
         self.step_over(state, out, &call.id, output.is_error);
     }
 
-    fn step_over(&self, state: &mut State, out: &mut Vec<u8>, id: &Arc<str>, is_error: bool) {
+    fn step_over(&self, state: &mut DeskState, out: &mut Vec<u8>, id: &Arc<str>, is_error: bool) {
         let Some(step) = state.run.as_mut().and_then(|run| run.steps.remove(id)) else { return };
         let mut event = typed("step_complete").with("step_id", id.to_string());
         event.put("status", if is_error { "error" } else { "completed" });
@@ -351,7 +351,7 @@ impl Teller {
         agent(state, out, event);
     }
 
-    fn compaction_started(&self, state: &mut State, out: &mut Vec<u8>, event: &Event, asked: bool) {
+    fn compaction_started(&self, state: &mut DeskState, out: &mut Vec<u8>, event: &Event, asked: bool) {
         if !self.joins_run(state, out, event) {
             return;
         }
@@ -361,7 +361,7 @@ impl Teller {
         agent(state, out, typed("compaction_start").with("timestamp", self.millis()));
     }
 
-    fn turn_ended(&self, state: &mut State, out: &mut Vec<u8>, event: &Event, ended: &TurnEnded) {
+    fn turn_ended(&self, state: &mut DeskState, out: &mut Vec<u8>, event: &Event, ended: &TurnEnded) {
         // The end of a workflow's run is the end of its last stage.
         if state.run.as_ref().is_some_and(|run| run.is_command)
             || state.run.is_none() && !self.joins_run(state, out, event)
@@ -370,23 +370,23 @@ impl Teller {
         }
         let declined = state.run.as_mut().and_then(|run| run.declined.take());
         match (ended.outcome, declined) {
-            (TurnOutcome::Completed, _) => self.end(state, out, Status::Completed, None),
+            (TurnOutcome::Completed, _) => self.end(state, out, RunStatus::Completed, None),
             (TurnOutcome::Interrupted, Some(tool)) => {
                 if let Some(run) = &mut state.run {
                     run.last_text =
                         Some(format!("The call of {tool} was declined, and the run ended with it."));
                 }
-                self.end(state, out, Status::Completed, None);
+                self.end(state, out, RunStatus::Completed, None);
             }
             (TurnOutcome::Aborted | TurnOutcome::Interrupted, _) => {
-                self.end(state, out, Status::Cancelled, None);
+                self.end(state, out, RunStatus::Cancelled, None);
             }
-            (TurnOutcome::Failed, _) => self.end(state, out, Status::Error, ended.error.as_deref()),
+            (TurnOutcome::Failed, _) => self.end(state, out, RunStatus::Error, ended.error.as_deref()),
         }
     }
 
     /// The outcome of a slash command: a run of its own.
-    fn command(&self, state: &mut State, out: &mut Vec<u8>, event: &Event, outcome: &CommandOutcome) {
+    fn command(&self, state: &mut DeskState, out: &mut Vec<u8>, event: &Event, outcome: &CommandOutcome) {
         let Some(cause) = event.cause.as_ref().filter(|cause| cause.connection == self.connection) else {
             return;
         };
@@ -412,14 +412,14 @@ impl Teller {
             }
         }
         match (is_cancelled, outcome.is_error()) {
-            (true, _) => self.end(state, out, Status::Cancelled, None),
-            (false, true) => self.end(state, out, Status::Error, Some(text)),
-            (false, false) => self.end(state, out, Status::Completed, None),
+            (true, _) => self.end(state, out, RunStatus::Cancelled, None),
+            (false, true) => self.end(state, out, RunStatus::Error, Some(text)),
+            (false, false) => self.end(state, out, RunStatus::Completed, None),
         }
     }
 
     /// What a client that had fallen behind has missed of its run.
-    fn missed(&self, state: &mut State, out: &mut Vec<u8>, history: &Rehydration) {
+    fn missed(&self, state: &mut DeskState, out: &mut Vec<u8>, history: &Rehydration) {
         let Some(run) = state.running().cloned() else { return };
         for message in &history.messages {
             if message.turn_id.as_ref().is_none_or(|turn| *turn.as_str() != *run)
@@ -446,7 +446,7 @@ impl Teller {
     }
 
     /// An answer turned out not to be the last.
-    fn flush_text(&self, state: &mut State, out: &mut Vec<u8>) {
+    fn flush_text(&self, state: &mut DeskState, out: &mut Vec<u8>) {
         if let Some(text) = state.run.as_mut().and_then(|run| run.last_text.take())
             && !text.is_empty()
         {
@@ -455,12 +455,12 @@ impl Teller {
     }
 
     /// Ends the run.
-    pub fn end(&self, state: &mut State, out: &mut Vec<u8>, how: Status, message: Option<&str>) {
+    pub fn end(&self, state: &mut DeskState, out: &mut Vec<u8>, how: RunStatus, message: Option<&str>) {
         let open: Vec<Arc<str>> = state.run.iter().flat_map(|run| run.steps.keys().cloned()).collect();
         for step in open {
             self.step_over(state, out, &step, true);
         }
-        if how == Status::Completed {
+        if how == RunStatus::Completed {
             // An interface prints nothing of a run without it.
             let text = state.run.as_mut().and_then(|run| run.last_text.take()).unwrap_or_default();
             agent(state, out, typed("final").with("content", text));
@@ -482,7 +482,7 @@ impl Teller {
 }
 
 /// Whether an event's entry was not told yet.
-fn is_new(state: &mut State, event: &Event) -> bool {
+fn is_new(state: &mut DeskState, event: &Event) -> bool {
     let Some(run) = &mut state.run else { return false };
     let Some(entry) = &event.entry else { return true };
     // Only messages are kept, of which a run has few; the bound is for one that never ends.
@@ -492,14 +492,14 @@ fn is_new(state: &mut State, event: &Event) -> bool {
     run.told.insert(entry.clone())
 }
 
-fn is_untold(state: &mut State, message: &Message) -> bool {
+fn is_untold(state: &mut DeskState, message: &Message) -> bool {
     state.run.as_mut().is_some_and(|run| run.told.insert(message.id.clone()))
 }
 
 /// The question has ended: the run waits for its answer no longer.
-fn resume(state: &mut State, out: &mut Vec<u8>, question: &str) {
+fn resume(state: &mut DeskState, out: &mut Vec<u8>, question: &str) {
     if state.take_question(question).is_some() {
-        status(state, out, Status::Running, None);
+        status(state, out, RunStatus::Running, None);
     }
 }
 
@@ -636,7 +636,7 @@ mod tests {
     #[test]
     fn slow_client_is_told_what_it_missed_once_and_in_order() {
         let teller = Teller { connection: 1, now: Timestamp::UNIX_EPOCH, diagnostics: false };
-        let (mut state, mut out) = (State::default(), Vec::new());
+        let (mut state, mut out) = (DeskState::default(), Vec::new());
         let first = message("e1", Role::Assistant, "I look.", StopReason::ToolUse);
         teller.tell(&mut state, &mut out, &event(Some("e1"), Body::AssistantMessage(first.clone())), None);
         let history = Rehydration {
@@ -661,7 +661,7 @@ mod tests {
     #[test]
     fn answer_before_a_waiting_message_is_no_final_one() {
         let teller = Teller { connection: 1, now: Timestamp::UNIX_EPOCH, diagnostics: false };
-        let (mut state, mut out) = (State::default(), Vec::new());
+        let (mut state, mut out) = (DeskState::default(), Vec::new());
         for (entry, text) in [("e1", "first"), ("e2", "second")] {
             let said = message(entry, Role::Assistant, text, StopReason::EndTurn);
             teller.tell(&mut state, &mut out, &event(Some(entry), Body::AssistantMessage(said)), None);

@@ -2,18 +2,18 @@
 
 use crate::facts::SessionFacts;
 use crate::value::Map;
-use crate::wire::ui::desk::{State, Status};
+use crate::wire::ui::desk::{DeskState, RunStatus};
 use crate::wire::ui::encode;
 
 /// Tells an event of the run.
-pub fn agent(state: &mut State, out: &mut Vec<u8>, event: Map<'_>) {
+pub fn agent(state: &mut DeskState, out: &mut Vec<u8>, event: Map<'_>) {
     let Some(run) = &mut state.run else { return };
     encode::event(out, &run.id, run.seq, &event);
     run.seq = run.seq.saturating_add(1);
 }
 
 /// Tells the state of the run.
-pub fn status(state: &State, out: &mut Vec<u8>, status: Status, message: Option<&str>) {
+pub fn status(state: &DeskState, out: &mut Vec<u8>, status: RunStatus, message: Option<&str>) {
     let Some(run) = &state.run else { return };
     let mut params = Map::new().with("run_id", run.id.as_ref()).with("status", status.as_str());
     params.put_some("message", message);
@@ -21,7 +21,7 @@ pub fn status(state: &State, out: &mut Vec<u8>, status: Status, message: Option<
 }
 
 /// What the wire keeps of a session's facts.
-pub fn note_facts(state: &mut State, facts: &SessionFacts) {
+pub fn note_facts(state: &mut DeskState, facts: &SessionFacts) {
     state.window = facts.context_window;
     state.model = (facts.model_provider.clone(), facts.model_id.clone());
 }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use tokio::sync::MutexGuard;
 
-use super::{Allowed, Batch, Place, Places, Vote, denied};
+use super::{Allowed, Batch, Places, QueuePlace, Vote, denied};
 use crate::crash;
 use crate::engine::answers;
 use crate::engine::execution::{Execution, GrantAnswer};
 use crate::engine::rules;
-use crate::engine::unended::Asked;
+use crate::engine::unended::UnendedQuestion;
 use crate::event::question::{
     Answer, Approval, ApprovalScope, CutDiff, GrantRequest, ProposedText, QuestionContent, QuestionKind,
     ShownDiff,
@@ -39,7 +39,7 @@ impl Batch<'_> {
         &self,
         call: &ToolCall,
         plan: Option<&Result<Plan, CallError>>,
-        place: &mut Option<Place>,
+        place: &mut Option<QueuePlace>,
     ) -> Result<Option<String>, Outcome> {
         let Some(stage) = self.turn.execution.as_ref().filter(|_| !self.is_of_stage(call)) else {
             return Ok(None);
@@ -100,7 +100,7 @@ impl Batch<'_> {
 
     /// Waits until it is this call's turn to ask and no other question is open. `None` if no further call is
     /// started.
-    pub(super) async fn turn_to_ask(&self, place: &mut Option<Place>) -> Option<MutexGuard<'_, ()>> {
+    pub(super) async fn turn_to_ask(&self, place: &mut Option<QueuePlace>) -> Option<MutexGuard<'_, ()>> {
         let asking = async {
             if let Some(place) = place {
                 place.come_up().await;
@@ -334,7 +334,7 @@ impl Batch<'_> {
     }
 
     /// The question of a kind that was asked about a call before the process was killed.
-    pub(super) fn asked_before(&self, call: &ToolCall, kind: QuestionKind) -> Option<&Asked> {
+    pub(super) fn asked_before(&self, call: &ToolCall, kind: QuestionKind) -> Option<&UnendedQuestion> {
         self.unended.as_ref()?.asked(&call.id, kind)
     }
 
@@ -366,7 +366,7 @@ impl Batch<'_> {
             journalled: self.is_journalled,
         };
         let questions = &self.turn.shared.questions;
-        if let Some(Asked { question: known, at, answer: Some(answer) }) = earlier
+        if let Some(UnendedQuestion { question: known, at, answer: Some(answer) }) = earlier
             && let Some(resolution) = answers::resolution(answer)
         {
             let (id, by) = (&known.question_id, answer.by.clone());
@@ -430,7 +430,7 @@ impl Batch<'_> {
     }
 
     /// Runs a call of `ask-user`: a question from the model.
-    pub(super) async fn ask_user(&self, call: &Arc<ToolCall>, place: &mut Option<Place>) -> Outcome {
+    pub(super) async fn ask_user(&self, call: &Arc<ToolCall>, place: &mut Option<QueuePlace>) -> Outcome {
         let Some(question) = call.parsed.get("question").and_then(Value::as_str) else {
             return Outcome::failed("The argument question must be a string.");
         };

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Batch, Place, Vote, denied};
+use super::{Batch, QueuePlace, Vote, denied};
 use crate::engine::native::request::Composer;
 use crate::engine::native::turn::Turn;
 use crate::engine::subagent::Child;
@@ -26,7 +26,7 @@ struct Wanted {
 
 impl Batch<'_> {
     /// Answers a `delegate` call: asks the person once, runs the child, returns its last text.
-    pub(super) async fn delegate(&self, call: &Arc<ToolCall>, place: &mut Option<Place>) -> Outcome {
+    pub(super) async fn delegate(&self, call: &Arc<ToolCall>, place: &mut Option<QueuePlace>) -> Outcome {
         let turn = self.turn;
         let wanted = match wanted(turn, call) {
             Ok(wanted) => wanted,
