@@ -185,7 +185,7 @@ impl SessionActor {
         live.publish();
         // The session outlives whatever has opened it.
         let span = tracing::debug_span!(parent: None, "session", id = handle.id.as_str());
-        shared.tasks.spawn(live.run(receiver).instrument(span));
+        shared.tasks.spawn(Box::new(live).run(receiver).instrument(span));
         handle
     }
 
@@ -200,17 +200,18 @@ impl SessionActor {
         (Self::start(shared, agent, journal, header, entries), handled)
     }
 
-    async fn run(mut self, mut mailbox: mpsc::Receiver<Change>) {
+    async fn run(mut self: Box<Self>, mut mailbox: mpsc::Receiver<Change>) {
         if let Some(begun) = self.cut_off.take() {
-            self.note_cut_off(&begun).await;
+            Box::pin(self.note_cut_off(&begun)).await;
         }
         while let Some(change) = mailbox.recv().await {
             let unload = match change {
                 Change::Unload(unload) if self.is_at_rest() => unload,
                 change => {
-                    self.apply(change).await;
+                    // On its own, so that a session that rests keeps no room for the largest change.
+                    Box::pin(self.apply(change)).await;
                     if let Some(departed) = self.departed.take() {
-                        return self.leave(departed).await;
+                        return Box::pin(self.leave(departed)).await;
                     }
                     self.handle.is_busy.store(!self.is_at_rest(), Ordering::Release);
                     continue;
