@@ -239,7 +239,7 @@ fn rest() {
 
 /// A new session with an entry on disk.
 fn name(engine: &Engine, first: &SessionId, number: usize) {
-    let opened = wait(asked(|reply| engine.new_session(call(first), None, None, reply)));
+    let opened = wait(asked(|reply| engine.new_session(call(first), Default::default(), reply)));
     let call = Call { session: opened.session, ..call(first) };
     wait(asked(|reply| engine.set_name(call, format!("Session {number}"), reply)));
 }

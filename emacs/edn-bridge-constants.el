@@ -66,6 +66,10 @@
     "list_rules"
     "remove_rule"
     "list_audit"
+    "list_mcp"
+    "set_mcp"
+    "restart_mcp"
+    "complete_mcp"
     "resolve_dialog"
     "cancel_dialog"
     "interaction_respond"
@@ -126,6 +130,7 @@
     "compaction/ended"
     "control/handled"
     "diagnostic"
+    "mcp/updated"
     "job/updated"
     "error")
   "Topics of events.")
@@ -194,6 +199,7 @@
     "job"
     "cancel-job"
     "tools"
+    "mcp"
     "export"
     "retry"
     "continue"

@@ -88,6 +88,19 @@ pub enum Command<'a> {
     CancelJob(&'a str),
     /// `/tools`
     Tools,
+    /// `/mcp`
+    Mcp,
+    /// `/mcp on|off server [tool]`
+    SetMcp {
+        /// Whether it is switched on.
+        enabled: bool,
+        /// The server.
+        server: &'a str,
+        /// One of its tools.
+        tool: Option<&'a str>,
+    },
+    /// `/mcp restart server`
+    RestartMcp(&'a str),
     /// `/export [path]`
     Export(Option<&'a str>),
     /// `/retry`
@@ -131,12 +144,19 @@ pub fn is_name(text: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_lowercase() || byte == b'-')
 }
 
-/// A slash and `[a-z?][a-z-]*` up to a blank or the end, and the rest.
+/// Whether a text is the name of a command that a server of tools offers: `mcp__server__prompt`.
+pub fn is_of_server(text: &str) -> bool {
+    let of_server = text.strip_prefix("mcp__").and_then(|rest| rest.split_once("__"));
+    of_server.is_some_and(|(server, prompt)| !server.is_empty() && !prompt.is_empty())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+}
+
+/// A slash and `[a-z?][a-z-]*`, or the name of a server's command, up to a blank or the end; and the rest.
 fn name(text: &str) -> Option<(&str, &str)> {
     let rest = text.strip_prefix('/')?;
     let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
     let (name, arguments) = rest.split_at_checked(end)?;
-    is_name(name).then_some((name, arguments))
+    (is_name(name) || is_of_server(name)).then_some((name, arguments))
 }
 
 /// The catalogued command with that name; `None` if the arguments are invalid.
@@ -186,6 +206,14 @@ fn command<'a>(name: &str, arguments: &'a str) -> Option<Command<'a>> {
         "job" => first.filter(|_| one).map(Command::Job),
         "cancel-job" => first.filter(|_| one).map(Command::CancelJob),
         "tools" => alone(Command::Tools),
+        "mcp" => match (first, second, third) {
+            (None, ..) => Some(Command::Mcp),
+            (Some("restart"), Some(server), None) => Some(Command::RestartMcp(server)),
+            (Some(word @ ("on" | "off")), Some(server), tool) if words.next().is_none() => {
+                Some(Command::SetMcp { enabled: word == "on", server, tool })
+            }
+            _ => None,
+        },
         "export" => Some(Command::Export(rest)),
         "retry" => alone(Command::Retry),
         "continue" => alone(Command::Continue),
@@ -203,6 +231,9 @@ mod tests {
     #[test]
     fn line_kinds_are_distinguished() {
         let text = |text| UserInput::Text(Cow::Borrowed(text));
+        let set_mcp = |enabled, server, tool| UserInput::Command(Command::SetMcp { enabled, server, tool });
+        let of_server = |name, arguments| UserInput::Unknown { name, arguments, nearest: Vec::new() };
+        const MCP: &str = "/mcp [on|off server [tool]] OR /mcp restart server";
         for (input, expected) in [
             ("hello", text("hello")),
             ("", text("")),
@@ -229,6 +260,17 @@ mod tests {
             ("/name", UserInput::Usage("/name text")),
             ("/workflow w a  b", UserInput::Command(Command::Workflow { name: "w", arguments: "a  b" })),
             ("/job", UserInput::Usage("/job id")),
+            ("/mcp", UserInput::Command(Command::Mcp)),
+            ("/mcp off git", set_mcp(false, "git", None)),
+            ("/mcp on git  log", set_mcp(true, "git", Some("log"))),
+            ("/mcp restart git", UserInput::Command(Command::RestartMcp("git"))),
+            ("/mcp on git log x", UserInput::Usage(MCP)),
+            ("/mcp off", UserInput::Usage(MCP)),
+            ("/mcp__git__A_b-1 x y", of_server("mcp__git__A_b-1", "x y")),
+            ("/mcp__git", text("/mcp__git")),
+            ("/mcp____x", text("/mcp____x")),
+            ("/mcp__git__a.b", text("/mcp__git__a.b")),
+            ("/Mcp__git__a", text("/Mcp__git__a")),
         ] {
             assert_eq!(read(input), expected, "{input:?}");
         }

@@ -19,13 +19,15 @@ mod error;
 mod fetch;
 mod files;
 mod layers;
+mod servers;
 mod trust;
 
 pub use control::{ControlPolicy, Member, Team};
 pub use daemon::{DaemonPolicy, IdleExit};
 pub use error::ConfigError;
 pub use files::{Files, ProjectFiles};
-pub use layers::{HookValue, Layers, Sourced};
+pub use layers::{HookValue, Layers, ServersValue, Sourced};
+pub use servers::KnownServers;
 pub use trust::{Sealed, Trust};
 
 /// Values from the command line and the environment. They override the files.

@@ -38,6 +38,7 @@ pub mod keeper;
 mod ledger;
 mod listing;
 mod login;
+mod mcp;
 mod native;
 mod open;
 mod parentage;

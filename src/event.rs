@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use crate::catalogue::ErrorCode;
 use crate::delivery::Class;
+use crate::facts::mcp::McpStates;
 use crate::facts::{JobFacts, SessionFacts, SessionList};
 use crate::message::{Block, EntryId, Message, SessionId, StopReason, TurnId, Usage};
 use crate::store::Entry;
@@ -167,6 +168,8 @@ pub enum Body {
     StagePassed(Arc<StagePassed>),
     /// A background job changed.
     JobUpdated(Arc<JobFacts>),
+    /// The state of the session's servers of tools changed. Contains all of them.
+    McpUpdated(Arc<McpStates>),
     /// The outcome of a slash command.
     CommandResult(Arc<CommandOutcome>),
     /// A command needs a choice, which the frontend offers natively.
@@ -467,6 +470,7 @@ impl Body {
             | Self::ContextUpdated { .. }
             | Self::ToolUpdate(_)
             | Self::JobUpdated(_)
+            | Self::McpUpdated(_)
             | Self::QueueUpdated(_)
             | Self::WidgetsUpdated(_)
             | Self::WidgetSpecsUpdated(_)
@@ -562,6 +566,7 @@ impl Body {
                 .iter()
                 .map(|waiting| waiting.text.len().saturating_add(SNAPSHOT_WEIGHT))
                 .fold(VALUE_WEIGHT, usize::saturating_add),
+            Self::McpUpdated(states) => states.servers.len().saturating_mul(SNAPSHOT_WEIGHT),
             Self::CommandResult(outcome) => outcome.message.len(),
             Self::ChoiceRequested(choice) => choice.items.len().saturating_mul(SNAPSHOT_WEIGHT),
             Self::QuestionAsked(asked) => asked.content.weight(),

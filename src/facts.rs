@@ -4,10 +4,11 @@
 //! Pure. Knows neither how a session lives nor how a wire lays its facts out.
 
 pub mod editor;
+pub mod mcp;
 pub mod permissions;
 pub mod rule;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -74,6 +75,8 @@ pub struct SessionFacts {
     pub auto_compaction: bool,
     /// Whether failed model calls are retried automatically.
     pub auto_retry: bool,
+    /// The servers of tools, and single tools of them, that are switched off.
+    pub mcp_off: Arc<BTreeSet<Arc<str>>>,
     /// The sum over all model calls.
     pub usage: Usage,
     /// Tokens in the window at the last model call.
@@ -141,6 +144,7 @@ impl SessionFacts {
             editor: None,
             auto_compaction: true,
             auto_retry: true,
+            mcp_off: Arc::default(),
             usage: Usage::default(),
             context_tokens: 0,
             message_count: 0,
@@ -431,8 +435,10 @@ pub struct CommandFacts {
     pub usage: String,
     /// Its purpose.
     pub description: String,
-    /// Its source: `built-in`, `template` or `skill`.
+    /// Its source: `built-in`, `template`, `skill` or `mcp`.
     pub source: &'static str,
+    /// The server of tools that it comes from.
+    pub server: Option<Arc<str>>,
 }
 
 /// The end of a command that ran for the user.

@@ -716,6 +716,25 @@ pub const OPEN_QUESTIONS: usize = 1024;
 /// Closed questions that are remembered, so that a late answer gets the right error.
 pub const CLOSED_QUESTIONS: usize = 1024;
 
+/// How often a field of a server's form is asked for while the answer does not fit.
+pub const MCP_FIELD_TRIES: usize = 3;
+
+/// How long a message waits for a resource that it refers to: longer than a page of the web takes.
+pub const MCP_RESOURCE_WAIT: Duration = Duration::from_secs(20);
+
+/// Bytes of what a server says of a tool, a prompt or a resource in a list for people: a line.
+pub const MCP_LISTED_TEXT_BYTES: usize = 200;
+
+/// Resources of one server in a list for people; completion finds the others.
+pub const MCP_LISTED_RESOURCES: usize = 100;
+
+/// Bytes of what all servers say of their use in a system prompt (16 KiB), or a quarter of the model's window if that is
+/// less. One server has 4 KiB.
+pub const PROMPT_SERVERS_BYTES: usize = 16 * 1024;
+
+/// Folders whose servers of tools are known by their command lines: a person has some hundred projects.
+pub const KNOWN_SERVER_FOLDERS: usize = 512;
+
 /// Hooks of a configuration. Each one starts a process at its boundary.
 pub const HOOKS: usize = 64;
 
@@ -793,6 +812,9 @@ pub const CLIENT_TOOLS: usize = 64;
 
 /// Tools in a session that were brought by all clients together.
 pub const BROUGHT_TOOLS: usize = 128;
+
+/// Tools in a request to a model, of all kinds: some servers of models take no more, and each is paid for.
+pub const OFFERED_TOOLS: usize = 512;
 
 /// Bytes of a brought tool's name: what hosted models take.
 pub const CLIENT_TOOL_NAME_BYTES: usize = 64;

@@ -36,6 +36,8 @@ const OURS: &[&str] = &[
     "rules.edn",
     "trusted.edn",
     "trusted.new",
+    "servers.edn",
+    "servers.new",
     "chosen.edn",
     "chosen.new",
     "repl-history",

@@ -4,6 +4,7 @@
 //! Pure: facts in, plain data out. Knows neither who asks nor how a session lives.
 
 pub mod control;
+pub mod mcp;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -492,6 +493,7 @@ pub fn command(command: &CommandFacts) -> Map<'_> {
     map.put("usage", command.usage.as_str());
     map.put("description", command.description.as_str());
     map.put("source", command.source);
+    map.put_some("server", command.server.as_deref());
     map
 }
 

@@ -14,6 +14,7 @@
 //! | [`Permissions`] | a rule that was taken back permits nothing any more |
 //! | [`SessionSettings`] | a setting is on disk before the reply |
 //! | [`Logins`] | no secret is in an answer |
+//! | [`McpServers`] | a server that is switched off is not called any more |
 //! | [`Jobs`] | a command ends with its session; one of a shell of its own ends with the process |
 //! | [`ClientTools`] | a request for a tool or an open file goes to the client that has it, and is answered once |
 //! | [`Control`] | what was acknowledged happens once |
@@ -29,6 +30,7 @@ pub mod control;
 mod graph;
 mod jobs;
 mod logins;
+mod mcp;
 mod permissions;
 mod questions;
 mod queue;
@@ -45,10 +47,11 @@ pub use control::Control;
 pub use graph::{Graph, GraphQuery, QueryAnswer};
 pub use jobs::{Jobs, ShellCommand, ToolOutcome, Waited};
 pub use logins::Logins;
+pub use mcp::{McpServers, McpSwitch, McpTyped, SessionServer, SessionServerWay, SessionServers};
 pub use permissions::Permissions;
 pub use questions::{AnswerFields, DialogResult, Questions, Response};
 pub use queue::{Edited, Queues, Removed, Resumed};
-pub use sessions::{ListScope, Listing, Opened, Page, Sessions, SwitchTarget};
+pub use sessions::{ListScope, Listing, NewSession, Opened, Page, Sessions, SwitchTarget};
 pub use settings::{Reach, SessionSettings, ShownFiles};
 pub use tally::{Counts, OpCounts, Requests, Tally};
 pub use turns::{ActionResult, ActionStatus, Again, Ended, Interrupted, Prompt, Prompted, TurnState, Turns};
@@ -65,6 +68,7 @@ pub trait SessionApi:
     + Permissions
     + SessionSettings
     + Logins
+    + McpServers
     + Jobs
     + ClientTools
     + Graph
@@ -82,6 +86,7 @@ impl<T> SessionApi for T where
         + Questions
         + SessionSettings
         + Logins
+        + McpServers
         + Jobs
         + ClientTools
         + Graph

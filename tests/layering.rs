@@ -210,6 +210,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "hook",
             "workflow",
             "tool",
+            "mcp",
             "context",
             "query",
             "interaction",

@@ -61,6 +61,11 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec { name: "job", usage: "/job id", doc: "Shows a background job." },
     CommandSpec { name: "cancel-job", usage: "/cancel-job id", doc: "Ends a background job." },
     CommandSpec { name: "tools", usage: "/tools", doc: "Lists the tools of the session." },
+    CommandSpec {
+        name: "mcp",
+        usage: "/mcp [on|off server [tool]] OR /mcp restart server",
+        doc: "Lists the servers of tools, or switches one or a tool of it for the session.",
+    },
     CommandSpec { name: "export", usage: "/export [path]", doc: "Writes the session as an HTML page." },
     CommandSpec {
         name: "retry",

@@ -90,6 +90,7 @@ impl Topic {
                 | Self::TurnEnded
                 | Self::Diagnostic
                 | Self::JobUpdated
+                | Self::McpUpdated
                 | Self::Error
         )
     }
@@ -225,6 +226,9 @@ topics! {
          \"elicitation\"; `:result` is that of the acknowledgement. Never the text.";
     Diagnostic "diagnostic" Lossless true ["code" "message"] ["detail"]
         "A condition worth reporting: repairs, failed hooks, merged events.";
+    McpUpdated "mcp/updated" Latest false ["session-id" "servers"] []
+        "The state of the session's servers of tools changed. `:servers` are all of them, each {:name, :enabled, :state, \
+         :tools, :last-error}, with the number of its tools; `list_mcp` tells more.";
     JobUpdated "job/updated" Latest true ["job"] []
         "A background job changed.";
     Error "error" Lossless true ["error-code" "error-message"] ["id" "op"]

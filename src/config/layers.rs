@@ -36,6 +36,19 @@ pub struct HookValue {
     pub sealed: Vec<(PathBuf, String)>,
 }
 
+/// The servers of tools of a file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServersValue {
+    /// What is written, a map by name.
+    pub value: Value<'static>,
+    /// The file.
+    pub from: PathBuf,
+    /// The project that they belong to; `None` for the user's.
+    pub root: Option<PathBuf>,
+    /// The files of the project that the commands name, with the digests that they were trusted with, by server.
+    pub sealed: Vec<(String, Vec<(PathBuf, String)>)>,
+}
+
 /// What the files say together.
 #[derive(Debug, Clone, Default)]
 pub struct Layers {
@@ -61,6 +74,8 @@ pub struct Layers {
     pub control: ControlPolicy,
     /// Commands at the boundaries of turns, the user's first.
     pub hooks: Vec<HookValue>,
+    /// Servers of tools, the user's first.
+    pub mcp: Vec<ServersValue>,
     /// What the project was trusted with, where it is.
     pub sealed: Option<Sealed>,
     /// Why the project is not trusted though it was, for a person.
@@ -189,6 +204,7 @@ impl Layers {
                 self.rules.extend(taken);
             }
             "provider" | "model" | "sandbox" | "models" | "hooks" | "providers" | "interaction" | "fetch"
+            | "mcp"
                 if !trusted =>
             {
                 refused = true
@@ -215,6 +231,15 @@ impl Layers {
                 }
             }
             "fetch" => self.private_hosts.extend(private_hosts(value).map_err(shape)?),
+            "mcp" => {
+                let servers = value.as_map().ok_or_else(|| shape("a map of maps"))?;
+                let names = Value::vector(servers.iter().map(|(name, _)| name.clone()));
+                let (value, from) = (value.clone(), path.to_owned());
+                self.mcp.push(ServersValue { value, from, root: None, sealed: Vec::new() });
+                // Arguments, variables and headers may hold secrets.
+                self.sources.push(Sourced { key: name.to_owned(), value: names, from: path.to_owned() });
+                return Ok(());
+            }
             "interaction" => {
                 let millis = value.get("orphan-grace-ms").and_then(Value::as_i64);
                 let millis = millis.and_then(|millis| u64::try_from(millis).ok());

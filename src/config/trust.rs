@@ -1,7 +1,7 @@
 //! Trust in a project: it holds for the content that was there when the user gave it, not for a path.
 //!
 //! Kept are the digests of what trust lets run: the project's configuration, its workflows, and the files that
-//! its hooks name. What these run in turn (a script that a script calls) is not looked at. Knows files and
+//! its hooks and its servers of tools name. What these run in turn (a script that a script calls) is not looked at. Knows files and
 //! digests; does not know its callers.
 
 use std::collections::BTreeMap;
@@ -90,7 +90,7 @@ impl Sealed {
         self.0.get(&*inside.to_string_lossy()).is_some_and(|digest| *digest == sha256::hex(bytes))
     }
 
-    /// The files that a command names, with their digests.
+    /// The files that the command of a hook or a server names, with their digests.
     pub fn named_by(&self, root: &Path, hook: &Value<'_>) -> Vec<(PathBuf, String)> {
         let sealed = words(hook).filter_map(|word| {
             let path = root.join(word);
@@ -185,11 +185,13 @@ fn words<'v>(hook: &'v Value<'v>) -> impl Iterator<Item = &'v str> {
     words.flat_map(move |word| std::iter::once(word).chain(parts(word))).filter(|word| !word.is_empty())
 }
 
-/// The files of a project that the hooks of its configuration name.
+/// The files of a project that the hooks and servers of its configuration name.
 fn named(root: &Path, configuration: &[u8]) -> Vec<PathBuf> {
     let Ok(value) = edn::read_one(configuration) else { return Vec::new() };
     let hooks = value.get("hooks").and_then(Value::as_slice).unwrap_or_default();
-    let paths = hooks.iter().flat_map(words).map(|word| root.join(word));
+    let servers = value.get("mcp").and_then(Value::as_map).into_iter().flat_map(Map::iter);
+    let all = hooks.iter().chain(servers.map(|(_, server)| server));
+    let paths = all.flat_map(words).map(|word| root.join(word));
     let mut paths: Vec<PathBuf> = paths.filter(|path| path.starts_with(root) && path.is_file()).collect();
     paths.sort();
     paths.dedup();
@@ -231,14 +233,15 @@ mod tests {
     fn a_file_that_a_word_of_a_hook_contains_is_sealed() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        for name in ["a.sh", "b.sh", "c.edn", "d.py"] {
+        for name in ["a.sh", "b.sh", "c.edn", "d.py", "e.js"] {
             std::fs::write(root.join(name), "1").unwrap();
         }
         let hooks = br#"{:hooks [{:command ["bash" "-c" "./a.sh && exec sh 'b.sh'"]}
-                                 {:command ["python3" "d.py" "--with=c.edn" "" "."]}]}"#;
+                                 {:command ["python3" "d.py" "--with=c.edn" "" "."]}]
+                         :mcp {"e" {:command ["node" "./e.js"]}}}"#;
         let before = Sealed::of(root, Some(hooks));
         assert_eq!(before.wrong(), None);
-        for name in ["a.sh", "b.sh", "c.edn", "d.py"] {
+        for name in ["a.sh", "b.sh", "c.edn", "d.py", "e.js"] {
             std::fs::write(root.join(name), "2").unwrap();
             let now = Sealed::of(root, Some(hooks));
             assert_eq!(before.changes(&now).len(), 1, "{name}");

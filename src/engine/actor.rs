@@ -222,6 +222,9 @@ impl SessionActor {
             let not_opening = shared.tree.opening.lock().await;
             if shared.tree.forget(&self.handle, unload.lookup) {
                 settle(&self.journal).await;
+                if let Some(own) = self.handle.mcp.own().cloned() {
+                    shared.tasks.spawn(async move { own.end().await });
+                }
                 drop(self);
                 unload.done();
                 drop(not_opening);
@@ -365,6 +368,10 @@ impl SessionActor {
                 ("mode", Some(mode), _) => facts.mode = Mode::parse(mode).unwrap_or(Mode::ReadOnly),
                 ("auto-compaction", _, Some(enabled)) => facts.auto_compaction = enabled,
                 ("auto-retry", _, Some(enabled)) => facts.auto_retry = enabled,
+                ("mcp-off", ..) => {
+                    let names = value.as_slice().unwrap_or_default().iter().filter_map(Value::as_str);
+                    facts.mcp_off = Arc::new(names.map(Arc::from).collect());
+                }
                 _ => {}
             },
             EntryBody::Context(context) => {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::tool::permission::Rule;
+use crate::tool::permission::{Decision, Rule};
 
 /// The rules of a session, and of the sessions above it. A copy shares them.
 ///
@@ -37,6 +37,19 @@ impl AnsweredRules {
     pub fn add_above(&self, rule: Rule) {
         let top = self.above.last().unwrap_or(&self.own);
         top.lock().unwrap_or_else(PoisonError::into_inner).push(rule);
+    }
+
+    /// Takes back what allows a tool, wherever it was answered. Returns whether there was anything.
+    pub fn forget_allowed(&self, tool: &str) -> bool {
+        let allows =
+            |rule: &Rule| rule.decision == Decision::Allow && rule.tool.is_some() && rule.names(tool);
+        let mut found = false;
+        for list in self.above.iter().chain([&self.own]) {
+            let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
+            found |= list.iter().any(allows);
+            list.retain(|rule| !allows(rule));
+        }
+        found
     }
 
     /// Takes one back, wherever it was answered.

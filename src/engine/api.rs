@@ -3,6 +3,7 @@
 
 mod clients;
 mod jobs;
+mod mcp;
 mod sessions;
 mod settings;
 mod turns;

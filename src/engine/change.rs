@@ -95,6 +95,8 @@ pub enum Change {
     SetAutoCompaction { call: Call, enabled: bool, reply: Reply<bool> },
     /// A client turned automatic retries on or off.
     SetAutoRetry { call: Call, enabled: bool, reply: Reply<bool> },
+    /// A client switched a server of tools, or one of its tools, on or off.
+    SetMcp { call: Call, name: Arc<str>, enabled: bool, reply: Reply<()> },
     /// A client's editor shows something else.
     ShowEditor { editor: Box<Editor>, reply: Reply<()> },
 

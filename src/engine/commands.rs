@@ -19,11 +19,12 @@ use crate::engine::incoming::Incoming;
 use crate::engine::login::LoginDesk;
 use crate::engine::remember;
 use crate::engine::workflow;
+use crate::facts::mcp::McpServer;
 use crate::facts::{CommandFacts, JobFacts};
 use crate::message::{Mode, SessionId, ThinkingLevel};
 use crate::session::{
-    Again, ApiError, Call, Jobs as _, Logins as _, Opened, Prompted, Reach, Reply, SessionSettings as _,
-    Sessions as _, SwitchTarget, Turns as _, Undo, Undone, Undos as _,
+    Again, ApiError, Call, Jobs as _, Logins as _, McpServers as _, McpSwitch, NewSession, Opened, Prompted,
+    Reach, Reply, SessionSettings as _, Sessions as _, SwitchTarget, Turns as _, Undo, Undone, Undos as _,
 };
 use crate::store::record::KeyedRequest;
 
@@ -72,8 +73,36 @@ impl Commands<'_> {
             Ok(handle) => handle,
             Err(error) => return reply.fail(error),
         };
+        if command::is_of_server(&name) {
+            return self.prompt_of_server(call, handle, name, arguments, incoming, reply);
+        }
         // On the session's task, so that later requests come after it.
         handle.tell(Change::Invoke { call, name, arguments, incoming, reply });
+    }
+
+    /// Starts a turn with the prompt of a server, which may take its time: requests that come meanwhile are served.
+    fn prompt_of_server(
+        &self,
+        call: Call,
+        handle: Handle,
+        name: String,
+        arguments: String,
+        mut incoming: Incoming,
+        reply: Reply<Prompted>,
+    ) {
+        let engine = self.0.clone();
+        let fill_in = async move {
+            let filled = engine.shared.fill_in_prompt(&handle, Some(call.cause()), &name, &arguments).await;
+            match filled {
+                Ok(filled) => {
+                    incoming.prompt.message = filled.message;
+                    incoming.prompt.images.extend(filled.images);
+                    handle.tell(Change::Prompt { call, incoming, reply });
+                }
+                Err(error) => reply.fail(error),
+            }
+        };
+        self.0.shared.tasks.spawn_on(fill_in, &self.0.shared.executor);
     }
 
     /// Runs a command, unless its key was answered before; the session's task knows the keys.
@@ -103,7 +132,10 @@ impl Commands<'_> {
                     client.close();
                 }
             }
-            Command::New => self.0.new_session(call.clone(), None, None, self.opened(&call, "new_session")),
+            Command::New => {
+                let reply = self.opened(&call, "new_session");
+                self.0.new_session(call, NewSession::default(), reply);
+            }
             Command::Resume(text) => self.ask_resume(call, text),
             Command::Tree(None) | Command::Fork => {
                 self.ask_session(&call, &snapshot, command == Command::Fork)
@@ -187,7 +219,25 @@ impl Commands<'_> {
             Command::Tools => {
                 let facts = &snapshot.facts;
                 let model = handle.config().models.describe(&facts.model_provider, &facts.model_id);
-                self.0.shared.tell(&call, "text", text::tools(&handle.tools, model.tools, &facts.model_id));
+                let tools = self.0.shared.toolbox_to_show(handle);
+                self.0.shared.tell(&call, "text", text::tools(&tools, model.tools, &facts.model_id));
+            }
+            Command::Mcp => {
+                let reply = self.text(&call, |servers: Vec<McpServer>| text::servers(&servers));
+                self.0.mcp_servers(call.clone(), reply);
+            }
+            Command::SetMcp { enabled, server, tool } => {
+                let about = tool.map_or_else(|| server.to_owned(), |tool| format!("{tool} of {server}"));
+                let state = if enabled { "on" } else { "off" };
+                let reply = self.text(&call, move |_: McpServer| {
+                    format!("{about} is {state} for this session, from the next model call on.")
+                });
+                let (server, tool) = (server.to_owned(), tool.map(str::to_owned));
+                self.0.set_mcp(call.clone(), McpSwitch { server, tool, enabled }, reply);
+            }
+            Command::RestartMcp(server) => {
+                let reply = self.text(&call, |server: McpServer| text::server(&server));
+                self.0.restart_mcp(call.clone(), server.to_owned(), reply);
             }
             Command::Export(path) => {
                 let reply = self.text(&call, |path| format!("Exported to {path}"));
@@ -380,12 +430,14 @@ pub(super) fn listed(project: &Project) -> Vec<CommandFacts> {
         usage: command.usage.to_owned(),
         description: command.doc.to_owned(),
         source: "built-in",
+        server: None,
     });
     let added = added(project).map(|one| CommandFacts {
         name: one.name.to_owned(),
         usage: one.usage,
         description: one.description.to_owned(),
         source: one.source,
+        server: None,
     });
     own.chain(added).collect()
 }

@@ -15,6 +15,7 @@ use crate::engine::answered_rules::AnsweredRules;
 use crate::engine::change::{Ack, Change};
 use crate::engine::hub::{Full, Hub};
 use crate::engine::in_flight::InFlight;
+use crate::engine::mcp::SessionMcp;
 use crate::engine::parentage::Parentage;
 use crate::engine::progress::Progress;
 use crate::engine::revision::ConfigRevision;
@@ -68,6 +69,8 @@ pub struct SharedHandle {
     pub(super) tools: Toolbox,
     /// Whether a client that answers questions has used it.
     attended: Arc<AtomicBool>,
+    /// What it keeps of servers of tools.
+    pub(super) mcp: SessionMcp,
     /// Whether its task has something that runs.
     pub(super) is_busy: AtomicBool,
     /// The progress of its newest workflow, for frontends.
@@ -89,6 +92,7 @@ struct Inherited {
     parent: Option<Parentage>,
     tools: Toolbox,
     attended: Arc<AtomicBool>,
+    mcp: SessionMcp,
 }
 
 impl Handle {
@@ -104,6 +108,7 @@ impl Handle {
             parent: None,
             tools: Toolbox::builtin(),
             attended: Arc::default(),
+            mcp: SessionMcp::default(),
         };
         Self::with(id, mailbox, Arc::new(snapshot), config, own)
     }
@@ -113,7 +118,7 @@ impl Handle {
         mailbox: mpsc::Sender<Change>,
         snapshot: Arc<SessionSnapshot>,
         config: Arc<ConfigRevision>,
-        Inherited { rules, asking, parent, tools, attended }: Inherited,
+        Inherited { rules, asking, parent, tools, attended, mcp }: Inherited,
     ) -> Self {
         Self(Arc::new(SharedHandle {
             id,
@@ -130,6 +135,7 @@ impl Handle {
             parent,
             tools,
             attended,
+            mcp,
             is_busy: AtomicBool::default(),
             progress: ArcSwapOption::empty(),
         }))
@@ -139,7 +145,7 @@ impl Handle {
     #[cfg(test)]
     pub(super) fn with_tools(&self, tools: Toolbox) -> Self {
         let (rules, asking, attended) = (self.rules.clone(), self.asking.clone(), self.attended.clone());
-        let own = Inherited { rules, asking, parent: None, tools, attended };
+        let own = Inherited { rules, asking, parent: None, tools, attended, mcp: SessionMcp::default() };
         Self::with(self.id.clone(), self.mailbox.clone(), self.snapshot(), self.config(), own)
     }
 
@@ -177,6 +183,7 @@ impl Handle {
             parent: Some(link),
             tools: parent.tools.clone(),
             attended: parent.attended.clone(),
+            mcp: parent.mcp.below(),
         };
         Self::with(self.id.clone(), self.mailbox.clone(), self.snapshot(), parent.config(), inherited)
     }

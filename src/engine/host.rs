@@ -16,6 +16,7 @@ use crate::engine::client_requests::ClientRequests;
 use crate::engine::configuration::Configuration;
 use crate::engine::control_audit::{ControlAudit, ControlCounts};
 use crate::engine::hub::Hub;
+use crate::engine::mcp::McpPool;
 use crate::engine::native::NativeAgent;
 use crate::engine::open::Opener;
 use crate::engine::providers::Providers;
@@ -74,6 +75,7 @@ impl Engine {
             client_files: Arc::new(ClientFiles::new(hub.clone(), clock.clone())),
             clock,
             memory: Memory::new(&settings.state_dir),
+            mcp: McpPool::new(&settings.state_dir),
             settings,
             journals: Arc::new(journals),
             library: Library::default(),
@@ -98,12 +100,22 @@ impl Engine {
         self.shared.shells.stop_all();
         // The last session to drop its part completes the reply.
         let all = Arc::new(WhenDropped(Mutex::new(Some(reply))));
+        let (engine, part) = (self.clone(), all.clone());
+        self.shared.executor.spawn(async move {
+            engine.end_servers().await;
+            drop(part);
+        });
         for handle in self.shared.tree.all() {
             let part = all.clone();
             // Before its turn ends, so that no waiting message starts the next turn.
             handle.tell(Change::Stop { reply: Reply::new(move |_| drop(part)) });
             handle.abort();
         }
+    }
+
+    /// Ends the servers of tools, politely.
+    pub async fn end_servers(&self) {
+        self.shared.end_servers().await;
     }
 
     /// Ends what providers run on beside the executor's tasks. The last call at the end of the process.

@@ -62,8 +62,9 @@ impl Agent for NativeAgent {
     ) -> BoxFuture<'static, ToolOutcome> {
         let turn = self.turn(task);
         Box::pin(async move {
+            turn.begin_tools().await;
             let id = turn.shared.clock.id("tc-").into();
-            let call = proposal::proposed(&turn.tools, id, tool.into(), arguments);
+            let call = proposal::proposed(&turn.tools(), id, tool.into(), arguments);
             call::alone(&turn, call).await
         })
     }

@@ -16,7 +16,7 @@ use crate::engine::snapshot::SessionSnapshot;
 use crate::event::{Body, Cause, Diagnostic, Event};
 use crate::limits::LET_GO_TRIES;
 use crate::message::{EntryId, SessionId};
-use crate::session::{ApiError, Call, Client, Opened, Reply, SwitchTarget};
+use crate::session::{ApiError, Call, Client, Opened, Reply, SessionServers, SwitchTarget};
 use crate::store::record::KeyedRequest;
 use crate::store::{Entry, Header, Parent, StoreError};
 
@@ -55,6 +55,7 @@ impl Opener {
         parent: Option<Parent>,
         cwd: Arc<str>,
         request: Box<KeyedRequest>,
+        servers: SessionServers,
         reply: Reply<Opened>,
     ) {
         let opener = self.clone();
@@ -67,8 +68,12 @@ impl Opener {
                     Err(error) => return reply.fail(error),
                 }
                 let header = opener.header(cwd, parent, Some(request));
+                let brought = |handle: &Handle| opener.shared.bring_servers(handle, &servers);
                 match opener.start_written(header, imbl::Vector::new()).await {
-                    Ok(handle) => opener.enter(&call, &handle, reply),
+                    Ok(handle) => match brought(&handle) {
+                        Ok(()) => opener.enter(&call, &handle, reply),
+                        Err(error) => reply.fail(error),
+                    },
                     Err(error) => reply.fail(error),
                 }
             },

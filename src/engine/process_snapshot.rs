@@ -19,12 +19,14 @@ use crate::engine::commands;
 use crate::engine::handle::Handle;
 use crate::engine::host::Engine;
 use crate::engine::listing::Listed;
+use crate::engine::mcp;
 use crate::engine::queue::QueuedMessage;
 use crate::engine::revision::ConfigRevision;
 use crate::engine::services::Services;
 use crate::engine::snapshot::SessionSnapshot;
 use crate::engine::system_prompt;
 use crate::event::StagePassed;
+use crate::facts::mcp::McpServer;
 use crate::facts::{AtWork, JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats};
 use crate::hook::Hook;
 use crate::http;
@@ -257,7 +259,12 @@ impl World for ProcessSnapshot {
 
     fn tools(&self) -> Vec<ToolSpec> {
         let Ok(handle) = self.engine.shared.tree.get(&self.call.session) else { return Vec::new() };
-        handle.tools.specs()
+        self.engine.shared.toolbox_to_show(&handle).specs()
+    }
+
+    fn mcp_servers(&self) -> Vec<McpServer> {
+        let Ok(handle) = self.engine.shared.tree.get(&self.call.session) else { return Vec::new() };
+        self.engine.shared.listed_servers(&handle)
     }
 
     fn questions(&self) -> Vec<QuestionFacts> {
@@ -368,11 +375,11 @@ impl SessionView for View {
     }
 
     fn prompt_parts(&self) -> Vec<PromptPart> {
-        self.shared.prompt_parts(&self.config, &self.snapshot.facts)
+        self.shared.prompt_parts(&self.handle, &self.config, &self.snapshot.facts)
     }
 
     fn system_prompt(&self) -> String {
-        system_prompt::text(&self.shared.prompt_parts(&self.config, &self.snapshot.facts))
+        system_prompt::text(&self.prompt_parts())
     }
 
     fn project(&self) -> Arc<Project> {
@@ -380,7 +387,9 @@ impl SessionView for View {
     }
 
     fn added_commands(&self) -> Vec<String> {
-        commands::added(&self.project()).map(|command| command.name.to_owned()).collect()
+        let of_servers = mcp::commands(&self.shared.used_servers(&self.handle));
+        let of_servers = of_servers.into_iter().map(|command| command.name);
+        commands::added(&self.project()).map(|command| command.name.to_owned()).chain(of_servers).collect()
     }
 
     fn messages(&self) -> Walk<'_, &Arc<Message>> {

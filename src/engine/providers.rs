@@ -27,6 +27,8 @@ pub struct Providers {
     /// The environment variables that hold their keys.
     key_variables: Vec<String>,
     logins: Option<Arc<Logins>>,
+    /// The keys of the servers, by their names in the configuration.
+    keys: Vec<(Arc<str>, Keys)>,
     http: Arc<Http>,
 }
 
@@ -61,9 +63,11 @@ impl Providers {
         self.logins = Some(Arc::new(logins));
         self.key_variables = specs.iter().flat_map(|spec| spec.key.variables.iter().cloned()).collect();
         self.servers.clear();
+        self.keys.clear();
         for spec in specs {
             let (id, name, source) = (spec.id.clone(), spec.name.clone(), spec.key.clone());
-            let keys = Keys::new(id, name, source, credentials.clone(), http.clone(), clock.clone());
+            let keys = Keys::new(id.clone(), name, source, credentials.clone(), http.clone(), clock.clone());
+            self.keys.push((id, keys.clone()));
             self.servers.push(Arc::new(Hosted::new(spec, keys, http.clone(), clock.clone())));
         }
         self.configured.clone_from(&settings.providers);
@@ -97,6 +101,16 @@ impl Providers {
     /// The logins of the servers.
     pub(super) fn logins(&self) -> Option<Arc<Logins>> {
         self.logins.clone()
+    }
+
+    /// The key of a server of models.
+    pub(super) fn keys_of(&self, name: &str) -> Option<Keys> {
+        self.keys.iter().find(|(known, _)| **known == *name).map(|(_, keys)| keys.clone())
+    }
+
+    /// Requests over HTTP, for others that ask servers.
+    pub(super) fn http(&self) -> Arc<Http> {
+        self.http.clone()
     }
 
     /// The names of those that can be asked as things stand.

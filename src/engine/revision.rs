@@ -6,7 +6,7 @@
 //! not read files itself.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
@@ -21,6 +21,7 @@ use crate::facts::SessionFacts;
 use crate::files;
 use crate::hook::{HookError, Hooks, Source};
 use crate::limits::{WORKFLOW_BYTES, WORKFLOWS};
+use crate::mcp;
 use crate::message::Mode;
 use crate::provider::models::Models;
 use crate::runner::sandbox::Sandbox;
@@ -49,6 +50,10 @@ pub struct ConfigRevision {
     pub configured_rules: usize,
     /// The hooks, in order.
     pub hooks: Hooks,
+    /// The servers of tools. What of them cannot be used is left out, and reported with the reading.
+    pub mcp: mcp::Settings,
+    /// The files that the servers of a project name, with the digests that they were trusted with.
+    pub mcp_sealed: BTreeMap<String, Vec<(PathBuf, String)>>,
     /// The workflows by name. An unusable one has its error as a text, because a list of workflows shows it to a person
     /// and nobody acts on it.
     pub workflows: BTreeMap<String, Result<Arc<Workflow>, String>>,
@@ -152,7 +157,16 @@ impl ConfigRevision {
         let wrong = wrong.into_iter().map(|wrong| format!("the configuration's :models: {wrong}"));
         let servers = providers.problems().iter();
         let servers = servers.map(|wrong| format!("the configuration's :providers: {wrong}"));
-        let problems = layers.distrust.iter().cloned().chain(wrong).chain(servers).collect();
+        let of_tools = layers.mcp.iter().map(|servers| {
+            let source = match servers.root {
+                Some(_) => mcp::Source::Project(servers.from.clone()),
+                None => mcp::Source::User(servers.from.clone()),
+            };
+            (source, &servers.value)
+        });
+        let of_tools = mcp::Settings::read(of_tools);
+        let unusable = of_tools.problems.iter().map(|wrong| format!("the configuration's :mcp: {wrong}"));
+        let problems = layers.distrust.iter().cloned().chain(wrong).chain(servers).chain(unusable).collect();
         let models = match providers.get(&settings.provider) {
             Some(_) => models.with(&settings.provider, &settings.model),
             None => models,
@@ -164,6 +178,8 @@ impl ConfigRevision {
             configured_rules: rules.configured,
             rules: rules.all,
             hooks,
+            mcp: of_tools,
+            mcp_sealed: layers.mcp.iter().flat_map(|servers| servers.sealed.clone()).collect(),
             workflows: workflows(&settings, layers),
             models,
             distrust: Mutex::new(layers.distrust.clone()),
@@ -191,6 +207,7 @@ impl ConfigRevision {
             (models.len(), "configured model"),
             (providers.len(), "configured provider"),
             (writable.len(), "writable folder"),
+            (self.mcp.servers.len(), "server of tools"),
         ] {
             if count > 0 {
                 summary.push_str(&format!(", {}", counted(count, what)));

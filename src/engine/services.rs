@@ -21,6 +21,7 @@ use crate::engine::control_audit::{ControlAudit, ControlCounts};
 use crate::engine::handle::Handle;
 use crate::engine::hub::Hub;
 use crate::engine::keeper::Keeper;
+use crate::engine::mcp::McpPool;
 use crate::engine::revision::ConfigRevision;
 use crate::engine::rules::TakenBack;
 use crate::engine::session_tree::SessionTree;
@@ -74,6 +75,8 @@ pub struct Services {
     pub tree: Arc<SessionTree>,
     /// Who keeps the sessions at work through the end of the process.
     pub keeper: OnceLock<Box<dyn Keeper>>,
+    /// The servers of tools of the folders.
+    pub mcp: McpPool,
     /// What works in all engines of the process, where there are several.
     pub at_work: OnceLock<Box<dyn Fn() -> Vec<AtWork> + Send + Sync>>,
     pub tasks: TaskTracker,
@@ -122,7 +125,12 @@ impl Services {
 
     /// The parts of a session's system prompt, with the notes that fit. Reads the disk only for a folder that
     /// was not searched yet.
-    pub fn prompt_parts(&self, config: &ConfigRevision, facts: &SessionFacts) -> Vec<PromptPart> {
+    pub fn prompt_parts(
+        &self,
+        session: &Handle,
+        config: &ConfigRevision,
+        facts: &SessionFacts,
+    ) -> Vec<PromptPart> {
         let tools = config.models.describe(&facts.model_provider, &facts.model_id).tools;
         let project = tools.then(|| self.library.get(&self.configuration.places(&facts.cwd)));
         // A small window is mostly for the conversation.
@@ -131,6 +139,9 @@ impl Services {
         let mut parts = system_prompt::parts(facts, project.as_deref(), notes);
         if let Some(memory) = parts.iter_mut().find(|part| part.kind == "memory") {
             memory.source = self.memory.path(facts.cwd.as_ref().as_ref()).to_string_lossy().into_owned();
+        }
+        if tools {
+            parts.extend(self.server_instructions(session));
         }
         parts
     }
@@ -171,6 +182,7 @@ impl Services {
         for cwd in &folders {
             self.library.refresh(&self.configuration.places(cwd));
         }
+        self.reload_servers();
         for handle in live {
             handle.tell(Change::ConfigurationChanged);
         }

@@ -10,6 +10,7 @@ use crate::files;
 use crate::hook::{Hook, Hooks, Source};
 use crate::http::without_keys;
 use crate::limits::{PREVIEW_TEXT_CHARS, TRUST_RUNS, WORKFLOW_BYTES};
+use crate::mcp;
 use crate::tool::permission::{Decision, Rule};
 use crate::value::{Map, Value};
 use crate::workflow::{self, Check, Stage, Step, Workflow};
@@ -91,6 +92,12 @@ impl Preview {
             if let Some(address) = provider.get("base-url").and_then(Value::as_str) {
                 self.add("provider", name, address);
             }
+        }
+        if let Some(value) = map.get_keyword("mcp") {
+            let from = root.join(".edn-bridge/config.edn");
+            let mcp = mcp::Settings::read([(mcp::Source::Project(from), value)]);
+            mcp.servers.iter().for_each(|server| self.add("server", &*server.name, &server.shown()));
+            self.problems.extend(mcp.problems);
         }
         for value in inside("permissions", "rules") {
             match Rule::read(value) {

@@ -7,7 +7,7 @@ use crate::value::{Map, Value};
 pub struct Rule {
     /// The decision about matching calls.
     pub decision: Decision,
-    /// The tool; `None` for any.
+    /// The tool, or the start of its name with a `*` at the end; `None` for any.
     pub tool: Option<String>,
     /// A glob for the path, absolute or relative to the workspace; `None` for any. A relative glob that
     /// allows does not match outside the workspace.
@@ -113,6 +113,14 @@ impl Rule {
             }
         }
         if decided { Ok(rule) } else { Err(RuleError::NoDecision) }
+    }
+
+    /// Whether it is about the tool of that name.
+    pub fn names(&self, tool: &str) -> bool {
+        self.tool.as_deref().is_none_or(|named| match named.strip_suffix('*') {
+            Some(start) => tool.starts_with(start),
+            None => named == tool,
+        })
     }
 
     /// The rule in words: `allow bash: git status`.

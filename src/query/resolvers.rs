@@ -18,6 +18,7 @@ mod git;
 mod interaction;
 mod introspection;
 mod job;
+mod mcp;
 mod memory;
 mod message;
 mod model;
@@ -48,6 +49,7 @@ const PARTS: &[&[Resolver]] = &[
     job::PART,
     ui::PART,
     workflow::PART,
+    mcp::PART,
     memory::PART,
     git::PART,
     config::PART,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::context::Project;
 use crate::event::question::{QuestionContent, QuestionKind};
 use crate::event::{StagePassed, StatusText, Subagent, Widget, WidgetSpec};
+use crate::facts::mcp::McpServer;
 use crate::facts::{AtWork, JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats};
 use crate::hook::Hook;
 use crate::memory::Note;
@@ -77,6 +78,8 @@ pub trait World {
     fn search_notes(&self, text: &str) -> Vec<Note>;
     /// The tools of the query's session, as its model sees them.
     fn tools(&self) -> Vec<ToolSpec>;
+    /// The servers of tools of the query's session, by name.
+    fn mcp_servers(&self) -> Vec<McpServer>;
     /// The open questions to people, oldest first, without secrets.
     fn questions(&self) -> Vec<QuestionFacts>;
     /// The hooks of the query's session, in order.
@@ -150,9 +153,9 @@ pub struct Shown {
 /// A part of a system prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptPart {
-    /// Its kind: `base`, `tools`, `instructions`, `skills` or `memory`.
+    /// Its kind: `base`, `tools`, `instructions`, `skills`, `memory` or `servers`.
     pub kind: &'static str,
-    /// Its source: a file's path, or `edn-bridge`.
+    /// Its source: a file's path, `edn-bridge`, or `mcp:` and the name of a server of tools.
     pub source: String,
     /// Its text.
     pub text: String,

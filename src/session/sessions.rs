@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::facts::{ListedSession, OutputPart, SessionFacts, SessionStats};
 use crate::message::{EntryId, Message, SessionId, TurnId};
 use crate::session::call::{Call, Reply};
+use crate::session::mcp::SessionServers;
 
 /// The sessions, live and on disk. What is read is what the journal holds; an opened session is the focus of the
 /// caller's connection before the reply.
@@ -35,7 +36,7 @@ pub trait Sessions: Send + Sync {
     fn list_sessions(&self, call: Call, wanted: Listing, reply: Reply<Vec<ListedSession>>);
 
     /// Opens a session. With a key that opened one before in the same folder, enters that one.
-    fn new_session(&self, call: Call, parent: Option<SessionId>, key: Option<String>, reply: Reply<Opened>);
+    fn new_session(&self, call: Call, wanted: NewSession, reply: Reply<Opened>);
 
     /// Opens a session that is live or on disk, so that it can be read. Moves no focus.
     fn open_session(&self, call: Call, session: SessionId, reply: Reply<SessionId>);
@@ -65,6 +66,17 @@ pub trait Sessions: Send + Sync {
 
     /// Writes the session as a page; returns the path.
     fn export_html(&self, call: Call, path: Option<String>, reply: Reply<String>);
+}
+
+/// A session to open.
+#[derive(Debug, Clone, Default)]
+pub struct NewSession {
+    /// The live session that it is below.
+    pub parent: Option<SessionId>,
+    /// The key of the request.
+    pub key: Option<String>,
+    /// Servers of tools of its own.
+    pub servers: SessionServers,
 }
 
 /// An opened session.

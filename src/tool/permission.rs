@@ -101,7 +101,7 @@ impl Rule {
     /// Whether it matches a call. A rule that allows must cover the whole call; a rule that denies matches
     /// any part of it.
     fn fits(&self, tool: &str, access: &Access, workspace: &Path) -> bool {
-        if self.tool.as_deref().is_some_and(|name| name != tool) {
+        if !self.names(tool) {
             return false;
         }
         let path = match (&self.path, access) {
@@ -165,11 +165,7 @@ pub fn judge(
         ));
     }
     // A denied command must not return inside a command that cannot be analysed.
-    let denies = |rule: &Rule| {
-        rule.decision == Decision::Deny
-            && rule.command.is_some()
-            && rule.tool.as_deref().is_none_or(|name| name == tool)
-    };
+    let denies = |rule: &Rule| rule.decision == Decision::Deny && rule.command.is_some() && rule.names(tool);
     let veiled = matches!(access, Access::Run(command) if rules.iter().any(denies) && shell::veiled(command));
     match (mode, access) {
         (Mode::Yolo, _) if veiled => {
@@ -181,6 +177,7 @@ pub fn judge(
             );
         }
         (_, Access::Nothing) | (Mode::Yolo, _) => return Verdict::Allow,
+        // A server may say of any call that it changes nothing.
         (
             Mode::ReadOnly,
             Access::Write(_) | Access::Run(_) | Access::AtClient { read_only: false } | Access::Call { .. },
@@ -228,7 +225,7 @@ fn pieces_allowed(rules: &[Rule], workspace: &Path, tool: &str, command: &str) -
                 rule.decision == Decision::Allow
                     && rule.path.is_none()
                     && !rule.exact
-                    && rule.tool.as_deref().is_none_or(|name| name == tool)
+                    && rule.names(tool)
                     && rule
                         .command
                         .as_deref()
@@ -278,6 +275,8 @@ fn suggestion(tool: &str, access: &Access, workspace: &Path) -> Option<Rule> {
     let rule = |path, command| Some(Rule { tool: Some(tool.to_owned()), path, command, ..Rule::allowing() });
     match access {
         Access::Nothing => None,
+        // A call that may change anything is allowed one by one, unless the person says otherwise.
+        Access::Call { read_only: false, .. } => None,
         Access::AtClient { .. } | Access::Call { .. } => rule(None, None),
         Access::Fetch(url) => rule(None, None).map(|rule| Rule { host: host::pattern_of(url), ..rule }),
         Access::Read(path) => rule(Some(glob::escape(&path.to_string_lossy())), None),
@@ -325,6 +324,10 @@ mod tests {
             .iter()
             .map(|value| Rule::read(value).unwrap())
             .collect()
+    }
+
+    fn at_server(read_only: bool) -> Access {
+        Access::Call { server: "git".to_owned(), tool: "log".to_owned(), read_only }
     }
 
     fn word(verdict: &Verdict) -> &'static str {
@@ -418,6 +421,45 @@ mod tests {
         }
         let denied = crate::tool::walk::Barred::new(&all, &ground, "read");
         assert!(!denied.bars(Path::new("/w/a")), "a rule about a host bars no file");
+    }
+
+    #[test]
+    fn rule_with_a_star_is_about_every_tool_of_a_server() {
+        let ground = Ground::from(Path::new("/w"));
+        let verdict = |mode, text: &str, tool, read_only| {
+            word(&judge(mode, &rules(text), &ground, tool, &at_server(read_only)))
+        };
+        let allow = r#"{:decision :allow :tool "mcp__git__*"}"#;
+        assert_eq!(verdict(Mode::Ask, allow, "mcp__git__log", false), "allow");
+        assert_eq!(verdict(Mode::Ask, allow, "mcp__github__log", false), "ask");
+        assert_eq!(
+            verdict(Mode::Ask, r#"{:decision :allow :tool "mcp__git"}"#, "mcp__git__log", true),
+            "ask"
+        );
+        // A rule about a path or a command says nothing of a server's call.
+        for text in
+            [r#"{:decision :allow :tool "mcp__git__*" :path "**"}"#, r#"{:decision :allow :command "log"}"#]
+        {
+            assert_eq!(verdict(Mode::Ask, text, "mcp__git__log", false), "ask", "{text}");
+        }
+        // What a server says of its tool lifts no denial.
+        let deny = format!(r#"{allow} {{:decision :deny :tool "mcp__*"}}"#);
+        for mode in [Mode::Ask, Mode::AcceptEdits, Mode::ReadOnly, Mode::Yolo] {
+            assert_eq!(verdict(mode, &deny, "mcp__git__log", true), "deny", "{mode:?}");
+        }
+        assert_eq!(verdict(Mode::ReadOnly, allow, "mcp__git__log", true), "deny");
+        let ask = r#"{:decision :ask :tool "mcp__git__*"}"#;
+        assert_eq!(verdict(Mode::AcceptEdits, ask, "mcp__git__log", true), "ask");
+    }
+
+    #[test]
+    fn rule_for_a_servers_tool_is_suggested_if_it_only_reads() {
+        let suggested = |read_only| {
+            judge(Mode::Ask, &[], &Ground::from(Path::new("/w")), "mcp__git__log", &at_server(read_only))
+        };
+        let rule = rule(r#"{:decision :allow :tool "mcp__git__log"}"#);
+        assert_eq!(suggested(true), Verdict::Ask(Some(rule)));
+        assert_eq!(suggested(false), Verdict::Ask(None));
     }
 
     #[test]

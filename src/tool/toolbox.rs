@@ -1,12 +1,13 @@
 //! The tools of a session: what its model is told of, and what runs a call.
 //!
-//! Besides the program's own, tools are brought and taken back while the session lives, by clients. Knows no client.
+//! Besides the program's own, tools are brought and taken back while the session lives, by clients; and a turn takes in
+//! those of servers between its rounds. Knows neither clients nor servers.
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::{ASK_USER, DELEGATE, Tool, bash, edit, fetch, find, one_line, read, search, spec, write};
-use crate::limits::BROUGHT_TOOLS;
+use crate::limits::{BROUGHT_TOOLS, OFFERED_TOOLS};
 use crate::provider::ToolSpec;
 use crate::value::Value;
 
@@ -25,6 +26,9 @@ struct Brought {
     tool: Arc<dyn Tool>,
 }
 
+/// A tool of a server, with its name.
+type OfServer = (Arc<str>, Arc<dyn Tool>);
+
 /// Tools by name, in the order in which a model is told of them. A copy shares them, with those that are brought later.
 #[derive(Clone)]
 pub struct Toolbox {
@@ -33,6 +37,8 @@ pub struct Toolbox {
     brought: Arc<RwLock<Arc<[Brought]>>>,
     /// Whose tool it is where several have brought one of the same name. Without one, that of the first.
     preferred: Option<Source>,
+    /// Those of servers. They stay as they are in a copy, whatever becomes of their servers.
+    of_servers: Arc<[OfServer]>,
 }
 
 /// Why tools cannot be brought.
@@ -52,7 +58,12 @@ pub enum BringError {
 impl Toolbox {
     /// A toolbox of those tools.
     pub fn new(tools: Vec<Arc<dyn Tool>>) -> Self {
-        Self { own: tools.into(), brought: Arc::new(RwLock::new(Arc::from([]))), preferred: None }
+        Self {
+            own: tools.into(),
+            brought: Arc::new(RwLock::new(Arc::from([]))),
+            preferred: None,
+            of_servers: Arc::from([]),
+        }
     }
 
     /// The program's own tools.
@@ -72,6 +83,26 @@ impl Toolbox {
     #[must_use]
     pub fn preferring(&self, source: Option<Source>) -> Self {
         Self { preferred: source, ..self.clone() }
+    }
+
+    /// The same toolbox with these tools of servers, in place of those that it has. One whose name another tool has is
+    /// left out, and so are those for which there is no room.
+    #[must_use]
+    pub fn with_servers(&self, tools: Vec<Arc<dyn Tool>>) -> Self {
+        let mut names: HashSet<String> = self.own_specs().into_iter().map(|spec| spec.name).collect();
+        let named = tools.into_iter().filter_map(|tool| {
+            let name = tool.spec().name;
+            names.insert(name.clone()).then(|| (Arc::from(name), tool))
+        });
+        Self { of_servers: named.collect(), ..self.clone() }
+    }
+
+    /// The tools of servers that are offered beside those that were brought.
+    fn of_servers(&self, brought: &[Brought]) -> impl Iterator<Item = &OfServer> {
+        let others = self.own_specs().len().saturating_add(brought.len());
+        let is_free = |name: &str| !brought.iter().any(|other| *other.name == *name);
+        let free = self.of_servers.iter().filter(move |(name, _)| is_free(name));
+        free.take(OFFERED_TOOLS.saturating_sub(others))
     }
 
     /// Puts a source's tools in place of those that it brought before. Returns the names that another source has
@@ -131,13 +162,22 @@ impl Toolbox {
     /// The tool of that name.
     pub fn find(&self, name: &str) -> Option<Arc<dyn Tool>> {
         let own = self.own.iter().find(|tool| tool.spec().name == name).cloned();
-        own.or_else(|| self.brought().into_iter().find(|tool| *tool.name == *name).map(|tool| tool.tool))
+        let of_server = |brought: &[Brought]| {
+            self.of_servers(brought).find(|(known, _)| **known == *name).map(|(_, tool)| tool.clone())
+        };
+        own.or_else(|| {
+            let brought = self.brought();
+            let known = brought.iter().find(|tool| *tool.name == *name).map(|tool| tool.tool.clone());
+            known.or_else(|| of_server(&brought))
+        })
     }
 
     /// What the model is told of every tool, with those that the engine answers.
     pub fn specs(&self) -> Vec<ToolSpec> {
         let mut specs = self.own_specs();
-        specs.extend(self.brought().iter().map(|brought| brought.tool.spec()));
+        let brought = self.brought();
+        specs.extend(brought.iter().map(|brought| brought.tool.spec()));
+        specs.extend(self.of_servers(&brought).map(|(_, tool)| tool.spec()));
         specs
     }
 
@@ -230,6 +270,26 @@ mod tests {
         // Its new tools replace its earlier ones.
         assert_eq!(toolbox.bring(&two, tools(&["d"], "two")), Ok(vec![]));
         assert_eq!(names(&preferring), "d");
+    }
+
+    #[test]
+    fn tools_of_servers_stand_behind_others_and_are_bounded() {
+        let toolbox = Toolbox::builtin();
+        let own = toolbox.specs().len();
+        let names: Vec<&'static str> = (0..OFFERED_TOOLS).map(|n| &*format!("mcp__s__{n}").leak()).collect();
+        let full = toolbox.with_servers(tools(&names, "server"));
+        assert_eq!(full.specs().len(), OFFERED_TOOLS);
+        let last = names[OFFERED_TOOLS - own - 1];
+        assert!(full.find(last).is_some() && full.find(names[OFFERED_TOOLS - own]).is_none());
+        // A tool that a client brings takes the place of the last one, and its name.
+        toolbox.bring(&Source::Client(1), tools(&["mcp__s__1", "mine"], "client")).unwrap();
+        assert_eq!(full.specs().len(), OFFERED_TOOLS);
+        assert_eq!(full.find("mcp__s__1").unwrap().spec().description, "client");
+        assert!(full.find("mine").is_some() && full.find(last).is_none());
+        // Nothing of a server takes the place of one of the program's own.
+        let toolbox = Toolbox::builtin().with_servers(tools(&["bash", "delegate", "x", "x"], "server"));
+        assert_eq!(toolbox.specs().len(), own + 1);
+        assert_ne!(toolbox.find("bash").unwrap().spec().description, "server");
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Barred {
             rule.decision == Decision::Deny
                 && rule.command.is_none()
                 && rule.host.is_none()
-                && rule.tool.as_deref().is_none_or(|name| name == tool || name == "read")
+                && (rule.names(tool) || rule.names("read"))
         };
         for rule in rules.iter().filter(holds) {
             match &rule.path {

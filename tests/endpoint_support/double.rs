@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use edn_bridge::event::{Body, Cause, Event, WaitingMessages};
 use edn_bridge::facts::editor::Editor;
+use edn_bridge::facts::mcp::{McpCompletion, McpServer};
 use edn_bridge::facts::permissions::{AuditPage, AuditWanted, ListedRule, TrustPreview};
 use edn_bridge::facts::{
     BashOutput, CommandFacts, JobFacts, JobStatus, ListedSession, LoginFacts, ModelFacts, Note, OutputPart,
@@ -18,10 +19,11 @@ use edn_bridge::session::control::{
 };
 use edn_bridge::session::{
     ActionResult, Again, ApiError, Call, Client, ClientTools, Clients, Control, DialogResult, Edited,
-    FileAnswer, Graph, GraphQuery, Interrupted, Jobs, Listing, Logins, OfferedTool, OpenFile, Opened, Page,
-    Permissions, Prompt, Prompted, QueryAnswer, Questions, Queues, Reach, Registered, Removed, Reply,
-    Response, Resumed, SessionSettings, Sessions, ShellCommand, ShownFiles, Since, Snapshot, SwitchTarget,
-    Tally, ToolAnswer, ToolOutcome, Turns, Undo, Undone, Undos, Waited,
+    FileAnswer, Graph, GraphQuery, Interrupted, Jobs, Listing, Logins, McpServers, McpSwitch, McpTyped,
+    NewSession, OfferedTool, OpenFile, Opened, Page, Permissions, Prompt, Prompted, QueryAnswer, Questions,
+    Queues, Reach, Registered, Removed, Reply, Response, Resumed, SessionSettings, Sessions, ShellCommand,
+    ShownFiles, Since, Snapshot, SwitchTarget, Tally, ToolAnswer, ToolOutcome, Turns, Undo, Undone, Undos,
+    Waited,
 };
 use edn_bridge::value::Value;
 
@@ -271,7 +273,7 @@ impl Sessions for Double {
         fork_messages() -> Vec<Arc<Message>> = Vec::new();
         last_assistant_text() -> Option<String> = None;
         list_sessions(wanted: Listing) -> Vec<ListedSession> = Vec::new();
-        new_session(parent: Option<SessionId>, key: Option<String>) -> Opened = opened();
+        new_session(wanted: NewSession) -> Opened = opened();
         open_session(session: SessionId) -> SessionId = SessionId::from("s");
         switch_session(target: SwitchTarget) -> Opened = opened();
         fork(entry: EntryId, key: Option<String>) -> Opened = opened();
@@ -319,6 +321,15 @@ impl Permissions for Double {
         remove_rule(id: String) -> () = ();
         audit(wanted: AuditWanted) -> AuditPage = AuditPage::default();
         trust_preview() -> TrustPreview = TrustPreview::default();
+    }
+}
+
+impl McpServers for Double {
+    kept! {
+        mcp_servers() -> Vec<McpServer> = Vec::new();
+        set_mcp(switch: McpSwitch) -> McpServer = McpServer::default();
+        restart_mcp(server: String) -> McpServer = McpServer::default();
+        complete_mcp(typed: McpTyped) -> McpCompletion = McpCompletion::default();
     }
 }
 

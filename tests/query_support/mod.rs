@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use edn_bridge::context::Project;
 use edn_bridge::event::StagePassed;
+use edn_bridge::facts::mcp::McpServer;
 use edn_bridge::facts::{AtWork, JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats};
 use edn_bridge::hook::Hook;
 use edn_bridge::memory::Note;
@@ -165,6 +166,9 @@ impl World for Process {
         Vec::new()
     }
     fn tools(&self) -> Vec<ToolSpec> {
+        Vec::new()
+    }
+    fn mcp_servers(&self) -> Vec<McpServer> {
         Vec::new()
     }
     fn questions(&self) -> Vec<QuestionFacts> {

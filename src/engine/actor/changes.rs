@@ -65,6 +65,12 @@ impl SessionActor {
             Change::SetAutoRetry { call, enabled, reply } => {
                 self.set(call, "auto-retry", Value::from(enabled), enabled, reply).await;
             }
+            Change::SetMcp { call, name, enabled, reply } => {
+                let mut off = (*self.facts.mcp_off).clone();
+                let _ = if enabled { off.remove(&name) } else { off.insert(name) };
+                let off = off.iter().map(|name| Value::from(name.to_string()));
+                self.set(call, "mcp-off", Value::vector(off), (), reply).await;
+            }
             Change::ShowEditor { editor, reply } => {
                 self.set_editor(*editor);
                 reply.ok(());

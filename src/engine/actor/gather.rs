@@ -46,9 +46,13 @@ impl SessionActor {
         if editor.is_none() && !may_name_skill && !reference::may_refer(&text) {
             return Gathered { bodies: self.with_adopted(vec![message]), failures: Vec::new() };
         }
+        let (shared, session) = (self.shared.clone(), self.handle.clone());
+        let names = shared.server_names(&session);
+        // A token is about four bytes, so as many bytes as the window has tokens are a quarter of it.
+        let window = usize::try_from(self.facts.context_window).unwrap_or(usize::MAX);
+        let resources = shared.referenced(&session, &text, &names, window).await;
         let (facts, rules) = (self.facts.clone(), self.shared.rules_for(&self.handle.config(), &self.handle));
         let stop = self.handle.stoppable();
-        let shared = self.shared.clone();
         let looked = tokio::task::spawn_blocking(move || {
             let cwd = Path::new(&*facts.cwd);
             let ground = shared.configuration.ground(cwd);
@@ -64,8 +68,6 @@ impl SessionActor {
                     }
                 }
             };
-            // A token is about four bytes, so as many bytes as the window has tokens are a quarter of it.
-            let window = usize::try_from(facts.context_window).unwrap_or(usize::MAX);
             let editor = editor.map(|mut editor| {
                 let sent = editor.to_value();
                 editor.read_selection(cwd, &may_read);
@@ -75,12 +77,20 @@ impl SessionActor {
                 may_read: &may_read,
                 barred: &Barred::new(&rules, &ground, "read"),
                 is_stopped: &|| stop.is_cancelled(),
+                is_elsewhere: &|mention| {
+                    mention
+                        .split_once(':')
+                        .is_some_and(|(server, _)| names.iter().any(|name| **name == *server))
+                },
             };
             let skills = may_name_skill.then(|| {
                 let project = shared.library.get(&shared.configuration.places(&facts.cwd));
                 skill::expand_named(&text, &project.skills, window)
             });
-            (reference::attach(cwd, &text, window, &reader), editor, skills.unwrap_or_default())
+            let taken = resources.iter().map(|resource| resource.text.len()).fold(0, usize::saturating_add);
+            let mut attachments = reference::attach(cwd, &text, window.saturating_sub(taken), &reader);
+            attachments.extend(resources);
+            (attachments, editor, skills.unwrap_or_default())
         });
         let Ok((attachments, editor, (skills, mut failures))) = looked.await else {
             return Gathered { bodies: self.with_adopted(vec![message]), failures: Vec::new() };

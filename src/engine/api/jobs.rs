@@ -90,7 +90,7 @@ impl Jobs for Engine {
 
     fn call_tool(&self, call: Call, tool: String, arguments: Value<'static>, reply: Reply<ToolOutcome>) {
         self.with(&call.clone(), reply, |handle, reply| {
-            if tool != DELEGATE && handle.tools.find(&tool).is_none() {
+            if tool != DELEGATE && handle.tools.find(&tool).is_none() && !tool.starts_with("mcp__") {
                 return reply.fail(ApiError::invalid_param("tool", "the name of a tool of the session"));
             }
             let asked = Box::new((tool, arguments));

@@ -9,7 +9,7 @@ use crate::engine::incoming::{self};
 use crate::facts::{ListedSession, OutputPart, SessionFacts, SessionStats};
 use crate::limits::SEARCH_QUERY_BYTES;
 use crate::message::{EntryId, Message, Role, SessionId};
-use crate::session::{ApiError, Call, Listing, Opened, Page, Reply, Sessions, SwitchTarget};
+use crate::session::{ApiError, Call, Listing, NewSession, Opened, Page, Reply, Sessions, SwitchTarget};
 use crate::store::Parent;
 use crate::tool::output::Outputs;
 
@@ -69,7 +69,8 @@ impl Sessions for Engine {
         });
     }
 
-    fn new_session(&self, call: Call, parent: Option<SessionId>, key: Option<String>, reply: Reply<Opened>) {
+    fn new_session(&self, call: Call, wanted: NewSession, reply: Reply<Opened>) {
+        let NewSession { parent, key, servers } = wanted;
         self.with(&call.clone(), reply, |source, reply| {
             let parent = match parent {
                 Some(id) => match self.shared.tree.get(&id) {
@@ -85,9 +86,13 @@ impl Sessions for Engine {
             if let Some(key) = key {
                 let above = parent.as_ref().map_or("", |parent| parent.session.as_str());
                 let request = incoming::of_op(&source.id, &key, ["new_session", above]);
-                return self.opener.create_once(call, parent, cwd, request, reply);
+                return self.opener.create_once(call, parent, cwd, request, servers, reply);
             }
             let handle = self.opener.create(parent, cwd);
+            if let Err(error) = self.shared.bring_servers(&handle, &servers) {
+                self.shared.tree.remove(&handle.id);
+                return reply.fail(error);
+            }
             self.opener.enter(&call, &handle, reply);
         });
     }

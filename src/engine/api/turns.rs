@@ -9,6 +9,7 @@ use crate::engine::commands::{self, Commands};
 use crate::engine::host::Engine;
 use crate::engine::incoming::{self, Incoming};
 use crate::engine::login::LoginDesk;
+use crate::engine::mcp;
 use crate::engine::queue::{Until, not_waiting};
 use crate::event::{Event, WaitingMessages};
 use crate::facts::CommandFacts;
@@ -89,9 +90,15 @@ impl Turns for Engine {
     fn commands(&self, call: Call, reply: Reply<Vec<CommandFacts>>) {
         let shared = self.shared.clone();
         self.with(&call, reply, |handle, reply| {
-            shared.clone().tasks.spawn_blocking(move || {
-                let project = shared.search_folder(&handle.snapshot().facts.cwd);
-                reply.ok(commands::listed(&project));
+            shared.clone().tasks.spawn(async move {
+                shared.servers_ready(&handle).await;
+                let of_servers = mcp::commands(&shared.used_servers(&handle));
+                let searched = move || {
+                    let project = shared.search_folder(&handle.snapshot().facts.cwd);
+                    reply.ok(commands::listed(&project).into_iter().chain(of_servers).collect());
+                };
+                // Its end is the reply.
+                let _ = tokio::task::spawn_blocking(searched).await;
             });
         });
     }

@@ -4,6 +4,7 @@ use crate::catalogue::COMMANDS;
 use crate::context::Project;
 use crate::engine::snapshot::SessionSnapshot;
 use crate::facts::JobFacts;
+use crate::facts::mcp::McpServer;
 use crate::limits::HISTORY_MESSAGES;
 use crate::projection;
 use crate::tool;
@@ -65,6 +66,44 @@ pub(super) fn tools(tools: &Toolbox, offered: bool, model: &str) -> String {
     let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or_default();
     let lines = specs.iter().map(|spec| format!("{:width$}  {}", spec.name, spec.description));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The servers of tools: each with its state, its tools and what went wrong.
+pub(super) fn servers(servers: &[McpServer]) -> String {
+    if servers.is_empty() {
+        return "There are no servers of tools. They stand under :mcp of the configuration; edn-bridge mcp add adds one."
+            .to_owned();
+    }
+    servers.iter().map(server).collect::<Vec<_>>().join("\n")
+}
+
+pub(super) fn server(server: &McpServer) -> String {
+    let state = if server.enabled || server.state == "off" { server.state } else { "off for this session" };
+    let mut text =
+        format!("{}  {state}  ({}, {})  {}", server.name, server.source, server.transport, server.target);
+    if let Some(title) = &server.title {
+        text.push_str(&format!("\n    it calls itself {title}"));
+    }
+    for tool in &server.tools {
+        let note = if tool.enabled { "" } else { " (off for this session)" };
+        text.push_str(&format!("\n    {}{note}  {}", tool.name, tool.description));
+    }
+    for prompt in &server.prompts {
+        text.push_str(&format!("\n    /{}  {}", prompt.name, prompt.description));
+    }
+    if server.resource_count > 0 {
+        text.push_str(&format!(
+            "\n    {} resources, named as @{}:address",
+            server.resource_count, server.name
+        ));
+    }
+    for problem in &server.problems {
+        text.push_str(&format!("\n    not offered: {problem}"));
+    }
+    if let Some(error) = &server.last_error {
+        text.push_str(&format!("\n    last error: {error}"));
+    }
+    text
 }
 
 pub(super) fn status(snapshot: &SessionSnapshot) -> String {

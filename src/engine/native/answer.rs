@@ -164,7 +164,7 @@ impl ModelCall<'_> {
                     self.0.publish(Body::ToolDelta { tool_id: id, arguments: delta.into() }).await;
                 }
                 Some(Ok(Chunk::ToolCall { id, name, arguments })) => {
-                    let call = proposed(&self.0.tools, id, name, arguments);
+                    let call = proposed(&self.0.tools(), id, name, arguments);
                     if !started.contains(&call.id) {
                         started.push(call.id.clone());
                         self.0.publish(Body::ToolStart(Arc::new(call.clone()))).await;

@@ -82,7 +82,7 @@ pub(super) struct Batch<'t> {
 pub async fn alone(turn: &Turn, call: ToolCall) -> ToolOutcome {
     let batch = Batch::new(turn, false, None);
     let call = Arc::new(batch.transformed(call).await);
-    let tool = turn.tools.find(&call.name);
+    let tool = turn.tools().find(&call.name);
     let plan = match &tool {
         Some(tool) => Some(batch.plan(tool, &call).await),
         None => None,
@@ -128,7 +128,7 @@ pub async fn run(turn: &Turn, calls: Vec<ToolCall>, unended: Option<Arc<UnendedT
     // Looked at all at once, so that it is known who has to ask before the first one does.
     let looked_at = calls.into_iter().map(|call| async {
         let call = Arc::new(batch.transformed(call).await);
-        let tool = turn.tools.find(&call.name);
+        let tool = turn.tools().find(&call.name);
         let plan = match &tool {
             Some(tool) => Some(batch.plan(tool, &call).await),
             None => None,
@@ -407,7 +407,7 @@ impl Batch<'_> {
             Boundaries(self.turn).transforms(Stage::ToolCall, Point::Pre, Some(&call), about(&call)).await;
         match payload.get_keyword("arguments") {
             Some(arguments) if *arguments != call.parsed => {
-                proposed(&self.turn.tools, call.id, call.name, arguments.clone())
+                proposed(&self.turn.tools(), call.id, call.name, arguments.clone())
             }
             _ => call,
         }
@@ -490,7 +490,7 @@ impl Batch<'_> {
             _ => {}
         }
         let (Some(tool), Some(plan)) = (&tool, plan) else {
-            let names: Vec<String> = self.turn.tools.specs().into_iter().map(|spec| spec.name).collect();
+            let names: Vec<String> = self.turn.tools().specs().into_iter().map(|spec| spec.name).collect();
             return Outcome::failed(format!(
                 "There is no tool {:?}; there are {}.",
                 call.name,
@@ -568,7 +568,7 @@ impl Batch<'_> {
     /// A call with the arguments that would write a person's text.
     fn revised(&self, tool: &Arc<dyn Tool>, call: &ToolCall, revision: &Revision) -> ToolCall {
         let arguments = tool.revised(&call.parsed, revision);
-        proposed(&self.turn.tools, call.id.clone(), call.name.clone(), arguments)
+        proposed(&self.turn.tools(), call.id.clone(), call.name.clone(), arguments)
     }
 
     /// One of the places of calls that run side by side; `None` where no call is started any more.

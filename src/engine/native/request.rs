@@ -45,7 +45,7 @@ impl Composer<'_> {
             )
         })?;
         let model = self.0.model();
-        let mut system = system_prompt::text(&self.0.shared.prompt_parts(&config, facts));
+        let mut system = system_prompt::text(&self.0.shared.prompt_parts(&self.0.session, &config, facts));
         let mut tools = if model.tools { self.tools_on_offer() } else { Vec::new() };
         if let Some(execution) = &self.0.execution {
             system.push_str("\n\n");
@@ -70,7 +70,7 @@ impl Composer<'_> {
     /// The tools for the model: those of its stage or envelope, or else all.
     fn tools_on_offer(&self) -> Vec<ToolSpec> {
         let deepest = self.0.session.depth() >= SUBAGENT_DEPTH;
-        let mut tools = self.0.tools.specs();
+        let mut tools = self.0.tools().specs();
         tools.retain(|tool| match (&self.0.execution, self.0.session.working_for()) {
             _ if tool.name == tool::DELEGATE && deepest => false,
             (Some(execution), _) => execution.allows(&tool.name),

@@ -44,6 +44,7 @@ impl Rounds<'_> {
     /// Runs the turn to its end. Does not free the session.
     pub async fn run(&self) -> TurnEnd {
         let mut state = Tries { attempt: 0, compacted: false };
+        self.0.begin_tools().await;
         let begun = match &self.0.unended {
             Some(unended) => self.go_on(unended, &mut state).await,
             None => match self.receive().await {
@@ -116,6 +117,8 @@ impl Rounds<'_> {
         if self.0.is_handing_over() {
             return Next::End(TurnEnd::HandedOver);
         }
+        // A model call and the calls of its answer have the same tools.
+        self.0.refresh_tools();
         let composing = || Composer(self.0).about_model();
         if let Err(denied) = Boundaries(self.0).enter(Stage::ComposeRequest, composing).await {
             return Next::End(self.finish(self.blocked(&denied)).await);
@@ -197,10 +200,9 @@ impl Rounds<'_> {
 
     /// Goes on with the calls that had not begun when the process ended.
     async fn go_on(&self, unended: &Arc<UnendedTurn>, state: &mut Tries) -> Next {
-        let calls =
-            unended.calls.iter().filter(|call| !call.has_begun).map(|call| {
-                proposed(&self.0.tools, call.id.clone(), call.name.clone(), call.arguments.clone())
-            });
+        let calls = unended.calls.iter().filter(|call| !call.has_begun).map(|call| {
+            proposed(&self.0.tools(), call.id.clone(), call.name.clone(), call.arguments.clone())
+        });
         let calls: Vec<ToolCall> = calls.collect();
         if calls.is_empty() {
             // It was handed over between two rounds.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
@@ -9,6 +10,7 @@ use crate::engine::agent::TurnTask;
 use crate::engine::change::Change;
 use crate::engine::execution::Execution;
 use crate::engine::handle::Handle;
+use crate::engine::mcp::SessionAnswerer;
 use crate::engine::open::Opener;
 use crate::engine::revision::ConfigRevision;
 use crate::engine::services::Services;
@@ -16,6 +18,7 @@ use crate::engine::turn_control::TurnControl;
 use crate::engine::unended::UnendedTurn;
 use crate::environment::Environment;
 use crate::event::{Body, Cause, Event};
+use crate::mcp::Answerer;
 use crate::message::{StopReason, TurnId};
 use crate::provider::models::Model;
 use crate::session::ApiError;
@@ -36,8 +39,11 @@ pub struct Turn {
     pub execution: Option<Arc<Execution>>,
     /// What it goes on with, if it was cut off with its process.
     pub unended: Option<Arc<UnendedTurn>>,
-    /// Its tools. Where several clients offer one of the same name, it is that of the client that began the turn.
-    pub tools: Toolbox,
+    /// The tools of its round. Where several clients offer one of the same name, it is that of the client that began the
+    /// turn.
+    tools: ArcSwap<Toolbox>,
+    /// Answers what servers of tools ask in the course of its calls.
+    answerer: Arc<dyn Answerer>,
 }
 
 impl Turn {
@@ -45,7 +51,37 @@ impl Turn {
         let TurnTask { session, id, cause, stop, control, execution, unended } = task;
         let tools = session.tools.preferring(cause.as_ref().map(|cause| Source::Client(cause.connection)));
         let shared = opener.shared.clone();
-        Self { shared, opener, session, id, cause, stop, control, execution, unended, tools }
+        let answerer = SessionAnswerer::new(
+            shared.clone(),
+            session.clone(),
+            Some(id.clone()),
+            cause.clone(),
+            stop.clone(),
+        );
+        let tools = ArcSwap::from_pointee(tools);
+        Self { shared, opener, session, id, cause, stop, control, execution, unended, tools, answerer }
+    }
+
+    /// Its tools. They change between rounds alone.
+    pub fn tools(&self) -> Arc<Toolbox> {
+        self.tools.load_full()
+    }
+
+    /// Starts the session's servers of tools, waits some seconds for them, and takes their tools in.
+    pub async fn begin_tools(&self) {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => return,
+            () = self.shared.servers_ready(&self.session) => {}
+        }
+        self.refresh_tools();
+    }
+
+    /// Takes in the tools of servers as they are now: between rounds.
+    pub fn refresh_tools(&self) {
+        let source = self.cause.as_ref().map(|cause| Source::Client(cause.connection));
+        let tools = self.shared.toolbox_of_round(&self.session, &self.answerer).preferring(source);
+        self.tools.store(Arc::new(tools));
     }
 
     /// The variables of its programs: those of the client that began it.

@@ -13,8 +13,8 @@ use crate::value::{Map, Value};
 
 table! {
     PROMPT_PART of PromptPart {
-        "psi.prompt-part/kind" "Its kind: :base, :tools, :instructions, :skills or :memory." => |part| Value::keyword(part.kind);
-        "psi.prompt-part/source" "Its source: a file's path, or `edn-bridge`." => |part| text(&part.source);
+        "psi.prompt-part/kind" "Its kind: :base, :tools, :instructions, :skills, :memory or :servers." => |part| Value::keyword(part.kind);
+        "psi.prompt-part/source" "Its source: a file's path, `edn-bridge`, or `mcp:` and a server." => |part| text(&part.source);
         "psi.prompt-part/bytes" "Its size in bytes." => |part| part.text.len();
         "psi.prompt-part/tokens" "Its size in tokens, by the rule of thumb that a token is four bytes."
             => |part| count(u64::try_from(part.text.len().div_ceil(4)).unwrap_or(u64::MAX));

@@ -67,6 +67,7 @@ pub const fn topic(body: &Body) -> Topic {
         Body::FooterUpdated(_) => Topic::FooterUpdated,
         Body::StagePassed(_) => Topic::TurnStage,
         Body::JobUpdated(_) => Topic::JobUpdated,
+        Body::McpUpdated(_) => Topic::McpUpdated,
         Body::CommandResult(_) => Topic::CommandResult,
         Body::ChoiceRequested(_) => Topic::FrontendActionRequested,
         Body::QuestionAsked(_) => Topic::InteractionRequested,
@@ -189,6 +190,9 @@ fn body(body: &Body) -> Map<'_> {
         }
         Body::StagePassed(passed) => stage(passed),
         Body::JobUpdated(job) => Map::new().with("job", projection::job(job)),
+        Body::McpUpdated(states) => {
+            Map::new().with("servers", Value::vector(states.servers.iter().map(projection::mcp::state)))
+        }
         Body::CommandResult(outcome) => {
             Map::new().with("type", outcome.kind).with("message", outcome.message.as_str())
         }

@@ -7,7 +7,7 @@ use crate::facts::rule::Rule;
 use crate::limits::{EDITOR_PATH_BYTES, ERROR_NAME_CHARS};
 use crate::message::{EntryId, SessionId, TurnId};
 use crate::secret::Secret;
-use crate::session::{AnswerFields, ApiError, FileAnswer, InAnswer, OfferedTool, OpenFile, Since};
+use crate::session::{AnswerFields, ApiError, FileAnswer, InAnswer, McpTyped, OfferedTool, OpenFile, Since};
 use crate::value::{Map, Value};
 
 const RANGE: &str = "{:path string :range {:start {:line n :column n} :end {:line n :column n}}}";
@@ -159,6 +159,32 @@ fn offered_tool(tool: &Value<'_>) -> Option<OfferedTool> {
             None => None,
         },
     })
+}
+
+/// What a person has typed, in the params of `complete_mcp`.
+///
+/// # Errors
+/// `request/invalid-params` if it is neither an argument of a prompt nor a reference.
+pub(super) fn mcp_typed(params: &Value<'_>) -> Result<McpTyped, ApiError> {
+    let text = |key| present(params.get(key)).and_then(Value::as_str).map(str::to_owned);
+    let named = |key: &Value<'_>| key.as_str().or_else(|| key.as_keyword()).map(str::to_owned);
+    match (text("prompt"), text("argument"), text("reference")) {
+        (Some(prompt), Some(argument), None) => {
+            let before =
+                present(params.get("before")).and_then(Value::as_map).into_iter().flat_map(Map::iter);
+            let before: Option<_> =
+                before.map(|(key, value)| Some((named(key)?, value.as_str()?.to_owned()))).collect();
+            let before = before.ok_or_else(|| {
+                ApiError::invalid_param("before", "a map of texts, by the arguments' names")
+            })?;
+            Ok(McpTyped::Argument { prompt, argument, value: text("value").unwrap_or_default(), before })
+        }
+        (None, None, Some(reference)) => Ok(McpTyped::Reference(reference)),
+        (Some(_), None, _) => {
+            Err(ApiError::invalid_param("argument", "the name of an argument of the prompt"))
+        }
+        _ => Err(ApiError::invalid_param("reference", "a text, where there is no :prompt with :argument")),
+    }
 }
 
 const FILE: &str = "a vector of {:path string :modified flag?}, each path absolute";

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::catalogue::{ErrorCode, Op, thinking_level};
 use crate::event::{ChoiceKind, Pick, WaitingMessages};
+use crate::facts::mcp::{McpCompletion, McpServer};
 use crate::facts::permissions::{AuditPage, AuditWanted, ListedRule, TrustPreview};
 use crate::facts::{
     BashOutput, CommandFacts, JobFacts, ListedSession, LoginFacts, ModelFacts, ProviderName, SessionFacts,
@@ -19,8 +20,9 @@ use crate::projection::control::{self, ControlMessage, Spelling};
 use crate::session::control::ControlAck;
 use crate::session::{
     ActionResult, ActionStatus, Again, ApiError, Call, DialogResult, Edited, GraphQuery, Interrupted,
-    ListScope, Listing, Opened, Page, Prompt, Prompted, QueryAnswer, Reach, Registered, Removed, Reply,
-    Response, Resumed, SessionApi, SwitchTarget, ToolAnswer, TurnState, Undo, Undone, UndoneFile,
+    ListScope, Listing, McpSwitch, NewSession, Opened, Page, Prompt, Prompted, QueryAnswer, Reach,
+    Registered, Removed, Reply, Response, Resumed, SessionApi, SwitchTarget, ToolAnswer, TurnState, Undo,
+    Undone, UndoneFile,
 };
 use crate::value::{Map, Value};
 use crate::wire::edn::params;
@@ -327,7 +329,8 @@ pub(super) fn control(OpCall { api, call, p, reply }: OpCall<'_>) {
 
 pub(super) fn new_session(OpCall { api, call, p, reply }: OpCall<'_>) {
     let parent = p.text("parent-session").map(SessionId::from);
-    api.new_session(call, parent, p.optional("idempotency-key"), shape(reply, opened));
+    let wanted = NewSession { parent, key: p.optional("idempotency-key"), ..NewSession::default() };
+    api.new_session(call, wanted, shape(reply, opened));
 }
 
 pub(super) fn switch_session(OpCall { api, call, p, reply }: OpCall<'_>) {
@@ -471,6 +474,43 @@ pub(super) fn list_audit(OpCall { api, call, p, reply }: OpCall<'_>) {
         data
     };
     api.audit(call, wanted, shape(reply, page));
+}
+
+pub(super) fn list_mcp(OpCall { api, call, reply, .. }: OpCall<'_>) {
+    let servers = |all: Vec<McpServer>| {
+        one("servers", Value::vector(all.iter().map(|server| projection::mcp::server(server).into_owned())))
+    };
+    api.mcp_servers(call, shape(reply, servers));
+}
+
+pub(super) fn set_mcp(OpCall { api, call, p, reply }: OpCall<'_>) {
+    let switch = McpSwitch {
+        server: p.owned("server"),
+        tool: p.optional("tool"),
+        enabled: p.flag("enabled").unwrap_or(false),
+    };
+    api.set_mcp(call, switch, shape(reply, mcp_server));
+}
+
+pub(super) fn restart_mcp(OpCall { api, call, p, reply }: OpCall<'_>) {
+    api.restart_mcp(call, p.owned("server"), shape(reply, mcp_server));
+}
+
+fn mcp_server(server: McpServer) -> Map<'static> {
+    one("server", Value::from(projection::mcp::server(&server).into_owned()))
+}
+
+pub(super) fn complete_mcp(OpCall { api, call, p, reply }: OpCall<'_>) {
+    let typed = match params::mcp_typed(p.0) {
+        Ok(typed) => typed,
+        Err(error) => return reply.fail(error),
+    };
+    let reply = shape(reply, |found: McpCompletion| {
+        let mut data = one("values", Value::vector(found.values.into_iter().map(Value::from)));
+        data.put("more", found.more);
+        data
+    });
+    api.complete_mcp(call, typed, reply);
 }
 
 pub(super) fn resolve_dialog(OpCall { api, call, p, reply }: OpCall<'_>) {

@@ -1,5 +1,6 @@
 //! What the interface asks of the graph: skills, and what the model is told.
 
+use crate::facts::mcp::McpServer;
 use crate::session::{Client as _, GraphQuery, QueryAnswer};
 use crate::value::{Map, Value};
 use crate::wire::ui::decode::flag;
@@ -53,6 +54,38 @@ fn catalogue(result: &Value<'_>) -> Map<'static> {
 
 fn millis(value: &Value<'_>, key: &str) -> Value<'static> {
     Value::int(value.get(key).and_then(Value::as_i64).unwrap_or(0))
+}
+
+/// Serves `mcp.list`. Starts no server.
+pub fn mcp_list(ask: &Ask<'_>) {
+    let only_loaded = ask.params.get("scope").and_then(Value::as_str) == Some("loaded");
+    let reply = ask.reply(move |servers: Vec<McpServer>| {
+        let wanted = servers.iter().filter(|server| !only_loaded || server.state == "ready");
+        let servers = wanted.map(|server| {
+            let mut shown = Map::new().with("id", server.name.to_string());
+            shown.put("transport", server.transport);
+            shown.put("source", if server.source == "project" { "project" } else { "global" });
+            shown.put("enabled", server.enabled && !matches!(server.state, "off" | "refused"));
+            shown.put(
+                "state",
+                match server.state {
+                    // One that nobody has used yet connects when it is used.
+                    _ if !server.enabled => "disabled",
+                    "starting" | "idle" => "connecting",
+                    "needs-login" => "auth_required",
+                    "ready" => "ready",
+                    "failed" | "given-up" => "error",
+                    _ => "disabled",
+                },
+            );
+            shown.put("tools", Value::from(server.tools.len()));
+            shown.put_some("last_error", server.last_error.as_deref().map(str::to_owned));
+            shown.put_some("last_connected_at", server.connected_at.as_deref().map(str::to_owned));
+            shown
+        });
+        Ok(Map::new().with("servers", Value::vector(servers)))
+    });
+    ask.api().mcp_servers(ask.call(), reply);
 }
 
 /// Serves `context.inspect`.

@@ -10,8 +10,8 @@ use crate::facts::{ListedSession, ModelFacts, SessionFacts};
 use crate::limits::UI_SESSIONS;
 use crate::message::{SessionId, ThinkingLevel, TurnId};
 use crate::session::{
-    Agreed, ApiError, Call, Client as _, ListScope, Listing, Opened, Prompt, Prompted, Reach, Registered,
-    Reply, SessionApi, SwitchTarget, ToolOutcome,
+    Agreed, ApiError, Call, Client as _, ListScope, Listing, NewSession, Opened, Prompt, Prompted, Reach,
+    Registered, Reply, SessionApi, SwitchTarget, ToolOutcome,
 };
 use crate::value::{Map, Value};
 use crate::wire::ui::ask::logged_out;
@@ -35,7 +35,7 @@ pub fn serve(ask: Ask<'_>) {
         "session.history" => history::serve(&ask),
         "model.list" => model_list(&ask),
         "model.set" => model_set(&ask),
-        "mcp.list" => ask.ok(&Map::new().with("servers", Value::vector::<Value<'_>>([]))),
+        "mcp.list" => lookups::mcp_list(&ask),
         "skills.list" => lookups::skills_list(&ask),
         "context.inspect" => lookups::context_inspect(&ask),
         "auth.logout" => auth_logout(&ask),
@@ -585,7 +585,7 @@ fn forget(
         let opened = Reply::new(move |opened: Result<Opened, ApiError>| {
             reply.send(opened.map(|_| (was_logged_in, true)));
         });
-        return api.new_session(call, None, None, opened);
+        return api.new_session(call, NewSession::default(), opened);
     };
     let (next, asked) = (api.clone(), call.clone());
     let gone = Reply::new(move |done: Result<bool, ApiError>| {

@@ -188,8 +188,10 @@ impl Batch<'_> {
         let facts = self.turn.session.snapshot().facts.clone();
         // Inside the workspace, a stage's tools and a subagent's granted tools need no further approval.
         // Rules and guarded files apply as everywhere.
-        let agreed = self.turn.execution.is_some()
+        let granted = self.turn.execution.is_some()
             || self.turn.session.parent.as_ref().is_some_and(|link| link.covers(&call.name));
+        // Nobody has granted a tool of a server that is another one since.
+        let agreed = granted && !self.turn.session.mcp.has_changed(&call.name);
         let leave = Leave { mode: facts.mode, agreed };
         let config = self.turn.config();
         let rules = self.turn.shared.rules_for(&config, &self.turn.session);

@@ -1,0 +1,102 @@
+//! The command lines of projects' servers of tools that have been started: one that changes is asked about. Knows no
+//! server.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use super::error::ConfigError;
+use super::files::{contents, replace};
+use crate::edn;
+use crate::limits::{CONFIG_BYTES, KNOWN_SERVER_FOLDERS};
+use crate::value::{Map, Value};
+
+/// The digests of command lines and addresses, by folder and server. One file beside that of trusted folders.
+#[derive(Debug)]
+pub struct KnownServers {
+    path: PathBuf,
+    /// One change is read and written at a time.
+    one: Mutex<()>,
+}
+
+impl KnownServers {
+    /// Those in the state folder.
+    pub fn new(state_dir: &std::path::Path) -> Self {
+        Self { path: state_dir.join("servers.edn"), one: Mutex::new(()) }
+    }
+
+    /// Those of a folder: a digest by the server's name. Reads the disk.
+    pub fn of(&self, folder: &str) -> BTreeMap<String, String> {
+        let entries = self.entries();
+        let entry = entries.iter().find(|entry| entry.get("folder").and_then(Value::as_str) == Some(folder));
+        let servers = entry.and_then(|entry| entry.get("servers")?.as_map());
+        let text = |value: &Value<'_>| value.as_str().map(str::to_owned);
+        servers
+            .into_iter()
+            .flat_map(Map::iter)
+            .filter_map(|(name, digest)| Some((text(name)?, text(digest)?)))
+            .collect()
+    }
+
+    fn entries(&self) -> Vec<Value<'static>> {
+        let bytes = contents(&self.path).unwrap_or_default();
+        let Ok(value) = edn::read_one(&bytes) else { return Vec::new() };
+        value.as_slice().unwrap_or_default().iter().cloned().map(Value::into_owned).collect()
+    }
+
+    /// Adds digests to those of a folder.
+    ///
+    /// # Errors
+    /// If they cannot be written down.
+    pub fn add(&self, folder: &str, digests: BTreeMap<String, String>) -> Result<(), ConfigError> {
+        if digests.is_empty() {
+            return Ok(());
+        }
+        let _alone = self.one.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.of(folder);
+        known.extend(digests);
+        let mut entries = self.entries();
+        entries.retain(|entry| entry.get("folder").and_then(Value::as_str) != Some(folder));
+        let mut servers = Map::new();
+        for (name, digest) in known {
+            servers.insert(Value::from(name), Value::from(digest));
+        }
+        let entry = Map::new().with("folder", folder.to_owned()).with("servers", Value::from(servers));
+        entries.push(Value::from(entry));
+        // The oldest go first: a server that is not known is started as a new one, in a trusted folder alone.
+        let over = entries.len().saturating_sub(KNOWN_SERVER_FOLDERS);
+        entries.drain(..over);
+        while edn::to_string(&Value::vector(entries.iter().cloned())).len()
+            > usize::try_from(CONFIG_BYTES / 2).unwrap_or(0)
+            && entries.len() > 1
+        {
+            entries.remove(0);
+        }
+        replace(&self.path, &Value::vector(entries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_servers_are_kept_by_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let known = KnownServers::new(dir.path());
+        let digests = |of: &[(&str, &str)]| -> BTreeMap<String, String> {
+            of.iter().map(|(name, digest)| ((*name).to_owned(), (*digest).to_owned())).collect()
+        };
+        assert!(known.of("/p").is_empty());
+        known.add("/p", digests(&[("a", "1"), ("b", "2")])).unwrap();
+        known.add("/q", digests(&[("a", "3")])).unwrap();
+        known.add("/p", digests(&[("b", "4")])).unwrap();
+        let again = KnownServers::new(dir.path());
+        assert_eq!(again.of("/p"), digests(&[("a", "1"), ("b", "4")]));
+        assert_eq!(again.of("/q"), digests(&[("a", "3")]));
+        for n in 0..KNOWN_SERVER_FOLDERS {
+            known.add(&format!("/{n}"), digests(&[("a", "1")])).unwrap();
+        }
+        assert!(known.of("/p").is_empty(), "the oldest are gone");
+    }
+}

@@ -1,0 +1,104 @@
+//! Servers of tools, for clients. Finds the session and the server, and leaves the rest to them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::engine::change::Change;
+use crate::engine::handle::Handle;
+use crate::engine::host::Engine;
+use crate::engine::services::Services;
+use crate::facts::mcp::{McpCompletion, McpServer};
+use crate::limits::MCP_COMPLETIONS;
+use crate::session::{ApiError, Call, McpServers, McpSwitch, McpTyped, Reply};
+
+impl McpServers for Engine {
+    fn mcp_servers(&self, call: Call, reply: Reply<Vec<McpServer>>) {
+        self.with(&call, reply, |handle, reply| reply.ok(self.shared.listed_servers(&handle)));
+    }
+
+    fn set_mcp(&self, call: Call, switch: McpSwitch, reply: Reply<McpServer>) {
+        let shared = self.shared.clone();
+        self.with(&call.clone(), reply, |handle, reply| {
+            let known = match shared.listed_server(&handle, &switch.server) {
+                Ok(known) => known,
+                Err(error) => return reply.fail(error),
+            };
+            let name = match &switch.tool {
+                None if known.state == "off" && switch.enabled => {
+                    return reply.fail(ApiError::failed(format!(
+                        "The configuration switches the server {} off: take :enabled false out, then /reload.",
+                        known.name
+                    )));
+                }
+                None => known.name.clone(),
+                Some(tool) => {
+                    let found = known.tools.iter().find(|known| *known.name == **tool || *known.tool == **tool);
+                    match found {
+                        Some(found) => found.name.clone(),
+                        // One that was switched off before its server was there can be switched on again.
+                        None if handle.snapshot().facts.mcp_off.contains(tool.as_str()) => tool.as_str().into(),
+                        None => return reply.fail(ApiError::not_found("tool of the server", tool)),
+                    }
+                }
+            };
+            let session = handle.clone();
+            let done = Reply::new(move |done: Result<(), ApiError>| {
+                reply.send(done.and_then(|()| {
+                    shared.tell_servers(&session);
+                    shared.listed_server(&session, &switch.server)
+                }));
+            });
+            handle.tell(Change::SetMcp { call, name, enabled: switch.enabled, reply: done });
+        });
+    }
+
+    fn restart_mcp(&self, call: Call, server: String, reply: Reply<McpServer>) {
+        let shared = self.shared.clone();
+        self.with(&call, reply, |handle, reply| {
+            self.shared.tasks.spawn(async move { reply.send(shared.restart_server(&handle, &server).await) });
+        });
+    }
+
+    fn complete_mcp(&self, call: Call, typed: McpTyped, reply: Reply<McpCompletion>) {
+        let shared = self.shared.clone();
+        self.with(&call, reply, |handle, reply| {
+            self.shared.tasks.spawn(async move {
+                shared.servers_ready(&handle).await;
+                reply.send(complete(&shared, &handle, typed).await);
+            });
+        });
+    }
+}
+
+/// What may follow what was typed.
+async fn complete(
+    shared: &Arc<Services>,
+    handle: &Handle,
+    typed: McpTyped,
+) -> Result<McpCompletion, ApiError> {
+    let used = shared.used_servers(handle);
+    match typed {
+        McpTyped::Argument { prompt, argument, value, before } => {
+            let found = used.iter().find_map(|(set, server)| {
+                let known = server.prompts.iter().find(|known| *known.command == *prompt)?;
+                Some((set, server, known))
+            });
+            let (set, server, known) =
+                found.ok_or_else(|| ApiError::not_found("prompt of a server", &prompt))?;
+            let completed =
+                set.complete_argument(&server.name, &known.name, &argument, &value, &before).await;
+            let completed = completed.map_err(|error| ApiError::failed(error.to_string()))?;
+            Ok(McpCompletion { values: completed.values, more: completed.more })
+        }
+        McpTyped::Reference(start) => {
+            let mut values = BTreeSet::new();
+            for (_, server) in &used {
+                let resources = server.resources.iter().map(|resource| &resource.uri);
+                let references = resources.map(|uri| format!("{}:{uri}", server.name));
+                values.extend(references.filter(|reference| reference.starts_with(&start)));
+            }
+            let more = values.len() > MCP_COMPLETIONS;
+            Ok(McpCompletion { values: values.into_iter().take(MCP_COMPLETIONS).collect(), more })
+        }
+    }
+}

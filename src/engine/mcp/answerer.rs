@@ -1,0 +1,401 @@
+//! Answers what a server asks in the course of a call: a form by one question to the person after the other, a page by
+//! their consent, a text of the model once they have approved it. Does not know the protocol.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::StreamExt as _;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::handle::Handle;
+use crate::engine::services::Services;
+use crate::event::Cause;
+use crate::event::question::{self, Approval, QuestionContent};
+use crate::interaction::{Origin, Question, Resolution, warning};
+use crate::limits::{APPROVAL_ARGUMENTS_BYTES, MAX_ANSWER_BYTES, MCP_FIELD_TRIES, MCP_QUESTIONS};
+use crate::mcp::{self, Answer, Answerer, Answering, Ask, Field, FieldKind, Sampled, Sampling};
+use crate::message::{Block, EntryId, Message, Role, StopReason, ThinkingLevel, TurnId};
+use crate::provider::{Chunk, ModelRequest};
+use crate::tool;
+use crate::value::{Map, Value};
+
+/// Says no to everything: for what nobody waits for.
+pub struct Declines;
+
+impl Answerer for Declines {
+    fn ask(&self, _: Ask) -> Answering<'_> {
+        Box::pin(async { Answer::Declined })
+    }
+}
+
+/// Answers for a session, in one of its turns or outside of any.
+pub struct SessionAnswerer {
+    shared: Arc<Services>,
+    session: Handle,
+    turn: Option<TurnId>,
+    cause: Option<Cause>,
+    stop: CancellationToken,
+    /// How many questions there were in each call; more than there may be once the person has had enough.
+    asked: Mutex<HashMap<Arc<str>, usize>>,
+}
+
+/// How a question to the person ended.
+enum Said {
+    Yes(question::Answer),
+    /// They chose not to answer.
+    No,
+    /// Nobody answered.
+    Nothing,
+}
+
+impl Answerer for SessionAnswerer {
+    fn ask(&self, ask: Ask) -> Answering<'_> {
+        Box::pin(self.answer(ask))
+    }
+}
+
+impl SessionAnswerer {
+    pub fn new(
+        shared: Arc<Services>,
+        session: Handle,
+        turn: Option<TurnId>,
+        cause: Option<Cause>,
+        stop: CancellationToken,
+    ) -> Arc<Self> {
+        Arc::new(Self { shared, session, turn, cause, stop, asked: Mutex::default() })
+    }
+
+    async fn answer(&self, ask: Ask) -> Answer {
+        let call = ask.call.clone().unwrap_or_else(|| ask.subject.clone());
+        if !self.may_ask(&call) {
+            return Answer::Declined;
+        }
+        let answer = match &ask.question {
+            mcp::Question::Form { message, fields } => self.form(&ask, message, fields).await,
+            mcp::Question::Page { message, url } => self.page(&ask, message, url).await,
+            mcp::Question::Sample(sampling) => self.sample(&ask, sampling).await,
+        };
+        if answer == Answer::Declined {
+            // Whoever says no once is not asked again in the same call.
+            self.asked().insert(call, MCP_QUESTIONS);
+        }
+        answer
+    }
+
+    fn asked(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, usize>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a question of a call. `false` if there were enough.
+    fn may_ask(&self, call: &Arc<str>) -> bool {
+        let mut asked = self.asked();
+        let count = asked.entry(call.clone()).or_default();
+        *count = count.saturating_add(1);
+        *count <= MCP_QUESTIONS
+    }
+
+    /// Asks the person, one question at a time in a session, its parents and its children.
+    async fn put(&self, ask: &Ask, content: QuestionContent, warnings: Vec<String>) -> Said {
+        let origin = Origin {
+            turn: self.turn.clone(),
+            cause: self.cause.clone(),
+            correlation: match &self.turn {
+                Some(turn) => turn.as_str().into(),
+                None => format!("mcp:{}", ask.server).into(),
+            },
+            ..self.shared.server_origin(&self.session, &ask.server)
+        };
+        let question = Question {
+            content: Arc::new(content),
+            warnings: warnings.into(),
+            origin,
+            timeout: None,
+            // Only a person can know.
+            unattended: false,
+            journalled: false,
+        };
+        let asked = async {
+            let _asking = self.session.asking.lock().await;
+            self.shared.questions.ask(question, &self.stop).await
+        };
+        let resolution = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => return Said::Nothing,
+            resolution = asked => resolution,
+        };
+        match resolution {
+            Resolution::Accepted { answer, .. } => Said::Yes(answer),
+            Resolution::Cancelled { .. } => Said::No,
+            Resolution::Headless | Resolution::TimedOut | Resolution::Withdrawn => Said::Nothing,
+        }
+    }
+
+    /// Who asks, and what for.
+    fn head(ask: &Ask, message: &str) -> String {
+        format!("The server {} asks you, for {}:\n{}", ask.server, ask.subject, message.trim())
+    }
+
+    async fn page(&self, ask: &Ask, message: &str, url: &str) -> Answer {
+        let head = Self::head(ask, message);
+        let prompt = format!("{head}\n\nIt wants you to open this page: {url}\n\nDo you open it?");
+        self.consent(ask, prompt).await
+    }
+
+    /// A yes or no to all that the server asks.
+    async fn consent(&self, ask: &Ask, prompt: String) -> Answer {
+        match self.put(ask, QuestionContent::Confirm { prompt, default: false }, Vec::new()).await {
+            Said::Yes(question::Answer::Confirm(true)) => Answer::Agreed,
+            Said::Yes(_) | Said::No => Answer::Declined,
+            Said::Nothing => Answer::Cancelled,
+        }
+    }
+
+    /// One question after the other. A no to the first is a no to the form; a later one cancels it.
+    async fn form(&self, ask: &Ask, message: &str, fields: &[Field]) -> Answer {
+        let head = Self::head(ask, message);
+        if fields.is_empty() {
+            return self.consent(ask, head).await;
+        }
+        let mut values = Map::new();
+        for (place, field) in fields.iter().enumerate() {
+            let number = match fields.len() {
+                1 => String::new(),
+                count => format!("{} of {count}. ", place.saturating_add(1)),
+            };
+            let prompt = format!("{head}\n\n{number}{}", about(field));
+            match self.field(ask, field, prompt).await {
+                Ok(Some(value)) => {
+                    values.insert(Value::from(field.key.to_string()), value);
+                }
+                Ok(None) => {}
+                Err(Said::No) if place == 0 => return Answer::Declined,
+                Err(_) => return Answer::Cancelled,
+            }
+        }
+        Answer::Form(values)
+    }
+
+    /// The value of a field; `None` for one that is left out.
+    async fn field(&self, ask: &Ask, field: &Field, prompt: String) -> Result<Option<Value<'static>>, Said> {
+        match &field.kind {
+            FieldKind::Switch { default } => {
+                let content = QuestionContent::Confirm { prompt, default: default.unwrap_or(false) };
+                match self.put(ask, content, Vec::new()).await {
+                    Said::Yes(question::Answer::Confirm(is_on)) => Ok(Some(Value::from(is_on))),
+                    Said::Yes(_) => Err(Said::Nothing),
+                    said => Err(said),
+                }
+            }
+            FieldKind::Choice { options, many: false, .. } => {
+                let mut shown: Vec<String> = options.iter().map(|option| option.title.to_string()).collect();
+                if !field.required {
+                    shown.push(LEFT_OUT.to_owned());
+                }
+                let chosen = self.chosen(ask, QuestionContent::Select { prompt, options: shown }).await?;
+                Ok(options.get(chosen).map(|option| Value::from(option.value.to_string())))
+            }
+            FieldKind::Choice { options, most, .. } => self.several(ask, field, prompt, options, *most).await,
+            FieldKind::Text { default, .. } => {
+                self.typed(ask, field, prompt, default.as_deref().map(str::to_owned)).await
+            }
+            FieldKind::Number { default, .. } => {
+                self.typed(ask, field, prompt, default.map(|number| number.to_string())).await
+            }
+        }
+    }
+
+    async fn chosen(&self, ask: &Ask, content: QuestionContent) -> Result<usize, Said> {
+        match self.put(ask, content, Vec::new()).await {
+            Said::Yes(question::Answer::Option(place)) => Ok(place),
+            Said::Yes(_) => Err(Said::Nothing),
+            said => Err(said),
+        }
+    }
+
+    /// Several choices, one after the other until the person has all.
+    async fn several(
+        &self,
+        ask: &Ask,
+        field: &Field,
+        prompt: String,
+        options: &[mcp::Choice],
+        most: Option<u64>,
+    ) -> Result<Option<Value<'static>>, Said> {
+        let most = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(options.len());
+        let mut left: Vec<&mcp::Choice> = options.iter().collect();
+        let mut chosen: Vec<&mcp::Choice> = Vec::new();
+        let mut note = String::new();
+        let mut tries = 0usize;
+        while !left.is_empty() && chosen.len() < most {
+            let titles: Vec<&str> = chosen.iter().map(|option| &*option.title).collect();
+            let so_far =
+                if titles.is_empty() { String::new() } else { format!("\nChosen: {}.", titles.join(", ")) };
+            let mut shown: Vec<String> = left.iter().map(|option| option.title.to_string()).collect();
+            shown.push("(that is all)".to_owned());
+            let content =
+                QuestionContent::Select { prompt: format!("{prompt}{so_far}{note}"), options: shown };
+            let place = self.chosen(ask, content).await?;
+            if place < left.len() {
+                chosen.push(left.remove(place));
+                continue;
+            }
+            let values = Value::vector(chosen.iter().map(|option| Value::from(option.value.to_string())));
+            match field.check(&values) {
+                Ok(_) => break,
+                Err(_) if chosen.is_empty() && !field.required => return Ok(None),
+                Err(wrong) if tries < MCP_FIELD_TRIES => note = format!("\n{} {wrong}.", field.title),
+                Err(_) => return Err(Said::Nothing),
+            }
+            tries = tries.saturating_add(1);
+        }
+        Ok(Some(Value::vector(chosen.iter().map(|option| Value::from(option.value.to_string())))))
+    }
+
+    /// A text or a number, asked for again while it does not fit.
+    async fn typed(
+        &self,
+        ask: &Ask,
+        field: &Field,
+        prompt: String,
+        default: Option<String>,
+    ) -> Result<Option<Value<'static>>, Said> {
+        let mut note = String::new();
+        for _ in 0..MCP_FIELD_TRIES {
+            let content = QuestionContent::Ask { prompt: format!("{prompt}{note}") };
+            let text = match self.put(ask, content, Vec::new()).await {
+                Said::Yes(question::Answer::Text(text)) => text,
+                Said::Yes(_) => return Err(Said::Nothing),
+                said => return Err(said),
+            };
+            let text = match (text.trim().is_empty(), &default) {
+                (true, Some(default)) => default.clone(),
+                (true, None) if !field.required => return Ok(None),
+                _ => text,
+            };
+            match field.check(&Value::from(text)) {
+                Ok(value) => return Ok(Some(value)),
+                Err(wrong) => note = format!("\n\n{} {wrong}. Try again.", field.title),
+            }
+        }
+        Err(Said::Nothing)
+    }
+
+    /// An answer of the session's model, without tools, once the person has seen what it is asked.
+    async fn sample(&self, ask: &Ask, sampling: &Sampling) -> Answer {
+        let facts = self.session.snapshot().facts.clone();
+        let whole = shown(sampling);
+        let summary = format!(
+            "The server {} asks your model {} {} for a text, for {}: {}",
+            ask.server,
+            facts.model_provider,
+            facts.model_id,
+            ask.subject,
+            tool::one_line(&whole, APPROVAL_ARGUMENTS_BYTES)
+        );
+        let mut warnings = Vec::new();
+        if whole.len() > APPROVAL_ARGUMENTS_BYTES {
+            warnings.push(format!(
+                "The text is cut: {APPROVAL_ARGUMENTS_BYTES} of {} bytes are shown.",
+                whole.len()
+            ));
+        }
+        warnings.extend(warning::of("The text for the model", &Value::from(whole.as_str())));
+        let approval = Approval {
+            tool: format!("mcp__{}__sampling", ask.server).into(),
+            call: ask.call.clone().unwrap_or_default(),
+            summary: summary.into(),
+            ..Approval::default()
+        };
+        match self.put(ask, QuestionContent::Approve(approval), warnings).await {
+            // However far the approval is to reach: each time is asked about.
+            Said::Yes(question::Answer::Approve { .. }) => {}
+            Said::Yes(_) | Said::No => return Answer::Declined,
+            Said::Nothing => return Answer::Cancelled,
+        }
+        let config = self.session.config();
+        let Some(provider) = config.providers.get(&facts.model_provider) else { return Answer::Cancelled };
+        let model = config.models.describe(&facts.model_provider, &facts.model_id);
+        let message = |role, text: &str| {
+            Arc::new(Message::new(EntryId::from(""), role, vec![Block::Text(text.into())], Arc::from("")))
+        };
+        let messages = sampling
+            .messages
+            .iter()
+            .map(|said| message(if said.by_model { Role::Assistant } else { Role::User }, &said.text));
+        let most = model.max_output.map_or(sampling.most_tokens, |most| most.min(sampling.most_tokens));
+        let mut chunks = provider.stream(ModelRequest {
+            model: facts.model_id.to_string(),
+            system: sampling.system.as_deref().unwrap_or_default().to_owned(),
+            messages: messages.collect(),
+            tools: Vec::new(),
+            thinking: ThinkingLevel::Off.within(&facts.thinking_levels),
+            thinking_by: model.thinking_by,
+            max_output_tokens: Some(most.max(1)),
+            variables: self.session.control.load().as_ref().and_then(|control| control.variables.clone()),
+        });
+        let (mut text, mut is_cut) = (String::new(), false);
+        loop {
+            let chunk = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Answer::Cancelled,
+                chunk = chunks.next() => chunk,
+            };
+            match chunk {
+                Some(Ok(Chunk::Text(piece))) => text.push_str(&piece),
+                Some(Ok(Chunk::Stop(reason))) => is_cut |= reason == StopReason::MaxTokens,
+                Some(Ok(_)) => {}
+                Some(Err(error)) => {
+                    tracing::warn!(%error, server = &*ask.server, "the model gave no text for a server");
+                    return Answer::Cancelled;
+                }
+                None => break,
+            }
+            if text.len() > MAX_ANSWER_BYTES {
+                is_cut = true;
+                break;
+            }
+        }
+        Answer::Sampled(Sampled {
+            model: format!("{}/{}", facts.model_provider, facts.model_id),
+            text,
+            is_cut,
+        })
+    }
+}
+
+/// The choice of leaving a field out.
+const LEFT_OUT: &str = "(leave out)";
+
+/// What a person is told of a field.
+fn about(field: &Field) -> String {
+    let mut text = field.title.to_string();
+    if let Some(description) = &field.description {
+        text.push_str(&format!(" — {description}"));
+    }
+    let default = match &field.kind {
+        FieldKind::Text { default, .. } => default.as_deref().map(str::to_owned),
+        FieldKind::Number { default, .. } => default.map(|number| number.to_string()),
+        FieldKind::Switch { .. } | FieldKind::Choice { .. } => None,
+    };
+    match (default, field.required, &field.kind) {
+        (Some(default), ..) => text.push_str(&format!(" (nothing for {default:?})")),
+        (None, false, FieldKind::Text { .. } | FieldKind::Number { .. }) => {
+            text.push_str(" (nothing to leave it out)")
+        }
+        _ => {}
+    }
+    text
+}
+
+/// What a server wants the model to be told.
+fn shown(sampling: &Sampling) -> String {
+    let mut all = Vec::new();
+    if let Some(system) = &sampling.system {
+        all.push(format!("[system] {system}"));
+    }
+    for message in &sampling.messages {
+        all.push(format!("[{}] {}", if message.by_model { "model" } else { "user" }, message.text));
+    }
+    all.push(format!("[at most {} tokens]", sampling.most_tokens));
+    all.join("\n")
+}
