@@ -361,7 +361,11 @@ fn origins(matches: &ArgMatches) -> Vec<(&'static str, String)> {
 /// Sends the log to standard error: standard output is the wire.
 fn log(filter: &str) -> log::Log {
     let log = log::Log::default();
-    let filter = tracing_subscriber::EnvFilter::try_new(filter).unwrap_or_else(|_| "warn".into());
+    let mut filter = tracing_subscriber::EnvFilter::try_new(filter).unwrap_or_else(|_| "warn".into());
+    // It writes whole messages, and addresses with their keys; what matters of them is told without it.
+    if let Ok(quiet) = "rmcp=off".parse() {
+        filter = filter.add_directive(quiet);
+    }
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         // The spans tell where a turn begins and ends, and how long its calls took.

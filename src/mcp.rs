@@ -8,12 +8,26 @@
 //! rules or the wire: what a server asks of a person goes to the [`Answerer`] that a caller has brought.
 
 mod ask;
+mod calls;
+mod child;
+mod connect;
+mod connection;
+mod convert;
+mod eras;
 mod error;
 mod facts;
+mod failure;
+mod handler;
 mod names;
+mod noted;
+mod pipes;
 mod place;
+mod questions;
+mod secrets;
 mod servers;
 mod settings;
+mod slot;
+mod tool;
 
 pub use ask::{
     Answer, Answerer, Answering, Ask, Choice, Field, FieldKind, Format, Question, SampleMessage, Sampled,

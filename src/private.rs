@@ -34,6 +34,8 @@ const OURS: &[&str] = &[
     "questions",
     "at-work",
     "rules.edn",
+    "mcp-eras.edn",
+    "mcp-eras.new",
     "trusted.edn",
     "trusted.new",
     "servers.edn",

@@ -1,16 +1,26 @@
 //! The servers of a project folder.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use rmcp::model::{GetPromptRequestParams, Reference, Role};
+use serde_json::Value as Json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::ask::Answerer;
+use super::calls::Caller;
+use super::convert;
 use super::error::McpError;
-use super::facts::{Completion, Content, PromptText, ServerFacts};
+use super::facts::{Completion, Content, PromptMessage, PromptText, ServerFacts, State};
 use super::place::Place;
-use super::settings::Settings;
+use super::settings::{Server, Settings};
+use super::slot::Slot;
+use super::tool::ServerTool;
+use crate::limits::{MCP_LISTED, MCP_READY_WAIT, MCP_TITLE_BYTES, MCP_TOOLS};
+use crate::similar;
 use crate::tool::Tool;
 
 /// The servers of a project folder, shared by its sessions. Copies are the same servers. Needs a Tokio executor for
@@ -19,45 +29,101 @@ use crate::tool::Tool;
 pub struct Servers(Arc<Inner>);
 
 struct Inner {
-    #[expect(dead_code, reason = "used when servers are started")]
-    place: Place,
-    changes: watch::Sender<u64>,
+    place: Arc<Place>,
+    slots: RwLock<Vec<Arc<Slot>>>,
+    changes: Arc<watch::Sender<u64>>,
+    tasks: TaskTracker,
+    ended: CancellationToken,
 }
 
 impl Servers {
     /// The servers of these settings. Starts none.
     pub fn new(place: Place, settings: Settings) -> Self {
-        let _ = settings;
-        Self(Arc::new(Inner { place, changes: watch::channel(0).0 }))
+        let servers = Self(Arc::new(Inner {
+            place: Arc::new(place),
+            slots: RwLock::default(),
+            changes: Arc::new(watch::channel(0).0),
+            tasks: TaskTracker::new(),
+            ended: CancellationToken::new(),
+        }));
+        let slots = settings.servers.into_iter().map(|server| servers.slot_of(Arc::new(server))).collect();
+        *servers.0.slots.write().unwrap_or_else(PoisonError::into_inner) = slots;
+        servers
     }
 
-    /// Starts the servers that were never started or have failed since, and waits until all are ready or have failed, at
-    /// most `wait` ([`crate::limits::MCP_READY_WAIT`] at most). Those that take longer go on and join later, which
+    fn slot_of(&self, server: Arc<Server>) -> Arc<Slot> {
+        Slot::new(server, self.0.place.clone(), self.0.changes.clone(), self.0.tasks.clone())
+    }
+
+    fn slots(&self) -> Vec<Arc<Slot>> {
+        self.0.slots.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn slot(&self, name: &str) -> Result<Arc<Slot>, McpError> {
+        let slots = self.slots();
+        let found = slots.iter().find(|slot| *slot.server().name == *name).cloned();
+        found.ok_or_else(|| {
+            let names: Vec<Arc<str>> = slots.iter().map(|slot| slot.server().name.clone()).collect();
+            let near = similar::names(name, names.iter().map(AsRef::as_ref));
+            let near = near.into_iter().map(str::to_owned).collect();
+            McpError::Unknown { name: name.chars().take(80).collect(), near }
+        })
+    }
+
+    /// Starts the servers that were never started, or have failed a while ago, and waits until all are ready or have
+    /// failed, at most `wait` ([`MCP_READY_WAIT`] at most). Those that take longer go on and join later, which
     /// [`Servers::changes`] tells.
     pub async fn ready(&self, wait: Duration) {
-        let _ = wait;
+        let due: Vec<Arc<Slot>> = self.slots().into_iter().filter(|slot| slot.is_due()).collect();
+        if due.is_empty() || self.0.ended.is_cancelled() {
+            return;
+        }
+        let all = due.iter().map(|slot| slot.connection());
+        let _ = tokio::time::timeout(wait.min(MCP_READY_WAIT), futures_util::future::join_all(all)).await;
     }
 
     /// Whether a server is configured and switched on.
     pub fn are_there(&self) -> bool {
-        false
+        self.slots().iter().any(|slot| slot.server().enabled)
     }
 
     /// What is known of every server, in the order of the configuration. Starts none; never waits.
     pub fn snapshot(&self) -> Vec<ServerFacts> {
-        Vec::new()
+        self.slots().iter().map(|slot| slot.facts()).collect()
     }
 
     /// The tools of all servers that have been ready, for a session: what a server asks in the course of a call goes to
-    /// `answerer`. At most 128 of one server and 512 together. A call starts a server that has ended. Starts none itself.
+    /// `answerer`. At most 128 of one server and 512 together, each name once. A call starts a server that has ended.
+    /// Starts none itself.
     pub fn tools(&self, answerer: &Arc<dyn Answerer>) -> Vec<Arc<dyn Tool>> {
-        let _ = answerer;
-        Vec::new()
+        let mut names = HashSet::new();
+        let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
+        for slot in self.slots() {
+            if slot.facts().state == State::Off {
+                continue;
+            }
+            for facts in slot.tools().iter() {
+                if tools.len() < MCP_TOOLS && names.insert(facts.name.clone()) {
+                    let (slot, facts, answerer) = (slot.clone(), facts.clone(), answerer.clone());
+                    tools.push(Arc::new(ServerTool { slot, facts, answerer }));
+                }
+            }
+        }
+        tools
     }
 
     /// Counts the changes of what [`Servers::snapshot`] and [`Servers::tools`] return.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
+    }
+
+    /// What a server's program wrote last to its standard error, at most 64 KiB, without the server's keys. For a person
+    /// at this machine: never for a wire.
+    ///
+    /// # Errors
+    /// [`McpError::Unknown`].
+    pub fn stderr(&self, server: &str) -> Result<String, McpError> {
+        self.slot(server).map(|slot| slot.stderr())
     }
 
     /// Reads a resource. What it contains is data of the server.
@@ -71,8 +137,10 @@ impl Servers {
         answerer: &Arc<dyn Answerer>,
         stop: &CancellationToken,
     ) -> Result<Vec<Content>, McpError> {
-        let _ = (uri, answerer, stop);
-        Err(unknown(server))
+        let slot = self.slot(server)?;
+        let (read, noted) = slot.read_resource(uri, caller(uri, answerer), stop).await?;
+        let contents = read.contents.into_iter().take(MCP_LISTED);
+        Ok(contents.map(|contents| convert::contents(contents, &noted)).collect())
     }
 
     /// Fills in a prompt, named as the server does.
@@ -87,8 +155,26 @@ impl Servers {
         answerer: &Arc<dyn Answerer>,
         stop: &CancellationToken,
     ) -> Result<PromptText, McpError> {
-        let _ = (prompt, arguments, answerer, stop);
-        Err(unknown(server))
+        let slot = self.slot(server)?;
+        let mut params = GetPromptRequestParams::new(prompt);
+        if !arguments.is_empty() {
+            let arguments = arguments.iter().map(|(name, value)| (name.clone(), Json::from(value.as_str())));
+            params = params.with_arguments(arguments.collect());
+        }
+        let (filled, noted) = slot.get_prompt(params, caller(prompt, answerer), stop).await?;
+        let description = filled.description.as_deref();
+        Ok(PromptText {
+            description: description.map(|text| convert::cut(&noted.redact(text), MCP_TITLE_BYTES)),
+            messages: filled
+                .messages
+                .into_iter()
+                .take(MCP_LISTED)
+                .map(|message| PromptMessage {
+                    by_model: message.role == Role::Assistant,
+                    content: convert::content(message.content, &noted),
+                })
+                .collect(),
+        })
     }
 
     /// What may follow in an argument of a prompt; the arguments before it are `given`. Empty for a server that does not
@@ -104,8 +190,7 @@ impl Servers {
         typed: &str,
         given: &[(String, String)],
     ) -> Result<Completion, McpError> {
-        let _ = (prompt, argument, typed, given);
-        Err(unknown(server))
+        self.slot(server)?.complete(Reference::for_prompt(prompt), (argument, typed), given).await
     }
 
     /// What may follow in a variable of a template of resources.
@@ -120,8 +205,7 @@ impl Servers {
         typed: &str,
         given: &[(String, String)],
     ) -> Result<Completion, McpError> {
-        let _ = (template, variable, typed, given);
-        Err(unknown(server))
+        self.slot(server)?.complete(Reference::for_resource(template), (variable, typed), given).await
     }
 
     /// Ends a server and starts it again, whatever happened to it before; returns when it is ready or has failed.
@@ -129,19 +213,43 @@ impl Servers {
     /// # Errors
     /// See [`McpError`].
     pub async fn restart(&self, server: &str) -> Result<(), McpError> {
-        Err(unknown(server))
+        self.slot(server)?.restart().await
     }
 
-    /// Takes new settings. A server whose settings are the same keeps its process; others are ended when no call uses
-    /// them, and started at the next use.
+    /// Takes new settings. A server whose settings are the same, or differ in nothing that its process sees, keeps its
+    /// process; others are ended when no call uses them, and started at the next use.
     pub fn reload(&self, settings: Settings) {
-        let _ = settings;
+        if self.0.ended.is_cancelled() {
+            return;
+        }
+        let mut place = self.0.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let mut before = std::mem::take(&mut *place);
+        for server in settings.servers {
+            let server = Arc::new(server);
+            let same = before.iter().position(|slot| slot.server().connects_as(&server));
+            place.push(match same.map(|same| before.remove(same)) {
+                Some(slot) => {
+                    slot.adjust(server);
+                    slot
+                }
+                None => self.slot_of(server),
+            });
+        }
+        drop(place);
+        before.iter().for_each(|slot| slot.retire());
+        self.0.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
 
     /// Ends all servers, and waits for it. Later calls fail.
-    pub async fn end(&self) {}
+    pub async fn end(&self) {
+        self.0.ended.cancel();
+        futures_util::future::join_all(self.slots().iter().map(|slot| slot.end())).await;
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
 }
 
-fn unknown(server: &str) -> McpError {
-    McpError::Unknown { name: server.chars().take(80).collect(), near: Vec::new() }
+fn caller(subject: &str, answerer: &Arc<dyn Answerer>) -> Caller {
+    let answerer = Some(answerer.clone());
+    Caller { subject: convert::cut(subject, MCP_TITLE_BYTES), call: None, answerer, progress: None }
 }

@@ -398,6 +398,15 @@ impl Server {
         sha256::hex(text)
     }
 
+    /// Whether a connection to this server is one to the other: only what is offered of it, or how long it may take, may
+    /// differ.
+    pub(super) fn connects_as(&self, other: &Self) -> bool {
+        self.digest() == other.digest()
+            && (self.sampling, self.sandbox) == (other.sampling, other.sandbox)
+            && self.writable == other.writable
+            && self.client == other.client
+    }
+
     /// Its command line or address as it may be shown.
     pub fn shown(&self) -> String {
         match &self.way {

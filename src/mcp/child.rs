@@ -1,0 +1,226 @@
+//! The program of a server: started below the runner, with an environment by list, and ended politely.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::noted::Noted;
+use super::place::{Confine, Place};
+use super::settings::{Server, Way};
+use crate::limits::{
+    MCP_END_WAIT, MCP_STDERR_BYTES, MCP_STDERR_LINE_BYTES, MCP_STDERR_LINES, PROCESS_READ_BYTES,
+};
+use crate::runner::sandbox::Sandbox;
+use crate::runner::{self, Program};
+use crate::secret::Secret;
+use crate::visible;
+
+/// The variables that every server gets, where they are set: what programs need to find themselves, and no key.
+const GIVEN: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LC_MESSAGES",
+    "LC_COLLATE",
+    "LC_TIME",
+    "LC_NUMERIC",
+    "TZ",
+    "TERM",
+    "TMPDIR",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_CONFIG_DIRS",
+    "XDG_DATA_HOME",
+    "XDG_DATA_DIRS",
+    "XDG_RUNTIME_DIR",
+    "XDG_STATE_HOME",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "all_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NODE_EXTRA_CA_CERTS",
+];
+
+/// Folders in which the programs that fetch a server keep it, by their names.
+const CACHES: &[(&str, &[&str])] = &[
+    ("npx", &[".npm"]),
+    ("npm", &[".npm"]),
+    ("bunx", &[".bun"]),
+    ("bun", &[".bun"]),
+    ("uvx", &[".cache/uv", ".local/share/uv"]),
+    ("uv", &[".cache/uv", ".local/share/uv"]),
+    ("pipx", &[".cache/pipx", ".local/share/pipx", ".local/pipx"]),
+];
+
+/// A program that runs.
+pub(super) struct Child {
+    /// Ends it.
+    end: CancellationToken,
+    /// It has ended, with all that it had started.
+    ended: CancellationToken,
+    stderr: Arc<Stderr>,
+}
+
+/// The last words of a program.
+#[derive(Default)]
+pub(super) struct Stderr(Mutex<VecDeque<u8>>);
+
+impl Stderr {
+    fn push(&self, bytes: &[u8]) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend(bytes);
+        let over = kept.len().saturating_sub(MCP_STDERR_BYTES);
+        kept.drain(..over);
+    }
+
+    pub(super) fn text(&self) -> String {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (first, second) = kept.as_slices();
+        String::from_utf8_lossy(&[first, second].concat()).into_owned()
+    }
+}
+
+/// A started program with the ends of its pipes.
+pub(super) struct Started {
+    pub(super) child: Child,
+    pub(super) read: pipe::Receiver,
+    pub(super) write: pipe::Sender,
+}
+
+/// Starts a server's program. Its waiting runs on `tasks`; `gone` is told when the program has ended.
+///
+/// # Errors
+/// Why it cannot be started, as a sentence.
+pub(super) async fn start(
+    server: &Server,
+    place: &Place,
+    variables: &[(String, Secret)],
+    noted: &Arc<Noted>,
+    stderr: Arc<Stderr>,
+    tasks: &TaskTracker,
+) -> Result<Started, String> {
+    let Way::Command(words) = &server.way else { return Err("it has no command".to_owned()) };
+    let [name, arguments @ ..] = words.as_slice() else { return Err("its command is empty".to_owned()) };
+    let folder = match &server.cwd {
+        None => place.root.clone(),
+        Some(folder) => place.root.join(folder),
+    };
+    let mut program = Program::new(named(name, &folder)).args(arguments).cwd(&folder);
+    program = program.only(&place.environment, GIVEN);
+    for (name, value) in variables {
+        program = program.env(name, value.expose());
+    }
+    let confine = place.confine.as_ref().filter(|_| server.sandbox);
+    program = program.sandbox(confine.map(|confine| sandbox(confine, server, name)));
+    let failed = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound if folder.is_dir() => format!("{name}: there is no such program"),
+        std::io::ErrorKind::NotFound => format!("{}: there is no such folder", folder.display()),
+        _ => format!("{name}: {error}"),
+    };
+    let (input, write) = runner::input_pipe().map_err(failed)?;
+    let (read, output) = runner::pipe().map_err(failed)?;
+    let (errors, error_output) = runner::pipe().map_err(failed)?;
+    let started = program.live_input(input).start(output.into(), error_output.into()).await;
+    let mut running = started.map_err(failed)?;
+    let (end, ended) = (CancellationToken::new(), CancellationToken::new());
+    let child = Child { end: end.clone(), ended: ended.clone(), stderr: stderr.clone() };
+    tasks.spawn(listen(errors, stderr, server.name.clone(), noted.clone()));
+    let noted = noted.clone();
+    tasks.spawn(async move {
+        let _ended = ended.drop_guard();
+        let status = tokio::select! {
+            status = running.exited() => Some(status),
+            () = end.cancelled() => None,
+        };
+        match status {
+            Some(Ok(status)) => noted.note(format!("its program has ended ({status})")),
+            Some(Err(error)) => noted.note(format!("its program has ended ({error})")),
+            // Its input is closed by now.
+            None => drop(timeout(MCP_END_WAIT, running.exited()).await),
+        }
+        running.end().await;
+    });
+    Ok(Started { child, read, write })
+}
+
+/// A program that is named by a path is looked for in the folder that it will run in.
+fn named(name: &str, folder: &Path) -> PathBuf {
+    if name.contains('/') { folder.join(name) } else { PathBuf::from(name) }
+}
+
+fn sandbox(confine: &Confine, server: &Server, name: &str) -> Sandbox {
+    let base = Path::new(name).file_name().unwrap_or_default();
+    let caches =
+        CACHES.iter().filter(|(program, _)| base == *program).flat_map(|(_, folders)| folders.iter());
+    let home = dirs::home_dir();
+    let caches = caches.filter_map(|folder| home.as_ref().map(|home| home.join(folder)));
+    let folders = confine.writable.iter().chain(&server.writable).cloned().chain(caches);
+    Sandbox::new(folders).guarding(confine.guarded.iter().cloned()).hiding(confine.hidden.iter().cloned())
+}
+
+/// Keeps the last of what a program writes to its standard error, and logs it: without secrets, and not all of a flood.
+async fn listen(mut errors: pipe::Receiver, stderr: Arc<Stderr>, server: Arc<str>, noted: Arc<Noted>) {
+    let mut buffer = vec![0u8; PROCESS_READ_BYTES];
+    let mut line: Vec<u8> = Vec::new();
+    let (mut second, mut lines) = (Instant::now(), 0usize);
+    while let Ok(count @ 1..) = errors.read(&mut buffer).await {
+        let bytes = buffer.get(..count).unwrap_or_default();
+        stderr.push(bytes);
+        for byte in bytes {
+            if *byte != b'\n' {
+                if line.len() < MCP_STDERR_LINE_BYTES {
+                    line.push(*byte);
+                }
+                continue;
+            }
+            if second.elapsed() >= std::time::Duration::from_secs(1) {
+                (second, lines) = (Instant::now(), 0);
+            }
+            lines = lines.saturating_add(1);
+            if lines == MCP_STDERR_LINES {
+                tracing::warn!(%server, "the server writes much to its standard error: some is left out here");
+            } else if lines < MCP_STDERR_LINES {
+                let text = noted.masked(&String::from_utf8_lossy(&line));
+                tracing::info!(%server, stderr = %visible::line(&text));
+            }
+            line.clear();
+        }
+    }
+}
+
+impl Child {
+    /// What it wrote last to its standard error.
+    pub(super) fn stderr(&self) -> &Arc<Stderr> {
+        &self.stderr
+    }
+
+    /// Ends it: its input was closed, so it has a time to end by itself. Returns when nothing of it is left.
+    pub(super) async fn end(&self) {
+        self.end.cancel();
+        self.ended.cancelled().await;
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.end.cancel();
+    }
+}

@@ -1,0 +1,157 @@
+//! How a server is reached: its program is started, or its address asked, in the era that it speaks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::calls::Calls;
+use super::child::{self, Started, Stderr};
+use super::connection::{Connection, greet, mode};
+use super::eras;
+use super::facts::Era;
+use super::failure::Failure;
+use super::handler::Handler;
+use super::noted::Noted;
+use super::pipes::Pipes;
+use super::place::Place;
+use super::secrets::Values;
+use super::settings::{Server, Way};
+use crate::http::Url;
+use crate::http::header::{HeaderName, HeaderValue};
+use crate::limits::{HTTP_ERROR_BYTES, MCP_LINE_BYTES, MCP_OPEN_REQUESTS, MCP_START_WAIT};
+
+/// A connection that could not be made, with the words that may be shown.
+pub(super) struct NotConnected {
+    pub(super) failure: Failure,
+    pub(super) noted: Arc<Noted>,
+    pub(super) stderr: Option<Arc<Stderr>>,
+}
+
+/// Connects to a server, in the era that it spoke last or in the one that is found out.
+///
+/// # Errors
+/// See [`NotConnected`].
+pub(super) async fn connect(
+    server: &Arc<Server>,
+    place: &Arc<Place>,
+    tasks: &TaskTracker,
+) -> Result<Connection, NotConnected> {
+    let none = |failure| NotConnected { failure, noted: Arc::default(), stderr: None };
+    let values = Values::of(server, place).await.map_err(|why| none(Failure::Other(why)))?;
+    let digest = server.digest();
+    let now = place.clock.now();
+    let known = {
+        let (state_dir, digest) = (place.state_dir.clone(), digest.clone());
+        let read = tokio::task::spawn_blocking(move || eras::known(&state_dir, &digest, now)).await;
+        read.ok().flatten()
+    };
+    let attempt = Attempt { server, place, tasks, values: &values };
+    let begun = Instant::now();
+    // A wrong era shows at once; what takes long has another reason.
+    let may_be_era =
+        |failure: &Failure| !matches!(failure, Failure::Login(_)) && begun.elapsed() < MCP_START_WAIT / 2;
+    let connected = match attempt.make(known).await {
+        Err(first) if known.is_some() && may_be_era(&first.failure) => attempt.make(None).await,
+        first => first,
+    };
+    let connected = match connected {
+        // Some servers end at a question that they do not know, or answer with a page of HTML.
+        Err(second) if may_be_era(&second.failure) => {
+            attempt.make(Some(Era::Handshake)).await.map_err(|third| match third.failure {
+                // The first answer says more than that there was none.
+                Failure::Lost => second,
+                _ => third,
+            })
+        }
+        connected => connected,
+    };
+    let era = connected.as_ref().ok().map(|connection| connection.era);
+    if era != known {
+        let state_dir = place.state_dir.clone();
+        let _ = tokio::task::spawn_blocking(move || eras::keep(&state_dir, &digest, era, now)).await;
+    }
+    connected
+}
+
+struct Attempt<'a> {
+    server: &'a Arc<Server>,
+    place: &'a Arc<Place>,
+    tasks: &'a TaskTracker,
+    values: &'a Values,
+}
+
+impl Attempt<'_> {
+    async fn make(&self, era: Option<Era>) -> Result<Connection, NotConnected> {
+        let noted = Arc::new(Noted::new(self.values.secrets(self.server)));
+        let stderr = Arc::new(Stderr::default());
+        let connected = match &self.server.way {
+            Way::Command(_) => self.program(era, &noted, &stderr).await,
+            Way::Http(url) => self.http(era, url, &noted).await,
+        };
+        connected.map_err(|failure| NotConnected { failure, noted, stderr: Some(stderr) })
+    }
+
+    fn handler(&self, noted: &Arc<Noted>) -> Handler {
+        let root = Url::from_directory_path(&self.place.root).map_or_else(|()| String::new(), String::from);
+        Handler {
+            calls: Arc::new(Calls::new(self.server.name.clone(), noted.clone())),
+            root: root.trim_end_matches('/').into(),
+            may_sample: self.server.sampling,
+            changed: Arc::new(Notify::new()),
+        }
+    }
+
+    async fn program(
+        &self,
+        era: Option<Era>,
+        noted: &Arc<Noted>,
+        stderr: &Arc<Stderr>,
+    ) -> Result<Connection, Failure> {
+        let variables = &self.values.environment;
+        let started =
+            child::start(self.server, self.place, variables, noted, stderr.clone(), self.tasks).await;
+        let Started { child, read, write } = started.map_err(Failure::Other)?;
+        let (handler, end) = (self.handler(noted), CancellationToken::new());
+        let pipes = Pipes::new(read, write, noted.clone());
+        match greet(pipes, handler.clone(), mode(era), end.clone()).await {
+            Ok(service) => {
+                let (child, noted) = (Some(child), noted.clone());
+                Ok(Connection::new(service, handler, child, noted, end, self.tasks))
+            }
+            Err(failure) => {
+                // Its input is closed: what it has to say of its end, it says now.
+                child.end().await;
+                Err(failure)
+            }
+        }
+    }
+
+    async fn http(&self, era: Option<Era>, url: &Url, noted: &Arc<Noted>) -> Result<Connection, Failure> {
+        let client = self.place.http.client(url).map_err(|error| Failure::Other(error.to_string()))?;
+        let mut headers = HashMap::new();
+        for (name, value) in &self.values.headers {
+            let unfit = |_| Failure::Other(format!("the header {name} has no value that can be sent"));
+            let mut value = HeaderValue::from_str(value.expose()).map_err(unfit)?;
+            value.set_sensitive(true);
+            let name = HeaderName::from_bytes(name.as_bytes());
+            headers.insert(
+                name.map_err(|_| Failure::Other("a header has no name that can be sent".to_owned()))?,
+                value,
+            );
+        }
+        let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
+        config = config.custom_headers(headers).max_concurrent_requests(MCP_OPEN_REQUESTS);
+        config = config.max_sse_event_size(MCP_LINE_BYTES).max_json_response_size(MCP_LINE_BYTES);
+        config = config.max_error_response_size(HTTP_ERROR_BYTES);
+        let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
+        let (handler, end) = (self.handler(noted), CancellationToken::new());
+        let service = greet(transport, handler.clone(), mode(era), end.clone()).await?;
+        Ok(Connection::new(service, handler, None, noted.clone(), end, self.tasks))
+    }
+}

@@ -1,0 +1,62 @@
+//! What went wrong with a server, in words that may be shown: without its secrets.
+
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::limits::MCP_ERROR_CHARS;
+use crate::secret::{self, Secret};
+use crate::visible;
+
+/// The secrets of a server, and the last thing that went wrong.
+#[derive(Debug, Default)]
+pub(super) struct Noted {
+    /// Those that are taken out of everything.
+    certain: Vec<Secret>,
+    /// Those that are taken out of errors and the log alone: a folder's name in a variable is no key.
+    possible: Vec<Secret>,
+    last: Mutex<Option<Arc<str>>>,
+}
+
+impl Noted {
+    /// Nothing so far, of a server with these secrets.
+    pub(super) fn new((certain, possible): (Vec<Secret>, Vec<Secret>)) -> Self {
+        Self { certain, possible, last: Mutex::default() }
+    }
+
+    /// A text of the server without the keys that it was given.
+    pub(super) fn redact(&self, text: &str) -> String {
+        without(&self.certain, text)
+    }
+
+    /// The same for errors and the log: without any value that it was given, and without what has the form of a key.
+    pub(super) fn masked(&self, text: &str) -> String {
+        let text = without(&self.possible, &without(&self.certain, text));
+        secret::mask(&text).into_owned()
+    }
+
+    /// The same as one sentence: bounded, in one line.
+    pub(super) fn words(&self, text: impl Display) -> String {
+        let masked = self.masked(&text.to_string());
+        let line = masked.split_whitespace().collect::<Vec<_>>().join(" ");
+        let mut cut: String = line.chars().take(MCP_ERROR_CHARS).collect();
+        if cut.len() < line.len() {
+            cut.push('…');
+        }
+        visible::line(&cut).into_owned()
+    }
+
+    /// Notes something, if nothing was noted before it: the first cause explains the others.
+    pub(super) fn note(&self, text: impl Display) {
+        let words = self.words(text);
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(words.into());
+    }
+
+    /// What was noted.
+    pub(super) fn last(&self) -> Option<Arc<str>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn without(secrets: &[Secret], text: &str) -> String {
+    secrets.iter().fold(text.to_owned(), |text, secret| secret.redact(&text).into_owned())
+}

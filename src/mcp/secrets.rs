@@ -1,0 +1,77 @@
+//! The values of variables and headers, looked up when a server is started.
+
+use super::place::Place;
+use super::settings::{Server, Variable, Way};
+use crate::auth::Credential;
+use crate::secret::Secret;
+
+/// The values of a server's variables and headers.
+pub(super) struct Values {
+    /// Variables of its program.
+    pub(super) environment: Vec<(String, Secret)>,
+    /// Headers of its requests.
+    pub(super) headers: Vec<(String, Secret)>,
+}
+
+impl Values {
+    /// Looks them up.
+    ///
+    /// # Errors
+    /// What is missing, as a sentence.
+    pub(super) async fn of(server: &Server, place: &Place) -> Result<Self, String> {
+        let mut all = [Vec::new(), Vec::new()];
+        for (values, variables) in all.iter_mut().zip([&server.environment, &server.headers]) {
+            for (name, variable) in variables {
+                values.push((name.clone(), value(name, variable, place).await?));
+            }
+        }
+        let [environment, headers] = all;
+        Ok(Self { environment, headers })
+    }
+
+    /// Those that hold a key wherever they are met, and those that only may: a path in a variable is none.
+    pub(super) fn secrets(&self, server: &Server) -> (Vec<Secret>, Vec<Secret>) {
+        let mut certain: Vec<Secret> = self.headers.iter().map(|(_, value)| value.clone()).collect();
+        let bare =
+            |value: &Secret| value.expose().rsplit(' ').next().map(|bare| Secret::new(bare.to_owned()));
+        certain.extend(self.headers.iter().filter_map(|(_, value)| bare(value)));
+        let mut possible = Vec::new();
+        for ((name, value), (_, variable)) in self.environment.iter().zip(&server.environment) {
+            let named = ["KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CRED"];
+            let is_key = !matches!(variable, Variable::Text(_))
+                || named.iter().any(|word| name.to_ascii_uppercase().contains(word));
+            if is_key { certain.push(value.clone()) } else { possible.push(value.clone()) }
+        }
+        if let Way::Http(url) = &server.way {
+            certain.extend(url.password().map(|password| Secret::new(password.to_owned())));
+            certain.extend(url.query_pairs().map(|(_, value)| Secret::new(value.into_owned())));
+        }
+        (certain, possible)
+    }
+}
+
+async fn value(name: &str, variable: &Variable, place: &Place) -> Result<Secret, String> {
+    match variable {
+        Variable::Text(text) => Ok(text.clone()),
+        Variable::Variable { name: source, prefix } => {
+            let value = place.environment.get(source);
+            let value = value
+                .ok_or_else(|| format!("{name} is to be that of the variable {source}, which is not set"))?;
+            Ok(Secret::new(format!("{prefix}{value}")))
+        }
+        Variable::KeyOf { provider, prefix } => {
+            let keys = (place.keys)(provider);
+            let keys =
+                keys.ok_or_else(|| format!("{name} is to be the key of {provider}, which is no provider"))?;
+            match keys.get(false).await {
+                Ok(Credential::Key(key) | Credential::Token(key)) => {
+                    Ok(Secret::new(format!("{prefix}{}", key.expose())))
+                }
+                Ok(Credential::None) => {
+                    Err(format!("{name} is to be the key of {provider}, which needs none"))
+                }
+                Err(error) => Err(format!("{name} is to be the key of {provider}: {error}")),
+            }
+        }
+    }
+}

@@ -1,0 +1,573 @@
+//! One configured server over its life: started when it is needed, watched, started again, ended.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use rmcp::model::{
+    ArgumentInfo, CallToolRequestParams, CallToolResult, CompleteRequestParams, CompletionContext,
+    GetPromptRequestParams, GetPromptResult, ReadResourceResult, Reference,
+};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::calls::Caller;
+use super::child::Stderr;
+use super::connect::connect;
+use super::connection::{Connection, Unanswered};
+use super::convert;
+use super::error::McpError;
+use super::facts::{Completion, Era, Prompt, Resource, ServerFacts, State, Template, ToolFacts};
+use super::failure::Failure;
+use super::noted::Noted;
+use super::place::Place;
+use super::settings::{Server, Way};
+use crate::limits::{
+    MCP_COMPLETE_WAIT, MCP_COMPLETIONS, MCP_IDLE, MCP_LIST_PAUSE, MCP_LISTED, MCP_STARTS, MCP_STARTS_TIME,
+    MCP_TITLE_BYTES,
+};
+
+/// One configured server.
+pub(super) struct Slot {
+    server: Mutex<Arc<Server>>,
+    place: Arc<Place>,
+    changes: Arc<watch::Sender<u64>>,
+    tasks: TaskTracker,
+    /// One start at a time.
+    starting: Arc<tokio::sync::Mutex<()>>,
+    known: Mutex<Known>,
+    /// It is no longer configured, or all servers are ended.
+    ended: CancellationToken,
+}
+
+/// What is known of it.
+#[derive(Clone)]
+struct Known {
+    state: State,
+    connection: Option<Arc<Connection>>,
+    starts: VecDeque<Instant>,
+    era: Option<Era>,
+    revision: Option<Arc<str>>,
+    title: Option<Arc<str>>,
+    lists: Lists,
+    instructions: Option<Arc<str>>,
+    completes: bool,
+    last_error: Option<Arc<str>>,
+    connected: Option<Timestamp>,
+    stderr: Option<Arc<Stderr>>,
+    /// What the server said when it wanted a login.
+    challenge: Option<String>,
+}
+
+/// What a server has.
+#[derive(Clone, Default)]
+struct Lists {
+    tools: Arc<[ToolFacts]>,
+    prompts: Arc<[Prompt]>,
+    resources: Arc<[Resource]>,
+    templates: Arc<[Template]>,
+    passed_over: Arc<[String]>,
+}
+
+/// A result with what takes the server's keys out of it.
+pub(super) type Answered<T> = (T, Arc<Noted>);
+
+impl Slot {
+    pub(super) fn new(
+        server: Arc<Server>,
+        place: Arc<Place>,
+        changes: Arc<watch::Sender<u64>>,
+        tasks: TaskTracker,
+    ) -> Arc<Self> {
+        let state = if server.enabled { State::Idle } else { State::Off };
+        let known = Known {
+            state,
+            connection: None,
+            starts: VecDeque::new(),
+            era: None,
+            revision: None,
+            title: None,
+            lists: Lists::default(),
+            instructions: None,
+            completes: false,
+            last_error: None,
+            connected: None,
+            stderr: None,
+            challenge: None,
+        };
+        Arc::new(Self {
+            server: Mutex::new(server),
+            place,
+            changes,
+            tasks,
+            starting: Arc::default(),
+            known: Mutex::new(known),
+            ended: CancellationToken::new(),
+        })
+    }
+
+    /// Its settings.
+    pub(super) fn server(&self) -> Arc<Server> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Known)) {
+        change(&mut self.known());
+        self.changes.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// Takes other settings of the same server, which keep its connection. Returns whether the lists are to be read
+    /// again.
+    pub(super) fn adjust(&self, server: Arc<Server>) {
+        let enabled = server.enabled;
+        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
+        let connection = self.known().connection.clone();
+        self.change(|known| match (enabled, known.state) {
+            (true, State::Off) => known.state = State::Idle,
+            (false, _) => known.state = State::Off,
+            _ => {}
+        });
+        match connection {
+            // Which tools are offered may have changed.
+            Some(connection) if enabled => connection.changed().notify_one(),
+            Some(connection) => self.end_when_unused(connection),
+            None => {}
+        }
+    }
+
+    fn end_when_unused(&self, connection: Arc<Connection>) {
+        self.known().connection = None;
+        self.tasks.spawn(async move {
+            let calls = connection.calls().clone();
+            loop {
+                let fewer = calls.fewer.notified();
+                if calls.are_none() {
+                    break;
+                }
+                tokio::select! {
+                    () = fewer => {}
+                    () = connection.gone().cancelled() => break,
+                }
+            }
+            connection.end().await;
+        });
+    }
+
+    /// It is no longer configured: calls that run go on, and then it is ended.
+    pub(super) fn retire(&self) {
+        self.ended.cancel();
+        let connection = self.known().connection.clone();
+        if let Some(connection) = connection {
+            self.end_when_unused(connection);
+        }
+    }
+
+    /// Ends it, and waits for it.
+    pub(super) async fn end(&self) {
+        self.ended.cancel();
+        // A start that is under way sees it.
+        let _starting = self.starting.lock().await;
+        let connection = self.known().connection.take();
+        if let Some(connection) = connection {
+            connection.end().await;
+        }
+    }
+
+    /// What is known of it.
+    pub(super) fn facts(&self) -> ServerFacts {
+        let (server, known) = (self.server(), self.known().clone());
+        ServerFacts {
+            name: server.name.clone(),
+            source: server.source.clone(),
+            transport: match &server.way {
+                Way::Command(_) => "stdio",
+                Way::Http(_) => "http",
+            },
+            target: server.shown().into(),
+            state: known.state,
+            era: known.era,
+            revision: known.revision,
+            title: known.title,
+            tools: known.lists.tools,
+            prompts: known.lists.prompts,
+            resources: known.lists.resources,
+            templates: known.lists.templates,
+            instructions: known.instructions,
+            completes: known.completes,
+            last_error: known.last_error,
+            connected: known.connected,
+            passed_over: known.lists.passed_over,
+        }
+    }
+
+    /// Its tools.
+    pub(super) fn tools(&self) -> Arc<[ToolFacts]> {
+        self.known().lists.tools.clone()
+    }
+
+    /// What its program wrote last to its standard error, without its keys.
+    pub(super) fn stderr(&self) -> String {
+        let (stderr, noted) = {
+            let known = self.known();
+            (known.stderr.clone(), known.connection.as_ref().map(|connection| connection.noted.clone()))
+        };
+        let text = stderr.map(|stderr| stderr.text()).unwrap_or_default();
+        noted.unwrap_or_default().masked(&text)
+    }
+
+    /// Whether it is worth a start without being asked for by name: it was never tried, or long ago.
+    pub(super) fn is_due(&self) -> bool {
+        let known = self.known();
+        match known.state {
+            State::Idle => known.connected.is_none(),
+            State::Starting => true,
+            State::Failed | State::NeedsLogin => {
+                known.starts.back().is_none_or(|last| last.elapsed() >= MCP_STARTS_TIME)
+            }
+            State::Off | State::Ready | State::GivenUp => false,
+        }
+    }
+
+    /// Forgets how often it was started.
+    pub(super) fn forgive(&self) {
+        self.known().starts.clear();
+    }
+
+    /// Ends its connection, if there is one, and starts it again.
+    pub(super) async fn restart(self: &Arc<Self>) -> Result<(), McpError> {
+        {
+            let _starting = self.starting.lock().await;
+            let connection = self.known().connection.take();
+            if let Some(connection) = connection {
+                connection.end().await;
+            }
+        }
+        self.forgive();
+        self.connection().await.map(drop)
+    }
+
+    /// Its connection, which is made if there is none.
+    pub(super) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, McpError> {
+        if let Some(connection) = self.alive() {
+            return Ok(connection);
+        }
+        let starting = self.starting.clone().lock_owned().await;
+        if let Some(connection) = self.alive() {
+            return Ok(connection);
+        }
+        let slot = self.clone();
+        // Who waits for it may go away; the start goes on.
+        let started = self.tasks.spawn(async move {
+            let started = slot.start().await;
+            drop(starting);
+            started
+        });
+        started.await.unwrap_or_else(|_| Err(self.failed("its start was cut off")))
+    }
+
+    fn alive(&self) -> Option<Arc<Connection>> {
+        let known = self.known();
+        if known.state == State::Off {
+            return None;
+        }
+        known.connection.clone().filter(|connection| connection.is_alive())
+    }
+
+    fn failed(&self, why: impl Into<String>) -> McpError {
+        McpError::Failed { server: self.server().name.to_string(), why: why.into() }
+    }
+
+    async fn start(self: &Arc<Self>) -> Result<Arc<Connection>, McpError> {
+        let server = self.server();
+        let name = server.name.to_string();
+        if self.ended.is_cancelled() {
+            return Err(self.failed("it is no longer in the configuration"));
+        }
+        if !server.enabled {
+            return Err(McpError::Off(name));
+        }
+        let begins = {
+            let mut known = self.known();
+            while known.starts.front().is_some_and(|start| start.elapsed() >= MCP_STARTS_TIME) {
+                known.starts.pop_front();
+            }
+            let begins = known.state != State::GivenUp && known.starts.len() < MCP_STARTS
+                || known.state == State::GivenUp && known.starts.is_empty();
+            if begins {
+                known.starts.push_back(Instant::now());
+            }
+            begins
+        };
+        if !begins {
+            self.change(|known| known.state = State::GivenUp);
+            return Err(McpError::GivenUp(name));
+        }
+        self.change(|known| known.state = State::Starting);
+        let connecting = async {
+            let connection = match connect(&server, &self.place, &self.tasks).await {
+                Ok(connection) => Arc::new(connection),
+                Err(error) => {
+                    self.known().stderr = error.stderr.clone();
+                    return Err(self.lost(error.failure, &error.noted, true));
+                }
+            };
+            match self.lists(&connection).await {
+                Ok(lists) => Ok((connection, lists)),
+                Err(unanswered) => {
+                    let error = self.unanswered(unanswered, &connection, true);
+                    connection.end().await;
+                    Err(error)
+                }
+            }
+        };
+        let (connection, lists) = tokio::select! {
+            biased;
+            () = self.ended.cancelled() => return Err(self.failed("it is no longer in the configuration")),
+            connected = connecting => connected?,
+        };
+        let now = self.place.clock.now();
+        self.change(|known| {
+            known.state = State::Ready;
+            known.era = Some(connection.era);
+            known.revision = Some(connection.revision.clone());
+            known.title.clone_from(&connection.title);
+            known.instructions.clone_from(&connection.instructions);
+            known.completes = connection.capabilities.completions.is_some();
+            known.stderr = connection.stderr().cloned();
+            known.connected = Some(now);
+            known.last_error = None;
+            known.challenge = None;
+            known.lists = lists;
+            known.connection = Some(connection.clone());
+        });
+        self.tasks.spawn(watch_over(self.clone(), connection.clone()));
+        Ok(connection)
+    }
+
+    /// Reads its lists.
+    async fn lists(&self, connection: &Connection) -> Result<Lists, Unanswered> {
+        let server = self.server();
+        let (tools, prompts, resources, templates) = tokio::join!(
+            connection.tools(),
+            connection.prompts(),
+            connection.resources(),
+            connection.templates()
+        );
+        let mut passed_over = Vec::new();
+        // Tools are what a server is for. Without its other lists it is still of use.
+        let tools = convert::tools(&server, tools?, &mut passed_over);
+        let mut or_none = |what: &str, failed: bool| {
+            if failed {
+                passed_over.push(format!("its {what} could not be listed"));
+            }
+        };
+        or_none("prompts", prompts.is_err());
+        or_none("resources", resources.is_err());
+        or_none("templates of resources", templates.is_err());
+        let prompts = convert::prompts(&server, prompts.unwrap_or_default(), &mut passed_over);
+        let resources = resources.unwrap_or_default();
+        let templates = templates.unwrap_or_default();
+        passed_over.truncate(MCP_LISTED);
+        Ok(Lists {
+            tools: tools.into(),
+            prompts: prompts.into(),
+            resources: resources.iter().filter_map(convert::resource).take(MCP_LISTED).collect(),
+            templates: templates.iter().filter_map(convert::template).take(MCP_LISTED).collect(),
+            passed_over: passed_over.into(),
+        })
+    }
+
+    /// Notes why something failed, and says it.
+    fn lost(&self, failure: Failure, noted: &Noted, is_start: bool) -> McpError {
+        let server = self.server().name.to_string();
+        match failure {
+            Failure::Login(challenge) => {
+                let error = McpError::NeedsLogin(server);
+                let words: Arc<str> = error.to_string().into();
+                self.change(|known| {
+                    known.state = State::NeedsLogin;
+                    known.challenge = Some(challenge);
+                    known.last_error = Some(words);
+                    known.connection = None;
+                });
+                error
+            }
+            Failure::Refused(error) if !is_start => {
+                McpError::Refused { server, why: noted.words(error.message) }
+            }
+            failure => {
+                let why = match failure {
+                    Failure::Other(why) => noted.words(why),
+                    Failure::Refused(error) => format!("it refused: {}", noted.words(error.message)),
+                    _ => noted
+                        .last()
+                        .map_or_else(|| "the connection was lost".to_owned(), |why| why.to_string()),
+                };
+                let words: Arc<str> = why.as_str().into();
+                self.change(|known| {
+                    if is_start {
+                        known.state = State::Failed;
+                    }
+                    known.last_error = Some(words);
+                });
+                McpError::Failed { server, why: format!("{why}.") }
+            }
+        }
+    }
+
+    fn unanswered(&self, unanswered: Unanswered, connection: &Connection, is_start: bool) -> McpError {
+        let server = self.server().name.to_string();
+        match unanswered {
+            Unanswered::Ended => McpError::Ended,
+            Unanswered::TimedOut(after) => {
+                let error = McpError::TimedOut { server, after };
+                let words: Arc<str> = error.to_string().into();
+                self.change(|known| {
+                    if is_start {
+                        known.state = State::Failed;
+                    }
+                    known.last_error = Some(words);
+                });
+                error
+            }
+            Unanswered::Failed(Failure::Lost) if !is_start => {
+                McpError::Gone { server, why: connection.noted.last().map(|why| why.to_string()) }
+            }
+            Unanswered::Failed(failure) => self.lost(failure, &connection.noted, is_start),
+        }
+    }
+
+    /// The connection for a call, unless the call is ended before.
+    async fn connected(self: &Arc<Self>, stop: &CancellationToken) -> Result<Arc<Connection>, McpError> {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => Err(McpError::Ended),
+            connection = self.connection() => connection,
+        }
+    }
+
+    /// Calls a tool, by its name at the server.
+    pub(super) async fn call_tool(
+        self: &Arc<Self>,
+        params: CallToolRequestParams,
+        caller: Caller,
+        stop: &CancellationToken,
+    ) -> Result<Answered<CallToolResult>, McpError> {
+        let connection = self.connected(stop).await?;
+        let answer = connection.call_tool(params, caller, self.server().timeout, stop).await;
+        let answer = answer.map_err(|unanswered| self.unanswered(unanswered, &connection, false));
+        answer.map(|answer| (answer, connection.noted.clone()))
+    }
+
+    /// Fills in a prompt.
+    pub(super) async fn get_prompt(
+        self: &Arc<Self>,
+        params: GetPromptRequestParams,
+        caller: Caller,
+        stop: &CancellationToken,
+    ) -> Result<Answered<GetPromptResult>, McpError> {
+        let connection = self.connected(stop).await?;
+        if connection.capabilities.prompts.is_none() {
+            return Err(McpError::Lacks { server: self.server().name.to_string(), what: "prompts" });
+        }
+        let answer = connection.get_prompt(params, caller, self.server().timeout, stop).await;
+        let answer = answer.map_err(|unanswered| self.unanswered(unanswered, &connection, false));
+        answer.map(|answer| (answer, connection.noted.clone()))
+    }
+
+    /// Reads a resource.
+    pub(super) async fn read_resource(
+        self: &Arc<Self>,
+        uri: &str,
+        caller: Caller,
+        stop: &CancellationToken,
+    ) -> Result<Answered<ReadResourceResult>, McpError> {
+        let connection = self.connected(stop).await?;
+        if connection.capabilities.resources.is_none() {
+            return Err(McpError::Lacks { server: self.server().name.to_string(), what: "resources" });
+        }
+        let answer = connection.read_resource(uri, caller, self.server().timeout, stop).await;
+        let answer = answer.map_err(|unanswered| self.unanswered(unanswered, &connection, false));
+        answer.map(|answer| (answer, connection.noted.clone()))
+    }
+
+    /// What may follow in an argument.
+    pub(super) async fn complete(
+        self: &Arc<Self>,
+        reference: Reference,
+        (name, typed): (&str, &str),
+        given: &[(String, String)],
+    ) -> Result<Completion, McpError> {
+        let connection = self.connection().await?;
+        if connection.capabilities.completions.is_none() {
+            return Ok(Completion::default());
+        }
+        let mut params = CompleteRequestParams::new(reference, ArgumentInfo::new(name, typed));
+        if !given.is_empty() {
+            params = params.with_context(CompletionContext::with_arguments(given.iter().cloned().collect()));
+        }
+        let answer = connection.complete(params, MCP_COMPLETE_WAIT).await;
+        let answer = answer.map_err(|unanswered| self.unanswered(unanswered, &connection, false))?;
+        let more = answer.has_more.unwrap_or(false) || answer.values.len() > MCP_COMPLETIONS;
+        let values = answer.values.into_iter().filter(|value| value.len() <= MCP_TITLE_BYTES);
+        Ok(Completion { values: values.take(MCP_COMPLETIONS).collect(), more })
+    }
+}
+
+/// Watches a connection: reads its lists again when they change, ends it when it is idle, and notes its end.
+async fn watch_over(slot: Arc<Slot>, connection: Arc<Connection>) {
+    let is_current =
+        |known: &Known| known.connection.as_ref().is_some_and(|now| Arc::ptr_eq(now, &connection));
+    loop {
+        let idle = connection.used() + MCP_IDLE;
+        tokio::select! {
+            biased;
+            () = connection.gone().cancelled() => {
+                slot.change(|known| {
+                    if is_current(known) {
+                        known.connection = None;
+                        known.state = State::Failed;
+                        let why = connection.noted.last();
+                        known.last_error = Some(why.unwrap_or_else(|| "the connection was lost".into()));
+                    }
+                });
+                // Its program may still run.
+                connection.end().await;
+                return;
+            }
+            () = sleep_until(idle) => {
+                if connection.used() + MCP_IDLE > Instant::now() || !connection.calls().are_none() {
+                    sleep(MCP_LIST_PAUSE).await;
+                    continue;
+                }
+                slot.change(|known| {
+                    if is_current(known) {
+                        known.connection = None;
+                        known.state = State::Idle;
+                    }
+                });
+                connection.end().await;
+                return;
+            }
+            () = connection.changed().notified() => {
+                let used = connection.used();
+                if let Ok(lists) = slot.lists(&connection).await {
+                    slot.change(|known| {
+                        if is_current(known) {
+                            known.lists = lists;
+                        }
+                    });
+                }
+                // That was no use of it.
+                connection.unused_since(used);
+                sleep(MCP_LIST_PAUSE).await;
+            }
+        }
+    }
+}
