@@ -204,10 +204,10 @@ impl Field {
                 Ok(Value::from(text.to_owned()))
             }
             FieldKind::Number { whole, least, most, .. } => {
-                let number = match (value, text()) {
-                    (Value::Int(_) | Value::Float(_), _) => value.as_f64(),
-                    (_, Some(text)) => text.parse::<f64>().ok(),
-                    _ => None,
+                let number = match value {
+                    Value::Int(number) => number.to_string().parse::<f64>().ok(),
+                    Value::Float(number) => Some(*number),
+                    _ => text().and_then(|text| text.parse::<f64>().ok()),
                 };
                 let kind = if *whole { "must be a whole number" } else { "must be a number" };
                 let number = number.filter(|number| number.is_finite()).ok_or(kind)?;
@@ -322,6 +322,7 @@ mod tests {
             (text(Some(Format::Email)), "\"a@ b.c\"", None),
             (text(Some(Format::Date)), "\"2026-02-30\"", None),
             (number(true), "\" 3 \"", Some("3")),
+            (number(true), "7", Some("7")),
             (number(true), "3.5", None),
             (number(true), "0", None),
             (number(false), "3.5", Some("3.5")),

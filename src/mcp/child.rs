@@ -142,7 +142,10 @@ pub(super) async fn start(
     let mut running = started.map_err(failed)?;
     let (end, ended) = (CancellationToken::new(), CancellationToken::new());
     let child = Child { end: end.clone(), ended: ended.clone(), stderr: stderr.clone() };
-    tasks.spawn(listen(errors, stderr, server.name.clone(), noted.clone()));
+    let listening = listen(errors, stderr, server.name.clone(), noted.clone());
+    // What outlives the program, where nothing can end it, may hold its output open.
+    let over = ended.clone();
+    tasks.spawn(async move { over.run_until_cancelled(listening).await });
     let noted = noted.clone();
     tasks.spawn(async move {
         let _ended = ended.drop_guard();

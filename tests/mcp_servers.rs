@@ -1,0 +1,536 @@
+//! Servers of tools: a wicked one of our own, which does each wrong thing that the rules name, over its pipes.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use edn_bridge::auth::Credentials;
+use edn_bridge::clock::SystemClock;
+use edn_bridge::edn;
+use edn_bridge::environment::Environment;
+use edn_bridge::event::ToolCall;
+use edn_bridge::http::Http;
+use edn_bridge::mcp::{
+    Answer, Answerer, Answering, Ask, Era, McpError, Place, Question, Sampled, ServerFacts, Servers,
+    Settings, Source, State,
+};
+use edn_bridge::tool::output::Outputs;
+use edn_bridge::tool::{Context, OpenFiles, Outcome, Site, Tool, Written};
+use edn_bridge::value::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+/// How long anything may take that is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Answers questions as a test says, and keeps them.
+#[derive(Default)]
+struct Person {
+    asked: Mutex<Vec<Ask>>,
+    answers: Mutex<Vec<Answer>>,
+}
+
+impl Answerer for Person {
+    fn ask(&self, ask: Ask) -> Answering<'_> {
+        self.asked.lock().unwrap().push(ask);
+        let mut answers = self.answers.lock().unwrap();
+        let answer = if answers.is_empty() { Answer::Declined } else { answers.remove(0) };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+/// A project with servers, and a person.
+struct Project {
+    folder: tempfile::TempDir,
+    servers: Servers,
+    person: Arc<Person>,
+    stop: CancellationToken,
+    progress: Arc<Mutex<Vec<String>>>,
+}
+
+fn wicked() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp_servers/wicked.py")
+}
+
+fn python_server(way: &str, more: &str) -> String {
+    format!("{{:command [\"python3\" {:?} {way:?}] {more}}}", wicked().to_str().unwrap())
+}
+
+fn settings(text: &str) -> Settings {
+    let value = edn::read_one(text.as_bytes()).unwrap();
+    let settings = Settings::read([(Source::User("/u/config.edn".into()), &value)]);
+    assert_eq!(settings.problems, [""; 0]);
+    settings
+}
+
+impl Project {
+    fn of(servers: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let state_dir = root.join("state");
+        let place = Place {
+            root: root.clone(),
+            credentials: Credentials::new(&state_dir),
+            state_dir,
+            environment: Environment::default(),
+            confine: None,
+            http: Arc::new(Http::default()),
+            keys: Arc::new(|_| None),
+            clock: Arc::new(SystemClock),
+        };
+        let servers = Servers::new(place, settings(servers));
+        let (person, stop) = (Arc::<Person>::default(), CancellationToken::new());
+        Self { folder, servers, person, stop, progress: Arc::default() }
+    }
+
+    fn wicked(way: &str, more: &str) -> Self {
+        Self::of(&format!("{{\"w\" {}}}", python_server(way, more)))
+    }
+
+    fn answerer(&self) -> Arc<dyn Answerer> {
+        self.person.clone()
+    }
+
+    fn facts(&self) -> ServerFacts {
+        self.servers.snapshot().remove(0)
+    }
+
+    async fn ready(&self) -> ServerFacts {
+        self.reached(|facts| !matches!(facts.state, State::Idle | State::Starting)).await
+    }
+
+    /// Starts the servers, and waits for a state of the first.
+    async fn reached(&self, is_there: impl Fn(&ServerFacts) -> bool) -> ServerFacts {
+        let mut changes = self.servers.changes();
+        self.servers.ready(PATIENCE).await;
+        within(async {
+            loop {
+                let facts = self.facts();
+                if is_there(&facts) {
+                    return facts;
+                }
+                changes.changed().await.unwrap();
+            }
+        })
+        .await
+    }
+
+    fn tool(&self, name: &str) -> Arc<dyn Tool> {
+        let tools = self.servers.tools(&self.answerer());
+        let found = tools.into_iter().find(|tool| tool.spec().name == format!("mcp__w__{name}"));
+        found.unwrap_or_else(|| panic!("no tool {name}: {:?}", self.facts()))
+    }
+
+    fn context(&self) -> Context {
+        let text = Arc::<str>::from("call-1");
+        let call = ToolCall {
+            id: text.clone(),
+            name: text.clone(),
+            summary: text.clone(),
+            arguments: text,
+            parsed: Value::Nil,
+        };
+        let progress = self.progress.clone();
+        Context {
+            cwd: self.folder.path().into(),
+            outputs: Outputs::new(self.folder.path(), "s"),
+            handle: "o-1".to_owned(),
+            sandbox: None,
+            environment: Environment::default(),
+            barred: Arc::default(),
+            revision: None,
+            stop: self.stop.clone(),
+            call: Arc::new(call),
+            event: Arc::new(|_, _| {}),
+            progress: Arc::new(move |text| progress.lock().unwrap().push(text.to_owned())),
+            changing: Arc::new(|_| Ok(())),
+            open: Arc::new(Nothing),
+        }
+    }
+
+    async fn call(&self, name: &str, arguments: &str) -> Outcome {
+        let tool = self.tool(name);
+        let arguments = edn::read_one(arguments.as_bytes()).unwrap().into_owned();
+        let context = self.context();
+        let site = Site { cwd: &context.cwd, open: context.open.as_ref(), stop: &context.stop };
+        let plan = tool.plan(site, &arguments).unwrap();
+        within(tool.run(&context, &plan, &arguments)).await
+    }
+
+    async fn text(&self, name: &str) -> String {
+        let outcome = self.call(name, "{}").await;
+        assert!(!outcome.is_error, "{name}: {}", outcome.text);
+        outcome.text
+    }
+
+    async fn failure(&self, name: &str) -> String {
+        let outcome = self.call(name, "{}").await;
+        assert!(outcome.is_error, "{name}: {}", outcome.text);
+        outcome.text
+    }
+
+    fn answers(&self, answers: Vec<Answer>) {
+        *self.person.answers.lock().unwrap() = answers;
+    }
+
+    fn asked(&self) -> Vec<Ask> {
+        std::mem::take(&mut self.person.asked.lock().unwrap())
+    }
+}
+
+/// No client has a file open.
+struct Nothing;
+
+impl OpenFiles for Nothing {
+    fn read(&self, _: &Path) -> Result<Option<Arc<str>>, String> {
+        Ok(None)
+    }
+
+    fn write(&self, _: &Path, _: &Arc<str>, _: &str) -> Written {
+        Written::Closed
+    }
+}
+
+async fn within<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, work).await.expect("it took too long")
+}
+
+fn form(entries: &[(&str, Value<'static>)]) -> Answer {
+    let mut map = Map::new();
+    for (key, value) in entries {
+        map.insert(Value::from((*key).to_owned()), value.clone());
+    }
+    Answer::Form(map)
+}
+
+/// What all tests of this file need.
+fn has_python() -> bool {
+    let found = std::process::Command::new("python3").arg("--version").output().is_ok();
+    if !found {
+        eprintln!("LEFT OUT: python3 is missing");
+    }
+    found
+}
+
+macro_rules! wicked_test {
+    ($(#[$doc:meta])* async fn $name:ident() $body:block) => {
+        $(#[$doc])*
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            if has_python() $body
+        }
+    };
+}
+
+wicked_test! {
+    async fn server_starts_at_first_use_and_says_what_it_has() {
+        let project = Project::wicked("good", "");
+        assert_eq!(project.facts().state, State::Idle);
+        assert!(project.servers.tools(&project.answerer()).is_empty());
+        let facts = project.ready().await;
+        assert_eq!((facts.state, facts.era), (State::Ready, Some(Era::Handshake)), "{facts:?}");
+        assert_eq!(facts.revision.as_deref(), Some("2025-11-25"));
+        assert_eq!(facts.title.as_deref(), Some("wicked 1"));
+        assert!(facts.connected.is_some() && facts.last_error.is_none() && facts.completes);
+        assert!(facts.instructions.as_ref().unwrap().len() <= 4096);
+        assert_eq!((facts.prompts.len(), facts.resources.len(), facts.templates.len()), (1, 1, 1));
+        assert_eq!(&*facts.prompts[0].command, "mcp__w__greet");
+        let echo = facts.tools.iter().find(|tool| &*tool.tool == "echo").unwrap();
+        assert!(echo.read_only && &*echo.name == "mcp__w__echo");
+        let outcome = project.call("echo", "{:text \"hello\"}").await;
+        assert_eq!((outcome.text.as_str(), outcome.is_error), ("hello", false));
+        let remembered = std::fs::read_to_string(project.folder.path().join("state/mcp-eras.edn")).unwrap();
+        assert!(remembered.contains(":handshake"), "{remembered}");
+        project.servers.end().await;
+    }
+}
+
+wicked_test! {
+    async fn results_of_every_shape_become_text_and_images() {
+        let project = Project::wicked("good", "");
+        project.ready().await;
+        assert_eq!(project.failure("fail").await, "it went wrong");
+        assert_eq!(project.text("nothing").await, "[the tool returned nothing]");
+        let outcome = project.call("structured", "{}").await;
+        assert!(outcome.text.contains("42"), "{}", outcome.text);
+        assert!(edn::to_string(&Value::from(outcome.details)).contains("{:structured {\"answer\" 42}}"));
+        let outcome = project.call("big", "{}").await;
+        assert!(outcome.text.len() < 64 * 1024 && outcome.details.get_keyword("handle").is_some());
+        let outcome = project.call("images", "{}").await;
+        assert_eq!(outcome.images.len(), 8);
+        for expected in ["2 more images", "audio/wav", "[resource x file:///x (text/plain)]", "inside", "not shown"] {
+            assert!(outcome.text.contains(expected), "{expected}: {}", outcome.text);
+        }
+        assert_eq!(project.text("twice").await, "first");
+    }
+}
+
+wicked_test! {
+    async fn wicked_call_costs_itself_and_nothing_else() {
+        let project = Project::wicked("good", ":timeout-ms 2000");
+        project.ready().await;
+        for (name, expected) in [
+            ("garbage", "after garbage"),
+            ("flood", "flooded"),
+            ("notes", "noted"),
+        ] {
+            assert_eq!(project.text(name).await, expected);
+        }
+        for (name, expected) in [
+            ("liar", "none of the protocol's"),
+            ("hang", "did not answer within 2 s"),
+            ("wide", "more than 100000 values"),
+            ("long-line", "a line of more than"),
+            ("crash", "its program has ended"),
+        ] {
+            let told = project.failure(name).await;
+            assert!(told.contains(expected), "{name}: {told}");
+            // The next call starts it again where it is gone.
+            if name == "crash" {
+                break;
+            }
+            project.servers.restart("w").await.unwrap();
+            assert_eq!(project.call("echo", "{:text \"on\"}").await.text, "on", "after {name}");
+        }
+        project.servers.restart("w").await.unwrap();
+        assert_eq!(project.call("echo", "{:text \"on\"}").await.text, "on");
+        assert!(!project.facts().last_error.as_deref().unwrap_or_default().contains("about to crash"));
+    }
+}
+
+wicked_test! {
+    async fn server_that_crashed_is_started_by_the_next_call() {
+        let project = Project::wicked("good", "");
+        project.ready().await;
+        project.failure("crash").await;
+        assert_eq!(project.call("echo", "{:text \"back\"}").await.text, "back");
+        project.failure("crash").await;
+        assert_eq!(project.call("echo", "{:text \"back\"}").await.text, "back");
+        project.failure("crash").await;
+        let told = project.failure("echo").await;
+        assert!(told.contains("is not started again by itself"), "{told}");
+        assert_eq!(project.facts().state, State::GivenUp);
+        project.servers.restart("w").await.unwrap();
+        assert_eq!(project.call("echo", "{:text \"back\"}").await.text, "back");
+    }
+}
+
+wicked_test! {
+    async fn server_that_cannot_start_says_why() {
+        for (way, expected) in [
+            ("dies", "its program has ended (exit status: 7)"),
+            ("noise", "what is no message of the protocol"),
+            ("other-version", ""),
+        ] {
+            let project = Project::wicked(way, "");
+            let facts = project.ready().await;
+            let told = facts.last_error.unwrap_or_default();
+            assert!(told.contains(expected), "{way}: {told} {:?}", facts.state);
+        }
+        let project = Project::of("{\"w\" {:command [\"no-such-program-anywhere\"]}}");
+        let facts = project.ready().await;
+        assert_eq!(facts.state, State::Failed);
+        assert!(facts.last_error.unwrap().contains("no such program"));
+        let stop = CancellationToken::new();
+        let unknown = project.servers.read_resource("v", "x", &project.answerer(), &stop).await.unwrap_err();
+        assert!(matches!(unknown, McpError::Unknown { .. }), "{unknown}");
+    }
+}
+
+wicked_test! {
+    async fn silent_server_is_greeted_in_the_older_era() {
+        for way in ["silent", "ends-at-discover", "chatty"] {
+            let project = Project::wicked(way, "");
+            let facts = project.ready().await;
+            assert_eq!((facts.state, facts.era), (State::Ready, Some(Era::Handshake)), "{way}: {facts:?}");
+            assert_eq!(project.call("echo", "{:text \"x\"}").await.text, "x");
+        }
+    }
+}
+
+wicked_test! {
+    async fn lists_of_a_server_are_bounded_and_told() {
+        let project = Project::wicked("evil-lists", "");
+        let facts = project.ready().await;
+        let names: Vec<&str> = facts.tools.iter().map(|tool| &*tool.tool).collect();
+        assert_eq!(names, ["ok", "a.b/c d", "long"]);
+        assert!(facts.tools.iter().all(|tool| tool.name.len() <= 64 && tool.description.len() <= 2048));
+        assert_eq!(facts.passed_over.len(), 4, "{:?}", facts.passed_over);
+        let project = Project::wicked("many", "");
+        let facts = project.ready().await;
+        assert_eq!(facts.tools.len(), 128);
+        let project = Project::wicked("endless", "");
+        let facts = project.ready().await;
+        assert_eq!((facts.state, facts.tools.len()), (State::Ready, 28));
+    }
+}
+
+wicked_test! {
+    async fn tool_that_changed_has_another_digest_and_changes_are_told() {
+        let project = Project::wicked("good", "");
+        let before = project.ready().await;
+        project.text("rug").await;
+        let after = project.reached(|facts| facts.tools.len() > before.tools.len()).await;
+        let digest = |facts: &ServerFacts, name: &str| {
+            facts.tools.iter().find(|tool| &*tool.tool == name).unwrap().digest.clone()
+        };
+        assert_ne!(digest(&before, "echo"), digest(&after, "echo"));
+        assert_eq!(digest(&before, "env"), digest(&after, "env"));
+    }
+}
+
+wicked_test! {
+    async fn progress_is_told_and_keeps_a_call_alive() {
+        let project = Project::wicked("good", ":timeout-ms 500");
+        project.ready().await;
+        assert_eq!(project.text("progress").await, "done");
+        let told = project.progress.lock().unwrap().clone();
+        assert!(told.iter().any(|text| text == "step (3/5)"), "{told:?}");
+        let told = project.call("slow", "{:seconds 3}").await.text;
+        assert!(told.contains("did not answer"), "{told}");
+    }
+}
+
+wicked_test! {
+    async fn stopped_call_is_taken_back_at_the_server() {
+        let project = Project::wicked("good", "");
+        project.ready().await;
+        let running = project.call("cancelled", "{}");
+        let stop = project.stop.clone();
+        let (outcome, ()) = tokio::join!(running, async move {
+            tokio::task::yield_now().await;
+            stop.cancel();
+        });
+        assert!(outcome.is_error && outcome.text.contains("ended"), "{}", outcome.text);
+        let fresh = Project { stop: CancellationToken::new(), ..project };
+        within(async {
+            while fresh.text("late").await == "[]" {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+}
+
+wicked_test! {
+    async fn questions_reach_the_person_of_the_call() {
+        let project = Project::wicked("good", "");
+        project.ready().await;
+        project.answers(vec![form(&[("name", Value::from("Ada")), ("age", Value::Int(7))])]);
+        let told: serde_json::Value = serde_json::from_str(&project.text("ask").await).unwrap();
+        assert_eq!(told, serde_json::json!({"action": "accept", "content": {"name": "Ada", "age": 7}}));
+        let asked = project.asked();
+        let [Ask { server, subject, call, question: Question::Form { message, fields } }] = asked.as_slice() else {
+            panic!("{asked:?}")
+        };
+        assert_eq!((&**server, &**subject, call.as_deref()), ("w", "ask", Some("call-1")));
+        assert_eq!((&**message, fields.len()), ("Who are you?", 2));
+        // What does not fit the form is not sent.
+        project.answers(vec![form(&[("age", Value::Int(7))])]);
+        assert!(project.text("ask").await.contains("cancel"));
+        project.answers(vec![Answer::Declined]);
+        assert!(project.text("ask").await.contains("decline"));
+        project.asked();
+        // A call asks five times, not more.
+        project.answers(vec![form(&[("name", Value::from("Ada"))]); 8]);
+        let told: Vec<String> = serde_json::from_str(&project.text("ask-much").await).unwrap();
+        assert_eq!(told.iter().filter(|action| *action == "accept").count(), 5, "{told:?}");
+        assert_eq!(project.asked().len(), 5);
+        project.answers(vec![Answer::Agreed]);
+        assert!(project.text("page").await.contains("accept"));
+        let asked = project.asked();
+        assert!(matches!(&asked[0].question, Question::Page { url, .. } if &**url == "https://pay.example/x"));
+        let told = project.call("page", "{:url \"javascript:alert(1)\"}").await.text;
+        assert!(told.contains("must be one of the web") && project.asked().is_empty(), "{told}");
+        let roots = project.text("roots").await;
+        assert!(roots.contains(&format!("file://{}", project.folder.path().canonicalize().unwrap().display())), "{roots}");
+    }
+}
+
+wicked_test! {
+    async fn answer_of_a_model_is_asked_for_only_where_switched_on() {
+        let project = Project::wicked("good", "");
+        project.ready().await;
+        assert!(project.text("sample").await.contains("refused") && project.asked().is_empty());
+        let project = Project::wicked("good", ":sampling true");
+        project.ready().await;
+        assert!(project.text("sample").await.contains("rejected"));
+        let sampled = Sampled { model: "p/m".to_owned(), text: "hi".to_owned(), is_cut: false };
+        project.answers(vec![Answer::Sampled(sampled)]);
+        let told = project.text("sample").await;
+        assert!(told.contains("\"hi\"") && told.contains("endTurn"), "{told}");
+        assert_eq!(project.asked().len(), 2);
+    }
+}
+
+wicked_test! {
+    async fn prompts_resources_and_completion_are_plain_data() {
+        let project = Project::wicked("good", "");
+        project.ready().await;
+        let (answerer, stop) = (project.answerer(), CancellationToken::new());
+        let given = [("who".to_owned(), "Ada".to_owned())];
+        let filled = project.servers.prompt("w", "greet", &given, &answerer, &stop).await.unwrap();
+        assert!(format!("{filled:?}").contains("Hello Ada"), "{filled:?}");
+        let read = project.servers.read_resource("w", "mem://a", &answerer, &stop).await.unwrap();
+        assert!(format!("{read:?}").contains("content"), "{read:?}");
+        let completion = project.servers.complete_argument("w", "greet", "who", "x", &[]).await.unwrap();
+        assert_eq!((completion.values, completion.more), (vec!["xa".to_owned(), "xb".to_owned()], true));
+        let completion = project.servers.complete_template("w", "mem://{name}", "name", "y", &[]).await.unwrap();
+        assert_eq!(completion.values[0], "ya");
+    }
+}
+
+wicked_test! {
+    async fn program_gets_what_it_was_given_and_no_key_leaves() {
+        let canary = "canary-5ae1b7";
+        let project = Project::wicked("good", &format!(":env {{\"CANARY_TOKEN\" {canary:?} \"PLAIN\" \"/some/folder\"}}"));
+        project.ready().await;
+        let told = project.text("env").await;
+        assert!(told.contains("[secret]") && told.contains("/some/folder") && told.contains("PATH"), "{told}");
+        let environment: HashMap<String, String> = serde_json::from_str(&told).unwrap();
+        assert!(!environment.contains_key("CARGO_MANIFEST_DIR"), "{environment:?}");
+        let refused = project.failure("refuse").await;
+        assert!(refused.contains("no: [secret]") && !refused.contains("error-data-canary"), "{refused}");
+        let all = format!("{told} {refused} {:?} {}", project.facts(), project.servers.stderr("w").unwrap());
+        assert!(!all.contains(canary), "{all}");
+    }
+}
+
+wicked_test! {
+    async fn reload_keeps_what_is_the_same_and_ends_what_is_gone() {
+        let project = Project::wicked("good", "");
+        project.ready().await;
+        let pid: u32 = project.text("spawn").await.parse().unwrap();
+        let same = format!("{{\"w\" {}}}", python_server("good", ":without-tools [\"env\"] :timeout-ms 5000"));
+        project.servers.reload(settings(&same));
+        let facts = project.reached(|facts| facts.tools.iter().all(|tool| &*tool.tool != "env")).await;
+        assert_eq!(facts.state, State::Ready);
+        assert!(Path::new(&format!("/proc/{pid}")).exists(), "the process was kept");
+        let mut changes = project.servers.changes();
+        project.servers.reload(settings(&format!("{{\"w\" {}}}", python_server("hundred", ""))));
+        assert_eq!(project.facts().state, State::Idle);
+        changes.changed().await.unwrap();
+        assert_eq!(project.ready().await.tools.len(), 100);
+        // Without a runner, which a test has not, what left the group of its program lives on.
+        let _ = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
+        project.servers.reload(Settings::default());
+        assert!(project.servers.snapshot().is_empty() && project.servers.tools(&project.answerer()).is_empty());
+        project.servers.end().await;
+    }
+}
+
+wicked_test! {
+    async fn stubborn_server_is_ended_in_order() {
+        let project = Project::wicked("stubborn", "");
+        project.ready().await;
+        let begun = std::time::Instant::now();
+        within(project.servers.end()).await;
+        // Its input was closed first, and it was given its time.
+        assert!(begun.elapsed() >= Duration::from_secs(2));
+        let told = project.servers.restart("w").await.unwrap_err();
+        assert!(told.to_string().contains("no longer"), "{told}");
+    }
+}
