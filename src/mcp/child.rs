@@ -153,11 +153,15 @@ pub(super) async fn start(
             status = running.exited() => Some(status),
             () = end.cancelled() => None,
         };
+        // Its input is closed by now. What has ended by itself is noted; of one that is ended here nobody asks why.
+        let status = match status {
+            None => timeout(MCP_END_WAIT, running.exited()).await.ok(),
+            status => status,
+        };
         match status {
             Some(Ok(status)) => noted.note(format!("its program has ended ({status})")),
             Some(Err(error)) => noted.note(format!("its program has ended ({error})")),
-            // Its input is closed by now.
-            None => drop(timeout(MCP_END_WAIT, running.exited()).await),
+            None => {}
         }
         running.end().await;
     });

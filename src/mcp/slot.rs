@@ -320,7 +320,7 @@ impl Slot {
             match self.lists(&connection).await {
                 Ok(lists) => Ok((connection, lists)),
                 Err(unanswered) => {
-                    let error = self.unanswered(unanswered, &connection, true);
+                    let error = self.unanswered(unanswered, &connection, true).await;
                     connection.end().await;
                     Err(error)
                 }
@@ -421,7 +421,11 @@ impl Slot {
         }
     }
 
-    fn unanswered(&self, unanswered: Unanswered, connection: &Connection, is_start: bool) -> McpError {
+    /// Why a request has no answer. Of a server that is gone, its end says why.
+    async fn unanswered(&self, unanswered: Unanswered, connection: &Connection, is_start: bool) -> McpError {
+        if matches!(unanswered, Unanswered::Failed(Failure::Lost)) {
+            connection.end().await;
+        }
         let server = self.server().name.to_string();
         match unanswered {
             Unanswered::Ended => McpError::Ended,
@@ -461,8 +465,10 @@ impl Slot {
     ) -> Result<Answered<CallToolResult>, McpError> {
         let connection = self.connected(stop).await?;
         let answer = connection.call_tool(params, caller, self.server().timeout, stop).await;
-        let answer = answer.map_err(|unanswered| self.unanswered(unanswered, &connection, false));
-        answer.map(|answer| (answer, connection.noted.clone()))
+        match answer {
+            Ok(answer) => Ok((answer, connection.noted.clone())),
+            Err(unanswered) => Err(self.unanswered(unanswered, &connection, false).await),
+        }
     }
 
     /// Fills in a prompt.
@@ -477,8 +483,10 @@ impl Slot {
             return Err(McpError::Lacks { server: self.server().name.to_string(), what: "prompts" });
         }
         let answer = connection.get_prompt(params, caller, self.server().timeout, stop).await;
-        let answer = answer.map_err(|unanswered| self.unanswered(unanswered, &connection, false));
-        answer.map(|answer| (answer, connection.noted.clone()))
+        match answer {
+            Ok(answer) => Ok((answer, connection.noted.clone())),
+            Err(unanswered) => Err(self.unanswered(unanswered, &connection, false).await),
+        }
     }
 
     /// Reads a resource.
@@ -493,8 +501,10 @@ impl Slot {
             return Err(McpError::Lacks { server: self.server().name.to_string(), what: "resources" });
         }
         let answer = connection.read_resource(uri, caller, self.server().timeout, stop).await;
-        let answer = answer.map_err(|unanswered| self.unanswered(unanswered, &connection, false));
-        answer.map(|answer| (answer, connection.noted.clone()))
+        match answer {
+            Ok(answer) => Ok((answer, connection.noted.clone())),
+            Err(unanswered) => Err(self.unanswered(unanswered, &connection, false).await),
+        }
     }
 
     /// What may follow in an argument.
@@ -513,7 +523,10 @@ impl Slot {
             params = params.with_context(CompletionContext::with_arguments(given.iter().cloned().collect()));
         }
         let answer = connection.complete(params, MCP_COMPLETE_WAIT).await;
-        let answer = answer.map_err(|unanswered| self.unanswered(unanswered, &connection, false))?;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(unanswered) => return Err(self.unanswered(unanswered, &connection, false).await),
+        };
         let more = answer.has_more.unwrap_or(false) || answer.values.len() > MCP_COMPLETIONS;
         let values = answer.values.into_iter().filter(|value| value.len() <= MCP_TITLE_BYTES);
         Ok(Completion { values: values.take(MCP_COMPLETIONS).collect(), more })
@@ -529,6 +542,8 @@ async fn watch_over(slot: Arc<Slot>, connection: Arc<Connection>) {
         tokio::select! {
             biased;
             () = connection.gone().cancelled() => {
+                // Its program may still run; where it has ended, its end says why.
+                connection.end().await;
                 slot.change(|known| {
                     if is_current(known) {
                         known.connection = None;
@@ -537,8 +552,6 @@ async fn watch_over(slot: Arc<Slot>, connection: Arc<Connection>) {
                         known.last_error = Some(why.unwrap_or_else(|| "the connection was lost".into()));
                     }
                 });
-                // Its program may still run.
-                connection.end().await;
                 return;
             }
             () = sleep_until(idle) => {
