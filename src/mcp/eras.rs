@@ -62,7 +62,8 @@ pub(super) fn keep(state_dir: &Path, digest: &str, era: Option<Era>, now: Timest
     }
     let mut text = Vec::new();
     edn::write_pretty(&Value::from(all), 100, &mut text);
-    let written = private::make_folder(state_dir).and_then(|()| private::replace_soon(&file(state_dir), &text));
+    let written =
+        private::make_folder(state_dir).and_then(|()| private::replace_soon(&file(state_dir), &text));
     if let Err(error) = written {
         tracing::debug!(%error, "the era of a server is not remembered");
     }

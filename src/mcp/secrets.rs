@@ -63,7 +63,7 @@ async fn value(name: &str, variable: &Variable, place: &Place) -> Result<Secret,
             let keys = (place.keys)(provider);
             let keys =
                 keys.ok_or_else(|| format!("{name} is to be the key of {provider}, which is no provider"))?;
-            match keys.get(false).await {
+            match keys.get(false, None).await {
                 Ok(Credential::Key(key) | Credential::Token(key)) => {
                     Ok(Secret::new(format!("{prefix}{}", key.expose())))
                 }
