@@ -19,7 +19,7 @@ use edn_bridge::mcp::{
     Settings, Source, State,
 };
 use edn_bridge::tool::output::Outputs;
-use edn_bridge::tool::{Context, OpenFiles, Outcome, Site, Tool, Written};
+use edn_bridge::tool::{Context, OpenFileWrite, OpenFiles, Outcome, Site, Tool};
 use edn_bridge::value::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -148,6 +148,7 @@ impl Project {
             progress: Arc::new(move |text| progress.lock().unwrap().push(text.to_owned())),
             changing: Arc::new(|_| Ok(())),
             open: Arc::new(Nothing),
+            redirects: None,
         }
     }
 
@@ -189,8 +190,8 @@ impl OpenFiles for Nothing {
         Ok(None)
     }
 
-    fn write(&self, _: &Path, _: &Arc<str>, _: &str) -> Written {
-        Written::Closed
+    fn write(&self, _: &Path, _: &Arc<str>, _: &str) -> OpenFileWrite {
+        OpenFileWrite::Closed
     }
 }
 
