@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn tools_of_a_server_are_bounded() {
-        let all = (0..MCP_SERVER_TOOLS + 5);
+        let all = 0..MCP_SERVER_TOOLS + 5;
         let all =
             all.map(|n| tool_of(serde_json::json!({"name": format!("t{n}"), "inputSchema": {}}))).collect();
         let mut passed_over = Vec::new();
