@@ -485,6 +485,70 @@ fn background_job_keeps_its_session_in_the_old_daemon() {
 }
 
 #[test]
+fn workflow_goes_on_in_a_new_daemon_before_its_next_stage() {
+    let setup = Setup::new().arg("--yolo").script("{:turns [{:steps [{:delta \"said\"}]}]}");
+    let folder = setup.dir.path().join("config/edn-bridge/workflows");
+    std::fs::create_dir_all(&folder).unwrap();
+    let stages = format!(
+        "{{:stages [{{:id :a :body \"x\" :assert [{{:command {:?}}}]}} {{:id :b :body \"y\" :assert [{{:command \"echo b >> b\"}}]}}]}}",
+        until("go")
+    );
+    std::fs::write(folder.join("w.edn"), stages).unwrap();
+    let daemon = Daemon::new(setup);
+    let mut old = daemon.setup.interactor();
+    let session = session_of(&mut old);
+    old.ask("w", "command", "{:text \"/workflow w\"}");
+    wait_until("the stage did not begin", || daemon.file("began").exists());
+    let mut idle = daemon.setup.interactor();
+    assert!(daemon.control(&["restart"]).status.success());
+    assert_eq!(idle.wait().code(), Some(75));
+    std::fs::write(daemon.file("go"), "").unwrap();
+    assert_eq!(old.wait().code(), Some(75));
+    assert!(!daemon.file("b").exists() || daemon.notes() < 2);
+    wait_until("it did not go on", || daemon.file("b").exists());
+    wait_until("it did not end", || daemon.notes() == 0);
+    assert_eq!(std::fs::read_to_string(daemon.file("done")).unwrap(), "done\n");
+    assert_eq!(std::fs::read_to_string(daemon.file("b")).unwrap(), "b\n");
+    let journal: String = support::files(&daemon.setup.state())
+        .iter()
+        .filter(|path| path.to_string_lossy().contains(&session))
+        .filter_map(|path| std::fs::read_to_string(path).ok())
+        .collect();
+    assert!(journal.contains(":event \"handed-over\""), "{journal}");
+    assert!(!journal.contains(":event \"interrupted\""), "{journal}");
+}
+
+#[test]
+fn subagent_of_a_killed_daemon_is_marked_and_named() {
+    let mut daemon = Daemon::new(Setup::new().script(&format!(
+        "{{:turns [{{:steps [{{:tool-call {{:name \"delegate\" :arguments {{:task \"t\" :tools [\"bash\"]}}}}}}]}}
+                  {{:steps [{{:tool-call {{:name \"bash\" :arguments {{:command {:?}}}}}}}]}}]}}",
+        until("go")
+    )));
+    let mut bridge = daemon.setup.interactor();
+    let session = prompt(&mut bridge);
+    let envelope = bridge.event("interaction/requested");
+    let child =
+        at(&envelope, &["data", "payload", "subagent-id"]).and_then(Value::as_str).unwrap().to_owned();
+    approve(&mut bridge, &envelope);
+    wait_until("the command did not begin", || daemon.file("began").exists());
+    assert_eq!(daemon.notes(), 2);
+    daemon.kill(bridge);
+    std::fs::write(daemon.file("go"), "").unwrap();
+    daemon.then_says(END);
+    assert!(daemon.control(&["start"]).status.success());
+    wait_until("the turns are not marked", || daemon.notes() == 0);
+    for (session, told) in [(&session, &*child), (&child, "it may have run")] {
+        let mut bridge = daemon.editor_at(session);
+        let state = bridge.ask("state", "get_state", "{}");
+        assert!(at(&state, &["data", "state", "interrupted"]).is_some_and(|turn| !turn.is_nil()), "{state}");
+        let messages = bridge.ask("m", "get_messages", "{}").to_string();
+        assert!(messages.contains(told), "{messages}");
+    }
+    assert_eq!(std::fs::read_to_string(daemon.file("began")).unwrap(), "began\n");
+}
+
+#[test]
 fn turns_of_two_editors_have_each_its_own_variables() {
     let commands = ["until [ -e go ]; do sleep 0.01; done", "echo \"$BRIDGE_TEST\" >> told"];
     let mut daemon = Daemon::calling(&commands);

@@ -772,3 +772,27 @@ fn archived_sessions_are_listed_on_demand() {
     let (_, all, _) = run(&setup, &["sessions", "list", "--archived"]);
     assert!(all.contains(&id) && all.contains("archived"), "{all}");
 }
+
+#[test]
+fn cut_turn_is_marked_in_every_export() {
+    let message = |turn: &str, text: &str| {
+        let mut message = Message::new("m".into(), Role::User, vec![Block::Text(text.into())], "now".into());
+        message.turn_id = Some(turn.into());
+        Arc::new(message)
+    };
+    let transcript = Transcript {
+        session: "s".into(),
+        title: "t".to_owned(),
+        created_at: "now".into(),
+        cwd: "/".into(),
+        messages: vec![message("t-1", "first"), message("t-1", "second"), message("t-2", "third")],
+        interrupted: vec!["t-1".into()],
+    };
+    for format in [Format::Html, Format::Markdown] {
+        let text = export(&transcript, format);
+        let place = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what} in {text}"));
+        assert_eq!(text.matches("was cut off here").count(), 1, "{text}");
+        assert!(place("second") < place("was cut off here") && place("was cut off here") < place("third"));
+    }
+    assert!(export(&transcript, Format::Edn).contains(":interrupted [\"t-1\"]"));
+}

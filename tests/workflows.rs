@@ -663,3 +663,68 @@ fn run_is_aborted_with_its_turn() {
     assert_eq!(end(&mut bridge), "Workflow w ended: aborted.");
     assert_eq!(support::kind(&bridge.ask("p", "prompt", "{:message \"hi\"}")), "response");
 }
+
+/// A workflow whose second stage asks the person before it does anything.
+const GATE: &str = r#"{:stages [{:id :a :body "x" :assert [{:command "echo x >> a"}]}
+                               {:id :b :body "y" :gate [{:confirm "Go on?"}] :next :end}]}"#;
+
+#[test]
+fn question_at_a_gate_is_asked_again_after_a_kill() {
+    let setup = with("{:turns [{:steps [{:delta \"said\"}]}]}", GATE);
+    let mut bridge = setup.interactor();
+    start(&mut bridge, "/workflow w");
+    let question = bridge.event("interaction/requested");
+    let session = data(&question, "session-id").to_owned();
+    bridge.kill();
+    let mut bridge = setup.interactor();
+    bridge.ask("s", "switch_session", &format!("{{:session-id {session:?}}}"));
+    let again = bridge.event("interaction/requested");
+    assert_eq!(data(&again, "interaction-id"), data(&question, "interaction-id"));
+    // A second kill changes nothing.
+    bridge.kill();
+    let mut bridge = setup.interactor();
+    bridge.ask("s", "switch_session", &format!("{{:session-id {session:?}}}"));
+    let again = bridge.event("interaction/requested");
+    assert_eq!(data(&again, "interaction-id"), data(&question, "interaction-id"));
+    accept(&mut bridge, &again, ":value {:ok true}");
+    assert_eq!(end(&mut bridge), "Workflow w ended: done.");
+    assert_eq!(std::fs::read_to_string(setup.project().join("a")).unwrap(), "x\n", "the stage a ran once");
+}
+
+#[test]
+fn answer_at_a_gate_holds_over_a_kill() {
+    let setup = with("{:turns [{:steps [{:delta \"said\"}]}]}", GATE);
+    let mut setup = setup.env("EDN_BRIDGE_CRASH_AT", "answer-journalled");
+    let mut bridge = setup.interactor();
+    start(&mut bridge, "/workflow w");
+    let question = bridge.event("interaction/requested");
+    let (session, id) = (data(&question, "session-id").to_owned(), data(&question, "interaction-id"));
+    let answer = format!("{{:interaction-id {id:?} :status \"accepted\" :value {{:ok false}}}}");
+    bridge.request("r", "interaction_respond", &answer);
+    while bridge.line_or_end().is_some() {}
+    setup.environment.clear();
+    let mut bridge = setup.interactor();
+    bridge.ask("s", "switch_session", &format!("{{:session-id {session:?}}}"));
+    assert!(end(&mut bridge).contains("the user said no"), "{}", bridge.told());
+    assert!(!bridge.told().contains(":event \"interaction/requested\""), "{}", bridge.told());
+}
+
+#[test]
+fn message_gives_up_a_workflow_that_waits_at_its_gate() {
+    let setup = with("{:turns [{:steps [{:delta \"said\"}]}]}", GATE);
+    let mut bridge = setup.interactor();
+    start(&mut bridge, "/workflow w");
+    let question = bridge.event("interaction/requested");
+    let session = data(&question, "session-id").to_owned();
+    bridge.kill();
+    // Nobody is there who answers.
+    let mut bridge = setup.ready();
+    bridge.ask("s", "switch_session", &format!("{{:session-id {session:?}}}"));
+    bridge.ask("p", "prompt", "{:message \"other\"}");
+    bridge.event("turn/ended");
+    assert!(journal(&setup).contains(":event \"interrupted\""));
+    bridge.ask("some", "subscribe", "{:topics [\"ui/dialog-requested\"]}");
+    bridge.ask("p", "prompt", "{:message \"another\"}");
+    bridge.event("turn/ended");
+    assert!(!bridge.told().contains(":event \"ui/dialog-requested\""), "{}", bridge.told());
+}

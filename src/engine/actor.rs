@@ -87,7 +87,8 @@ pub struct SessionActor {
     until_idle: Vec<Reply<()>>,
     /// Who waits for the end of a turn that works for another session.
     worked: Option<(TurnId, oneshot::Sender<TurnEnd>)>,
-    /// A workflow that the process before this one did not bring to its end.
+    /// A workflow that the process before this one did not bring to its end: it goes on with a person's answer, or because it
+    /// was handed over, or it is marked at once.
     cut_off: Option<RunRecord>,
     /// A turn that it did not bring to its end, and that goes on with a person's answer.
     unended: Option<Arc<UnendedTurn>>,
@@ -201,8 +202,8 @@ impl SessionActor {
     }
 
     async fn run(mut self: Box<Self>, mut mailbox: mpsc::Receiver<Change>) {
-        if let Some(begun) = self.cut_off.take() {
-            Box::pin(self.note_cut_off(&begun)).await;
+        if self.cut_off.as_ref().is_some_and(|begun| !begun.is_handed_over && !begun.waits_for_a_person()) {
+            Box::pin(self.give_up_run()).await;
         }
         while let Some(change) = mailbox.recv().await {
             let unload = match change {
@@ -244,7 +245,9 @@ impl SessionActor {
     }
 
     /// Writes down that a workflow was cut off with its process, and tells the person how it can go on.
-    async fn note_cut_off(&mut self, begun: &RunRecord) {
+    pub(super) async fn give_up_run(&mut self) {
+        let Some(begun) = &self.cut_off.take() else { return };
+        self.facts.interrupted = None;
         if let Err(error) = self.append(vec![run_record::cut_off(&self.handle.id, begun)]).await {
             tracing::warn!(%error, "the journal does not say that a workflow was interrupted");
         }

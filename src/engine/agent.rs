@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-use crate::engine::change::Change;
+use crate::engine::change::{Change, HeldRun};
 use crate::engine::execution::Execution;
 use crate::engine::handle::Handle;
 use crate::engine::turn_control::{TurnControl, TurnEnd};
@@ -77,6 +77,10 @@ pub trait Agent: Send + Sync {
         task: TurnTask,
         wishes: Option<String>,
     ) -> BoxFuture<'static, Result<String, CompactionError>>;
+
+    /// Goes on with a run of a workflow that its process did not bring to its end, in the session that waits for it. `None`
+    /// if the workflow can no longer be used.
+    fn go_on(self: Arc<Self>, session: Handle, held: HeldRun) -> Option<BoxFuture<'static, TurnEnd>>;
 
     /// Runs one tool under the rules of every call. Writes nothing to the journal.
     fn call_tool(

@@ -11,6 +11,8 @@ use crate::store::record::AnswerRecord;
 /// The outcomes of answers that have no word of their own.
 const ACCEPTED: &str = "accepted";
 const CANCELLED: &str = "cancelled";
+const YES: &str = "yes";
+const NO: &str = "no";
 
 /// The entry of an answer. Other ends of a question have none.
 pub fn record(
@@ -49,8 +51,9 @@ pub fn record(
                     record.rule = kept(rule);
                 }
                 Answer::Deny | Answer::Defer => {}
+                Answer::Confirm(yes) => record.outcome = if *yes { YES } else { NO }.into(),
                 // No session waits for these.
-                Answer::Secret(_) | Answer::Done(_) | Answer::Confirm(_) => return None,
+                Answer::Secret(_) | Answer::Done(_) => return None,
             }
         }
         Resolution::Cancelled { note } => record.note.clone_from(note),
@@ -77,6 +80,8 @@ pub fn resolution(record: &AnswerRecord) -> Option<Resolution> {
         ("deny", .., Some(scope)) => Answer::Forbid { scope, rule },
         ("deny", ..) => Answer::Deny,
         ("defer", ..) => Answer::Defer,
+        (YES, ..) => Answer::Confirm(true),
+        (NO, ..) => Answer::Confirm(false),
         (ACCEPTED, Some(text), ..) => Answer::Text(text.clone()),
         (ACCEPTED, None, Some(place), _) => Answer::Option(place),
         _ => return None,
@@ -106,6 +111,8 @@ mod tests {
             accepted(Answer::Deny),
             accepted(Answer::Forbid { scope: ApprovalScope::Session, rule: rule() }),
             accepted(Answer::Defer),
+            accepted(Answer::Confirm(true)),
+            accepted(Answer::Confirm(false)),
             Resolution::Cancelled { note: None },
         ]
         .into_iter()

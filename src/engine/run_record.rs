@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::engine::unended::UnendedQuestion;
 use crate::message::SessionId;
 use crate::session::ApiError;
-use crate::store::record::{RunEvent, WorkflowRecord};
+use crate::store::record::{AnswerRecord, QuestionRecord, RunEvent, WorkflowRecord};
 use crate::store::{Entry, EntryBody};
 use crate::value::Value;
 use crate::workflow::FAILED;
@@ -24,6 +25,12 @@ pub struct RunRecord {
     pub results: Vec<(String, Value<'static>)>,
     /// Its outcome; empty for an unfinished run.
     pub ended: String,
+    /// The questions of the running step, oldest first.
+    pub asked: Vec<UnendedQuestion>,
+    /// Whether the running step has got beyond its gate: it has said something to the model.
+    has_acted: bool,
+    /// Whether it left its process before the step.
+    pub is_handed_over: bool,
 }
 
 /// The newest run of a session from its entries; if a workflow is named, the newest of that.
@@ -35,7 +42,15 @@ pub fn newest<'e>(
     let mut newest: Option<RunRecord> = None;
     for entry in entries {
         // A fork also has entries of its source session; runs of that session do not run here.
-        let EntryBody::Workflow(record) = &entry.body else { continue };
+        let record = match &entry.body {
+            EntryBody::Workflow(record) => record,
+            body => {
+                if let Some(begun) = &mut newest {
+                    begun.take_in(body, session, &entry.ts);
+                }
+                continue;
+            }
+        };
         if record.session_id != *session {
             continue;
         }
@@ -54,7 +69,12 @@ pub fn newest<'e>(
                     ..RunRecord::default()
                 });
             }
-            (RunEvent::StageStarted, Some(begun)) => begun.step = text(&record.stage),
+            (RunEvent::StageStarted, Some(begun)) => {
+                begun.step = text(&record.stage);
+                begun.asked.clear();
+                begun.has_acted = false;
+            }
+            (RunEvent::HandedOver, Some(begun)) => begun.is_handed_over = true,
             (RunEvent::StageEnded, Some(begun)) => {
                 let stage = text(&record.stage);
                 begun.results.retain(|(id, _)| *id != stage);
@@ -77,6 +97,30 @@ pub fn cut_off(session: &SessionId, begun: &RunRecord) -> EntryBody {
 }
 
 impl RunRecord {
+    fn take_in(&mut self, body: &EntryBody, session: &SessionId, at: &Arc<str>) {
+        match body {
+            EntryBody::Message(_) => self.has_acted = true,
+            EntryBody::Question(question)
+                if question.session_id == *session && *question.turn_id.as_str() == *self.id =>
+            {
+                let (question, at) = (QuestionRecord::clone(question), at.clone());
+                self.asked.push(UnendedQuestion { question, at, answer: None });
+            }
+            EntryBody::Answer(answer) if answer.session_id == *session => {
+                let asked = self.asked.iter_mut();
+                for asked in asked.filter(|asked| asked.question.question_id == answer.question_id) {
+                    asked.answer = Some(AnswerRecord::clone(answer));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether it goes on with a person's answer: it was cut off at a question before the step had done anything.
+    pub fn waits_for_a_person(&self) -> bool {
+        self.ended.is_empty() && !self.has_acted && !self.asked.is_empty()
+    }
+
     /// The report to a person about an interrupted run.
     pub fn report(&self) -> String {
         let done: Vec<&str> = self.results.iter().map(|(id, _)| id.as_str()).collect();

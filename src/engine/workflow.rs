@@ -10,6 +10,7 @@ mod record;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -17,6 +18,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::agent::{self, TurnTask};
+use crate::engine::answers;
 use crate::engine::change::{Change, HeldRun};
 use crate::engine::execution::{Completed, Execution};
 use crate::engine::handle::Handle;
@@ -26,27 +28,39 @@ use crate::engine::run_record::RunRecord;
 use crate::engine::services::Services;
 use crate::engine::subagent::Child;
 use crate::engine::turn_control::{TurnControl, TurnEnd};
-use crate::event::question::{Answer, QuestionContent};
+use crate::engine::unended::UnendedQuestion;
+use crate::event::question::{Answer, QuestionContent, QuestionKind};
 use crate::event::{Body, Cause, Event, NoticeLevel};
 use crate::hook::command::{self, HookFailure};
-use crate::interaction::{Origin, Question, Resolution};
+use crate::interaction::{Origin, Question, Resolution, digest};
 use crate::limits::{STAGE_GATE_BYTES, STAGE_OUTPUT_BYTES, WORKFLOW_STEPS};
 use crate::message::{Mode, Role, SessionId, TurnId};
-use crate::store::record::{RunEvent, WorkflowRecord};
+use crate::store::EntryBody;
+use crate::store::record::{QuestionRecord, RunEvent, WorkflowRecord};
 use crate::value::{Map, Value};
 use crate::workflow::{self, Check, DONE, END, FAILED, SKIPPED, Stage, Step, Workflow};
 use progress::{Lines, SPEC};
 
 /// Starts a run in the session that waits for it.
 pub fn start(opener: Opener, session: Handle, workflow: Arc<Workflow>, cause: Cause, held: HeldRun) {
+    let (tasks, turn) = (opener.shared.tasks.clone(), TurnId::from(&*held.id));
+    let run = run(opener, session.clone(), workflow, Some(cause.clone()), held);
+    agent::spawn(&tasks, session, turn, Some(&cause), run);
+}
+
+/// Runs a workflow to its end in the session that waits for it.
+pub async fn run(
+    opener: Opener,
+    session: Handle,
+    workflow: Arc<Workflow>,
+    cause: Option<Cause>,
+    held: HeldRun,
+) -> TurnEnd {
     let HeldRun { id, arguments, stop, control, from } = held;
-    let (shared, turn) = (opener.shared.clone(), TurnId::from(&*id));
-    let tasks = shared.tasks.clone();
-    let caused = cause.clone();
-    let cause = Some(cause);
+    let (shared, is_leaving) = (opener.shared.clone(), AtomicBool::new(false));
     let run =
-        Run { shared, opener, session: session.clone(), id, workflow, arguments, cause, stop, control, from };
-    agent::spawn(&tasks, session, turn, Some(&caused), run.run());
+        Run { shared, opener, session, id, workflow, arguments, cause, stop, control, from, is_leaving };
+    run.run().await
 }
 
 /// A run.
@@ -63,6 +77,8 @@ struct Run {
     control: Arc<TurnControl>,
     /// The first stage and earlier results, for a resumed run.
     from: Option<RunRecord>,
+    /// Whether it was stopped so that another process goes on with it.
+    is_leaving: AtomicBool,
 }
 
 /// The end of a stage.
@@ -128,6 +144,9 @@ impl Run {
             }
             let stage = Some(at.to_string());
             self.write(WorkflowRecord { stage, ..self.record(RunEvent::StageStarted) }).await;
+            if self.control.hand_over.is_cancelled() {
+                return self.hand_over().await;
+            }
             lines.mark(&at, "running");
             self.show(&lines, &format!("workflow {name}: {at}")).await;
             let ended = match step {
@@ -137,6 +156,9 @@ impl Run {
                 }
             };
             let Ok(ended) = ended else {
+                if self.is_leaving.load(Ordering::Acquire) {
+                    return self.hand_over().await;
+                }
                 outcome = if self.stop.is_cancelled() { "aborted".into() } else { "interrupted".into() };
                 lines.mark(&at, &outcome);
                 break;
@@ -159,6 +181,12 @@ impl Run {
         let reason = why.map(|why| format!(" ({why})")).unwrap_or_default();
         self.notify(level, &format!("Workflow {name} ended: {outcome}{reason}.")).await;
         if matches!(&*outcome, "aborted" | "interrupted") { TurnEnd::Stopped } else { TurnEnd::Finished }
+    }
+
+    /// Leaves the process before a step that has done nothing.
+    async fn hand_over(&self) -> TurnEnd {
+        self.write(self.record(RunEvent::HandedOver)).await;
+        TurnEnd::HandedOver
     }
 
     /// Runs a stage through its phases, in the run's own session or in a child.
@@ -455,7 +483,13 @@ impl Run {
                 })
             }
             Check::Confirm(question) => {
-                let confirmed = self.confirm(question, stage.patience, child, stop).await?;
+                // At the gate of a step of its own, nothing would have to be done again.
+                let is_gate = facts.get_keyword("phase").and_then(Value::as_str) == Some("check-gate");
+                let is_first = is_gate && child.is_none() && self.workflow.step(&stage.id).is_some();
+                let confirmed = match is_first {
+                    true => self.confirm_first(question, stage).await?,
+                    false => self.confirm(question, stage.patience, child, stop).await?,
+                };
                 Ok(confirmed.map(|()| String::new()))
             }
         }
@@ -469,9 +503,59 @@ impl Run {
         child: Option<&Handle>,
         stop: &CancellationToken,
     ) -> Result<Result<(), String>, Stopped> {
-        let session = child.unwrap_or(&self.session);
+        let question = self.confirmation(child.unwrap_or(&self.session), prompt, timeout);
+        let id = self.shared.questions.new_id();
+        self.ask(id, question, prompt, child.unwrap_or(&self.session), stop).await
+    }
+
+    /// The same before a step of the run has done anything: the question is in the journal, and so another process can go on
+    /// with it. What was asked in the process before is asked again under its id, or has its answer already.
+    async fn confirm_first(&self, prompt: &str, stage: &Stage) -> Result<Result<(), String>, Stopped> {
+        let mut question = self.confirmation(&self.session, prompt, stage.patience);
+        let digest = digest::of(&question.content);
+        let before = self.from.iter().filter(|from| *from.step == *stage.id).flat_map(|from| &from.asked);
+        let earlier = before.rev().find(|asked| *asked.question.digest == *digest);
+        let questions = &self.shared.questions;
+        if let Some(UnendedQuestion { question: known, at, answer: Some(answer) }) = earlier
+            && let Some(resolution) = answers::resolution(answer)
+        {
+            let by = answer.by.clone();
+            questions.record_earlier(&known.question_id, question, at.clone(), by, &resolution);
+            return resolved(resolution, prompt);
+        }
+        let id = earlier.map_or_else(|| questions.new_id(), |asked| asked.question.question_id.clone());
+        if questions.would_be_open(&self.session.id, QuestionKind::Confirm) {
+            let record = QuestionRecord {
+                session_id: self.session.id.clone(),
+                question_id: id.clone(),
+                kind: QuestionKind::Confirm.as_str().into(),
+                digest: digest.into(),
+                turn_id: TurnId::from(&*self.id),
+                call_id: stage.id.clone(),
+                subagent_id: None,
+                works_for: None,
+            };
+            question.journalled = true;
+            let entries = vec![EntryBody::Question(Box::new(record))];
+            if let Err(error) = self.session.request(|ack| Change::Append { entries, ack }).await {
+                tracing::warn!(%error, "the journal does not have a question");
+            }
+        }
+        let asked = self.ask(id, question, prompt, &self.session, &self.stop);
+        tokio::select! {
+            biased;
+            asked = asked => asked,
+            () = self.control.hand_over.cancelled() => {
+                questions.hand_over(&self.session.id);
+                self.is_leaving.store(true, Ordering::Release);
+                Err(Stopped)
+            }
+        }
+    }
+
+    fn confirmation(&self, session: &Handle, prompt: &str, timeout: Option<Duration>) -> Question {
         let snapshot = session.snapshot();
-        let question = Question {
+        Question {
             content: Arc::new(QuestionContent::Confirm { prompt: prompt.to_owned(), default: false }),
             warnings: Arc::default(),
             origin: Origin {
@@ -485,11 +569,21 @@ impl Run {
             timeout,
             unattended: snapshot.facts.mode == Mode::Yolo,
             journalled: false,
-        };
+        }
+    }
+
+    async fn ask(
+        &self,
+        id: Arc<str>,
+        question: Question,
+        prompt: &str,
+        session: &Handle,
+        stop: &CancellationToken,
+    ) -> Result<Result<(), String>, Stopped> {
         let ended = stop.child_token();
         let asking = async {
             let _one_at_a_time = session.asking.lock().await;
-            self.shared.questions.ask(question, &ended).await
+            self.shared.questions.ask_as(id, question, &ended).await
         };
         tokio::pin!(asking);
         let resolution = tokio::select! {
@@ -504,16 +598,7 @@ impl Run {
                 return Err(Stopped);
             }
         };
-        Ok(match resolution {
-            Resolution::Accepted { answer: Answer::Confirm(true), .. } => Ok(()),
-            Resolution::Accepted { .. } => Err(format!("the user said no to {prompt:?}")),
-            Resolution::Cancelled { .. } => Err(format!("the user dismissed {prompt:?}")),
-            Resolution::TimedOut => Err(format!("nobody answered {prompt:?} in time")),
-            Resolution::Headless => {
-                Err(format!("permission-required: confirm for {prompt:?}, and nobody is there to answer"))
-            }
-            Resolution::Withdrawn => return Err(Stopped),
-        })
+        resolved(resolution, prompt)
     }
 
     fn facts(&self, stage: &Stage, execution: &str, results: &[(String, Value<'static>)]) -> Map<'static> {
@@ -570,6 +655,20 @@ impl Run {
             () = self.stop.cancelled() => {}
         }
     }
+}
+
+/// Whether to continue. The error is the reason why not.
+fn resolved(resolution: Resolution, prompt: &str) -> Result<Result<(), String>, Stopped> {
+    Ok(match resolution {
+        Resolution::Accepted { answer: Answer::Confirm(true), .. } => Ok(()),
+        Resolution::Accepted { .. } => Err(format!("the user said no to {prompt:?}")),
+        Resolution::Cancelled { .. } => Err(format!("the user dismissed {prompt:?}")),
+        Resolution::TimedOut => Err(format!("nobody answered {prompt:?} in time")),
+        Resolution::Headless => {
+            Err(format!("permission-required: confirm for {prompt:?}, and nobody is there to answer"))
+        }
+        Resolution::Withdrawn => return Err(Stopped),
+    })
 }
 
 /// The start of a gate's output, with a note if it is truncated.

@@ -96,6 +96,8 @@ words! {
         Ended = "ended",
         /// The process ended before it.
         Interrupted = "interrupted",
+        /// It left its process before a stage, and goes on in the next one that opens the session.
+        HandedOver = "handed-over",
     }
 }
 

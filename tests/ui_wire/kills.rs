@@ -90,3 +90,25 @@ fn check(peer: &mut Peer, session: &Value, runs: &[Run], kill: usize) {
         }
     }
 }
+
+#[test]
+fn history_says_that_a_run_was_cut_off() {
+    let command = "echo began >> began; until [ -e go ]; do sleep 0.01; done";
+    let setup = yolo(&format!(
+        "{{:turns [{{:steps [{{:tool-call {{:name \"bash\" :arguments {{:command {command:?}}}}}}}]}}]}}"
+    ));
+    let mut peer = Peer::ready(&setup, CAN);
+    let input = json!({"type": "text", "text": "look"});
+    let started = peer.ask("run.start", json!({"session_id": Value::Null, "input": input}));
+    crate::support::wait_until("it did not begin", || setup.project().join("began").exists());
+    peer.kill_and_read();
+    let mut peer = Peer::ready(&setup, CAN);
+    let all = json!({"session_id": started["session_id"], "max_runs": 0, "max_events": 0});
+    let result = peer.ask("session.history", all);
+    let count = result["events_sent"].as_u64().unwrap() as usize;
+    let history: Vec<Value> = (0..count).map(|_| peer.message()).collect();
+    let last = &history.last().unwrap()["params"]["event"];
+    assert_eq!(last["type"], "final", "{history:#?}");
+    assert!(last["content"].as_str().unwrap().contains("was cut off"), "{history:#?}");
+    std::fs::write(setup.project().join("go"), "").unwrap();
+}

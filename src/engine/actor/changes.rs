@@ -25,7 +25,7 @@ impl SessionActor {
                 self.answer(call, request, given, reply).await;
             }
             Change::BeginWorkflow { call, workflow, arguments, reply } => {
-                self.begin_workflow(call, workflow, arguments, reply);
+                self.begin_workflow(call, workflow, arguments, reply).await;
             }
             Change::Compact { call, wishes, reply } => self.compact(call, wishes, reply),
             Change::CallTool { call, asked, reply } => self.call_tool(call, *asked, reply),

@@ -12,7 +12,7 @@ impl SessionActor {
         if let Some(running) = &self.turn {
             running.control.hand_over.cancel();
         } else if self.is_at_rest() {
-            let is_at_work = self.unended.is_some();
+            let is_at_work = self.unended.is_some() || self.cut_off.is_some();
             self.departed = Some(self.departure(is_at_work, None));
         }
     }
@@ -45,6 +45,9 @@ impl SessionActor {
             let _not_opening = shared.tree.opening.lock().await;
             shared.tree.remove(&self.handle.id);
             settle(&self.journal).await;
+            if let Some(own) = self.handle.mcp.own().cloned() {
+                shared.tasks.spawn(async move { own.end().await });
+            }
             drop(self);
         }
         for (_, client) in shared.hub.clients() {

@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use super::SessionActor;
 use super::turns::Beginning;
+use crate::engine::agent;
+use crate::engine::change::HeldRun;
+use crate::engine::turn_control::TurnEnd;
 use crate::engine::unended::{self, TurnRemains, UnendedCall, UnendedTurn};
 use crate::environment::Variables;
 use crate::event::question::QuestionKind;
 use crate::event::{Body, Event, ToolCall, ToolOutput};
-use crate::message::{Block, EntryId, Message, Role};
+use crate::facts::Phase;
+use crate::message::{Block, EntryId, Message, Role, TurnId};
 use crate::session::ApiError;
 use crate::store::record::{FilesEvent, FilesRecord, TurnEvent};
 use crate::store::{Entry, EntryBody};
@@ -18,6 +22,13 @@ use crate::value::Value;
 /// What the model is told of a call that began in a process that was killed.
 const MAY_HAVE_RUN: &str = "The call was interrupted, because the process that ran it ended: it may have run, as a \
                             whole or in part. It was not run again.";
+
+/// The same with the session of the subagent, if the call was one.
+fn may_have_run(call: &UnendedCall) -> String {
+    let subagent = call.questions.iter().rev().find_map(|asked| asked.question.subagent_id.as_ref());
+    let session = subagent.map(|id| format!(" The subagent's session is {id}; what it did is kept there."));
+    format!("{MAY_HAVE_RUN}{}", session.unwrap_or_default())
+}
 
 impl SessionActor {
     /// Looks for a turn that was cut off, when the session was opened.
@@ -41,14 +52,41 @@ impl SessionActor {
                 self.unended = Some(Arc::new(unended));
             }
         }
-        if self.unended.is_none() {
+        if let Some(begun) = self.cut_off.as_ref().filter(|begun| !begun.is_handed_over) {
+            self.facts.interrupted = Some(TurnId::from(begun.id.as_str()));
+            self.publish();
+        }
+        if self.unended.is_none() && self.cut_off.is_none() {
             self.shared.rests(&self.handle.id);
         }
+    }
+
+    /// Goes on with a run of a workflow: one that was handed over, or one whose question can be open.
+    fn take_up_run(&mut self, variables: Option<Variables>) {
+        let goes_on = self.cut_off.as_ref().is_some_and(|begun| {
+            begun.is_handed_over
+                || self.shared.questions.would_be_open(&self.handle.id, QuestionKind::Confirm)
+        });
+        if self.turn.is_some() || !self.until_idle.is_empty() || !goes_on {
+            return;
+        }
+        let Some(from) = self.cut_off.take() else { return };
+        self.facts.interrupted = None;
+        let id: Arc<str> = self.shared.clock.id("w-").into();
+        let turn = TurnId::from(&*id);
+        let (stop, control) = self.hold(turn.clone(), None, Phase::Streaming, variables);
+        let (session, arguments) = (self.handle.clone(), from.arguments.clone());
+        let held = HeldRun { id, arguments, stop, control, from: Some(from) };
+        let run = self.agent.clone().go_on(session.clone(), held);
+        // Without its workflow, it ends at once, and its journal says that it was cut off.
+        let run = run.unwrap_or_else(|| Box::pin(std::future::ready(TurnEnd::Stopped)));
+        agent::spawn(&self.shared.tasks, session, turn, None, run);
     }
 
     /// Goes on with a turn that was handed over; and with one whose question waits, once it can be open. The variables are
     /// those of the turn, if they are known.
     pub(super) async fn take_up(&mut self, variables: Option<Variables>) {
+        self.take_up_run(variables.clone());
         let Some(unended) = self.unended.clone() else { return };
         let questions = unended.calls.iter().flat_map(|call| &call.questions);
         let mut kinds = questions.filter_map(|asked| QuestionKind::parse(&asked.question.kind));
@@ -71,6 +109,7 @@ impl SessionActor {
 
     /// Marks a turn that waited for an answer as interrupted, because the session goes on without it.
     pub(super) async fn give_up_unended(&mut self) {
+        self.give_up_run().await;
         if let Some(unended) = self.unended.take() {
             self.is_handed_over = false;
             self.mark_interrupted(&unended).await;
@@ -95,7 +134,7 @@ impl SessionActor {
         let begun: Vec<&UnendedCall> = unended.calls.iter().filter(|call| call.has_begun).collect();
         let mut bodies = Vec::new();
         for call in &begun {
-            let content = vec![Block::Text(MAY_HAVE_RUN.into())];
+            let content = vec![Block::Text(may_have_run(call).into())];
             let mut message = Message::new(EntryId::from(""), Role::Tool, content, Arc::from(""));
             message.turn_id = Some(unended.turn.clone());
             message.tool_call_id = Some(call.id.clone());
@@ -129,7 +168,7 @@ impl SessionActor {
                 arguments: call.arguments.to_string().into(),
                 parsed: call.arguments.clone(),
             }),
-            text: MAY_HAVE_RUN.into(),
+            text: may_have_run(call).into(),
             is_error: true,
             details: Value::Nil,
             duration_ms: None,

@@ -189,7 +189,7 @@ impl SessionActor {
     }
 
     /// Gives the session to a run of a workflow: a new one, or its last one that goes on.
-    pub(super) fn begin_workflow(
+    pub(super) async fn begin_workflow(
         &mut self,
         call: Call,
         workflow: Arc<str>,
@@ -203,6 +203,7 @@ impl SessionActor {
             let message = "A turn is running: wait for its end, or abort it.";
             return reply.fail(ApiError::new(ErrorCode::SessionNotIdle, message));
         }
+        self.give_up_unended().await;
         let resumed = match arguments.trim() {
             "--resume" => match self.newest_run(Some(&workflow)) {
                 Some(run) => match run.resumable() {
@@ -269,7 +270,7 @@ impl SessionActor {
                 }
                 AfterTurn::Compact(call, wishes, reply) => self.compact(call, wishes, reply),
                 AfterTurn::Workflow(call, workflow, arguments, reply) => {
-                    self.begin_workflow(call, workflow, arguments, reply);
+                    self.begin_workflow(call, workflow, arguments, reply).await;
                 }
             }
         }

@@ -188,7 +188,7 @@ fn runs_of(session: &dyn SessionView) -> Vec<RunFacts> {
         }
         let Some(run) = runs.iter_mut().rev().find(|run| run.id == record.run_id) else { continue };
         match record.event {
-            RunEvent::Started => {}
+            RunEvent::Started | RunEvent::HandedOver => {}
             RunEvent::StageStarted => run.steps.push(StepFacts::new(&record.stage, at)),
             RunEvent::StageEnded => {
                 let is_its = |step: &StepFacts| step.id == record.stage && step.is_open();
