@@ -101,7 +101,7 @@ impl MessageQueue {
         self.waiting.len()
     }
 
-    /// Whether a message has room beside what waits, but for a message that makes room for it.
+    /// Whether a message has room beside those that wait, not counting one that makes room for it.
     pub fn has_room(&self, content: &[Block], gone: Option<&EntryId>) -> bool {
         let mut others = self.waiting.iter().filter(|waiting| Some(&waiting.entry) != gone).peekable();
         let is_alone = others.peek().is_none();

@@ -216,13 +216,13 @@ impl OpenQuestions {
         }
         let orphaned = open.orphaned.clone();
         self.open.insert(id.clone(), open);
-        // Whoever was told that it is answered sees it again.
+        // A client that was told that it is answered sees it again.
         for queue in self.queues.values().filter(|queue| refused && queue.questions.front() == Some(id)) {
             if let Some(event) = self.event(queue.client.as_ref(), id) {
                 tell(audience, std::slice::from_ref(&queue.client), event);
             }
         }
-        // Who came meanwhile has not seen it.
+        // A client that came meanwhile has not seen it.
         for (connection, client) in audience.clients() {
             let is_shown = self.queues.get(&connection).is_some_and(|queue| queue.contains(id));
             let fits = self.open.get(id).is_some_and(|open| can_show(client.as_ref(), open.question.kind()));

@@ -205,7 +205,7 @@ impl PendingQuestions {
         Some(question.origin.session.clone())
     }
 
-    /// Takes an answer that has no effect yet, for whoever has to write it down first.
+    /// Takes an answer that has no effect yet, for a caller that has to write it down first.
     ///
     /// # Errors
     /// If the question is not open, or the answer does not fit it.

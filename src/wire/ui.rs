@@ -1,10 +1,10 @@
 //! The UI wire: JSON-RPC lines of codelia's UI protocol, for terminal interfaces.
 //!
 //! [`methods`] is the table of what is served, [`run_events`] that of the events, both with [`shape`]s; checks, the
-//! reference page and the schema come from them. [`decode`] and
-//! [`encode`] read and write lines, [`desk`] keeps the runs and the open question of one connection, [`tell`] turns
-//! events into lines, [`ask`] does so for questions and reads their answers, [`route`] calls the session API, [`link`] is one connection,
-//! [`history`] replays old runs, [`tools`] passes calls to the interface. A wire like any: no rule of the engine stands here.
+//! reference page and the schema come from them. [`decode`] and [`encode`] read and write lines. [`desk`] keeps the runs
+//! and the open question of one connection, which is [`link`]. [`tell`] turns events into lines, and [`ask`] questions;
+//! [`ask`] reads their answers too. [`route`] calls the session API. [`history`] replays old runs, and [`tools`] passes
+//! calls to the interface. A wire like any: no rule of the engine stands here.
 
 mod ask;
 pub mod codes;

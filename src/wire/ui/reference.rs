@@ -70,7 +70,7 @@ fn key(key: &Key) -> String {
     format!("`{}`{}", key.name, if key.required { "" } else { "?" })
 }
 
-/// The JSON schema of every line that the runtime sends, but for results, which stand under their method's name in
+/// The JSON schema of every line that the runtime sends, except results, which stand under their method's name in
 /// `$defs`.
 pub fn schema() -> String {
     let mut defs = Map::new();
