@@ -140,6 +140,8 @@ pub struct Approval {
 /// The whole text that a call proposes for a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProposedText {
+    /// The file's text now; `None` for a new file.
+    pub old: Option<Arc<str>>,
     /// The text.
     pub text: Arc<str>,
     /// The digest of the file for which it was made; `None` for a new file.

@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn text_above_the_file_limit_is_refused() {
-        let proposal = ProposedText { text: "".into(), base: None, handle: None };
+        let proposal = ProposedText { old: None, text: "".into(), base: None, handle: None };
         let question = QuestionContent::Approve(Approval { proposal: Some(proposal), ..Approval::default() });
         let most = usize::try_from(TOOL_FILE_BYTES).unwrap();
         for (bytes, fits) in [(most, true), (most + 1, false)] {

@@ -67,6 +67,7 @@ mod tests {
             path: Some("/a".to_owned()),
             diff: Some(ShownDiff { text: "+".to_owned(), cut: Some(cut) }),
             proposal: Some(ProposedText {
+                old: None,
                 text: text.into(),
                 base: Some(base.to_owned()),
                 handle: Some(handle.to_owned()),

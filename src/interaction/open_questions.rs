@@ -9,11 +9,11 @@ use std::sync::Arc;
 use tokio::sync::{Notify, oneshot};
 
 use super::dialog;
-use super::question::{EndedBy, Question, Resolution};
+use super::question::{EndedBy, Origin, Question, Resolution};
 use super::unended::QuestionNote;
 use crate::catalogue::ErrorCode;
 use crate::event::question::QuestionKind;
-use crate::event::{Body, Dialog, Event, QuestionAsked, QuestionEnded};
+use crate::event::{Body, Dialog, Event, QuestionAsked, QuestionEnded, Subagent};
 use crate::limits::{CLOSED_QUESTIONS, OPEN_QUESTIONS};
 use crate::message::SessionId;
 use crate::session::{ApiError, Client};
@@ -225,7 +225,7 @@ impl OpenQuestions {
         // A client that came meanwhile has not seen it.
         for (connection, client) in audience.clients() {
             let is_shown = self.queues.get(&connection).is_some_and(|queue| queue.contains(id));
-            let fits = self.open.get(id).is_some_and(|open| can_show(client.as_ref(), open.question.kind()));
+            let fits = self.open.get(id).is_some_and(|open| fits(client.as_ref(), &open.question));
             if fits && !is_shown {
                 self.enqueue(audience, connection, client, id.clone());
             }
@@ -241,7 +241,7 @@ impl OpenQuestions {
         let mut open: Vec<_> = self
             .open
             .iter()
-            .filter(|(_, open)| can_show(client.as_ref(), open.question.kind()))
+            .filter(|(_, open)| fits(client.as_ref(), &open.question))
             .map(|(id, open)| (open.asked_at.clone(), id.clone()))
             .collect();
         // Identifiers sort by time, down to a millisecond.
@@ -329,9 +329,21 @@ impl OpenQuestions {
     }
 }
 
-/// Whether a connection answers questions and supports this one.
-pub(super) fn can_show(client: &dyn Client, kind: QuestionKind) -> bool {
+/// Whether a connection can be shown a question.
+pub(super) fn fits(client: &dyn Client, question: &Question) -> bool {
+    let Origin { session, subagent, .. } = &question.origin;
+    can_show(client, session, subagent.as_ref(), question.kind())
+}
+
+/// Whether a connection answers questions about that session and of that kind.
+pub(super) fn can_show(
+    client: &dyn Client,
+    session: &SessionId,
+    subagent: Option<&Subagent>,
+    kind: QuestionKind,
+) -> bool {
     client.is_interactor()
+        && client.asks_about(session, subagent)
         && client.answers(kind)
         && !(client.dialogs_only() && kind == QuestionKind::Password)
 }

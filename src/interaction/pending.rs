@@ -14,16 +14,16 @@ use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::audit::{self, Audit};
-use super::open_questions::{self, Audience, Open, OpenQuestions, already_answered, can_show};
-use super::question::{ClientAnswer, EndedBy, Question, Resolution};
+use super::open_questions::{self, Audience, Open, OpenQuestions, already_answered, can_show, fits};
+use super::question::{ClientAnswer, EndedBy, Origin, Question, Resolution};
 use super::records::{self, CUT_OFF};
 use super::unended::{QuestionNote, QuestionNotes};
 use super::{answers, dialog, warning};
 use crate::catalogue::ErrorCode;
 use crate::clock::{Clock, rfc3339};
 use crate::crash;
-use crate::event::Event;
 use crate::event::question::{ApprovalScope, QuestionKind};
+use crate::event::{Event, Subagent};
 use crate::message::SessionId;
 use crate::session::{AnswerFields, ApiError, Client, DialogResult, Reply, Response};
 use crate::value::{Map, Value};
@@ -86,14 +86,26 @@ impl PendingQuestions {
         self.clock.id("i-").into()
     }
 
-    /// Whether somebody is there who can answer questions of that kind.
-    pub fn can_be_answered(&self, kind: QuestionKind) -> bool {
-        self.audience.clients().iter().any(|(_, client)| can_show(client.as_ref(), kind))
+    /// Whether somebody is there who can answer questions of that kind about the session. `subagent` is the one that
+    /// asks.
+    pub fn can_be_answered(
+        &self,
+        session: &SessionId,
+        subagent: Option<&Subagent>,
+        kind: QuestionKind,
+    ) -> bool {
+        let clients = self.audience.clients();
+        clients.iter().any(|(_, client)| can_show(client.as_ref(), session, subagent, kind))
     }
 
     /// Whether a question of a session would be open: somebody can answer it, or it waits for somebody to come.
-    pub fn would_be_open(&self, session: &SessionId, kind: QuestionKind) -> bool {
-        self.can_be_answered(kind) || self.audience.is_awaited(session)
+    pub fn would_be_open(
+        &self,
+        session: &SessionId,
+        subagent: Option<&Subagent>,
+        kind: QuestionKind,
+    ) -> bool {
+        self.can_be_answered(session, subagent, kind) || self.audience.is_awaited(session)
     }
 
     /// Asks a question and waits for its end. Cancelling `stop` withdraws it.
@@ -112,18 +124,24 @@ impl PendingQuestions {
         let mut open = Open { question, asked_at, note: None, answer, orphaned: orphaned.clone() };
         let waits = self.audience.is_awaited(&open.question.origin.session);
         // Before anybody sees it, and outside the lock.
-        if waits || self.can_be_answered(open.question.kind()) {
+        let can_be_answered = {
+            let Origin { session, subagent, .. } = &open.question.origin;
+            self.can_be_answered(session, subagent.as_ref(), open.question.kind())
+        };
+        if waits || can_be_answered {
             let note = self.unended.note(&id, records::open(&id, &open.question, &open.asked_at));
             open.note = note.inspect_err(|error| tracing::error!(%error, "no note of an open question")).ok();
         }
         {
             let mut questions = self.lock();
             let clients = self.audience.clients();
-            let waits = waits && !clients.iter().any(|(_, client)| client.is_interactor());
-            let interactors: Vec<_> = clients
-                .into_iter()
-                .filter(|(_, client)| can_show(client.as_ref(), open.question.kind()))
-                .collect();
+            let origin = &open.question.origin;
+            let answers = |client: &Arc<dyn Client>| {
+                client.is_interactor() && client.asks_about(&origin.session, origin.subagent.as_ref())
+            };
+            let waits = waits && !clients.iter().any(|(_, client)| answers(client));
+            let interactors: Vec<_> =
+                clients.into_iter().filter(|(_, client)| fits(client.as_ref(), &open.question)).collect();
             if (interactors.is_empty() && !waits) || questions.is_full() {
                 drop(questions);
                 return self.unattended(&id, open);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::event::question::QuestionKind;
-use crate::event::{Cause, Event};
+use crate::event::{Cause, Event, Subagent};
 use crate::message::{EntryId, SessionId, TurnId};
 use crate::session::call::{Call, Reply};
 use crate::session::tally::Tally;
@@ -200,6 +200,12 @@ pub trait Client: Send + Sync {
     /// [`QuestionKind::Select`].
     fn answers(&self, kind: QuestionKind) -> bool {
         let _ = kind;
+        true
+    }
+
+    /// Whether it answers questions of that session, if it answers any. `subagent` is the one that asks.
+    fn asks_about(&self, session: &SessionId, subagent: Option<&Subagent>) -> bool {
+        let _ = (session, subagent);
         true
     }
 

@@ -90,8 +90,11 @@ impl SessionActor {
         let Some(unended) = self.unended.clone() else { return };
         let questions = unended.calls.iter().flat_map(|call| &call.questions);
         let mut kinds = questions.filter_map(|asked| QuestionKind::parse(&asked.question.kind));
-        let goes_on = self.is_handed_over
-            || kinds.any(|kind| self.shared.questions.would_be_open(&self.handle.id, kind));
+        let is_awaited = |kind| {
+            let subagent = self.handle.subagent();
+            self.shared.questions.would_be_open(&self.handle.id, subagent.as_ref(), kind)
+        };
+        let goes_on = self.is_handed_over || kinds.any(is_awaited);
         if self.turn.is_some() || !self.until_idle.is_empty() || !goes_on {
             return;
         }

@@ -242,7 +242,8 @@ impl Batch<'_> {
                 false => Some(None),
             };
             // What nobody can be shown, nobody can edit.
-            proposed = handle.map(|handle| ProposedText { text, base, handle });
+            let old = proposal.old.clone();
+            proposed = handle.map(|handle| ProposedText { old, text, base, handle });
         }
         let mut summary = call.summary.to_string();
         if let Access::Fetch(url) = &plan.access {
@@ -407,7 +408,8 @@ impl Batch<'_> {
     async fn noted(&self, call: &ToolCall, content: &QuestionContent, digest: String) -> Arc<str> {
         let questions = &self.turn.shared.questions;
         let id = questions.new_id();
-        if !self.is_journalled || !questions.would_be_open(&self.turn.session.id, content.kind()) {
+        let (session, subagent) = (&self.turn.session, self.turn.session.subagent());
+        if !self.is_journalled || !questions.would_be_open(&session.id, subagent.as_ref(), content.kind()) {
             return id;
         }
         let subagent_id = match content {
