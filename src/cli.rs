@@ -1,6 +1,7 @@
 //! The command line: assembles what each command needs. Contains no rules of its own: sessions, wires and files are
 //! the library's.
 
+mod acp;
 mod canonical;
 mod control;
 mod daemon;
@@ -103,6 +104,16 @@ enum Command {
         /// How much tools may do without asking, in the words of the UI protocol.
         #[arg(long, value_name = "MODE", value_parser = ["minimal", "trusted", "full-access"], conflicts_with_all = ["mode", "yolo"])]
         approval_mode: Option<String>,
+        /// Run everything in this process, which ends with its editor.
+        #[arg(long)]
+        no_daemon: bool,
+        /// Whether a daemon runs what is begun here, so that it outlives the editor: auto or never.
+        #[arg(long, env = "EDN_BRIDGE_DAEMON", value_name = "WHEN", default_value = "auto", value_parser = ["auto", "never", ""],
+              hide = true)]
+        daemon: String,
+    },
+    /// Runs the bridge on standard input and output for editors that speak the Agent Client Protocol.
+    Acp {
         /// Run everything in this process, which ends with its editor.
         #[arg(long)]
         no_daemon: bool,
@@ -289,7 +300,10 @@ pub fn main() -> ExitCode {
     let matches = Arguments::command().get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let options = Options { origins: origins(&matches), ..arguments.options };
-    let log = log(&options.log);
+    // Editors of the Agent Client Protocol show each line of standard error as a failure.
+    let is_quiet = matches!(arguments.command, Command::Acp { .. });
+    let names_log = options.origins.iter().any(|(setting, _)| *setting == "log");
+    let log = log(if is_quiet && !names_log { "error" } else { &options.log });
     let result = match arguments.command {
         Command::Serve { wire, approval_mode, no_daemon, daemon } => {
             let protocol = match wire.as_str() {
@@ -300,6 +314,10 @@ pub fn main() -> ExitCode {
             };
             let wanted = if no_daemon || daemon == "never" { daemon::Use::Never } else { daemon::Use::Auto };
             serve::run(&options.approved(approval_mode.as_deref()), protocol, wanted)
+        }
+        Command::Acp { no_daemon, daemon } => {
+            let wanted = if no_daemon || daemon == "never" { daemon::Use::Never } else { daemon::Use::Auto };
+            acp::run(&options, wanted)
         }
         Command::Query { query, session, explain } => repl::query(&options, query, session, explain),
         Command::Repl { session } => repl::run(&options, session),

@@ -17,6 +17,7 @@ use crate::catalogue::ErrorCode;
 use crate::delivery::Class;
 use crate::facts::mcp::McpStates;
 use crate::facts::{JobFacts, SessionFacts, SessionList};
+use crate::limits::TURN_ROUNDS;
 use crate::message::{Block, EntryId, Message, SessionId, StopReason, TurnId, Usage};
 use crate::store::Entry;
 use crate::value::{Map, Value};
@@ -301,6 +302,18 @@ pub struct TurnEnded {
     pub error: Option<Arc<str>>,
     /// The sum over its model calls; `None` for a workflow's run, whose stages are separate turns.
     pub usage: Option<Usage>,
+}
+
+impl TurnEnded {
+    /// Whether the turn was ended because it had made as many model calls as it may.
+    pub fn is_out_of_rounds(&self) -> bool {
+        self.error.as_deref().is_some_and(|error| error == out_of_rounds())
+    }
+}
+
+/// Why a turn was ended that had made as many model calls as it may.
+pub fn out_of_rounds() -> String {
+    format!("The turn made {TURN_ROUNDS} model calls and was ended.")
 }
 
 /// The pause before a retry of a model call.

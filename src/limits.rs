@@ -336,12 +336,30 @@ pub const JSON_DEPTH: usize = 64;
 /// Digits in a row in a number of JSON. A float that is written out in full has some fifty.
 pub const JSON_DIGITS: usize = 64;
 
-/// The longest id of a request on the UI wire, in bytes. It is kept while its request is pending, and sent back.
-pub const UI_ID_BYTES: usize = 256;
+/// The longest id of a request on a wire of JSON-RPC, in bytes. It is kept while its request is pending, and sent back.
+pub const RPC_ID_BYTES: usize = 256;
 
 /// The longest line on the UI wire, in bytes (32 MiB): three images of 5 MiB in base64, which its interfaces allow,
 /// are 21 MiB.
 pub const UI_LINE_BYTES: usize = 32 * 1024 * 1024;
+
+/// The longest line on the ACP wire, in bytes (32 MiB): as on the UI wire, a prompt may have several images.
+pub const ACP_LINE_BYTES: usize = UI_LINE_BYTES;
+
+/// Parts of one prompt on the ACP wire. An editor sends some ten.
+pub const ACP_PARTS: usize = 1000;
+
+/// Tool calls without a result, and replayed entries, that the ACP wire knows of a session. A turn has some hundred.
+pub const ACP_KNOWN_ENTRIES: usize = 100_000;
+
+/// Sessions that one connection of the ACP wire may have open: as many clients as an engine takes in all.
+pub const ACP_SESSIONS: usize = 64;
+
+/// Sessions in one answer to `session/list`.
+pub const ACP_LISTED: usize = 50;
+
+/// How many sessions may stand above a subagent, for the place of its questions: more than subagents may nest.
+pub const ACP_DEPTH: usize = 16;
 
 /// Ended runs of which a connection of the UI wire knows how they ended. An interface cancels only its newest.
 pub const UI_KEPT_RUNS: usize = 64;

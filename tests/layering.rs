@@ -47,7 +47,7 @@ const TABLE: &[(&str, &[&str])] = &[
     // What a journal keeps.
     ("store", &["value", "edn", "limits", "descriptors", "private", "message", "project"]),
     // An entry is an event too.
-    ("event", &["value", "secret", "message", "delivery", "catalogue", "facts", "store"]),
+    ("event", &["value", "limits", "secret", "message", "delivery", "catalogue", "facts", "store"]),
     ("session", &["value", "limits", "secret", "message", "catalogue", "facts", "event"]),
     ("config", &["value", "edn", "limits", "environment", "private", "files", "http", "sha256", "message"]),
     ("memory", &["edn", "limits", "private", "facts", "project"]),
@@ -366,6 +366,14 @@ fn digests_and_likeness_are_computed_in_one_room() {
         for (outside, room) in [("sha2::", "src/sha256.rs"), ("strsim::", "src/similar.rs")] {
             assert!(file == Path::new(room) || !text.contains(outside), "{} uses {outside}", file.display());
         }
+    }
+}
+
+#[test]
+fn only_the_acp_wire_knows_the_types_of_the_protocol() {
+    for (file, text) in sources() {
+        let own = file.starts_with("src/wire/acp") || file == Path::new("src/wire/acp.rs");
+        assert!(own || !text.contains("agent_client_protocol_schema"), "{} knows them", file.display());
     }
 }
 

@@ -29,12 +29,18 @@ pub fn serve(dir: &Path, script: &str) -> Command {
 
 /// The same with another option, which names a file with that text.
 pub fn serve_with(dir: &Path, option: &str, text: &str) -> Command {
+    command_with(dir, "serve", option, text)
+}
+
+/// The same for another command.
+pub fn command_with(dir: &Path, command: &str, option: &str, text: &str) -> Command {
+    let name = command;
     let path = dir.join("given.edn");
     std::fs::write(&path, text).unwrap();
     let program = std::env::var_os("EDN_BRIDGE_PROGRAM");
     let mut command = Command::new(program.unwrap_or_else(|| env!("CARGO_BIN_EXE_edn-bridge").into()));
     command.env("EDN_BRIDGE_DAEMON", "never");
-    command.arg("serve").arg(option).arg(path).arg("--state-dir").arg(dir.join("state"));
+    command.arg(name).arg(option).arg(path).arg("--state-dir").arg(dir.join("state"));
     command.arg("--cwd").arg(dir).stdin(Stdio::piped()).stdout(Stdio::piped());
     command
 }
@@ -71,6 +77,18 @@ impl Peer {
         let mut command = serve(dir.path(), script);
         command.args(arguments);
         Self::start(command, dir)
+    }
+
+    /// `edn-bridge acp`.
+    pub fn acp(script: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let command = command_with(dir.path(), "acp", "--script", script);
+        Self::start(command, dir)
+    }
+
+    /// The folder with its state.
+    pub fn folder(&self) -> &Path {
+        self.dir.path()
     }
 
     /// The bridge with a user's configuration.

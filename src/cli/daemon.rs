@@ -14,3 +14,5 @@ mod realm;
 
 pub(super) use attach::{Use, serve};
 pub(super) use commands::{DaemonCommand, run};
+pub(super) use line::Given;
+pub(super) use realm::Engines;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,8 +19,9 @@ use edn_bridge::environment::{Environment, Variables};
 use edn_bridge::limits::{ACCEPT_PAUSE, MAX_CONNECTIONS};
 use edn_bridge::private;
 use edn_bridge::provider::scripted::Scripted;
-use edn_bridge::session::{Clients as _, Control as _, Reply};
+use edn_bridge::session::{Clients as _, Control as _, Reply, SessionApi};
 use edn_bridge::store::{Durability, Store};
+use edn_bridge::wire::acp::hall::Project;
 use edn_bridge::wire::connection::ConnectionEnd;
 use edn_bridge::wire::control::serve::Server;
 use edn_bridge::wire::edn::encode::{self, ErrorFrame, Style};
@@ -34,7 +35,7 @@ use serde::{Deserialize, Serialize};
 use super::Failure;
 
 /// How long the end of a connection may take: aborting turns, writing what they did, flushing.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long a reading client may take for the remaining output if the turns have used up [`PATIENCE`].
 const FLUSHING: Duration = Duration::from_secs(1);
@@ -115,6 +116,8 @@ pub(super) enum Protocol {
         /// What the variable `CODELIA_DIAGNOSTICS` of the client says.
         diagnostics: bool,
     },
+    /// The Agent Client Protocol. Its client opens sessions of several engines, and belongs to none.
+    Acp,
 }
 
 /// A connection of either protocol.
@@ -178,9 +181,17 @@ impl Served {
         &self.process.engine
     }
 
-    /// How many connections it has.
+    /// How many connections it has, with those that reach other engines too.
     pub(super) fn connected(&self) -> usize {
-        self.connections.all().len()
+        let guests = self.connections.0.guests.load(Ordering::Acquire);
+        self.connections.all().len().saturating_add(guests)
+    }
+
+    /// Its part in a connection that reaches several engines, with its variables.
+    pub(super) fn guest(&self, variables: Variables) -> Guest {
+        self.connections.0.guests.fetch_add(1, Ordering::AcqRel);
+        let (engine, connections) = (self.process.engine.clone(), self.connections.clone());
+        Guest { engine, connections, environment: self.environment.clone(), variables }
     }
 
     /// Runs a task on its executor.
@@ -232,6 +243,7 @@ impl Served {
             Protocol::Ui { diagnostics } => {
                 ui::service::start(id, transport, api, clock, diagnostics, on_end).map(Attached::Ui)
             }
+            Protocol::Acp => Err(io::Error::other("an editor of several engines belongs to none")),
         }
     }
 
@@ -276,6 +288,36 @@ pub(super) struct Editor {
     attached: Attached,
 }
 
+/// An engine's part in a connection that reaches several. The engine counts it as one of its connections.
+pub(super) struct Guest {
+    engine: Engine,
+    connections: Connections,
+    environment: Environment,
+    variables: Variables,
+}
+
+impl Project for Guest {
+    fn api(&self) -> Arc<dyn SessionApi> {
+        Arc::new(self.engine.clone())
+    }
+
+    fn next_client(&self) -> u64 {
+        let id = self.connections.next();
+        self.environment.bring(id, self.variables.clone());
+        id
+    }
+
+    fn left(&self, client: u64) {
+        self.environment.forget(client);
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.connections.0.guests.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// Called with the reasons why a connection ends, at most once per reason.
 type OnEnd = Box<dyn Fn(ConnectionEnd) + Send + Sync>;
 
@@ -288,6 +330,8 @@ struct ConnectionList {
     connections: Mutex<HashMap<u64, Attached>>,
     /// How many numbers of connections were given.
     numbers: AtomicU64,
+    /// How many connections that reach several engines reach this one.
+    guests: AtomicUsize,
     socket: Mutex<Socket>,
 }
 

@@ -524,7 +524,8 @@ impl Run {
             return resolved(resolution, prompt);
         }
         let id = earlier.map_or_else(|| questions.new_id(), |asked| asked.question.question_id.clone());
-        if questions.would_be_open(&self.session.id, QuestionKind::Confirm) {
+        if questions.would_be_open(&self.session.id, self.session.subagent().as_ref(), QuestionKind::Confirm)
+        {
             let record = QuestionRecord {
                 session_id: self.session.id.clone(),
                 question_id: id.clone(),

@@ -200,6 +200,11 @@ impl<W: Wire> Connection<W> {
         &self.outbox
     }
 
+    /// The connection, for what may outlive it.
+    pub fn weak(&self) -> Weak<Self> {
+        self.this.clone()
+    }
+
     /// Whether a request with that id has no answer yet.
     pub fn is_pending(&self, id: &str) -> bool {
         self.pending().contains(id)

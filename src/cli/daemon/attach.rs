@@ -61,7 +61,7 @@ pub(in super::super) fn serve(
         };
         // Where that fails, what the daemon has said tells more.
         let _ = line::send(&stream, &ask, &[io::stdin().as_fd(), io::stdout().as_fd()]);
-        match wait(&stream)? {
+        match wait(&stream, protocol)? {
             End::Gone => {}
             End::NotServed => return Ok(None),
             End::Served(code) => return Ok(Some(code)),
@@ -84,7 +84,7 @@ enum End {
 }
 
 /// Waits until the daemon has served the editor.
-fn wait(stream: &UnixStream) -> Result<End, Failure> {
+fn wait(stream: &UnixStream, protocol: Protocol) -> Result<End, Failure> {
     let (mut lines, mut is_attached) = (Lines::new(stream), false);
     lines.within(Some(DAEMON_START));
     loop {
@@ -92,7 +92,8 @@ fn wait(stream: &UnixStream) -> Result<End, Failure> {
             Ok(Some(Told::Attached { build })) => {
                 is_attached = true;
                 lines.within(None);
-                if build != env!("CARGO_PKG_VERSION") {
+                // Editors of the Agent Client Protocol show each line of standard error as a failure.
+                if build != env!("CARGO_PKG_VERSION") && protocol != Protocol::Acp {
                     let _ = writeln!(
                         out::stderr(),
                         "edn-bridge: this is version {}, and the daemon that runs is {build}. `edn-bridge daemon \

@@ -102,7 +102,7 @@ fn serve(options: &Options, announce: bool) -> Exit {
         options: Options { state_dir: Some(state_dir.clone()), ..options.clone() },
         started_at,
         homes: Homes::own(),
-        engines: Arc::new(Engines::new(state_dir.clone())),
+        engines: Arc::new(Engines::new(state_dir.clone(), true)),
         is_retired: Arc::default(),
         is_looking: AtomicBool::new(false),
         asking: AtomicUsize::new(0),

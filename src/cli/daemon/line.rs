@@ -98,7 +98,7 @@ impl Homes {
 
 /// The options of a client that make its engine, all paths absolute. Equal ones share an engine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(super) struct Given {
+pub(in super::super) struct Given {
     pub(super) cwd: String,
     pub(super) provider: Option<String>,
     pub(super) model: Option<String>,

@@ -1,8 +1,9 @@
 //! The engines of a daemon: one for each project and set of options, for as long as somebody is there or something runs.
+//! An editor of the Agent Client Protocol reaches several of them; without a daemon, its process has some of its own.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,10 +14,13 @@ use edn_bridge::environment::{Pairs, Variables};
 use edn_bridge::facts::AtWork;
 use edn_bridge::limits::{DAEMON_ASK, DAEMON_START};
 use edn_bridge::message::{Mode, SessionId};
-use edn_bridge::session::Reply;
+use edn_bridge::session::{ApiError, Reply};
+use edn_bridge::wire::acp;
+use edn_bridge::wire::acp::hall::{Project, Projects};
+use edn_bridge::wire::connection::ConnectionEnd;
 use edn_bridge::wire::transport::Transport;
 
-use super::super::served::{Protocol, Served};
+use super::super::served::{PATIENCE, Protocol, Served};
 use super::super::{Failure, Options, SOURCES};
 use super::line::{EngineStatus, Given, Handed, Refused, Working};
 use super::notes::{Note, Notes};
@@ -60,8 +64,12 @@ impl Seat {
 }
 
 /// The engines. Where one hangs, at its start or its end, the others do not notice.
-pub(super) struct Engines {
+pub(in super::super) struct Engines {
     held: Mutex<Held>,
+    /// The editors that reach several engines.
+    editors: Mutex<HashMap<u64, Arc<acp::link::Connection>>>,
+    /// Whether they are a daemon's: what runs outlives its clients, and is noted for the daemon that follows.
+    is_daemon: bool,
     state_dir: PathBuf,
     /// The sessions at work, for the daemon that follows.
     notes: Arc<Notes>,
@@ -74,6 +82,8 @@ struct Held {
     seats: HashMap<Given, Arc<Seat>>,
     /// How many engines were started.
     numbers: u64,
+    /// How many editors that reach several engines there were.
+    editors: u64,
     /// Whether no further editor is taken.
     is_closed: bool,
 }
@@ -104,9 +114,10 @@ impl Keeper for Keeping {
 
 impl Engines {
     /// None yet.
-    pub(super) fn new(state_dir: PathBuf) -> Self {
+    pub(in super::super) fn new(state_dir: PathBuf, is_daemon: bool) -> Self {
         let notes = Arc::new(Notes::new(&state_dir));
-        Self { held: Mutex::default(), state_dir, notes, departing: AtomicUsize::new(0) }
+        let (held, editors, departing) = (Mutex::default(), Mutex::default(), AtomicUsize::new(0));
+        Self { held, editors, is_daemon, state_dir, notes, departing }
     }
 
     /// The engine of these options, which is started if there is none. Calls `with` while it is not ended. `None` after
@@ -147,7 +158,7 @@ impl Engines {
 
     /// Serves an editor on the engine of its options, which is started if there is none. Calls `left` when the editor has
     /// left. Returns whether it does: not after [`Engines::finish`].
-    pub(super) fn attach(
+    pub(in super::super) fn attach(
         self: &Arc<Self>,
         options: &Options,
         given: &Given,
@@ -156,14 +167,65 @@ impl Engines {
         transport: Transport,
         left: impl FnOnce() + Send + 'static,
     ) -> Result<bool, Failure> {
+        if protocol == Protocol::Acp {
+            return self.attach_to_several(options, given, variables, transport, left);
+        }
         let served =
             self.with(options, given, |engine| engine.editor_of_many(protocol, transport, variables, left))?;
         Ok(served.is_some())
     }
 
+    /// Serves an editor that opens sessions in several folders.
+    fn attach_to_several(
+        self: &Arc<Self>,
+        options: &Options,
+        given: &Given,
+        variables: Variables,
+        transport: Transport,
+        left: impl FnOnce() + Send + 'static,
+    ) -> Result<bool, Failure> {
+        let folders = Folders {
+            engines: Arc::downgrade(self),
+            options: options.clone(),
+            given: given.clone(),
+            variables,
+        };
+        let number = {
+            let mut held = lock(&self.held);
+            if held.is_closed {
+                return Ok(false);
+            }
+            held.editors = held.editors.saturating_add(1);
+            held.editors
+        };
+        let (engines, left) = (self.clone(), Mutex::new(Some(left)));
+        let on_end = move |_: ConnectionEnd| {
+            let Some(left) = lock(&left).take() else { return };
+            // Apart from the connection's own threads, which the end waits for.
+            let engines = engines.clone();
+            let leave = std::thread::Builder::new().name(format!("end-editor-{number}")).spawn(move || {
+                let connection = lock(&engines.editors).get(&number).cloned();
+                if let Some(connection) = connection {
+                    connection.finish(PATIENCE);
+                    lock(&engines.editors).remove(&number);
+                }
+                left();
+            });
+            if let Err(error) = leave {
+                tracing::warn!(%error, "an editor's connection could not be ended");
+            }
+        };
+        // Held until it is in the list, so that its end finds it there.
+        let mut editors = lock(&self.editors);
+        let clock = edn_bridge::clock::of_process();
+        let started = acp::service::start(transport, Arc::new(folders), clock, Box::new(on_end));
+        editors.insert(number, started.map_err(Failure::start)?);
+        Ok(true)
+    }
+
     fn start(self: &Arc<Self>, options: &Options, given: &Given) -> Result<Served, Failure> {
         let mut settings = options.settings()?;
-        settings.outlives_clients = true;
+        settings.outlives_clients = self.is_daemon;
         let number = {
             let mut held = lock(&self.held);
             held.numbers = held.numbers.saturating_add(1);
@@ -172,8 +234,10 @@ impl Engines {
         let served = Served::start(settings, options.durability(), number)?;
         let all = Arc::downgrade(self);
         served.engine().see_all(move || all.upgrade().map(|all| all.at_work()).unwrap_or_default());
-        let (engines, notes) = (Arc::downgrade(self), self.notes.clone());
-        served.engine().keep(Keeping { engines, notes, given: given.clone() });
+        if self.is_daemon {
+            let (engines, notes) = (Arc::downgrade(self), self.notes.clone());
+            served.engine().keep(Keeping { engines, notes, given: given.clone() });
+        }
         Ok(served)
     }
 
@@ -269,10 +333,11 @@ impl Engines {
     }
 
     /// Ends the engines that have no work and no client, in a retired daemon those that have no work, each on a thread of
-    /// its own. Returns how many there are.
+    /// its own. Returns how many there are, with the editors that reach several.
     pub(super) fn sweep(self: &Arc<Self>, is_retired: bool) -> usize {
         let seats = self.seats();
-        let count = seats.len().saturating_add(self.departing.load(Ordering::Acquire));
+        let others = lock(&self.editors).len().saturating_add(self.departing.load(Ordering::Acquire));
+        let count = seats.len().saturating_add(others);
         for (note, _) in self.notes.refused() {
             let session = SessionId::from(note.session_id.as_str());
             // Somebody has opened it.
@@ -310,8 +375,13 @@ impl Engines {
 
     /// Takes no further editor, and ends all engines with what runs in them. One that has not started by then is not waited
     /// for.
-    pub(super) fn finish(&self) {
+    pub(in super::super) fn finish(&self) {
         lock(&self.held).is_closed = true;
+        let editors: Vec<_> = lock(&self.editors).values().cloned().collect();
+        let leaving: Vec<_> = editors.iter().map(|editor| (editor, editor.leave())).collect();
+        for (editor, left) in leaving {
+            editor.drain(&left, PATIENCE);
+        }
         std::thread::scope(|scope| {
             for (_, seat) in self.seats() {
                 let end = std::thread::Builder::new().name("end".to_owned());
@@ -368,6 +438,40 @@ impl Engines {
     }
 }
 
+/// The engines that an editor reaches: those of its options in each folder.
+struct Folders {
+    engines: Weak<Engines>,
+    options: Options,
+    given: Given,
+    variables: Variables,
+}
+
+impl Projects for Folders {
+    fn open(&self, folder: &Path) -> Result<Box<dyn Project>, ApiError> {
+        let failed = |error: Failure| ApiError::failed(error.to_string());
+        let Some(cwd) = folder.to_str() else {
+            return Err(ApiError::failed("The folder's path is not UTF-8."));
+        };
+        let given = Given { cwd: cwd.to_owned(), ..self.given.clone() };
+        let engines = self.engines.upgrade();
+        let opened = engines.map(|engines| {
+            engines.with(&self.options, &given, |served| Ok(served.guest(self.variables.clone())))
+        });
+        match opened.transpose().map_err(failed)?.flatten() {
+            Some(guest) => Ok(Box::new(guest)),
+            None => Err(ApiError::failed("The program ends.")),
+        }
+    }
+
+    fn home(&self) -> PathBuf {
+        PathBuf::from(&self.given.cwd)
+    }
+
+    fn has_login(&self) -> bool {
+        false
+    }
+}
+
 impl From<AtWork> for Working {
     fn from(work: AtWork) -> Self {
         Self {
@@ -389,7 +493,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Given {
     /// Those of a client's options that make its engine.
-    pub(super) fn of(options: &Options, cwd: String) -> Result<Self, Failure> {
+    pub(in super::super) fn of(options: &Options, cwd: String) -> Result<Self, Failure> {
         let absolute = |path: &PathBuf| {
             let path = std::path::absolute(path).map_err(Failure::io(path.display().to_string()))?;
             path.into_os_string()

@@ -61,12 +61,18 @@ impl SessionActor {
         }
     }
 
+    /// Whether a question of that kind would be open in the session.
+    fn is_awaited(&self, kind: QuestionKind) -> bool {
+        let subagent = self.handle.subagent();
+        self.shared.questions.would_be_open(&self.handle.id, subagent.as_ref(), kind)
+    }
+
     /// Goes on with a run of a workflow: one that was handed over, or one whose question can be open.
     fn take_up_run(&mut self, variables: Option<Variables>) {
-        let goes_on = self.cut_off.as_ref().is_some_and(|begun| {
-            begun.is_handed_over
-                || self.shared.questions.would_be_open(&self.handle.id, QuestionKind::Confirm)
-        });
+        let goes_on = self
+            .cut_off
+            .as_ref()
+            .is_some_and(|begun| begun.is_handed_over || self.is_awaited(QuestionKind::Confirm));
         if self.turn.is_some() || !self.until_idle.is_empty() || !goes_on {
             return;
         }
@@ -90,11 +96,7 @@ impl SessionActor {
         let Some(unended) = self.unended.clone() else { return };
         let questions = unended.calls.iter().flat_map(|call| &call.questions);
         let mut kinds = questions.filter_map(|asked| QuestionKind::parse(&asked.question.kind));
-        let is_awaited = |kind| {
-            let subagent = self.handle.subagent();
-            self.shared.questions.would_be_open(&self.handle.id, subagent.as_ref(), kind)
-        };
-        let goes_on = self.is_handed_over || kinds.any(is_awaited);
+        let goes_on = self.is_handed_over || kinds.any(|kind| self.is_awaited(kind));
         if self.turn.is_some() || !self.until_idle.is_empty() || !goes_on {
             return;
         }

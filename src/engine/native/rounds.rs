@@ -22,7 +22,7 @@ use crate::engine::retry;
 use crate::engine::stage::{self, Point, Stage};
 use crate::engine::turn_control::TurnEnd;
 use crate::engine::unended::UnendedTurn;
-use crate::event::{Body, RetryAwaited, ToolCall};
+use crate::event::{Body, RetryAwaited, ToolCall, out_of_rounds};
 use crate::limits::TURN_ROUNDS;
 use crate::message::{Block, EntryId, Message, Role, StopReason};
 use crate::provider::{ErrorKind, ProviderError};
@@ -71,8 +71,7 @@ impl Rounds<'_> {
             execution.hit_cap();
             return self.finish(ModelAnswer::ended(StopReason::EndTurn)).await;
         }
-        self.finish(ModelAnswer::failed(format!("The turn made {TURN_ROUNDS} model calls and was ended.")))
-            .await
+        self.finish(ModelAnswer::failed(out_of_rounds())).await
     }
 
     /// Applies the hooks to the user's message, which is already on disk.

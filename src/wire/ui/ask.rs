@@ -7,7 +7,7 @@ use crate::event::{Choice, Event, QuestionAsked};
 use crate::secret::Secret;
 use crate::session::AnswerFields;
 use crate::value::{Map, Value};
-use crate::wire::ui::decode::{at, flag, text};
+use crate::wire::jsonrpc::{at, flag, text};
 use crate::wire::ui::desk::{DeskState, OpenQuestion, OpenRequest, RunStatus};
 use crate::wire::ui::encode;
 use crate::wire::ui::told::{agent, status};

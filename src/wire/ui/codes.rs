@@ -2,6 +2,7 @@
 
 use crate::catalogue::ErrorCode;
 use crate::session::ApiError;
+use crate::wire::jsonrpc::Misread;
 
 /// A code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -130,6 +131,16 @@ impl Fault {
     /// The error that counts it.
     pub fn counted(&self) -> ErrorCode {
         self.cause.as_ref().map_or(self.code.error_code(), |cause| cause.code)
+    }
+}
+
+impl From<Misread> for Fault {
+    fn from(misread: Misread) -> Self {
+        let code = match misread {
+            Misread::Syntax(_) => Code::Parse,
+            Misread::Shape(_) => Code::InvalidRequest,
+        };
+        Self::new(code, misread.to_string())
     }
 }
 

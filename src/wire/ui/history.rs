@@ -6,8 +6,8 @@ use crate::limits::{MAX_PAGE_MESSAGES, UI_HISTORY_BYTES, UI_HISTORY_EVENTS, UI_H
 use crate::message::{Block, Message, Role, SessionId, StopReason, count};
 use crate::session::{ApiError, Page, Reply};
 use crate::value::{Map, Value};
+use crate::wire::jsonrpc::text;
 use crate::wire::ui::codes::{Code, Fault};
-use crate::wire::ui::decode::text;
 use crate::wire::ui::encode;
 use crate::wire::ui::link::Connection;
 use crate::wire::ui::request::{Ask, limit, not_loaded};

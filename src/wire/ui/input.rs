@@ -8,8 +8,8 @@ use crate::facts::editor::{Editor, File, Position, Selection, is_path};
 use crate::message::image::Image;
 use crate::session::{OfferedTool, Prompt};
 use crate::value::{Map, Value};
+use crate::wire::jsonrpc::{at, text};
 use crate::wire::ui::codes::{Code, Fault};
-use crate::wire::ui::decode::{at, text};
 
 /// The message of a run: its text and its images.
 ///

@@ -3,7 +3,7 @@
 use crate::facts::mcp::McpServer;
 use crate::session::{Client as _, GraphQuery, QueryAnswer};
 use crate::value::{Map, Value};
-use crate::wire::ui::decode::flag;
+use crate::wire::jsonrpc::flag;
 use crate::wire::ui::request::Ask;
 
 const SKILLS: &str = "[{:psi.agent-session/skills [:psi.skill/name :psi.skill/description :psi.skill/path \

@@ -6,8 +6,8 @@ use crate::facts::SessionFacts;
 use crate::message::SessionId;
 use crate::session::{ApiError, Call, Client as _, Reply, SessionApi};
 use crate::value::{Map, Value};
+use crate::wire::jsonrpc::{at, text};
 use crate::wire::ui::codes::{Code, Fault};
-use crate::wire::ui::decode::{at, text};
 use crate::wire::ui::link::{Connection, Ui};
 use crate::wire::ui::tell::Teller;
 

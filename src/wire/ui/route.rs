@@ -14,9 +14,9 @@ use crate::session::{
     Registered, Reply, SessionApi, SwitchTarget, ToolOutcome,
 };
 use crate::value::{Map, Value};
+use crate::wire::jsonrpc::{at, flag, text};
 use crate::wire::ui::ask::logged_out;
 use crate::wire::ui::codes::{Code, Fault};
-use crate::wire::ui::decode::{at, flag, text};
 use crate::wire::ui::desk::{Desk, OpenQuestion, OpenRequest, RunStatus, UiCan};
 use crate::wire::ui::encode;
 use crate::wire::ui::link::{Connection, Ui};

@@ -19,11 +19,11 @@ use crate::session::{
 };
 use crate::value::{Map, Value};
 use crate::wire::connection::{self, ConnectionEnd, Wire};
+use crate::wire::jsonrpc::{self, RpcMessage};
 use crate::wire::lines::Line;
 use crate::wire::transport::Transport;
 use crate::wire::ui::ask;
 use crate::wire::ui::codes::{Code, Fault};
-use crate::wire::ui::decode::{self, RpcMessage};
 use crate::wire::ui::desk::{Desk, OpenQuestion, OpenRequest};
 use crate::wire::ui::encode::{self, NO_ID};
 use crate::wire::ui::link::{Connection, Ui};
@@ -78,7 +78,7 @@ impl Wire for Ui {
         let bytes = match line {
             Line::Whole(bytes) => bytes,
             Line::Oversize(length, head) => {
-                let id = decode::id_in_head(head).filter(|id| !connection.is_pending(id));
+                let id = jsonrpc::id_in_head(head).filter(|id| !connection.is_pending(id));
                 let message = format!("The line is {length} bytes long; the maximum is {UI_LINE_BYTES}.");
                 return self.reject(
                     connection,
@@ -91,7 +91,7 @@ impl Wire for Ui {
                 return self.reject(connection, NO_ID, &Fault::new(Code::Parse, message));
             }
         };
-        match decode::read(bytes) {
+        match jsonrpc::read(bytes) {
             Ok(None) => {}
             Ok(Some(RpcMessage::Request { id, method, params })) => {
                 self.request(connection, id, &method, &params)
@@ -102,7 +102,7 @@ impl Wire for Ui {
             Ok(Some(RpcMessage::Response { id, result })) => {
                 self.answered(connection, &id, result);
             }
-            Err(fault) => self.reject(connection, NO_ID, &fault),
+            Err(misread) => self.reject(connection, NO_ID, &Fault::from(misread)),
         }
     }
 
@@ -274,7 +274,7 @@ impl Ui {
                 self.choose(connection, id, kind, request, pick);
             }
             OpenRequest::Logout { request, clear_session } => {
-                let agreed = decode::flag(result, "ok") == Some(true);
+                let agreed = jsonrpc::flag(result, "ok") == Some(true);
                 route::logout(self, connection, request, agreed, clear_session);
             }
         }

@@ -9,8 +9,8 @@ use crate::limits::{
 };
 use crate::session::{ApiError, Reply, ShellCommand, Waited};
 use crate::value::{Map, Value};
+use crate::wire::jsonrpc::{at, flag, text};
 use crate::wire::ui::codes::{Code, Fault};
-use crate::wire::ui::decode::{at, flag, text};
 use crate::wire::ui::request::{Ask, limit};
 use crate::wire::ui::subtasks;
 

@@ -6,8 +6,8 @@ use crate::facts::JobStatus;
 use crate::limits::UI_KEPT_RUNS;
 use crate::session::{ApiError, Call, Client as _, Reply, ToolOutcome};
 use crate::value::{Map, Value};
+use crate::wire::jsonrpc::{at, flag, text};
 use crate::wire::ui::codes::{Code, Fault};
-use crate::wire::ui::decode::{at, flag, text};
 use crate::wire::ui::desk::{DeskState, Subtask};
 use crate::wire::ui::request::Ask;
 

@@ -4,7 +4,7 @@ use crate::event::{Event, ToolRequest};
 use crate::json;
 use crate::session::ToolAnswer;
 use crate::value::{Map, Value};
-use crate::wire::ui::decode::{at, flag, text};
+use crate::wire::jsonrpc::{at, flag, text};
 use crate::wire::ui::desk::{DeskState, OpenCall};
 use crate::wire::ui::{encode, input};
 

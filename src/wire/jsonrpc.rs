@@ -1,11 +1,21 @@
-//! Reads the lines of the UI wire: requests, notifications and answers. Knows no method.
+//! Reads lines of JSON-RPC: requests, notifications and answers. The UI wire and the ACP wire speak it. Knows no method.
 
 use std::sync::Arc;
 
 use crate::json;
-use crate::limits::UI_ID_BYTES;
+use crate::limits::RPC_ID_BYTES;
 use crate::value::{Map, Value};
-use crate::wire::ui::codes::{Code, Fault};
+
+/// Why a line is no message. Each wire has a code for either.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Misread {
+    /// It is not JSON, or not within the bounds.
+    #[error("The line cannot be read: {0}.")]
+    Syntax(json::ReadError),
+    /// The JSON is no message.
+    #[error("{0}")]
+    Shape(String),
+}
 
 /// A line that was read.
 #[derive(Debug, PartialEq)]
@@ -53,30 +63,28 @@ pub fn flag(value: &Value<'_>, key: &str) -> Option<bool> {
 /// Reads a line.
 ///
 /// # Errors
-/// The error with which the line is answered, without an id.
-pub fn read(line: &[u8]) -> Result<Option<RpcMessage<'_>>, Fault> {
+/// See [`Misread`].
+pub fn read(line: &[u8]) -> Result<Option<RpcMessage<'_>>, Misread> {
     if line.trim_ascii().is_empty() {
         return Ok(None);
     }
-    let value = json::read(line)
-        .map_err(|error| Fault::new(Code::Parse, format!("The line cannot be read: {error}.")))?;
+    let shape = |message: &str| Misread::Shape(message.to_owned());
+    let value = json::read(line).map_err(Misread::Syntax)?;
     let Value::Map(mut map) = value else {
-        return Err(Fault::new(Code::InvalidRequest, "A line is one object; there are no batches."));
+        return Err(shape("A line is one object; there are no batches."));
     };
     let key = |name| Value::str(name);
     let id = match map.get(&key("id")) {
         None => None,
         Some(given) => Some(id(given).ok_or_else(|| {
-            let message = format!("An id is a text of at most {UI_ID_BYTES} bytes, or an integer.");
-            Fault::new(Code::InvalidRequest, message)
+            Misread::Shape(format!("An id is a text of at most {RPC_ID_BYTES} bytes, or an integer."))
         })?),
     };
     let method = match map.get(&key("method")) {
         None => None,
         Some(method) => {
             let method = method.as_str().filter(|method| !method.is_empty());
-            let method =
-                method.ok_or_else(|| Fault::new(Code::InvalidRequest, "The method must be a text."))?;
+            let method = method.ok_or_else(|| shape("The method must be a text."))?;
             Some(method.to_owned())
         }
     };
@@ -99,7 +107,7 @@ pub fn read(line: &[u8]) -> Result<Option<RpcMessage<'_>>, Fault> {
             let id = map.get(&key("id")).and_then(Value::as_str).unwrap_or_default().to_owned();
             Ok(Some(RpcMessage::Response { id, result }))
         }
-        _ => Err(Fault::new(Code::InvalidRequest, "The object has no method.")),
+        _ => Err(shape("The object has no method.")),
     }
 }
 
@@ -110,7 +118,7 @@ fn take<'a>(map: &mut Map<'a>, name: &str) -> Option<Value<'a>> {
 /// An id as JSON.
 fn id(value: &Value<'_>) -> Option<Arc<str>> {
     match value {
-        Value::Str(text) if text.as_str().len() <= UI_ID_BYTES => {
+        Value::Str(text) if text.as_str().len() <= RPC_ID_BYTES => {
             let mut out = Vec::new();
             json::write(value, &mut out);
             String::from_utf8(out).ok().map(Arc::from)
@@ -174,26 +182,27 @@ mod tests {
     }
 
     #[test]
-    fn line_that_is_no_message_has_a_code() {
-        for (line, code) in [
-            (&b"x"[..], Code::Parse),
-            (b"{\"a\":1,\"a\":2}", Code::Parse),
-            (b"\"\xff\"", Code::Parse),
-            (b"[]", Code::InvalidRequest),
-            (b"[{\"id\":\"1\",\"method\":\"m\"}]", Code::InvalidRequest),
-            (b"1", Code::InvalidRequest),
-            (b"{}", Code::InvalidRequest),
-            (b"{\"id\":\"1\"}", Code::InvalidRequest),
-            (b"{\"id\":null,\"method\":\"m\"}", Code::InvalidRequest),
-            (b"{\"id\":{},\"method\":\"m\"}", Code::InvalidRequest),
-            (b"{\"id\":1.5,\"method\":\"m\"}", Code::InvalidRequest),
-            (b"{\"id\":\"1\",\"method\":7}", Code::InvalidRequest),
-            (b"{\"id\":\"1\",\"method\":\"\"}", Code::InvalidRequest),
+    fn line_that_is_no_message_says_why() {
+        for (line, is_syntax) in [
+            (&b"x"[..], true),
+            (b"{\"a\":1,\"a\":2}", true),
+            (b"\"\xff\"", true),
+            (b"[]", false),
+            (b"[{\"id\":\"1\",\"method\":\"m\"}]", false),
+            (b"1", false),
+            (b"{}", false),
+            (b"{\"id\":\"1\"}", false),
+            (b"{\"id\":null,\"method\":\"m\"}", false),
+            (b"{\"id\":{},\"method\":\"m\"}", false),
+            (b"{\"id\":1.5,\"method\":\"m\"}", false),
+            (b"{\"id\":\"1\",\"method\":7}", false),
+            (b"{\"id\":\"1\",\"method\":\"\"}", false),
         ] {
-            assert_eq!(read(line).unwrap_err().code, code, "{}", String::from_utf8_lossy(line));
+            let found = matches!(read(line).unwrap_err(), Misread::Syntax(_));
+            assert_eq!(found, is_syntax, "{}", String::from_utf8_lossy(line));
         }
-        let long = format!("{{\"id\":{:?},\"method\":\"m\"}}", "x".repeat(UI_ID_BYTES + 1));
-        assert_eq!(read(long.as_bytes()).unwrap_err().code, Code::InvalidRequest);
+        let long = format!("{{\"id\":{:?},\"method\":\"m\"}}", "x".repeat(RPC_ID_BYTES + 1));
+        assert!(matches!(read(long.as_bytes()), Err(Misread::Shape(_))));
     }
 
     #[test]

@@ -1,0 +1,147 @@
+//! The ACP wire's side of a connection: serves its lines. Knows neither what a method does nor how a session lives.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+
+use crate::clock::Clock;
+use crate::event::Event;
+use crate::limits::{ACP_LINE_BYTES, MAX_PENDING};
+use crate::message::SessionId;
+use crate::session::{Agreed, Pressure};
+use crate::value::Value;
+use crate::wire::acp::codes::{Code, Fault};
+use crate::wire::acp::desk::Desk;
+use crate::wire::acp::hall::{Hall, Projects};
+use crate::wire::acp::link::{Acp, Connection};
+use crate::wire::acp::tell::AcpEncoder;
+use crate::wire::acp::wish::Wish;
+use crate::wire::acp::{methods, route, v1};
+use crate::wire::connection::{self, ConnectionEnd, Wire};
+use crate::wire::jsonrpc::{self, RpcMessage};
+use crate::wire::lines::Line;
+use crate::wire::transport::Transport;
+
+/// The id of an answer to a line whose id is not known.
+const NO_ID: &str = "null";
+
+/// Serves a connection; see [`connection::start`].
+///
+/// # Errors
+/// If a thread cannot be started.
+pub fn start(
+    transport: Transport,
+    projects: Arc<dyn Projects>,
+    clock: Arc<dyn Clock>,
+    on_end: Box<dyn Fn(ConnectionEnd) + Send + Sync>,
+) -> std::io::Result<Arc<Connection>> {
+    let (hall, desk) = (Arc::new(Hall::new(projects)), Arc::new(Desk::default()));
+    let wire = Acp { hall: hall.clone(), desk: desk.clone(), agreed: ArcSwapOption::empty() };
+    connection::start(0, transport, wire, AcpEncoder::new(desk), hall, clock, on_end)
+}
+
+impl Wire for Acp {
+    type Api = Hall;
+    type Encoder = AcpEncoder;
+
+    fn line_bytes() -> usize {
+        ACP_LINE_BYTES
+    }
+
+    fn line(&self, connection: &Connection, line: &Line<'_>) {
+        let bytes = match line {
+            Line::Whole(bytes) => bytes,
+            Line::Oversize(length, head) => {
+                let id = jsonrpc::id_in_head(head).filter(|id| !self.is_pending(connection, id));
+                let message = format!("The line is {length} bytes long; the maximum is {ACP_LINE_BYTES}.");
+                return self.reject(
+                    connection,
+                    id.as_deref().unwrap_or(NO_ID),
+                    &Fault::new(Code::Parse, message),
+                );
+            }
+            Line::Unterminated(_) => {
+                let message = "The input ended in the middle of a line; a message ends with a line feed.";
+                return self.reject(connection, NO_ID, &Fault::new(Code::Parse, message));
+            }
+        };
+        match jsonrpc::read(bytes) {
+            Ok(None) => {}
+            Ok(Some(RpcMessage::Request { id, method, params })) => {
+                self.request(connection, id, &method, &params);
+            }
+            Ok(Some(RpcMessage::Notification { method, params })) => match v1::notice(&method, &params) {
+                Some(notice) => route::notice(self, connection, notice),
+                // Also those of extensions, as the protocol wants it.
+                None => tracing::debug!("an unknown or malformed notification is ignored"),
+            },
+            Ok(Some(RpcMessage::Response { id, result })) => route::answered(self, connection, &id, result),
+            Err(misread) => self.reject(connection, NO_ID, &Fault::from(misread)),
+        }
+    }
+
+    /// The newest state of each session. What was left out of an answer is told with the whole answer.
+    fn show_anew(&self, connection: &Connection, missed: u64) {
+        tracing::debug!(missed, "a slow editor is shown its sessions again");
+        route::show_states(self, connection);
+    }
+
+    /// The connection itself is no client of an engine: its sessions are.
+    fn deliver(&self, _: &Connection, _: &Event) -> Pressure {
+        Pressure::Fine
+    }
+
+    fn watches(&self, _: &Connection, _: Option<&SessionId>) -> bool {
+        false
+    }
+
+    fn lists_sessions(&self) -> bool {
+        false
+    }
+
+    fn is_interactor(&self) -> bool {
+        false
+    }
+
+    fn dialogs_only(&self) -> bool {
+        false
+    }
+
+    fn topics(&self) -> Vec<&'static str> {
+        methods::TO_EDITOR.to_vec()
+    }
+
+    fn agreed(&self) -> Option<Arc<Agreed>> {
+        self.agreed.load_full()
+    }
+}
+
+impl Acp {
+    /// Whether a request with that id has no answer.
+    fn is_pending(&self, connection: &Connection, id: &str) -> bool {
+        connection.is_pending(id) || self.desk.lock().is_prompting(id)
+    }
+
+    /// Reads the params, then serves the request.
+    fn request(&self, connection: &Connection, id: Arc<str>, method: &str, params: &Value<'_>) {
+        if self.is_pending(connection, &id) {
+            let fault = Fault::new(Code::InvalidRequest, "A request with this id has no answer yet.");
+            return self.reject(connection, NO_ID, &fault);
+        }
+        if connection.is_crowded() {
+            let message = format!("{MAX_PENDING} requests are pending; wait for an answer.");
+            return self.reject(connection, &id, &Fault::new(Code::Internal, message));
+        }
+        let wish = match v1::wish(method, params) {
+            Ok(wish) => wish,
+            Err(fault) => return self.reject(connection, &id, &fault),
+        };
+        let is_first = self.desk.lock().version == 0;
+        if is_first && !matches!(wish, Wish::Initialize { .. }) {
+            let fault = Fault::new(Code::InvalidRequest, "The first request is initialize.");
+            return self.reject(connection, &id, &fault);
+        }
+        let _span = tracing::debug_span!("request", method, id = &*id).entered();
+        route::serve(self, connection, id, wish);
+    }
+}

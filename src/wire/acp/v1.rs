@@ -1,0 +1,697 @@
+//! Version 1 of the protocol: its shapes, out of the plain types and into them. Decides nothing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use agent_client_protocol_schema::v1 as acp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::json;
+use crate::limits::ACP_PARTS;
+use crate::message::SessionId;
+use crate::secret::Secret;
+use crate::session::{SessionServer, SessionServerWay};
+use crate::value::{Map, Value};
+use crate::wire::acp::ask::{EditorRequest, numbers};
+use crate::wire::acp::codes::{Code, Fault};
+use crate::wire::acp::map::Can;
+use crate::wire::acp::options::MODES;
+use crate::wire::acp::update::{
+    CallContent, CallKind, CallState, Category, ChoiceValue, CompactionState, FIELD, Form, OptionValue,
+    Permission, PermissionKind, Said, ShownCall, ShownOption, Stop, Update, Voice,
+};
+use crate::wire::acp::wish::{Chosen, EditorNotice, Part, Row, SessionPlace, Wish, WishAnswer};
+
+/// The number of the version.
+pub const VERSION: u64 = 1;
+
+const HEAD: &[u8] = b"{\"jsonrpc\":\"2.0\"";
+
+/// Appends a whole line, or nothing.
+fn line(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>) {
+    let start = out.len();
+    out.extend_from_slice(HEAD);
+    match write(out) {
+        Ok(()) => out.extend_from_slice(b"}\n"),
+        Err(error) => {
+            // Nothing that is written here has keys that are no texts.
+            tracing::error!(%error, "a line could not be written");
+            out.truncate(start);
+        }
+    }
+}
+
+fn notify(out: &mut Vec<u8>, method: &str, params: &impl Serialize) {
+    line(out, |out| {
+        out.extend_from_slice(b",\"method\":");
+        serde_json::to_writer(&mut *out, method)?;
+        out.extend_from_slice(b",\"params\":");
+        serde_json::to_writer(out, params)
+    });
+}
+
+fn ask(out: &mut Vec<u8>, id: &str, method: &str, params: &impl Serialize) {
+    line(out, |out| {
+        out.extend_from_slice(b",\"id\":");
+        serde_json::to_writer(&mut *out, id)?;
+        out.extend_from_slice(b",\"method\":");
+        serde_json::to_writer(&mut *out, method)?;
+        out.extend_from_slice(b",\"params\":");
+        serde_json::to_writer(out, params)
+    });
+}
+
+fn respond(out: &mut Vec<u8>, id: &str, result: &impl Serialize) {
+    line(out, |out| {
+        out.extend_from_slice(b",\"id\":");
+        out.extend_from_slice(id.as_bytes());
+        out.extend_from_slice(b",\"result\":");
+        serde_json::to_writer(out, result)
+    });
+}
+
+/// A value of ours as JSON. Keywords are written as their names.
+fn plain(value: &Value<'_>) -> serde_json::Value {
+    let mut out = Vec::new();
+    json::write(value, &mut out);
+    serde_json::from_slice(&out).unwrap_or_default()
+}
+
+/// Appends an error. `id` is JSON, as it came, or `null`.
+pub fn error(out: &mut Vec<u8>, id: &str, fault: &Fault) {
+    let mut error = acp::Error::new(fault.code.number(), fault.message.as_str());
+    if let Some((code, retryable, data)) = &fault.cause {
+        let mut all = Map::new().with("code", code.as_str()).with("retryable", *retryable);
+        all.put_some("data", data.clone());
+        error = error.data(plain(&Value::from(all)));
+    }
+    line(out, |out| {
+        out.extend_from_slice(b",\"id\":");
+        out.extend_from_slice(id.as_bytes());
+        out.extend_from_slice(b",\"error\":");
+        serde_json::to_writer(out, &error)
+    });
+}
+
+/// Appends an answer. `id` is JSON, as it came.
+pub fn answer(out: &mut Vec<u8>, id: &str, answer: &WishAnswer) {
+    match answer {
+        WishAnswer::Initialized { terminal_login, .. } => respond(out, id, &initialized(*terminal_login)),
+        WishAnswer::Opened { session: Some(session), mode, options } => {
+            let opened = acp::NewSessionResponse::new(session_id(session)).modes(modes(mode.as_str()));
+            respond(out, id, &opened.config_options(self::options(options)));
+        }
+        WishAnswer::Opened { session: None, mode, options } => {
+            let opened = acp::LoadSessionResponse::new().modes(modes(mode.as_str()));
+            respond(out, id, &opened.config_options(self::options(options)));
+        }
+        WishAnswer::Listed { sessions, next } => {
+            let rows = sessions.iter().map(row).collect();
+            respond(out, id, &acp::ListSessionsResponse::new(rows).next_cursor(next.clone()));
+        }
+        WishAnswer::Options(options) => {
+            respond(out, id, &acp::SetSessionConfigOptionResponse::new(self::options(options)));
+        }
+        WishAnswer::Stopped(stop) => respond(out, id, &acp::PromptResponse::new(reason(*stop))),
+        WishAnswer::Found(found) => respond(out, id, &plain(found)),
+        WishAnswer::Done => respond(out, id, &acp::CloseSessionResponse::new()),
+    }
+}
+
+fn initialized(terminal_login: bool) -> acp::InitializeResponse {
+    let prompts = acp::PromptCapabilities::new().image(true).embedded_context(true);
+    let sessions = acp::SessionCapabilities::new()
+        .list(acp::SessionListCapabilities::new())
+        .delete(acp::SessionDeleteCapabilities::new())
+        .resume(acp::SessionResumeCapabilities::new())
+        .close(acp::SessionCloseCapabilities::new());
+    let can = acp::AgentCapabilities::new().load_session(true);
+    let can = can.mcp_capabilities(acp::McpCapabilities::new().http(true));
+    let can = can.prompt_capabilities(prompts).session_capabilities(sessions);
+    let info = acp::Implementation::new("edn-bridge", env!("CARGO_PKG_VERSION"));
+    let logins = terminal_login.then(|| {
+        let login = acp::AuthMethodTerminal::new(Arc::<str>::from("login"), "Log in to a model provider");
+        let about = "Chooses a provider and logs in, in a terminal.".to_owned();
+        acp::AuthMethod::Terminal(login.args(vec!["login".to_owned()]).description(about))
+    });
+    acp::InitializeResponse::new(agent_client_protocol_schema::ProtocolVersion::V1)
+        .agent_capabilities(can)
+        .agent_info(info.title("EDN Bridge".to_owned()))
+        .auth_methods(logins.into_iter().collect())
+}
+
+fn session_id(session: &SessionId) -> acp::SessionId {
+    acp::SessionId::new(session.as_str())
+}
+
+fn modes(current: &'static str) -> acp::SessionModeState {
+    let modes = MODES.iter().map(|(id, name, about)| {
+        acp::SessionMode::new(Arc::<str>::from(*id), *name).description((*about).to_owned())
+    });
+    acp::SessionModeState::new(Arc::<str>::from(current), modes.collect())
+}
+
+fn options(options: &[ShownOption]) -> Vec<acp::SessionConfigOption> {
+    options.iter().map(option).collect()
+}
+
+fn option(option: &ShownOption) -> acp::SessionConfigOption {
+    let id = Arc::<str>::from(option.id);
+    let shown = match &option.value {
+        OptionValue::Switch(on) => acp::SessionConfigOption::boolean(id, option.name, *on),
+        OptionValue::Choice { current, groups } => {
+            let current = Arc::<str>::from(current.as_str());
+            let values = |values: &[ChoiceValue]| {
+                let value = |(id, name, about): &ChoiceValue| {
+                    let value = acp::SessionConfigSelectOption::new(Arc::<str>::from(id.as_str()), name);
+                    value.description(about.clone())
+                };
+                values.iter().map(value).collect::<Vec<_>>()
+            };
+            match groups.as_slice() {
+                [group] if group.name.is_none() => {
+                    acp::SessionConfigOption::select(id, option.name, current, values(&group.values))
+                }
+                groups => {
+                    let groups = groups.iter().map(|group| {
+                        let name = group.name.as_deref().unwrap_or_default();
+                        let of = values(&group.values);
+                        acp::SessionConfigSelectGroup::new(Arc::<str>::from(name), name, of)
+                    });
+                    acp::SessionConfigOption::select(id, option.name, current, groups.collect::<Vec<_>>())
+                }
+            }
+        }
+    };
+    let category = match option.category {
+        Category::Mode => acp::SessionConfigOptionCategory::Mode,
+        Category::Model => acp::SessionConfigOptionCategory::Model,
+        Category::Thinking => acp::SessionConfigOptionCategory::ThoughtLevel,
+        Category::Use => acp::SessionConfigOptionCategory::ModelConfig,
+    };
+    shown.description(option.about.to_owned()).category(category)
+}
+
+fn row(row: &Row) -> acp::SessionInfo {
+    let info = acp::SessionInfo::new(session_id(&row.session), row.folder.as_path());
+    info.title(row.title.clone()).updated_at(row.updated_at.clone())
+}
+
+const fn reason(stop: Stop) -> acp::StopReason {
+    match stop {
+        Stop::EndTurn => acp::StopReason::EndTurn,
+        Stop::MaxTokens => acp::StopReason::MaxTokens,
+        Stop::MaxRounds => acp::StopReason::MaxTurnRequests,
+        Stop::Refusal => acp::StopReason::Refusal,
+        Stop::Cancelled => acp::StopReason::Cancelled,
+    }
+}
+
+const UPDATE: &str = "session/update";
+
+/// A piece of text, as [`acp::SessionNotification`] writes it, without a copy of the text.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Piece<'p> {
+    session_id: &'p str,
+    update: PieceUpdate<'p>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PieceUpdate<'p> {
+    session_update: &'static str,
+    content: PieceText<'p>,
+    message_id: &'p str,
+}
+
+#[derive(Serialize)]
+struct PieceText<'p> {
+    r#type: &'static str,
+    text: &'p str,
+}
+
+/// Appends an update of a session.
+pub fn update(out: &mut Vec<u8>, session: &SessionId, update: &Update<'_>) {
+    if let Update::Text { voice, message, text } = update {
+        let session_update = match voice {
+            Voice::User => "user_message_chunk",
+            Voice::Agent => "agent_message_chunk",
+            Voice::Thought => "agent_thought_chunk",
+        };
+        let content = PieceText { r#type: "text", text };
+        let update = PieceUpdate { session_update, content, message_id: message };
+        return notify(out, UPDATE, &Piece { session_id: session.as_str(), update });
+    }
+    let told = acp::SessionNotification::new(session_id(session), told(update));
+    notify(out, UPDATE, &told);
+}
+
+fn told(update: &Update<'_>) -> acp::SessionUpdate {
+    match update {
+        Update::Text { voice, message, text } => {
+            let text = acp::ContentBlock::Text(acp::TextContent::new(text.as_ref()));
+            chunk(*voice, message, text)
+        }
+        Update::Image { voice, message, mime_type, data } => {
+            let image = acp::ContentBlock::Image(acp::ImageContent::new(*data, *mime_type));
+            chunk(*voice, message, image)
+        }
+        Update::Call(call) => acp::SessionUpdate::ToolCall(tool_call(call)),
+        Update::CallChanged(call) => acp::SessionUpdate::ToolCallUpdate(tool_call_update(call)),
+        Update::Plan(steps) => {
+            let entries = steps.iter().map(|step| {
+                let status = match step.state {
+                    CallState::Pending => acp::PlanEntryStatus::Pending,
+                    CallState::Running => acp::PlanEntryStatus::InProgress,
+                    CallState::Completed | CallState::Failed => acp::PlanEntryStatus::Completed,
+                };
+                acp::PlanEntry::new(step.text.as_str(), acp::PlanEntryPriority::Medium, status)
+            });
+            acp::SessionUpdate::Plan(acp::Plan::new(entries.collect()))
+        }
+        Update::Commands(commands) => {
+            let commands = commands.iter().map(|command| {
+                let hint = command.hint.as_deref().map(|hint| {
+                    acp::AvailableCommandInput::Unstructured(acp::UnstructuredCommandInput::new(hint))
+                });
+                acp::AvailableCommand::new(command.name.as_str(), command.about.as_str()).input(hint)
+            });
+            let all = acp::AvailableCommandsUpdate::new(commands.collect());
+            acp::SessionUpdate::AvailableCommandsUpdate(all)
+        }
+        Update::Mode(mode) => {
+            acp::SessionUpdate::CurrentModeUpdate(acp::CurrentModeUpdate::new(Arc::<str>::from(*mode)))
+        }
+        Update::Options(options) => {
+            acp::SessionUpdate::ConfigOptionUpdate(acp::ConfigOptionUpdate::new(self::options(options)))
+        }
+        Update::Title(title) => {
+            acp::SessionUpdate::SessionInfoUpdate(acp::SessionInfoUpdate::new().title(title.clone()))
+        }
+        Update::Usage { used, size, cost } => {
+            let cost = cost.map(|cost| acp::Cost::new(cost, "USD"));
+            acp::SessionUpdate::UsageUpdate(acp::UsageUpdate::new(*used, *size).cost(cost))
+        }
+        Update::Notice { warns, text } => {
+            let severity = if *warns { acp::NoticeSeverity::Warning } else { acp::NoticeSeverity::Info };
+            acp::SessionUpdate::Notice(acp::Notice::new(severity, text.as_str()))
+        }
+        Update::Compaction { id, state, error } => {
+            let status = match state {
+                CompactionState::Running => acp::CompactionStatus::InProgress,
+                CompactionState::Completed => acp::CompactionStatus::Completed,
+                CompactionState::Cancelled => acp::CompactionStatus::Cancelled,
+                CompactionState::Failed => acp::CompactionStatus::Failed,
+            };
+            let mut update = acp::CompactionUpdate::new(Arc::<str>::from(id.as_str()), status);
+            if let Some(error) = error {
+                update = update.error(error.clone());
+            }
+            acp::SessionUpdate::CompactionUpdate(update)
+        }
+    }
+}
+
+fn chunk(voice: Voice, message: &str, content: acp::ContentBlock) -> acp::SessionUpdate {
+    let chunk = acp::ContentChunk::new(content).message_id(acp::MessageId::new(message));
+    match voice {
+        Voice::User => acp::SessionUpdate::UserMessageChunk(chunk),
+        Voice::Agent => acp::SessionUpdate::AgentMessageChunk(chunk),
+        Voice::Thought => acp::SessionUpdate::AgentThoughtChunk(chunk),
+    }
+}
+
+const fn kind(kind: CallKind) -> acp::ToolKind {
+    match kind {
+        CallKind::Read => acp::ToolKind::Read,
+        CallKind::Edit => acp::ToolKind::Edit,
+        CallKind::Search => acp::ToolKind::Search,
+        CallKind::Execute => acp::ToolKind::Execute,
+        CallKind::Other => acp::ToolKind::Other,
+    }
+}
+
+const fn status(state: CallState) -> acp::ToolCallStatus {
+    match state {
+        CallState::Pending => acp::ToolCallStatus::Pending,
+        CallState::Running => acp::ToolCallStatus::InProgress,
+        CallState::Completed => acp::ToolCallStatus::Completed,
+        CallState::Failed => acp::ToolCallStatus::Failed,
+    }
+}
+
+fn contents(content: &[CallContent]) -> Vec<acp::ToolCallContent> {
+    let content = content.iter().map(|content| match content {
+        CallContent::Text(text) => {
+            acp::ToolCallContent::from(acp::ContentBlock::Text(acp::TextContent::new(text.as_str())))
+        }
+        CallContent::Image { mime_type, data } => {
+            let image = acp::ImageContent::new(data.as_ref(), mime_type.as_ref());
+            acp::ToolCallContent::from(acp::ContentBlock::Image(image))
+        }
+        CallContent::Diff { path, old, new } => {
+            let diff = acp::Diff::new(path.as_path(), new.as_ref());
+            acp::ToolCallContent::from(diff.old_text(old.as_deref().map(str::to_owned)))
+        }
+    });
+    content.collect()
+}
+
+fn locations(places: &[PathBuf]) -> Vec<acp::ToolCallLocation> {
+    places.iter().map(|place| acp::ToolCallLocation::new(place.as_path())).collect()
+}
+
+fn tool_call(call: &ShownCall) -> acp::ToolCall {
+    let title = call.title.as_deref().unwrap_or_default();
+    acp::ToolCall::new(call.id.clone(), title)
+        .name(call.tool.as_deref().map(str::to_owned))
+        .kind(kind(call.kind.unwrap_or(CallKind::Other)))
+        .status(status(call.state.unwrap_or(CallState::Pending)))
+        .content(contents(call.content.as_deref().unwrap_or_default()))
+        .locations(locations(call.places.as_deref().unwrap_or_default()))
+        .raw_input(call.input.as_ref().map(plain))
+        .raw_output(call.output.as_ref().map(plain))
+}
+
+fn tool_call_update(call: &ShownCall) -> acp::ToolCallUpdate {
+    let fields = acp::ToolCallUpdateFields::new()
+        .kind(call.kind.map(kind))
+        .status(call.state.map(status))
+        .title(call.title.clone())
+        .name(call.tool.as_deref().map(str::to_owned))
+        .content(call.content.as_deref().map(contents))
+        .locations(call.places.as_deref().map(locations))
+        .raw_input(call.input.as_ref().map(plain))
+        .raw_output(call.output.as_ref().map(plain));
+    acp::ToolCallUpdate::new(call.id.clone(), fields)
+}
+
+/// Appends a request to the editor, of an open session.
+pub fn request(out: &mut Vec<u8>, id: &str, home: &SessionId, request: &EditorRequest) {
+    match request {
+        EditorRequest::Permission(permission) => {
+            ask(out, id, "session/request_permission", &permission_request(home, permission));
+        }
+        EditorRequest::Form(message, form) => {
+            let scope = acp::ElicitationSessionScope::new(session_id(home));
+            let mode: acp::ElicitationMode = match form {
+                Form::Page(url) => {
+                    acp::ElicitationUrlMode::new(scope, Arc::<str>::from(id), url.as_str()).into()
+                }
+                Form::Text => form_mode(scope, acp::StringPropertySchema::new()),
+                Form::Flag(usual) => {
+                    form_mode(scope, acp::BooleanPropertySchema::new().default_value(*usual))
+                }
+                Form::Choice(names) => {
+                    let options = numbers(names).map(|(id, name)| acp::EnumOption::new(id, name));
+                    form_mode(scope, acp::StringPropertySchema::new().one_of(options.collect::<Vec<_>>()))
+                }
+            };
+            ask(out, id, "elicitation/create", &acp::CreateElicitationRequest::new(mode, message.as_str()));
+        }
+    }
+}
+
+fn form_mode(
+    scope: acp::ElicitationSessionScope,
+    field: impl Into<acp::ElicitationPropertySchema>,
+) -> acp::ElicitationMode {
+    acp::ElicitationFormMode::new(scope, acp::ElicitationSchema::new().property(FIELD, field, true)).into()
+}
+
+fn permission_request(home: &SessionId, permission: &Permission) -> acp::RequestPermissionRequest {
+    let numbered = numbers(&permission.numbered).map(|(id, name)| {
+        acp::PermissionOption::new(Arc::<str>::from(id), name, acp::PermissionOptionKind::AllowOnce)
+    });
+    let named = permission.options.iter().map(|(id, name, kind)| {
+        let kind = match kind {
+            PermissionKind::AllowOnce => acp::PermissionOptionKind::AllowOnce,
+            PermissionKind::AllowAlways => acp::PermissionOptionKind::AllowAlways,
+            PermissionKind::RejectOnce => acp::PermissionOptionKind::RejectOnce,
+        };
+        acp::PermissionOption::new(Arc::<str>::from(*id), name.as_str(), kind)
+    });
+    let options = numbered.chain(named).collect();
+    acp::RequestPermissionRequest::new(session_id(home), tool_call_update(&permission.call), options)
+}
+
+/// Appends that a request to the editor needs no answer any more.
+pub fn withdraw(out: &mut Vec<u8>, id: &str) {
+    notify(out, "$/cancel_request", &acp::CancelRequestNotification::new(id.to_owned()));
+}
+
+/// Appends that what a page was opened for has ended.
+pub fn page_over(out: &mut Vec<u8>, id: &str) {
+    notify(out, "elicitation/complete", &acp::CompleteElicitationNotification::new(Arc::<str>::from(id)));
+}
+
+/// What the editor answered to a request. What cannot be read is a dismissal.
+pub fn said(as_form: bool, result: Result<Value<'_>, String>) -> Said {
+    let Ok(result) = result else { return Said::Dismissed };
+    let result = plain(&result);
+    if !as_form {
+        return match serde_json::from_value::<acp::RequestPermissionResponse>(result) {
+            Ok(acp::RequestPermissionResponse {
+                outcome: acp::RequestPermissionOutcome::Selected(selected),
+                ..
+            }) => Said::Option(selected.option_id.0.to_string()),
+            _ => Said::Dismissed,
+        };
+    }
+    let Ok(response) = serde_json::from_value::<acp::CreateElicitationResponse>(result) else {
+        return Said::Dismissed;
+    };
+    match response.action {
+        acp::ElicitationAction::Accept(accepted) => {
+            let Some(mut content) = accepted.content else { return Said::Done };
+            match content.remove(FIELD) {
+                Some(acp::ElicitationContentValue::String(text)) => Said::Text(text),
+                Some(acp::ElicitationContentValue::Boolean(yes)) => Said::Flag(yes),
+                Some(_) => Said::Dismissed,
+                None => Said::Done,
+            }
+        }
+        acp::ElicitationAction::Decline => Said::Declined,
+        _ => Said::Dismissed,
+    }
+}
+
+/// Reads params.
+fn read<T: DeserializeOwned>(params: &Value<'_>) -> Result<T, Fault> {
+    serde_json::from_value(plain(params))
+        .map_err(|error| Fault::new(Code::InvalidParams, format!("The params cannot be used: {error}.")))
+}
+
+/// Reads a request.
+///
+/// # Errors
+/// For an unknown method, and params of another shape.
+pub fn wish(method: &str, params: &Value<'_>) -> Result<Wish, Fault> {
+    let session = |id: &acp::SessionId| SessionId::from(id.0.clone());
+    Ok(match method {
+        "initialize" => initialize(read(params)?),
+        "authenticate" => {
+            let wish: acp::AuthenticateRequest = read(params)?;
+            Wish::Authenticate { method: wish.method_id.0.to_string() }
+        }
+        "session/new" => {
+            let wish: acp::NewSessionRequest = read(params)?;
+            Wish::New(place(wish.cwd, wish.additional_directories, wish.mcp_servers)?)
+        }
+        "session/load" => {
+            let wish: acp::LoadSessionRequest = read(params)?;
+            let place = place(wish.cwd, wish.additional_directories, wish.mcp_servers)?;
+            Wish::Load { session: session(&wish.session_id), place, replays: true }
+        }
+        "session/resume" => {
+            let wish: acp::ResumeSessionRequest = read(params)?;
+            let place = place(wish.cwd, wish.additional_directories, wish.mcp_servers)?;
+            Wish::Load { session: session(&wish.session_id), place, replays: false }
+        }
+        "session/list" => {
+            let wish: acp::ListSessionsRequest = match params {
+                Value::Nil => acp::ListSessionsRequest::new(),
+                params => read(params)?,
+            };
+            Wish::List { folder: wish.cwd, cursor: wish.cursor }
+        }
+        "session/close" => Wish::Close(session(&read::<acp::CloseSessionRequest>(params)?.session_id)),
+        "session/delete" => Wish::Delete(session(&read::<acp::DeleteSessionRequest>(params)?.session_id)),
+        "session/prompt" => {
+            let wish: acp::PromptRequest = read(params)?;
+            if wish.prompt.len() > ACP_PARTS {
+                let message = format!("A prompt has at most {ACP_PARTS} parts.");
+                return Err(Fault::new(Code::InvalidParams, message));
+            }
+            let parts = wish.prompt.into_iter().map(part).collect();
+            Wish::Prompt { session: session(&wish.session_id), parts }
+        }
+        "session/set_mode" => {
+            let wish: acp::SetSessionModeRequest = read(params)?;
+            Wish::SetMode { session: session(&wish.session_id), mode: wish.mode_id.0.to_string() }
+        }
+        "session/set_config_option" => {
+            let wish: acp::SetSessionConfigOptionRequest = read(params)?;
+            let value = match wish.value {
+                acp::SessionConfigOptionValue::Boolean { value } => Chosen::Switch(value),
+                acp::SessionConfigOptionValue::ValueId { value } => Chosen::Value(value.0.to_string()),
+                _ => return Err(Fault::new(Code::InvalidParams, "The kind of the value is not known.")),
+            };
+            let option = wish.config_id.0.to_string();
+            Wish::SetOption { session: session(&wish.session_id), option, value }
+        }
+        "_edn-bridge/query_eql" => {
+            let text = |key: &str| {
+                let found = crate::wire::jsonrpc::text(params, key).map(str::to_owned);
+                found.ok_or_else(|| Fault::new(Code::InvalidParams, format!("params.{key} must be a text.")))
+            };
+            Wish::Query { session: SessionId::from(text("sessionId")?), query: text("query")? }
+        }
+        _ => return Err(Fault::new(Code::MethodNotFound, "There is no such method.")),
+    })
+}
+
+fn initialize(wish: acp::InitializeRequest) -> Wish {
+    let caps = wish.client_capabilities;
+    let session = caps.session.unwrap_or_default();
+    let elicits = caps.elicitation.unwrap_or_default();
+    let can = Can {
+        forms: elicits.form.is_some(),
+        pages: elicits.url.is_some(),
+        switches: session.config_options.is_some_and(|options| options.boolean.is_some()),
+        notices: session.notices.is_some(),
+        compactions: session.compaction.is_some(),
+        terminal_login: caps.auth.terminal,
+    };
+    let client = wish.client_info.map(|info| (info.name, info.version));
+    Wish::Initialize { version: wish.protocol_version.as_u16().into(), can, client }
+}
+
+/// Where a session works. The protocol wants absolute paths.
+fn place(
+    folder: PathBuf,
+    further: Vec<PathBuf>,
+    servers: Vec<acp::McpServer>,
+) -> Result<SessionPlace, Fault> {
+    absolute(&folder, "cwd")?;
+    for path in &further {
+        absolute(path, "additionalDirectories")?;
+    }
+    let servers = servers.into_iter().map(server).collect::<Result<Vec<_>, _>>()?;
+    Ok(SessionPlace { folder, further, servers: servers.into() })
+}
+
+/// A server of tools that the editor names for the session. SSE is not among the capabilities.
+fn server(server: acp::McpServer) -> Result<SessionServer, Fault> {
+    let (name, way) = match server {
+        acp::McpServer::Stdio(server) => {
+            let program =
+                server.command.into_os_string().into_string().map_err(|_| {
+                    Fault::new(Code::InvalidParams, "params.mcpServers: a command is no text.")
+                })?;
+            let command = std::iter::once(program).chain(server.args).collect();
+            let env = server.env.into_iter().map(|of| (of.name, Secret::new(of.value))).collect();
+            (server.name, SessionServerWay::Command { command, env })
+        }
+        acp::McpServer::Http(server) => {
+            let headers = server.headers.into_iter().map(|of| (of.name, Secret::new(of.value))).collect();
+            (server.name, SessionServerWay::Url { url: server.url, headers })
+        }
+        _ => {
+            let message = "params.mcpServers: servers are reached by a command or over HTTP.";
+            return Err(Fault::new(Code::InvalidParams, message));
+        }
+    };
+    Ok(SessionServer { name, way })
+}
+
+fn absolute(path: &Path, key: &str) -> Result<(), Fault> {
+    match path.is_absolute() {
+        true => Ok(()),
+        false => Err(Fault::new(Code::InvalidParams, format!("params.{key} must be an absolute path."))),
+    }
+}
+
+fn part(block: acp::ContentBlock) -> Part {
+    match block {
+        acp::ContentBlock::Text(text) => Part::Text(text.text),
+        acp::ContentBlock::Image(image) => Part::Image(image.mime_type, image.data),
+        acp::ContentBlock::ResourceLink(link) => Part::Link(link.name, link.uri),
+        acp::ContentBlock::Resource(acp::EmbeddedResource {
+            resource: acp::EmbeddedResourceResource::TextResourceContents(text),
+            ..
+        }) => Part::Embedded(text.uri, text.text),
+        acp::ContentBlock::Resource(acp::EmbeddedResource {
+            resource: acp::EmbeddedResourceResource::BlobResourceContents(blob),
+            ..
+        }) if blob.mime_type.as_deref().is_some_and(|of| of.starts_with("image/")) => {
+            Part::Image(blob.mime_type.unwrap_or_default(), blob.blob)
+        }
+        acp::ContentBlock::Resource(_) => Part::Other("a file that is no text"),
+        acp::ContentBlock::Audio(_) => Part::Other("audio"),
+        _ => Part::Other("a part of an unknown kind"),
+    }
+}
+
+/// Reads a notification; `None` for one that is unknown or malformed.
+pub fn notice(method: &str, params: &Value<'_>) -> Option<EditorNotice> {
+    match method {
+        "session/cancel" => {
+            let cancel: acp::CancelNotification = read(params).ok()?;
+            Some(EditorNotice::Cancel(SessionId::from(cancel.session_id.0)))
+        }
+        "$/cancel_request" => {
+            let id = crate::wire::jsonrpc::at(params, "requestId")?;
+            let mut out = Vec::new();
+            json::write(id, &mut out);
+            Some(EditorNotice::CancelRequest(String::from_utf8(out).ok()?.into()))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn piece_of_text_is_written_as_the_official_type_is() {
+        let session = SessionId::from("s");
+        for voice in [Voice::User, Voice::Agent, Voice::Thought] {
+            let update = Update::Text { voice, message: "m\"".into(), text: "a\n\u{7}\u{1f600}".into() };
+            let (mut ours, mut official) = (Vec::new(), Vec::new());
+            super::update(&mut ours, &session, &update);
+            notify(
+                &mut official,
+                UPDATE,
+                &acp::SessionNotification::new(session_id(&session), told(&update)),
+            );
+            let read = |line: &[u8]| serde_json::from_slice::<serde_json::Value>(line).unwrap();
+            assert_eq!(read(&ours), read(&official));
+        }
+    }
+
+    #[test]
+    fn answer_that_cannot_be_read_is_a_dismissal() {
+        for (as_form, line, expected) in [
+            (false, r#"{"outcome":{"outcome":"selected","optionId":"x"}}"#, Said::Option("x".to_owned())),
+            (false, r#"{"outcome":{"outcome":"cancelled"}}"#, Said::Dismissed),
+            (false, r#"{"outcome":{"outcome":"selected"}}"#, Said::Dismissed),
+            (false, "[]", Said::Dismissed),
+            (true, r#"{"action":"accept","content":{"answer":"a"}}"#, Said::Text("a".to_owned())),
+            (true, r#"{"action":"accept","content":{"answer":true}}"#, Said::Flag(true)),
+            (true, r#"{"action":"accept","content":{"answer":7}}"#, Said::Dismissed),
+            (true, r#"{"action":"accept"}"#, Said::Done),
+            (true, r#"{"action":"decline"}"#, Said::Declined),
+            (true, r#"{"action":"cancel"}"#, Said::Dismissed),
+            (true, r#"{"action":7}"#, Said::Dismissed),
+            (true, "null", Said::Dismissed),
+        ] {
+            let result = json::read(line.as_bytes()).unwrap();
+            assert_eq!(said(as_form, Ok(result)), expected, "{line}");
+        }
+        assert_eq!(said(false, Err("no".to_owned())), Said::Dismissed);
+    }
+}
