@@ -46,6 +46,29 @@ pub fn read(text: &[u8]) -> Result<Value<'_>, ReadError> {
         .map_err(|error| bounds.broken.take().unwrap_or_else(|| ReadError::Syntax(error.to_string())))
 }
 
+/// A value that `serde_json` has read; `key` makes the key of an object's entry.
+pub fn from_serde(json: serde_json::Value, key: &dyn Fn(String) -> Value<'static>) -> Value<'static> {
+    use serde_json::Value as Json;
+    match json {
+        Json::Null => Value::Nil,
+        Json::Bool(truth) => Value::Bool(truth),
+        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(number), _) => Value::Int(number),
+            (None, Some(number)) => Value::Float(number),
+            (None, None) => Value::from(number.to_string()),
+        },
+        Json::String(text) => Value::from(text),
+        Json::Array(items) => Value::vector(items.into_iter().map(|item| from_serde(item, key))),
+        Json::Object(entries) => {
+            let mut map = Map::with_capacity(entries.len());
+            for (name, value) in entries {
+                map.insert(key(name), from_serde(value, key));
+            }
+            Value::from(map)
+        }
+    }
+}
+
 /// Whether a number has more digits in a row than are taken. The reader would take any number of them.
 fn has_long_number(mut text: &[u8]) -> bool {
     let mut digits = 0usize;

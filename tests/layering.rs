@@ -60,6 +60,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "value",
             "edn",
             "limits",
+            "json",
             "similar",
             "clock",
             "environment",

@@ -10,12 +10,13 @@ use super::facts::{Argument, Content, Prompt, Resource, Template, ToolFacts};
 use super::names::offered;
 use super::noted::Noted;
 use super::settings::Server;
+use crate::json;
 use crate::limits::{
     MCP_DESCRIPTION_BYTES, MCP_LISTED, MCP_RESULT_BYTES, MCP_SCHEMA_BYTES, MCP_SERVER_TOOLS, MCP_TITLE_BYTES,
 };
 use crate::message::image::Image;
 use crate::sha256;
-use crate::value::{Map, Value};
+use crate::value::Value;
 
 /// A text cut to a length in bytes, with a mark where something is missing.
 pub(super) fn cut(text: &str, most: usize) -> Arc<str> {
@@ -36,30 +37,13 @@ fn description(text: Option<&str>) -> Arc<str> {
 
 /// JSON as a value; the keys of objects are strings.
 pub(super) fn value_of(json: Json) -> Value<'static> {
-    match json {
-        Json::Null => Value::Nil,
-        Json::Bool(truth) => Value::Bool(truth),
-        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
-            (Some(number), _) => Value::Int(number),
-            (None, Some(number)) => Value::Float(number),
-            (None, None) => Value::from(number.to_string()),
-        },
-        Json::String(text) => Value::from(text),
-        Json::Array(items) => Value::vector(items.into_iter().map(value_of)),
-        Json::Object(entries) => {
-            let mut map = Map::with_capacity(entries.len());
-            for (key, value) in entries {
-                map.insert(Value::from(key), value_of(value));
-            }
-            Value::from(map)
-        }
-    }
+    json::from_serde(json, &Value::from)
 }
 
 /// A value as JSON. A keyword becomes its name; what JSON lacks becomes text.
 pub(super) fn json_of(value: &Value<'_>) -> Json {
     let mut text = Vec::new();
-    crate::json::write(value, &mut text);
+    json::write(value, &mut text);
     serde_json::from_slice(&text).unwrap_or(Json::Null)
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::Value as Json;
 
+use crate::json;
 use crate::value::{Map, Value};
 
 /// The key for arguments that are not a JSON object.
@@ -52,25 +53,7 @@ pub fn from_value(value: &Value<'_>) -> Json {
 
 /// JSON as a value. An object's keys become keywords if possible.
 pub fn to_value(json: Json) -> Value<'static> {
-    match json {
-        Json::Null => Value::Nil,
-        Json::Bool(truth) => Value::Bool(truth),
-        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
-            (Some(number), _) => Value::Int(number),
-            (None, Some(number)) => Value::Float(number),
-            (None, None) => Value::from(number.to_string()),
-        },
-        Json::String(text) => Value::from(text),
-        Json::Array(items) => Value::vector(items.into_iter().map(to_value)),
-        Json::Object(entries) => {
-            let mut map = Map::new();
-            for (key, value) in entries {
-                let key = if is_name(&key) { Value::keyword(key) } else { Value::from(key) };
-                map.insert(key, to_value(value));
-            }
-            Value::from(map)
-        }
-    }
+    json::from_serde(json, &|key| if is_name(&key) { Value::keyword(key) } else { Value::from(key) })
 }
 
 /// A call's arguments from the model's text: empty for none. Unreadable text is kept, so that the tool
