@@ -21,7 +21,7 @@ mod oauth;
 pub use command::KeyError;
 pub use credentials::{Credentials, ProviderEntry};
 pub use login::{LoginError, Logins, Pending, StartedLogin};
-pub use oauth::Login;
+pub use oauth::{Login, call as exchange};
 
 /// The possible sources of a provider's key.
 #[derive(Debug, Clone, Default)]

@@ -1107,3 +1107,6 @@ pub const MCP_LISTEN_PAUSE: Duration = Duration::from_secs(5);
 
 /// Pause between two readings of a server's lists: one that tells of changes all the time is not read all the time.
 pub const MCP_LIST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Times that a request of a login at a server of tools may be moved, as within one site.
+pub const MCP_LOGIN_REDIRECTS: usize = 3;

@@ -20,6 +20,7 @@ mod failure;
 mod handler;
 mod names;
 mod noted;
+mod oauth;
 mod pipes;
 mod place;
 mod questions;

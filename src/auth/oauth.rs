@@ -328,7 +328,10 @@ fn caller(http: &Arc<Http>) -> impl Fn(HttpRequest) -> Exchange + Send + Sync + 
 }
 
 /// One exchange with the server.
-async fn call(http: &Http, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+///
+/// # Errors
+/// See [`HttpError`].
+pub async fn call(http: &Http, request: HttpRequest) -> Result<HttpResponse, HttpError> {
     let (head, body) = request.into_parts();
     let wrong = |error: String| HttpError::Impossible(error);
     let url = Url::parse(&head.uri.to_string()).map_err(|error| wrong(error.to_string()))?;

@@ -18,6 +18,7 @@ use super::facts::Era;
 use super::failure::Failure;
 use super::handler::Handler;
 use super::noted::Noted;
+use super::oauth::{Authorized, restored};
 use super::pipes::Pipes;
 use super::place::Place;
 use super::secrets::Values;
@@ -41,6 +42,7 @@ pub(super) async fn connect(
     server: &Arc<Server>,
     place: &Arc<Place>,
     tasks: &TaskTracker,
+    login: Option<Authorized>,
 ) -> Result<Connection, NotConnected> {
     let none = |failure| NotConnected { failure, noted: Arc::default(), stderr: None };
     let values = Values::of(server, place).await.map_err(|why| none(Failure::Other(why)))?;
@@ -51,7 +53,7 @@ pub(super) async fn connect(
         let read = tokio::task::spawn_blocking(move || eras::known(&state_dir, &digest, now)).await;
         read.ok().flatten()
     };
-    let attempt = Attempt { server, place, tasks, values: &values };
+    let attempt = Attempt { server, place, tasks, values: &values, login };
     let begun = Instant::now();
     // A wrong era shows at once; what takes long has another reason.
     let may_be_era =
@@ -84,6 +86,8 @@ struct Attempt<'a> {
     place: &'a Arc<Place>,
     tasks: &'a TaskTracker,
     values: &'a Values,
+    /// The login of this process, if there was one.
+    login: Option<Authorized>,
 }
 
 impl Attempt<'_> {
@@ -149,9 +153,24 @@ impl Attempt<'_> {
         config = config.custom_headers(headers).max_concurrent_requests(MCP_OPEN_REQUESTS);
         config = config.max_sse_event_size(MCP_LINE_BYTES).max_json_response_size(MCP_LINE_BYTES);
         config = config.max_error_response_size(HTTP_ERROR_BYTES);
-        let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
         let (handler, end) = (self.handler(noted), CancellationToken::new());
-        let service = greet(transport, handler.clone(), mode(era), end.clone()).await?;
+        // Who has configured a header of that name wants no login.
+        let has_own = self.values.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+        let login = match (&self.login, has_own) {
+            (_, true) => None,
+            (Some(login), false) => Some(login.clone()),
+            (None, false) => restored(url, self.place, client).await.map_err(Failure::Other)?,
+        };
+        let service = match login {
+            Some(login) => {
+                let transport = StreamableHttpClientTransport::with_client(login, config);
+                greet(transport, handler.clone(), mode(era), end.clone()).await?
+            }
+            None => {
+                let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
+                greet(transport, handler.clone(), mode(era), end.clone()).await?
+            }
+        };
         Ok(Connection::new(service, handler, None, noted.clone(), end, self.tasks))
     }
 }

@@ -1,7 +1,7 @@
 //! The servers of a project folder.
 
-use std::collections::HashSet;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use rmcp::model::{GetPromptRequestParams, Reference, Role};
@@ -15,10 +15,12 @@ use super::calls::Caller;
 use super::convert;
 use super::error::McpError;
 use super::facts::{Completion, Content, PromptMessage, PromptText, ServerFacts, State};
+use super::oauth::Pending;
 use super::place::Place;
 use super::settings::{Server, Settings};
 use super::slot::Slot;
 use super::tool::ServerTool;
+use crate::http::Url;
 use crate::limits::{MCP_LISTED, MCP_READY_WAIT, MCP_TITLE_BYTES, MCP_TOOLS};
 use crate::similar;
 use crate::tool::Tool;
@@ -34,6 +36,8 @@ struct Inner {
     changes: Arc<watch::Sender<u64>>,
     tasks: TaskTracker,
     ended: CancellationToken,
+    /// Logins that wait for their pages, by server.
+    logins: Mutex<HashMap<String, Pending>>,
 }
 
 impl Servers {
@@ -45,6 +49,7 @@ impl Servers {
             changes: Arc::new(watch::channel(0).0),
             tasks: TaskTracker::new(),
             ended: CancellationToken::new(),
+            logins: Mutex::default(),
         }));
         let slots = settings.servers.into_iter().map(|server| servers.slot_of(Arc::new(server))).collect();
         *servers.0.slots.write().unwrap_or_else(PoisonError::into_inner) = slots;
@@ -214,6 +219,43 @@ impl Servers {
     /// See [`McpError`].
     pub async fn restart(&self, server: &str) -> Result<(), McpError> {
         self.slot(server)?.restart().await
+    }
+
+    /// Begins a login at a server: returns its page, which sends the browser to `redirect` in the end. One that was begun
+    /// before is given up.
+    ///
+    /// # Errors
+    /// See [`McpError`].
+    pub async fn begin_login(&self, server: &str, redirect: &Url) -> Result<Url, McpError> {
+        let pending = self.slot(server)?.begin_login(redirect).await?;
+        let page = pending.page.clone();
+        self.logins().insert(server.to_owned(), pending);
+        Ok(page)
+    }
+
+    /// Completes the login that was begun at a server, with the whole address that its page sent the browser to, and
+    /// connects to the server with it. The tokens are kept among the credentials.
+    ///
+    /// # Errors
+    /// See [`McpError`]. The login is over then.
+    pub async fn finish_login(&self, server: &str, callback: &str) -> Result<(), McpError> {
+        let slot = self.slot(server)?;
+        let pending = self.logins().remove(server);
+        let why =
+            || McpError::Failed { server: server.to_owned(), why: "no login was begun at it.".to_owned() };
+        slot.finish_login(pending.ok_or_else(why)?, callback).await
+    }
+
+    /// Forgets the login at a server; returns whether there was one.
+    ///
+    /// # Errors
+    /// See [`McpError`].
+    pub async fn logout(&self, server: &str) -> Result<bool, McpError> {
+        self.slot(server)?.logout().await
+    }
+
+    fn logins(&self) -> MutexGuard<'_, HashMap<String, Pending>> {
+        self.0.logins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes new settings. A server whose settings are the same, or differ in nothing that its process sees, keeps its

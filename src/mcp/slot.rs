@@ -22,8 +22,10 @@ use super::error::McpError;
 use super::facts::{Completion, Era, Prompt, Resource, ServerFacts, State, Template, ToolFacts};
 use super::failure::Failure;
 use super::noted::Noted;
+use super::oauth::{self, Authorized, Pending};
 use super::place::Place;
 use super::settings::{Server, Way};
+use crate::http::Url;
 use crate::limits::{
     MCP_COMPLETE_WAIT, MCP_COMPLETIONS, MCP_IDLE, MCP_LIST_PAUSE, MCP_LISTED, MCP_STARTS, MCP_STARTS_TIME,
     MCP_TITLE_BYTES,
@@ -59,6 +61,8 @@ struct Known {
     stderr: Option<Arc<Stderr>>,
     /// What the server said when it wanted a login.
     challenge: Option<String>,
+    /// The login of this process, if there was one.
+    login: Option<Authorized>,
 }
 
 /// What a server has.
@@ -96,6 +100,7 @@ impl Slot {
             connected: None,
             stderr: None,
             challenge: None,
+            login: None,
         };
         Arc::new(Self {
             server: Mutex::new(server),
@@ -221,6 +226,49 @@ impl Slot {
         noted.unwrap_or_default().masked(&text)
     }
 
+    /// Begins a login at it.
+    pub(super) async fn begin_login(&self, redirect: &Url) -> Result<Pending, McpError> {
+        let server = self.server();
+        let Way::Http(url) = &server.way else {
+            return Err(McpError::Lacks { server: server.name.to_string(), what: "login: it is a program" });
+        };
+        let challenge = self.known().challenge.clone().filter(|challenge| !challenge.is_empty());
+        let begun = oauth::begin(&server, url, &self.place, redirect, challenge.as_deref()).await;
+        begun.map_err(|why| self.failed(format!("{}.", Noted::default().words(why))))
+    }
+
+    /// Completes a login with the address that the page sent the browser to, and connects with it.
+    pub(super) async fn finish_login(
+        self: &Arc<Self>,
+        pending: Pending,
+        callback: &str,
+    ) -> Result<(), McpError> {
+        let finished = oauth::finish(pending, callback).await;
+        let login = finished.map_err(|why| self.failed(format!("{}.", Noted::default().words(why))))?;
+        self.known().login = Some(login);
+        self.restart().await
+    }
+
+    /// Forgets its login; returns whether there was one.
+    pub(super) async fn logout(&self) -> Result<bool, McpError> {
+        let server = self.server();
+        let Way::Http(url) = server.way.clone() else { return Ok(false) };
+        let place = self.place.clone();
+        let forgotten = tokio::task::spawn_blocking(move || oauth::forget(&url, &place)).await;
+        let forgotten = forgotten.unwrap_or_else(|error| Err(error.to_string()));
+        let was_there = forgotten.map_err(|why| self.failed(format!("{why}.")))?;
+        let connection = {
+            let mut known = self.known();
+            known.login = None;
+            known.connection.clone()
+        };
+        if let Some(connection) = connection.filter(|_| was_there) {
+            self.change(|known| known.state = State::Idle);
+            self.end_when_unused(connection);
+        }
+        Ok(was_there)
+    }
+
     /// Whether it is worth a start without being asked for by name: it was never tried, or long ago.
     pub(super) fn is_due(&self) -> bool {
         let known = self.known();
@@ -310,7 +358,8 @@ impl Slot {
         }
         self.change(|known| known.state = State::Starting);
         let connecting = async {
-            let connection = match connect(&server, &self.place, &self.tasks).await {
+            let login = self.known().login.clone();
+            let connection = match connect(&server, &self.place, &self.tasks, login).await {
                 Ok(connection) => Arc::new(connection),
                 Err(error) => {
                     self.known().stderr = error.stderr.clone();
