@@ -86,13 +86,14 @@ async fn main() -> Result<()> {
         clock: Arc::new(SystemClock),
     };
     let servers = Servers::new(place, settings);
-    let done = use_all(&servers, &folder).await;
+    let calls = said.get("toolCalls").and_then(serde_json::Value::as_array).cloned().unwrap_or_default();
+    let done = use_all(&servers, &folder, &calls).await;
     servers.end().await;
     let _ = std::fs::remove_dir_all(&folder);
     done
 }
 
-async fn use_all(servers: &Servers, folder: &std::path::Path) -> Result<()> {
+async fn use_all(servers: &Servers, folder: &std::path::Path, calls: &[serde_json::Value]) -> Result<()> {
     let answerer: Arc<dyn Answerer> = Arc::new(Agrees);
     let mut logins = 0;
     if let Err(error) = servers.restart("s").await {
@@ -101,12 +102,27 @@ async fn use_all(servers: &Servers, folder: &std::path::Path) -> Result<()> {
     }
     let facts = servers.snapshot().into_iter().next().ok_or("no server")?;
     println!("{:?} {:?} {} tools", facts.state, facts.revision, facts.tools.len());
-    for tool in servers.tools(&answerer) {
-        let mut outcome = call(tool.as_ref(), folder).await?;
+    let tools = servers.tools(&answerer);
+    // What the suite wants to be called, or everything.
+    for wanted in calls {
+        let name = wanted.get("name").and_then(serde_json::Value::as_str).unwrap_or_default();
+        let arguments = value_of(wanted.get("arguments").unwrap_or(&serde_json::Value::Null));
+        let tool = tools.iter().find(|tool| tool.spec().name == edn_bridge::mcp::offered("s", name));
+        println!("{}", call(tool.ok_or("no such tool")?.as_ref(), folder, arguments).await?.text);
+    }
+    let focal = tools.iter().map(|tool| tool.spec()).find(|spec| spec.name.contains("json_schema_2020"));
+    for tool in tools.iter().filter(|_| calls.is_empty()) {
+        let mut arguments = arguments(&tool.spec().parameters);
+        if let (Some(focal), Some(map)) = (&focal, arguments.as_map_mut())
+            && tool.spec().name.contains("schema_echo")
+        {
+            map.insert(Value::from("schema"), focal.parameters.clone());
+        }
+        let mut outcome = call(tool.as_ref(), folder, arguments.clone()).await?;
         // More rights may be wanted for a call than for the greeting.
         while outcome.is_error && state(servers) == Some(State::NeedsLogin) && logins < LOGINS {
             log_in(servers, &mut logins).await?;
-            outcome = call(tool.as_ref(), folder).await?;
+            outcome = call(tool.as_ref(), folder, arguments.clone()).await?;
         }
         println!("{}: {} {}", tool.spec().name, outcome.is_error, outcome.text);
     }
@@ -166,8 +182,13 @@ fn arguments(schema: &Value<'_>) -> Value<'static> {
     Value::from(map)
 }
 
-async fn call(tool: &dyn Tool, folder: &std::path::Path) -> Result<Outcome> {
-    let arguments = arguments(&tool.spec().parameters);
+/// JSON as a value.
+fn value_of(json: &serde_json::Value) -> Value<'static> {
+    let text = json.to_string();
+    edn_bridge::json::read(text.as_bytes()).map_or(Value::Nil, Value::into_owned)
+}
+
+async fn call(tool: &dyn Tool, folder: &std::path::Path, arguments: Value<'static>) -> Result<Outcome> {
     let text = Arc::<str>::from("c");
     let call = ToolCall {
         id: text.clone(),

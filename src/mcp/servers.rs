@@ -21,7 +21,7 @@ use super::settings::{Server, Settings};
 use super::slot::Slot;
 use super::tool::ServerTool;
 use crate::http::Url;
-use crate::limits::{MCP_LISTED, MCP_READY_WAIT, MCP_TITLE_BYTES, MCP_TOOLS};
+use crate::limits::{MCP_LISTED, MCP_READY_WAIT, MCP_START_WAIT, MCP_TITLE_BYTES, MCP_TOOLS};
 use crate::similar;
 use crate::tool::Tool;
 
@@ -287,7 +287,8 @@ impl Servers {
         self.0.ended.cancel();
         futures_util::future::join_all(self.slots().iter().map(|slot| slot.end())).await;
         self.0.tasks.close();
-        self.0.tasks.wait().await;
+        // What hangs all the same must not hold up the end of the process.
+        let _ = tokio::time::timeout(MCP_START_WAIT, self.0.tasks.wait()).await;
     }
 }
 

@@ -439,12 +439,15 @@ impl Slot {
             Failure::Login(challenge) => {
                 let error = McpError::NeedsLogin(server);
                 let words: Arc<str> = error.to_string().into();
+                let connection = self.known().connection.take();
                 self.change(|known| {
                     known.state = State::NeedsLogin;
                     known.challenge = Some(challenge);
                     known.last_error = Some(words);
-                    known.connection = None;
                 });
+                if let Some(connection) = connection {
+                    self.end_when_unused(connection);
+                }
                 error
             }
             Failure::Refused(error) if !is_start => {
