@@ -46,6 +46,9 @@
 (defvar-local edn-bridge-chat--cut nil
   "Non-nil if the connection was lost while a turn was running.")
 
+(defvar-local edn-bridge-chat--line-tried nil
+  "How often this chat tried to reach its host again, or nil.")
+
 (defvar-local edn-bridge-chat--outlives nil
   "Non-nil if what runs in this chat goes on without its connection.")
 

@@ -340,10 +340,13 @@ below an answer that is streaming in."
       (list "Connect" #'edn-bridge-chat-reconnect)))
     ;; A remote host that cannot be reached, say.
     (error
-     (edn-bridge-chat-notice
-      (format "The program could not be started: %s" (error-message-string err))
-      'edn-bridge-chat-error
-      (list "Connect" #'edn-bridge-chat-reconnect))))
+     (if (edn-bridge-chat--line-again-p)
+         (edn-bridge-chat--come-back)
+       (edn-bridge-chat-notice
+        (format "The program could not be started: %s"
+                (error-message-string err))
+        'edn-bridge-chat-error
+        (list "Connect" #'edn-bridge-chat-reconnect)))))
   (force-mode-line-update))
 
 (defun edn-bridge-chat-reconnect ()
@@ -351,6 +354,7 @@ below an answer that is streaming in."
 The draft is kept.  The transcript is built again from the journal, or
 goes on where it is if the session went on meanwhile."
   (interactive nil edn-bridge-chat-mode)
+  (setq edn-bridge-chat--line-tried nil)
   (let ((old edn-bridge-chat--conn)
         (buffer (current-buffer)))
     (edn-bridge-chat--return-no-more)
@@ -397,7 +401,8 @@ Its messages follow, by `session/rehydrated'."
     (let ((wanted edn-bridge-chat--session-id)
           (server (edn-bridge-rpc-connection-server conn)))
       (setq edn-bridge-chat--outlives
-            (edn-bridge-edn-true-p (plist-get server :outlives-clients)))
+            (edn-bridge-edn-true-p (plist-get server :outlives-clients))
+            edn-bridge-chat--line-tried nil)
       (unless wanted
         (setq edn-bridge-chat--session-id (plist-get server :session-id)))
       (cond
@@ -533,27 +538,56 @@ that waits for its end."
   "Status that Emacs gives a process whose output ended before it did.
 How the process itself ended, Emacs never says then.")
 
+(defconst edn-bridge-chat--line-lost 255
+  "Status of ssh when the line to the host is lost, or cannot be had.")
+
+(defconst edn-bridge-chat--line-delays '(1 2 5 10 20 30)
+  "Seconds before each try to reach a host again; the last one repeats.")
+
+(defconst edn-bridge-chat--line-tries 40
+  "How often a host is tried to be reached again, some 20 minutes.")
+
 (defun edn-bridge-chat--returns-p (conn)
   "Return non-nil if this chat should connect again by itself after CONN.
 Its process ended, not by the user's wish, and the session went on."
-  (let ((process (edn-bridge-rpc-connection-process conn))
-        (since (- (float-time) edn-bridge-chat--return-seconds)))
+  (let* ((process (edn-bridge-rpc-connection-process conn))
+         (status (process-status process))
+         (code (process-exit-status process))
+         (since (- (float-time) edn-bridge-chat--return-seconds)))
     (setq edn-bridge-chat--returns
           (seq-filter (lambda (time) (> time since)) edn-bridge-chat--returns))
-    (and edn-bridge-chat--outlives
-         (< (length edn-bridge-chat--returns) edn-bridge-chat--return-times)
-         (pcase (process-status process)
-           ('signal t)
-           ('exit (memql (process-exit-status process)
-                         (list edn-bridge-chat--daemon-ended
-                               edn-bridge-chat--unknown-end)))))))
+    (cond
+     ((not edn-bridge-chat--outlives) nil)
+     ((and (eq status 'exit)
+           (eql code edn-bridge-chat--line-lost)
+           (file-remote-p default-directory))
+      (setq edn-bridge-chat--line-tried (or edn-bridge-chat--line-tried 0))
+      (edn-bridge-chat--line-again-p))
+     (t
+      (and (< (length edn-bridge-chat--returns) edn-bridge-chat--return-times)
+           (or (eq status 'signal)
+               (and (eq status 'exit)
+                    (memql code (list edn-bridge-chat--daemon-ended
+                                      edn-bridge-chat--unknown-end)))))))))
+
+(defun edn-bridge-chat--line-again-p ()
+  "Return non-nil if the host of this chat is tried to be reached again."
+  (and edn-bridge-chat--line-tried
+       (< edn-bridge-chat--line-tried edn-bridge-chat--line-tries)))
 
 (defun edn-bridge-chat--come-back ()
   "Connect again soon, later the more often it was tried."
   (let ((buffer (current-buffer))
         (delay (length edn-bridge-chat--returns)))
     (edn-bridge-chat-settle)
-    (push (float-time) edn-bridge-chat--returns)
+    (if (not edn-bridge-chat--line-tried)
+        (push (float-time) edn-bridge-chat--returns)
+      (setq delay (or (nth edn-bridge-chat--line-tried
+                           edn-bridge-chat--line-delays)
+                      (car (last edn-bridge-chat--line-delays))))
+      (cl-incf edn-bridge-chat--line-tried)
+      (message "The line to %s is lost; the next try is in %d s"
+               (file-remote-p default-directory 'host) delay))
     (edn-bridge-chat--run-clock)
     (setq edn-bridge-chat--return
           (run-at-time delay nil
@@ -561,11 +595,23 @@ Its process ended, not by the user's wish, and the session went on."
                          (when (buffer-live-p buffer)
                            (with-current-buffer buffer
                              (setq edn-bridge-chat--return nil)
-                             (edn-bridge-chat-connect))))))))
+                             (edn-bridge-chat--connect-quietly))))))))
+
+(defvar tramp-connection-timeout)
+
+(defun edn-bridge-chat--connect-quietly ()
+  "Connect again by a timer.  A remote host is given little time.
+Nothing is asked: a host that wants a password counts as out of reach."
+  (if (not edn-bridge-chat--line-tried)
+      (edn-bridge-chat-connect)
+    (let ((inhibit-interaction t)
+          (tramp-connection-timeout 5))
+      (edn-bridge-chat-connect))))
 
 (defun edn-bridge-chat-stay-away ()
   "Do not connect again by itself before the user does."
   (edn-bridge-chat--return-no-more)
+  (setq edn-bridge-chat--line-tried nil)
   (setq edn-bridge-chat--returns
         (make-list edn-bridge-chat--return-times (float-time))))
 

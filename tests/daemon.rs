@@ -677,6 +677,12 @@ fn engine_that_hangs_at_its_start_stops_nobody_else() {
     let mut hangs = daemon.setup.serve();
     assert_eq!(daemon.clients(), 1);
     assert_eq!(code(&other.ask("q", "query_eql", "{:query \"[:psi.process/at-work]\"}")), "");
+    // An editor with other options gets an engine of its own.
+    daemon.change(|mut setup| {
+        setup.arguments.clear();
+        setup
+    });
+    daemon.setup.interactor();
     assert!(daemon.control(&["stop", "--now"]).status.success());
     assert_eq!(other.wait().code(), Some(75));
     assert_eq!(hangs.wait().code(), Some(75));

@@ -112,6 +112,11 @@ The program is not there on this machine, as far as Emacs can see."
              ,@body)
          (dolist (buffer (edn-bridge-chat-buffers))
            (kill-buffer buffer))
+         ;; On the host the program is not told to do without one.
+         (let ((default-directory place))
+           (call-process edn-bridge-live-tests-program nil nil nil
+                         "--state-dir" edn-bridge-live-tests-state
+                         "daemon" "stop" "--now"))
          (tramp-cleanup-all-connections)
          (when server
            (delete-process server))
@@ -166,6 +171,50 @@ The program is not there on this machine, as far as Emacs can see."
       (kill-buffer))
     (with-temp-buffer
       (edn-bridge-test-wait (zerop (edn-bridge-remote-tests-running))))))
+
+(defun edn-bridge-remote-tests-below (pid)
+  "Return the processes that PID has started."
+  (with-temp-buffer
+    (let ((default-directory temporary-file-directory))
+      (call-process "ps" nil t nil "-o" "pid=" "--ppid"
+                    (number-to-string pid)))
+    (mapcar #'string-to-number (split-string (buffer-string)))))
+
+(defun edn-bridge-remote-tests-cut (server)
+  "Cut every line to SERVER, which goes on listening."
+  (let* ((lines (edn-bridge-remote-tests-below (process-id server)))
+         (inner (mapcan #'edn-bridge-remote-tests-below lines)))
+    (should lines)
+    (dolist (pid lines)
+      (signal-process pid 'SIGKILL))
+    ;; The part without privileges, where there is one.
+    (dolist (pid inner)
+      (when (equal (alist-get 'comm (let ((default-directory
+                                           temporary-file-directory))
+                                      (process-attributes pid)))
+                   "sshd")
+        (signal-process pid 'SIGKILL)))))
+
+(ert-deftest edn-bridge-remote-lost-line-is-had-again ()
+  (edn-bridge-remote-tests-with-host
+    (with-current-buffer (edn-bridge-chat-buffer)
+      (edn-bridge-live-tests-wait-ready)
+      (edn-bridge-live-tests-say "Hi")
+      (should edn-bridge-chat--outlives)
+      (edn-bridge-transcript-set-draft "draft")
+      (let* ((before edn-bridge-chat--conn)
+             (process (edn-bridge-rpc-connection-process before)))
+        (edn-bridge-remote-tests-cut server)
+        (edn-bridge-test-wait (not (eq before edn-bridge-chat--conn)))
+        (should (equal (list (process-status process)
+                             (process-exit-status process))
+                       '(exit 255)))
+        (edn-bridge-live-tests-wait-ready)
+        (should-not edn-bridge-chat--line-tried)
+        (should (equal (edn-bridge-test-transcript)
+                       edn-bridge-live-tests-hello))
+        (should (equal (edn-bridge-transcript-draft) "draft")))
+      (kill-buffer))))
 
 (provide 'edn-bridge-remote-tests)
 
