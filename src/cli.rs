@@ -8,6 +8,7 @@ mod daemon;
 mod doctor;
 mod log;
 mod login;
+mod mcp;
 mod out;
 mod prompt;
 mod repl;
@@ -158,6 +159,11 @@ enum Command {
     Control {
         #[command(subcommand)]
         command: control::ControlCommand,
+    },
+    /// Servers of tools (Model Context Protocol): which there are, and this program as one.
+    Mcp {
+        #[command(subcommand)]
+        command: Option<mcp::McpCommand>,
     },
     /// The models.
     Models {
@@ -330,6 +336,7 @@ pub fn main() -> ExitCode {
         },
         Command::Login { provider } => login::login(&options, provider),
         Command::Logout { provider } => login::logout(&options, provider),
+        Command::Mcp { command } => mcp::run(&options, command),
         Command::Daemon { command } => daemon::run(&options, command),
         Command::Doctor { format } => doctor::run(&options, format == "edn"),
         Command::Edn => show::edn(),

@@ -15,6 +15,7 @@ use crate::value::Value;
 
 mod control;
 mod daemon;
+mod edit;
 mod error;
 mod fetch;
 mod files;
@@ -24,6 +25,7 @@ mod trust;
 
 pub use control::{ControlPolicy, Member, Team};
 pub use daemon::{DaemonPolicy, IdleExit};
+pub use edit::EditError;
 pub use error::ConfigError;
 pub use files::{Files, ProjectFiles};
 pub use layers::{HookValue, Layers, ServersValue, Sourced};

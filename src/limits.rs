@@ -1110,3 +1110,18 @@ pub const MCP_LIST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Times that a request of a login at a server of tools may be moved, as within one site.
 pub const MCP_LOGIN_REDIRECTS: usize = 3;
+
+/// Calls of one client that this program answers at once as a server. A model makes a few side by side.
+pub const MCP_SERVED_CALLS: usize = 8;
+
+/// Bytes of one answer of this program as a server (1 MiB): more is in no model's window.
+pub const MCP_SERVED_BYTES: usize = 1024 * 1024;
+
+/// Bytes of one message in such an answer (16 KiB): a person writes less, and an output is longer than it is useful.
+pub const MCP_SERVED_TEXT_BYTES: usize = 16 * 1024;
+
+/// Messages in such an answer.
+pub const MCP_SERVED_MESSAGES: usize = 500;
+
+/// Sessions in such an answer, and in the list of resources.
+pub const MCP_SERVED_SESSIONS: usize = 100;

@@ -25,6 +25,7 @@ mod pipes;
 mod place;
 mod questions;
 mod secrets;
+mod serve;
 mod servers;
 mod settings;
 mod slot;
@@ -41,5 +42,6 @@ pub use facts::{
 };
 pub use names::offered;
 pub use place::{Confine, KeysOf, Place};
+pub use serve::{Answered, OfferedResource, OfferedTool, Offers, serve};
 pub use servers::Servers;
 pub use settings::{Client, Server, ServerError, Settings, Source, Variable, Way};

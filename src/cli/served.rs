@@ -83,24 +83,34 @@ impl Process {
 
 /// An engine of this program's own, behind a pair of sockets, for a client without a running bridge.
 pub(super) struct Own {
-    connection: Arc<Connection>,
+    connections: Mutex<Vec<Arc<Connection>>>,
     process: Process,
 }
 
 impl Own {
     pub(super) fn start(settings: Settings, durability: Durability) -> Result<(Self, UnixStream), Failure> {
-        let process = Process::new(settings, durability)?;
+        let own = Self { connections: Mutex::default(), process: Process::new(settings, durability)? };
+        let stream = own.connect()?;
+        Ok((own, stream))
+    }
+
+    /// A further connection to it.
+    pub(super) fn connect(&self) -> Result<UnixStream, Failure> {
         let (ours, theirs) = UnixStream::pair().map_err(Failure::start)?;
         let transport = Transport::socket(theirs).map_err(Failure::start)?;
-        let api = Arc::new(process.engine.clone());
-        let connection = service::start(1, transport, api, process.clock.clone(), Box::new(|_| {}))
-            .map_err(Failure::start)?;
-        Ok((Self { connection, process }, ours))
+        let api = Arc::new(self.process.engine.clone());
+        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = u64::try_from(connections.len()).unwrap_or(u64::MAX).saturating_add(1);
+        let connection = service::start(id, transport, api, self.process.clock.clone(), Box::new(|_| {}));
+        connections.push(connection.map_err(Failure::start)?);
+        Ok(ours)
     }
 
     /// Ends all turns, and saves their results.
     pub(super) fn end(self) {
-        self.connection.finish(PATIENCE);
+        for connection in self.connections.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            connection.finish(PATIENCE);
+        }
         self.process.end();
     }
 }

@@ -133,6 +133,11 @@ fn row(text: &str) -> Cow<'_, str> {
     if std::io::stdout().is_terminal() { visible::line(text) } else { Cow::Borrowed(text) }
 }
 
+/// A session as Markdown.
+pub(super) fn markdown(store: &Store, session: &str) -> Result<String, Failure> {
+    Ok(export::export(&transcript(&read(store, session)?), Format::Markdown))
+}
+
 fn read(store: &Store, session: &str) -> Result<JournalContent, Failure> {
     Ok(store.read_file(&find(store, session)?)?)
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::edit::EditError;
 use crate::edn;
 
 /// Why the configuration cannot be used.
@@ -22,6 +23,14 @@ pub enum ConfigError {
         path: PathBuf,
         /// Where and why.
         source: edn::Error,
+    },
+    /// The text of a file is not changed.
+    #[error("{}: {source}", path.display())]
+    Edit {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: EditError,
     },
     /// A value has another shape than it must.
     #[error("{}: {key} must be {expected}", path.display())]

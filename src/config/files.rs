@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use super::edit;
 use super::error::ConfigError;
 use super::layers::Layers;
 use super::trust::{self, Sealed, Trust};
@@ -120,6 +121,33 @@ impl Files {
             Some(path) => Ok(read(path)?.unwrap_or_default()),
             None => Ok(Map::new()),
         }
+    }
+
+    /// Puts a server of tools into the user's file, whose other text stays as it is; with `replace`, also over one of that
+    /// name.
+    ///
+    /// # Errors
+    /// When there is one of that name, or the file cannot be read, changed or written.
+    pub fn put_server(&self, name: &str, server: &Value<'_>, replace: bool) -> Result<(), ConfigError> {
+        let Some(path) = &self.user else { return Ok(()) };
+        let name = Value::from(name);
+        let put = |text: &str| {
+            let text = match replace {
+                true => edit::take_out(text, "mcp", &name)?.unwrap_or_else(|| text.to_owned()),
+                false => text.to_owned(),
+            };
+            edit::put(&text, "mcp", &name, server).map(Some)
+        };
+        edit::change(path, put).map(drop)
+    }
+
+    /// Takes a server of tools out of the user's file. Says whether it was there.
+    ///
+    /// # Errors
+    /// When the file cannot be read, changed or written.
+    pub fn take_server_out(&self, name: &str) -> Result<bool, ConfigError> {
+        let Some(path) = &self.user else { return Ok(false) };
+        edit::change(path, |text| edit::take_out(text, "mcp", &Value::from(name)))
     }
 
     /// Keeps a model for the new sessions of the project, or of the user. The user's own files are left as

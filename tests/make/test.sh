@@ -34,6 +34,7 @@ acp_libraries
 step 'tests' cargo nextest run --locked $INNER --no-fail-fast
 step 'doc tests' cargo test --locked --doc $INNER
 acp_tests
+mcp_client
 emacs_tests
 build_release
 if has_model_tools; then
