@@ -115,6 +115,8 @@ enum Command {
     },
     /// Runs the bridge on standard input and output for editors that speak the Agent Client Protocol.
     Acp {
+        #[command(subcommand)]
+        command: Option<acp::AcpCommand>,
         /// Run everything in this process, which ends with its editor.
         #[arg(long)]
         no_daemon: bool,
@@ -307,7 +309,7 @@ pub fn main() -> ExitCode {
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let options = Options { origins: origins(&matches), ..arguments.options };
     // Editors of the Agent Client Protocol show each line of standard error as a failure.
-    let is_quiet = matches!(arguments.command, Command::Acp { .. });
+    let is_quiet = matches!(arguments.command, Command::Acp { command: None, .. });
     let names_log = options.origins.iter().any(|(setting, _)| *setting == "log");
     let log = log(if is_quiet && !names_log { "error" } else { &options.log });
     let result = match arguments.command {
@@ -321,7 +323,10 @@ pub fn main() -> ExitCode {
             let wanted = if no_daemon || daemon == "never" { daemon::Use::Never } else { daemon::Use::Auto };
             serve::run(&options.approved(approval_mode.as_deref()), protocol, wanted)
         }
-        Command::Acp { no_daemon, daemon } => {
+        Command::Acp { command: Some(acp::AcpCommand::Login { provider }), .. } => {
+            login::login(&options, provider)
+        }
+        Command::Acp { command: None, no_daemon, daemon } => {
             let wanted = if no_daemon || daemon == "never" { daemon::Use::Never } else { daemon::Use::Auto };
             acp::run(&options, wanted)
         }

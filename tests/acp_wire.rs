@@ -12,6 +12,8 @@
     reason = "tests"
 )]
 
+#[path = "acp_wire/daemon.rs"]
+mod daemon;
 #[path = "acp_wire/editor.rs"]
 mod editor;
 #[path = "acp_wire/golden.rs"]

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
+use clap::Subcommand;
 use edn_bridge::environment::{Pairs, Variables};
 use edn_bridge::wire::transport::Transport;
 
@@ -12,6 +13,16 @@ use super::daemon::{self, Engines, Given};
 use super::serve::on_termination;
 use super::served::Protocol;
 use super::{Exit, Failure, Options};
+
+/// What an editor runs beside the protocol.
+#[derive(Subcommand)]
+pub(super) enum AcpCommand {
+    /// Logs in at a provider of models, like `edn-bridge login`. Editors start it in a terminal.
+    Login {
+        /// The provider by its name in the configuration; without one, that of new sessions.
+        provider: Option<String>,
+    },
+}
 
 /// Serves the editor on standard input and output.
 pub(super) fn run(options: &Options, wanted: daemon::Use) -> Exit {

@@ -18,6 +18,9 @@ pub trait McpServers: Send + Sync {
     /// Starts a server again, for every session that uses it. The reply comes once it answers, or does not.
     fn restart_mcp(&self, call: Call, server: String, reply: Reply<McpServer>);
 
+    /// Gives a live session servers of its own, from the next round of the model on. One that has some keeps those.
+    fn bring_mcp(&self, call: Call, servers: SessionServers, reply: Reply<()>);
+
     /// What may follow what was typed. Starts the servers, and waits some seconds for them.
     fn complete_mcp(&self, call: Call, typed: McpTyped, reply: Reply<McpCompletion>);
 }

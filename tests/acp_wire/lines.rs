@@ -24,6 +24,18 @@ fn capabilities_are_those_that_are_served() {
 }
 
 #[test]
+fn login_is_offered_to_editors_with_terminals() {
+    let mut editor = Editor::start(&yolo(ECHO));
+    let told = editor.initialize(json!({"auth": {"terminal": true}}));
+    assert_eq!(
+        (&told["authMethods"][0]["type"], &told["authMethods"][0]["args"]),
+        (&json!("terminal"), &json!(["login"]))
+    );
+    let help = yolo(ECHO).command().args(["acp", "login", "--help"]).output().unwrap();
+    assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("provider"), "{help:?}");
+}
+
+#[test]
 fn limits_of_the_spec_are_those_of_the_code() {
     let spec = include_str!("../../spec/acp.allium");
     for (name, value) in [

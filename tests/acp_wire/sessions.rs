@@ -174,6 +174,37 @@ fn settings_are_told_and_changed() {
 }
 
 #[test]
+fn servers_of_the_editor_are_the_sessions_own() {
+    let setup = yolo(ECHO);
+    let mut editor = Editor::ready(&setup, json!({}));
+    let folder = editor.folder("project");
+    let servers = json!([
+        {"name": "files", "command": "/no/such/server", "args": ["x"], "env": [{"name": "KEY", "value": "v"}]},
+        {"type": "http", "name": "far", "url": "http://127.0.0.1:1/mcp", "headers": []},
+    ]);
+    let opened = editor.ask("session/new", json!({"cwd": folder, "mcpServers": servers}));
+    let session = opened["sessionId"].as_str().unwrap().to_owned();
+    let query = "[{:psi.mcp/servers [:psi.mcp-server/name :psi.mcp-server/source]}]";
+    let names = |editor: &mut Editor, session: &str| {
+        let found = editor.ask("_edn-bridge/query_eql", json!({"sessionId": session, "query": query}));
+        let all = found["psi.mcp/servers"].as_array().unwrap_or_else(|| panic!("{found}")).clone();
+        all.iter().map(|of| of["psi.mcp-server/name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&mut editor, &session), ["far", "files"]);
+    // They are not started for that, and another session has none of them.
+    let other = editor.open("project");
+    assert_eq!(names(&mut editor, &other), [""; 0]);
+    editor.turn(&session, "x");
+    assert!(editor.quit().success());
+    let mut editor = Editor::ready(&setup, json!({}));
+    let again = json!({"sessionId": session, "cwd": folder, "mcpServers": [servers[0]]});
+    editor.ask("session/load", again);
+    assert_eq!(names(&mut editor, &session), ["files"]);
+    let sse = json!([{"type": "sse", "name": "s", "url": "http://127.0.0.1:1", "headers": []}]);
+    assert_eq!(editor.code("session/new", json!({"cwd": folder, "mcpServers": sse})), -32602);
+}
+
+#[test]
 fn long_list_has_pages() {
     let mut editor = Editor::ready(&yolo(ECHO), json!({}));
     for n in 0..60 {

@@ -21,9 +21,9 @@ use edn_bridge::session::{
     ActionResult, Again, ApiError, Call, Client, ClientTools, Clients, Control, DialogResult, Edited,
     FileAnswer, Graph, GraphQuery, Interrupted, Jobs, Listing, Logins, McpServers, McpSwitch, McpTyped,
     NewSession, OfferedTool, OpenFile, Opened, Page, Permissions, Prompt, Prompted, QueryAnswer, Questions,
-    Queues, Reach, Registered, Removed, Reply, Response, Resumed, SessionSettings, Sessions, ShellCommand,
-    ShownFiles, Since, Snapshot, SwitchTarget, Tally, ToolAnswer, ToolOutcome, Turns, Undo, Undone, Undos,
-    Waited,
+    Queues, Reach, Registered, Removed, Reply, Response, Resumed, SessionServers, SessionSettings, Sessions,
+    ShellCommand, ShownFiles, Since, Snapshot, SwitchTarget, Tally, ToolAnswer, ToolOutcome, Turns, Undo,
+    Undone, Undos, Waited,
 };
 use edn_bridge::value::Value;
 
@@ -328,6 +328,7 @@ impl McpServers for Double {
     kept! {
         mcp_servers() -> Vec<McpServer> = Vec::new();
         set_mcp(switch: McpSwitch) -> McpServer = McpServer::default();
+        bring_mcp(servers: SessionServers) -> () = ();
         restart_mcp(server: String) -> McpServer = McpServer::default();
         complete_mcp(typed: McpTyped) -> McpCompletion = McpCompletion::default();
     }

@@ -468,7 +468,7 @@ impl Projects for Folders {
     }
 
     fn has_login(&self) -> bool {
-        false
+        true
     }
 }
 

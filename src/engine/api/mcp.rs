@@ -9,11 +9,16 @@ use crate::engine::host::Engine;
 use crate::engine::services::Services;
 use crate::facts::mcp::{McpCompletion, McpServer};
 use crate::limits::MCP_COMPLETIONS;
-use crate::session::{ApiError, Call, McpServers, McpSwitch, McpTyped, Reply};
+use crate::session::{ApiError, Call, McpServers, McpSwitch, McpTyped, Reply, SessionServers};
 
 impl McpServers for Engine {
     fn mcp_servers(&self, call: Call, reply: Reply<Vec<McpServer>>) {
         self.with(&call, reply, |handle, reply| reply.ok(self.shared.listed_servers(&handle)));
+    }
+
+    fn bring_mcp(&self, call: Call, servers: SessionServers, reply: Reply<()>) {
+        let shared = self.shared.clone();
+        self.with(&call, reply, |handle, reply| reply.send(shared.bring_servers(&handle, &servers)));
     }
 
     fn set_mcp(&self, call: Call, switch: McpSwitch, reply: Reply<McpServer>) {

@@ -7,7 +7,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 
 use crate::event::question::QuestionKind;
 use crate::event::{Body, Event, Subagent};
-use crate::limits::ACP_DEPTH;
+use crate::limits::{ACP_DEPTH, ACP_KNOWN_ENTRIES};
 use crate::message::SessionId;
 use crate::session::{Agreed, Client, Peer, Pressure, SessionApi, Standing};
 use crate::wire::acp::ask;
@@ -134,6 +134,10 @@ impl Client for Member {
             if let (Body::QuestionAsked(_), Some(session)) = (&event.body, &event.session)
                 && *session != focus
             {
+                // Those of subagents that have ended are asked for no more.
+                if state.homes.len() >= ACP_KNOWN_ENTRIES {
+                    state.homes.clear();
+                }
                 state.homes.insert(session.clone(), focus.clone());
             }
         }

@@ -190,7 +190,26 @@ fn entered(connection: &Connection, id: Arc<str>, opening: Opening) -> impl FnOn
     let call = Call { connection: number, request: id, session: project.first.clone() };
     move || match old {
         None => project.api.new_session(call, NewSession { servers, ..NewSession::default() }, owed),
-        Some((session, _)) => project.api.switch_session(call, SwitchTarget::Id(session), owed),
+        Some((session, _)) if servers.is_empty() => {
+            project.api.switch_session(call, SwitchTarget::Id(session), owed);
+        }
+        // Before anybody says something there.
+        Some((session, _)) => {
+            let (api, next) = (project.api.clone(), call.clone());
+            let of = Call { session: session.clone(), ..call.clone() };
+            let opened = Reply::new(move |opened: Result<SessionId, ApiError>| match opened {
+                Ok(session) => {
+                    let then = api.clone();
+                    let brought = Reply::new(move |brought: Result<(), ApiError>| match brought {
+                        Ok(()) => then.switch_session(next, SwitchTarget::Id(session), owed),
+                        Err(error) => owed.fail(error),
+                    });
+                    api.bring_mcp(of, servers, brought);
+                }
+                Err(error) => owed.fail(error),
+            });
+            project.api.open_session(call, session, opened);
+        }
     }
 }
 

@@ -105,6 +105,8 @@ pub enum CallKind {
     Search,
     /// It runs a command.
     Execute,
+    /// It gets something from the network.
+    Fetch,
     /// Anything else.
     Other,
 }
@@ -117,6 +119,7 @@ impl CallKind {
             "write" | "edit" => Self::Edit,
             "search" | "find" => Self::Search,
             "bash" => Self::Execute,
+            "fetch" => Self::Fetch,
             _ => Self::Other,
         }
     }

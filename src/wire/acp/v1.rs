@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use agent_client_protocol_schema::v1 as acp;
+use agent_client_protocol_schema::v1::{self as acp, AvailableCommand as Offered};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -132,7 +132,7 @@ fn initialized(terminal_login: bool) -> acp::InitializeResponse {
     let info = acp::Implementation::new("edn-bridge", env!("CARGO_PKG_VERSION"));
     let logins = terminal_login.then(|| {
         let login = acp::AuthMethodTerminal::new(Arc::<str>::from("login"), "Log in to a model provider");
-        let about = "Chooses a provider and logs in, in a terminal.".to_owned();
+        let about = "Logs in at the provider of new sessions, in a terminal.".to_owned();
         acp::AuthMethod::Terminal(login.args(vec!["login".to_owned()]).description(about))
     });
     acp::InitializeResponse::new(agent_client_protocol_schema::ProtocolVersion::V1)
@@ -276,7 +276,7 @@ fn told(update: &Update<'_>) -> acp::SessionUpdate {
                 let hint = command.hint.as_deref().map(|hint| {
                     acp::AvailableCommandInput::Unstructured(acp::UnstructuredCommandInput::new(hint))
                 });
-                acp::AvailableCommand::new(command.name.as_str(), command.about.as_str()).input(hint)
+                Offered::new(command.name.as_str(), command.about.as_str()).input(hint)
             });
             let all = acp::AvailableCommandsUpdate::new(commands.collect());
             acp::SessionUpdate::AvailableCommandsUpdate(all)
@@ -329,6 +329,7 @@ const fn kind(kind: CallKind) -> acp::ToolKind {
         CallKind::Edit => acp::ToolKind::Edit,
         CallKind::Search => acp::ToolKind::Search,
         CallKind::Execute => acp::ToolKind::Execute,
+        CallKind::Fetch => acp::ToolKind::Fetch,
         CallKind::Other => acp::ToolKind::Other,
     }
 }

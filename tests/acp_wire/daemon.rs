@@ -1,0 +1,68 @@
+//! Editors whose sessions are the daemon's: what runs outlives them.
+
+use serde_json::{Value, json};
+
+use crate::editor::{Editor, text, updates};
+use crate::support::{Setup, wait_until};
+use crate::turns::BASH;
+
+/// A setup whose editors use a daemon, which ends with it.
+struct Daemon(Setup);
+
+impl Daemon {
+    fn new(setup: Setup) -> Self {
+        Self(setup.env("EDN_BRIDGE_DAEMON", "auto"))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.0.command().args(["daemon", "stop", "--now"]).output().unwrap();
+    }
+}
+
+fn load(editor: &mut Editor, session: &str) -> Vec<Value> {
+    let folder = editor.folder("project");
+    let id = editor.request("session/load", json!({"sessionId": session, "cwd": folder, "mcpServers": []}));
+    let (end, before) = editor.until(|message| message["id"] == id && message.get("method").is_none());
+    assert!(end.get("error").is_none(), "{end}");
+    updates(&before, session)
+}
+
+#[test]
+fn turn_outlives_its_editor_and_is_loaded_while_it_runs() {
+    let script = r#"{:turns [{:steps [{:delta "I wait."} {:tool-call {:id "w" :name "bash" :arguments {:command "touch begun; until [ -e go ]; do sleep 0.01; done"}}}]}
+                             {:steps [{:delta "Done."}]}]}"#;
+    let daemon = Daemon::new(Setup::new().script(script).arg("--yolo"));
+    let mut editor = Editor::ready(&daemon.0, json!({}));
+    let session = editor.open("project");
+    editor.prompt(&session, "wait");
+    wait_until("the command did not begin", || daemon.0.project().join("begun").exists());
+    editor.kill();
+    let mut editor = Editor::ready(&daemon.0, json!({}));
+    let old = load(&mut editor, &session);
+    assert_eq!(text(&old, "agent_message_chunk"), "I wait.");
+    assert!(old.iter().any(|update| update["toolCallId"] == "w"), "{old:#?}");
+    std::fs::write(daemon.0.project().join("go"), "").unwrap();
+    let told = editor.update(&session, "agent_message_chunk");
+    assert_eq!(told["content"]["text"], "Done.");
+    assert!(editor.quit().success());
+}
+
+#[test]
+fn permission_waits_for_the_next_editor() {
+    let daemon = Daemon::new(Setup::new().script(BASH));
+    let mut editor = Editor::ready(&daemon.0, json!({}));
+    let (session, other) = (editor.open("project"), editor.open("another"));
+    editor.prompt(&session, "run");
+    let question = editor.question();
+    editor.kill();
+    let mut editor = Editor::ready(&daemon.0, json!({}));
+    load(&mut editor, &session);
+    let again = editor.question();
+    assert_eq!((&again["id"], &again["params"]["sessionId"]), (&question["id"], &json!(session)));
+    editor.choose(&again, "allow");
+    let told = editor.update(&session, "agent_message_chunk");
+    assert_eq!(told["content"]["text"], "Done.");
+    let _ = other;
+}
