@@ -141,12 +141,18 @@ An answer that was sent on another connection may have got lost."
        (or (edn-bridge-interact--question-chosen question)
            "was answered elsewhere")))))
 
+(defvar edn-bridge-interact-session-name-function #'ignore
+  "Function that returns the name of the session with an id, or nil.")
+
 (defun edn-bridge-interact--agent (data)
   "Return the label of the asking session in DATA, or nil if it is this one."
   (let ((agent (plist-get data :subagent-id)))
     (cond (agent (edn-bridge-interact--subagent agent))
           ((not (edn-bridge-chat-mine-p data))
-           (format "session %s" (plist-get data :session-id))))))
+           (let ((id (plist-get data :session-id)))
+             (format "session %s"
+                     (or (funcall edn-bridge-interact-session-name-function id)
+                         id)))))))
 
 (defvar-local edn-bridge-interact--tasks nil
   "Tasks of the subagents that this chat was asked about: an alist by id.")

@@ -70,6 +70,13 @@ It concerns the sessions of a daemon, in every project."
   (seq-find (lambda (work) (equal id (edn-bridge-work-id work)))
             edn-bridge-work--list))
 
+(defun edn-bridge-work--name-of (id)
+  "Return what the session ID is called, if that is known, or nil."
+  (when-let ((work (edn-bridge-work-find id)))
+    (edn-bridge-work-label work)))
+
+(setq edn-bridge-interact-session-name-function #'edn-bridge-work--name-of)
+
 (defun edn-bridge-work-label (work)
   "Return what the session of WORK is called, as one short line."
   (let ((name (edn-bridge-work-name work)))

@@ -570,6 +570,16 @@ That is the text of a script's turns, in EDN."
         (edn-bridge-daemon-tests-control "stop" "--now")
         (edn-bridge-terminal-tests-end)))))
 
+(ert-deftest edn-bridge-daemon-question-of-another-session-is-named ()
+  (let ((edn-bridge-work--list
+         (list (make-edn-bridge-work :id "s-2" :name "Sort the tags"))))
+    (with-temp-buffer
+      (setq-local edn-bridge-chat--session-id "s-1")
+      (should (equal (edn-bridge-interact--agent '(:session-id "s-2"))
+                     "session Sort the tags"))
+      (should (equal (edn-bridge-interact--agent '(:session-id "s-3"))
+                     "session s-3")))))
+
 (provide 'edn-bridge-daemon-tests)
 
 ;;; edn-bridge-daemon-tests.el ends here

@@ -1,7 +1,11 @@
 //! The language model inside the process.
 //!
 //! [`file`] knows which file to load; [`engine`] (with the feature `embedded-model`) loads it and runs it on its
-//! own thread. The first call loads the model, and it is unloaded after a while without calls.
+//! own thread. The first call loads the model, and it is unloaded after a while without calls. The engines of a
+//! process share it: a daemon has several.
+
+#[cfg(feature = "embedded-model")]
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::stream;
 
@@ -16,6 +20,8 @@ mod file;
 mod pieces;
 #[cfg(any(feature = "embedded-model", test))]
 mod processors;
+#[cfg(any(feature = "embedded-model", test))]
+mod shared;
 
 pub use file::ModelFile;
 
@@ -27,16 +33,21 @@ pub const COMPILED_IN: bool = cfg!(feature = "embedded-model");
 
 /// The embedded model as a provider.
 pub struct Embedded {
+    /// `None` after the end.
     #[cfg(feature = "embedded-model")]
-    engine: engine::Engine,
+    engine: Mutex<Option<Arc<engine::Engine>>>,
     file: ModelFile,
 }
+
+/// The models that are in use in this process.
+#[cfg(feature = "embedded-model")]
+static IN_USE: shared::PerFile<engine::Engine> = shared::PerFile::new();
 
 impl Embedded {
     /// A provider that loads that file on the first call. Touches nothing yet.
     pub fn new(file: ModelFile) -> Self {
         #[cfg(feature = "embedded-model")]
-        return Self { engine: engine::Engine::new(file.clone()), file };
+        return Self { engine: Mutex::new(Some(IN_USE.get(&file, engine::Engine::new))), file };
         #[cfg(not(feature = "embedded-model"))]
         Self { file }
     }
@@ -53,12 +64,20 @@ impl Provider for Embedded {
 
     #[cfg(feature = "embedded-model")]
     fn stream(&self, request: ModelRequest) -> ChunkStream {
-        self.engine.ask(request).unwrap_or_else(failed)
+        let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match engine {
+            Some(engine) => engine.ask(request).unwrap_or_else(failed),
+            None => failed(engine::ended()),
+        }
     }
 
     #[cfg(feature = "embedded-model")]
     fn end(&self) {
-        self.engine.end();
+        let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // The last one that uses it ends it.
+        if let Some(engine) = engine.and_then(Arc::into_inner) {
+            engine.end();
+        }
     }
 
     #[cfg(not(feature = "embedded-model"))]

@@ -532,6 +532,6 @@ fn overflow(found: String, window: usize) -> ProviderError {
     )
 }
 
-fn ended() -> ProviderError {
+pub(super) fn ended() -> ProviderError {
     fatal("the embedded model's thread ended unexpectedly; the log says why".into())
 }
