@@ -551,8 +551,8 @@ How the process itself ended, Emacs never says then.")
   "Return non-nil if this chat should connect again by itself after CONN.
 Its process ended, not by the user's wish, and the session went on."
   (let* ((process (edn-bridge-rpc-connection-process conn))
-         (status (process-status process))
-         (code (process-exit-status process))
+         (status (and process (process-status process)))
+         (code (and process (process-exit-status process)))
          (since (- (float-time) edn-bridge-chat--return-seconds)))
     (setq edn-bridge-chat--returns
           (seq-filter (lambda (time) (> time since)) edn-bridge-chat--returns))
