@@ -54,6 +54,11 @@ crash: export EDN_BRIDGE_CRASH_KILLS ?= 200
 crash:
 	@cargo nextest run --locked $(INNER) -E 'binary(crash)' --no-capture
 
+# Servers of tools from the package registries, and the official conformance suite for their clients.
+.PHONY: test-peers
+test-peers:
+	@tests/make/peers.sh
+
 # Sends a hundred thousand bad lines next to a good connection.
 .PHONY: hostile
 hostile:

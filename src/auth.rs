@@ -20,7 +20,7 @@ mod oauth;
 
 pub use command::KeyError;
 pub use credentials::{Credentials, ProviderEntry};
-pub use login::{LoginError, Logins, Pending, StartedLogin};
+pub use login::{ForeignLogin, LoginError, LoginStep, Logins, Pending, StartedLogin};
 pub use oauth::{Login, call as exchange};
 
 /// The possible sources of a provider's key.

@@ -1006,8 +1006,8 @@ pub const MCP_NOISE_LINES: usize = 1000;
 pub const MCP_NOISE_BYTES: usize = 1024 * 1024;
 
 /// How long a server may take to answer what it supports, before it counts as one that does not know the question. The
-/// slowest runtime starts within.
-pub const MCP_DISCOVER_WAIT: Duration = Duration::from_secs(3);
+/// slowest runtime starts within, also on a busy machine.
+pub const MCP_DISCOVER_WAIT: Duration = Duration::from_secs(6);
 
 /// How long a server may leave its input unread while the pipe is full.
 pub const MCP_WRITE_WAIT: Duration = Duration::from_secs(30);

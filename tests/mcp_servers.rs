@@ -3,210 +3,18 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 #![allow(clippy::print_stderr, reason = "tells what was left out")]
 
+mod mcp_support;
+
 use std::collections::HashMap;
 use std::future::Future;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::path::Path;
 use std::time::Duration;
 
-use edn_bridge::auth::Credentials;
-use edn_bridge::clock::SystemClock;
 use edn_bridge::edn;
-use edn_bridge::environment::Environment;
-use edn_bridge::event::ToolCall;
-use edn_bridge::http::Http;
-use edn_bridge::mcp::{
-    Answer, Answerer, Answering, Ask, Era, McpError, Place, Question, Sampled, ServerFacts, Servers,
-    Settings, Source, State,
-};
-use edn_bridge::tool::output::Outputs;
-use edn_bridge::tool::{Context, OpenFileWrite, OpenFiles, Outcome, Site, Tool};
-use edn_bridge::value::{Map, Value};
+use edn_bridge::mcp::{Answer, Ask, Era, McpError, Question, Sampled, ServerFacts, Settings, State};
+use edn_bridge::value::Value;
+use mcp_support::{Project, form, python_server, settings, within};
 use tokio_util::sync::CancellationToken;
-
-/// How long anything may take that is waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Answers questions as a test says, and keeps them.
-#[derive(Default)]
-struct Person {
-    asked: Mutex<Vec<Ask>>,
-    answers: Mutex<Vec<Answer>>,
-}
-
-impl Answerer for Person {
-    fn ask(&self, ask: Ask) -> Answering<'_> {
-        self.asked.lock().unwrap().push(ask);
-        let mut answers = self.answers.lock().unwrap();
-        let answer = if answers.is_empty() { Answer::Declined } else { answers.remove(0) };
-        Box::pin(std::future::ready(answer))
-    }
-}
-
-/// A project with servers, and a person.
-struct Project {
-    folder: tempfile::TempDir,
-    servers: Servers,
-    person: Arc<Person>,
-    stop: CancellationToken,
-    progress: Arc<Mutex<Vec<String>>>,
-}
-
-fn wicked() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp_servers/wicked.py")
-}
-
-fn python_server(way: &str, more: &str) -> String {
-    format!("{{:command [\"python3\" {:?} {way:?}] {more}}}", wicked().to_str().unwrap())
-}
-
-fn settings(text: &str) -> Settings {
-    let value = edn::read_one(text.as_bytes()).unwrap();
-    let settings = Settings::read([(Source::User("/u/config.edn".into()), &value)]);
-    assert_eq!(settings.problems, [""; 0]);
-    settings
-}
-
-impl Project {
-    fn of(servers: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
-        let state_dir = root.join("state");
-        let place = Place {
-            root: root.clone(),
-            credentials: Credentials::new(&state_dir),
-            state_dir,
-            environment: Environment::default(),
-            confine: None,
-            http: Arc::new(Http::default()),
-            keys: Arc::new(|_| None),
-            clock: Arc::new(SystemClock),
-        };
-        let servers = Servers::new(place, settings(servers));
-        let (person, stop) = (Arc::<Person>::default(), CancellationToken::new());
-        Self { folder, servers, person, stop, progress: Arc::default() }
-    }
-
-    fn wicked(way: &str, more: &str) -> Self {
-        Self::of(&format!("{{\"w\" {}}}", python_server(way, more)))
-    }
-
-    fn answerer(&self) -> Arc<dyn Answerer> {
-        self.person.clone()
-    }
-
-    fn facts(&self) -> ServerFacts {
-        self.servers.snapshot().remove(0)
-    }
-
-    async fn ready(&self) -> ServerFacts {
-        self.reached(|facts| !matches!(facts.state, State::Idle | State::Starting)).await
-    }
-
-    /// Starts the servers, and waits for a state of the first.
-    async fn reached(&self, is_there: impl Fn(&ServerFacts) -> bool) -> ServerFacts {
-        let mut changes = self.servers.changes();
-        self.servers.ready(PATIENCE).await;
-        within(async {
-            loop {
-                let facts = self.facts();
-                if is_there(&facts) {
-                    return facts;
-                }
-                changes.changed().await.unwrap();
-            }
-        })
-        .await
-    }
-
-    fn tool(&self, name: &str) -> Arc<dyn Tool> {
-        let tools = self.servers.tools(&self.answerer());
-        let found = tools.into_iter().find(|tool| tool.spec().name == format!("mcp__w__{name}"));
-        found.unwrap_or_else(|| panic!("no tool {name}: {:?}", self.facts()))
-    }
-
-    fn context(&self) -> Context {
-        let text = Arc::<str>::from("call-1");
-        let call = ToolCall {
-            id: text.clone(),
-            name: text.clone(),
-            summary: text.clone(),
-            arguments: text,
-            parsed: Value::Nil,
-        };
-        let progress = self.progress.clone();
-        Context {
-            cwd: self.folder.path().into(),
-            outputs: Outputs::new(self.folder.path(), "s"),
-            handle: "o-1".to_owned(),
-            sandbox: None,
-            environment: Environment::default(),
-            barred: Arc::default(),
-            revision: None,
-            stop: self.stop.clone(),
-            call: Arc::new(call),
-            event: Arc::new(|_, _| {}),
-            progress: Arc::new(move |text| progress.lock().unwrap().push(text.to_owned())),
-            changing: Arc::new(|_| Ok(())),
-            open: Arc::new(Nothing),
-            redirects: None,
-        }
-    }
-
-    async fn call(&self, name: &str, arguments: &str) -> Outcome {
-        let tool = self.tool(name);
-        let arguments = edn::read_one(arguments.as_bytes()).unwrap().into_owned();
-        let context = self.context();
-        let site = Site { cwd: &context.cwd, open: context.open.as_ref(), stop: &context.stop };
-        let plan = tool.plan(site, &arguments).unwrap();
-        within(tool.run(&context, &plan, &arguments)).await
-    }
-
-    async fn text(&self, name: &str) -> String {
-        let outcome = self.call(name, "{}").await;
-        assert!(!outcome.is_error, "{name}: {}", outcome.text);
-        outcome.text
-    }
-
-    async fn failure(&self, name: &str) -> String {
-        let outcome = self.call(name, "{}").await;
-        assert!(outcome.is_error, "{name}: {}", outcome.text);
-        outcome.text
-    }
-
-    fn answers(&self, answers: Vec<Answer>) {
-        *self.person.answers.lock().unwrap() = answers;
-    }
-
-    fn asked(&self) -> Vec<Ask> {
-        std::mem::take(&mut self.person.asked.lock().unwrap())
-    }
-}
-
-/// No client has a file open.
-struct Nothing;
-
-impl OpenFiles for Nothing {
-    fn read(&self, _: &Path) -> Result<Option<Arc<str>>, String> {
-        Ok(None)
-    }
-
-    fn write(&self, _: &Path, _: &Arc<str>, _: &str) -> OpenFileWrite {
-        OpenFileWrite::Closed
-    }
-}
-
-async fn within<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, work).await.expect("it took too long")
-}
-
-fn form(entries: &[(&str, Value<'static>)]) -> Answer {
-    let mut map = Map::new();
-    for (key, value) in entries {
-        map.insert(Value::from((*key).to_owned()), value.clone());
-    }
-    Answer::Form(map)
-}
 
 /// What all tests of this file need.
 fn has_python() -> bool {
@@ -217,18 +25,21 @@ fn has_python() -> bool {
     found
 }
 
-macro_rules! wicked_test {
-    ($(#[$doc:meta])* async fn $name:ident() $body:block) => {
-        $(#[$doc])*
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $name() {
-            if has_python() $body
-        }
-    };
+/// Runs a test on an executor of two threads, where there is Python.
+fn run(test: impl Future<Output = ()>) {
+    if has_python() {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(test);
+    }
 }
 
-wicked_test! {
-    async fn server_starts_at_first_use_and_says_what_it_has() {
+#[test]
+fn server_starts_at_first_use_and_says_what_it_has() {
+    run(async {
         let project = Project::wicked("good", "");
         assert_eq!(project.facts().state, State::Idle);
         assert!(project.servers.tools(&project.answerer()).is_empty());
@@ -247,11 +58,12 @@ wicked_test! {
         let remembered = std::fs::read_to_string(project.folder.path().join("state/mcp-eras.edn")).unwrap();
         assert!(remembered.contains(":handshake"), "{remembered}");
         project.servers.end().await;
-    }
+    });
 }
 
-wicked_test! {
-    async fn results_of_every_shape_become_text_and_images() {
+#[test]
+fn results_of_every_shape_become_text_and_images() {
+    run(async {
         let project = Project::wicked("good", "");
         project.ready().await;
         assert_eq!(project.failure("fail").await, "it went wrong");
@@ -263,22 +75,21 @@ wicked_test! {
         assert!(outcome.text.len() < 64 * 1024 && outcome.details.get_keyword("handle").is_some());
         let outcome = project.call("images", "{}").await;
         assert_eq!(outcome.images.len(), 8);
-        for expected in ["2 more images", "audio/wav", "[resource x file:///x (text/plain)]", "inside", "not shown"] {
+        for expected in
+            ["2 more images", "audio/wav", "[resource x file:///x (text/plain)]", "inside", "not shown"]
+        {
             assert!(outcome.text.contains(expected), "{expected}: {}", outcome.text);
         }
         assert_eq!(project.text("twice").await, "first");
-    }
+    });
 }
 
-wicked_test! {
-    async fn wicked_call_costs_itself_and_nothing_else() {
+#[test]
+fn wicked_call_costs_itself_and_nothing_else() {
+    run(async {
         let project = Project::wicked("good", ":timeout-ms 2000");
         project.ready().await;
-        for (name, expected) in [
-            ("garbage", "after garbage"),
-            ("flood", "flooded"),
-            ("notes", "noted"),
-        ] {
+        for (name, expected) in [("garbage", "after garbage"), ("flood", "flooded"), ("notes", "noted")] {
             assert_eq!(project.text(name).await, expected);
         }
         for (name, expected) in [
@@ -300,11 +111,12 @@ wicked_test! {
         project.servers.restart("w").await.unwrap();
         assert_eq!(project.call("echo", "{:text \"on\"}").await.text, "on");
         assert!(!project.facts().last_error.as_deref().unwrap_or_default().contains("about to crash"));
-    }
+    });
 }
 
-wicked_test! {
-    async fn server_that_crashed_is_started_by_the_next_call() {
+#[test]
+fn server_that_crashed_is_started_by_the_next_call() {
+    run(async {
         let project = Project::wicked("good", "");
         project.ready().await;
         project.failure("crash").await;
@@ -317,11 +129,12 @@ wicked_test! {
         assert_eq!(project.facts().state, State::GivenUp);
         project.servers.restart("w").await.unwrap();
         assert_eq!(project.call("echo", "{:text \"back\"}").await.text, "back");
-    }
+    });
 }
 
-wicked_test! {
-    async fn server_that_cannot_start_says_why() {
+#[test]
+fn server_that_cannot_start_says_why() {
+    run(async {
         for (way, expected) in [
             ("dies", "its program has ended (exit status: 7)"),
             ("noise", "what is no message of the protocol"),
@@ -339,22 +152,24 @@ wicked_test! {
         let stop = CancellationToken::new();
         let unknown = project.servers.read_resource("v", "x", &project.answerer(), &stop).await.unwrap_err();
         assert!(matches!(unknown, McpError::Unknown { .. }), "{unknown}");
-    }
+    });
 }
 
-wicked_test! {
-    async fn silent_server_is_greeted_in_the_older_era() {
+#[test]
+fn silent_server_is_greeted_in_the_older_era() {
+    run(async {
         for way in ["silent", "ends-at-discover", "chatty"] {
             let project = Project::wicked(way, "");
             let facts = project.ready().await;
             assert_eq!((facts.state, facts.era), (State::Ready, Some(Era::Handshake)), "{way}: {facts:?}");
             assert_eq!(project.call("echo", "{:text \"x\"}").await.text, "x");
         }
-    }
+    });
 }
 
-wicked_test! {
-    async fn lists_of_a_server_are_bounded_and_told() {
+#[test]
+fn lists_of_a_server_are_bounded_and_told() {
+    run(async {
         let project = Project::wicked("evil-lists", "");
         let facts = project.ready().await;
         let names: Vec<&str> = facts.tools.iter().map(|tool| &*tool.tool).collect();
@@ -367,11 +182,12 @@ wicked_test! {
         let project = Project::wicked("endless", "");
         let facts = project.ready().await;
         assert_eq!((facts.state, facts.tools.len()), (State::Ready, 28));
-    }
+    });
 }
 
-wicked_test! {
-    async fn tool_that_changed_has_another_digest_and_changes_are_told() {
+#[test]
+fn tool_that_changed_has_another_digest_and_changes_are_told() {
+    run(async {
         let project = Project::wicked("good", "");
         let before = project.ready().await;
         project.text("rug").await;
@@ -381,11 +197,12 @@ wicked_test! {
         };
         assert_ne!(digest(&before, "echo"), digest(&after, "echo"));
         assert_eq!(digest(&before, "env"), digest(&after, "env"));
-    }
+    });
 }
 
-wicked_test! {
-    async fn progress_is_told_and_keeps_a_call_alive() {
+#[test]
+fn progress_is_told_and_keeps_a_call_alive() {
+    run(async {
         let project = Project::wicked("good", ":timeout-ms 500");
         project.ready().await;
         assert_eq!(project.text("progress").await, "done");
@@ -393,11 +210,12 @@ wicked_test! {
         assert!(told.iter().any(|text| text == "step (3/5)"), "{told:?}");
         let told = project.call("slow", "{:seconds 3}").await.text;
         assert!(told.contains("did not answer"), "{told}");
-    }
+    });
 }
 
-wicked_test! {
-    async fn stopped_call_is_taken_back_at_the_server() {
+#[test]
+fn stopped_call_is_taken_back_at_the_server() {
+    run(async {
         let project = Project::wicked("good", "");
         project.ready().await;
         let running = project.call("cancelled", "{}");
@@ -414,18 +232,20 @@ wicked_test! {
             }
         })
         .await;
-    }
+    });
 }
 
-wicked_test! {
-    async fn questions_reach_the_person_of_the_call() {
+#[test]
+fn questions_reach_the_person_of_the_call() {
+    run(async {
         let project = Project::wicked("good", "");
         project.ready().await;
         project.answers(vec![form(&[("name", Value::from("Ada")), ("age", Value::Int(7))])]);
         let told: serde_json::Value = serde_json::from_str(&project.text("ask").await).unwrap();
         assert_eq!(told, serde_json::json!({"action": "accept", "content": {"name": "Ada", "age": 7}}));
         let asked = project.asked();
-        let [Ask { server, subject, call, question: Question::Form { message, fields } }] = asked.as_slice() else {
+        let [Ask { server, subject, call, question: Question::Form { message, fields } }] = asked.as_slice()
+        else {
             panic!("{asked:?}")
         };
         assert_eq!((&**server, &**subject, call.as_deref()), ("w", "ask", Some("call-1")));
@@ -444,16 +264,22 @@ wicked_test! {
         project.answers(vec![Answer::Agreed]);
         assert!(project.text("page").await.contains("accept"));
         let asked = project.asked();
-        assert!(matches!(&asked[0].question, Question::Page { url, .. } if &**url == "https://pay.example/x"));
+        assert!(
+            matches!(&asked[0].question, Question::Page { url, .. } if &**url == "https://pay.example/x")
+        );
         let told = project.call("page", "{:url \"javascript:alert(1)\"}").await.text;
         assert!(told.contains("must be one of the web") && project.asked().is_empty(), "{told}");
         let roots = project.text("roots").await;
-        assert!(roots.contains(&format!("file://{}", project.folder.path().canonicalize().unwrap().display())), "{roots}");
-    }
+        assert!(
+            roots.contains(&format!("file://{}", project.folder.path().canonicalize().unwrap().display())),
+            "{roots}"
+        );
+    });
 }
 
-wicked_test! {
-    async fn answer_of_a_model_is_asked_for_only_where_switched_on() {
+#[test]
+fn answer_of_a_model_is_asked_for_only_where_switched_on() {
+    run(async {
         let project = Project::wicked("good", "");
         project.ready().await;
         assert!(project.text("sample").await.contains("refused") && project.asked().is_empty());
@@ -465,11 +291,12 @@ wicked_test! {
         let told = project.text("sample").await;
         assert!(told.contains("\"hi\"") && told.contains("endTurn"), "{told}");
         assert_eq!(project.asked().len(), 2);
-    }
+    });
 }
 
-wicked_test! {
-    async fn prompts_resources_and_completion_are_plain_data() {
+#[test]
+fn prompts_resources_and_completion_are_plain_data() {
+    run(async {
         let project = Project::wicked("good", "");
         project.ready().await;
         let (answerer, stop) = (project.answerer(), CancellationToken::new());
@@ -480,33 +307,43 @@ wicked_test! {
         assert!(format!("{read:?}").contains("content"), "{read:?}");
         let completion = project.servers.complete_argument("w", "greet", "who", "x", &[]).await.unwrap();
         assert_eq!((completion.values, completion.more), (vec!["xa".to_owned(), "xb".to_owned()], true));
-        let completion = project.servers.complete_template("w", "mem://{name}", "name", "y", &[]).await.unwrap();
+        let completion =
+            project.servers.complete_template("w", "mem://{name}", "name", "y", &[]).await.unwrap();
         assert_eq!(completion.values[0], "ya");
-    }
+    });
 }
 
-wicked_test! {
-    async fn program_gets_what_it_was_given_and_no_key_leaves() {
+#[test]
+fn program_gets_what_it_was_given_and_no_key_leaves() {
+    run(async {
         let canary = "canary-5ae1b7";
-        let project = Project::wicked("good", &format!(":env {{\"CANARY_TOKEN\" {canary:?} \"PLAIN\" \"/some/folder\"}}"));
+        let project = Project::wicked(
+            "good",
+            &format!(":env {{\"CANARY_TOKEN\" {canary:?} \"PLAIN\" \"/some/folder\"}}"),
+        );
         project.ready().await;
         let told = project.text("env").await;
-        assert!(told.contains("[secret]") && told.contains("/some/folder") && told.contains("PATH"), "{told}");
+        assert!(
+            told.contains("[secret]") && told.contains("/some/folder") && told.contains("PATH"),
+            "{told}"
+        );
         let environment: HashMap<String, String> = serde_json::from_str(&told).unwrap();
         assert!(!environment.contains_key("CARGO_MANIFEST_DIR"), "{environment:?}");
         let refused = project.failure("refuse").await;
         assert!(refused.contains("no: [secret]") && !refused.contains("error-data-canary"), "{refused}");
         let all = format!("{told} {refused} {:?} {}", project.facts(), project.servers.stderr("w").unwrap());
         assert!(!all.contains(canary), "{all}");
-    }
+    });
 }
 
-wicked_test! {
-    async fn reload_keeps_what_is_the_same_and_ends_what_is_gone() {
+#[test]
+fn reload_keeps_what_is_the_same_and_ends_what_is_gone() {
+    run(async {
         let project = Project::wicked("good", "");
         project.ready().await;
         let pid: u32 = project.text("spawn").await.parse().unwrap();
-        let same = format!("{{\"w\" {}}}", python_server("good", ":without-tools [\"env\"] :timeout-ms 5000"));
+        let same =
+            format!("{{\"w\" {}}}", python_server("good", ":without-tools [\"env\"] :timeout-ms 5000"));
         project.servers.reload(settings(&same));
         let facts = project.reached(|facts| facts.tools.iter().all(|tool| &*tool.tool != "env")).await;
         assert_eq!(facts.state, State::Ready);
@@ -519,13 +356,16 @@ wicked_test! {
         // Without a runner, which a test has not, what left the group of its program lives on.
         let _ = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
         project.servers.reload(Settings::default());
-        assert!(project.servers.snapshot().is_empty() && project.servers.tools(&project.answerer()).is_empty());
+        assert!(
+            project.servers.snapshot().is_empty() && project.servers.tools(&project.answerer()).is_empty()
+        );
         project.servers.end().await;
-    }
+    });
 }
 
-wicked_test! {
-    async fn stubborn_server_is_ended_in_order() {
+#[test]
+fn stubborn_server_is_ended_in_order() {
+    run(async {
         let project = Project::wicked("stubborn", "");
         project.ready().await;
         let begun = std::time::Instant::now();
@@ -534,5 +374,5 @@ wicked_test! {
         assert!(begun.elapsed() >= Duration::from_secs(2));
         let told = project.servers.restart("w").await.unwrap_err();
         assert!(told.to_string().contains("no longer"), "{told}");
-    }
+    });
 }

