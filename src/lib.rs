@@ -3,7 +3,7 @@
 //! Data flows one way: bytes are cut into lines, a line becomes a request of its [`wire`], and the wire calls
 //! [`session`]'s API. The [`engine`] writes entries to the [`store`], answers only then, and gives events to every
 //! [`session::Client`]. A connection's outbox writes answers and events in the words of its wire, as EDN or JSON. The
-//! program's commands (`src/cli`) are not in the library.
+//! program's commands (`src/cli`) and the contract runner (`src/contract`, a package) are not in the library.
 
 pub mod auth;
 pub mod catalogue;

@@ -57,7 +57,7 @@ pub use tally::{Counts, OpCounts, Requests, Tally};
 pub use turns::{ActionResult, ActionStatus, Again, Ended, Interrupted, Prompt, Prompted, TurnState, Turns};
 pub use undo::{Undo, Undone, UndoneFile, Undos};
 
-/// All capabilities: what the EDN wire, the UI wire and the graph's mutations need.
+/// All capabilities: what the wires and the graph's mutations need.
 pub trait SessionApi:
     Clients
     + Sessions

@@ -130,7 +130,7 @@ pub(super) enum Protocol {
     Acp,
 }
 
-/// A connection of either protocol.
+/// A connection that belongs to this engine; one of the ACP wire belongs to none.
 #[derive(Clone)]
 enum Attached {
     Edn(Arc<Connection>),
