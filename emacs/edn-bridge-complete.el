@@ -6,7 +6,8 @@
 
 ;; How a person chooses one of several things, by whatever completion they
 ;; use, and the completion in the draft of a chat: slash commands and
-;; their arguments after /, files of the project after @.
+;; their arguments after /, files of the project and resources of servers
+;; after @.
 
 ;;; Code:
 
@@ -110,8 +111,27 @@ CATEGORY nil or what completion takes the names for."
 (defvar-local edn-bridge-complete--files nil
   "Cons of a time and the files of the project then.")
 
+(defvar edn-bridge-complete--argument #'ignore
+  "Function that completes an argument of a slash command of a server.")
+
+(defvar edn-bridge-complete--reference #'ignore
+  "Function that completes a reference to a resource of a server.")
+
+(defvar edn-bridge-complete--reference-names #'ignore
+  "Function that returns what references can begin with.")
+
+(defun edn-bridge-complete-handle-servers (argument reference names)
+  "Have three functions complete what is of servers.
+ARGUMENT is called with the name of a slash command and the arguments
+before, a list of strings, and with what is typed of the next argument;
+REFERENCE with what is typed after an @.  Both return candidates.  NAMES
+is called without arguments and returns what references can begin with."
+  (setq edn-bridge-complete--argument argument
+        edn-bridge-complete--reference reference
+        edn-bridge-complete--reference-names names))
+
 (defun edn-bridge-complete-at-point ()
-  "Complete a slash command, its argument or a file after @ in the draft."
+  "Complete a slash command, its argument, or what is after @ in the draft."
   (when (and (derived-mode-p 'edn-bridge-chat-mode)
              (edn-bridge-transcript-in-draft-p))
     (let ((start (edn-bridge-transcript-draft-start)))
@@ -130,7 +150,7 @@ CATEGORY nil or what completion takes the names for."
   "Complete the slash command whose name begins at START."
   (let ((end (save-excursion
                (goto-char start)
-               (skip-chars-forward "a-z?-")
+               (skip-chars-forward "A-Za-z0-9_?-")
                (point))))
     (if (<= (point) end)
         (list start end
@@ -141,8 +161,11 @@ CATEGORY nil or what completion takes the names for."
       (let* ((from (save-excursion
                      (skip-chars-backward "^ \t\n" end)
                      (point)))
-             (names (edn-bridge-complete--arguments
-                     (split-string (buffer-substring-no-properties start from)))))
+             (words (split-string (buffer-substring-no-properties start from)))
+             (names (or (edn-bridge-complete--arguments words)
+                        (funcall edn-bridge-complete--argument words
+                                 (buffer-substring-no-properties
+                                  from (point))))))
         (when names
           (list from (save-excursion (skip-chars-forward "^ \t\n") (point))
                 (edn-bridge-complete--collection names nil)
@@ -165,14 +188,14 @@ CATEGORY nil or what completion takes the names for."
                             template))
                         (edn-bridge-chat-get :prompt-templates))))))
 
-(defun edn-bridge-complete--command (name)
+(defun edn-bridge-complete-command (name)
   "Return what the bridge says of the slash command NAME, or nil."
   (seq-find (lambda (command) (equal (plist-get command :name) name))
             edn-bridge-complete--commands))
 
 (defun edn-bridge-complete--command-doc (name)
   "Return what the slash command NAME does, or nil."
-  (plist-get (edn-bridge-complete--command name) :description))
+  (plist-get (edn-bridge-complete-command name) :description))
 
 (defun edn-bridge-complete--arguments (words)
   "Return what can come after WORDS, a slash command and arguments of it."
@@ -198,24 +221,31 @@ CATEGORY nil or what completion takes the names for."
   (when (edn-bridge-transcript-in-draft-p)
     (save-excursion
       (goto-char (edn-bridge-transcript-draft-start))
-      (when-let* ((name (and (looking-at "/\\([a-z?-]+\\)")
+      (when-let* ((name (and (looking-at "/\\([A-Za-z0-9_?-]+\\)")
                              (match-string-no-properties 1)))
-                  (command (edn-bridge-complete--command name)))
+                  (command (edn-bridge-complete-command name)))
         (funcall callback (plist-get command :description)
                  :thing (or (plist-get command :usage) (concat "/" name))
                  :face 'font-lock-keyword-face)))))
 
 (defun edn-bridge-complete--file (start)
-  "Complete the file name at point, after an @ that is not before START."
-  (let ((from (save-excursion (skip-chars-backward "^ \t\n@" start) (point)))
-        (to (save-excursion (skip-chars-forward "^ \t\n") (point))))
+  "Complete the file or the reference after an @ that is not before START."
+  (let* ((from (save-excursion (skip-chars-backward "^ \t\n@" start) (point)))
+         (to (save-excursion (skip-chars-forward "^ \t\n") (point)))
+         (references (funcall edn-bridge-complete--reference
+                              (buffer-substring-no-properties from (point)))))
     (list from to
-          ;; Of this category Emacs finds a name by any part of it.
-          (lambda (string predicate action)
-            (if (eq action 'metadata)
-                '(metadata (category . project-file))
-              (complete-with-action action (edn-bridge-complete--project-files)
-                                    string predicate)))
+          (if references
+              (edn-bridge-complete--collection references nil)
+            ;; Of this category Emacs finds a name by any part of it.
+            (lambda (string predicate action)
+              (if (eq action 'metadata)
+                  '(metadata (category . project-file))
+                (complete-with-action
+                 action
+                 (append (edn-bridge-complete--project-files)
+                         (funcall edn-bridge-complete--reference-names))
+                 string predicate))))
           :exclusive 'no)))
 
 (defun edn-bridge-complete--project-files ()
@@ -237,8 +267,8 @@ They are looked for again after ten seconds."
                                 default-directory t "\\`[^.]"))))))))
     (cdr edn-bridge-complete--files)))
 
-(defun edn-bridge-complete--fetch ()
-  "Ask the bridge for what can be completed in this chat."
+(defun edn-bridge-complete-fetch-commands ()
+  "Ask the bridge for the slash commands of this chat."
   (let ((conn edn-bridge-chat--conn))
     (edn-bridge-rpc-request
      conn "get_commands" nil
@@ -247,7 +277,12 @@ They are looked for again after ten seconds."
        (edn-bridge-chat-with-buffer conn
          (setq edn-bridge-complete--commands
                (append (plist-get data :commands) nil))))
-     :on-error #'ignore)
+     :on-error #'ignore)))
+
+(defun edn-bridge-complete--fetch ()
+  "Ask the bridge for what can be completed in this chat."
+  (edn-bridge-complete-fetch-commands)
+  (let ((conn edn-bridge-chat--conn))
     (edn-bridge-rpc-request
      conn "get_available_models" nil
      :on-success

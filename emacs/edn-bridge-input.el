@@ -43,7 +43,8 @@ Each is a property list of `:mime-type' and `:data', in base64.")
 (defvar edn-bridge-input-send-hook nil
   "Normal hook run in a chat buffer before something is sent to the model.")
 
-(defconst edn-bridge-input--command-regexp "\\`/[a-z?][a-z-]*\\(?:[ \t\n]\\|\\'\\)"
+(defconst edn-bridge-input--command-regexp
+  "\\`/\\(?:mcp__[A-Za-z0-9_-]+\\|[a-z?][a-z-]*\\)\\(?:[ \t\n]\\|\\'\\)"
   "Matches a draft that is a slash command.")
 
 (defvar edn-bridge-input--commands nil

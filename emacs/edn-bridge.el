@@ -51,7 +51,7 @@
 ;;   -interact             questions of the agent
 ;;   -interact-kinds       what each kind of them shows
 ;;   -work                 what works and waits, in any project
-;;   -actions -attention -models -trust -rules -sessions -tree -jobs
+;;   -actions -attention -models -trust -rules -mcp -sessions -tree -jobs
 ;;                         what hangs on the chat
 ;;   -side                 questions beside the chat
 ;;   -ask -rewrite -context -hands -query -log -daemon -doctor -batch
@@ -80,6 +80,7 @@
 (require 'edn-bridge-models)
 (require 'edn-bridge-trust)
 (require 'edn-bridge-rules)
+(require 'edn-bridge-mcp)
 (require 'edn-bridge-sessions)
 (require 'edn-bridge-tree)
 (require 'edn-bridge-jobs)
@@ -249,6 +250,7 @@ It is on no key by itself: bind it to one that you like.")
      ("g" edn-bridge-log "frames")
      ("o" edn-bridge-rules "rules: what is allowed")
      ("O" edn-bridge-audit "audit: what was asked")
+     ("S" edn-bridge-mcp "servers of tools")
      ("T" edn-bridge-trust "trust this project")
      ("d" edn-bridge-doctor "doctor")))
   "The commands of a chat, in groups: key, command and what it does.")

@@ -125,7 +125,7 @@ The symbol `draft' waits until point is in the draft."
     edn-bridge-messages-thinking-map edn-bridge-tools-line-map edn-bridge-tools-body-map
     edn-bridge-interact-map edn-bridge-rewrite-map
     edn-bridge-rewrite-edit-map edn-bridge-tree-mode-map
-    edn-bridge-rules-mode-map edn-bridge-audit-mode-map
+    edn-bridge-rules-mode-map edn-bridge-audit-mode-map edn-bridge-mcp-mode-map
     edn-bridge-queue-map edn-bridge-queue-edit-map edn-bridge-ediff-edit-map
     edn-bridge-jobs-mode-map edn-bridge-query-mode-map)
   "The keymaps of the package; a test says if there is another.")
@@ -197,9 +197,10 @@ Those with two hyphens, which are private, and those of tests are left out."
 (defconst edn-bridge-terminal-tests-elsewhere
   (concat "\\`edn-bridge-\\(?:queue-\\|ediff-\\|undo\\'\\|redo\\'\\|rules-remove"
           "\\|audit-toggle\\|daemon\\'\\|sessions-archive\\|sessions-delete\\|tree-delete"
-          "\\|input-continue\\'\\)")
+          "\\|mcp\\|input-continue\\'\\)")
   "Matches commands whose keys are used where there is something to use them on.
-That is in the tests of queue, rules, questions, cut turns and the daemon.")
+That is in the tests of queue, rules, questions, servers, cut turns and the
+daemon.")
 
 (defun edn-bridge-terminal-tests-left-out (record)
   "Return the keys and commands that are not in the file RECORD."
