@@ -374,29 +374,24 @@ Values are nil while the servers are asked.")
         (find-file own)
       (edn-bridge-mcp--ask
        "query_eql"
-       '(:query "[{:psi.config/settings [:psi.config/source]}]")
+       '(:query "[{:psi.config/settings [:psi.config/key :psi.config/value]}]")
        (lambda (data)
-         (find-file (edn-bridge-mcp--user-file
-                     (plist-get (plist-get data :result) :psi.config/settings)
-                     own folder)))))))
+         (find-file
+          (concat (file-remote-p folder)
+                  (or (edn-bridge-mcp--user-file
+                       (plist-get (plist-get data :result)
+                                  :psi.config/settings))
+                      (user-error "The bridge has no configuration file")))))))))
 
-(defun edn-bridge-mcp--user-file (settings own folder)
-  "Return the user's configuration file by SETTINGS of the bridge.
-OWN is the project's file, FOLDER its folder, which may be remote."
-  (let ((local (file-local-name own)))
-    (or (cl-loop for setting across (vconcat settings)
-                 for source = (plist-get setting :psi.config/source)
-                 when (and (stringp source)
-                           (file-name-absolute-p source)
-                           (string-suffix-p ".edn" source)
-                           (not (equal source local)))
-                 return (concat (file-remote-p folder) source))
-        (expand-file-name
-         "edn-bridge/config.edn"
-         (concat (file-remote-p folder)
-                 (or (and (not (file-remote-p folder))
-                          (getenv "XDG_CONFIG_HOME"))
-                     "~/.config"))))))
+(defun edn-bridge-mcp--user-file (settings)
+  "Return the user's configuration file by SETTINGS of the bridge, or nil."
+  (cl-loop for setting across (vconcat settings)
+           for value = (plist-get setting :psi.config/value)
+           when (and (equal (edn-bridge-chat-word
+                             (plist-get setting :psi.config/key))
+                            "config")
+                     (stringp value))
+           return value))
 
 ;;;; Completion in the draft
 

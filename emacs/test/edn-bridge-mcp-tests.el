@@ -155,16 +155,67 @@
     (edn-bridge-test-event conn "mcp/updated" :session-id "s" :servers [])
     (should-not (edn-bridge-mcp-complete-reference "files:"))))
 
-(ert-deftest edn-bridge-mcp-finds-the-users-configuration ()
-  (let ((own "/p/.edn-bridge/config.edn"))
-    (should (equal (edn-bridge-mcp--user-file
-                    [(:psi.config/source "default")
-                     (:psi.config/source "/p/.edn-bridge/config.edn")
-                     (:psi.config/source "/home/u/mine.edn")]
-                    own "/p/")
-                   "/home/u/mine.edn"))
-    (should (string-suffix-p "edn-bridge/config.edn"
-                             (edn-bridge-mcp--user-file [] own "/p/")))))
+;;;; With the real program and a real server
+
+(defmacro edn-bridge-mcp-tests-with-server (&rest body)
+  "Run BODY in a chat whose configuration has the server `probe'."
+  (declare (indent 0) (debug t))
+  `(edn-bridge-live-tests-with-program "hello.edn"
+     (skip-unless (executable-find "python3"))
+     (skip-unless (member "list_mcp" edn-bridge-constants-ops))
+     (let* ((config (expand-file-name "config.edn" edn-bridge-live-tests-state))
+            (edn-bridge-program-args
+             (append (list "--config" config) edn-bridge-program-args)))
+       (with-temp-file config
+         (insert (format "{:mcp {\"probe\" {:command [\"python3\" %S]}}}"
+                         (expand-file-name "scripts/mcp-server.py"
+                                           edn-bridge-test-directory))))
+       (with-current-buffer (edn-bridge-chat-buffer)
+         (edn-bridge-live-tests-wait-ready)
+         ,@body))))
+
+(defun edn-bridge-mcp-tests-shows-p (buffer text)
+  "Return non-nil if BUFFER shows TEXT."
+  (with-current-buffer buffer
+    (string-search text (buffer-string))))
+
+(ert-deftest edn-bridge-mcp-live-server-is-tested-and-switched ()
+  (edn-bridge-mcp-tests-with-server
+    (save-window-excursion
+      (let ((chat (current-buffer))
+            (buffer nil))
+        (edn-bridge-mcp)
+        (setq buffer (current-buffer))
+        (edn-bridge-test-wait
+         (edn-bridge-mcp-tests-shows-p buffer "[x] probe  "))
+        (goto-char (point-min))
+        (edn-bridge-mcp-restart)
+        (edn-bridge-test-wait
+         (edn-bridge-mcp-tests-shows-p buffer "[x] probe  ready  1 tool"))
+        (should (edn-bridge-mcp-tests-shows-p
+                 buffer "[x] look  (only reads, it says)  Looks."))
+        (goto-char (point-min))
+        (search-forward "[x] look")
+        (edn-bridge-mcp-toggle)
+        (edn-bridge-test-wait
+         (edn-bridge-mcp-tests-shows-p buffer "[ ] look"))
+        ;; What is completed in the draft comes from the server.
+        (with-current-buffer chat
+          (edn-bridge-test-wait
+           (edn-bridge-complete-command "mcp__probe__ask"))
+          (should (equal (edn-bridge-mcp-reference-names) '("probe:")))
+          (edn-bridge-test-wait
+           (equal (edn-bridge-mcp-complete-reference "probe:")
+                  '("probe:file:///a")))
+          (edn-bridge-test-wait
+           (equal (edn-bridge-mcp-complete-argument '("mcp__probe__ask") "y")
+                  '("you" "yonder"))))
+        ;; The configuration is the one that has it.
+        (edn-bridge-mcp-configure)
+        (let ((file (expand-file-name "config.edn" edn-bridge-live-tests-state)))
+          (edn-bridge-test-wait (get-file-buffer file))
+          (kill-buffer (get-file-buffer file)))
+        (kill-buffer buffer)))))
 
 (provide 'edn-bridge-mcp-tests)
 
