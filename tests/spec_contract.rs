@@ -182,6 +182,11 @@ fn config_values() {
         ("client-tools.longest_seconds", limits::CLIENT_TOOL_LONGEST.as_secs().to_string()),
         ("client-tools.files_of_client", limits::CLIENT_FILES.to_string()),
         ("client-tools.file_seconds", limits::CLIENT_FILE_TIME.as_secs().to_string()),
+        ("mcp-sessions.offered_tools", limits::OFFERED_TOOLS.to_string()),
+        ("mcp-sessions.servers", limits::MCP_SERVERS.to_string()),
+        ("mcp-sessions.ready_seconds", limits::MCP_READY_WAIT.as_secs().to_string()),
+        ("mcp-sessions.questions_of_call", limits::MCP_QUESTIONS.to_string()),
+        ("mcp-sessions.instructions_bytes", limits::MCP_INSTRUCTIONS_BYTES.to_string()),
         ("tools-permissions.parallel_tool_calls", limits::PARALLEL_TOOLS.to_string()),
         ("hooks.timeout_ms", limits::HOOK_MS.to_string()),
         ("hooks.longest_timeout_ms", limits::HOOK_MAX_MS.to_string()),
@@ -430,6 +435,7 @@ fn every_topic_arrives() {
         "command.",
         "jobs.",
         "persistence.torn",
+        "mcp.",
         "replay.",
     ];
     let checks = names_of_checks().into_iter();
@@ -499,6 +505,7 @@ live! {
     live_actions "action.";
     live_tools "tool.";
     live_client_tools "client-tool.";
+    live_mcp "mcp.";
     live_modes "mode." "trust." "runtime.";
     live_interactions "interaction.";
     live_dialogs "dialog.";

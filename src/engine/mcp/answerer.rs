@@ -1,8 +1,8 @@
 //! Answers what a server asks in the course of a call: a form by one question to the person after the other, a page by
 //! their consent, a text of the model once they have approved it. Does not know the protocol.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt as _;
 use tokio_util::sync::CancellationToken;
@@ -12,7 +12,7 @@ use crate::engine::services::Services;
 use crate::event::Cause;
 use crate::event::question::{self, Approval, QuestionContent};
 use crate::interaction::{Origin, Question, Resolution, warning};
-use crate::limits::{APPROVAL_ARGUMENTS_BYTES, MAX_ANSWER_BYTES, MCP_FIELD_TRIES, MCP_QUESTIONS};
+use crate::limits::{APPROVAL_ARGUMENTS_BYTES, MAX_ANSWER_BYTES, MCP_FIELD_TRIES};
 use crate::mcp::{self, Answer, Answerer, Answering, Ask, Field, FieldKind, Sampled, Sampling};
 use crate::message::{Block, EntryId, Message, Role, StopReason, ThinkingLevel, TurnId};
 use crate::provider::{Chunk, ModelRequest};
@@ -35,8 +35,8 @@ pub struct SessionAnswerer {
     turn: Option<TurnId>,
     cause: Option<Cause>,
     stop: CancellationToken,
-    /// How many questions there were in each call; more than there may be once the person has had enough.
-    asked: Mutex<HashMap<Arc<str>, usize>>,
+    /// The calls in which the person has said no. The room of servers bounds how often one may ask.
+    declined: Mutex<HashSet<Arc<str>>>,
 }
 
 /// How a question to the person ended.
@@ -62,12 +62,12 @@ impl SessionAnswerer {
         cause: Option<Cause>,
         stop: CancellationToken,
     ) -> Arc<Self> {
-        Arc::new(Self { shared, session, turn, cause, stop, asked: Mutex::default() })
+        Arc::new(Self { shared, session, turn, cause, stop, declined: Mutex::default() })
     }
 
     async fn answer(&self, ask: Ask) -> Answer {
         let call = ask.call.clone().unwrap_or_else(|| ask.subject.clone());
-        if !self.may_ask(&call) {
+        if self.declined().contains(&call) {
             return Answer::Declined;
         }
         let answer = match &ask.question {
@@ -77,21 +77,13 @@ impl SessionAnswerer {
         };
         if answer == Answer::Declined {
             // Whoever says no once is not asked again in the same call.
-            self.asked().insert(call, MCP_QUESTIONS);
+            self.declined().insert(call);
         }
         answer
     }
 
-    fn asked(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, usize>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Counts a question of a call. `false` if there were enough.
-    fn may_ask(&self, call: &Arc<str>) -> bool {
-        let mut asked = self.asked();
-        let count = asked.entry(call.clone()).or_default();
-        *count = count.saturating_add(1);
-        *count <= MCP_QUESTIONS
+    fn declined(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
+        self.declined.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks the person, one question at a time in a session, its parents and its children.

@@ -1,0 +1,521 @@
+//! Servers of tools in sessions, over the real wire with real servers' processes: when they start, what their tools may do,
+//! what they may ask, and what they cost when they break.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod support;
+
+use std::path::Path;
+
+use edn_bridge::value::{Owned, Value};
+use support::{Bridge, Setup, accept, at, code, data, end_of_turn, is_event, wait_until};
+
+/// A script whose model makes one call in each of its first answers.
+fn script(calls: &[&str]) -> String {
+    let turns: String = calls.iter().map(|call| format!("{{:steps [{{:tool-call {call}}}]}} ")).collect();
+    format!("{{:turns [{turns} {{:steps [{{:delta \"end\"}}]}}] :then :repeat-last}}")
+}
+
+fn call(tool: &str, arguments: &str) -> String {
+    format!("{{:name \"mcp__s__{tool}\" :arguments {{{arguments}}}}}")
+}
+
+/// A server of the test's own, as a configuration writes it.
+fn server(setup: &Setup, words: &str, more: &str) -> String {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp_engine/server.py");
+    // Not in the command: what that names in a project is trusted with its content.
+    let started = setup.project().join("started");
+    format!("{{:command [\"python3\" {program:?} {words}] :env {{\"STARTED\" {started:?}}} {more}}}")
+}
+
+/// How often a server was started.
+fn starts(setup: &Setup) -> usize {
+    let text = std::fs::read_to_string(setup.project().join("started")).unwrap_or_default();
+    text.lines().count()
+}
+
+fn configure(setup: Setup, config: &str) -> Setup {
+    let folder = setup.dir.path().join("config/edn-bridge");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("config.edn"), config).unwrap();
+    setup
+}
+
+/// A setup whose user has the server `s`.
+fn with_server(script: &str, more: &str) -> Setup {
+    let setup = Setup::new().script(script);
+    let server = server(&setup, "", "");
+    configure(setup, &format!("{{:mcp {{\"s\" {server}}} {more}}}"))
+}
+
+fn say(bridge: &mut Bridge, message: &str) {
+    let answer = bridge.ask("p", "prompt", &format!("{{:message {message:?}}}"));
+    assert!(answer.to_string().contains(":accepted true"), "{answer}");
+}
+
+/// The result of the next call, and the end of the turn.
+fn result(bridge: &mut Bridge) -> Owned {
+    let result = bridge.event("tool/result");
+    end_of_turn(bridge);
+    bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "phase") == "idle");
+    result
+}
+
+fn failed(frame: &Owned) -> bool {
+    at(frame, &["data", "is-error"]).and_then(|value| value.as_bool()).unwrap()
+}
+
+fn servers(bridge: &mut Bridge) -> Vec<Value<'static>> {
+    let answer = bridge.ask("l", "list_mcp", "{}");
+    at(&answer, &["data", "servers"]).and_then(|all| all.as_slice()).unwrap().to_vec()
+}
+
+fn state(bridge: &mut Bridge, name: &str) -> String {
+    let all = servers(bridge);
+    let server = all.iter().find(|server| server.get("name").and_then(Value::as_str) == Some(name)).unwrap();
+    server.get("state").and_then(Value::as_str).unwrap().to_owned()
+}
+
+fn mode(bridge: &mut Bridge, mode: &str) {
+    bridge.ask("m", "set_mode", &format!("{{:mode {mode:?}}}"));
+}
+
+#[test]
+fn servers_tool_is_asked_about_called_and_audited() {
+    let setup = with_server(&script(&[&call("write", ":text \"hello\"")]), "");
+    let mut bridge = setup.interactor();
+    say(&mut bridge, "go");
+    let question = bridge.event("interaction/requested");
+    let shown = at(&question, &["data", "payload"]).unwrap().to_string();
+    assert!(shown.contains("mcp__s__write") && shown.contains("hello"), "{shown}");
+    // The server does not say that it changes nothing, so that no rule is suggested.
+    assert!(!shown.contains("suggested-rule"), "{shown}");
+    accept(&mut bridge, &question, ":value {:outcome \"approve\" :scope \"once\"}");
+    let result = result(&mut bridge);
+    assert!(!failed(&result) && data(&result, "result-text") == "hello", "{result}");
+    let audit = bridge.ask("a", "list_audit", "{}").to_string();
+    assert!(audit.contains("mcp__s__write"), "{audit}");
+    let listed = bridge.ask("q", "query_eql", "{:query \"[{:psi.mcp/servers [:psi.mcp-server/state]}]\"}");
+    assert!(listed.to_string().contains(":ready"), "{listed}");
+}
+
+#[test]
+fn server_starts_at_first_use_and_not_before() {
+    let setup = with_server(&script(&[]), "");
+    let mut bridge = setup.ready();
+    bridge.ask("ping", "ping", "{}");
+    assert_eq!((state(&mut bridge, "s").as_str(), starts(&setup)), ("idle", 0));
+    let listed = bridge.ask("c", "get_commands", "{}").to_string();
+    assert!(listed.contains("/mcp__s__greet who [how]") && listed.contains(":server \"s\""), "{listed}");
+    assert_eq!((state(&mut bridge, "s").as_str(), starts(&setup)), ("ready", 1));
+    let told = bridge.event("mcp/updated").to_string();
+    assert!(told.contains(":name \"s\""), "{told}");
+    // All sessions of the folder share it.
+    bridge.ask("n", "new_session", "{}");
+    say(&mut bridge, "go");
+    end_of_turn(&mut bridge);
+    assert_eq!(starts(&setup), 1);
+}
+
+#[test]
+fn rules_and_modes_hold_for_servers_tools() {
+    let echo = call("echo", ":text \"a\"");
+    for (rules, in_mode, expected) in [
+        ("", "yolo", true),
+        // The hint of a server counts where edits are accepted, and lifts no denial.
+        ("", "accept-edits", true),
+        ("", "read-only", false),
+        ("{:decision :deny :tool \"mcp__s__*\"}", "yolo", false),
+        ("{:decision :allow :tool \"mcp__s__*\"}", "ask", true),
+        ("{:decision :allow :tool \"mcp__s__*\"}", "read-only", false),
+    ] {
+        let setup = with_server(&script(&[&echo]), &format!(":permissions {{:rules [{rules}]}}"));
+        let mut bridge = setup.interactor();
+        mode(&mut bridge, in_mode);
+        say(&mut bridge, "go");
+        let result = result(&mut bridge);
+        assert_eq!(!failed(&result), expected, "{rules} {in_mode}: {result}");
+    }
+}
+
+#[test]
+fn guard_blocks_servers_tool_like_any_other() {
+    let hook = r#":hooks [{:id "no" :stage :tool-call :point :pre :kind :guard :tools ["mcp__s__echo"]
+                           :command ["bash" "-c" "echo '{:decision :deny :reason \"not here\"}'"]}]"#;
+    let setup = with_server(&script(&[&call("echo", "")]), hook).arg("--yolo");
+    let mut bridge = setup.ready();
+    say(&mut bridge, "go");
+    let result = result(&mut bridge);
+    assert!(failed(&result) && data(&result, "result-text").contains("not here"), "{result}");
+}
+
+#[test]
+fn projects_server_starts_after_trust_alone() {
+    let setup = Setup::new().script(&script(&[&call("echo", ":text \"hi\"")]));
+    let folder = setup.project().join(".edn-bridge");
+    std::fs::create_dir_all(&folder).unwrap();
+    let server = server(&setup, "", "");
+    std::fs::write(folder.join("config.edn"), format!("{{:mcp {{\"s\" {server}}}}}")).unwrap();
+    let mut bridge = setup.interactor();
+    mode(&mut bridge, "yolo");
+    bridge.ask("c", "get_commands", "{}");
+    assert!(servers(&mut bridge).is_empty());
+    let preview = bridge.ask("t", "trust_preview", "{}").to_string();
+    assert!(preview.contains(":kind \"server\"") && preview.contains("server.py"), "{preview}");
+    assert_eq!(starts(&setup), 0);
+    bridge.ask("t", "trust_project", "{:trusted true}");
+    say(&mut bridge, "go");
+    assert_eq!(data(&result(&mut bridge), "result-text"), "hi");
+    assert_eq!(starts(&setup), 1);
+}
+
+#[test]
+fn changed_command_line_is_asked_about_once() {
+    let setup = Setup::new().script(&script(&[]));
+    let folder = setup.project().join(".edn-bridge");
+    std::fs::create_dir_all(&folder).unwrap();
+    let write = |words: &str| {
+        let server = server(&setup, words, "");
+        std::fs::write(folder.join("config.edn"), format!("{{:mcp {{\"s\" {server}}}}}")).unwrap();
+    };
+    write("");
+    let mut bridge = setup.interactor();
+    bridge.ask("t", "trust_project", "{:trusted true}");
+    bridge.ask("c", "get_commands", "{}");
+    assert_eq!(starts(&setup), 1);
+    write("\"other\"");
+    bridge.ask("t", "trust_project", "{:trusted true}");
+    assert_eq!(state(&mut bridge, "s"), "refused");
+    bridge.ask("c", "get_commands", "{}");
+    let question = bridge.event("interaction/requested");
+    let shown = question.to_string();
+    assert!(shown.contains("confirm") && shown.contains("other"), "{shown}");
+    accept(&mut bridge, &question, ":value {:ok false}");
+    bridge.until(|frame| is_event(frame, "interaction/answered"));
+    // A no is not asked about again, until the person says so.
+    bridge.ask("c", "get_commands", "{}");
+    assert_eq!((state(&mut bridge, "s").as_str(), starts(&setup)), ("refused", 1));
+    bridge.ask("r", "restart_mcp", "{:server \"s\"}");
+    let question = bridge.event("interaction/requested");
+    accept(&mut bridge, &question, ":value {:ok true}");
+    wait_until("the server is started again", || starts(&setup) == 2);
+    // What was agreed to once is not asked about again, also in a later process.
+    drop(bridge);
+    let mut bridge = setup.interactor();
+    bridge.ask("c", "get_commands", "{}");
+    assert_eq!((state(&mut bridge, "s").as_str(), starts(&setup)), ("ready", 3));
+}
+
+#[test]
+fn tool_that_changes_loses_what_was_allowed() {
+    let (echo, change) = (call("echo", ":text \"a\""), call("change", ""));
+    let setup = with_server(
+        &script(&[&echo, &echo, &change, &echo]),
+        ":permissions {:rules [{:decision :allow :tool \"mcp__s__change\"}]}",
+    );
+    let mut bridge = setup.interactor();
+    say(&mut bridge, "go");
+    let question = bridge.event("interaction/requested");
+    accept(&mut bridge, &question, ":value {:outcome \"approve\" :scope \"session\"}");
+    // The second one is not asked about; after the change, the third one is.
+    for _ in 0..3 {
+        assert!(!failed(&bridge.event("tool/result")));
+    }
+    let question = bridge.event("interaction/requested");
+    let told = bridge.transcript.iter().filter(|line| line.contains("another description")).count();
+    assert_eq!(told, 1);
+    accept(&mut bridge, &question, ":value {:outcome \"approve\" :scope \"once\"}");
+    result(&mut bridge);
+}
+
+#[test]
+fn subagent_has_servers_tools_of_its_envelope_alone() {
+    let delegate = r#"{:name "delegate" :arguments {:task "do" :tools ["mcp__s__write"]}}"#;
+    let (write, echo) = (call("write", ":text \"w\""), call("echo", ""));
+    let setup = with_server(&script(&[delegate, &write, &echo]), "");
+    let mut bridge = setup.interactor();
+    say(&mut bridge, "go");
+    let question = bridge.event("interaction/requested");
+    assert!(question.to_string().contains("approve-subagent-envelope"), "{question}");
+    accept(&mut bridge, &question, ":value {:outcome \"approve\"}");
+    // Granted with the envelope: not asked about again. The other tool is.
+    let question = bridge.event("interaction/requested");
+    assert!(question.to_string().contains("mcp__s__echo"), "{question}");
+    let child = data(&question, "subagent-id").to_owned();
+    let said = bridge.ask("m", "get_messages", &format!("{{:session-id {child:?}}}")).to_string();
+    assert!(said.contains(":tool-name \"mcp__s__write\"") && said.contains(":text \"w\""), "{said}");
+    accept(&mut bridge, &question, ":value {:outcome \"deny\"}");
+    bridge.until(|frame| is_event(frame, "tool/result") && data(frame, "tool-name") == "delegate");
+}
+
+#[test]
+fn stage_asks_for_servers_tool_that_is_not_its_own() {
+    let stages = r#"{:stages [{:id :one :body "Go." :tools ["mcp__s__echo"]}]}"#;
+    let (echo, write) = (call("echo", ":text \"e\""), call("write", ":text \"w\""));
+    let done = r#"{:name "complete-stage" :arguments {}}"#;
+    let setup = with_server(&script(&[&echo, &write, done]), "");
+    let workflows = setup.dir.path().join("config/edn-bridge/workflows");
+    std::fs::create_dir_all(&workflows).unwrap();
+    std::fs::write(workflows.join("w.edn"), stages).unwrap();
+    let mut bridge = setup.interactor();
+    bridge.ask("w", "command", "{:text \"/workflow w\"}");
+    assert_eq!(data(&bridge.event("tool/result"), "result-text"), "e");
+    let question = bridge.event("interaction/requested");
+    assert!(question.to_string().contains("grant-stage-tool"), "{question}");
+    accept(&mut bridge, &question, ":value {:outcome \"approve\"}");
+    assert_eq!(data(&bridge.event("tool/result"), "result-text"), "w");
+}
+
+#[test]
+fn prompt_of_a_server_is_a_slash_command() {
+    let setup = with_server("{:turns [{:steps [{:echo :last-user}]}] :then :repeat-last}", "");
+    let mut bridge = setup.ready();
+    say(&mut bridge, "/mcp__s__greet \"Ann B\" how=loudly");
+    let sent = bridge.event("user/message");
+    let sent = data(&sent, "text");
+    assert!(sent.contains("Greet Ann B loudly."), "{sent}");
+    // Between marks that the server cannot end.
+    assert!(
+        sent.contains("<server-prompt server=") && sent.matches("</server-prompt>").count() == 1,
+        "{sent}"
+    );
+    end_of_turn(&mut bridge);
+    let missing = bridge.ask("x", "prompt", "{:message \"/mcp__s__greet\"}").to_string();
+    assert!(missing.contains("Usage: /mcp__s__greet who [how]"), "{missing}");
+    let unknown = bridge.ask("u", "prompt", "{:message \"/mcp__s__greeted x\"}");
+    assert_eq!(code(&unknown), "request/unknown-command");
+    assert!(unknown.to_string().contains("mcp__s__greet"), "{unknown}");
+}
+
+#[test]
+fn resource_of_a_server_is_read_where_it_is_named() {
+    let setup = with_server(&script(&[]), "");
+    let mut bridge = setup.ready();
+    say(&mut bridge, "look at @s:memo://note.");
+    let entry = bridge
+        .until(|frame| is_event(frame, "session/entry") && frame.to_string().contains("the note itself"));
+    assert!(entry.to_string().contains("<server-resource server="), "{entry}");
+    end_of_turn(&mut bridge);
+    bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "phase") == "idle");
+    bridge.skip_to_now();
+    bridge.ask("o", "set_mcp", "{:server \"s\" :enabled false}");
+    say(&mut bridge, "again @s:memo://note");
+    let told = bridge.event("ui/notification").to_string();
+    assert!(told.contains("switched off"), "{told}");
+    end_of_turn(&mut bridge);
+}
+
+#[test]
+fn form_of_a_server_is_asked_field_by_field() {
+    let form = call("form", "");
+    let setup = with_server(&script(&[&form]), "").arg("--yolo");
+    let mut bridge = setup.interactor();
+    say(&mut bridge, "go");
+    let name = bridge.event("interaction/requested");
+    let shown = name.to_string();
+    assert!(shown.contains("The server s asks you") && shown.contains("Who are you?"), "{shown}");
+    accept(&mut bridge, &name, ":value {:text \"x\"}");
+    // What does not fit is asked again.
+    let again = bridge.event("interaction/requested");
+    assert!(again.to_string().contains("at least 2 characters"), "{again}");
+    accept(&mut bridge, &again, ":value {:text \"Ann\"}");
+    let sure = bridge.event("interaction/requested");
+    assert!(sure.to_string().contains("confirm"), "{sure}");
+    accept(&mut bridge, &sure, ":value {:ok false}");
+    let colour = bridge.event("interaction/requested");
+    accept(&mut bridge, &colour, ":value {:index 1}");
+    let result = result(&mut bridge);
+    let said = data(&result, "result-text");
+    assert!(
+        said.contains("accept") && said.contains("Ann") && said.contains("green") && said.contains("false"),
+        "{said}"
+    );
+}
+
+#[test]
+fn refused_form_declines_and_a_nag_is_cut_short() {
+    let (form, nag) = (call("form", ""), call("nag", ""));
+    let setup = with_server(&script(&[&form, &nag]), "").arg("--yolo");
+    let mut bridge = setup.interactor();
+    say(&mut bridge, "go");
+    for expected in ["\"decline\"", "decline decline decline decline decline cancel cancel"] {
+        let question = bridge.event("interaction/requested");
+        let id = data(&question, "interaction-id").to_owned();
+        bridge.ask("no", "interaction_respond", &format!("{{:interaction-id {id:?} :status \"cancelled\"}}"));
+        let result = bridge.event("tool/result");
+        assert!(data(&result, "result-text").contains(expected), "{result}");
+    }
+    end_of_turn(&mut bridge);
+}
+
+#[test]
+fn page_of_a_server_is_confirmed_with_its_address() {
+    let setup = with_server(&script(&[&call("page", "")]), "").arg("--yolo");
+    let mut bridge = setup.interactor();
+    say(&mut bridge, "go");
+    let question = bridge.event("interaction/requested");
+    assert!(question.to_string().contains("https://example.com/a?b=c"), "{question}");
+    accept(&mut bridge, &question, ":value {:ok true}");
+    assert!(data(&result(&mut bridge), "result-text").contains("accept"));
+}
+
+#[test]
+fn sampling_is_off_unless_switched_on_and_asked_each_time() {
+    let sample = call("sample", ":text \"Tell me.\"");
+    let off = with_server(&script(&[&sample]), "").arg("--yolo");
+    let mut bridge = off.interactor();
+    say(&mut bridge, "go");
+    assert!(!data(&result(&mut bridge), "result-text").contains("assistant"));
+    assert!(!bridge.transcript.iter().any(|line| line.contains(":event \"interaction/requested\"")));
+    let setup =
+        Setup::new().script(&script(&[&sample, "{:name \"read\" :arguments {:path \"no\"}}", &sample]));
+    let server = server(&setup, "", ":sampling true");
+    let setup = configure(setup, &format!("{{:mcp {{\"s\" {server}}}}}")).arg("--yolo");
+    let mut bridge = setup.interactor();
+    say(&mut bridge, "go");
+    let question = bridge.event("interaction/requested");
+    let shown = question.to_string();
+    assert!(shown.contains("approve") && shown.contains("Tell me."), "{shown}");
+    // However far the answer is to reach, the next time is asked about.
+    accept(&mut bridge, &question, ":value {:outcome \"approve\" :scope \"session\"}");
+    bridge.event("tool/result");
+    let question = bridge.event("interaction/requested");
+    accept(&mut bridge, &question, ":value {:outcome \"deny\"}");
+    let result = result(&mut bridge);
+    assert!(!data(&result, "result-text").contains("assistant"), "{result}");
+}
+
+#[test]
+fn switched_off_server_and_tool_are_not_offered() {
+    let setup = with_server(&script(&[&call("echo", "")]), "").arg("--yolo");
+    let mut bridge = setup.ready();
+    bridge.ask("c", "get_commands", "{}");
+    let tools = |bridge: &mut Bridge| {
+        let listed =
+            bridge.ask("q", "query_eql", "{:query \"[{:psi.tool/list [:psi.tool/name]}]\"}").to_string();
+        listed.matches("mcp__s__").count()
+    };
+    let all = tools(&mut bridge);
+    assert!(all > 5);
+    let off = bridge.ask("o", "set_mcp", "{:server \"s\" :tool \"echo\" :enabled false}").to_string();
+    assert!(off.contains(":enabled false"), "{off}");
+    assert_eq!(tools(&mut bridge), all - 1);
+    say(&mut bridge, "go");
+    assert!(data(&result(&mut bridge), "result-text").contains("There is no tool"));
+    bridge.ask("o", "command", "{:text \"/mcp off s\"}");
+    bridge.until(|frame| is_event(frame, "command-result") && frame.to_string().contains("s is off"));
+    assert_eq!(tools(&mut bridge), 0);
+    let listed = bridge.ask("m", "command", "{:text \"/mcp\"}");
+    assert!(listed.to_string().contains(":accepted true"));
+    let told = bridge.until(|frame| {
+        is_event(frame, "command-result") && frame.to_string().contains("off for this session")
+    });
+    assert!(told.to_string().contains("mcp__s__echo"), "{told}");
+    for (params, expected) in [
+        ("{:server \"t\" :enabled false}", "request/not-found"),
+        ("{:server \"s\" :tool \"none\" :enabled false}", "request/not-found"),
+    ] {
+        assert_eq!(code(&bridge.ask("x", "set_mcp", params)), expected, "{params}");
+    }
+    // It is the session's: kept with it, and nothing to others.
+    bridge.ask("n", "new_session", "{}");
+    assert_eq!(tools(&mut bridge), all);
+}
+
+#[test]
+fn crash_and_hang_cost_their_own_calls_alone() {
+    let (crash, echo, hang) = (call("crash", ""), call("echo", ":text \"back\""), call("hang", ""));
+    let setup = with_server(&script(&[&crash, &echo, &hang]), "").arg("--yolo");
+    let mut bridge = setup.ready();
+    say(&mut bridge, "go");
+    let crashed = bridge.event("tool/result");
+    assert!(failed(&crashed) && data(&crashed, "result-text").contains("server s"), "{crashed}");
+    // The next call starts it again.
+    let back = bridge.event("tool/result");
+    assert!(data(&back, "result-text") == "back" && starts(&setup) == 2, "{back}");
+    bridge.until(|frame| is_event(frame, "tool/executing") && data(frame, "tool-name") == "mcp__s__hang");
+    assert!(bridge.ask("ping", "ping", "{}").to_string().contains(":pong true"));
+    bridge.ask("abort", "abort", "{}");
+    let last = end_of_turn(&mut bridge);
+    assert!(last.to_string().contains("aborted"), "{last}");
+}
+
+#[test]
+fn completion_knows_arguments_and_resources() {
+    let setup = with_server(&script(&[]), "");
+    let mut bridge = setup.ready();
+    let completed = bridge.ask(
+        "c",
+        "complete_mcp",
+        "{:prompt \"mcp__s__greet\" :argument \"who\" :value \"An\" :before {:how \"x\"}}",
+    );
+    assert!(completed.to_string().contains("[\"Ann\" \"Anton\"]"), "{completed}");
+    let reference = bridge.ask("r", "complete_mcp", "{:reference \"s:me\"}").to_string();
+    assert!(reference.contains("[\"s:memo://note\"]"), "{reference}");
+    assert_eq!(code(&bridge.ask("x", "complete_mcp", "{:prompt \"p\"}")), "request/invalid-params");
+    assert_eq!(
+        code(&bridge.ask("x", "complete_mcp", "{:prompt \"p\" :argument \"a\"}")),
+        "request/not-found"
+    );
+}
+
+#[test]
+fn reload_starts_what_is_new_and_ends_what_is_gone() {
+    let setup = with_server(&script(&[]), "");
+    let mut bridge = setup.ready();
+    bridge.ask("c", "get_commands", "{}");
+    assert_eq!(state(&mut bridge, "s"), "ready");
+    let other = server(&setup, "", "");
+    let setup = configure(setup, &format!("{{:mcp {{\"other\" {other}}}}}"));
+    bridge.ask("r", "command", "{:text \"/reload\"}");
+    bridge.event("command-result");
+    let listed = bridge.ask("c", "get_commands", "{}").to_string();
+    assert!(listed.contains("mcp__other__greet") && !listed.contains("mcp__s__greet"), "{listed}");
+    assert_eq!((servers(&mut bridge).len(), starts(&setup)), (1, 2));
+}
+
+#[test]
+fn instructions_are_a_marked_part_of_the_prompt() {
+    let setup = with_server(&script(&[]), "");
+    let mut bridge = setup.ready();
+    say(&mut bridge, "go");
+    end_of_turn(&mut bridge);
+    let query = "[{:psi.agent-session/prompt-parts [:psi.prompt-part/kind :psi.prompt-part/source :psi.prompt-part/text]}]";
+    let parts = bridge.ask("q", "query_eql", &format!("{{:query {query:?}}}")).to_string();
+    assert!(parts.contains("mcp:s") && parts.contains("Use echo."), "{parts}");
+    assert_eq!(parts.matches("</server-instructions>").count(), 1, "{parts}");
+}
+
+#[test]
+fn tools_of_many_servers_are_bounded_together() {
+    let setup = Setup::new().script(&script(&[]));
+    let many = server(&setup, "\"many\"", "");
+    let all: String = (0..5).map(|n| format!("\"s{n}\" {many} ")).collect();
+    let setup = configure(setup, &format!("{{:mcp {{{all}}}}}"));
+    let mut bridge = setup.ready();
+    bridge.ask("c", "get_commands", "{}");
+    wait_until("all servers are started", || starts(&setup) == 5);
+    bridge.until(|frame| {
+        is_event(frame, "mcp/updated") && frame.to_string().matches(":state \"ready\"").count() == 5
+    });
+    let listed = bridge.ask("q", "query_eql", "{:query \"[{:psi.tool/list [:psi.tool/name]}]\"}").to_string();
+    assert_eq!(
+        listed.matches(":psi.tool/name").count(),
+        edn_bridge::limits::OFFERED_TOOLS,
+        "all tools of a request"
+    );
+}
+
+#[test]
+fn user_server_that_changes_is_not_asked_about() {
+    let setup = with_server(&script(&[]), "");
+    let mut bridge = setup.interactor();
+    bridge.ask("c", "get_commands", "{}");
+    let other = server(&setup, "\"other\"", "");
+    let setup = configure(setup, &format!("{{:mcp {{\"s\" {other}}}}}"));
+    bridge.ask("r", "command", "{:text \"/reload\"}");
+    bridge.event("command-result");
+    bridge.ask("c", "get_commands", "{}");
+    assert_eq!((state(&mut bridge, "s").as_str(), starts(&setup)), ("ready", 2));
+    assert!(!bridge.transcript.iter().any(|line| line.contains(":event \"interaction/requested\"")));
+}
