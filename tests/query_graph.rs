@@ -57,14 +57,20 @@ const BUSY: &str = "{:turns [{:steps [{:delta \"Hello.\"}] :usage {:input 10 :ou
     {:steps [{:delta \"Done.\"}]}] :then :repeat-last}";
 
 /// A session of everything: turns, a run of a workflow, a background job, a call that waits for a person's
-/// word and one that was answered, a message that waits for the turn, a name, a hook, a rule, a skill, a template.
+/// word and one that was answered, a message that waits for the turn, a name, a hook, a rule, a server of tools,
+/// a skill, a template.
 fn busy() -> (Setup, Bridge) {
     let setup = Setup::new().script(BUSY);
     let config = setup.dir.path().join("user.edn");
+    let server = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp_engine/server.py");
+    let started = setup.dir.path().join("started");
     std::fs::write(
         &config,
-        "{:hooks [{:stage :tool-call :point :post :kind :observer :command [\"true\"] :tools [\"read\"]}] \
-          :permissions {:rules [{:decision :deny :tool \"bash\" :command \"rm\"}]}}",
+        format!(
+            "{{:hooks [{{:stage :tool-call :point :post :kind :observer :command [\"true\"] :tools [\"read\"]}}] \
+              :permissions {{:rules [{{:decision :deny :tool \"bash\" :command \"rm\"}}]}} \
+              :mcp {{\"s\" {{:command [\"python3\" {server:?}] :env {{\"STARTED\" {started:?}}}}}}}}}"
+        ),
     )
     .unwrap();
     let workflows = setup.dir.path().join("workflows");

@@ -3,25 +3,11 @@
 
 use std::path::Path;
 
-use super::error::ConfigError;
+use super::error::{ConfigError, EditError};
 use crate::edn::{self, Reader};
 use crate::files::{FilePlace, FileRead, ReplaceError, Rights};
 use crate::limits::CONFIG_BYTES;
 use crate::value::{Map, Value};
-
-/// Why a text is not changed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum EditError {
-    /// The text is no EDN.
-    #[error("it cannot be read: {0}")]
-    Unreadable(String),
-    /// It is written in a way that is not changed here.
-    #[error("{0} is no plain map there, so it is not changed; change it by hand")]
-    NoMap(String),
-    /// The entry is there.
-    #[error("it has {0} already")]
-    Exists(String),
-}
 
 /// Changes the text of a file, which may be a link or not be there yet. Says whether it was changed; `how` returns the new
 /// text, or `None` for no change. Somebody else's change meanwhile is kept.

@@ -2,8 +2,21 @@
 
 use std::path::PathBuf;
 
-use super::edit::EditError;
 use crate::edn;
+
+/// Why a text is not changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EditError {
+    /// The text is no EDN.
+    #[error("it cannot be read: {0}")]
+    Unreadable(String),
+    /// It is written in a way that is not changed here.
+    #[error("{0} is no plain map there, so it is not changed; change it by hand")]
+    NoMap(String),
+    /// The entry is there.
+    #[error("it has {0} already")]
+    Exists(String),
+}
 
 /// Why the configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
