@@ -248,3 +248,42 @@ fn served_garbage_costs_nothing_else() {
     // A client that leaves at once wanted nothing.
     Served::start(setup.command().args(["mcp", "serve"])).end();
 }
+
+#[test]
+fn servers_are_listed_and_tested() {
+    let server = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("emacs/test/scripts/mcp-server.py");
+    let config = format!(
+        "{{:mcp {{\"probe\" {{:command [\"python3\" {:?}]}} \"gone\" {{:command [\"/no/such/program\"]}}
+                  \"off\" {{:command [\"x\"] :enabled false}}}}}}",
+        server.to_str().unwrap()
+    );
+    let (setup, path) = configured(&config);
+    let folder = setup.project().join(".edn-bridge");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("config.edn"), "{:mcp {\"theirs\" {:command [\"touch\" \"started\"]}}}")
+        .unwrap();
+    let listed = run(&setup, &["list"]);
+    let text = String::from_utf8(listed.stdout.clone()).unwrap();
+    assert!(listed.status.success(), "{}", told(&listed));
+    for expected in ["probe ", "idle", "stdio", "gone ", "off ", &format!("from {}", path.display())] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    // What a project names is told, and not used before it is trusted.
+    assert!(text.contains("the project is not trusted") && !text.contains("theirs "), "{text}");
+    let tested = run(&setup, &["test", "probe"]);
+    let text = String::from_utf8(tested.stdout.clone()).unwrap();
+    assert!(tested.status.success(), "{text}{}", told(&tested));
+    for expected in
+        ["probe: ready, probe 1, 2025-11-25", "look  Looks.", "/mcp__probe__ask  Asks.", "@probe:file:///a"]
+    {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let gone = run(&setup, &["test", "gone"]);
+    let why = told(&gone);
+    assert!(!gone.status.success() && why.contains("/no/such/program: there is no such program"), "{why}");
+    for name in ["none", "theirs"] {
+        let none = run(&setup, &["test", name]);
+        assert!(!none.status.success() && told(&none).contains(name), "{}", told(&none));
+    }
+    assert!(!setup.project().join("started").exists());
+}

@@ -162,7 +162,6 @@
   (declare (indent 0) (debug t))
   `(edn-bridge-live-tests-with-program "hello.edn"
      (skip-unless (executable-find "python3"))
-     (skip-unless (member "list_mcp" edn-bridge-constants-ops))
      (let* ((config (expand-file-name "config.edn" edn-bridge-live-tests-state))
             (edn-bridge-program-args
              (append (list "--config" config) edn-bridge-program-args)))
