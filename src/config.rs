@@ -25,8 +25,7 @@ mod trust;
 
 pub use control::{ControlPolicy, Member, Team};
 pub use daemon::{DaemonPolicy, IdleExit};
-pub use edit::EditError;
-pub use error::ConfigError;
+pub use error::{ConfigError, EditError};
 pub use files::{Files, ProjectFiles};
 pub use layers::{HookValue, Layers, ServersValue, Sourced};
 pub use servers::KnownServers;
