@@ -149,9 +149,14 @@ fn text_is_asked_only_of_who_has_forms() {
 
 #[test]
 fn question_in_one_session_holds_up_neither() {
-    let setup = Setup::new().script(BASH);
+    // The sessions of one engine share the script.
+    let script = r#"{:turns [{:steps [{:tool-call {:id "a" :name "bash" :arguments {:command "echo a"}}}]}
+                             {:steps [{:tool-call {:id "b" :name "bash" :arguments {:command "echo b"}}}]}
+                             {:steps [{:delta "Done."}]} {:steps [{:delta "Done."}]}]}"#;
+    let setup = Setup::new().script(script);
     let mut editor = Editor::ready(&setup, json!({}));
-    let (one, other) = (editor.open("project"), editor.open("another"));
+    // Both in one folder, and so in one engine.
+    let (one, other) = (editor.open("project"), editor.open("project"));
     let first = editor.prompt(&one, "run");
     let asked_first = editor.question();
     // The other session comes as far as its own question, and to its end.
@@ -163,6 +168,8 @@ fn question_in_one_session_holds_up_neither() {
     assert_eq!(end(&mut editor, second).0["result"]["stopReason"], "end_turn");
     editor.choose(&asked_first, "allow");
     assert_eq!(end(&mut editor, first).0["result"]["stopReason"], "end_turn");
+    let asked = editor.transcript.iter().filter(|line| line.contains("session/request_permission"));
+    assert_eq!(asked.count(), 2, "each is asked once, in its session alone");
 }
 
 #[test]
