@@ -1,8 +1,8 @@
 //! The ACP wire: the Agent Client Protocol, for editors.
 //!
 //! An editor has one connection, and opens sessions in any folder on it: each is a client of the engine of its folder
-//! ([`hall`], [`link`]). [`map`] says in the plain types of [`update`] what an event tells; [`v1`] and [`v2`] write those in
-//! the shapes of a version, and read what the editor sends. [`desk`] keeps what was told and asked, [`ask`] has the
+//! ([`hall`], [`link`]). [`map`] says in the plain types of [`update`] what an event tells; [`v1`] writes those in the shapes
+//! of version 1, and reads what the editor sends. [`desk`] keeps what was told and asked, [`ask`] has the
 //! questions, [`options`] the settings, [`replay`] the history, [`input`] the message; [`route`] calls the session API. The
 //! types of the protocol (crate `agent-client-protocol-schema`) are known in this room alone. A wire like any: no rule of
 //! the engine stands here.

@@ -1,23 +1,4 @@
-//! The methods of the protocol that are served, and those of its requests to the editor.
-
-/// What an editor may ask.
-pub const REQUESTS: &[&str] = &[
-    "initialize",
-    "authenticate",
-    "session/new",
-    "session/load",
-    "session/resume",
-    "session/list",
-    "session/close",
-    "session/delete",
-    "session/prompt",
-    "session/set_mode",
-    "session/set_config_option",
-    "_edn-bridge/query_eql",
-];
-
-/// What an editor may tell.
-pub const NOTICES: &[&str] = &["session/cancel", "$/cancel_request"];
+//! The methods with which an editor is told and asked. What it may send is in [`super::wish`].
 
 /// What an editor is told and asked.
 pub const TO_EDITOR: &[&str] = &[
