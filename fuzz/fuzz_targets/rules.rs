@@ -27,7 +27,7 @@ fn rule(line: &str) -> Option<Rule> {
     let about = chars.next()?;
     let text = Some(chars.as_str().to_owned()).filter(|text| !text.is_empty());
     let (path, command) = if about == 'p' { (text, None) } else { (None, text) };
-    let rule = Rule { decision, tool: None, path, command, exact: about == 'e' };
+    let rule = Rule { decision, tool: None, path, command, host: None, exact: about == 'e' };
     // As configuration would make it.
     Rule::read(&rule.to_value()).ok()
 }
