@@ -19,7 +19,7 @@ fuzz_target!(|input: &[u8]| {
         asked.set(asked.get() + 1);
         Err("not here".to_owned())
     };
-    let reader = Reader { may_read: &may_read, barred: &Barred::default(), is_stopped: &|| false };
+    let reader = Reader { may_read: &may_read, barred: &Barred::default(), is_stopped: &|| false, is_elsewhere: &|_| false };
     let attached = attach(Path::new("/"), &text, usize::MAX, &reader);
     assert!(may_refer(&text) || attached.is_empty());
     assert!(asked.get() <= REFERENCE_LOOKUPS && attached.len() <= REFERENCES + 1);

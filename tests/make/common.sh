@@ -26,8 +26,6 @@ MCP_PYTHON=2.3.0
 # The official libraries of the Agent Client Protocol. The second one has the official schema too.
 ACP_PYTHON='agent-client-protocol==0.12.1'
 ACP_NODE='@agentclientprotocol/sdk@2.4.0'
-# The official library of the Model Context Protocol.
-MCP_PYTHON='mcp==2.3.0'
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "make: $*"; exit 1; }
@@ -155,9 +153,9 @@ acp_tests() {
 
 # mcp_client: the official client of the Model Context Protocol against this program as a server.
 mcp_client() {
-  local python=$TOOLS/mcp/python-${MCP_PYTHON##*=}
+  local python=$TOOLS/mcp/python-$MCP_PYTHON
   if [ ! -d "$python" ] && has_pip; then
-    python3 -m pip install --quiet --target "$python" "$MCP_PYTHON" >"$LOGS/mcp-python.log" 2>&1 || rm -rf "$python"
+    python3 -m pip install --quiet --target "$python" "mcp==$MCP_PYTHON" >"$LOGS/mcp-python.log" 2>&1 || rm -rf "$python"
   fi
   if [ -d "$python" ]; then
     PYTHONPATH=$python step 'a client of the Python library of MCP' python3 tests/mcp_command/python_client.py "$DEBUG"
