@@ -5,6 +5,7 @@
 
 mod support;
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use edn_bridge::value::{Owned, Value};
@@ -181,11 +182,16 @@ fn changed_command_line_is_asked_about_once() {
     write("");
     let mut bridge = setup.interactor();
     bridge.ask("t", "trust_project", "{:trusted true}");
-    bridge.ask("c", "get_commands", "{}");
-    assert_eq!(starts(&setup), 1);
+    // The session goes on with the new configuration soon after the answer.
+    let bridge = RefCell::new(bridge);
+    wait_until("the server is started", || {
+        bridge.borrow_mut().ask("c", "get_commands", "{}");
+        starts(&setup) == 1
+    });
     write("\"other\"");
-    bridge.ask("t", "trust_project", "{:trusted true}");
-    assert_eq!(state(&mut bridge, "s"), "refused");
+    bridge.borrow_mut().ask("t", "trust_project", "{:trusted true}");
+    wait_until("the changed server is refused", || state(&mut bridge.borrow_mut(), "s") == "refused");
+    let mut bridge = bridge.into_inner();
     bridge.ask("c", "get_commands", "{}");
     let question = bridge.event("interaction/requested");
     let shown = question.to_string();

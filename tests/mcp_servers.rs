@@ -7,6 +7,8 @@ mod mcp_support;
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
@@ -333,6 +335,50 @@ fn program_gets_what_it_was_given_and_no_key_leaves() {
         assert!(refused.contains("no: [secret]") && !refused.contains("error-data-canary"), "{refused}");
         let all = format!("{told} {refused} {:?} {}", project.facts(), project.servers.stderr("w").unwrap());
         assert!(!all.contains(canary), "{all}");
+    });
+}
+
+/// A server over HTTP that answers with an error, in which it says back all that it was sent.
+fn echoing_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/mcp", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(&stream);
+                let mut head = String::new();
+                while reader.read_line(&mut head).is_ok_and(|count| count > 2) {}
+                let length = head.lines().find_map(|line| {
+                    let (name, value) = line.split_once(':')?;
+                    name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+                });
+                let mut body = vec![0; length.unwrap_or(0)];
+                reader.read_exact(&mut body).unwrap();
+                let answer = format!(
+                    "HTTP/1.1 500 {head_line}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\
+                     Connection: close\r\n\r\n{head}",
+                    head_line = head.lines().find(|line| line.contains("canary")).unwrap_or("none"),
+                    length = head.len(),
+                );
+                (&stream).write_all(answer.as_bytes()).unwrap();
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn header_that_a_server_says_back_is_shown_nowhere() {
+    run(async {
+        let project = Project::of(&format!(
+            "{{\"w\" {{:url {:?} :headers {{\"Authorization\" \"Bearer canary-91f0c2\" \"X-Key\" \"canary-77ab31\"}}}}}}",
+            echoing_server()
+        ));
+        let facts = project.ready().await;
+        assert_eq!(facts.state, State::Failed, "{facts:?}");
+        let error = facts.last_error.clone().unwrap();
+        assert!(error.contains("500"), "{error}");
+        assert!(!format!("{facts:?}").contains("canary"), "{facts:?}");
     });
 }
 
