@@ -103,11 +103,13 @@ fn server(
     }
     let mut headers = Map::new();
     for text in header {
-        let pair = text.split_once('=').or_else(|| text.split_once(": "));
+        // A name has neither sign; the value may have both. The error does not repeat it, for it may be a key.
+        let pair = text.split_once(['=', ':']).filter(|(name, _)| !name.trim().is_empty());
         let (name, value) =
-            pair.ok_or_else(|| Failure::Failed(format!("--header {text:?}: write NAME=VALUE.")))?;
+            pair.ok_or_else(|| Failure::Failed("--header: write NAME=VALUE or NAME: VALUE.".to_owned()))?;
+        let (name, value) = (name.trim(), value.trim());
         let value = match value.rsplit_once('$') {
-            Some((prefix, name)) if is_variable(name) => {
+            Some((prefix, name)) if is_variable(name) && (prefix.is_empty() || prefix.ends_with(' ')) => {
                 let map = Map::new().with("variable", name.to_owned());
                 Value::from(if prefix.is_empty() { map } else { map.with("prefix", prefix.to_owned()) })
             }

@@ -122,10 +122,14 @@ fn folder_and_session_must_fit() {
     let mut editor = Editor::ready(&setup, json!({}));
     let session = editor.open("project");
     editor.turn(&session, "x");
+    // A refusal leaves an open session as it is.
+    let another = editor.folder("another");
+    let params = json!({"sessionId": session, "cwd": another, "mcpServers": []});
+    assert_eq!(editor.code("session/load", params), -32602);
+    assert_eq!(text(&editor.turn(&session, "still here").0, "agent_message_chunk"), "still here");
     editor.ask("session/close", json!({"sessionId": session}));
     assert!(editor.quit().success());
     let mut editor = Editor::ready(&setup, json!({}));
-    let another = editor.folder("another");
     let params = json!({"sessionId": session, "cwd": another, "mcpServers": []});
     assert_eq!(editor.code("session/load", params), -32602);
     for cwd in ["relative", "/no/such/folder"] {

@@ -84,7 +84,8 @@ fn server_of_tools_is_listed_before_and_after_its_first_use() {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp_engine/server.py");
     let config = format!(
         "{{:mcp {{\"s\" {{:command [\"python3\" {program:?}] :env {{\"STARTED\" \"/dev/null\"}}}} \
-                 \"broken\" {{:command [\"/no/such/program\"]}}}}}}"
+                 \"broken\" {{:command [\"/no/such/program\"]}} \
+                 \"off\" {{:command [\"true\"] :enabled false}}}}}}"
     );
     std::fs::write(folder.join("config.edn"), config).unwrap();
     let mut peer = Peer::ready(&setup, CAN);
@@ -92,13 +93,17 @@ fn server_of_tools_is_listed_before_and_after_its_first_use() {
     let unused = list(&mut peer, json!({}));
     let shown = |id: &str| json!({"id": id, "transport": "stdio", "source": "global", "enabled": true, "state": "connecting", "tools": 0});
     assert_eq!(unused, json!([shown("broken"), shown("s")]));
-    assert_eq!(list(&mut peer, json!({"scope": "loaded"})), json!([]));
+    let configured = list(&mut peer, json!({"scope": "configured"}));
+    assert_eq!(
+        (&configured[1]["id"], &configured[1]["state"]),
+        (&json!("off"), &json!("disabled")),
+        "{configured}"
+    );
     peer.run_to_end("hello");
     let used = list(&mut peer, json!({}));
     assert_eq!((&used[0]["state"], &used[1]["state"]), (&json!("error"), &json!("ready")), "{used}");
     assert!(used[0]["last_error"].as_str().unwrap().contains("/no/such/program"), "{used}");
     assert!(used[1]["tools"].as_u64().unwrap() > 5 && used[1]["last_connected_at"].is_string(), "{used}");
-    assert_eq!(list(&mut peer, json!({"scope": "loaded"}))[0]["id"], "s");
 }
 
 #[test]

@@ -122,6 +122,12 @@ fn open(
             let models = acp.desk.lock().sessions.get(session).map(|open| open.told.models.clone());
             let models = models.unwrap_or_default();
             let SessionPlace { folder, servers, .. } = place;
+            // Before its servers are brought there.
+            if let Some(facts) = project.api.facts(session)
+                && !is_same_folder(&facts.cwd, &folder)
+            {
+                return acp.reject(connection, &id, &other_folder(&facts.cwd, &folder));
+            }
             let opening = Opening { project, number, folder, old, servers, models };
             return entered(connection, id, opening)();
         }
@@ -213,12 +219,21 @@ fn entered(connection: &Connection, id: Arc<str>, opening: Opening) -> impl FnOn
     }
 }
 
+/// Why a session is not opened for a folder.
+fn other_folder(cwd: &str, folder: &Path) -> Fault {
+    Fault::new(Code::InvalidParams, format!("The session works in {cwd}, not in {}.", folder.display()))
+}
+
 /// The session is open, and no event of it goes out before this has told its history and the answer.
 fn settle(connection: &Connection, id: &str, opening: Opening, opened: Result<Opened, ApiError>) {
     let acp = connection.wire();
     let Opening { project, number, folder, old, models, .. } = opening;
     let leave = |fault: &Fault| {
         acp.reject(connection, id, fault);
+        // A session that was open before stays open.
+        if acp.desk.lock().sessions.values().any(|open| open.told.connection == number) {
+            return;
+        }
         // Not from here, where the session's events are held.
         let (hall, project) = (acp.hall.clone(), project.clone());
         later(move || hall.leave(&project, number, Reply::new(|_| {})));
@@ -232,8 +247,7 @@ fn settle(connection: &Connection, id: &str, opening: Opening, opened: Result<Op
         return leave(&Fault::new(Code::Internal, "The session has ended."));
     };
     if old.is_some() && !is_same_folder(&facts.cwd, &folder) {
-        let message = format!("The session works in {}, not in {}.", facts.cwd, folder.display());
-        return leave(&Fault::new(Code::InvalidParams, message));
+        return leave(&other_folder(&facts.cwd, &folder));
     }
     let call = Call { connection: number, request: id.into(), session: session.clone() };
     let messages = match &old {

@@ -3,7 +3,7 @@
 use crate::facts::mcp::McpServer;
 use crate::session::{Client as _, GraphQuery, QueryAnswer};
 use crate::value::{Map, Value};
-use crate::wire::jsonrpc::flag;
+use crate::wire::jsonrpc::{flag, text};
 use crate::wire::ui::request::Ask;
 
 const SKILLS: &str = "[{:psi.agent-session/skills [:psi.skill/name :psi.skill/description :psi.skill/path \
@@ -56,16 +56,17 @@ fn millis(value: &Value<'_>, key: &str) -> Value<'static> {
     Value::int(value.get(key).and_then(Value::as_i64).unwrap_or(0))
 }
 
-/// Serves `mcp.list`. Starts no server.
+/// Serves `mcp.list`: the servers that the session uses, or all that are configured. Starts none.
 pub fn mcp_list(ask: &Ask<'_>) {
-    let only_loaded = ask.params.get("scope").and_then(Value::as_str) == Some("loaded");
+    let all = text(ask.params, "scope") == Some("configured");
     let reply = ask.reply(move |servers: Vec<McpServer>| {
-        let wanted = servers.iter().filter(|server| !only_loaded || server.state == "ready");
+        let is_loaded = |server: &McpServer| server.enabled && !matches!(server.state, "off" | "refused");
+        let wanted = servers.iter().filter(|server| all || is_loaded(server));
         let servers = wanted.map(|server| {
             let mut shown = Map::new().with("id", server.name.to_string());
             shown.put("transport", server.transport);
             shown.put("source", if server.source == "project" { "project" } else { "global" });
-            shown.put("enabled", server.enabled && !matches!(server.state, "off" | "refused"));
+            shown.put("enabled", is_loaded(server));
             shown.put(
                 "state",
                 match server.state {
