@@ -213,6 +213,50 @@ fn changed_command_line_is_asked_about_once() {
 }
 
 #[test]
+fn trusted_script_that_changes_is_not_started_again() {
+    let (echo, crash) = (call("echo", ":text \"hi\""), call("crash", ""));
+    let [echo, crash] = [echo, crash].map(|call| format!("{{:steps [{{:tool-call {call}}}]}}"));
+    let end = "{:steps [{:delta \"end\"}]}";
+    let turns = format!("{{:turns [{echo} {crash} {echo} {end} {echo} {end}] :then :repeat-last}}");
+    let setup = Setup::new().script(&turns);
+    let folder = setup.project().join(".edn-bridge");
+    std::fs::create_dir_all(&folder).unwrap();
+    let (script, started) = (setup.project().join("own.py"), setup.project().join("started"));
+    let trusted =
+        std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp_engine/server.py")).unwrap();
+    std::fs::write(&script, &trusted).unwrap();
+    let config =
+        format!("{{:mcp {{\"s\" {{:command [\"python3\" \"own.py\"] :env {{\"STARTED\" {started:?}}}}}}}}}");
+    std::fs::write(folder.join("config.edn"), config).unwrap();
+    let mut bridge = setup.interactor();
+    mode(&mut bridge, "yolo");
+    bridge.ask("t", "trust_project", "{:trusted true}");
+    say(&mut bridge, "go");
+    assert_eq!(data(&bridge.event("tool/result"), "result-text"), "hi");
+    assert!(failed(&bridge.event("tool/result")));
+    // The next call starts it again, with the trusted content.
+    assert_eq!(data(&result(&mut bridge), "result-text"), "hi");
+    assert_eq!(starts(&setup), 2);
+    let changed = [trusted.as_slice(), b"\n# another\n"].concat();
+    std::fs::write(&script, &changed).unwrap();
+    let refused = bridge.ask("r", "restart_mcp", "{:server \"s\"}").to_string();
+    assert!(refused.contains("own.py has changed since the project was trusted"), "{refused}");
+    let listed = servers(&mut bridge);
+    let listed = format!("{listed:?}");
+    assert!(listed.contains("failed") && listed.contains("has changed since"), "{listed}");
+    say(&mut bridge, "again");
+    assert!(failed(&result(&mut bridge)));
+    assert_eq!(starts(&setup), 2);
+    // Trusted again, it starts with the new content.
+    bridge.ask("t", "trust_project", "{:trusted true}");
+    let bridge = RefCell::new(bridge);
+    wait_until("the server is started", || {
+        bridge.borrow_mut().ask("c", "get_commands", "{}");
+        starts(&setup) == 3
+    });
+}
+
+#[test]
 fn tool_that_changes_loses_what_was_allowed() {
     let (echo, change) = (call("echo", ":text \"a\""), call("change", ""));
     let setup = with_server(

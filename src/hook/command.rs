@@ -16,10 +16,9 @@ use super::Hook;
 use crate::edn;
 use crate::environment::Environment;
 use crate::files;
-use crate::limits::{HOOK_OUTPUT_BYTES, HOOK_STDERR_BYTES, PROCESS_GRACE, TRUSTED_FILE_BYTES};
+use crate::limits::{HOOK_OUTPUT_BYTES, HOOK_STDERR_BYTES, PROCESS_GRACE};
 use crate::runner::sandbox::Sandbox;
 use crate::runner::{self, Program, RunningProgram};
-use crate::sha256;
 use crate::value::{Map, Value};
 
 /// The variables that a hook inherits. Whatever else the process has in its environment may be a secret, by
@@ -139,15 +138,6 @@ pub async fn tell(
     run(hook, cwd, environment, input, stop).await.map(drop)
 }
 
-/// The first file that differs from the trusted one.
-fn changed(sealed: &[(PathBuf, String)]) -> Option<PathBuf> {
-    let same = |path: &Path, digest: &str| {
-        let read = path.canonicalize().and_then(|real| files::read(&real, TRUSTED_FILE_BYTES));
-        read.is_ok_and(|bytes| sha256::hex(&bytes) == digest)
-    };
-    sealed.iter().find(|(path, digest)| !same(path, digest)).map(|(path, _)| path.clone())
-}
-
 async fn run(
     hook: &Hook,
     cwd: &Path,
@@ -157,7 +147,8 @@ async fn run(
 ) -> Result<Vec<u8>, HookFailure> {
     if !hook.sealed.is_empty() {
         let sealed = hook.sealed.clone();
-        let changed = tokio::task::spawn_blocking(move || changed(&sealed)).await;
+        let changed =
+            tokio::task::spawn_blocking(move || files::first_changed(&sealed).map(Path::to_owned)).await;
         if let Some(path) = changed.unwrap_or_default() {
             return Err(HookFailure::Changed(path));
         }

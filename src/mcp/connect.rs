@@ -23,6 +23,7 @@ use super::pipes::Pipes;
 use super::place::Place;
 use super::secrets::Values;
 use super::settings::{Server, Way};
+use crate::files;
 use crate::http::Url;
 use crate::http::header::{HeaderName, HeaderValue};
 use crate::limits::{HTTP_ERROR_BYTES, MCP_LINE_BYTES, MCP_OPEN_REQUESTS, MCP_START_WAIT};
@@ -117,6 +118,17 @@ impl Attempt<'_> {
         noted: &Arc<Noted>,
         stderr: &Arc<Stderr>,
     ) -> Result<Connection, Failure> {
+        // At each start: a file may change at any time after it was trusted.
+        if !self.server.sealed.is_empty() {
+            let server = self.server.clone();
+            let check = move || files::first_changed(&server.sealed).map(|path| path.display().to_string());
+            let changed = tokio::task::spawn_blocking(check).await;
+            let changed = changed.map_err(|error| Failure::Other(error.to_string()))?;
+            if let Some(path) = changed {
+                let why = format!("{path} has changed since the project was trusted (/trust)");
+                return Err(Failure::Other(why));
+            }
+        }
         let variables = &self.values.environment;
         let started =
             child::start(self.server, self.place, variables, noted, stderr.clone(), self.tasks).await;

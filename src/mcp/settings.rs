@@ -122,6 +122,9 @@ pub struct Server {
     pub sandbox: bool,
     /// Its registration for logins.
     pub client: Client,
+    /// The files that were trusted with it, each with its digest: it starts with these contents alone. Whoever knows what
+    /// was trusted fills it in.
+    pub sealed: Vec<(PathBuf, String)>,
 }
 
 /// Why what is written of a server cannot be used, as a sentence.
@@ -372,6 +375,7 @@ impl Server {
                 redirect,
                 scopes: read.texts("scopes")?.unwrap_or_default(),
             },
+            sealed: Vec::new(),
         })
     }
 
@@ -405,6 +409,7 @@ impl Server {
             && (self.sampling, self.sandbox) == (other.sampling, other.sandbox)
             && self.writable == other.writable
             && self.client == other.client
+            && self.sealed == other.sealed
     }
 
     /// Its command line or address as it may be shown.

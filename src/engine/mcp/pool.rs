@@ -11,9 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::KnownServers;
 use crate::engine::revision::ConfigRevision;
 use crate::files;
-use crate::limits::TRUSTED_FILE_BYTES;
 use crate::mcp::{Place, Server, Servers, Settings, Source};
-use crate::sha256;
 
 /// The servers of folders.
 pub struct McpPool {
@@ -131,13 +129,14 @@ impl McpPool {
         let mut settings = Settings { servers: Vec::new(), problems: config.mcp.problems.clone() };
         let (mut withheld, mut new) = (Vec::new(), BTreeMap::new());
         for server in &config.mcp.servers {
+            let mut server = server.clone();
+            server.sealed = config.mcp_sealed.get(&*server.name).cloned().unwrap_or_default();
             let why = match &server.source {
                 Source::Project(_) if server.enabled => {
                     let digest = server.digest();
-                    let sealed = config.mcp_sealed.get(&*server.name);
-                    let changed = sealed.into_iter().flatten().find(|(path, digest)| !holds(path, digest));
+                    let changed = files::first_changed(&server.sealed);
                     match known.get(&*server.name) {
-                        _ if changed.is_some() => changed.map(|(path, _)| Why::Changed(path.clone())),
+                        _ if changed.is_some() => changed.map(|path| Why::Changed(path.to_owned())),
                         Some(before) if *before != digest && refused.contains(&digest) => Some(Why::Refused),
                         Some(before) if *before != digest => Some(Why::Another),
                         Some(_) => None,
@@ -150,8 +149,8 @@ impl McpPool {
                 _ => None,
             };
             match why {
-                Some(why) => withheld.push(Withheld { server: server.clone(), why }),
-                None => settings.servers.push(server.clone()),
+                Some(why) => withheld.push(Withheld { server, why }),
+                None => settings.servers.push(server),
             }
         }
         drop(refused);
@@ -176,12 +175,6 @@ impl McpPool {
         self.stop.cancel();
         self.folders().drain().map(|(_, folder)| folder).collect()
     }
-}
-
-/// Whether a file is what it was when it was trusted.
-fn holds(path: &Path, digest: &str) -> bool {
-    let read = path.canonicalize().and_then(|real| files::read(&real, TRUSTED_FILE_BYTES));
-    read.is_ok_and(|bytes| sha256::hex(&bytes) == digest)
 }
 
 impl Folder {
