@@ -10,6 +10,7 @@ pub mod editor;
 mod file;
 mod front_matter;
 pub mod instructions;
+pub mod mark;
 pub mod reference;
 pub mod skill;
 mod skipped;

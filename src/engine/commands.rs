@@ -91,10 +91,15 @@ impl Commands<'_> {
         reply: Reply<Prompted>,
     ) {
         let engine = self.0.clone();
+        // From here on, so that an abort that follows at once counts.
+        let stop = handle.stoppable();
         let fill_in = async move {
-            let filled = engine.shared.fill_in_prompt(&handle, Some(call.cause()), &name, &arguments).await;
+            let cause = Some(call.cause());
+            let filled = engine.shared.fill_in_prompt(&handle, cause, &name, &arguments, &stop).await;
             match filled {
                 Ok(filled) => {
+                    // The server's text names no file, resource or skill for the person.
+                    incoming.ahead.typed = Some(arguments);
                     incoming.prompt.message = filled.message;
                     incoming.prompt.images.extend(filled.images);
                     handle.tell(Change::Prompt { call, incoming, reply });

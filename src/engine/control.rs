@@ -316,7 +316,7 @@ impl Engine {
                     Err(why) => return Outcome::rejected(why),
                 };
                 let prompt = Prompt { message: text, ..Prompt::default() };
-                let incoming = Incoming { prompt, request: Some(noted) };
+                let incoming = Incoming::new(prompt, Some(noted));
                 let interrupts = interrupt.then(|| sent_at.latest());
                 let done = answer(handle, |reply| Change::Inject { call, incoming, interrupts, reply });
                 match done.await {

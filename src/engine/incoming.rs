@@ -1,6 +1,7 @@
 //! A message on its way into a session, with what the journal notes of its request. Does not know who sends it, nor
 //! what becomes of it.
 
+use crate::context::reference::Attachment;
 use crate::message::SessionId;
 use crate::message::image::Image;
 use crate::session::Prompt;
@@ -14,16 +15,33 @@ pub struct Incoming {
     pub prompt: Prompt,
     /// Its request, if that has a key.
     pub request: Option<Box<KeyedRequest>>,
+    /// What is known of its context before the session's task has it.
+    pub ahead: Ahead,
+}
+
+/// What is known of a message's context before the session's task has it.
+#[derive(Debug, Default)]
+pub struct Ahead {
+    /// What a person typed, if the message is a server's text: that alone names files, resources and skills. `None` if
+    /// the message is what was typed.
+    pub typed: Option<String>,
+    /// The resources of servers that it names, if they were read.
+    pub resources: Option<Vec<Attachment>>,
 }
 
 impl Incoming {
+    /// A message as a person typed it.
+    pub fn new(prompt: Prompt, request: Option<Box<KeyedRequest>>) -> Self {
+        Self { prompt, request, ahead: Ahead::default() }
+    }
+
     /// A message that an op brings, with the op's key.
     pub fn of_op(session: &SessionId, op: &str, prompt: Prompt) -> Self {
         let request = prompt.idempotency_key.as_deref().map(|key| {
             let texts = prompt.images.iter().flat_map(Image::parts);
             of_op(session, key, [op, &prompt.message].into_iter().chain(texts))
         });
-        Self { prompt, request }
+        Self::new(prompt, request)
     }
 }
 

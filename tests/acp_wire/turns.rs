@@ -161,3 +161,21 @@ fn slash_command_is_answered_in_words() {
     editor.prompt(&session, "/mode accept-edits");
     assert_eq!(editor.update(&session, "current_mode_update")["currentModeId"], "accept-edits");
 }
+
+#[test]
+fn cancel_ends_a_prompt_that_a_server_does_not_answer() {
+    let setup = yolo(ECHO);
+    let folder = setup.dir.path().join("config/edn-bridge");
+    std::fs::create_dir_all(&folder).unwrap();
+    let program = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp_engine/server.py");
+    let (name, started) = ("STARTED", setup.project().join("started"));
+    let server = format!("{{:command [\"python3\" {program:?}] :env {{{name:?} {started:?}}}}}");
+    std::fs::write(folder.join("config.edn"), format!("{{:mcp {{\"s\" {server}}}}}")).unwrap();
+    let mut editor = Editor::ready(&setup, json!({}));
+    let session = editor.open("project");
+    let waiting = editor.prompt(&session, "/mcp__s__silent");
+    editor.notify("session/cancel", json!({"sessionId": session}));
+    assert_eq!(editor.answer(waiting)["result"]["stopReason"], "cancelled");
+    let (told, reason) = editor.turn(&session, "next");
+    assert_eq!((text(&told, "agent_message_chunk").as_str(), reason.as_str()), ("next", "end_turn"));
+}

@@ -10,6 +10,8 @@ use super::{SessionActor, user_message};
 use crate::context::Project;
 use crate::context::reference::{self, Reader};
 use crate::context::skill;
+use crate::engine::incoming::Ahead;
+use crate::engine::queue;
 use crate::event::{Body, Cause, NoticeLevel, Notification};
 use crate::facts::TemplateFacts;
 use crate::limits::EDITOR_TEXT_BYTES;
@@ -34,12 +36,8 @@ impl SessionActor {
 
     /// The entries of a message: the configuration if it is new, the context if there is any, and the
     /// message.
-    pub(super) async fn gather(&mut self, content: Vec<Block>, turn: &TurnId) -> Gathered {
-        let texts = content.iter().filter_map(|block| match block {
-            Block::Text(text) => Some(text.as_ref()),
-            _ => None,
-        });
-        let text = texts.collect::<Vec<_>>().join("\n");
+    pub(super) async fn gather(&mut self, content: Vec<Block>, ahead: Ahead, turn: &TurnId) -> Gathered {
+        let text = ahead.typed.unwrap_or_else(|| queue::text(&content));
         let message = EntryBody::Message(user_message(content, turn));
         let editor = self.editor.to_send();
         let may_name_skill = skill::may_be_named(&text);
@@ -50,7 +48,10 @@ impl SessionActor {
         let names = shared.server_names(&session);
         // A token is about four bytes, so as many bytes as the window has tokens are a quarter of it.
         let window = usize::try_from(self.facts.context_window).unwrap_or(usize::MAX);
-        let resources = shared.referenced(&session, &text, &names, window).await;
+        let resources = match ahead.resources {
+            Some(resources) => resources,
+            None => shared.referenced(&session, &text, &names, window).await,
+        };
         let (facts, rules) = (self.facts.clone(), self.shared.rules_for(&self.handle.config(), &self.handle));
         let stop = self.handle.stoppable();
         let looked = tokio::task::spawn_blocking(move || {

@@ -9,7 +9,7 @@ use crate::catalogue::ErrorCode;
 use crate::clock::epoch_millis;
 use crate::crash;
 use crate::engine::answers;
-use crate::engine::incoming::Incoming;
+use crate::engine::incoming::{Ahead, Incoming};
 use crate::engine::invocation;
 use crate::engine::ledger::{CarriedOut, Ledger, Lookup, conflict};
 use crate::engine::queue::{self, Until};
@@ -34,8 +34,8 @@ impl SessionActor {
         }
         self.give_up_unended().await;
         let turn = TurnId::from(self.shared.clock.id("t-"));
-        let Incoming { prompt, request } = incoming;
-        let mut gathered = self.gather(queue::content(prompt), &turn).await;
+        let Incoming { prompt, request, ahead } = incoming;
+        let mut gathered = self.gather(queue::content(prompt), ahead, &turn).await;
         gathered.bodies.push(self.turn_record(&turn, TurnEvent::Began, None));
         gathered.bodies.extend(self.released());
         let written = match self.append_for(gathered.bodies, [answered(request, &turn)]).await {
@@ -270,7 +270,7 @@ impl SessionActor {
         let Some(next) = self.queue.first() else { return };
         self.give_up_unended().await;
         let turn = next.turn.clone().unwrap_or_else(|| TurnId::from(self.shared.clock.id("t-")));
-        let mut gathered = self.gather(next.content.clone(), &turn).await;
+        let mut gathered = self.gather(next.content.clone(), Ahead::default(), &turn).await;
         gathered.bodies.push(queue::dequeued(&self.handle.id, std::slice::from_ref(&next), false));
         gathered.bodies.push(self.turn_record(&turn, TurnEvent::Began, None));
         match self.append_for(gathered.bodies, [next.request.clone()]).await {
@@ -311,7 +311,7 @@ impl SessionActor {
         }
         let (mut bodies, mut failures) = (Vec::new(), Vec::new());
         for waiting in &waiting {
-            let gathered = self.gather(waiting.content.clone(), turn).await;
+            let gathered = self.gather(waiting.content.clone(), Ahead::default(), turn).await;
             bodies.extend(gathered.bodies);
             failures.extend(gathered.failures);
         }

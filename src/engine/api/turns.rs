@@ -111,7 +111,7 @@ impl Turns for Engine {
         let prompt = Prompt { message: text, ..Prompt::default() };
         Commands(self).line(
             call.clone(),
-            Incoming { prompt, request: None },
+            Incoming::new(prompt, None),
             Reply::new(|result: Result<Prompted, ApiError>| reply.send(result.map(drop))),
         );
     }
