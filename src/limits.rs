@@ -1015,6 +1015,9 @@ pub const MCP_WRITE_WAIT: Duration = Duration::from_secs(30);
 /// How long a server's start may take, with what is downloaded for it, to the end of its greeting.
 pub const MCP_START_WAIT: Duration = Duration::from_secs(30);
 
+/// How long a server may take from its start until its lists are read: one start and what is tried for an older era.
+pub const MCP_START_LONGEST: Duration = Duration::from_secs(60);
+
 /// Characters of a server's words in an error: a sentence or two.
 pub const MCP_ERROR_CHARS: usize = 400;
 
@@ -1044,6 +1047,10 @@ pub const MCP_TOOLS: usize = 512;
 
 /// Prompts, and resources, and templates of one server: what a list for a person may have.
 pub const MCP_LISTED: usize = 1000;
+
+/// Bytes of the texts that are kept of one list of a server (1 MiB). Tools of so many are in no model's window; a list
+/// that a person reads is shorter.
+pub const MCP_LIST_BYTES: usize = 1024 * 1024;
 
 /// Pages of one list of a server: enough for the longest with pages of ten.
 pub const MCP_PAGES: usize = 100;

@@ -18,6 +18,7 @@ mod error;
 mod facts;
 mod failure;
 mod handler;
+mod lists;
 mod names;
 mod noted;
 mod oauth;

@@ -338,6 +338,71 @@ fn program_gets_what_it_was_given_and_no_key_leaves() {
     });
 }
 
+#[test]
+fn key_in_what_a_server_lists_or_asks_is_shown_nowhere() {
+    run(async {
+        let canary = "canary-5ae1b7";
+        let project = Project::wicked("leaky", &format!(":env {{\"CANARY_TOKEN\" {canary:?}}}"));
+        let facts = project.ready().await;
+        assert_eq!(facts.state, State::Ready, "{facts:?}");
+        let names: Vec<&str> = facts.tools.iter().map(|tool| &*tool.tool).collect();
+        assert_eq!(names, ["leak", "ask", "page"], "{facts:?}");
+        assert_eq!(
+            (facts.prompts.len(), facts.resources.len(), facts.templates.len()),
+            (1, 1, 1),
+            "{facts:?}"
+        );
+        // Two tools, two prompts, a resource and a template are passed over.
+        assert_eq!(facts.passed_over.len(), 6, "{:?}", facts.passed_over);
+        assert!(
+            facts.passed_over.iter().any(|why| why.contains("has a key in it")),
+            "{:?}",
+            facts.passed_over
+        );
+        let whole = format!("{facts:?}");
+        assert!(whole.contains("a [secret]") && !whole.contains("canary"), "{whole}");
+        let values = project.servers.complete_argument("w", "greet", "who", "x", &[]).await.unwrap().values;
+        assert_eq!(values, ["plain"]);
+        project.text("ask").await;
+        let asked = format!("{:?}", project.asked());
+        assert!(asked.contains("Is it [secret]?") && !asked.contains("canary"), "{asked}");
+        let page = format!("{{:url \"https://pay.example/?key={canary}\"}}");
+        let told = project.call("page", &page).await.text;
+        assert!(told.contains("has a key in it") && project.asked().is_empty(), "{told}");
+    });
+}
+
+#[test]
+fn list_larger_than_its_bound_is_read_to_it() {
+    run(async {
+        let project = Project::wicked("fat", "");
+        let facts = project.ready().await;
+        assert_eq!(facts.state, State::Ready, "{facts:?}");
+        // A prompt has 32 descriptions of 2 KiB: 1 MiB holds 15 of them with their names.
+        assert_eq!(facts.prompts.len(), 15);
+        assert_eq!(facts.passed_over.len(), 1, "{:?}", facts.passed_over);
+        assert!(facts.passed_over[0].contains("at most 1048576 bytes"), "{:?}", facts.passed_over);
+    });
+}
+
+#[test]
+fn list_without_an_end_is_read_as_long_as_it_may_take() {
+    run(async {
+        let project = Project::wicked("stalls", ":timeout-ms 2000");
+        let facts = project.ready().await;
+        assert_eq!(facts.state, State::Ready, "{facts:?}");
+        // No page takes 2 s, and 100 of them take far longer.
+        assert!((1..20).contains(&facts.tools.len()), "{facts:?}");
+        assert!(
+            facts.passed_over.iter().any(|why| why.contains("tools is missing: it took longer than 2 s"))
+        );
+        let project = Project::wicked("late-list", ":timeout-ms 500");
+        let facts = project.ready().await;
+        assert_eq!(facts.state, State::Failed, "{facts:?}");
+        assert!(facts.last_error.unwrap().contains("did not answer"));
+    });
+}
+
 /// A server over HTTP that answers with an error, in which it says back all that it was sent.
 fn echoing_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -90,7 +90,7 @@ struct Request {
 /// The calls of a connection.
 pub(super) struct Calls {
     server: Arc<str>,
-    noted: Arc<Noted>,
+    pub(super) noted: Arc<Noted>,
     requests: Mutex<Vec<Request>>,
     /// Held while a request is sent and entered: what a server says meanwhile waits until it is known.
     pub(super) sending: tokio::sync::Mutex<()>,

@@ -29,8 +29,8 @@ use super::failure::{Failure, of_request, of_start};
 use super::handler::Handler;
 use super::noted::Noted;
 use crate::limits::{
-    MCP_CALL_LONGEST, MCP_INSTRUCTIONS_BYTES, MCP_LISTED, MCP_LISTEN_PAUSE, MCP_OPEN_REQUESTS, MCP_PAGES,
-    MCP_ROUNDS, MCP_START_WAIT, MCP_TITLE_BYTES,
+    MCP_CALL_LONGEST, MCP_INSTRUCTIONS_BYTES, MCP_LISTEN_PAUSE, MCP_OPEN_REQUESTS, MCP_PAGES, MCP_ROUNDS,
+    MCP_START_WAIT, MCP_TITLE_BYTES,
 };
 
 /// Why a request has no answer.
@@ -49,6 +49,9 @@ impl From<Failure> for Unanswered {
         Self::Failed(failure)
     }
 }
+
+/// How long all pages of a list may take, and until when.
+pub(super) type Span = (Duration, Instant);
 
 /// A connection to a server that has greeted.
 pub(super) struct Connection {
@@ -137,7 +140,7 @@ impl Connection {
             peer,
             child,
             era: if is_old { Era::Handshake } else { Era::Discover },
-            revision: cut(&revision, MCP_TITLE_BYTES),
+            revision: cut(&noted.redact(&revision), MCP_TITLE_BYTES),
             title,
             instructions: instructions.map(|text| cut(&noted.redact(text), MCP_INSTRUCTIONS_BYTES)),
             capabilities: info.map(|info| info.capabilities.clone()).unwrap_or_default(),
@@ -423,79 +426,114 @@ impl Connection {
         self.request(request, &call, time, Instant::now() + time, &CancellationToken::new()).await
     }
 
-    /// All pages of a list, to a bound.
+    /// Gives the pages of a list to `keep`, to a bound, until it wants no more. Returns why the rest is missing, where
+    /// it is.
     async fn list<T>(
         &self,
+        (time, until): Span,
         make: impl Fn(PaginatedRequestParams) -> ClientRequest,
         take: impl Fn(ServerResult) -> Option<(Vec<T>, Option<String>)>,
-    ) -> Result<Vec<T>, Unanswered> {
-        let (mut all, mut cursor) = (Vec::new(), None);
-        for _ in 0..MCP_PAGES {
+        mut keep: impl FnMut(Vec<T>) -> bool,
+    ) -> Result<Option<String>, Unanswered> {
+        let call = Call::new(Caller::own(""));
+        let _ended = call.ended.clone().drop_guard();
+        let stop = CancellationToken::new();
+        let mut cursor = None;
+        for page in 0..MCP_PAGES {
             let params = PaginatedRequestParams::default().with_cursor(cursor.clone());
-            let page = take(self.own(make(params), MCP_START_WAIT).await?);
+            let result = match self.request(make(params), &call, time, until, &stop).await {
+                // What came before is of use.
+                Err(Unanswered::TimedOut(_)) if page > 0 => {
+                    return Ok(Some(format!("it took longer than {} s", time.as_secs_f64())));
+                }
+                result => result?,
+            };
+            let page = take(result);
             let (items, next) =
                 page.ok_or_else(|| Failure::Other("its list is none of the protocol's".to_owned()))?;
-            all.extend(items);
             // A page that leads to itself has no end.
-            if next.is_none() || next == cursor || all.len() >= MCP_LISTED {
-                break;
+            if !keep(items) || next.is_none() || next == cursor {
+                return Ok(None);
             }
             cursor = next;
         }
-        Ok(all)
+        Ok(Some(format!("it has more than {MCP_PAGES} pages")))
     }
 
     /// Its tools.
-    pub(super) async fn tools(&self) -> Result<Vec<rmcp::model::Tool>, Unanswered> {
+    pub(super) async fn tools(
+        &self,
+        span: Span,
+        keep: impl FnMut(Vec<rmcp::model::Tool>) -> bool,
+    ) -> Result<Option<String>, Unanswered> {
         if self.capabilities.tools.is_none() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         self.list(
+            span,
             |params| ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params)),
             |result| match result {
                 ServerResult::ListToolsResult(result) => Some((result.tools, result.next_cursor)),
                 _ => None,
             },
+            keep,
         )
         .await
     }
 
     /// Its prompts.
-    pub(super) async fn prompts(&self) -> Result<Vec<rmcp::model::Prompt>, Unanswered> {
+    pub(super) async fn prompts(
+        &self,
+        span: Span,
+        keep: impl FnMut(Vec<rmcp::model::Prompt>) -> bool,
+    ) -> Result<Option<String>, Unanswered> {
         if self.capabilities.prompts.is_none() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         self.list(
+            span,
             |params| ClientRequest::ListPromptsRequest(ListPromptsRequest::with_param(params)),
             |result| match result {
                 ServerResult::ListPromptsResult(result) => Some((result.prompts, result.next_cursor)),
                 _ => None,
             },
+            keep,
         )
         .await
     }
 
     /// Its resources.
-    pub(super) async fn resources(&self) -> Result<Vec<rmcp::model::Resource>, Unanswered> {
+    pub(super) async fn resources(
+        &self,
+        span: Span,
+        keep: impl FnMut(Vec<rmcp::model::Resource>) -> bool,
+    ) -> Result<Option<String>, Unanswered> {
         if self.capabilities.resources.is_none() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         self.list(
+            span,
             |params| ClientRequest::ListResourcesRequest(ListResourcesRequest::with_param(params)),
             |result| match result {
                 ServerResult::ListResourcesResult(result) => Some((result.resources, result.next_cursor)),
                 _ => None,
             },
+            keep,
         )
         .await
     }
 
     /// Its templates of resources.
-    pub(super) async fn templates(&self) -> Result<Vec<rmcp::model::ResourceTemplate>, Unanswered> {
+    pub(super) async fn templates(
+        &self,
+        span: Span,
+        keep: impl FnMut(Vec<rmcp::model::ResourceTemplate>) -> bool,
+    ) -> Result<Option<String>, Unanswered> {
         if self.capabilities.resources.is_none() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         self.list(
+            span,
             |params| {
                 ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest::with_param(params))
             },
@@ -505,6 +543,7 @@ impl Connection {
                 }
                 _ => None,
             },
+            keep,
         )
         .await
     }

@@ -53,7 +53,7 @@ impl Handler {
     pub(super) async fn input(&self, call: &Arc<Call>, request: &InputRequest) -> Result<Json, String> {
         let answer = match request {
             InputRequest::Elicitation(request) => {
-                let question = elicitation(&request.params)?;
+                let question = elicitation(&request.params, &self.calls.noted)?;
                 let answer = self.calls.ask(call, question.clone()).await;
                 serde_json::to_value(elicited(&question, answer))
             }
@@ -81,7 +81,7 @@ impl Handler {
                 None,
             ));
         }
-        let question = sampling(params).map_err(|why| refused(&why))?;
+        let question = sampling(params, &self.calls.noted).map_err(|why| refused(&why))?;
         // The protocol's code for a person who said no.
         let rejected = || ErrorData::new(ErrorCode(-1), "the user rejected the request", None);
         sampled(self.calls.ask(call, question).await).ok_or_else(rejected)
@@ -108,7 +108,7 @@ impl ClientHandler for Handler {
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         let invalid = |why: String| ErrorData::new(ErrorCode::INVALID_PARAMS, why, None);
-        let question = elicitation(&params).map_err(invalid)?;
+        let question = elicitation(&params, &self.calls.noted).map_err(invalid)?;
         // Outside of a call there is nobody whom it would concern.
         let Some(call) = self.call_of(&context).await else {
             return Ok(ElicitResult::new(ElicitationAction::Cancel));

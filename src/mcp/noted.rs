@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde_json::Value as Json;
+
 use crate::limits::MCP_ERROR_CHARS;
 use crate::secret::{self, Secret};
 use crate::visible;
@@ -26,6 +28,23 @@ impl Noted {
     /// A text of the server without the keys that it was given.
     pub(super) fn redact(&self, text: &str) -> String {
         without(&self.certain, text)
+    }
+
+    /// Whether a text has one of these keys in it.
+    pub(super) fn is_in(&self, text: &str) -> bool {
+        self.redact(text) != text
+    }
+
+    /// JSON of the server without the keys that it was given.
+    pub(super) fn redact_json(&self, json: Json) -> Json {
+        match json {
+            Json::String(text) => Json::String(self.redact(&text)),
+            Json::Array(items) => items.into_iter().map(|item| self.redact_json(item)).collect(),
+            Json::Object(fields) => {
+                fields.into_iter().map(|(key, value)| (self.redact(&key), self.redact_json(value))).collect()
+            }
+            plain => plain,
+        }
     }
 
     /// The same for errors and the log: without any value that it was given, and without what has the form of a key.

@@ -11,7 +11,8 @@ use rmcp::model::{
 use serde_json::Value as Json;
 
 use super::ask::{Answer, Choice, Field, FieldKind, Format, Question, SampleMessage, Sampled, Sampling};
-use super::convert::{cut, json_of};
+use super::convert::{json_of, shown};
+use super::noted::Noted;
 use crate::http;
 use crate::limits::{
     MCP_CHOICES, MCP_FIELDS, MCP_QUESTION_BYTES, MCP_SAMPLE_BYTES, MCP_SAMPLE_MESSAGES, MCP_TITLE_BYTES,
@@ -21,26 +22,29 @@ use crate::limits::{
 ///
 /// # Errors
 /// Why nobody can be asked that.
-pub(super) fn elicitation(params: &ElicitRequestParams) -> Result<Question, String> {
+pub(super) fn elicitation(params: &ElicitRequestParams, noted: &Noted) -> Result<Question, String> {
     match params {
         ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => Ok(Question::Form {
-            message: cut(message, MCP_QUESTION_BYTES),
-            fields: fields(requested_schema)?,
+            message: shown(noted, message, MCP_QUESTION_BYTES),
+            fields: fields(requested_schema, noted)?,
         }),
-        ElicitRequestParams::UrlElicitationParams { message, url, .. } => page(message, url),
+        ElicitRequestParams::UrlElicitationParams { message, url, .. } => page(message, url, noted),
         _ => Err("this kind of question is not known".to_owned()),
     }
 }
 
 /// A page. Its whole address is shown, so a long one cannot be asked for.
-pub(super) fn page(message: &str, url: &str) -> Result<Question, String> {
+fn page(message: &str, url: &str, noted: &Noted) -> Result<Question, String> {
+    if noted.is_in(url) {
+        return Err("the address has a key in it that the server was given".to_owned());
+    }
     if url.len() > MCP_QUESTION_BYTES || http::page(url).is_none() {
         return Err("the address must be one of the web, of a length that can be shown".to_owned());
     }
-    Ok(Question::Page { message: cut(message, MCP_QUESTION_BYTES), url: url.into() })
+    Ok(Question::Page { message: shown(noted, message, MCP_QUESTION_BYTES), url: url.into() })
 }
 
-fn fields(schema: &ElicitationSchema) -> Result<Vec<Field>, String> {
+fn fields(schema: &ElicitationSchema, noted: &Noted) -> Result<Vec<Field>, String> {
     let order = schema.property_order.clone().unwrap_or_else(|| schema.properties.keys().cloned().collect());
     if order.len() > MCP_FIELDS {
         return Err(format!("a form has at most {MCP_FIELDS} fields"));
@@ -51,24 +55,26 @@ fn fields(schema: &ElicitationSchema) -> Result<Vec<Field>, String> {
         let property = serde_json::to_value(property).ok()?;
         let text = |name: &str| property.get(name).and_then(Json::as_str);
         Some(Field {
-            key: (key.len() <= MCP_TITLE_BYTES).then(|| key.as_str().into())?,
-            title: cut(text("title").unwrap_or(key), MCP_TITLE_BYTES),
-            description: text("description").map(|text| cut(text, MCP_QUESTION_BYTES)),
+            key: (key.len() <= MCP_TITLE_BYTES && !noted.is_in(key)).then(|| key.as_str().into())?,
+            title: shown(noted, text("title").unwrap_or(key), MCP_TITLE_BYTES),
+            description: text("description").map(|text| shown(noted, text, MCP_QUESTION_BYTES)),
             required: required.contains(key),
-            kind: kind(&property)?,
+            kind: kind(&property, noted)?,
         })
     };
     let fields: Option<Vec<Field>> = order.iter().map(field).collect();
     fields.ok_or_else(|| "a field of the form cannot be asked for".to_owned())
 }
 
-fn kind(property: &Json) -> Option<FieldKind> {
+fn kind(property: &Json, noted: &Noted) -> Option<FieldKind> {
     let number = |name: &str| property.get(name).and_then(Json::as_f64);
     let count = |name: &str| property.get(name).and_then(Json::as_u64);
     let default = property.get("default");
-    let text = |value: Option<&Json>| value.and_then(Json::as_str).map(|text| cut(text, MCP_QUESTION_BYTES));
+    let text = |value: Option<&Json>| {
+        value.and_then(Json::as_str).map(|text| shown(noted, text, MCP_QUESTION_BYTES))
+    };
     let kind = property.get("type").and_then(Json::as_str)?;
-    if let Some(options) = options(property) {
+    if let Some(options) = options(property, noted) {
         return Some(FieldKind::Choice {
             options: options?,
             many: false,
@@ -100,7 +106,7 @@ fn kind(property: &Json) -> Option<FieldKind> {
         "array" => {
             let chosen = default.and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
             FieldKind::Choice {
-                options: options(property.get("items")?)??,
+                options: options(property.get("items")?, noted)??,
                 many: true,
                 least: count("minItems"),
                 most: count("maxItems"),
@@ -112,9 +118,11 @@ fn kind(property: &Json) -> Option<FieldKind> {
 }
 
 /// What may be chosen: `None` where nothing is said of it, and inside `None` where that cannot be offered.
-fn options(schema: &Json) -> Option<Option<Vec<Choice>>> {
-    let choice =
-        |value: &str, title: &str| Choice { value: value.into(), title: cut(title, MCP_TITLE_BYTES) };
+fn options(schema: &Json, noted: &Noted) -> Option<Option<Vec<Choice>>> {
+    let choice = |value: &str, title: &str| Choice {
+        value: value.into(),
+        title: shown(noted, title, MCP_TITLE_BYTES),
+    };
     let list = |name: &str| schema.get(name).and_then(Json::as_array);
     let options: Option<Vec<Choice>> = if let Some(values) = list("enum") {
         let titles = list("enumNames").map(Vec::as_slice).unwrap_or_default();
@@ -132,7 +140,9 @@ fn options(schema: &Json) -> Option<Option<Vec<Choice>>> {
     };
     let fits = |options: &Vec<Choice>| {
         (1..=MCP_CHOICES).contains(&options.len())
-            && options.iter().all(|option| option.value.len() <= MCP_TITLE_BYTES)
+            && options
+                .iter()
+                .all(|option| option.value.len() <= MCP_TITLE_BYTES && !noted.is_in(&option.value))
     };
     Some(options.filter(fits))
 }
@@ -167,15 +177,15 @@ pub(super) fn elicited(question: &Question, answer: Answer) -> ElicitResult {
 ///
 /// # Errors
 /// Why nobody is asked for that.
-pub(super) fn sampling(params: &CreateMessageRequestParams) -> Result<Question, String> {
+pub(super) fn sampling(params: &CreateMessageRequestParams, noted: &Noted) -> Result<Question, String> {
     if params.tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
         return Err("answers are given without tools".to_owned());
     }
     if params.messages.is_empty() || params.messages.len() > MCP_SAMPLE_MESSAGES {
         return Err(format!("the conversation must have 1 to {MCP_SAMPLE_MESSAGES} messages"));
     }
-    let messages: Vec<SampleMessage> = params.messages.iter().map(message).collect();
-    let system: Option<Arc<str>> = params.system_prompt.as_deref().map(Arc::from);
+    let messages: Vec<SampleMessage> = params.messages.iter().map(|one| message(one, noted)).collect();
+    let system: Option<Arc<str>> = params.system_prompt.as_deref().map(|text| noted.redact(text).into());
     let bytes = messages.iter().map(|message| message.text.len()).sum::<usize>();
     if bytes.saturating_add(system.as_ref().map_or(0, |system| system.len())) > MCP_SAMPLE_BYTES {
         return Err(format!("the conversation may have {MCP_SAMPLE_BYTES} bytes"));
@@ -183,14 +193,14 @@ pub(super) fn sampling(params: &CreateMessageRequestParams) -> Result<Question, 
     Ok(Question::Sample(Sampling { system, messages, most_tokens: params.max_tokens }))
 }
 
-fn message(message: &SamplingMessage) -> SampleMessage {
+fn message(message: &SamplingMessage, noted: &Noted) -> SampleMessage {
     let block = |block: &SamplingMessageContentBlock| match block {
         SamplingMessageContentBlock::Text(text) => text.text.clone(),
         SamplingMessageContentBlock::Image(image) => {
-            format!("[image {}: not shown]", cut(&image.mime_type, 100))
+            format!("[image {}: not shown]", shown(noted, &image.mime_type, 100))
         }
         SamplingMessageContentBlock::Audio(audio) => {
-            format!("[audio {}: not shown]", cut(&audio.mime_type, 100))
+            format!("[audio {}: not shown]", shown(noted, &audio.mime_type, 100))
         }
         _ => "[content of another kind: not shown]".to_owned(),
     };
@@ -198,7 +208,7 @@ fn message(message: &SamplingMessage) -> SampleMessage {
         SamplingContent::Single(one) => block(one),
         SamplingContent::Multiple(all) => all.iter().map(block).collect::<Vec<_>>().join("\n"),
     };
-    SampleMessage { by_model: message.role == Role::Assistant, text: text.into() }
+    SampleMessage { by_model: message.role == Role::Assistant, text: noted.redact(&text).into() }
 }
 
 /// The answer of a model; `None` if there is none.
@@ -215,7 +225,7 @@ mod tests {
 
     fn form(schema: Json) -> Result<Question, String> {
         let params = serde_json::json!({"mode": "form", "message": "m", "requestedSchema": schema});
-        elicitation(&serde_json::from_value(params).unwrap())
+        elicitation(&serde_json::from_value(params).unwrap(), &Noted::default())
     }
 
     #[test]
@@ -271,8 +281,8 @@ mod tests {
             "",
             &format!("https://h.example/{}", "x".repeat(9000)),
         ] {
-            assert!(page("m", url).is_err(), "{url}");
+            assert!(page("m", url, &Noted::default()).is_err(), "{url}");
         }
-        assert!(page("m", "https://h.example/").is_ok());
+        assert!(page("m", "https://h.example/", &Noted::default()).is_ok());
     }
 }

@@ -17,18 +17,18 @@ use super::calls::Caller;
 use super::child::Stderr;
 use super::connect::connect;
 use super::connection::{Connection, Unanswered};
-use super::convert;
 use super::error::McpError;
 use super::facts::{Completion, Era, Prompt, Resource, ServerFacts, State, Template, ToolFacts};
 use super::failure::Failure;
+use super::lists::Reading;
 use super::noted::Noted;
 use super::oauth::{self, Authorized, Pending};
 use super::place::Place;
 use super::settings::{Server, Way};
 use crate::http::Url;
 use crate::limits::{
-    MCP_COMPLETE_WAIT, MCP_COMPLETIONS, MCP_IDLE, MCP_LIST_PAUSE, MCP_LISTED, MCP_STARTS, MCP_STARTS_TIME,
-    MCP_TITLE_BYTES,
+    MCP_COMPLETE_WAIT, MCP_COMPLETIONS, MCP_IDLE, MCP_LIST_PAUSE, MCP_LISTED, MCP_START_LONGEST,
+    MCP_START_WAIT, MCP_STARTS, MCP_STARTS_TIME, MCP_TITLE_BYTES,
 };
 
 /// One configured server.
@@ -357,6 +357,7 @@ impl Slot {
             return Err(McpError::GivenUp(name));
         }
         self.change(|known| known.state = State::Starting);
+        let begun = Instant::now();
         let connecting = async {
             let login = self.known().login.clone();
             let connection = match connect(&server, &self.place, &self.tasks, login).await {
@@ -366,7 +367,7 @@ impl Slot {
                     return Err(self.lost(error.failure, &error.noted, true));
                 }
             };
-            match self.lists(&connection).await {
+            match self.lists(&connection, begun + MCP_START_LONGEST).await {
                 Ok(lists) => Ok((connection, lists)),
                 Err(unanswered) => {
                     let error = self.unanswered(unanswered, &connection, true).await;
@@ -399,35 +400,43 @@ impl Slot {
         Ok(connection)
     }
 
-    /// Reads its lists.
-    async fn lists(&self, connection: &Connection) -> Result<Lists, Unanswered> {
-        let server = self.server();
-        let (tools, prompts, resources, templates) = tokio::join!(
-            connection.tools(),
-            connection.prompts(),
-            connection.resources(),
-            connection.templates()
+    /// Reads its lists, all in one time: at most that of a call, and until `until`.
+    async fn lists(&self, connection: &Connection, until: Instant) -> Result<Lists, Unanswered> {
+        let (server, noted) = (self.server(), &*connection.noted);
+        let time = server.timeout.min(MCP_START_WAIT);
+        let span = (time, until.min(Instant::now() + time));
+        let mut tools = Reading::new(&server, noted);
+        let mut prompts = Reading::new(&server, noted);
+        let mut resources = Reading::new(&server, noted);
+        let mut templates = Reading::new(&server, noted);
+        let (all_tools, all_prompts, all_resources, all_templates) = tokio::join!(
+            connection.tools(span, |page| tools.page(page)),
+            connection.prompts(span, |page| prompts.page(page)),
+            connection.resources(span, |page| resources.page(page)),
+            connection.templates(span, |page| templates.page(page))
         );
-        let mut passed_over = Vec::new();
         // Tools are what a server is for. Without its other lists it is still of use.
-        let tools = convert::tools(&server, tools?, &mut passed_over);
-        let mut or_none = |what: &str, failed: bool| {
-            if failed {
-                passed_over.push(format!("its {what} could not be listed"));
+        let all_tools = all_tools?;
+        let mut passed_over = Vec::new();
+        for (what, rest) in [
+            ("tools", Ok(all_tools)),
+            ("prompts", all_prompts),
+            ("resources", all_resources),
+            ("templates of resources", all_templates),
+        ] {
+            match rest {
+                Ok(None) => {}
+                Ok(Some(why)) => passed_over.push(format!("the rest of its {what} is missing: {why}")),
+                Err(_) => passed_over.push(format!("its {what} could not be listed")),
             }
-        };
-        or_none("prompts", prompts.is_err());
-        or_none("resources", resources.is_err());
-        or_none("templates of resources", templates.is_err());
-        let prompts = convert::prompts(&server, prompts.unwrap_or_default(), &mut passed_over);
-        let resources = resources.unwrap_or_default();
-        let templates = templates.unwrap_or_default();
-        passed_over.truncate(MCP_LISTED);
+        }
+        let told = [tools.passed_over, prompts.passed_over, resources.passed_over, templates.passed_over];
+        passed_over.extend(told.into_iter().flatten().take(MCP_LISTED));
         Ok(Lists {
-            tools: tools.into(),
-            prompts: prompts.into(),
-            resources: resources.iter().filter_map(convert::resource).take(MCP_LISTED).collect(),
-            templates: templates.iter().filter_map(convert::template).take(MCP_LISTED).collect(),
+            tools: tools.kept.into(),
+            prompts: prompts.kept.into(),
+            resources: resources.kept.into(),
+            templates: templates.kept.into(),
             passed_over: passed_over.into(),
         })
     }
@@ -580,7 +589,9 @@ impl Slot {
             Err(unanswered) => return Err(self.unanswered(unanswered, &connection, false).await),
         };
         let more = answer.has_more.unwrap_or(false) || answer.values.len() > MCP_COMPLETIONS;
-        let values = answer.values.into_iter().filter(|value| value.len() <= MCP_TITLE_BYTES);
+        let noted = &connection.noted;
+        let fits = |value: &String| value.len() <= MCP_TITLE_BYTES && !noted.is_in(value);
+        let values = answer.values.into_iter().filter(fits);
         Ok(Completion { values: values.take(MCP_COMPLETIONS).collect(), more })
     }
 }
@@ -622,7 +633,7 @@ async fn watch_over(slot: Arc<Slot>, connection: Arc<Connection>) {
             }
             () = connection.changed().notified() => {
                 let used = connection.used();
-                if let Ok(lists) = slot.lists(&connection).await {
+                if let Ok(lists) = slot.lists(&connection, Instant::now() + MCP_START_LONGEST).await {
                     slot.change(|known| {
                         if is_current(known) {
                             known.lists = lists;

@@ -96,7 +96,7 @@ async fn outcome(context: &Context, result: CallToolResult, noted: &Noted) -> Ou
     if left_out > 0 {
         texts.push(format!("[{left_out} more images: at most {MCP_IMAGES} of one result are shown]"));
     }
-    let structured = result.structured_content.map(|json| redacted(json, noted));
+    let structured = result.structured_content.map(|json| noted.redact_json(json));
     // Servers repeat a structured result as text; where one does not, it is the text.
     if texts.is_empty()
         && let Some(structured) = &structured
@@ -121,16 +121,4 @@ async fn outcome(context: &Context, result: CallToolResult, noted: &Noted) -> Ou
         }
     }
     outcome
-}
-
-/// JSON without the keys that the server was given.
-fn redacted(json: Json, noted: &Noted) -> Json {
-    match json {
-        Json::String(text) => Json::String(noted.redact(&text)),
-        Json::Array(items) => items.into_iter().map(|item| redacted(item, noted)).collect(),
-        Json::Object(fields) => {
-            fields.into_iter().map(|(key, value)| (noted.redact(&key), redacted(value, noted))).collect()
-        }
-        other => other,
-    }
 }
