@@ -395,6 +395,25 @@ fn prompt_of_a_silent_server_ends_with_an_abort() {
 }
 
 #[test]
+fn session_serves_others_while_a_resource_is_read() {
+    for op in ["prompt", "follow_up", "steer"] {
+        let setup = with_server(&script(&[]), "");
+        let mut bridge = setup.ready();
+        bridge.ask("c", "get_commands", "{}");
+        bridge.request("p", op, "{:message \"see @s:memo://silent\"}");
+        let asked = setup.project().join("started.asked");
+        wait_until("the server is asked", || asked.exists());
+        // The answers come while the server still keeps silent.
+        mode(&mut bridge, "yolo");
+        bridge.ask("abort", "abort", "{}");
+        let answer = bridge.answer("p").to_string();
+        assert!(answer.contains("was aborted"), "{answer}");
+        say(&mut bridge, "go on");
+        end_of_turn(&mut bridge);
+    }
+}
+
+#[test]
 fn resource_of_a_server_is_read_where_it_is_named() {
     let setup = with_server(&script(&[]), "");
     let mut bridge = setup.ready();

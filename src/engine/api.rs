@@ -17,6 +17,7 @@ use crate::engine::ledger::Lookup;
 use crate::engine::process_snapshot::ProcessSnapshot;
 use crate::engine::snapshot::SessionSnapshot;
 use crate::facts::Note;
+use crate::limits::MCP_RESOURCE_WAIT;
 use crate::query;
 use crate::session::{ApiError, Call, Graph, GraphQuery, Prompted, QueryAnswer, Reply};
 use crate::store::record::KeyedRequest;
@@ -58,8 +59,42 @@ impl Engine {
     /// Starts a turn with a message that is not a command.
     pub(super) fn begin_turn(&self, call: Call, incoming: Incoming, reply: Reply<Prompted>) {
         self.with(&call.clone(), reply, |handle, reply| {
-            handle.tell(Change::Prompt { call, incoming, reply });
+            self.with_resources(handle, incoming, reply, |handle, incoming, reply| {
+                handle.tell(Change::Prompt { call, incoming, reply });
+            });
         });
+    }
+
+    /// Passes a message to a session with the resources of servers that it names. These are read beside the session's
+    /// task, which serves others meanwhile. A message that will wait for a turn is passed on as it is.
+    pub(super) fn with_resources(
+        &self,
+        handle: Handle,
+        mut incoming: Incoming,
+        reply: Reply<Prompted>,
+        pass: impl FnOnce(Handle, Incoming, Reply<Prompted>) + Send + 'static,
+    ) {
+        let text = incoming.ahead.typed.as_deref().unwrap_or(&incoming.prompt.message);
+        let wanted = match handle.is_occupied() || !self.is_new(&handle, incoming.request.as_deref()) {
+            true => Vec::new(),
+            false => self.shared.wanted_resources(&handle, text),
+        };
+        if wanted.is_empty() {
+            return pass(handle, incoming, reply);
+        }
+        let (shared, stop) = (self.shared.clone(), handle.stoppable());
+        let read = async move {
+            match shared.referenced(&handle, wanted, MCP_RESOURCE_WAIT, &stop).await {
+                Some(resources) => {
+                    incoming.ahead.resources = Some(resources);
+                    pass(handle, incoming, reply);
+                }
+                None => {
+                    reply.fail(ApiError::failed("The message was aborted before what it names was read."))
+                }
+            }
+        };
+        self.shared.tasks.spawn_on(read, &self.shared.executor);
     }
 
     /// Whether a session does not know a request's key.

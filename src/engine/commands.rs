@@ -102,7 +102,9 @@ impl Commands<'_> {
                     incoming.ahead.typed = Some(arguments);
                     incoming.prompt.message = filled.message;
                     incoming.prompt.images.extend(filled.images);
-                    handle.tell(Change::Prompt { call, incoming, reply });
+                    engine.with_resources(handle, incoming, reply, |handle, incoming, reply| {
+                        handle.tell(Change::Prompt { call, incoming, reply });
+                    });
                 }
                 Err(error) => reply.fail(error),
             }

@@ -374,6 +374,11 @@ impl Handle {
         stop
     }
 
+    /// Whether something holds the session: a turn, a workflow or a compaction.
+    pub fn is_occupied(&self) -> bool {
+        self.control.load().is_some()
+    }
+
     /// Ends the running turn after its tool calls, if one runs that began at `latest` or before, in milliseconds since
     /// the epoch.
     pub fn interrupt(&self, latest: i64) {

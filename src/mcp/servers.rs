@@ -77,14 +77,17 @@ impl Servers {
 
     /// Starts the servers that were never started, or have failed a while ago, and waits until all are ready or have
     /// failed, at most `wait` ([`MCP_READY_WAIT`] at most). Those that take longer go on and join later, which
-    /// [`Servers::changes`] tells.
+    /// [`Servers::changes`] tells. A start is waited for once: nobody waits for one that began that long ago.
     pub async fn ready(&self, wait: Duration) {
-        let due: Vec<Arc<Slot>> = self.slots().into_iter().filter(|slot| slot.is_due()).collect();
+        let wait = wait.min(MCP_READY_WAIT);
+        let slots = self.slots().into_iter();
+        let due: Vec<_> =
+            slots.filter_map(|slot| slot.patience(wait).map(|patience| (slot, patience))).collect();
         if due.is_empty() || self.0.ended.is_cancelled() {
             return;
         }
-        let all = due.iter().map(|slot| slot.connection());
-        let _ = tokio::time::timeout(wait.min(MCP_READY_WAIT), futures_util::future::join_all(all)).await;
+        let all = due.iter().map(|(slot, patience)| tokio::time::timeout(*patience, slot.connection()));
+        futures_util::future::join_all(all).await;
     }
 
     /// Whether a server is configured and switched on.

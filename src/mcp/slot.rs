@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rmcp::model::{
@@ -27,8 +28,8 @@ use super::place::Place;
 use super::settings::{Server, Way};
 use crate::http::Url;
 use crate::limits::{
-    MCP_COMPLETE_WAIT, MCP_COMPLETIONS, MCP_IDLE, MCP_LIST_PAUSE, MCP_LISTED, MCP_START_LONGEST,
-    MCP_START_WAIT, MCP_STARTS, MCP_STARTS_TIME, MCP_TITLE_BYTES,
+    MCP_COMPLETE_WAIT, MCP_COMPLETIONS, MCP_IDLE, MCP_LIST_PAUSE, MCP_LISTED, MCP_READY_WAIT,
+    MCP_START_LONGEST, MCP_START_WAIT, MCP_STARTS, MCP_STARTS_TIME, MCP_TITLE_BYTES,
 };
 
 /// One configured server.
@@ -269,17 +270,12 @@ impl Slot {
         Ok(was_there)
     }
 
-    /// Whether it is worth a start without being asked for by name: it was never tried, or long ago.
-    pub(super) fn is_due(&self) -> bool {
+    /// How long to wait for it without its being asked for by name, at most `wait`. `None` if it is not worth that: it was
+    /// tried a short while ago, or has been waited for since it began to start.
+    pub(super) fn patience(&self, wait: Duration) -> Option<Duration> {
         let known = self.known();
-        match known.state {
-            State::Idle => known.connected.is_none(),
-            State::Starting => true,
-            State::Failed | State::NeedsLogin => {
-                known.starts.back().is_none_or(|last| last.elapsed() >= MCP_STARTS_TIME)
-            }
-            State::Off | State::Ready | State::GivenUp => false,
-        }
+        let since = known.starts.back().map(Instant::elapsed);
+        patience(known.state, known.connected.is_some(), since, wait)
     }
 
     /// Forgets how often it was started.
@@ -645,5 +641,38 @@ async fn watch_over(slot: Arc<Slot>, connection: Arc<Connection>) {
                 sleep(MCP_LIST_PAUSE).await;
             }
         }
+    }
+}
+
+/// How long to wait for a server in a state, whose last start began `since` ago. A start is waited for once: whoever
+/// comes later goes on without it.
+fn patience(state: State, was_connected: bool, since: Option<Duration>, wait: Duration) -> Option<Duration> {
+    let is_due = match state {
+        State::Idle => !was_connected,
+        State::Starting => {
+            let left = MCP_READY_WAIT.saturating_sub(since.unwrap_or_default());
+            return (!left.is_zero()).then(|| left.min(wait));
+        }
+        State::Failed | State::NeedsLogin => since.is_none_or(|since| since >= MCP_STARTS_TIME),
+        State::Off | State::Ready | State::GivenUp => false,
+    };
+    is_due.then_some(wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn start_of_a_server_is_waited_for_once() {
+        let (wait, second) = (MCP_READY_WAIT, Duration::from_secs(1));
+        let starting = |since| patience(State::Starting, false, Some(since), wait);
+        assert_eq!(starting(Duration::ZERO), Some(wait));
+        assert_eq!(starting(wait - second), Some(second));
+        assert_eq!((starting(wait), starting(wait * 2)), (None, None));
+        assert_eq!(patience(State::Idle, false, None, wait), Some(wait));
+        assert_eq!(patience(State::Idle, true, Some(wait), wait), None);
+        assert_eq!(patience(State::Failed, false, Some(wait), wait), None);
+        assert_eq!(patience(State::Failed, false, Some(MCP_STARTS_TIME), second), Some(second));
     }
 }

@@ -14,7 +14,7 @@ use crate::engine::incoming::Ahead;
 use crate::engine::queue;
 use crate::event::{Body, Cause, NoticeLevel, Notification};
 use crate::facts::TemplateFacts;
-use crate::limits::EDITOR_TEXT_BYTES;
+use crate::limits::{EDITOR_TEXT_BYTES, MCP_WAITING_RESOURCE_WAIT};
 use crate::message::{Block, TurnId};
 use crate::store::EntryBody;
 use crate::store::record::{ContextFile, MessageContext};
@@ -50,7 +50,15 @@ impl SessionActor {
         let window = usize::try_from(self.facts.context_window).unwrap_or(usize::MAX);
         let resources = match ahead.resources {
             Some(resources) => resources,
-            None => shared.referenced(&session, &text, &names, window).await,
+            // The session waits, so not for long.
+            None => {
+                let wanted = shared.wanted_resources(&session, &text);
+                let stop = session.stoppable();
+                shared
+                    .referenced(&session, wanted, MCP_WAITING_RESOURCE_WAIT, &stop)
+                    .await
+                    .unwrap_or_default()
+            }
         };
         let (facts, rules) = (self.facts.clone(), self.shared.rules_for(&self.handle.config(), &self.handle));
         let stop = self.handle.stoppable();

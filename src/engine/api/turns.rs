@@ -30,14 +30,18 @@ impl Turns for Engine {
     fn steer(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
         self.with(&call.clone(), reply, |handle, reply| {
             let incoming = Incoming::of_op(&call.session, "steer", prompt);
-            handle.tell(Change::Enqueue { call, incoming, until: Until::NextCall, reply });
+            self.with_resources(handle, incoming, reply, |handle, incoming, reply| {
+                handle.tell(Change::Enqueue { call, incoming, until: Until::NextCall, reply });
+            });
         });
     }
 
     fn follow_up(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
         self.with(&call.clone(), reply, |handle, reply| {
             let incoming = Incoming::of_op(&call.session, "follow_up", prompt);
-            handle.tell(Change::Enqueue { call, incoming, until: Until::TurnEnd, reply });
+            self.with_resources(handle, incoming, reply, |handle, incoming, reply| {
+                handle.tell(Change::Enqueue { call, incoming, until: Until::TurnEnd, reply });
+            });
         });
     }
 

@@ -1,14 +1,16 @@
 //! Resources of servers that a message refers to, as text for the model.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::answerer::Declines;
 use crate::context::reference::{self, Attachment, ResourceReference};
 use crate::engine::handle::Handle;
 use crate::engine::services::Services;
-use crate::limits::{MCP_RESOURCE_WAIT, REFERENCES_BYTES};
+use crate::limits::REFERENCES_BYTES;
 use crate::mcp::{Answerer, Content};
 use crate::message::Block;
 
@@ -18,37 +20,47 @@ impl Services {
         self.listed_servers(session).into_iter().map(|server| server.name).collect()
     }
 
-    /// The resources of servers, by these names, that a text refers to: at most `room` bytes, and none if the message is
-    /// aborted. Nobody is asked anything meanwhile, and a server that does not answer holds nobody up for long.
+    /// The resources of servers that a text refers to.
+    pub fn wanted_resources(&self, session: &Handle, text: &str) -> Vec<ResourceReference> {
+        if !reference::may_refer(text) {
+            return Vec::new();
+        }
+        let names = self.server_names(session);
+        reference::resources(text, &|name| names.iter().any(|known| **known == *name))
+    }
+
+    /// Reads resources, at most for the given time. One that cannot be read has the reason as its text. `None` if it is
+    /// told to stop. Nobody is asked anything meanwhile.
     pub async fn referenced(
         self: &Arc<Self>,
         session: &Handle,
-        text: &str,
-        names: &[Arc<str>],
-        room: usize,
-    ) -> Vec<Attachment> {
-        let is_server = |name: &str| names.iter().any(|known| **known == *name);
-        let wanted = if names.is_empty() { Vec::new() } else { reference::resources(text, &is_server) };
+        wanted: Vec<ResourceReference>,
+        wait: Duration,
+        stop: &CancellationToken,
+    ) -> Option<Vec<Attachment>> {
         if wanted.is_empty() {
-            return Vec::new();
+            return Some(Vec::new());
         }
-        let stop = session.stoppable();
+        // A token is about four bytes, so as many bytes as the window has tokens are a quarter of it.
+        let room = usize::try_from(session.snapshot().facts.context_window).unwrap_or(usize::MAX);
         tokio::select! {
             biased;
-            () = stop.cancelled() => Vec::new(),
-            read = self.read_resources(session, wanted, room, &stop) => read,
+            () = stop.cancelled() => None,
+            read = self.read_resources(session, wanted, room, wait, stop) => Some(read),
         }
     }
 
-    /// Reads resources, all at once. One that cannot be read has the reason as its text.
+    /// Reads resources, all at once.
     async fn read_resources(
         self: &Arc<Self>,
         session: &Handle,
         wanted: Vec<ResourceReference>,
         room: usize,
+        wait: Duration,
         stop: &CancellationToken,
     ) -> Vec<Attachment> {
-        self.servers_ready(session).await;
+        let deadline = Instant::now() + wait;
+        let _ = timeout_at(deadline, self.servers_ready(session)).await;
         let used = self.used_servers(session);
         // It waits for the message, so that nobody can be asked.
         let answerer: Arc<dyn Answerer> = Arc::new(Declines);
@@ -61,14 +73,12 @@ impl Services {
                 ));
             };
             let reading = set.read_resource(&server.name, &reference.uri, &answerer, stop);
-            match tokio::time::timeout(MCP_RESOURCE_WAIT, reading).await {
+            match timeout_at(deadline, reading).await {
                 Ok(Ok(contents)) => Ok(contents),
                 Ok(Err(error)) => Err(error.to_string()),
-                Err(_) => Err(format!(
-                    "The server {} did not answer within {} s.",
-                    server.name,
-                    MCP_RESOURCE_WAIT.as_secs()
-                )),
+                Err(_) => {
+                    Err(format!("The server {} did not answer within {} s.", server.name, wait.as_secs()))
+                }
             }
         });
         let read = futures_util::future::join_all(read).await;
