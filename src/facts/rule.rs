@@ -53,6 +53,12 @@ pub enum RuleError {
     /// Rules have no such key.
     #[error("a rule has no {0}")]
     UnknownKey(String),
+    /// A `*` of its tool is not at the end. Contains the tool.
+    #[error(
+        ":tool of a rule names one tool, or with * at the end all whose names begin so; {0:?} has a * elsewhere and \
+         would match none"
+    )]
+    Tool(String),
     /// Its glob cannot be matched.
     #[error("{0}")]
     Glob(String),

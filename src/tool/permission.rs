@@ -78,20 +78,24 @@ pub enum Verdict {
 }
 
 impl Rule {
-    /// Reads a rule, and checks that its glob and its host can be matched.
+    /// Reads a rule, and checks that its tool, its glob and its host can be matched.
     ///
     /// # Errors
-    /// Those of [`Rule::from_value`], [`RuleError::Glob`] and [`RuleError::Host`].
+    /// Those of [`Rule::from_value`] and [`Rule::check`].
     pub fn read(value: &Value<'_>) -> Result<Self, RuleError> {
         let rule = Self::from_value(value)?;
         rule.check().map(|()| rule)
     }
 
-    /// Whether its glob and its host can be matched.
+    /// Whether its tool, its glob and its host can be matched.
     ///
     /// # Errors
-    /// [`RuleError::Glob`] and [`RuleError::Host`].
+    /// [`RuleError::Tool`], [`RuleError::Glob`] and [`RuleError::Host`].
     pub fn check(&self) -> Result<(), RuleError> {
+        let tool = self.tool.as_deref().unwrap_or_default();
+        if tool.strip_suffix('*').unwrap_or(tool).contains('*') {
+            return Err(RuleError::Tool(tool.to_owned()));
+        }
         let glob = self.path.as_deref().map(PathGlob::new);
         glob.transpose().map_err(|error| RuleError::Glob(error.to_string()))?;
         let host = self.host.as_deref().map(HostPattern::read);
@@ -532,6 +536,8 @@ mod tests {
             "[]",
             "{:decision :allow :host \"a/b\"}",
             "{:decision :deny :host \"http://a\"}",
+            "{:decision :deny :tool \"mcp__*__delete\"}",
+            "{:decision :deny :tool \"*__delete*\"}",
         ] {
             let value = crate::edn::read_one(text.as_bytes()).unwrap();
             assert!(Rule::read(&value).is_err(), "{text}");
