@@ -977,6 +977,12 @@ pub const EDITOR_TEXT_BYTES: usize = 8 * 1024;
 /// Servers of tools that a project uses. A person has some five.
 pub const MCP_SERVERS: usize = 32;
 
+/// Lines of a question about a server that say what it gets and may do: more than a server has. The rest are counted.
+pub const MCP_DETAILS: usize = 50;
+
+/// Characters of a name or a value in such a line: a path, or a long name.
+pub const MCP_DETAIL_CHARS: usize = 200;
+
 /// Bytes of a server's name: with a tool's it stands in a name of 64 bytes.
 pub const MCP_SERVER_NAME_BYTES: usize = 32;
 

@@ -29,6 +29,7 @@ mod secrets;
 mod serve;
 mod servers;
 mod settings;
+mod shown;
 mod slot;
 mod tool;
 

@@ -2,6 +2,7 @@
 //! server.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -25,26 +26,27 @@ impl KnownServers {
         Self { path: state_dir.join("servers.edn"), one: Mutex::new(()) }
     }
 
-    /// Those of a folder: a digest by the server's name. Reads the disk.
-    pub fn of(&self, folder: &str) -> BTreeMap<String, String> {
-        let entries = self.entries();
+    /// Those of a folder: a digest by the server's name. `None` if the file is there and cannot be read: then nobody
+    /// knows which servers are known. Reads the disk.
+    pub fn of(&self, folder: &str) -> Option<BTreeMap<String, String>> {
+        let entries = self.entries()?;
         let entry = entries.iter().find(|entry| entry.get("folder").and_then(Value::as_str) == Some(folder));
         let servers = entry.and_then(|entry| entry.get("servers")?.as_map());
         let text = |value: &Value<'_>| value.as_str().map(str::to_owned);
-        servers
-            .into_iter()
-            .flat_map(Map::iter)
-            .filter_map(|(name, digest)| Some((text(name)?, text(digest)?)))
-            .collect()
+        let servers = servers.into_iter().flat_map(Map::iter);
+        Some(servers.filter_map(|(name, digest)| Some((text(name)?, text(digest)?))).collect())
     }
 
-    fn entries(&self) -> Vec<Value<'static>> {
-        let bytes = contents(&self.path).unwrap_or_default();
-        let Ok(value) = edn::read_one(&bytes) else { return Vec::new() };
-        value.as_slice().unwrap_or_default().iter().cloned().map(Value::into_owned).collect()
+    fn entries(&self) -> Option<Vec<Value<'static>>> {
+        let bytes = match contents(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Some(Vec::new()),
+            read => read.ok()?,
+        };
+        let value = edn::read_one(&bytes).ok()?;
+        Some(value.as_slice()?.iter().cloned().map(Value::into_owned).collect())
     }
 
-    /// Adds digests to those of a folder.
+    /// Adds digests to those of a folder. A file that cannot be read is replaced.
     ///
     /// # Errors
     /// If they cannot be written down.
@@ -53,9 +55,9 @@ impl KnownServers {
             return Ok(());
         }
         let _alone = self.one.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut known = self.of(folder);
+        let mut known = self.of(folder).unwrap_or_default();
         known.extend(digests);
-        let mut entries = self.entries();
+        let mut entries = self.entries().unwrap_or_default();
         entries.retain(|entry| entry.get("folder").and_then(Value::as_str) != Some(folder));
         let mut servers = Map::new();
         for (name, digest) in known {
@@ -87,16 +89,20 @@ mod tests {
         let digests = |of: &[(&str, &str)]| -> BTreeMap<String, String> {
             of.iter().map(|(name, digest)| ((*name).to_owned(), (*digest).to_owned())).collect()
         };
-        assert!(known.of("/p").is_empty());
+        assert_eq!(known.of("/p"), Some(BTreeMap::new()));
         known.add("/p", digests(&[("a", "1"), ("b", "2")])).unwrap();
         known.add("/q", digests(&[("a", "3")])).unwrap();
         known.add("/p", digests(&[("b", "4")])).unwrap();
         let again = KnownServers::new(dir.path());
-        assert_eq!(again.of("/p"), digests(&[("a", "1"), ("b", "4")]));
-        assert_eq!(again.of("/q"), digests(&[("a", "3")]));
+        assert_eq!(again.of("/p"), Some(digests(&[("a", "1"), ("b", "4")])));
+        assert_eq!(again.of("/q"), Some(digests(&[("a", "3")])));
         for n in 0..KNOWN_SERVER_FOLDERS {
             known.add(&format!("/{n}"), digests(&[("a", "1")])).unwrap();
         }
-        assert!(known.of("/p").is_empty(), "the oldest are gone");
+        assert_eq!(known.of("/p"), Some(BTreeMap::new()), "the oldest are gone");
+        std::fs::write(dir.path().join("servers.edn"), "[{:folder \"/q\"").unwrap();
+        assert_eq!(known.of("/q"), None, "what cannot be read says nothing");
+        known.add("/q", digests(&[("a", "5")])).unwrap();
+        assert_eq!(known.of("/q"), Some(digests(&[("a", "5")])));
     }
 }

@@ -96,7 +96,13 @@ impl Preview {
         if let Some(value) = map.get_keyword("mcp") {
             let from = root.join(".edn-bridge/config.edn");
             let mcp = mcp::Settings::read([(mcp::Source::Project(from), value)]);
-            mcp.servers.iter().for_each(|server| self.add("server", &*server.name, &server.shown()));
+            for server in &mcp.servers {
+                self.add("server", &*server.name, &server.shown());
+                // On lines of their own, so that no long command line hides them.
+                for (what, text) in server.details() {
+                    self.add("server", format!("{}, {what}", server.name), &text);
+                }
+            }
             self.problems.extend(mcp.problems);
         }
         for value in inside("permissions", "rules") {

@@ -37,9 +37,7 @@ impl Values {
         certain.extend(self.headers.iter().filter_map(|(_, value)| bare(value)));
         let mut possible = Vec::new();
         for ((name, value), (_, variable)) in self.environment.iter().zip(&server.environment) {
-            let named = ["KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CRED"];
-            let is_key = !matches!(variable, Variable::Text(_))
-                || named.iter().any(|word| name.to_ascii_uppercase().contains(word));
+            let is_key = !matches!(variable, Variable::Text(_)) || names_key(name);
             if is_key { certain.push(value.clone()) } else { possible.push(value.clone()) }
         }
         if let Way::Http(url) = &server.way {
@@ -48,6 +46,12 @@ impl Values {
         }
         (certain, possible)
     }
+}
+
+/// Whether the name of a variable or a header says that its value is a key.
+pub(super) fn names_key(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    ["KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CRED"].iter().any(|word| name.contains(word))
 }
 
 async fn value(name: &str, variable: &Variable, place: &Place) -> Result<Secret, String> {

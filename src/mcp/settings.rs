@@ -122,8 +122,8 @@ pub struct Server {
     pub sandbox: bool,
     /// Its registration for logins.
     pub client: Client,
-    /// The files that were trusted with it, each with its digest: it starts with these contents alone. Whoever knows what
-    /// was trusted fills it in.
+    /// The files that were trusted with it, each with its digest: it starts with these contents alone. Whoever knows
+    /// what was trusted fills it in.
     pub sealed: Vec<(PathBuf, String)>,
 }
 
@@ -243,7 +243,12 @@ impl Settings {
             && let Some(enabled) = map.get_keyword("enabled").and_then(Value::as_bool)
         {
             let known = place.and_then(|place| self.servers.get_mut(place));
-            known.ok_or_else(|| ServerError::NoServer(text.to_owned()))?.enabled = enabled;
+            let known = known.ok_or_else(|| ServerError::NoServer(text.to_owned()))?;
+            let is_users = |source: &Source| matches!(source, Source::User(_));
+            if enabled && !known.enabled && is_users(&known.source) && !is_users(source) {
+                return Err(ServerError::UserOnly { server: text.to_owned(), key: ":enabled true" });
+            }
+            known.enabled = enabled;
             return Ok(());
         }
         let server = Server::read(text, value, source.clone())?;
@@ -355,13 +360,27 @@ impl Server {
                 Some(http::page(text).ok_or_else(|| shape("redirect-url", "an address of the web"))?)
             }
         };
+        let (environment, headers) = (read.variables("env")?, read.headers()?);
+        // The user's keys, and commands outside the sandbox.
+        let takes_key =
+            |all: &[(String, Variable)]| all.iter().any(|(_, value)| matches!(value, Variable::KeyOf { .. }));
+        let secret_command = read.texts("client-secret-command")?;
+        for (is_there, key) in [
+            (takes_key(&environment), ":key-of at :env"),
+            (takes_key(&headers), ":key-of at :headers"),
+            (secret_command.is_some(), ":client-secret-command"),
+        ] {
+            if is_there && !is_users {
+                return Err(ServerError::UserOnly { server: name.to_owned(), key });
+            }
+        }
         Ok(Self {
             name: name.into(),
             source,
             way,
             cwd: read.text("cwd")?.map(at_home),
-            environment: read.variables("env")?,
-            headers: read.headers()?,
+            environment,
+            headers,
             sampling: read.truth("sampling")?.unwrap_or(false),
             timeout,
             enabled: read.truth("enabled")?.unwrap_or(true),
@@ -371,7 +390,7 @@ impl Server {
             sandbox,
             client: Client {
                 id: read.text("client-id")?.map(str::to_owned),
-                secret_command: read.texts("client-secret-command")?,
+                secret_command,
                 redirect,
                 scopes: read.texts("scopes")?.unwrap_or_default(),
             },
@@ -379,8 +398,8 @@ impl Server {
         })
     }
 
-    /// A digest of what decides which program runs or which server is asked, and with what: where it changes, what was
-    /// trusted is another server. It is made of secrets too, so that it belongs into private files alone.
+    /// A digest of what decides which program runs or which server is asked, with what, and what it may ask: where it
+    /// changes, what was trusted is another server. It is made of secrets too, so that it belongs into private files alone.
     pub fn digest(&self) -> String {
         let mut text = format!("{}\n", self.name);
         match &self.way {
@@ -399,6 +418,7 @@ impl Server {
             };
             text.push_str(&format!("{name:?} {value}\n"));
         }
+        text.push_str(&format!("{} {:?}\n", self.sampling, self.client));
         sha256::hex(text)
     }
 
@@ -406,9 +426,8 @@ impl Server {
     /// differ.
     pub(super) fn connects_as(&self, other: &Self) -> bool {
         self.digest() == other.digest()
-            && (self.sampling, self.sandbox) == (other.sampling, other.sandbox)
+            && self.sandbox == other.sandbox
             && self.writable == other.writable
-            && self.client == other.client
             && self.sealed == other.sealed
     }
 
@@ -574,6 +593,18 @@ mod tests {
                 r#"{:command ["a"] :sandbox false}"#,
                 "only the user's own configuration may say :sandbox false",
             ),
+            (
+                r#"{:command ["a"] :env {"A" {:key-of "anthropic"}}}"#,
+                "only the user's own configuration may say :key-of at :env",
+            ),
+            (
+                r#"{:url "https://h.example" :headers {"A" {:key-of "anthropic" :prefix "Bearer "}}}"#,
+                "only the user's own configuration may say :key-of at :headers",
+            ),
+            (
+                r#"{:url "https://h.example" :client-secret-command ["cat" "x"]}"#,
+                "only the user's own configuration may say :client-secret-command",
+            ),
             (r#"{:command ["a"] :writable ["/"]}"#, "only the user's own configuration may say :writable"),
             ("{:url \"https://h.example\" :headers {\"a b\" \"1\"}}", "HTTP headers"),
         ] {
@@ -598,6 +629,17 @@ mod tests {
             settings.servers.iter().map(|s| (s.shown(), s.source.as_str(), s.enabled)).collect();
         assert_eq!(shown, [("3".to_owned(), "project", true), ("2".to_owned(), "user", false)]);
         assert!(settings.problems[0].contains("no server \"c\""), "{:?}", settings.problems);
+        // What the user has switched off, no project switches on.
+        let user = of(r#"{"a" {:command ["1"] :enabled false}}"#);
+        let project = of(r#"{"a" {:enabled true}}"#);
+        let layers = [(Source::User("/u".into()), &user), (Source::Project("/p".into()), &project)];
+        let settings = Settings::read(layers);
+        assert!(
+            !settings.servers[0].enabled && settings.problems[0].contains(":enabled true"),
+            "{settings:?}"
+        );
+        let layers = [(Source::User("/u".into()), &user), (Source::User("/v".into()), &project)];
+        assert!(Settings::read(layers).servers[0].enabled);
     }
 
     #[test]
@@ -610,6 +652,8 @@ mod tests {
             r#"{:command ["a" "b"] :env {"A" "2"}}"#,
             r#"{:command ["a" "b"] :env {"A" {:variable "1"}}}"#,
             r#"{:command ["a" "b"] :cwd "/x" :env {"A" "1"}}"#,
+            r#"{:command ["a" "b"] :env {"A" "1"} :sampling true}"#,
+            r#"{:command ["a" "b"] :env {"A" "1"} :client-id "other"}"#,
         ] {
             assert_ne!(base, digest(other), "{other}");
         }

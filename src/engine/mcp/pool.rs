@@ -57,10 +57,10 @@ impl Why {
     pub fn text(&self) -> String {
         match self {
             Self::Another => {
-                "Its command line or address has changed since it was last started. You are asked when it is used."
+                "It is another one than when it was last started. You are asked when it is used."
                     .to_owned()
             }
-            Self::Refused => "You refused its new command line or address. /mcp restart asks again.".to_owned(),
+            Self::Refused => "You refused it as it is now. /mcp restart asks again.".to_owned(),
             Self::Changed(path) => {
                 format!("{} has changed since the project was trusted (/trust).", path.display())
             }
@@ -135,12 +135,13 @@ impl McpPool {
                 Source::Project(_) if server.enabled => {
                     let digest = server.digest();
                     let changed = files::first_changed(&server.sealed);
-                    match known.get(&*server.name) {
+                    match known.as_ref().map(|known| known.get(&*server.name)) {
                         _ if changed.is_some() => changed.map(|path| Why::Changed(path.to_owned())),
-                        Some(before) if *before != digest && refused.contains(&digest) => Some(Why::Refused),
-                        Some(before) if *before != digest => Some(Why::Another),
-                        Some(_) => None,
-                        None => {
+                        Some(Some(before)) if *before == digest => None,
+                        // Also where nobody can say what it was before.
+                        None | Some(Some(_)) if refused.contains(&digest) => Some(Why::Refused),
+                        None | Some(Some(_)) => Some(Why::Another),
+                        Some(None) => {
                             new.insert(server.name.to_string(), digest);
                             None
                         }
