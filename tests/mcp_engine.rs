@@ -163,6 +163,7 @@ fn projects_server_starts_after_trust_alone() {
     assert!(servers(&mut bridge).is_empty());
     let preview = bridge.ask("t", "trust_preview", "{}").to_string();
     assert!(preview.contains(":kind \"server\"") && preview.contains("server.py"), "{preview}");
+    assert!(preview.contains("s, variable STARTED") && preview.contains("/started"), "{preview}");
     assert_eq!(starts(&setup), 0);
     bridge.ask("t", "trust_project", "{:trusted true}");
     say(&mut bridge, "go");
@@ -196,6 +197,7 @@ fn changed_command_line_is_asked_about_once() {
     let question = bridge.event("interaction/requested");
     let shown = question.to_string();
     assert!(shown.contains("confirm") && shown.contains("other"), "{shown}");
+    assert!(shown.contains("variable STARTED: ") && shown.contains("/started"), "{shown}");
     accept(&mut bridge, &question, ":value {:ok false}");
     bridge.until(|frame| is_event(frame, "interaction/answered"));
     // A no is not asked about again, until the person says so.

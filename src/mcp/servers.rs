@@ -90,6 +90,11 @@ impl Servers {
         futures_util::future::join_all(all).await;
     }
 
+    /// Whether these are the same servers, and not only such of the same names.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Whether a server is configured and switched on.
     pub fn are_there(&self) -> bool {
         self.slots().iter().any(|slot| slot.server().enabled)

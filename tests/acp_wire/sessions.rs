@@ -209,6 +209,37 @@ fn servers_of_the_editor_are_the_sessions_own() {
 }
 
 #[test]
+fn server_of_the_editor_hides_all_of_its_namesake() {
+    let setup = yolo(ECHO);
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp_engine/server.py");
+    let started = setup.project().join("started");
+    let configuration = setup.dir.path().join("config/edn-bridge");
+    std::fs::create_dir_all(&configuration).unwrap();
+    let many = format!(
+        "{{:mcp {{\"s\" {{:command [\"python3\" {program:?} \"many\"] :env {{\"STARTED\" {started:?}}}}}}}}}"
+    );
+    std::fs::write(configuration.join("config.edn"), many).unwrap();
+    let mut editor = Editor::ready(&setup, json!({}));
+    let folder = editor.folder("project");
+    let env = json!([{"name": "STARTED", "value": started}]);
+    let servers = json!([{"name": "s", "command": "python3", "args": [program], "env": env}]);
+    let opened = editor.ask("session/new", json!({"cwd": folder, "mcpServers": servers}));
+    let session = opened["sessionId"].as_str().unwrap().to_owned();
+    editor.turn(&session, "x");
+    let tools = |editor: &mut Editor, session: &str| {
+        let query = "[{:psi.tool/list [:psi.tool/name]}]";
+        editor.ask("_edn-bridge/query_eql", json!({"sessionId": session, "query": query})).to_string()
+    };
+    let own = tools(&mut editor, &session);
+    assert!(own.contains("mcp__s__echo") && !own.contains("mcp__s__t1"), "{own}");
+    // Those of the folder are there for a session without such a server.
+    let other = editor.open("project");
+    editor.turn(&other, "x");
+    let others = tools(&mut editor, &other);
+    assert!(!others.contains("mcp__s__echo") && others.contains("mcp__s__t1"), "{others}");
+}
+
+#[test]
 fn long_list_has_pages() {
     let mut editor = Editor::ready(&yolo(ECHO), json!({}));
     for n in 0..60 {

@@ -1,7 +1,7 @@
 //! The servers of a session together: those of its folder and its own. Starts them when they are first needed, puts their
 //! tools into the session's toolbox, and tells clients of their states.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::answerer::Declines;
@@ -150,17 +150,14 @@ impl Services {
             return session.tools.clone();
         }
         let off = session.snapshot().facts.mcp_off.clone();
+        let used = self.used_servers(session);
         let mut tools = Vec::new();
         for set in sets {
-            let mut servers = HashMap::new();
-            for server in set.snapshot() {
-                for tool in server.tools.iter() {
-                    servers.insert(tool.name.clone(), server.name.clone());
-                }
-            }
-            let is_used = |name: &str| {
-                !off.contains(name) && servers.get(name).is_some_and(|server| !off.contains(server))
-            };
+            // Those that it shares a name with may have their tools under the same names.
+            let of_set = used.iter().filter(|(of, _)| of.is_same(&set));
+            let names: HashSet<&str> =
+                of_set.flat_map(|(_, server)| server.tools.iter().map(|tool| &*tool.name)).collect();
+            let is_used = |name: &str| names.contains(name) && !off.contains(name);
             tools.extend(set.tools(answerer).into_iter().filter(|tool| is_used(&tool.spec().name)));
         }
         session.tools.with_servers(tools)
@@ -312,7 +309,7 @@ impl Services {
                     "The project in {cwd} starts its server of tools {} in another way than before:\n\n{}\n\nMay it be \
                      started?",
                     server.name,
-                    server.shown()
+                    server.described()
                 );
                 let question = Question {
                     content: Arc::new(QuestionContent::Confirm { prompt, default: false }),

@@ -57,8 +57,7 @@ impl Why {
     pub fn text(&self) -> String {
         match self {
             Self::Another => {
-                "It is another one than when it was last started. You are asked when it is used."
-                    .to_owned()
+                "It is another one than when it was last started. You are asked when it is used.".to_owned()
             }
             Self::Refused => "You refused it as it is now. /mcp restart asks again.".to_owned(),
             Self::Changed(path) => {
