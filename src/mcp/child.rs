@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::convert::cut;
 use super::noted::Noted;
 use super::place::{Confine, Place};
 use super::settings::{Server, Way};
@@ -81,20 +82,32 @@ pub(super) struct Child {
 
 /// The last words of a program.
 #[derive(Default)]
-pub(super) struct Stderr(Mutex<VecDeque<u8>>);
+pub(super) struct Stderr(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    bytes: VecDeque<u8>,
+    /// Whether something before them is no longer there.
+    is_cut: bool,
+}
 
 impl Stderr {
     fn push(&self, bytes: &[u8]) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend(bytes);
-        let over = kept.len().saturating_sub(MCP_STDERR_BYTES);
-        kept.drain(..over);
+        kept.bytes.extend(bytes);
+        let over = kept.bytes.len().saturating_sub(MCP_STDERR_BYTES);
+        kept.bytes.drain(..over);
+        kept.is_cut |= over > 0;
     }
 
+    /// Whole lines: in a part of one, a part of a key would not be found.
     pub(super) fn text(&self) -> String {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (first, second) = kept.as_slices();
-        String::from_utf8_lossy(&[first, second].concat()).into_owned()
+        let mut bytes = kept.bytes.iter().copied();
+        if kept.is_cut {
+            bytes.by_ref().find(|byte| *byte == b'\n');
+        }
+        String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
     }
 }
 
@@ -193,7 +206,7 @@ async fn listen(mut errors: pipe::Receiver, stderr: Arc<Stderr>, server: Arc<str
         stderr.push(bytes);
         for byte in bytes {
             if *byte != b'\n' {
-                if line.len() < MCP_STDERR_LINE_BYTES {
+                if line.len() <= MCP_STDERR_BYTES {
                     line.push(*byte);
                 }
                 continue;
@@ -205,12 +218,20 @@ async fn listen(mut errors: pipe::Receiver, stderr: Arc<Stderr>, server: Arc<str
             if lines == MCP_STDERR_LINES {
                 tracing::warn!(%server, "the server writes much to its standard error: some is left out here");
             } else if lines < MCP_STDERR_LINES {
-                let text = noted.masked(&String::from_utf8_lossy(&line));
-                tracing::info!(%server, stderr = %visible::line(&text));
+                tracing::info!(%server, stderr = %logged(&line, &noted));
             }
             line.clear();
         }
     }
+}
+
+/// A line as it stands in the log. It is cut without its keys: half of a key would not be found.
+fn logged(line: &[u8], noted: &Noted) -> String {
+    if line.len() > MCP_STDERR_BYTES {
+        return format!("[a line of more than {MCP_STDERR_BYTES} bytes]");
+    }
+    let text = noted.masked(&String::from_utf8_lossy(line));
+    visible::line(&cut(&text, MCP_STDERR_LINE_BYTES)).into_owned()
 }
 
 impl Child {
@@ -229,5 +250,25 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         self.end.cancel();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_at_the_end_of_what_is_shown_is_left_out_whole() {
+        let noted = Noted::new((vec![Secret::new("canary-5ae1b7".to_owned())], Vec::new()));
+        let line = format!("{}canary-5ae1b7", "x".repeat(MCP_STDERR_LINE_BYTES - 6));
+        let text = logged(line.as_bytes(), &noted);
+        assert!(text.len() <= MCP_STDERR_LINE_BYTES && !text.contains("canary"), "{text}");
+        assert!(logged(&[b'x'; MCP_STDERR_BYTES + 1], &noted).starts_with("[a line of more than"));
+        let stderr = Stderr::default();
+        stderr.push(b"the key is canary-5ae1b7\n");
+        assert!(noted.masked(&stderr.text()).contains("[secret]"));
+        // The first half of the key falls out.
+        stderr.push(&[b'y'; MCP_STDERR_BYTES - 7]);
+        assert!(!noted.masked(&stderr.text()).contains("5ae1b7"), "{}", stderr.text().len());
     }
 }

@@ -99,15 +99,21 @@ impl CredentialStore for Store {
 /// This program's HTTP client, for the requests of a login.
 struct Web {
     http: Arc<Http>,
-    /// Whether the server itself is on this machine: then its login may be too.
+    /// Whether the server itself is on this machine or in a private network: then its login may be too.
+    is_private: bool,
+    /// Whether it is on this machine.
     is_local: bool,
 }
 
 impl Web {
-    /// Whether a server may send a request there: not to what is on this machine alone, unless it is there itself.
+    fn of(http: Arc<Http>, server: &Url) -> Self {
+        Self { http, is_private: http::host::is_private(server), is_local: http::is_loopback(server) }
+    }
+
+    /// Whether a server may send a request there: not to this machine or a private network, unless it is there itself.
     fn may_ask(&self, url: &Url) -> bool {
         match url.scheme() {
-            "https" => self.is_local || !http::is_loopback(url),
+            "https" => self.is_private || !http::host::is_private(url),
             "http" => self.is_local && http::is_loopback(url),
             _ => false,
         }
@@ -148,7 +154,7 @@ impl OAuthHttpClient for Web {
 }
 
 async fn manager(url: &Url, place: &Place) -> Result<AuthorizationManager, AuthError> {
-    let web = Web { http: place.http.clone(), is_local: http::is_loopback(url) };
+    let web = Web::of(place.http.clone(), url);
     let mut manager = AuthorizationManager::new_with_oauth_http_client(url.as_str(), Arc::new(web)).await?;
     manager.set_credential_store(Store { credentials: place.credentials.clone(), entry: entry_of(url) });
     Ok(manager)
@@ -277,17 +283,25 @@ mod tests {
 
     #[test]
     fn login_stays_where_its_server_may_send_it() {
-        let ask = |is_local: bool, url: &str| {
-            Web { http: Arc::default(), is_local }.may_ask(&Url::parse(url).unwrap())
+        let ask = |server: &str, url: &str| {
+            Web::of(Arc::default(), &Url::parse(server).unwrap()).may_ask(&Url::parse(url).unwrap())
         };
-        for (url, far, near) in [
-            ("https://auth.example/token", true, true),
-            ("http://auth.example/token", false, false),
-            ("http://127.0.0.1:1/token", false, true),
-            ("https://localhost/token", false, true),
-            ("file:///etc/passwd", false, false),
+        for (url, far, private, local) in [
+            ("https://auth.example/token", true, true, true),
+            ("http://auth.example/token", false, false, false),
+            ("http://127.0.0.1:1/token", false, false, true),
+            ("https://localhost/token", false, true, true),
+            ("https://localhost./token", false, true, true),
+            ("https://[::ffff:127.0.0.1]/token", false, true, true),
+            ("https://0.0.0.0/token", false, true, true),
+            ("https://10.0.0.1/token", false, true, true),
+            ("https://169.254.169.254/token", false, true, true),
+            ("http://10.0.0.1/token", false, false, false),
+            ("file:///etc/passwd", false, false, false),
         ] {
-            assert_eq!((ask(false, url), ask(true, url)), (far, near), "{url}");
+            let may = ["https://mcp.example/", "https://10.1.1.1/", "http://127.0.0.1:2/"]
+                .map(|server| ask(server, url));
+            assert_eq!(may, [far, private, local], "{url}");
         }
     }
 }

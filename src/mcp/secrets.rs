@@ -35,6 +35,16 @@ impl Values {
         let bare =
             |value: &Secret| value.expose().rsplit(' ').next().map(|bare| Secret::new(bare.to_owned()));
         certain.extend(self.headers.iter().filter_map(|(_, value)| bare(value)));
+        // A key stands for itself, also without what is written before it.
+        let variables = server.environment.iter().chain(&server.headers);
+        let values = self.environment.iter().chain(&self.headers);
+        certain.extend(values.zip(variables).filter_map(|((_, value), (_, variable))| {
+            let (Variable::Variable { prefix, .. } | Variable::KeyOf { prefix, .. }) = variable else {
+                return None;
+            };
+            let bare = value.expose().strip_prefix(prefix.as_str())?;
+            (!prefix.is_empty()).then(|| Secret::new(bare.to_owned()))
+        }));
         let mut possible = Vec::new();
         for ((name, value), (_, variable)) in self.environment.iter().zip(&server.environment) {
             let is_key = !matches!(variable, Variable::Text(_)) || names_key(name);

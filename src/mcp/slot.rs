@@ -59,7 +59,8 @@ struct Known {
     completes: bool,
     last_error: Option<Arc<str>>,
     connected: Option<Timestamp>,
-    stderr: Option<Arc<Stderr>>,
+    /// The last words of its program, and what takes its keys out of them.
+    stderr: Option<(Arc<Stderr>, Arc<Noted>)>,
     /// What the server said when it wanted a login.
     challenge: Option<String>,
     /// The login of this process, if there was one.
@@ -219,12 +220,8 @@ impl Slot {
 
     /// What its program wrote last to its standard error, without its keys.
     pub(super) fn stderr(&self) -> String {
-        let (stderr, noted) = {
-            let known = self.known();
-            (known.stderr.clone(), known.connection.as_ref().map(|connection| connection.noted.clone()))
-        };
-        let text = stderr.map(|stderr| stderr.text()).unwrap_or_default();
-        noted.unwrap_or_default().masked(&text)
+        let stderr = self.known().stderr.clone();
+        stderr.map(|(stderr, noted)| noted.masked(&stderr.text())).unwrap_or_default()
     }
 
     /// Begins a login at it.
@@ -359,7 +356,7 @@ impl Slot {
             let connection = match connect(&server, &self.place, &self.tasks, login).await {
                 Ok(connection) => Arc::new(connection),
                 Err(error) => {
-                    self.known().stderr = error.stderr.clone();
+                    self.known().stderr = error.stderr.clone().map(|stderr| (stderr, error.noted.clone()));
                     return Err(self.lost(error.failure, &error.noted, true));
                 }
             };
@@ -385,7 +382,7 @@ impl Slot {
             known.title.clone_from(&connection.title);
             known.instructions.clone_from(&connection.instructions);
             known.completes = connection.capabilities.completions.is_some();
-            known.stderr = connection.stderr().cloned();
+            known.stderr = connection.stderr().map(|stderr| (stderr.clone(), connection.noted.clone()));
             known.connected = Some(now);
             known.last_error = None;
             known.challenge = None;
