@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::limits::MAX_LINE_BYTES;
 use crate::private;
@@ -51,8 +51,7 @@ impl Claims {
         private::make_folder(&self.folder)?;
         let path = self.folder.join(format!("{name}.edn"));
         for _ in 0..TRIES {
-            let mut open = OpenOptions::new();
-            let file = open.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+            let file = open(&path, true)?;
             if !lock(&file)? || !is_at(&file, &path) {
                 std::thread::sleep(PAUSE);
                 continue;
@@ -69,21 +68,39 @@ impl Claims {
         Err(io::Error::new(io::ErrorKind::WouldBlock, "another process has claimed it"))
     }
 
-    /// How many files there are, of any process.
+    /// How many files there are that say something, of any process.
     pub fn count(&self) -> usize {
-        std::fs::read_dir(&self.folder).into_iter().flatten().take(self.most).count()
+        let says = |path: &PathBuf| path.symlink_metadata().is_ok_and(|file| file.is_file() && file.len() > 0);
+        self.paths().filter(says).take(self.most).count()
     }
 
     /// The files of processes that are gone, now claimed by this one. A file that is empty is passed over: its process
     /// may be about to write it.
     pub fn left(&self) -> Vec<(Claim, Vec<u8>)> {
+        self.paths().filter_map(left).take(self.most).collect()
+    }
+
+    /// What is named like a claim. Others may have put anything there.
+    fn paths(&self) -> impl Iterator<Item = PathBuf> {
         let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        entries.take(self.most).filter_map(|entry| left(entry.path())).collect()
+        entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "edn"))
+    }
+}
+
+/// Opens a regular file, and nothing else. Waits for nobody.
+fn open(path: &Path, is_made: bool) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let mut open = OpenOptions::new();
+    open.read(true).write(true).create(is_made).truncate(false).mode(0o600);
+    let file = open.custom_flags(flags.bits().cast_signed()).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is not a regular file")),
     }
 }
 
 fn left(path: PathBuf) -> Option<(Claim, Vec<u8>)> {
-    let file = OpenOptions::new().read(true).write(true).open(&path).ok()?;
+    let file = open(&path, false).ok()?;
     if !lock(&file).ok()? || !is_at(&file, &path) {
         return None;
     }
@@ -118,6 +135,11 @@ impl Claim {
         self.file.set_len(u64::try_from(about.len()).unwrap_or(u64::MAX))
     }
 
+    /// Whether this is the file of a name.
+    pub fn is_of(&self, name: &str) -> bool {
+        self.path.file_name().is_some_and(|own| own == format!("{name}.edn").as_str())
+    }
+
     /// Removes the file: it is over.
     pub fn remove(self) {
         if let Err(error) = std::fs::remove_file(&self.path) {
@@ -149,5 +171,24 @@ mod tests {
         let claim = claims.claim("one", b"new").unwrap();
         claim.remove();
         assert!(claims.left().is_empty());
+    }
+
+    #[test]
+    fn stray_entry_is_no_claim_and_hides_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let claims = Claims::new(folder.path().to_owned(), 1);
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("empty.edn"), "").unwrap();
+        std::fs::write(at("text"), "foreign").unwrap();
+        std::fs::create_dir(at("folder.edn")).unwrap();
+        std::os::unix::fs::symlink(at("text"), at("link.edn")).unwrap();
+        let fifo = rustix::fs::CWD;
+        rustix::fs::mkfifoat(fifo, at("fifo.edn"), rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+        assert_eq!((claims.count(), claims.left().len()), (0, 0));
+        assert!(claims.claim("link", b"x").is_err() && claims.claim("fifo", b"x").is_err());
+        drop(claims.claim("one", b"x").unwrap());
+        assert_eq!(claims.count(), 1);
+        let left = claims.left();
+        assert!(left.len() == 1 && left.iter().all(|(claim, _)| claim.is_of("one")));
     }
 }

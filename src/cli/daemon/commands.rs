@@ -66,22 +66,28 @@ pub(in super::super) fn run(options: &Options, command: DaemonCommand) -> Exit {
     }
 }
 
-/// Asks the daemon; `None` if none runs.
+/// Asks the daemon; `None` if none runs. One that is asked to end and ends without an answer has done so.
 fn ask(options: &Options, ask: &Ask) -> Result<Option<Told>, Failure> {
     let stream = match socket::connect_daemon(&options.state_folder()?) {
         Ok(stream) => stream,
         Err(error) if is_missing(&error) => return Ok(None),
         Err(error) => return Err(Failure::Io { place: "the daemon".to_owned(), error }),
     };
+    let is_to_end = matches!(ask, Ask::Stop { .. } | Ask::Retire);
     // One that is refused at once is told so, though its line does not arrive.
     let sent = line::send(&stream, ask, &[]);
     let mut lines = Lines::new(&stream);
     lines.within(Some(DAEMON_START));
-    let told = lines.next().map_err(|error| sent.err().unwrap_or(error));
+    let told = match lines.next() {
+        // It ended while it was asked.
+        Err(error) if is_to_end && error.kind() == io::ErrorKind::ConnectionReset => Ok(None),
+        told => told.map_err(|error| sent.err().unwrap_or(error)),
+    };
     let told = told.map_err(Failure::io("the daemon"))?;
     match told {
         Some(Told::Refused { message, .. }) => Err(Failure::Failed(message)),
         Some(told) => Ok(Some(told)),
+        None if is_to_end => Ok(Some(Told::Ending)),
         None => Err(Failure::Failed("the daemon did not answer".to_owned())),
     }
 }

@@ -204,6 +204,7 @@ impl Daemon {
         let _ = stream.set_write_timeout(Some(DAEMON_ASK));
         let mut lines = Lines::new(&stream);
         lines.within(Some(DAEMON_ASK));
+        let mut news = None;
         let told = match lines.next() {
             Ok(Some(Ask::Attach(attach))) => {
                 let descriptors = std::mem::take(&mut lines.descriptors);
@@ -213,7 +214,7 @@ impl Daemon {
             Ok(Some(Ask::Stop { now })) => {
                 let working = self.working();
                 if working.is_empty() || now {
-                    self.tell(News::End);
+                    news = Some(News::End);
                     Told::Ending
                 } else {
                     Told::Working(working)
@@ -224,7 +225,7 @@ impl Daemon {
                 Err(failure) => Told::Refused { message: failure.to_string(), by_itself: false },
             },
             Ok(Some(Ask::Retire)) => {
-                self.tell(News::Retire);
+                news = Some(News::Retire);
                 match self.working() {
                     working if working.is_empty() => Told::Ending,
                     working => Told::Working(working),
@@ -237,6 +238,10 @@ impl Daemon {
         };
         if let Err(error) = line::send(&stream, &told, &[]) {
             tracing::debug!(%error, "a client did not wait for its answer");
+        }
+        // After the answer: the process may be gone at once.
+        if let Some(news) = news {
+            self.tell(news);
         }
     }
 

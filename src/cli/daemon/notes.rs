@@ -92,7 +92,9 @@ impl Notes {
     pub(super) fn left(&self) -> Vec<Note> {
         let mut left = Vec::new();
         for (mut claim, text) in self.claims.left() {
-            let Ok(mut note) = edn::from_slice::<Note>(&text) else {
+            // Under another name, it would not be found again.
+            let note = edn::from_slice::<Note>(&text).ok().filter(|note| claim.is_of(&note.session_id));
+            let Some(mut note) = note else {
                 tracing::warn!("a note of a session at work is not understood");
                 claim.remove();
                 continue;
@@ -101,14 +103,15 @@ impl Notes {
             if !note.is_left {
                 note.kills = note.kills.saturating_add(1);
             }
-            if note.kills >= KILLS_AT_WORK {
+            // Of one that is not opened, no daemon is killed.
+            note.is_left = note.kills >= KILLS_AT_WORK;
+            if note.is_left {
                 let why = format!("{} daemons in a row were killed while it worked", note.kills);
                 tracing::warn!(session = note.session_id, "the session is not opened by itself: {why}");
                 refusal = Some(why);
             } else {
                 left.push(note.clone());
             }
-            note.is_left = false;
             // Before it is opened, which may be what ends the daemon.
             save(&mut claim, &note);
             self.held().insert(note.session_id.clone(), Held { claim, note, refusal });
@@ -147,7 +150,10 @@ impl Notes {
     /// Leaves all to the next daemon.
     pub(super) fn leave(&self) {
         for (_, mut held) in self.held().drain() {
-            held.note.is_left |= held.refusal.is_none();
+            if held.refusal.is_none() {
+                // An orderly end ends the row of kills.
+                (held.note.is_left, held.note.kills) = (true, 0);
+            }
             save(&mut held.claim, &held.note);
         }
     }
