@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -68,9 +69,16 @@ impl Claims {
         Err(io::Error::new(io::ErrorKind::WouldBlock, "another process has claimed it"))
     }
 
+    /// A file whose claim another process shares with this one. `None` if it is no claim of the name any more.
+    pub fn shared(&self, name: &str, file: OwnedFd) -> Option<Claim> {
+        let (path, file) = (self.folder.join(format!("{name}.edn")), File::from(file));
+        (lock(&file).ok()? && is_at(&file, &path)).then_some(Claim { path, file })
+    }
+
     /// How many files there are that say something, of any process.
     pub fn count(&self) -> usize {
-        let says = |path: &PathBuf| path.symlink_metadata().is_ok_and(|file| file.is_file() && file.len() > 0);
+        let says =
+            |path: &PathBuf| path.symlink_metadata().is_ok_and(|file| file.is_file() && file.len() > 0);
         self.paths().filter(says).take(self.most).count()
     }
 
@@ -133,6 +141,11 @@ impl Claim {
         self.file.rewind()?;
         self.file.write_all(about)?;
         self.file.set_len(u64::try_from(about.len()).unwrap_or(u64::MAX))
+    }
+
+    /// What a process is given that shares the claim: it lasts until both have let it go.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 
     /// Whether this is the file of a name.

@@ -417,6 +417,33 @@ fn turn_goes_on_in_a_new_daemon_after_its_running_tool() {
 }
 
 #[test]
+fn turn_goes_on_though_its_new_daemon_is_killed_over_it() {
+    let mut daemon = Daemon::calling(&[&until("go")]);
+    daemon.change(|setup| setup.arg("--yolo"));
+    let mut old = daemon.setup.interactor();
+    let session = prompt(&mut old);
+    wait_until("the command did not begin", || daemon.file("began").exists());
+    daemon.then_says(END);
+    let mut idle = daemon.setup.interactor();
+    assert!(daemon.control(&["restart"]).status.success());
+    assert_eq!(idle.wait().code(), Some(75));
+    let second = daemon.pid();
+    // It takes the connection, and says nothing.
+    signal(second, "-STOP");
+    std::fs::write(daemon.file("go"), "").unwrap();
+    assert_eq!(old.wait().code(), Some(75));
+    assert_eq!(daemon.notes(), 1);
+    signal(second, "-KILL");
+    wait_until("the daemon is there", || daemon.status().is_none());
+    assert!(daemon.control(&["start"]).status.success());
+    wait_until("the turn did not go on", || daemon.notes() == 0 && daemon.at_work().is_empty());
+    let mut new = daemon.editor_at(&session);
+    let messages = new.ask("m", "get_messages", "{}").to_string();
+    assert!(messages.contains("\"end\"") && !messages.contains("may have run"), "{messages}");
+    assert_eq!(std::fs::read_to_string(daemon.file("done")).unwrap(), "done\n");
+}
+
+#[test]
 fn question_goes_over_to_a_new_daemon_beside_a_running_tool() {
     let two = format!(
         "{{:turns [{{:steps [{{:tool-call {{:id \"a\" :name \"bash\" :arguments {{:command \"echo asked >> asked\"}}}}}}

@@ -76,6 +76,8 @@ impl Engine {
                     }
                     // Its question waited for a person before.
                     handle.attend();
+                    // Until its task has looked whether there is work, it counts as work.
+                    handle.is_busy.store(true, Ordering::Release);
                     handle.tell(Change::TakeUp { variables });
                     opener.shared.tree.announce(None);
                     reply.ok(());

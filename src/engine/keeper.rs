@@ -11,6 +11,9 @@ pub trait Keeper: Send + Sync {
     /// A session rests.
     fn rests(&self, session: &SessionId);
 
+    /// A session begins to leave this process. It is open here no more; [`Keeper::left`] follows.
+    fn leaves(&self, session: &SessionId);
+
     /// A session has left this process and its files are free: another one may open it.
     fn left(&self, left: Departed);
 }

@@ -220,10 +220,13 @@ impl Daemon {
                     Told::Working(working)
                 }
             }
-            Ok(Some(Ask::TakeOver(handed))) => match self.engines.take_over(&self.options, *handed) {
-                Ok(()) => Told::TakenOver,
-                Err(failure) => Told::Refused { message: failure.to_string(), by_itself: false },
-            },
+            Ok(Some(Ask::TakeOver(handed))) => {
+                let note = lines.descriptors.pop();
+                match self.engines.take_over(&self.options, *handed, note, &self.is_retired) {
+                    Ok(()) => Told::TakenOver,
+                    Err(failure) => Told::Refused { message: failure.to_string(), by_itself: false },
+                }
+            }
             Ok(Some(Ask::Retire)) => {
                 news = Some(News::Retire);
                 match self.working() {

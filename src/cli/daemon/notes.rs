@@ -4,6 +4,7 @@
 //! variables. Opens nothing itself.
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -52,9 +53,7 @@ impl Notes {
 
     /// A session works in an engine with these options. What cannot be noted goes on all the same.
     pub(super) fn works(&self, session: &str, given: &Given) {
-        // A foreign file may have any text as its id.
-        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        if !session.chars().all(is_name) {
+        if !is_name(session) {
             return;
         }
         let mut held = self.held();
@@ -136,15 +135,23 @@ impl Notes {
         held.values().filter_map(|held| Some((held.note.clone(), held.refusal.clone()?))).collect()
     }
 
-    /// Leaves a session that still works to the next daemon, whose note is a new one.
-    pub(super) fn hand_over(&self, note: &Note) {
-        let mut note = note.clone();
-        note.is_left = true;
-        let text = edn::to_vec(&note).map_err(std::io::Error::other);
-        match text.and_then(|text| self.claims.claim(&note.session_id, &text)) {
-            Ok(claim) => drop(claim),
-            Err(error) => tracing::warn!(%error, session = note.session_id, "a session could not be noted"),
-        }
+    /// The note of a session that leaves. Whoever lets it go leaves the session to the next daemon.
+    pub(super) fn departs(&self, session: &str, given: &Given) -> Option<Claim> {
+        self.works(session, given);
+        let mut held = self.held().remove(session)?;
+        (held.note.is_left, held.note.kills) = (true, 0);
+        save(&mut held.claim, &held.note);
+        Some(held.claim)
+    }
+
+    /// A session comes from another daemon, with its note, so that it never has none.
+    pub(super) fn comes(&self, session: &str, given: &Given, note: Option<OwnedFd>) {
+        let shared = note.filter(|_| is_name(session)).and_then(|note| self.claims.shared(session, note));
+        let Some(mut claim) = shared else { return self.works(session, given) };
+        let note = Note { session_id: session.to_owned(), given: given.clone(), kills: 0, is_left: false };
+        // Before it is opened, which may be what ends the daemon.
+        save(&mut claim, &note);
+        self.held().insert(session.to_owned(), Held { claim, note, refusal: None });
     }
 
     /// Leaves all to the next daemon.
@@ -161,6 +168,11 @@ impl Notes {
     fn held(&self) -> MutexGuard<'_, HashMap<String, Held>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether an id can be the name of a file. That of a foreign file may be any text.
+fn is_name(session: &str) -> bool {
+    session.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
 fn save(claim: &mut Claim, note: &Note) {

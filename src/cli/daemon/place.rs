@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -126,10 +127,11 @@ pub(super) fn described(state_dir: &Path) -> String {
     std::fs::read_to_string(lock_path(state_dir)).unwrap_or_default()
 }
 
-/// Hands a session over to the daemon that runs.
-pub(super) fn hand_over(state_dir: &Path, handed: Handed) -> io::Result<()> {
+/// Hands a session over to the daemon that runs, with its note.
+pub(super) fn hand_over(state_dir: &Path, handed: Handed, note: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let stream = socket::connect_daemon(state_dir)?;
-    line::send(&stream, &Ask::TakeOver(Box::new(handed)), &[])?;
+    stream.set_write_timeout(Some(DAEMON_START))?;
+    line::send(&stream, &Ask::TakeOver(Box::new(handed)), note.as_slice())?;
     let mut lines = Lines::new(&stream);
     lines.within(Some(DAEMON_START));
     match lines.next()? {

@@ -3,12 +3,14 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use edn_bridge::claims::Claim;
 use edn_bridge::engine::keeper::{Departed, Keeper};
 use edn_bridge::environment::{Pairs, Variables};
 use edn_bridge::facts::AtWork;
@@ -23,7 +25,7 @@ use edn_bridge::wire::transport::Transport;
 use super::super::served::{PATIENCE, Protocol, Served};
 use super::super::{Failure, Options, SOURCES};
 use super::line::{EngineStatus, Given, Handed, Refused, Working};
-use super::notes::{Note, Notes};
+use super::notes::Notes;
 use super::place::hand_over;
 
 /// Whether an engine has nothing to do: no work and no client, or no session because all have gone to another daemon.
@@ -73,8 +75,8 @@ pub(in super::super) struct Engines {
     state_dir: PathBuf,
     /// The sessions at work, for the daemon that follows.
     notes: Arc<Notes>,
-    /// How many sessions are being handed over.
-    departing: AtomicUsize,
+    /// The sessions that come and go.
+    moving: Mutex<Vec<Moving>>,
 }
 
 #[derive(Default)]
@@ -86,6 +88,19 @@ struct Held {
     editors: u64,
     /// Whether no further editor is taken.
     is_closed: bool,
+}
+
+/// A session that is on its way from one daemon to another. It is work, though no engine has it.
+struct Moving {
+    session: String,
+    cwd: String,
+    way: Way,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Opening,
+    Leaving,
 }
 
 /// Keeps the sessions of an engine through the end of the daemon.
@@ -104,11 +119,19 @@ impl Keeper for Keeping {
         self.notes.rests(session.as_str());
     }
 
-    fn left(&self, left: Departed) {
-        self.notes.rests(left.session.as_str());
-        if let (true, Some(engines)) = (left.is_at_work, self.engines.upgrade()) {
-            engines.pass_on(self.given.clone(), left);
+    fn leaves(&self, session: &SessionId) {
+        if let Some(engines) = self.engines.upgrade() {
+            engines.moves(session.as_str(), &self.given, Way::Leaving);
         }
+    }
+
+    fn left(&self, left: Departed) {
+        let Some(engines) = self.engines.upgrade() else { return };
+        if left.is_at_work {
+            return engines.pass_on(self.given.clone(), left);
+        }
+        self.notes.rests(left.session.as_str());
+        engines.has_moved(left.session.as_str(), Way::Leaving);
     }
 }
 
@@ -116,8 +139,8 @@ impl Engines {
     /// None yet.
     pub(in super::super) fn new(state_dir: PathBuf, is_daemon: bool) -> Self {
         let notes = Arc::new(Notes::new(&state_dir));
-        let (held, editors, departing) = (Mutex::default(), Mutex::default(), AtomicUsize::new(0));
-        Self { held, editors, is_daemon, state_dir, notes, departing }
+        let (held, editors, moving) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { held, editors, is_daemon, state_dir, notes, moving }
     }
 
     /// The engine of these options, which is started if there is none. Calls `with` while it is not ended. `None` after
@@ -250,33 +273,77 @@ impl Engines {
     pub(super) fn open_left(self: &Arc<Self>, options: &Options) {
         for note in self.notes.left() {
             tracing::info!(session = note.session_id, "a session that was at work is opened");
-            if let Err(failure) = self.open(options, &note, None) {
+            self.moves(&note.session_id, &note.given, Way::Opening);
+            if let Err(failure) = self.open(options, &note.session_id, &note.given, None) {
                 self.notes.refuse(&note.session_id, failure.to_string());
             }
+            self.has_moved(&note.session_id, Way::Opening);
         }
     }
 
-    /// Goes on with a session that another daemon hands over.
-    pub(super) fn take_over(self: &Arc<Self>, options: &Options, handed: Handed) -> Result<(), Failure> {
+    /// Goes on with a session that another daemon hands over, with its note. A daemon that has left its place does not:
+    /// the session is left to the one that has it.
+    pub(super) fn take_over(
+        self: &Arc<Self>,
+        options: &Options,
+        handed: Handed,
+        note: Option<OwnedFd>,
+        is_retired: &AtomicBool,
+    ) -> Result<(), Failure> {
         let Handed { session, given, environment } = handed;
-        let note = Note { session_id: session, given, kills: 0, is_left: false };
-        self.notes.works(&note.session_id, &note.given);
         let variables = environment.map(|pairs| {
             let pairs = pairs.into_iter().map(|(name, value)| (name.into(), value.into()));
             Variables::from(pairs.collect::<Pairs>())
         });
-        self.open(options, &note, variables).inspect_err(|_| self.notes.rests(&note.session_id))
+        // First, so that a daemon that leaves its place from now on waits for it.
+        self.moves(&session, &given, Way::Opening);
+        let opened = if is_retired.load(Ordering::Acquire) {
+            Err(Failure::Failed("the daemon has left its place".to_owned()))
+        } else {
+            self.notes.comes(&session, &given, note);
+            self.open(options, &session, &given, variables)
+                .inspect_err(|failure| self.notes.refuse(&session, failure.to_string()))
+        };
+        self.has_moved(&session, Way::Opening);
+        opened
+    }
+
+    fn moves(&self, session: &str, given: &Given, way: Way) {
+        let (session, cwd) = (session.to_owned(), given.cwd.clone());
+        lock(&self.moving).push(Moving { session, cwd, way });
+    }
+
+    fn has_moved(&self, session: &str, way: Way) {
+        let mut moving = lock(&self.moving);
+        if let Some(place) = moving.iter().position(|moving| moving.session == session && moving.way == way) {
+            moving.swap_remove(place);
+        }
+    }
+
+    fn moving(&self) -> Vec<(String, Working)> {
+        let moving = lock(&self.moving);
+        let working = moving.iter().map(|moving| {
+            let phase = match moving.way {
+                Way::Opening => "opening",
+                Way::Leaving => "leaving",
+            };
+            let (session, cwd) = (moving.session.clone(), moving.cwd.clone());
+            let phase = phase.to_owned();
+            (cwd.clone(), Working { session, name: String::new(), cwd, phase, asks: None })
+        });
+        working.collect()
     }
 
     fn open(
         self: &Arc<Self>,
         options: &Options,
-        note: &Note,
+        session: &str,
+        given: &Given,
         variables: Option<Variables>,
     ) -> Result<(), Failure> {
-        let session = SessionId::from(note.session_id.as_str());
+        let session = SessionId::from(session);
         let (opened, wait) = channel();
-        self.with(options, &note.given, |engine| {
+        let opened = self.with(options, given, |engine| {
             engine.engine().open_left(session, variables, Reply::new(move |done| drop(opened.send(done))));
             // Its work, if there is some, keeps the engine from now on.
             match wait.recv_timeout(DAEMON_START) {
@@ -285,7 +352,7 @@ impl Engines {
                 Err(_) => Err(Failure::Failed("it takes too long to open".to_owned())),
             }
         })?;
-        Ok(())
+        opened.ok_or_else(|| Failure::Failed("the daemon ends".to_owned()))
     }
 
     /// Has every session leave for the daemon that has taken this one's place.
@@ -297,10 +364,11 @@ impl Engines {
         }
     }
 
-    /// Passes a session that has left on to the daemon that has taken this one's place. If that does not take it, it is
-    /// noted for the next.
+    /// Passes a session that has left on to the daemon that has taken this one's place. Its note is held by both until
+    /// then: if that daemon does not take the session, or is killed, the note is there for the next.
     fn pass_on(self: &Arc<Self>, given: Given, left: Departed) {
-        self.departing.fetch_add(1, Ordering::AcqRel);
+        let id = left.session.to_string();
+        let note = self.notes.departs(&id, &given);
         let engines = self.clone();
         let passing = std::thread::Builder::new().name("hand-over".to_owned()).spawn(move || {
             let Departed { session, variables, .. } = left;
@@ -309,16 +377,16 @@ impl Engines {
                 let pairs = variables.pairs().iter();
                 pairs.filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
             });
-            let handed = Handed { session: session.to_string(), given: given.clone(), environment };
-            if let Err(failure) = hand_over(&engines.state_dir, handed) {
+            let handed = Handed { session: session.to_string(), given, environment };
+            if let Err(failure) = hand_over(&engines.state_dir, handed, note.as_ref().map(Claim::descriptor))
+            {
                 tracing::warn!(session = session.as_str(), "the session was not handed over: {failure}");
-                let note = Note { session_id: session.to_string(), given, kills: 0, is_left: true };
-                engines.notes.hand_over(&note);
             }
-            engines.departing.fetch_sub(1, Ordering::AcqRel);
+            drop(note);
+            engines.has_moved(session.as_str(), Way::Leaving);
         });
         if let Err(error) = passing {
-            self.departing.fetch_sub(1, Ordering::AcqRel);
+            self.has_moved(&id, Way::Leaving);
             tracing::error!(%error, "a session was not handed over");
         }
     }
@@ -336,7 +404,7 @@ impl Engines {
     /// its own. Returns how many there are, with the editors that reach several.
     pub(super) fn sweep(self: &Arc<Self>, is_retired: bool) -> usize {
         let seats = self.seats();
-        let others = lock(&self.editors).len().saturating_add(self.departing.load(Ordering::Acquire));
+        let others = lock(&self.editors).len().saturating_add(lock(&self.moving).len());
         let count = seats.len().saturating_add(others);
         for (note, _) in self.notes.refused() {
             let session = SessionId::from(note.session_id.as_str());
@@ -357,7 +425,9 @@ impl Engines {
             let ending = std::thread::Builder::new().name("end".to_owned()).spawn(move || {
                 // Somebody else starts it, takes an editor or ends it.
                 let Ok(mut is_gone) = seat.changing.try_lock() else { return };
-                if seat.running().is_none_or(|running| is_at_rest(&running, is_retired)) {
+                if seat.running().is_none_or(|running| is_at_rest(&running, is_retired))
+                    && !lock(&engines.moving).iter().any(|moving| moving.way == Way::Leaving)
+                {
                     seat.end();
                     *is_gone = true;
                     let mut held = lock(&engines.held);
@@ -423,6 +493,8 @@ impl Engines {
 
     /// What runs and waits.
     pub(super) fn status(&self) -> Vec<EngineStatus> {
+        // Before and after: a session that moves meanwhile is seen once at least.
+        let mut moving = self.moving();
         let mut status: Vec<_> = self
             .seats()
             .into_iter()
@@ -433,6 +505,17 @@ impl Engines {
                 at_work: running.engine().at_work().into_iter().map(Working::from).collect(),
             })
             .collect();
+        moving.extend(self.moving());
+        for (cwd, work) in moving {
+            let mut working = status.iter().flat_map(|engine| &engine.at_work);
+            if working.any(|there| there.session == work.session) {
+                continue;
+            }
+            match status.iter_mut().find(|engine| engine.cwd == cwd) {
+                Some(engine) => engine.at_work.push(work),
+                None => status.push(EngineStatus { cwd, clients: 0, at_work: vec![work] }),
+            }
+        }
         status.sort_by(|one, other| one.cwd.cmp(&other.cwd));
         status
     }

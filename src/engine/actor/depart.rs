@@ -40,6 +40,9 @@ impl SessionActor {
     /// Gives up the session's file, hangs up on those who show it, and says that it has left.
     pub(super) async fn leave(self, departed: Departed) {
         let shared = self.shared.clone();
+        if let Some(keeper) = shared.keeper.get() {
+            keeper.leaves(&departed.session);
+        }
         {
             // Whoever opens the session meanwhile waits until its file is let go.
             let _not_opening = shared.tree.opening.lock().await;
