@@ -261,8 +261,15 @@ fn trusted_script_that_changes_is_not_started_again() {
 #[test]
 fn tool_that_changes_loses_what_was_allowed() {
     let (echo, change) = (call("echo", ":text \"a\""), call("change", ""));
+    let calls = |calls: &[&str]| -> String {
+        calls.iter().map(|call| format!("{{:steps [{{:tool-call {call}}}]}} ")).collect()
+    };
     let setup = with_server(
-        &script(&[&echo, &echo, &change, &echo]),
+        &format!(
+            "{{:turns [{} {{:steps [{{:delta \"end\"}}]}} {} {{:steps [{{:delta \"end\"}}]}}]}}",
+            calls(&[&echo, &echo, &change]),
+            calls(&[&echo])
+        ),
         ":permissions {:rules [{:decision :allow :tool \"mcp__s__change\"}]}",
     );
     let mut bridge = setup.interactor();
@@ -270,9 +277,16 @@ fn tool_that_changes_loses_what_was_allowed() {
     let question = bridge.event("interaction/requested");
     accept(&mut bridge, &question, ":value {:outcome \"approve\" :scope \"session\"}");
     // The second one is not asked about; after the change, the third one is.
-    for _ in 0..3 {
+    for _ in 0..2 {
         assert!(!failed(&bridge.event("tool/result")));
     }
+    assert!(!failed(&result(&mut bridge)));
+    let bridge = RefCell::new(bridge);
+    wait_until("the changed list is read", || {
+        servers(&mut bridge.borrow_mut()).iter().any(|server| server.to_string().contains("Now with more"))
+    });
+    let mut bridge = bridge.into_inner();
+    say(&mut bridge, "again");
     let question = bridge.event("interaction/requested");
     let told = bridge.transcript.iter().filter(|line| line.contains("another description")).count();
     assert_eq!(told, 1);
