@@ -13,6 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use edn_bridge::edn;
+use edn_bridge::environment::{Environment, Variables};
 use edn_bridge::mcp::{Answer, Ask, Era, McpError, Question, Sampled, ServerFacts, Settings, State};
 use edn_bridge::value::Value;
 use mcp_support::{Project, form, python_server, settings, within};
@@ -400,6 +401,26 @@ fn list_without_an_end_is_read_as_long_as_it_may_take() {
         let facts = project.ready().await;
         assert_eq!(facts.state, State::Failed, "{facts:?}");
         assert!(facts.last_error.unwrap().contains("did not answer"));
+    });
+}
+
+#[test]
+fn key_with_a_prefix_is_left_out_without_it() {
+    run(async {
+        let canary = "canary-5ae1b7";
+        let path = std::env::var_os("PATH").unwrap();
+        let pairs = vec![("PATH".into(), path), ("CANARY".into(), canary.into())];
+        let environment = || Environment::default().with(Some(Variables::from(pairs.clone())));
+        let more = ":env {\"CANARY_TOKEN\" {:variable \"CANARY\" :prefix \"Key \"}}";
+        let project = Project::with(&format!("{{\"w\" {}}}", python_server("good", more)), environment());
+        project.ready().await;
+        let echoed = project.call("echo", &format!("{{:text \"bare: {canary}\"}}")).await;
+        assert_eq!(echoed.text, "bare: [secret]");
+        // Its program has ended, and there is no connection.
+        let project = Project::with(&format!("{{\"w\" {}}}", python_server("dies", more)), environment());
+        assert_eq!(project.ready().await.state, State::Failed);
+        let told = project.servers.stderr("w").unwrap();
+        assert!(told.contains("dies at once [secret]"), "{told}");
     });
 }
 

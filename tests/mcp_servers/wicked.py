@@ -316,7 +316,7 @@ def main():
             sys.stdout.write("not a message\n")
         sys.stdout.flush()
     if WAY == "dies":
-        sys.stderr.write("wicked: dies at once\n")
+        sys.stderr.write("wicked: dies at once %s\n" % os.environ.get("CANARY_TOKEN", "").replace("Key ", ""))
         sys.exit(7)
     if WAY == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

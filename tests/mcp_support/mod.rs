@@ -66,6 +66,10 @@ pub fn settings(text: &str) -> Settings {
 
 impl Project {
     pub fn of(servers: &str) -> Self {
+        Self::with(servers, Environment::default())
+    }
+
+    pub fn with(servers: &str, environment: Environment) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let state_dir = root.join("state");
@@ -73,7 +77,7 @@ impl Project {
             root: root.clone(),
             credentials: Credentials::new(&state_dir),
             state_dir,
-            environment: Environment::default(),
+            environment,
             confine: None,
             http: Arc::new(Http::default()),
             keys: Arc::new(|_| None),
