@@ -74,7 +74,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "facts",
         ],
     ),
-    ("hook", &["value", "edn", "limits", "environment", "files", "runner", "sha256", "event"]),
+    ("hook", &["value", "edn", "limits", "environment", "files", "runner", "event"]),
     ("workflow", &["value", "edn", "limits"]),
     (
         "tool",

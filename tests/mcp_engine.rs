@@ -288,8 +288,9 @@ fn tool_that_changes_loses_what_was_allowed() {
     let mut bridge = bridge.into_inner();
     say(&mut bridge, "again");
     let question = bridge.event("interaction/requested");
-    let told = bridge.transcript.iter().filter(|line| line.contains("another description")).count();
-    assert_eq!(told, 1);
+    let is_told = |line: &&String| line.contains("ui/notification") && line.contains("another description");
+    let told: Vec<_> = bridge.transcript.iter().filter(is_told).collect();
+    assert_eq!(told.len(), 1, "{told:#?}");
     accept(&mut bridge, &question, ":value {:outcome \"approve\" :scope \"once\"}");
     result(&mut bridge);
 }

@@ -129,7 +129,13 @@ fn server_that_crashed_is_started_by_the_next_call() {
         project.failure("crash").await;
         let told = project.failure("echo").await;
         assert!(told.contains("is not started again by itself"), "{told}");
-        assert_eq!(project.facts().state, State::GivenUp);
+        let mut changes = project.servers.changes();
+        within(async {
+            while project.facts().state != State::GivenUp {
+                changes.changed().await.unwrap();
+            }
+        })
+        .await;
         project.servers.restart("w").await.unwrap();
         assert_eq!(project.call("echo", "{:text \"back\"}").await.text, "back");
     });

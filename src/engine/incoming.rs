@@ -15,8 +15,8 @@ pub struct Incoming {
     pub prompt: Prompt,
     /// Its request, if that has a key.
     pub request: Option<Box<KeyedRequest>>,
-    /// What is known of its context before the session's task has it.
-    pub ahead: Ahead,
+    /// What is known of its context before the session's task has it; boxed, because a mailbox has room for many.
+    pub ahead: Box<Ahead>,
 }
 
 /// What is known of a message's context before the session's task has it.
@@ -32,7 +32,7 @@ pub struct Ahead {
 impl Incoming {
     /// A message as a person typed it.
     pub fn new(prompt: Prompt, request: Option<Box<KeyedRequest>>) -> Self {
-        Self { prompt, request, ahead: Ahead::default() }
+        Self { prompt, request, ahead: Box::default() }
     }
 
     /// A message that an op brings, with the op's key.

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::ask::{Answer, Answerer, Ask, Question};
-use super::convert::cut;
 use super::noted::Noted;
+use super::noted::cut;
 use crate::limits::{MCP_QUESTIONS, TOOL_EXCERPT_BYTES, TOOL_UPDATE_PAUSE};
 
 /// For whom a server is asked something.

@@ -10,8 +10,8 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::convert::cut;
 use super::noted::Noted;
+use super::noted::cut;
 use super::place::{Confine, Place};
 use super::settings::{Server, Way};
 use crate::limits::{

@@ -23,11 +23,11 @@ use tokio_util::task::TaskTracker;
 
 use super::calls::{Call, Caller, Calls};
 use super::child::{Child, Stderr};
-use super::convert::cut;
 use super::facts::Era;
 use super::failure::{Failure, of_request, of_start};
 use super::handler::Handler;
 use super::noted::Noted;
+use super::noted::cut;
 use crate::limits::{
     MCP_CALL_LONGEST, MCP_INSTRUCTIONS_BYTES, MCP_LISTEN_PAUSE, MCP_OPEN_REQUESTS, MCP_PAGES, MCP_ROUNDS,
     MCP_START_WAIT, MCP_TITLE_BYTES,

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::facts::{Argument, Content, Prompt, Resource, Template, ToolFacts};
 use super::lists::{Item, Listed};
 use super::names::offered;
-use super::noted::Noted;
+use super::noted::{Noted, cut, shown};
 use super::settings::Server;
 use crate::json;
 use crate::limits::{
@@ -17,20 +17,6 @@ use crate::limits::{
 use crate::message::image::Image;
 use crate::sha256;
 use crate::value::Value;
-
-/// A text cut to a length in bytes, with a mark where something is missing.
-pub(super) fn cut(text: &str, most: usize) -> Arc<str> {
-    if text.len() <= most {
-        return text.into();
-    }
-    let end = (0..=most.saturating_sub('…'.len_utf8())).rev().find(|end| text.is_char_boundary(*end));
-    format!("{}…", text.get(..end.unwrap_or(0)).unwrap_or_default()).into()
-}
-
-/// A text of a server that may be shown: without its keys, and cut after that, so that no half of a key is left.
-pub(super) fn shown(noted: &Noted, text: &str, most: usize) -> Arc<str> {
-    cut(&noted.redact(text), most)
-}
 
 fn title(noted: &Noted, text: Option<&str>) -> Option<Arc<str>> {
     text.filter(|text| !text.trim().is_empty()).map(|text| shown(noted, text, MCP_TITLE_BYTES))

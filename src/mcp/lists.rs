@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::convert::shown;
-use super::noted::Noted;
+use super::noted::{Noted, shown};
 use super::settings::Server;
 use crate::limits::{MCP_LIST_BYTES, MCP_LISTED};
 

@@ -9,6 +9,20 @@ use crate::limits::MCP_ERROR_CHARS;
 use crate::secret::{self, Secret};
 use crate::visible;
 
+/// A text cut to a length in bytes, with a mark where something is missing.
+pub(super) fn cut(text: &str, most: usize) -> Arc<str> {
+    if text.len() <= most {
+        return text.into();
+    }
+    let end = (0..=most.saturating_sub('…'.len_utf8())).rev().find(|end| text.is_char_boundary(*end));
+    format!("{}…", text.get(..end.unwrap_or(0)).unwrap_or_default()).into()
+}
+
+/// A text of a server that may be shown: without its keys, and cut after that, so that no half of a key is left.
+pub(super) fn shown(noted: &Noted, text: &str, most: usize) -> Arc<str> {
+    cut(&noted.redact(text), most)
+}
+
 /// The secrets of a server, and the last thing that went wrong.
 #[derive(Debug, Default)]
 pub(super) struct Noted {

@@ -103,7 +103,7 @@ async fn outcome(context: &Context, result: CallToolResult, noted: &Noted) -> Ou
     {
         texts.push(serde_json::to_string_pretty(structured).unwrap_or_default());
     }
-    let mut text = convert::cut(&texts.join("\n\n"), MCP_RESULT_BYTES).to_string();
+    let mut text = super::noted::cut(&texts.join("\n\n"), MCP_RESULT_BYTES).to_string();
     if text.is_empty() && images.is_empty() {
         text.push_str("[the tool returned nothing]");
     }

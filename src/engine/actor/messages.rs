@@ -35,7 +35,7 @@ impl SessionActor {
         self.give_up_unended().await;
         let turn = TurnId::from(self.shared.clock.id("t-"));
         let Incoming { prompt, request, ahead } = incoming;
-        let mut gathered = self.gather(queue::content(prompt), ahead, &turn).await;
+        let mut gathered = self.gather(queue::content(prompt), *ahead, &turn).await;
         gathered.bodies.push(self.turn_record(&turn, TurnEvent::Began, None));
         gathered.bodies.extend(self.released());
         let written = match self.append_for(gathered.bodies, [answered(request, &turn)]).await {
