@@ -273,6 +273,25 @@ SETUP, where it is not nil, is called in it before that."
                 (substitute-command-keys "\\[edn-bridge-chat-reconnect]")))
   edn-bridge-chat--conn)
 
+(defun edn-bridge-chat-refused (frame)
+  "Tell in the echo area why the bridge refused what FRAME answers."
+  (message "%s" (edn-bridge-visible-label
+                 (or (plist-get frame :error-message) "That was refused"))))
+
+(defun edn-bridge-chat-ask-for (chat op params show)
+  "Send OP with PARAMS as CHAT, and call SHOW with the answer in this buffer."
+  (let ((buffer (current-buffer)))
+    (unless (buffer-live-p chat)
+      (user-error "The chat is gone"))
+    (with-current-buffer chat
+      (edn-bridge-rpc-request
+       (edn-bridge-chat-current) op params
+       :on-success (lambda (data)
+                     (when (buffer-live-p buffer)
+                       (with-current-buffer buffer
+                         (funcall show data))))
+       :on-error #'edn-bridge-chat-refused))))
+
 ;;;; Adding to the transcript
 
 (defun edn-bridge-chat-heading (title face &optional kind)

@@ -110,17 +110,9 @@ The tree of sessions has a buffer of its own."
       (edn-bridge-jobs--revert))
     (pop-to-buffer buffer)))
 
-(defun edn-bridge-jobs--request (op params function)
-  "Send OP with PARAMS for this buffer's chat; call FUNCTION with the answer.
-FUNCTION is called in this buffer."
-  (let ((buffer (current-buffer)))
-    (with-current-buffer edn-bridge-jobs--chat
-      (edn-bridge-rpc-request
-       (edn-bridge-chat-current) op params
-       :on-success (lambda (data)
-                     (when (buffer-live-p buffer)
-                       (with-current-buffer buffer
-                         (funcall function data))))))))
+(defun edn-bridge-jobs--request (op params show)
+  "Send OP with PARAMS, and call SHOW with the answer in this buffer."
+  (edn-bridge-chat-ask-for edn-bridge-jobs--chat op params show))
 
 (defun edn-bridge-jobs--revert (&rest _)
   "Ask for the jobs again and show them."

@@ -90,20 +90,7 @@ Values are nil while the servers are asked.")
 
 (defun edn-bridge-mcp--ask (op params show)
   "Send OP with PARAMS, and call SHOW with the answer in this buffer."
-  (let ((buffer (current-buffer)))
-    (unless (buffer-live-p edn-bridge-mcp--chat)
-      (user-error "The chat is gone"))
-    (with-current-buffer edn-bridge-mcp--chat
-      (edn-bridge-rpc-request
-       (edn-bridge-chat-current) op params
-       :on-success (lambda (data)
-                     (when (buffer-live-p buffer)
-                       (with-current-buffer buffer
-                         (funcall show data))))
-       :on-error (lambda (frame)
-                   (message "%s" (edn-bridge-visible-label
-                                  (or (plist-get frame :error-message)
-                                      "That was refused"))))))))
+  (edn-bridge-chat-ask-for edn-bridge-mcp--chat op params show))
 
 (defun edn-bridge-mcp--revert (&rest _)
   "Ask for the servers again and show them."

@@ -29,18 +29,7 @@
 
 (defun edn-bridge-rules--ask (op params show)
   "Send OP with PARAMS, and call SHOW with the answer in this buffer."
-  (let ((buffer (current-buffer)))
-    (edn-bridge-rules--in-chat
-      (edn-bridge-rpc-request
-       (edn-bridge-chat-current) op params
-       :on-success (lambda (data)
-                     (when (buffer-live-p buffer)
-                       (with-current-buffer buffer
-                         (funcall show data))))
-       :on-error (lambda (frame)
-                   (message "%s" (edn-bridge-visible-label
-                                  (or (plist-get frame :error-message)
-                                      "That was refused"))))))))
+  (edn-bridge-chat-ask-for edn-bridge-rules--chat op params show))
 
 (defun edn-bridge-rules--open (name mode ask)
   "Show the buffer NAME of this chat in MODE, filled by the function ASK."

@@ -422,10 +422,7 @@ The bridge refuses what is in use; the echo area says so."
                               (edn-bridge-sessions-label slot) done)
                      (when then
                        (funcall then)))
-       :on-error (lambda (frame)
-                   (message "%s" (edn-bridge-visible-label
-                                  (or (plist-get frame :error-message)
-                                      "That was refused"))))))))
+       :on-error #'edn-bridge-chat-refused))))
 
 (defun edn-bridge-sessions-fork (entry-id)
   "Begin a session that has this one's messages up to ENTRY-ID.

@@ -444,6 +444,40 @@ fn turn_goes_on_though_its_new_daemon_is_killed_over_it() {
 }
 
 #[test]
+fn second_restart_cuts_off_no_turn_that_goes_over() {
+    let mut daemon = Daemon::calling(&[&until("go")]);
+    daemon.change(|setup| setup.arg("--yolo"));
+    let mut old = daemon.setup.interactor();
+    let session = prompt(&mut old);
+    wait_until("the command did not begin", || daemon.file("began").exists());
+    // The engine of the next daemon waits for its script.
+    let (script, pipe) = (daemon.setup.dir.path().join("script.edn"), daemon.setup.dir.path().join("pipe"));
+    std::fs::remove_file(&script).unwrap();
+    assert!(Command::new("mkfifo").arg(&script).status().unwrap().success());
+    let mut idle = daemon.setup.interactor();
+    assert!(daemon.control(&["restart"]).status.success());
+    assert_eq!(idle.wait().code(), Some(75));
+    let second = daemon.pid();
+    std::fs::write(daemon.file("go"), "").unwrap();
+    wait_until("nobody takes it over", || {
+        daemon.at_work().iter().any(|work| at(work, &["session"]).and_then(Value::as_str) == Some(&session))
+    });
+    assert!(daemon.control(&["restart"]).status.success());
+    assert_ne!(daemon.pid(), second);
+    // Now that engine goes on, and those of the newest daemon start at once.
+    std::fs::rename(&script, &pipe).unwrap();
+    std::fs::write(&script, END).unwrap();
+    std::fs::write(&pipe, END).unwrap();
+    assert_eq!(old.wait().code(), Some(75));
+    wait_until("the turn did not go on", || daemon.notes() == 0 && daemon.at_work().is_empty());
+    let mut new = daemon.editor_at(&session);
+    let messages = new.ask("m", "get_messages", "{}").to_string();
+    assert!(messages.contains("\"end\"") && !messages.contains("may have run"), "{messages}");
+    assert!(!messages.contains("aborted"), "{messages}");
+    assert_eq!(std::fs::read_to_string(daemon.file("done")).unwrap(), "done\n");
+}
+
+#[test]
 fn question_goes_over_to_a_new_daemon_beside_a_running_tool() {
     let two = format!(
         "{{:turns [{{:steps [{{:tool-call {{:id \"a\" :name \"bash\" :arguments {{:command \"echo asked >> asked\"}}}}}}

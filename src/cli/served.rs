@@ -21,7 +21,7 @@ use edn_bridge::private;
 use edn_bridge::provider::scripted::Scripted;
 use edn_bridge::session::{Clients as _, Control as _, Reply, SessionApi};
 use edn_bridge::store::{Durability, Store};
-use edn_bridge::wire::acp::hall::Project;
+use edn_bridge::wire::acp::engines::Project;
 use edn_bridge::wire::connection::ConnectionEnd;
 use edn_bridge::wire::control::serve::Server;
 use edn_bridge::wire::edn::encode::{self, ErrorFrame, Style};

@@ -1,7 +1,7 @@
 //! The ACP wire: the Agent Client Protocol, for editors.
 //!
 //! An editor has one connection, and opens sessions in any folder on it: each is a client of the engine of its folder
-//! ([`hall`], [`link`]). [`map`] says in the plain types of [`update`] what an event tells; [`v1`] writes those in the shapes
+//! ([`engines`], [`link`]). [`map`] says in the plain types of [`update`] what an event tells; [`v1`] writes those in the shapes
 //! of version 1, and reads what the editor sends. [`desk`] keeps what was told and asked, [`ask`] has the
 //! questions, [`options`] the settings, [`replay`] the history, [`input`] the message; [`route`] calls the session API. The
 //! types of the protocol (crate `agent-client-protocol-schema`) are known in this room alone. A wire like any: no rule of
@@ -10,16 +10,16 @@
 mod ask;
 pub mod codes;
 mod desk;
-pub mod hall;
+pub mod engines;
 mod input;
 pub mod link;
 pub mod map;
 pub mod methods;
 mod options;
 mod replay;
+pub mod request;
 mod route;
 pub mod service;
 mod tell;
 pub mod update;
 pub mod v1;
-pub mod wish;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::json;
 use crate::limits::RPC_ID_BYTES;
 use crate::value::{Map, Value};
+use crate::wire::lines::Line;
 
 /// Why a line is no message. Each wire has a code for either.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -12,6 +13,9 @@ pub enum Misread {
     /// It is not JSON, or not within the bounds.
     #[error("The line cannot be read: {0}.")]
     Syntax(json::ReadError),
+    /// The line is too long, or has no end.
+    #[error("{0}")]
+    Line(String),
     /// The JSON is no message.
     #[error("{0}")]
     Shape(String),
@@ -60,7 +64,29 @@ pub fn flag(value: &Value<'_>, key: &str) -> Option<bool> {
     at(value, key)?.as_bool()
 }
 
-/// Reads a line.
+/// Reads a line as it came, which may have at most so many bytes.
+///
+/// # Errors
+/// See [`Misread`]. With it comes the id of the request that the line seems to be, unless that is pending already.
+pub fn read_line<'a>(
+    line: &Line<'a>,
+    most: usize,
+    is_pending: impl Fn(&str) -> bool,
+) -> Result<Option<RpcMessage<'a>>, (Option<Arc<str>>, Misread)> {
+    match line {
+        Line::Whole(bytes) => read(bytes).map_err(|misread| (None, misread)),
+        Line::Oversize(length, head) => {
+            let message = format!("The line is {length} bytes long; the maximum is {most}.");
+            Err((id_in_head(head).filter(|id| !is_pending(id)), Misread::Line(message)))
+        }
+        Line::Unterminated(_) => {
+            let message = "The input ended in the middle of a line; a message ends with a line feed.";
+            Err((None, Misread::Line(message.to_owned())))
+        }
+    }
+}
+
+/// Reads a whole line.
 ///
 /// # Errors
 /// See [`Misread`].

@@ -18,7 +18,7 @@ use edn_bridge::limits::{DAEMON_ASK, DAEMON_START};
 use edn_bridge::message::{Mode, SessionId};
 use edn_bridge::session::{ApiError, Reply};
 use edn_bridge::wire::acp;
-use edn_bridge::wire::acp::hall::{Project, Projects};
+use edn_bridge::wire::acp::engines::{Project, Projects};
 use edn_bridge::wire::connection::ConnectionEnd;
 use edn_bridge::wire::transport::Transport;
 

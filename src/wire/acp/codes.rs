@@ -69,7 +69,7 @@ impl Fault {
 impl From<Misread> for Fault {
     fn from(misread: Misread) -> Self {
         let code = match misread {
-            Misread::Syntax(_) => Code::Parse,
+            Misread::Syntax(_) | Misread::Line(_) => Code::Parse,
             Misread::Shape(_) => Code::InvalidRequest,
         };
         Self::new(code, misread.to_string())

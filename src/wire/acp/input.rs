@@ -3,7 +3,7 @@
 use crate::message::image::Image;
 use crate::session::Prompt;
 use crate::wire::acp::codes::{Code, Fault};
-use crate::wire::acp::wish::Part;
+use crate::wire::acp::request::Part;
 
 /// The message of these parts. A file that stands in the prompt by its address is referred to, as if the person had
 /// written `@"path"`; a text that comes along is added at the end.

@@ -13,9 +13,9 @@ use crate::session::{Agreed, Client, Peer, Pressure, SessionApi, Standing};
 use crate::wire::acp::ask;
 use crate::wire::acp::codes::Fault;
 use crate::wire::acp::desk::Desk;
-use crate::wire::acp::hall::Hall;
+use crate::wire::acp::engines::ReachedEngines;
+use crate::wire::acp::request::AcpResponse;
 use crate::wire::acp::v1;
-use crate::wire::acp::wish::WishAnswer;
 use crate::wire::connection;
 
 /// A connection of the ACP wire.
@@ -24,7 +24,7 @@ pub type Connection = connection::Connection<Acp>;
 /// The ACP wire of one connection.
 pub struct Acp {
     /// The engines.
-    pub hall: Arc<Hall>,
+    pub engines: Arc<ReachedEngines>,
     /// What was told and asked.
     pub desk: Arc<Desk>,
     /// What the editor and the program have agreed on.
@@ -33,7 +33,7 @@ pub struct Acp {
 
 impl Acp {
     /// Sends an answer. `id` is JSON, as it came.
-    pub fn respond(&self, connection: &Connection, id: &str, answer: &WishAnswer) {
+    pub fn respond(&self, connection: &Connection, id: &str, answer: &AcpResponse) {
         connection.outbox().push_frame(|out, ()| v1::answer(out, id, answer));
     }
 

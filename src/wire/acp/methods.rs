@@ -1,4 +1,4 @@
-//! The methods with which an editor is told and asked. What it may send is in [`super::wish`].
+//! The methods with which an editor is told and asked. What it may send is in [`super::request`].
 
 /// What an editor is told and asked.
 pub const TO_EDITOR: &[&str] = &[

@@ -16,32 +16,36 @@ use crate::session::{
 use crate::value::Value;
 use crate::wire::acp::codes::{Code, Fault};
 use crate::wire::acp::desk::{AskedEditor, OpenSession, Prompting};
-use crate::wire::acp::hall::{Hall, OpenProject};
+use crate::wire::acp::engines::{OpenProject, ReachedEngines};
 use crate::wire::acp::link::{Acp, Connection, Member};
 use crate::wire::acp::map::{self, Can, Told};
+use crate::wire::acp::request::{AcpRequest, AcpResponse, Chosen, EditorNotice, Row, SessionPlace};
 use crate::wire::acp::update::{Said, ShownCommand, Stop, Update, Voice};
-use crate::wire::acp::wish::{Chosen, EditorNotice, Row, SessionPlace, Wish, WishAnswer};
 use crate::wire::acp::{ask, input, options, replay, v1};
 
 /// Serves a request.
-pub fn serve(acp: &Acp, connection: &Connection, id: Arc<str>, wish: Wish) {
-    match wish {
-        Wish::Initialize { version, can, client } => initialize(acp, connection, &id, version, can, client),
-        Wish::Authenticate { method } => authenticate(acp, connection, &id, &method),
-        Wish::New(place) => open(acp, connection, id, place, None),
-        Wish::Load { session, place, replays } => open(acp, connection, id, place, Some((session, replays))),
-        Wish::List { folder, cursor } => list(acp, connection, id, folder, cursor),
-        Wish::Close(session) => close(acp, connection, id, session),
-        Wish::Delete(session) => delete(acp, connection, id, session),
-        Wish::Prompt { session, parts } => match input::prompt(parts) {
+pub fn serve(acp: &Acp, connection: &Connection, id: Arc<str>, request: AcpRequest) {
+    match request {
+        AcpRequest::Initialize { version, can, client } => {
+            initialize(acp, connection, &id, version, can, client)
+        }
+        AcpRequest::Authenticate { method } => authenticate(acp, connection, &id, &method),
+        AcpRequest::New(place) => open(acp, connection, id, place, None),
+        AcpRequest::Load { session, place, replays } => {
+            open(acp, connection, id, place, Some((session, replays)))
+        }
+        AcpRequest::List { folder, cursor } => list(acp, connection, id, folder, cursor),
+        AcpRequest::Close(session) => close(acp, connection, id, session),
+        AcpRequest::Delete(session) => delete(acp, connection, id, session),
+        AcpRequest::Prompt { session, parts } => match input::prompt(parts) {
             Ok(said) => prompt(acp, connection, id, session, said),
             Err(fault) => acp.reject(connection, &id, &fault),
         },
-        Wish::SetMode { session, mode } => set_mode(acp, connection, id, &session, &mode),
-        Wish::SetOption { session, option, value } => {
+        AcpRequest::SetMode { session, mode } => set_mode(acp, connection, id, &session, &mode),
+        AcpRequest::SetOption { session, option, value } => {
             set_option(acp, connection, id, &session, &option, value);
         }
-        Wish::Query { session, query } => self::query(acp, connection, id, &session, query),
+        AcpRequest::Query { session, query } => self::query(acp, connection, id, &session, query),
     }
 }
 
@@ -49,7 +53,7 @@ pub fn serve(acp: &Acp, connection: &Connection, id: Arc<str>, wish: Wish) {
 fn reply<T: 'static>(
     connection: &Connection,
     id: Arc<str>,
-    shape: impl FnOnce(&Connection, T) -> Result<WishAnswer, Fault> + Send + 'static,
+    shape: impl FnOnce(&Connection, T) -> Result<AcpResponse, Fault> + Send + 'static,
 ) -> Reply<T> {
     connection.begin(id, move |connection: &Connection, id, result| {
         match result.map_err(Fault::from).and_then(|value| shape(connection, value)) {
@@ -81,8 +85,8 @@ fn initialize(
         protocol_version: version.to_string().into(),
         features: Vec::new(),
     })));
-    let terminal_login = can.terminal_login && acp.hall.has_login();
-    acp.respond(connection, id, &WishAnswer::Initialized { version, terminal_login });
+    let terminal_login = can.terminal_login && acp.engines.has_login();
+    acp.respond(connection, id, &AcpResponse::Initialized { version, terminal_login });
 }
 
 fn authenticate(acp: &Acp, connection: &Connection, id: &str, method: &str) {
@@ -118,7 +122,7 @@ fn open(
     // An old one that is open is entered again.
     if let Some((session, _)) = &old {
         let known = acp.desk.lock().sessions.get(session).map(|open| open.told.connection);
-        if let (Some(number), Some(project)) = (known, acp.hall.of(session)) {
+        if let (Some(number), Some(project)) = (known, acp.engines.of(session)) {
             let models = acp.desk.lock().sessions.get(session).map(|open| open.told.models.clone());
             let models = models.unwrap_or_default();
             let SessionPlace { folder, servers, .. } = place;
@@ -147,13 +151,13 @@ fn open(
             return owed.fail(ApiError::new(ErrorCode::InvalidParams, message));
         }
     };
-    match acp.hall.known(&canonical) {
+    match acp.engines.known(&canonical) {
         Some(project) => owed.ok(project),
         None => {
             // An engine may take its time to start, and the other sessions go on.
-            let hall = acp.hall.clone();
+            let engines = acp.engines.clone();
             let opening = std::thread::Builder::new().name("open".to_owned());
-            let begun = opening.spawn(move || owed.send(hall.open(&canonical)));
+            let begun = opening.spawn(move || owed.send(engines.open(&canonical)));
             if let Err(error) = begun {
                 tracing::warn!(%error, "an engine could not be started");
             }
@@ -235,8 +239,8 @@ fn settle(connection: &Connection, id: &str, opening: Opening, opened: Result<Op
             return;
         }
         // Not from here, where the session's events are held.
-        let (hall, project) = (acp.hall.clone(), project.clone());
-        later(move || hall.leave(&project, number, Reply::new(|_| {})));
+        let (engines, project) = (acp.engines.clone(), project.clone());
+        later(move || engines.leave(&project, number, Reply::new(|_| {})));
     };
     let opened = match opened {
         Ok(opened) => opened,
@@ -261,13 +265,13 @@ fn settle(connection: &Connection, id: &str, opening: Opening, opened: Result<Op
     let mut told = Told::new(number, models, facts.clone());
     let is_busy = facts.is_streaming();
     let switches = acp.desk.lock().can.switches;
-    let answer = WishAnswer::Opened {
+    let answer = AcpResponse::Opened {
         session: old.is_none().then(|| session.clone()),
         mode: facts.mode,
         options: options::shown(&facts, &told.models, switches),
     };
     // Before the editor has the answer, and asks something of the session.
-    acp.hall.shows(&project, &session);
+    acp.engines.shows(&project, &session);
     connection.outbox().push_frame(|out, ()| {
         let mut lines = Vec::new();
         replay::tell(&mut told, &messages, is_busy, &mut |update| v1::update(&mut lines, &session, update));
@@ -325,7 +329,7 @@ fn tell_commands(connection: &Connection, session: &SessionId, commands: &[Comma
 /// A call of the client of an open session, and its engine.
 fn call_to(acp: &Acp, id: Arc<str>, session: &SessionId) -> Option<(Call, Arc<OpenProject>)> {
     let connection = acp.desk.lock().sessions.get(session)?.told.connection;
-    let project = acp.hall.of(session)?;
+    let project = acp.engines.of(session)?;
     Some((Call { connection, request: id, session: session.clone() }, project))
 }
 
@@ -342,25 +346,28 @@ fn list(acp: &Acp, connection: &Connection, id: Arc<str>, folder: Option<PathBuf
         Ok(page(listed, folder.as_deref(), from))
     });
     let wanted = Listing { limit: Some(usize::MAX), scope: ListScope::All, ..Listing::default() };
-    let hall = acp.hall.clone();
-    with_any(&hall, move |project| match project {
+    let engines = acp.engines.clone();
+    with_any(&engines, move |project| match project {
         Ok(project) => project.api.list_sessions(project.call(id), wanted, owed),
         Err(error) => owed.fail(error),
     });
 }
 
 /// Passes on an engine: one that is open, or else that of the program's own folder, which may have to start.
-fn with_any(hall: &Arc<Hall>, work: impl FnOnce(Result<Arc<OpenProject>, ApiError>) + Send + 'static) {
-    match hall.any() {
+fn with_any(
+    engines: &Arc<ReachedEngines>,
+    work: impl FnOnce(Result<Arc<OpenProject>, ApiError>) + Send + 'static,
+) {
+    match engines.any() {
         Some(project) => work(Ok(project)),
         None => {
-            let hall = hall.clone();
-            later(move || work(hall.open(&hall.home())));
+            let engines = engines.clone();
+            later(move || work(engines.open(&engines.home())));
         }
     }
 }
 
-fn page(listed: Vec<ListedSession>, folder: Option<&Path>, from: usize) -> WishAnswer {
+fn page(listed: Vec<ListedSession>, folder: Option<&Path>, from: usize) -> AcpResponse {
     let updated_at = |listed: &ListedSession| {
         let at = listed.recent.at.as_deref().or(listed.modified.as_deref());
         at.unwrap_or(&listed.slot.created_at).to_owned()
@@ -383,7 +390,7 @@ fn page(listed: Vec<ListedSession>, folder: Option<&Path>, from: usize) -> WishA
     rows.sort_by(|one, other| (&other.updated_at, &other.session).cmp(&(&one.updated_at, &one.session)));
     let to = from.saturating_add(ACP_LISTED);
     let next = (rows.len() > to).then(|| to.to_string());
-    WishAnswer::Listed { sessions: rows.into_iter().skip(from).take(ACP_LISTED).collect(), next }
+    AcpResponse::Listed { sessions: rows.into_iter().skip(from).take(ACP_LISTED).collect(), next }
 }
 
 /// Ends what runs in a session for the editor, and leaves it.
@@ -391,7 +398,7 @@ fn close(acp: &Acp, connection: &Connection, id: Arc<str>, session: SessionId) {
     let Some((call, project)) = call_to(acp, id.clone(), &session) else {
         return acp.reject(connection, &id, &Fault::no_session(session.as_str()));
     };
-    let owed = reply(connection, id, |_, ()| Ok(WishAnswer::Done));
+    let owed = reply(connection, id, |_, ()| Ok(AcpResponse::Done));
     leave(acp, connection, &session, call, project, owed);
 }
 
@@ -404,18 +411,18 @@ fn leave(
     owed: Reply<()>,
 ) {
     let (prompts, asked) = acp.desk.lock().forget(session);
-    acp.hall.forget(session);
+    acp.engines.forget(session);
     connection.outbox().push_frame(|out, ()| {
         for question in &asked {
             v1::withdraw(out, question);
         }
         for prompt in &prompts {
-            v1::answer(out, &prompt.request, &WishAnswer::Stopped(Stop::Cancelled));
+            v1::answer(out, &prompt.request, &AcpResponse::Stopped(Stop::Cancelled));
         }
     });
-    let (hall, number) = (acp.hall.clone(), call.connection);
+    let (engines, number) = (acp.engines.clone(), call.connection);
     let (api, of) = (project.api.clone(), prompts);
-    let left = move || hall.leave(&project, number, owed);
+    let left = move || engines.leave(&project, number, owed);
     match of.is_empty() {
         true => left(),
         false => {
@@ -447,8 +454,8 @@ fn remove_waiting(api: &Arc<dyn SessionApi>, call: Call, turns: Vec<TurnId>, the
 }
 
 fn delete(acp: &Acp, connection: &Connection, id: Arc<str>, session: SessionId) {
-    let owed = reply(connection, id.clone(), |_, ()| Ok(WishAnswer::Done));
-    let (hall, request) = (acp.hall.clone(), id.clone());
+    let owed = reply(connection, id.clone(), |_, ()| Ok(AcpResponse::Done));
+    let (engines, request) = (acp.engines.clone(), id.clone());
     let remove = {
         let session = session.clone();
         move |project: Result<Arc<OpenProject>, ApiError>| match project {
@@ -461,7 +468,7 @@ fn delete(acp: &Acp, connection: &Connection, id: Arc<str>, session: SessionId) 
         let left = Reply::new(move |_: Result<(), ApiError>| remove(Ok(of)));
         return leave(acp, connection, &session, call, project, left);
     }
-    with_any(&hall, remove);
+    with_any(&engines, remove);
 }
 
 /// Says something to the model. The answer comes with the end of its turn.
@@ -534,7 +541,7 @@ fn accepted(
                 is_command && matches!(error.code, ErrorCode::UnknownCommand | ErrorCode::InvalidParams);
             match in_words {
                 _ if prompt.is_cancelled => {
-                    acp.respond(connection, id, &WishAnswer::Stopped(Stop::Cancelled));
+                    acp.respond(connection, id, &AcpResponse::Stopped(Stop::Cancelled));
                 }
                 true => say_and_stop(connection, session, id, &error.message, Stop::EndTurn),
                 false => acp.reject(connection, id, &Fault::from(error)),
@@ -549,7 +556,7 @@ fn say_and_stop(connection: &Connection, session: &SessionId, id: &str, text: &s
     let update = Update::Text { voice: Voice::Agent, message: message.into(), text: text.into() };
     connection.outbox().push_frame(|out, ()| {
         v1::update(out, session, &update);
-        v1::answer(out, id, &WishAnswer::Stopped(stop));
+        v1::answer(out, id, &AcpResponse::Stopped(stop));
     });
 }
 
@@ -559,7 +566,7 @@ fn set_mode(acp: &Acp, connection: &Connection, id: Arc<str>, session: &SessionI
     };
     match Mode::parse(mode) {
         Some(mode) => {
-            project.api.set_mode(call, mode, reply(connection, id, |_, _: Mode| Ok(WishAnswer::Done)))
+            project.api.set_mode(call, mode, reply(connection, id, |_, _: Mode| Ok(AcpResponse::Done)))
         }
         None => acp.reject(connection, &id, &no_value("modeId")),
     }
@@ -589,7 +596,7 @@ fn set_option(
             let (Some(facts), Some(open)) = (facts, state.sessions.get(&session)) else {
                 return Err(Fault::no_session(session.as_str()));
             };
-            Ok(WishAnswer::Options(options::shown(&facts, &open.told.models, state.can.switches)))
+            Ok(AcpResponse::Options(options::shown(&facts, &open.told.models, state.can.switches)))
         }
     };
     let wrong = |key| acp.reject(connection, &id, &no_value(key));
@@ -638,7 +645,7 @@ fn query(acp: &Acp, connection: &Connection, id: Arc<str>, session: &SessionId, 
     };
     let owed = reply(connection, id, |_, answer: QueryAnswer| {
         let found: Value<'static> = answer.result.clone();
-        Ok(WishAnswer::Found(found))
+        Ok(AcpResponse::Found(found))
     });
     project.api.query(call, GraphQuery { text: query, entity: None, strict: false }, owed);
 }
@@ -697,7 +704,7 @@ fn cancel(acp: &Acp, connection: &Connection, session: &SessionId) {
                     let is_its = |prompt: &Prompting| prompt.turn.as_ref() == Some(&turn);
                     let its = acp.desk.lock().take_prompts(&session, is_its);
                     for prompt in its {
-                        acp.respond(&connection, &prompt.request, &WishAnswer::Stopped(Stop::Cancelled));
+                        acp.respond(&connection, &prompt.request, &AcpResponse::Stopped(Stop::Cancelled));
                     }
                 });
                 next.remove_pending(removing.clone(), message.entry, removed);
@@ -761,7 +768,7 @@ pub fn show_states(acp: &Acp, connection: &Connection) {
         state.sessions.iter().map(|(session, open)| (session.clone(), open.told.connection)).collect()
     };
     for (session, number) in sessions {
-        let Some(project) = acp.hall.of(&session) else { continue };
+        let Some(project) = acp.engines.of(&session) else { continue };
         if let Some(event) = project.api.snapshot(number, &session, Snapshot::State, None) {
             connection.outbox().push_event(&event, || true);
         }

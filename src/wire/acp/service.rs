@@ -12,10 +12,10 @@ use crate::session::{Agreed, Pressure};
 use crate::value::Value;
 use crate::wire::acp::codes::{Code, Fault};
 use crate::wire::acp::desk::Desk;
-use crate::wire::acp::hall::{Hall, Projects};
+use crate::wire::acp::engines::{Projects, ReachedEngines};
 use crate::wire::acp::link::{Acp, Connection};
+use crate::wire::acp::request::AcpRequest;
 use crate::wire::acp::tell::AcpEncoder;
-use crate::wire::acp::wish::Wish;
 use crate::wire::acp::{methods, route, v1};
 use crate::wire::connection::{self, ConnectionEnd, Wire};
 use crate::wire::jsonrpc::{self, RpcMessage};
@@ -35,13 +35,13 @@ pub fn start(
     clock: Arc<dyn Clock>,
     on_end: Box<dyn Fn(ConnectionEnd) + Send + Sync>,
 ) -> std::io::Result<Arc<Connection>> {
-    let (hall, desk) = (Arc::new(Hall::new(projects)), Arc::new(Desk::default()));
-    let wire = Acp { hall: hall.clone(), desk: desk.clone(), agreed: ArcSwapOption::empty() };
-    connection::start(0, transport, wire, AcpEncoder::new(desk), hall, clock, on_end)
+    let (engines, desk) = (Arc::new(ReachedEngines::new(projects)), Arc::new(Desk::default()));
+    let wire = Acp { engines: engines.clone(), desk: desk.clone(), agreed: ArcSwapOption::empty() };
+    connection::start(0, transport, wire, AcpEncoder::new(desk), engines, clock, on_end)
 }
 
 impl Wire for Acp {
-    type Api = Hall;
+    type Api = ReachedEngines;
     type Encoder = AcpEncoder;
 
     fn line_bytes() -> usize {
@@ -49,23 +49,7 @@ impl Wire for Acp {
     }
 
     fn line(&self, connection: &Connection, line: &Line<'_>) {
-        let bytes = match line {
-            Line::Whole(bytes) => bytes,
-            Line::Oversize(length, head) => {
-                let id = jsonrpc::id_in_head(head).filter(|id| !self.is_pending(connection, id));
-                let message = format!("The line is {length} bytes long; the maximum is {ACP_LINE_BYTES}.");
-                return self.reject(
-                    connection,
-                    id.as_deref().unwrap_or(NO_ID),
-                    &Fault::new(Code::Parse, message),
-                );
-            }
-            Line::Unterminated(_) => {
-                let message = "The input ended in the middle of a line; a message ends with a line feed.";
-                return self.reject(connection, NO_ID, &Fault::new(Code::Parse, message));
-            }
-        };
-        match jsonrpc::read(bytes) {
+        match jsonrpc::read_line(line, ACP_LINE_BYTES, |id| self.is_pending(connection, id)) {
             Ok(None) => {}
             Ok(Some(RpcMessage::Request { id, method, params })) => {
                 self.request(connection, id, &method, &params);
@@ -76,7 +60,9 @@ impl Wire for Acp {
                 None => tracing::debug!("an unknown or malformed notification is ignored"),
             },
             Ok(Some(RpcMessage::Response { id, result })) => route::answered(self, connection, &id, result),
-            Err(misread) => self.reject(connection, NO_ID, &Fault::from(misread)),
+            Err((id, misread)) => {
+                self.reject(connection, id.as_deref().unwrap_or(NO_ID), &Fault::from(misread));
+            }
         }
     }
 
@@ -132,16 +118,16 @@ impl Acp {
             let message = format!("{MAX_PENDING} requests are pending; wait for an answer.");
             return self.reject(connection, &id, &Fault::new(Code::Internal, message));
         }
-        let wish = match v1::wish(method, params) {
-            Ok(wish) => wish,
+        let request = match v1::read_request(method, params) {
+            Ok(request) => request,
             Err(fault) => return self.reject(connection, &id, &fault),
         };
         let is_first = self.desk.lock().version == 0;
-        if is_first && !matches!(wish, Wish::Initialize { .. }) {
+        if is_first && !matches!(request, AcpRequest::Initialize { .. }) {
             let fault = Fault::new(Code::InvalidRequest, "The first request is initialize.");
             return self.reject(connection, &id, &fault);
         }
         let _span = tracing::debug_span!("request", method, id = &*id).entered();
-        route::serve(self, connection, id, wish);
+        route::serve(self, connection, id, request);
     }
 }

@@ -9,9 +9,9 @@ use crate::wire::acp::ask;
 use crate::wire::acp::codes::{Code, Fault};
 use crate::wire::acp::desk::{AskedEditor, Desk, DeskOfEditor, Prompting};
 use crate::wire::acp::map;
+use crate::wire::acp::request::AcpResponse;
 use crate::wire::acp::update::{Form, Stop};
 use crate::wire::acp::v1;
-use crate::wire::acp::wish::WishAnswer;
 use crate::wire::encoder::Encoder;
 
 /// The encoder of one connection.
@@ -93,7 +93,7 @@ fn tell(state: &mut DeskOfEditor, out: &mut Vec<u8>, home: &SessionId, event: &E
             let is_its = |prompt: &Prompting| Some(&prompt.request) == request.as_ref() && !goes_on(prompt);
             for prompt in state.take_prompts(home, is_its) {
                 let stop = if prompt.is_cancelled { Stop::Cancelled } else { Stop::EndTurn };
-                v1::answer(out, &prompt.request, &WishAnswer::Stopped(stop));
+                v1::answer(out, &prompt.request, &AcpResponse::Stopped(stop));
             }
         }
         _ => {}
@@ -115,7 +115,7 @@ fn question(state: &mut DeskOfEditor, out: &mut Vec<u8>, home: &SessionId, asked
 /// Answers a prompt whose turn has ended.
 fn stop(out: &mut Vec<u8>, prompt: &Prompting, ended: &TurnEnded, lacks_login: bool) {
     match map::stop(ended, prompt.is_cancelled) {
-        Ok(stop) => v1::answer(out, &prompt.request, &WishAnswer::Stopped(stop)),
+        Ok(stop) => v1::answer(out, &prompt.request, &AcpResponse::Stopped(stop)),
         Err(message) => {
             let code = if lacks_login { Code::LoginNeeded } else { Code::Internal };
             v1::error(out, &prompt.request, &Fault::new(code, message));

@@ -17,11 +17,11 @@ use crate::wire::acp::ask::{EditorRequest, numbers};
 use crate::wire::acp::codes::{Code, Fault};
 use crate::wire::acp::map::Can;
 use crate::wire::acp::options::MODES;
+use crate::wire::acp::request::{AcpRequest, AcpResponse, Chosen, EditorNotice, Part, Row, SessionPlace};
 use crate::wire::acp::update::{
     CallContent, CallKind, CallState, Category, ChoiceValue, CompactionState, FIELD, Form, OptionValue,
     Permission, PermissionKind, Said, ShownCall, ShownOption, Stop, Update, Voice,
 };
-use crate::wire::acp::wish::{Chosen, EditorNotice, Part, Row, SessionPlace, Wish, WishAnswer};
 
 /// The number of the version.
 pub const VERSION: u64 = 1;
@@ -95,27 +95,27 @@ pub fn error(out: &mut Vec<u8>, id: &str, fault: &Fault) {
 }
 
 /// Appends an answer. `id` is JSON, as it came.
-pub fn answer(out: &mut Vec<u8>, id: &str, answer: &WishAnswer) {
+pub fn answer(out: &mut Vec<u8>, id: &str, answer: &AcpResponse) {
     match answer {
-        WishAnswer::Initialized { terminal_login, .. } => respond(out, id, &initialized(*terminal_login)),
-        WishAnswer::Opened { session: Some(session), mode, options } => {
+        AcpResponse::Initialized { terminal_login, .. } => respond(out, id, &initialized(*terminal_login)),
+        AcpResponse::Opened { session: Some(session), mode, options } => {
             let opened = acp::NewSessionResponse::new(session_id(session)).modes(modes(mode.as_str()));
             respond(out, id, &opened.config_options(self::options(options)));
         }
-        WishAnswer::Opened { session: None, mode, options } => {
+        AcpResponse::Opened { session: None, mode, options } => {
             let opened = acp::LoadSessionResponse::new().modes(modes(mode.as_str()));
             respond(out, id, &opened.config_options(self::options(options)));
         }
-        WishAnswer::Listed { sessions, next } => {
+        AcpResponse::Listed { sessions, next } => {
             let rows = sessions.iter().map(row).collect();
             respond(out, id, &acp::ListSessionsResponse::new(rows).next_cursor(next.clone()));
         }
-        WishAnswer::Options(options) => {
+        AcpResponse::Options(options) => {
             respond(out, id, &acp::SetSessionConfigOptionResponse::new(self::options(options)));
         }
-        WishAnswer::Stopped(stop) => respond(out, id, &acp::PromptResponse::new(reason(*stop))),
-        WishAnswer::Found(found) => respond(out, id, &plain(found)),
-        WishAnswer::Done => respond(out, id, &acp::CloseSessionResponse::new()),
+        AcpResponse::Stopped(stop) => respond(out, id, &acp::PromptResponse::new(reason(*stop))),
+        AcpResponse::Found(found) => respond(out, id, &plain(found)),
+        AcpResponse::Done => respond(out, id, &acp::CloseSessionResponse::new()),
     }
 }
 
@@ -489,73 +489,75 @@ fn read<T: DeserializeOwned>(params: &Value<'_>) -> Result<T, Fault> {
 ///
 /// # Errors
 /// For an unknown method, and params of another shape.
-pub fn wish(method: &str, params: &Value<'_>) -> Result<Wish, Fault> {
+pub fn read_request(method: &str, params: &Value<'_>) -> Result<AcpRequest, Fault> {
     let session = |id: &acp::SessionId| SessionId::from(id.0.clone());
     Ok(match method {
         "initialize" => initialize(read(params)?),
         "authenticate" => {
-            let wish: acp::AuthenticateRequest = read(params)?;
-            Wish::Authenticate { method: wish.method_id.0.to_string() }
+            let request: acp::AuthenticateRequest = read(params)?;
+            AcpRequest::Authenticate { method: request.method_id.0.to_string() }
         }
         "session/new" => {
-            let wish: acp::NewSessionRequest = read(params)?;
-            Wish::New(place(wish.cwd, wish.additional_directories, wish.mcp_servers)?)
+            let request: acp::NewSessionRequest = read(params)?;
+            AcpRequest::New(place(request.cwd, request.additional_directories, request.mcp_servers)?)
         }
         "session/load" => {
-            let wish: acp::LoadSessionRequest = read(params)?;
-            let place = place(wish.cwd, wish.additional_directories, wish.mcp_servers)?;
-            Wish::Load { session: session(&wish.session_id), place, replays: true }
+            let request: acp::LoadSessionRequest = read(params)?;
+            let place = place(request.cwd, request.additional_directories, request.mcp_servers)?;
+            AcpRequest::Load { session: session(&request.session_id), place, replays: true }
         }
         "session/resume" => {
-            let wish: acp::ResumeSessionRequest = read(params)?;
-            let place = place(wish.cwd, wish.additional_directories, wish.mcp_servers)?;
-            Wish::Load { session: session(&wish.session_id), place, replays: false }
+            let request: acp::ResumeSessionRequest = read(params)?;
+            let place = place(request.cwd, request.additional_directories, request.mcp_servers)?;
+            AcpRequest::Load { session: session(&request.session_id), place, replays: false }
         }
         "session/list" => {
-            let wish: acp::ListSessionsRequest = match params {
+            let request: acp::ListSessionsRequest = match params {
                 Value::Nil => acp::ListSessionsRequest::new(),
                 params => read(params)?,
             };
-            Wish::List { folder: wish.cwd, cursor: wish.cursor }
+            AcpRequest::List { folder: request.cwd, cursor: request.cursor }
         }
-        "session/close" => Wish::Close(session(&read::<acp::CloseSessionRequest>(params)?.session_id)),
-        "session/delete" => Wish::Delete(session(&read::<acp::DeleteSessionRequest>(params)?.session_id)),
+        "session/close" => AcpRequest::Close(session(&read::<acp::CloseSessionRequest>(params)?.session_id)),
+        "session/delete" => {
+            AcpRequest::Delete(session(&read::<acp::DeleteSessionRequest>(params)?.session_id))
+        }
         "session/prompt" => {
-            let wish: acp::PromptRequest = read(params)?;
-            if wish.prompt.len() > ACP_PARTS {
+            let request: acp::PromptRequest = read(params)?;
+            if request.prompt.len() > ACP_PARTS {
                 let message = format!("A prompt has at most {ACP_PARTS} parts.");
                 return Err(Fault::new(Code::InvalidParams, message));
             }
-            let parts = wish.prompt.into_iter().map(part).collect();
-            Wish::Prompt { session: session(&wish.session_id), parts }
+            let parts = request.prompt.into_iter().map(part).collect();
+            AcpRequest::Prompt { session: session(&request.session_id), parts }
         }
         "session/set_mode" => {
-            let wish: acp::SetSessionModeRequest = read(params)?;
-            Wish::SetMode { session: session(&wish.session_id), mode: wish.mode_id.0.to_string() }
+            let request: acp::SetSessionModeRequest = read(params)?;
+            AcpRequest::SetMode { session: session(&request.session_id), mode: request.mode_id.0.to_string() }
         }
         "session/set_config_option" => {
-            let wish: acp::SetSessionConfigOptionRequest = read(params)?;
-            let value = match wish.value {
+            let request: acp::SetSessionConfigOptionRequest = read(params)?;
+            let value = match request.value {
                 acp::SessionConfigOptionValue::Boolean { value } => Chosen::Switch(value),
                 acp::SessionConfigOptionValue::ValueId { value } => Chosen::Value(value.0.to_string()),
                 _ => return Err(Fault::new(Code::InvalidParams, "The kind of the value is not known.")),
             };
-            let option = wish.config_id.0.to_string();
-            Wish::SetOption { session: session(&wish.session_id), option, value }
+            let option = request.config_id.0.to_string();
+            AcpRequest::SetOption { session: session(&request.session_id), option, value }
         }
         "_edn-bridge/query_eql" => {
             let text = |key: &str| {
                 let found = crate::wire::jsonrpc::text(params, key).map(str::to_owned);
                 found.ok_or_else(|| Fault::new(Code::InvalidParams, format!("params.{key} must be a text.")))
             };
-            Wish::Query { session: SessionId::from(text("sessionId")?), query: text("query")? }
+            AcpRequest::Query { session: SessionId::from(text("sessionId")?), query: text("query")? }
         }
         _ => return Err(Fault::new(Code::MethodNotFound, "There is no such method.")),
     })
 }
 
-fn initialize(wish: acp::InitializeRequest) -> Wish {
-    let caps = wish.client_capabilities;
+fn initialize(request: acp::InitializeRequest) -> AcpRequest {
+    let caps = request.client_capabilities;
     let session = caps.session.unwrap_or_default();
     let elicits = caps.elicitation.unwrap_or_default();
     let can = Can {
@@ -566,8 +568,8 @@ fn initialize(wish: acp::InitializeRequest) -> Wish {
         compactions: session.compaction.is_some(),
         terminal_login: caps.auth.terminal,
     };
-    let client = wish.client_info.map(|info| (info.name, info.version));
-    Wish::Initialize { version: wish.protocol_version.as_u16().into(), can, client }
+    let client = request.client_info.map(|info| (info.name, info.version));
+    AcpRequest::Initialize { version: request.protocol_version.as_u16().into(), can, client }
 }
 
 /// Where a session works. The protocol wants absolute paths.

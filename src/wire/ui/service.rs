@@ -75,23 +75,7 @@ impl Wire for Ui {
     }
 
     fn line(&self, connection: &Connection, line: &Line<'_>) {
-        let bytes = match line {
-            Line::Whole(bytes) => bytes,
-            Line::Oversize(length, head) => {
-                let id = jsonrpc::id_in_head(head).filter(|id| !connection.is_pending(id));
-                let message = format!("The line is {length} bytes long; the maximum is {UI_LINE_BYTES}.");
-                return self.reject(
-                    connection,
-                    id.as_deref().unwrap_or(NO_ID),
-                    &Fault::new(Code::Parse, message),
-                );
-            }
-            Line::Unterminated(_) => {
-                let message = "The input ended in the middle of a line; a message ends with a line feed.";
-                return self.reject(connection, NO_ID, &Fault::new(Code::Parse, message));
-            }
-        };
-        match jsonrpc::read(bytes) {
+        match jsonrpc::read_line(line, UI_LINE_BYTES, |id| connection.is_pending(id)) {
             Ok(None) => {}
             Ok(Some(RpcMessage::Request { id, method, params })) => {
                 self.request(connection, id, &method, &params)
@@ -102,7 +86,9 @@ impl Wire for Ui {
             Ok(Some(RpcMessage::Response { id, result })) => {
                 self.answered(connection, &id, result);
             }
-            Err(misread) => self.reject(connection, NO_ID, &Fault::from(misread)),
+            Err((id, misread)) => {
+                self.reject(connection, id.as_deref().unwrap_or(NO_ID), &Fault::from(misread));
+            }
         }
     }
 

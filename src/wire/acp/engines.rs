@@ -64,7 +64,7 @@ impl OpenProject {
 }
 
 /// The engines that a connection reaches.
-pub struct Hall {
+pub struct ReachedEngines {
     projects: Arc<dyn Projects>,
     open: Mutex<OpenProjects>,
     tally: Arc<Tally>,
@@ -81,7 +81,7 @@ struct OpenProjects {
     is_over: bool,
 }
 
-impl Hall {
+impl ReachedEngines {
     /// No engine yet.
     pub fn new(projects: Arc<dyn Projects>) -> Self {
         Self { projects, open: Mutex::default(), tally: Arc::default() }
@@ -184,7 +184,7 @@ impl Hall {
 }
 
 /// The connection itself is a client of no engine: its sessions are.
-impl Clients for Hall {
+impl Clients for ReachedEngines {
     fn attach(&self, _: u64, _: Arc<dyn Client>) -> SessionId {
         SessionId::from("")
     }

@@ -11,7 +11,7 @@ use crate::wire::acp::update::{ShownOption, Stop};
 
 /// A request of an editor.
 #[derive(Debug, Clone)]
-pub enum Wish {
+pub enum AcpRequest {
     /// To agree on a version and on what both can do.
     Initialize {
         /// The version that the editor asks for.
@@ -126,7 +126,7 @@ pub enum EditorNotice {
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq)]
-pub enum WishAnswer {
+pub enum AcpResponse {
     /// The version, and whether a login in a terminal is offered.
     Initialized {
         /// The version.
