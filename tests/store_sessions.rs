@@ -774,6 +774,27 @@ fn archived_sessions_are_listed_on_demand() {
 }
 
 #[test]
+fn stored_session_is_archived_right_after_a_rename() {
+    let setup = Setup::new().script(ECHO);
+    let mut bridge = setup.interactor();
+    let stored: Vec<String> = (0..60)
+        .map(|n| {
+            bridge.ask(&format!("n{n}"), "new_session", "{}");
+            talked(&mut bridge, &format!("t{n}"), "put aside").0
+        })
+        .collect();
+    bridge.close_input();
+    bridge.wait();
+    let mut bridge = setup.ready();
+    for (n, id) in stored.iter().enumerate() {
+        // Each is opened for its name and leaves again while the next request arrives.
+        bridge.ask(&format!("r{n}"), "rename_session", &format!("{{:session-id {id:?} :name \"again\"}}"));
+        let answer = bridge.ask(&format!("a{n}"), "archive_session", &format!("{{:session-id {id:?}}}"));
+        assert_eq!(at(&answer, &["data", "archived"]), Some(&Owned::Bool(true)), "{answer}");
+    }
+}
+
+#[test]
 fn cut_turn_is_marked_in_every_export() {
     let message = |turn: &str, text: &str| {
         let mut message = Message::new("m".into(), Role::User, vec![Block::Text(text.into())], "now".into());

@@ -28,6 +28,8 @@ impl Opener {
                     Err(error) => return reply.fail(error),
                 };
                 opener.tell_repairs(&handle, repairs, &call);
+                // Noted before the answer: whoever looks the session up after it keeps the session.
+                let lookup = handle.last_used();
                 let (named, done) = oneshot::channel();
                 let reply = Reply::new(move |name| {
                     reply.send(name);
@@ -35,7 +37,7 @@ impl Opener {
                 });
                 handle.tell(Change::SetName { call, name, reply });
                 let _ = done.await;
-                handle.tell(Change::Unload(Unload { lookup: handle.last_used(), waiting: None }));
+                handle.tell(Change::Unload(Unload { lookup, waiting: None }));
             },
             &self.shared.executor,
         );
@@ -58,7 +60,10 @@ impl Opener {
     }
 
     async fn archive_now(&self, call: &Call, session: &SessionId, archived: bool) -> Result<(), ApiError> {
+        // One that leaves lets go of its file within this lock. Nobody opens it while it is archived.
+        let not_opening = self.shared.tree.opening.lock().await;
         let live = self.shared.tree.get(session).ok();
+        let _not_opening = live.is_none().then_some(not_opening);
         if let Some(handle) = live.as_ref().filter(|_| archived) {
             let facts = handle.snapshot().facts.clone();
             if facts.phase != Phase::Idle {
