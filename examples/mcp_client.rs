@@ -13,9 +13,8 @@ use edn_bridge::environment::Environment;
 use edn_bridge::event::{Body, Event, FileEdit, ToolCall};
 use edn_bridge::http::header::LOCATION;
 use edn_bridge::http::{Http, Url};
-use edn_bridge::mcp::{
-    Answer, Answerer, Answering, Ask, Place, Question, Sampled, Servers, Settings, Source, State,
-};
+use edn_bridge::mcp::{Answer, Answerer, Answering, Ask, Place, Question, Sampled, Servers, Settings, State};
+use edn_bridge::peer::Source;
 use edn_bridge::tool::output::Outputs;
 use edn_bridge::tool::{CallError, Context, OpenFileWrite, OpenFiles, Outcome, Site, Tool};
 use edn_bridge::value::{Map, Value};

@@ -5,6 +5,7 @@
 //! [`session::Client`]. A connection's outbox writes answers and events in the words of its wire, as EDN or JSON. The
 //! program's commands (`src/cli`) and the contract runner (`src/contract`, a package) are not in the library.
 
+pub mod acp;
 pub mod auth;
 pub mod catalogue;
 pub mod claims;
@@ -27,10 +28,12 @@ pub mod hook;
 pub mod http;
 pub mod interaction;
 pub mod json;
+pub mod jsonrpc;
 pub mod limits;
 pub mod mcp;
 pub mod memory;
 pub mod message;
+pub mod peer;
 pub mod private;
 pub mod project;
 pub mod projection;

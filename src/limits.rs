@@ -1027,20 +1027,20 @@ pub const MCP_START_WAIT: Duration = Duration::from_secs(30);
 /// How long a server may take from its start until its lists are read: one start and what is tried for an older era.
 pub const MCP_START_LONGEST: Duration = Duration::from_secs(60);
 
-/// Characters of a server's words in an error: a sentence or two.
-pub const MCP_ERROR_CHARS: usize = 400;
+/// Characters of a program's words in an error: a sentence or two.
+pub const PEER_ERROR_CHARS: usize = 400;
 
-/// Bytes of a server's standard error that are kept for a person (64 KiB): its last words.
-pub const MCP_STDERR_BYTES: usize = 64 * 1024;
+/// Bytes of a program's standard error that are kept for a person (64 KiB): its last words.
+pub const PEER_STDERR_BYTES: usize = 64 * 1024;
 
-/// Bytes of a line of a server's standard error in the log.
-pub const MCP_STDERR_LINE_BYTES: usize = 1024;
+/// Bytes of a line of a program's standard error in the log.
+pub const PEER_STDERR_LINE_BYTES: usize = 1024;
 
-/// Lines of a server's standard error in the log within a second. A server that floods it is named once.
-pub const MCP_STDERR_LINES: usize = 20;
+/// Lines of a program's standard error in the log within a second. A program that floods it is named once.
+pub const PEER_STDERR_LINES: usize = 20;
 
-/// How long a server is given to end by itself when its input was closed.
-pub const MCP_END_WAIT: Duration = Duration::from_secs(2);
+/// How long a program is given to end by itself when its input was closed.
+pub const PEER_END_WAIT: Duration = Duration::from_secs(2);
 
 /// How long a server stays without a call.
 pub const MCP_IDLE: Duration = Duration::from_secs(10 * 60);

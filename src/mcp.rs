@@ -9,7 +9,6 @@
 
 mod ask;
 mod calls;
-mod child;
 mod connect;
 mod connection;
 mod convert;
@@ -20,7 +19,6 @@ mod failure;
 mod handler;
 mod lists;
 mod names;
-mod noted;
 mod oauth;
 mod pipes;
 mod place;
@@ -43,7 +41,7 @@ pub use facts::{
     Template, ToolFacts,
 };
 pub use names::offered;
-pub use place::{Confine, KeysOf, Place};
+pub use place::Place;
 pub use serve::{Answered, OfferedResource, OfferedTool, Offers, serve};
 pub use servers::Servers;
-pub use settings::{Client, Server, ServerError, Settings, Source, Variable, Way};
+pub use settings::{Client, Server, ServerError, Settings, Way};

@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use edn_bridge::client::{Client, Refused};
 use edn_bridge::config::Settings;
-use edn_bridge::mcp::{self, Source};
+use edn_bridge::mcp;
+use edn_bridge::peer::Source;
 use edn_bridge::value::{Map, Owned, Value};
 
 mod serve;

@@ -19,10 +19,11 @@ use crate::engine::rules;
 use crate::environment::Environment;
 use crate::facts::SessionFacts;
 use crate::files;
-use crate::hook::{HookError, Hooks, Source};
+use crate::hook::{self, HookError, Hooks};
 use crate::limits::{WORKFLOW_BYTES, WORKFLOWS};
 use crate::mcp;
 use crate::message::Mode;
+use crate::peer::Source;
 use crate::provider::models::Models;
 use crate::runner::sandbox::Sandbox;
 use crate::store::{EntryBody, record};
@@ -147,7 +148,7 @@ impl ConfigRevision {
         layers: &Layers,
         providers: Providers,
     ) -> Result<(Self, Vec<String>), ConfigurationError> {
-        let sources = layers.hooks.iter().map(|hook| Source {
+        let sources = layers.hooks.iter().map(|hook| hook::Source {
             value: &hook.value,
             root: hook.root.as_deref(),
             sealed: &hook.sealed,
@@ -159,8 +160,8 @@ impl ConfigRevision {
         let servers = servers.map(|wrong| format!("the configuration's :providers: {wrong}"));
         let of_tools = layers.mcp.iter().map(|servers| {
             let source = match servers.root {
-                Some(_) => mcp::Source::Project(servers.from.clone()),
-                None => mcp::Source::User(servers.from.clone()),
+                Some(_) => Source::Project(servers.from.clone()),
+                None => Source::User(servers.from.clone()),
             };
             (source, &servers.value)
         });

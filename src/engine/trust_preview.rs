@@ -11,6 +11,7 @@ use crate::hook::{Hook, Hooks, Source};
 use crate::http::without_keys;
 use crate::limits::{PREVIEW_TEXT_CHARS, TRUST_RUNS, WORKFLOW_BYTES};
 use crate::mcp;
+use crate::peer;
 use crate::tool::permission::{Decision, Rule};
 use crate::value::{Map, Value};
 use crate::workflow::{self, Check, Stage, Step, Workflow};
@@ -95,7 +96,7 @@ impl Preview {
         }
         if let Some(value) = map.get_keyword("mcp") {
             let from = root.join(".edn-bridge/config.edn");
-            let mcp = mcp::Settings::read([(mcp::Source::Project(from), value)]);
+            let mcp = mcp::Settings::read([(peer::Source::Project(from), value)]);
             for server in &mcp.servers {
                 self.add("server", &*server.name, &server.shown());
                 // On lines of their own, so that no long command line hides them.

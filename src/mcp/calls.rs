@@ -10,9 +10,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::ask::{Answer, Answerer, Ask, Question};
-use super::noted::Noted;
-use super::noted::cut;
 use crate::limits::{MCP_QUESTIONS, TOOL_EXCERPT_BYTES, TOOL_UPDATE_PAUSE};
+use crate::peer::{Noted, cut};
 
 /// For whom a server is asked something.
 #[derive(Clone)]

@@ -11,13 +11,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::calls::Calls;
-use super::child::{self, Started, Stderr};
 use super::connection::{Connection, greet, mode};
 use super::eras;
 use super::facts::Era;
 use super::failure::Failure;
 use super::handler::Handler;
-use super::noted::Noted;
 use super::oauth::{Authorized, restored};
 use super::pipes::Pipes;
 use super::place::Place;
@@ -27,6 +25,8 @@ use crate::files;
 use crate::http::Url;
 use crate::http::header::{HeaderName, HeaderValue};
 use crate::limits::{HTTP_ERROR_BYTES, MCP_LINE_BYTES, MCP_OPEN_REQUESTS, MCP_START_WAIT};
+use crate::peer::Noted;
+use crate::peer::{self, PeerProgram, Started, Stderr};
 
 /// A connection that could not be made, with the words that may be shown.
 pub(super) struct NotConnected {
@@ -130,8 +130,21 @@ impl Attempt<'_> {
             }
         }
         let variables = &self.values.environment;
-        let started =
-            child::start(self.server, self.place, variables, noted, stderr.clone(), self.tasks).await;
+        let Way::Command(command) = &self.server.way else {
+            return Err(Failure::Other("it has no command".to_owned()));
+        };
+        let root = &self.place.root;
+        let program = PeerProgram {
+            what: "server",
+            name: self.server.name.clone(),
+            command,
+            folder: self.server.cwd.as_ref().map_or_else(|| root.clone(), |folder| root.join(folder)),
+            environment: &self.place.environment,
+            variables,
+            confine: self.place.confine.as_ref().filter(|_| self.server.sandbox),
+            writable: &self.server.writable,
+        };
+        let started = peer::start(program, noted, stderr.clone(), self.tasks).await;
         let Started { child, read, write } = started.map_err(Failure::Other)?;
         let (handler, end) = (self.handler(noted), CancellationToken::new());
         let pipes = Pipes::new(read, write, noted.clone());

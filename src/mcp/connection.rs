@@ -22,16 +22,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::calls::{Call, Caller, Calls};
-use super::child::{Child, Stderr};
 use super::facts::Era;
 use super::failure::{Failure, of_request, of_start};
 use super::handler::Handler;
-use super::noted::Noted;
-use super::noted::cut;
 use crate::limits::{
     MCP_CALL_LONGEST, MCP_INSTRUCTIONS_BYTES, MCP_LISTEN_PAUSE, MCP_OPEN_REQUESTS, MCP_PAGES, MCP_ROUNDS,
     MCP_START_WAIT, MCP_TITLE_BYTES,
 };
+use crate::peer::{Child, Stderr};
+use crate::peer::{Noted, cut};
 
 /// Why a request has no answer.
 #[derive(Debug)]

@@ -8,13 +8,13 @@ use serde_json::Value as Json;
 use super::facts::{Argument, Content, Prompt, Resource, Template, ToolFacts};
 use super::lists::{Item, Listed};
 use super::names::offered;
-use super::noted::{Noted, cut, shown};
 use super::settings::Server;
 use crate::json;
 use crate::limits::{
     MCP_DESCRIPTION_BYTES, MCP_LISTED, MCP_RESULT_BYTES, MCP_SCHEMA_BYTES, MCP_SERVER_TOOLS, MCP_TITLE_BYTES,
 };
 use crate::message::image::Image;
+use crate::peer::{Noted, cut, shown};
 use crate::sha256;
 use crate::value::Value;
 
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
     use crate::edn;
     use crate::mcp::lists::Reading;
-    use crate::mcp::settings::Source;
+    use crate::peer::Source;
 
     fn server(text: &str) -> Server {
         Server::read("s", &edn::read_one(text.as_bytes()).unwrap(), Source::User("/u".into())).unwrap()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::settings::Source;
+use crate::peer::Source;
 use crate::value::Value;
 
 /// Where a server stands.

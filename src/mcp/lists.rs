@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::noted::{Noted, shown};
 use super::settings::Server;
 use crate::limits::{MCP_LIST_BYTES, MCP_LISTED};
+use crate::peer::{Noted, shown};
 
 /// What a server lists, as the protocol has it.
 pub(super) trait Listed: Sized {

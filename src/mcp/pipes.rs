@@ -15,22 +15,20 @@ use rmcp::model::{
 };
 use rmcp::service::RoleClient;
 use rmcp::transport::Transport;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::noted::Noted;
 use crate::limits::{
     MAX_FRAME_VALUES, MCP_DISCOVER_WAIT, MCP_LINE_BYTES, MCP_NOISE_BYTES, MCP_NOISE_LINES, MCP_OPEN_REQUESTS,
     MCP_WRITE_WAIT,
 };
+use crate::peer::{LineReader, Noted};
 
 /// The pipes of a program, as a transport.
 pub(super) struct Pipes {
-    read: BufReader<pipe::Receiver>,
-    /// What has come of the next line.
-    line: Vec<u8>,
+    read: LineReader<pipe::Receiver>,
     write: Arc<tokio::sync::Mutex<Option<pipe::Sender>>>,
     open: Arc<Open>,
     /// Messages that the transport itself answers with.
@@ -79,8 +77,7 @@ impl Pipes {
     /// Reads what the program writes, and writes what it reads. What goes wrong is noted.
     pub(super) fn new(read: pipe::Receiver, write: pipe::Sender, noted: Arc<Noted>) -> Self {
         Self {
-            read: BufReader::new(read),
-            line: Vec::new(),
+            read: LineReader::new(read, MCP_LINE_BYTES),
             write: Arc::new(tokio::sync::Mutex::new(Some(write))),
             open: Arc::default(),
             ready: VecDeque::new(),
@@ -88,27 +85,6 @@ impl Pipes {
             answered_for: HashSet::new(),
             noise: (0, 0),
             noted,
-        }
-    }
-
-    /// Reads to the end of the next line, which is then in `line`. May be given up and asked again. `false` at the end.
-    async fn read_line(&mut self) -> io::Result<bool> {
-        loop {
-            let available = self.read.fill_buf().await?;
-            if available.is_empty() {
-                return Ok(false);
-            }
-            let end = memchr::memchr(b'\n', available);
-            let part = available.get(..end.unwrap_or(available.len())).unwrap_or_default();
-            if self.line.len().saturating_add(part.len()) > MCP_LINE_BYTES {
-                return Err(io::Error::other(format!("it sent a line of more than {MCP_LINE_BYTES} bytes")));
-            }
-            self.line.extend_from_slice(part);
-            let used = part.len().saturating_add(usize::from(end.is_some()));
-            self.read.consume(used);
-            if end.is_some() {
-                return Ok(true);
-            }
         }
     }
 
@@ -256,10 +232,10 @@ impl Transport<RoleClient> for Pipes {
                 open.fewer.notified().await;
             }
             let read = match self.probe.clone() {
-                None => self.read_line().await,
+                None => self.read.next().await,
                 Some((id, until)) => tokio::select! {
                     biased;
-                    read = self.read_line() => read,
+                    read = self.read.next() => read,
                     () = sleep_until(until) => {
                         self.probe = None;
                         self.answered_for.insert(id.clone());
@@ -269,8 +245,8 @@ impl Transport<RoleClient> for Pipes {
                 },
             };
             let line = match read {
-                Ok(true) => std::mem::take(&mut self.line),
-                Ok(false) => return None,
+                Ok(Some(line)) => line,
+                Ok(None) => return None,
                 Err(error) => {
                     self.noted.note(error);
                     return None;

@@ -3,24 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::auth::{Credentials, Keys};
+use crate::auth::Credentials;
 use crate::clock::Clock;
 use crate::environment::Environment;
 use crate::http::Http;
-
-/// Finds the key of a provider of models, for `{:key-of "anthropic"}`.
-pub type KeysOf = dyn Fn(&str) -> Option<Keys> + Send + Sync;
-
-/// What the sandbox of servers' programs is made of. A server's own `:writable` is added.
-#[derive(Debug, Clone, Default)]
-pub struct Confine {
-    /// Folders that may be written to: the project's and those of commands.
-    pub writable: Vec<PathBuf>,
-    /// Paths that are never written to.
-    pub guarded: Vec<PathBuf>,
-    /// Paths that are neither written to nor read.
-    pub hidden: Vec<PathBuf>,
-}
+use crate::peer::{Confine, KeysOf};
 
 /// What the servers of a project need of the process.
 #[derive(Clone)]

@@ -12,12 +12,11 @@ use serde_json::Value as Json;
 
 use super::ask::{Answer, Choice, Field, FieldKind, Format, Question, SampleMessage, Sampled, Sampling};
 use super::convert::json_of;
-use super::noted::Noted;
-use super::noted::shown;
 use crate::http;
 use crate::limits::{
     MCP_CHOICES, MCP_FIELDS, MCP_QUESTION_BYTES, MCP_SAMPLE_BYTES, MCP_SAMPLE_MESSAGES, MCP_TITLE_BYTES,
 };
+use crate::peer::{Noted, shown};
 
 /// A form or a page.
 ///

@@ -1,8 +1,8 @@
 //! The values of variables and headers, looked up when a server is started.
 
 use super::place::Place;
-use super::settings::{Server, Variable, Way};
-use crate::auth::Credential;
+use super::settings::{Server, Way};
+use crate::peer::{self, Variable, names_key};
 use crate::secret::Secret;
 
 /// The values of a server's variables and headers.
@@ -22,7 +22,8 @@ impl Values {
         let mut all = [Vec::new(), Vec::new()];
         for (values, variables) in all.iter_mut().zip([&server.environment, &server.headers]) {
             for (name, variable) in variables {
-                values.push((name.clone(), value(name, variable, place).await?));
+                let value = peer::value(name, variable, &place.environment, &*place.keys).await?;
+                values.push((name.clone(), value));
             }
         }
         let [environment, headers] = all;
@@ -55,37 +56,5 @@ impl Values {
             certain.extend(url.query_pairs().map(|(_, value)| Secret::new(value.into_owned())));
         }
         (certain, possible)
-    }
-}
-
-/// Whether the name of a variable or a header says that its value is a key.
-pub(super) fn names_key(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    ["KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CRED"].iter().any(|word| name.contains(word))
-}
-
-async fn value(name: &str, variable: &Variable, place: &Place) -> Result<Secret, String> {
-    match variable {
-        Variable::Text(text) => Ok(text.clone()),
-        Variable::Variable { name: source, prefix } => {
-            let value = place.environment.get(source);
-            let value = value
-                .ok_or_else(|| format!("{name} is to be that of the variable {source}, which is not set"))?;
-            Ok(Secret::new(format!("{prefix}{value}")))
-        }
-        Variable::KeyOf { provider, prefix } => {
-            let keys = (place.keys)(provider);
-            let keys =
-                keys.ok_or_else(|| format!("{name} is to be the key of {provider}, which is no provider"))?;
-            match keys.get(false, None).await {
-                Ok(Credential::Key(key) | Credential::Token(key)) => {
-                    Ok(Secret::new(format!("{prefix}{}", key.expose())))
-                }
-                Ok(Credential::None) => {
-                    Err(format!("{name} is to be the key of {provider}, which needs none"))
-                }
-                Err(error) => Err(format!("{name} is to be the key of {provider}: {error}")),
-            }
-        }
     }
 }

@@ -177,7 +177,7 @@ impl Servers {
         let (filled, noted) = slot.get_prompt(params, caller(prompt, answerer), stop).await?;
         let description = filled.description.as_deref();
         Ok(PromptText {
-            description: description.map(|text| super::noted::cut(&noted.redact(text), MCP_TITLE_BYTES)),
+            description: description.map(|text| crate::peer::cut(&noted.redact(text), MCP_TITLE_BYTES)),
             messages: filled
                 .messages
                 .into_iter()
@@ -302,5 +302,5 @@ impl Servers {
 
 fn caller(subject: &str, answerer: &Arc<dyn Answerer>) -> Caller {
     let answerer = Some(answerer.clone());
-    Caller { subject: super::noted::cut(subject, MCP_TITLE_BYTES), call: None, answerer, progress: None }
+    Caller { subject: crate::peer::cut(subject, MCP_TITLE_BYTES), call: None, answerer, progress: None }
 }

@@ -2,72 +2,16 @@
 //!
 //! Starts nothing and looks nothing up: keys and variables are named here and read when a server is started.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::names::BETWEEN;
 use crate::edn;
 use crate::http::{self, Url};
 use crate::limits::{MCP_CALL_LONGEST, MCP_CALL_TIME, MCP_SERVER_NAME_BYTES, MCP_SERVERS};
-use crate::secret::Secret;
+use crate::peer::{Read, Source, Unfit, Variable, at_home, command_line, is_name, of_text, unknown_key};
 use crate::sha256;
-use crate::similar;
-use crate::value::{Map, Value};
-
-/// Where a server was configured.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    /// The user's own file.
-    User(PathBuf),
-    /// The file of a project that is trusted.
-    Project(PathBuf),
-    /// A client, for its session alone.
-    Client(Arc<str>),
-}
-
-impl Source {
-    /// The word on every wire: `user`, `project` or `client`.
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::User(_) => "user",
-            Self::Project(_) => "project",
-            Self::Client(_) => "client",
-        }
-    }
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::User(path) | Self::Project(path) => path.display().fmt(f),
-            Self::Client(name) => f.write_str(name),
-        }
-    }
-}
-
-/// The value of a variable or a header. `Debug` shows no secret.
-#[derive(Debug, Clone)]
-pub enum Variable {
-    /// It stands in the configuration: `"value"`.
-    Text(Secret),
-    /// That of a variable of the environment, after a text: `{:variable "NAME" :prefix "Bearer "}`.
-    Variable {
-        /// The variable.
-        name: String,
-        /// What stands before its value.
-        prefix: String,
-    },
-    /// The key of a provider of models, after a text: `{:key-of "anthropic"}`.
-    KeyOf {
-        /// The provider.
-        provider: String,
-        /// What stands before the key.
-        prefix: String,
-    },
-}
+use crate::value::Value;
 
 /// How a server is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,47 +85,18 @@ pub enum ServerError {
          letter or digit first and last."
     )]
     Name(String),
-    /// An unknown key.
-    #[error("The server {server:?} has an unknown key {key}.{}", hint(.near))]
-    Key {
-        /// The server.
-        server: String,
-        /// The key.
-        key: String,
-        /// The nearest one.
-        near: Option<&'static str>,
-    },
-    /// A value has the wrong shape.
-    #[error("The server {server:?} needs {expected} at {key}.")]
-    Shape {
-        /// The server.
-        server: String,
-        /// The key.
-        key: String,
-        /// What it needs.
-        expected: &'static str,
-    },
+    /// A key or a value.
+    #[error(transparent)]
+    Unfit(#[from] Unfit),
     /// It says both, or neither.
     #[error("The server {0:?} needs either a :command or a :url.")]
     Way(String),
-    /// Something that only the user's own file may say.
-    #[error("The server {server:?}: only the user's own configuration may say {key}.")]
-    UserOnly {
-        /// The server.
-        server: String,
-        /// The key.
-        key: &'static str,
-    },
     /// There are too many.
     #[error("The server {0:?} is left out: at most {MCP_SERVERS} servers are used.")]
     TooMany(String),
     /// A layer switches a server that no layer describes.
     #[error("There is no server {0:?} to switch on or off.")]
     NoServer(String),
-}
-
-fn hint(near: &Option<&'static str>) -> String {
-    near.map(|near| format!(" Did you mean :{near}?")).unwrap_or_default()
 }
 
 /// The keys of a server.
@@ -246,7 +161,7 @@ impl Settings {
             let known = known.ok_or_else(|| ServerError::NoServer(text.to_owned()))?;
             let is_users = |source: &Source| matches!(source, Source::User(_));
             if enabled && !known.enabled && is_users(&known.source) && !is_users(source) {
-                return Err(ServerError::UserOnly { server: text.to_owned(), key: ":enabled true" });
+                return Err(users_only(text, ":enabled true"));
             }
             known.enabled = enabled;
             return Ok(());
@@ -263,15 +178,12 @@ impl Settings {
     }
 }
 
-/// Whether a text can be the name of a server.
-pub(super) fn is_name(name: &str) -> bool {
-    let is_edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    (1..=MCP_SERVER_NAME_BYTES).contains(&name.len())
-        && !name.contains(BETWEEN)
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
-        && is_edge(name.chars().next())
-        && is_edge(name.chars().last())
+fn users_only(name: &str, key: &'static str) -> ServerError {
+    Unfit::UserOnly { what: SERVER, name: name.to_owned(), key }.into()
 }
+
+/// What a server is called in an error.
+const SERVER: &str = "server";
 
 impl Server {
     /// Reads what a configuration says of a server.
@@ -282,30 +194,19 @@ impl Server {
         if !is_name(name) {
             return Err(ServerError::Name(name.chars().take(80).collect()));
         }
-        let shape = |key: &str, expected| ServerError::Shape {
-            server: name.to_owned(),
-            key: format!(":{key}"),
-            expected,
-        };
-        let map = value.as_map().ok_or_else(|| ServerError::Shape {
-            server: name.to_owned(),
+        let map = value.as_map().ok_or_else(|| Unfit::Shape {
+            what: SERVER,
+            name: name.to_owned(),
             key: "its name".to_owned(),
             expected: "a map",
         })?;
-        for key in map.iter().map(|(key, _)| key) {
-            if !key.as_keyword().is_some_and(|key| KEYS.contains(&key)) {
-                let near = similar::nearest(
-                    key.as_keyword().or_else(|| key.as_str()).unwrap_or_default(),
-                    1,
-                    KEYS.map(|key| (key, key)),
-                );
-                let near = near.first().copied();
-                return Err(ServerError::Key { server: name.to_owned(), key: key.to_string(), near });
-            }
+        if let Some((key, near)) = unknown_key(map, &KEYS) {
+            return Err(Unfit::Key { what: SERVER, name: name.to_owned(), key, near }.into());
         }
         let is_users = matches!(source, Source::User(_));
-        let read = Read { name, map };
-        let command = read.texts("command")?;
+        let read = Read { what: SERVER, name, map };
+        let shape = |key, expected| read.shape(key, expected);
+        let command = read.command("command")?;
         let url = match read.text("url")? {
             None => None,
             Some(text) => {
@@ -324,12 +225,7 @@ impl Server {
             }
         };
         let way = match (command, url) {
-            (Some(command), None)
-                if !command.is_empty() && command.iter().all(|word| !word.contains('\0')) =>
-            {
-                Way::Command(command)
-            }
-            (Some(_), None) => return Err(shape("command", "a vector of the program and its arguments")),
+            (Some(command), None) => Way::Command(command),
             (None, Some(url)) => Way::Http(url),
             _ => return Err(ServerError::Way(name.to_owned())),
         };
@@ -344,15 +240,11 @@ impl Server {
         };
         let sandbox = read.truth("sandbox")?.unwrap_or(true);
         if !sandbox && !is_users {
-            return Err(ServerError::UserOnly { server: name.to_owned(), key: ":sandbox false" });
+            return Err(users_only(name, ":sandbox false"));
         }
-        let folders = read.texts("writable")?.unwrap_or_default();
-        if !folders.is_empty() && !is_users {
-            return Err(ServerError::UserOnly { server: name.to_owned(), key: ":writable" });
-        }
-        let writable: Vec<PathBuf> = folders.iter().map(|folder| at_home(folder)).collect();
-        if writable.iter().any(|folder| !folder.is_absolute()) {
-            return Err(shape("writable", "absolute folders, or such as begin with ~/"));
+        let writable = read.folders("writable")?;
+        if !writable.is_empty() && !is_users {
+            return Err(users_only(name, ":writable"));
         }
         let redirect = match read.text("redirect-url")? {
             None => None,
@@ -360,7 +252,7 @@ impl Server {
                 Some(http::page(text).ok_or_else(|| shape("redirect-url", "an address of the web"))?)
             }
         };
-        let (environment, headers) = (read.variables("env")?, read.headers()?);
+        let (environment, headers) = (read.variables("env")?, headers(&read)?);
         // The user's keys, and commands outside the sandbox.
         let takes_key =
             |all: &[(String, Variable)]| all.iter().any(|(_, value)| matches!(value, Variable::KeyOf { .. }));
@@ -371,7 +263,7 @@ impl Server {
             (secret_command.is_some(), ":client-secret-command"),
         ] {
             if is_there && !is_users {
-                return Err(ServerError::UserOnly { server: name.to_owned(), key });
+                return Err(users_only(name, key));
             }
         }
         Ok(Self {
@@ -409,15 +301,7 @@ impl Server {
             Way::Http(url) => text.push_str(url.as_str()),
         }
         text.push_str(&format!("\n{:?}\n", self.cwd));
-        let all = [&self.environment, &self.headers];
-        for (name, variable) in all.into_iter().flatten() {
-            let value = match variable {
-                Variable::Text(secret) => format!("= {:?}", secret.expose()),
-                Variable::Variable { name, prefix } => format!("$ {name:?} {prefix:?}"),
-                Variable::KeyOf { provider, prefix } => format!("key {provider:?} {prefix:?}"),
-            };
-            text.push_str(&format!("{name:?} {value}\n"));
-        }
+        text.push_str(&of_text(self.environment.iter().chain(&self.headers)));
         text.push_str(&format!("{} {:?}\n", self.sampling, self.client));
         sha256::hex(text)
     }
@@ -434,116 +318,25 @@ impl Server {
     /// Its command line or address as it may be shown.
     pub fn shown(&self) -> String {
         match &self.way {
-            Way::Command(words) => {
-                let words: Vec<String> = words
-                    .iter()
-                    .map(|word| {
-                        let plain =
-                            !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || c == '\'');
-                        if plain { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) }
-                    })
-                    .collect();
-                crate::secret::mask(&words.join(" ")).into_owned()
-            }
+            Way::Command(words) => command_line(words),
             Way::Http(url) => http::shown(url).to_string(),
         }
     }
 }
 
-/// A folder that may begin with `~/`.
-fn at_home(path: &str) -> PathBuf {
-    match (path.strip_prefix("~/"), dirs::home_dir()) {
-        (Some(rest), Some(home)) => home.join(rest),
-        _ => PathBuf::from(path),
-    }
-}
-
-/// The map of one server.
-struct Read<'v> {
-    name: &'v str,
-    map: &'v Map<'v>,
-}
-
-impl<'v> Read<'v> {
-    fn shape(&self, key: &str, expected: &'static str) -> ServerError {
-        ServerError::Shape { server: self.name.to_owned(), key: format!(":{key}"), expected }
-    }
-
-    fn text(&self, key: &str) -> Result<Option<&'v str>, ServerError> {
-        match self.map.get_keyword(key) {
-            None | Some(Value::Nil) => Ok(None),
-            Some(value) => value.as_str().map(Some).ok_or_else(|| self.shape(key, "a text")),
-        }
-    }
-
-    fn truth(&self, key: &str) -> Result<Option<bool>, ServerError> {
-        match self.map.get_keyword(key) {
-            None | Some(Value::Nil) => Ok(None),
-            Some(value) => value.as_bool().map(Some).ok_or_else(|| self.shape(key, "true or false")),
-        }
-    }
-
-    fn texts(&self, key: &str) -> Result<Option<Vec<String>>, ServerError> {
-        let Some(value) = self.map.get_keyword(key) else { return Ok(None) };
-        let texts = value.as_slice().and_then(|items| {
-            items.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
-        });
-        texts.map(Some).ok_or_else(|| self.shape(key, "a vector of texts"))
-    }
-
-    /// A map of names and values, sorted by name.
-    fn variables(&self, key: &str) -> Result<Vec<(String, Variable)>, ServerError> {
-        let Some(value) = self.map.get_keyword(key) else { return Ok(Vec::new()) };
-        let map = value.as_map().ok_or_else(|| self.shape(key, "a map of names and values"))?;
-        let mut all = BTreeMap::new();
-        for (name, value) in map.iter() {
-            let name = name.as_str().or_else(|| name.as_keyword());
-            let name = name.filter(|name| !name.is_empty() && !name.contains(['=', '\0']));
-            let name = name.ok_or_else(|| self.shape(key, "names without = in them"))?;
-            let expected = "\"value\", {:variable \"NAME\"} or {:key-of \"provider\"} for each name";
-            let variable = Variable::read(value).ok_or_else(|| self.shape(key, expected))?;
-            all.insert(name.to_owned(), variable);
-        }
-        Ok(all.into_iter().collect())
-    }
-
-    fn headers(&self) -> Result<Vec<(String, Variable)>, ServerError> {
-        let headers = self.variables("headers")?;
-        for (name, value) in &headers {
-            let is_name = http::header::HeaderName::from_bytes(name.as_bytes()).is_ok();
-            let is_value = match value {
-                Variable::Text(text) => http::header::HeaderValue::from_str(text.expose()).is_ok(),
-                _ => true,
-            };
-            if !is_name || !is_value {
-                return Err(self.shape("headers", "names and values of HTTP headers"));
-            }
-        }
-        Ok(headers)
-    }
-}
-
-impl Variable {
-    fn read(value: &Value<'_>) -> Option<Self> {
-        if let Some(text) = value.as_str() {
-            return (!text.contains('\0')).then(|| Self::Text(Secret::new(text.to_owned())));
-        }
-        let map = value.as_map()?;
-        let known = |key: &Value<'_>| matches!(key.as_keyword(), Some("variable" | "key-of" | "prefix"));
-        if !map.iter().all(|(key, _)| known(key)) {
-            return None;
-        }
-        let text = |key: &str| map.get_keyword(key).map(|value| value.as_str().map(str::to_owned));
-        let prefix = match text("prefix") {
-            None => String::new(),
-            Some(prefix) => prefix?,
+fn headers(read: &Read<'_>) -> Result<Vec<(String, Variable)>, Unfit> {
+    let headers = read.variables("headers")?;
+    for (name, value) in &headers {
+        let is_name = http::header::HeaderName::from_bytes(name.as_bytes()).is_ok();
+        let is_value = match value {
+            Variable::Text(text) => http::header::HeaderValue::from_str(text.expose()).is_ok(),
+            _ => true,
         };
-        match (text("variable"), text("key-of")) {
-            (Some(name), None) => Some(Self::Variable { name: name?, prefix }),
-            (None, Some(provider)) => Some(Self::KeyOf { provider: provider?, prefix }),
-            _ => None,
+        if !is_name || !is_value {
+            return Err(read.shape("headers", "names and values of HTTP headers"));
         }
     }
+    Ok(headers)
 }
 
 #[cfg(test)]

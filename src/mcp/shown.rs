@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::secrets::names_key;
-use super::settings::{Server, Variable};
+use super::settings::Server;
 use crate::http;
 use crate::limits::{MCP_DETAIL_CHARS, MCP_DETAILS};
+use crate::peer::{Variable, names_key};
 use crate::secret;
 use crate::visible;
 
@@ -90,7 +90,7 @@ fn short(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::edn;
-    use crate::mcp::Source;
+    use crate::peer::Source;
 
     fn described(text: &str) -> String {
         let value = edn::read_one(text.as_bytes()).unwrap();

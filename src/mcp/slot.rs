@@ -15,14 +15,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::calls::Caller;
-use super::child::Stderr;
 use super::connect::connect;
 use super::connection::{Connection, Unanswered};
 use super::error::McpError;
 use super::facts::{Completion, Era, Prompt, Resource, ServerFacts, State, Template, ToolFacts};
 use super::failure::Failure;
 use super::lists::Reading;
-use super::noted::Noted;
 use super::oauth::{self, Authorized, Pending};
 use super::place::Place;
 use super::settings::{Server, Way};
@@ -31,6 +29,8 @@ use crate::limits::{
     MCP_COMPLETE_WAIT, MCP_COMPLETIONS, MCP_IDLE, MCP_LIST_PAUSE, MCP_LISTED, MCP_READY_WAIT,
     MCP_START_LONGEST, MCP_START_WAIT, MCP_STARTS, MCP_STARTS_TIME, MCP_TITLE_BYTES,
 };
+use crate::peer::Noted;
+use crate::peer::Stderr;
 
 /// One configured server.
 pub(super) struct Slot {

@@ -10,11 +10,11 @@ use super::calls::Caller;
 use super::convert::{self, json_of, value_of};
 use super::error::McpError;
 use super::facts::{Content, ToolFacts};
-use super::noted::Noted;
 use super::slot::Slot;
 use crate::edn;
 use crate::limits::{MCP_DETAILS_BYTES, MCP_IMAGES, MCP_RESULT_BYTES};
 use crate::message::Block;
+use crate::peer::Noted;
 use crate::provider::ToolSpec;
 use crate::tool::permission::Access;
 use crate::tool::{CallError, CallFuture, Context, Outcome, Plan, Site, Tool, UNKNOWN};
@@ -103,7 +103,7 @@ async fn outcome(context: &Context, result: CallToolResult, noted: &Noted) -> Ou
     {
         texts.push(serde_json::to_string_pretty(structured).unwrap_or_default());
     }
-    let mut text = super::noted::cut(&texts.join("\n\n"), MCP_RESULT_BYTES).to_string();
+    let mut text = crate::peer::cut(&texts.join("\n\n"), MCP_RESULT_BYTES).to_string();
     if text.is_empty() && images.is_empty() {
         text.push_str("[the tool returned nothing]");
     }

@@ -13,9 +13,8 @@ use edn_bridge::edn;
 use edn_bridge::environment::Environment;
 use edn_bridge::event::ToolCall;
 use edn_bridge::http::Http;
-use edn_bridge::mcp::{
-    Answer, Answerer, Answering, Ask, Place, ServerFacts, Servers, Settings, Source, State,
-};
+use edn_bridge::mcp::{Answer, Answerer, Answering, Ask, Place, ServerFacts, Servers, Settings, State};
+use edn_bridge::peer::Source;
 use edn_bridge::tool::output::Outputs;
 use edn_bridge::tool::{Context, OpenFileWrite, OpenFiles, Outcome, Site, Tool};
 use edn_bridge::value::{Map, Value};

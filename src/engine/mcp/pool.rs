@@ -11,7 +11,8 @@ use tokio_util::sync::CancellationToken;
 use crate::config::KnownServers;
 use crate::engine::revision::ConfigRevision;
 use crate::files;
-use crate::mcp::{Place, Server, Servers, Settings, Source};
+use crate::mcp::{Place, Server, Servers, Settings};
+use crate::peer::Source;
 
 /// The servers of folders.
 pub struct McpPool {

@@ -59,7 +59,9 @@ impl Wire for Acp {
                 // Also those of extensions, as the protocol wants it.
                 None => tracing::debug!("an unknown or malformed notification is ignored"),
             },
-            Ok(Some(RpcMessage::Response { id, result })) => route::answered(self, connection, &id, result),
+            Ok(Some(RpcMessage::Response { id, result })) => {
+                route::answered(self, connection, &id, result.map_err(|error| error.message));
+            }
             Err((id, misread)) => {
                 self.reject(connection, id.as_deref().unwrap_or(NO_ID), &Fault::from(misread));
             }

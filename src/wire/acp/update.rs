@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use crate::acp::{CallKind, CallState, PermissionKind, Stop};
 use crate::value::Value;
 
 /// Whose words they are.
@@ -91,50 +92,6 @@ pub enum CompactionState {
     /// A person ended it.
     Cancelled,
     /// It failed.
-    Failed,
-}
-
-/// What kind of tool a call is of, for the editor's icons and rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CallKind {
-    /// It reads.
-    Read,
-    /// It changes files.
-    Edit,
-    /// It searches.
-    Search,
-    /// It runs a command.
-    Execute,
-    /// It gets something from the network.
-    Fetch,
-    /// Anything else.
-    Other,
-}
-
-impl CallKind {
-    /// The kind of a tool.
-    pub fn of(tool: &str) -> Self {
-        match tool {
-            "read" => Self::Read,
-            "write" | "edit" => Self::Edit,
-            "search" | "find" => Self::Search,
-            "bash" => Self::Execute,
-            "fetch" => Self::Fetch,
-            _ => Self::Other,
-        }
-    }
-}
-
-/// The state of a tool call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CallState {
-    /// It was proposed.
-    Pending,
-    /// It runs.
-    Running,
-    /// It has ended.
-    Completed,
-    /// It has failed.
     Failed,
 }
 
@@ -257,32 +214,6 @@ pub struct ChoiceGroup {
 
 /// A value of a setting: its id, its name, and what it is.
 pub type ChoiceValue = (String, String, Option<String>);
-
-/// Why a prompt ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
-    /// The model finished.
-    EndTurn,
-    /// The output limit was reached.
-    MaxTokens,
-    /// The turn made as many model calls as it may.
-    MaxRounds,
-    /// The provider refused.
-    Refusal,
-    /// A person ended it.
-    Cancelled,
-}
-
-/// Whether a permission is for now or for good.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PermissionKind {
-    /// Yes, this once.
-    AllowOnce,
-    /// Yes, from now on.
-    AllowAlways,
-    /// No, this once.
-    RejectOnce,
-}
 
 /// A request for a permission, or for a choice among a few options.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::json;
+use crate::jsonrpc::{ask, notify, plain, refuse, respond};
 use crate::limits::ACP_PARTS;
 use crate::message::SessionId;
 use crate::secret::Secret;
@@ -20,63 +21,11 @@ use crate::wire::acp::options::MODES;
 use crate::wire::acp::request::{AcpRequest, AcpResponse, Chosen, EditorNotice, Part, Row, SessionPlace};
 use crate::wire::acp::update::{
     CallContent, CallKind, CallState, Category, ChoiceValue, CompactionState, FIELD, Form, OptionValue,
-    Permission, PermissionKind, Said, ShownCall, ShownOption, Stop, Update, Voice,
+    Permission, Said, ShownCall, ShownOption, Update, Voice,
 };
 
 /// The number of the version.
 pub const VERSION: u64 = 1;
-
-const HEAD: &[u8] = b"{\"jsonrpc\":\"2.0\"";
-
-/// Appends a whole line, or nothing.
-fn line(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>) {
-    let start = out.len();
-    out.extend_from_slice(HEAD);
-    match write(out) {
-        Ok(()) => out.extend_from_slice(b"}\n"),
-        Err(error) => {
-            // Nothing that is written here has keys that are no texts.
-            tracing::error!(%error, "a line could not be written");
-            out.truncate(start);
-        }
-    }
-}
-
-fn notify(out: &mut Vec<u8>, method: &str, params: &impl Serialize) {
-    line(out, |out| {
-        out.extend_from_slice(b",\"method\":");
-        serde_json::to_writer(&mut *out, method)?;
-        out.extend_from_slice(b",\"params\":");
-        serde_json::to_writer(out, params)
-    });
-}
-
-fn ask(out: &mut Vec<u8>, id: &str, method: &str, params: &impl Serialize) {
-    line(out, |out| {
-        out.extend_from_slice(b",\"id\":");
-        serde_json::to_writer(&mut *out, id)?;
-        out.extend_from_slice(b",\"method\":");
-        serde_json::to_writer(&mut *out, method)?;
-        out.extend_from_slice(b",\"params\":");
-        serde_json::to_writer(out, params)
-    });
-}
-
-fn respond(out: &mut Vec<u8>, id: &str, result: &impl Serialize) {
-    line(out, |out| {
-        out.extend_from_slice(b",\"id\":");
-        out.extend_from_slice(id.as_bytes());
-        out.extend_from_slice(b",\"result\":");
-        serde_json::to_writer(out, result)
-    });
-}
-
-/// A value of ours as JSON. Keywords are written as their names.
-fn plain(value: &Value<'_>) -> serde_json::Value {
-    let mut out = Vec::new();
-    json::write(value, &mut out);
-    serde_json::from_slice(&out).unwrap_or_default()
-}
 
 /// Appends an error. `id` is JSON, as it came, or `null`.
 pub fn error(out: &mut Vec<u8>, id: &str, fault: &Fault) {
@@ -86,12 +35,7 @@ pub fn error(out: &mut Vec<u8>, id: &str, fault: &Fault) {
         all.put_some("data", data.clone());
         error = error.data(plain(&Value::from(all)));
     }
-    line(out, |out| {
-        out.extend_from_slice(b",\"id\":");
-        out.extend_from_slice(id.as_bytes());
-        out.extend_from_slice(b",\"error\":");
-        serde_json::to_writer(out, &error)
-    });
+    refuse(out, id, &error);
 }
 
 /// Appends an answer. `id` is JSON, as it came.
@@ -113,7 +57,7 @@ pub fn answer(out: &mut Vec<u8>, id: &str, answer: &AcpResponse) {
         AcpResponse::Options(options) => {
             respond(out, id, &acp::SetSessionConfigOptionResponse::new(self::options(options)));
         }
-        AcpResponse::Stopped(stop) => respond(out, id, &acp::PromptResponse::new(reason(*stop))),
+        AcpResponse::Stopped(stop) => respond(out, id, &acp::PromptResponse::new((*stop).into())),
         AcpResponse::Found(found) => respond(out, id, &plain(found)),
         AcpResponse::Done => respond(out, id, &acp::CloseSessionResponse::new()),
     }
@@ -196,16 +140,6 @@ fn option(option: &ShownOption) -> acp::SessionConfigOption {
 fn row(row: &Row) -> acp::SessionInfo {
     let info = acp::SessionInfo::new(session_id(&row.session), row.folder.as_path());
     info.title(row.title.clone()).updated_at(row.updated_at.clone())
-}
-
-const fn reason(stop: Stop) -> acp::StopReason {
-    match stop {
-        Stop::EndTurn => acp::StopReason::EndTurn,
-        Stop::MaxTokens => acp::StopReason::MaxTokens,
-        Stop::MaxRounds => acp::StopReason::MaxTurnRequests,
-        Stop::Refusal => acp::StopReason::Refusal,
-        Stop::Cancelled => acp::StopReason::Cancelled,
-    }
 }
 
 const UPDATE: &str = "session/update";
@@ -323,26 +257,6 @@ fn chunk(voice: Voice, message: &str, content: acp::ContentBlock) -> acp::Sessio
     }
 }
 
-const fn kind(kind: CallKind) -> acp::ToolKind {
-    match kind {
-        CallKind::Read => acp::ToolKind::Read,
-        CallKind::Edit => acp::ToolKind::Edit,
-        CallKind::Search => acp::ToolKind::Search,
-        CallKind::Execute => acp::ToolKind::Execute,
-        CallKind::Fetch => acp::ToolKind::Fetch,
-        CallKind::Other => acp::ToolKind::Other,
-    }
-}
-
-const fn status(state: CallState) -> acp::ToolCallStatus {
-    match state {
-        CallState::Pending => acp::ToolCallStatus::Pending,
-        CallState::Running => acp::ToolCallStatus::InProgress,
-        CallState::Completed => acp::ToolCallStatus::Completed,
-        CallState::Failed => acp::ToolCallStatus::Failed,
-    }
-}
-
 fn contents(content: &[CallContent]) -> Vec<acp::ToolCallContent> {
     let content = content.iter().map(|content| match content {
         CallContent::Text(text) => {
@@ -368,8 +282,8 @@ fn tool_call(call: &ShownCall) -> acp::ToolCall {
     let title = call.title.as_deref().unwrap_or_default();
     acp::ToolCall::new(call.id.clone(), title)
         .name(call.tool.as_deref().map(str::to_owned))
-        .kind(kind(call.kind.unwrap_or(CallKind::Other)))
-        .status(status(call.state.unwrap_or(CallState::Pending)))
+        .kind(call.kind.unwrap_or(CallKind::Other).into())
+        .status(call.state.unwrap_or(CallState::Pending).into())
         .content(contents(call.content.as_deref().unwrap_or_default()))
         .locations(locations(call.places.as_deref().unwrap_or_default()))
         .raw_input(call.input.as_ref().map(plain))
@@ -378,8 +292,8 @@ fn tool_call(call: &ShownCall) -> acp::ToolCall {
 
 fn tool_call_update(call: &ShownCall) -> acp::ToolCallUpdate {
     let fields = acp::ToolCallUpdateFields::new()
-        .kind(call.kind.map(kind))
-        .status(call.state.map(status))
+        .kind(call.kind.map(acp::ToolKind::from))
+        .status(call.state.map(acp::ToolCallStatus::from))
         .title(call.title.clone())
         .name(call.tool.as_deref().map(str::to_owned))
         .content(call.content.as_deref().map(contents))
@@ -427,12 +341,7 @@ fn permission_request(home: &SessionId, permission: &Permission) -> acp::Request
         acp::PermissionOption::new(Arc::<str>::from(id), name, acp::PermissionOptionKind::AllowOnce)
     });
     let named = permission.options.iter().map(|(id, name, kind)| {
-        let kind = match kind {
-            PermissionKind::AllowOnce => acp::PermissionOptionKind::AllowOnce,
-            PermissionKind::AllowAlways => acp::PermissionOptionKind::AllowAlways,
-            PermissionKind::RejectOnce => acp::PermissionOptionKind::RejectOnce,
-        };
-        acp::PermissionOption::new(Arc::<str>::from(*id), name.as_str(), kind)
+        acp::PermissionOption::new(Arc::<str>::from(*id), name.as_str(), (*kind).into())
     });
     let options = numbered.chain(named).collect();
     acp::RequestPermissionRequest::new(session_id(home), tool_call_update(&permission.call), options)
@@ -547,7 +456,7 @@ pub fn read_request(method: &str, params: &Value<'_>) -> Result<AcpRequest, Faul
         }
         "_edn-bridge/query_eql" => {
             let text = |key: &str| {
-                let found = crate::wire::jsonrpc::text(params, key).map(str::to_owned);
+                let found = crate::jsonrpc::text(params, key).map(str::to_owned);
                 found.ok_or_else(|| Fault::new(Code::InvalidParams, format!("params.{key} must be a text.")))
             };
             AcpRequest::Query { session: SessionId::from(text("sessionId")?), query: text("query")? }
@@ -646,7 +555,7 @@ pub fn notice(method: &str, params: &Value<'_>) -> Option<EditorNotice> {
             Some(EditorNotice::Cancel(SessionId::from(cancel.session_id.0)))
         }
         "$/cancel_request" => {
-            let id = crate::wire::jsonrpc::at(params, "requestId")?;
+            let id = crate::jsonrpc::at(params, "requestId")?;
             let mut out = Vec::new();
             json::write(id, &mut out);
             Some(EditorNotice::CancelRequest(String::from_utf8(out).ok()?.into()))

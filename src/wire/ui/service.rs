@@ -84,7 +84,7 @@ impl Wire for Ui {
                 self.notice(connection, &method, &params)
             }
             Ok(Some(RpcMessage::Response { id, result })) => {
-                self.answered(connection, &id, result);
+                self.answered(connection, &id, result.map_err(|error| error.message));
             }
             Err((id, misread)) => {
                 self.reject(connection, id.as_deref().unwrap_or(NO_ID), &Fault::from(misread));

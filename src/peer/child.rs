@@ -1,4 +1,4 @@
-//! The program of a server: started below the runner, with an environment by list, and ended politely.
+//! A program: started below the runner, with an environment by list, and ended politely.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -10,19 +10,17 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::noted::Noted;
-use super::noted::cut;
-use super::place::{Confine, Place};
-use super::settings::{Server, Way};
+use super::noted::{Noted, cut};
+use crate::environment::Environment;
 use crate::limits::{
-    MCP_END_WAIT, MCP_STDERR_BYTES, MCP_STDERR_LINE_BYTES, MCP_STDERR_LINES, PROCESS_READ_BYTES,
+    PEER_END_WAIT, PEER_STDERR_BYTES, PEER_STDERR_LINE_BYTES, PEER_STDERR_LINES, PROCESS_READ_BYTES,
 };
 use crate::runner::sandbox::Sandbox;
 use crate::runner::{self, Program};
 use crate::secret::Secret;
 use crate::visible;
 
-/// The variables that every server gets, where they are set: what programs need to find themselves, and no key.
+/// The variables that every program gets, where they are set: what programs need to find themselves, and no key.
 const GIVEN: &[&str] = &[
     "PATH",
     "HOME",
@@ -60,7 +58,7 @@ const GIVEN: &[&str] = &[
     "NODE_EXTRA_CA_CERTS",
 ];
 
-/// Folders in which the programs that fetch a server keep it, by their names.
+/// Folders in which the programs that fetch another one keep it, by their names.
 const CACHES: &[(&str, &[&str])] = &[
     ("npx", &[".npm"]),
     ("npm", &[".npm"]),
@@ -72,7 +70,7 @@ const CACHES: &[(&str, &[&str])] = &[
 ];
 
 /// A program that runs.
-pub(super) struct Child {
+pub struct Child {
     /// Ends it.
     end: CancellationToken,
     /// It has ended, with all that it had started.
@@ -82,7 +80,7 @@ pub(super) struct Child {
 
 /// The last words of a program.
 #[derive(Default)]
-pub(super) struct Stderr(Mutex<Kept>);
+pub struct Stderr(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
@@ -95,13 +93,13 @@ impl Stderr {
     fn push(&self, bytes: &[u8]) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.bytes.extend(bytes);
-        let over = kept.bytes.len().saturating_sub(MCP_STDERR_BYTES);
+        let over = kept.bytes.len().saturating_sub(PEER_STDERR_BYTES);
         kept.bytes.drain(..over);
         kept.is_cut |= over > 0;
     }
 
     /// Whole lines: in a part of one, a part of a key would not be found.
-    pub(super) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = kept.bytes.iter().copied();
         if kept.is_cut {
@@ -112,37 +110,64 @@ impl Stderr {
 }
 
 /// A started program with the ends of its pipes.
-pub(super) struct Started {
-    pub(super) child: Child,
-    pub(super) read: pipe::Receiver,
-    pub(super) write: pipe::Sender,
+pub struct Started {
+    /// The program.
+    pub child: Child,
+    /// What it writes to its standard output.
+    pub read: pipe::Receiver,
+    /// Its standard input.
+    pub write: pipe::Sender,
 }
 
-/// Starts a server's program. Its waiting runs on `tasks`; `gone` is told when the program has ended.
+/// What the sandbox of programs is made of. A program's own folders are added.
+#[derive(Debug, Clone, Default)]
+pub struct Confine {
+    /// Folders that may be written to: the project's and those of commands.
+    pub writable: Vec<PathBuf>,
+    /// Paths that are never written to.
+    pub guarded: Vec<PathBuf>,
+    /// Paths that are neither written to nor read.
+    pub hidden: Vec<PathBuf>,
+}
+
+/// A program that is to be started.
+pub struct PeerProgram<'p> {
+    /// What it is, in the log: `server` or `agent`.
+    pub what: &'static str,
+    /// Its name in the configuration.
+    pub name: Arc<str>,
+    /// The program and its arguments.
+    pub command: &'p [String],
+    /// The folder that it runs in.
+    pub folder: PathBuf,
+    /// Where the variables are read that every program gets.
+    pub environment: &'p Environment,
+    /// Its further variables.
+    pub variables: &'p [(String, Secret)],
+    /// Its sandbox; `None` for the rights of the user.
+    pub confine: Option<&'p Confine>,
+    /// Folders that it may write to beyond those of the sandbox.
+    pub writable: &'p [PathBuf],
+}
+
+/// Starts a program. Its waiting runs on `tasks`; `noted` is told how it ended by itself.
 ///
 /// # Errors
 /// Why it cannot be started, as a sentence.
-pub(super) async fn start(
-    server: &Server,
-    place: &Place,
-    variables: &[(String, Secret)],
+pub async fn start(
+    peer: PeerProgram<'_>,
     noted: &Arc<Noted>,
     stderr: Arc<Stderr>,
     tasks: &TaskTracker,
 ) -> Result<Started, String> {
-    let Way::Command(words) = &server.way else { return Err("it has no command".to_owned()) };
-    let [name, arguments @ ..] = words.as_slice() else { return Err("its command is empty".to_owned()) };
-    let folder = match &server.cwd {
-        None => place.root.clone(),
-        Some(folder) => place.root.join(folder),
-    };
+    let [name, arguments @ ..] = peer.command else { return Err("its command is empty".to_owned()) };
+    let folder = peer.folder;
     let mut program = Program::new(named(name, &folder)).args(arguments).cwd(&folder);
-    program = program.only(&place.environment, GIVEN);
-    for (name, value) in variables {
+    program = program.only(peer.environment, GIVEN);
+    for (name, value) in peer.variables {
         program = program.env(name, value.expose());
     }
-    let confine = place.confine.as_ref().filter(|_| server.sandbox);
-    program = program.sandbox(confine.map(|confine| sandbox(confine, server, name)));
+    program = program.sandbox(peer.confine.map(|confine| sandbox(confine, peer.writable, name)));
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound if folder.is_dir() => format!("{name}: there is no such program"),
         std::io::ErrorKind::NotFound => format!("{}: there is no such folder", folder.display()),
@@ -155,7 +180,7 @@ pub(super) async fn start(
     let mut running = started.map_err(failed)?;
     let (end, ended) = (CancellationToken::new(), CancellationToken::new());
     let child = Child { end: end.clone(), ended: ended.clone(), stderr: stderr.clone() };
-    let listening = listen(errors, stderr, server.name.clone(), noted.clone());
+    let listening = listen(errors, stderr, (peer.what, peer.name), noted.clone());
     // What outlives the program, where nothing can end it, may hold its output open.
     let over = ended.clone();
     tasks.spawn(async move { over.run_until_cancelled(listening).await });
@@ -168,7 +193,7 @@ pub(super) async fn start(
         };
         // Its input is closed by now. What has ended by itself is noted; of one that is ended here nobody asks why.
         let status = match status {
-            None => timeout(MCP_END_WAIT, running.exited()).await.ok(),
+            None => timeout(PEER_END_WAIT, running.exited()).await.ok(),
             status => status,
         };
         match status {
@@ -186,18 +211,23 @@ fn named(name: &str, folder: &Path) -> PathBuf {
     if name.contains('/') { folder.join(name) } else { PathBuf::from(name) }
 }
 
-fn sandbox(confine: &Confine, server: &Server, name: &str) -> Sandbox {
+fn sandbox(confine: &Confine, writable: &[PathBuf], name: &str) -> Sandbox {
     let base = Path::new(name).file_name().unwrap_or_default();
     let caches =
         CACHES.iter().filter(|(program, _)| base == *program).flat_map(|(_, folders)| folders.iter());
     let home = dirs::home_dir();
     let caches = caches.filter_map(|folder| home.as_ref().map(|home| home.join(folder)));
-    let folders = confine.writable.iter().chain(&server.writable).cloned().chain(caches);
+    let folders = confine.writable.iter().chain(writable).cloned().chain(caches);
     Sandbox::new(folders).guarding(confine.guarded.iter().cloned()).hiding(confine.hidden.iter().cloned())
 }
 
 /// Keeps the last of what a program writes to its standard error, and logs it: without secrets, and not all of a flood.
-async fn listen(mut errors: pipe::Receiver, stderr: Arc<Stderr>, server: Arc<str>, noted: Arc<Noted>) {
+async fn listen(
+    mut errors: pipe::Receiver,
+    stderr: Arc<Stderr>,
+    (what, name): (&'static str, Arc<str>),
+    noted: Arc<Noted>,
+) {
     let mut buffer = vec![0u8; PROCESS_READ_BYTES];
     let mut line: Vec<u8> = Vec::new();
     let (mut second, mut lines) = (Instant::now(), 0usize);
@@ -206,7 +236,7 @@ async fn listen(mut errors: pipe::Receiver, stderr: Arc<Stderr>, server: Arc<str
         stderr.push(bytes);
         for byte in bytes {
             if *byte != b'\n' {
-                if line.len() <= MCP_STDERR_BYTES {
+                if line.len() <= PEER_STDERR_BYTES {
                     line.push(*byte);
                 }
                 continue;
@@ -215,10 +245,10 @@ async fn listen(mut errors: pipe::Receiver, stderr: Arc<Stderr>, server: Arc<str
                 (second, lines) = (Instant::now(), 0);
             }
             lines = lines.saturating_add(1);
-            if lines == MCP_STDERR_LINES {
-                tracing::warn!(%server, "the server writes much to its standard error: some is left out here");
-            } else if lines < MCP_STDERR_LINES {
-                tracing::info!(%server, stderr = %logged(&line, &noted));
+            if lines == PEER_STDERR_LINES {
+                tracing::warn!(what, %name, "it writes much to its standard error: some is left out here");
+            } else if lines < PEER_STDERR_LINES {
+                tracing::info!(what, %name, stderr = %logged(&line, &noted));
             }
             line.clear();
         }
@@ -227,21 +257,21 @@ async fn listen(mut errors: pipe::Receiver, stderr: Arc<Stderr>, server: Arc<str
 
 /// A line as it stands in the log. It is cut without its keys: half of a key would not be found.
 fn logged(line: &[u8], noted: &Noted) -> String {
-    if line.len() > MCP_STDERR_BYTES {
-        return format!("[a line of more than {MCP_STDERR_BYTES} bytes]");
+    if line.len() > PEER_STDERR_BYTES {
+        return format!("[a line of more than {PEER_STDERR_BYTES} bytes]");
     }
     let text = noted.masked(&String::from_utf8_lossy(line));
-    visible::line(&cut(&text, MCP_STDERR_LINE_BYTES)).into_owned()
+    visible::line(&cut(&text, PEER_STDERR_LINE_BYTES)).into_owned()
 }
 
 impl Child {
     /// What it wrote last to its standard error.
-    pub(super) fn stderr(&self) -> &Arc<Stderr> {
+    pub fn stderr(&self) -> &Arc<Stderr> {
         &self.stderr
     }
 
     /// Ends it: its input was closed, so it has a time to end by itself. Returns when nothing of it is left.
-    pub(super) async fn end(&self) {
+    pub async fn end(&self) {
         self.end.cancel();
         self.ended.cancelled().await;
     }
@@ -260,15 +290,15 @@ mod tests {
     #[test]
     fn key_at_the_end_of_what_is_shown_is_left_out_whole() {
         let noted = Noted::new((vec![Secret::new("canary-5ae1b7".to_owned())], Vec::new()));
-        let line = format!("{}canary-5ae1b7", "x".repeat(MCP_STDERR_LINE_BYTES - 6));
+        let line = format!("{}canary-5ae1b7", "x".repeat(PEER_STDERR_LINE_BYTES - 6));
         let text = logged(line.as_bytes(), &noted);
-        assert!(text.len() <= MCP_STDERR_LINE_BYTES && !text.contains("canary"), "{text}");
-        assert!(logged(&[b'x'; MCP_STDERR_BYTES + 1], &noted).starts_with("[a line of more than"));
+        assert!(text.len() <= PEER_STDERR_LINE_BYTES && !text.contains("canary"), "{text}");
+        assert!(logged(&[b'x'; PEER_STDERR_BYTES + 1], &noted).starts_with("[a line of more than"));
         let stderr = Stderr::default();
         stderr.push(b"the key is canary-5ae1b7\n");
         assert!(noted.masked(&stderr.text()).contains("[secret]"));
         // The first half of the key falls out.
-        stderr.push(&[b'y'; MCP_STDERR_BYTES - 7]);
+        stderr.push(&[b'y'; PEER_STDERR_BYTES - 7]);
         assert!(!noted.masked(&stderr.text()).contains("5ae1b7"), "{}", stderr.text().len());
     }
 }

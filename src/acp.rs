@@ -1,0 +1,188 @@
+//! The tables of the Agent Client Protocol that both of its sides use: the ACP wire, which is an agent for editors, and the
+//! room of agents, which is an editor for agents. Each kind and state of theirs in one enum of ours, with its name in
+//! version 1. Knows no message.
+
+use agent_client_protocol_schema::v1;
+
+/// What kind of tool a call is of, for icons and rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallKind {
+    /// It reads.
+    Read,
+    /// It changes files.
+    Edit,
+    /// It searches.
+    Search,
+    /// It runs a command.
+    Execute,
+    /// It gets something from the network.
+    Fetch,
+    /// Anything else.
+    Other,
+}
+
+impl CallKind {
+    /// The kind of a tool.
+    pub fn of(tool: &str) -> Self {
+        match tool {
+            "read" => Self::Read,
+            "write" | "edit" => Self::Edit,
+            "search" | "find" => Self::Search,
+            "bash" => Self::Execute,
+            "fetch" => Self::Fetch,
+            _ => Self::Other,
+        }
+    }
+
+    /// The tool of ours whose rules are those of such calls; `None` for calls that are like none of them.
+    pub const fn tool(self) -> Option<&'static str> {
+        match self {
+            Self::Read => Some("read"),
+            Self::Edit => Some("edit"),
+            Self::Search => Some("search"),
+            Self::Execute => Some("bash"),
+            Self::Fetch => Some("fetch"),
+            Self::Other => None,
+        }
+    }
+}
+
+impl From<CallKind> for v1::ToolKind {
+    fn from(kind: CallKind) -> Self {
+        match kind {
+            CallKind::Read => Self::Read,
+            CallKind::Edit => Self::Edit,
+            CallKind::Search => Self::Search,
+            CallKind::Execute => Self::Execute,
+            CallKind::Fetch => Self::Fetch,
+            CallKind::Other => Self::Other,
+        }
+    }
+}
+
+impl From<v1::ToolKind> for CallKind {
+    fn from(kind: v1::ToolKind) -> Self {
+        match kind {
+            v1::ToolKind::Read => Self::Read,
+            v1::ToolKind::Edit | v1::ToolKind::Delete | v1::ToolKind::Move => Self::Edit,
+            v1::ToolKind::Search => Self::Search,
+            v1::ToolKind::Execute => Self::Execute,
+            v1::ToolKind::Fetch => Self::Fetch,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The state of a tool call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallState {
+    /// It was proposed.
+    Pending,
+    /// It runs.
+    Running,
+    /// It has ended.
+    Completed,
+    /// It has failed.
+    Failed,
+}
+
+impl From<CallState> for v1::ToolCallStatus {
+    fn from(state: CallState) -> Self {
+        match state {
+            CallState::Pending => Self::Pending,
+            CallState::Running => Self::InProgress,
+            CallState::Completed => Self::Completed,
+            CallState::Failed => Self::Failed,
+        }
+    }
+}
+
+impl From<v1::ToolCallStatus> for CallState {
+    fn from(status: v1::ToolCallStatus) -> Self {
+        match status {
+            v1::ToolCallStatus::InProgress => Self::Running,
+            v1::ToolCallStatus::Completed => Self::Completed,
+            v1::ToolCallStatus::Failed => Self::Failed,
+            _ => Self::Pending,
+        }
+    }
+}
+
+/// Why a prompt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// The model finished.
+    EndTurn,
+    /// The output limit was reached.
+    MaxTokens,
+    /// The turn made as many model calls as it may.
+    MaxRounds,
+    /// The provider refused.
+    Refusal,
+    /// A person ended it.
+    Cancelled,
+}
+
+impl From<Stop> for v1::StopReason {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::EndTurn => Self::EndTurn,
+            Stop::MaxTokens => Self::MaxTokens,
+            Stop::MaxRounds => Self::MaxTurnRequests,
+            Stop::Refusal => Self::Refusal,
+            Stop::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+impl From<v1::StopReason> for Stop {
+    fn from(reason: v1::StopReason) -> Self {
+        match reason {
+            v1::StopReason::MaxTokens => Self::MaxTokens,
+            v1::StopReason::MaxTurnRequests => Self::MaxRounds,
+            v1::StopReason::Refusal => Self::Refusal,
+            v1::StopReason::Cancelled => Self::Cancelled,
+            // One that is not known yet is an end like any.
+            _ => Self::EndTurn,
+        }
+    }
+}
+
+/// Whether a permission is for now or for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PermissionKind {
+    /// Yes, this once.
+    AllowOnce,
+    /// Yes, from now on.
+    AllowAlways,
+    /// No, this once.
+    RejectOnce,
+    /// No, from now on.
+    RejectAlways,
+}
+
+impl From<PermissionKind> for v1::PermissionOptionKind {
+    fn from(kind: PermissionKind) -> Self {
+        match kind {
+            PermissionKind::AllowOnce => Self::AllowOnce,
+            PermissionKind::AllowAlways => Self::AllowAlways,
+            PermissionKind::RejectOnce => Self::RejectOnce,
+            PermissionKind::RejectAlways => Self::RejectAlways,
+        }
+    }
+}
+
+impl TryFrom<v1::PermissionOptionKind> for PermissionKind {
+    type Error = ();
+
+    /// A kind that is not known yet is none that may be chosen.
+    fn try_from(kind: v1::PermissionOptionKind) -> Result<Self, ()> {
+        match kind {
+            v1::PermissionOptionKind::AllowOnce => Ok(Self::AllowOnce),
+            v1::PermissionOptionKind::AllowAlways => Ok(Self::AllowAlways),
+            v1::PermissionOptionKind::RejectOnce => Ok(Self::RejectOnce),
+            v1::PermissionOptionKind::RejectAlways => Ok(Self::RejectAlways),
+            _ => Err(()),
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Programs that are started to be talked to over their pipes, such as servers of tools and agents: what a configuration
+//! says of them, the variables that they get, their sandbox, their standard error, and their end.
+//!
+//! Knows no protocol: what is read and written on the pipes is the caller's.
+
+mod child;
+mod lines;
+mod noted;
+mod settings;
+mod variables;
+
+pub use child::{Child, Confine, PeerProgram, Started, Stderr, start};
+pub use lines::LineReader;
+pub use noted::{Noted, cut, shown};
+pub use settings::{Read, Source, Unfit, Variable, at_home, command_line, is_name, of_text, unknown_key};
+pub use variables::{KeysOf, names_key, value};
