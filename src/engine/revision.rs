@@ -220,14 +220,12 @@ impl ConfigRevision {
         summary
     }
 
-    /// Fills in the facts about a model.
-    pub fn describe_model(&self, facts: &mut SessionFacts, provider: Arc<str>, id: Arc<str>) {
-        let model = self.models.describe(&provider, &id);
+    /// Fills in the facts about the session's model.
+    pub fn describe_model(&self, facts: &mut SessionFacts) {
+        let model = self.models.describe(&facts.model_provider, &facts.model_id);
         facts.context_window = model.context_window;
         facts.model_reasoning = model.thinking_by.is_some();
         facts.thinking_levels = model.thinking.clone();
-        facts.model_provider = provider;
-        facts.model_id = id;
     }
 
     /// The entry of a session that switches to it.

@@ -4,13 +4,9 @@
 
 use std::sync::Arc;
 
-use super::messages::answered;
-use super::{AfterTurn, SessionActor, user_message};
-use crate::catalogue::ErrorCode;
-use crate::event::{Body, Replaced};
+use super::state::user_message;
 use crate::message::{Block, EntryId, Role, StopReason, TurnId};
-use crate::session::{Again, ApiError, Call, Prompted, Reply};
-use crate::store::record::{KeyedRequest, TurnEvent, Wish};
+use crate::session::Again;
 use crate::store::{Entry, EntryBody};
 
 /// What a turn without a message of the user's goes on after.
@@ -54,70 +50,20 @@ pub(super) fn unanswered(branch: &imbl::Vector<Arc<Entry>>) -> Option<Unanswered
 /// What the model is told where it goes on after a part of an answer.
 const GO_ON: &str = "Go on where you stopped.";
 
-impl SessionActor {
-    /// Whether the model can be asked again.
-    pub(super) fn can_ask_again(&self) -> bool {
-        self.turn.is_none()
-            && self.handle.working_for().is_none()
-            && unanswered(self.entries.branch()).is_some()
-    }
-
-    /// Begins a turn without a message of the user's. Replies once it is on disk.
-    pub(super) async fn ask_again(
-        &mut self,
-        call: Call,
-        how: Again,
-        request: Option<Box<KeyedRequest>>,
-        reply: Reply<Prompted>,
-    ) {
-        let Some(reply) = self.first_time(request.as_deref(), reply) else { return };
-        if self.is_ending() {
-            return self.after_turn.push(AfterTurn::Again(call, how, request, reply));
+/// The entries with which the model is asked again, and the answer that they replace.
+pub(super) fn entries(
+    unanswered: Unanswered,
+    how: Again,
+    turn: &TurnId,
+) -> (Vec<EntryBody>, Option<EntryId>) {
+    match (unanswered, how) {
+        (Unanswered::Answer { entry, before: Some(before) }, Again::Retry) => {
+            (vec![EntryBody::Leaf(before)], Some(entry))
         }
-        if self.turn.is_some() {
-            let message = "A turn is running: wait for its end, or abort it.";
-            return reply.fail(ApiError::new(ErrorCode::SessionNotIdle, message));
+        (Unanswered::Answer { .. }, Again::Continue) => {
+            (vec![user_message(vec![Block::Text(GO_ON.into())], turn)], None)
         }
-        let Some(unanswered) = unanswered(self.entries.branch()).filter(|_| self.can_ask_again()) else {
-            let message = "The last message has its answer, or there is none.";
-            return reply.fail(ApiError::new(ErrorCode::NothingToRetry, message));
-        };
-        self.give_up_unended().await;
-        let turn = TurnId::from(self.shared.clock.id("t-"));
-        let mut bodies = self.with_adopted(Vec::new());
-        let mut replaced = None;
-        match (unanswered, how) {
-            (Unanswered::Answer { entry, before: Some(before) }, Again::Retry) => {
-                bodies.push(EntryBody::Leaf(before));
-                replaced = Some(entry);
-            }
-            (Unanswered::Answer { .. }, Again::Continue) => {
-                bodies.push(EntryBody::Message(user_message(vec![Block::Text(GO_ON.into())], &turn)));
-            }
-            _ => {}
-        }
-        let wish = match how {
-            Again::Retry => Wish::Retry,
-            Again::Continue => Wish::Continue,
-        };
-        bodies.push(self.requested(wish, Some(turn.clone())));
-        bodies.push(self.turn_record(&turn, TurnEvent::Began, None));
-        let keys = bodies.iter().filter(|body| matches!(body, EntryBody::Message(_))).map(|_| None);
-        let keys: Vec<_> = keys.chain([answered(request, &turn)]).collect();
-        let written = match self.append_for(bodies, keys).await {
-            Ok(written) => written,
-            Err(error) => return reply.fail(error),
-        };
-        self.begins();
-        reply.ok(Prompted { turn: Some(turn.clone()), repeated: None });
-        if let Some(entry) = replaced {
-            let body =
-                Body::MessagesReplaced(Arc::new(Replaced { entries: vec![entry], reason: how.as_str() }));
-            let event = self.event(body, Some(call.cause()));
-            let _ = self.handle.show(&self.shared.hub, event);
-        }
-        self.tell_messages(&written, Some(&call.cause()), true);
-        self.begin_turn(turn, Some(call.cause()));
+        _ => (Vec::new(), None),
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 
-use super::{AfterTurn, SessionActor};
-use crate::catalogue::ErrorCode;
+use super::SessionActor;
+use super::turn_slot::AfterTurn;
 use crate::engine::agent::{CompactionError, TurnTask};
 use crate::engine::change::Change;
 use crate::engine::turn_control::TurnEnd;
@@ -20,21 +20,18 @@ use crate::value::Value;
 impl SessionActor {
     /// Holds an idle session for a task that is no turn.
     fn hold_alone(&mut self, call: &Call, phase: Phase) -> Result<TurnTask, ApiError> {
-        if self.turn.is_some() {
-            let message = "A turn is running: wait for its end, or abort it.";
-            return Err(ApiError::new(ErrorCode::SessionNotIdle, message));
-        }
-        let id = TurnId::from(self.shared.clock.id("t-"));
-        let variables = self.variables_of(Some(&call.cause()));
+        self.turns.must_be_free()?;
+        let id = TurnId::from(self.durable.shared.clock.id("t-"));
+        let variables = self.durable.variables_of(Some(&call.cause()));
         let (stop, control) = self.hold(id.clone(), Some(call.cause()), phase, variables);
-        let (session, cause) = (self.handle.clone(), Some(call.cause()));
+        let (session, cause) = (self.durable.handle.clone(), Some(call.cause()));
         Ok(TurnTask { session, id, cause, stop, control, execution: None, unended: None })
     }
 
     /// Compacts the conversation on the user's request.
     pub(super) fn compact(&mut self, call: Call, wishes: Option<String>, reply: Reply<Option<String>>) {
-        if self.is_ending() {
-            return self.after_turn.push(AfterTurn::Compact(call, wishes, reply));
+        if self.turns.is_ending() {
+            return self.turns.defer(AfterTurn::Compact(call, wishes, reply));
         }
         let task = match self.hold_alone(&call, Phase::Compacting) {
             Ok(task) => task,
@@ -42,7 +39,7 @@ impl SessionActor {
         };
         let (session, id) = (task.session.clone(), task.id.clone());
         let compaction = self.agent.clone().compact(task, wishes);
-        self.shared.tasks.spawn(async move {
+        self.durable.shared.tasks.spawn(async move {
             let done = compaction.await;
             let end = if matches!(done, Ok(_) | Err(CompactionError::Nothing)) {
                 TurnEnd::Finished
@@ -62,15 +59,15 @@ impl SessionActor {
     /// The model summarises the older part of the conversation.
     pub(super) fn compaction_started(&mut self, asked: bool) {
         self.tell(Body::CompactionStarted { asked });
-        self.facts.phase = Phase::Compacting;
+        self.durable.state.facts.phase = Phase::Compacting;
         self.changed_by_turn();
     }
 
     /// The summary is written or failed. The session goes on in the phase before it.
     pub(super) fn compaction_ended(&mut self, phase: Phase, ended: CompactionEnded) {
-        let ended = CompactionEnded { tokens: self.facts.context_tokens, ..ended };
+        let ended = CompactionEnded { tokens: self.durable.state.facts.context_tokens, ..ended };
         self.tell(Body::CompactionEnded(Arc::new(ended)));
-        self.facts.phase = phase;
+        self.durable.state.facts.phase = phase;
         self.changed_by_turn();
     }
 
@@ -87,7 +84,7 @@ impl SessionActor {
         };
         let (session, id) = (task.session.clone(), task.id.clone());
         let running = self.agent.clone().call_tool(task, tool, arguments);
-        self.shared.tasks.spawn(async move {
+        self.durable.shared.tasks.spawn(async move {
             let outcome = AssertUnwindSafe(running).catch_unwind().await;
             let end = if outcome.is_ok() { TurnEnd::Finished } else { TurnEnd::Stopped };
             // The answer comes last: a client that has it finds the session idle.

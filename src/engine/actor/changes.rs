@@ -1,10 +1,9 @@
 //! Applies each change to the session. The order of the match is that of the list of changes. Holds no rules: the
 //! files beside it do, one for each subject.
 
-use super::SessionActor;
+use super::{SessionActor, settings, undo};
 use crate::engine::change::Change;
 use crate::session::ApiError;
-use crate::value::Value;
 
 impl SessionActor {
     /// Applies a change. The session's task does so, one at a time.
@@ -38,81 +37,99 @@ impl SessionActor {
                 self.abort_retry();
             }
             Change::AskAgain { call, how, request, reply } => self.ask_again(call, how, request, reply).await,
-            Change::Undo { call, wish, reply } => self.undo(call, wish, reply).await,
+            Change::Undo { call, wish, reply } => reply.send(match self.turns.must_be_free() {
+                Ok(()) => undo::undo(&mut self.durable, &call, &wish).await,
+                Err(error) => Err(error),
+            }),
             Change::EditPending { call, entry, content, reply } => {
-                self.edit_pending(call, entry, *content, reply).await;
+                let decided = self.durable.state.edit_pending(entry, *content);
+                self.durable.write(&call, decided, reply).await;
             }
-            Change::RemovePending { call, entry, reply } => self.remove_pending(call, entry, reply).await,
+            Change::RemovePending { call, entry, reply } => {
+                let decided = self.durable.state.remove_pending(&entry);
+                self.durable.write(&call, decided, reply).await;
+            }
             Change::MovePending { call, entry, before, reply } => {
-                self.move_pending(call, entry, before, reply).await;
+                match self.durable.state.move_pending(entry, before).transpose() {
+                    Some(decided) => drop(self.durable.write(&call, decided, reply).await),
+                    None => reply.ok(()),
+                }
             }
             Change::ResumeQueue { call, reply } => self.resume_queue(call, reply).await,
 
-            Change::SetName { call, name, reply } => self.set_name(call, name, reply).await,
+            Change::SetName { call, name, reply } => {
+                if self.durable.write(&call, settings::name(name), reply).await {
+                    self.durable.shared.tree.announce(Some(call.cause()));
+                }
+            }
             Change::SetModel { call, provider, model, reply } => {
-                self.set_model(call, provider, model, reply).await;
+                self.durable.write(&call, Ok(settings::model(provider, model)), reply).await;
             }
             Change::SetThinking { call, level, reply } => {
-                let level = level.unwrap_or_else(|| self.facts.next_thinking());
-                self.set(call, "thinking", Value::from(level.as_str()), level, reply).await;
+                let level = level.unwrap_or_else(|| self.durable.state.facts.next_thinking());
+                let decided = (settings::choice("thinking", level.as_str()), level);
+                self.durable.write(&call, Ok(decided), reply).await;
             }
             Change::SetMode { call, mode, reply } => {
-                self.set(call, "mode", Value::from(mode.as_str()), mode, reply).await;
+                self.durable.write(&call, Ok((settings::choice("mode", mode.as_str()), mode)), reply).await;
             }
             Change::SetAutoCompaction { call, enabled, reply } => {
-                self.set(call, "auto-compaction", Value::from(enabled), enabled, reply).await;
+                let decided = (settings::choice("auto-compaction", enabled), enabled);
+                self.durable.write(&call, Ok(decided), reply).await;
             }
             Change::SetAutoRetry { call, enabled, reply } => {
-                self.set(call, "auto-retry", Value::from(enabled), enabled, reply).await;
+                let decided = (settings::choice("auto-retry", enabled), enabled);
+                self.durable.write(&call, Ok(decided), reply).await;
             }
             Change::SetMcp { call, name, enabled, reply } => {
-                let mut off = (*self.facts.mcp_off).clone();
-                let _ = if enabled { off.remove(&name) } else { off.insert(name) };
-                let off = off.iter().map(|name| Value::from(name.to_string()));
-                self.set(call, "mcp-off", Value::vector(off), (), reply).await;
+                let decided = settings::mcp(&self.durable.state.facts, name, enabled);
+                self.durable.write(&call, Ok((decided, ())), reply).await;
             }
             Change::ShowEditor { editor, reply } => {
-                self.set_editor(*editor);
+                self.durable.set_editor(*editor);
                 reply.ok(());
             }
 
             Change::Bash { command, timeout_seconds, reply } => {
-                self.user_bash(command, timeout_seconds, reply);
+                self.programs.user_bash(&self.durable, command, timeout_seconds, reply);
             }
             Change::AbortBash { reply } => {
-                self.abort_bash();
+                self.programs.abort_bash();
                 reply.ok(());
             }
             Change::BashEnded { ack } => {
-                self.bash = None;
+                self.programs.bash_ended();
                 self.check_idle();
                 let _ = ack.send(());
             }
             Change::StartJob { id, turn, job, ack } => {
-                let _ = ack.send(self.start_job(id, turn, *job));
+                let _ = ack.send(self.programs.start_job(&self.durable, id, turn, *job));
             }
-            Change::JobOutput { id, newest } => self.job_output(&id, newest),
+            Change::JobOutput { id, newest } => self.programs.job_output(&self.durable, &id, newest),
             Change::JobEnded { id, ended, ack } => {
-                self.job_ended(&id, *ended);
+                self.programs.job_ended(&self.durable, &id, *ended);
+                self.check_idle();
                 let _ = ack.send(());
             }
-            Change::ListJobs { statuses, reply } => reply.ok(self.jobs.list(statuses.as_deref())),
+            Change::ListJobs { statuses, reply } => reply.ok(self.programs.jobs.list(statuses.as_deref())),
             Change::GetJob { id, reply } => {
-                reply.send(self.jobs.get(&id).ok_or_else(|| ApiError::not_found("job", &id)));
+                reply.send(self.programs.jobs.get(&id).ok_or_else(|| ApiError::not_found("job", &id)));
             }
-            Change::WaitJob { id, reply } => self.jobs.wait(&id, reply),
-            Change::CancelJob { id, reply } => reply.send(self.jobs.cancel(&id)),
+            Change::WaitJob { id, reply } => self.programs.jobs.wait(&id, reply),
+            Change::CancelJob { id, reply } => reply.send(self.programs.jobs.cancel(&id)),
 
             Change::Append { entries, ack } => {
-                let _ = ack.send(self.append(entries).await);
+                let _ = ack.send(self.durable.append(entries).await);
             }
             Change::AppendLast { turn, entries, ack } => {
-                let written = self.append(entries).await;
+                let written = self.durable.append(entries).await;
                 let last = written.as_ref().ok().and_then(|entries| entries.last().cloned());
-                self.ending(&turn, last);
+                self.turns.set_ending(&turn, last);
                 let _ = ack.send(written);
             }
-            Change::HasSteering { ack } => drop(ack.send(self.has_steering())),
+            Change::HasSteering { ack } => {
+                let _ = ack.send(!self.durable.state.queue.steering().is_empty());
+            }
             Change::DeliverSteering { turn, ack } => drop(ack.send(self.deliver_steering(&turn).await)),
             Change::Retrying { retry, ack } => {
                 self.retrying(retry);
@@ -131,7 +148,7 @@ impl SessionActor {
                 let _ = ack.send(());
             }
             Change::Adopt { ack } => {
-                self.adopt().await;
+                self.durable.adopt(!self.turns.is_free()).await;
                 let _ = ack.send(());
             }
             Change::TurnEnded { turn, end, ack } => {
@@ -139,13 +156,13 @@ impl SessionActor {
                 let _ = ack.send(());
             }
             Change::BeginStage { turn, message, cause, ack } => {
-                let _ = ack.send(self.begin_stage(turn, message, cause).await);
+                let _ = ack.send(self.begin_with(turn, message, cause, Vec::new()).await);
             }
 
             Change::Work { task, execution, cause, variables, ack } => {
                 let _ = ack.send(self.work(task, execution, cause, variables).await);
             }
-            Change::InterruptWork => self.interrupt_work(),
+            Change::InterruptWork => drop(self.turns.interrupt()),
             Change::EndWork => self.stop_all(),
 
             Change::Stop { reply } => {
@@ -154,25 +171,25 @@ impl SessionActor {
             }
             Change::ConfigurationChanged => self.adopt_between_turns().await,
             Change::ContextFound { project, ack } => {
-                self.found(&project);
+                self.durable.found(&project);
                 let _ = ack.map(|ack| ack.send(()));
             }
             Change::Recover { ack } => {
-                self.recover().await;
+                self.cut_off.recover(&mut self.durable).await;
                 let _ = ack.send(());
             }
             Change::TakeUp { variables } => self.take_up(variables).await,
             Change::HandOver => self.hand_over(),
             Change::Archived { archived, ack } => {
-                self.set_archived(archived);
+                self.durable.set_archived(archived);
                 let _ = ack.send(());
             }
             // It is not at rest, and stays.
             Change::Unload(_) => {}
             Change::Stats { reply } => {
-                reply.ok(self.handle.snapshot().stats());
+                reply.ok(self.durable.handle.snapshot().stats());
             }
-            Change::PathTo { entry, ack } => drop(ack.send(self.entries.up_to(&entry))),
+            Change::PathTo { entry, ack } => drop(ack.send(self.durable.state.entries.up_to(&entry))),
         }
     }
 }

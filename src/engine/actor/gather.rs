@@ -4,16 +4,14 @@
 //! to the files, and the message stays verbatim. Does not know models.
 
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use super::{SessionActor, user_message};
-use crate::context::Project;
+use super::durable::DurableState;
+use super::state::user_message;
 use crate::context::reference::{self, Reader};
 use crate::context::skill;
 use crate::engine::incoming::Ahead;
 use crate::engine::queue;
-use crate::event::{Body, Cause, NoticeLevel, Notification};
-use crate::facts::TemplateFacts;
 use crate::limits::{EDITOR_TEXT_BYTES, MCP_WAITING_RESOURCE_WAIT};
 use crate::message::{Block, TurnId};
 use crate::store::EntryBody;
@@ -27,19 +25,13 @@ pub(super) struct Gathered {
     pub failures: Vec<Arc<str>>,
 }
 
-impl SessionActor {
-    /// Records the prompt templates; notifies frontends if they have changed.
-    pub(super) fn found(&mut self, project: &Project) {
-        self.look_at_branch();
-        self.set_templates(project.templates.values().map(described).collect());
-    }
-
+impl DurableState {
     /// The entries of a message: the configuration if it is new, the context if there is any, and the
     /// message.
     pub(super) async fn gather(&mut self, content: Vec<Block>, ahead: Ahead, turn: &TurnId) -> Gathered {
         let text = ahead.typed.unwrap_or_else(|| queue::text(&content));
-        let message = EntryBody::Message(user_message(content, turn));
-        let editor = self.editor.to_send();
+        let message = user_message(content, turn);
+        let editor = self.state.editor.to_send();
         let may_name_skill = skill::may_be_named(&text);
         if editor.is_none() && !may_name_skill && !reference::may_refer(&text) {
             return Gathered { bodies: self.with_adopted(vec![message]), failures: Vec::new() };
@@ -47,7 +39,7 @@ impl SessionActor {
         let (shared, session) = (self.shared.clone(), self.handle.clone());
         let names = shared.server_names(&session);
         // A token is about four bytes, so as many bytes as the window has tokens are a quarter of it.
-        let window = usize::try_from(self.facts.context_window).unwrap_or(usize::MAX);
+        let window = usize::try_from(self.state.facts.context_window).unwrap_or(usize::MAX);
         let resources = match ahead.resources {
             Some(resources) => resources,
             // The session waits, so not for long.
@@ -60,7 +52,8 @@ impl SessionActor {
                     .unwrap_or_default()
             }
         };
-        let (facts, rules) = (self.facts.clone(), self.shared.rules_for(&self.handle.config(), &self.handle));
+        let (facts, rules) =
+            (self.state.facts.clone(), self.shared.rules_for(&self.handle.config(), &self.handle));
         let stop = self.handle.stoppable();
         let looked = tokio::task::spawn_blocking(move || {
             let cwd = Path::new(&*facts.cwd);
@@ -122,32 +115,5 @@ impl SessionActor {
             vec![EntryBody::Context(Box::new(context)), message]
         };
         Gathered { bodies: self.with_adopted(bodies), failures }
-    }
-
-    /// Reports the failed attachments to the person.
-    pub(super) fn tell_failures(&self, mut failures: Vec<Arc<str>>, cause: Option<&Cause>) {
-        let distrust = self.handle.config().distrust.lock().unwrap_or_else(PoisonError::into_inner).take();
-        failures.extend(distrust.map(Arc::from));
-        for failure in failures {
-            let body = Body::Notification(Arc::new(Notification {
-                id: self.shared.clock.id("n-"),
-                level: NoticeLevel::Warning,
-                message: failure.to_string(),
-                extension: None,
-            }));
-            let _ = self.handle.show(&self.shared.hub, self.event(body, cause.cloned()));
-        }
-    }
-}
-
-/// A template, for frontends.
-fn described(template: &crate::context::template::Template) -> TemplateFacts {
-    TemplateFacts {
-        name: template.name.clone(),
-        usage: template.usage(),
-        description: template.description.clone(),
-        hint: template.hint.clone(),
-        scope: template.scope.as_str(),
-        path: template.path.to_string_lossy().into_owned(),
     }
 }

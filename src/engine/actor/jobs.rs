@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::SessionActor;
+use super::durable::DurableState;
 use crate::catalogue::ErrorCode;
 use crate::clock::rfc3339;
 use crate::engine::change::Change;
+use crate::engine::jobs::Jobs;
 use crate::event::{Body, NoticeLevel};
 use crate::facts::{BashOutput, JobFacts, JobStatus};
 use crate::limits::{BASH_MAX_SECONDS, TOOL_EXCERPT_BYTES};
@@ -19,9 +20,33 @@ use crate::session::{ApiError, Reply};
 use crate::tool::output::{KeptOutput, Outputs};
 use crate::tool::process::{self, ProcessEnd};
 
-impl SessionActor {
+/// The programs of a session that run beside its turns.
+#[derive(Default)]
+pub struct Programs {
+    pub jobs: Jobs,
+    /// The command that runs for the user.
+    bash: Option<CancellationToken>,
+}
+
+impl Programs {
+    /// Whether one runs.
+    pub(super) fn any_running(&self) -> bool {
+        self.bash.is_some() || self.jobs.any_running()
+    }
+
+    /// Ends all.
+    pub(super) fn stop_all(&self) {
+        self.jobs.stop_all();
+        self.abort_bash();
+    }
+
+    /// Starts a background job of a turn.
+    ///
+    /// # Errors
+    /// If too many run.
     pub(super) fn start_job(
         &mut self,
+        durable: &DurableState,
         id: Arc<str>,
         turn: TurnId,
         job: process::ProcessRequest,
@@ -31,7 +56,7 @@ impl SessionActor {
             id: id.clone(),
             command: job.command.as_str().into(),
             turn: Some(turn),
-            started_at: rfc3339(self.shared.clock.now()),
+            started_at: rfc3339(durable.shared.clock.now()),
             ended_at: None,
             status: JobStatus::Running,
             exit_code: None,
@@ -39,11 +64,11 @@ impl SessionActor {
             handle: None,
         };
         self.jobs.add(facts, stop.clone())?;
-        self.announce_job(&id);
-        let outputs = Outputs::new(&self.shared.settings.state_dir, self.handle.id.as_str());
-        let collector = outputs.collect(self.shared.clock.id("o-"));
-        let session = self.handle.clone();
-        self.shared.tasks.spawn(async move {
+        self.announce_job(durable, &id);
+        let outputs = Outputs::new(&durable.shared.settings.state_dir, durable.handle.id.as_str());
+        let collector = outputs.collect(durable.shared.clock.id("o-"));
+        let session = durable.handle.clone();
+        durable.shared.tasks.spawn(async move {
             let progress = {
                 let (session, id) = (session.clone(), id.clone());
                 move |newest: &str| {
@@ -57,13 +82,19 @@ impl SessionActor {
     }
 
     /// A job has written something.
-    pub(super) fn job_output(&mut self, id: &str, newest: Arc<str>) {
-        self.change_job(id, |job| job.output = newest);
+    pub(super) fn job_output(&mut self, durable: &DurableState, id: &str, newest: Arc<str>) {
+        self.change_job(durable, id, |job| job.output = newest);
     }
 
-    pub(super) fn job_ended(&mut self, id: &str, ended: std::io::Result<(ProcessEnd, KeptOutput)>) {
-        let now = rfc3339(self.shared.clock.now());
-        self.change_job(id, |job| {
+    /// A job has ended.
+    pub(super) fn job_ended(
+        &mut self,
+        durable: &DurableState,
+        id: &str,
+        ended: std::io::Result<(ProcessEnd, KeptOutput)>,
+    ) {
+        let now = rfc3339(durable.shared.clock.now());
+        self.change_job(durable, id, |job| {
             job.ended_at = Some(now);
             match ended {
                 Ok((end, kept)) => {
@@ -90,32 +121,41 @@ impl SessionActor {
             let level =
                 if job.status == JobStatus::Failed { NoticeLevel::Warning } else { NoticeLevel::Info };
             let command = crate::tool::one_line(&job.command, 80);
-            self.notify(level, &format!("Background job {}: {command}", job.status.as_str()));
+            durable.notify(level, &format!("Background job {}: {command}", job.status.as_str()));
         }
-        self.check_idle();
     }
 
-    fn change_job(&mut self, id: &str, change: impl FnOnce(&mut JobFacts)) {
+    fn change_job(&mut self, durable: &DurableState, id: &str, change: impl FnOnce(&mut JobFacts)) {
         if self.jobs.change(id, change) {
-            self.announce_job(id);
+            self.announce_job(durable, id);
         }
     }
 
-    fn announce_job(&self, id: &str) {
+    fn announce_job(&self, durable: &DurableState, id: &str) {
         let Some(job) = self.jobs.get(id) else { return };
-        let event = self.handle.event(Body::JobUpdated(job), None);
-        let _ = self.handle.show(&self.shared.hub, event);
+        durable.show(Body::JobUpdated(job), None);
     }
 
     /// Ends the command that runs for the user.
-    pub fn abort_bash(&self) {
+    pub(super) fn abort_bash(&self) {
         if let Some(bash) = &self.bash {
             bash.cancel();
         }
     }
 
+    /// The command of the user has ended.
+    pub(super) fn bash_ended(&mut self) {
+        self.bash = None;
+    }
+
     /// Runs a command for the user. One at a time; a turn may run beside it.
-    pub fn user_bash(&mut self, command: String, timeout_seconds: Option<u64>, reply: Reply<BashOutput>) {
+    pub(super) fn user_bash(
+        &mut self,
+        durable: &DurableState,
+        command: String,
+        timeout_seconds: Option<u64>,
+        reply: Reply<BashOutput>,
+    ) {
         if self.bash.is_some() {
             return reply.fail(ApiError::new(
                 ErrorCode::SessionNotIdle,
@@ -126,15 +166,15 @@ impl SessionActor {
         self.bash = Some(stop.clone());
         let job = process::ProcessRequest {
             command,
-            cwd: PathBuf::from(&*self.facts.cwd),
+            cwd: PathBuf::from(&*durable.state.facts.cwd),
             timeout: timeout_seconds.map(|seconds| Duration::from_secs(seconds.min(BASH_MAX_SECONDS))),
             sandbox: None,
-            environment: self.handle.config().environment.clone(),
+            environment: durable.handle.config().environment.clone(),
         };
-        let outputs = Outputs::new(&self.shared.settings.state_dir, self.handle.id.as_str());
-        let collector = outputs.collect(self.shared.clock.id("o-"));
-        let session = self.handle.clone();
-        self.shared.tasks.spawn(async move {
+        let outputs = Outputs::new(&durable.shared.settings.state_dir, durable.handle.id.as_str());
+        let collector = outputs.collect(durable.shared.clock.id("o-"));
+        let session = durable.handle.clone();
+        durable.shared.tasks.spawn(async move {
             let ended = process::run(job, collector, &stop, &|_| {}).await;
             // The next one may start when the client has seen the end of this one.
             let _ = session.ask(|ack| Change::BashEnded { ack }).await;

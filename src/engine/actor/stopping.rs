@@ -1,57 +1,37 @@
-//! How clients end what runs in a session: aborts and interrupts, and what becomes of the messages that wait. Does
-//! not know what a turn does; it only tells it to stop.
+//! How what runs in a session ends here: aborts and interrupts, what becomes of the messages that wait, and how the session
+//! leaves its process. Does not know what a turn does; it only tells it to stop. Does not know the other process.
 
 use std::sync::Arc;
 
 use super::SessionActor;
+use crate::engine::keeper::Departed;
 use crate::engine::queue::{self, QueuedMessage};
+use crate::engine::running::RunningTurn;
 use crate::facts::Phase;
-use crate::message::EntryId;
 use crate::session::{ApiError, Call, Ended, Interrupted, Reply};
-use crate::store::EntryBody;
-use crate::store::record::{KeyedRequest, QueueEvent, Wish};
+use crate::store::record::{KeyedRequest, TurnEvent, Wish};
 
 impl SessionActor {
-    /// Ends the running turn. Ending it twice is allowed.
-    pub(super) fn abort(&mut self) {
-        if let Some(running) = &self.turn {
-            running.stop.cancel();
-        }
-    }
-
     /// Ends the running turn for a client. One with a known key ends nothing.
     pub(super) async fn abort_for(&mut self, request: Option<Box<KeyedRequest>>, reply: Reply<bool>) {
-        match self.look_up(request.as_deref()) {
+        match self.durable.look_up(request.as_deref()) {
             Ok(Some(_)) => return reply.ok(true),
             Err(error) => return reply.fail(error),
-            Ok(None) => {
-                if let Some(running) = &self.turn {
-                    running.control.hold();
-                }
-                self.abort();
-            }
+            Ok(None) => self.turns.abort_and_hold(),
         }
         if let Some(request) = request {
-            let entry = self.requested(Wish::Abort, self.turn.as_ref().map(|turn| turn.id.clone()));
-            if let Err(error) = self.append_for(vec![entry], [Some(Arc::from(request))]).await {
+            let entry = self.durable.state.requested(Wish::Abort, self.turns.id());
+            if let Err(error) = self.durable.append_for(vec![entry], [Some(Arc::from(request))]).await {
                 return reply.fail(kept_not(error));
             }
         }
         reply.ok(false);
     }
 
-    /// Ends the running turn after its tool calls, without a request to answer.
-    pub(super) fn interrupt_work(&self) {
-        if let Some(running) = &self.turn {
-            running.control.interrupt.cancel();
-        }
-    }
-
     /// Ends everything that runs in the session.
     pub(super) fn stop_all(&mut self) {
-        self.abort();
-        self.jobs.stop_all();
-        self.abort_bash();
+        self.turns.abort();
+        self.programs.stop_all();
     }
 
     /// Ends the running turn after the running tool calls, and returns undelivered steering text.
@@ -62,15 +42,15 @@ impl SessionActor {
         before: Option<i64>,
         reply: Reply<Interrupted>,
     ) {
-        match self.look_up(request.as_deref()) {
+        match self.durable.look_up(request.as_deref()) {
             Ok(Some(known)) => {
-                let text = self.returned(&known.entry);
+                let text = self.durable.state.returned(&known.entry);
                 return reply.ok(Interrupted { text, is_repeated: true, ..Interrupted::default() });
             }
             Err(error) => return reply.fail(error),
             Ok(None) => {}
         }
-        let ended = match &self.turn {
+        let ended = match self.turns.running() {
             None => Ended::Idle,
             Some(turn) if before.is_some_and(|before| turn.control.began > before) => Ended::Later,
             Some(_) => Ended::Turn,
@@ -81,21 +61,26 @@ impl SessionActor {
         if ended == Ended::Turn && !is_written_first {
             waits_for = self.interrupt_turn();
         }
-        let waiting = match &self.turn {
-            Some(_) if before.is_none() => {
-                self.queue.steering().into_iter().filter(|waiting| !waiting.is_fixed()).collect()
-            }
+        let waiting = match self.turns.running() {
+            Some(_) if before.is_none() => self
+                .durable
+                .state
+                .queue
+                .steering()
+                .into_iter()
+                .filter(|waiting| !waiting.is_fixed())
+                .collect(),
             _ => Vec::new(),
         };
         let mut bodies = Vec::new();
         if !waiting.is_empty() {
-            bodies.push(queue::dequeued(&self.handle.id, &waiting, true));
+            bodies.push(queue::dequeued(&self.durable.handle.id, &waiting, true));
         }
         if request.is_some() {
-            bodies.push(self.requested(Wish::Interrupt, self.turn.as_ref().map(|turn| turn.id.clone())));
+            bodies.push(self.durable.state.requested(Wish::Interrupt, self.turns.id()));
         }
         if !bodies.is_empty()
-            && let Err(error) = self.append_for(bodies, [request.map(Arc::from)]).await
+            && let Err(error) = self.durable.append_for(bodies, [request.map(Arc::from)]).await
         {
             return reply.fail(if is_written_first { error } else { kept_not(error) });
         }
@@ -104,52 +89,50 @@ impl SessionActor {
         }
         let texts: Vec<String> = waiting.iter().map(QueuedMessage::text).collect();
         reply.ok(Interrupted { waits_for, text: texts.join("\n"), is_repeated: false, ended });
-        if self.turn.is_some() {
-            self.changed(Some(call.cause()));
+        if !self.turns.is_free() {
+            self.durable.changed(Some(call.cause()));
         }
     }
 
     /// Ends the running turn after its tool calls. Returns whether it waits for one.
     pub(super) fn interrupt_turn(&mut self) -> Vec<Arc<str>> {
-        let Some(running) = &self.turn else { return Vec::new() };
-        let waits_for = running.control.running_tools();
-        running.control.interrupt.cancel();
-        self.facts.interrupt_pending = !waits_for.is_empty();
-        self.publish();
+        let Some(waits_for) = self.turns.interrupt() else { return Vec::new() };
+        self.durable.state.facts.interrupt_pending = !waits_for.is_empty();
+        self.durable.publish();
         waits_for
-    }
-
-    /// The text that the answer to an interrupt gave back. Its entry follows that of the messages.
-    fn returned(&self, interrupt: &EntryId) -> String {
-        let entries = self.entries.all();
-        let entry = |id: &EntryId| entries.iter().rev().find(|entry| entry.id == *id);
-        let before = entry(interrupt).and_then(|entry| entry.parent.as_ref()).and_then(entry);
-        let Some(EntryBody::Dequeued(gone)) = before.map(|entry| &entry.body) else { return String::new() };
-        // As it was changed last.
-        let mut texts: Vec<(&EntryId, String)> = Vec::new();
-        for entry in entries.iter().filter(|_| gone.returned) {
-            match &entry.body {
-                EntryBody::Queued(queued) if gone.entry_ids.contains(&entry.id) => {
-                    texts.push((&entry.id, queue::text(&queued.content)));
-                }
-                EntryBody::Queue(changed) if changed.event == QueueEvent::Edited => {
-                    let edited = texts.iter_mut().find(|(id, _)| Some(*id) == changed.entry_id.as_ref());
-                    if let Some((_, text)) = edited {
-                        *text = queue::text(&changed.content);
-                    }
-                }
-                _ => {}
-            }
-        }
-        texts.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join("\n")
     }
 
     /// Cancels the wait for a retry.
     pub(super) fn abort_retry(&mut self) {
-        if let Some(running) = &self.turn
-            && self.facts.phase == Phase::Retrying
-        {
-            running.control.give_up.cancel();
+        if self.durable.state.facts.phase == Phase::Retrying {
+            self.turns.give_up_retry();
+        }
+    }
+
+    /// Leaves, as soon as that ends nothing, so that another process goes on with the session. It is asked again and again.
+    pub(super) fn hand_over(&mut self) {
+        if !self.turns.hand_over() && self.is_at_rest() {
+            self.departed = Some(self.departure(self.cut_off.is_any(), None));
+        }
+    }
+
+    /// A turn is at a boundary and goes on elsewhere.
+    pub(super) async fn depart(&mut self, running: &RunningTurn) {
+        if running.is_recorded {
+            let over = self.durable.state.turn_record(&running.id, TurnEvent::HandedOver, None);
+            if let Err(error) = self.durable.append(vec![over]).await {
+                // The next process finds a turn that was cut off.
+                tracing::warn!(%error, "the journal does not say that a turn was handed over");
+            }
+        }
+        self.departed = Some(self.departure(true, Some(running)));
+    }
+
+    fn departure(&self, is_at_work: bool, running: Option<&RunningTurn>) -> Departed {
+        Departed {
+            session: self.durable.handle.id.clone(),
+            is_at_work,
+            variables: running.and_then(|running| running.control.variables.clone()),
         }
     }
 }

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::SessionActor;
+use super::durable::DurableState;
+use super::state::SessionState;
 use crate::catalogue::ErrorCode;
 use crate::event::{Body, FilesUndone};
 use crate::limits::UNDO_TURNS;
 use crate::message::TurnId;
-use crate::session::{ApiError, Call, Reply, Undo, Undone, UndoneFile};
+use crate::session::{ApiError, Call, Undo, Undone, UndoneFile};
 use crate::store::EntryBody;
 use crate::tool::output::Outputs;
 use crate::tool::permission::{self, Access, Verdict};
@@ -20,115 +21,108 @@ use crate::visible;
 /// The files that a message names at most.
 const NAMED: usize = 20;
 
-impl SessionActor {
-    /// Undoes or redoes the changes of the last turns, one turn after the other. A turn whose files stand in the way ends
-    /// that; if it is the first one, nothing is changed.
-    pub(super) async fn undo(&mut self, call: Call, wish: Undo, reply: Reply<Undone>) {
-        if self.turn.is_some() {
-            let message = "A turn is running: wait for its end, or abort it.";
-            return reply.fail(ApiError::new(ErrorCode::SessionNotIdle, message));
-        }
-        let mut done = Undone::default();
-        let mut notes = Vec::new();
-        for _ in 0..wish.steps.min(UNDO_TURNS) {
-            let Some((turn, files)) = self.changes.next(wish.undoes) else { break };
-            match self.undo_turn(&call, &wish, files).await {
-                Ok(files) => {
-                    done.steps = done.steps.saturating_add(1);
-                    done.files.extend(files);
-                    notes.extend(self.ran(&turn));
-                }
-                Err(error) if done.steps == 0 => return reply.fail(error),
-                Err(error) => {
-                    notes.push(error.message);
-                    break;
-                }
+/// Undoes or redoes the changes of the last turns, one turn after the other. A turn whose files stand in the way ends
+/// that; if it is the first one, nothing is changed.
+///
+/// # Errors
+/// If the first turn cannot be undone.
+pub(super) async fn undo(durable: &mut DurableState, call: &Call, wish: &Undo) -> Result<Undone, ApiError> {
+    let mut done = Undone::default();
+    let mut notes = Vec::new();
+    for _ in 0..wish.steps.min(UNDO_TURNS) {
+        let Some((turn, files)) = durable.state.changes.next(wish.undoes) else { break };
+        match undo_turn(durable, call, wish, files).await {
+            Ok(files) => {
+                done.steps = done.steps.saturating_add(1);
+                done.files.extend(files);
+                notes.extend(ran(&durable.state, &turn));
+            }
+            Err(error) if done.steps == 0 => return Err(error),
+            Err(error) => {
+                notes.push(error.message);
+                break;
             }
         }
-        done.message = told(&done, wish.undoes, &self.facts.cwd);
-        notes.dedup();
-        for note in notes {
-            done.message.push(' ');
-            done.message.push_str(&note);
-        }
-        reply.ok(done);
     }
-
-    /// Undoes or redoes the next turn.
-    async fn undo_turn(
-        &mut self,
-        call: &Call,
-        wish: &Undo,
-        files: Vec<Exchange>,
-    ) -> Result<Vec<UndoneFile>, ApiError> {
-        let cwd = PathBuf::from(&*self.facts.cwd);
-        let mut denied = Vec::new();
-        let mut allowed = Vec::new();
-        for file in files {
-            match self.denied(&file.path) {
-                None => allowed.push(file),
-                Some(reason) => denied.push((file.path, reason)),
-            }
-        }
-        if let Some((path, reason)) = denied.first()
-            && (!wish.skips_changed || allowed.is_empty())
-        {
-            let path = visible::line(&path.to_string_lossy()).into_owned();
-            return Err(ApiError::failed(format!("{path} may not be changed. {reason}")));
-        }
-        let outputs = Outputs::new(&self.shared.settings.state_dir, self.handle.id.as_str());
-        let wanted = allowed.len();
-        let exchanged =
-            undo::exchange(Texts::beside(&outputs), cwd.clone(), allowed, wish.skips_changed).await;
-        let mut actions = exchanged.map_err(|paths| in_the_way(&paths, wanted, &cwd))?;
-        let skipped = denied.into_iter();
-        actions.extend(skipped.map(|(path, _)| Exchanged { path, action: Action::Skipped, mode: None }));
-        if let Some(record) = self.changes.record(&self.handle.id, wish.undoes, &actions) {
-            self.append(vec![EntryBody::Files(Box::new(record))]).await?;
-        }
-        let actions: Vec<UndoneFile> = actions
-            .into_iter()
-            .map(|file| UndoneFile {
-                path: file.path.to_string_lossy().into_owned(),
-                action: file.action.as_str(),
-            })
-            .collect();
-        let body = Body::FilesUndone(Arc::new(FilesUndone {
-            undone: wish.undoes,
-            files: actions.iter().map(|file| (file.path.clone(), file.action)).collect(),
-        }));
-        let event = self.event(body, Some(call.cause()));
-        let _ = self.handle.show(&self.shared.hub, event);
-        self.look_at_branch();
-        self.changed(Some(call.cause()));
-        Ok(actions)
+    done.message = told(&done, wish.undoes, &durable.state.facts.cwd);
+    notes.dedup();
+    for note in notes {
+        done.message.push(' ');
+        done.message.push_str(&note);
     }
+    Ok(done)
+}
 
-    /// Why the rules and the mode do not let a file be written, if so. What they would ask a person, a person has asked
-    /// for.
-    fn denied(&self, path: &Path) -> Option<String> {
-        let rules = self.shared.rules_for(&self.handle.config(), &self.handle);
-        let ground = self.shared.configuration.ground(Path::new(&*self.facts.cwd));
-        let access = Access::Write(path.to_owned());
-        ["write", "edit"].into_iter().find_map(|tool| {
-            match permission::judge(self.facts.mode, &rules, &ground, tool, &access) {
-                Verdict::Deny(reason) => Some(reason),
-                Verdict::Allow | Verdict::Ask(_) => None,
-            }
+/// Undoes or redoes the next turn.
+async fn undo_turn(
+    durable: &mut DurableState,
+    call: &Call,
+    wish: &Undo,
+    files: Vec<Exchange>,
+) -> Result<Vec<UndoneFile>, ApiError> {
+    let cwd = PathBuf::from(&*durable.state.facts.cwd);
+    let mut denied = Vec::new();
+    let mut allowed = Vec::new();
+    for file in files {
+        match why_denied(durable, &file.path) {
+            None => allowed.push(file),
+            Some(reason) => denied.push((file.path, reason)),
+        }
+    }
+    if let Some((path, reason)) = denied.first()
+        && (!wish.skips_changed || allowed.is_empty())
+    {
+        let path = visible::line(&path.to_string_lossy()).into_owned();
+        return Err(ApiError::failed(format!("{path} may not be changed. {reason}")));
+    }
+    let outputs = Outputs::new(&durable.shared.settings.state_dir, durable.handle.id.as_str());
+    let wanted = allowed.len();
+    let exchanged = undo::exchange(Texts::beside(&outputs), cwd.clone(), allowed, wish.skips_changed).await;
+    let mut actions = exchanged.map_err(|paths| in_the_way(&paths, wanted, &cwd))?;
+    let skipped = denied.into_iter();
+    actions.extend(skipped.map(|(path, _)| Exchanged { path, action: Action::Skipped, mode: None }));
+    if let Some(record) = durable.state.changes.record(&durable.handle.id, wish.undoes, &actions) {
+        durable.append(vec![EntryBody::Files(Box::new(record))]).await?;
+    }
+    let actions: Vec<UndoneFile> = actions
+        .into_iter()
+        .map(|file| UndoneFile {
+            path: file.path.to_string_lossy().into_owned(),
+            action: file.action.as_str(),
         })
-    }
+        .collect();
+    let body = Body::FilesUndone(Arc::new(FilesUndone {
+        undone: wish.undoes,
+        files: actions.iter().map(|file| (file.path.clone(), file.action)).collect(),
+    }));
+    durable.show(body, Some(call.cause()));
+    durable.look_at_branch();
+    durable.changed(Some(call.cause()));
+    Ok(actions)
+}
 
-    /// What else ran since a turn began that may have changed files.
-    fn ran(&self, turn: &TurnId) -> Option<String> {
-        let messages = self.entries.all().iter().filter_map(|entry| entry.body.message());
-        let since = messages.skip_while(|message| message.turn_id.as_ref() != Some(turn));
-        let ran =
-            since.into_iter().any(|message| matches!(message.tool_name.as_deref(), Some(BASH | DELEGATE)));
-        ran.then(|| {
-            "That turn, or one after it, ran commands or subagents; what those changed stays as it is."
-                .to_owned()
-        })
-    }
+/// Why the rules and the mode do not let a file be written, if so. What they would ask a person, a person has asked
+/// for.
+fn why_denied(durable: &DurableState, path: &Path) -> Option<String> {
+    let rules = durable.shared.rules_for(&durable.handle.config(), &durable.handle);
+    let ground = durable.shared.configuration.ground(Path::new(&*durable.state.facts.cwd));
+    let access = Access::Write(path.to_owned());
+    ["write", "edit"].into_iter().find_map(|tool| {
+        match permission::judge(durable.state.facts.mode, &rules, &ground, tool, &access) {
+            Verdict::Deny(reason) => Some(reason),
+            Verdict::Allow | Verdict::Ask(_) => None,
+        }
+    })
+}
+
+/// What else ran since a turn began that may have changed files.
+fn ran(state: &SessionState, turn: &TurnId) -> Option<String> {
+    let messages = state.entries.all().iter().filter_map(|entry| entry.body.message());
+    let since = messages.skip_while(|message| message.turn_id.as_ref() != Some(turn));
+    let ran = since.into_iter().any(|message| matches!(message.tool_name.as_deref(), Some(BASH | DELEGATE)));
+    ran.then(|| {
+        "That turn, or one after it, ran commands or subagents; what those changed stays as it is.".to_owned()
+    })
 }
 
 /// The names of files for a person, below the session's folder where they are.

@@ -1,0 +1,207 @@
+//! What a session's journal says, as a state: its entries, and all that follows from them.
+//!
+//! Pure: entries in, facts and entries out. The same [`SessionState::apply`] builds the state when a session is opened and
+//! keeps it up while the session runs. Knows no disk, no client, no configuration and no task.
+
+use std::sync::Arc;
+
+use crate::clock::{Clock, rfc3339};
+use crate::engine::conversation;
+use crate::engine::editor_view::EditorView;
+use crate::engine::entries::EntryTree;
+use crate::engine::ledger::Ledger;
+use crate::engine::queue::MessageQueue;
+use crate::engine::run_record::{self, RunRecord};
+use crate::engine::snapshot::SessionSnapshot;
+use crate::engine::undo::UndoHistory;
+use crate::event::TurnOutcome;
+use crate::facts::SessionFacts;
+use crate::message::{Block, EntryId, Message, Mode, Role, ThinkingLevel, TurnId};
+use crate::store::record::{KeyedRequest, Requested, TurnEvent, TurnRecord, Wish};
+use crate::store::{Entry, EntryBody};
+use crate::value::Value;
+
+/// A session's state, as far as it follows from its entries.
+pub struct SessionState {
+    pub entries: EntryTree,
+    /// What readers see besides history. The session's task adds what no entry says: the phase, the branch of the
+    /// repository, what is known of the model.
+    pub facts: SessionFacts,
+    /// Messages that wait for the turn, or for its end.
+    pub queue: MessageQueue,
+    /// Whether it has changed since clients were told.
+    pub queue_is_new: bool,
+    /// The keys of requests.
+    pub ledger: Ledger,
+    /// What its turns did to files.
+    pub changes: UndoHistory,
+    pub editor: EditorView,
+}
+
+impl SessionState {
+    /// The state of a session without entries.
+    pub fn new(facts: SessionFacts) -> Self {
+        Self {
+            entries: EntryTree::default(),
+            facts,
+            queue: MessageQueue::default(),
+            queue_is_new: false,
+            ledger: Ledger::default(),
+            changes: UndoHistory::default(),
+            editor: EditorView::default(),
+        }
+    }
+
+    /// Applies an entry that is on disk.
+    pub fn apply(&mut self, entry: &Arc<Entry>) {
+        self.ledger.apply(entry, &self.facts.id);
+        self.changes.apply(entry, &self.facts.id);
+        let facts = &mut self.facts;
+        if self.entries.push(entry) {
+            self.editor.forget_sent();
+            facts.message_count = self.entries.messages();
+        } else if matches!(entry.body, EntryBody::Message(_)) {
+            facts.message_count = facts.message_count.saturating_add(1);
+        }
+        match &entry.body {
+            EntryBody::Message(message) => {
+                if let Some(usage) = &message.usage {
+                    facts.usage.add(usage);
+                    facts.context_tokens = usage.total();
+                }
+                if message.role == Role::User && facts.first_message.is_none() {
+                    let start: String = message.text().chars().take(80).collect();
+                    facts.first_message = Some(start.replace('\n', " ").into());
+                }
+            }
+            EntryBody::Name(name) => facts.name = Some(name.clone()),
+            EntryBody::Model { provider, id } => {
+                facts.model_provider = provider.clone();
+                facts.model_id = id.clone();
+            }
+            EntryBody::Setting { key, value } => match (key.as_ref(), value.as_str(), value.as_bool()) {
+                ("thinking", Some(level), _) => {
+                    facts.thinking = ThinkingLevel::parse(level).unwrap_or(facts.thinking);
+                }
+                // A mode that is not understood, from a newer version, allows least.
+                ("mode", Some(mode), _) => facts.mode = Mode::parse(mode).unwrap_or(Mode::ReadOnly),
+                ("auto-compaction", _, Some(enabled)) => facts.auto_compaction = enabled,
+                ("auto-retry", _, Some(enabled)) => facts.auto_retry = enabled,
+                ("mcp-off", ..) => {
+                    let names = value.as_slice().unwrap_or_default().iter().filter_map(Value::as_str);
+                    facts.mcp_off = Arc::new(names.map(Arc::from).collect());
+                }
+                _ => {}
+            },
+            EntryBody::Context(context) => {
+                if let Some(editor) = &context.editor {
+                    self.editor.set_sent(editor.clone());
+                }
+            }
+            EntryBody::Compaction(_) => {
+                // It may be among what is no longer sent.
+                self.editor.forget_sent();
+                // Until the next call says so exactly.
+                let left = conversation::messages(self.entries.branch());
+                facts.context_tokens = left.iter().map(|message| conversation::tokens(message)).sum();
+            }
+            EntryBody::Queued(_) | EntryBody::Dequeued(_) | EntryBody::Queue(_) => {
+                self.queue.apply(entry, &facts.id);
+                facts.pending_messages = self.queue.len();
+                facts.queue_held = self.queue.is_held();
+                self.queue_is_new = true;
+            }
+            EntryBody::Turn(turn) if turn.session_id == facts.id => {
+                facts.interrupted = (turn.event == TurnEvent::Interrupted).then(|| turn.turn_id.clone());
+            }
+            EntryBody::Leaf(_)
+            | EntryBody::Rewritten(_)
+            | EntryBody::Manifest(_)
+            | EntryBody::Workflow(_)
+            | EntryBody::Requested(_)
+            | EntryBody::Turn(_)
+            | EntryBody::Files(_)
+            | EntryBody::Question(_)
+            | EntryBody::Answer(_)
+            | EntryBody::Call(_)
+            | EntryBody::Other { .. } => {}
+        }
+    }
+
+    /// The next entries, each following the one before. A request stands in the line of what carries it out: the requests
+    /// are those of the messages and wishes among the entries, in order.
+    pub fn next_entries(
+        &self,
+        bodies: Vec<EntryBody>,
+        requests: impl IntoIterator<Item = Option<Arc<KeyedRequest>>>,
+        clock: &dyn Clock,
+    ) -> Vec<Arc<Entry>> {
+        let mut requests = requests.into_iter();
+        let ts = rfc3339(clock.now());
+        let mut parent = self.entries.last().cloned();
+        let mut entries = Vec::with_capacity(bodies.len());
+        for mut body in bodies {
+            let id = EntryId::from(clock.id("e-"));
+            let request = match &body {
+                EntryBody::Message(_) | EntryBody::Queued(_) | EntryBody::Requested(_) => {
+                    requests.next().flatten()
+                }
+                _ => None,
+            };
+            if let EntryBody::Message(message) = &mut body {
+                let message = Arc::make_mut(message);
+                message.sender = request.as_ref().and_then(|request| request.sender.clone());
+                message.id = id.clone();
+                message.parent_id = parent.clone();
+                message.timestamp = ts.clone();
+            }
+            // What follows a leaf follows the entry that it names.
+            let next = match &body {
+                EntryBody::Leaf(leaf) => leaf.clone(),
+                _ => id.clone(),
+            };
+            entries.push(Arc::new(Entry { id, parent: parent.replace(next), ts: ts.clone(), request, body }));
+        }
+        entries
+    }
+
+    /// The state for readers, with the size of the journal in bytes.
+    pub fn snapshot(&self, bytes: u64, can_retry: bool) -> SessionSnapshot {
+        SessionSnapshot {
+            facts: Arc::new(SessionFacts { can_retry, ..self.facts.clone() }),
+            branch: self.entries.branch().clone(),
+            entries: self.entries.all().clone(),
+            offset: self.entries.offset(),
+            bytes,
+            queue: self.queue.clone(),
+            ledger: self.ledger.clone(),
+        }
+    }
+
+    /// The newest run of a workflow here, or of any.
+    pub fn newest_run(&self, named: Option<&str>) -> Option<RunRecord> {
+        run_record::newest(self.entries.all(), &self.facts.id, named)
+    }
+
+    /// The entry of what happened to a turn, with the outcome of its end.
+    pub fn turn_record(&self, turn: &TurnId, event: TurnEvent, outcome: Option<TurnOutcome>) -> EntryBody {
+        EntryBody::Turn(TurnRecord {
+            session_id: self.facts.id.clone(),
+            turn_id: turn.clone(),
+            event,
+            outcome: outcome.map(|outcome| outcome.as_str().to_owned()),
+        })
+    }
+
+    /// The entry of a request that leaves no message.
+    pub fn requested(&self, wish: Wish, turn: Option<&TurnId>) -> EntryBody {
+        EntryBody::Requested(Requested { session_id: self.facts.id.clone(), wish, turn_id: turn.cloned() })
+    }
+}
+
+/// A message of the user's in a turn.
+pub fn user_message(content: Vec<Block>, turn: &TurnId) -> EntryBody {
+    let mut message = Message::new(EntryId::from(""), Role::User, content, Arc::from(""));
+    message.turn_id = Some(turn.clone());
+    EntryBody::Message(Arc::new(message))
+}

@@ -1,0 +1,172 @@
+//! What holds a session, and who waits for its end: a turn, a workflow's run, or a compaction. Knows neither the journal nor
+//! clients.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::catalogue::ErrorCode;
+use crate::engine::change::HeldRun;
+use crate::engine::incoming::Incoming;
+use crate::engine::running::RunningTurn;
+use crate::engine::turn_control::TurnEnd;
+use crate::event::Cause;
+use crate::limits::QUEUED_MESSAGES;
+use crate::message::TurnId;
+use crate::session::{Again, ApiError, Call, Prompted, Reply};
+use crate::store::Entry;
+use crate::store::record::KeyedRequest;
+
+/// The place of a session for what holds it.
+#[derive(Default)]
+pub struct TurnSlot {
+    running: Option<RunningTurn>,
+    /// What came while the turn was about to end, and waits for its end.
+    after: Vec<AfterTurn>,
+    /// Who waits for the end of a turn that works for another session.
+    worked: Option<(TurnId, oneshot::Sender<TurnEnd>)>,
+}
+
+/// What waits for the end of a turn that is about to end.
+pub enum AfterTurn {
+    Prompt(Call, Incoming, Reply<Prompted>),
+    Again(Call, Again, Option<Box<KeyedRequest>>, Reply<Prompted>),
+    Compact(Call, Option<String>, Reply<Option<String>>),
+    Workflow(Call, Arc<str>, String, Reply<HeldRun>),
+}
+
+impl TurnSlot {
+    /// Whether nothing holds the session.
+    pub fn is_free(&self) -> bool {
+        self.running.is_none()
+    }
+
+    /// Refuses what needs a session that nothing holds.
+    ///
+    /// # Errors
+    /// If something holds it.
+    pub fn must_be_free(&self) -> Result<(), ApiError> {
+        self.must_be_free_or("A turn is running: wait for its end, or abort it.")
+    }
+
+    /// The same with the message of the refusal.
+    ///
+    /// # Errors
+    /// If something holds it.
+    pub fn must_be_free_or(&self, message: &str) -> Result<(), ApiError> {
+        match self.running {
+            None => Ok(()),
+            Some(_) => Err(ApiError::new(ErrorCode::SessionNotIdle, message)),
+        }
+    }
+
+    /// What holds the session.
+    pub fn running(&self) -> Option<&RunningTurn> {
+        self.running.as_ref()
+    }
+
+    /// Its id.
+    pub fn id(&self) -> Option<&TurnId> {
+        self.running.as_ref().map(|running| &running.id)
+    }
+
+    /// The request that caused it.
+    pub fn cause(&self) -> Option<Cause> {
+        self.running.as_ref().and_then(|running| running.cause.clone())
+    }
+
+    /// This holds the session from now on.
+    pub fn occupy(&mut self, running: RunningTurn) {
+        self.running = Some(running);
+    }
+
+    /// The begin and the end of what holds the session are entries of their own.
+    pub fn set_recorded(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.is_recorded = true;
+        }
+    }
+
+    /// The turn of that id leaves, if it holds the session.
+    pub fn vacate(&mut self, turn: &TurnId) -> Option<RunningTurn> {
+        self.running.take_if(|running| running.id == *turn)
+    }
+
+    /// The turn's last message is written. The session stays occupied until the last stage was shown.
+    /// Requests in between wait for that, so that a client may send the next prompt as soon as it sees the
+    /// message.
+    pub fn set_ending(&mut self, turn: &TurnId, last: Option<Arc<Entry>>) {
+        if let Some(running) = self.running.as_mut().filter(|running| running.id == *turn) {
+            running.is_ending = true;
+            running.last = last;
+        }
+    }
+
+    /// Whether the turn's last message is written, and the turn is about to end.
+    pub fn is_ending(&self) -> bool {
+        let room = self.after.len() < QUEUED_MESSAGES;
+        room && self.running.as_ref().is_some_and(|running| running.is_ending)
+    }
+
+    /// Keeps something for the end of the turn that is about to end.
+    pub fn defer(&mut self, waiting: AfterTurn) {
+        self.after.push(waiting);
+    }
+
+    /// What was kept for the end of the turn, in order.
+    pub fn deferred(&mut self) -> Vec<AfterTurn> {
+        std::mem::take(&mut self.after)
+    }
+
+    /// The turn works for another session. The returned value reports its end.
+    pub fn work_for_parent(&mut self, turn: TurnId) -> oneshot::Receiver<TurnEnd> {
+        let (sender, receiver) = oneshot::channel();
+        self.worked = Some((turn, sender));
+        receiver
+    }
+
+    /// Reports the end of a turn to the session that it worked for.
+    pub fn report(&mut self, turn: &TurnId, end: TurnEnd) {
+        if let Some((_, worked)) = self.worked.take_if(|(id, _)| id == turn) {
+            let _ = worked.send(end);
+        }
+    }
+
+    /// Ends what holds the session. Ending it twice is allowed.
+    pub fn abort(&self) {
+        if let Some(running) = &self.running {
+            running.stop.cancel();
+        }
+    }
+
+    /// The same for a client: what waits is held at the end of the turn.
+    pub fn abort_and_hold(&self) {
+        if let Some(running) = &self.running {
+            running.control.hold();
+        }
+        self.abort();
+    }
+
+    /// Ends the turn after its running tool calls. Returns those, or `None` if there is no turn.
+    pub fn interrupt(&self) -> Option<Vec<Arc<str>>> {
+        let running = self.running.as_ref()?;
+        let waits_for = running.control.running_tools();
+        running.control.interrupt.cancel();
+        Some(waits_for)
+    }
+
+    /// Ends the wait for a retry.
+    pub fn give_up_retry(&self) {
+        if let Some(running) = &self.running {
+            running.control.give_up.cancel();
+        }
+    }
+
+    /// Lets the turn leave its process at its next boundary. Returns whether there is one.
+    pub fn hand_over(&self) -> bool {
+        if let Some(running) = &self.running {
+            running.control.hand_over.cancel();
+        }
+        self.running.is_some()
+    }
+}
