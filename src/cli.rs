@@ -439,6 +439,18 @@ impl Options {
 
     /// The settings of these options and the configuration files.
     fn settings(&self) -> Result<Settings, Failure> {
+        if let Some(path) = &self.config
+            && matches!(path.try_exists(), Ok(false))
+        {
+            let origin = self.origins.iter().find(|(setting, _)| *setting == "config");
+            let origin = origin.map_or("--config", |(_, origin)| origin.as_str()).to_owned();
+            return Err(ConfigError::Missing { path: path.clone(), origin }.into());
+        }
+        self.settings_to_write()
+    }
+
+    /// The same where the user's file may be one that is made now.
+    fn settings_to_write(&self) -> Result<Settings, Failure> {
         let option = |name, dir: &Path| Failure::io(format!("{name} {}", dir.display()));
         let state_dir = self.state_folder()?;
         let cwd = match &self.cwd {

@@ -20,6 +20,7 @@ mod error;
 mod fetch;
 mod files;
 mod layers;
+mod place;
 mod servers;
 mod trust;
 

@@ -884,6 +884,13 @@ pub const HTTP_QUIET_BYTES: usize = 2 * SSE_EVENT_BYTES;
 /// How long the rest after an answer's end is read, so that the connection can be used again.
 pub const HTTP_DRAIN: Duration = Duration::from_secs(2);
 
+/// Bytes that are read of a server's list of models (8 MiB): the longest known one, with prices and descriptions, has
+/// about one.
+pub const MODEL_LIST_BYTES: usize = 8 * 1024 * 1024;
+
+/// How long the doctor waits for a server's list of models: a person waits for it.
+pub const MODEL_LIST_WAIT: Duration = Duration::from_secs(10);
+
 /// Bytes that are read of an error response, or of a response with tokens (64 KiB).
 pub const HTTP_ERROR_BYTES: usize = 64 * 1024;
 

@@ -39,6 +39,12 @@ pub trait Provider: Send + Sync + 'static {
         ProviderFacts::default()
     }
 
+    /// Asks the provider which models it has: their ids, or `None` if it has no list. Sends a request; meant for a person
+    /// who looks for what is wrong.
+    fn listed(&self) -> ListedModels {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     /// Calls the model. Returns at once; the work starts no later than the first poll of the stream.
     ///
     /// The stream ends after the first [`Chunk::Stop`] or error. Dropping it cancels the call: the provider
@@ -49,6 +55,9 @@ pub trait Provider: Send + Sync + 'static {
     /// fail.
     fn end(&self) {}
 }
+
+/// The ids of a provider's models, once it has answered.
+pub type ListedModels = Pin<Box<dyn Future<Output = Result<Option<Vec<String>>, ProviderError>> + Send>>;
 
 /// The chunks of a model call, in order.
 pub type ChunkStream = Pin<Box<dyn Stream<Item = Result<Chunk, ProviderError>> + Send>>;

@@ -80,7 +80,7 @@ fn it_says_what_holds_and_where_it_came_from() {
 
 #[test]
 fn what_is_broken_is_said_with_what_to_do_and_fails() {
-    let setup = Setup::new();
+    let setup = Setup::new().script("{:turns [{:steps []}]}");
     let (status, told) = run(&setup, &["doctor"]);
     assert_eq!(status, Some(0), "{told}");
     assert!(told.contains("Nothing is broken.") && told.contains("(the option --state-dir)"), "{told}");
@@ -97,10 +97,12 @@ fn what_is_broken_is_said_with_what_to_do_and_fails() {
     let (status, told) = report(&setup);
     assert_eq!((status, findings(&told, "state")[0].0.as_str()), (Some(1), "broken"), "{told}");
 
-    let setup = Setup::new().arg("--model-file").arg("/nowhere.gguf");
-    let (status, told) = report(&setup);
-    let broken = edn_bridge::provider::embedded::COMPILED_IN;
-    assert_eq!(status, Some(i32::from(broken)), "{told}");
+    // Nothing can answer: the model's file is not there, or the build has no such model.
+    for arguments in [&[][..], &["--model-file", "/nowhere.gguf"]] {
+        let setup = arguments.iter().fold(Setup::new(), |setup, argument| setup.arg(argument));
+        let (status, told) = report(&setup);
+        assert_eq!((status, findings(&told, "model")[0].0.as_str()), (Some(1), "broken"), "{told}");
+    }
 
     let setup = Setup::new();
     let config = setup.dir.path().join("user.edn");
@@ -132,7 +134,7 @@ fn a_state_folder_that_is_open_to_others_is_told_of() {
 
 #[test]
 fn key_over_plain_http_is_noted_and_logged() {
-    let setup = Setup::new();
+    let setup = Setup::new().script("{:turns [{:steps []}]}");
     let config = setup.dir.path().join("user.edn");
     std::fs::write(
         &config,
@@ -154,27 +156,116 @@ fn key_over_plain_http_is_noted_and_logged() {
     assert!(log.contains("WARN") && log.contains("sends its key unencrypted to llm.example"), "{log}");
 }
 
+/// A configuration, the area of the finding that says what is wrong, and parts of what it says.
+const BROKEN: &[(&str, &str, &[&str])] = &[
+    (
+        "{:mode :ask\n :providers {\"a\" {}",
+        "configuration",
+        &["user.edn:2:", "the map that opens at 2:13 is not"],
+    ),
+    ("{:model \"x}", "configuration", &["user.edn:1:", "the string that opens at 1:9 is not closed"]),
+    ("{:mode :ask\n  :mode :yolo}", "configuration", &["user.edn:2:3", "duplicate-key"]),
+    ("[:mode]", "configuration", &["user.edn: the configuration must be a map"]),
+    ("{:model \"m\"\n :mode :wild}", "configuration", &["user.edn:2:2: :mode must be ask,"]),
+    (
+        "{:provider \"work\" :model \"m\"\n :providers {\"work\" {:base-ulr \"https://a.example/v1\"}}}",
+        "providers",
+        &["New sessions have nobody to ask", "user.edn:2:22: ", "no :base-ulr; did you mean :base-url?"],
+    ),
+    (
+        "{:provider \"work\"\n :providers {\"work\" {:base-url \"127.0.0.1:8899/v1\"}}}",
+        "providers",
+        &["user.edn:2:22: ", "a :base-url without a scheme; write http://"],
+    ),
+    ("{:provider \"antropic\"}", "providers", &["no provider \"antropic\". Did you mean \"anthropic\"?"]),
+    (
+        "{:provider \"work\" :providers {\"work\" {:base-url \"https://a.example/v1\" :key-variables [\"NO_KEY\"]}}}",
+        "providers",
+        &["There is no key for the provider work"],
+    ),
+    (
+        "{:provider \"work\" :providers {\"work\" {:base-url \"http://127.0.0.1:9/v1\"}}}",
+        "server",
+        &["work at 127.0.0.1:9 cannot be reached"],
+    ),
+];
+
 #[test]
-fn provider_that_cannot_be_asked_is_told() {
+fn broken_configuration_is_told_with_cause_and_status() {
     let setup = Setup::new();
     let config = setup.dir.path().join("user.edn");
     let setup = setup.arg("--config").arg(config.to_str().unwrap());
-    let config_of = |text: &str| std::fs::write(&config, text).unwrap();
-    config_of(
-        "{:provider \"work\" :model \"m\" :providers {\"work\" {:base-ulr \"https://llm.example/v1\"}}}",
-    );
+    let check = |text: &str, area: &str, parts: &[&str]| {
+        std::fs::write(&config, text).unwrap();
+        let (status, told) = report(&setup);
+        let found = findings(&told, area);
+        let broken = found.iter().find(|(state, _)| state == "broken");
+        let (_, what) = broken.unwrap_or_else(|| panic!("{text}: {told}"));
+        assert!(parts.iter().all(|part| what.contains(part)), "{text}: {what}");
+        assert_eq!(status, Some(1), "{text}");
+    };
+    for (text, area, parts) in BROKEN {
+        check(text, area, parts);
+    }
+    // What a server says: a list without the model, and no to the key.
+    let list = support::server::Answer::json(200, r#"{"data":[{"id":"large"},{"id":"other-model"}]}"#);
+    let refusal = support::server::Answer::json(401, r#"{"error":{"message":"bad key sk-canary"}}"#);
+    let server = support::server::Server::new([list.clone(), refusal]);
+    let of = |model: &str| {
+        format!(
+            "{{:provider \"work\" :model \"{model}\" :providers {{\"work\" {{:base-url \"{}\" :key-command [\"echo\" \"sk-canary\"]}}}}}}",
+            server.url()
+        )
+    };
+    check(&of("largest"), "server", &["does not list the model largest among its 2. Did you mean large?"]);
+    let asked = server.asked();
+    assert_eq!((asked.path.as_str(), asked.line("authorization")), ("/models", "Bearer sk-canary"));
+    check(&of("large"), "server", &["work did not accept the key (HTTP 401)"]);
+    server.then([list]);
+    std::fs::write(&config, of("large")).unwrap();
     let (status, told) = report(&setup);
-    let found = findings(&told, "providers");
-    assert_eq!((status, found.len()), (Some(1), 2), "{found:?}");
+    assert_eq!((status, findings(&told, "server")[0].0.as_str()), (Some(0), "ok"), "{told}");
+    assert!(!told.to_string().contains("canary"), "{told}");
+    // A file that is named and not there is no empty one.
+    std::fs::remove_file(&config).unwrap();
+    let (status, told) = report(&setup);
+    let (state, what) = findings(&told, "configuration").remove(0);
+    assert_eq!((status, state.as_str()), (Some(1), "broken"));
+    assert!(what.contains("There is no file") && what.contains("which the option --config names"), "{what}");
+    let output = setup.command().args(["prompt", "hi"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("There is no file"), "{output:?}");
+}
+
+#[test]
+fn unknown_setting_is_noted_with_place_and_nearest_name() {
+    let setup = Setup::new().script("{:turns [{:steps []}]}");
+    let config = setup.dir.path().join("user.edn");
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    std::fs::write(&config, "{:mode :ask\n :modl \"m\"\n :permissions {:rulez []}}").unwrap();
+    let output = setup.command().args(["doctor", "--log", "error", "--format", "edn"]).output().unwrap();
+    let report = edn::read_one(&output.stdout).unwrap().into_owned();
+    let found = findings(&report, "configuration");
+    for part in [
+        "user.edn:2:2: there is no setting :modl; did you mean :mode or :model?",
+        "user.edn:3:16: :permissions has no :rulez; did you mean :rules?",
+    ] {
+        assert!(found.iter().any(|(state, what)| state == "note" && what.contains(part)), "{found:?}");
+    }
+}
+
+#[test]
+fn last_word_of_a_failed_prompt_names_the_cause() {
+    let setup = Setup::new();
+    let config = setup.dir.path().join("user.edn");
+    std::fs::write(&config, BROKEN[5].0).unwrap();
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    let output = setup.command().args(["prompt", "hi"]).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    let last = told.lines().last().unwrap();
     assert!(
-        found[0].1.contains(":base-ulr") && found[1] == ("broken".to_owned(), found[1].1.clone()),
-        "{found:?}"
+        last.starts_with("edn-bridge: ") && last.contains(":base-ulr; did you mean :base-url?"),
+        "{told}"
     );
-    config_of(
-        "{:provider \"work\" :model \"m\" :providers {\"work\" {:base-url \"https://llm.example/v1\" :key-variables [\"NO_SUCH_KEY\"]}}}",
-    );
-    let (status, told) = report(&setup);
-    let found = findings(&told, "providers");
-    assert_eq!((status, found.len()), (Some(0), 1), "{found:?}");
-    assert!(found[0].0 == "note" && found[0].1.contains("no key for the provider work"), "{found:?}");
+    assert!(last.contains("user.edn:2:22: "), "{told}");
 }

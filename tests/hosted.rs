@@ -65,7 +65,7 @@ fn provider(server: &Server, api: &str, more: &str) -> Hosted {
         format!("{{:api :{api} :base-url \"{}\" :key-command [\"echo\" \"{KEY}\"] {more}}}", server.url());
     let value = edn::read_one(text.as_bytes()).unwrap().into_owned();
     let (specs, problems) = spec::all(&[("p".to_owned(), value)]);
-    assert_eq!(problems, Vec::<String>::new());
+    assert_eq!(problems, Vec::new());
     let spec = specs.into_iter().find(|spec| &*spec.id == "p").unwrap();
     let (http, clock): (_, Arc<dyn Clock>) = (Arc::new(Http::default()), Arc::new(SystemClock));
     let credentials = Credentials::new("/nonexistent".as_ref());

@@ -53,7 +53,21 @@ const TABLE: &[(&str, &[&str])] = &[
     // An entry is an event too.
     ("event", &["value", "limits", "secret", "message", "delivery", "catalogue", "facts", "store"]),
     ("session", &["value", "limits", "secret", "message", "catalogue", "facts", "event"]),
-    ("config", &["value", "edn", "limits", "environment", "private", "files", "http", "sha256", "message"]),
+    (
+        "config",
+        &[
+            "value",
+            "edn",
+            "limits",
+            "similar",
+            "environment",
+            "private",
+            "files",
+            "http",
+            "sha256",
+            "message",
+        ],
+    ),
     ("memory", &["edn", "limits", "private", "facts", "project"]),
     ("export", &["value", "edn", "limits", "visible", "files", "message"]),
     ("projection", &["value", "limits", "message", "facts", "event", "session"]),

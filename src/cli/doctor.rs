@@ -1,7 +1,7 @@
 //! `edn-bridge doctor`: checks the installation and advises on what is missing.
 //!
-//! Changes nothing, except for a file that it writes to the state folder and removes again. Reports the names of
-//! variables with keys, and never reads their values.
+//! Changes nothing, except for a file that it writes to the state folder and removes again. Asks the server that new
+//! sessions would ask for its models, with its key; reports the names of variables with keys, and never their values.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -17,10 +17,13 @@ use edn_bridge::config::{KeptFiles, Layers, Settings};
 use edn_bridge::context::{Places, Project};
 use edn_bridge::edn;
 use edn_bridge::engine::Providers;
+use edn_bridge::http;
 use edn_bridge::limits::LISTING_BYTES;
 use edn_bridge::private;
 use edn_bridge::provider::embedded::{self, ModelFile};
+use edn_bridge::provider::{Provider, scripted};
 use edn_bridge::runner::{Program, sandbox};
+use edn_bridge::similar;
 use edn_bridge::store::{Durability, FORMAT, Header, Store};
 use edn_bridge::value::{Map, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
@@ -104,7 +107,7 @@ pub(super) fn run(options: &Options, as_edn: bool) -> Exit {
             state(&mut found, &settings.state_dir);
             sessions(&mut found, options, &settings);
             models(&mut found, &settings);
-            keys(&mut found, &settings);
+            servers(&mut found, &settings);
             socket(&mut found, &settings);
             context(&mut found, &settings);
             workspace(&mut found, &settings);
@@ -291,16 +294,21 @@ fn fault(path: &Path) -> Option<String> {
     }
 }
 
+/// The embedded model. Nothing else is needed for a turn with it.
 fn models(found: &mut Findings, settings: &Settings) {
     let (provider, model) = (&settings.provider, &settings.model);
-    if &**provider != embedded::NAME {
+    let is_wanted = &**provider == embedded::NAME;
+    if !is_wanted {
         found.well("model", format!("New sessions ask the provider {provider} for the model {model}."));
     }
-    let wanted = &**provider == embedded::NAME;
     if !embedded::COMPILED_IN {
         let what = "This build has no embedded model.";
-        return match wanted {
-            true => found.note("model", what, "Choose another provider, or build with `embedded-model`."),
+        return match is_wanted {
+            true => found.broken(
+                "model",
+                "This build has no embedded model, which new sessions are to ask.",
+                "Choose another provider with --provider or in the configuration, or build with `embedded-model`.",
+            ),
             false => found.well("model", what),
         };
     }
@@ -309,36 +317,100 @@ fn models(found: &mut Findings, settings: &Settings) {
         Err(error) if settings.model_file.is_some() => {
             found.broken("model", error.to_string(), "Name another file with --model-file FILE.");
         }
+        Err(error) if is_wanted => {
+            found.broken(
+                "model",
+                error.to_string(),
+                "Run `edn-bridge models fetch` once, or choose another provider.",
+            );
+        }
         Err(error) => found.note("model", error.to_string(), "Run `edn-bridge models fetch` once."),
     }
 }
 
-fn keys(found: &mut Findings, settings: &Settings) {
+/// The servers of models, and what a turn of a new session would need of the one that it asks.
+fn servers(found: &mut Findings, settings: &Settings) {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let providers = Providers::new(settings, &clock);
-    for problem in providers.problems() {
-        found.note("providers", format!("{problem}."), "Correct it under :providers of the configuration.");
-    }
+    let has_server = settings.script.is_none()
+        && &*settings.provider != scripted::NAME
+        && &*settings.provider != embedded::NAME;
     let chosen = providers.get(&settings.provider);
-    if settings.script.is_none() && &*settings.provider != "scripted" && &*settings.provider != embedded::NAME
-    {
-        match chosen {
-            None => found.broken(
+    // What keeps the chosen provider from being known is told as what is broken.
+    let broken = (has_server && chosen.is_none()).then(|| providers.why_none(&settings.provider));
+    for problem in providers.problems() {
+        if broken.as_ref().is_none_or(|broken| !broken.ends_with(problem)) {
+            found.note(
                 "providers",
-                format!("There is no provider {:?}, which new sessions are to ask.", &*settings.provider),
-                "Name another under :provider, or describe this one under :providers.",
-            ),
-            Some(chosen) if !chosen.is_ready() => found.note(
-                "providers",
-                format!(
-                    "There is no key for the provider {}, which new sessions are to ask.",
-                    settings.provider
-                ),
-                "Set its key's variable, or log in with /login.",
-            ),
-            Some(_) => {}
+                format!("{problem}."),
+                "Correct it under :providers of the configuration.",
+            );
         }
     }
+    match (broken, chosen.filter(|_| has_server)) {
+        (Some(broken), _) => found.broken(
+            "providers",
+            format!("New sessions have nobody to ask. {broken}"),
+            "Name another under :provider, or correct this one under :providers.",
+        ),
+        (None, Some(chosen)) if !chosen.is_ready() => found.broken(
+            "providers",
+            format!("There is no key for the provider {}, which new sessions are to ask.", settings.provider),
+            format!("Set its key's variable, or run `edn-bridge login {}`.", settings.provider),
+        ),
+        (None, Some(chosen)) => server(found, &*chosen, &settings.model),
+        (None, None) => {}
+    }
+    keys(found, &providers);
+}
+
+/// Whether a server answers, takes the key, and has the model.
+fn server(found: &mut Findings, provider: &dyn Provider, model: &str) {
+    let name = provider.name();
+    let executor = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let listed = match executor {
+        Ok(executor) => executor.block_on(provider.listed()),
+        Err(error) => return found.broken("server", error.to_string(), "Look at the system's limits."),
+    };
+    let models = match listed {
+        Ok(Some(models)) => models,
+        Ok(None) => {
+            return found.note(
+                "server",
+                format!("{name} answers, and lists no models: whether it has {model} is not known."),
+                "If prompts fail, check the provider's :base-url and the model's id.",
+            );
+        }
+        Err(error) => {
+            return found.broken(
+                "server",
+                format!("{}.", error.message.trim_end_matches('.')),
+                "Correct its :base-url or its key under :providers, or start the server.",
+            );
+        }
+    };
+    // Ollama's names may end with a tag that is left out.
+    if models.iter().any(|known| known == model || known.strip_suffix(":latest") == Some(model)) {
+        return found.well("server", format!("{name} answers, and has the model {model}."));
+    }
+    let is_here = provider.facts().base_url.and_then(|url| url.parse().ok());
+    if let ([only], true) = (models.as_slice(), is_here.is_some_and(|url| http::is_loopback(&url))) {
+        return found.note(
+            "server",
+            format!("{name} answers, and has one model, {only}, not {model}."),
+            "A server on this machine may answer for any name; else name its model under :model.",
+        );
+    }
+    let near = similar::names(model, models.iter().map(String::as_str)).into_iter().next();
+    let near = near.map(|near| format!(" Did you mean {near}?")).unwrap_or_default();
+    found.broken(
+        "server",
+        format!("{name} answers, and does not list the model {model} among its {}.{near}", models.len()),
+        "Name another under :model, or with --model.",
+    );
+}
+
+fn keys(found: &mut Findings, providers: &Providers) {
     let known = providers.key_variables();
     let is_set = |name: &&String| std::env::var_os(name.as_str()).is_some_and(|value| !value.is_empty());
     let set: Vec<&str> = known.iter().filter(is_set).map(String::as_str).collect();

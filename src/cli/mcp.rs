@@ -142,7 +142,7 @@ fn user_file(settings: &Settings) -> Result<PathBuf, Failure> {
 }
 
 fn add(options: &Options, name: &str, value: &Value<'static>, replace: bool) -> Exit {
-    let settings = options.settings()?;
+    let settings = options.settings_to_write()?;
     let path = user_file(&settings)?;
     // What nothing would start is not written.
     let named = Value::map([(name.to_owned(), value.clone())]);

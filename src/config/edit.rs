@@ -104,6 +104,18 @@ pub fn take_out(text: &str, section: &str, name: &Value<'_>) -> Result<Option<St
     checked(text, remove(text, Span { start: from.start, end: to.end }), section, name, None).map(Some)
 }
 
+/// Where the last of some nested keys begins, the first of them in the outermost map; `None` if they are not all there.
+pub(super) fn start_of_keys(text: &str, keys: &[Value<'_>]) -> Option<usize> {
+    let mut start = start_of(text, 0).ok()?;
+    let mut found = None;
+    for key in keys {
+        let map = map(text, start, "").ok()?;
+        let (_, name, value) = map.entries.iter().find(|(known, ..)| is_same(known, key))?;
+        (found, start) = (Some(name.start), value.start);
+    }
+    found
+}
+
 /// Whether two keys are one name: a file may write it as a string or as a keyword.
 fn is_same(known: &Value<'_>, name: &Value<'_>) -> bool {
     let word = |value: &Value<'_>| value.as_str().or_else(|| value.as_keyword()).map(str::to_owned);

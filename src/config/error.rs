@@ -29,13 +29,23 @@ pub enum ConfigError {
         /// Why not.
         source: std::io::Error,
     },
+    /// The file that was named is not there.
+    #[error("There is no file {}, which {origin} names.", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+        /// The option or the variable that names it.
+        origin: String,
+    },
     /// A file is not EDN.
-    #[error("{}:{source}", path.display())]
+    #[error("{}:{source}{opened}", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,
         /// Where and why.
         source: edn::Error,
+        /// The end of the sentence: what is not closed, if something is.
+        opened: String,
     },
     /// The text of a file is not changed.
     #[error("{}: {source}", path.display())]
@@ -46,10 +56,10 @@ pub enum ConfigError {
         source: EditError,
     },
     /// A value has another shape than it must.
-    #[error("{}: {key} must be {expected}", path.display())]
+    #[error("{place}: {key} must be {expected}")]
     Shape {
-        /// The file.
-        path: PathBuf,
+        /// The file, with line and column where they are known.
+        place: String,
         /// The key.
         key: String,
         /// What it must be.

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use super::edit;
 use super::error::ConfigError;
 use super::layers::Layers;
+use super::place::{self, FileText};
 use super::trust::{self, Sealed, Trust};
 use crate::limits::CONFIG_BYTES;
 use crate::message::ThinkingLevel;
@@ -64,10 +65,12 @@ impl Files {
     /// passed over.
     pub fn read(&self) -> Result<Layers, ConfigError> {
         let mut layers = Layers::default();
-        if let Some(path) = &self.user
-            && let Some(map) = read(path)?
-        {
-            layers.take_user(path, &map)?;
+        if let Some(path) = &self.user {
+            let bytes = contents(path);
+            let text = bytes.as_deref().unwrap_or_default().to_vec();
+            if let Some(map) = parse(path, bytes)? {
+                layers.take_user(FileText { path, bytes: &text }, &map)?;
+            }
         }
         let chosen = self.chosen()?;
         if let (Some(path), Some(choice)) = (&self.chosen, chosen.get_keyword("user")) {
@@ -84,8 +87,9 @@ impl Files {
                 layers.broken.extend(layers.distrust.clone());
             }
             let (trusted, before, servers) = (trust.is_given(), layers.hooks.len(), layers.mcp.len());
+            let text = bytes.as_deref().unwrap_or_default().to_vec();
             match parse(path, bytes) {
-                Ok(Some(map)) => layers.take_project(path, &map, trusted),
+                Ok(Some(map)) => layers.take_project(FileText { path, bytes: &text }, &map, trusted),
                 Ok(None) => {}
                 Err(error) => layers.pass_over(&error, trusted),
             }
@@ -213,6 +217,15 @@ impl Files {
         Ok(path.to_string_lossy().into_owned())
     }
 
+    /// Where nested keys stand in the project's file or the user's, as `file:line:column`; the file that counts more
+    /// comes first. `None` if neither has them all. Reads the disk.
+    pub fn place(&self, keys: &[Value<'_>]) -> Option<String> {
+        [&self.project, &self.user].into_iter().flatten().find_map(|path| {
+            let text = String::from_utf8(contents(path).ok()?).ok()?;
+            Some(format!("{}:{}", path.display(), place::of_keys(&text, keys)?))
+        })
+    }
+
     /// The files of another project, for the same user.
     #[must_use]
     pub fn of_project(&self, cwd: &Path) -> Self {
@@ -329,12 +342,16 @@ fn parse(path: &Path, bytes: std::io::Result<Vec<u8>>) -> Result<Option<Map<'sta
         Err(source) => return Err(ConfigError::Io { path: path.to_owned(), source }),
     };
     let value = edn::read_one(&bytes)
-        .map_err(|source| ConfigError::Syntax { path: path.to_owned(), source })?
+        .map_err(|source| {
+            let opened = std::str::from_utf8(&bytes).ok().and_then(place::unclosed);
+            let opened = opened.map(|opened| opened.to_string()).unwrap_or_default();
+            ConfigError::Syntax { path: path.to_owned(), source, opened }
+        })?
         .into_owned();
     match value {
         Value::Map(map) => Ok(Some(map)),
         _ => Err(ConfigError::Shape {
-            path: path.to_owned(),
+            place: path.display().to_string(),
             key: "the configuration".to_owned(),
             expected: "a map",
         }),

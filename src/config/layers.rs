@@ -8,11 +8,30 @@ use super::control::ControlPolicy;
 use super::daemon::DaemonPolicy;
 use super::error::ConfigError;
 use super::fetch::private_hosts;
+use super::place::FileText;
 use super::trust::Sealed;
 use crate::http::host::HostPattern;
 use crate::limits::{ORPHAN_GRACE_MAX_MS, RULES};
 use crate::message::{Mode, ThinkingLevel};
+use crate::similar;
 use crate::value::{Map, Value};
+
+/// What a file may set, for the nearest name to a mistyped one. A test holds it against what is taken.
+const SETTINGS: &[&str] = &[
+    "provider",
+    "model",
+    "mode",
+    "permissions",
+    "models",
+    "providers",
+    "hooks",
+    "fetch",
+    "mcp",
+    "interaction",
+    "sandbox",
+    "control",
+    "daemon",
+];
 
 /// A value and the file that it comes from.
 #[derive(Debug, Clone, PartialEq)]
@@ -123,25 +142,25 @@ impl Layers {
     }
 
     /// Takes the values of the user's file over those before.
-    pub(super) fn take_user(&mut self, path: &Path, map: &Map<'static>) -> Result<(), ConfigError> {
+    pub(super) fn take_user(&mut self, file: FileText<'_>, map: &Map<'static>) -> Result<(), ConfigError> {
         map.iter().try_for_each(|(key, value)| {
             let shape =
-                |expected| ConfigError::Shape { path: path.to_owned(), key: key.to_string(), expected };
+                |expected| ConfigError::Shape { place: file.place(key), key: key.to_string(), expected };
             match key.as_keyword() {
                 Some("control") => self.control = ControlPolicy::read(value).map_err(shape)?,
                 Some("daemon") => self.daemon = DaemonPolicy::read(value).map_err(shape)?,
-                _ => return self.take(path, key, value, true),
+                _ => return self.take(file, key, value, true),
             }
             let key = key.as_keyword().unwrap_or_default().to_owned();
-            self.sources.push(Sourced { key, value: value.clone(), from: path.to_owned() });
+            self.sources.push(Sourced { key, value: value.clone(), from: file.path.to_owned() });
             Ok(())
         })
     }
 
     /// Takes the values of the project's file over those before. One that cannot be used is passed over.
-    pub(super) fn take_project(&mut self, path: &Path, map: &Map<'static>, trusted: bool) {
+    pub(super) fn take_project(&mut self, file: FileText<'_>, map: &Map<'static>, trusted: bool) {
         for (key, value) in map.iter() {
-            if let Err(error) = self.take(path, key, value, trusted) {
+            if let Err(error) = self.take(file, key, value, trusted) {
                 self.pass_over(&error, trusted);
             }
         }
@@ -154,19 +173,32 @@ impl Layers {
         }
     }
 
+    /// Notes the keys of a setting that it does not have.
+    fn note_unknown(&mut self, file: FileText<'_>, setting: &Value<'_>, value: &Value<'_>, known: &[&str]) {
+        for (key, _) in value.as_map().into_iter().flat_map(Map::iter) {
+            if key.as_keyword().is_some_and(|key| known.contains(&key)) {
+                continue;
+            }
+            let place = file.place_of(&[setting.clone(), key.clone()]);
+            let near = near(key.as_keyword().or_else(|| key.as_str()).unwrap_or_default(), known);
+            self.passed_over.push(format!("{place}: {setting} has no {key}{near}"));
+        }
+    }
+
     /// Takes one value.
     fn take(
         &mut self,
-        path: &Path,
+        file: FileText<'_>,
         key: &Value<'static>,
         value: &Value<'static>,
         trusted: bool,
     ) -> Result<(), ConfigError> {
+        let path = file.path;
         let Some(name) = key.as_keyword() else {
-            self.passed_over.push(format!("{}: {key} is no keyword", path.display()));
+            self.passed_over.push(format!("{}: {key} is no keyword", file.place(key)));
             return Ok(());
         };
-        let shape = |expected| ConfigError::Shape { path: path.to_owned(), key: key.to_string(), expected };
+        let shape = |expected| ConfigError::Shape { place: file.place(key), key: key.to_string(), expected };
         let text = || {
             let text = value.as_str().or_else(|| value.as_keyword()).map(str::to_owned);
             text.ok_or_else(|| shape("a string or a keyword"))
@@ -189,6 +221,7 @@ impl Layers {
                 if value.as_map().is_none() {
                     return Err(shape("{:rules [rule …]}"));
                 }
+                self.note_unknown(file, key, value, &["rules"]);
                 let rules = list(value.get("rules"))?;
                 let all = rules.len();
                 // A rule that allows widens; one that asks or denies does not.
@@ -212,7 +245,7 @@ impl Layers {
             "control" | "daemon" => {
                 let why =
                     "only the user's own configuration says who may control sessions, and who runs them";
-                self.passed_over.push(format!("{}: {key}: {why}", path.display()));
+                self.passed_over.push(format!("{}: {key}: {why}", file.place(key)));
                 return Ok(());
             }
             "provider" => self.provider = Some(text()?),
@@ -245,12 +278,14 @@ impl Layers {
                 let millis = millis.and_then(|millis| u64::try_from(millis).ok());
                 let millis = millis.filter(|millis| *millis <= ORPHAN_GRACE_MAX_MS);
                 let expected = "{:orphan-grace-ms n}, with n at most a day";
+                self.note_unknown(file, key, value, &["orphan-grace-ms"]);
                 self.orphan_grace = Some(Duration::from_millis(millis.ok_or_else(|| shape(expected))?));
             }
             "sandbox" => {
                 if value.as_map().is_none() {
                     return Err(shape("{:writable [folder …]}"));
                 }
+                self.note_unknown(file, key, value, &["writable"]);
                 for folder in list(value.get("writable"))? {
                     let folder = folder.as_str().ok_or_else(|| shape("{:writable [folder …]}"))?;
                     // Resolved now: later a command may have made a link of it.
@@ -258,19 +293,46 @@ impl Layers {
                 }
             }
             _ => {
-                self.passed_over.push(format!("{}: there is no setting {key}", path.display()));
+                let near = near(name, SETTINGS);
+                self.passed_over.push(format!("{}: there is no setting {key}{near}", file.place(key)));
                 return Ok(());
             }
         }
         if refused {
             self.passed_over.push(format!(
                 "{}: {key} would widen what is allowed, and the project is not trusted",
-                path.display()
+                file.place(key)
             ));
         } else {
             let (key, from) = (name.to_owned(), path.to_owned());
             self.sources.push(Sourced { key, value: value.clone(), from });
         }
         Ok(())
+    }
+}
+
+/// The nearest of some names, as the end of a sentence; empty if none is similar. Two that are equally near are both told.
+fn near(name: &str, known: &[&str]) -> String {
+    let near = similar::names(name, known.iter().copied());
+    let likeness = |at: usize| near.get(at).map(|other| similar::likeness(name, other));
+    match near.as_slice() {
+        [] => String::new(),
+        [one, other, ..] if likeness(1) >= likeness(0) => format!("; did you mean :{one} or :{other}?"),
+        [one, ..] => format!("; did you mean :{one}?"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listed_setting_is_one() {
+        for name in SETTINGS.iter().copied() {
+            let (mut layers, map) = (Layers::default(), Map::new().with(name, 1));
+            let file = FileText { path: Path::new("c.edn"), bytes: b"" };
+            let taken = layers.take_user(file, &map);
+            assert!(layers.passed_over.is_empty() && taken.is_err(), "{name}: {:?}", layers.passed_over);
+        }
     }
 }

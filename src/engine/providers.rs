@@ -10,6 +10,7 @@ use crate::http::Http;
 use crate::provider::Provider;
 use crate::provider::embedded::{Embedded, ModelFile};
 use crate::provider::hosted::{Hosted, spec};
+use crate::similar;
 use crate::value::Value;
 
 /// The providers that this process knows.
@@ -22,8 +23,8 @@ pub struct Providers {
     added: Vec<Arc<dyn Provider>>,
     /// What the configuration said of the servers.
     configured: Vec<(String, Value<'static>)>,
-    /// What of that cannot be used, or tells secrets, for a person.
-    problems: Vec<String>,
+    /// What of that cannot be used, or tells secrets, for a person: the provider's name, and a sentence with its place.
+    problems: Vec<(String, String)>,
     /// The environment variables that hold their keys.
     key_variables: Vec<String>,
     logins: Option<Arc<Logins>>,
@@ -71,7 +72,18 @@ impl Providers {
             self.servers.push(Arc::new(Hosted::new(spec, keys, http.clone(), clock.clone())));
         }
         self.configured.clone_from(&settings.providers);
-        self.problems = problems;
+        let told = problems.into_iter().map(|problem| {
+            let section = [Value::keyword("providers"), Value::from(problem.provider.clone())];
+            let place = problem.key.iter().find_map(|key| {
+                let keys: Vec<_> = section.iter().chain([key]).cloned().collect();
+                settings.files.place(&keys)
+            });
+            let place = place.or_else(|| settings.files.place(&section));
+            let place = place.map(|place| format!("{place}: ")).unwrap_or_default();
+            let told = format!("{place}{problem}");
+            (problem.provider, told)
+        });
+        self.problems = told.collect();
     }
 
     /// Adds one that no configuration names.
@@ -93,9 +105,22 @@ impl Providers {
         self.key_variables.clone()
     }
 
-    /// What of the configuration cannot be used or tells secrets, for a person.
-    pub fn problems(&self) -> &[String] {
-        &self.problems
+    /// What of the configuration cannot be used or tells secrets, for a person; each with its place if it is known.
+    pub fn problems(&self) -> impl Iterator<Item = &str> {
+        self.problems.iter().map(|(_, told)| told.as_str())
+    }
+
+    /// Why there is no provider of that name, for a person, and what to do about it.
+    pub fn why_none(&self, name: &str) -> String {
+        if let Some((_, told)) = self.problems.iter().find(|(provider, _)| provider == name) {
+            return format!("There is no provider {name:?}: {told}");
+        }
+        match similar::names(name, self.all().map(|provider| provider.name())).first() {
+            Some(near) => format!("There is no provider {name:?}. Did you mean {near:?}?"),
+            None => format!(
+                "There is no provider {name:?}. Choose one with --provider, in the configuration, or with /model."
+            ),
+        }
     }
 
     /// The logins of the servers.

@@ -156,7 +156,7 @@ impl ConfigRevision {
         let hooks = Hooks::read(sources)?;
         let (models, wrong) = Models::new(&settings.models);
         let wrong = wrong.into_iter().map(|wrong| format!("the configuration's :models: {wrong}"));
-        let servers = providers.problems().iter();
+        let servers = providers.problems();
         let servers = servers.map(|wrong| format!("the configuration's :providers: {wrong}"));
         let of_tools = layers.mcp.iter().map(|servers| {
             let source = match servers.root {

@@ -37,10 +37,11 @@ use sse::{Events, StreamError};
 
 use crate::auth::{Credential, KeyError, Keys};
 use crate::clock::Clock;
+use crate::environment::Variables;
 use crate::facts::ProviderFacts;
-use crate::http::{self, Http, HttpError, Response};
-use crate::limits::{HTTP_DRAIN, HTTP_ERROR_BYTES};
-use crate::provider::{Chunk, ChunkStream, ErrorKind, ModelRequest, Provider, ProviderError};
+use crate::http::{self, Http, HttpError, RequestBuilder, Response};
+use crate::limits::{HTTP_DRAIN, HTTP_ERROR_BYTES, MODEL_LIST_BYTES, MODEL_LIST_WAIT};
+use crate::provider::{Chunk, ChunkStream, ErrorKind, ListedModels, ModelRequest, Provider, ProviderError};
 use crate::secret::Secret;
 use crate::value::{Map, Value};
 
@@ -82,16 +83,13 @@ impl Provider for Hosted {
         }
     }
 
+    fn listed(&self) -> ListedModels {
+        let mut call = HostedCall::new(self.server.clone(), ModelRequest::default());
+        Box::pin(async move { call.list().await })
+    }
+
     fn stream(&self, request: ModelRequest) -> ChunkStream {
-        let call = Box::new(HostedCall {
-            server: self.server.clone(),
-            decoder: self.server.spec.protocol.decoder(&request),
-            model: request.model.clone(),
-            state: CallState::Ahead(request),
-            secrets: Vec::new(),
-            chunks: Out::new(),
-            events: Events::default(),
-        });
+        let call = Box::new(HostedCall::new(self.server.clone(), request));
         Box::pin(stream::unfold(call, |mut call| async move {
             let item = call.next().await?;
             Some((item, call))
@@ -121,6 +119,18 @@ enum CallState {
 }
 
 impl HostedCall {
+    fn new(server: Arc<Server>, request: ModelRequest) -> Self {
+        Self {
+            decoder: server.spec.protocol.decoder(&request),
+            server,
+            model: request.model.clone(),
+            state: CallState::Ahead(request),
+            secrets: Vec::new(),
+            chunks: Out::new(),
+            events: Events::default(),
+        }
+    }
+
     async fn next(&mut self) -> Option<Result<Chunk, ProviderError>> {
         loop {
             if let Some(chunk) = self.chunks.pop_front() {
@@ -178,17 +188,8 @@ impl HostedCall {
         };
         let mut fresh_key = false;
         loop {
-            let credential = server
-                .keys
-                .get(fresh_key, request.variables.clone())
-                .await
-                .map_err(|error| self.no_key(error))?;
-            let is_token = matches!(credential, Credential::Token(_));
-            let key = match credential {
-                Credential::None => None,
-                Credential::Key(secret) => Some(ServerKey::Key(secret)),
-                Credential::Token(secret) => Some(ServerKey::Token(secret)),
-            };
+            let key = self.key(fresh_key, request.variables.clone()).await?;
+            let is_token = matches!(key, Some(ServerKey::Token(_)));
             let mut response = self.send(request, key.as_ref(), quirks).await?;
             let status = response.status();
             if status.is_success() {
@@ -228,11 +229,37 @@ impl HostedCall {
         let url =
             spec.url(&outgoing.path).map_err(|error| self.fatal(&format!("has no such address: {error}")))?;
         let client = server.http.client(&url).map_err(|error| self.failed(&error))?;
-        let mut call = client
+        let call = client
             .post(url)
             .header("content-type", "application/json")
             .header("accept", "text/event-stream")
             .body(outgoing.body.to_string());
+        let call = self.signed(call, key)?;
+        http::send(call, spec.patience).await.map_err(|error| self.failed(&error))
+    }
+
+    /// The key, newly asked for if `fresh`.
+    async fn key(
+        &self,
+        fresh: bool,
+        variables: Option<Variables>,
+    ) -> Result<Option<ServerKey>, ProviderError> {
+        let credential = self.server.keys.get(fresh, variables).await.map_err(|error| self.no_key(error))?;
+        Ok(match credential {
+            Credential::None => None,
+            Credential::Key(secret) => Some(ServerKey::Key(secret)),
+            Credential::Token(secret) => Some(ServerKey::Token(secret)),
+        })
+    }
+
+    /// A request with the headers that every request to the server has. No error shows their values from then on.
+    fn signed(
+        &mut self,
+        mut call: RequestBuilder,
+        key: Option<&ServerKey>,
+    ) -> Result<RequestBuilder, ProviderError> {
+        let server = self.server.clone();
+        let spec = &server.spec;
         if spec.protocol == Protocol::Anthropic {
             call = call.header("anthropic-version", "2023-06-01");
         }
@@ -255,7 +282,32 @@ impl HostedCall {
             // These headers may contain a key too.
             self.secrets.extend(value.to_str().ok().map(|value| Secret::new(value.to_owned())));
         }
-        http::send(call, spec.patience).await.map_err(|error| self.failed(&error))
+        Ok(call)
+    }
+
+    /// Asks for the ids of the server's models; `None` if it answers without a list.
+    async fn list(&mut self) -> Result<Option<Vec<String>>, ProviderError> {
+        let server = self.server.clone();
+        let spec = &server.spec;
+        let key = self.key(false, None).await?;
+        let url = spec
+            .url(spec.protocol.list_path())
+            .map_err(|error| self.fatal(&format!("has no such address: {error}")))?;
+        let client = server.http.client(&url).map_err(|error| self.failed(&error))?;
+        let call = self.signed(client.get(url).header("accept", "application/json"), key.as_ref())?;
+        let mut response = http::send(call, MODEL_LIST_WAIT).await.map_err(|error| self.failed(&error))?;
+        let status = response.status();
+        if status.is_redirection() {
+            return Err(self.fatal("sent the request elsewhere; check its :base-url"));
+        }
+        let body = http::whole(&mut response, MODEL_LIST_BYTES, MODEL_LIST_WAIT).await;
+        let body = body.map_err(|error| self.failed(&error))?;
+        match status.as_u16() {
+            // Many servers have no list, and answer calls all the same.
+            404 | 405 | 501 => Ok(None),
+            200..=299 => Ok(protocol::listed(&body)),
+            status => Err(self.refused(&FailureReport::body(&body), Some(status), None)),
+        }
     }
 
     /// Whether a successful response is a stream at all.

@@ -38,12 +38,8 @@ impl Composer<'_> {
         let snapshot = self.0.session.snapshot();
         let facts = &snapshot.facts;
         let config = self.0.config();
-        let provider = config.providers.get(&facts.model_provider).ok_or_else(|| {
-            format!(
-                "There is no provider {:?}. Choose one with --provider, in the configuration, or with /model.",
-                facts.model_provider
-            )
-        })?;
+        let provider = config.providers.get(&facts.model_provider);
+        let provider = provider.ok_or_else(|| config.providers.why_none(&facts.model_provider))?;
         let model = self.0.model();
         let mut system = system_prompt::text(&self.0.shared.prompt_parts(&self.0.session, &config, facts));
         let mut tools = if model.tools { self.tools_on_offer() } else { Vec::new() };

@@ -95,6 +95,15 @@ impl Protocol {
         }
     }
 
+    /// The path of the list of models below the base address.
+    pub fn list_path(self) -> &'static str {
+        match self {
+            Self::Anthropic => "v1/models?limit=1000",
+            Self::OpenAi | Self::Responses => "models",
+            Self::Gemini => "models?pageSize=1000",
+        }
+    }
+
     /// The header line with a key. `None` if the key contains invalid characters.
     pub fn key(self, key: &ServerKey) -> Option<(&'static str, HeaderValue)> {
         let (name, text) = match (self, key) {
@@ -108,6 +117,18 @@ impl Protocol {
         value.set_sensitive(true);
         Some((name, value))
     }
+}
+
+/// The ids in a list of models; `None` if it is none.
+pub fn listed(body: &[u8]) -> Option<Vec<String>> {
+    let json: Json = serde_json::from_slice(body).ok()?;
+    let models = json.get("data").or_else(|| json.get("models"))?.as_array()?;
+    // Gemini's names begin with the collection's.
+    let id = |model: &Json| {
+        let id = model.get("id").or_else(|| model.get("name"))?.as_str()?;
+        Some(id.strip_prefix("models/").unwrap_or(id).to_owned())
+    };
+    Some(models.iter().filter_map(id).collect())
 }
 
 /// The differences between servers of one protocol.

@@ -11,6 +11,7 @@ use crate::edn;
 use crate::http::header::{HeaderName, HeaderValue};
 use crate::http::{self, Url};
 use crate::limits::HTTP_IDLE;
+use crate::similar;
 use crate::value::{Map, Value};
 
 /// The program's own list.
@@ -35,8 +36,20 @@ pub struct Spec {
     pub key: KeySource,
 }
 
-/// All usable servers, and the errors of the configured ones that are unusable.
-pub fn all(configured: &[(String, Value<'static>)]) -> (Vec<Spec>, Vec<String>) {
+/// What is wrong with a provider of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the provider {provider:?} {what}")]
+pub struct SpecProblem {
+    /// Its name.
+    pub provider: String,
+    /// The key that is wrong, if one is.
+    pub key: Option<Value<'static>>,
+    /// What is wrong, as a sentence without its subject.
+    pub what: String,
+}
+
+/// All usable servers, and what is wrong with the configured ones.
+pub fn all(configured: &[(String, Value<'static>)]) -> (Vec<Spec>, Vec<SpecProblem>) {
     let mut providers: BTreeMap<String, Map<'static>> = BTreeMap::new();
     let built_in = edn::read_one(BUILT_IN.as_bytes()).ok().map(Value::into_owned);
     let built_in = built_in.as_ref().and_then(Value::as_map).into_iter().flat_map(Map::iter);
@@ -44,7 +57,8 @@ pub fn all(configured: &[(String, Value<'static>)]) -> (Vec<Spec>, Vec<String>) 
     let mut problems = Vec::new();
     for (id, value) in built_in.chain(configured.iter().cloned()) {
         let Value::Map(map) = value else {
-            problems.push(format!("the provider {id:?} must be a map, not a {}", value.kind_name()));
+            let what = format!("must be a map, not a {}", value.kind_name());
+            problems.push(SpecProblem { provider: id, key: None, what });
             continue;
         };
         let known = providers.entry(id).or_default();
@@ -56,10 +70,11 @@ pub fn all(configured: &[(String, Value<'static>)]) -> (Vec<Spec>, Vec<String>) 
     for (id, map) in providers {
         match read(&id, &map) {
             Ok(spec) => {
-                problems.extend(spec.exposes());
+                let key = Some(Value::keyword("base-url"));
+                problems.extend(spec.exposes().map(|what| SpecProblem { provider: id, key, what }));
                 specs.push(spec);
             }
-            Err(problem) => problems.push(format!("the provider {id:?} {problem}")),
+            Err((key, what)) => problems.push(SpecProblem { provider: id, key, what }),
         }
     }
     (specs, problems)
@@ -78,14 +93,31 @@ const KEYS: [&str; 10] = [
     "login",
 ];
 
-/// Reads a provider. The error is a sentence without its subject: a warning for a person, who mends the configuration.
-fn read(id: &str, map: &Map<'static>) -> Result<Spec, String> {
+/// Reads a provider. The error is the key that is wrong, and a sentence without its subject: a warning for a person, who
+/// mends the configuration.
+fn read(id: &str, map: &Map<'static>) -> Result<Spec, (Option<Value<'static>>, String)> {
     if let Some((key, _)) =
         map.iter().find(|(key, _)| !key.as_keyword().is_some_and(|key| KEYS.contains(&key)))
     {
-        let known = KEYS.map(|key| format!(":{key}")).join(" ");
-        return Err(format!("has no {key}; it may have {known}"));
+        let name = key.as_keyword().or_else(|| key.as_str()).unwrap_or_default();
+        let what = match similar::names(name, KEYS).first() {
+            Some(near) => format!("has no {key}; did you mean :{near}?"),
+            None => {
+                let known = KEYS.map(|key| format!(":{key}")).join(" ");
+                format!("has no {key}; it may have {known}")
+            }
+        };
+        return Err((Some(key.clone()), what));
     }
+    read_known(id, map).map_err(|what| {
+        // Every sentence about a key names it.
+        let key = KEYS.iter().find(|key| what.contains(&format!(":{key}")) && map.get_keyword(key).is_some());
+        (key.map(|key| Value::keyword(*key)), what)
+    })
+}
+
+/// Reads a provider that has no other keys.
+fn read_known(id: &str, map: &Map<'static>) -> Result<Spec, String> {
     let text = |key: &str| match map.get_keyword(key) {
         None | Some(Value::Nil) => Ok(None),
         Some(value) => match value.as_str().filter(|text| !text.trim().is_empty()) {
@@ -109,6 +141,13 @@ fn read(id: &str, map: &Map<'static>) -> Result<Spec, String> {
     let protocol = Protocol::parse(api)
         .ok_or("needs :api to be one of :anthropic :openai :openai-responses :gemini".to_owned())?;
     let base = text("base-url")?.ok_or("needs a :base-url")?;
+    // Without one, the host itself is taken for the scheme (localhost:8080). The address is not repeated: its query may
+    // have a key.
+    if !base.contains("://") {
+        return Err(
+            "has a :base-url without a scheme; write http:// or https:// before the host's name".to_owned()
+        );
+    }
     let base = Url::parse(&base).map_err(|error| format!("has no usable :base-url: {error}"))?;
     if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
         return Err("needs a :base-url that begins with http:// or https://".to_owned());
@@ -190,7 +229,7 @@ impl Spec {
     }
 
     /// What its calls tell everybody on the way, for a person; `None` where they are encrypted, stay on this
-    /// machine, or have nothing to hide.
+    /// machine, or have nothing to hide. A sentence without its subject.
     fn exposes(&self) -> Option<String> {
         let KeySource { variables, command, store, url, login, environment: _ } = &self.key;
         let has_key =
@@ -199,10 +238,7 @@ impl Spec {
         let plain = self.base.scheme() == "http" && !http::is_loopback(&self.base);
         (has_key && plain).then(|| {
             let host = self.base.host_str().unwrap_or_default();
-            format!(
-                "the provider {:?} sends its key unencrypted to {host}; use https:// in its :base-url",
-                &*self.id
-            )
+            format!("sends its key unencrypted to {host}; use https:// in its :base-url")
         })
     }
 }
@@ -216,13 +252,14 @@ mod tests {
         let entries = value.as_map().unwrap().iter();
         let entries: Vec<_> =
             entries.map(|(id, value)| (id.as_str().unwrap().to_owned(), value.clone())).collect();
-        all(&entries)
+        let (specs, problems) = all(&entries);
+        (specs, problems.iter().map(SpecProblem::to_string).collect())
     }
 
     #[test]
     fn built_in_list_is_valid() {
         let (specs, problems) = all(&[]);
-        assert_eq!(problems, Vec::<String>::new());
+        assert_eq!(problems, Vec::new());
         assert!(specs.len() >= 11);
         assert!(
             specs.iter().all(|spec| spec.base.scheme() == "https" || crate::http::is_loopback(&spec.base))
@@ -263,14 +300,18 @@ mod tests {
             (r#"{"x" 1}"#, r#"the provider "x" must be a map"#),
             (r#"{"x" {}}"#, "needs a :base-url"),
             (r#"{"x" {:base-url "ftp://a"}}"#, "http:// or https://"),
-            (r#"{"x" {:base-url "nonsense"}}"#, "no usable :base-url"),
+            (r#"{"x" {:base-url "nonsense"}}"#, "without a scheme; write http://"),
+            (r#"{"x" {:base-url "127.0.0.1:8899/v1?key=sk-1"}}"#, "without a scheme; write http://"),
+            (r#"{"x" {:base-url "localhost:8080"}}"#, "without a scheme; write http://"),
+            (r#"{"x" {:base-url "http://"}}"#, "no usable :base-url"),
+            (r#"{"x" {:base-ulr "http://a"}}"#, "has no :base-ulr; did you mean :base-url?"),
             (r#"{"x" {:base-url "https://k@a"}}"#, "must not have a key"),
             (r#"{"x" {:base-url "https://a" :key-url "javascript:x"}}"#, "at :key-url"),
             (r#"{"x" {:base-url "http://a" :key-variables ["K"]}}"#, "sends its key unencrypted to a;"),
             (r#"{"x" {:base-url "http://10.0.0.2:1/v1" :headers {"a" "b"}}}"#, "unencrypted to 10.0.0.2;"),
             (r#"{"x" {:base-url "http://a/v1?key=sk-1"}}"#, "unencrypted to a;"),
             (r#"{"x" {:base-url "http://a" :api :soap}}"#, "needs :api to be one of"),
-            (r#"{"x" {:base-url "http://a" :key "sk-1"}}"#, "has no :key; it may have"),
+            (r#"{"x" {:base-url "http://a" :secret-of-mine "sk-1"}}"#, "has no :secret-of-mine; it may have"),
             (r#"{"x" {:base-url "http://a" :key-command "pass"}}"#, "a vector of texts at :key-command"),
             (r#"{"x" {:base-url "http://a" :headers {"a b" "c"}}}"#, ":headers"),
             (r#"{"x" {:base-url "http://a" :idle-timeout-ms 0}}"#, ":idle-timeout-ms"),
