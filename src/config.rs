@@ -29,7 +29,7 @@ pub use daemon::{DaemonPolicy, IdleExit};
 pub use error::{ConfigError, EditError};
 pub use files::{Files, ProjectFiles};
 pub use layers::{HookValue, Layers, ServersValue, Sourced};
-pub use servers::KnownServers;
+pub use servers::KnownDigests;
 pub use trust::{Sealed, Trust};
 
 /// Values from the command line and the environment. They override the files.

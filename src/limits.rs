@@ -1012,6 +1012,16 @@ pub const MCP_STARTS: usize = 3;
 /// The longest line of a server of tools, in bytes (16 MiB): the longest on our own wire.
 pub const MCP_LINE_BYTES: usize = MAX_LINE_BYTES;
 
+/// Bytes of an answer over HTTP that is JSON and no stream (4 MiB): the longest result. It is read as a whole, and each of its
+/// values costs some hundred bytes of memory; the messages of a stream are counted first.
+pub const MCP_JSON_BYTES: usize = MCP_RESULT_BYTES;
+
+/// Streams that a server over HTTP is asked for at once: one for each of a few calls whose stream broke off.
+pub const MCP_STREAMS: u32 = 8;
+
+/// Pause before each further one: a server that ends them at once is not asked all the time.
+pub const MCP_STREAM_PAUSE: Duration = Duration::from_secs(1);
+
 /// Requests of one server, and calls of one, that are open at the same time. Further ones wait.
 pub const MCP_OPEN_REQUESTS: usize = 64;
 
@@ -1119,6 +1129,9 @@ pub const MCP_COMPLETE_WAIT: Duration = Duration::from_secs(5);
 /// Values of a completion. From the protocol.
 pub const MCP_COMPLETIONS: usize = 100;
 
+/// Templates of a server that are completed at once for what was typed. Few begin alike.
+pub const MCP_TEMPLATES: usize = 8;
+
 /// How long the era of a server is remembered (7 days): servers learn the newer one.
 pub const MCP_ERA_SECONDS: i64 = 7 * 24 * 3600;
 
@@ -1128,11 +1141,17 @@ pub const MCP_ERAS: usize = 256;
 /// Pause before a server is listened to again whose stream of changes has ended.
 pub const MCP_LISTEN_PAUSE: Duration = Duration::from_secs(5);
 
+/// The longest such pause: what has changed meanwhile is heard after it.
+pub const MCP_LISTEN_LONGEST: Duration = Duration::from_secs(300);
+
 /// Pause between two readings of a server's lists: one that tells of changes all the time is not read all the time.
 pub const MCP_LIST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Times that a request of a login at a server of tools may be moved, as within one site.
 pub const MCP_LOGIN_REDIRECTS: usize = 3;
+
+/// Tokens of one server's logins that are taken out of what it says: those of its last renewals.
+pub const PEER_TOKENS: usize = 16;
 
 /// Calls of one client that this program answers at once as a server. A model makes a few side by side.
 pub const MCP_SERVED_CALLS: usize = 8;

@@ -29,7 +29,9 @@ mod servers;
 mod settings;
 mod shown;
 mod slot;
+mod template;
 mod tool;
+mod web;
 
 pub use ask::{
     Answer, Answerer, Answering, Ask, Choice, Field, FieldKind, Format, Question, SampleMessage, Sampled,

@@ -11,6 +11,6 @@ mod variables;
 
 pub use child::{Child, Confine, PeerProgram, Started, Stderr, start};
 pub use lines::LineReader;
-pub use noted::{Noted, cut, shown};
+pub use noted::{Noted, Tokens, cut, shown};
 pub use settings::{Read, Source, Unfit, Variable, at_home, command_line, is_name, of_text, unknown_key};
 pub use variables::{KeysOf, names_key, value};

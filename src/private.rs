@@ -40,6 +40,8 @@ const OURS: &[&str] = &[
     "trusted.new",
     "servers.edn",
     "servers.new",
+    "tools.edn",
+    "tools.new",
     "chosen.edn",
     "chosen.new",
     "repl-history",

@@ -287,3 +287,126 @@ fn servers_are_listed_and_tested() {
     }
     assert!(!setup.project().join("started").exists());
 }
+
+/// A server that wants a login, with its issuer.
+struct Issuer {
+    child: Child,
+    port: u16,
+    lines: Receiver<String>,
+}
+
+impl Issuer {
+    /// Whose access tokens last so many seconds.
+    fn new(lasts: &str) -> Self {
+        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp_command/issuer.py");
+        let mut command = Command::new("python3");
+        let mut child = command.arg(program).arg(lasts).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let port = lines.next().unwrap().unwrap().parse().unwrap();
+        let (sender, told) = channel();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        Self { child, port, lines: told }
+    }
+
+    /// What it was asked since, one line each. It tells of a request before it answers.
+    fn told(&self) -> String {
+        self.lines.try_iter().collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Drop for Issuer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Logs in as a person would whose browser agrees to everything, by the command.
+fn log_in(setup: &Setup) {
+    let mut command = setup.command();
+    command.args(["login", "mcp:guarded"]).stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let is_page = |line: &String| line.trim_start().starts_with("http");
+    let page = lines.by_ref().map_while(Result::ok).find(is_page).expect("no page is named");
+    let moved = support::server::get(page.trim());
+    let back =
+        moved.lines().find_map(|line| line.strip_prefix("Location: ")).unwrap_or_else(|| panic!("{moved}"));
+    // A guess of somebody else on this machine is not taken.
+    let (address, _) = back.split_once('?').unwrap();
+    assert!(support::server::get(&format!("{address}?code=evil&state=other")).contains("400"));
+    assert!(support::server::get(back).starts_with("HTTP/1.1 200"), "{back}");
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("You are logged in at mcp:guarded"), "{said}");
+}
+
+#[test]
+fn login_at_a_server_is_found_kept_renewed_and_forgotten() {
+    let issuer = Issuer::new("0");
+    let url = format!("http://127.0.0.1:{}/mcp", issuer.port);
+    let (setup, _) = configured(&format!("{{:mode :yolo :mcp {{\"guarded\" {{:url {url:?}}}}}}}"));
+    let setup = setup.script(
+        "{:turns [{:steps [{:tool-call {:name \"mcp__guarded__secret\" :arguments {}}}]} {:steps [{:delta \"end\"}]}] \
+         :then :cycle}",
+    );
+    let wants = run(&setup, &["test", "guarded"]);
+    assert!(!wants.status.success() && told(&wants).contains("/login mcp:guarded"), "{}", told(&wants));
+    issuer.told();
+    log_in(&setup);
+    let asked = issuer.told();
+    for expected in [
+        "\"/.well-known/oauth-protected-resource/mcp\"",
+        "\"/.well-known/oauth-authorization-server\"",
+        "\"client_name\": \"edn-bridge\"",
+        "\"grant\": \"authorization_code\"",
+        // The first one has run out when it comes.
+        "\"grant\": \"refresh_token\"",
+        "\"is_in\": true",
+    ] {
+        assert!(asked.contains(expected), "{expected}: {asked}");
+    }
+    let file = setup.state().join("credentials.edn");
+    let kept = || std::fs::read_to_string(&file).unwrap();
+    assert!(kept().contains(&format!("mcp:{url}")) && kept().contains("refresh-canary"), "{}", kept());
+    // Another process has the login. Its tokens are in no output.
+    let mut bridge = setup.ready();
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    let result = bridge.event("tool/result");
+    assert_eq!(support::data(&result, "result-text"), "your token is [secret]", "{result}");
+    support::end_of_turn(&mut bridge);
+    let servers = bridge.ask("l", "list_mcp", "{}");
+    assert!(
+        !bridge.told().contains("canary") && !servers.to_string().contains("canary"),
+        "{}",
+        bridge.told()
+    );
+    drop(bridge);
+    let logout = || setup.command().args(["logout", "mcp:guarded"]).output().unwrap();
+    let out = logout();
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success() && said.contains("Logged out of mcp:guarded"), "{said} {}", told(&out));
+    assert!(!kept().contains("canary"), "{}", kept());
+    assert!(told(&logout()).contains("There was no login"));
+    let wants = run(&setup, &["test", "guarded"]);
+    assert!(!wants.status.success() && told(&wants).contains("/login mcp:guarded"), "{}", told(&wants));
+}
+
+#[test]
+fn login_starts_no_other_server() {
+    let issuer = Issuer::new("3600");
+    let url = format!("http://127.0.0.1:{}/mcp", issuer.port);
+    let (setup, path) = configured("");
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp_engine/server.py");
+    let started = setup.project().join("started");
+    let other = format!("{{:command [\"python3\" {program:?}] :env {{\"STARTED\" {started:?}}}}}");
+    std::fs::write(&path, format!("{{:mcp {{\"guarded\" {{:url {url:?}}} \"other\" {other}}}}}")).unwrap();
+    log_in(&setup);
+    let out = setup.command().args(["logout", "mcp:guarded"]).output().unwrap();
+    assert!(out.status.success(), "{}", told(&out));
+    assert!(!started.exists(), "a login starts the server that it is for");
+}

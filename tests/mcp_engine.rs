@@ -503,6 +503,56 @@ fn page_of_a_server_is_confirmed_with_its_address() {
 }
 
 #[test]
+fn page_that_is_wanted_first_is_confirmed_and_the_call_repeated() {
+    let setup = with_server(&script(&[&call("page-first", "")]), "").arg("--yolo");
+    let mut bridge = setup.interactor();
+    say(&mut bridge, "go");
+    let question = bridge.event("interaction/requested");
+    let shown = question.to_string();
+    assert!(shown.contains("open this page first: https://example.com/first"), "{shown}");
+    accept(&mut bridge, &question, ":value {:ok true}");
+    assert_eq!(data(&result(&mut bridge), "result-text"), "went there");
+}
+
+#[test]
+fn rule_allows_a_tool_that_changed_only_once_somebody_says_so() {
+    const RULE: &str = ":permissions {:rules [{:decision :allow :tool \"mcp__s__*\"}]}";
+    let written = call("write", ":text \"hello\"");
+    let setup = configure(Setup::new().script(&script(&[&written])), "{}");
+    // A process of its own each time: the server as it is then, and the answer if somebody is asked.
+    let turn = |words: &str, answer: Option<&str>| {
+        let server = server(&setup, words, "");
+        let folder = setup.dir.path().join("config/edn-bridge");
+        std::fs::write(folder.join("config.edn"), format!("{{:mcp {{\"s\" {server}}} {RULE}}}")).unwrap();
+        let mut bridge = setup.interactor();
+        say(&mut bridge, "go");
+        if let Some(answer) = answer {
+            let question = bridge.event("interaction/requested");
+            let shown = at(&question, &["data"]).unwrap().to_string();
+            assert!(shown.contains("another description or schema than when a rule last"), "{shown}");
+            assert!(shown.contains(":suggested-rule") && shown.contains("mcp__s__write"), "{shown}");
+            accept(&mut bridge, &question, &format!(":value {answer}"));
+        }
+        assert_eq!(data(&result(&mut bridge), "result-text"), "hello");
+        let was_asked = |line: &String| line.contains(":event \"interaction/requested\"");
+        assert_eq!(bridge.transcript.iter().any(was_asked), answer.is_some(), "{words}");
+        bridge.close_input();
+        bridge.wait();
+    };
+    let (once, always) = ("{:outcome \"approve\" :scope \"once\"}", "{:outcome \"approve\" :scope \"rule\"}");
+    turn("", None);
+    turn("\"redescribed\"", Some(once));
+    turn("\"redescribed\"", Some(always));
+    turn("\"redescribed\"", None);
+    // Also back to what it was: each time it is another one than the one that was allowed last.
+    turn("", Some(once));
+    // Where nobody can say what it was, somebody is asked.
+    std::fs::write(setup.state().join("tools.edn"), "[{:folder").unwrap();
+    turn("\"redescribed\"", Some(always));
+    turn("\"redescribed\"", None);
+}
+
+#[test]
 fn sampling_is_off_unless_switched_on_and_asked_each_time() {
     let sample = call("sample", ":text \"Tell me.\"");
     let off = with_server(&script(&[&sample]), "").arg("--yolo");
@@ -593,8 +643,15 @@ fn completion_knows_arguments_and_resources() {
         "{:prompt \"mcp__s__greet\" :argument \"who\" :value \"An\" :before {:how \"x\"}}",
     );
     assert!(completed.to_string().contains("[\"Ann\" \"Anton\"]"), "{completed}");
-    let reference = bridge.ask("r", "complete_mcp", "{:reference \"s:me\"}").to_string();
-    assert!(reference.contains("[\"s:memo://note\"]"), "{reference}");
+    for (typed, expected) in [
+        ("", "[\"s:memo://note\" \"s:memo://of/\"]"),
+        ("s:memo://n", "[\"s:memo://note\"]"),
+        ("s:memo://of/An", "[\"s:memo://of/Ann\" \"s:memo://of/Anton\"]"),
+        ("other:me", "[]"),
+    ] {
+        let reference = bridge.ask("r", "complete_mcp", &format!("{{:reference {typed:?}}}")).to_string();
+        assert!(reference.contains(expected), "{typed}: {reference}");
+    }
     assert_eq!(code(&bridge.ask("x", "complete_mcp", "{:prompt \"p\"}")), "request/invalid-params");
     assert_eq!(
         code(&bridge.ask("x", "complete_mcp", "{:prompt \"p\" :argument \"a\"}")),

@@ -14,9 +14,11 @@ use std::time::Duration;
 
 use edn_bridge::edn;
 use edn_bridge::environment::{Environment, Variables};
+use edn_bridge::limits::MCP_IDLE;
 use edn_bridge::mcp::{Answer, Ask, Era, McpError, Question, Sampled, ServerFacts, Settings, State};
 use edn_bridge::value::Value;
 use mcp_support::{Project, form, python_server, settings, within};
+use tokio::io::AsyncBufReadExt as _;
 use tokio_util::sync::CancellationToken;
 
 /// What all tests of this file need.
@@ -52,7 +54,7 @@ fn server_starts_at_first_use_and_says_what_it_has() {
         assert_eq!(facts.title.as_deref(), Some("wicked 1"));
         assert!(facts.connected.is_some() && facts.last_error.is_none() && facts.completes);
         assert!(facts.instructions.as_ref().unwrap().len() <= 4096);
-        assert_eq!((facts.prompts.len(), facts.resources.len(), facts.templates.len()), (1, 1, 1));
+        assert_eq!((facts.prompts.len(), facts.resources.len(), facts.templates.len()), (1, 1, 2));
         assert_eq!(&*facts.prompts[0].command, "mcp__w__greet");
         let echo = facts.tools.iter().find(|tool| &*tool.tool == "echo").unwrap();
         assert!(echo.read_only && &*echo.name == "mcp__w__echo");
@@ -190,7 +192,7 @@ fn lists_of_a_server_are_bounded_and_told() {
         assert_eq!(facts.tools.len(), 128);
         let project = Project::wicked("endless", "");
         let facts = project.ready().await;
-        assert_eq!((facts.state, facts.tools.len()), (State::Ready, 28));
+        assert_eq!((facts.state, facts.tools.len()), (State::Ready, 30));
     });
 }
 
@@ -319,6 +321,131 @@ fn prompts_resources_and_completion_are_plain_data() {
         let completion =
             project.servers.complete_template("w", "mem://{name}", "name", "y", &[]).await.unwrap();
         assert_eq!(completion.values[0], "ya");
+        for (typed, expected) in [
+            ("me", &["mem://", "mem://a"][..]),
+            ("mem://", &["mem://a", "mem://b"]),
+            ("mem://x%20", &["mem://x%20a", "mem://x%20b"]),
+            ("repo://ann/", &["repo://ann/a", "repo://ann/b"]),
+            ("repo://ann/b/", &["repo://ann/b/x"]),
+            ("other", &[]),
+        ] {
+            let completion = project.servers.complete_address("w", typed).await.unwrap();
+            assert_eq!(completion.values, expected, "{typed}");
+        }
+    });
+}
+
+#[test]
+fn page_that_must_be_seen_first_is_asked_for_and_repeated() {
+    run(async {
+        let project = Project::wicked("good", "");
+        project.ready().await;
+        project.answers(vec![Answer::Agreed]);
+        assert_eq!(project.text("page-first").await, "went there");
+        let asked = project.asked();
+        let [Ask { subject, question: Question::Page { message, url, is_first: true }, .. }] =
+            asked.as_slice()
+        else {
+            panic!("{asked:?}")
+        };
+        assert_eq!(
+            (&**subject, &**message, &**url),
+            ("page-first", "Log in there.", "https://pay.example/first")
+        );
+        let failed = async |arguments: &str| {
+            let told = project.call("page-first", arguments).await;
+            assert!(told.is_error && told.text.contains("A page must be seen first."), "{}", told.text);
+            project.asked().len()
+        };
+        assert_eq!(failed("{}").await, 1, "a no ends it");
+        project.servers.restart("w").await.unwrap();
+        // What cannot be shown whole is not asked, and no call asks more often than another.
+        project.answers(vec![Answer::Agreed; 20]);
+        assert_eq!(failed("{:url \"javascript:alert(1)\" :times 99}").await, 0);
+        assert_eq!(failed("{:pages 6 :times 99}").await, 0);
+        assert_eq!(failed("{:times 99}").await, 5);
+    });
+}
+
+#[test]
+fn changes_of_lists_are_heard_in_the_newer_era() {
+    run(async {
+        let project = Project::wicked("newer", "");
+        let before = project.ready().await;
+        assert_eq!((before.state, before.era), (State::Ready, Some(Era::Discover)), "{before:?}");
+        project.text("rug").await;
+        let after = project.reached(|facts| facts.tools.len() > before.tools.len()).await;
+        assert_ne!(before.tools[0].digest, after.tools[0].digest);
+    });
+}
+
+#[test]
+fn tool_of_another_server_after_a_restart_is_not_called() {
+    run(async {
+        let project = Project::wicked("turns", "");
+        project.ready().await;
+        let (echo, env) = (project.tool("echo"), project.tool("env"));
+        let call = async |tool| project.call_tool(tool, "{:text \"x\"}").await;
+        assert_eq!(call(&echo).await.text, "x");
+        // It crashes, and the call that starts it again meets another one under its name.
+        project.failure("crash").await;
+        let told = call(&echo).await;
+        assert!(told.is_error && told.text.contains("has changed since it was offered"), "{}", told.text);
+        let told = call(&env).await;
+        assert!(told.is_error && told.text.contains("no longer offers the tool env"), "{}", told.text);
+        assert_eq!(project.call("echo", "{:text \"x\"}").await.text, "x");
+    });
+}
+
+#[test]
+fn server_that_is_switched_off_while_it_starts_stays_off() {
+    run(async {
+        let project = Project::wicked("gate", "");
+        let servers = project.servers.clone();
+        let starting = tokio::spawn(async move { servers.restart("w").await });
+        while !project.folder().join("asked").exists() {
+            tokio::task::yield_now().await;
+        }
+        project.servers.reload(settings(&format!("{{\"w\" {}}}", python_server("gate", ":enabled false"))));
+        std::fs::write(project.folder().join("go"), "").unwrap();
+        let told = within(starting).await.unwrap().unwrap_err();
+        assert!(matches!(told, McpError::Off(_)), "{told}");
+        assert_eq!(project.facts().state, State::Off);
+        assert!(project.servers.tools(&project.answerer()).is_empty());
+    });
+}
+
+/// On one thread, whose clock can be moved on.
+#[test]
+fn idle_server_ends_and_the_next_call_starts_it() {
+    if !has_python() {
+        return;
+    }
+    let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    executor.block_on(async {
+        let project = Project::wicked("good", "");
+        project.ready().await;
+        let pid: u32 = project.text("pid").await.parse().unwrap();
+        let is_there = || Path::new(&format!("/proc/{pid}")).exists();
+        let mut changes = project.servers.changes();
+        changes.mark_unchanged();
+        tokio::time::pause();
+        tokio::time::advance(MCP_IDLE - Duration::from_secs(1)).await;
+        tokio::task::yield_now().await;
+        assert_eq!(project.facts().state, State::Ready);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        tokio::time::resume();
+        within(changes.changed()).await.unwrap();
+        assert_eq!(project.facts().state, State::Idle);
+        within(async {
+            while is_there() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        // Its tools are still offered.
+        assert_ne!(project.text("pid").await, pid.to_string());
+        assert_eq!(project.facts().state, State::Ready);
     });
 }
 
@@ -512,5 +639,24 @@ fn stubborn_server_is_ended_in_order() {
         assert!(begun.elapsed() >= Duration::from_secs(2));
         let told = project.servers.restart("w").await.unwrap_err();
         assert!(told.to_string().contains("no longer"), "{told}");
+    });
+}
+
+#[test]
+fn answer_over_http_that_costs_much_is_not_read() {
+    run(async {
+        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp_servers/wicked_http.py");
+        let mut server = tokio::process::Command::new("python3");
+        let mut server =
+            server.arg(program).stdout(std::process::Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let mut lines = tokio::io::BufReader::new(server.stdout.take().unwrap()).lines();
+        let port = within(lines.next_line()).await.unwrap().unwrap();
+        let project = Project::of(&format!("{{\"w\" {{:url \"http://127.0.0.1:{port}/mcp\"}}}}"));
+        project.ready().await;
+        let told = project.failure("wide-stream").await;
+        assert!(told.contains("more than 100000 values"), "{told}");
+        let told = project.failure("wide").await;
+        assert!(told.contains("The server w"), "{told}");
+        assert_eq!(project.text("plain").await, "plain");
     });
 }

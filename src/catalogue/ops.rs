@@ -228,7 +228,7 @@ macro_rules! each_op {
                 { "prompt" Shape::Filled ;?, "argument" Shape::Filled ;?, "value" Shape::Text ;?,
                   "before" Shape::Map ;?, "reference" Shape::Text ;? }
                 ["values" "more"] [NotFound]
-                "Completes `:value` as an `:argument` of a `:prompt` (its slash command without the slash), with the arguments `:before` it; or without them `:reference`, the start of `server:uri` after an `@`, to whole references.";
+                "Completes `:value` as an `:argument` of a `:prompt` (its slash command without the slash), with the arguments `:before` it; or without them `:reference`, the start of `server:uri` after an `@`, to whole references: resources, and templates whose variables the server completes.";
             ResolveDialog resolve_dialog Urgent true { "dialog-id" Shape::Filled, "result" Shape::DialogResult }
                 ["accepted"] [NoActiveDialog DialogIdMismatch InteractionAlreadyAnswered]
                 "Answers the open dialog.";

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::tool::permission::{Decision, Rule};
+use crate::tool::permission::Rule;
 
 /// The rules of a session, and of the sessions above it. A copy shares them.
 ///
@@ -41,8 +41,7 @@ impl AnsweredRules {
 
     /// Takes back what allows a tool, wherever it was answered. Returns whether there was anything.
     pub fn forget_allowed(&self, tool: &str) -> bool {
-        let allows =
-            |rule: &Rule| rule.decision == Decision::Allow && rule.tool.is_some() && rule.names(tool);
+        let allows = |rule: &Rule| rule.allows_by_name(tool);
         let mut found = false;
         for list in self.above.iter().chain([&self.own]) {
             let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);

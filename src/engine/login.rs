@@ -75,17 +75,24 @@ impl LoginDesk<'_> {
     /// Deletes a provider's login.
     pub(super) fn forget(&self, call: &Call, provider: String, reply: Reply<bool>) {
         if let Some(name) = provider.strip_prefix(SERVER) {
-            let found = self.0.tree.get(&call.session).map_err(|_| LoginError::NonePending);
-            return match found.and_then(|session| self.server(&session, name)) {
-                Err(error) => reply.fail(refused(error)),
-                Ok(ServerLogin { servers, server }) => {
-                    let logout = async move {
-                        let forgotten = servers.logout(&server).await;
-                        reply.send(forgotten.map_err(|error| refused(LoginError::Failed(error.to_string()))));
-                    };
-                    drop(self.0.tasks.spawn_on(logout, &self.0.executor));
-                }
+            let Ok(session) = self.0.tree.get(&call.session) else {
+                return reply.fail(refused(LoginError::NonePending));
             };
+            let (shared, name) = (self.0.clone(), name.to_owned());
+            let logout = async move {
+                // Nobody may have needed them yet.
+                shared.folder_servers(&session).await;
+                let forgotten = match LoginDesk(&shared).server(&session, &name) {
+                    Ok(ServerLogin { servers, server }) => {
+                        let forgotten = servers.logout(&server).await;
+                        forgotten.map_err(|error| LoginError::Failed(error.to_string()))
+                    }
+                    Err(error) => Err(error),
+                };
+                reply.send(forgotten.map_err(refused));
+            };
+            self.0.tasks.spawn_on(logout, &self.0.executor);
+            return;
         }
         let Some(logins) = self.0.configuration.newest().providers.logins() else {
             return reply.ok(false);
@@ -180,7 +187,8 @@ impl LoginDesk<'_> {
         let Some(server) = provider.strip_prefix(SERVER) else {
             return logins.begin(connection, provider, stop).await;
         };
-        self.0.servers_ready(session).await;
+        // Only the one that it is for is asked, when the login begins.
+        self.0.folder_servers(session).await;
         match self.server(session, server) {
             Ok(login) => logins.begin_foreign(connection, provider, Arc::new(login), stop).await,
             Err(error) => {

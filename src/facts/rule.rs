@@ -129,6 +129,11 @@ impl Rule {
         })
     }
 
+    /// Whether it allows the tool of that name because it names it.
+    pub fn allows_by_name(&self, tool: &str) -> bool {
+        self.decision == Decision::Allow && self.tool.is_some() && self.names(tool)
+    }
+
     /// The rule in words: `allow bash: git status`.
     pub fn text(&self) -> String {
         let mut text = format!("{} {}", self.decision.as_str(), self.tool.as_deref().unwrap_or("every tool"));

@@ -46,6 +46,8 @@ pub enum Question {
         message: Arc<str>,
         /// The whole address, `http` or `https`.
         url: Arc<str>,
+        /// Whether the server answers only once the person has been there: after a yes it is asked again.
+        is_first: bool,
     },
     /// An answer of the session's model, without tools. Only of servers with `:sampling true`, and to be approved each
     /// time.

@@ -21,12 +21,12 @@ use super::pipes::Pipes;
 use super::place::Place;
 use super::secrets::Values;
 use super::settings::{Server, Way};
+use super::web::Guarded;
 use crate::files;
 use crate::http::Url;
 use crate::http::header::{HeaderName, HeaderValue};
-use crate::limits::{HTTP_ERROR_BYTES, MCP_LINE_BYTES, MCP_OPEN_REQUESTS, MCP_START_WAIT};
-use crate::peer::Noted;
-use crate::peer::{self, PeerProgram, Started, Stderr};
+use crate::limits::{HTTP_ERROR_BYTES, MCP_JSON_BYTES, MCP_LINE_BYTES, MCP_OPEN_REQUESTS, MCP_START_WAIT};
+use crate::peer::{self, Noted, PeerProgram, Started, Stderr, Tokens};
 
 /// A connection that could not be made, with the words that may be shown.
 pub(super) struct NotConnected {
@@ -42,6 +42,7 @@ pub(super) struct NotConnected {
 pub(super) async fn connect(
     server: &Arc<Server>,
     place: &Arc<Place>,
+    tokens: &Arc<Tokens>,
     tasks: &TaskTracker,
     login: Option<Authorized>,
 ) -> Result<Connection, NotConnected> {
@@ -54,7 +55,7 @@ pub(super) async fn connect(
         let read = tokio::task::spawn_blocking(move || eras::known(&state_dir, &digest, now)).await;
         read.ok().flatten()
     };
-    let attempt = Attempt { server, place, tasks, values: &values, login };
+    let attempt = Attempt { server, place, tokens, tasks, values: &values, login };
     let begun = Instant::now();
     // A wrong era shows at once; what takes long has another reason.
     let may_be_era =
@@ -85,6 +86,7 @@ pub(super) async fn connect(
 struct Attempt<'a> {
     server: &'a Arc<Server>,
     place: &'a Arc<Place>,
+    tokens: &'a Arc<Tokens>,
     tasks: &'a TaskTracker,
     values: &'a Values,
     /// The login of this process, if there was one.
@@ -93,7 +95,7 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     async fn make(&self, era: Option<Era>) -> Result<Connection, NotConnected> {
-        let noted = Arc::new(Noted::new(self.values.secrets(self.server)));
+        let noted = Arc::new(Noted::new(self.values.secrets(self.server)).with(self.tokens.clone()));
         let stderr = Arc::new(Stderr::default());
         let connected = match &self.server.way {
             Way::Command(_) => self.program(era, &noted, &stderr).await,
@@ -176,7 +178,7 @@ impl Attempt<'_> {
         }
         let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
         config = config.custom_headers(headers).max_concurrent_requests(MCP_OPEN_REQUESTS);
-        config = config.max_sse_event_size(MCP_LINE_BYTES).max_json_response_size(MCP_LINE_BYTES);
+        config = config.max_sse_event_size(MCP_LINE_BYTES).max_json_response_size(MCP_JSON_BYTES);
         config = config.max_error_response_size(HTTP_ERROR_BYTES);
         let (handler, end) = (self.handler(noted), CancellationToken::new());
         // Who has configured a header of that name wants no login.
@@ -184,7 +186,7 @@ impl Attempt<'_> {
         let login = match (&self.login, has_own) {
             (_, true) => None,
             (Some(login), false) => Some(login.clone()),
-            (None, false) => restored(url, self.place, client).await.map_err(Failure::Other)?,
+            (None, false) => restored(url, self.place, self.tokens, client).await.map_err(Failure::Other)?,
         };
         let service = match login {
             Some(login) => {
@@ -192,7 +194,8 @@ impl Attempt<'_> {
                 greet(transport, handler.clone(), mode(era), end.clone()).await?
             }
             None => {
-                let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
+                let transport =
+                    StreamableHttpClientTransport::with_client(Guarded::new(client.clone()), config);
                 greet(transport, handler.clone(), mode(era), end.clone()).await?
             }
         };

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, CompleteRequest,
-    CompleteRequestParams, CompletionInfo, GetPromptRequest, GetPromptRequestParams, GetPromptResult,
-    InputRequiredResult, InputResponses, ListPromptsRequest, ListResourceTemplatesRequest,
+    CompleteRequestParams, CompletionInfo, ErrorCode, GetPromptRequest, GetPromptRequestParams,
+    GetPromptResult, InputRequiredResult, InputResponses, ListPromptsRequest, ListResourceTemplatesRequest,
     ListResourcesRequest, ListToolsRequest, PaginatedRequestParams, ProtocolVersion, ReadResourceRequest,
     ReadResourceRequestParams, ReadResourceResult, ServerCapabilities, ServerResult, SubscriptionFilter,
 };
@@ -26,8 +26,8 @@ use super::facts::Era;
 use super::failure::{Failure, of_request, of_start};
 use super::handler::Handler;
 use crate::limits::{
-    MCP_CALL_LONGEST, MCP_INSTRUCTIONS_BYTES, MCP_LISTEN_PAUSE, MCP_OPEN_REQUESTS, MCP_PAGES, MCP_ROUNDS,
-    MCP_START_WAIT, MCP_TITLE_BYTES,
+    MCP_CALL_LONGEST, MCP_INSTRUCTIONS_BYTES, MCP_LISTEN_LONGEST, MCP_LISTEN_PAUSE, MCP_OPEN_REQUESTS,
+    MCP_PAGES, MCP_ROUNDS, MCP_START_WAIT, MCP_TITLE_BYTES,
 };
 use crate::peer::{Child, Stderr};
 use crate::peer::{Noted, cut};
@@ -48,6 +48,9 @@ impl From<Failure> for Unanswered {
         Self::Failed(failure)
     }
 }
+
+/// The protocol's code for a call that needs a page to be seen first.
+const PAGE_FIRST: ErrorCode = ErrorCode(-32042);
 
 /// How long all pages of a list may take, and until when.
 pub(super) type Span = (Duration, Instant);
@@ -218,7 +221,9 @@ impl Connection {
             (self.peer.clone(), self.changed().clone(), self.gone.clone(), self.end.clone());
         tasks.spawn(async move {
             let listening = async {
+                let mut pause = MCP_LISTEN_PAUSE;
                 loop {
+                    let begun = Instant::now();
                     match peer.listen(filter.clone()).await {
                         Ok(mut subscription) => {
                             while let Ok(Some(_)) = subscription.next().await {
@@ -229,7 +234,12 @@ impl Connection {
                         Err(ServiceError::McpError(_) | ServiceError::UnexpectedResponse) => return,
                         Err(_) => {}
                     }
-                    sleep(MCP_LISTEN_PAUSE).await;
+                    // One that never stays is listened to ever more seldom: each time, its lists are read again.
+                    pause = match begun.elapsed() < pause {
+                        true => pause.saturating_mul(2).min(MCP_LISTEN_LONGEST),
+                        false => MCP_LISTEN_PAUSE,
+                    };
+                    sleep(pause).await;
                     // What happened meanwhile was not heard.
                     changed.notify_one();
                 }
@@ -314,30 +324,48 @@ impl Connection {
         let until = Instant::now() + MCP_CALL_LONGEST;
         let (mut responses, mut state) = (None, None);
         for _ in 0..MCP_ROUNDS {
-            match self.request(make(responses, state), &call, time, until, stop).await? {
-                ServerResult::InputRequiredResult(required) => {
+            match self.request(make(responses.clone(), state.clone()), &call, time, until, stop).await {
+                // A page must be seen first: the same request again, once the person has been there.
+                Err(Unanswered::Failed(Failure::Refused(error))) if error.code == PAGE_FIRST => {
+                    let seen = self.asking(until, stop, self.handler.pages(&call, &error)).await?;
+                    if !seen {
+                        return Err(Failure::Refused(error).into());
+                    }
+                }
+                Err(unanswered) => return Err(unanswered),
+                Ok(ServerResult::InputRequiredResult(required)) => {
                     let InputRequiredResult { input_requests, request_state, .. } = required;
                     let mut given = BTreeMap::new();
                     for (key, request) in input_requests.unwrap_or_default() {
-                        let answer = tokio::select! {
-                            biased;
-                            () = stop.cancelled() => return Err(Unanswered::Ended),
-                            () = self.gone.cancelled() => return Err(Failure::Lost.into()),
-                            () = sleep_until(until) => return Err(Unanswered::TimedOut(MCP_CALL_LONGEST)),
-                            answer = self.handler.input(&call, &request) => answer,
-                        };
+                        let answer = self.asking(until, stop, self.handler.input(&call, &request)).await?;
                         given.insert(key, answer.map_err(Failure::Other)?);
                     }
                     responses = (!given.is_empty()).then_some(given);
                     state = request_state;
                 }
-                result => {
+                Ok(result) => {
                     let unfit = || Failure::Other("its answer is none of the protocol's".to_owned());
                     return take(result).ok_or_else(|| unfit().into());
                 }
             }
         }
         Err(Failure::Other(format!("it wanted input more than {MCP_ROUNDS} times")).into())
+    }
+
+    /// Waits for a person's answers between two rounds of a call, as long as the call and the server are there.
+    async fn asking<T>(
+        &self,
+        until: Instant,
+        stop: &CancellationToken,
+        answers: impl Future<Output = T>,
+    ) -> Result<T, Unanswered> {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => Err(Unanswered::Ended),
+            () = self.gone.cancelled() => Err(Failure::Lost.into()),
+            () = sleep_until(until) => Err(Unanswered::TimedOut(MCP_CALL_LONGEST)),
+            answers = answers => Ok(answers),
+        }
     }
 
     /// Calls a tool.

@@ -59,6 +59,25 @@ pub enum McpError {
         /// What is known of it.
         why: Option<String>,
     },
+    /// A tool is another one than the one that was offered.
+    #[error(
+        "The tool {tool} of the server {server} has changed since it was offered, and was not called. It is offered \
+         anew: look at what it says of itself now."
+    )]
+    Changed {
+        /// The server's name.
+        server: String,
+        /// The tool's name at the server.
+        tool: String,
+    },
+    /// A tool is no longer there.
+    #[error("The server {server} no longer offers the tool {tool}.")]
+    Withdrawn {
+        /// The server's name.
+        server: String,
+        /// The tool's name at the server.
+        tool: String,
+    },
     /// It cannot do that.
     #[error("The server {server} has no {what}.")]
     Lacks {

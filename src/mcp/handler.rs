@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use super::ask::Answer;
 use super::calls::{Call, Calls};
-use super::questions::{elicitation, elicited, sampled, sampling};
+use super::questions::{elicitation, elicited, pages_first, sampled, sampling};
 
 /// One connection's side of what a server asks.
 #[derive(Clone)]
@@ -66,6 +66,21 @@ impl Handler {
             _ => return Err("it wants an input of a kind that is not known".to_owned()),
         };
         answer.map_err(|error| error.to_string())
+    }
+
+    /// Asks the person to open the pages that an error names, one after the other. Returns whether they have seen all of
+    /// them.
+    pub(super) async fn pages(&self, call: &Arc<Call>, error: &ErrorData) -> bool {
+        let pages = match pages_first(error, &self.calls.noted) {
+            Ok(pages) => pages,
+            Err(_) => return false,
+        };
+        for page in pages {
+            if self.calls.ask(call, page).await != Answer::Agreed {
+                return false;
+            }
+        }
+        true
     }
 
     async fn sample(

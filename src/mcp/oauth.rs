@@ -16,13 +16,15 @@ use rmcp::transport::auth::{
 
 use super::place::Place;
 use super::settings::Server;
+use super::web::Guarded;
 use crate::auth::{Credential, Credentials, KeySource, Keys, ProviderEntry, exchange};
 use crate::http::{self, Client, Http, StatusCode, Url};
 use crate::limits::MCP_LOGIN_REDIRECTS;
+use crate::peer::Tokens;
 use crate::secret::Secret;
 
 /// Requests with the tokens of a login, which are renewed.
-pub(super) type Authorized = AuthClient<Client>;
+pub(super) type Authorized = AuthClient<Guarded>;
 
 /// A login that waits for its page.
 pub(super) struct Pending {
@@ -44,9 +46,16 @@ type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 struct Store {
     credentials: Credentials,
     entry: String,
+    /// Learns each token that is met.
+    tokens: Arc<Tokens>,
 }
 
 impl Store {
+    fn of(url: &Url, place: &Place, tokens: &Arc<Tokens>) -> Self {
+        let (credentials, entry) = (place.credentials.clone(), entry_of(url));
+        Self { credentials, entry, tokens: tokens.clone() }
+    }
+
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Credentials, &str) -> Result<T, String> + Send + 'static,
@@ -63,11 +72,13 @@ impl CredentialStore for Store {
         's: 'f,
         Self: 'f,
     {
-        Box::pin(self.blocking(|credentials, entry| {
+        let tokens = self.tokens.clone();
+        Box::pin(self.blocking(move |credentials, entry| {
             let Some(ProviderEntry::Key(text)) = credentials.get(entry).map_err(|error| error.to_string())?
             else {
                 return Ok(None);
             };
+            tokens.learn(text.expose());
             // An entry of an earlier version is none: the person logs in again.
             Ok(serde_json::from_str(text.expose()).ok())
         }))
@@ -78,8 +89,10 @@ impl CredentialStore for Store {
         's: 'f,
         Self: 'f,
     {
+        let tokens = self.tokens.clone();
         Box::pin(self.blocking(move |credentials, entry| {
             let text = serde_json::to_string(&stored).map_err(|error| error.to_string())?;
+            tokens.learn(&text);
             let kept = ProviderEntry::Key(Secret::new(text));
             credentials.put(entry, kept).map_err(|error| error.to_string())
         }))
@@ -153,10 +166,10 @@ impl OAuthHttpClient for Web {
     }
 }
 
-async fn manager(url: &Url, place: &Place) -> Result<AuthorizationManager, AuthError> {
+async fn manager(url: &Url, place: &Place, tokens: &Arc<Tokens>) -> Result<AuthorizationManager, AuthError> {
     let web = Web::of(place.http.clone(), url);
     let mut manager = AuthorizationManager::new_with_oauth_http_client(url.as_str(), Arc::new(web)).await?;
-    manager.set_credential_store(Store { credentials: place.credentials.clone(), entry: entry_of(url) });
+    manager.set_credential_store(Store::of(url, place, tokens));
     Ok(manager)
 }
 
@@ -167,6 +180,7 @@ async fn manager(url: &Url, place: &Place) -> Result<AuthorizationManager, AuthE
 pub(super) async fn restored(
     url: &Url,
     place: &Place,
+    tokens: &Arc<Tokens>,
     client: &Client,
 ) -> Result<Option<Authorized>, String> {
     let (credentials, entry) = (place.credentials.clone(), entry_of(url));
@@ -175,9 +189,9 @@ pub(super) async fn restored(
         return Ok(None);
     }
     let restored = async {
-        let mut manager = manager(url, place).await?;
+        let mut manager = manager(url, place, tokens).await?;
         let is_there = manager.initialize_from_store().await?;
-        Ok::<_, AuthError>(is_there.then(|| AuthClient::new(client.clone(), manager)))
+        Ok::<_, AuthError>(is_there.then(|| AuthClient::new(Guarded::new(client.clone()), manager)))
     };
     restored.await.map_err(|error| words(&error))
 }
@@ -191,11 +205,12 @@ pub(super) async fn begin(
     server: &Server,
     url: &Url,
     place: &Place,
+    tokens: &Arc<Tokens>,
     redirect: &Url,
     challenge: Option<&str>,
 ) -> Result<Pending, String> {
     let client = place.http.client(url).map_err(|error| error.to_string())?.clone();
-    let mut manager = manager(url, place).await.map_err(|error| words(&error))?;
+    let mut manager = manager(url, place, tokens).await.map_err(|error| words(&error))?;
     let resolution =
         manager.resolve_metadata_from_challenge(challenge).await.map_err(|error| words(&error))?;
     manager.set_metadata(resolution.metadata);
@@ -207,7 +222,7 @@ pub(super) async fn begin(
         && wanted.is_insufficient_scope()
     {
         // More rights than before: the old ones stay.
-        let granted = granted(place, url).await;
+        let granted = granted(place, url, tokens).await;
         let wanted = wanted.scope.iter().flat_map(|scope| scope.split_whitespace().map(str::to_owned));
         scopes.extend(granted.into_iter().chain(wanted));
         let mut seen = std::collections::HashSet::new();
@@ -231,9 +246,14 @@ pub(super) async fn begin(
 }
 
 /// The scopes that were granted before.
-async fn granted(place: &Place, url: &Url) -> Vec<String> {
-    let store = Store { credentials: place.credentials.clone(), entry: entry_of(url) };
-    store.load().await.ok().flatten().map(|stored| stored.granted_scopes).unwrap_or_default()
+async fn granted(place: &Place, url: &Url, tokens: &Arc<Tokens>) -> Vec<String> {
+    Store::of(url, place, tokens)
+        .load()
+        .await
+        .ok()
+        .flatten()
+        .map(|stored| stored.granted_scopes)
+        .unwrap_or_default()
 }
 
 /// The secret of a registration, from the command that prints it.
@@ -261,7 +281,7 @@ async fn secret(server: &Server, place: &Place) -> Result<Option<Secret>, String
 pub(super) async fn finish(pending: Pending, callback: &str) -> Result<Authorized, String> {
     let Pending { session, client, .. } = pending;
     session.handle_callback_url(callback).await.map_err(|error| words(&error))?;
-    Ok(AuthClient::new(client, session.auth_manager))
+    Ok(AuthClient::new(Guarded::new(client), session.auth_manager))
 }
 
 /// Forgets the tokens of a server; returns whether there were any. Blocks.

@@ -157,7 +157,7 @@ struct Shape {
 }
 
 /// How many values a text of JSON has at most. Each costs some hundred bytes of memory when it is read.
-fn values(text: &[u8]) -> usize {
+pub(super) fn values(text: &[u8]) -> usize {
     let (mut count, mut rest) = (1usize, text);
     while let Some((byte, after)) = rest.split_first() {
         rest = after;

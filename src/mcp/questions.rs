@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rmcp::model::{
     CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult, ElicitationAction,
-    ElicitationSchema, Role, SamplingContent, SamplingMessage, SamplingMessageContentBlock,
+    ElicitationSchema, ErrorData, Role, SamplingContent, SamplingMessage, SamplingMessageContentBlock,
 };
 use serde_json::Value as Json;
 
@@ -14,7 +14,8 @@ use super::ask::{Answer, Choice, Field, FieldKind, Format, Question, SampleMessa
 use super::convert::json_of;
 use crate::http;
 use crate::limits::{
-    MCP_CHOICES, MCP_FIELDS, MCP_QUESTION_BYTES, MCP_SAMPLE_BYTES, MCP_SAMPLE_MESSAGES, MCP_TITLE_BYTES,
+    MCP_CHOICES, MCP_FIELDS, MCP_QUESTION_BYTES, MCP_QUESTIONS, MCP_SAMPLE_BYTES, MCP_SAMPLE_MESSAGES,
+    MCP_TITLE_BYTES,
 };
 use crate::peer::{Noted, shown};
 
@@ -28,20 +29,35 @@ pub(super) fn elicitation(params: &ElicitRequestParams, noted: &Noted) -> Result
             message: shown(noted, message, MCP_QUESTION_BYTES),
             fields: fields(requested_schema, noted)?,
         }),
-        ElicitRequestParams::UrlElicitationParams { message, url, .. } => page(message, url, noted),
+        ElicitRequestParams::UrlElicitationParams { message, url, .. } => page(message, url, false, noted),
         _ => Err("this kind of question is not known".to_owned()),
     }
 }
 
+/// The pages that must be seen before a request is answered, as an error names them. As many as may be asked about.
+///
+/// # Errors
+/// Why nobody can be asked for that.
+pub(super) fn pages_first(error: &ErrorData, noted: &Noted) -> Result<Vec<Question>, String> {
+    let named = error.data.as_ref().and_then(|data| data.get("elicitations")?.as_array());
+    let named = named.filter(|named| (1..=MCP_QUESTIONS).contains(&named.len()));
+    let named = named.ok_or_else(|| format!("it must name 1 to {MCP_QUESTIONS} pages"))?;
+    let page_of = |named: &Json| {
+        let text = |key: &str| named.get(key).and_then(Json::as_str).unwrap_or_default();
+        page(text("message"), text("url"), true, noted)
+    };
+    named.iter().map(page_of).collect()
+}
+
 /// A page. Its whole address is shown, so a long one cannot be asked for.
-fn page(message: &str, url: &str, noted: &Noted) -> Result<Question, String> {
+fn page(message: &str, url: &str, is_first: bool, noted: &Noted) -> Result<Question, String> {
     if noted.is_in(url) {
         return Err("the address has a key in it that the server was given".to_owned());
     }
     if url.len() > MCP_QUESTION_BYTES || http::page(url).is_none() {
         return Err("the address must be one of the web, of a length that can be shown".to_owned());
     }
-    Ok(Question::Page { message: shown(noted, message, MCP_QUESTION_BYTES), url: url.into() })
+    Ok(Question::Page { message: shown(noted, message, MCP_QUESTION_BYTES), url: url.into(), is_first })
 }
 
 fn fields(schema: &ElicitationSchema, noted: &Noted) -> Result<Vec<Field>, String> {
@@ -281,8 +297,8 @@ mod tests {
             "",
             &format!("https://h.example/{}", "x".repeat(9000)),
         ] {
-            assert!(page("m", url, &Noted::default()).is_err(), "{url}");
+            assert!(page("m", url, false, &Noted::default()).is_err(), "{url}");
         }
-        assert!(page("m", "https://h.example/", &Noted::default()).is_ok());
+        assert!(page("m", "https://h.example/", false, &Noted::default()).is_ok());
     }
 }

@@ -1,6 +1,6 @@
 //! The servers of a project folder.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -19,9 +19,12 @@ use super::oauth::Pending;
 use super::place::Place;
 use super::settings::{Server, Settings};
 use super::slot::Slot;
+use super::template::{self, Typed};
 use super::tool::ServerTool;
 use crate::http::Url;
-use crate::limits::{MCP_LISTED, MCP_READY_WAIT, MCP_START_WAIT, MCP_TITLE_BYTES, MCP_TOOLS};
+use crate::limits::{
+    MCP_COMPLETIONS, MCP_LISTED, MCP_READY_WAIT, MCP_START_WAIT, MCP_TEMPLATES, MCP_TITLE_BYTES, MCP_TOOLS,
+};
 use crate::similar;
 use crate::tool::Tool;
 
@@ -219,6 +222,40 @@ impl Servers {
         given: &[(String, String)],
     ) -> Result<Completion, McpError> {
         self.slot(server)?.complete(Reference::for_resource(template), (variable, typed), given).await
+    }
+
+    /// The addresses that may follow what was typed of one, by a server's resources and by its templates, whose variables
+    /// the server completes. A template that it cannot complete now is passed over.
+    ///
+    /// # Errors
+    /// [`McpError::Unknown`].
+    pub async fn complete_address(&self, server: &str, typed: &str) -> Result<Completion, McpError> {
+        let facts = self.slot(server)?.facts();
+        let listed = facts.resources.iter().map(|resource| resource.uri.to_string());
+        let mut found: BTreeSet<String> = listed.filter(|uri| uri.starts_with(typed)).collect();
+        let mut more = false;
+        let mut variables = Vec::new();
+        for template in facts.templates.iter() {
+            match template::place(&template.uri, typed) {
+                Some(Typed::Text(address)) => drop(found.insert(address)),
+                Some(Typed::Variable(variable)) if variables.len() < MCP_TEMPLATES => {
+                    variables.push((template.uri.clone(), variable));
+                }
+                Some(Typed::Variable(_)) => more = true,
+                None => {}
+            }
+        }
+        let asked = variables.iter().map(|(uri, variable)| {
+            self.complete_template(server, uri, &variable.name, &variable.value, &variable.given)
+        });
+        let completed = futures_util::future::join_all(asked).await;
+        for ((_, variable), completed) in variables.iter().zip(completed) {
+            let Ok(completed) = completed else { continue };
+            more |= completed.more;
+            found.extend(completed.values.iter().map(|value| variable.with(value)));
+        }
+        more |= found.len() > MCP_COMPLETIONS;
+        Ok(Completion { values: found.into_iter().take(MCP_COMPLETIONS).collect(), more })
     }
 
     /// Ends a server and starts it again, whatever happened to it before; returns when it is ready or has failed.

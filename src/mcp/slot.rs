@@ -10,7 +10,7 @@ use rmcp::model::{
     GetPromptRequestParams, GetPromptResult, ReadResourceResult, Reference,
 };
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -29,8 +29,8 @@ use crate::limits::{
     MCP_COMPLETE_WAIT, MCP_COMPLETIONS, MCP_IDLE, MCP_LIST_PAUSE, MCP_LISTED, MCP_READY_WAIT,
     MCP_START_LONGEST, MCP_START_WAIT, MCP_STARTS, MCP_STARTS_TIME, MCP_TITLE_BYTES,
 };
-use crate::peer::Noted;
 use crate::peer::Stderr;
+use crate::peer::{Noted, Tokens};
 
 /// One configured server.
 pub(super) struct Slot {
@@ -41,6 +41,8 @@ pub(super) struct Slot {
     /// One start at a time.
     starting: Arc<tokio::sync::Mutex<()>>,
     known: Mutex<Known>,
+    /// The tokens of its logins, which are keys as well.
+    tokens: Arc<Tokens>,
     /// It is no longer configured, or all servers are ended.
     ended: CancellationToken,
 }
@@ -111,6 +113,7 @@ impl Slot {
             tasks,
             starting: Arc::default(),
             known: Mutex::new(known),
+            tokens: Arc::default(),
             ended: CancellationToken::new(),
         })
     }
@@ -225,13 +228,18 @@ impl Slot {
     }
 
     /// Begins a login at it.
-    pub(super) async fn begin_login(&self, redirect: &Url) -> Result<Pending, McpError> {
+    pub(super) async fn begin_login(self: &Arc<Self>, redirect: &Url) -> Result<Pending, McpError> {
         let server = self.server();
         let Way::Http(url) = &server.way else {
             return Err(McpError::Lacks { server: server.name.to_string(), what: "login: it is a program" });
         };
+        // What it wants, it says when it is asked.
+        if self.known().starts.is_empty() {
+            let _ = timeout(MCP_READY_WAIT, self.connection()).await;
+        }
         let challenge = self.known().challenge.clone().filter(|challenge| !challenge.is_empty());
-        let begun = oauth::begin(&server, url, &self.place, redirect, challenge.as_deref()).await;
+        let tokens = &self.tokens;
+        let begun = oauth::begin(&server, url, &self.place, tokens, redirect, challenge.as_deref()).await;
         begun.map_err(|why| self.failed(format!("{}.", Noted::default().words(why))))
     }
 
@@ -353,7 +361,7 @@ impl Slot {
         let begun = Instant::now();
         let connecting = async {
             let login = self.known().login.clone();
-            let connection = match connect(&server, &self.place, &self.tasks, login).await {
+            let connection = match connect(&server, &self.place, &self.tokens, &self.tasks, login).await {
                 Ok(connection) => Arc::new(connection),
                 Err(error) => {
                     self.known().stderr = error.stderr.clone().map(|stderr| (stderr, error.noted.clone()));
@@ -374,6 +382,11 @@ impl Slot {
             () = self.ended.cancelled() => return Err(self.failed("it is no longer in the configuration")),
             connected = connecting => connected?,
         };
+        if !self.server().enabled {
+            // It was switched off meanwhile.
+            connection.end().await;
+            return Err(McpError::Off(name));
+        }
         let now = self.place.clock.now();
         self.change(|known| {
             known.state = State::Ready;
@@ -510,14 +523,25 @@ impl Slot {
         }
     }
 
-    /// Calls a tool, by its name at the server.
+    /// Calls a tool, by its name at the server, if it is still the one that was offered: the server may be another one
+    /// since it was started again.
     pub(super) async fn call_tool(
         self: &Arc<Self>,
         params: CallToolRequestParams,
+        offered: &str,
         caller: Caller,
         stop: &CancellationToken,
     ) -> Result<Answered<CallToolResult>, McpError> {
         let connection = self.connected(stop).await?;
+        let tools = self.tools();
+        let is_now = tools.iter().find(|tool| *tool.tool == *params.name).map(|tool| &*tool.digest);
+        if is_now != Some(offered) {
+            let (server, tool) = (self.server().name.to_string(), params.name.to_string());
+            return Err(match is_now {
+                Some(_) => McpError::Changed { server, tool },
+                None => McpError::Withdrawn { server, tool },
+            });
+        }
         let answer = connection.call_tool(params, caller, self.server().timeout, stop).await;
         match answer {
             Ok(answer) => Ok((answer, connection.noted.clone())),

@@ -64,7 +64,7 @@ impl Tool for ServerTool {
                 answerer: Some(self.answerer.clone()),
                 progress: Some(context.progress.clone()),
             };
-            match self.slot.call_tool(params, caller, &context.stop).await {
+            match self.slot.call_tool(params, &self.facts.digest, caller, &context.stop).await {
                 Ok((result, noted)) => outcome(context, result, &noted).await,
                 Err(McpError::Ended) => Outcome::failed(CallError::Ended),
                 Err(error) => {

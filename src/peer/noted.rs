@@ -1,11 +1,12 @@
 //! What went wrong with a program, in words that may be shown: without its secrets.
 
+use std::collections::VecDeque;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value as Json;
 
-use crate::limits::PEER_ERROR_CHARS;
+use crate::limits::{PEER_ERROR_CHARS, PEER_TOKENS};
 use crate::secret::{self, Secret};
 use crate::visible;
 
@@ -23,6 +24,49 @@ pub fn shown(noted: &Noted, text: &str, most: usize) -> Arc<str> {
     cut(&noted.redact(text), most)
 }
 
+/// The tokens of a server's logins, those that are met last. They change while a connection lasts.
+#[derive(Debug, Default)]
+pub struct Tokens(Mutex<VecDeque<Secret>>);
+
+impl Tokens {
+    /// Learns those of a login that is kept or read: JSON text.
+    pub fn learn(&self, login: &str) {
+        let mut found = Vec::new();
+        gather(&serde_json::from_str(login).unwrap_or_default(), &mut found);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for token in found {
+            if !known.iter().any(|known| known.expose() == token) {
+                known.push_back(Secret::new(token));
+            }
+        }
+        let over = known.len().saturating_sub(PEER_TOKENS);
+        known.drain(..over);
+    }
+
+    fn without(&self, text: String) -> String {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().fold(text, |text, token| token.redact(&text).into_owned())
+    }
+}
+
+/// The texts that stand under the name of a token or a secret.
+fn gather(login: &Json, found: &mut Vec<String>) {
+    match login {
+        Json::Object(fields) => {
+            for (name, value) in fields {
+                match value.as_str() {
+                    Some(text) if name.ends_with("_token") || name.ends_with("_secret") => {
+                        found.push(text.to_owned());
+                    }
+                    _ => gather(value, found),
+                }
+            }
+        }
+        Json::Array(items) => items.iter().for_each(|item| gather(item, found)),
+        _ => {}
+    }
+}
+
 /// The secrets of a program, and the last thing that went wrong.
 #[derive(Debug, Default)]
 pub struct Noted {
@@ -30,18 +74,24 @@ pub struct Noted {
     certain: Vec<Secret>,
     /// Those that are taken out of errors and the log alone: a folder's name in a variable is no key.
     possible: Vec<Secret>,
+    tokens: Arc<Tokens>,
     last: Mutex<Option<Arc<str>>>,
 }
 
 impl Noted {
     /// Nothing so far, of a program with these secrets.
     pub fn new((certain, possible): (Vec<Secret>, Vec<Secret>)) -> Self {
-        Self { certain, possible, last: Mutex::default() }
+        Self { certain, possible, tokens: Arc::default(), last: Mutex::default() }
+    }
+
+    /// The same, whose logins' tokens are secrets too.
+    pub fn with(self, tokens: Arc<Tokens>) -> Self {
+        Self { tokens, ..self }
     }
 
     /// A text of the program without the keys that it was given.
     pub fn redact(&self, text: &str) -> String {
-        without(&self.certain, text)
+        self.tokens.without(without(&self.certain, text))
     }
 
     /// Whether a text has one of these keys in it.
@@ -63,7 +113,7 @@ impl Noted {
 
     /// The same for errors and the log: without any value that it was given, and without what has the form of a key.
     pub fn masked(&self, text: &str) -> String {
-        let text = without(&self.possible, &without(&self.certain, text));
+        let text = without(&self.possible, &self.redact(text));
         secret::mask(&text).into_owned()
     }
 

@@ -18,8 +18,12 @@ pub trait McpServers: Send + Sync {
     /// Starts a server again, for every session that uses it. The reply comes once it answers, or does not.
     fn restart_mcp(&self, call: Call, server: String, reply: Reply<McpServer>);
 
-    /// Gives a live session servers of its own, from the next round of the model on. One that has some keeps those.
+    /// Gives a live session servers of its own, in place of those that it had, from the next round of the model on.
     fn bring_mcp(&self, call: Call, servers: SessionServers, reply: Reply<()>);
+
+    /// The client closes the session: the session's own servers end with the calls that use them, unless another client is
+    /// in the session.
+    fn leave_mcp(&self, call: Call, reply: Reply<()>);
 
     /// What may follow what was typed. Starts the servers, and waits some seconds for them.
     fn complete_mcp(&self, call: Call, typed: McpTyped, reply: Reply<McpCompletion>);

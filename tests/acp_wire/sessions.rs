@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::editor::{Editor, outline, text, updates};
+use crate::support::wait_until;
 use crate::turns::{BASH, ECHO, WAITING, yolo};
 
 fn loaded(editor: &mut Editor, session: &str, folder: &str) -> Vec<Value> {
@@ -206,6 +207,32 @@ fn servers_of_the_editor_are_the_sessions_own() {
     assert_eq!(names(&mut editor, &session), ["files"]);
     let sse = json!([{"type": "sse", "name": "s", "url": "http://127.0.0.1:1", "headers": []}]);
     assert_eq!(editor.code("session/new", json!({"cwd": folder, "mcpServers": sse})), -32602);
+}
+
+#[test]
+fn servers_of_the_editor_end_with_its_session() {
+    let setup = yolo(ECHO);
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp_engine/server.py");
+    let (first, second) = (setup.project().join("first"), setup.project().join("second"));
+    let mut editor = Editor::ready(&setup, json!({}));
+    let folder = editor.folder("project");
+    let server = |started: &std::path::Path| {
+        let env = json!([{"name": "STARTED", "value": started}]);
+        json!([{"name": "s", "command": "python3", "args": [program], "env": env}])
+    };
+    let opened = editor.ask("session/new", json!({"cwd": folder, "mcpServers": server(&first)}));
+    let session = opened["sessionId"].as_str().unwrap().to_owned();
+    editor.turn(&session, "x");
+    let ended = |started: &std::path::Path| started.with_extension("ended").exists();
+    assert!(first.exists() && !ended(&first));
+    // Whoever loads it with others gets those, in place of the first.
+    let again = json!({"sessionId": session, "cwd": folder, "mcpServers": server(&second)});
+    editor.ask("session/load", again);
+    wait_until("the first server ends", || ended(&first));
+    editor.turn(&session, "x");
+    assert!(second.exists() && !ended(&second));
+    editor.ask("session/close", json!({"sessionId": session}));
+    wait_until("the second server ends", || ended(&second));
 }
 
 #[test]

@@ -329,6 +329,7 @@ impl McpServers for Double {
         mcp_servers() -> Vec<McpServer> = Vec::new();
         set_mcp(switch: McpSwitch) -> McpServer = McpServer::default();
         bring_mcp(servers: SessionServers) -> () = ();
+        leave_mcp() -> () = ();
         restart_mcp(server: String) -> McpServer = McpServer::default();
         complete_mcp(typed: McpTyped) -> McpCompletion = McpCompletion::default();
     }

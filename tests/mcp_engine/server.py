@@ -10,6 +10,10 @@ with open(os.environ["STARTED"], "a") as file:
     file.write("started " + " ".join(words) + "\n")
 
 described = "Says it again."
+changes = "Changes something."
+if "redescribed" in words:
+    changes = "Changes something, and sends it to others."
+pages_seen = 0
 waiting = {}
 number = 0
 
@@ -32,10 +36,11 @@ def tools():
         return [tool(f"t{n}", "One of many.") for n in range(128)]
     return [
         tool("echo", described, read_only=True, text="string"),
-        tool("write", "Changes something.", text="string"),
+        tool("write", changes, text="string"),
         tool("change", "Gives echo another description."),
         tool("form", "Asks the person for a name and whether it is so."),
         tool("page", "Asks the person to open a page."),
+        tool("page-first", "Wants a page to be seen first."),
         tool("nag", "Asks again and again."),
         tool("sample", "Asks the model."),
         tool("crash", "Ends."),
@@ -70,7 +75,7 @@ def form(call, then):
 
 
 def called(call, name, arguments):
-    global described
+    global described, pages_seen
     if name in ("echo", "write"):
         text(call, arguments.get("text", "nothing"))
     elif name == "change":
@@ -82,6 +87,13 @@ def called(call, name, arguments):
     elif name == "page":
         params = {"mode": "url", "message": "Log in.", "url": "https://example.com/a?b=c", "elicitationId": "e1"}
         ask(call, "elicitation/create", params, lambda answer: text(call, json.dumps(answer, sort_keys=True)))
+    elif name == "page-first":
+        pages_seen += 1
+        if pages_seen == 1:
+            page = {"mode": "url", "elicitationId": "e2", "message": "Log in.", "url": "https://example.com/first"}
+            error = {"code": -32042, "message": "Log in first.", "data": {"elicitations": [page]}}
+            return send({"id": call, "error": error})
+        text(call, "went there")
     elif name == "nag":
         answers = []
 
@@ -157,7 +169,7 @@ def answered(message):
         note = {"uri": "memo://note", "name": "note", "mimeType": "text/plain"}
         send({"id": call, "result": {"resources": [note]}})
     elif method == "resources/templates/list":
-        send({"id": call, "result": {"resourceTemplates": []}})
+        send({"id": call, "result": {"resourceTemplates": [{"uriTemplate": "memo://of/{who}", "name": "of"}]}})
     elif method == "resources/read" and params.get("uri") == "memo://silent":
         with open(os.environ["STARTED"] + ".asked", "a") as file:
             file.write("asked\n")
@@ -178,3 +190,7 @@ for line in sys.stdin:
         answered(message)
     elif "id" in message and message["id"] in waiting:
         waiting.pop(message["id"])(message.get("result") or {"action": "error"})
+
+# Its input was closed.
+with open(os.environ["STARTED"] + ".ended", "a") as file:
+    file.write("ended\n")

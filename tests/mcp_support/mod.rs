@@ -154,7 +154,11 @@ impl Project {
     }
 
     pub async fn call(&self, name: &str, arguments: &str) -> Outcome {
-        let tool = self.tool(name);
+        self.call_tool(&self.tool(name), arguments).await
+    }
+
+    /// Calls a tool that was offered at some time.
+    pub async fn call_tool(&self, tool: &Arc<dyn Tool>, arguments: &str) -> Outcome {
         let arguments = edn::read_one(arguments.as_bytes()).unwrap().into_owned();
         let context = self.context();
         let site = Site { cwd: &context.cwd, open: context.open.as_ref(), stop: &context.stop };

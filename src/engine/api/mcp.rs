@@ -21,6 +21,13 @@ impl McpServers for Engine {
         self.with(&call, reply, |handle, reply| reply.send(shared.bring_servers(&handle, &servers)));
     }
 
+    fn leave_mcp(&self, call: Call, reply: Reply<()>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            self.shared.leave_servers(&handle, call.connection);
+            reply.ok(());
+        });
+    }
+
     fn set_mcp(&self, call: Call, switch: McpSwitch, reply: Reply<McpServer>) {
         let shared = self.shared.clone();
         self.with(&call.clone(), reply, |handle, reply| {
@@ -97,12 +104,21 @@ async fn complete(
         }
         McpTyped::Reference(start) => {
             let mut values = BTreeSet::new();
-            for (_, server) in &used {
-                let resources = server.resources.iter().map(|resource| &resource.uri);
-                let references = resources.map(|uri| format!("{}:{uri}", server.name));
-                values.extend(references.filter(|reference| reference.starts_with(&start)));
+            let mut more = false;
+            for (set, server) in &used {
+                let head = format!("{}:", server.name);
+                // What is typed of an address, also where that is only the start of the server's name.
+                let typed = match start.strip_prefix(&head) {
+                    Some(typed) => typed,
+                    None if head.starts_with(&start) => "",
+                    None => continue,
+                };
+                let completed = set.complete_address(&server.name, typed).await;
+                let completed = completed.map_err(|error| ApiError::failed(error.to_string()))?;
+                more |= completed.more;
+                values.extend(completed.values.iter().map(|address| format!("{head}{address}")));
             }
-            let more = values.len() > MCP_COMPLETIONS;
+            more |= values.len() > MCP_COMPLETIONS;
             Ok(McpCompletion { values: values.into_iter().take(MCP_COMPLETIONS).collect(), more })
         }
     }

@@ -72,7 +72,7 @@ impl SessionAnswerer {
         }
         let answer = match &ask.question {
             mcp::Question::Form { message, fields } => self.form(&ask, message, fields).await,
-            mcp::Question::Page { message, url } => self.page(&ask, message, url).await,
+            mcp::Question::Page { message, url, is_first } => self.page(&ask, message, url, *is_first).await,
             mcp::Question::Sample(sampling) => self.sample(&ask, sampling).await,
         };
         if answer == Answer::Declined {
@@ -127,9 +127,15 @@ impl SessionAnswerer {
         format!("The server {} asks you, for {}:\n{}", ask.server, ask.subject, message.trim())
     }
 
-    async fn page(&self, ask: &Ask, message: &str, url: &str) -> Answer {
+    async fn page(&self, ask: &Ask, message: &str, url: &str, is_first: bool) -> Answer {
         let head = Self::head(ask, message);
-        let prompt = format!("{head}\n\nIt wants you to open this page: {url}\n\nDo you open it?");
+        let prompt = match is_first {
+            false => format!("{head}\n\nIt wants you to open this page: {url}\n\nDo you open it?"),
+            true => format!(
+                "{head}\n\nIt wants you to open this page first: {url}\n\nSay yes when you are done there: it is then \
+                 asked again."
+            ),
+        };
         self.consent(ask, prompt).await
     }
 

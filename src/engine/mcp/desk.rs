@@ -1,7 +1,7 @@
 //! The servers of a session together: those of its folder and its own. Starts them when they are first needed, puts their
 //! tools into the session's toolbox, and tells clients of their states.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::answerer::Declines;
@@ -20,7 +20,7 @@ use crate::limits::{MCP_READY_WAIT, PROMPT_SERVERS_BYTES};
 use crate::mcp::{Answerer, Place, ServerFacts, Servers, Settings};
 use crate::peer::{Confine, Source};
 use crate::query::world::PromptPart;
-use crate::session::{ApiError, SessionServer, SessionServerWay};
+use crate::session::{ApiError, Client, SessionServer, SessionServerWay};
 use crate::similar;
 use crate::tool::toolbox::Toolbox;
 use crate::value::{Map, Value};
@@ -50,7 +50,8 @@ impl Services {
         }
     }
 
-    /// Gives a new session servers of its own.
+    /// Gives a session servers of its own, in place of those that it had. One whose settings are the same keeps its
+    /// process; calls of those that go are not cut off.
     ///
     /// # Errors
     /// `request/invalid-params` for the first one that cannot be used.
@@ -62,6 +63,10 @@ impl Services {
         if wanted.is_empty() {
             return Ok(());
         }
+        // It uses those of the session that it works for.
+        if session.parent.is_some() && session.mcp.own().is_some() {
+            return Ok(());
+        }
         let mut all = Map::new();
         for server in wanted {
             all.insert(Value::from(server.name.clone()), written(server));
@@ -71,15 +76,60 @@ impl Services {
         if let Some(problem) = settings.problems.first() {
             return Err(ApiError::invalid_param("mcp-servers", problem));
         }
+        if let Some(own) = session.mcp.own() {
+            own.reload(settings);
+            return Ok(());
+        }
         let servers = Servers::new(self.server_place(&session.snapshot().facts.cwd), settings);
         self.watch_servers(&servers, None, Some(session));
         session.mcp.set_own(servers);
         Ok(())
     }
 
+    /// A client has closed a session: the session's own servers end with the calls that use them, unless another client is
+    /// there.
+    pub fn leave_servers(&self, session: &Handle, connection: u64) {
+        let is_there = |(number, client): &(u64, Arc<dyn Client>)| {
+            *number != connection && client.focused() == session.id
+        };
+        if session.parent.is_none()
+            && let Some(own) = session.mcp.own()
+            && !self.hub.clients().iter().any(is_there)
+        {
+            own.reload(Settings::default());
+        }
+    }
+
+    /// Whether a server's tool is another one than when a rule last let it run in the session's folder, so that a rule that
+    /// stands allows it no more. Also where nobody can say what it was. Reads the disk.
+    pub fn is_another(&self, session: &Handle, tool: &str) -> bool {
+        let Some(now) = session.mcp.digest(tool) else { return false };
+        let known = self.mcp.tools.of(&session.snapshot().facts.cwd);
+        known.is_none_or(|known| known.get(tool).is_some_and(|before| **before != *now))
+    }
+
+    /// A rule lets a server's tool run as it is now; `is_agreed` if a person has just said so. Writes the disk where that
+    /// is new.
+    pub fn note_tool(&self, session: &Handle, tool: &str, is_agreed: bool) {
+        let Some(now) = session.mcp.digest(tool) else { return };
+        let cwd = session.snapshot().facts.cwd.clone();
+        let known = self.mcp.tools.of(&cwd);
+        let before = known.as_ref().and_then(|known| known.get(tool));
+        let is_new = match before {
+            Some(before) => is_agreed && **before != *now,
+            None => is_agreed || known.is_some(),
+        };
+        if is_new {
+            let digests = BTreeMap::from([(tool.to_owned(), now.to_string())]);
+            if let Err(error) = self.mcp.tools.add(&cwd, digests) {
+                tracing::warn!(%error, "what a rule has allowed could not be written down");
+            }
+        }
+    }
+
     /// The servers of a session's folder, where it has any; they are started when they are used. May read the disk, on a
     /// thread of its own.
-    async fn folder_servers(self: &Arc<Self>, session: &Handle) -> Option<Arc<Folder>> {
+    pub async fn folder_servers(self: &Arc<Self>, session: &Handle) -> Option<Arc<Folder>> {
         let cwd = session.snapshot().facts.cwd.clone();
         if let Some(folder) = self.mcp.get(&cwd) {
             return Some(folder);

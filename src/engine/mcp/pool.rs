@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::config::KnownServers;
+use crate::config::KnownDigests;
 use crate::engine::revision::ConfigRevision;
 use crate::files;
 use crate::mcp::{Place, Server, Servers, Settings};
@@ -16,7 +16,9 @@ use crate::peer::Source;
 
 /// The servers of folders.
 pub struct McpPool {
-    known: KnownServers,
+    known: KnownDigests,
+    /// The tools that a rule has let run.
+    pub tools: KnownDigests,
     folders: Mutex<HashMap<Arc<str>, Arc<Folder>>>,
     /// Ends what is asked, and what is told, with the process.
     pub stop: CancellationToken,
@@ -72,7 +74,8 @@ impl McpPool {
     /// No server yet.
     pub fn new(state_dir: &Path) -> Self {
         Self {
-            known: KnownServers::new(state_dir),
+            known: KnownDigests::servers(state_dir),
+            tools: KnownDigests::tools(state_dir),
             folders: Mutex::default(),
             stop: CancellationToken::new(),
         }

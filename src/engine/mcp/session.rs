@@ -42,9 +42,14 @@ impl SessionMcp {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a new session servers of its own.
+    /// Gives a session servers of its own that had none.
     pub fn set_own(&self, servers: Servers) {
         let _ = self.own.set(servers);
+    }
+
+    /// The digest of a server's tool as it was last offered; `None` for any other tool.
+    pub fn digest(&self, tool: &str) -> Option<Arc<str>> {
+        self.seen().digests.get(tool).cloned()
     }
 
     /// The servers of the session alone.

@@ -422,7 +422,13 @@ fn leave(
     });
     let (engines, number) = (acp.engines.clone(), call.connection);
     let (api, of) = (project.api.clone(), prompts);
-    let left = move || engines.leave(&project, number, owed);
+    let leaving = call.clone();
+    let left = move || {
+        // The servers that the editor named for the session end with it.
+        let api = project.api.clone();
+        let left = Reply::new(move |_: Result<(), ApiError>| engines.leave(&project, number, owed));
+        api.leave_mcp(leaving, left);
+    };
     match of.is_empty() {
         true => left(),
         false => {

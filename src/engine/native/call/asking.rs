@@ -124,7 +124,10 @@ impl Batch<'_> {
         Places { asking: place, file }: &mut Places,
     ) -> Result<Allowed, Outcome> {
         match self.judge(call, &plan) {
-            Verdict::Allow => return Ok(Allowed::at_once(plan)),
+            Verdict::Allow => {
+                self.lets_run(call).await;
+                return Ok(Allowed::at_once(plan));
+            }
             Verdict::Deny(reason) => return Err(denied(&reason)),
             // A person saw this very call and granted it.
             Verdict::Ask(_) if !self.is_of_stage(call) => return Ok(Allowed::at_once(plan)),
@@ -145,6 +148,8 @@ impl Batch<'_> {
         let suggested = match self.judge(call, plan) {
             Verdict::Allow => return Ok(Allowed::at_once(plan.clone())),
             Verdict::Deny(reason) => return Err(denied(&reason)),
+            // Whoever allowed it once may do so again.
+            Verdict::Ask(None) if self.is_another(call) => exact(call, plan),
             Verdict::Ask(suggested) => suggested,
         };
         self.voted(call).await?;
@@ -157,6 +162,9 @@ impl Batch<'_> {
                     && let Some(rule) = rule.or(suggested).or_else(|| exact(call, plan))
                 {
                     self.keep(scope, rule);
+                    if scope == ApprovalScope::Rule {
+                        self.note_tool(call, true).await;
+                    }
                 }
                 let revision = proposal.clone().zip(content).map(|(proposal, text)| proposal.revised(text));
                 Ok(Allowed { plan: plan.clone(), revision, asked: true })
@@ -194,10 +202,49 @@ impl Batch<'_> {
         let agreed = granted && !self.turn.session.mcp.has_changed(&call.name);
         let leave = Leave { mode: facts.mode, agreed };
         let config = self.turn.config();
-        let rules = self.turn.shared.rules_for(&config, &self.turn.session);
+        let mut rules = self.turn.shared.rules_for(&config, &self.turn.session);
+        if self.is_another(call) {
+            // What was answered in the session since is about the tool as it is now.
+            let answered = self.turn.session.rules.all();
+            rules.retain(|rule| !rule.allows_by_name(&call.name) || answered.contains(rule));
+        }
         let private = config.settings.private_hosts.clone();
         let ground = Ground { private, ..self.turn.shared.configuration.ground(&self.cwd) };
         Redirects { web: self.turn.shared.web.clone(), leave, rules, ground }
+    }
+
+    /// Whether a rule that stands lets a call run by its tool's name.
+    fn has_standing_rule(&self, call: &ToolCall) -> bool {
+        self.turn.session.mcp.digest(&call.name).is_some()
+            && self
+                .turn
+                .shared
+                .standing(&self.turn.config(), &self.cwd)
+                .iter()
+                .any(|rule| rule.allows_by_name(&call.name))
+    }
+
+    /// Whether rules that stand allow a server's tool that is another one since.
+    fn is_another(&self, call: &ToolCall) -> bool {
+        self.has_standing_rule(call) && self.turn.shared.is_another(&self.turn.session, &call.name)
+    }
+
+    /// A call runs without a question. If that is because of a rule, the tool is known from now on.
+    async fn lets_run(&self, call: &ToolCall) {
+        if self.has_standing_rule(call) {
+            self.note_tool(call, false).await;
+        }
+    }
+
+    /// Notes a server's tool as it is now, on a thread that may wait for the disk.
+    async fn note_tool(&self, call: &ToolCall, is_agreed: bool) {
+        if self.turn.session.mcp.digest(&call.name).is_none() {
+            return;
+        }
+        let (shared, session, tool) =
+            (self.turn.shared.clone(), self.turn.session.clone(), call.name.clone());
+        let noted = tokio::task::spawn_blocking(move || shared.note_tool(&session, &tool, is_agreed));
+        let _ = noted.await;
     }
 
     /// The content of an approval question. It contains the start of a long diff; a handle gives the whole
@@ -261,6 +308,11 @@ impl Batch<'_> {
                 ));
             }
             warnings.extend(warning::of("An argument of the call", &call.parsed));
+            if self.is_another(call) {
+                warnings.push(
+                    "The tool has another description or schema than when a rule last let it run.".to_owned(),
+                );
+            }
         }
         let approval = Approval {
             tool: call.name.clone(),

@@ -1,0 +1,61 @@
+"""A server of tools over HTTP, of the older era, whose answers to calls cost much to read. Its tools say which. Prints its
+port. Needs no packages."""
+
+import json
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+WIDE = b'{"content":[],"structuredContent":{"a":[' + b"0," * 7900000 + b"0]}}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def reply(self, data, kind="application/json"):
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        try:
+            self.wfile.write(data)
+        except OSError:
+            self.close_connection = True
+
+    def do_GET(self):
+        self.send_response(405)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_POST(self):
+        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if "id" not in message:
+            self.send_response(202)
+            self.send_header("Content-Length", "0")
+            return self.end_headers()
+        head = b'{"jsonrpc":"2.0","id":%d,"result":' % message["id"]
+        method = message["method"]
+        if method == "initialize":
+            result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                      "serverInfo": {"name": "wicked", "version": "1"}}
+        elif method == "tools/list":
+            names = ("plain", "wide", "wide-stream")
+            result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]}
+        elif method == "tools/call" and message["params"]["name"] == "wide":
+            return self.reply(head + WIDE + b"}")
+        elif method == "tools/call" and message["params"]["name"] == "wide-stream":
+            return self.reply(b"data: " + head + WIDE + b"}\n\n", "text/event-stream")
+        elif method == "tools/call":
+            result = {"content": [{"type": "text", "text": "plain"}]}
+        else:
+            return self.reply(json.dumps({"jsonrpc": "2.0", "id": message["id"],
+                                          "error": {"code": -32601, "message": "no such method"}}).encode())
+        self.reply(head + json.dumps(result).encode() + b"}")
+
+
+server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+sys.stdout.write("%d\n" % server.server_address[1])
+sys.stdout.flush()
+server.serve_forever()
