@@ -75,6 +75,21 @@ impl Claims {
         (lock(&file).ok()? && is_at(&file, &path)).then_some(Claim { path, file })
     }
 
+    /// Removes the file of a name, whoever has claimed it: what it is about is no more. A text that is no file's name has
+    /// none.
+    ///
+    /// # Errors
+    /// If it is there and cannot be removed.
+    pub fn forget(&self, name: &str) -> io::Result<()> {
+        if name.contains(['/', '\0']) {
+            return Ok(());
+        }
+        match std::fs::remove_file(self.folder.join(format!("{name}.edn"))) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// How many files there are that say something, of any process.
     pub fn count(&self) -> usize {
         let says =
@@ -148,6 +163,11 @@ impl Claim {
         self.file.as_fd()
     }
 
+    /// Whether the file is still there: see [`Claims::forget`].
+    pub fn is_there(&self) -> bool {
+        is_at(&self.file, &self.path)
+    }
+
     /// Whether this is the file of a name.
     pub fn is_of(&self, name: &str) -> bool {
         self.path.file_name().is_some_and(|own| own == format!("{name}.edn").as_str())
@@ -184,6 +204,22 @@ mod tests {
         let claim = claims.claim("one", b"new").unwrap();
         claim.remove();
         assert!(claims.left().is_empty());
+    }
+
+    #[test]
+    fn forgotten_claim_is_gone_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let claims = Claims::new(folder.path().join("claims"), 8);
+        claims.forget("one").unwrap();
+        let claim = claims.claim("one", b"text").unwrap();
+        assert!(claim.is_there());
+        std::fs::write(folder.path().join("other.edn"), "kept").unwrap();
+        for name in ["../other", "one/", ""] {
+            claims.forget(name).unwrap();
+        }
+        assert!(claim.is_there() && folder.path().join("other.edn").exists());
+        claims.forget("one").unwrap();
+        assert!(!claim.is_there() && claims.count() == 0);
     }
 
     #[test]

@@ -457,6 +457,14 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// some 2 MiB.
 pub const DAEMON_LINE_BYTES: usize = 3 << 20;
 
+/// Bytes of a line of the daemon's socket that may be read while others are: those of usual clients have some 10 KB. Of
+/// longer ones, whose values may take a hundred times their bytes, one is read at a time.
+pub const DAEMON_SHORT_LINE_BYTES: usize = 64 * 1024;
+
+/// Bytes of the variables of waiting messages that a session takes along to another daemon: they stand in a line with
+/// those of its turn. An environment has some 10 KB, and messages of one client share one.
+pub const HANDED_WAITING_BYTES: usize = 512 * 1024;
+
 /// How long the start of a daemon may take, and the wait for another program that starts it.
 pub const DAEMON_START: Duration = Duration::from_secs(10);
 

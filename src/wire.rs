@@ -17,4 +17,4 @@ pub mod outbox;
 pub mod refusals;
 pub mod transport;
 pub mod ui;
-mod unfinished;
+pub mod unfinished;

@@ -155,6 +155,305 @@ fn signal(pid: i64, name: &str) {
     assert!(Command::new("kill").args([name, &pid.to_string()]).status().unwrap().success());
 }
 
+/// Whether a process runs.
+fn runs(pid: i64) -> bool {
+    !std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default().is_empty()
+}
+
+/// A command of which each run says which value a variable has.
+const TELL: &str = "echo \"$BRIDGE_TEST\" >> told";
+
+/// A model that has a variable told in each turn.
+fn telling() -> String {
+    format!(
+        "{{:turns [{{:steps [{{:tool-call {{:name \"bash\" :arguments {{:command {TELL:?}}}}}}}]}}
+                  {{:steps [{{:delta \"end\"}}]}}] :then :cycle}}"
+    )
+}
+
+#[test]
+fn waiting_message_keeps_its_variables_over_a_restart() {
+    let mut daemon = Daemon::calling(&[&until("go")]);
+    daemon.change(|setup| setup.arg("--yolo").env("BRIDGE_TEST", "canary-of-one"));
+    let mut one = daemon.setup.interactor();
+    let session = prompt(&mut one);
+    wait_until("the command did not begin", || daemon.file("began").exists());
+    daemon.setup.environment.pop();
+    daemon.change(|setup| setup.env("BRIDGE_TEST", "canary-of-two"));
+    let mut two = daemon.editor_at(&session);
+    assert_eq!(code(&two.ask("f", "follow_up", "{:message \"again\"}")), "");
+    two.kill();
+    // The newest editor is a third one.
+    daemon.setup.environment.pop();
+    daemon.change(|setup| setup.env("BRIDGE_TEST", "three"));
+    let mut idle = daemon.setup.interactor();
+    daemon.then_says(&telling());
+    assert!(daemon.control(&["restart"]).status.success());
+    assert_eq!(idle.wait().code(), Some(75));
+    let _newest = daemon.setup.interactor();
+    std::fs::write(daemon.file("go"), "").unwrap();
+    assert_eq!(one.wait().code(), Some(75));
+    let told = || std::fs::read_to_string(daemon.file("told")).unwrap_or_default();
+    wait_until("the turns did not go on", || told().lines().count() == 2 && daemon.at_work().is_empty());
+    assert_eq!(told(), "canary-of-one\ncanary-of-two\n");
+    // The values were in memory and on the socket alone.
+    for path in support::files(&daemon.setup.state()) {
+        let kept = std::fs::read(&path).unwrap_or_default();
+        assert!(!kept.windows(9).any(|part| part == b"canary-of"), "{}", path.display());
+    }
+}
+
+#[test]
+fn waiting_message_without_its_variables_is_told() {
+    let mut daemon = Daemon::calling(&[&until("go")]);
+    daemon.change(|setup| setup.arg("--yolo").env("BRIDGE_TEST", "one"));
+    let mut one = daemon.setup.interactor();
+    let session = prompt(&mut one);
+    wait_until("the command did not begin", || daemon.file("began").exists());
+    assert_eq!(code(&one.ask("f", "follow_up", "{:message \"again\"}")), "");
+    daemon.kill(one);
+    std::fs::write(daemon.file("go"), "").unwrap();
+    daemon.then_says(&telling());
+    assert!(daemon.control(&["start"]).status.success());
+    wait_until("the turn is not marked", || daemon.notes() == 0);
+    assert!(!daemon.file("told").exists(), "it waits for a person");
+    daemon.setup.environment.pop();
+    daemon.change(|setup| setup.env("BRIDGE_TEST", "two"));
+    let mut two = daemon.editor_at(&session);
+    daemon.setup.environment.pop();
+    daemon.change(|setup| setup.env("BRIDGE_TEST", "three"));
+    let _newest = daemon.setup.interactor();
+    // It has the variables of the editor that lets it go on, not of the newest one.
+    assert_eq!(code(&two.ask("r", "resume_queue", "{}")), "");
+    let notice = two.event("ui/notification");
+    let message = data(&notice, "message");
+    assert!(message.contains("of the editor whose request it follows"), "{notice}");
+    two.event("turn/ended");
+    assert_eq!(std::fs::read_to_string(daemon.file("told")).unwrap(), "two\n");
+    // One whose variables are known is no news.
+    two.skip_to_now();
+    assert_eq!(code(&two.ask("p", "prompt", "{:message \"go\"}")), "");
+    let next = two.until(|frame| is_event(frame, "ui/notification") || is_event(frame, "turn/ended"));
+    assert!(is_event(&next, "turn/ended"), "{next}");
+}
+
+#[test]
+fn replaced_daemon_is_shown_and_ended_by_stop_now() {
+    let mut daemon = Daemon::new(Setup::new().arg("--yolo").script(&format!(
+        "{{:turns [{{:steps [{{:tool-call {{:name \"bash\" :arguments {{:background true :command {:?}}}}}}}]}}
+                  {{:steps [{{:delta \"end\"}}]}}]}}",
+        format!("echo $$ > job; {}", until("never"))
+    )));
+    let mut old = daemon.setup.interactor();
+    let (session, first) = (prompt(&mut old), daemon.pid());
+    old.event("turn/ended");
+    wait_until("the job did not begin", || daemon.file("began").exists());
+    let job: i64 = std::fs::read_to_string(daemon.file("job")).unwrap().trim().parse().unwrap();
+    let mut idle = daemon.setup.interactor();
+    daemon.then_says(END);
+    assert!(daemon.control(&["restart"]).status.success());
+    assert_eq!(idle.wait().code(), Some(75));
+    // Another editor of the new daemon, so that there is something in both.
+    let mut new = daemon.setup.interactor();
+    let status = daemon.status().unwrap();
+    let replaced = status.get("replaced").and_then(Value::as_slice).unwrap();
+    assert_eq!(replaced.len(), 1, "{status}");
+    assert_eq!(replaced[0].get("pid").and_then(Value::as_i64), Some(first));
+    assert!(replaced[0].to_string().contains(&session), "{status}");
+    assert_eq!(at(&status, &["pid"]).and_then(Value::as_i64), Some(daemon.pid()));
+    let shown = String::from_utf8(daemon.control(&["status"]).stdout).unwrap();
+    assert!(
+        shown.contains(&format!("A replaced daemon ends when this has ended: process {first}")),
+        "{shown}"
+    );
+    assert!(shown.contains(&session), "{shown}");
+    // Without `--now`, it refuses for what runs in the old one, and the new one stays.
+    let refused = daemon.control(&["stop"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stdout).contains(&session), "{refused:?}");
+    assert_eq!(code(&new.ask("ping", "ping", "{}")), "");
+    assert_eq!(code(&old.ask("ping", "ping", "{}")), "");
+    assert!(daemon.control(&["stop", "--now"]).status.success());
+    assert!(!runs(first) || daemon.control(&["status"]).stdout == b"No daemon runs.\n");
+    wait_until("the old daemon stays", || !runs(first));
+    wait_until("the job stays", || !runs(job));
+    assert_eq!(old.wait().code(), Some(75));
+    assert_eq!(new.wait().code(), Some(75));
+    let left = std::fs::read_dir(daemon.setup.state().join("run")).unwrap().flatten();
+    let sockets = left.filter(|file| file.file_name().to_string_lossy().ends_with("sock")).count();
+    assert_eq!(sockets, 0);
+}
+
+#[test]
+fn killed_replaced_daemon_is_shown_no_more() {
+    let mut daemon = Daemon::calling(&[&until("go")]);
+    daemon.change(|setup| setup.arg("--yolo"));
+    let mut old = daemon.setup.interactor();
+    let first = daemon.pid();
+    prompt(&mut old);
+    wait_until("the command did not begin", || daemon.file("began").exists());
+    daemon.then_says(END);
+    assert!(daemon.control(&["restart"]).status.success());
+    signal(first, "-KILL");
+    assert_eq!(old.wait().code(), Some(75));
+    // The daemon that runs marks the turn by itself.
+    wait_until("the turn is not marked", || daemon.notes() == 0 && daemon.at_work().is_empty());
+    let replaced = daemon.status().unwrap();
+    assert_eq!(replaced.get("replaced").and_then(Value::as_slice).map(<[_]>::len), Some(0), "{replaced}");
+    let names = std::fs::read_dir(daemon.setup.state().join("run")).unwrap().flatten();
+    assert!(names.into_iter().all(|file| !file.file_name().to_string_lossy().starts_with("replaced")));
+}
+
+/// Leaves a session that is not opened by itself, because two daemons in a row were killed while it worked.
+fn refused_session(daemon: &mut Daemon) -> String {
+    let mut bridge = daemon.setup.interactor();
+    let session = prompt(&mut bridge);
+    bridge.event("interaction/requested");
+    daemon.kill(bridge);
+    daemon.then_says(END);
+    assert!(daemon.control(&["start"]).status.success());
+    wait_until("nothing is asked", || daemon.asks(&session).is_some());
+    signal(daemon.pid(), "-KILL");
+    wait_until("the daemon is there", || daemon.status().is_none());
+    session
+}
+
+#[test]
+fn note_of_a_deleted_session_goes_with_it() {
+    for without_daemon in [false, true] {
+        let mut daemon = Daemon::calling(&["echo ran >> ran"]);
+        let session = refused_session(&mut daemon);
+        assert!(daemon.control(&["start"]).status.success());
+        let told = |daemon: &Daemon| String::from_utf8(daemon.control(&["status"]).stdout).unwrap();
+        wait_until("nothing is said", || told(&daemon).contains(&session));
+        assert_eq!(daemon.notes(), 1);
+        if without_daemon {
+            daemon.change(|setup| setup.env("EDN_BRIDGE_DAEMON", "never"));
+        }
+        let mut bridge = daemon.setup.interactor();
+        let deleted = bridge.ask("d", "delete_session", &format!("{{:session-id {session:?}}}"));
+        assert_eq!(code(&deleted), "", "{deleted}");
+        assert_eq!(daemon.notes(), 0);
+        assert!(!told(&daemon).contains(&session), "{}", told(&daemon));
+    }
+}
+
+#[test]
+fn note_of_a_session_that_is_gone_is_not_kept() {
+    let mut daemon = Daemon::calling(&["echo ran >> ran"]);
+    let mut bridge = daemon.setup.interactor();
+    let session = prompt(&mut bridge);
+    bridge.event("interaction/requested");
+    daemon.kill(bridge);
+    for path in support::files(&daemon.setup.state().join("sessions")) {
+        std::fs::remove_file(path).unwrap();
+    }
+    daemon.then_says(END);
+    assert_eq!(daemon.notes(), 1);
+    assert!(daemon.control(&["start"]).status.success());
+    wait_until("the note stays", || daemon.notes() == 0);
+    let told = String::from_utf8(daemon.control(&["status"]).stdout).unwrap();
+    assert!(!told.contains(&session), "{told}");
+}
+
+#[test]
+fn files_of_a_dead_daemon_are_no_hindrance() {
+    let daemon = Daemon::calling(&["true"]);
+    let bridge = daemon.setup.interactor();
+    let first = daemon.pid();
+    daemon.kill(bridge);
+    let run = daemon.setup.state().join("run");
+    // Its socket and its lock are there. The lock names a process that lives: the number was used again.
+    assert!(run.join("daemon.sock").exists());
+    let lock = std::fs::read_to_string(run.join("daemon.lock")).unwrap();
+    assert!(lock.contains(&first.to_string()), "{lock}");
+    let own = lock.replace(&first.to_string(), &std::process::id().to_string());
+    std::fs::write(run.join("daemon.lock"), own).unwrap();
+    std::fs::write(run.join("daemon.start.lock"), "").unwrap();
+    let mut bridge = daemon.setup.interactor();
+    assert_eq!(code(&bridge.ask("ping", "ping", "{}")), "");
+    assert_ne!(daemon.pid(), first);
+    assert_eq!(daemon.clients(), 1);
+}
+
+#[test]
+fn editor_that_comes_back_gets_what_it_missed() {
+    let mut daemon = Daemon::calling(&[&until("go")]);
+    daemon.change(|setup| setup.arg("--yolo"));
+    let mut bridge = daemon.setup.interactor();
+    let session = prompt(&mut bridge);
+    assert_eq!(code(&bridge.ask("f", "follow_up", "{:message \"later\"}")), "");
+    wait_until("the command did not begin", || daemon.file("began").exists());
+    let number = |frame: &Owned| at(frame, &["data", "offset"]).and_then(Value::as_i64).unwrap();
+    let seen = bridge.event("session/entry");
+    let entry = at(&seen, &["data", "entry", "id"]).and_then(Value::as_str).unwrap().to_owned();
+    bridge.kill();
+    // The turn and the message that waits go on while nobody is there.
+    std::fs::write(daemon.file("go"), "").unwrap();
+    wait_until("the turns did not end", || daemon.at_work().is_empty());
+    let mut bridge = daemon.setup.interactor();
+    let since = format!(
+        "{{:topics [\"session/entry\" \"session/synced\"] :since {{:session-id {session:?} :offset {} \
+         :entry-id {entry:?}}}}}",
+        number(&seen)
+    );
+    let answer = bridge.ask("s", "subscribe", &since);
+    let missed = at(&answer, &["data", "replaying"]).and_then(Value::as_i64).unwrap();
+    let mut offset = number(&seen);
+    let mut texts = String::new();
+    for _ in 0..missed {
+        let next = bridge.until(|frame| is_event(frame, "session/entry") && number(frame) > number(&seen));
+        offset += 1;
+        assert_eq!(number(&next), offset, "{next}");
+        texts.push_str(&next.to_string());
+    }
+    assert_eq!(number(&bridge.event("session/synced")), offset);
+    assert!(texts.contains("\"later\"") && texts.contains("\"end\""), "{texts}");
+    assert_eq!(std::fs::read_to_string(daemon.file("began")).unwrap(), "began\nbegan\n");
+}
+
+/// The most memory that a process had, in KiB.
+fn peak(pid: i64) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn long_lines_of_many_clients_take_bounded_memory() {
+    use std::io::{Read as _, Write as _};
+    let daemon = Daemon::calling(&["true"]);
+    let mut bridge = daemon.setup.interactor();
+    let (pid, socket) = (daemon.pid(), daemon.setup.state().join("run/daemon.sock"));
+    let before = peak(pid);
+    // A value for each two bytes: the most that a line can ask for.
+    let mut line = vec![b'['];
+    line.extend(b"1 ".repeat((3 << 19) - 2));
+    line.extend(b"]\n");
+    let clients: Vec<_> = (0..40)
+        .map(|_| {
+            let (socket, line) = (socket.clone(), line.clone());
+            std::thread::spawn(move || {
+                let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
+                // Whoever is refused is told so before its line is over.
+                let _ = stream.write_all(&line);
+                let mut told = String::new();
+                let _ = stream.read_to_string(&mut told);
+                told
+            })
+        })
+        .collect();
+    for client in clients {
+        let told = client.join().unwrap();
+        assert!(told.is_empty() || told.contains(":refused"), "{told}");
+    }
+    let after = peak(pid);
+    // The lines together, and the values of one of them.
+    assert!(after < before + 64 * 1024 + 160 * 1024, "{before} KiB, then {after} KiB");
+    assert_eq!(code(&bridge.ask("ping", "ping", "{}")), "");
+    assert_eq!(daemon.pid(), pid);
+}
+
 #[test]
 fn turn_goes_on_when_its_editor_is_killed() {
     let mut daemon = Daemon::calling(&[&until("go")]);
@@ -448,13 +747,13 @@ fn second_restart_cuts_off_no_turn_that_goes_over() {
     let mut daemon = Daemon::calling(&[&until("go")]);
     daemon.change(|setup| setup.arg("--yolo"));
     let mut old = daemon.setup.interactor();
-    let session = prompt(&mut old);
+    let (session, first) = (prompt(&mut old), daemon.pid());
     wait_until("the command did not begin", || daemon.file("began").exists());
+    let mut idle = daemon.setup.interactor();
     // The engine of the next daemon waits for its script.
     let (script, pipe) = (daemon.setup.dir.path().join("script.edn"), daemon.setup.dir.path().join("pipe"));
     std::fs::remove_file(&script).unwrap();
     assert!(Command::new("mkfifo").arg(&script).status().unwrap().success());
-    let mut idle = daemon.setup.interactor();
     assert!(daemon.control(&["restart"]).status.success());
     assert_eq!(idle.wait().code(), Some(75));
     let second = daemon.pid();
@@ -464,11 +763,15 @@ fn second_restart_cuts_off_no_turn_that_goes_over() {
     });
     assert!(daemon.control(&["restart"]).status.success());
     assert_ne!(daemon.pid(), second);
+    daemon.change(|setup| setup.script(END));
     // Now that engine goes on, and those of the newest daemon start at once.
     std::fs::rename(&script, &pipe).unwrap();
     std::fs::write(&script, END).unwrap();
-    std::fs::write(&pipe, END).unwrap();
+    // Apart, because it waits for the reader.
+    std::thread::spawn(move || std::fs::write(&pipe, END));
     assert_eq!(old.wait().code(), Some(75));
+    // Both older daemons let go of it, the second one too if the turn has ended there.
+    wait_until("an old daemon stays", || ![first, second].into_iter().any(runs));
     wait_until("the turn did not go on", || daemon.notes() == 0 && daemon.at_work().is_empty());
     let mut new = daemon.editor_at(&session);
     let messages = new.ask("m", "get_messages", "{}").to_string();

@@ -216,6 +216,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "descriptors",
             "environment",
             "private",
+            "claims",
             "files",
             "git",
             "runner",

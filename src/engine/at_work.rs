@@ -6,8 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crate::engine::change::Change;
 use crate::engine::host::Engine;
-use crate::engine::keeper::Keeper;
-use crate::environment::Variables;
+use crate::engine::keeper::{Departed, Keeper};
 use crate::facts::{AtWork, JobStatus, Phase};
 use crate::message::SessionId;
 use crate::session::{Reply, SwitchTarget};
@@ -65,8 +64,9 @@ impl Engine {
     }
 
     /// Opens a session that another process has left at work, and goes on with it: with the turn that was handed over, or
-    /// with the open question. The variables are those of that turn, if they are known. Replies once it is open.
-    pub fn open_left(&self, session: SessionId, variables: Option<Variables>, reply: Reply<()>) {
+    /// with the open question, and with the variables that are known. Replies once it is open.
+    pub fn open_left(&self, left: Departed, reply: Reply<()>) {
+        let Departed { session, variables, waiting, .. } = left;
         let opener = self.opener.clone();
         let opening = async move {
             match opener.open(SwitchTarget::Id(session)).await {
@@ -78,6 +78,7 @@ impl Engine {
                     handle.attend();
                     // Until its task has looked whether there is work, it counts as work.
                     handle.is_busy.store(true, Ordering::Release);
+                    handle.tell(Change::BringWaiting { variables: waiting });
                     handle.tell(Change::TakeUp { variables });
                     opener.shared.tree.announce(None);
                     reply.ok(());

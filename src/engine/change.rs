@@ -172,6 +172,8 @@ pub enum Change {
     /// A client entered it, or answers questions from now on, or its process has opened it by itself: a turn that waits
     /// for an answer, or was handed over, goes on. The variables are those of the turn, if they are known.
     TakeUp { variables: Option<Variables> },
+    /// The variables of messages that wait, from the process that it has left.
+    BringWaiting { variables: Vec<(EntryId, Variables)> },
     /// Another process is to go on with it: it leaves when that ends nothing.
     HandOver,
     /// It was archived, or taken out again.

@@ -1,7 +1,10 @@
 //! Who keeps sessions at work through the end of their process. Knows no session.
 
 use crate::environment::Variables;
-use crate::message::SessionId;
+use crate::message::{EntryId, SessionId};
+
+/// The folder in a state folder that has a file for each session at work, named by its id. A deleted session has none.
+pub const AT_WORK: &str = "at-work";
 
 /// Is told which sessions work, so that another process can go on with them. Never blocks for long: a session waits.
 pub trait Keeper: Send + Sync {
@@ -27,4 +30,6 @@ pub struct Departed {
     pub is_at_work: bool,
     /// The variables of that turn's programs, if a client brought them.
     pub variables: Option<Variables>,
+    /// Those of the messages that wait, by their entries.
+    pub waiting: Vec<(EntryId, Variables)>,
 }

@@ -52,6 +52,11 @@ impl QueuedMessage {
         self.request.as_ref().is_some_and(|request| request.via == Via::Control)
     }
 
+    /// Whether an editor sent it, whose variables are not known any more: they were in another process's memory.
+    pub fn has_lost_variables(&self) -> bool {
+        self.variables.is_none() && self.cause.is_none() && !self.is_fixed()
+    }
+
     /// Who sent it.
     fn from(&self) -> Sender {
         match &self.cause {
@@ -158,6 +163,21 @@ impl MessageQueue {
             waiting.cause = Some(cause);
             waiting.client = client;
             waiting.variables = variables;
+        }
+    }
+
+    /// The variables of the messages whose clients brought some.
+    pub fn variables(&self) -> Vec<(EntryId, Variables)> {
+        let known = |waiting: &QueuedMessage| Some((waiting.entry.clone(), waiting.variables.clone()?));
+        self.waiting.iter().filter_map(known).collect()
+    }
+
+    /// Records the variables of messages that came in another process.
+    pub fn set_variables(&mut self, brought: Vec<(EntryId, Variables)>) {
+        for (entry, variables) in brought {
+            if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.entry == entry) {
+                waiting.variables = Some(variables);
+            }
         }
     }
 

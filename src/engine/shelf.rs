@@ -3,12 +3,14 @@
 use tokio::sync::{mpsc, oneshot};
 
 use crate::catalogue::ErrorCode;
+use crate::claims::Claims;
 use crate::engine::change::{Change, Unload};
 use crate::engine::handle::Handle;
+use crate::engine::keeper::AT_WORK;
 use crate::engine::open::Opener;
 use crate::engine::services::{Services, refused};
 use crate::facts::Phase;
-use crate::limits::LET_GO_TRIES;
+use crate::limits::{LEFT_AT_WORK, LET_GO_TRIES};
 use crate::message::SessionId;
 use crate::session::{ApiError, Call, Reply, SwitchTarget};
 use crate::store::StoreError;
@@ -160,10 +162,12 @@ impl Services {
         }
     }
 
-    /// Removes the outputs of a discarded session, and then the rest of it.
+    /// Removes the outputs of a discarded session and its note for the next daemon, and then the rest of it.
     fn remove_rest(&self, session: &SessionId) -> Result<(), String> {
         let outputs = Outputs::new(&self.settings.state_dir, session.as_str());
         outputs.remove_all().map_err(|error| error.to_string())?;
+        let notes = Claims::new(self.settings.state_dir.join(AT_WORK), LEFT_AT_WORK);
+        notes.forget(session.as_str()).map_err(|error| error.to_string())?;
         self.journals.forget(session).map_err(|error| error.to_string())
     }
 }

@@ -1,7 +1,9 @@
 //! `edn-bridge daemon …`: what a person asks of the daemon.
 
 use std::fmt::Write as _;
-use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -11,7 +13,7 @@ use edn_bridge::wire::transport::socket;
 use super::super::{Exit, FAILED, Failure, Options, out};
 use super::host;
 use super::line::{self, Ask, Lines, Refused, Status, Told, Working};
-use super::place::{connect_or_start, described, is_missing, log_path, wait_for_end};
+use super::place::{connect_or_start, described, is_missing, log_path, wait_for_end, wait_until_gone};
 
 /// What is asked of the daemon.
 #[derive(Subcommand)]
@@ -24,13 +26,14 @@ pub(in super::super) enum DaemonCommand {
     },
     /// Starts the daemon unless it runs.
     Start,
-    /// Shows what runs, what waits for an answer, and who is there. Exit status 3 if no daemon runs.
+    /// Shows what runs, what waits for an answer, and who is there, in replaced daemons too. Exit status 3 if no
+    /// daemon runs.
     Status {
         /// The format: text or edn.
         #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "edn"])]
         format: String,
     },
-    /// Ends the daemon. Refuses while something runs or waits, unless --now is given.
+    /// Ends the daemon, and those that it has replaced. Refuses while something runs or waits, unless --now is given.
     Stop {
         /// Also end what runs. Finished messages are kept, answers that stream are cut.
         #[arg(long)]
@@ -59,7 +62,7 @@ pub(in super::super) fn run(options: &Options, command: DaemonCommand) -> Exit {
             Ok(ExitCode::SUCCESS)
         }
         DaemonCommand::Status { format } => status(options, format == "edn"),
-        DaemonCommand::Stop { now } => end(options, &Ask::Stop { now }),
+        DaemonCommand::Stop { now } => end(options, now),
         DaemonCommand::Restart => restart(options),
         DaemonCommand::Log => log(options),
         DaemonCommand::Unit => unit(),
@@ -73,10 +76,15 @@ fn ask(options: &Options, ask: &Ask) -> Result<Option<Told>, Failure> {
         Err(error) if is_missing(&error) => return Ok(None),
         Err(error) => return Err(Failure::Io { place: "the daemon".to_owned(), error }),
     };
+    asked_at(&stream, ask).map(Some)
+}
+
+/// Asks the daemon at the other end of a connection.
+fn asked_at(stream: &UnixStream, ask: &Ask) -> Result<Told, Failure> {
     let is_to_end = matches!(ask, Ask::Stop { .. } | Ask::Retire);
     // One that is refused at once is told so, though its line does not arrive.
-    let sent = line::send(&stream, ask, &[]);
-    let mut lines = Lines::new(&stream);
+    let sent = line::send(stream, ask, &[]);
+    let mut lines = Lines::new(stream);
     lines.within(Some(DAEMON_START));
     let told = match lines.next() {
         // It ended while it was asked.
@@ -86,40 +94,97 @@ fn ask(options: &Options, ask: &Ask) -> Result<Option<Told>, Failure> {
     let told = told.map_err(Failure::io("the daemon"))?;
     match told {
         Some(Told::Refused { message, .. }) => Err(Failure::Failed(message)),
-        Some(told) => Ok(Some(told)),
-        None if is_to_end => Ok(Some(Told::Ending)),
+        Some(told) => Ok(told),
+        None if is_to_end => Ok(Told::Ending),
         None => Err(Failure::Failed("the daemon did not answer".to_owned())),
     }
 }
 
-fn status(options: &Options, is_edn: bool) -> Exit {
-    let Some(Told::Status(status)) = ask(options, &Ask::Status)? else {
-        out::print(if is_edn { "nil\n" } else { "No daemon runs.\n" })?;
-        return Ok(ExitCode::from(NOT_RUNNING));
-    };
-    if is_edn {
-        let mut line =
-            edn_bridge::edn::to_vec(&status).map_err(|error| Failure::Failed(error.to_string()))?;
-        line.push(b'\n');
-        return out::print(&String::from_utf8_lossy(&line));
-    }
-    out::print(&report(&status))
+/// What the daemons say that another one has replaced and that still have work, each with the path of its socket. One that
+/// does not answer is named on standard error.
+fn ask_replaced(state_dir: &Path, ask: &Ask) -> Vec<(std::path::PathBuf, Told)> {
+    let replaced = socket::connect_replaced(state_dir).into_iter();
+    let told = replaced.filter_map(|process| match asked_at(&process.stream, ask) {
+        Ok(told) => Some((process.path, told)),
+        // It has ended meanwhile.
+        Err(_) if socket::is_gone(&process.path).unwrap_or(false) => None,
+        Err(failure) => {
+            let _ = writeln!(
+                out::stderr(),
+                "edn-bridge: a replaced daemon does not answer at {}: {failure}",
+                process.path.display()
+            );
+            None
+        }
+    });
+    told.collect()
 }
 
-fn report(status: &Status) -> String {
-    let Status { pid, build, started_at, engines, refused } = status;
-    let mut text = format!("The daemon runs: process {pid}, version {build}, since {started_at}.\n");
-    if engines.is_empty() {
-        text.push_str("Nothing runs in it.\n");
-    }
-    for engine in engines {
+/// What runs in the replaced daemons.
+fn replaced(state_dir: &Path) -> Vec<Status> {
+    let told = ask_replaced(state_dir, &Ask::Status).into_iter();
+    told.filter_map(|(_, told)| if let Told::Status(status) = told { Some(status) } else { None }).collect()
+}
+
+/// What is shown if no daemon runs, but replaced ones do.
+#[derive(serde::Serialize)]
+struct ReplacedAlone {
+    replaced: Vec<Status>,
+}
+
+fn status(options: &Options, is_edn: bool) -> Exit {
+    let newest = match ask(options, &Ask::Status)? {
+        Some(Told::Status(status)) => Some(status),
+        _ => None,
+    };
+    let replaced = replaced(&options.state_folder()?);
+    let code = ExitCode::from(if newest.is_some() { 0 } else { NOT_RUNNING });
+    let text = match (newest, is_edn) {
+        (Some(status), true) => as_line(&Status { replaced, ..status })?,
+        (None, true) if replaced.is_empty() => "nil\n".to_owned(),
+        (None, true) => as_line(&ReplacedAlone { replaced })?,
+        (newest, false) => {
+            let mut text = newest.as_ref().map_or_else(|| "No daemon runs.\n".to_owned(), report);
+            for status in &replaced {
+                let Status { pid, build, started_at, .. } = status;
+                let _ = writeln!(
+                    text,
+                    "A replaced daemon ends when this has ended: process {pid}, version {}, since {}.",
+                    on_one_line(build),
+                    on_one_line(started_at)
+                );
+                engines(&mut text, status);
+            }
+            text
+        }
+    };
+    out::print(&text)?;
+    Ok(code)
+}
+
+fn as_line(value: &impl serde::Serialize) -> Result<String, Failure> {
+    let line = edn_bridge::edn::to_vec(value).map_err(|error| Failure::Failed(error.to_string()))?;
+    Ok(format!("{}\n", String::from_utf8_lossy(&line)))
+}
+
+fn engines(text: &mut String, status: &Status) {
+    for engine in &status.engines {
         let clients = match engine.clients {
             1 => "1 client".to_owned(),
             count => format!("{count} clients"),
         };
         let _ = writeln!(text, "{}  ({clients})", on_one_line(&engine.cwd));
-        working(&mut text, &engine.at_work);
+        working(text, &engine.at_work);
     }
+}
+
+fn report(status: &Status) -> String {
+    let Status { pid, build, started_at, refused, .. } = status;
+    let mut text = format!("The daemon runs: process {pid}, version {build}, since {started_at}.\n");
+    if status.engines.is_empty() {
+        text.push_str("Nothing runs in it.\n");
+    }
+    engines(&mut text, status);
     for Refused { session, cwd, why } in refused {
         let _ = writeln!(
             text,
@@ -165,34 +230,57 @@ fn restart(options: &Options) -> Exit {
     connect_or_start(&state_dir, &options.log).map_err(Failure::start)?;
     if let Some(Told::Working(all)) = told {
         let mut text =
-            "A new daemon runs. It goes on with this when a running tool or answer has ended:\n".to_owned();
+            "A new daemon runs. It goes on with this when a running tool or answer has ended; `edn-bridge daemon status` \
+             shows what stays in the old one:\n"
+                .to_owned();
         working(&mut text, &all);
         out::print(&text)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ends the daemon.
-fn end(options: &Options, how: &Ask) -> Exit {
+/// Ends the daemon, and those that it has replaced.
+fn end(options: &Options, now: bool) -> Exit {
     let state_dir = options.state_folder()?;
     let about = described(&state_dir);
-    match ask(options, how)? {
-        None => {
-            out::print("No daemon runs.\n")?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Some(Told::Working(all)) => {
-            let mut text =
-                "The daemon does not end, because this runs (--now ends it all the same):\n".to_owned();
-            working(&mut text, &all);
-            out::print(&text)?;
-            Ok(ExitCode::from(FAILED))
-        }
-        Some(_) => {
-            wait_for_end(&state_dir, &about).map_err(Failure::io("the daemon"))?;
-            Ok(ExitCode::SUCCESS)
+    let how = Ask::Stop { now };
+    // First: the daemon that runs must not end if one of them refuses.
+    let replaced = ask_replaced(&state_dir, &how);
+    let mut works = Vec::new();
+    for (_, told) in &replaced {
+        if let Told::Working(all) = told {
+            works.extend(all.iter().cloned());
         }
     }
+    let newest = if works.is_empty() {
+        ask(options, &how)?
+    } else {
+        // It is not ended, but what runs in it is named too.
+        let status = ask(options, &Ask::Status)?;
+        if let Some(Told::Status(Status { engines, .. })) = &status {
+            works.extend(engines.iter().flat_map(|engine| engine.at_work.iter().cloned()));
+        }
+        status
+    };
+    if let Some(Told::Working(all)) = &newest {
+        works.extend(all.iter().cloned());
+    }
+    if !works.is_empty() {
+        let mut text =
+            "The daemon does not end, because this runs (--now ends it all the same):\n".to_owned();
+        working(&mut text, &works);
+        out::print(&text)?;
+        return Ok(ExitCode::from(FAILED));
+    }
+    for (path, _) in &replaced {
+        wait_until_gone(path).map_err(Failure::io("a replaced daemon"))?;
+    }
+    match newest {
+        None if replaced.is_empty() => return out::print("No daemon runs.\n"),
+        None => {}
+        Some(_) => wait_for_end(&state_dir, &about).map_err(Failure::io("the daemon"))?,
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn log(options: &Options) -> Exit {

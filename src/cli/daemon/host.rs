@@ -95,7 +95,7 @@ fn serve(options: &Options, announce: bool) -> Exit {
     );
     lock.describe(&about).map_err(failed)?;
     let listener = Listener::bind_daemon(&state_dir).map_err(failed)?;
-    let place = listener.place();
+    let mut place = listener.place();
     let idle = options.settings().map(|settings| settings.daemon.idle).unwrap_or_default();
     let (news, wait) = channel();
     let daemon = Arc::new(Daemon {
@@ -130,8 +130,12 @@ fn serve(options: &Options, announce: bool) -> Exit {
             Ok(News::End) | Err(RecvTimeoutError::Disconnected) => break ExitCode::SUCCESS,
             Ok(News::Signal(signal)) => break ExitCode::from(128u8.saturating_add(signal)),
             Ok(News::Retire) => {
+                // First, so that an editor that is sent away finds the place free. People still reach this one.
+                if let Err(error) = place.leave_to_another() {
+                    tracing::warn!(%error, "the daemon is not to be asked any more");
+                    place.remove();
+                }
                 daemon.is_retired.store(true, Ordering::Release);
-                place.remove();
                 lock = None;
             }
         }
@@ -154,6 +158,7 @@ fn serve(options: &Options, announce: bool) -> Exit {
                     // next. An orderly end would withdraw them.
                     tracing::info!("the daemon leaves its questions to the next one");
                     daemon.engines.leave();
+                    place.remove();
                     return Ok(ExitCode::SUCCESS);
                 }
             }
@@ -166,6 +171,8 @@ fn serve(options: &Options, announce: bool) -> Exit {
         place.remove();
     }
     daemon.engines.finish();
+    // Of a replaced daemon only now: whoever stops it waits for that.
+    place.remove();
     drop(lock);
     Ok(status)
 }
@@ -235,6 +242,10 @@ impl Daemon {
                 }
             }
             Ok(None) => return,
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Told::Refused {
+                message: format!("The daemon is busy: {error}. Try again later."),
+                by_itself: true,
+            },
             Err(error) => {
                 Told::Refused { message: format!("The line is not understood: {error}"), by_itself: false }
             }
@@ -266,7 +277,8 @@ impl Daemon {
             return refused(message.to_owned(), true);
         }
         if self.is_retired.load(Ordering::Acquire) {
-            return refused("The daemon that runs is about to end.".to_owned(), true);
+            // The end of the stream tells the client that it may try again, with the daemon that follows.
+            return;
         }
         let Ok([input, output]) = <[OwnedFd; 2]>::try_from(descriptors) else {
             return refused("Standard input and output did not come along.".to_owned(), false);
@@ -328,6 +340,7 @@ impl Daemon {
             started_at: self.started_at.to_string(),
             engines: self.engines.status(),
             refused: self.engines.refused(),
+            replaced: Vec::new(),
         }
     }
 

@@ -4,10 +4,12 @@ use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use edn_bridge::edn;
-use edn_bridge::limits::DAEMON_LINE_BYTES;
+use edn_bridge::limits::{DAEMON_LINE_BYTES, DAEMON_SHORT_LINE_BYTES};
+use edn_bridge::wire::unfinished::Share;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -48,6 +50,18 @@ pub(super) struct Handed {
     pub(super) given: Given,
     /// The variables of its turn, if a client brought them.
     pub(super) environment: Option<Vec<(String, String)>>,
+    /// Those of the messages that wait, each set once.
+    #[serde(default)]
+    pub(super) waiting: Vec<Waiting>,
+}
+
+/// The variables of messages that wait.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Waiting {
+    /// The entries of the messages.
+    pub(super) entries: Vec<String>,
+    /// The variables that their client brought.
+    pub(super) environment: Vec<(String, String)>,
 }
 
 impl std::fmt::Debug for Handed {
@@ -149,6 +163,9 @@ pub(super) struct Status {
     /// The sessions that were at work in a daemon before and are not opened by themselves.
     #[serde(default)]
     pub(super) refused: Vec<Refused>,
+    /// The daemons before it that still have work. A daemon does not know of them; who asks for the status does.
+    #[serde(default)]
+    pub(super) replaced: Vec<Status>,
 }
 
 /// A session that is not opened by itself.
@@ -168,7 +185,7 @@ pub(super) struct EngineStatus {
 }
 
 /// A session that works or waits.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Working {
     pub(super) session: String,
     pub(super) name: String,
@@ -209,13 +226,18 @@ pub(super) struct Lines<'s> {
     /// When a line must have come.
     until: Option<Instant>,
     bytes: Vec<u8>,
+    /// How many of the bytes have no line feed.
+    scanned: usize,
+    /// The part of all clients' unfinished lines.
+    share: Share,
     /// The descriptors that came so far.
     pub(super) descriptors: Vec<OwnedFd>,
 }
 
 impl<'s> Lines<'s> {
     pub(super) fn new(stream: &'s UnixStream) -> Self {
-        Self { stream, until: None, bytes: Vec::new(), descriptors: Vec::new() }
+        let share = Share::default();
+        Self { stream, until: None, bytes: Vec::new(), scanned: 0, share, descriptors: Vec::new() }
     }
 
     /// With a time within which the next lines must come; `None` for no bound.
@@ -226,15 +248,27 @@ impl<'s> Lines<'s> {
     /// The next line; `None` at the end.
     ///
     /// # Errors
-    /// A line that is too long or has another shape, and what the stream refuses.
+    /// A line that is too long or has another shape; [`io::ErrorKind::ResourceBusy`] if too much of other clients' lines is
+    /// under way; and what the stream refuses.
     pub(super) fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+        /// Held while a long line is read: values take more room than their text.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         loop {
-            if let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') {
+            let unscanned = self.bytes.get(self.scanned..).unwrap_or_default();
+            if let Some(end) = unscanned.iter().position(|byte| *byte == b'\n') {
+                let end = self.scanned.saturating_add(end);
                 let line: Vec<u8> = self.bytes.drain(..=end).collect();
+                self.scanned = 0;
+                let is_long = line.len() > DAEMON_SHORT_LINE_BYTES;
+                let _alone = is_long.then(|| ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner));
                 return edn::from_slice(&line).map(Some).map_err(io::Error::other);
             }
+            self.scanned = self.bytes.len();
             if self.bytes.len() > DAEMON_LINE_BYTES {
                 return Err(io::Error::other("the line is too long"));
+            }
+            if !self.share.set(self.bytes.capacity()) {
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, "too many long lines are under way"));
             }
             if self.receive()? == 0 {
                 return Ok(None);

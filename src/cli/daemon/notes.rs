@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use edn_bridge::claims::{Claim, Claims};
 use edn_bridge::edn;
+use edn_bridge::engine::keeper::AT_WORK;
 use edn_bridge::limits::{KILLS_AT_WORK, LEFT_AT_WORK};
 use serde::{Deserialize, Serialize};
 
@@ -48,7 +49,7 @@ struct Held {
 impl Notes {
     /// The notes of a state folder. Touches nothing on disk.
     pub(super) fn new(state_dir: &Path) -> Self {
-        Self { claims: Claims::new(state_dir.join("at-work"), LEFT_AT_WORK), held: Mutex::default() }
+        Self { claims: Claims::new(state_dir.join(AT_WORK), LEFT_AT_WORK), held: Mutex::default() }
     }
 
     /// A session works in an engine with these options. What cannot be noted goes on all the same.
@@ -82,7 +83,8 @@ impl Notes {
     /// Whether there are notes that this daemon does not have.
     pub(super) fn are_others(&self) -> bool {
         // Those of a session that begins or ends at this moment do not matter.
-        let held = self.held();
+        let mut held = self.held();
+        drop_deleted(&mut held);
         self.claims.count() > held.len()
     }
 
@@ -131,7 +133,8 @@ impl Notes {
 
     /// The sessions that are not opened by themselves, with the reasons.
     pub(super) fn refused(&self) -> Vec<(Note, String)> {
-        let held = self.held();
+        let mut held = self.held();
+        drop_deleted(&mut held);
         held.values().filter_map(|held| Some((held.note.clone(), held.refusal.clone()?))).collect()
     }
 
@@ -168,6 +171,11 @@ impl Notes {
     fn held(&self) -> MutexGuard<'_, HashMap<String, Held>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Lets those notes go whose sessions were deleted, by whatever process.
+fn drop_deleted(held: &mut HashMap<String, Held>) {
+    held.retain(|_, held| held.claim.is_there());
 }
 
 /// Whether an id can be the name of a file. That of a foreign file may be any text.

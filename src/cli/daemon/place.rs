@@ -122,6 +122,18 @@ pub(super) fn wait_for_end(state_dir: &Path, about: &str) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::TimedOut, "it has not ended yet"))
 }
 
+/// Waits until a replaced daemon has ended, which has its socket at a path.
+pub(super) fn wait_until_gone(socket: &Path) -> io::Result<()> {
+    let begun = Instant::now();
+    while begun.elapsed() < DAEMON_END {
+        if socket::is_gone(socket)? {
+            return Ok(());
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "it has not ended yet"))
+}
+
 /// What the lock says of the daemon.
 pub(super) fn described(state_dir: &Path) -> String {
     std::fs::read_to_string(lock_path(state_dir)).unwrap_or_default()

@@ -10,12 +10,13 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use edn_bridge::catalogue::ErrorCode;
 use edn_bridge::claims::Claim;
 use edn_bridge::engine::keeper::{Departed, Keeper};
 use edn_bridge::environment::{Pairs, Variables};
 use edn_bridge::facts::AtWork;
-use edn_bridge::limits::{DAEMON_ASK, DAEMON_START};
-use edn_bridge::message::{Mode, SessionId};
+use edn_bridge::limits::{DAEMON_ASK, DAEMON_START, HANDED_WAITING_BYTES};
+use edn_bridge::message::{EntryId, Mode, SessionId};
 use edn_bridge::session::{ApiError, Reply};
 use edn_bridge::wire::acp;
 use edn_bridge::wire::acp::engines::{Project, Projects};
@@ -24,7 +25,7 @@ use edn_bridge::wire::transport::Transport;
 
 use super::super::served::{PATIENCE, Protocol, Served};
 use super::super::{Failure, Options, SOURCES};
-use super::line::{EngineStatus, Given, Handed, Refused, Working};
+use super::line::{EngineStatus, Given, Handed, Refused, Waiting, Working};
 use super::notes::Notes;
 use super::place::hand_over;
 
@@ -274,7 +275,7 @@ impl Engines {
         for note in self.notes.left() {
             tracing::info!(session = note.session_id, "a session that was at work is opened");
             self.moves(&note.session_id, &note.given, Way::Opening);
-            if let Err(failure) = self.open(options, &note.session_id, &note.given, None) {
+            if let Err(failure) = self.open(options, &note.given, nothing_known(&note.session_id)) {
                 self.notes.refuse(&note.session_id, failure.to_string());
             }
             self.has_moved(&note.session_id, Way::Opening);
@@ -290,18 +291,20 @@ impl Engines {
         note: Option<OwnedFd>,
         is_retired: &AtomicBool,
     ) -> Result<(), Failure> {
-        let Handed { session, given, environment } = handed;
-        let variables = environment.map(|pairs| {
-            let pairs = pairs.into_iter().map(|(name, value)| (name.into(), value.into()));
-            Variables::from(pairs.collect::<Pairs>())
-        });
+        let Handed { session, given, environment, waiting } = handed;
+        let mut left = nothing_known(&session);
+        left.variables = environment.map(variables_of);
+        for Waiting { entries, environment } in waiting {
+            let variables = variables_of(environment);
+            left.waiting.extend(entries.iter().map(|entry| (EntryId::from(&**entry), variables.clone())));
+        }
         // First, so that a daemon that leaves its place from now on waits for it.
         self.moves(&session, &given, Way::Opening);
         let opened = if is_retired.load(Ordering::Acquire) {
             Err(Failure::Failed("the daemon has left its place".to_owned()))
         } else {
             self.notes.comes(&session, &given, note);
-            self.open(options, &session, &given, variables)
+            self.open(options, &given, left)
                 .inspect_err(|failure| self.notes.refuse(&session, failure.to_string()))
         };
         self.has_moved(&session, Way::Opening);
@@ -334,21 +337,21 @@ impl Engines {
         working.collect()
     }
 
-    fn open(
-        self: &Arc<Self>,
-        options: &Options,
-        session: &str,
-        given: &Given,
-        variables: Option<Variables>,
-    ) -> Result<(), Failure> {
-        let session = SessionId::from(session);
+    fn open(self: &Arc<Self>, options: &Options, given: &Given, left: Departed) -> Result<(), Failure> {
+        let session = left.session.to_string();
         let (opened, wait) = channel();
         let opened = self.with(options, given, |engine| {
-            engine.engine().open_left(session, variables, Reply::new(move |done| drop(opened.send(done))));
+            engine.engine().open_left(left, Reply::new(move |done| drop(opened.send(done))));
             // Its work, if there is some, keeps the engine from now on.
             match wait.recv_timeout(DAEMON_START) {
                 Ok(Ok(())) => Ok(()),
-                Ok(Err(error)) => Err(Failure::Failed(error.message)),
+                Ok(Err(error)) => {
+                    if error.code == ErrorCode::NotFound {
+                        // Nobody can open it any more.
+                        self.notes.rests(&session);
+                    }
+                    Err(Failure::Failed(error.message))
+                }
                 Err(_) => Err(Failure::Failed("it takes too long to open".to_owned())),
             }
         })?;
@@ -371,13 +374,13 @@ impl Engines {
         let note = self.notes.departs(&id, &given);
         let engines = self.clone();
         let passing = std::thread::Builder::new().name("hand-over".to_owned()).spawn(move || {
-            let Departed { session, variables, .. } = left;
-            let text = |text: &OsString| text.to_str().map(str::to_owned);
-            let environment = variables.map(|variables| {
-                let pairs = variables.pairs().iter();
-                pairs.filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
-            });
-            let handed = Handed { session: session.to_string(), given, environment };
+            let Departed { session, variables, waiting, .. } = left;
+            let handed = Handed {
+                session: session.to_string(),
+                given,
+                environment: variables.as_ref().map(pairs_of),
+                waiting: each_once(waiting),
+            };
             if let Err(failure) = hand_over(&engines.state_dir, handed, note.as_ref().map(Claim::descriptor))
             {
                 tracing::warn!(session = session.as_str(), "the session was not handed over: {failure}");
@@ -519,6 +522,45 @@ impl Engines {
         status.sort_by(|one, other| one.cwd.cmp(&other.cwd));
         status
     }
+}
+
+/// A session of whose variables nothing is known.
+fn nothing_known(session: &str) -> Departed {
+    Departed { session: SessionId::from(session), is_at_work: true, variables: None, waiting: Vec::new() }
+}
+
+fn variables_of(pairs: Vec<(String, String)>) -> Variables {
+    let pairs = pairs.into_iter().map(|(name, value)| (name.into(), value.into()));
+    Variables::from(pairs.collect::<Pairs>())
+}
+
+fn pairs_of(variables: &Variables) -> Vec<(String, String)> {
+    let text = |text: &OsString| text.to_str().map(str::to_owned);
+    let pairs = variables.pairs().iter();
+    pairs.filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
+}
+
+/// The variables of messages that wait, each set once, up to [`HANDED_WAITING_BYTES`]. The messages whose variables are left
+/// out run with others, and the person is told.
+fn each_once(waiting: Vec<(EntryId, Variables)>) -> Vec<Waiting> {
+    let mut sets: Vec<(Variables, Vec<String>)> = Vec::new();
+    let mut bytes = 0usize;
+    for (entry, variables) in waiting {
+        let entry = entry.to_string();
+        if let Some((_, entries)) = sets.iter_mut().find(|(known, _)| *known == variables) {
+            entries.push(entry);
+            continue;
+        }
+        let sizes = variables.pairs().iter().map(|(name, value)| name.len().saturating_add(value.len()));
+        bytes = sizes.fold(bytes, usize::saturating_add);
+        if bytes > HANDED_WAITING_BYTES {
+            tracing::warn!("the variables of messages that wait are too large to be handed over");
+            break;
+        }
+        sets.push((variables, vec![entry]));
+    }
+    let sets = sets.into_iter();
+    sets.map(|(variables, entries)| Waiting { entries, environment: pairs_of(&variables) }).collect()
 }
 
 /// The engines that an editor reaches: those of its options in each folder.

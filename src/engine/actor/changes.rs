@@ -179,6 +179,7 @@ impl SessionActor {
                 let _ = ack.send(());
             }
             Change::TakeUp { variables } => self.take_up(variables).await,
+            Change::BringWaiting { variables } => self.durable.state.queue.set_variables(variables),
             Change::HandOver => self.hand_over(),
             Change::Archived { archived, ack } => {
                 self.durable.set_archived(archived);

@@ -13,6 +13,7 @@ use crate::engine::incoming::{Ahead, Incoming};
 use crate::engine::invocation;
 use crate::engine::ledger::Ledger;
 use crate::engine::queue::{self, Until};
+use crate::environment::Variables;
 use crate::event::{Body, Replaced};
 use crate::facts::Phase;
 use crate::interaction::{ClientAnswer, HeldAnswer};
@@ -141,7 +142,7 @@ impl SessionActor {
         reply.ok(Prompted { turn: Some(turn), repeated: None });
         self.durable.changed(Some(call.cause()));
         if self.turns.is_free() {
-            self.begin_next(None).await;
+            self.begin_next(self.durable.variables_of(Some(&call.cause())), None).await;
         }
     }
 
@@ -238,8 +239,9 @@ impl SessionActor {
         held.settle(call.connection, Some(Reply::new(|_| reply.ok(Prompted::default()))));
     }
 
-    /// Starts a turn with the first waiting message, unless an abort holds it. Replies once it is on disk.
-    pub(super) async fn begin_next(&mut self, reply: Option<Reply<Resumed>>) {
+    /// Starts a turn with the first waiting message, unless an abort holds it. Replies once it is on disk. A message whose
+    /// own variables are lost has those of `others`: the client or the turn that it follows.
+    pub(super) async fn begin_next(&mut self, others: Option<Variables>, reply: Option<Reply<Resumed>>) {
         let Some(next) = self.durable.state.queue.first() else { return };
         self.cut_off.give_up(&mut self.durable).await;
         let turn = next.turn.clone().unwrap_or_else(|| TurnId::from(self.durable.shared.clock.id("t-")));
@@ -253,7 +255,10 @@ impl SessionActor {
                 }
                 self.durable.tell_failures(gathered.failures, next.cause.as_ref());
                 self.durable.tell_messages(&written, next.cause.as_ref(), false);
-                let variables = next.variables;
+                if next.has_lost_variables() {
+                    self.durable.tell_lost_variables(others.is_some());
+                }
+                let variables = next.variables.or(others);
                 self.begin_turn_with(turn, next.cause, Beginning { variables, ..Beginning::default() });
             }
             Err(error) => {
@@ -279,7 +284,8 @@ impl SessionActor {
         }
         // A session that is to end begins nothing.
         if !self.begins_nothing() {
-            return self.begin_next(Some(reply)).await;
+            let variables = self.durable.variables_of(Some(&call.cause()));
+            return self.begin_next(variables, Some(reply)).await;
         }
         reply.ok(Resumed { is_resumed: true, turn: None });
         self.durable.changed(Some(call.cause()));

@@ -133,6 +133,7 @@ impl SessionActor {
             session: self.durable.handle.id.clone(),
             is_at_work,
             variables: running.and_then(|running| running.control.variables.clone()),
+            waiting: self.durable.state.queue.variables(),
         }
     }
 }

@@ -24,6 +24,25 @@ impl DurableState {
         self.show(Body::Notification(notification(self.shared.clock.id("n-"), level, message)), None);
     }
 
+    /// Tells the person that a message runs with other variables than those of its editor, which are lost. Without a daemon
+    /// there is one environment only.
+    pub(super) fn tell_lost_variables(&self, has_others: bool) {
+        if !self.shared.settings.outlives_clients {
+            return;
+        }
+        let others = match (has_others, self.shared.settings.environment.variables()) {
+            (true, _) => "of the editor whose request it follows",
+            (false, Some(_)) => "of the editor that came last",
+            (false, None) => "that the daemon was started with",
+        };
+        let message = format!(
+            "A message that waited runs with the environment variables {others}. Those of its own editor were only in the \
+             memory of a daemon that has ended, or of a session that was put away."
+        );
+        tracing::warn!(session = self.handle.id.as_str(), "{message}");
+        self.notify(NoticeLevel::Warning, &message);
+    }
+
     /// Notifies everyone of messages that were put into the conversation.
     pub(super) fn tell_messages(&self, written: &[Arc<Entry>], cause: Option<&Cause>, by_runtime: bool) {
         let from = match cause {

@@ -258,7 +258,7 @@ impl SessionActor {
         };
         // Callers that wait for an idle session must not see another turn.
         if follows && !self.begins_nothing() {
-            self.begin_next(None).await;
+            self.begin_next(running.control.variables.clone(), None).await;
         }
         if self.turns.is_free() {
             self.durable.shared.rests(&self.durable.handle.id);

@@ -53,6 +53,9 @@ impl Purpose {
 /// The name of the daemon's socket, of which a state folder has one.
 const DAEMON: &str = "daemon.sock";
 
+/// How the name of the socket of a replaced daemon begins.
+const REPLACED: &str = "replaced-";
+
 /// A client that has connected, of the same user.
 #[derive(Debug)]
 pub enum SocketPeer {
@@ -217,6 +220,20 @@ pub struct SocketPlace {
 }
 
 impl SocketPlace {
+    /// Leaves the place to another daemon, and goes on listening at one of its own: see [`connect_replaced`].
+    ///
+    /// # Errors
+    /// If the socket cannot be renamed, or something else stands at its place.
+    pub fn leave_to_another(&mut self) -> io::Result<()> {
+        if identity(&self.path)? != self.file {
+            return Err(io::Error::other("another socket stands at the place"));
+        }
+        let own = self.path.with_file_name(format!("{REPLACED}{}.{DAEMON}", std::process::id()));
+        std::fs::rename(&self.path, &own)?;
+        self.path = own;
+        Ok(())
+    }
+
     /// Removes the socket, unless something else stands there by now, and ends the wait for clients: see [`was_shut`].
     pub fn remove(&self) {
         let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
@@ -368,16 +385,51 @@ fn within_length<T>(path: &Path, with: impl FnOnce(&Path) -> io::Result<T>) -> i
 /// If there is none: [`io::ErrorKind::NotFound`] or [`io::ErrorKind::ConnectionRefused`]; or it cannot be asked.
 pub fn connect_daemon(state_dir: &Path) -> io::Result<UnixStream> {
     let stream = connect_at(&folder(state_dir).join(DAEMON))?;
-    #[cfg(target_os = "linux")]
-    {
-        let peer = rustix::net::sockopt::socket_peercred(&stream)?;
-        let pid = u32::try_from(peer.pid.as_raw_pid()).map_err(io::Error::other)?;
-        if lineage::is_below_a_runner(pid) {
-            let why = "the daemon was started by a program of a session; end it and start again";
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-        }
-    }
+    not_below_a_runner(&stream)?;
     Ok(stream)
+}
+
+/// Connects to the daemons of a state folder that another one has replaced and that still have work, newest first. Sockets
+/// of dead ones are removed on the way.
+pub fn connect_replaced(state_dir: &Path) -> Vec<RunningProcess> {
+    let mut found = connect(Purpose::Daemon, state_dir, None);
+    found.retain(|process| {
+        let name = process.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with(REPLACED) && not_below_a_runner(&process.stream).is_ok()
+    });
+    found
+}
+
+/// Whether nobody listens any more where a process was found.
+///
+/// # Errors
+/// If that cannot be told.
+pub fn is_gone(path: &Path) -> io::Result<bool> {
+    match connect_at(path) {
+        Ok(_) => Ok(false),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Ok(true),
+            _ => Err(error),
+        },
+    }
+}
+
+/// Refuses a daemon that was started by a program of a session.
+#[cfg(target_os = "linux")]
+fn not_below_a_runner(stream: &UnixStream) -> io::Result<()> {
+    let peer = rustix::net::sockopt::socket_peercred(stream)?;
+    let pid = u32::try_from(peer.pid.as_raw_pid()).map_err(io::Error::other)?;
+    if lineage::is_below_a_runner(pid) {
+        let why = "the daemon was started by a program of a session; end it and start again";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    Ok(())
+}
+
+/// Where there are no runners, nobody can tell.
+#[cfg(not(target_os = "linux"))]
+fn not_below_a_runner(_: &UnixStream) -> io::Result<()> {
+    Ok(())
 }
 
 /// The folder of the sockets in a state folder.
