@@ -4,6 +4,7 @@
 #   make run [PROMPT="…"]   opens Emacs on the bridge; with a prompt or without a terminal, prints one turn
 #   make test               runs every check, the quickest first
 #   make test-emacs         runs only the checks of the Emacs package
+#   make clients            runs only the tests of the clients in other languages
 #   make check              runs the fast inner loop: format, lints, tests of the library
 #   make build              builds the release binary, with the embedded model if possible
 #   make bench              runs the benchmarks; bench-emacs: those of the Emacs package
@@ -31,7 +32,7 @@ export PROMPT
 help:
 	@sed -n 's/^#   make/make/p' Makefile
 
-SCRIPTS := build run test test-emacs check tools bench bench-emacs screenshots fuzz fuzz-emacs features unsafe package
+SCRIPTS := build run test test-emacs clients check tools bench bench-emacs screenshots fuzz fuzz-emacs features unsafe package
 .PHONY: $(SCRIPTS)
 $(SCRIPTS):
 	@exec bash tests/make/$@.sh

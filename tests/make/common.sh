@@ -162,6 +162,14 @@ mcp_client() {
   else say '-- LEFT OUT: a client of the Python library of MCP, because pip cannot fetch it'; fi
 }
 
+# client_tests: the clients in other languages, with the debug build.
+client_tests() {
+  export EDN_BRIDGE_PROGRAM=$DEBUG
+  if has python3; then
+    step 'the client in Python' python3 -W error -m unittest discover -s clients/python
+  else say '-- LEFT OUT: the client in Python, because python3 is missing'; fi
+}
+
 # The tests of the Emacs package: on this system's Emacs, and on each newer major version.
 emacs_tests() {
   if ! has emacs; then say '-- LEFT OUT: the tests of the Emacs package, because Emacs is missing'; return 0; fi

@@ -35,6 +35,7 @@ step 'tests' cargo nextest run --locked $INNER --no-fail-fast
 step 'doc tests' cargo test --locked --doc $INNER
 acp_tests
 mcp_client
+client_tests
 emacs_tests
 build_release
 if has_model_tools; then
