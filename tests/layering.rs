@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 #[path = "layering/circles.rs"]
 mod circles;
+#[path = "layering/methods.rs"]
+mod methods;
 
 use circles::circles;
 
@@ -344,6 +346,49 @@ fn circle_is_found_in_every_form() {
     // Neither comments nor literals nor a module's own tests count.
     let quiet = "// use crate::c::T;\nconst A: &str = \"crate::c\"; const B: char = '\"';\n#[cfg(test)]\nmod tests {\n use crate::c;";
     assert_eq!(house(&[("src/c.rs", "use crate::d;"), ("src/d.rs", quiet)]), [[""; 2]; 0]);
+}
+
+/// In how many files a type may have methods.
+const FILES_OF_A_TYPE: usize = 6;
+
+#[test]
+fn type_has_methods_in_few_files() {
+    let found = methods::spread(&sources());
+    assert!(found.len() > 200, "only {} types have methods", found.len());
+    let wide: Vec<_> = found.iter().filter(|(_, files)| files.len() > FILES_OF_A_TYPE).collect();
+    assert!(wide.is_empty(), "cut these types into parts with a name each: {wide:#?}");
+}
+
+#[test]
+fn methods_of_a_type_are_found_in_every_form() {
+    let files_of = |name: &str, files: &[(&str, &str)]| {
+        let files: Vec<_> =
+            files.iter().map(|(path, text)| (PathBuf::from(path), (*text).to_owned())).collect();
+        methods::spread(&files).get(name).map_or(0, BTreeSet::len)
+    };
+    let own = ("src/a.rs", "mod b; pub struct X<T>(T); impl X<u8> { fn f() {} }");
+    for text in [
+        "use super::X; impl X<u8> { pub fn f() {} }",
+        "use super::X; impl<T: Fn(u8) -> u8> X<T> where T: for<'a> Fn(&'a u8) { async fn f() {} }",
+        "use crate::{a::X as Y, c}; #[cfg(unix)] impl Y<u8> { const A: u8 = 1; fn f() { if true { } } }",
+        "use crate::c::X; /// Words.\nunsafe impl X<u8> { fn f() {} }",
+        "use super::*; use crate::a::X; mod m {} impl X<u8> { fn f() {} }",
+    ] {
+        let through = ("src/c.rs", "pub use crate::a::X;");
+        let count = ["X of src/a.rs", "Y of src/a.rs"]
+            .map(|name| files_of(name, &[own, ("src/a/b.rs", text), through]));
+        assert_eq!(count.iter().sum::<usize>(), 2, "{text}");
+    }
+    for text in [
+        "use super::X; impl Clone for X<u8> { fn clone() {} }",
+        "use super::X; impl X<u8> { const A: u8 = 1; } fn f() {}",
+        "use super::X; fn g(x: impl Fn(X<u8>) -> u8) -> impl Sized { fn f() {} }",
+        "struct X; impl X { fn f() {} }",
+        "use super::X; // impl X { fn f() {} }",
+        "use super::X; fn g() {}\n#[cfg(test)]\nmod tests { impl X<u8> { fn f() {} }",
+    ] {
+        assert_eq!(files_of("X of src/a.rs", &[own, ("src/a/b.rs", text)]), 1, "{text}");
+    }
 }
 
 #[test]

@@ -235,3 +235,20 @@ fn initial_facts(
     config.describe_model(&mut facts);
     facts
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<F>(_: impl Fn(Box<SessionActor>, mpsc::Receiver<Change>) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// A process holds thousands of sessions at rest. Each has its parts in one box, and a task that waits for a change; what
+    /// a change needs is in a future of its own and goes with it.
+    #[test]
+    fn resting_session_takes_little_room() {
+        let (parts, task) = (size_of::<SessionActor>(), size(SessionActor::run));
+        assert!(parts <= 1200 && task <= 600, "{parts} and {task} bytes");
+    }
+}

@@ -15,6 +15,7 @@ use crate::engine::host::Engine;
 use crate::engine::incoming::Incoming;
 use crate::engine::ledger::Lookup;
 use crate::engine::process_snapshot::ProcessSnapshot;
+use crate::engine::remember;
 use crate::engine::snapshot::SessionSnapshot;
 use crate::facts::Note;
 use crate::limits::MCP_RESOURCE_WAIT;
@@ -135,10 +136,10 @@ impl Graph for Engine {
     }
 
     fn remember(&self, call: Call, text: String, reply: Reply<Note>) {
-        self.with(&call, reply, |handle, reply| self.shared.keep_note(&handle, text, reply));
+        self.with(&call, reply, |handle, reply| remember::keep(&self.shared, &handle, text, reply));
     }
 
     fn forget(&self, call: Call, note: String, reply: Reply<bool>) {
-        self.with(&call, reply, |handle, reply| self.shared.forget_note(&handle, note, reply));
+        self.with(&call, reply, |handle, reply| remember::forget(&self.shared, &handle, note, reply));
     }
 }

@@ -23,6 +23,7 @@ use crate::engine::providers::Providers;
 use crate::engine::revision::ConfigurationError;
 use crate::engine::services::Services;
 use crate::engine::session_tree::SessionTree;
+use crate::engine::shelf;
 use crate::interaction::PendingQuestions;
 use crate::interaction::audit::Audit;
 use crate::limits::CONTROL_STORED_READS;
@@ -88,7 +89,7 @@ impl Engine {
             tasks,
             executor,
         });
-        shared.finish_deletions();
+        shelf::finish_deletions(&shared);
         let agent = Arc::new(NativeAgent::new(shared.clone()));
         let opener = Opener { shared: shared.clone(), agent };
         Ok(Self { shared, opener, actions: Arc::default() })

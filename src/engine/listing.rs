@@ -23,86 +23,84 @@ pub(super) enum Listed {
     Stored(Box<StoredSession>),
 }
 
-impl Services {
-    /// The sessions of a list, newest first: live ones with their state, stored ones with the facts from both
-    /// ends of their files.
-    ///
-    /// # Errors
-    /// If the list would be incomplete.
-    pub(super) fn list(
-        &self,
-        asking: &SessionFacts,
-        wanted: &Listing,
-    ) -> Result<Vec<ListedSession>, ApiError> {
-        if let Some(text) = &wanted.text {
-            return self.search(asking, text, wanted);
-        }
-        let folder = (wanted.scope == ListScope::Project).then_some(&*asking.cwd);
-        let limit = wanted.limit.unwrap_or(LISTED_SESSIONS);
-        let found = self.sessions(folder, limit, wanted.archived).map_err(|error| refused(&error))?;
-        let slot = |listed| match listed {
-            Listed::Live(handle) => live_slot(&handle.snapshot(), asking),
-            Listed::Stored(info) => disk_slot(*info),
-        };
-        Ok(found.into_iter().map(slot).collect())
+/// The sessions of a list, newest first: live ones with their state, stored ones with the facts from both
+/// ends of their files.
+///
+/// # Errors
+/// If the list would be incomplete.
+pub(super) fn list(
+    services: &Services,
+    asking: &SessionFacts,
+    wanted: &Listing,
+) -> Result<Vec<ListedSession>, ApiError> {
+    if let Some(text) = &wanted.text {
+        return search(services, asking, text, wanted);
     }
+    let folder = (wanted.scope == ListScope::Project).then_some(&*asking.cwd);
+    let limit = wanted.limit.unwrap_or(LISTED_SESSIONS);
+    let found = sessions(services, folder, limit, wanted.archived).map_err(|error| refused(&error))?;
+    let slot = |listed| match listed {
+        Listed::Live(handle) => live_slot(&handle.snapshot(), asking),
+        Listed::Stored(info) => disk_slot(*info),
+    };
+    Ok(found.into_iter().map(slot).collect())
+}
 
-    /// The sessions of a folder, or all, at most `limit`: the live ones, newest first, then the stored ones; with
-    /// `archived`, also those.
-    ///
-    /// # Errors
-    /// If the list would be incomplete.
-    pub(super) fn sessions(
-        &self,
-        folder: Option<&str>,
-        limit: usize,
-        archived: bool,
-    ) -> Result<Vec<Listed>, StoreError> {
-        let live = self.tree.all();
-        let known: HashSet<SessionId> = live.iter().map(|handle| handle.id.clone()).collect();
-        let here = |handle: &Handle| {
-            let facts = handle.snapshot().facts.clone();
-            (archived || !facts.archived) && folder.is_none_or(|folder| *facts.cwd == *folder)
-        };
-        let here = live.into_iter().rev().filter(here);
-        let mut listed: Vec<Listed> = here.take(limit).map(Listed::Live).collect();
-        if listed.len() < limit {
-            let stored = self.read_journals(|journals| journals.list(folder.map(Path::new)))?;
-            let is_wanted =
-                |info: &StoredSession| (archived || !info.archived) && !known.contains(&info.header.session);
-            let stored = stored.into_iter().filter(is_wanted);
-            listed.extend(
-                stored.take(limit.saturating_sub(listed.len())).map(|info| Listed::Stored(Box::new(info))),
-            );
-        }
-        Ok(listed)
+/// The sessions of a folder, or all, at most `limit`: the live ones, newest first, then the stored ones; with
+/// `archived`, also those.
+///
+/// # Errors
+/// If the list would be incomplete.
+pub(super) fn sessions(
+    services: &Services,
+    folder: Option<&str>,
+    limit: usize,
+    archived: bool,
+) -> Result<Vec<Listed>, StoreError> {
+    let live = services.tree.all();
+    let known: HashSet<SessionId> = live.iter().map(|handle| handle.id.clone()).collect();
+    let here = |handle: &Handle| {
+        let facts = handle.snapshot().facts.clone();
+        (archived || !facts.archived) && folder.is_none_or(|folder| *facts.cwd == *folder)
+    };
+    let here = live.into_iter().rev().filter(here);
+    let mut listed: Vec<Listed> = here.take(limit).map(Listed::Live).collect();
+    if listed.len() < limit {
+        let stored = services.read_journals(|journals| journals.list(folder.map(Path::new)))?;
+        let is_wanted =
+            |info: &StoredSession| (archived || !info.archived) && !known.contains(&info.header.session);
+        let stored = stored.into_iter().filter(is_wanted);
+        listed.extend(
+            stored.take(limit.saturating_sub(listed.len())).map(|info| Listed::Stored(Box::new(info))),
+        );
     }
+    Ok(listed)
+}
 
-    /// The sessions with a text in a message or in their name, best first, each with an `excerpt`.
-    ///
-    /// # Errors
-    /// Those of [`Services::list`].
-    fn search(
-        &self,
-        asking: &SessionFacts,
-        text: &str,
-        wanted: &Listing,
-    ) -> Result<Vec<ListedSession>, ApiError> {
-        let project = (wanted.scope == ListScope::Project).then(|| Path::new(&*asking.cwd));
-        let limit = wanted.limit.unwrap_or(SEARCH_HITS).min(SEARCH_HITS);
-        let hits = self.read_journals(|journals| journals.search(project, text, limit));
-        let hits = hits.map_err(|error| refused(&error))?.into_iter();
-        let hits = hits.filter(|hit| wanted.archived || !hit.info.archived).map(|hit| {
-            let mut listed = disk_slot(hit.info);
-            // A live session is shown with its current state.
-            if let Ok(live) = self.tree.get(&listed.slot.id) {
-                listed = ListedSession { modified: listed.modified, ..live_slot(&live.snapshot(), asking) };
-            }
-            listed.excerpt = Some(hit.excerpt);
-            listed
-        });
-        Ok(hits.collect())
-    }
+/// The sessions with a text in a message or in their name, best first, each with an `excerpt`.
+///
+/// # Errors
+/// Those of [`list`].
+fn search(
+    services: &Services,
+    asking: &SessionFacts,
+    text: &str,
+    wanted: &Listing,
+) -> Result<Vec<ListedSession>, ApiError> {
+    let project = (wanted.scope == ListScope::Project).then(|| Path::new(&*asking.cwd));
+    let limit = wanted.limit.unwrap_or(SEARCH_HITS).min(SEARCH_HITS);
+    let hits = services.read_journals(|journals| journals.search(project, text, limit));
+    let hits = hits.map_err(|error| refused(&error))?.into_iter();
+    let hits = hits.filter(|hit| wanted.archived || !hit.info.archived).map(|hit| {
+        let mut listed = disk_slot(hit.info);
+        // A live session is shown with its current state.
+        if let Ok(live) = services.tree.get(&listed.slot.id) {
+            listed = ListedSession { modified: listed.modified, ..live_slot(&live.snapshot(), asking) };
+        }
+        listed.excerpt = Some(hit.excerpt);
+        listed
+    });
+    Ok(hits.collect())
 }
 
 fn live_slot(snapshot: &SessionSnapshot, asking: &SessionFacts) -> ListedSession {

@@ -18,7 +18,7 @@ use crate::context::Project;
 use crate::engine::commands;
 use crate::engine::handle::Handle;
 use crate::engine::host::Engine;
-use crate::engine::listing::Listed;
+use crate::engine::listing::{self, Listed};
 use crate::engine::mcp;
 use crate::engine::queue::QueuedMessage;
 use crate::engine::revision::ConfigRevision;
@@ -121,7 +121,7 @@ impl World for ProcessSnapshot {
 
     fn list(&self, all: bool, limit: usize) -> Result<Vec<SessionRow>, ResolverFailure> {
         let cwd = self.folder();
-        let found = self.engine.shared.sessions((!all).then_some(&*cwd), limit, true);
+        let found = listing::sessions(&self.engine.shared, (!all).then_some(&*cwd), limit, true);
         let info = |listed| match listed {
             Listed::Live(handle) => self.view(handle).info(),
             Listed::Stored(info) => SessionRow {

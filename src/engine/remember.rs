@@ -10,29 +10,27 @@ use crate::engine::services::Services;
 use crate::memory::{MemoryError, Note};
 use crate::session::{ApiError, Call, Reply};
 
-impl Services {
-    /// Keeps a note for the session's project, off the session's task.
-    pub(super) fn keep_note(self: &Arc<Self>, handle: &Handle, text: String, reply: Reply<Note>) {
-        let (shared, session) = (self.clone(), handle.clone());
-        let keep = move || {
-            let (id, ts) = (shared.clock.id("m-").into(), rfc3339(shared.clock.now()));
-            let note = Note { id, ts, text: text.trim().into(), session: Some(session.id.clone()) };
-            let kept = shared.memory.remember(session.snapshot().facts.cwd.as_ref().as_ref(), &note);
-            reply.send(kept.map(|()| note).map_err(refused));
-        };
-        self.tasks.spawn_blocking_on(keep, &self.executor);
-    }
+/// Keeps a note for the session's project, off the session's task.
+pub(super) fn keep(services: &Arc<Services>, handle: &Handle, text: String, reply: Reply<Note>) {
+    let (shared, session) = (services.clone(), handle.clone());
+    let keep = move || {
+        let (id, ts) = (shared.clock.id("m-").into(), rfc3339(shared.clock.now()));
+        let note = Note { id, ts, text: text.trim().into(), session: Some(session.id.clone()) };
+        let kept = shared.memory.remember(session.snapshot().facts.cwd.as_ref().as_ref(), &note);
+        reply.send(kept.map(|()| note).map_err(refused));
+    };
+    services.tasks.spawn_blocking_on(keep, &services.executor);
+}
 
-    /// Removes a note of the session's project, off the session's task.
-    pub(super) fn forget_note(self: &Arc<Self>, handle: &Handle, note: String, reply: Reply<bool>) {
-        let (shared, session) = (self.clone(), handle.clone());
-        let forget = move || {
-            let ts = rfc3339(shared.clock.now());
-            let facts = session.snapshot().facts.clone();
-            reply.send(shared.memory.forget(facts.cwd.as_ref().as_ref(), &note, &ts).map_err(refused));
-        };
-        self.tasks.spawn_blocking_on(forget, &self.executor);
-    }
+/// Removes a note of the session's project, off the session's task.
+pub(super) fn forget(services: &Arc<Services>, handle: &Handle, note: String, reply: Reply<bool>) {
+    let (shared, session) = (services.clone(), handle.clone());
+    let forget = move || {
+        let ts = rfc3339(shared.clock.now());
+        let facts = session.snapshot().facts.clone();
+        reply.send(shared.memory.forget(facts.cwd.as_ref().as_ref(), &note, &ts).map_err(refused));
+    };
+    services.tasks.spawn_blocking_on(forget, &services.executor);
 }
 
 fn refused(error: MemoryError) -> ApiError {

@@ -15,67 +15,63 @@ use crate::tool::permission::Rule;
 const TOO_WIDE: &str = "it is wider than what is suggested now";
 const NOT_YET: &str = "it holds from the next reload on";
 
-impl Services {
-    /// The rules of a session, and those that were kept for its folder and are not used.
-    pub(super) fn listed_rules(&self, session: &Handle) -> Vec<ListedRule> {
-        let config = session.config();
-        let facts = session.snapshot().facts.clone();
-        let cwd = Path::new(&*facts.cwd);
-        let standing = self.standing(&config, cwd);
-        let answered = session.rules.all();
-        let (configured, loaded) =
-            standing.split_at_checked(config.configured_rules).unwrap_or((&standing, &[]));
-        let mut listed: Vec<ListedRule> = Vec::new();
-        let mut add = |rule: &Rule, source, idle| {
-            let rule = ListedRule { id: id(rule, source), rule: rule.clone(), source, idle };
-            if !listed.iter().any(|known| known.id == rule.id) {
-                listed.push(rule);
-            }
+/// The rules of a session, and those that were kept for its folder and are not used.
+pub(super) fn listed(services: &Services, session: &Handle) -> Vec<ListedRule> {
+    let config = session.config();
+    let facts = session.snapshot().facts.clone();
+    let cwd = Path::new(&*facts.cwd);
+    let standing = services.standing(&config, cwd);
+    let answered = session.rules.all();
+    let (configured, loaded) = standing.split_at_checked(config.configured_rules).unwrap_or((&standing, &[]));
+    let mut listed: Vec<ListedRule> = Vec::new();
+    let mut add = |rule: &Rule, source, idle| {
+        let rule = ListedRule { id: id(rule, source), rule: rule.clone(), source, idle };
+        if !listed.iter().any(|known| known.id == rule.id) {
+            listed.push(rule);
+        }
+    };
+    configured.iter().for_each(|rule| add(rule, RuleSource::Configuration, None));
+    let kept = kept(&services.settings.state_dir, cwd);
+    for (rule, is_used) in &kept {
+        let idle = match is_used {
+            _ if loaded.contains(rule) || answered.contains(rule) => None,
+            true => Some(NOT_YET),
+            false => Some(TOO_WIDE),
         };
-        configured.iter().for_each(|rule| add(rule, RuleSource::Configuration, None));
-        let kept = kept(&self.settings.state_dir, cwd);
-        for (rule, is_used) in &kept {
-            let idle = match is_used {
-                _ if loaded.contains(rule) || answered.contains(rule) => None,
-                true => Some(NOT_YET),
-                false => Some(TOO_WIDE),
-            };
-            add(rule, RuleSource::Kept, idle);
-        }
-        let only_here = answered.iter().filter(|rule| !kept.iter().any(|(other, _)| other == *rule));
-        only_here.for_each(|rule| add(rule, RuleSource::Session, None));
-        listed
+        add(rule, RuleSource::Kept, idle);
     }
+    let only_here = answered.iter().filter(|rule| !kept.iter().any(|(other, _)| other == *rule));
+    only_here.for_each(|rule| add(rule, RuleSource::Session, None));
+    listed
+}
 
-    /// Takes a rule back that came from an answer.
-    ///
-    /// # Errors
-    /// If there is no such rule, it is the configuration's, or the system refuses.
-    pub(super) fn take_rule_back(&self, session: &Handle, id: &str) -> Result<(), ApiError> {
-        let listed = self.listed_rules(session).into_iter().find(|rule| rule.id == id);
-        let ListedRule { rule, source, .. } = listed.ok_or_else(|| ApiError::not_found("rule", id))?;
-        let facts = session.snapshot().facts.clone();
-        let cwd = Path::new(&*facts.cwd);
-        match source {
-            RuleSource::Configuration => {
-                let expected = "a rule from an answer; this one stands in a file of the configuration";
-                return Err(ApiError::invalid_param("rule-id", expected));
-            }
-            RuleSource::Kept => {
-                let taken = take_out(&self.settings.state_dir, &rule, cwd);
-                taken
-                    .map_err(|error| ApiError::failed(format!("The rule cannot be taken back: {error}.")))?;
-                self.taken_back.put(self.configuration.revision(), cwd, &rule);
-                let same = |other: &Handle| other.snapshot().facts.cwd == facts.cwd;
-                for other in self.tree.all().into_iter().filter(same) {
-                    other.rules.remove(&rule);
-                }
-            }
-            RuleSource::Session => {}
+/// Takes a rule back that came from an answer.
+///
+/// # Errors
+/// If there is no such rule, it is the configuration's, or the system refuses.
+pub(super) fn take_back(services: &Services, session: &Handle, id: &str) -> Result<(), ApiError> {
+    let listed = listed(services, session).into_iter().find(|rule| rule.id == id);
+    let ListedRule { rule, source, .. } = listed.ok_or_else(|| ApiError::not_found("rule", id))?;
+    let facts = session.snapshot().facts.clone();
+    let cwd = Path::new(&*facts.cwd);
+    match source {
+        RuleSource::Configuration => {
+            let expected = "a rule from an answer; this one stands in a file of the configuration";
+            return Err(ApiError::invalid_param("rule-id", expected));
         }
-        session.rules.remove(&rule);
-        Ok(())
+        RuleSource::Kept => {
+            let taken = take_out(&services.settings.state_dir, &rule, cwd);
+            taken.map_err(|error| ApiError::failed(format!("The rule cannot be taken back: {error}.")))?;
+            services.taken_back.put(services.configuration.revision(), cwd, &rule);
+            let same = |other: &Handle| other.snapshot().facts.cwd == facts.cwd;
+            for other in services.tree.all().into_iter().filter(same) {
+                other.rules.remove(&rule);
+            }
+        }
+        RuleSource::Session => {}
     }
+    session.rules.remove(&rule);
+    Ok(())
 }
 
 /// The name of a rule of a source.

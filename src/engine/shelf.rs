@@ -133,7 +133,7 @@ impl Opener {
                 Err(StoreError::NoSession { .. }) if was_live => return Ok(()),
                 discarded => discarded.map_err(|error| not_changed(&error))?,
             }
-            let remove = shared.remove_rest(&id);
+            let remove = remove_rest(&shared, &id);
             remove.map_err(|why| {
                 let what =
                     "The session is deleted, but not all that was kept of it. The next start tries again";
@@ -151,25 +151,23 @@ async fn put_out(handle: &Handle) -> bool {
     done.recv().await.is_some()
 }
 
-impl Services {
-    /// Removes what is left of discarded sessions, after a kill in the middle of a deletion.
-    pub(super) fn finish_deletions(&self) {
-        let left = self.journals.discarded().unwrap_or_default();
-        for session in left {
-            if let Err(why) = self.remove_rest(&session) {
-                tracing::warn!(%session, %why, "a deleted session is not gone completely");
-            }
+/// Removes what is left of discarded sessions, after a kill in the middle of a deletion.
+pub(super) fn finish_deletions(services: &Services) {
+    let left = services.journals.discarded().unwrap_or_default();
+    for session in left {
+        if let Err(why) = remove_rest(services, &session) {
+            tracing::warn!(%session, %why, "a deleted session is not gone completely");
         }
     }
+}
 
-    /// Removes the outputs of a discarded session and its note for the next daemon, and then the rest of it.
-    fn remove_rest(&self, session: &SessionId) -> Result<(), String> {
-        let outputs = Outputs::new(&self.settings.state_dir, session.as_str());
-        outputs.remove_all().map_err(|error| error.to_string())?;
-        let notes = Claims::new(self.settings.state_dir.join(AT_WORK), LEFT_AT_WORK);
-        notes.forget(session.as_str()).map_err(|error| error.to_string())?;
-        self.journals.forget(session).map_err(|error| error.to_string())
-    }
+/// Removes the outputs of a discarded session and its note for the next daemon, and then the rest of it.
+fn remove_rest(services: &Services, session: &SessionId) -> Result<(), String> {
+    let outputs = Outputs::new(&services.settings.state_dir, session.as_str());
+    outputs.remove_all().map_err(|error| error.to_string())?;
+    let notes = Claims::new(services.settings.state_dir.join(AT_WORK), LEFT_AT_WORK);
+    notes.forget(session.as_str()).map_err(|error| error.to_string())?;
+    services.journals.forget(session).map_err(|error| error.to_string())
 }
 
 /// The refusal to change a session that is in use.

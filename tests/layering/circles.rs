@@ -10,12 +10,32 @@ use std::path::{Path, PathBuf};
 /// A circle: the files that reach each other.
 pub type Circle = BTreeSet<String>;
 
+/// The files with the names that they bring in.
+pub struct House(Vec<File>);
+
+impl House {
+    /// Reads files, given with their text.
+    pub fn read(sources: &[(PathBuf, String)]) -> Self {
+        Self(sources.iter().filter_map(|(path, text)| File::read(path, text)).collect())
+    }
+
+    fn modules(&self) -> BTreeMap<&[String], &File> {
+        self.0.iter().map(|file| (file.module.as_slice(), file)).collect()
+    }
+
+    /// The file that defines what a name means in a file; `None` if that file defines it itself.
+    pub fn definer(&self, path: &str, name: &str) -> Option<String> {
+        let brought = self.0.iter().find(|file| file.path == path)?.brought.get(name)?;
+        definer(brought, &self.modules(), 8).map(|file| file.path.clone())
+    }
+}
+
 /// The circles among these files, given with their text.
 pub fn circles(sources: &[(PathBuf, String)]) -> Vec<Circle> {
-    let files: Vec<File> = sources.iter().filter_map(|(path, text)| File::read(path, text)).collect();
-    let house: BTreeMap<&[String], &File> = files.iter().map(|file| (file.module.as_slice(), file)).collect();
+    let files = House::read(sources);
+    let house = files.modules();
     let edges: BTreeMap<&str, BTreeSet<&str>> =
-        files.iter().map(|file| (file.path.as_str(), file.edges(&house))).collect();
+        files.0.iter().map(|file| (file.path.as_str(), file.edges(&house))).collect();
     let reach: BTreeMap<&str, BTreeSet<&str>> =
         edges.keys().map(|start| (*start, reached(start, &edges))).collect();
     let mut found = BTreeSet::new();
@@ -222,12 +242,12 @@ impl EndsWithPub for [String] {
     }
 }
 
-fn is_word(token: &str) -> bool {
+pub fn is_word(token: &str) -> bool {
     token.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
 /// The words and marks of a text, without comments and literals.
-fn tokens(text: &str) -> Vec<String> {
+pub fn tokens(text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {

@@ -205,3 +205,80 @@ pub fn user_message(content: Vec<Block>, turn: &TurnId) -> EntryBody {
     message.turn_id = Some(turn.clone());
     EntryBody::Message(Arc::new(message))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::engine::queue::{Until, queued};
+
+    fn state() -> SessionState {
+        SessionState::new(SessionFacts::empty("s".into()))
+    }
+
+    fn text(text: &str) -> Vec<Block> {
+        vec![Block::Text(text.into())]
+    }
+
+    /// A session that is opened again stands as it stood while it ran, and does not know what is its source's alone.
+    #[test]
+    fn opened_state_is_the_running_state() {
+        let turn = TurnId::from("t");
+        let of = |session: &str, event| {
+            let (session_id, turn_id) = (session.into(), turn.clone());
+            EntryBody::Turn(TurnRecord { session_id, turn_id, event, outcome: None })
+        };
+        let groups = [
+            vec![user_message(text("first\nline"), &turn), of("s", TurnEvent::Began)],
+            vec![EntryBody::Model { provider: "p".into(), id: "m".into() }],
+            vec![EntryBody::Setting { key: "mode".into(), value: Value::from("of a newer version") }],
+            vec![queued(&"s".into(), Until::TurnEnd, &text("waits"), Some(&turn))],
+            vec![queued(&"source".into(), Until::TurnEnd, &text("waits there"), None)],
+            vec![
+                EntryBody::Name("n".into()),
+                of("s", TurnEvent::Interrupted),
+                of("source", TurnEvent::Ended),
+            ],
+        ];
+        let (mut running, mut written) = (state(), Vec::new());
+        for bodies in groups {
+            let entries = running.next_entries(bodies, [], &SystemClock);
+            entries.iter().for_each(|entry| running.apply(entry));
+            written.extend(entries);
+        }
+        let facts = &running.facts;
+        assert_eq!((facts.message_count, facts.first_message.as_deref()), (1, Some("first line")));
+        assert_eq!((&*facts.model_provider, &*facts.model_id, facts.mode), ("p", "m", Mode::ReadOnly));
+        assert_eq!((facts.name.as_deref(), facts.interrupted.as_ref()), (Some("n"), Some(&turn)));
+        assert_eq!((facts.pending_messages, running.queue.len(), running.queue_is_new), (1, 1, true));
+
+        let mut opened = state();
+        written.iter().for_each(|entry| opened.apply(entry));
+        let shown = |state: &SessionState| format!("{:?}", state.snapshot(0, false));
+        assert_eq!(shown(&opened), shown(&running));
+        assert_eq!(opened.entries.branch(), opened.entries.all(), "each entry follows the one before");
+    }
+
+    #[test]
+    fn request_stands_in_the_line_that_carries_it_out() {
+        let request = |id: &str| {
+            Some(Arc::new(KeyedRequest {
+                sender: Some("who".into()),
+                ..*crate::engine::incoming::of_op(&"s".into(), id, [])
+            }))
+        };
+        let turn = TurnId::from("t");
+        let state = state();
+        let bodies = vec![
+            EntryBody::Name("n".into()),
+            user_message(text("a"), &turn),
+            state.requested(Wish::Abort, None),
+            EntryBody::Leaf("e0".into()),
+            user_message(text("b"), &turn),
+        ];
+        let entries = state.next_entries(bodies, [None, request("k")], &SystemClock);
+        let keys: Vec<_> = entries.iter().map(|entry| entry.request.as_ref().map(|key| &*key.id)).collect();
+        assert_eq!(keys, [None, None, Some("k"), None, None]);
+        assert_eq!(entries[4].parent, Some("e0".into()), "what follows a leaf follows what that names");
+    }
+}

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::engine::change::Change;
 use crate::engine::host::Engine;
+use crate::engine::services::Services;
 use crate::engine::shell_start::{self, NewShell};
 use crate::facts::{BashOutput, JobFacts, ShellFacts};
 use crate::session::{ApiError, Call, Jobs, Reply, ShellCommand, ToolOutcome, Waited};
@@ -73,7 +74,7 @@ impl Jobs for Engine {
     }
 
     fn shell_wait(&self, id: &str, patience: Option<Duration>, reply: Reply<(Arc<ShellFacts>, Waited)>) {
-        self.wait_for_shell(id, patience, true, reply);
+        wait_for_shell(&self.shared, id, patience, true, reply);
     }
 
     fn shell_detach(&self, id: &str, reply: Reply<Arc<ShellFacts>>) {
@@ -85,7 +86,7 @@ impl Jobs for Engine {
             return reply.fail(error);
         }
         let ended = |ended: Result<(Arc<ShellFacts>, Waited), _>| reply.send(ended.map(|(facts, _)| facts));
-        self.wait_for_shell(id, None, false, Reply::new(ended));
+        wait_for_shell(&self.shared, id, None, false, Reply::new(ended));
     }
 
     fn call_tool(&self, call: Call, tool: String, arguments: Value<'static>, reply: Reply<ToolOutcome>) {
@@ -99,27 +100,25 @@ impl Jobs for Engine {
     }
 }
 
-impl Engine {
-    /// Waits for a command of a person on a task of its own.
-    fn wait_for_shell(
-        &self,
-        id: &str,
-        patience: Option<Duration>,
-        detachable: bool,
-        reply: Reply<(Arc<ShellFacts>, Waited)>,
-    ) {
-        let (shared, id) = (self.shared.clone(), id.to_owned());
-        // From now on, so that a request that follows at once is seen.
-        let watch = match shared.shells.watch(&id, detachable) {
-            Ok(watch) => watch,
-            Err(error) => return reply.fail(error),
-        };
-        let wait = async move {
-            let waited = watch.over(patience).await;
-            reply.send(shared.shells.get(&id).map(|facts| (facts, waited)));
-        };
-        self.shared.tasks.spawn_on(wait, &self.shared.executor);
-    }
+/// Waits for a command of a person on a task of its own.
+fn wait_for_shell(
+    services: &Arc<Services>,
+    id: &str,
+    patience: Option<Duration>,
+    detachable: bool,
+    reply: Reply<(Arc<ShellFacts>, Waited)>,
+) {
+    let (shared, id) = (services.clone(), id.to_owned());
+    // From now on, so that a request that follows at once is seen.
+    let watch = match shared.shells.watch(&id, detachable) {
+        Ok(watch) => watch,
+        Err(error) => return reply.fail(error),
+    };
+    let wait = async move {
+        let waited = watch.over(patience).await;
+        reply.send(shared.shells.get(&id).map(|facts| (facts, waited)));
+    };
+    services.tasks.spawn_on(wait, &services.executor);
 }
 
 /// The folder of a person's command: the session's, or one inside it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::engine::change::Change;
 use crate::engine::host::Engine;
-use crate::engine::incoming::{self};
+use crate::engine::{incoming, listing};
 use crate::facts::{ListedSession, OutputPart, SessionFacts, SessionStats};
 use crate::limits::SEARCH_QUERY_BYTES;
 use crate::message::{EntryId, Message, Role, SessionId};
@@ -64,7 +64,7 @@ impl Sessions for Engine {
         self.with(&call, reply, |handle, reply| {
             shared.clone().tasks.spawn_blocking(move || {
                 let facts = handle.snapshot().facts.clone();
-                reply.send(shared.list(&facts, &wanted));
+                reply.send(listing::list(&shared, &facts, &wanted));
             });
         });
     }

@@ -6,7 +6,7 @@ use crate::catalogue::{self, ErrorCode};
 use crate::engine::change::Change;
 use crate::engine::host::Engine;
 use crate::engine::login::LoginDesk;
-use crate::engine::trust_preview;
+use crate::engine::{rulebook, trust_preview};
 use crate::facts::permissions::{AuditPage, AuditWanted, ListedRule, TrustPreview};
 use crate::facts::{LoginFacts, ModelFacts, ProviderName};
 use crate::interaction::audit;
@@ -163,14 +163,14 @@ impl Permissions for Engine {
     fn rules(&self, call: Call, reply: Reply<Vec<ListedRule>>) {
         let shared = self.shared.clone();
         self.with(&call, reply, |handle, reply| {
-            self.shared.tasks.spawn_blocking(move || reply.ok(shared.listed_rules(&handle)));
+            self.shared.tasks.spawn_blocking(move || reply.ok(rulebook::listed(&shared, &handle)));
         });
     }
 
     fn remove_rule(&self, call: Call, id: String, reply: Reply<()>) {
         let shared = self.shared.clone();
         self.with(&call, reply, |handle, reply| {
-            self.shared.tasks.spawn_blocking(move || reply.send(shared.take_rule_back(&handle, &id)));
+            self.shared.tasks.spawn_blocking(move || reply.send(rulebook::take_back(&shared, &handle, &id)));
         });
     }
 
