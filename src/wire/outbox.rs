@@ -20,11 +20,10 @@ use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::event::Event;
-use crate::heap;
 use crate::limits::{CROWDED_LOOK, OUTBOX_ANSWER_BYTES, OUTBOX_FLUSH_BYTES, OUTBOX_READY_BYTES};
 use crate::session::Pressure;
 use crate::wire::encoder::Encoder;
-use crate::wire::transport::Output;
+use crate::wire::transport::{self, Output};
 
 mod queue;
 #[cfg(test)]
@@ -244,7 +243,7 @@ impl<E: Encoder> Outbox<E> {
         let mut bytes = inner.queue.take_ready();
         inner.writing = true;
         drop(inner);
-        let written = self.output.try_write(&bytes);
+        let written = transport::send(|| self.output.try_write(&bytes));
         let mut inner = self.lock();
         inner.writing = false;
         match written {
@@ -300,10 +299,12 @@ impl<E: Encoder> Outbox<E> {
             inner.writing = true;
             drop(inner);
             // Writes in pieces and counts each, so that a slow client differs from one that reads nothing.
-            let written = bytes.chunks(OUTBOX_READY_BYTES).try_for_each(|piece| {
-                self.output.write_all(piece)?;
-                self.pieces.fetch_add(1, Ordering::Relaxed);
-                Ok(())
+            let written = transport::send(|| {
+                bytes.chunks(OUTBOX_READY_BYTES).try_for_each(|piece| {
+                    self.output.write_all(piece)?;
+                    self.pieces.fetch_add(1, Ordering::Relaxed);
+                    Ok(())
+                })
             });
             inner = self.lock();
             inner.writing = false;
@@ -349,8 +350,7 @@ impl<E: Encoder> Outbox<E> {
         self.lock().queue.depth()
     }
 
-    /// After a write: encodes waiting frames and lets producers continue. All work ends in a write to some client, so
-    /// this is where freed memory is returned.
+    /// After a write: encodes waiting frames and lets producers continue.
     fn written(&self, inner: &mut Inner<E>, bytes: Vec<u8>) {
         inner.queue.keep_buffer(bytes);
         inner.queue.refill();
@@ -360,7 +360,6 @@ impl<E: Encoder> Outbox<E> {
         if inner.queue.unwritten() < OUTBOX_ANSWER_BYTES {
             self.room.notify_all();
         }
-        heap::give_back();
     }
 
     /// Drops the remaining frames and ends the stream, which wakes a blocked writer.

@@ -6,6 +6,7 @@
 pub mod memory;
 pub mod socket;
 
+use crate::heap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
@@ -39,6 +40,16 @@ pub trait Output: Send + Sync {
 
     /// Ends the stream from this side, which wakes its blocked readers and writers.
     fn shut(&self);
+}
+
+/// Writes to a client. All work ends in that, so this is where freed memory is returned, soon after.
+///
+/// # Errors
+/// Those of the write.
+pub fn send<T>(write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let written = write();
+    heap::give_back();
+    written
 }
 
 /// The carrier of the bytes.

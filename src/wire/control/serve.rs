@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use crate::catalogue::ErrorCode;
 use crate::clock::{Clock, rfc3339};
-use crate::heap;
 use crate::limits::{
     ACCEPT_PAUSE, CONTROL_CONNECTIONS, CONTROL_GRACE, CONTROL_LINE_BYTES, CONTROL_SILENCE, STALLED,
     UNFINISHED_BYTES,
@@ -25,6 +24,7 @@ use crate::session::{Call, Control, Reply, Requests, Tally};
 use crate::wire::control::message::{self, Code, LineCommand, NAMES, Refusal};
 use crate::wire::lines::{Line, Splitter};
 use crate::wire::refusals::Refusals;
+use crate::wire::transport;
 use crate::wire::transport::socket::{Listener, SocketPeer, was_shut};
 use crate::wire::unfinished::Share;
 
@@ -168,9 +168,8 @@ impl Server {
             };
             while let Some(line) = splitter.next_line() {
                 let answer = self.answer(&line);
-                input.write_all(&answer)?;
+                transport::send(|| input.write_all(&answer))?;
                 since = Instant::now();
-                heap::give_back();
             }
             if !share.set(splitter.held()) {
                 splitter.skip();
