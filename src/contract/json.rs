@@ -9,7 +9,7 @@ use crate::terms::Form;
 ///
 /// # Errors
 /// Why it is not JSON.
-pub fn read(text: &[u8]) -> Result<Form, String> {
+pub(crate) fn read(text: &[u8]) -> Result<Form, String> {
     serde_json::from_slice(text).map(value).map_err(|error| error.to_string())
 }
 

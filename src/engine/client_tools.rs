@@ -16,32 +16,46 @@ use crate::message::Block;
 use crate::provider::ToolSpec;
 use crate::session::{OfferedTool, ToolAnswer};
 use crate::tool::permission::Access;
-use crate::tool::toolbox::{Source, Toolbox};
+use crate::tool::toolbox::{BringError, Source, Toolbox};
 use crate::tool::{self, CallError, CallFuture, Context, Outcome, Plan, Site, Tool, path};
 use crate::value::{Map, Value};
+
+/// Why a client's tools are not taken. The text ends a sentence that says what they are for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OfferError {
+    /// They are too many.
+    #[error("at most {CLIENT_TOOLS} tools")]
+    TooMany,
+    /// One of them has a wrong shape.
+    #[error("the tool {name:?}: {wrong}")]
+    Unfit { name: String, wrong: String },
+    /// They do not fit to the session's other tools.
+    #[error("that {0}")]
+    Session(#[from] BringError),
+}
 
 /// Puts a connection's tools into a toolbox, in place of its earlier ones. Returns the names that others offer too.
 ///
 /// # Errors
-/// What is wrong with which tool, for a person; nothing has changed then.
+/// See [`OfferError`]; nothing has changed then.
 pub fn offer(
     toolbox: &Toolbox,
     requests: &Arc<ClientRequests<ToolAnswer>>,
     connection: u64,
     tools: Vec<OfferedTool>,
-) -> Result<Vec<String>, String> {
+) -> Result<Vec<String>, OfferError> {
     if tools.len() > CLIENT_TOOLS {
-        return Err(format!("at most {CLIENT_TOOLS} tools"));
+        return Err(OfferError::TooMany);
     }
-    let offered: Result<Vec<Arc<dyn Tool>>, String> = tools
+    let offered: Result<Vec<Arc<dyn Tool>>, OfferError> = tools
         .into_iter()
         .map(|tool| {
             check(&tool)
-                .map_err(|wrong| format!("the tool {:?}: {wrong}", tool::one_line(&tool.name, 100)))?;
+                .map_err(|wrong| OfferError::Unfit { name: tool::one_line(&tool.name, 100), wrong })?;
             Ok(Arc::new(ClientTool { tool, connection, requests: requests.clone() }) as Arc<dyn Tool>)
         })
         .collect();
-    toolbox.bring(&Source::Client(connection), offered?).map_err(|wrong| format!("that {wrong}"))
+    Ok(toolbox.bring(&Source::Client(connection), offered?)?)
 }
 
 /// What is wrong with a tool, if anything.

@@ -10,6 +10,17 @@ use crate::workflow::{DONE, Stage};
 /// The tool by which a model completes a stage. Every stage has it.
 pub const COMPLETE: &str = "complete-stage";
 
+/// Why a call does not complete its stage.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CompletionFault {
+    /// The stage has other outcomes.
+    #[error("The outcome must be one of {}.", .0.join(", "))]
+    Outcome(Vec<String>),
+    /// An argument is missing or has another type.
+    #[error("The argument {key} must be of the type {kind}.")]
+    Argument { key: String, kind: &'static str },
+}
+
 /// A running attempt. Its grants end with it.
 pub struct Execution {
     /// The execution of the stage, unique per run.
@@ -86,15 +97,15 @@ impl Execution {
     /// Applies a model's call that completes the stage.
     ///
     /// # Errors
-    /// The error, for the model.
-    pub fn complete(&self, arguments: &Value<'static>) -> Result<(), String> {
+    /// See [`CompletionFault`]; its text is for the model.
+    pub fn complete(&self, arguments: &Value<'static>) -> Result<(), CompletionFault> {
         let outcome = match arguments.get("outcome") {
             None | Some(Value::Nil) => DONE.into(),
             Some(value) => match value.as_str().or_else(|| value.as_keyword()) {
                 Some(name) if name == DONE || self.stage.outcomes.iter().any(|known| **known == *name) => {
                     Arc::from(name)
                 }
-                _ => return Err(format!("The outcome must be one of {}.", self.outcomes().join(", "))),
+                _ => return Err(CompletionFault::Outcome(self.outcomes())),
             },
         };
         let mut result = Map::new();
@@ -103,7 +114,10 @@ impl Execution {
                 Some(value) if kind.fits(value) => {
                     result.insert(Value::keyword(key.to_string()), value.clone());
                 }
-                _ => return Err(format!("The argument {key} must be of the type {}.", kind.as_str())),
+                _ => {
+                    let (key, kind) = (key.to_string(), kind.as_str());
+                    return Err(CompletionFault::Argument { key, kind });
+                }
             }
         }
         self.state().completed = Some(Completed { outcome, result });

@@ -41,18 +41,32 @@ pub enum ControlMessage {
     Capabilities,
 }
 
+/// Why a map is no message. The text has no full stop: each wire puts it into a sentence of its own.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownMessage {
+    /// It has no type.
+    #[error("type is missing")]
+    NoType,
+    /// Its type has another shape.
+    #[error("{0}")]
+    Shape(String),
+    /// Its type is none that is known.
+    #[error("the type is none that is known")]
+    Type,
+}
+
 /// Reads a message. A request with a wrong shape is a request still, with what is wrong in it.
 ///
 /// # Errors
-/// If its `type` is missing or none that is known, in words for a person.
-pub fn read(message: &Map<'_>, spelling: Spelling) -> Result<ControlMessage, String> {
+/// If its `type` is missing or none that is known.
+pub fn read(message: &Map<'_>, spelling: Spelling) -> Result<ControlMessage, UnknownMessage> {
     let fields = Fields { map: message, spelling };
-    let name = fields.text("type")?.ok_or("type is missing")?;
+    let name = fields.text("type").map_err(UnknownMessage::Shape)?.ok_or(UnknownMessage::NoType)?;
     if name == "control.capabilities.request" {
         return Ok(ControlMessage::Capabilities);
     }
     let kind = ControlKind::ALL.into_iter().find(|kind| name == format!("control.{}.request", kind.as_str()));
-    let kind = kind.ok_or("the type is none that is known")?;
+    let kind = kind.ok_or(UnknownMessage::Type)?;
     // These are sent back and written down, so one that is too long counts as none.
     let short = |text: &&str| text.len() <= CONTROL_ID_BYTES;
     let plain = |name| fields.text(name).ok().flatten().filter(short).unwrap_or_default().to_owned();

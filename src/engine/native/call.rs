@@ -471,7 +471,7 @@ impl Batch<'_> {
                 }
                 let outcome = match stage.complete(&call.parsed) {
                     Ok(()) => Outcome::ok("The stage is completed."),
-                    Err(wrong) => Outcome::failed(wrong),
+                    Err(wrong) => Outcome::failed(wrong.to_string()),
                 };
                 return self.followed(call, outcome).await;
             }

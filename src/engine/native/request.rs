@@ -34,7 +34,7 @@ impl Composer<'_> {
     }
 
     /// The next request, and its provider. The error is for a person: the model answers nothing without a provider.
-    pub fn request(&self) -> Result<(Arc<dyn Provider>, ModelRequest), String> {
+    pub(super) fn request(&self) -> Result<(Arc<dyn Provider>, ModelRequest), String> {
         let snapshot = self.0.session.snapshot();
         let facts = &snapshot.facts;
         let config = self.0.config();
