@@ -3,9 +3,8 @@
 //! Knows folders, notes and the codec. Does not know who writes or shows a note.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -179,13 +178,7 @@ impl Memory {
             let mut line = edn::to_vec(line).map_err(io::Error::other)?;
             line.push(b'\n');
             private::make_folder(&self.folder)?;
-            let mut file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .open(path)?;
+            let mut file = private::open(path)?;
             // Two processes may write at once. Writing a line is short, so waiting is fine.
             flock(&file, FlockOperation::LockExclusive)?;
             let end = file.seek(SeekFrom::End(0))?;
@@ -261,7 +254,7 @@ mod tests {
         let memory = Memory::new(dir.path());
         let a = Path::new("/a");
         memory.remember(a, &note("m1", "one")).unwrap();
-        let mut file = OpenOptions::new().append(true).open(memory.path(a)).unwrap();
+        let mut file = File::options().append(true).open(memory.path(a)).unwrap();
         file.write_all(b"{:id \"m2\" :te").unwrap();
         memory.remember(a, &note("m3", "three")).unwrap();
         assert_eq!(ids(&memory.notes(a).unwrap()), ["m1", "m3"]);

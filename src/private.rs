@@ -102,6 +102,14 @@ fn sync(folder: &Path) -> io::Result<()> {
     }
 }
 
+/// Opens a file to read and write, with what it holds, or creates it for this user alone.
+///
+/// # Errors
+/// Those of the system.
+pub fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
 /// Replaces a file of the program: a reader sees the old content or the new. The new content is on disk when this
 /// returns. Two at once would lose one of them, or fail; the caller excludes that.
 ///

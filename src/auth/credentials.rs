@@ -3,9 +3,9 @@
 //! A map by provider name. It is written to a new file and renamed, under a lock that other processes respect
 //! too. Knows files; does not know the purpose of the secrets.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -195,7 +195,7 @@ impl Credentials {
         if let Some(folder) = path.parent() {
             private::make_folder(folder)?;
         }
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+        private::open(path)
     }
 
     fn io(&self, source: io::Error) -> CredentialsError {

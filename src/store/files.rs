@@ -146,13 +146,7 @@ impl FileOps for SystemFiles {
 
     fn lock(&self, path: &Path) -> Result<JournalLock, LockError> {
         loop {
-            let mut file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .open(path)?;
+            let mut file = private::open(path)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(rustix::io::Errno::WOULDBLOCK) => {

@@ -5,9 +5,8 @@
 //! the files' entries and SQLite; does not know who asks.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,6 +15,7 @@ use rusqlite::{Connection, Row, params};
 
 use crate::limits::JOURNAL_BYTES;
 use crate::message::{EntryId, SessionId};
+use crate::private;
 use crate::store::entry::{Entry, EntryBody, Header, Parent};
 use crate::store::listing::{self, Found, Hit, StoredSession};
 
@@ -212,7 +212,7 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
     // The index contains messages, so the file is created for this user alone. If that fails, SQLite reports
     // it.
-    let _ = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+    let _ = private::open(path);
     let connection = Connection::open(path)?;
     connection.busy_timeout(PATIENCE)?;
     // A power failure may lose rows; they are read from the files again.

@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -47,8 +46,7 @@ impl Texts {
     fn store(&self, digest: &str, text: &str) -> io::Result<()> {
         private::make_folder(&self.folder)?;
         let path = self.path(digest);
-        let mut file =
-            fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let mut file = private::open(&path)?;
         if file.metadata()?.len() == text.len() as u64 {
             // Kept already: it only becomes the newest.
             return file.set_modified(SystemTime::now());

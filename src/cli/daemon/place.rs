@@ -79,8 +79,7 @@ pub(super) struct Lock(File);
 impl Lock {
     /// Takes a lock within a time; `None` if somebody else keeps it.
     pub(super) fn take(path: &Path, patience: Duration) -> io::Result<Option<Self>> {
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let file = private::open(path)?;
         let begun = Instant::now();
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
