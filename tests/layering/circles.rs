@@ -23,6 +23,11 @@ impl House {
         self.0.iter().map(|file| (file.module.as_slice(), file)).collect()
     }
 
+    /// Whether a file is one of them. The program's and the packages' are not.
+    pub fn knows(&self, path: &str) -> bool {
+        self.0.iter().any(|file| file.path == path)
+    }
+
     /// The file that defines what a name means in a file; `None` if that file defines it itself.
     pub fn definer(&self, path: &str, name: &str) -> Option<String> {
         let brought = self.0.iter().find(|file| file.path == path)?.brought.get(name)?;

@@ -20,7 +20,11 @@ pub fn spread(sources: &[(PathBuf, String)]) -> Spread {
         // A module's own tests may add what they need.
         let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
         for name in types_with_methods(&tokens(text)) {
-            let definer = house.definer(path, &name).unwrap_or_else(|| path.to_owned());
+            // Imports of the program and the packages are not read: a name means one type in each of them.
+            let definer = match house.knows(path) {
+                true => house.definer(path, &name).unwrap_or_else(|| path.to_owned()),
+                false => path.splitn(3, '/').take(2).collect::<Vec<_>>().join("/"),
+            };
             spread.entry(format!("{name} of {definer}")).or_default().insert(path.to_owned());
         }
     }
