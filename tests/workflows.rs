@@ -14,6 +14,7 @@ fn with(script: &str, workflow: &str) -> Setup {
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("w.edn"), workflow).unwrap();
     let config = setup.dir.path().join("user/config.edn");
+    std::fs::write(&config, "{}").unwrap();
     let config = config.to_str().unwrap().to_owned();
     setup.arg("--config").arg(&config)
 }
