@@ -3,19 +3,27 @@
 
 mod acp;
 mod canonical;
+mod config_command;
 mod control;
 mod daemon;
 mod doctor;
+mod input;
 mod log;
 mod login;
 mod mcp;
+mod models;
 mod out;
+mod permissions;
+mod progress;
 mod prompt;
 mod repl;
+mod schema;
 mod serve;
 mod served;
 mod sessions;
 mod show;
+mod style;
+mod table;
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -90,6 +98,9 @@ struct Options {
     /// What is logged to standard error: error, warn, info, debug, trace, or a filter.
     #[arg(long, global = true, env = "EDN_BRIDGE_LOG", value_name = "LEVEL", default_value = "warn")]
     log: String,
+    /// Whether the output has colours.
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
+    color: style::ColorWhen,
     /// The source of each value above that is no default.
     #[arg(skip)]
     origins: Vec<(&'static str, String)>,
@@ -134,8 +145,8 @@ enum Command {
     Query {
         /// The query: an EDN vector of attributes.
         query: String,
-        /// Ask this session, live in a running bridge or on disk.
-        #[arg(long, value_name = "ID")]
+        /// Ask this session, live in a running bridge or on disk: its id, the beginning of its id, or its name.
+        #[arg(long, value_name = "SESSION")]
         session: Option<String>,
         /// Show the plan of the query instead of its result.
         #[arg(long)]
@@ -143,15 +154,16 @@ enum Command {
     },
     /// Queries and ops by hand, on the project's running bridge or on the state folder.
     Repl {
-        /// Ask this session, live in a running bridge or on disk.
-        #[arg(long, value_name = "ID")]
+        /// Ask this session, live in a running bridge or on disk: its id, the beginning of its id, or its name.
+        #[arg(long, value_name = "SESSION")]
         session: Option<String>,
     },
     /// Runs one turn without an editor and streams the answer to standard output.
-    Prompt {
-        /// The message.
-        text: String,
-    },
+    ///
+    /// Exit status: 0 answered, 1 failed, 2 wrong usage, 3 the model's server cannot be reached or is overloaded, 4 the
+    /// configuration or the provider is not usable, 5 ended by --max-turns or by the length of the answer, 6 no answer
+    /// that fits --schema, 130 interrupted.
+    Prompt(prompt::PromptArguments),
     /// The sessions on disk.
     Sessions {
         #[command(subcommand)]
@@ -170,7 +182,26 @@ enum Command {
     /// The models.
     Models {
         #[command(subcommand)]
-        command: Option<ModelsCommand>,
+        command: Option<models::ModelsCommand>,
+    },
+    /// The rules that calls of tools are judged by.
+    Rules {
+        #[command(subcommand)]
+        command: Option<permissions::RulesCommand>,
+    },
+    /// What was asked and decided, newest first. `sessions verify` checks that nothing of it was changed.
+    Audit {
+        /// At most so many records.
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        limit: usize,
+        /// As JSON, whole.
+        #[arg(long)]
+        json: bool,
+    },
+    /// The files of the configuration.
+    Config {
+        #[command(subcommand)]
+        command: config_command::ConfigCommand,
     },
     /// Logs in at a provider of models: in a browser, with a code, or with a key that you paste.
     Login {
@@ -223,16 +254,20 @@ enum Command {
     },
 }
 
-#[derive(Subcommand)]
-enum ModelsCommand {
-    /// Lists the models that the program knows, and what of them is on disk.
-    List,
-    /// Fetches the embedded model once.
-    Fetch,
-}
-
 /// The exit status of a command that failed.
 const FAILED: u8 = 1;
+/// That of a command that was called wrongly; clap's too.
+const USAGE: u8 = 2;
+/// That of a prompt whose server cannot be reached or is overloaded: the same later may succeed.
+const UNREACHABLE: u8 = 3;
+/// That of a prompt that cannot succeed before the configuration is changed.
+const NOT_SET_UP: u8 = 4;
+/// That of a prompt that a limit ended.
+const LIMIT: u8 = 5;
+/// That of a prompt without the structured answer that it asked for.
+const NO_ANSWER: u8 = 6;
+/// That of a command that C-c ended, by the convention of shells.
+const INTERRUPTED: u8 = 130;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -285,6 +320,14 @@ enum Failure {
     /// The prompt, the contract or the opening of the engine failed; contains the reason.
     #[error("{0}")]
     Failed(String),
+    /// The same with an exit status of its own.
+    #[error("{message}")]
+    Status {
+        /// The exit status.
+        code: u8,
+        /// The reason.
+        message: String,
+    },
 }
 
 impl Failure {
@@ -310,6 +353,7 @@ pub fn main() -> ExitCode {
     let options = Options { origins: origins(&matches), ..arguments.options };
     // Editors of the Agent Client Protocol show each line of standard error as a failure.
     let is_quiet = matches!(arguments.command, Command::Acp { command: None, .. });
+    style::choose(options.color);
     let names_log = options.origins.iter().any(|(setting, _)| *setting == "log");
     let log = log(if is_quiet && !names_log { "error" } else { &options.log });
     let result = match arguments.command {
@@ -332,13 +376,13 @@ pub fn main() -> ExitCode {
         }
         Command::Query { query, session, explain } => repl::query(&options, query, session, explain),
         Command::Repl { session } => repl::run(&options, session),
-        Command::Prompt { text } => prompt::prompt(&options, text).map_err(Failure::Failed),
+        Command::Prompt(arguments) => prompt::prompt(&options, arguments),
         Command::Sessions { command } => sessions::run(&options, command),
         Command::Control { command } => control::run(&options, command),
-        Command::Models { command } => match command.unwrap_or(ModelsCommand::List) {
-            ModelsCommand::List => show::models(&options),
-            ModelsCommand::Fetch => show::fetch(&options),
-        },
+        Command::Models { command } => models::run(&options, command),
+        Command::Rules { command } => permissions::rules(&options, command),
+        Command::Audit { limit, json } => permissions::audit(&options, limit, json),
+        Command::Config { command } => config_command::run(&options, command),
         Command::Login { provider } => login::login(&options, provider),
         Command::Logout { provider } => login::logout(&options, provider),
         Command::Mcp { command } => mcp::run(&options, command),
@@ -353,9 +397,18 @@ pub fn main() -> ExitCode {
     log.end();
     match result {
         Ok(code) => code,
+        // A reader that closes the pipe early, such as `head`, has what it wants.
+        Err(Failure::Io { error, place })
+            if error.kind() == io::ErrorKind::BrokenPipe && place.starts_with("standard") =>
+        {
+            ExitCode::SUCCESS
+        }
         Err(failure) => {
             let _ = writeln!(out::stderr(), "edn-bridge: {failure}");
-            ExitCode::from(FAILED)
+            ExitCode::from(match failure {
+                Failure::Status { code, .. } => code,
+                _ => FAILED,
+            })
         }
     }
 }
@@ -449,8 +502,14 @@ impl Options {
         self.settings_to_write()
     }
 
-    /// The same where the user's file may be one that is made now.
-    fn settings_to_write(&self) -> Result<Settings, Failure> {
+    /// The files of the configuration, which are not read.
+    fn config_files(&self) -> Result<Files, Failure> {
+        let (state_dir, cwd) = self.folders()?;
+        Ok(Files::find(self.config.as_deref(), &cwd, &state_dir))
+    }
+
+    /// The state folder and the working folder.
+    fn folders(&self) -> Result<(PathBuf, PathBuf), Failure> {
         let option = |name, dir: &Path| Failure::io(format!("{name} {}", dir.display()));
         let state_dir = self.state_folder()?;
         let cwd = match &self.cwd {
@@ -462,6 +521,12 @@ impl Options {
                 return Err(Failure::NotText { role, option, path: dir.clone() });
             }
         }
+        Ok((state_dir, cwd))
+    }
+
+    /// The settings where the user's file may be one that is made now.
+    fn settings_to_write(&self) -> Result<Settings, Failure> {
+        let (state_dir, cwd) = self.folders()?;
         let files = Files::find(self.config.as_deref(), &cwd, &state_dir);
         let layers = files.read()?;
         for passed_over in &layers.passed_over {

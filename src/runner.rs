@@ -228,6 +228,15 @@ impl Program {
         Ok(Blocking { child, control: Some(ours) })
     }
 
+    /// Starts it with the terminal and the streams of this process, below no runner, and waits for its end: an editor that
+    /// the person at the terminal asked for.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn on_terminal(self) -> io::Result<ExitStatus> {
+        self.direct().status()
+    }
+
     /// The command that starts it below a runner.
     fn below(self, executable: &PathBuf, input: inside::Stdin) -> Command {
         let mut command = Command::new(executable);

@@ -296,7 +296,14 @@ fn planted_secret_is_found_nowhere() {
     }
     for arguments in [
         ["sessions", "list"].as_slice(),
+        &["sessions", "list", "--json"],
         &["models", "list"],
+        &["models", "list", "--json"],
+        &["rules", "list", "--json"],
+        &["audit", "--json"],
+        &["config", "show"],
+        &["config", "show", "--json"],
+        &["config", "check"],
         &["query", "[*]"],
         &["query", "[{:psi.config/settings [*]} {:psi.agent-session/providers [*]}]"],
         &["doctor"],

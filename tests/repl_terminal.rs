@@ -68,7 +68,9 @@ impl Terminal {
                 None => command.env_remove(name),
             };
         }
-        command.env("TERM", "xterm-256color");
+        if !repl.get_envs().any(|(name, _)| name == "TERM") {
+            command.env("TERM", "xterm-256color");
+        }
         command.stdin(Stdio::from(side())).stdout(Stdio::from(side())).stderr(Stdio::from(side()));
         let child = command.spawn().unwrap();
         drop(command);
@@ -274,7 +276,9 @@ fn commands_on_a_terminal_show_hidden_characters_as_codes() {
     // The answer comes cut within its sequences.
     let cut: String =
         in_edn().split_inclusive([']', '[', ';']).map(|part| format!("{{:delta \"{part}\"}}")).collect();
+    // A terminal without colours and without a line that is drawn anew: any sequence would be the foreign text's.
     let setup = Setup::new().script(&format!("{{:turns [{{:steps [{cut}]}}]}}"));
+    let setup = setup.env("TERM", "dumb");
     let Some(answer) = Terminal::open(&setup, &["prompt", TRICKS]) else { return };
     let answer = answer.all();
     assert_harmless(&answer, "prompt");
@@ -295,8 +299,31 @@ fn commands_on_a_terminal_show_hidden_characters_as_codes() {
     ] {
         let shown = Terminal::open(&setup, words).unwrap().all();
         assert_harmless(&shown, &format!("{words:?}"));
-        assert!(shown.contains("u{9D}0;t") && shown.contains("u{202E}"), "{words:?}: {shown:?}");
+        // A list cuts names to the terminal's width.
+        let is_list = words.starts_with(&["sessions", "list"]);
+        let codes = if is_list { ["u{1B}]52", "u{1B}]8"] } else { ["u{9D}0;t", "u{202E}"] };
+        assert!(codes.iter().all(|code| shown.contains(code)), "{words:?}: {shown:?}");
     }
+}
+
+#[test]
+fn prompt_on_a_terminal_shows_tool_calls_and_what_it_waits_for() {
+    let setup = Setup::new().script(
+        "{:turns [{:steps [{:tool-call {:name \"read\" :arguments {:path \"a\\u202etxt\"}}}]}
+                  {:steps [{:sleep-ms 300} {:delta \"Seen.\"}]}]}",
+    );
+    let Some(answer) = Terminal::open(&setup, &["prompt", "look"]) else { return };
+    let shown = answer.all();
+    for part in ["waiting for the model", "● read", "\\u{202E}", "✗", "\u{1b}[36m", "\r\u{1b}[K"] {
+        assert!(shown.contains(part), "{part:?}: {shown:?}");
+    }
+    assert!(!shown.contains('\u{202e}'), "{shown:?}");
+    assert!(shown.ends_with("Seen.\r\n"), "the answer stands last, on lines of its own: {shown:?}");
+    // The columns fit the terminal, and their headings stand above them.
+    let setup = setup.env("NO_COLOR", "1");
+    let list = Terminal::open(&setup, &["sessions", "list"]).unwrap().all();
+    assert!(list.starts_with("SESSION "), "{list:?}");
+    assert!(list.lines().all(|line| line.chars().count() <= 100) && !list.contains('\u{1b}'), "{list:?}");
 }
 
 #[test]

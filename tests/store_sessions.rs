@@ -506,7 +506,7 @@ fn sessions_command_lists_shows_exports_and_verifies() {
     let file = at(&state, &["data", "state", "session-file"]).unwrap().as_str().unwrap().to_owned();
     // All of it works while the session is open.
     let (_, out, _) = run(&setup, &["sessions", "list"]);
-    assert!(out.contains(&id) && out.contains("Named") && out.contains("    2  "), "{out}");
+    assert!(out.contains(&id) && out.contains("Named") && out.contains("  2  "), "{out}");
     let (_, out, _) = run(&setup, &["sessions", "list", "--all", "haystack"]);
     assert!(out.contains("needle in a haystack"), "{out}");
     for session in [&id, &file, &id[..id.len() - 2].to_owned()] {

@@ -28,6 +28,7 @@ use edn_bridge::store::{Durability, FORMAT, Header, Store};
 use edn_bridge::value::{Map, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
 
+use super::style::{Meaning, Painter};
 use super::{Exit, FAILED, Options, out};
 
 /// How long a program that is asked for its version may take.
@@ -92,7 +93,7 @@ impl Findings {
 }
 
 /// A value of the configuration: its name, value and source.
-type Setting = (&'static str, Value<'static>, String);
+pub(super) type Setting = (&'static str, Value<'static>, String);
 
 pub(super) fn run(options: &Options, as_edn: bool) -> Exit {
     let mut found = Findings::default();
@@ -119,12 +120,14 @@ pub(super) fn run(options: &Options, as_edn: bool) -> Exit {
     kernel(&mut found);
     emacs(&mut found);
     let well = found.0.iter().all(|finding| finding.severity != Severity::Broken);
-    let text = if as_edn { as_value(&in_force, &found, well) } else { as_text(&in_force, &found, well) };
-    out::print(&text)?;
+    match as_edn {
+        true => out::print(&as_value(&in_force, &found, well))?,
+        false => out::show(&as_text(&in_force, &found, well))?,
+    };
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
-fn values(options: &Options, settings: &Settings) -> Vec<Setting> {
+pub(super) fn values(options: &Options, settings: &Settings) -> Vec<Setting> {
     let path = |path: &Path| Value::from(path.to_string_lossy().into_owned());
     let optional = |file: &Option<PathBuf>| Value::from(file.as_deref().map(path));
     let values = [
@@ -538,26 +541,40 @@ fn context(found: &mut Findings, settings: &Settings) {
 }
 
 fn as_text(settings: &[Setting], found: &Findings, well: bool) -> String {
+    let painter = Painter::stdout();
     let mut text = String::new();
     if !settings.is_empty() {
-        let _ = writeln!(text, "Configuration:");
+        let _ = writeln!(text, "{}", painter.paint(Meaning::Heading, "Configuration:"));
         let width = settings.iter().map(|(key, ..)| key.len()).max().unwrap_or_default();
         for (key, value, origin) in settings {
             let shown = match value {
                 Value::Nil => "none".to_owned(),
                 value => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
             };
+            let (shown, origin) = (painter.plain(&shown), painter.plain(origin));
             let _ = writeln!(text, "  {key:width$}  {shown}  ({origin})");
         }
         let _ = writeln!(text);
     }
     for finding in &found.0 {
-        let _ = writeln!(text, "{:6}  {}: {}", finding.severity.as_str(), finding.area, finding.what);
+        let meaning = match finding.severity {
+            Severity::Well => Meaning::Well,
+            Severity::Note => Meaning::Note,
+            Severity::Broken => Meaning::Bad,
+        };
+        let word = painter.paint(meaning, finding.severity.as_str());
+        let room = 6usize.saturating_sub(finding.severity.as_str().len());
+        let what = painter.plain(&finding.what);
+        let _ = writeln!(text, "{word}{:room$}  {}: {what}", "", finding.area);
         if let Some(advice) = &finding.advice {
-            let _ = writeln!(text, "        → {advice}");
+            let _ = writeln!(text, "        → {}", painter.plain(advice));
         }
     }
-    let _ = writeln!(text, "\n{}", if well { "Nothing is broken." } else { "Something is broken." });
+    let last = match well {
+        true => painter.paint(Meaning::Well, "Nothing is broken."),
+        false => painter.paint(Meaning::Bad, "Something is broken."),
+    };
+    let _ = writeln!(text, "\n{last}");
     text
 }
 

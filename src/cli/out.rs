@@ -25,6 +25,20 @@ pub(super) fn print(text: &str) -> Exit {
     }
 }
 
+/// Writes a text to standard output in which hidden characters are codes already, and which may have colours.
+pub(super) fn show(text: &str) -> Exit {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::io("standard output")(error)),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Says on standard error why there is nothing on standard output.
+pub(super) fn note(text: &str) -> Exit {
+    let _ = writeln!(stderr(), "{text}");
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Standard error.
 pub(super) fn stderr() -> visible::Writer<io::StderrLock<'static>> {
     let out = io::stderr();

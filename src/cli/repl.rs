@@ -13,19 +13,20 @@ use edn_bridge::limits::REPL_EVENTS;
 use edn_bridge::repl::show::Layout;
 use edn_bridge::repl::terminal::{self, Screen};
 use edn_bridge::repl::{Aside, Outcome, Repl, explaining};
-use edn_bridge::store::Durability;
+use edn_bridge::store::{Durability, Store};
 use edn_bridge::value::{Map, Owned, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
 
 use super::served::Own;
-use super::{Exit, FAILED, Failure, Options, out};
+use super::{Exit, FAILED, Failure, Options, out, sessions};
 
 /// Columns of an output that is no terminal.
 const WIDTH: usize = 100;
 
 /// A connection, and its engine if that is our own.
-struct Attached {
-    client: Arc<Client>,
+pub(super) struct Attached {
+    /// The connection.
+    pub(super) client: Arc<Client>,
     events: Receiver<Owned>,
     own: Option<Own>,
 }
@@ -33,7 +34,11 @@ struct Attached {
 impl Attached {
     /// Attaches to the bridge that has the session, else to the newest of the project, else to an engine
     /// of our own, which opens the session from disk.
-    fn new(settings: Settings, durability: Durability, session: Option<&str>) -> Result<Self, Failure> {
+    pub(super) fn new(
+        settings: Settings,
+        durability: Durability,
+        session: Option<&str>,
+    ) -> Result<Self, Failure> {
         let project = socket::connect(Purpose::Clients, &settings.state_dir, Some(&settings.cwd));
         let elsewhere =
             session.map(|_| socket::connect(Purpose::Clients, &settings.state_dir, None)).unwrap_or_default();
@@ -52,7 +57,7 @@ impl Attached {
         Ok(Self { client: Arc::new(client), events, own: Some(own) })
     }
 
-    fn end(self) {
+    pub(super) fn end(self) {
         drop((self.client, self.events));
         if let Some(own) = self.own {
             own.end();
@@ -60,19 +65,38 @@ impl Attached {
     }
 }
 
+/// The whole id of a session that is given by the beginning of its id or by its name. One that is live and has no entry
+/// yet is on no disk: its id is whole.
+fn whole(options: &Options, settings: &Settings, session: String) -> Result<String, Failure> {
+    let folder = settings.state_dir.display().to_string();
+    let store = Store::new(&settings.state_dir, options.durability()).map_err(Failure::io(folder))?;
+    match sessions::resolve(&store, &settings.cwd, &session) {
+        Ok(id) => Ok(id.as_str().to_owned()),
+        Err(Failure::NoSession(_)) if is_whole(&session) => Ok(session),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Whether a text has the form of a whole id.
+fn is_whole(session: &str) -> bool {
+    session.strip_prefix("s-").is_some_and(|rest| rest.chars().all(|c| c.is_ascii_hexdigit() || c == '-'))
+}
+
 /// Shakes hands. The second part yields the events.
-fn open(stream: UnixStream) -> Result<(Client, Receiver<Owned>), Refused> {
+pub(super) fn open(stream: UnixStream) -> Result<(Client, Receiver<Owned>), Refused> {
     Client::open(stream, "edn-bridge repl", env!("CARGO_PKG_VERSION"), REPL_EVENTS)
 }
 
 /// Whether a session is live there.
-fn has(client: &Client, session: &str) -> bool {
+pub(super) fn has(client: &Client, session: &str) -> bool {
     let params = Map::new().with("session-id", session.to_owned());
     client.ask("get_state", Value::from(params)).is_ok()
 }
 
 pub(super) fn query(options: &Options, query: String, session: Option<String>, explain: bool) -> Exit {
-    let attached = Attached::new(options.settings()?, options.durability(), session.as_deref())?;
+    let settings = options.settings()?;
+    let session = session.map(|session| whole(options, &settings, session)).transpose()?;
+    let attached = Attached::new(settings, options.durability(), session.as_deref())?;
     let text = if explain { explaining(&query).to_string() } else { query };
     let params = Map::new().with("query", text);
     let params = session.into_iter().fold(params, |params, session| params.with("session-id", session));
@@ -95,6 +119,7 @@ pub(super) fn query(options: &Options, query: String, session: Option<String>, e
 
 pub(super) fn run(options: &Options, session: Option<String>) -> Exit {
     let settings = options.settings()?;
+    let session = session.map(|session| whole(options, &settings, session)).transpose()?;
     let history = settings.state_dir.join("repl-history");
     let Attached { client, events, own } = Attached::new(settings, options.durability(), session.as_deref())?;
     let place = match own {

@@ -1,10 +1,12 @@
-//! `edn-bridge sessions`: lists, shows, exports and verifies journals. Runs no session.
+//! `edn-bridge sessions`: lists, shows, exports, verifies, renames, archives and deletes sessions. Runs none.
 
-use std::borrow::Cow;
+mod shelf;
+
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
 
 use clap::Subcommand;
 use edn_bridge::clock::rfc3339;
@@ -12,8 +14,11 @@ use edn_bridge::export::{self, Format, Transcript};
 use edn_bridge::interaction::audit;
 use edn_bridge::message::{Role, SessionId};
 use edn_bridge::store::{AllFiles, EntryBody, JournalContent, Journals as _, Repaired, Store, StoredSession};
-use edn_bridge::visible;
+use edn_bridge::value::{Map, Value};
 
+use super::progress::Bar;
+use super::style::{Meaning, Painter};
+use super::table::Table;
 use super::{Exit, FAILED, Failure, Options, out};
 
 #[derive(Subcommand)]
@@ -31,15 +36,18 @@ pub(super) enum SessionsCommand {
         /// At most so many.
         #[arg(long, value_name = "N", default_value_t = 50)]
         limit: usize,
+        /// As JSON, whole.
+        #[arg(long)]
+        json: bool,
     },
     /// Prints a session as Markdown.
     Show {
-        /// Its id, the beginning of its id, or its file.
+        /// Its id, the beginning of its id, its name, or its file.
         session: String,
     },
     /// Writes a session to standard output or a file.
     Export {
-        /// Its id, the beginning of its id, or its file.
+        /// Its id, the beginning of its id, its name, or its file.
         session: String,
         /// html, markdown or edn; by default the file's extension, else html.
         #[arg(long, value_name = "FORMAT", value_parser = ["html", "markdown", "edn"])]
@@ -48,9 +56,49 @@ pub(super) enum SessionsCommand {
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+    /// Gives a session another name.
+    Rename {
+        /// Its id, the beginning of its id, or its name.
+        session: String,
+        /// The new name.
+        name: String,
+    },
+    /// Archives sessions: lists leave them out.
+    Archive {
+        /// Their ids, the beginnings of their ids, or their names.
+        #[arg(required = true)]
+        sessions: Vec<String>,
+        /// Take them out of the archive again.
+        #[arg(long)]
+        undo: bool,
+    },
+    /// Deletes sessions, with all that is kept of them. There is no way back.
+    Delete {
+        /// Their ids, the beginnings of their ids, or their names.
+        #[arg(required = true)]
+        sessions: Vec<String>,
+        /// Do not ask.
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Deletes the sessions of this folder that were not used for some time. Shows them and asks first.
+    Prune {
+        /// Those that were last used before that: 12h, 30d, 8w.
+        #[arg(long, value_name = "AGE", value_parser = shelf::age)]
+        older_than: Duration,
+        /// Those of all folders.
+        #[arg(long)]
+        all: bool,
+        /// Only archived ones.
+        #[arg(long)]
+        archived: bool,
+        /// Do not ask.
+        #[arg(long, short)]
+        yes: bool,
+    },
     /// Checks the files of sessions; without names, all of them and the audit. Exit status 1 for any fault.
     Verify {
-        /// Their ids, the beginnings of their ids, or their files.
+        /// Their ids, the beginnings of their ids, their names, or their files.
         sessions: Vec<String>,
         /// Repairs damaged files, and keeps each original next to the repaired one.
         #[arg(long)]
@@ -62,19 +110,21 @@ pub(super) fn run(options: &Options, command: Option<SessionsCommand>) -> Exit {
     let settings = options.settings()?;
     let folder = settings.state_dir.display().to_string();
     let store = Store::new(&settings.state_dir, options.durability()).map_err(Failure::io(folder))?;
-    let default = SessionsCommand::List { words: Vec::new(), all: false, archived: false, limit: 50 };
+    let cwd = settings.cwd.as_path();
+    let default =
+        SessionsCommand::List { words: Vec::new(), all: false, archived: false, limit: 50, json: false };
     match command.unwrap_or(default) {
-        SessionsCommand::List { words, all, archived, limit } => {
-            let cwd = (!all).then_some(settings.cwd.as_path());
-            list(&store, cwd, &words.join(" "), archived, limit)
+        SessionsCommand::List { words, all, archived, limit, json } => {
+            let cwd = (!all).then_some(cwd);
+            list(&store, cwd, &words.join(" "), archived, limit, json)
         }
         SessionsCommand::Show { session } => {
-            let content = read(&store, &session)?;
+            let content = read(&store, cwd, &session)?;
             warn(&content);
             out::print(&export::export(&transcript(&content), Format::Markdown))
         }
         SessionsCommand::Export { session, format, output } => {
-            let content = read(&store, &session)?;
+            let content = read(&store, cwd, &session)?;
             warn(&content);
             let ending = output.as_deref().and_then(Path::extension).and_then(|ending| ending.to_str());
             let format = format.as_deref().or(ending).and_then(Format::parse).unwrap_or(Format::Html);
@@ -87,8 +137,44 @@ pub(super) fn run(options: &Options, command: Option<SessionsCommand>) -> Exit {
                 }
             }
         }
+        SessionsCommand::Rename { session, name } => {
+            let session = resolve(&store, cwd, &session)?;
+            shelf::rename(options, &settings, &session, &name)
+        }
+        SessionsCommand::Archive { sessions, undo } => {
+            let sessions = resolve_all(&store, cwd, &sessions)?;
+            shelf::archive(options, &settings, &sessions, !undo)
+        }
+        SessionsCommand::Delete { sessions, yes } => {
+            let wanted = resolve_all(&store, cwd, &sessions)?;
+            let listed = store.list(None)?;
+            let known = |id: &SessionId| listed.iter().find(|info| info.header.session == *id);
+            let mut rows = table(false);
+            for id in &wanted {
+                match known(id) {
+                    Some(info) => rows.row(cells(info, id.as_str(), false)),
+                    None => rows.row([(id.as_str().to_owned(), Some(Meaning::Name))]),
+                }
+            }
+            shelf::delete(options, &settings, &wanted, &rows, yes)
+        }
+        SessionsCommand::Prune { older_than, all, archived, yes } => {
+            let before = SystemTime::now().checked_sub(older_than).unwrap_or(SystemTime::UNIX_EPOCH);
+            let listed = store.list((!all).then_some(cwd))?;
+            let old: Vec<_> =
+                listed.iter().filter(|info| info.modified < before && (info.archived || !archived)).collect();
+            if old.is_empty() {
+                return out::note("There is no session that old.");
+            }
+            let mut rows = table(all);
+            for info in &old {
+                rows.row(cells(info, info.header.session.as_str(), all));
+            }
+            let wanted: Vec<SessionId> = old.iter().map(|info| info.header.session.clone()).collect();
+            shelf::delete(options, &settings, &wanted, &rows, yes)
+        }
         SessionsCommand::Verify { sessions, repair } => {
-            let checked = verify(&store, &sessions, repair)?;
+            let checked = verify(&store, cwd, &sessions, repair)?;
             match sessions.is_empty() {
                 true => verify_audit(&audit::path(&settings.state_dir), checked),
                 false => Ok(checked),
@@ -97,49 +183,180 @@ pub(super) fn run(options: &Options, command: Option<SessionsCommand>) -> Exit {
     }
 }
 
-fn list(store: &Store, cwd: Option<&Path>, words: &str, archived: bool, limit: usize) -> Exit {
-    let mut text = String::new();
-    let is_wanted = |info: &StoredSession| archived || !info.archived;
-    let line = |info: &StoredSession, more: &str, text: &mut String| {
-        let modified = jiff::Timestamp::try_from(info.modified).map(rfc3339);
-        let modified =
-            modified.as_deref().ok().and_then(|ts| ts.get(..16)).unwrap_or_default().replace('T', " ");
-        let messages = info.messages.map_or_else(|| "?".to_owned(), |messages| messages.to_string());
-        let name = row(info.display_name());
-        let _ = write!(text, "{}  {modified}  {messages:>5}  {name}", info.header.session);
-        if cwd.is_none() {
-            let _ = write!(text, "  ({})", row(&info.header.cwd));
-        }
-        let mark = if info.archived { "  archived" } else { "" };
-        let _ = writeln!(text, "{mark}{more}");
-    };
-    if words.is_empty() {
-        for info in store.list(cwd)?.iter().filter(|info| is_wanted(info)).take(limit) {
-            line(info, "", &mut text);
-        }
-    } else {
-        for hit in store.search(cwd, words, limit)?.into_iter().filter(|hit| is_wanted(&hit.info)) {
-            line(&hit.info, &format!("\n    {}", hit.excerpt), &mut text);
-        }
-    }
-    if text.is_empty() && std::io::stdout().is_terminal() {
-        text.push_str("There are none. --all looks in all folders.\n");
-    }
-    out::print(&text)
+fn resolve_all(store: &Store, cwd: &Path, sessions: &[String]) -> Result<Vec<SessionId>, Failure> {
+    sessions.iter().map(|session| resolve(store, cwd, session)).collect()
 }
 
-/// A text that must stay in its row on a terminal.
-fn row(text: &str) -> Cow<'_, str> {
-    if std::io::stdout().is_terminal() { visible::line(text) } else { Cow::Borrowed(text) }
+fn table(with_folder: bool) -> Table {
+    match with_folder {
+        false => Table::new(&["SESSION", "LAST USED", "MESSAGES", "NAME", ""], 3, &[2]),
+        true => Table::new(&["SESSION", "LAST USED", "MESSAGES", "NAME", "FOLDER", ""], 3, &[2]),
+    }
+}
+
+/// When a session was last written to, RFC 3339.
+fn modified(info: &StoredSession) -> String {
+    jiff::Timestamp::try_from(info.modified).map(rfc3339).map(|ts| ts.to_string()).unwrap_or_default()
+}
+
+/// A row of the table.
+fn cells(info: &StoredSession, id: &str, with_folder: bool) -> Vec<(String, Option<Meaning>)> {
+    let used = modified(info).get(..16).unwrap_or_default().replace('T', " ");
+    let messages = info.messages.map_or_else(|| "?".to_owned(), |messages| messages.to_string());
+    let mut cells = vec![
+        (id.to_owned(), Some(Meaning::Name)),
+        (used, None),
+        (messages, None),
+        (info.display_name().to_owned(), None),
+    ];
+    if with_folder {
+        cells.push((info.header.cwd.to_string(), Some(Meaning::Faint)));
+    }
+    cells.push((if info.archived { "archived" } else { "" }.to_owned(), Some(Meaning::Faint)));
+    cells
+}
+
+/// The least characters of an id in a list on a terminal.
+const SHORT_ID: usize = 14;
+
+/// How many characters of the ids tell them apart. In a pipe they are whole.
+fn id_length(ids: &[&str]) -> usize {
+    if !std::io::stdout().is_terminal() {
+        return usize::MAX;
+    }
+    let differ = |length: usize| {
+        let mut short: Vec<_> = ids.iter().map(|id| id.get(..length).unwrap_or(id)).collect();
+        short.sort_unstable();
+        short.windows(2).all(|pair| pair.first() != pair.last())
+    };
+    (SHORT_ID..64).find(|length| differ(*length)).unwrap_or(usize::MAX)
+}
+
+fn list(store: &Store, cwd: Option<&Path>, words: &str, archived: bool, limit: usize, as_json: bool) -> Exit {
+    let is_wanted = |info: &StoredSession| archived || !info.archived;
+    let found: Vec<(StoredSession, Option<String>)> = match words.is_empty() {
+        true => {
+            store.list(cwd)?.into_iter().filter(|info| is_wanted(info)).map(|info| (info, None)).collect()
+        }
+        false => {
+            let hits = store.search(cwd, words, limit)?.into_iter().filter(|hit| is_wanted(&hit.info));
+            hits.map(|hit| (hit.info, Some(hit.excerpt))).collect()
+        }
+    };
+    let found: Vec<_> = found.into_iter().take(limit).collect();
+    if as_json {
+        let all = found.iter().map(|(info, excerpt)| as_value(info, excerpt.as_deref()));
+        let mut text = Vec::new();
+        edn_bridge::json::write(&Value::vector(all), &mut text);
+        return out::print(&format!("{}\n", String::from_utf8_lossy(&text)));
+    }
+    if found.is_empty() && !words.is_empty() {
+        let place = if cwd.is_some() { " of this folder (--all looks in all folders)" } else { "" };
+        return Err(Failure::NoSession(format!(
+            "No session{place} has {words:?} in a message or in its name."
+        )));
+    }
+    if found.is_empty() {
+        let is_terminal = std::io::stdout().is_terminal();
+        return if is_terminal {
+            out::note("There are none. --all looks in all folders.")
+        } else {
+            out::print("")
+        };
+    }
+    let ids: Vec<&str> = found.iter().map(|(info, _)| info.header.session.as_str()).collect();
+    let length = id_length(&ids);
+    let short = |info: &StoredSession| {
+        let id = info.header.session.as_str();
+        id.get(..length).unwrap_or(id).to_owned()
+    };
+    let mut rows = table(cwd.is_none());
+    for (info, _) in &found {
+        rows.row(cells(info, &short(info), cwd.is_none()));
+    }
+    let text = rows.text();
+    if words.is_empty() {
+        return out::show(&text);
+    }
+    // Below each row, what was found in it.
+    let painter = Painter::stdout();
+    let headings = text.lines().count().saturating_sub(found.len());
+    let mut all = String::new();
+    for (at, line) in text.lines().enumerate() {
+        let _ = writeln!(all, "{line}");
+        let excerpt = at.checked_sub(headings).and_then(|at| found.get(at)?.1.as_deref());
+        if let Some(excerpt) = excerpt {
+            let _ = writeln!(all, "    {}", painter.plain(excerpt));
+        }
+    }
+    out::show(&all)
+}
+
+fn as_value(info: &StoredSession, excerpt: Option<&str>) -> Value<'static> {
+    let mut map = Map::new();
+    map.put("id", info.header.session.as_str().to_owned());
+    map.put("name", info.display_name().to_owned());
+    map.put("cwd", info.header.cwd.to_string());
+    map.put("created-at", info.header.created_at.to_string());
+    map.put("modified", modified(info));
+    map.put("messages", info.messages.and_then(|count| i64::try_from(count).ok()));
+    map.put("bytes", i64::try_from(info.bytes).unwrap_or(i64::MAX));
+    map.put("archived", info.archived);
+    map.put("file", info.location().into_owned());
+    map.put_some("excerpt", excerpt.map(str::to_owned));
+    Value::from(map)
 }
 
 /// A session as Markdown.
 pub(super) fn markdown(store: &Store, session: &str) -> Result<String, Failure> {
-    Ok(export::export(&transcript(&read(store, session)?), Format::Markdown))
+    Ok(export::export(&transcript(&store.read_file(&find(store, session)?)?), Format::Markdown))
 }
 
-fn read(store: &Store, session: &str) -> Result<JournalContent, Failure> {
-    Ok(store.read_file(&find(store, session)?)?)
+fn read(store: &Store, cwd: &Path, session: &str) -> Result<JournalContent, Failure> {
+    Ok(store.read_file(&find_or_named(store, cwd, session)?)?)
+}
+
+/// A session's file by its path, its id, the beginning of its id, or its name.
+fn find_or_named(store: &Store, cwd: &Path, session: &str) -> Result<PathBuf, Failure> {
+    match find(store, session) {
+        Err(Failure::NoSession(why)) => {
+            let id = resolve(store, cwd, session)?;
+            store.look_up(&id)?.ok_or(Failure::NoSession(why))
+        }
+        found => found,
+    }
+}
+
+/// A session by its id, the beginning of its id, or its name or the beginning of that; of several with that name, the one
+/// of this folder.
+pub(super) fn resolve(store: &Store, cwd: &Path, session: &str) -> Result<SessionId, Failure> {
+    let by_id = find(store, session);
+    if let Ok(path) = &by_id
+        && let Some(id) = path.file_stem().and_then(|stem| stem.to_str())
+    {
+        return Ok(SessionId::from(id));
+    }
+    // More than one begins so: the names of sessions are no help then.
+    let Err(failure) = by_id else { return Err(Failure::NoSession(format!("{session:?} is no session."))) };
+    let all = store.list(None)?;
+    let wanted = session.to_lowercase();
+    let named = |is_so: &dyn Fn(&str) -> bool| -> Vec<&StoredSession> {
+        let named: Vec<_> = all.iter().filter(|info| is_so(&info.display_name().to_lowercase())).collect();
+        let here: Vec<_> = named.iter().copied().filter(|info| Path::new(&*info.header.cwd) == cwd).collect();
+        if here.is_empty() { named } else { here }
+    };
+    let exact = named(&|name| name == wanted);
+    let found = if exact.is_empty() { named(&|name| name.starts_with(&wanted)) } else { exact };
+    match found.as_slice() {
+        [] => Err(failure),
+        [one] => Ok(one.header.session.clone()),
+        [one, other, ..] => Err(Failure::NoSession(format!(
+            "{} sessions are named {session:?}, such as {} and {}. Give the beginning of an id.",
+            found.len(),
+            one.header.session,
+            other.header.session
+        ))),
+    }
 }
 
 /// A session's file by its path, its id, or the beginning of its id.
@@ -203,11 +420,14 @@ fn warn(content: &JournalContent) {
     }
 }
 
-fn verify(store: &Store, sessions: &[String], repair: bool) -> Exit {
+fn verify(store: &Store, cwd: &Path, sessions: &[String], repair: bool) -> Exit {
     let AllFiles { paths, closed } = match sessions {
         [] => store.all_files()?,
         _ => AllFiles {
-            paths: sessions.iter().map(|session| find(store, session)).collect::<Result<_, _>>()?,
+            paths: sessions
+                .iter()
+                .map(|session| find_or_named(store, cwd, session))
+                .collect::<Result<_, _>>()?,
             closed: Vec::new(),
         },
     };
@@ -216,7 +436,12 @@ fn verify(store: &Store, sessions: &[String], repair: bool) -> Exit {
         let _ = writeln!(text, "{folder}");
     }
     let (mut whole, mut faulty, mut left) = (0usize, 0usize, 0usize);
-    for path in &paths {
+    let bar = Bar::new();
+    for (at, path) in paths.iter().enumerate() {
+        if bar.is_live() {
+            let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+            bar.show("reading the sessions", count(at), count(paths.len()));
+        }
         let report = match store.verify(path) {
             Ok(report) => report,
             Err(error) => {
@@ -259,6 +484,7 @@ fn verify(store: &Store, sessions: &[String], repair: bool) -> Exit {
             }
         }
     }
+    bar.clear();
     let _ = writeln!(
         text,
         "{} files: {whole} whole, {faulty} with faults, {left} left as they are.",

@@ -1,0 +1,195 @@
+//! `edn-bridge config`: checks, shows and edits the files of the configuration. Starts no engine.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Subcommand;
+use edn_bridge::clock::{Clock, SystemClock};
+use edn_bridge::config::{Layers, Settings};
+use edn_bridge::engine::Providers;
+use edn_bridge::hook::{Hooks, Source};
+use edn_bridge::mcp;
+use edn_bridge::peer::Source as PeerSource;
+use edn_bridge::private;
+use edn_bridge::provider::models::Models;
+use edn_bridge::runner::Program;
+use edn_bridge::tool::permission::Rule;
+use edn_bridge::value::{Map, Value};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::style::{Meaning, Painter};
+use super::table::Table;
+use super::{Exit, FAILED, Failure, Options, out};
+
+#[derive(Subcommand)]
+pub(super) enum ConfigCommand {
+    /// Checks the configuration of you and of this folder: fails if anything in it is wrong or passed over.
+    Check,
+    /// Shows the values in force, and where each comes from.
+    Show {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Opens your configuration in $VISUAL or $EDITOR, and checks it afterwards.
+    Edit {
+        /// That of this folder's project instead.
+        #[arg(long)]
+        project: bool,
+    },
+}
+
+pub(super) fn run(options: &Options, command: ConfigCommand) -> Exit {
+    match command {
+        ConfigCommand::Check => check(options),
+        ConfigCommand::Show { json } => show(options, json),
+        ConfigCommand::Edit { project } => edit(options, project),
+    }
+}
+
+/// What is wrong with the files, beyond what makes them unreadable.
+fn problems(settings: &Settings, layers: &Layers) -> Vec<String> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let mut found = layers.passed_over.clone();
+    let providers = Providers::new(settings, &clock);
+    found.extend(providers.problems().map(str::to_owned));
+    let is_known = providers.get(&settings.provider).is_some();
+    if !is_known && settings.script.is_none() && &*settings.provider != edn_bridge::provider::scripted::NAME {
+        let why = providers.why_none(&settings.provider);
+        if !found.iter().any(|problem| why.ends_with(problem.as_str())) {
+            found.push(why);
+        }
+    }
+    let (_, models) = Models::new(&settings.models);
+    found.extend(models.into_iter().map(|problem| format!(":models: {problem}")));
+    let rules = layers.rules.iter().filter_map(|rule| Some((Rule::read(rule).err()?, rule)));
+    found.extend(rules.map(|(problem, rule)| format!(":permissions: {problem}: {rule}")));
+    let hooks = layers.hooks.iter().map(|hook| Source {
+        value: &hook.value,
+        root: hook.root.as_deref(),
+        sealed: &hook.sealed,
+    });
+    found.extend(Hooks::read(hooks).err().map(|problem| format!(":hooks: {problem}")));
+    let servers = layers.mcp.iter().map(|servers| {
+        let source = match servers.root {
+            Some(_) => PeerSource::Project(servers.from.clone()),
+            None => PeerSource::User(servers.from.clone()),
+        };
+        (source, &servers.value)
+    });
+    found.extend(mcp::Settings::read(servers).problems.iter().map(|problem| format!(":mcp: {problem}")));
+    found
+}
+
+fn check(options: &Options) -> Exit {
+    let settings = options.settings()?;
+    let layers = settings.files.read()?;
+    let painter = Painter::stdout();
+    let mut text = String::new();
+    let found = problems(&settings, &layers);
+    for problem in &found {
+        let _ = writeln!(text, "{}  {}", painter.paint(Meaning::Bad, "wrong"), painter.plain(problem));
+    }
+    for path in
+        [&settings.files.user, &settings.files.project].into_iter().flatten().filter(|path| path.exists())
+    {
+        let _ = writeln!(text, "read   {}", painter.plain(&path.to_string_lossy()));
+    }
+    let told = match found.len() {
+        0 => painter.paint(Meaning::Well, "The configuration is well."),
+        1 => "1 thing is wrong.".to_owned(),
+        more => format!("{more} things are wrong."),
+    };
+    out::show(&format!("{text}{told}\n"))?;
+    Ok(if found.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+fn show(options: &Options, as_json: bool) -> Exit {
+    let settings = options.settings()?;
+    let layers = settings.files.read()?;
+    let mut rows: Vec<(String, Value<'static>, String)> = super::doctor::values(options, &settings)
+        .into_iter()
+        .map(|(key, value, from)| (key.to_owned(), value, from))
+        .collect();
+    for sourced in &layers.sources {
+        if rows.iter().any(|(key, ..)| *key == sourced.key) {
+            continue;
+        }
+        // A map or a vector may have keys and headers in it: its names and its size say enough.
+        let value = match &sourced.value {
+            Value::Map(map) => Value::vector(map.iter().map(|(key, _)| key.clone())),
+            Value::Vector(items) if sourced.key != "mcp" => Value::from(format!("{} entries", items.len())),
+            other => other.clone(),
+        };
+        rows.push((sourced.key.clone(), value, sourced.from.display().to_string()));
+    }
+    if as_json {
+        let all = rows.into_iter().map(|(key, value, from)| {
+            Value::from(Map::new().with("key", key).with("value", value).with("source", from))
+        });
+        let mut text = Vec::new();
+        edn_bridge::json::write(&Value::vector(all), &mut text);
+        return out::print(&format!("{}\n", String::from_utf8_lossy(&text)));
+    }
+    let mut table = Table::new(&["KEY", "VALUE", "FROM"], 1, &[]);
+    for (key, value, from) in rows {
+        let shown = match &value {
+            Value::Nil => "none".to_owned(),
+            value => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+        };
+        table.row([(key, Some(Meaning::Name)), (shown, None), (from, Some(Meaning::Faint))]);
+    }
+    out::show(&table.text())
+}
+
+/// What a new file begins with.
+const BEGINNING: &str = "; docs/models.md and docs/command-line.md describe the settings; `edn-bridge config check` checks them.\n{}\n";
+
+fn edit(options: &Options, project: bool) -> Exit {
+    let files = options.config_files()?;
+    let path = if project { files.project } else { files.user };
+    let none =
+        || Failure::Failed("There is no folder for a configuration: name a file with --config.".to_owned());
+    let path = path.ok_or_else(none)?;
+    if matches!(path.try_exists(), Ok(false)) {
+        make(&path, project)?;
+    }
+    let editor =
+        ["VISUAL", "EDITOR"].into_iter().filter_map(std::env::var_os).find(|editor| !editor.is_empty());
+    let editor = editor.unwrap_or_else(|| OsString::from("vi"));
+    open(&editor, &path)?;
+    check(options)
+}
+
+fn make(path: &Path, project: bool) -> Result<(), Failure> {
+    let failed = || Failure::io(path.display().to_string());
+    let folder = path.parent().map(PathBuf::from).unwrap_or_default();
+    std::fs::create_dir_all(folder).map_err(failed())?;
+    // Yours may hold keys; a project's is for everybody who has it.
+    match project {
+        true => std::fs::write(path, BEGINNING).map_err(failed()),
+        false => private::replace(path, BEGINNING.as_bytes()).map_err(failed()),
+    }
+}
+
+/// Runs the editor on this terminal. It may be a command with arguments, as the variables' readers take it.
+fn open(editor: &OsString, path: &Path) -> Result<(), Failure> {
+    let named = editor.to_string_lossy().into_owned();
+    let mut words = named.split_whitespace().map(str::to_owned);
+    let program = words.next().unwrap_or_default();
+    let arguments = words.map(OsString::from).chain([path.as_os_str().to_owned()]);
+    // C-c is the editor's.
+    let executor =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::start)?;
+    let _ignored = executor.block_on(async { signal(SignalKind::interrupt()) }).map_err(Failure::start)?;
+    let status = Program::new(program).args(arguments).on_terminal().map_err(Failure::io(named.clone()))?;
+    match status.success() {
+        true => Ok(()),
+        false => {
+            Err(Failure::Failed(format!("{named} ended with {status}; {} is as it left it", path.display())))
+        }
+    }
+}

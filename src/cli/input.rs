@@ -1,0 +1,49 @@
+//! Text on standard input for a prompt: the message itself, or something beside it.
+
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+
+use edn_bridge::limits::MAX_LINE_BYTES;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, fstat};
+
+use super::out;
+
+/// After so long without text, a person is told what the program waits for.
+const QUIET: Timespec = Timespec { tv_sec: 3, tv_nsec: 0 };
+
+/// Whether something was put into standard input: a pipe or a file, and no terminal and no /dev/null.
+pub(super) fn is_piped() -> bool {
+    let kind = fstat(io::stdin()).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    matches!(kind, Ok(FileType::Fifo | FileType::RegularFile | FileType::Socket))
+}
+
+/// The whole text of standard input. What is no UTF-8 in it is replaced.
+///
+/// # Errors
+/// When it cannot be read, or is longer than a message may be.
+pub(super) fn read() -> Result<String, String> {
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        let _ = writeln!(out::stderr(), "edn-bridge: the message comes from the terminal; C-d ends it");
+    } else {
+        let mut waits = [PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::IN)];
+        if matches!(poll(&mut waits, Some(&QUIET)), Ok(0)) {
+            let told = "edn-bridge: waiting for the end of standard input; </dev/null leaves it out";
+            let _ = writeln!(out::stderr(), "{told}");
+        }
+    }
+    let mut bytes = Vec::new();
+    let most = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX);
+    let read = stdin.lock().take(most.saturating_add(1)).read_to_end(&mut bytes);
+    read.map_err(|error| format!("standard input: {error}"))?;
+    if bytes.len() > MAX_LINE_BYTES {
+        return Err(format!(
+            "standard input has more than the {MAX_LINE_BYTES} bytes that a message may have"
+        ));
+    }
+    Ok(match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+    })
+}

@@ -1,0 +1,270 @@
+//! What `edn-bridge prompt` prints: the answer on standard output, and on standard error, for a person, what goes on.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use edn_bridge::edn;
+use edn_bridge::event::{Body, Event, ToolCall, ToolOutput};
+use edn_bridge::json;
+use edn_bridge::message::Usage;
+use edn_bridge::value::{Map, Value};
+use edn_bridge::wire::edn::layout;
+
+use super::Output;
+use crate::cli::out;
+use crate::cli::style::{Meaning, Painter};
+
+/// How often the spinner moves.
+const TICK: Duration = Duration::from_millis(100);
+
+const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+
+/// Columns of a tool call's line, beside its mark.
+const CALL_COLUMNS: usize = 96;
+
+/// Tells of a prompt.
+pub(super) struct Teller {
+    output: Output,
+    /// The answer is asked for by a schema: texts beside it are not printed.
+    is_structured: bool,
+    /// The structured answer.
+    pub(super) answer: Option<Value<'static>>,
+    painter: Painter,
+    spinner: Option<Spinner>,
+    /// The text of the last answer.
+    text: String,
+    /// Whether standard output stands in the middle of a line.
+    is_mid_line: bool,
+    has_said: bool,
+    is_unreachable: bool,
+    session: Option<String>,
+    usage: Option<Usage>,
+    stop: Option<&'static str>,
+    calls: Vec<Value<'static>>,
+}
+
+/// A line on a terminal that shows that something goes on.
+struct Spinner {
+    began: Instant,
+    frame: usize,
+    doing: String,
+    is_shown: bool,
+}
+
+impl Teller {
+    pub(super) fn new(output: Output, is_structured: bool) -> Self {
+        let painter = Painter::stderr();
+        let began = Instant::now();
+        let spinner = Spinner { began, frame: 0, doing: "waiting for the model".to_owned(), is_shown: false };
+        Self {
+            output,
+            is_structured,
+            answer: None,
+            painter,
+            spinner: painter.is_live().then_some(spinner),
+            text: String::new(),
+            is_mid_line: false,
+            has_said: false,
+            is_unreachable: false,
+            session: None,
+            usage: None,
+            stop: None,
+            calls: Vec::new(),
+        }
+    }
+
+    /// Whether the model said or did anything.
+    pub(super) fn has_said(&self) -> bool {
+        self.has_said
+    }
+
+    /// Whether the server could not be reached or was overloaded, and never answered since.
+    pub(super) fn is_unreachable(&self) -> bool {
+        self.is_unreachable
+    }
+
+    /// Moves the spinner on; returns how long to wait for the next event, if there is one.
+    pub(super) fn tick(&mut self) -> Option<Duration> {
+        let spinner = self.spinner.as_mut()?;
+        // A line that the answer is being written on is left alone.
+        if !self.is_mid_line {
+            let frame = FRAMES.get(spinner.frame % FRAMES.len()).copied().unwrap_or_default();
+            spinner.frame = spinner.frame.wrapping_add(1);
+            let told = format!("{} s  {}", spinner.began.elapsed().as_secs(), spinner.doing);
+            let line = self.painter.paint(Meaning::Faint, &told);
+            let _ = write!(std::io::stderr().lock(), "\r\u{1b}[K{frame} {line}");
+            spinner.is_shown = true;
+        }
+        Some(TICK)
+    }
+
+    fn clear(&mut self) {
+        if let Some(spinner) = &mut self.spinner
+            && std::mem::take(&mut spinner.is_shown)
+        {
+            let _ = write!(std::io::stderr().lock(), "\r\u{1b}[K");
+        }
+    }
+
+    fn doing(&mut self, what: &str) {
+        if let Some(spinner) = &mut self.spinner {
+            spinner.doing = what.to_owned();
+        }
+    }
+
+    /// A line for a person on standard error.
+    fn note(&mut self, meaning: Meaning, text: &str) {
+        self.clear();
+        self.end_line();
+        let line = self.painter.paint(meaning, text);
+        let _ = writeln!(std::io::stderr().lock(), "{line}");
+    }
+
+    /// Ends the line of the answer, if it is in the middle of one.
+    fn end_line(&mut self) {
+        if std::mem::take(&mut self.is_mid_line) {
+            let _ = writeln!(out::stdout());
+        }
+    }
+
+    /// Tells of an event.
+    pub(super) fn tell(&mut self, event: &Event) {
+        if let Some(session) = &event.session {
+            self.session = Some(session.as_str().to_owned());
+        }
+        match &event.body {
+            Body::AssistantDelta(text) => {
+                (self.has_said, self.is_unreachable) = (true, false);
+                self.say(text);
+            }
+            Body::ThinkingDelta(_) => {
+                (self.has_said, self.is_unreachable) = (true, false);
+                self.doing("thinking");
+            }
+            Body::AssistantMessage(message) => {
+                self.text = message.text();
+                self.stop = message.stop_reason.map(|stop| stop.as_str());
+            }
+            Body::ToolStart(_) => (self.has_said, self.is_unreachable) = (true, false),
+            Body::ToolExecuting(call) => self.begin(call),
+            Body::ToolResult(output) => self.finish(output),
+            Body::RetryAwaited(retry) => {
+                self.is_unreachable = matches!(retry.kind, "overloaded" | "rate-limited" | "dropped");
+                let pause = retry.pause.as_secs_f64().ceil();
+                let told = format!(
+                    "edn-bridge: {}; retry {} in {pause} s",
+                    retry.error.trim_end_matches('.'),
+                    retry.attempt
+                );
+                self.note(Meaning::Note, &told);
+                self.doing("waiting to try again");
+            }
+            Body::CompactionStarted { .. } => self.doing("summarising the older part of the conversation"),
+            Body::TurnEnded(ended) => self.usage = ended.usage,
+            _ => {}
+        }
+        if self.output == Output::Events {
+            self.clear();
+            let topic = layout::topic(&event.body);
+            let line = Map::new()
+                .with("event", topic.as_str())
+                .with("data", Value::from(layout::payload(event)).into_owned());
+            let _ = writeln!(out::stdout(), "{}", edn::to_string(&Value::from(line)));
+        }
+    }
+
+    fn say(&mut self, text: &Arc<str>) {
+        self.doing("the model writes");
+        if self.output != Output::Text || self.is_structured {
+            return;
+        }
+        self.clear();
+        let mut out = out::stdout();
+        // A closed output ends the printing, not the turn: its result is kept.
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        self.is_mid_line = !text.ends_with('\n');
+    }
+
+    fn begin(&mut self, call: &ToolCall) {
+        self.has_said = true;
+        let summary = self.painter.plain(&call.summary).into_owned();
+        self.doing(&format!("{} runs", call.name));
+        // Only a person at a terminal wants it: a log of a script has what the script prints.
+        if self.spinner.is_some() {
+            let cut: String = summary.chars().take(CALL_COLUMNS).collect();
+            self.note(Meaning::Name, &format!("● {}  {cut}", call.name));
+        }
+    }
+
+    fn finish(&mut self, output: &ToolOutput) {
+        self.doing("waiting for the model");
+        let mut call = Map::new();
+        call.put("tool", output.call.name.to_string());
+        call.put("summary", output.call.summary.to_string());
+        call.put("error", output.is_error);
+        if let Some(took) = output.duration_ms {
+            call.put("duration-ms", i64::try_from(took).unwrap_or(i64::MAX));
+        }
+        self.calls.push(Value::from(call));
+        if self.spinner.is_none() {
+            return;
+        }
+        let mut line = String::new();
+        if output.is_error {
+            let first = output.text.lines().next().unwrap_or_default();
+            let cut: String = first.chars().take(CALL_COLUMNS).collect();
+            let _ = write!(line, "  ✗ {cut}");
+        } else if let Some(took) = output.duration_ms.filter(|took| *took >= 1000) {
+            let _ = write!(line, "  ✓ {} s", took / 1000);
+        }
+        if !line.is_empty() {
+            self.note(if output.is_error { Meaning::Bad } else { Meaning::Faint }, &line);
+        }
+    }
+
+    /// Prints the outcome of a slash command.
+    pub(super) fn command(&mut self, message: &str) {
+        self.text = message.to_owned();
+        if self.output == Output::Text {
+            self.clear();
+            self.end_line();
+            let _ = writeln!(out::stdout(), "{message}");
+        }
+        self.end(None);
+    }
+
+    /// Prints what is printed at the end. Nothing more is told afterwards.
+    pub(super) fn end(&mut self, error: Option<&str>) {
+        self.clear();
+        self.end_line();
+        let answer = self.answer.take();
+        match (self.output, answer) {
+            (Output::Text, Some(answer)) => {
+                let _ = writeln!(out::stdout(), "{}", as_json(&answer));
+            }
+            (Output::Edn | Output::Json, answer) => {
+                let mut map = Map::new();
+                map.put_some("session-id", self.session.clone());
+                map.put("text", std::mem::take(&mut self.text));
+                map.put_some("answer", answer);
+                map.put_some("stop-reason", self.stop);
+                map.put_some("usage", self.usage.map(|usage| usage.to_value()));
+                map.put("tool-calls", Value::vector(std::mem::take(&mut self.calls)));
+                map.put_some("error", error.map(str::to_owned));
+                let map = Value::from(map);
+                let text = if self.output == Output::Json { as_json(&map) } else { edn::to_string(&map) };
+                let _ = writeln!(out::stdout(), "{text}");
+            }
+            _ => {}
+        }
+        self.spinner = None;
+    }
+}
+
+fn as_json(value: &Value<'_>) -> String {
+    let mut text = Vec::new();
+    json::write(value, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}

@@ -1,0 +1,149 @@
+//! Tables for people: columns under headings, as wide as their text and no wider than the terminal. In a pipe there are no
+//! headings and nothing is cut, so that a script can use the rows; `--json` is better for it.
+
+use std::fmt::Write as _;
+
+use unicode_width::UnicodeWidthStr as _;
+
+use super::style::{Meaning, Painter, width};
+
+/// Between columns.
+const GAP: usize = 2;
+
+/// The least columns that are left of a text that is cut.
+const LEAST: usize = 12;
+
+/// Rows of texts under headings.
+pub(super) struct Table {
+    headings: Vec<&'static str>,
+    /// The columns that are numbers.
+    right: Vec<usize>,
+    /// The column that is cut if the terminal is too narrow.
+    cut: usize,
+    rows: Vec<Vec<(String, Option<Meaning>)>>,
+}
+
+impl Table {
+    /// An empty table; the column `cut` is the one that gives way.
+    pub(super) fn new(headings: &[&'static str], cut: usize, right: &[usize]) -> Self {
+        Self { headings: headings.to_vec(), right: right.to_vec(), cut, rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = (String, Option<Meaning>)>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    /// Whether it has no rows.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The text of the table for standard output.
+    pub(super) fn text(&self) -> String {
+        self.laid_out(Painter::stdout(), width())
+    }
+
+    fn laid_out(&self, painter: Painter, columns: Option<usize>) -> String {
+        let rows: Vec<Vec<(String, Option<Meaning>)>> = self
+            .rows
+            .iter()
+            .map(|row| {
+                row.iter().map(|(text, meaning)| (painter.plain(text).into_owned(), *meaning)).collect()
+            })
+            .collect();
+        let mut widths: Vec<usize> =
+            self.headings.iter().map(|heading| if columns.is_some() { heading.width() } else { 0 }).collect();
+        for row in &rows {
+            for (wide, (text, _)) in widths.iter_mut().zip(row) {
+                *wide = (*wide).max(text.width());
+            }
+        }
+        if let Some(columns) = columns {
+            let gaps = GAP.saturating_mul(widths.len().saturating_sub(1));
+            let all = widths.iter().fold(gaps, |all, wide| all.saturating_add(*wide));
+            if let Some(wide) = widths.get_mut(self.cut) {
+                *wide = wide.saturating_sub(all.saturating_sub(columns)).max(LEAST.min(*wide));
+            }
+        }
+        let mut text = String::new();
+        if columns.is_some() {
+            let headings: Vec<_> =
+                self.headings.iter().map(|heading| ((*heading).to_owned(), Some(Meaning::Heading))).collect();
+            self.line(&headings, &widths, painter, &mut text);
+        }
+        for row in &rows {
+            self.line(row, &widths, painter, &mut text);
+        }
+        text
+    }
+
+    fn line(&self, row: &[(String, Option<Meaning>)], widths: &[usize], painter: Painter, out: &mut String) {
+        let mut line = String::new();
+        let mut blanks = 0;
+        for (at, ((cell, meaning), wide)) in row.iter().zip(widths).enumerate() {
+            let cell = fitting(cell, *wide);
+            let room = wide.saturating_sub(cell.width());
+            let (before, after) = if self.right.contains(&at) { (room, 0) } else { (0, room) };
+            blanks += before;
+            if !cell.is_empty() {
+                let shown = meaning.map_or_else(|| cell.clone(), |meaning| painter.paint(meaning, &cell));
+                let _ = write!(line, "{:blanks$}{shown}", "");
+                blanks = 0;
+            }
+            blanks += after + GAP;
+        }
+        out.push_str(&line);
+        out.push('\n');
+    }
+}
+
+/// The text, or as much of it as fits before an ellipsis.
+fn fitting(text: &str, wide: usize) -> String {
+    if text.width() <= wide {
+        return text.to_owned();
+    }
+    let mut cut = String::new();
+    for c in text.chars() {
+        let mut next = cut.clone();
+        next.push(c);
+        if next.width().saturating_add(1) > wide {
+            break;
+        }
+        cut = next;
+    }
+    cut.push('…');
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(&["ID", "N", "NAME"], 2, &[1]);
+        for (id, n, name) in
+            [("s-1", "7", "A long name of a session"), ("s-22", "12", "日本語の名前です、長い")]
+        {
+            table.row([(id.to_owned(), None), (n.to_owned(), None), (name.to_owned(), None)]);
+        }
+        table
+    }
+
+    #[test]
+    fn columns_fit_the_terminal_and_numbers_stand_right() {
+        let text = table().laid_out(Painter::bare(), Some(26));
+        assert_eq!(text, "ID     N  NAME\ns-1    7  A long name of …\ns-22  12  日本語の名前で…\n");
+        for columns in 0..60 {
+            let text = table().laid_out(Painter::bare(), Some(columns));
+            let widest = text.lines().map(|line| line.width()).max().unwrap();
+            assert!(widest <= columns.max(10 + LEAST), "{columns}: {text}");
+        }
+    }
+
+    #[test]
+    fn rows_of_a_pipe_are_whole_and_have_no_headings() {
+        let text = table().laid_out(Painter::bare(), None);
+        assert_eq!(text, "s-1    7  A long name of a session\ns-22  12  日本語の名前です、長い\n");
+    }
+}

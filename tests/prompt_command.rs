@@ -1,0 +1,220 @@
+//! `edn-bridge prompt` as a tool of scripts, with the real binary: standard input, outputs, sessions, exit statuses.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod support;
+
+use std::io::Write as _;
+use std::process::{Output, Stdio};
+
+use edn_bridge::edn;
+use support::{Setup, text};
+
+const ECHO: &str = "{:turns [{:steps [{:echo :last-user}]}]}";
+
+/// Runs `prompt` with a text on a pipe as standard input, or with none.
+fn run(setup: &Setup, words: &[&str], piped: Option<&str>) -> Output {
+    let mut command = setup.command();
+    command.arg("prompt").args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdin(if piped.is_some() { Stdio::piped() } else { Stdio::null() });
+    let mut child = command.spawn().unwrap();
+    if let Some(piped) = piped {
+        child.stdin.take().unwrap().write_all(piped.as_bytes()).unwrap();
+    }
+    child.wait_with_output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// The sessions that are on disk.
+fn sessions(setup: &Setup) -> Vec<String> {
+    let output = setup.command().args(["sessions", "list", "--json"]).output().unwrap();
+    let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    list.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn piped_text_is_the_message_or_attached_to_it() {
+    let setup = Setup::new().script(ECHO);
+    for (words, piped, expected) in [
+        (&["-"][..], Some("diff --git\n"), "diff --git\n"),
+        (&[], Some("diff --git"), "diff --git\n"),
+        (
+            &["why?"],
+            Some("line 1\nline 2\n"),
+            "why?\n\n<standard-input>\nline 1\nline 2\n</standard-input>\n",
+        ),
+        (&["why?"], Some(""), "why?\n"),
+        (&["why?"], None, "why?\n"),
+        // What is piped in is data: it runs no command.
+        (&["-"], Some("/trust\n"), "<standard-input>\n/trust\n</standard-input>\n"),
+    ] {
+        let output = run(&setup, words, piped);
+        assert_eq!((out(&output).as_str(), output.status.code()), (expected, Some(0)), "{output:?}");
+        assert_eq!(err(&output), "");
+    }
+    for (words, piped) in [(&[][..], None), (&["-"], Some(" \n"))] {
+        let output = run(&setup, words, piped);
+        assert_eq!((output.status.code(), out(&output)), (Some(2), String::new()), "{output:?}");
+    }
+}
+
+#[test]
+fn output_is_one_map_or_every_event() {
+    let setup = Setup::new().script(
+        "{:turns [{:steps [{:tool-call {:name \"read\" :arguments {:path \"a.txt\"}}}]}
+                  {:steps [{:delta \"Seen.\"}] :usage {:input 7 :output 2}}]}",
+    );
+    std::fs::write(setup.project().join("a.txt"), "hello").unwrap();
+    let output = run(&setup, &["--output", "json", "look"], None);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&json["text"], &json["stop-reason"]), (&"Seen.".into(), &"end-turn".into()), "{json}");
+    assert_eq!(json["tool-calls"][0]["tool"], "read");
+    assert_eq!(json["usage"]["output"], 2);
+    assert!(json["session-id"].as_str().unwrap().starts_with("s-"));
+    let output = run(&setup, &["--output", "edn", "look"], None);
+    let map = edn::read_one(&output.stdout).unwrap();
+    assert_eq!(text(&map, "text"), "Seen.");
+    let output = run(&setup, &["--output", "events", "look"], None);
+    let events: Vec<String> = out(&output)
+        .lines()
+        .map(|line| text(&edn::read_one(line.as_bytes()).unwrap(), "event").to_owned())
+        .collect();
+    for topic in ["assistant/delta", "tool/result", "assistant/message", "turn/ended"] {
+        assert!(events.iter().any(|event| event == topic), "{topic}: {events:?}");
+    }
+    // In a pipe, nothing is said of tool calls.
+    let output = run(&setup, &["look"], None);
+    assert_eq!((out(&output).as_str(), err(&output).as_str()), ("Seen.\n", ""));
+}
+
+#[test]
+fn session_is_continued_by_age_prefix_or_name() {
+    let setup = Setup::new().script(ECHO);
+    let output = run(&setup, &["--continue", "hi"], None);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("no session of this folder to go on with"), "{output:?}");
+    assert!(run(&setup, &["Plan the garden"], None).status.success());
+    let first = sessions(&setup).remove(0);
+    assert!(run(&setup, &["--continue", "again"], None).status.success());
+    assert_eq!(sessions(&setup), std::slice::from_ref(&first), "no second session");
+    for way in [&first[..first.len() - 2], "plan the garden", "plan"] {
+        assert!(run(&setup, &["--session", way, "more"], None).status.success(), "{way}");
+    }
+    assert_eq!(sessions(&setup).len(), 1);
+    let shown = setup.command().args(["sessions", "show", "plan"]).output().unwrap();
+    assert_eq!(out(&shown).matches("more").count(), 6, "said and answered three times: {}", out(&shown));
+    let output = run(&setup, &["--session", "garden", "more"], None);
+    assert!(err(&output).contains("There is no session \"garden\""), "{output:?}");
+    assert!(run(&setup, &["Plan the house"], None).status.success());
+    let output = run(&setup, &["--session", "plan", "more"], None);
+    assert!(err(&output).contains("2 sessions are named \"plan\""), "{output:?}");
+}
+
+#[test]
+fn failed_try_leaves_no_session_and_no_empty_line() {
+    let failing = "{:turns [{:steps [{:error {:kind :fatal :message \"no such model\"}}]}]}";
+    let setup = Setup::new().script(failing);
+    let output = run(&setup, &["hi"], None);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(1), ""), "{output:?}");
+    assert!(err(&output).ends_with("edn-bridge: no such model\n"), "{output:?}");
+    assert_eq!(sessions(&setup), Vec::<String>::new());
+    // Where something was said, it is kept.
+    let late = "{:turns [{:steps [{:delta \"I will\"} {:error {:kind :fatal :message \"gone\"}}]}]}";
+    let setup = Setup::new().script(late);
+    let output = run(&setup, &["hi"], None);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(1), "I will\n"), "{output:?}");
+    assert_eq!(sessions(&setup).len(), 1);
+    // So is a session that goes on.
+    let setup = Setup { script: Some(failing.to_owned()), ..setup };
+    assert_eq!(run(&setup, &["-c", "hi"], None).status.code(), Some(1));
+    assert_eq!(sessions(&setup).len(), 1);
+}
+
+#[test]
+fn exit_status_says_what_kept_the_answer_away() {
+    let busy = "{:steps [{:error {:kind :rate-limited :message \"too busy\" :retry-after-ms 1}}]}";
+    let call = "{:steps [{:tool-call {:name \"read\" :arguments {:path \"a.txt\"}}}]}";
+    for (script, words, status, expected) in [
+        (format!("{{:turns [{busy}]}}"), &["hi"][..], 3, "too busy"),
+        (format!("{{:turns [{call}]}}"), &["--max-turns", "2", "hi"], 5, "ended after 2 calls of the model"),
+        (format!("{{:turns [{call} {{:steps [{{:delta \"x\"}}]}}]}}"), &["--max-turns", "2", "hi"], 0, ""),
+        (ECHO.to_owned(), &["--schema", "{\"type\":\"object\"}", "hi"], 6, "no answer that fits the schema"),
+        (ECHO.to_owned(), &["--schema", "{\"type\":\"array\"}", "hi"], 1, "the schema of an object"),
+        (ECHO.to_owned(), &["--continue", "--session", "s", "hi"], 2, "cannot be used with"),
+    ] {
+        let setup = Setup::new().script(&script);
+        let output = run(&setup, words, None);
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {output:?}");
+        assert!(err(&output).contains(expected), "{words:?}: {output:?}");
+    }
+    let setup = Setup::new().arg("--provider").arg("antropic");
+    let output = run(&setup, &["hi"], None);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(4), ""), "{output:?}");
+    assert!(err(&output).contains("Did you mean \"anthropic\"?"), "{output:?}");
+    assert_eq!(sessions(&setup), Vec::<String>::new());
+}
+
+#[test]
+fn retries_are_told_while_they_happen() {
+    let setup = Setup::new().script(
+        "{:turns [{:steps [{:error {:kind :rate-limited :message \"too busy\" :retry-after-ms 1}}]}
+                  {:steps [{:delta \"Now.\"}]}]}",
+    );
+    let output = run(&setup, &["hi"], None);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(0), "Now.\n"));
+    assert!(err(&output).contains("edn-bridge: too busy; retry 1 in "), "{output:?}");
+}
+
+#[test]
+fn structured_answer_fits_its_schema_or_is_asked_again() {
+    let script =
+        "{:turns [{:steps [{:delta \"Let me see.\"} {:tool-call {:name \"answer\" :arguments {:n \"two\"}}}]}
+                           {:steps [{:tool-call {:name \"answer\" :arguments {:n 2}}}]}
+                           {:steps [{:delta \"Never said.\"}]}]}";
+    let schema = "{\"type\":\"object\",\"required\":[\"n\"],\"properties\":{\"n\":{\"type\":\"integer\"}}}";
+    let setup = Setup::new().script(script);
+    let file = setup.dir.path().join("schema.json");
+    std::fs::write(&file, schema).unwrap();
+    let output = run(&setup, &["--schema", file.to_str().unwrap(), "how many?"], None);
+    assert_eq!((out(&output).as_str(), output.status.code()), ("{\"n\":2}\n", Some(0)), "{output:?}");
+    let output = run(&setup, &["--schema", schema, "--output", "json", "how many?"], None);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["answer"]["n"], 2, "{json}");
+    let shown = setup.command().args(["sessions", "show", "how many"]).output().unwrap();
+    assert!(!out(&shown).contains("Never said."), "{}", out(&shown));
+}
+
+#[test]
+fn interrupt_ends_the_turn_and_keeps_what_was_said() {
+    let setup =
+        Setup::new().script("{:turns [{:steps [{:delta \"Begun\"} {:sleep-ms 600000} {:delta \"late\"}]}]}");
+    let mut command = setup.command();
+    command.args(["prompt", "hi"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut begun = [0; 5];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut begun).unwrap();
+    let id = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(130), "\n"), "{output:?}");
+    let shown = setup.command().args(["sessions", "show", "hi"]).output().unwrap();
+    assert!(out(&shown).contains("Begun"), "{}", out(&shown));
+}
+
+#[test]
+fn closed_output_ends_nothing() {
+    let setup = Setup::new().script("{:turns [{:steps [{:deltas 20000 :of \"a line of text\\n\"}]}]}");
+    let mut command = setup.command();
+    command.args(["prompt", "hi"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
+}

@@ -1,0 +1,299 @@
+//! `edn-bridge sessions`, `models`, `rules`, `audit` and `config` as tools of scripts, with the real binary.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value as Json;
+use support::{Setup, text};
+
+const ECHO: &str = "{:turns [{:steps [{:echo :last-user}]}]}";
+
+/// Status, standard output and standard error of a command.
+fn run(setup: &Setup, words: &[&str]) -> (Option<i32>, String, String) {
+    let output = setup.command().args(words).stdin(Stdio::null()).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+fn json(setup: &Setup, words: &[&str]) -> Vec<Json> {
+    let (status, out, err) = run(setup, words);
+    assert_eq!(status, Some(0), "{words:?}: {err}");
+    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
+}
+
+/// A session of the project with that message.
+fn said(setup: &Setup, message: &str) -> String {
+    let (status, _, err) = run(setup, &["prompt", message]);
+    assert_eq!(status, Some(0), "{err}");
+    let listed = json(setup, &["sessions", "list", "--json"]);
+    let one = listed.iter().find(|one| one["name"] == message).unwrap();
+    one["id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn sessions_are_renamed_archived_and_deleted() {
+    let setup = Setup::new().script(ECHO);
+    let (one, other) = (said(&setup, "first words"), said(&setup, "second words"));
+    let names = || -> Vec<String> {
+        json(&setup, &["sessions", "list", "--json"])
+            .iter()
+            .map(|one| one["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let (status, out, err) = run(&setup, &["sessions", "rename", &one[..one.len() - 1], "Garden"]);
+    assert_eq!((status, out), (Some(0), format!("{one} is named Garden.\n")), "{err}");
+    assert!(names().contains(&"Garden".to_owned()), "{:?}", names());
+    let (_, shown, _) = run(&setup, &["sessions", "show", "garden"]);
+    assert!(shown.starts_with("# Garden\n"), "{shown}");
+    // An archived session is in no list that is not asked for it.
+    assert_eq!(run(&setup, &["sessions", "archive", "Garden"]).0, Some(0));
+    assert_eq!(names(), ["second words"]);
+    assert_eq!(json(&setup, &["sessions", "list", "--json", "--archived"]).len(), 2);
+    assert_eq!(run(&setup, &["sessions", "archive", "--undo", &one]).0, Some(0));
+    assert_eq!(names().len(), 2);
+    // Nobody can be asked here.
+    let (status, _, err) = run(&setup, &["sessions", "delete", &other]);
+    assert!(status == Some(2) && err.contains("--yes deletes without asking"), "{err}");
+    assert_eq!(names().len(), 2);
+    let (status, out, err) = run(&setup, &["sessions", "delete", "--yes", "second"]);
+    assert_eq!((status, out), (Some(0), format!("{other} is deleted.\n")), "{err}");
+    assert_eq!(names(), ["Garden"]);
+    let (status, _, err) = run(&setup, &["sessions", "delete", "--yes", "second"]);
+    assert!(status == Some(1) && err.contains("There is no session"), "{err}");
+}
+
+#[test]
+fn session_that_is_open_is_changed_by_its_bridge() {
+    let setup = Setup::new().script(ECHO);
+    let id = said(&setup, "kept open");
+    let mut bridge = setup.ready();
+    bridge.ask("1", "switch_session", &format!("{{:session-id {id:?}}}"));
+    let (status, _, err) = run(&setup, &["sessions", "rename", &id, "Renamed"]);
+    assert_eq!(status, Some(0), "{err}");
+    let state = bridge.ask("2", "get_state", "{}");
+    assert_eq!(text(state.get("data").unwrap().get("state").unwrap(), "session-name"), "Renamed");
+    let (status, _, err) = run(&setup, &["sessions", "delete", "--yes", &id]);
+    assert!(status == Some(1) && err.contains("a client shows it"), "{err}");
+    bridge.finish();
+    assert_eq!(run(&setup, &["sessions", "delete", "--yes", &id]).0, Some(0));
+}
+
+#[test]
+fn old_sessions_are_pruned_and_others_stay() {
+    let setup = Setup::new().script(ECHO);
+    let (old, new) = (said(&setup, "long ago"), said(&setup, "just now"));
+    let listed = json(&setup, &["sessions", "list", "--json"]);
+    let file = listed.iter().find(|one| one["id"] == *old).unwrap()["file"].as_str().unwrap().to_owned();
+    let then = SystemTime::now() - Duration::from_secs(40 * 24 * 60 * 60);
+    std::fs::File::options().append(true).open(&file).unwrap().set_modified(then).unwrap();
+    let (status, _, err) = run(&setup, &["sessions", "prune", "--older-than", "30d"]);
+    assert!(status == Some(2) && err.contains("nothing is deleted"), "{err}");
+    let (status, _, err) = run(&setup, &["sessions", "prune", "--older-than", "7w", "--yes"]);
+    assert!(status == Some(0) && err.contains("no session that old"), "{err}");
+    let (status, _, err) = run(&setup, &["sessions", "prune", "--older-than", "30d", "--archived", "--yes"]);
+    assert!(status == Some(0) && err.contains("no session that old"), "{err}");
+    let (status, out, err) = run(&setup, &["sessions", "prune", "--older-than", "30d", "--yes"]);
+    assert_eq!((status, out), (Some(0), format!("{old} is deleted.\n")), "{err}");
+    let left = json(&setup, &["sessions", "list", "--json"]);
+    assert_eq!((left.len(), &left[0]["id"]), (1, &Json::from(new)));
+    let (status, _, err) = run(&setup, &["sessions", "prune", "--older-than", "soon"]);
+    assert!(status == Some(2) && err.contains("write 12h, 30d or 8w"), "{err}");
+}
+
+#[test]
+fn search_without_a_match_says_so_and_fails() {
+    let setup = Setup::new().script(ECHO);
+    said(&setup, "needle");
+    assert_eq!(run(&setup, &["sessions", "list", "needle"]).0, Some(0));
+    let (status, out, err) = run(&setup, &["sessions", "list", "zzz"]);
+    assert_eq!((status, out.as_str()), (Some(1), ""));
+    assert!(err.contains("No session of this folder") && err.contains("\"zzz\""), "{err}");
+}
+
+#[test]
+fn query_takes_the_beginning_of_an_id_or_a_name() {
+    let setup = Setup::new().script(ECHO);
+    let id = said(&setup, "ask me");
+    for way in [&id[..], &id[..id.len() - 3], "ask me", "ask"] {
+        let (status, out, err) = run(&setup, &["query", "[:psi.agent-session/session-id]", "--session", way]);
+        assert!(status == Some(0) && out.contains(&id), "{way}: {out}{err}");
+    }
+    let (status, _, err) = run(&setup, &["query", "[:psi.agent-session/session-id]", "--session", "zzz"]);
+    assert!(status == Some(1) && err.contains("There is no session \"zzz\""), "{err}");
+}
+
+#[test]
+fn models_are_listed_with_state_price_and_window() {
+    let setup = Setup::new().env("ANTHROPIC_API_KEY", "sk-canary").env("OPENAI_API_KEY", "");
+    let config = setup.dir.path().join("user.edn");
+    std::fs::write(
+        &config,
+        "{:provider \"work\" :model \"large\" :providers {\"work\" {:base-url \"http://127.0.0.1:9/v1\"}}
+          :models [{:provider \"work\" :id \"small\" :context-window 32768 :price {:input 1.5 :output 4}}]}",
+    )
+    .unwrap();
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    let models = json(&setup, &["models", "list", "--json"]);
+    let of = |provider: &str, id: &str| {
+        let found = models.iter().find(|model| model["provider"] == provider && model["id"] == id);
+        found.unwrap_or_else(|| panic!("{provider} {id}: {models:?}")).clone()
+    };
+    assert_eq!((&models[0]["id"], &models[0]["chosen"]), (&Json::from("large"), &Json::from(true)));
+    assert_eq!(
+        (&of("work", "small")["state"], &of("work", "small")["context-window"]),
+        (&"ready".into(), &32768.into())
+    );
+    assert!(models.iter().any(|model| model["provider"] == "anthropic" && model["state"] == "ready"));
+    assert!(
+        models.iter().filter(|model| model["provider"] == "openai").all(|model| model["state"] == "no key")
+    );
+    let embedded = of("embedded", "smollm2-135m-instruct");
+    assert_ne!(embedded["state"], "ready");
+    assert!(models.iter().all(|model| model["provider"] != "scripted"));
+    let (_, out, _) = run(&setup, &["models", "list", "--ready"]);
+    let small = out.lines().find(|line| line.contains("small")).unwrap();
+    for part in ["work", "ready", "32k", "1.50", "4.00"] {
+        assert!(small.contains(part), "{part}: {small}");
+    }
+    assert!(!out.contains("no key") && !out.contains("openai") && !out.contains("canary"), "{out}");
+}
+
+#[test]
+fn rules_and_decisions_are_listed_and_taken_back() {
+    let setup = Setup::new().script("{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"make all\"}}}]} {:steps [{:delta \"Done.\"}]}]}");
+    let config = setup.dir.path().join("user.edn");
+    std::fs::write(&config, "{:permissions {:rules [{:decision :deny :tool \"bash\" :command \"rm\"}]}}")
+        .unwrap();
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    assert_eq!(run(&setup, &["audit"]).1, "");
+    let mut bridge = setup.interactor();
+    bridge.request("1", "prompt", "{:message \"build\"}");
+    let asked = bridge.event("interaction/requested");
+    support::accept(&mut bridge, &asked, ":value {:outcome \"approve\" :scope \"rule\"}");
+    bridge.event("turn/ended");
+    // The running bridge and the disk say the same.
+    let kept = |setup: &Setup| -> Vec<Json> {
+        let rules = json(setup, &["rules", "list", "--json"]);
+        assert!(rules.iter().any(|rule| rule["source"] == "configuration"), "{rules:?}");
+        rules.into_iter().filter(|rule| rule["source"] == "kept").collect()
+    };
+    let rule = kept(&setup).remove(0);
+    assert!(rule["text"].as_str().unwrap().contains("make"), "{rule}");
+    let (_, out, _) = run(&setup, &["rules"]);
+    assert!(out.contains(rule["rule-id"].as_str().unwrap()), "{out}");
+    let decided = json(&setup, &["audit", "--json"]);
+    assert_eq!(decided.len(), 1, "{decided:?}");
+    let (_, out, _) = run(&setup, &["audit"]);
+    assert!(out.contains("approve") && out.lines().count() == 1, "{out}");
+    let id = rule["rule-id"].as_str().unwrap();
+    let (status, out, err) = run(&setup, &["rules", "remove", &id[..id.len() - 1]]);
+    assert!(status == Some(0) && out.starts_with("Taken back: "), "{out}{err}");
+    assert_eq!(kept(&setup), Vec::<Json>::new());
+    bridge.finish();
+    assert_eq!(kept(&setup), Vec::<Json>::new());
+    let (status, _, err) = run(&setup, &["rules", "remove", "no-such"]);
+    assert!(status == Some(1) && !err.is_empty(), "{err}");
+}
+
+#[test]
+fn configuration_is_checked_shown_and_edited() {
+    let setup = Setup::new().script(ECHO);
+    let config = setup.dir.path().join("a/user.edn");
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    // The editor of the test writes the file that it is given.
+    let editor = setup.dir.path().join("editor");
+    std::fs::write(&editor, "#!/bin/sh\ncat \"$2\" > \"$2.before\"\necho \"$TEXT\" > \"$2\"\n").unwrap();
+    std::fs::set_permissions(&editor, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let edit = |text: &str| {
+        let mut command = setup.command();
+        command.env_remove("VISUAL").env("EDITOR", format!("{} --wait", editor.display())).env("TEXT", text);
+        let output =
+            command.args(["config", "edit", "--log", "error"]).stdin(Stdio::null()).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
+    };
+    let (status, out) = edit(
+        "{:mode :accept-edits :providers {\"w\" {:base-url \"https://a\" :headers {\"x\" \"sk-canary\"}}}}",
+    );
+    assert!(status == Some(0) && out.contains("The configuration is well."), "{out}");
+    assert!(std::fs::read_to_string(config.with_extension("edn.before")).unwrap().contains("config check"));
+    assert_eq!(config.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let shown = json(&setup, &["config", "show", "--json"]);
+    let of = |key: &str| shown.iter().find(|one| one["key"] == key).unwrap().clone();
+    assert_eq!(
+        (&of("mode")["value"], &of("mode")["source"]),
+        (&"accept-edits".into(), &config.to_str().unwrap().into())
+    );
+    let (_, out, _) = run(&setup, &["config", "show"]);
+    assert!(out.contains("providers") && !out.contains("canary"), "{out}");
+    for (text, expected) in [
+        ("{:modl 1}", "1:2: there is no setting :modl; did you mean"),
+        ("{:models [{:id \"x\"}]}", ":models: a model needs :provider"),
+        ("{:permissions {:rules [{:decision :perhaps}]}}", ":permissions: "),
+        ("{:hooks [{:at :nowhere}]}", ":hooks: "),
+        ("{:mcp {\"x\" {}}}", ":mcp: "),
+        ("{:mode", "the map that opens at 1:1"),
+    ] {
+        let (status, out) = edit(text);
+        assert!(status == Some(1) && out.contains(expected), "{text}: {out}");
+        let output = setup.command().args(["config", "check", "--log", "error"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{text}: {output:?}");
+    }
+}
+
+#[test]
+fn closed_pipe_is_no_error_in_any_command() {
+    let setup = Setup::new().script(ECHO);
+    for n in 0..3 {
+        said(&setup, &format!("message {n}"));
+    }
+    for words in [
+        &["--help"][..],
+        &["sessions", "list"],
+        &["sessions", "list", "--json"],
+        &["sessions", "show", "message 1"],
+        &["sessions", "export", "message 1"],
+        &["sessions", "verify"],
+        &["models", "list"],
+        &["rules"],
+        &["audit"],
+        &["config", "show"],
+        &["config", "check"],
+        &["doctor"],
+        &["query", "[*]"],
+        &["mcp", "list"],
+        &["edn"],
+    ] {
+        let mut command = setup.command();
+        command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(child.stdout.take());
+        let _ = child.stdin.take().unwrap().write_all(b"{:a 1}");
+        let mut err = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        let status = child.wait().unwrap();
+        assert!(status.success() && !err.contains("pipe"), "{words:?}: {status} {err}");
+    }
+}
+
+#[test]
+fn colours_are_chosen_by_option_variable_and_terminal() {
+    let setup = Setup::new().script("{:turns [{:steps []}]}");
+    let coloured = |command: &mut Command| {
+        let output = command.args(["doctor", "--log", "error"]).output().unwrap();
+        output.stdout.contains(&0x1b)
+    };
+    assert!(!coloured(&mut setup.command()), "a pipe gets none");
+    assert!(coloured(setup.command().args(["--color", "always"])));
+    assert!(
+        coloured(setup.command().args(["--color", "always"]).env("NO_COLOR", "1")),
+        "the option counts more"
+    );
+    assert!(!coloured(setup.command().args(["--color", "never"])));
+}
