@@ -126,6 +126,25 @@ fn private_host_is_refused_unless_configured() {
 }
 
 #[test]
+fn proxy_is_not_used_and_named_where_it_is_missed() {
+    let (server, proxy) = (Server::new([typed("text/plain", "here")]), Server::new([]));
+    // Nobody listens there.
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let urls = [url(&server.url()), url(&format!("http://{gone}/"))];
+    let fetched = |urls: &[String], proxy: &str| {
+        let names = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+        let setup = names.iter().fold(fetches(urls, HERE), |setup, name| setup.env(name, proxy));
+        results(&mut go(&setup))
+    };
+    let found = fetched(&urls, &proxy.url());
+    assert!(found[0].0.ends_with("here"), "{found:?}");
+    assert!(found[1].1 && found[1].0.contains("fetch uses no proxy, though one is set here"), "{found:?}");
+    assert_eq!(proxy.all_asked().len(), 0, "nothing goes there");
+    let found = fetched(&urls[1..], "");
+    assert!(found[0].1 && !found[0].0.contains("proxy"), "{found:?}");
+}
+
+#[test]
 fn address_is_asked_about_with_a_rule_for_its_host() {
     let server = Server::new([typed("text/plain", "yes")]);
     let page = format!("{}/a?token=x{}", server.url(), "y".repeat(300));

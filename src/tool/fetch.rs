@@ -35,6 +35,17 @@ enum FetchError {
         /// What happened.
         error: HttpError,
     },
+    /// The server cannot be reached, in a place where others go through a proxy.
+    #[error(
+        "{url} cannot be fetched: {error}. fetch uses no proxy, though one is set here: a command such as curl goes \
+         through it."
+    )]
+    NoProxy {
+        /// The address.
+        url: Url,
+        /// What happened.
+        error: HttpError,
+    },
     /// It leads from one address to the next.
     #[error("{0} redirects more than {FETCH_REDIRECTS} times.")]
     Redirects(Url),
@@ -156,6 +167,12 @@ fn address(text: &str) -> Result<Url, CallError> {
     Ok(url)
 }
 
+/// Whether programs here go to the web through a proxy.
+fn has_proxy(context: &Context) -> bool {
+    let names = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+    names.iter().any(|name| context.environment.get(name).is_some_and(|proxy| !proxy.is_empty()))
+}
+
 /// Fetches a page, and makes of it the result from a line on.
 async fn fetch(
     context: &Context,
@@ -163,7 +180,13 @@ async fn fetch(
     from: &Url,
     first: usize,
 ) -> Result<Outcome, FetchError> {
-    let (url, mut response) = match follow(redirects, &context.call.name, from).await? {
+    let found = match follow(redirects, &context.call.name, from).await {
+        Err(FetchError::Server { url, error: error @ HttpError::Lost(_) }) if has_proxy(context) => {
+            return Err(FetchError::NoProxy { url, error });
+        }
+        found => found?,
+    };
+    let (url, mut response) = match found {
         Found::Answer(url, response) => (url, response),
         Found::Elsewhere(url, to) => {
             let mut outcome = Outcome::ok(format!(
