@@ -223,6 +223,8 @@ impl Services {
     /// The tools for a turn's next round. What was allowed for the session of a tool that has changed is allowed no more,
     /// and the person is told.
     pub fn toolbox_of_round(&self, session: &Handle, answerer: &Arc<dyn Answerer>) -> Toolbox {
+        // Before the look at what has changed: a tool that changes in between is not called as it was offered.
+        let toolbox = self.toolbox(session, answerer);
         for (_, server) in self.used_servers(session) {
             for tool in server.tools.iter() {
                 if session.mcp.offers(&tool.name, &tool.digest) && session.rules.forget_allowed(&tool.name) {
@@ -236,7 +238,7 @@ impl Services {
                 }
             }
         }
-        self.toolbox(session, answerer)
+        toolbox
     }
 
     /// What servers say of their use, as parts of the system prompt.
