@@ -41,12 +41,17 @@ fn program() -> std::path::PathBuf {
 
 /// The bridge with these servers, which asks nobody, and the time from its spawn to the answer of the handshake.
 fn bridge(script: &str, servers: &str) -> (Peer, Duration) {
+    bridge_with(script, servers, ":mode :yolo")
+}
+
+/// The same with more of a configuration.
+fn bridge_with(script: &str, servers: &str, more: &str) -> (Peer, Duration) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("note.txt"), "hello\n").unwrap();
     let config = dir.path().join("config.edn");
-    std::fs::write(&config, format!("{{:mcp {{{servers}}}}}")).unwrap();
+    std::fs::write(&config, format!("{{:mcp {{{servers}}} {more}}}")).unwrap();
     let mut command = serve(dir.path(), script);
-    command.args(["--mode", "yolo", "--config"]).arg(config);
+    command.arg("--config").arg(config);
     let begun = Instant::now();
     let mut peer = Peer::start(command, dir);
     peer.ask(&handshake());
@@ -106,12 +111,17 @@ fn calls() {
         {:steps [{:tool-call {:name \"mcp__s__echo\" :arguments {:text \"hello\"}}}]} {:steps [{:delta \"x\"}]}] \
         :then :cycle}";
     let (mut peer, _) = bridge(script, &format!("\"s\" {}", server("")));
-    subscribe(&mut peer);
-    // The first turn starts the server.
-    for _ in 0..2 {
-        turn(&mut peer);
+    // The mode asks, and a rule lets the tool run: its digest is looked up each time.
+    let ruled = ":mode :ask :permissions {:rules [{:decision :allow :tool \"mcp__s__*\"}]}";
+    let (mut with_rule, _) = bridge_with(script, &format!("\"s\" {}", server("")), ruled);
+    for peer in [&mut peer, &mut with_rule] {
+        subscribe(peer);
+        // The first turn starts the server.
+        for _ in 0..2 {
+            turn(peer);
+        }
     }
-    let [mut built_in, mut served, mut alone] = [const { Vec::new() }; 3];
+    let [mut built_in, mut served, mut allowed, mut alone] = [const { Vec::new() }; 4];
     let mut bare = Command::new("python3");
     bare.arg(program()).env("STARTED", "/dev/null");
     let mut bare = Peer::start(bare, tempfile::tempdir().unwrap());
@@ -123,11 +133,16 @@ fn calls() {
         let (took, lines) = turn(&mut peer);
         assert!(lines.contains("hello") && lines.contains("mcp__s__echo"), "{lines}");
         served.push(took);
+        turn(&mut with_rule);
+        let (took, lines) = turn(&mut with_rule);
+        assert!(lines.contains("hello") && lines.contains("mcp__s__echo"), "{lines}");
+        allowed.push(took);
         alone.push(bare.ask(call));
     }
     head("a turn with one call", "read");
     let floor = times("the built-in tool read", built_in, None);
     times("a tool of a server", served, Some(&floor));
+    times("the same, which a rule allows", allowed, Some(&floor));
     times("the server's answer alone, without the bridge", alone, Some(&floor));
 }
 
