@@ -1,5 +1,5 @@
 //! Real servers from the package registries, over their pipes and over HTTP, in the era that each speaks.
-//! `make test-peers` installs them; where they cannot be had, they are left out by name.
+//! `make test` installs them; where they cannot be had, they are left out by name.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 #![allow(clippy::print_stderr, reason = "tells what was left out")]
@@ -18,7 +18,7 @@ fn peer(path: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("EDN_BRIDGE_MCP_PEERS").map(PathBuf::from);
     let found = folder.map(|folder| folder.join(path)).filter(|found| found.exists());
     if found.is_none() {
-        eprintln!("LEFT OUT: {path} (make test-peers installs it)");
+        eprintln!("LEFT OUT: {path} (make test installs it)");
     }
     found
 }

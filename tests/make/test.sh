@@ -31,6 +31,7 @@ else
   say '-- LEFT OUT: known weaknesses of dependencies, because their database cannot be reached'
 fi
 acp_libraries
+mcp_servers
 step 'tests' cargo nextest run --locked $INNER --no-fail-fast
 step 'doc tests' cargo test --locked --doc $INNER
 acp_tests
