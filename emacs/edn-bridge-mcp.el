@@ -122,6 +122,8 @@ Values are nil while the servers are asked.")
         (line (line-number-at-pos)))
     (erase-buffer)
     (mapc #'edn-bridge-mcp--insert edn-bridge-mcp--servers)
+    ;; A long line goes on below its text.
+    (put-text-property (point-min) (point-max) 'wrap-prefix "          ")
     (when (= (point-min) (point-max))
       (insert "No servers are configured.  e opens the configuration:\n\n"
               "  {:mcp {\"files\" {:command [\"npx\" \"-y\" \"@modelcontextprotocol/server-filesystem\" \".\"]}}}\n"))

@@ -1024,6 +1024,9 @@ pub const MCP_LINE_BYTES: usize = MAX_LINE_BYTES;
 /// values costs some hundred bytes of memory; the messages of a stream are counted first.
 pub const MCP_JSON_BYTES: usize = MCP_RESULT_BYTES;
 
+/// Lines of a program's standard error that are shown with why it cannot be used: a trace has some ten.
+pub const MCP_LAST_LINES: usize = 12;
+
 /// Streams that a server over HTTP is asked for at once: one for each of a few calls whose stream broke off.
 pub const MCP_STREAMS: u32 = 8;
 

@@ -215,6 +215,11 @@ fn sessions_are_served_in_both_eras() {
         assert!(resources["result"]["resources"].to_string().contains(&uri), "{resources}");
         let read = server.ask("resources/read", json!({"uri": uri}));
         assert!(read["result"]["contents"][0]["text"].as_str().unwrap().contains("said"), "{read}");
+        // What is listed can be read: also the empty session that the program begins with is none.
+        for resource in resources["result"]["resources"].as_array().unwrap() {
+            let read = server.ask("resources/read", json!({"uri": resource["uri"]}));
+            assert!(read["result"]["contents"][0]["text"].is_string(), "{resource}: {read}");
+        }
         for uri in ["edn-bridge://session/none", "file:///etc/passwd", "edn-bridge://session/../x"] {
             let missing = server.ask("resources/read", json!({"uri": uri}));
             assert!(missing["error"]["message"].as_str().unwrap().contains("no resource"), "{missing}");
@@ -409,4 +414,16 @@ fn login_starts_no_other_server() {
     let out = setup.command().args(["logout", "mcp:guarded"]).output().unwrap();
     assert!(out.status.success(), "{}", told(&out));
     assert!(!started.exists(), "a login starts the server that it is for");
+}
+
+#[test]
+fn server_that_fails_its_test_has_the_last_word() {
+    let program = "import os, sys; print('first\\n' * 30 + 'no module foo', os.environ['TOKEN'], file=sys.stderr); sys.exit(1)";
+    let server = format!("{{:command [\"python3\" \"-c\" {program:?}] :env {{\"TOKEN\" \"canary-5512\"}}}}");
+    let (setup, _) = configured(&format!("{{:mcp {{\"bad\" {server}}}}}"));
+    let failed = run(&setup, &["test", "bad"]);
+    let said = told(&failed);
+    assert!(!failed.status.success() && said.contains("its program has ended"), "{said}");
+    assert!(said.contains("\n  no module foo [secret]") && !said.contains("canary"), "{said}");
+    assert_eq!(said.matches("\n  first").count(), 11, "{said}");
 }

@@ -492,6 +492,26 @@ fn refused_form_declines_and_a_nag_is_cut_short() {
 }
 
 #[test]
+fn question_of_a_server_is_taken_back_with_its_call() {
+    for tool in ["form", "form-crash"] {
+        let setup = with_server(&script(&[&call(tool, "")]), "").arg("--yolo");
+        let mut bridge = setup.interactor();
+        say(&mut bridge, "go");
+        let question = bridge.event("interaction/requested");
+        let id = data(&question, "interaction-id").to_owned();
+        // The turn is aborted, or the server is gone.
+        match tool {
+            "form" => drop(bridge.ask("a", "abort", "{}")),
+            _ => std::fs::write(setup.project().join("started.go"), "").unwrap(),
+        }
+        end_of_turn(&mut bridge);
+        let answer = format!("{{:interaction-id {id:?} :status \"accepted\" :value {{:text \"Ann\"}}}}");
+        let late = bridge.ask("late", "interaction_respond", &answer);
+        assert_eq!(code(&late), "request/interaction-already-answered", "{tool}: {late}");
+    }
+}
+
+#[test]
 fn page_of_a_server_is_confirmed_with_its_address() {
     let setup = with_server(&script(&[&call("page", "")]), "").arg("--yolo");
     let mut bridge = setup.interactor();

@@ -415,6 +415,20 @@ fn server_that_is_switched_off_while_it_starts_stays_off() {
     });
 }
 
+#[test]
+fn failed_start_is_one_start_for_all_who_waited() {
+    run(async {
+        let project = Project::wicked("dies", "");
+        let all = (0..6).map(|_| project.servers.ready(Duration::from_secs(5)));
+        within(futures_util::future::join_all(all)).await;
+        let facts = project.facts();
+        assert_eq!(facts.state, State::Failed, "it was not tried again and again: {facts:?}");
+        // Whoever asks for it by name tries again, and is told why.
+        let told = project.servers.restart("w").await.unwrap_err();
+        assert!(told.to_string().contains("exit status: 7"), "{told}");
+    });
+}
+
 /// On one thread, whose clock can be moved on.
 #[test]
 fn idle_server_ends_and_the_next_call_starts_it() {

@@ -159,6 +159,39 @@ def lines(text):
     (screenshots-wait-for "usage-output"))
   (screenshots-take "query"))
 
+(defun screenshots-servers (folder peers state)
+  "Take the picture of servers of tools, of a session in FOLDER.
+PEERS is the folder of the servers that npm has; STATE that of the program."
+  (let ((config (expand-file-name "config.edn" state)))
+    (make-directory folder)
+    ;; So that npx finds them.
+    (make-symbolic-link (expand-file-name "node_modules" peers)
+                        (expand-file-name "node_modules" folder))
+    (write-region "# Sowing\n\nBroad beans: last week of February. Peas: two weeks later.\n"
+                  nil (expand-file-name "sowing.md" folder) nil 'quiet)
+    (write-region
+     (concat "{:mcp {\"notes\" {:command [\"npx\" \"mcp-server-filesystem\" \".\"]}"
+             " \"everything\" {:command [\"npx\" \"mcp-server-everything\"]}}}\n")
+     nil config nil 'quiet)
+    (setq edn-bridge-program-args
+          (list "--state-dir" state "--provider" "scripted" "--mode" "accept-edits"
+                "--config" config "--script"
+                (expand-file-name "scripts/servers.edn"
+                                  screenshots-directory))))
+  (screenshots-chat folder)
+  (screenshots-say "What do I sow first?" "two weeks later")
+  (screenshots-idle)
+  (split-window nil 15)
+  (edn-bridge-mcp)
+  (screenshots-wait-for "notes  ready")
+  (goto-char (point-min))
+  (search-forward "notes  ready")
+  (edn-bridge-mcp-fold)
+  (search-forward "write_file")
+  (edn-bridge-mcp-toggle)
+  (screenshots-wait-for "\\[ \\] write_file")
+  (screenshots-take "servers"))
+
 (defun screenshots ()
   "Take all pictures and end Emacs."
   (setq screenshots-target (expand-file-name (pop command-line-args-left)))
@@ -186,7 +219,15 @@ def lines(text):
                 (expand-file-name "scripts/screenshots.edn"
                                   screenshots-directory)))
     (condition-case err
-        (screenshots-all folder)
+        (progn
+          (screenshots-all folder)
+          (if-let ((peers (getenv "EDN_BRIDGE_MCP_PEERS"))
+                   ((file-directory-p (expand-file-name "node_modules" peers))))
+              (screenshots-servers
+               (file-name-as-directory (expand-file-name "garden" parent))
+               peers state)
+            (princ "screenshots: without servers of tools\n"
+                   #'external-debugging-output)))
       (error (setq failure (error-message-string err))))
     (mapc (lambda (buffer)
             (let ((conn (buffer-local-value 'edn-bridge-chat--conn buffer)))

@@ -8,9 +8,11 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use edn_bridge::client::{Client, Refused};
 use edn_bridge::config::Settings;
+use edn_bridge::limits::MCP_LAST_LINES;
 use edn_bridge::mcp;
 use edn_bridge::peer::Source;
 use edn_bridge::value::{Map, Owned, Value};
+use edn_bridge::visible;
 
 mod serve;
 
@@ -165,11 +167,22 @@ fn remove(options: &Options, name: &str) -> Exit {
 
 /// Asks an engine of our own: it reads the configuration as it is now, and its servers end with it.
 fn ask(settings: Settings, options: &Options, op: &str, params: Map<'static>) -> Result<Owned, Failure> {
+    let server = params.get_keyword("server").and_then(Value::as_str).unwrap_or_default().to_owned();
     let (own, stream) = Own::start(settings, options.durability())?;
     let answer = Client::open(stream, "edn-bridge mcp", env!("CARGO_PKG_VERSION"), 1)
         .and_then(|(client, _)| client.ask(op, Value::from(params)));
+    let words = if answer.is_err() { own.engine().server_words(&server) } else { String::new() };
     own.end();
-    answer.map_err(|refused: Refused| Failure::Failed(refused.message))
+    answer.map_err(|refused: Refused| Failure::Failed(format!("{}{}", refused.message, last(&words))))
+}
+
+/// The last lines of what a program said, below a sentence.
+fn last(words: &str) -> String {
+    let lines: Vec<&str> = words.lines().collect();
+    let from = lines.len().saturating_sub(MCP_LAST_LINES);
+    let shown = lines.iter().skip(from).map(|line| format!("\n  {}", visible::line(line)));
+    let shown: String = shown.collect();
+    if shown.is_empty() { shown } else { format!("\nIt wrote last to its standard error:{shown}") }
 }
 
 fn text<'v>(value: &'v Value<'_>, key: &str) -> &'v str {

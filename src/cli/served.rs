@@ -117,6 +117,11 @@ impl Own {
         Ok(ours)
     }
 
+    /// The engine.
+    pub(super) fn engine(&self) -> &Engine {
+        &self.process.engine
+    }
+
     /// Ends all turns, and saves their results.
     pub(super) fn end(self) {
         for connection in self.connections.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {

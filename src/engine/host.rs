@@ -27,6 +27,7 @@ use crate::engine::shelf;
 use crate::interaction::PendingQuestions;
 use crate::interaction::audit::Audit;
 use crate::limits::CONTROL_STORED_READS;
+use crate::mcp::Servers;
 use crate::memory::Memory;
 use crate::session::Reply;
 use crate::store::Journals;
@@ -112,6 +113,13 @@ impl Engine {
             handle.tell(Change::Stop { reply: Reply::new(move |_| drop(part)) });
             handle.abort();
         }
+    }
+
+    /// What a server's program wrote last to its standard error, without its keys; empty where it has written nothing. For
+    /// the person at this machine, and for no wire.
+    pub fn server_words(&self, server: &str) -> String {
+        let words = |servers: &Servers| servers.stderr(server).ok().filter(|words| !words.is_empty());
+        self.shared.mcp.all().iter().find_map(|(_, folder)| words(&folder.servers)).unwrap_or_default()
     }
 
     /// Ends the servers of tools, politely.

@@ -208,7 +208,7 @@ impl ConfigRevision {
             (models.len(), "configured model"),
             (providers.len(), "configured provider"),
             (writable.len(), "writable folder"),
-            (self.mcp.servers.len(), "server of tools"),
+            (self.mcp.servers.len(), "MCP server"),
         ] {
             if count > 0 {
                 summary.push_str(&format!(", {}", counted(count, what)));

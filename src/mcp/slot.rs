@@ -53,6 +53,9 @@ struct Known {
     state: State,
     connection: Option<Arc<Connection>>,
     starts: VecDeque<Instant>,
+    /// How many starts have failed, and why the last one did.
+    failures: u64,
+    failure: Option<McpError>,
     era: Option<Era>,
     revision: Option<Arc<str>>,
     title: Option<Arc<str>>,
@@ -94,6 +97,8 @@ impl Slot {
             state,
             connection: None,
             starts: VecDeque::new(),
+            failures: 0,
+            failure: None,
             era: None,
             revision: None,
             title: None,
@@ -306,14 +311,28 @@ impl Slot {
         if let Some(connection) = self.alive() {
             return Ok(connection);
         }
+        let before = self.known().failures;
         let starting = self.starting.clone().lock_owned().await;
         if let Some(connection) = self.alive() {
             return Ok(connection);
+        }
+        // Whoever has waited for a start that failed does not make another one.
+        let failure = {
+            let known = self.known();
+            known.failure.clone().filter(|_| known.failures != before)
+        };
+        if let Some(failure) = failure {
+            return Err(failure);
         }
         let slot = self.clone();
         // Who waits for it may go away; the start goes on.
         let started = self.tasks.spawn(async move {
             let started = slot.start().await;
+            if let Err(error) = &started {
+                let mut known = slot.known();
+                known.failures = known.failures.wrapping_add(1);
+                known.failure = Some(error.clone());
+            }
             drop(starting);
             started
         });

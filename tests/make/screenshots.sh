@@ -3,7 +3,8 @@
 # emacs-gtk is unpacked into the target folder, with its missing libraries.
 . tests/make/common.sh
 
-packages emacs screenshots
+packages emacs screenshots node
+mcp_servers
 has Xvfb || die 'Xvfb was not found; install it (Debian: apt-get install xvfb)'
 program=${EDN_BRIDGE_PROGRAM:-}
 if [ -z "$program" ]; then

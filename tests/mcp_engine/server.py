@@ -4,6 +4,7 @@ say. The variable STARTED names a file that gets a line at each start; arguments
 import json
 import os
 import sys
+import time
 
 words = sys.argv[1:]
 with open(os.environ["STARTED"], "a") as file:
@@ -41,6 +42,7 @@ def tools():
         tool("form", "Asks the person for a name and whether it is so."),
         tool("page", "Asks the person to open a page."),
         tool("page-first", "Wants a page to be seen first."),
+        tool("form-crash", "Asks the person, and ends."),
         tool("nag", "Asks again and again."),
         tool("sample", "Asks the model."),
         tool("crash", "Ends."),
@@ -84,6 +86,11 @@ def called(call, name, arguments):
         text(call, "changed")
     elif name == "form":
         form(call, lambda answer: text(call, json.dumps(answer, sort_keys=True)))
+    elif name == "form-crash":
+        ask(call, "elicitation/create", {"message": "Who are you?", "requestedSchema": FORM}, lambda answer: None)
+        while not os.path.exists(os.environ["STARTED"] + ".go"):
+            time.sleep(0.01)
+        os._exit(3)
     elif name == "page":
         params = {"mode": "url", "message": "Log in.", "url": "https://example.com/a?b=c", "elicitationId": "e1"}
         ask(call, "elicitation/create", params, lambda answer: text(call, json.dumps(answer, sort_keys=True)))

@@ -439,13 +439,16 @@ impl Offers for Project {
         let params = Map::new().with("limit", Value::from(MCP_SERVED_SESSIONS)).with("scope", "project");
         let answer = self.ask("list_sessions", params)?;
         let sessions = answer.get("sessions").and_then(Value::as_slice).unwrap_or_default().iter();
-        let resources = sessions.filter_map(|session| {
+        // An empty one, such as the first one of this process, cannot be read.
+        let has_any =
+            |session: &&Value<'_>| session.get("message-count").and_then(Value::as_i64).is_none_or(|n| n > 0);
+        let resources = sessions.filter(has_any).filter_map(|session| {
             let id = session.get("id").or_else(|| session.get("session-id"))?.as_str()?;
             let name = ["display-name", "name"].iter().find_map(|key| session.get(key)?.as_str());
             Some(OfferedResource {
                 uri: format!("{SESSION}{id}"),
                 name: name.filter(|name| !name.is_empty()).unwrap_or(id).to_owned(),
-                description: format!("A session, {}", text(session, "modified")),
+                description: format!("A session, begun {}", text(session, "created-at")),
                 mime_type: "text/markdown",
             })
         });

@@ -106,16 +106,19 @@ impl SessionAnswerer {
             unattended: false,
             journalled: false,
         };
-        let asked = async {
-            let _asking = self.session.asking.lock().await;
-            self.shared.questions.ask(question, &self.stop).await
-        };
-        let resolution = tokio::select! {
-            biased;
-            () = self.stop.cancelled() => return Said::Nothing,
-            resolution = asked => resolution,
-        };
-        match resolution {
+        // The call may end before the answer, and this with it: the question is taken back then, by a task of its own.
+        let over = self.stop.child_token();
+        let _over = over.clone().drop_guard();
+        let (shared, session) = (self.shared.clone(), self.session.clone());
+        let asked = self.shared.executor.spawn(async move {
+            let _asking = tokio::select! {
+                biased;
+                () = over.cancelled() => return Resolution::Withdrawn,
+                asking = session.asking.lock() => asking,
+            };
+            shared.questions.ask(question, &over).await
+        });
+        match asked.await.unwrap_or(Resolution::Withdrawn) {
             Resolution::Accepted { answer, .. } => Said::Yes(answer),
             Resolution::Cancelled { .. } => Said::No,
             Resolution::Headless | Resolution::TimedOut | Resolution::Withdrawn => Said::Nothing,
