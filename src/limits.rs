@@ -60,6 +60,10 @@ pub const OUTBOX_MERGE_FROM: usize = 64;
 /// another client hardly notices the wait.
 pub const SLOW_CLIENT: Duration = Duration::from_secs(1);
 
+/// How long a turn in a daemon waits for a client that has stopped reading while nobody else is there. The turn is to go on
+/// when an editor's machine sleeps; a reader that is only slow has room again by then.
+pub const SLEEPING_CLIENT: Duration = Duration::from_secs(10);
+
 /// Bytes of unfinished lines that all clients of the socket together may have sent (64 MiB): four of the longest
 /// lines at once. A line that would exceed it is refused.
 pub const UNFINISHED_BYTES: usize = 4 * MAX_LINE_BYTES;

@@ -58,6 +58,7 @@ impl Engine {
     /// Lets every session leave for another process once that ends nothing: a turn at its next boundary. To be called
     /// again and again, for sessions that come or run.
     pub fn hand_over(&self) {
+        self.shared.leaves.store(true, Ordering::Release);
         for handle in self.shared.tree.all() {
             handle.tell(Change::HandOver);
         }

@@ -1,6 +1,7 @@
 //! The engine of a process: puts its parts together, and ends them. Holds no rules: does not know what a session
 //! does.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::sync::Semaphore;
@@ -55,7 +56,7 @@ impl Engine {
         let settings = Arc::new(settings);
         let started = clock.now();
         let configuration = Configuration::new(clock.clone(), settings.clone(), providers)?;
-        let hub = Arc::new(Hub::default());
+        let hub = Arc::new(if settings.outlives_clients { Hub::of_many() } else { Hub::default() });
         let tree = Arc::new(SessionTree::new(hub.clone()));
         let questions = PendingQuestions::new(tree.clone(), &settings.state_dir, clock.clone());
         questions.record_cut_off();
@@ -86,6 +87,7 @@ impl Engine {
             web: Arc::default(),
             tree,
             keeper: OnceLock::new(),
+            leaves: AtomicBool::new(false),
             at_work: OnceLock::new(),
             tasks,
             executor,

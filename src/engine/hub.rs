@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
 use crate::event::Event;
-use crate::limits::SLOW_CLIENT;
+use crate::limits::{SLEEPING_CLIENT, SLOW_CLIENT};
 use crate::message::SessionId;
 use crate::session::{Client, Pressure};
 
@@ -17,9 +18,16 @@ use crate::session::{Client, Pressure};
 pub struct Hub {
     clients: ArcSwap<Vec<(u64, Arc<dyn Client>)>>,
     events: AtomicU64,
+    /// Whether turns go on without clients.
+    outlives_clients: bool,
 }
 
 impl Hub {
+    /// The clients of an engine that outlives them: a client that sleeps holds up no turn, though nobody else is there.
+    pub fn of_many() -> Self {
+        Self { outlives_clients: true, ..Self::default() }
+    }
+
     /// Adds a connection.
     pub fn attach(&self, connection: u64, client: Arc<dyn Client>) {
         self.clients.rcu(|clients| {
@@ -88,8 +96,9 @@ impl Hub {
 
     /// Waits until all full outboxes have room. If another client of the session or of all sessions has room,
     /// waits at most [`SLOW_CLIENT`] and marks the full ones as behind, so that one stalled client stalls
-    /// only its own turn.
+    /// only its own turn. Where the engine outlives its clients, not even that for longer than [`SLEEPING_CLIENT`].
     pub async fn room(&self, full: Vec<Full>) {
+        let mut waited = Duration::ZERO;
         loop {
             let all = async {
                 for one in &full {
@@ -100,12 +109,14 @@ impl Hub {
             if tokio::time::timeout(SLOW_CLIENT, all).await.is_ok() {
                 return;
             }
+            waited = waited.saturating_add(SLOW_CLIENT);
             let still = || full.iter().filter(|one| *one.full.borrow());
             let waits = |(id, client): &(u64, Arc<dyn Client>)| {
                 still().all(|one| one.connection != *id && client.watches(one.session.as_ref()))
                     && !client.is_behind()
             };
-            if self.clients.load().iter().any(waits) {
+            let is_asleep = self.outlives_clients && waited >= SLEEPING_CLIENT;
+            if is_asleep || self.clients.load().iter().any(waits) {
                 return still().for_each(|one| one.client.fall_behind());
             }
         }
@@ -215,6 +226,14 @@ mod tests {
     async fn a_client_that_is_alone_is_waited_for_as_long_as_it_takes() {
         let slow = Slow::new(true);
         waited_for(&slow, &hub(&[&slow])).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn client_that_sleeps_is_left_behind_by_a_daemon() {
+        let slow = Slow::new(true);
+        let daemons = Hub { outlives_clients: true, ..hub(&[&slow]) };
+        assert_eq!(after_an_event(&daemons).await, SLEEPING_CLIENT);
+        assert!(slow.is_behind());
     }
 
     #[tokio::test(start_paused = true)]

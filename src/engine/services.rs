@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -75,6 +76,8 @@ pub struct Services {
     pub tree: Arc<SessionTree>,
     /// Who keeps the sessions at work through the end of the process.
     pub keeper: OnceLock<Box<dyn Keeper>>,
+    /// Whether every session is to leave for another process.
+    pub leaves: AtomicBool,
     /// The servers of tools of the folders.
     pub mcp: McpPool,
     /// What works in all engines of the process, where there are several.

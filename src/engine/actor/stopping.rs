@@ -2,6 +2,7 @@
 //! leaves its process. Does not know what a turn does; it only tells it to stop. Does not know the other process.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::SessionActor;
 use crate::engine::keeper::Departed;
@@ -113,6 +114,13 @@ impl SessionActor {
     pub(super) fn hand_over(&mut self) {
         if !self.turns.hand_over() && self.is_at_rest() {
             self.departed = Some(self.departure(self.cut_off.is_any(), None));
+        }
+    }
+
+    /// The same at once, instead of when it is asked next, if all sessions are leaving: another client may want it there.
+    pub(super) fn leave_with_all(&mut self) {
+        if self.durable.shared.leaves.load(Ordering::Acquire) {
+            self.hand_over();
         }
     }
 

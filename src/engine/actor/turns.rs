@@ -173,6 +173,7 @@ impl SessionActor {
         let Some(unended) = self.cut_off.take_turn(&mut self.durable).await else { return };
         let beginning = Beginning { variables, unended: Some(unended.clone()), ..Beginning::default() };
         self.begin_turn_with(unended.turn.clone(), None, beginning);
+        self.leave_with_all();
     }
 
     fn take_up_run(&mut self, from: RunRecord, variables: Option<Variables>) {
@@ -265,6 +266,7 @@ impl SessionActor {
             self.durable.shared.tree.announce(running.cause);
         }
         self.check_idle();
+        self.leave_with_all();
     }
 
     /// Switches to the newest configuration, unless a turn runs, which does that itself.
