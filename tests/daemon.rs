@@ -285,6 +285,41 @@ fn replaced_daemon_is_shown_and_ended_by_stop_now() {
 }
 
 #[test]
+fn replaced_daemon_takes_nothing_over() {
+    use std::io::{Read as _, Write as _};
+    let mut daemon = Daemon::calling(&[&until("go")]);
+    daemon.change(|setup| setup.arg("--yolo"));
+    let mut old = daemon.setup.interactor();
+    let first = daemon.pid();
+    let session = prompt(&mut old);
+    wait_until("the command did not begin", || daemon.file("began").exists());
+    daemon.then_says(END);
+    assert!(daemon.control(&["restart"]).status.success());
+    let socket = daemon.setup.state().join(format!("run/replaced-{first}.daemon.sock"));
+    let ask = |line: &str| {
+        let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+        stream.write_all(line.as_bytes()).unwrap();
+        let mut told = String::new();
+        stream.read_to_string(&mut told).unwrap();
+        told
+    };
+    let given = "{:cwd \"/\" :provider nil :model nil :model-file nil :script nil :mode nil :config nil \
+                 :durability \"relaxed\" :origins []}";
+    let told = ask(&format!("{{:take-over {{:session {session:?} :given {given} :environment nil}}}}\n"));
+    assert!(told.contains("the daemon has left its place"), "{told}");
+    // An editor that came too late hears nothing, and tries again with the daemon that runs.
+    let home = |name: &str| std::env::var(name).unwrap_or_default();
+    let config = daemon.setup.dir.path().join("config");
+    let homes = format!("{{:home {:?} :config {:?}}}", home("HOME"), config.to_str().unwrap());
+    let told = ask(&format!(
+        "{{:attach {{:version 1 :build \"\" :protocol :edn :homes {homes} :given {given} :environment []}}}}\n"
+    ));
+    assert_eq!(told, "");
+    std::fs::write(daemon.file("go"), "").unwrap();
+    assert_eq!(old.wait().code(), Some(75));
+}
+
+#[test]
 fn killed_replaced_daemon_is_shown_no_more() {
     let mut daemon = Daemon::calling(&[&until("go")]);
     daemon.change(|setup| setup.arg("--yolo"));
@@ -410,6 +445,90 @@ fn editor_that_comes_back_gets_what_it_missed() {
     assert_eq!(number(&bridge.event("session/synced")), offset);
     assert!(texts.contains("\"later\"") && texts.contains("\"end\""), "{texts}");
     assert_eq!(std::fs::read_to_string(daemon.file("began")).unwrap(), "began\nbegan\n");
+}
+
+#[test]
+fn editor_that_sleeps_stops_no_turn() {
+    use std::io::Write as _;
+    // More than the outbox and the pipe hold.
+    let (pieces, piece) = (384, "x".repeat(8 * 1024));
+    let daemon = Daemon::new(
+        Setup::new()
+            .script(&format!("{{:turns [{{:steps [{{:deltas {pieces} :of {piece:?}}}]}}] :then :cycle}}"))
+            .arg("--durability")
+            .arg("relaxed"),
+    );
+    let mut command = daemon.setup.command();
+    let mut editor = command
+        .arg("serve")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = editor.stdin.take().unwrap();
+    let request =
+        |op: &str, params: &str| format!("{{:id {op:?} :kind :request :op {op:?} :params {params}}}\n");
+    let client = edn_bridge::client::frame::client_info("t", "1", &["interactor"]);
+    let mut asked = request("handshake", &client) + &request("subscribe", "{}");
+    asked += &request("prompt", "{:message \"go\"}");
+    for number in 0..4 {
+        asked += &request("follow_up", &format!("{{:message \"{number}\"}}"));
+    }
+    // It reads nothing of what it is told.
+    stdin.write_all(asked.as_bytes()).unwrap();
+    let session = || at(daemon.at_work().first()?, &["session"]).and_then(Value::as_str).map(str::to_owned);
+    let mut known = None;
+    wait_until("nothing runs", || session().is_some());
+    known = known.or_else(session);
+    wait_until("the turns do not go on", || daemon.at_work().is_empty());
+    assert_eq!(daemon.clients(), 1, "it is still there");
+    let mut other = daemon.editor_at(&known.unwrap());
+    let state = other.ask("state", "get_state", "{}").to_string();
+    assert!(state.contains(":pending-message-count 0"), "{state}");
+    editor.kill().unwrap();
+    editor.wait().unwrap();
+}
+
+#[test]
+fn question_inside_a_stage_ends_and_its_stage_resumes() {
+    let setup = Setup::new().script(
+        "{:turns [{:steps [{:delta \"said\"}]}
+                  {:steps [{:tool-call {:name \"bash\" :arguments {:command \"echo ran >> ran\"}}}]}
+                  {:steps [{:delta \"said\"}]}] :then :cycle}",
+    );
+    let folder = setup.dir.path().join("config/edn-bridge/workflows");
+    std::fs::create_dir_all(&folder).unwrap();
+    let stages = "{:stages [{:id :a :body \"x\" :assert [{:command \"echo a >> a\"}]}
+                            {:id :b :body \"y\" :tools [\"read\"] :assert [{:command \"test -e ran\"}]}]}";
+    std::fs::write(folder.join("w.edn"), stages).unwrap();
+    let mut daemon = Daemon::new(setup);
+    let mut bridge = daemon.setup.interactor();
+    let session = session_of(&mut bridge);
+    bridge.ask("w", "command", "{:text \"/workflow w\"}");
+    // A call of the stage's turn asks, and a kill cuts the run off there.
+    let question = bridge.event("interaction/requested");
+    assert_eq!(data(&question, "kind"), "grant-stage-tool", "{question}");
+    daemon.kill(bridge);
+    daemon.then_says(
+        "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"echo ran >> ran\"}}}]}
+                  {:steps [{:delta \"said\"}]}] :then :cycle}",
+    );
+    assert!(daemon.control(&["start"]).status.success());
+    wait_until("the run is not marked", || daemon.notes() == 0 && daemon.at_work().is_empty());
+    assert!(!daemon.file("ran").exists());
+    let mut bridge = daemon.editor_at(&session);
+    assert!(!bridge.told().contains(":event \"interaction/requested\""), "{}", bridge.told());
+    bridge.ask("w", "command", "{:text \"/workflow w --resume\"}");
+    let again = bridge.event("interaction/requested");
+    assert_ne!(data(&again, "interaction-id"), data(&question, "interaction-id"));
+    support::accept(&mut bridge, &again, ":value {:outcome \"approve\"}");
+    let ended = bridge.until(|frame| {
+        is_event(frame, "ui/notification") && data(frame, "message").starts_with("Workflow w ended")
+    });
+    assert_eq!(data(&ended, "message"), "Workflow w ended: done.");
+    // What was done before is not done again.
+    assert_eq!(std::fs::read_to_string(daemon.file("a")).unwrap(), "a\n");
+    assert_eq!(std::fs::read_to_string(daemon.file("ran")).unwrap(), "ran\n");
 }
 
 /// The most memory that a process had, in KiB.

@@ -109,6 +109,46 @@ fn client_that_returns_is_sent_what_it_misses() {
     assert!(texts.len() >= 5, "{texts:?}");
 }
 
+/// A client chooses by topic how it is told of messages: as entries, as events of their own, or as both.
+#[test]
+fn client_chooses_how_often_it_gets_a_message() {
+    let topics = |wanted: &dyn Fn(&str) -> bool| {
+        let names = edn_bridge::catalogue::TOPICS.iter().map(|spec| spec.name);
+        names.filter(|name| wanted(name)).map(|name| format!("{name:?} ")).collect::<String>()
+    };
+    let doubled = ["assistant/message", "user/message", "tool/result"];
+    let mut bytes = Vec::new();
+    for (chosen, times) in [
+        (topics(&|_| true), 2),
+        (topics(&|name| name != "session/entry"), 1),
+        (topics(&|name| !doubled.contains(&name)), 1),
+    ] {
+        let text = "answered ".repeat(1000);
+        let script = format!(
+            "{{:turns [{{:steps [{{:tool-call {{:name \"bash\" :arguments {{:command \"seq 2000\"}}}}}}]}}
+                      {{:steps [{{:delta {text:?}}}]}}]}}"
+        );
+        let setup = Setup::new().script(&script).arg("--yolo");
+        let mut bridge = setup.serve();
+        bridge.handshake();
+        bridge.ask("s", "subscribe", &format!("{{:topics [{chosen}]}}"));
+        bridge.ask("p", "prompt", "{:message \"a question of the person\"}");
+        bridge.event("turn/ended");
+        let is_event = |line: &&String| line.starts_with("< ") && line.contains(":kind :event");
+        let events: Vec<&String> = bridge.transcript.iter().filter(is_event).collect();
+        let tells = |line: &&&String| {
+            let mut topics = doubled.iter().chain(&["session/entry"]);
+            topics.any(|topic| line.contains(&format!(":event {topic:?}")))
+        };
+        let told = |text: &str| events.iter().filter(tells).filter(|line| line.contains(text)).count();
+        assert_eq!(told(text.trim_end()), times, "{}", bridge.told());
+        assert_eq!(told("a question of the person"), times, "{}", bridge.told());
+        bytes.push(events.iter().map(|line| line.len()).sum::<usize>());
+    }
+    println!("bytes of a turn's events: both {}, events {}, entries {}", bytes[0], bytes[1], bytes[2]);
+    assert!(bytes[0] > bytes[1] && bytes[0] > bytes[2], "{bytes:?}");
+}
+
 #[test]
 fn history_of_another_session_is_stale() {
     let setup = Setup::new().script(ECHO);
