@@ -3,6 +3,8 @@
 
 mod acp;
 mod canonical;
+mod chat;
+mod completion;
 mod config_command;
 mod control;
 mod daemon;
@@ -164,6 +166,8 @@ enum Command {
     /// configuration or the provider is not usable, 5 ended by --max-turns or by the length of the answer, 6 no answer
     /// that fits --schema, 130 interrupted.
     Prompt(prompt::PromptArguments),
+    /// A conversation on this terminal: streamed Markdown, approvals with diffs, slash commands, files after @.
+    Chat(chat::ChatArguments),
     /// The sessions on disk.
     Sessions {
         #[command(subcommand)]
@@ -245,6 +249,17 @@ enum Command {
         /// The command that starts the server, and its arguments.
         #[arg(last = true, required = true, value_name = "COMMAND")]
         server: Vec<OsString>,
+    },
+    /// Prints what a shell needs to complete these commands.
+    Completion {
+        /// The shell.
+        #[arg(value_enum)]
+        shell: completion::Shell,
+    },
+    /// Prints the manual page; with a folder, writes a page for each command there.
+    Man {
+        /// The folder, such as ~/.local/share/man/man1.
+        folder: Option<PathBuf>,
     },
     /// Writes the files that are generated from the protocol's catalogue.
     #[command(hide = true)]
@@ -377,6 +392,9 @@ pub fn main() -> ExitCode {
         Command::Query { query, session, explain } => repl::query(&options, query, session, explain),
         Command::Repl { session } => repl::run(&options, session),
         Command::Prompt(arguments) => prompt::prompt(&options, arguments),
+        Command::Chat(arguments) => chat::run(&options, &arguments),
+        Command::Completion { shell } => completion::completion(shell),
+        Command::Man { folder } => completion::man(folder),
         Command::Sessions { command } => sessions::run(&options, command),
         Command::Control { command } => control::run(&options, command),
         Command::Models { command } => models::run(&options, command),

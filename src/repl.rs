@@ -10,6 +10,7 @@ use crate::client::{Client, Refused};
 use crate::edn;
 use crate::value::{Map, Owned, Value};
 
+pub mod message_line;
 pub mod show;
 pub mod terminal;
 

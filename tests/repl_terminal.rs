@@ -356,3 +356,63 @@ fn the_repl_shows_hidden_characters_as_codes() {
     }
     terminal.leave();
 }
+
+#[test]
+fn chat_streams_asks_completes_and_goes_on() {
+    let setup = Setup::new().script(
+        "{:turns [{:steps [{:delta \"# Plan\\nSay `hi` and **do** \"} {:delta \"it.\\n\"}]}
+                  {:steps [{:tool-call {:name \"write\" :arguments {:path \"a.txt\" :content \"one\\n\"}}}]}
+                  {:steps [{:delta \"Not written.\"}]}
+                  {:steps [{:tool-call {:name \"write\" :arguments {:path \"a.txt\" :content \"two\\n\"}}}]}
+                  {:steps [{:delta \"Written.\"}]}
+                  {:steps [{:delta \"Waiting\"} {:sleep-ms 600000}]}
+                  {:steps [{:delta \"Again.\"}]}]}",
+    );
+    let Some(mut chat) = Terminal::open(&setup, &["chat"]) else { return };
+    chat.wait_for("you> ");
+    chat.press("plan it\r");
+    chat.wait_for("# Plan");
+    chat.wait_for("Say hi and do it.");
+    chat.wait_for("you> ");
+    let seen = String::from_utf8_lossy(&chat.seen).into_owned();
+    assert!(seen.contains("\u{1b}[1m# Plan\u{1b}[0m") && seen.contains("\u{1b}[36mhi\u{1b}[0m"), "{seen:?}");
+    chat.press("write it\r");
+    chat.wait_for("+one");
+    chat.wait_for("Allow it?");
+    chat.press("no, another word\r");
+    chat.wait_for("Not written.");
+    chat.wait_for("you> ");
+    assert!(!setup.project().join("a.txt").exists());
+    chat.press("write it\r");
+    chat.wait_for("+two");
+    chat.wait_for("Allow it?");
+    chat.press("y\r");
+    chat.wait_for("Written.");
+    chat.wait_for("you> ");
+    assert_eq!(std::fs::read_to_string(setup.project().join("a.txt")).unwrap(), "two\n");
+    // C-c ends the turn and not the chat.
+    chat.press("wait\r");
+    chat.wait_for("Waiting");
+    chat.press("\u{3}");
+    chat.wait_for("(ended)");
+    chat.wait_for("you> ");
+    // A command and a file are completed.
+    chat.press("/he\t\r");
+    chat.wait_for("/thinking");
+    chat.wait_for("you> ");
+    chat.press("see @a.t\t\r");
+    chat.wait_for("Again.");
+    chat.wait_for("you> ");
+    chat.press(CONTROL_D);
+    let all = chat.all();
+    assert!(all.contains("goes on with it."), "{all:?}");
+    let shown = setup.command().args(["sessions", "show", "plan it"]).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("see @a.txt") && shown.contains("another word"), "{shown}");
+    let mut chat = Terminal::open(&setup, &["chat", "--continue"]).unwrap();
+    chat.wait_for("> see @a.txt");
+    chat.wait_for("Again.");
+    chat.wait_for("you> ");
+    chat.press(CONTROL_D);
+    chat.all();
+}

@@ -1,8 +1,8 @@
 //! `edn-bridge prompt`: a client of the session API, without a wire. Knows events and answers, and nothing of the
 //! engine behind them.
 
-mod console;
-mod told;
+pub(super) mod console;
+pub(super) mod told;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -33,7 +33,8 @@ use super::{input, schema, sessions};
 use console::{Console, ConsoleEvent};
 use told::Teller;
 
-const CONNECTION: u64 = 1;
+/// The number of the one connection.
+pub(super) const CONNECTION: u64 = 1;
 
 /// The tool with which the model gives a structured answer.
 const ANSWER: &str = "answer";
@@ -81,7 +82,8 @@ pub(super) fn prompt(options: &Options, arguments: PromptArguments) -> Exit {
     let message = message(arguments.text.as_deref())?;
     let shape = arguments.schema.as_deref().map(read_schema).transpose()?;
     let settings = options.settings().map_err(|failure| not_set_up(failure.to_string()))?;
-    let resumed = resumed(options, &settings, &arguments)?;
+    let wanted = Goal { goes_on: arguments.goes_on, session: arguments.session.as_deref() };
+    let resumed = resumed(options, &settings, &wanted)?;
     if resumed.is_none() {
         check_provider(&settings)?;
     }
@@ -120,7 +122,7 @@ fn usage(what: &str) -> Failure {
     Failure::Status { code: super::USAGE, message: what.to_owned() }
 }
 
-fn not_set_up(message: String) -> Failure {
+pub(super) fn not_set_up(message: String) -> Failure {
     Failure::Status { code: NOT_SET_UP, message }
 }
 
@@ -143,18 +145,26 @@ fn read_schema(given: &str) -> Result<Value<'static>, Failure> {
     Ok(value)
 }
 
+/// Which session is meant.
+pub(super) struct Goal<'a> {
+    /// The newest one of the folder.
+    pub(super) goes_on: bool,
+    /// The one of that id or name.
+    pub(super) session: Option<&'a str>,
+}
+
 /// The session to go on with, if one is asked for.
-fn resumed(
+pub(super) fn resumed(
     options: &Options,
     settings: &Settings,
-    arguments: &PromptArguments,
+    wanted: &Goal<'_>,
 ) -> Result<Option<SessionId>, Failure> {
-    if !arguments.goes_on && arguments.session.is_none() {
+    if !wanted.goes_on && wanted.session.is_none() {
         return Ok(None);
     }
     let folder = settings.state_dir.display().to_string();
     let store = Store::new(&settings.state_dir, options.durability()).map_err(Failure::io(folder))?;
-    if let Some(session) = &arguments.session {
+    if let Some(session) = wanted.session {
         return sessions::resolve(&store, &settings.cwd, session).map(Some);
     }
     let newest = store.list(Some(&settings.cwd))?.into_iter().find(|info| !info.archived);
@@ -163,7 +173,7 @@ fn resumed(
 }
 
 /// Whether a new session would have somebody to ask: a try that cannot succeed leaves no session.
-fn check_provider(settings: &Settings) -> Result<(), Failure> {
+pub(super) fn check_provider(settings: &Settings) -> Result<(), Failure> {
     let name = &*settings.provider;
     if settings.script.is_some() || name == scripted::NAME || name == embedded::NAME {
         return Ok(());
@@ -202,7 +212,7 @@ impl Asked {
         on_interrupt: impl FnOnce(Box<dyn Fn() + Send>),
     ) -> Exit {
         let (events, listen) = channel();
-        let client = Arc::new(Console::new(events.clone()));
+        let client = Arc::new(Console::new(events.clone(), false));
         let first = engine.attach(CONNECTION, client.clone());
         client.focus(first.clone());
         let session = match &self.resumed {
@@ -378,12 +388,12 @@ impl Run<'_> {
     }
 }
 
-fn call(session: &SessionId) -> Call {
+pub(super) fn call(session: &SessionId) -> Call {
     Call { connection: CONNECTION, request: "cli".into(), session: session.clone() }
 }
 
 /// Calls the API and waits for the answer.
-fn wait<T: Send + 'static>(ask: impl FnOnce(Reply<T>)) -> Result<T, Failure> {
+pub(super) fn wait<T: Send + 'static>(ask: impl FnOnce(Reply<T>)) -> Result<T, Failure> {
     let (sender, receiver) = channel();
     ask(Reply::new(move |result: Result<T, ApiError>| {
         let _ = sender.send(result);

@@ -78,6 +78,12 @@ impl Painter {
         Self { is_terminal: false, has_colours: false }
     }
 
+    /// One that colours everything.
+    #[cfg(test)]
+    pub(super) const fn coloured() -> Self {
+        Self { is_terminal: false, has_colours: true }
+    }
+
     /// Whether a person reads it, on a terminal that can move its cursor.
     pub(super) fn is_live(self) -> bool {
         self.is_terminal && std::env::var_os("TERM").is_none_or(|term| term != "dumb")

@@ -84,7 +84,7 @@ pub fn run(
 }
 
 /// Creates the history file for this user alone, because inputs may be private.
-fn own(history: &Path) -> std::io::Result<()> {
+pub(super) fn own(history: &Path) -> std::io::Result<()> {
     if let Some(folder) = history.parent() {
         private::make_folder(folder)?;
     }

@@ -1,4 +1,4 @@
-//! The client of the session API behind `edn-bridge prompt`. It never prints itself: who hands it events must not wait
+//! The client of the session API behind `edn-bridge prompt` and `chat`. It never prints itself: who hands it events must not wait
 //! for a terminal.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use edn_bridge::session::{Client, Pressure};
 use tokio::sync::watch;
 
 /// What the main thread, which prints, is told.
-pub(super) enum ConsoleEvent {
+pub(in crate::cli) enum ConsoleEvent {
     /// Something happened in the session.
     Event(Box<Event>),
     /// The person pressed C-c.
@@ -20,23 +20,25 @@ pub(super) enum ConsoleEvent {
 }
 
 /// A client that hands on what happens.
-pub(super) struct Console {
+pub(in crate::cli) struct Console {
     focus: Mutex<SessionId>,
     events: Sender<ConsoleEvent>,
     /// The weight of the events that are not printed yet.
     unprinted: AtomicUsize,
     /// Whether the model has to wait for them.
     full: watch::Sender<bool>,
+    /// Whether a person is there who answers questions.
+    is_interactor: bool,
 }
 
 impl Console {
-    pub(super) fn new(events: Sender<ConsoleEvent>) -> Self {
+    pub(in crate::cli) fn new(events: Sender<ConsoleEvent>, is_interactor: bool) -> Self {
         let focus = Mutex::new(SessionId::from(""));
-        Self { focus, events, unprinted: AtomicUsize::new(0), full: watch::Sender::new(false) }
+        Self { focus, events, unprinted: AtomicUsize::new(0), full: watch::Sender::new(false), is_interactor }
     }
 
     /// An event of that weight was printed.
-    pub(super) fn printed(&self, weight: usize) {
+    pub(in crate::cli) fn printed(&self, weight: usize) {
         let unprinted = self.unprinted.fetch_sub(weight, Ordering::AcqRel).saturating_sub(weight);
         if unprinted < OUTBOX_TEXT_BYTES && *self.full.borrow() {
             self.full.send_replace(false);
@@ -82,7 +84,7 @@ impl Client for Console {
     }
 
     fn is_interactor(&self) -> bool {
-        false
+        self.is_interactor
     }
 
     fn close(&self) {}

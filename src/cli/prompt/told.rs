@@ -25,12 +25,12 @@ const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "�
 const CALL_COLUMNS: usize = 96;
 
 /// Tells of a prompt.
-pub(super) struct Teller {
+pub(in crate::cli) struct Teller {
     output: Output,
     /// The answer is asked for by a schema: texts beside it are not printed.
     is_structured: bool,
     /// The structured answer.
-    pub(super) answer: Option<Value<'static>>,
+    pub(in crate::cli) answer: Option<Value<'static>>,
     painter: Painter,
     spinner: Option<Spinner>,
     /// The text of the last answer.
@@ -43,7 +43,11 @@ pub(super) struct Teller {
     usage: Option<Usage>,
     stop: Option<&'static str>,
     calls: Vec<Value<'static>>,
+    markdown: Option<Rendering>,
 }
+
+/// Makes what a terminal shows of a text that streams; of `None`, what is left at its end.
+pub(in crate::cli) type Rendering = Box<dyn FnMut(Option<&str>) -> String>;
 
 /// A line on a terminal that shows that something goes on.
 struct Spinner {
@@ -54,7 +58,7 @@ struct Spinner {
 }
 
 impl Teller {
-    pub(super) fn new(output: Output, is_structured: bool) -> Self {
+    pub(in crate::cli) fn new(output: Output, is_structured: bool) -> Self {
         let painter = Painter::stderr();
         let began = Instant::now();
         let spinner = Spinner { began, frame: 0, doing: "waiting for the model".to_owned(), is_shown: false };
@@ -72,21 +76,35 @@ impl Teller {
             usage: None,
             stop: None,
             calls: Vec::new(),
+            markdown: None,
         }
     }
 
+    /// The same with answers that are rendered for a terminal.
+    #[must_use]
+    pub(in crate::cli) fn with_markdown(mut self, markdown: Rendering) -> Self {
+        self.markdown = Some(markdown);
+        self
+    }
+
+    /// Leaves the terminal to somebody else.
+    pub(in crate::cli) fn pause(&mut self) {
+        self.clear();
+        self.end_line();
+    }
+
     /// Whether the model said or did anything.
-    pub(super) fn has_said(&self) -> bool {
+    pub(in crate::cli) fn has_said(&self) -> bool {
         self.has_said
     }
 
     /// Whether the server could not be reached or was overloaded, and never answered since.
-    pub(super) fn is_unreachable(&self) -> bool {
+    pub(in crate::cli) fn is_unreachable(&self) -> bool {
         self.is_unreachable
     }
 
     /// Moves the spinner on; returns how long to wait for the next event, if there is one.
-    pub(super) fn tick(&mut self) -> Option<Duration> {
+    pub(in crate::cli) fn tick(&mut self) -> Option<Duration> {
         let spinner = self.spinner.as_mut()?;
         // A line that the answer is being written on is left alone.
         if !self.is_mid_line {
@@ -124,13 +142,18 @@ impl Teller {
 
     /// Ends the line of the answer, if it is in the middle of one.
     fn end_line(&mut self) {
+        if let Some(markdown) = &mut self.markdown {
+            let rest = markdown(None);
+            self.is_mid_line |= !rest.is_empty();
+            let _ = std::io::stdout().lock().write_all(rest.as_bytes());
+        }
         if std::mem::take(&mut self.is_mid_line) {
             let _ = writeln!(out::stdout());
         }
     }
 
     /// Tells of an event.
-    pub(super) fn tell(&mut self, event: &Event) {
+    pub(in crate::cli) fn tell(&mut self, event: &Event) {
         if let Some(session) = &event.session {
             self.session = Some(session.as_str().to_owned());
         }
@@ -181,6 +204,15 @@ impl Teller {
             return;
         }
         self.clear();
+        if let Some(markdown) = &mut self.markdown {
+            let shown = markdown(Some(text));
+            if let Some(last) = shown.chars().last() {
+                self.is_mid_line = last != '\n';
+            }
+            let mut out = std::io::stdout().lock();
+            let _ = out.write_all(shown.as_bytes()).and_then(|()| out.flush());
+            return;
+        }
         let mut out = out::stdout();
         // A closed output ends the printing, not the turn: its result is kept.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -225,7 +257,7 @@ impl Teller {
     }
 
     /// Prints the outcome of a slash command.
-    pub(super) fn command(&mut self, message: &str) {
+    pub(in crate::cli) fn command(&mut self, message: &str) {
         self.text = message.to_owned();
         if self.output == Output::Text {
             self.clear();
@@ -236,7 +268,7 @@ impl Teller {
     }
 
     /// Prints what is printed at the end. Nothing more is told afterwards.
-    pub(super) fn end(&mut self, error: Option<&str>) {
+    pub(in crate::cli) fn end(&mut self, error: Option<&str>) {
         self.clear();
         self.end_line();
         let answer = self.answer.take();
