@@ -151,7 +151,7 @@ fn root() -> &'static Path {
 
 /// The Markdown files at the root and in the folders that hold documents.
 fn documents() -> Vec<PathBuf> {
-    ["", "docs", "spec", "emacs", "benches", "clients", "clients/nvim", "clients/python"]
+    ["", "docs", "spec", "emacs", "benches", "clients", "clients/clojure", "clients/nvim", "clients/python"]
         .iter()
         .flat_map(|folder| std::fs::read_dir(root().join(folder)).unwrap())
         .map(|entry| entry.unwrap().path())

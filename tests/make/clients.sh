@@ -2,5 +2,6 @@
 # Runs the tests of the clients in other languages, each where its language is installed, with the debug build.
 . tests/make/common.sh
 
+packages pip clojure
 [ -x "$DEBUG" ] || step 'build' cargo build --locked $INNER
 client_tests

@@ -54,7 +54,7 @@ has_model_tools() { has cmake && has c++ && has clang && has_libclang; }
 
 has_package_lint() { compgen -G '/usr/share/emacs/site-lisp/elpa/package-lint-*' >/dev/null; }
 
-# The missing Debian packages for each purpose: emacs, emacs-tests, screenshots, model, pip, node.
+# The missing Debian packages for each purpose: emacs, emacs-tests, screenshots, model, pip, node, clojure.
 missing_packages() {
   local wanted
   for wanted; do
@@ -69,6 +69,7 @@ missing_packages() {
         [ -e /usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf ] || echo fonts-dejavu-core ;;
       pip) has_pip || echo python3-pip ;;
       node) has npm || echo npm ;;
+      clojure) has clojure || echo clojure ;;
       model)
         has cmake || echo cmake
         has c++ || echo g++
@@ -191,6 +192,9 @@ client_tests() {
   if nvim=$(neovim); then
     step 'the client in Neovim' "$nvim" --clean --headless -l clients/nvim/test/run.lua
   else say '-- LEFT OUT: the client in Neovim, because pip cannot fetch Neovim, and none of 0.10 or later is installed'; fi
+  if has clojure; then
+    step 'the client in Clojure' clojure -cp clients/clojure/src:clients/clojure/test -m edn-bridge.client-test
+  else say '-- LEFT OUT: the client in Clojure (Debian: clojure), because it is missing'; fi
 }
 
 # neovim: prints the name of a Neovim that is new enough. Debian's own may be too old; a Python package has a build.

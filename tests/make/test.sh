@@ -3,7 +3,7 @@
 . tests/make/common.sh
 
 has cargo || die 'cargo was not found; install Rust from https://rustup.rs and try again'
-packages emacs emacs-tests model pip node
+packages emacs emacs-tests model pip node clojure
 step 'format' cargo fmt --all --check
 typos_tool $TYPOS
 step 'typos' typos
