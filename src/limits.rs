@@ -488,8 +488,10 @@ pub const KILLS_AT_WORK: u32 = 2;
 /// The keys of a provider that are remembered from its command: one for each environment, of the newest clients.
 pub const OBTAINED_KEYS: usize = 8;
 
-/// Clients of the daemon's socket that are listened to at the same time. Editors that are served do not count.
-pub const DAEMON_ASKING: usize = 32;
+/// Clients of the daemon's socket that are listened to at the same time. Editors that are served do not count, but those
+/// that wait for the start of their engine do: a person may open many at once. Their lines are bounded together
+/// ([`UNFINISHED_BYTES`]), so that each takes a thread and little more.
+pub const DAEMON_ASKING: usize = 256;
 
 /// How long a daemon stays without a client and without work.
 pub const DAEMON_IDLE: Duration = Duration::from_secs(10 * 60);

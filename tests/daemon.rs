@@ -719,11 +719,11 @@ fn killed_daemon_is_followed_by_a_new_one() {
 fn editors_that_start_at_once_share_a_daemon() {
     // Without a script, which each start would write anew.
     let daemon = Daemon::new(Setup::new());
-    let mut bridges: Vec<_> = (0..8).map(|_| daemon.setup.serve()).collect();
+    let mut bridges: Vec<_> = (0..50).map(|_| daemon.setup.serve()).collect();
     for bridge in &mut bridges {
         bridge.handshake();
     }
-    assert_eq!(daemon.clients(), 8);
+    assert_eq!(daemon.clients(), 50);
     assert_eq!(daemon.engines().len(), 1);
 }
 
@@ -1265,9 +1265,10 @@ fn no_turn_notices_that_its_editor_is_killed() {
     for kill in 0..kills {
         let params = format!("{{:message \"{kill}\" :idempotency-key \"k{kill}\"}}");
         assert_eq!(code(&bridge.ask("p", "prompt", &params)), "");
-        // At another point each time.
-        for _ in 0..(kill * 37) % 500 {
-            bridge.until(|frame| is_event(frame, "assistant/delta"));
+        // At another point each time. A busy machine merges deltas, so that the characters count.
+        let mut characters = 0;
+        while characters < (kill * 37) % 500 {
+            characters += data(&bridge.event("assistant/delta"), "text").len();
         }
         bridge.kill();
         bridge = daemon.editor_at(&session);
