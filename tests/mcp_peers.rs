@@ -10,7 +10,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use edn_bridge::mcp::{Era, State};
+use edn_bridge::mcp::{Answer, Ask, Era, Question, State};
 use mcp_support::{Project, STOP};
 
 /// The folder of the packages, if it is named and has this in it.
@@ -81,6 +81,16 @@ async fn uses_everything(project: &Project) {
     assert!(!outcome.is_error, "{}", outcome.text);
     let refused = project.call("get-sum", "{:a \"no number\"}").await;
     assert!(refused.is_error, "{}", refused.text);
+    // A page that must be seen first, by an error; the same call again then asks for another by a request.
+    project.answers(vec![Answer::Agreed, Answer::Agreed]);
+    let page = "{:url \"https://example.com/a\" :errorPath true}";
+    let outcome = project.call("trigger-url-elicitation", page).await;
+    assert!(!outcome.is_error, "{}", outcome.text);
+    let first = |ask: &Ask| matches!(ask.question, Question::Page { is_first: true, .. });
+    assert_eq!(project.asked().iter().map(first).collect::<Vec<_>>(), [true, false], "{}", outcome.text);
+    let typed = "demo://resource/dynamic/text/1";
+    let completed = project.servers.complete_address("w", typed).await.unwrap();
+    assert!(completed.values.contains(&typed.to_owned()), "{completed:?}");
     let resource = facts.resources[0].uri.to_string();
     let read = project.servers.read_resource("w", &resource, &project.answerer(), &STOP).await.unwrap();
     assert!(!read.is_empty());
