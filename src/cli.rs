@@ -26,6 +26,7 @@ mod sessions;
 mod show;
 mod style;
 mod table;
+mod usage;
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -202,6 +203,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Tokens and cost over time, from the sessions on disk.
+    Usage(usage::UsageArguments),
     /// The files of the configuration.
     Config {
         #[command(subcommand)]
@@ -400,6 +403,7 @@ pub fn main() -> ExitCode {
         Command::Models { command } => models::run(&options, command),
         Command::Rules { command } => permissions::rules(&options, command),
         Command::Audit { limit, json } => permissions::audit(&options, limit, json),
+        Command::Usage(arguments) => usage::run(&options, &arguments),
         Command::Config { command } => config_command::run(&options, command),
         Command::Login { provider } => login::login(&options, provider),
         Command::Logout { provider } => login::logout(&options, provider),

@@ -297,3 +297,30 @@ fn colours_are_chosen_by_option_variable_and_terminal() {
     );
     assert!(!coloured(setup.command().args(["--color", "never"])));
 }
+
+#[test]
+fn usage_is_summed_and_a_fork_counts_once() {
+    let setup = Setup::new().script("{:turns [{:steps [{:delta \"Hi\"}] :usage {:input 7 :output 2}}]}");
+    assert_eq!(run(&setup, &["usage"]), (Some(0), String::new(), "No model was called yet.\n".to_owned()));
+    let (one, _) = (said(&setup, "first"), said(&setup, "second"));
+    assert_eq!(run(&setup, &["prompt", "--session", &one, "third"]).0, Some(0));
+    let mut bridge = setup.ready();
+    bridge.ask("1", "switch_session", &format!("{{:session-id {one:?}}}"));
+    let messages = bridge.ask("2", "get_fork_messages", "{}");
+    let messages = messages.get("data").unwrap().get("messages").unwrap().as_slice().unwrap().to_vec();
+    let entry = text(messages.last().unwrap(), "id").to_owned();
+    bridge.ask("3", "fork", &format!("{{:entry-id {entry:?}}}"));
+    bridge.finish();
+    assert_eq!(json(&setup, &["sessions", "list", "--json"]).len(), 3, "the fork is there");
+    for by in ["day", "project", "session"] {
+        let sums = json(&setup, &["usage", "--by", by, "--json"]);
+        let of = |key: &str| -> i64 { sums.iter().map(|sum| sum["usage"][key].as_i64().unwrap()).sum() };
+        assert_eq!((of("input"), of("output")), (21, 6), "{by}: {sums:?}");
+        assert_eq!(sums.iter().map(|sum| sum["calls"].as_i64().unwrap()).sum::<i64>(), 3);
+        assert_eq!(sums.len(), if by == "session" { 2 } else { 1 }, "{by}: {sums:?}");
+    }
+    let (_, out, _) = run(&setup, &["usage", "--by", "model"]);
+    assert!(out.contains("usual") && out.lines().last().unwrap().starts_with("all"), "{out}");
+    let (_, out, err) = run(&setup, &["usage", "--since", "0h"]);
+    assert!(out.is_empty() && err.contains("No model was called"), "{out}{err}");
+}

@@ -1,6 +1,6 @@
 //! `edn-bridge sessions`: lists, shows, exports, verifies, renames, archives and deletes sessions. Runs none.
 
-mod shelf;
+pub(super) mod shelf;
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};

@@ -19,7 +19,7 @@ use crate::cli::table::Table;
 use crate::cli::{Exit, FAILED, Failure, Options, USAGE, out};
 
 /// An age: a number and a unit, h, d or w.
-pub(super) fn age(text: &str) -> Result<Duration, String> {
+pub(in crate::cli) fn age(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no age; write 12h, 30d or 8w");
     let number = text.get(..text.len().saturating_sub(1)).and_then(|number| number.parse::<u64>().ok());
     let unit: u64 = match text.chars().last() {
