@@ -257,11 +257,14 @@ impl<'s> Lines<'s> {
             let unscanned = self.bytes.get(self.scanned..).unwrap_or_default();
             if let Some(end) = unscanned.iter().position(|byte| *byte == b'\n') {
                 let end = self.scanned.saturating_add(end);
-                let line: Vec<u8> = self.bytes.drain(..=end).collect();
-                self.scanned = 0;
+                let line = self.bytes.get(..=end).unwrap_or_default();
                 let is_long = line.len() > DAEMON_SHORT_LINE_BYTES;
-                let _alone = is_long.then(|| ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner));
-                return edn::from_slice(&line).map(Some).map_err(io::Error::other);
+                let alone = is_long.then(|| ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner));
+                let read = edn::from_slice(line).map(Some).map_err(io::Error::other);
+                drop(alone);
+                self.bytes.drain(..=end);
+                self.scanned = 0;
+                return read;
             }
             self.scanned = self.bytes.len();
             if self.bytes.len() > DAEMON_LINE_BYTES {
