@@ -377,6 +377,7 @@ fn a_hook_sees_no_secret_of_the_environment() {
 fn a_projects_hooks_run_only_where_the_project_is_trusted() {
     let setup = Setup::new().script(ECHO).arg("--yolo");
     let none = setup.dir.path().join("none.edn");
+    std::fs::write(&none, "{}").unwrap();
     let setup = setup.arg("--config").arg(none.to_str().unwrap());
     let file = setup.project().join(".edn-bridge/config.edn");
     configure(&file, &[(":id \"mine\" :stage :render :point :post :kind :observer", "true")]);
