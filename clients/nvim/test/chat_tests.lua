@@ -133,6 +133,44 @@ return function(test, support)
     support.same(vim.api.nvim_buf_is_valid(buffer), false)
   end)
 
+  test('question_hides_nothing_of_its_text', function()
+    for name, value in pairs({ conceallevel = 3, foldenable = true, wrap = false }) do
+      local before = vim.o[name]
+      vim.o[name] = value
+      support.after(function()
+        vim.o[name] = before
+      end)
+    end
+    local chat = open(WRITES)
+    send(chat, 'Write.')
+    local buffer = question(chat)
+    local function settings()
+      local window = vim.fn.win_findbuf(buffer)[1]
+      return { vim.wo[window].conceallevel, vim.wo[window].foldenable, vim.wo[window].wrap }
+    end
+    support.same(settings(), { 0, false, true })
+    -- Closed and shown again, it is the same.
+    vim.api.nvim_win_close(vim.fn.win_findbuf(buffer)[1], true)
+    press('gq')
+    support.same(settings(), { 0, false, true })
+    assert(vim.wo.winbar:find('y allow once', 1, true), vim.wo.winbar)
+  end)
+
+  test('question_without_a_window_waits_for_the_person', function()
+    local chat = open(WRITES)
+    -- As in the command-line window, where none can be opened.
+    replace(vim.api, 'nvim_open_win', function()
+      error('E11')
+    end)
+    send(chat, 'Write.')
+    local buffer = question(chat)
+    press('gq')
+    support.same(vim.api.nvim_get_current_buf(), buffer)
+    assert(vim.wo.winbar:find('y allow once', 1, true), vim.wo.winbar)
+    press('y')
+    wait_for(chat, 'Done.')
+  end)
+
   test('approval_for_the_session_is_asked_once', function()
     local chat = open(WRITES)
     send(chat, 'Write.')
@@ -285,6 +323,20 @@ return function(test, support)
     local chat = open(HELLO, { 'sh', '-c', '"$@" | sed -u "/assistant.delta.*:at 0/d"', 'sh' })
     send(chat, 'Hi.')
     wait_for(chat, '## You\n\nHi.\n\n## Agent\n\nHello from the bridge.')
+  end)
+
+  test('torn_answer_is_told', function()
+    support.after(function()
+      vim.cmd('silent! %bwipeout!')
+    end)
+    local transcript = require('edn-bridge.transcript').new('edn-bridge://test')
+    transcript:stream('t', 1, 0, 'One tw')
+    -- What is shown already comes again after a reconnect.
+    transcript:stream('t', 1, 4, 'two')
+    support.same(transcript:answer('t', 'One two'), true)
+    support.same(lines(transcript.buffer), '## Agent\n\nOne two')
+    transcript:stream('t', 2, 4, 'again')
+    support.same(transcript:answer('t', 'Not again'), false)
   end)
 
   test('name_of_a_session_is_not_evaluated', function()

@@ -136,6 +136,33 @@ return function(test, support)
     assert(got.ready.message:find('/no/such/program'))
   end)
 
+  test('handler_that_fails_stops_nothing', function()
+    local told
+    local notify = vim.notify
+    vim.notify = function(text)
+      told = text
+    end
+    support.after(function()
+      vim.notify = notify
+    end)
+    local project = support.project(HELLO)
+    local ended
+    project.on_event = function(event)
+      ended = ended or event.topic == 'turn/ended'
+      error('no idea')
+    end
+    local connection, got = connect(project)
+    support.wait('the handshake', function()
+      return got.ready
+    end)
+    ask(connection, 'subscribe', {})
+    ask(connection, 'prompt', { message = 'Hi.' })
+    support.wait('the end', function()
+      return ended
+    end)
+    assert(told:find('no idea'), told)
+  end)
+
   test('line_that_is_no_frame_ends_the_connection', function()
     local _, got = connect({ cmd = { 'sh', '-c', 'echo "{:a"; cat' } })
     support.wait('the end', function()

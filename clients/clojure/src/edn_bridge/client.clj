@@ -133,16 +133,17 @@
           (tap> {:edn-bridge/refused frame}))))))
 
 (defn- read-lines! [{:keys [in ^Process process] :as connection}]
-  (end! connection
-        (try
-          (loop []
-            (if-let [line (read-line-bytes in)]
-              (do (take-frame! connection (read-form line)) (recur))
-              (str "the bridge has ended"
-                   (when (and process (.waitFor process 1 TimeUnit/SECONDS))
-                     (str " (exit status " (.exitValue process) ")")))))
-          (catch IOException error (str "the bridge has ended: " (ex-message error)))
-          (catch RuntimeException error (str "the bridge sent what is no frame: " (ex-message error))))))
+  (let [why (try
+              (loop []
+                (when-let [line (read-line-bytes in)]
+                  (take-frame! connection (read-form line))
+                  (recur)))
+              "the bridge has ended"
+              ;; Java may close the stream of a process that is killed under the reader.
+              (catch IOException error (str "the bridge has ended: " (ex-message error)))
+              (catch RuntimeException error (str "the bridge sent what is no frame: " (ex-message error))))
+        ended (and process (not (:closed @(:state connection))) (.waitFor process 1 TimeUnit/SECONDS))]
+    (end! connection (str why (when ended (str " (exit status " (.exitValue process) ")"))))))
 
 (defn- call-handlers! [{:keys [state ^LinkedBlockingQueue events]}]
   (loop []

@@ -58,6 +58,13 @@ function M.lines(kind, payload, data)
   return lines
 end
 
+--- Settings of a question's window. Whoever answers must see all of the text: nothing concealed, folded or cut.
+function M.dress(window, hints)
+  local set = vim.wo[window][0]
+  set.winbar = table.concat(hints, '   ')
+  set.conceallevel, set.foldenable, set.wrap = 0, false, true
+end
+
 local function keys_of(kind, payload)
   if kind ~= 'select' then
     return vim.tbl_filter(function(key)
@@ -79,7 +86,7 @@ end
 ---@param beside integer the window that gets a split for it, or 0
 function M.show(data, beside, respond)
   local kind, payload, id = data.kind, data.payload, data['interaction-id']
-  local buffer = transcript.scratch('edn-bridge://question/' .. id, payload.diff and 'diff' or 'markdown')
+  local buffer = transcript.scratch('edn-bridge://question/' .. id, payload.diff and 'diff' or 'text')
   vim.api.nvim_buf_set_lines(buffer, 0, -1, false, M.lines(kind, payload, data))
   vim.bo[buffer].modifiable = false
   local hints = {}
@@ -116,8 +123,17 @@ function M.show(data, beside, respond)
   on('q', 'give no answer', function()
     respond({ ['interaction-id'] = id, status = 'cancelled' })
   end)
-  local window = vim.api.nvim_open_win(buffer, false, { split = 'above', win = beside })
-  vim.wo[window][0].winbar = table.concat(hints, '   ')
+  -- Where no window can be opened (in the command-line window), the buffer waits for whoever goes to it.
+  local opened, window = pcall(vim.api.nvim_open_win, buffer, false, { split = 'above', win = beside })
+  if opened then
+    M.dress(window, hints)
+  end
+  vim.api.nvim_create_autocmd('BufWinEnter', {
+    buffer = buffer,
+    callback = function()
+      M.dress(vim.api.nvim_get_current_win(), hints)
+    end,
+  })
   return buffer
 end
 

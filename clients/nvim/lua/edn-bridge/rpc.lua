@@ -29,6 +29,14 @@ Connection.__index = Connection
 ---@field data? table
 ---@field retryable boolean
 
+--- Calls a function of the user of a connection. What it raises is told and stops neither the queue nor other calls.
+local function call(run, ...)
+  local ok, err = pcall(run, ...)
+  if not ok then
+    vim.notify('edn-bridge: ' .. tostring(err), vim.log.levels.ERROR)
+  end
+end
+
 local function client_error(kind, message)
   return { code = 'client/' .. kind, message = message, retryable = false }
 end
@@ -81,7 +89,7 @@ function M.start(options)
     end
     self.closed = reason
     vim.schedule(function()
-      options.on_ready(self, client_error('closed', reason))
+      call(options.on_ready, self, client_error('closed', reason))
     end)
     return self
   end
@@ -117,7 +125,7 @@ function Connection:request(op, params, callback)
   callback = callback or function() end
   local function refuse(kind, message)
     vim.schedule(function()
-      callback(client_error(kind, op .. ': ' .. message))
+      call(callback, client_error(kind, op .. ': ' .. message))
     end)
   end
   if self.closed then
@@ -155,7 +163,7 @@ function Connection:_settle(id, err, data)
   if pending then
     self.pending[id] = nil
     pending.timer:close()
-    pending.callback(err, data)
+    call(pending.callback, err, data)
   end
 end
 
@@ -219,7 +227,7 @@ function Connection:_drain()
     end
   end
   if self.options.on_batch then
-    self.options.on_batch()
+    call(self.options.on_batch)
   end
   if self.first_chunk <= #self.chunks then
     -- Not `schedule`: what a callback of it schedules runs before the next key is looked at.
@@ -247,9 +255,10 @@ function Connection:_take(line)
     local missed = frame.seq - self.seq - 1
     self.seq = frame.seq
     if missed > 0 and self.options.on_gap then
-      self.options.on_gap(missed)
+      call(self.options.on_gap, missed)
     end
-    self.options.on_event({ topic = frame.event, data = frame.data, seq = frame.seq, ts = frame.ts, id = frame.id })
+    local event = { topic = frame.event, data = frame.data, seq = frame.seq, ts = frame.ts, id = frame.id }
+    call(self.options.on_event, event)
   elseif frame.kind == 'error' and frame.id then
     self:_settle(frame.id, {
       code = frame['error-code'],
@@ -278,7 +287,7 @@ function Connection:_end(reason)
     self:_settle(id, client_error('closed', reason))
   end
   if self.options.on_close then
-    self.options.on_close(reason)
+    call(self.options.on_close, reason)
   end
 end
 
