@@ -50,7 +50,9 @@ has() { command -v "$1" >/dev/null 2>&1; }
 has_pip() { python3 -m pip --version >/dev/null 2>&1 || has pip3 || has pip; }
 has_libclang() { [ -n "${LIBCLANG_PATH:-}" ] || compgen -G '/usr/lib*/llvm*/lib*/libclang*.so*' >/dev/null \
   || compgen -G '/usr/lib*/*/libclang*.so*' >/dev/null || compgen -G '/usr/lib*/libclang*.so*' >/dev/null; }
-has_model_tools() { has cmake && has c++ && has clang && has_libclang; }
+# Debian's g++ brings the static library of C++, which the program contains; elsewhere it may be a package of its own.
+has_cxx() { has c++ && { [ "$(uname)" != Linux ] || [ -e "$(c++ -print-file-name=libstdc++.a)" ]; }; }
+has_model_tools() { has cmake && has_cxx && has clang && has_libclang; }
 
 has_package_lint() { compgen -G '/usr/share/emacs/site-lisp/elpa/package-lint-*' >/dev/null; }
 
@@ -72,7 +74,7 @@ missing_packages() {
       clojure) has clojure || echo clojure ;;
       model)
         has cmake || echo cmake
-        has c++ || echo g++
+        has_cxx || echo g++
         has clang || echo clang
         has_libclang || echo libclang-dev ;;
     esac
@@ -252,7 +254,7 @@ build_release() {
   if has_model_tools; then
     step 'build the release binary (the first time llama.cpp takes minutes)' cargo build --release --locked
   else
-    say '-- without the embedded model: cmake, a C++ compiler, clang and libclang are needed to build it'
+    say '-- without the embedded model: cmake, a C++ compiler with libstdc++.a, clang and libclang are needed to build it'
     step 'build the release binary, without the embedded model' \
       cargo build --release --locked $INNER
   fi
