@@ -81,7 +81,7 @@ struct Options {
     #[arg(long, global = true, env = "EDN_BRIDGE_MODEL_FILE", value_name = "FILE")]
     model_file: Option<PathBuf>,
     /// The script of the scripted provider.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, env = "EDN_BRIDGE_SCRIPT", value_name = "FILE")]
     script: Option<PathBuf>,
     /// What tools may do without asking.
     #[arg(long, global = true, value_name = "MODE",
@@ -369,8 +369,9 @@ pub fn main() -> ExitCode {
     let matches = Arguments::command().get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let options = Options { origins: origins(&matches), ..arguments.options };
-    // Editors of the Agent Client Protocol show each line of standard error as a failure.
-    let is_quiet = matches!(arguments.command, Command::Acp { command: None, .. });
+    // Editors of the Agent Client Protocol show each line of standard error as a failure. `config` prints what
+    // is wrong itself.
+    let is_quiet = matches!(arguments.command, Command::Acp { command: None, .. } | Command::Config { .. });
     style::choose(options.color);
     let names_log = options.origins.iter().any(|(setting, _)| *setting == "log");
     let log = log(if is_quiet && !names_log { "error" } else { &options.log });
@@ -442,7 +443,7 @@ const SOURCES: &[(&str, &str, &str)] = &[
     ("provider", "provider", "EDN_BRIDGE_PROVIDER"),
     ("model", "model", "EDN_BRIDGE_MODEL"),
     ("model-file", "model_file", "EDN_BRIDGE_MODEL_FILE"),
-    ("script", "script", ""),
+    ("script", "script", "EDN_BRIDGE_SCRIPT"),
     ("mode", "mode", ""),
     ("mode", "yolo", ""),
     ("config", "config", "EDN_BRIDGE_CONFIG"),

@@ -102,9 +102,13 @@ impl Setup {
     /// The program with everything except its command.
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_edn-bridge"));
-        for name in
-            ["EDN_BRIDGE_STATE_DIR", "EDN_BRIDGE_PROVIDER", "EDN_BRIDGE_MODEL", "EDN_BRIDGE_MODEL_FILE"]
-        {
+        for name in [
+            "EDN_BRIDGE_STATE_DIR",
+            "EDN_BRIDGE_PROVIDER",
+            "EDN_BRIDGE_MODEL",
+            "EDN_BRIDGE_MODEL_FILE",
+            "EDN_BRIDGE_SCRIPT",
+        ] {
             command.env_remove(name);
         }
         // The configuration of the person who runs the tests must not matter.
