@@ -60,6 +60,7 @@
     "set_mode"
     "set_auto_compaction"
     "set_auto_retry"
+    "set_option"
     "compact"
     "trust_project"
     "trust_preview"

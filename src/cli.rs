@@ -77,6 +77,9 @@ struct Options {
     /// The model of new sessions, by its id at the provider.
     #[arg(long, global = true, env = "EDN_BRIDGE_MODEL", value_name = "ID")]
     model: Option<String>,
+    /// The agent of new sessions, by its name at :agents in the configuration.
+    #[arg(long, global = true, env = "EDN_BRIDGE_AGENT", value_name = "NAME")]
+    agent: Option<String>,
     /// A GGUF file for the embedded model, instead of the one that `models fetch` gets.
     #[arg(long, global = true, env = "EDN_BRIDGE_MODEL_FILE", value_name = "FILE")]
     model_file: Option<PathBuf>,
@@ -442,6 +445,7 @@ const SOURCES: &[(&str, &str, &str)] = &[
     ("cwd", "cwd", ""),
     ("provider", "provider", "EDN_BRIDGE_PROVIDER"),
     ("model", "model", "EDN_BRIDGE_MODEL"),
+    ("agent", "agent", "EDN_BRIDGE_AGENT"),
     ("model-file", "model_file", "EDN_BRIDGE_MODEL_FILE"),
     ("script", "script", "EDN_BRIDGE_SCRIPT"),
     ("mode", "mode", ""),
@@ -558,6 +562,7 @@ impl Options {
         let settings = Settings {
             state_dir,
             cwd,
+            agent: self.agent.as_deref().map(Into::into),
             model_file: self.model_file.clone(),
             script: self.script.clone(),
             overrides: self.overrides(),

@@ -35,8 +35,8 @@ pub enum Command<'a> {
     Help,
     /// `/quit`, `/exit`
     Quit,
-    /// `/new`
-    New,
+    /// `/new [agent]`
+    New(Option<&'a str>),
     /// `/resume [text]`
     Resume(Option<&'a str>),
     /// `/tree [id]`
@@ -170,7 +170,7 @@ fn command<'a>(name: &str, arguments: &'a str) -> Option<Command<'a>> {
     match name {
         "help" | "?" => alone(Command::Help),
         "quit" | "exit" => alone(Command::Quit),
-        "new" => alone(Command::New),
+        "new" => one.then_some(Command::New(first)),
         "resume" => Some(Command::Resume(rest)),
         "tree" => one.then_some(Command::Tree(first)),
         "fork" => alone(Command::Fork),

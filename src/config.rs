@@ -58,6 +58,8 @@ pub struct Settings {
     pub provider: Arc<str>,
     /// The model of new sessions, by its id at the provider.
     pub model: Arc<str>,
+    /// The agent of new sessions; `None` for this program itself.
+    pub agent: Option<Arc<str>>,
     /// A GGUF file for the embedded model.
     pub model_file: Option<PathBuf>,
     /// A script for the scripted provider.

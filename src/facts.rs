@@ -3,6 +3,7 @@
 //!
 //! Pure. Knows neither how a session lives nor how a wire lays its facts out.
 
+pub mod agent;
 pub mod editor;
 pub mod mcp;
 pub mod permissions;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::message::{Mode, Role, SessionId, ThinkingLevel, TurnId, Usage};
+use agent::AgentFacts;
 use editor::Editor;
 
 /// The facts about a session at one moment.
@@ -85,6 +87,8 @@ pub struct SessionFacts {
     pub message_count: usize,
     /// Whether it is archived.
     pub archived: bool,
+    /// The agent that answers its turns, if it is not this program itself.
+    pub agent: Option<Arc<AgentFacts>>,
 }
 
 /// The activity of a session.
@@ -149,12 +153,24 @@ impl SessionFacts {
             context_tokens: 0,
             message_count: 0,
             archived: false,
+            agent: None,
         }
     }
 
     /// The name, or else the start of the first message, or else the title of an empty session.
     pub fn display_name(&self) -> &str {
         display_name(self.name.as_deref(), self.first_message.as_deref())
+    }
+
+    /// Takes in what is known of the agent that answers the turns: it stands where models of ours are shown.
+    pub fn answered_by(&mut self, agent: AgentFacts) {
+        self.model_provider = agent.name.clone();
+        self.model_id = agent.current("model").cloned().unwrap_or_else(|| "".into());
+        self.model_reasoning = false;
+        self.thinking_levels = Arc::from([]);
+        self.context_window = agent.window.map_or(0, |(_, size)| size);
+        self.context_tokens = agent.window.map_or(0, |(used, _)| used);
+        self.agent = Some(Arc::new(agent));
     }
 
     /// The thinking level that the model uses.
@@ -435,7 +451,7 @@ pub struct CommandFacts {
     pub usage: String,
     /// Its purpose.
     pub description: String,
-    /// Its source: `built-in`, `template`, `skill` or `mcp`.
+    /// Its source: `built-in`, `template`, `skill`, `mcp` or `agent`.
     pub source: &'static str,
     /// The server of tools that it comes from.
     pub server: Option<Arc<str>>,

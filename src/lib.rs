@@ -6,6 +6,7 @@
 //! program's commands (`src/cli`) and the contract runner (`src/contract`, a package) are not in the library.
 
 pub mod acp;
+pub mod agent;
 pub mod auth;
 pub mod catalogue;
 pub mod claims;

@@ -1002,7 +1002,7 @@ pub const MCP_SERVERS: usize = 32;
 pub const MCP_DETAILS: usize = 50;
 
 /// Characters of a name or a value in such a line: a path, or a long name.
-pub const MCP_DETAIL_CHARS: usize = 200;
+pub const PEER_DETAIL_CHARS: usize = 200;
 
 /// Bytes of a server's name: with a tool's it stands in a name of 64 bytes.
 pub const MCP_SERVER_NAME_BYTES: usize = 32;
@@ -1184,3 +1184,90 @@ pub const MCP_SERVED_MESSAGES: usize = 500;
 
 /// Sessions in such an answer, and in the list of resources.
 pub const MCP_SERVED_SESSIONS: usize = 100;
+
+/// Agents of a configuration.
+pub const AGENTS: usize = 16;
+
+/// Bytes of a title, a name or a step that an agent gives: a line on a screen.
+pub const AGENT_TITLE_BYTES: usize = 512;
+
+/// Answers that an agent offers to one request for a permission, and logins that it names.
+pub const AGENT_ANSWERS: usize = 32;
+
+/// Options of an agent.
+pub const AGENT_OPTIONS: usize = 64;
+
+/// Values of one option of an agent: some list every model of a provider.
+pub const AGENT_CHOICES: usize = 500;
+
+/// Slash commands of an agent.
+pub const AGENT_COMMANDS: usize = 300;
+
+/// Steps of an agent's plan, and places of a tool call.
+pub const AGENT_STEPS: usize = 200;
+
+/// The longest line of an agent (16 MiB): it may hold an image or a large file.
+pub const AGENT_LINE_BYTES: usize = MAX_LINE_BYTES;
+
+/// Lines that wait to be written to an agent.
+pub const AGENT_LINES: usize = 256;
+
+/// Lines of an agent that are no messages: more is no mishap.
+pub const AGENT_NOISE_LINES: usize = 1000;
+
+/// Questions of an agent that wait for answers. Its lines are not read while there are more.
+pub const AGENT_OPEN_REQUESTS: usize = 64;
+
+/// What waits for a turn to take it in. Its lines are not read while there is more, so that it waits.
+pub const AGENT_UPDATES: usize = 64;
+
+/// How long an agent may leave its input unread while the pipe is full.
+pub const AGENT_WRITE_WAIT: Duration = Duration::from_secs(30);
+
+/// How long an agent's start may take, with what is downloaded for it, to the answer to its greeting.
+pub const AGENT_HELLO_WAIT: Duration = Duration::from_secs(30);
+
+/// How long an agent may take to open a session, or to choose an option.
+pub const AGENT_SESSION_WAIT: Duration = Duration::from_secs(60);
+
+/// What an agent tells of sessions before it is known whose they are.
+pub const AGENT_EARLY_NEWS: usize = 32;
+
+/// Starts of an agent within [`AGENT_STARTS_TIME`]: after that it is not started for a while.
+pub const AGENT_STARTS: usize = 3;
+
+/// The time within which starts of an agent are counted.
+pub const AGENT_STARTS_TIME: Duration = Duration::from_secs(60);
+
+/// How long an agent stays without an open session.
+pub const AGENT_IDLE: Duration = Duration::from_secs(10 * 60);
+
+/// How often it is looked whether an agent has sessions.
+pub const AGENT_LOOK: Duration = Duration::from_secs(60);
+
+/// How long an agent may take to end a turn that was cancelled. Then its process is ended.
+pub const AGENT_CANCEL_WAIT: Duration = Duration::from_secs(10);
+
+/// Tool calls of one turn of an agent. Further ones are not shown.
+pub const AGENT_TURN_CALLS: usize = 2000;
+
+/// Bytes of the arguments of an agent's tool call that are kept (256 KiB).
+pub const AGENT_ARGUMENTS_BYTES: usize = 256 * 1024;
+
+/// Bytes of the output of an agent's tool call that are read (4 MiB).
+pub const AGENT_OUTPUT_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bytes of one piece of an agent's message as it is shown (64 KiB): a long one is shown in several.
+pub const AGENT_PIECE_BYTES: usize = 64 * 1024;
+
+/// The shortest time between two updates of one running tool call.
+pub const AGENT_CALL_PAUSE: Duration = Duration::from_millis(100);
+
+/// Commands that an agent has started and not released.
+pub const AGENT_TERMINALS: usize = 32;
+
+/// Bytes of the output of such a command that are kept (1 MiB): the newest.
+pub const AGENT_TERMINAL_BYTES: usize = 1024 * 1024;
+
+/// Bytes of a file that an agent may read or write at once (16 MiB).
+pub const AGENT_FILE_BYTES: u64 = 16 * 1024 * 1024;

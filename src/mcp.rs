@@ -44,6 +44,7 @@ pub use facts::{
 };
 pub use names::offered;
 pub use place::Place;
+pub use questions::{form, form_answer, page};
 pub use serve::{Answered, OfferedResource, OfferedTool, Offers, serve};
 pub use servers::Servers;
 pub use settings::{Client, Server, ServerError, Settings, Way};

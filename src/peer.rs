@@ -7,10 +7,12 @@ mod child;
 mod lines;
 mod noted;
 mod settings;
+mod shown;
 mod variables;
 
 pub use child::{Child, Confine, PeerProgram, Started, Stderr, start};
 pub use lines::LineReader;
 pub use noted::{Noted, Tokens, cut, shown};
 pub use settings::{Read, Source, Unfit, Variable, at_home, command_line, is_name, of_text, unknown_key};
+pub use shown::{short_line, source_of};
 pub use variables::{KeysOf, names_key, value};

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use crate::event::question::{Answer, ProposedText, QuestionContent};
 use crate::event::{Sender, StatusText, WaitingMessage, WaitingMessages, Widget, WidgetSpec};
+use crate::facts::agent::AgentOption;
 use crate::facts::permissions::{ListedRule, RuleSource, TrustPreview};
 use crate::facts::rule::Rule;
 use crate::facts::{
@@ -203,6 +204,10 @@ pub fn session_state(facts: &SessionFacts) -> Map<'_> {
     map.put("mode", facts.mode.as_str());
     map.put("context-tokens", count(facts.context_tokens));
     map.put("context-window", count(facts.context_window));
+    if let Some(agent) = &facts.agent {
+        map.put("agent", agent.to_value());
+        map.put("options", Value::vector(agent.options.iter().map(AgentOption::to_value)));
+    }
     if !facts.prompt_templates.is_empty() {
         map.put("prompt-templates", templates(&facts.prompt_templates));
     }

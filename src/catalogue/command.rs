@@ -17,7 +17,11 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec { name: "?", usage: "/?", doc: "Lists the commands." },
     CommandSpec { name: "quit", usage: "/quit", doc: "Ends the frontend's connection." },
     CommandSpec { name: "exit", usage: "/exit", doc: "Ends the frontend's connection." },
-    CommandSpec { name: "new", usage: "/new", doc: "Opens a new session." },
+    CommandSpec {
+        name: "new",
+        usage: "/new [agent]",
+        doc: "Opens a new session; with a name, one that this agent answers.",
+    },
     CommandSpec {
         name: "resume",
         usage: "/resume [text]",

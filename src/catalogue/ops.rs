@@ -161,9 +161,9 @@ macro_rules! each_op {
             Control control Write false { "message" Shape::Map } ["ack"] []
                 "Serves a message of the control protocol, its keys in kebab case.";
             NewSession new_session Write true
-                { "parent-session" Shape::Filled ;?, "idempotency-key" Shape::Filled ;? }
+                { "parent-session" Shape::Filled ;?, "agent" Shape::Filled ;?, "idempotency-key" Shape::Filled ;? }
                 ["session-id" "session-file?" "duplicate?"] [NotFound IdempotencyConflict]
-                "Opens a session and moves the connection's focus to it.";
+                "Opens a session and moves the connection's focus to it. With an agent of the configuration, that one answers its turns.";
             SwitchSession switch_session Write false
                 { "session-id" Shape::Filled ;?, "session-path" Shape::Filled ;? }
                 ["session-id" "session-file?"] [NotFound]
@@ -201,6 +201,8 @@ macro_rules! each_op {
                 "Turns automatic compaction on or off.";
             SetAutoRetry set_auto_retry Write true { "enabled" Shape::Flag } ["enabled"] []
                 "Turns automatic retries on or off.";
+            SetOption set_option Write true { "option" Shape::Filled, "value" Shape::Any } ["options"] [NotFound]
+                "Chooses a value of an option of the session's agent, by their ids: true or false for a switch. The options are in `session/updated`.";
             Compact compact Write true { "custom-instructions" Shape::Text ;? } ["compacted" "summary?"] [SessionNotIdle]
                 "Replaces the older part of the conversation by a summary for the model; the journal keeps that part.";
             TrustProject trust_project Write true { "trusted" Shape::Flag, "files" Shape::Map ;? } ["trusted"] []

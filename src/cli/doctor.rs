@@ -136,6 +136,7 @@ pub(super) fn values(options: &Options, settings: &Settings) -> Vec<Setting> {
         ("config", optional(&settings.files.user)),
         ("provider", Value::from(settings.provider.to_string())),
         ("model", Value::from(settings.model.to_string())),
+        ("agent", Value::from(settings.agent.as_deref().map(str::to_owned))),
         ("model-file", optional(&settings.model_file)),
         ("script", optional(&settings.script)),
         ("mode", Value::from(settings.mode.as_str())),

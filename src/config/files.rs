@@ -86,7 +86,8 @@ impl Files {
                 // Where the rules and guards that were trusted still hold, they go on doing so.
                 layers.broken.extend(layers.distrust.clone());
             }
-            let (trusted, before, servers) = (trust.is_given(), layers.hooks.len(), layers.mcp.len());
+            let (trusted, before) = (trust.is_given(), layers.hooks.len());
+            let (servers, agents) = (layers.mcp.len(), layers.agents.len());
             let text = bytes.as_deref().unwrap_or_default().to_vec();
             match parse(path, bytes) {
                 Ok(Some(map)) => layers.take_project(FileText { path, bytes: &text }, &map, trusted),
@@ -98,7 +99,8 @@ impl Files {
                     hook.sealed = sealed.named_by(&root, &hook.value);
                     hook.root = Some(root.clone());
                 }
-                for servers in layers.mcp.iter_mut().skip(servers) {
+                let programs = layers.mcp.iter_mut().skip(servers);
+                for servers in programs.chain(layers.agents.iter_mut().skip(agents)) {
                     let all = servers.value.as_map().into_iter().flat_map(Map::iter);
                     let named = all.filter_map(|(name, server)| {
                         let name = name.as_str().or_else(|| name.as_keyword())?;

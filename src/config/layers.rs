@@ -95,6 +95,8 @@ pub struct Layers {
     pub hooks: Vec<HookValue>,
     /// Servers of tools, the user's first.
     pub mcp: Vec<ServersValue>,
+    /// Agents that answer turns, the user's first.
+    pub agents: Vec<ServersValue>,
     /// What the project was trusted with, where it is.
     pub sealed: Option<Sealed>,
     /// Why the project is not trusted though it was, for a person.
@@ -237,7 +239,7 @@ impl Layers {
                 self.rules.extend(taken);
             }
             "provider" | "model" | "sandbox" | "models" | "hooks" | "providers" | "interaction" | "fetch"
-            | "mcp"
+            | "mcp" | "agents"
                 if !trusted =>
             {
                 refused = true
@@ -264,11 +266,12 @@ impl Layers {
                 }
             }
             "fetch" => self.private_hosts.extend(private_hosts(value).map_err(shape)?),
-            "mcp" => {
+            "mcp" | "agents" => {
                 let servers = value.as_map().ok_or_else(|| shape("a map of maps"))?;
                 let names = Value::vector(servers.iter().map(|(name, _)| name.clone()));
                 let (value, from) = (value.clone(), path.to_owned());
-                self.mcp.push(ServersValue { value, from, root: None, sealed: Vec::new() });
+                let all = if name == "mcp" { &mut self.mcp } else { &mut self.agents };
+                all.push(ServersValue { value, from, root: None, sealed: Vec::new() });
                 // Arguments, variables and headers may hold secrets.
                 self.sources.push(Sourced { key: name.to_owned(), value: names, from: path.to_owned() });
                 return Ok(());

@@ -189,7 +189,8 @@ fn words<'v>(hook: &'v Value<'v>) -> impl Iterator<Item = &'v str> {
 fn named(root: &Path, configuration: &[u8]) -> Vec<PathBuf> {
     let Ok(value) = edn::read_one(configuration) else { return Vec::new() };
     let hooks = value.get("hooks").and_then(Value::as_slice).unwrap_or_default();
-    let servers = value.get("mcp").and_then(Value::as_map).into_iter().flat_map(Map::iter);
+    let of = |key| value.get(key).and_then(Value::as_map).into_iter().flat_map(Map::iter);
+    let servers = of("mcp").chain(of("agents"));
     let all = hooks.iter().chain(servers.map(|(_, server)| server));
     let paths = all.flat_map(words).map(|word| root.join(word));
     let mut paths: Vec<PathBuf> = paths.filter(|path| path.starts_with(root) && path.is_file()).collect();
@@ -233,15 +234,16 @@ mod tests {
     fn a_file_that_a_word_of_a_hook_contains_is_sealed() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        for name in ["a.sh", "b.sh", "c.edn", "d.py", "e.js"] {
+        for name in ["a.sh", "b.sh", "c.edn", "d.py", "e.js", "f.py"] {
             std::fs::write(root.join(name), "1").unwrap();
         }
         let hooks = br#"{:hooks [{:command ["bash" "-c" "./a.sh && exec sh 'b.sh'"]}
                                  {:command ["python3" "d.py" "--with=c.edn" "" "."]}]
-                         :mcp {"e" {:command ["node" "./e.js"]}}}"#;
+                         :mcp {"e" {:command ["node" "./e.js"]}}
+                         :agents {"f" {:command ["python3" "f.py"]}}}"#;
         let before = Sealed::of(root, Some(hooks));
         assert_eq!(before.wrong(), None);
-        for name in ["a.sh", "b.sh", "c.edn", "d.py", "e.js"] {
+        for name in ["a.sh", "b.sh", "c.edn", "d.py", "e.js", "f.py"] {
             std::fs::write(root.join(name), "2").unwrap();
             let now = Sealed::of(root, Some(hooks));
             assert_eq!(before.changes(&now).len(), 1, "{name}");

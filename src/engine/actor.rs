@@ -6,6 +6,7 @@
 
 mod adopt;
 mod again;
+mod agent_desk;
 mod alone;
 mod changes;
 mod cut_off;
@@ -40,6 +41,7 @@ use crate::engine::revision::ConfigRevision;
 use crate::engine::services::Services;
 use crate::engine::snapshot::SessionSnapshot;
 use crate::facts::SessionFacts;
+use crate::facts::agent::AgentFacts;
 use crate::git;
 use crate::limits::MAILBOX;
 use crate::runner::sandbox;
@@ -98,7 +100,7 @@ impl SessionActor {
     ) -> Handle {
         let (sender, receiver) = mpsc::channel(MAILBOX);
         let config = shared.configuration.for_folder(&header.cwd);
-        let facts = initial_facts(shared, &config, &journal, &header, !entries.is_empty());
+        let mut facts = initial_facts(shared, &config, &journal, &header, !entries.is_empty());
         let empty = SessionSnapshot {
             facts: Arc::new(facts.clone()),
             branch: imbl::Vector::new(),
@@ -110,6 +112,13 @@ impl SessionActor {
         };
         let handle = Handle::new(header.session.clone(), sender, empty, config);
         let handle = finish(handle);
+        if let Some(agent) = shared.settings.agent.as_ref()
+            // What this program delegates, it answers itself.
+            && entries.is_empty()
+            && handle.parent.is_none()
+        {
+            facts.answered_by(AgentFacts { name: agent.clone(), ..AgentFacts::default() });
+        }
         let durable = DurableState::new(shared.clone(), handle.clone(), journal, facts, &entries);
         drop(entries);
         durable.publish();

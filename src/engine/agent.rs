@@ -50,6 +50,9 @@ pub enum CompactionError {
     /// The user stopped it.
     #[error("The compaction was aborted.")]
     Aborted,
+    /// The session's agent keeps its own conversation.
+    #[error("The agent {0} keeps its own conversation: it compacts that itself.")]
+    Agent(Arc<str>),
     /// A guard denied the model call.
     #[error("The conversation could not be summarised: {0}")]
     Denied(String),

@@ -19,6 +19,7 @@ use crate::engine::run_record::RunRecord;
 use crate::engine::turn_control::{TurnControl, TurnEnd};
 use crate::environment::Variables;
 use crate::event::{Cause, CompactionEnded, RetryAwaited};
+use crate::facts::agent::AgentFacts;
 use crate::facts::editor::Editor;
 use crate::facts::{BashOutput, JobFacts, Phase, SessionStats};
 use crate::interaction::ClientAnswer;
@@ -139,6 +140,8 @@ pub enum Change {
     CompactionStarted { asked: bool, ack: Ack<()> },
     /// That has ended, and the session goes on in the phase before it.
     CompactionEnded { phase: Phase, ended: CompactionEnded, ack: Ack<()> },
+    /// The session's agent told something of its session.
+    AgentTold { told: Box<AgentFacts>, ack: Ack<()> },
     /// The task is at a boundary where it can go on with a newer configuration.
     Adopt { ack: Ack<()> },
     /// The task has ended, or failed inside.

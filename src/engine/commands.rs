@@ -19,6 +19,7 @@ use crate::engine::incoming::Incoming;
 use crate::engine::login::LoginDesk;
 use crate::engine::remember;
 use crate::engine::workflow;
+use crate::facts::agent::AgentCommand;
 use crate::facts::mcp::McpServer;
 use crate::facts::{CommandFacts, JobFacts};
 use crate::message::{Mode, SessionId, ThinkingLevel};
@@ -139,9 +140,10 @@ impl Commands<'_> {
                     client.close();
                 }
             }
-            Command::New => {
+            Command::New(agent) => {
                 let reply = self.opened(&call, "new_session");
-                self.0.new_session(call, NewSession::default(), reply);
+                let wanted = NewSession { agent: agent.map(str::to_owned), ..NewSession::default() };
+                self.0.new_session(call, wanted, reply);
             }
             Command::Resume(text) => self.ask_resume(call, text),
             Command::Tree(None) | Command::Fork => {
@@ -447,4 +449,20 @@ pub(super) fn listed(project: &Project) -> Vec<CommandFacts> {
         server: None,
     });
     own.chain(added).collect()
+}
+
+/// A command of a session's agent; `None` if it cannot be typed.
+pub(super) fn of_agent(command: &AgentCommand) -> Option<CommandFacts> {
+    let name = command.name.trim_start_matches('/');
+    if name.is_empty() || name.contains(char::is_whitespace) || command::is_of_server(name) {
+        return None;
+    }
+    let hint = command.hint.as_deref().map(|hint| format!(" [{hint}]")).unwrap_or_default();
+    Some(CommandFacts {
+        name: name.to_owned(),
+        usage: format!("/{name}{hint}"),
+        description: command.about.to_string(),
+        source: "agent",
+        server: None,
+    })
 }

@@ -266,6 +266,11 @@ impl Handle {
         self.mailbox.try_send(change).is_ok()
     }
 
+    /// Whether its task has ended.
+    pub fn is_gone(&self) -> bool {
+        self.mailbox.is_closed()
+    }
+
     /// Sends a change and waits for its answer. For the session's own turn, which may wait for room.
     ///
     /// # Errors

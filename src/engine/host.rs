@@ -16,6 +16,8 @@ use crate::engine::client_files::ClientFiles;
 use crate::engine::client_requests::ClientRequests;
 use crate::engine::configuration::Configuration;
 use crate::engine::control_audit::{ControlAudit, ControlCounts};
+use crate::engine::drivers::Drivers;
+use crate::engine::foreign::ForeignAgent;
 use crate::engine::hub::Hub;
 use crate::engine::mcp::McpPool;
 use crate::engine::native::NativeAgent;
@@ -38,6 +40,8 @@ use crate::store::Journals;
 pub struct Engine {
     pub(super) shared: Arc<Services>,
     pub(super) opener: Opener,
+    /// The agents of others.
+    pub(super) foreign: Arc<ForeignAgent>,
     pub(super) actions: Arc<PendingActions>,
 }
 
@@ -93,9 +97,11 @@ impl Engine {
             executor,
         });
         shelf::finish_deletions(&shared);
-        let agent = Arc::new(NativeAgent::new(shared.clone()));
+        let native = Arc::new(NativeAgent::new(shared.clone()));
+        let foreign = Arc::new(ForeignAgent::new(shared.clone()));
+        let agent = Arc::new(Drivers { native, foreign: foreign.clone() });
         let opener = Opener { shared: shared.clone(), agent };
-        Ok(Self { shared, opener, actions: Arc::default() })
+        Ok(Self { shared, opener, foreign, actions: Arc::default() })
     }
 
     /// Ends everything that runs in all sessions, and replies once every session is idle. Attached
@@ -124,9 +130,9 @@ impl Engine {
         self.shared.mcp.all().iter().find_map(|(_, folder)| words(&folder.servers)).unwrap_or_default()
     }
 
-    /// Ends the servers of tools, politely.
+    /// Ends the servers of tools and the agents, politely.
     pub async fn end_servers(&self) {
-        self.shared.end_servers().await;
+        tokio::join!(self.shared.end_servers(), self.foreign.end_all());
     }
 
     /// Ends what providers run on beside the executor's tasks. The last call at the end of the process.

@@ -1,14 +1,14 @@
 //! The native agent: it calls models and runs tools itself. Knows neither clients nor wires; it tells a turn's
 //! control what happens.
 
-mod answer;
-mod call;
+pub(super) mod answer;
+pub(super) mod call;
 mod compaction;
 mod hooks;
-mod proposal;
+pub(super) mod proposal;
 mod request;
-mod rounds;
-mod turn;
+pub(super) mod rounds;
+pub(super) mod turn;
 
 use std::sync::Arc;
 

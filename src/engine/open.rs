@@ -17,11 +17,21 @@ use crate::event::{Body, Cause, Diagnostic, Event};
 use crate::limits::LET_GO_TRIES;
 use crate::message::{EntryId, SessionId};
 use crate::session::{ApiError, Call, Client, Opened, Reply, SessionServers, SwitchTarget};
-use crate::store::record::KeyedRequest;
-use crate::store::{Entry, Header, Parent, StoreError};
+use crate::store::record::{AgentRecord, KeyedRequest};
+use crate::store::{Entry, EntryBody, Header, Parent, StoreError};
 
 /// A session that was opened, with its repairs in words, and what tells that a turn which was cut off is marked.
 type OpenedNow = (Handle, Vec<String>, Option<oneshot::Receiver<()>>);
+
+/// A session whose file is written when it is opened.
+pub(super) struct Written {
+    pub parent: Option<Parent>,
+    pub cwd: Arc<str>,
+    pub request: Option<Box<KeyedRequest>>,
+    pub servers: SessionServers,
+    /// The agent that answers its turns.
+    pub agent: Option<Arc<str>>,
+}
 
 /// Opens sessions.
 #[derive(Clone)]
@@ -47,29 +57,35 @@ impl Opener {
         handle
     }
 
-    /// Opens an empty session for a request with a key, or enters the one that it opened before. The session's file is
-    /// there before the answer, because its header has the key.
-    pub(super) fn create_once(
-        &self,
-        call: Call,
-        parent: Option<Parent>,
-        cwd: Arc<str>,
-        request: Box<KeyedRequest>,
-        servers: SessionServers,
-        reply: Reply<Opened>,
-    ) {
+    /// Opens a session whose file is there before the answer, because its header has the key of the request, or because
+    /// its first entry names its agent. A key that opened one before enters that one.
+    pub(super) fn create_once(&self, call: Call, wanted: Written, reply: Reply<Opened>) {
+        let Written { parent, cwd, request, servers, agent } = wanted;
         let opener = self.clone();
         self.shared.tasks.spawn_on(
             async move {
                 let _one_at_a_time = opener.shared.tree.opening_once.lock().await;
-                match opener.opened_before(&request, &cwd).await {
-                    Ok(Some(handle)) => return opener.enter_again(&call, &handle, reply),
-                    Ok(None) => {}
-                    Err(error) => return reply.fail(error),
+                if let Some(request) = &request {
+                    match opener.opened_before(request, &cwd).await {
+                        Ok(Some(handle)) => return opener.enter_again(&call, &handle, reply),
+                        Ok(None) => {}
+                        Err(error) => return reply.fail(error),
+                    }
                 }
-                let header = opener.header(cwd, parent, Some(request));
+                let header = opener.header(cwd, parent, request);
                 let brought = |handle: &Handle| opener.shared.bring_servers(handle, &servers);
-                match opener.start_written(header, imbl::Vector::new()).await {
+                let agent = agent.or_else(|| opener.shared.settings.agent.clone());
+                let first = agent.map(|name| {
+                    let record = AgentRecord { name, agent_session_id: None, info: None };
+                    Arc::new(Entry {
+                        id: EntryId::from(opener.shared.clock.id("e-")),
+                        parent: None,
+                        ts: header.created_at.clone(),
+                        request: None,
+                        body: EntryBody::Agent(Box::new(record)),
+                    })
+                });
+                match opener.start_written(header, first.into_iter().collect()).await {
                     Ok(handle) => match brought(&handle) {
                         Ok(()) => opener.enter(&call, &handle, reply),
                         Err(error) => reply.fail(error),

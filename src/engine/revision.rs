@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
 
+use crate::agent::AgentSetups;
 use crate::clock::rfc3339;
-use crate::config::{ConfigError, KeptFiles, Layers, Settings};
+use crate::config::{ConfigError, KeptFiles, Layers, ServersValue, Settings};
 use crate::context::Project;
 use crate::engine::providers::Providers;
 use crate::engine::rules;
@@ -28,6 +29,7 @@ use crate::provider::models::Models;
 use crate::runner::sandbox::Sandbox;
 use crate::store::{EntryBody, record};
 use crate::tool::permission::Rule;
+use crate::value::Value;
 use crate::workflow::{self, Workflow};
 
 /// One reading of the configuration.
@@ -55,6 +57,8 @@ pub struct ConfigRevision {
     pub mcp: mcp::Settings,
     /// The files that the servers of a project name, with the digests that they were trusted with.
     pub mcp_sealed: BTreeMap<String, Vec<(PathBuf, String)>>,
+    /// The agents that answer turns.
+    pub agents: AgentSetups,
     /// The workflows by name. An unusable one has its error as a text, because a list of workflows shows it to a person
     /// and nobody acts on it.
     pub workflows: BTreeMap<String, Result<Arc<Workflow>, String>>,
@@ -71,6 +75,17 @@ pub enum ConfigurationError {
     /// A hook is invalid. A guard that is passed over guards nothing.
     #[error("the configuration's :hooks: {0}")]
     Hooks(#[from] HookError),
+}
+
+/// The maps of layers, each with where it stands.
+fn sourced<'l>(layers: &'l [ServersValue]) -> impl Iterator<Item = (Source, &'l Value<'l>)> {
+    layers.iter().map(|layer| {
+        let source = match layer.root {
+            Some(_) => Source::Project(layer.from.clone()),
+            None => Source::User(layer.from.clone()),
+        };
+        (source, &layer.value)
+    })
 }
 
 /// The built-in workflows.
@@ -158,16 +173,17 @@ impl ConfigRevision {
         let wrong = wrong.into_iter().map(|wrong| format!("the configuration's :models: {wrong}"));
         let servers = providers.problems();
         let servers = servers.map(|wrong| format!("the configuration's :providers: {wrong}"));
-        let of_tools = layers.mcp.iter().map(|servers| {
-            let source = match servers.root {
-                Some(_) => Source::Project(servers.from.clone()),
-                None => Source::User(servers.from.clone()),
-            };
-            (source, &servers.value)
-        });
-        let of_tools = mcp::Settings::read(of_tools);
+        let of_tools = mcp::Settings::read(sourced(&layers.mcp));
         let unusable = of_tools.problems.iter().map(|wrong| format!("the configuration's :mcp: {wrong}"));
-        let problems = layers.distrust.iter().cloned().chain(wrong).chain(servers).chain(unusable).collect();
+        let mut agents = AgentSetups::read(sourced(&layers.agents));
+        let no_agents = agents.problems.iter().map(|wrong| format!("the configuration's :agents: {wrong}"));
+        let problems = layers.distrust.iter().cloned().chain(wrong).chain(servers).chain(unusable);
+        let problems: Vec<String> = problems.chain(no_agents).collect();
+        for agent in &mut agents.agents {
+            let sealed = layers.agents.iter().rev().flat_map(|all| &all.sealed);
+            let sealed = sealed.into_iter().find(|(name, _)| **name == *agent.name);
+            agent.sealed = sealed.map(|(_, sealed)| sealed.clone()).unwrap_or_default();
+        }
         let models = match providers.get(&settings.provider) {
             Some(_) => models.with(&settings.provider, &settings.model),
             None => models,
@@ -181,6 +197,7 @@ impl ConfigRevision {
             hooks,
             mcp: of_tools,
             mcp_sealed: layers.mcp.iter().flat_map(|servers| servers.sealed.clone()).collect(),
+            agents,
             workflows: workflows(&settings, layers),
             models,
             distrust: Mutex::new(layers.distrust.clone()),
@@ -209,6 +226,7 @@ impl ConfigRevision {
             (providers.len(), "configured provider"),
             (writable.len(), "writable folder"),
             (self.mcp.servers.len(), "MCP server"),
+            (self.agents.agents.len(), "agent"),
         ] {
             if count > 0 {
                 summary.push_str(&format!(", {}", counted(count, what)));
@@ -222,6 +240,10 @@ impl ConfigRevision {
 
     /// Fills in the facts about the session's model.
     pub fn describe_model(&self, facts: &mut SessionFacts) {
+        // An agent says itself which model it has.
+        if facts.agent.is_some() {
+            return;
+        }
         let model = self.models.describe(&facts.model_provider, &facts.model_id);
         facts.context_window = model.context_window;
         facts.model_reasoning = model.thinking_by.is_some();

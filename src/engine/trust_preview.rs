@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use crate::agent::AgentSetups;
 use crate::config::{Files, ProjectFiles};
 use crate::edn;
 use crate::facts::permissions::{ProjectEffect, TrustPreview};
@@ -105,6 +106,17 @@ impl Preview {
                 }
             }
             self.problems.extend(mcp.problems);
+        }
+        if let Some(value) = map.get_keyword("agents") {
+            let from = root.join(".edn-bridge/config.edn");
+            let agents = AgentSetups::read([(peer::Source::Project(from), value)]);
+            for agent in &agents.agents {
+                self.add("agent", &*agent.name, &agent.shown());
+                for (what, text) in agent.details() {
+                    self.add("agent", format!("{}, {what}", agent.name), &text);
+                }
+            }
+            self.problems.extend(agents.problems);
         }
         for value in inside("permissions", "rules") {
             match Rule::read(value) {

@@ -49,8 +49,28 @@ pub(super) fn pages_first(error: &ErrorData, noted: &Noted) -> Result<Vec<Questi
     named.iter().map(page_of).collect()
 }
 
-/// A page. Its whole address is shown, so a long one cannot be asked for.
-fn page(message: &str, url: &str, is_first: bool, noted: &Noted) -> Result<Question, String> {
+/// A form of somebody else who speaks of fields in the same way: an agent.
+///
+/// # Errors
+/// Why nobody can be asked that.
+pub fn form(message: &str, schema: &Json, noted: &Noted) -> Result<Question, String> {
+    let schema = serde_json::from_value::<ElicitationSchema>(schema.clone());
+    let schema = schema.map_err(|_| "a field of the form cannot be asked for".to_owned())?;
+    Ok(Question::Form { message: shown(noted, message, MCP_QUESTION_BYTES), fields: fields(&schema, noted)? })
+}
+
+/// The answer to such a form or page, as JSON: `action`, and `content` where it was accepted.
+pub fn form_answer(question: &Question, answer: Answer) -> Json {
+    serde_json::to_value(elicited(question, answer))
+        .unwrap_or_else(|_| serde_json::json!({"action": "cancel"}))
+}
+
+/// A page. Its whole address is shown, so a long one cannot be asked for. `is_first` says whether it must be seen before
+/// something else is answered.
+///
+/// # Errors
+/// Why nobody can be asked for it.
+pub fn page(message: &str, url: &str, is_first: bool, noted: &Noted) -> Result<Question, String> {
     if noted.is_in(url) {
         return Err("the address has a key in it that the server was given".to_owned());
     }

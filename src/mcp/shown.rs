@@ -1,12 +1,9 @@
 //! What a person is shown of a server before it may start: all that decides what it does.
 
-use std::borrow::Cow;
-
 use super::settings::Server;
 use crate::http;
-use crate::limits::{MCP_DETAIL_CHARS, MCP_DETAILS};
-use crate::peer::{Variable, names_key};
-use crate::secret;
+use crate::limits::MCP_DETAILS;
+use crate::peer::{short_line, source_of};
 use crate::visible;
 
 impl Server {
@@ -16,23 +13,25 @@ impl Server {
         let mut all = Vec::new();
         for (kind, values) in [("variable", &self.environment), ("header", &self.headers)] {
             all.extend(
-                values.iter().map(|(name, value)| (format!("{kind} {}", short(name)), source(name, value))),
+                values
+                    .iter()
+                    .map(|(name, value)| (format!("{kind} {}", short_line(name)), source_of(name, value))),
             );
         }
         if let Some(cwd) = &self.cwd {
-            all.push(("folder".to_owned(), short(&cwd.display().to_string())));
+            all.push(("folder".to_owned(), short_line(&cwd.display().to_string())));
         }
         if self.sampling {
             all.push(("sampling".to_owned(), "it may ask for texts of your model".to_owned()));
         }
         if let Some(id) = &self.client.id {
-            all.push(("client of its login".to_owned(), short(id)));
+            all.push(("client of its login".to_owned(), short_line(id)));
         }
         if let Some(redirect) = &self.client.redirect {
-            all.push(("page after its login".to_owned(), short(http::shown(redirect).as_str())));
+            all.push(("page after its login".to_owned(), short_line(http::shown(redirect).as_str())));
         }
         if !self.client.scopes.is_empty() {
-            all.push(("scopes of its login".to_owned(), short(&self.client.scopes.join(" "))));
+            all.push(("scopes of its login".to_owned(), short_line(&self.client.scopes.join(" "))));
         }
         all
     }
@@ -49,40 +48,6 @@ impl Server {
             text.push_str(&format!("\nand {more} more, which {} lists", self.source));
         }
         text
-    }
-}
-
-/// Where a value comes from, or the value itself.
-fn source(name: &str, value: &Variable) -> String {
-    let after = |prefix: &str, of: String| match prefix {
-        "" => of,
-        prefix => format!("{} and {of}", short(&format!("\"{prefix}\""))),
-    };
-    match value {
-        Variable::Text(text) => {
-            let text = text.expose();
-            let named = format!("{name}={text}");
-            let is_key = names_key(name) || matches!(secret::mask(&named), Cow::Owned(_));
-            // A path is no key, whatever the name says, and may be that of a program.
-            if is_key && !text.starts_with(['/', '~', '.']) {
-                return "a text that is not shown".to_owned();
-            }
-            short(&format!("\"{}\"", secret::mask(&http::without_keys(text))))
-        }
-        Variable::Variable { name, prefix } => after(prefix, format!("the variable {}", short(name))),
-        Variable::KeyOf { provider, prefix } => after(prefix, format!("the key of {}", short(provider))),
-    }
-}
-
-/// A text as one line that is not too long.
-fn short(text: &str) -> String {
-    let line = visible::line(text);
-    match line.char_indices().nth(MCP_DETAIL_CHARS) {
-        None => line.into_owned(),
-        Some((cut, _)) => {
-            let all = line.chars().count();
-            format!("{}… ({all} characters)", line.get(..cut).unwrap_or_default())
-        }
     }
 }
 
@@ -133,6 +98,6 @@ mod tests {
             text.contains("… (10001 characters)") && text.ends_with("and 2 more, which /u lists"),
             "{text}"
         );
-        assert!(text.len() < MCP_DETAILS * (MCP_DETAIL_CHARS + 60), "{}", text.len());
+        assert!(text.len() < MCP_DETAILS * (crate::limits::PEER_DETAIL_CHARS + 60), "{}", text.len());
     }
 }

@@ -77,6 +77,8 @@ pub struct NewSession {
     pub key: Option<String>,
     /// Servers of tools of its own.
     pub servers: SessionServers,
+    /// The agent that answers its turns, by its name in the configuration; `None` for this program itself.
+    pub agent: Option<String>,
 }
 
 /// An opened session.

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::facts::ModelFacts;
+use crate::facts::agent::AgentOption;
 use crate::message::{Mode, ThinkingLevel};
 use crate::session::call::{Call, Reply};
+use crate::value::Value;
 
 /// The settings of a session. A setting is on disk and in force before the reply.
 pub trait SessionSettings: Send + Sync {
@@ -48,6 +50,9 @@ pub trait SessionSettings: Send + Sync {
 
     /// Turns automatic retries on or off.
     fn set_auto_retry(&self, call: Call, enabled: bool, reply: Reply<bool>);
+
+    /// Chooses a value of an option of the session's agent: a truth, or the id of a value. Answers with the options.
+    fn set_option(&self, call: Call, option: String, value: Value<'static>, reply: Reply<Vec<AgentOption>>);
 
     /// The theme of terminal interfaces that the user chose, if one was.
     fn theme(&self) -> Option<String>;

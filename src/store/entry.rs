@@ -6,8 +6,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::record::{
-    AnswerRecord, CallRecord, Compaction, Dequeued, FilesRecord, KeyedRequest, Manifest, MessageContext,
-    QuestionRecord, QueueRecord, Queued, Requested, Rewritten, TurnEvent, TurnRecord, WorkflowRecord,
+    AgentRecord, AnswerRecord, CallRecord, Compaction, Dequeued, FilesRecord, KeyedRequest, Manifest,
+    MessageContext, QuestionRecord, QueueRecord, Queued, Requested, Rewritten, TurnEvent, TurnRecord,
+    WorkflowRecord,
 };
 use crate::edn;
 use crate::message::{EntryId, Message, SessionId, TurnId};
@@ -112,6 +113,8 @@ pub enum EntryBody {
     Answer(Box<AnswerRecord>),
     /// A tool call begins.
     Call(CallRecord),
+    /// An agent answers the turns from here on.
+    Agent(Box<AgentRecord>),
     /// Any other entry: kept as it was read, so that an older program preserves a newer program's entries.
     Other {
         /// The entry's type.
@@ -295,6 +298,7 @@ impl EntryBody {
             Self::Question(_) => "question",
             Self::Answer(_) => "answer",
             Self::Call(_) => "call",
+            Self::Agent(_) => "agent",
             Self::Other { kind, .. } => kind,
         }
     }
@@ -345,6 +349,7 @@ impl EntryBody {
             Self::Question(it) => map = fields(it),
             Self::Answer(it) => map = fields(it),
             Self::Call(it) => map = fields(it),
+            Self::Agent(it) => map = fields(it),
             Self::Other { data, .. } => map = data.clone(),
         }
         map
@@ -368,6 +373,7 @@ fn record(kind: &str, value: &Value<'_>) -> Option<EntryBody> {
         "question" => read_record(value).map(EntryBody::Question),
         "answer" => read_record(value).map(EntryBody::Answer),
         "call" => read_record(value).map(EntryBody::Call),
+        "agent" => read_record(value).map(EntryBody::Agent),
         _ => None,
     }
 }

@@ -311,6 +311,19 @@ pub struct QueueRecord {
     pub before: Option<EntryId>,
 }
 
+/// The agent that answers the turns from here on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentRecord {
+    /// Its name in the configuration.
+    pub name: Arc<str>,
+    /// The session at the agent, once there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_session_id: Option<Arc<str>>,
+    /// Its own name and version, once it has said them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub info: Option<Arc<str>>,
+}
+
 /// A turn's tools changed files, or that was undone or redone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesRecord {

@@ -20,7 +20,7 @@ const AROUND: u32 = 3;
 
 /// A unified diff with three lines around each change; empty if the texts are equal. The time is linear in
 /// the texts' length, for any content: if the shortest diff would take long, the result is a longer one.
-pub(super) fn unified(old: &str, new: &str, name: &str) -> String {
+pub fn unified(old: &str, new: &str, name: &str) -> String {
     if old == new {
         return String::new();
     }

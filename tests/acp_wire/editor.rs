@@ -213,7 +213,7 @@ impl Editor {
     /// What holds of every line.
     fn check(&mut self, message: &Value) {
         let method = message["id"].as_i64().and_then(|id| self.asked.get(&id)).cloned();
-        let wrong = official::check(message, method.as_deref());
+        let wrong = official::check(message, method.as_deref(), official::Side::Agent);
         assert!(wrong.is_empty(), "{wrong:?}: {message}\n{}", self.transcript.join("\n"));
         if message.get("method").is_none()
             && let Some(id) = message["id"].as_i64()

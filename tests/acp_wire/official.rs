@@ -10,13 +10,28 @@ static SCHEMA: LazyLock<Option<Value>> = LazyLock::new(|| {
     Some(serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap())
 });
 
+/// The side that sends a line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code, reason = "each test binary has one side")]
+pub enum Side {
+    /// An agent, as this program is for editors.
+    Agent,
+    /// An editor, as this program is for agents.
+    Editor,
+}
+
 /// What is wrong with a line; nothing without the schema. `method` is what the request asked that it answers.
-pub fn check(line: &Value, method: Option<&str>) -> Vec<String> {
+pub fn check(line: &Value, method: Option<&str>, side: Side) -> Vec<String> {
     let Some(schema) = SCHEMA.as_ref() else { return Vec::new() };
     let mut wrong = Vec::new();
     if line["jsonrpc"] != "2.0" {
         wrong.push("no jsonrpc".to_owned());
     }
+    // The definitions name the side that takes a message.
+    let (asked, answered) = match side {
+        Side::Agent => ("client", "agent"),
+        Side::Editor => ("agent", "client"),
+    };
     let definition = |side: &[&str], method: &str, end: &str| {
         let all = schema["$defs"].as_object().unwrap().iter();
         let mut found = all.filter(|(name, of)| {
@@ -25,14 +40,14 @@ pub fn check(line: &Value, method: Option<&str>) -> Vec<String> {
         found.next().map(|(_, of)| of)
     };
     let (value, of) = match (line["method"].as_str(), line.get("id"), line.get("error")) {
-        (Some(method), Some(_), _) => (&line["params"], definition(&["client"], method, "Request")),
+        (Some(method), Some(_), _) => (&line["params"], definition(&[asked], method, "Request")),
         (Some(method), None, _) => {
-            (&line["params"], definition(&["client", "protocol"], method, "Notification"))
+            (&line["params"], definition(&[asked, "protocol"], method, "Notification"))
         }
         (None, _, Some(error)) => (error, Some(&schema["$defs"]["Error"])),
         (None, ..) => match method {
             Some(method) if method.starts_with('_') => return wrong,
-            Some(method) => (&line["result"], definition(&["agent"], method, "Response")),
+            Some(method) => (&line["result"], definition(&[answered], method, "Response")),
             None => return vec!["an answer to nothing".to_owned()],
         },
     };
@@ -143,7 +158,11 @@ fn official_schema_refuses_a_wrong_line() {
     }
     let update = |update: Value| {
         let params = serde_json::json!({"sessionId": "s", "update": update});
-        check(&serde_json::json!({"jsonrpc": "2.0", "method": "session/update", "params": params}), None)
+        check(
+            &serde_json::json!({"jsonrpc": "2.0", "method": "session/update", "params": params}),
+            None,
+            Side::Agent,
+        )
     };
     let content = serde_json::json!({"type": "text", "text": "x"});
     let good = serde_json::json!({"sessionUpdate": "agent_message_chunk", "content": content});

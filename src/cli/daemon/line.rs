@@ -116,6 +116,8 @@ pub(in super::super) struct Given {
     pub(super) cwd: String,
     pub(super) provider: Option<String>,
     pub(super) model: Option<String>,
+    #[serde(default)]
+    pub(super) agent: Option<String>,
     pub(super) model_file: Option<String>,
     pub(super) script: Option<String>,
     pub(super) mode: Option<String>,

@@ -147,6 +147,10 @@ impl SessionActor {
                 self.compaction_ended(phase, ended);
                 let _ = ack.send(());
             }
+            Change::AgentTold { told, ack } => {
+                self.durable.agent_told(*told).await;
+                let _ = ack.send(());
+            }
             Change::Adopt { ack } => {
                 self.durable.adopt(!self.turns.is_free()).await;
                 let _ = ack.send(());

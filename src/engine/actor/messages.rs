@@ -188,6 +188,8 @@ impl SessionActor {
                 incoming.prompt.message = message;
                 self.prompt(call, incoming, reply).await;
             }
+            // The agent may have such a command.
+            Err(_) if self.durable.foreign().is_some() => self.prompt(call, incoming, reply).await,
             Err(error) => reply.fail(error),
         }
     }

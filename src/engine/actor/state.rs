@@ -16,6 +16,7 @@ use crate::engine::snapshot::SessionSnapshot;
 use crate::engine::undo::UndoHistory;
 use crate::event::TurnOutcome;
 use crate::facts::SessionFacts;
+use crate::facts::agent::AgentFacts;
 use crate::message::{Block, EntryId, Message, Mode, Role, ThinkingLevel, TurnId};
 use crate::store::record::{KeyedRequest, Requested, TurnEvent, TurnRecord, Wish};
 use crate::store::{Entry, EntryBody};
@@ -67,7 +68,10 @@ impl SessionState {
             EntryBody::Message(message) => {
                 if let Some(usage) = &message.usage {
                     facts.usage.add(usage);
-                    facts.context_tokens = usage.total();
+                    // An agent says itself how full its model's window is.
+                    if facts.agent.is_none() {
+                        facts.context_tokens = usage.total();
+                    }
                 }
                 if message.role == Role::User && facts.first_message.is_none() {
                     let start: String = message.text().chars().take(80).collect();
@@ -110,6 +114,16 @@ impl SessionState {
                 facts.pending_messages = self.queue.len();
                 facts.queue_held = self.queue.is_held();
                 self.queue_is_new = true;
+            }
+            EntryBody::Agent(record) => {
+                let known = facts.agent.take().filter(|known| known.name == record.name);
+                let known = known.map(Arc::unwrap_or_clone).unwrap_or_default();
+                facts.answered_by(AgentFacts {
+                    name: record.name.clone(),
+                    session: record.agent_session_id.clone(),
+                    info: record.info.clone().or(known.info.clone()),
+                    ..known
+                });
             }
             EntryBody::Turn(turn) if turn.session_id == facts.id => {
                 facts.interrupted = (turn.event == TurnEvent::Interrupted).then(|| turn.turn_id.clone());

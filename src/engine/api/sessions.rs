@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use crate::engine::change::Change;
+use crate::engine::foreign;
 use crate::engine::host::Engine;
+use crate::engine::open::Written;
 use crate::engine::{incoming, listing};
 use crate::facts::{ListedSession, OutputPart, SessionFacts, SessionStats};
 use crate::limits::SEARCH_QUERY_BYTES;
@@ -70,7 +72,7 @@ impl Sessions for Engine {
     }
 
     fn new_session(&self, call: Call, wanted: NewSession, reply: Reply<Opened>) {
-        let NewSession { parent, key, servers } = wanted;
+        let NewSession { parent, key, servers, agent } = wanted;
         self.with(&call.clone(), reply, |source, reply| {
             let parent = match parent {
                 Some(id) => match self.shared.tree.get(&id) {
@@ -82,11 +84,20 @@ impl Sessions for Engine {
             if let Err(error) = self.shared.tree.check_room() {
                 return reply.fail(error);
             }
+            let agent = match agent {
+                Some(name) => match foreign::configured(&source, &name) {
+                    Ok(setup) => Some(setup.name),
+                    Err(error) => return reply.fail(error),
+                },
+                None => None,
+            };
             let cwd = source.snapshot().facts.cwd.clone();
-            if let Some(key) = key {
+            if key.is_some() || agent.is_some() {
                 let above = parent.as_ref().map_or("", |parent| parent.session.as_str());
-                let request = incoming::of_op(&source.id, &key, ["new_session", above]);
-                return self.opener.create_once(call, parent, cwd, request, servers, reply);
+                let said = ["new_session", above].into_iter().chain(agent.as_deref());
+                let request = key.map(|key| incoming::of_op(&source.id, &key, said));
+                let wanted = Written { parent, cwd, request, servers, agent };
+                return self.opener.create_once(call, wanted, reply);
             }
             let handle = self.opener.create(parent, cwd);
             if let Err(error) = self.shared.bring_servers(&handle, &servers) {
@@ -109,6 +120,11 @@ impl Sessions for Engine {
 
     fn fork(&self, call: Call, entry: EntryId, key: Option<String>, reply: Reply<Opened>) {
         self.with(&call.clone(), reply, |handle, reply| {
+            if let Some(agent) = &handle.snapshot().facts.agent {
+                // The conversation that counts is the agent's, which stands where it stands.
+                let message = format!("The agent {} cannot fork its session at a message.", agent.name);
+                return reply.fail(ApiError::failed(message));
+            }
             let said = ["fork", handle.id.as_str(), entry.as_str()];
             let request = key.map(|key| incoming::of_op(&handle.id, &key, said));
             self.opener.fork(call, &handle, entry, request, reply);

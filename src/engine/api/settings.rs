@@ -7,6 +7,7 @@ use crate::engine::change::Change;
 use crate::engine::host::Engine;
 use crate::engine::login::LoginDesk;
 use crate::engine::{rulebook, trust_preview};
+use crate::facts::agent::AgentOption;
 use crate::facts::permissions::{AuditPage, AuditWanted, ListedRule, TrustPreview};
 use crate::facts::{LoginFacts, ModelFacts, ProviderName};
 use crate::interaction::audit;
@@ -33,11 +34,24 @@ impl SessionSettings for Engine {
         reply: Reply<(String, String)>,
     ) {
         let config = self.shared.configuration.newest();
-        if config.models.find(&provider, &model).is_none() {
-            return reply.fail(unknown_model(&config.models, &provider, &model));
-        }
-        let shared = self.shared.clone();
+        let (shared, foreign) = (self.shared.clone(), self.foreign.clone());
         self.with(&call.clone(), reply, |handle, reply| {
+            if let Some(agent) = handle.snapshot().facts.agent.clone() {
+                self.shared.tasks.spawn(async move {
+                    let chosen = match *provider == *agent.name {
+                        true => foreign.choose(&handle, "model", &model).await,
+                        false => Err(ApiError::failed(format!(
+                            "The session's agent is {0}, with models of its own: choose one of provider {0}.",
+                            agent.name
+                        ))),
+                    };
+                    reply.send(chosen.map(|()| (provider, model)));
+                });
+                return;
+            }
+            if config.models.find(&provider, &model).is_none() {
+                return reply.fail(unknown_model(&config.models, &provider, &model));
+            }
             let set = move |reply: Reply<(String, String)>, provider: String, model: String| {
                 handle.tell(Change::SetModel { call, provider: provider.into(), model: model.into(), reply });
             };
@@ -68,6 +82,11 @@ impl SessionSettings for Engine {
             .collect();
         self.with(&call.clone(), reply, |handle, reply| {
             let facts = handle.snapshot().facts.clone();
+            if let Some(agent) = &facts.agent {
+                let message =
+                    format!("The session's agent is {}: choose one of its models by name.", agent.name);
+                return reply.fail(ApiError::failed(message));
+            }
             let now = usable
                 .iter()
                 .position(|(provider, id)| *provider == facts.model_provider && *id == facts.model_id);
@@ -98,8 +117,19 @@ impl SessionSettings for Engine {
         reach: Reach,
         reply: Reply<ThinkingLevel>,
     ) {
-        let shared = self.shared.clone();
+        let (shared, foreign) = (self.shared.clone(), self.foreign.clone());
         self.with(&call.clone(), reply, |handle, reply| {
+            if handle.snapshot().facts.agent.is_some() {
+                let Some(level) = level else {
+                    let message = "The session's agent has levels of its own: choose one by name.";
+                    return reply.fail(ApiError::failed(message));
+                };
+                self.shared.tasks.spawn(async move {
+                    let chosen = foreign.choose(&handle, "thought_level", level.as_str()).await;
+                    reply.send(chosen.map(|()| level));
+                });
+                return;
+            }
             // The next level is that of the session's task, which knows the changes before.
             let (Some(kept), Reach::Project | Reach::User) = (level, reach) else {
                 return handle.tell(Change::SetThinking { call, level, reply });
@@ -132,6 +162,21 @@ impl SessionSettings for Engine {
     fn set_auto_retry(&self, call: Call, enabled: bool, reply: Reply<bool>) {
         self.with(&call.clone(), reply, |handle, reply| {
             handle.tell(Change::SetAutoRetry { call, enabled, reply });
+        });
+    }
+
+    fn set_option(&self, call: Call, option: String, value: Value<'static>, reply: Reply<Vec<AgentOption>>) {
+        let foreign = self.foreign.clone();
+        self.with(&call, reply, |handle, reply| {
+            if handle.snapshot().facts.agent.is_none() {
+                let message = "The session has no agent with options: its model, mode and thinking have ops of their own.";
+                return reply.fail(ApiError::failed(message));
+            }
+            self.shared.tasks.spawn(async move {
+                let chosen = foreign.set_option(&handle, &option, &value).await;
+                let options = || handle.snapshot().facts.agent.as_ref().map(|agent| agent.options.to_vec());
+                reply.send(chosen.map(|()| options().unwrap_or_default()));
+            });
         });
     }
 

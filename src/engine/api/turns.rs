@@ -97,9 +97,18 @@ impl Turns for Engine {
             shared.clone().tasks.spawn(async move {
                 shared.servers_ready(&handle).await;
                 let of_servers = mcp::commands(&shared.used_servers(&handle));
+                let agent = handle.snapshot().facts.agent.clone();
                 let searched = move || {
                     let project = shared.search_folder(&handle.snapshot().facts.cwd);
-                    reply.ok(commands::listed(&project).into_iter().chain(of_servers).collect());
+                    let mut all: Vec<_> = commands::listed(&project).into_iter().chain(of_servers).collect();
+                    let of_agent = agent.iter().flat_map(|agent| agent.commands.iter());
+                    for own in of_agent.filter_map(commands::of_agent) {
+                        // A name that is known here is ours.
+                        if !all.iter().any(|known| known.name == own.name) {
+                            all.push(own);
+                        }
+                    }
+                    reply.ok(all);
                 };
                 // Its end is the reply.
                 let _ = tokio::task::spawn_blocking(searched).await;

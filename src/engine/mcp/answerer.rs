@@ -35,6 +35,8 @@ pub struct SessionAnswerer {
     turn: Option<TurnId>,
     cause: Option<Cause>,
     stop: CancellationToken,
+    /// What asks: `server` or `agent`.
+    asker: &'static str,
     /// The calls in which the person has said no. The room of servers bounds how often one may ask.
     declined: Mutex<HashSet<Arc<str>>>,
 }
@@ -62,7 +64,18 @@ impl SessionAnswerer {
         cause: Option<Cause>,
         stop: CancellationToken,
     ) -> Arc<Self> {
-        Arc::new(Self { shared, session, turn, cause, stop, declined: Mutex::default() })
+        Arc::new(Self { shared, session, turn, cause, stop, asker: "server", declined: Mutex::default() })
+    }
+
+    /// One that answers for an agent.
+    pub fn of_agent(
+        shared: Arc<Services>,
+        session: Handle,
+        turn: TurnId,
+        cause: Option<Cause>,
+        stop: CancellationToken,
+    ) -> Self {
+        Self { shared, session, turn: Some(turn), cause, stop, asker: "agent", declined: Mutex::default() }
     }
 
     async fn answer(&self, ask: Ask) -> Answer {
@@ -126,12 +139,12 @@ impl SessionAnswerer {
     }
 
     /// Who asks, and what for.
-    fn head(ask: &Ask, message: &str) -> String {
-        format!("The server {} asks you, for {}:\n{}", ask.server, ask.subject, message.trim())
+    fn head(&self, ask: &Ask, message: &str) -> String {
+        format!("The {} {} asks you, for {}:\n{}", self.asker, ask.server, ask.subject, message.trim())
     }
 
     async fn page(&self, ask: &Ask, message: &str, url: &str, is_first: bool) -> Answer {
-        let head = Self::head(ask, message);
+        let head = self.head(ask, message);
         let prompt = match is_first {
             false => format!("{head}\n\nIt wants you to open this page: {url}\n\nDo you open it?"),
             true => format!(
@@ -153,7 +166,7 @@ impl SessionAnswerer {
 
     /// One question after the other. A no to the first is a no to the form; a later one cancels it.
     async fn form(&self, ask: &Ask, message: &str, fields: &[Field]) -> Answer {
-        let head = Self::head(ask, message);
+        let head = self.head(ask, message);
         if fields.is_empty() {
             return self.consent(ask, head).await;
         }

@@ -85,6 +85,11 @@ impl McpPool {
         self.folders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The command lines that are known.
+    pub fn known(&self) -> &KnownDigests {
+        &self.known
+    }
+
     /// The servers of a folder that were needed before.
     pub fn get(&self, cwd: &str) -> Option<Arc<Folder>> {
         self.folders().get(cwd).cloned()

@@ -13,30 +13,32 @@ use crate::engine::native::turn::Turn;
 use crate::engine::stage::{Point, Stage};
 use crate::event::{Body, ToolCall};
 use crate::limits::{ANSWER_TOOL_CALLS, MAX_ANSWER_BYTES};
-use crate::message::{StopReason, Timing, Usage};
+use crate::message::{Block, StopReason, Timing, Usage};
 use crate::provider::{Chunk, ChunkStream, ModelRequest, Provider, ProviderError};
 use crate::value::{Map, Value};
 
 /// The outcome of one model call.
 #[derive(Default)]
-pub(super) struct ModelAnswer {
-    pub(super) text: String,
-    pub(super) thinking: String,
-    pub(super) calls: Vec<ToolCall>,
-    pub(super) usage: Option<Usage>,
-    pub(super) timing: Option<Timing>,
-    pub(super) replay: Option<Value<'static>>,
-    pub(super) stop: Option<StopReason>,
-    pub(super) failure: Option<ProviderError>,
-    pub(super) error: Option<String>,
+pub struct ModelAnswer {
+    pub text: String,
+    pub thinking: String,
+    pub calls: Vec<ToolCall>,
+    /// Images of the answer, which only agents of others give.
+    pub images: Vec<Block>,
+    pub usage: Option<Usage>,
+    pub timing: Option<Timing>,
+    pub replay: Option<Value<'static>>,
+    pub stop: Option<StopReason>,
+    pub failure: Option<ProviderError>,
+    pub error: Option<String>,
 }
 
 impl ModelAnswer {
-    pub(super) fn failed(error: String) -> Self {
+    pub fn failed(error: String) -> Self {
         Self { error: Some(error), stop: Some(StopReason::Error), ..Self::default() }
     }
 
-    pub(super) fn ended(stop: StopReason) -> Self {
+    pub fn ended(stop: StopReason) -> Self {
         Self { stop: Some(stop), ..Self::default() }
     }
 

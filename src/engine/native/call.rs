@@ -60,7 +60,7 @@ pub enum CallsEnd {
 }
 
 /// What the calls of one answer share.
-pub(super) struct Batch<'t> {
+pub struct Batch<'t> {
     pub(super) turn: &'t Turn,
     cwd: Arc<Path>,
     /// Who asks the person: one call at a time.
@@ -76,6 +76,10 @@ pub(super) struct Batch<'t> {
     is_journalled: bool,
     /// What is known of the calls from the process before this one, if that was killed.
     unended: Option<Arc<UnendedTurn>>,
+    /// Whether clients see its calls: those that serve somebody else's call are not shown beside it.
+    is_shown: bool,
+    /// Whether a person has allowed its call already, as part of what somebody else asked.
+    is_permitted: bool,
 }
 
 /// Runs one call that no model has made: judged and asked about like any, and shown, but not written.
@@ -88,17 +92,7 @@ pub async fn alone(turn: &Turn, call: ToolCall) -> ToolOutcome {
         None => None,
     };
     let (call, outcome) = batch.one(call, tool, plan, Places { asking: None, file: None }).await;
-    let event = match outcome.is_error {
-        _ if is_uncertain(&outcome) => FilesEvent::Unknown,
-        true => FilesEvent::Unchanged,
-        false => FilesEvent::Changed,
-    };
-    if let Some(edit) = &outcome.edit {
-        // Nothing else in the journal tells how the call ended.
-        if let Err(error) = turn.write(vec![files_entry(turn, &call, event, edit)]).await {
-            tracing::warn!(%error, "the journal does not say how a call ended");
-        }
-    }
+    note_files(turn, &call, &outcome).await;
     let output = output_of(call, outcome);
     let told = ToolOutcome {
         text: output.text.to_string(),
@@ -107,6 +101,35 @@ pub async fn alone(turn: &Turn, call: ToolCall) -> ToolOutcome {
     };
     turn.publish(Body::ToolResult(Arc::new(output))).await;
     told
+}
+
+/// Runs one call of ours that serves an agent's: judged and asked about like any, but neither shown nor written. With
+/// `is_permitted`, a person has allowed just this as part of the agent's call.
+pub async fn served(turn: &Turn, call: ToolCall, is_permitted: bool) -> Outcome {
+    let batch = Batch { is_shown: false, is_permitted, ..Batch::new(turn, false, None) };
+    let call = Arc::new(batch.transformed(call).await);
+    let tool = turn.tools().find(&call.name);
+    let plan = match &tool {
+        Some(tool) => Some(batch.plan(tool, &call).await),
+        None => None,
+    };
+    let (call, outcome) = batch.one(call, tool, plan, Places { asking: None, file: None }).await;
+    note_files(turn, &call, &outcome).await;
+    outcome
+}
+
+/// Notes what became of a call's change of a file, where nothing else in the journal tells how the call ended.
+async fn note_files(turn: &Turn, call: &Arc<ToolCall>, outcome: &Outcome) {
+    let event = match outcome.is_error {
+        _ if is_uncertain(outcome) => FilesEvent::Unknown,
+        true => FilesEvent::Unchanged,
+        false => FilesEvent::Changed,
+    };
+    if let Some(edit) = &outcome.edit
+        && let Err(error) = turn.write(vec![files_entry(turn, call, event, edit)]).await
+    {
+        tracing::warn!(%error, "the journal does not say how a call ended");
+    }
 }
 
 /// A result, for events.
@@ -211,7 +234,7 @@ fn stands(cwd: &Path) -> Result<(), CallError> {
 }
 
 /// Writes a result, then shows it.
-async fn settle(turn: &Turn, call: Arc<ToolCall>, mut outcome: Outcome) -> Result<(), ApiError> {
+pub async fn settle(turn: &Turn, call: Arc<ToolCall>, mut outcome: Outcome) -> Result<(), ApiError> {
     let mut content = vec![Block::Text(outcome.text.as_str().into())];
     content.append(&mut outcome.images);
     let mut message = Message::new(EntryId::from(""), Role::Tool, content, Arc::from(""));
@@ -369,7 +392,7 @@ impl QueuePlace {
 }
 
 impl<'t> Batch<'t> {
-    fn new(turn: &'t Turn, is_journalled: bool, unended: Option<Arc<UnendedTurn>>) -> Self {
+    pub fn new(turn: &'t Turn, is_journalled: bool, unended: Option<Arc<UnendedTurn>>) -> Self {
         let cwd = turn.session.snapshot().facts.cwd.clone();
         Self {
             turn,
@@ -381,6 +404,8 @@ impl<'t> Batch<'t> {
             halt: turn.stop.child_token(),
             is_journalled,
             unended,
+            is_shown: true,
+            is_permitted: false,
         }
     }
 }
@@ -657,7 +682,9 @@ impl Batch<'_> {
         let config = turn.config();
         let sandbox = config.sandbox(facts.mode, &self.cwd);
         let event = turn.event(Body::ToolExecuting(call.clone()));
-        turn.deliver(event.clone()).await;
+        if self.is_shown {
+            turn.deliver(event.clone()).await;
+        }
         let _running = turn.control.runs(&call.id);
         if call.name.as_ref() == tool::BASH
             && call.parsed.get("background").and_then(Value::as_bool) == Some(true)
@@ -667,8 +694,11 @@ impl Batch<'_> {
         }
         let progress = {
             let (shared, session, call) = (turn.shared.clone(), turn.session.clone(), call.clone());
-            let event = event.clone();
+            let (event, is_shown) = (event.clone(), self.is_shown);
             move |newest: &str| {
+                if !is_shown {
+                    return;
+                }
                 let output = ToolOutput {
                     call: call.clone(),
                     text: newest.into(),
@@ -733,6 +763,11 @@ impl Batch<'_> {
             (false, None) => "the user interrupted the turn",
         };
         Outcome::failed(format!("The call was not run: {why}."))
+    }
+
+    /// Why no further call is started, if a decision was needed that nobody was there for.
+    pub fn halted(&self) -> Option<&str> {
+        self.halted.get().map(String::as_str)
     }
 
     /// Ends the turn because a decision is needed that nobody is there for.

@@ -75,7 +75,7 @@ impl Rounds<'_> {
     }
 
     /// Applies the hooks to the user's message, which is already on disk.
-    async fn receive(&self) -> Result<(), ModelAnswer> {
+    pub async fn receive(&self) -> Result<(), ModelAnswer> {
         let snapshot = self.0.session.snapshot();
         let of_turn = |message: &&Arc<Message>| message.turn_id.as_ref() == Some(&self.0.id);
         let is_users = |message: &&Arc<Message>| message.role == Role::User;
@@ -297,7 +297,7 @@ impl Rounds<'_> {
     }
 
     /// Writes an answer that is not the last, then shows it.
-    async fn say(&self, answer: ModelAnswer) -> Result<(), ApiError> {
+    pub async fn say(&self, answer: ModelAnswer) -> Result<(), ApiError> {
         let message = self.message(answer);
         let entries = self.0.write(vec![EntryBody::Message(Arc::new(message))]).await?;
         for entry in entries {
@@ -307,7 +307,7 @@ impl Rounds<'_> {
     }
 
     /// Writes and shows the turn's last answer.
-    async fn finish(&self, answer: ModelAnswer) -> TurnEnd {
+    pub async fn finish(&self, answer: ModelAnswer) -> TurnEnd {
         let mut well =
             !matches!(answer.stop, Some(StopReason::Aborted | StopReason::Interrupted | StopReason::Error));
         let mut answer = answer;
@@ -361,6 +361,7 @@ impl Rounds<'_> {
         if !answer.text.is_empty() {
             content.push(Block::Text(answer.text.into()));
         }
+        content.extend(answer.images);
         content.extend(answer.calls.into_iter().map(|call| Block::ToolCall {
             id: call.id,
             name: call.name,

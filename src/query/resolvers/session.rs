@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::facts::Phase;
+use crate::facts::agent::{AgentFacts, AgentOption, AgentStep};
 use crate::facts::editor::Editor;
 use crate::message::{SessionId, count};
 use crate::projection;
@@ -56,6 +57,12 @@ table! {
             => |s| projection::templates(&s.facts().prompt_templates).into_owned();
         "psi.agent-session/editor-context" "What the editor shows, from `context_update`, or nil."
             => |s| s.facts().editor.as_deref().map(Editor::to_value);
+        "psi.agent-session/agent" "The agent that answers the turns, if it is not this program: {:name :session-id :info}."
+            => |s| s.facts().agent.as_deref().map(AgentFacts::to_value);
+        "psi.agent-session/options" "What can be chosen at the session's agent: {:id :name :about :category :value :values}."
+            => |s| Value::vector(s.facts().agent.iter().flat_map(|agent| agent.options.iter().map(AgentOption::to_value)));
+        "psi.agent-session/plan" "What the session's agent plans: {:text :state}."
+            => |s| Value::vector(s.facts().agent.iter().flat_map(|agent| agent.plan.iter().map(AgentStep::to_value)));
         "psi.agent-session/message-count" "Messages on the current branch." => |s| s.facts().message_count;
         "psi.agent-session/first-message" "The start of the first message, or nil."
             => |s| s.facts().first_message.as_deref().map(text);

@@ -366,9 +366,9 @@ pub fn usage(facts: &SessionFacts) -> Update<'static> {
     Update::Usage { used: facts.context_tokens, size: facts.context_window, cost }
 }
 
-/// The steps of a workflow, if a widget shows one.
+/// The steps of a workflow or of an agent's plan, if a widget shows them.
 fn plan(widgets: &[Widget]) -> Option<Update<'static>> {
-    let widget = widgets.iter().find(|widget| widget.spec.id == "workflow")?;
+    let widget = widgets.iter().find(|widget| matches!(widget.spec.id, "workflow" | "plan"))?;
     let steps = widget.lines.iter().skip(1).filter_map(|line| {
         let (mark, text) = line.trim_start().split_once(' ')?;
         let state = match mark {

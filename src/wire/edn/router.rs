@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::catalogue::{ErrorCode, Op, thinking_level};
 use crate::event::{ChoiceKind, Pick, WaitingMessages};
+use crate::facts::agent::AgentOption;
 use crate::facts::mcp::{McpCompletion, McpServer};
 use crate::facts::permissions::{AuditPage, AuditWanted, ListedRule, TrustPreview};
 use crate::facts::{
@@ -329,7 +330,8 @@ pub(super) fn control(OpCall { api, call, p, reply }: OpCall<'_>) {
 
 pub(super) fn new_session(OpCall { api, call, p, reply }: OpCall<'_>) {
     let parent = p.text("parent-session").map(SessionId::from);
-    let wanted = NewSession { parent, key: p.optional("idempotency-key"), ..NewSession::default() };
+    let (key, agent) = (p.optional("idempotency-key"), p.optional("agent"));
+    let wanted = NewSession { parent, key, agent, ..NewSession::default() };
     api.new_session(call, wanted, shape(reply, opened));
 }
 
@@ -415,6 +417,13 @@ pub(super) fn set_mode(OpCall { api, call, p, reply }: OpCall<'_>) {
 pub(super) fn set_auto_compaction(OpCall { api, call, p, reply }: OpCall<'_>) {
     let enabled = p.flag("enabled").unwrap_or(false);
     api.set_auto_compaction(call, enabled, shape(reply, |enabled| one("enabled", enabled)));
+}
+
+pub(super) fn set_option(OpCall { api, call, p, reply }: OpCall<'_>) {
+    let value = p.value("value").clone().into_owned();
+    let options =
+        |options: Vec<AgentOption>| one("options", Value::vector(options.iter().map(AgentOption::to_value)));
+    api.set_option(call, p.owned("option"), value, shape(reply, options));
 }
 
 pub(super) fn set_auto_retry(OpCall { api, call, p, reply }: OpCall<'_>) {

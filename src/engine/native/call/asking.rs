@@ -32,6 +32,12 @@ use crate::tool::{self, CallError, Outcome, Plan, Proposal, Redirects, Tool, dif
 use crate::value::Value;
 use crate::visible;
 
+/// A call of somebody else that may run.
+pub struct Admitted {
+    /// How far the person's approval reaches; `None` if something else decided.
+    pub scope: Option<ApprovalScope>,
+}
+
 impl Batch<'_> {
     /// Asks for a grant if a call is outside its stage's tools, before any other question or verdict. The
     /// returned grant must be used when the call is about to run.
@@ -131,6 +137,8 @@ impl Batch<'_> {
             Verdict::Deny(reason) => return Err(denied(&reason)),
             // A person saw this very call and granted it.
             Verdict::Ask(_) if !self.is_of_stage(call) => return Ok(Allowed::at_once(plan)),
+            // As part of an agent's call, which the person has allowed.
+            Verdict::Ask(_) if self.is_permitted => return Ok(Allowed::at_once(plan)),
             Verdict::Ask(_) => {}
         }
         // The person edits the file as the calls before leave it. Before it is this call's turn: a call before may
@@ -185,8 +193,77 @@ impl Batch<'_> {
         }
     }
 
+    /// Judges a call that somebody else carries out, by all its effects, and asks the person about it unless something
+    /// decides it. `keeps` says whether a rule is made of an approval that reaches further than this call.
+    ///
+    /// # Errors
+    /// Why it may not run, as the result of a call.
+    pub async fn admit(
+        &self,
+        call: &Arc<ToolCall>,
+        plans: &[Plan],
+        keeps: bool,
+    ) -> Result<Admitted, Outcome> {
+        let asks = || {
+            let mut asks = None;
+            for plan in plans {
+                match self.judge(call, plan) {
+                    Verdict::Allow => {}
+                    Verdict::Deny(reason) => return Err(denied(&reason)),
+                    Verdict::Ask(suggested) => {
+                        asks.get_or_insert((plan, suggested));
+                    }
+                }
+            }
+            Ok(asks)
+        };
+        if asks()?.is_none() {
+            self.voted(call).await?;
+            return Ok(Admitted { scope: None });
+        }
+        let Some(_asking) = self.turn_to_ask(&mut None).await else { return Err(self.not_run()) };
+        self.voted(call).await?;
+        // An answer about an earlier call may have decided it.
+        let Some((plan, suggested)) = asks()? else { return Ok(Admitted { scope: None }) };
+        let suggested = suggested.filter(|_| keeps);
+        let (approval, mut warnings) = self.approval(call, plan, None, suggested.clone()).await;
+        for other in plans.iter().filter(|other| other.access != plan.access) {
+            if let Access::Read(path) | Access::Write(path) = &other.access {
+                warnings.push(format!("It touches {} too.", visible::line(&path.to_string_lossy())));
+            }
+            warnings.extend(self.leaves(other));
+        }
+        let shown = approval.diff.clone();
+        match self.ask(call, QuestionContent::Approve(approval), warnings).await {
+            Resolution::Accepted { answer: Answer::Approve { scope, rule, .. }, .. } => {
+                let rule = rule.filter(|rule| rule.check().is_ok());
+                if let Some(scope @ (ApprovalScope::Session | ApprovalScope::Rule)) = scope
+                    && let Some(rule) = rule.or(suggested).or_else(|| exact(call, plan)).filter(|_| keeps)
+                {
+                    self.keep(scope, rule);
+                }
+                Ok(Admitted { scope: Some(scope.unwrap_or(ApprovalScope::Once)) })
+            }
+            Resolution::Accepted { answer, note } => {
+                if let Answer::Forbid { scope, rule } = answer
+                    && keeps
+                {
+                    let rule = rule.filter(|rule| rule.check().is_ok());
+                    self.forbid(call, plan, scope, rule.or(suggested));
+                }
+                Err(rejected(note.as_deref().unwrap_or("The user gave no reason."), shown))
+            }
+            Resolution::Cancelled { note } => {
+                Err(rejected(note.as_deref().unwrap_or("The user dismissed the question."), shown))
+            }
+            Resolution::TimedOut => Err(rejected("Nobody answered in time.", shown)),
+            Resolution::Withdrawn => Err(self.not_run()),
+            Resolution::Headless => Err(self.halt_for(QuestionKind::Approve, &call.summary)),
+        }
+    }
+
     /// The verdict of the rules and the mode on a call.
-    pub(super) fn judge(&self, call: &ToolCall, plan: &Plan) -> Verdict {
+    pub fn judge(&self, call: &ToolCall, plan: &Plan) -> Verdict {
         let Redirects { leave, rules, ground, .. } = self.may(call);
         permission::judge(leave, &rules, &ground, &call.name, &plan.access)
     }
@@ -395,12 +472,7 @@ impl Batch<'_> {
 
     /// Asks the person, until the turn ends. What was asked before the process was killed is asked again under its id,
     /// or has its answer already; if it asked for something else, it is gone.
-    pub(super) async fn ask(
-        &self,
-        call: &ToolCall,
-        content: QuestionContent,
-        warnings: Vec<String>,
-    ) -> Resolution {
+    pub async fn ask(&self, call: &ToolCall, content: QuestionContent, warnings: Vec<String>) -> Resolution {
         let digest = digest::of(&content);
         let earlier = self.asked_before(call, content.kind());
         let earlier = earlier.filter(|asked| *asked.question.digest == *digest);

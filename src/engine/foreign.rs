@@ -1,0 +1,68 @@
+//! Agents of others that answer turns of our sessions.
+//!
+//! [`agents`] has them all; [`pool`] their processes, one for each agent and folder. [`attached`] is a session of ours with its
+//! session at an agent, which [`attach`] opens or takes up. [`turn`] runs a turn: what the agent tells becomes events and
+//! entries ([`told`], [`calls`]), what it asks becomes questions of ours ([`asks`], [`permits`]) or is served under our rules
+//! ([`served`], [`terminals`]). Knows the protocol by the room `agent` alone.
+
+mod agents;
+mod asks;
+mod attach;
+mod attached;
+mod calls;
+mod consent;
+mod parts;
+mod permits;
+mod pool;
+mod served;
+mod terminals;
+mod told;
+mod turn;
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+use crate::engine::agent::{Agent, CompactionError, TurnTask};
+use crate::engine::change::HeldRun;
+use crate::engine::handle::Handle;
+use crate::engine::native::turn::Turn;
+use crate::engine::open::Opener;
+use crate::engine::turn_control::TurnEnd;
+use crate::session::ToolOutcome;
+use crate::value::Value;
+pub use agents::{ForeignAgent, configured};
+
+impl Agent for ForeignAgent {
+    fn answer(self: Arc<Self>, task: TurnTask) -> BoxFuture<'static, TurnEnd> {
+        Box::pin(async move {
+            let agent: Arc<dyn Agent> = self.clone();
+            let turn = Turn::new(Opener { shared: self.shared.clone(), agent }, task);
+            turn::run(&self, &turn).await
+        })
+    }
+
+    fn compact(
+        self: Arc<Self>,
+        task: TurnTask,
+        _wishes: Option<String>,
+    ) -> BoxFuture<'static, Result<String, CompactionError>> {
+        let name = task.session.snapshot().facts.agent.as_ref().map(|agent| agent.name.clone());
+        Box::pin(async move { Err(CompactionError::Agent(name.unwrap_or_default())) })
+    }
+
+    /// No workflow begins in a session of an agent.
+    fn go_on(self: Arc<Self>, _session: Handle, _held: HeldRun) -> Option<BoxFuture<'static, TurnEnd>> {
+        None
+    }
+
+    fn call_tool(
+        self: Arc<Self>,
+        _task: TurnTask,
+        _tool: String,
+        _arguments: Value<'static>,
+    ) -> BoxFuture<'static, ToolOutcome> {
+        let text = "The session's agent has tools of its own.".to_owned();
+        Box::pin(async move { ToolOutcome { text, is_error: true, details: Value::Nil } })
+    }
+}

@@ -1,0 +1,52 @@
+//! A session of ours with its session at an agent, and what the agent has told of it. Talks to nobody.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::agent::{AgentConnection, AgentSetup, SessionNews};
+use crate::facts::agent::{AgentFacts, AgentValue};
+
+/// A session with its session at an agent.
+pub(super) struct Attached {
+    pub(super) setup: AgentSetup,
+    pub(super) connection: Arc<AgentConnection>,
+    /// The session's id at the agent.
+    pub(super) id: Arc<str>,
+    /// What the agent has told of it.
+    pub(super) told: watch::Sender<AgentFacts>,
+}
+
+impl Attached {
+    /// What the agent has told of the session.
+    pub(super) fn facts(&self) -> AgentFacts {
+        self.told.borrow().clone()
+    }
+
+    /// Takes in what the agent tells of the session.
+    pub(super) fn hear(told: &watch::Sender<AgentFacts>, news: SessionNews) {
+        told.send_modify(|facts| {
+            facts.version = facts.version.saturating_add(1);
+            match news {
+                SessionNews::Commands(commands) => facts.commands = commands.into(),
+                SessionNews::Options(options) => facts.options = options.into(),
+                SessionNews::Mode(mode) => {
+                    let mut options = facts.options.to_vec();
+                    let of_mode =
+                        options.iter_mut().find(|option| option.category.as_deref() == Some("mode"));
+                    if let Some(AgentValue::Choice { current, .. }) = of_mode.map(|option| &mut option.value)
+                    {
+                        *current = mode;
+                    }
+                    facts.options = options.into();
+                }
+                SessionNews::Plan(steps) => facts.plan = steps.into(),
+                SessionNews::Title(title) => facts.title = Some(title),
+                SessionNews::Usage { used, size, cost } => {
+                    facts.window = Some((used, size));
+                    facts.cost = cost.or(facts.cost);
+                }
+            }
+        });
+    }
+}

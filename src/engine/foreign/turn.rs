@@ -1,0 +1,231 @@
+//! A turn that an agent answers: from the user's journalled message to the last one of the agent. Its parts are in [`told`],
+//! [`asks`] and [`served`].
+//!
+//! [`told`]: super::told
+//! [`asks`]: super::asks
+//! [`served`]: super::served
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::{Instant, sleep_until};
+
+use super::agents::ForeignAgent;
+use super::attached::Attached;
+use super::calls::Telling;
+use super::parts::ForeignTurn;
+use super::terminals::Terminals;
+use crate::acp::Stop;
+use crate::agent::{AgentFault, AgentTurn, FromAgent, PromptPart};
+use crate::engine::native::answer::ModelAnswer;
+use crate::engine::native::call::Batch;
+use crate::engine::native::rounds::Rounds;
+use crate::engine::native::turn::Turn;
+use crate::engine::turn_control::TurnEnd;
+use crate::limits::AGENT_CANCEL_WAIT;
+use crate::message::{Block, Role, StopReason, Usage};
+
+/// Runs a turn to its end. Does not free the session.
+pub(super) async fn run(agents: &Arc<ForeignAgent>, turn: &Turn) -> TurnEnd {
+    let rounds = Rounds(turn);
+    if let Err(answer) = rounds.receive().await {
+        return rounds.finish(answer).await;
+    }
+    let attached = tokio::select! {
+        biased;
+        () = turn.stop.cancelled() => return rounds.finish(ModelAnswer::ended(StopReason::Aborted)).await,
+        () = turn.control.interrupt.cancelled() => {
+            return rounds.finish(ModelAnswer::ended(StopReason::Interrupted)).await;
+        }
+        attached = agents.attach(turn) => attached,
+    };
+    let name = turn.session.snapshot().facts.model_provider.clone();
+    let attached = match attached {
+        Ok(attached) => attached,
+        Err(why) => return rounds.finish(ModelAnswer::failed(unanswered(&name, &why))).await,
+    };
+    let parts = match prompt(turn, &attached) {
+        Ok(parts) => parts,
+        Err(why) => return rounds.finish(ModelAnswer::failed(unanswered(&name, &why))).await,
+    };
+    let Some(mut incoming) = attached.connection.begin(&attached.id) else {
+        let why = "it does not have the session any more; try again";
+        return rounds.finish(ModelAnswer::failed(unanswered(&name, why))).await;
+    };
+    let foreign = ForeignTurn {
+        agents,
+        turn,
+        attached: &attached,
+        batch: Batch::new(turn, false, None),
+        telling: tokio::sync::Mutex::new(Telling::new(name.clone())),
+        permits: Mutex::default(),
+        terminals: Terminals::default(),
+        running: AtomicUsize::new(0),
+    };
+    let cost_before = attached.facts().cost;
+    let ended = foreign.listen(&mut incoming, &parts).await;
+    // What it asks from here on, nobody answers.
+    drop(incoming);
+    foreign.end_calls().await;
+    foreign.terminals.release_all().await;
+    let mut answer = foreign.telling.lock().await.take_rest();
+    answer.usage = ended.usage.map(|[input, output, cache_read, cache_write]| Usage {
+        input,
+        output,
+        cache_read,
+        cache_write,
+        cost: match (cost_before, attached.facts().cost) {
+            (before, Some(now)) => (now - before.unwrap_or(0.0)).max(0.0),
+            _ => 0.0,
+        },
+    });
+    answer.stop = Some(ended.stop);
+    answer.error = ended.error.map(|why| unanswered(&name, &why));
+    rounds.finish(answer).await
+}
+
+/// What a person is told where an agent did not answer.
+fn unanswered(name: &str, why: &str) -> String {
+    let end = if why.ends_with(['.', '!', '?']) { "" } else { "." };
+    format!("The agent {name}: {why}{end}")
+}
+
+/// The user's message as a prompt.
+///
+/// # Errors
+/// What the agent does not take.
+fn prompt(turn: &Turn, attached: &Attached) -> Result<Vec<PromptPart>, String> {
+    let snapshot = turn.session.snapshot();
+    let mut parts = Vec::new();
+    // A turn that asks again sends the last message again.
+    let message = snapshot.messages().rev().find(|message| message.role == Role::User);
+    for block in message.iter().flat_map(|message| &message.content) {
+        match block {
+            Block::Text(text) => parts.push(PromptPart::Text(text.to_string())),
+            Block::Image { mime_type, data } if attached.connection.can().images => {
+                parts.push(PromptPart::Image(mime_type.to_string(), data.to_string()));
+            }
+            Block::Image { .. } => return Err("it takes no images".to_owned()),
+            _ => {}
+        }
+    }
+    Ok(parts)
+}
+
+/// How a turn ended.
+struct Ended {
+    stop: StopReason,
+    error: Option<String>,
+    usage: Option<[u64; 4]>,
+}
+
+/// Why the agent was asked to end the turn, and until when it is waited for.
+struct Cancelled {
+    stop: StopReason,
+    error: Option<String>,
+    until: Instant,
+}
+
+impl<'t> ForeignTurn<'t> {
+    /// Sends the prompt, and takes in what comes until the agent has ended the turn.
+    async fn listen(&self, incoming: &mut AgentTurn, parts: &[PromptPart]) -> Ended {
+        let (connection, id) = (&self.attached.connection, &self.attached.id);
+        let prompt = connection.prompt(id, parts);
+        tokio::pin!(prompt);
+        let mut asks: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
+        let mut cancelled: Option<Cancelled> = None;
+        loop {
+            if cancelled.is_none()
+                && let Some((stop, error)) = self.must_end().await
+            {
+                // Open questions are answered first, as the protocol wants it.
+                asks.clear();
+                connection.cancel(id).await;
+                cancelled = Some(Cancelled { stop, error, until: Instant::now() + AGENT_CANCEL_WAIT });
+            }
+            let until = cancelled.as_ref().map(|cancelled| cancelled.until);
+            let ended = tokio::select! {
+                biased;
+                () = self.turn.stop.cancelled(), if cancelled.is_none() => continue,
+                () = self.turn.control.interrupt.cancelled(), if self.may_interrupt(cancelled.is_none()) => continue,
+                () = until_then(until) => {
+                    tracing::warn!("an agent does not end a turn that was cancelled: its process is ended");
+                    connection.end().await;
+                    Err(AgentFault::Silent(AGENT_CANCEL_WAIT))
+                }
+                item = incoming.incoming.recv() => {
+                    match item {
+                        Some(FromAgent::Update(update)) => self.update(update).await,
+                        Some(FromAgent::Ask(ask, responder)) if cancelled.is_none() => {
+                            // What it needs of the calls is looked up here: the futures below hold no lock.
+                            let asked = self.prepared(ask).await;
+                            asks.push(Box::pin(self.answer(asked, responder)));
+                        }
+                        Some(FromAgent::Ask(..)) => {}
+                        // Nobody else takes its place in the route.
+                        None => {}
+                    }
+                    continue;
+                }
+                Some(()) = asks.next(), if !asks.is_empty() => continue,
+                ended = &mut prompt => ended,
+            };
+            drop(asks);
+            // What came before the answer was taken in by then, but for what waits.
+            while let Ok(item) = incoming.incoming.try_recv() {
+                if let FromAgent::Update(update) = item {
+                    self.update(update).await;
+                }
+            }
+            return ended_as(ended, cancelled);
+        }
+    }
+
+    /// Whether an interrupt counts now: not while tools run.
+    fn may_interrupt(&self, is_running: bool) -> bool {
+        is_running && self.running.load(Ordering::Acquire) == 0
+    }
+
+    /// Why the turn must be ended, if it must.
+    async fn must_end(&self) -> Option<(StopReason, Option<String>)> {
+        if self.turn.stop.is_cancelled() {
+            return Some((StopReason::Aborted, None));
+        }
+        if self.turn.control.interrupt.is_cancelled() && self.may_interrupt(true) {
+            return Some((StopReason::Interrupted, None));
+        }
+        if let Some(why) = self.batch.halted() {
+            return Some((StopReason::Error, Some(why.to_owned())));
+        }
+        let why = self.telling.lock().await.too_much();
+        why.map(|why| (StopReason::Error, Some(why)))
+    }
+}
+
+async fn until_then(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn ended_as(ended: Result<(Stop, Option<[u64; 4]>), AgentFault>, cancelled: Option<Cancelled>) -> Ended {
+    let usage = ended.as_ref().ok().and_then(|(_, usage)| *usage);
+    if let Some(Cancelled { stop, error, .. }) = cancelled {
+        return Ended { stop, error, usage };
+    }
+    let (stop, error) = match ended {
+        Ok((Stop::EndTurn, _)) => (StopReason::EndTurn, None),
+        Ok((Stop::MaxTokens, _)) => (StopReason::MaxTokens, None),
+        Ok((Stop::Refusal, _)) => (StopReason::Refusal, None),
+        Ok((Stop::MaxRounds, _)) => {
+            (StopReason::Error, Some("it made as many model calls as it may in a turn".to_owned()))
+        }
+        Ok((Stop::Cancelled, _)) => (StopReason::Aborted, None),
+        Err(fault) => (StopReason::Error, Some(fault.to_string())),
+    };
+    Ended { stop, error, usage }
+}

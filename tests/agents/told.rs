@@ -1,0 +1,115 @@
+//! What an agent tells becomes events and entries.
+
+use super::*;
+
+#[test]
+fn agents_turn_is_shown_journalled_and_costed() {
+    let setup = with_agent("", "");
+    let mut bridge = setup.interactor();
+    say(&mut bridge, "think hmm; say Hello,; say  world; usage 100 1000 0.5");
+    let thought = bridge.event("assistant/thinking-delta");
+    assert_eq!(data(&thought, "text"), "hmm", "{thought}");
+    let last = ended(&mut bridge);
+    assert_eq!(data(&last, "text"), "Hello, world", "{last}");
+    assert_eq!(data(&last, "stop-reason"), "end-turn");
+    assert!(last.to_string().contains(":input 10 :output 5"), "{last}");
+    let state = state(&mut bridge).to_string();
+    for part in
+        [":model-provider \"a\"", ":model-id \"m-small\"", ":context-tokens 100", ":context-window 1000"]
+    {
+        assert!(state.contains(part), "{part}: {state}");
+    }
+    assert!(state.contains(":info \"scripted 1.0\"") && state.contains(":session-id \"as-"), "{state}");
+    let journal = std::fs::read_to_string(&support::files(&setup.state().join("sessions"))[0]).unwrap();
+    assert!(journal.contains(":type :agent") && journal.contains(":agent-session-id \"as-"), "{journal}");
+    // What was sent is what the person said, and nothing else.
+    let prompt = sent(&setup).into_iter().find(|sent| sent["method"] == "session/prompt").unwrap();
+    assert_eq!(json(&prompt, "/params/prompt/0/type"), "text");
+    assert!(json(&prompt, "/params/prompt/0/text").as_str().unwrap().starts_with("think hmm"));
+}
+
+#[test]
+fn agents_tool_call_is_shown_from_its_start_to_its_result() {
+    let setup = with_agent("", "");
+    let mut bridge = setup.interactor();
+    say(
+        &mut bridge,
+        "say before; call c execute; input c make test; run c; output c half; done c whole; say after",
+    );
+    let start = bridge.event("tool/start");
+    assert_eq!(data(&start, "tool-name"), "bash", "{start}");
+    let executing = bridge.event("tool/executing").to_string();
+    assert!(executing.contains("make test"), "{executing}");
+    let result = bridge.event("tool/result");
+    assert_eq!(data(&result, "result-text"), "whole", "{result}");
+    assert!(result.to_string().contains(":is-error false"), "{result}");
+    assert_eq!(text(&ended(&mut bridge)), "after");
+    let history = history(&mut bridge);
+    let parts = [":text \"before\"", ":type :tool-call", ":text \"whole\"", ":text \"after\""];
+    let places = parts.map(|part| history.find(part));
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?} {history}");
+}
+
+#[test]
+fn calls_are_told_in_any_way_and_none_stays_open() {
+    let setup = with_agent("", "");
+    let mut bridge = setup.interactor();
+    // An update before the call, a failure, a diff, a terminal of the agent's own, and one that is never ended.
+    say(
+        &mut bridge,
+        "run a; fail a no; call d edit; diff d x.txt; call t execute; own-terminal t out; done t; call o other; run o",
+    );
+    let results: Vec<String> = (0..4).map(|_| bridge.event("tool/result").to_string()).collect();
+    assert!(results[0].contains(":is-error true") && results[0].contains("\"no\""), "{}", results[0]);
+    assert!(results[1].contains("-old") && results[1].contains("+new"), "{}", results[1]);
+    assert!(results[2].contains("\"out\""), "{}", results[2]);
+    assert!(results[3].contains("ended before the call did"), "{}", results[3]);
+    ended(&mut bridge);
+}
+
+#[test]
+fn message_of_another_id_is_a_message_of_its_own() {
+    let setup = with_agent("", "");
+    let mut bridge = setup.interactor();
+    say(&mut bridge, "message m1 one ; message m1 more; message m2 two");
+    let first = bridge.event("assistant/message");
+    assert_eq!(text(&first), "onemore");
+    assert_eq!(text(&ended(&mut bridge)), "two");
+}
+
+#[test]
+fn flood_and_long_pieces_arrive_whole() {
+    let setup = with_agent("", "");
+    let mut bridge = setup.interactor();
+    let flood = turn(&mut bridge, "flood 20000");
+    let expected: String = (0..20000).map(|at| format!("{at} ")).collect();
+    assert!(flood == expected, "{} of {} bytes", flood.len(), expected.len());
+    let big = turn(&mut bridge, "big 2000000");
+    assert_eq!(big.len(), 2_000_000);
+    bridge.ask("ping", "ping", "{}");
+}
+
+#[test]
+fn unknown_updates_and_answers_do_no_harm() {
+    let setup = with_agent("", "");
+    let mut bridge = setup.interactor();
+    assert_eq!(turn(&mut bridge, "unknown-updates; say well"), "well");
+    assert_eq!(turn(&mut bridge, "garbage 20; say still well"), "still well");
+    assert_eq!(turn(&mut bridge, "unknown-method"), "code -32601. ");
+}
+
+#[test]
+fn stop_reasons_are_ours() {
+    let setup = with_agent("", "");
+    let mut bridge = setup.interactor();
+    for (stop, expected) in [
+        ("max_tokens", "max-tokens"),
+        ("refusal", "refusal"),
+        ("cancelled", "aborted"),
+        ("max_turn_requests", "error"),
+        ("of_tomorrow", "end-turn"),
+    ] {
+        say(&mut bridge, &format!("stop {stop}"));
+        assert_eq!(data(&ended(&mut bridge), "stop-reason"), expected, "{stop}");
+    }
+}
