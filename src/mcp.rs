@@ -20,6 +20,7 @@ mod handler;
 mod lists;
 mod names;
 mod oauth;
+mod pace;
 mod pipes;
 mod place;
 mod questions;

@@ -45,6 +45,7 @@ const OURS: &[&str] = &[
     "chosen.edn",
     "chosen.new",
     "repl-history",
+    "chat-history",
     "sessions-index.db",
     "sessions-index.db-wal",
     "sessions-index.db-shm",

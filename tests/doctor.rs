@@ -233,7 +233,7 @@ fn broken_configuration_is_told_with_cause_and_status() {
     assert_eq!((status, state.as_str()), (Some(1), "broken"));
     assert!(what.contains("There is no file") && what.contains("which the option --config names"), "{what}");
     let output = setup.command().args(["prompt", "hi"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("There is no file"), "{output:?}");
 }
 

@@ -3,7 +3,7 @@
 //! `rmcp` has such a transport; this one differs where a server does not keep to the protocol: a line that is too long or
 //! has too many values ends the connection with words instead of being dropped (its caller would wait for nothing), an
 //! answer that cannot be read fails its call, text that is no message is borne to a bound, open questions stop the
-//! reading, and a server that is silent to `server/discover` is answered for after a time of ours.
+//! reading, a flood of notifications is read slowly, and a server that is silent to `server/discover` is answered for after a time of ours.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -20,9 +20,10 @@ use tokio::net::unix::pipe;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::pace::Pace;
 use crate::limits::{
     MAX_FRAME_VALUES, MCP_DISCOVER_WAIT, MCP_LINE_BYTES, MCP_NOISE_BYTES, MCP_NOISE_LINES, MCP_OPEN_REQUESTS,
-    MCP_WRITE_WAIT,
+    MCP_TOLD, MCP_TOLD_PAUSE, MCP_WRITE_WAIT,
 };
 use crate::peer::{LineReader, Noted};
 
@@ -38,6 +39,8 @@ pub(super) struct Pipes {
     /// Requests that were answered for the server: its own answer comes too late.
     answered_for: HashSet<RequestId>,
     noise: (usize, usize),
+    /// How fast what it says of itself is read.
+    told: Pace,
     noted: Arc<Noted>,
 }
 
@@ -84,6 +87,7 @@ impl Pipes {
             probe: None,
             answered_for: HashSet::new(),
             noise: (0, 0),
+            told: Pace::new(MCP_TOLD, MCP_TOLD_PAUSE),
             noted,
         }
     }
@@ -253,7 +257,15 @@ impl Transport<RoleClient> for Pipes {
                 }
             };
             match self.understand(&line) {
-                Ok(message) => self.ready.extend(message),
+                Ok(message) => {
+                    let is_answer =
+                        matches!(message, Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)));
+                    // Kept first: whoever waits here may stop waiting.
+                    self.ready.extend(message);
+                    if !is_answer {
+                        self.told.wait().await;
+                    }
+                }
                 Err(error) => {
                     self.noted.note(error);
                     return None;
@@ -274,6 +286,28 @@ impl Transport<RoleClient> for Pipes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn flood_of_notifications_is_read_slowly() {
+        let (mut flood, read) = pipe::pipe().unwrap();
+        let (write, _its_input) = pipe::pipe().unwrap();
+        let mut pipes = Pipes::new(read, write, Arc::default());
+        let flooding = tokio::spawn(async move {
+            let line = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n";
+            while flood.write_all(line).await.is_ok() {}
+        });
+        let begun = Instant::now();
+        for _ in 0..MCP_TOLD {
+            assert!(pipes.receive().await.is_some());
+        }
+        let at_once = begun.elapsed();
+        assert!(at_once <= MCP_TOLD_PAUSE * 2, "{at_once:?}");
+        for _ in 0..100 {
+            assert!(pipes.receive().await.is_some());
+        }
+        assert!(begun.elapsed() >= MCP_TOLD_PAUSE * 99, "{:?}", begun.elapsed());
+        flooding.abort();
+    }
 
     #[test]
     fn values_of_a_text_are_counted_outside_of_strings() {
