@@ -1039,11 +1039,12 @@ pub const MCP_STREAMS: u32 = 8;
 /// Pause before each further one: a server that ends them at once is not asked all the time.
 pub const MCP_STREAM_PAUSE: Duration = Duration::from_secs(1);
 
-/// Notifications and requests of one server that are read at once. A server that tells its progress needs some.
-pub const MCP_TOLD: u32 = 4096;
+/// Notifications and requests of one server that are read at once. A call that tells its progress by the file has
+/// thousands of them.
+pub const MCP_TOLD: u32 = 32_768;
 
 /// Pause before each further one: a server that floods costs its own answers time, and this process nearly none.
-pub const MCP_TOLD_PAUSE: Duration = Duration::from_millis(2);
+pub const MCP_TOLD_PAUSE: Duration = Duration::from_micros(500);
 
 /// Requests of one server, and calls of one, that are open at the same time. Further ones wait.
 pub const MCP_OPEN_REQUESTS: usize = 64;
