@@ -1,16 +1,14 @@
 //! A line of a conversation at a terminal: editing over several lines, history, completion of slash commands and of files
 //! after `@`. Knows no session.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use reedline::{
     ColumnarMenu, Completer, EditCommand, Emacs, FileBackedHistory, KeyCode, KeyModifiers, MenuBuilder as _,
-    Prompt, PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal, Span,
-    Suggestion, default_emacs_keybindings,
+    Reedline, ReedlineEvent, ReedlineMenu, Signal, Span, Suggestion, default_emacs_keybindings,
 };
 
-use super::terminal::own;
+use super::terminal::{Sign, own};
 use crate::limits::REPL_HISTORY;
 use crate::visible;
 
@@ -66,7 +64,7 @@ impl MessageLine {
     /// If the terminal is unusable.
     pub fn read(&mut self) -> std::io::Result<Option<String>> {
         loop {
-            match self.0.read_line(&Sign)? {
+            match self.0.read_line(&Sign("you"))? {
                 Signal::Success(text) => return Ok(Some(text)),
                 Signal::CtrlD => return Ok(None),
                 // C-c empties the line.
@@ -134,26 +132,6 @@ fn files(folder: &Path, beginning: &str) -> Vec<(String, bool)> {
         .collect();
     found.sort();
     found
-}
-
-struct Sign;
-
-impl Prompt for Sign {
-    fn render_prompt_left(&self) -> Cow<'_, str> {
-        "".into()
-    }
-    fn render_prompt_right(&self) -> Cow<'_, str> {
-        "".into()
-    }
-    fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
-        "you> ".into()
-    }
-    fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
-        "   | ".into()
-    }
-    fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
-        format!("(search {:?}) ", search.term).into()
-    }
 }
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ pub fn run(
         .with_external_printer(screen.0.clone())
         .with_edit_mode(Box::new(Emacs::new(keys)));
     loop {
-        match editor.read_line(&Sign)? {
+        match editor.read_line(&Sign("eql"))? {
             Signal::Success(text) => match repl.evaluate(&text) {
                 Outcome::Quit => return Ok(()),
                 outcome => print(&outcome),
@@ -175,11 +175,12 @@ fn matching_bracket(line: &str, cursor: usize) -> Option<(usize, usize)> {
     None
 }
 
-struct Sign;
+/// What stands before a line.
+pub(super) struct Sign(pub(super) &'static str);
 
 impl Prompt for Sign {
     fn render_prompt_left(&self) -> Cow<'_, str> {
-        "eql".into()
+        self.0.into()
     }
     fn render_prompt_right(&self) -> Cow<'_, str> {
         "".into()
