@@ -84,15 +84,7 @@ pub struct Batch<'t> {
 
 /// Runs one call that no model has made: judged and asked about like any, and shown, but not written.
 pub async fn alone(turn: &Turn, call: ToolCall) -> ToolOutcome {
-    let batch = Batch::new(turn, false, None);
-    let call = Arc::new(batch.transformed(call).await);
-    let tool = turn.tools().find(&call.name);
-    let plan = match &tool {
-        Some(tool) => Some(batch.plan(tool, &call).await),
-        None => None,
-    };
-    let (call, outcome) = batch.one(call, tool, plan, Places { asking: None, file: None }).await;
-    note_files(turn, &call, &outcome).await;
+    let (call, outcome) = single(turn, Batch::new(turn, false, None), call).await;
     let output = output_of(call, outcome);
     let told = ToolOutcome {
         text: output.text.to_string(),
@@ -107,6 +99,11 @@ pub async fn alone(turn: &Turn, call: ToolCall) -> ToolOutcome {
 /// `is_permitted`, a person has allowed just this as part of the agent's call.
 pub async fn served(turn: &Turn, call: ToolCall, is_permitted: bool) -> Outcome {
     let batch = Batch { is_shown: false, is_permitted, ..Batch::new(turn, false, None) };
+    single(turn, batch, call).await.1
+}
+
+/// Runs the only call of a batch, as the transforms leave it.
+async fn single(turn: &Turn, batch: Batch<'_>, call: ToolCall) -> (Arc<ToolCall>, Outcome) {
     let call = Arc::new(batch.transformed(call).await);
     let tool = turn.tools().find(&call.name);
     let plan = match &tool {
@@ -115,7 +112,7 @@ pub async fn served(turn: &Turn, call: ToolCall, is_permitted: bool) -> Outcome 
     };
     let (call, outcome) = batch.one(call, tool, plan, Places { asking: None, file: None }).await;
     note_files(turn, &call, &outcome).await;
-    outcome
+    (call, outcome)
 }
 
 /// Notes what became of a call's change of a file, where nothing else in the journal tells how the call ended.

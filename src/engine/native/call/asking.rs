@@ -177,19 +177,28 @@ impl Batch<'_> {
                 let revision = proposal.clone().zip(content).map(|(proposal, text)| proposal.revised(text));
                 Ok(Allowed { plan: plan.clone(), revision, asked: true })
             }
-            Resolution::Accepted { answer, note } => {
-                if let Answer::Forbid { scope, rule } = answer {
-                    let rule = rule.filter(|rule| rule.check().is_ok());
-                    self.forbid(call, plan, scope, rule.or(suggested));
+            other => {
+                if let Resolution::Accepted { answer: Answer::Forbid { scope, rule }, .. } = &other {
+                    let rule = rule.clone().filter(|rule| rule.check().is_ok());
+                    self.forbid(call, plan, *scope, rule.or(suggested));
                 }
-                Err(rejected(note.as_deref().unwrap_or("The user gave no reason."), shown))
+                Err(self.not_allowed(call, other, shown))
+            }
+        }
+    }
+
+    /// The result of a call that the end of its question does not allow.
+    fn not_allowed(&self, call: &ToolCall, resolution: Resolution, shown: Option<ShownDiff>) -> Outcome {
+        match resolution {
+            Resolution::Accepted { note, .. } => {
+                rejected(note.as_deref().unwrap_or("The user gave no reason."), shown)
             }
             Resolution::Cancelled { note } => {
-                Err(rejected(note.as_deref().unwrap_or("The user dismissed the question."), shown))
+                rejected(note.as_deref().unwrap_or("The user dismissed the question."), shown)
             }
-            Resolution::TimedOut => Err(rejected("Nobody answered in time.", shown)),
-            Resolution::Withdrawn => Err(self.not_run()),
-            Resolution::Headless => Err(self.halt_for(QuestionKind::Approve, &call.summary)),
+            Resolution::TimedOut => rejected("Nobody answered in time.", shown),
+            Resolution::Withdrawn => self.not_run(),
+            Resolution::Headless => self.halt_for(QuestionKind::Approve, &call.summary),
         }
     }
 
@@ -244,21 +253,15 @@ impl Batch<'_> {
                 }
                 Ok(Admitted { scope: Some(scope.unwrap_or(ApprovalScope::Once)) })
             }
-            Resolution::Accepted { answer, note } => {
-                if let Answer::Forbid { scope, rule } = answer
+            other => {
+                if let Resolution::Accepted { answer: Answer::Forbid { scope, rule }, .. } = &other
                     && keeps
                 {
-                    let rule = rule.filter(|rule| rule.check().is_ok());
-                    self.forbid(call, plan, scope, rule.or(suggested));
+                    let rule = rule.clone().filter(|rule| rule.check().is_ok());
+                    self.forbid(call, plan, *scope, rule.or(suggested));
                 }
-                Err(rejected(note.as_deref().unwrap_or("The user gave no reason."), shown))
+                Err(self.not_allowed(call, other, shown))
             }
-            Resolution::Cancelled { note } => {
-                Err(rejected(note.as_deref().unwrap_or("The user dismissed the question."), shown))
-            }
-            Resolution::TimedOut => Err(rejected("Nobody answered in time.", shown)),
-            Resolution::Withdrawn => Err(self.not_run()),
-            Resolution::Headless => Err(self.halt_for(QuestionKind::Approve, &call.summary)),
         }
     }
 
