@@ -204,6 +204,25 @@ fn waiting_message_keeps_its_variables_over_a_restart() {
 }
 
 #[test]
+fn turn_keeps_its_variables_while_its_question_waits() {
+    let mut daemon = Daemon::calling(&[TELL]);
+    daemon.change(|setup| setup.env("BRIDGE_TEST", "one"));
+    let mut one = daemon.setup.interactor();
+    let session = prompt(&mut one);
+    one.event("interaction/requested");
+    one.kill();
+    wait_until("the editor is still there", || daemon.clients() == 0);
+    assert!(daemon.control(&["restart"]).status.success());
+    daemon.setup.environment.pop();
+    daemon.change(|setup| setup.env("BRIDGE_TEST", "two"));
+    let mut two = daemon.editor_at(&session);
+    let question = two.event("interaction/requested");
+    approve(&mut two, &question);
+    two.event("tool/result");
+    assert_eq!(std::fs::read_to_string(daemon.file("told")).unwrap(), "one\n");
+}
+
+#[test]
 fn waiting_message_without_its_variables_is_told() {
     let mut daemon = Daemon::calling(&[&until("go")]);
     daemon.change(|setup| setup.arg("--yolo").env("BRIDGE_TEST", "one"));

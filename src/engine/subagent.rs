@@ -106,7 +106,7 @@ impl Opener {
         stop: &CancellationToken,
         control: &TurnControl,
     ) -> Result<(TurnEnd, Worked), ApiError> {
-        let (interrupt, variables) = (&control.interrupt, control.variables.clone());
+        let (interrupt, variables) = (&control.interrupt, control.variables());
         let work = |ack| Change::Work { task, execution, cause, variables, ack };
         let mut ended = child.request(work).await?;
         let end = tokio::select! {

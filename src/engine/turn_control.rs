@@ -1,7 +1,7 @@
 //! The controls of a running turn, and how it ends. Knows neither the session nor the turn's task.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
@@ -12,8 +12,8 @@ use crate::environment::Variables;
 pub struct TurnControl {
     /// When the turn began, in milliseconds since the epoch.
     pub began: i64,
-    /// The variables of the client that began it, for its programs and keys; `None` if it brought none.
-    pub variables: Option<Variables>,
+    /// See [`Self::variables`].
+    variables: OnceLock<Variables>,
     /// Ends the turn after the running tool calls.
     pub interrupt: CancellationToken,
     /// Ends the turn's part in this process at its next boundary: another process goes on with it.
@@ -29,7 +29,18 @@ pub struct TurnControl {
 impl TurnControl {
     /// The controls of a turn that began then, in milliseconds since the epoch, with a client's variables.
     pub fn new(began: i64, variables: Option<Variables>) -> Self {
-        Self { began, variables, ..Self::default() }
+        Self { began, variables: variables.map(OnceLock::from).unwrap_or_default(), ..Self::default() }
+    }
+
+    /// The variables of the client that began it, for its programs and keys; `None` if it brought none, or if they are not
+    /// known.
+    pub fn variables(&self) -> Option<Variables> {
+        self.variables.get().cloned()
+    }
+
+    /// Brings them where they were not known: a turn that goes over from another process may begin here before them.
+    pub fn bring(&self, variables: Variables) {
+        let _ = self.variables.set(variables);
     }
 
     /// Holds at the end of the turn what waits.

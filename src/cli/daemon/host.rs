@@ -27,6 +27,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How often a daemon that has left its place looks whether another one has it.
 const FOLLOWER_LOOK: Duration = Duration::from_millis(20);
 
+/// How long a replaced daemon waits for questions to go over, before it leaves those that cannot: a subagent's, a stage's.
+const QUESTIONS_GO_OVER: Duration = Duration::from_secs(5);
+
 /// What ends the daemon's wait.
 enum News {
     /// A client has left.
@@ -123,6 +126,7 @@ fn serve(options: &Options, announce: bool) -> Exit {
     daemon.look_for_left();
     let mut lock = Some(lock);
     let (mut unused_since, mut has_follower) = (Instant::now(), false);
+    let mut only_asks_since = None;
     let status = loop {
         let is_replaced = daemon.is_retired.load(Ordering::Acquire) && !has_follower;
         match wait.recv_timeout(if is_replaced { FOLLOWER_LOOK } else { LOOK }) {
@@ -150,9 +154,12 @@ fn serve(options: &Options, announce: bool) -> Exit {
         if is_used || daemon.is_looking.load(Ordering::Acquire) {
             unused_since = Instant::now();
             match if is_retired { daemon.rest() } else { Rest::Works } {
-                Rest::Works => {}
+                Rest::Works => only_asks_since = None,
                 // Its clients come back to the new one.
                 Rest::None => break ExitCode::SUCCESS,
+                // Those that can go over do so, with the variables of their turns.
+                Rest::Questions
+                    if only_asks_since.get_or_insert_with(Instant::now).elapsed() < QUESTIONS_GO_OVER => {}
                 Rest::Questions => {
                     // They are in the journals, and are asked again, with the same ids, by whoever opens the sessions
                     // next. An orderly end would withdraw them.

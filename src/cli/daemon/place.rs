@@ -140,7 +140,16 @@ pub(super) fn described(state_dir: &Path) -> String {
 
 /// Hands a session over to the daemon that runs, with its note.
 pub(super) fn hand_over(state_dir: &Path, handed: Handed, note: Option<BorrowedFd<'_>>) -> io::Result<()> {
-    let stream = socket::connect_daemon(state_dir)?;
+    let begun = Instant::now();
+    // A daemon that takes the place of another has no socket there for a moment.
+    let stream = loop {
+        match socket::connect_daemon(state_dir) {
+            Err(error) if is_missing(&error) && begun.elapsed() < DAEMON_START => {
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            connected => break connected?,
+        }
+    };
     stream.set_write_timeout(Some(DAEMON_START))?;
     line::send(&stream, &Ask::TakeOver(Box::new(handed)), note.as_slice())?;
     let mut lines = Lines::new(&stream);

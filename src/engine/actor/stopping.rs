@@ -140,7 +140,7 @@ impl SessionActor {
         Departed {
             session: self.durable.handle.id.clone(),
             is_at_work,
-            variables: running.and_then(|running| running.control.variables.clone()),
+            variables: running.and_then(|running| running.control.variables()),
             waiting: self.durable.state.queue.variables(),
         }
     }

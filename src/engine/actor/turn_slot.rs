@@ -10,6 +10,7 @@ use crate::engine::change::HeldRun;
 use crate::engine::incoming::Incoming;
 use crate::engine::running::RunningTurn;
 use crate::engine::turn_control::TurnEnd;
+use crate::environment::Variables;
 use crate::event::Cause;
 use crate::limits::QUEUED_MESSAGES;
 use crate::message::TurnId;
@@ -162,11 +163,38 @@ impl TurnSlot {
         }
     }
 
+    /// Brings the variables of a turn that went over from another process, and was taken up here by a client that came
+    /// before them.
+    pub fn bring(&self, variables: Variables) {
+        if let Some(running) = self.running.as_ref().filter(|running| running.cause.is_none()) {
+            running.control.bring(variables);
+        }
+    }
+
     /// Lets the turn leave its process at its next boundary. Returns whether there is one.
     pub fn hand_over(&self) -> bool {
         if let Some(running) = &self.running {
             running.control.hand_over.cancel();
         }
         self.running.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environment::Pairs;
+
+    #[test]
+    fn variables_that_come_late_are_those_of_the_turn_that_went_over() {
+        let of = |cause| {
+            let running = Some(RunningTurn::new("t".into(), cause, 0, None));
+            let slot = TurnSlot { running, ..TurnSlot::default() };
+            slot.bring(Variables::from(Pairs::default()));
+            slot.running.unwrap().control.variables()
+        };
+        assert!(of(None).is_some());
+        let begun_here = Cause { connection: 1, request: "r".into() };
+        assert!(of(Some(begun_here)).is_none(), "a client's turn has the client's");
     }
 }

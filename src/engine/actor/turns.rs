@@ -171,6 +171,9 @@ impl SessionActor {
     /// variables are those of the turn, if they are known.
     pub(super) async fn take_up(&mut self, variables: Option<Variables>) {
         if self.begins_nothing() {
+            if let Some(variables) = variables {
+                self.turns.bring(variables);
+            }
             return;
         }
         if let Some(from) = self.cut_off.take_run(&mut self.durable) {
@@ -265,7 +268,7 @@ impl SessionActor {
         };
         // Callers that wait for an idle session must not see another turn.
         if follows && !self.begins_nothing() {
-            self.begin_next(running.control.variables.clone(), None).await;
+            self.begin_next(running.control.variables(), None).await;
         }
         if self.turns.is_free() {
             self.durable.shared.rests(&self.durable.handle.id);

@@ -345,7 +345,7 @@ impl SessionAnswerer {
             thinking: ThinkingLevel::Off.within(&facts.thinking_levels),
             thinking_by: model.thinking_by,
             max_output_tokens: Some(most.max(1)),
-            variables: self.session.control.load().as_ref().and_then(|control| control.variables.clone()),
+            variables: self.session.control.load().as_ref().and_then(|control| control.variables()),
         });
         let (mut text, mut is_cut) = (String::new(), false);
         loop {

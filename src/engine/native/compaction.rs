@@ -84,7 +84,7 @@ pub async fn compact(turn: &Turn, why: Why<'_>) -> Result<String, CompactionErro
         thinking: ThinkingLevel::Off.within(&facts.thinking_levels),
         thinking_by: config.models.describe(&facts.model_provider, &facts.model_id).thinking_by,
         max_output_tokens: u32::try_from(conversation::reserve(facts.context_window)).ok(),
-        variables: turn.control.variables.clone(),
+        variables: turn.control.variables(),
     };
     let summary = tokio::select! {
         biased;

@@ -58,7 +58,7 @@ impl Composer<'_> {
             thinking: facts.effective_thinking(),
             thinking_by: model.thinking_by,
             max_output_tokens: model.max_output,
-            variables: self.0.control.variables.clone(),
+            variables: self.0.control.variables(),
         };
         Ok((provider, request))
     }

@@ -86,7 +86,7 @@ impl Turn {
 
     /// The variables of its programs: those of the client that began it.
     pub fn environment(&self) -> Environment {
-        self.config().environment.with(self.control.variables.clone())
+        self.config().environment.with(self.control.variables())
     }
 
     /// Waits until another process is to go on with the turn, if one can: the turn of a stage or of a subagent belongs to
