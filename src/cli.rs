@@ -193,9 +193,13 @@ enum Command {
         command: Option<models::ModelsCommand>,
     },
     /// The rules that calls of tools are judged by.
+    #[command(args_conflicts_with_subcommands = true)]
     Rules {
         #[command(subcommand)]
         command: Option<permissions::RulesCommand>,
+        /// As JSON, whole.
+        #[arg(long)]
+        json: bool,
     },
     /// What was asked and decided, newest first. `sessions verify` checks that nothing of it was changed.
     Audit {
@@ -405,7 +409,9 @@ pub fn main() -> ExitCode {
         Command::Sessions { command } => sessions::run(&options, command),
         Command::Control { command } => control::run(&options, command),
         Command::Models { command } => models::run(&options, command),
-        Command::Rules { command } => permissions::rules(&options, command),
+        Command::Rules { command, json } => {
+            permissions::rules(&options, command.unwrap_or(permissions::RulesCommand::List { json }))
+        }
         Command::Audit { limit, json } => permissions::audit(&options, limit, json),
         Command::Usage(arguments) => usage::run(&options, &arguments),
         Command::Config { command } => config_command::run(&options, command),

@@ -209,6 +209,43 @@ fn interrupt_ends_the_turn_and_keeps_what_was_said() {
 }
 
 #[test]
+fn model_that_never_fits_the_schema_is_not_asked_on() {
+    let never =
+        "{:turns [{:steps [{:tool-call {:name \"answer\" :arguments {}}}] :usage {:input 1 :output 1}}]}";
+    let setup = Setup::new().script(never);
+    let schema = "{\"type\":\"object\",\"required\":[\"n\"]}";
+    let output = run(&setup, &["--schema", schema, "--output", "json", "how many?"], None);
+    assert_eq!(output.status.code(), Some(6), "{output:?}");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["tool-calls"].as_array().unwrap().len(), 10, "{json}");
+}
+
+#[test]
+fn answer_that_cannot_be_printed_is_a_failure() {
+    let setup = Setup::new().script("{:turns [{:steps [{:delta \"hi\"}]}]}");
+    for format in ["text", "edn", "json", "events"] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = setup.command();
+        command.args(["prompt", "hi", "--output", format]).stdin(Stdio::null()).stdout(full);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{format}: {output:?}");
+        assert!(err(&output).contains("standard output: No space left on device"), "{output:?}");
+    }
+}
+
+#[test]
+fn decision_is_listed_with_time_and_file() {
+    let call = "{:tool-call {:name \"write\" :arguments {:path \"a.txt\" :content \"x\"}}}";
+    let setup = Setup::new().script(&format!("{{:turns [{{:steps [{call}]}}]}}"));
+    run(&setup, &["hi"], None);
+    let audit = setup.command().arg("audit").output().unwrap();
+    let row = out(&audit);
+    assert!(row.starts_with("20") && row.contains("headless") && row.trim_end().ends_with("a.txt"), "{row}");
+    let rules = setup.command().args(["rules", "--json"]).output().unwrap();
+    assert_eq!(out(&rules), "[]\n", "{rules:?}");
+}
+
+#[test]
 fn closed_output_ends_nothing() {
     let setup = Setup::new().script("{:turns [{:steps [{:deltas 20000 :of \"a line of text\\n\"}]}]}");
     let mut command = setup.command();

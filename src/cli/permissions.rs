@@ -24,12 +24,12 @@ pub(super) enum RulesCommand {
     },
 }
 
-pub(super) fn rules(options: &Options, command: Option<RulesCommand>) -> Exit {
+pub(super) fn rules(options: &Options, command: RulesCommand) -> Exit {
     let attached = Attached::new(options.settings()?, options.durability(), None)?;
     let done = (|| {
         let listed = attached.client.ask("list_rules", Value::from(Map::new()))?;
         let rules = listed.get("rules").and_then(Value::as_slice).unwrap_or_default();
-        match command.unwrap_or(RulesCommand::List { json: false }) {
+        match command {
             RulesCommand::List { json: true } => out::print(&json(&Value::vector(rules.iter().cloned()))),
             RulesCommand::List { json: false } => list(rules),
             RulesCommand::Remove { rule } => remove(&attached, rules, &rule),
@@ -122,14 +122,17 @@ pub(super) fn audit(options: &Options, limit: usize, as_json: bool) -> Exit {
             "deny" | "denied" => Meaning::Bad,
             _ => Meaning::Note,
         };
-        let when = text(record, "ts").get(..16).unwrap_or_default().replace('T', " ");
-        let about = ["summary", "tool", "title", "kind"].map(|key| text(record, key));
+        let when = text(record, "requested-at").get(..16).unwrap_or_default().replace('T', " ");
+        let about = ["tool", "kind"].map(|key| text(record, key));
         let about = about.into_iter().find(|about| !about.is_empty()).unwrap_or_default();
+        let by = ["client", "ext-id"].map(|key| text(record, key));
+        let by = by.into_iter().find(|by| !by.is_empty()).unwrap_or_default();
+        let about = format!("{about} {}", text(record, "request"));
         table.row([
             (when, None),
             (text(record, "session-id").chars().take(14).collect(), Some(Meaning::Name)),
             (outcome.to_owned(), Some(meaning)),
-            (text(record, "by").to_owned(), None),
+            (by.to_owned(), None),
             (about.to_owned(), None),
         ]);
     }

@@ -39,6 +39,9 @@ pub(super) const CONNECTION: u64 = 1;
 /// The tool with which the model gives a structured answer.
 const ANSWER: &str = "answer";
 
+/// Answers that do not fit the schema, before the turn is ended: a model that cannot do it would be asked, and paid, on.
+const MISFITS: u32 = 10;
+
 /// What the model is told of it.
 const ASKED: &str = "Give your answer by calling the tool `answer` once, with arguments that fit its schema.";
 
@@ -241,8 +244,14 @@ impl Asked {
         let prompt = Prompt { message, ..Prompt::default() };
         let mut teller = Teller::new(arguments.output, self.shape.is_some());
         let accepted = wait(|reply| engine.prompt(call(&session), prompt, reply))?;
-        let mut run =
-            Run { engine, session: session.clone(), calls: 0, is_over_limit: false, is_interrupted: false };
+        let mut run = Run {
+            engine,
+            session: session.clone(),
+            calls: 0,
+            misfits: 0,
+            is_over_limit: false,
+            is_interrupted: false,
+        };
         let ended = loop {
             let next = match teller.tick() {
                 Some(tick) => match listen.recv_timeout(tick) {
@@ -267,7 +276,11 @@ impl Asked {
                 Body::AssistantMessage(message) if is_ours => {
                     run.count(message.stop_reason == Some(StopReason::ToolUse), arguments.max_turns);
                 }
-                Body::ToolRequested(request) => self.take_answer(engine, &session, request, &mut teller),
+                Body::ToolRequested(request) => {
+                    if !self.take_answer(engine, &session, request, &mut teller) {
+                        run.misfit();
+                    }
+                }
                 Body::TurnEnded(ended) if is_ours => {
                     let (outcome, stop, error) = (ended.outcome, ended.stop, ended.error.clone());
                     break Ended::Turn { outcome, stop, error };
@@ -292,9 +305,15 @@ impl Asked {
         run.status(&mut teller, ended, self.shape.is_some())
     }
 
-    /// Checks an answer that the model gives with the tool. The turn ends with one that fits.
-    fn take_answer(&self, engine: &Engine, session: &SessionId, request: &ToolRequest, teller: &mut Teller) {
-        let Some(shape) = &self.shape else { return };
+    /// Checks an answer that the model gives with the tool. The turn ends with one that fits. Returns whether it does.
+    fn take_answer(
+        &self,
+        engine: &Engine,
+        session: &SessionId,
+        request: &ToolRequest,
+        teller: &mut Teller,
+    ) -> bool {
+        let Some(shape) = &self.shape else { return true };
         let checked = schema::check(shape, &request.call.parsed);
         let (text, is_error) = match &checked {
             Ok(()) => ("The answer is taken.".to_owned(), false),
@@ -308,6 +327,7 @@ impl Asked {
             engine.interrupt(call(session), None, Reply::new(|_| {}));
         }
         engine.tool_result(call(session), id, answer, Reply::new(|_| {}));
+        checked.is_ok()
     }
 }
 
@@ -316,6 +336,8 @@ struct Run<'e> {
     engine: &'e Engine,
     session: SessionId,
     calls: u32,
+    /// Answers that did not fit the schema.
+    misfits: u32,
     is_over_limit: bool,
     is_interrupted: bool,
 }
@@ -330,6 +352,14 @@ impl Run<'_> {
         self.calls = self.calls.saturating_add(1);
         if goes_on && most.is_some_and(|most| self.calls >= most) {
             self.is_over_limit = true;
+            self.engine.interrupt(call(&self.session), None, Reply::new(|_| {}));
+        }
+    }
+
+    /// Counts an answer that does not fit the schema, and ends the turn with the last that may be.
+    fn misfit(&mut self) {
+        self.misfits = self.misfits.saturating_add(1);
+        if self.misfits == MISFITS {
             self.engine.interrupt(call(&self.session), None, Reply::new(|_| {}));
         }
     }
@@ -349,7 +379,7 @@ impl Run<'_> {
             }
             Ended::Command { failed: false, message } => {
                 teller.command(&message);
-                Ok(ExitCode::SUCCESS)
+                printed(teller)
             }
             Ended::Choice => {
                 let why = "this command offers a choice; give it its argument, or use an editor";
@@ -364,7 +394,7 @@ impl Run<'_> {
                     _ if self.is_over_limit => {
                         (LIMIT, Some(format!("the turn was ended after {} calls of the model", self.calls)))
                     }
-                    TurnOutcome::Completed if wants_answer => {
+                    TurnOutcome::Completed | TurnOutcome::Interrupted if wants_answer => {
                         (NO_ANSWER, Some("the model gave no answer that fits the schema".to_owned()))
                     }
                     TurnOutcome::Completed if stop == Some(StopReason::MaxTokens) => (
@@ -381,10 +411,18 @@ impl Run<'_> {
                 teller.end(why.as_deref());
                 match why {
                     Some(why) => failed(code, &why),
-                    None => Ok(ExitCode::SUCCESS),
+                    None => printed(teller),
                 }
             }
         }
+    }
+}
+
+/// Success, if standard output has taken all of it.
+fn printed(teller: &mut Teller) -> Exit {
+    match teller.take_lost() {
+        Some(error) => Err(Failure::io("standard output")(error)),
+        None => Ok(ExitCode::SUCCESS),
     }
 }
 

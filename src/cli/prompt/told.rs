@@ -1,7 +1,7 @@
 //! What `edn-bridge prompt` prints: the answer on standard output, and on standard error, for a person, what goes on.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,6 +44,8 @@ pub(in crate::cli) struct Teller {
     stop: Option<&'static str>,
     calls: Vec<Value<'static>>,
     markdown: Option<Rendering>,
+    /// Why standard output did not take something, unless its reader has left.
+    lost: Option<io::Error>,
 }
 
 /// Makes what a terminal shows of a text that streams; of `None`, what is left at its end.
@@ -77,6 +79,21 @@ impl Teller {
             stop: None,
             calls: Vec::new(),
             markdown: None,
+            lost: None,
+        }
+    }
+
+    /// Why a part of the answer is not where it was to be printed.
+    pub(in crate::cli) fn take_lost(&mut self) -> Option<io::Error> {
+        self.lost.take()
+    }
+
+    /// Notes whether something was printed. A closed output ends the printing, not the turn: its result is kept.
+    fn printed(&mut self, result: io::Result<()>) {
+        if let Err(error) = result
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            self.lost.get_or_insert(error);
         }
     }
 
@@ -112,7 +129,7 @@ impl Teller {
             spinner.frame = spinner.frame.wrapping_add(1);
             let told = format!("{} s  {}", spinner.began.elapsed().as_secs(), spinner.doing);
             let line = self.painter.paint(Meaning::Faint, &told);
-            let _ = write!(std::io::stderr().lock(), "\r\u{1b}[K{frame} {line}");
+            let _ = write!(io::stderr().lock(), "\r\u{1b}[K{frame} {line}");
             spinner.is_shown = true;
         }
         Some(TICK)
@@ -122,7 +139,7 @@ impl Teller {
         if let Some(spinner) = &mut self.spinner
             && std::mem::take(&mut spinner.is_shown)
         {
-            let _ = write!(std::io::stderr().lock(), "\r\u{1b}[K");
+            let _ = write!(io::stderr().lock(), "\r\u{1b}[K");
         }
     }
 
@@ -137,7 +154,7 @@ impl Teller {
         self.clear();
         self.end_line();
         let line = self.painter.paint(meaning, text);
-        let _ = writeln!(std::io::stderr().lock(), "{line}");
+        let _ = writeln!(io::stderr().lock(), "{line}");
     }
 
     /// Ends the line of the answer, if it is in the middle of one.
@@ -145,10 +162,12 @@ impl Teller {
         if let Some(markdown) = &mut self.markdown {
             let rest = markdown(None);
             self.is_mid_line |= !rest.is_empty();
-            let _ = std::io::stdout().lock().write_all(rest.as_bytes());
+            let printed = io::stdout().lock().write_all(rest.as_bytes());
+            self.printed(printed);
         }
         if std::mem::take(&mut self.is_mid_line) {
-            let _ = writeln!(out::stdout());
+            let printed = writeln!(out::stdout());
+            self.printed(printed);
         }
     }
 
@@ -194,7 +213,8 @@ impl Teller {
             let line = Map::new()
                 .with("event", topic.as_str())
                 .with("data", Value::from(layout::payload(event)).into_owned());
-            let _ = writeln!(out::stdout(), "{}", edn::to_string(&Value::from(line)));
+            let printed = writeln!(out::stdout(), "{}", edn::to_string(&Value::from(line)));
+            self.printed(printed);
         }
     }
 
@@ -209,13 +229,13 @@ impl Teller {
             if let Some(last) = shown.chars().last() {
                 self.is_mid_line = last != '\n';
             }
-            let mut out = std::io::stdout().lock();
-            let _ = out.write_all(shown.as_bytes()).and_then(|()| out.flush());
-            return;
+            let mut out = io::stdout().lock();
+            let printed = out.write_all(shown.as_bytes()).and_then(|()| out.flush());
+            return self.printed(printed);
         }
         let mut out = out::stdout();
-        // A closed output ends the printing, not the turn: its result is kept.
-        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        self.printed(printed);
         self.is_mid_line = !text.ends_with('\n');
     }
 
@@ -262,7 +282,8 @@ impl Teller {
         if self.output == Output::Text {
             self.clear();
             self.end_line();
-            let _ = writeln!(out::stdout(), "{message}");
+            let printed = writeln!(out::stdout(), "{message}");
+            self.printed(printed);
         }
         self.end(None);
     }
@@ -274,7 +295,8 @@ impl Teller {
         let answer = self.answer.take();
         match (self.output, answer) {
             (Output::Text, Some(answer)) => {
-                let _ = writeln!(out::stdout(), "{}", as_json(&answer));
+                let printed = writeln!(out::stdout(), "{}", as_json(&answer));
+                self.printed(printed);
             }
             (Output::Edn | Output::Json, answer) => {
                 let mut map = Map::new();
@@ -287,7 +309,8 @@ impl Teller {
                 map.put_some("error", error.map(str::to_owned));
                 let map = Value::from(map);
                 let text = if self.output == Output::Json { as_json(&map) } else { edn::to_string(&map) };
-                let _ = writeln!(out::stdout(), "{text}");
+                let printed = writeln!(out::stdout(), "{text}");
+                self.printed(printed);
             }
             _ => {}
         }

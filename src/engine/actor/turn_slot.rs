@@ -186,7 +186,7 @@ mod tests {
     use crate::environment::Pairs;
 
     #[test]
-    fn variables_that_come_late_are_those_of_the_turn_that_went_over() {
+    fn late_variables_are_those_of_the_turn_that_went_over() {
         let of = |cause| {
             let running = Some(RunningTurn::new("t".into(), cause, 0, None));
             let slot = TurnSlot { running, ..TurnSlot::default() };
