@@ -277,9 +277,7 @@ impl Asked {
                     run.count(message.stop_reason == Some(StopReason::ToolUse), arguments.max_turns);
                 }
                 Body::ToolRequested(request) => {
-                    if !self.take_answer(engine, &session, request, &mut teller) {
-                        run.misfit();
-                    }
+                    run.answered(self.take_answer(engine, &session, request, &mut teller));
                 }
                 Body::TurnEnded(ended) if is_ours => {
                     let (outcome, stop, error) = (ended.outcome, ended.stop, ended.error.clone());
@@ -357,9 +355,9 @@ impl Run<'_> {
     }
 
     /// Counts an answer that does not fit the schema, and ends the turn with the last that may be.
-    fn misfit(&mut self) {
-        self.misfits = self.misfits.saturating_add(1);
-        if self.misfits == MISFITS {
+    fn answered(&mut self, fits: bool) {
+        self.misfits = self.misfits.saturating_add(u32::from(!fits));
+        if !fits && self.misfits == MISFITS {
             self.engine.interrupt(call(&self.session), None, Reply::new(|_| {}));
         }
     }
