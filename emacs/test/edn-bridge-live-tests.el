@@ -44,8 +44,21 @@
                              (< (float-time) deadline))
                    (accept-process-output nil 0.02))
                  (delete-process process)))))
-         (delete-directory edn-bridge-live-tests-state t)
-         (delete-directory folder t)))))
+         (edn-bridge-live-tests-remove edn-bridge-live-tests-state)
+         (edn-bridge-live-tests-remove folder)))))
+
+(defun edn-bridge-live-tests-remove (folder)
+  "Delete FOLDER, in which a process that ends may still write something."
+  (let ((deadline (+ (float-time) 10))
+        (last-error nil))
+    (while (and (file-exists-p folder) (< (float-time) deadline))
+      (condition-case err
+          (delete-directory folder t)
+        (file-error
+         (setq last-error err)
+         (accept-process-output nil 0.02))))
+    (when (file-exists-p folder)
+      (signal (car last-error) (cdr last-error)))))
 
 (defmacro edn-bridge-live-tests-with-chat (script &rest body)
   "Run BODY in a chat that is ready, with the program playing SCRIPT."

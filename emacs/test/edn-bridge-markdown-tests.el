@@ -397,6 +397,8 @@
 
 (ert-deftest edn-bridge-markdown-refuses-links-elsewhere ()
   (let ((default-directory temporary-file-directory)
+        ;; Its parent is the root, whoever runs the test.
+        (process-environment (cons "HOME=/home" process-environment))
         (connected nil))
     (cl-letf (((symbol-function 'browse-url)
                (lambda (&rest _) (push 'page connected)))

@@ -76,12 +76,30 @@ What the bridge answers may move it there after the screen shows the rest."
       (unless reached
         (sleep-for 0.03)))))
 
+(defun edn-bridge-terminal-tests-quit (prompt)
+  "Press C-g until PROMPT, a regexp, is gone.
+A person does so too: Emacs loses one that comes while it fontifies in the
+background (`while-no-input')."
+  (let ((deadline (+ (float-time) 60))
+        (again 0)
+        (case-fold-search nil))
+    (while (string-match-p prompt (edn-bridge-terminal-tests-screen))
+      (when (> (float-time) deadline)
+        (ert-fail (list "not left" prompt)))
+      (when (> (float-time) again)
+        (edn-bridge-terminal-tests-type "C-g")
+        (setq again (+ (float-time) 2)))
+      (sleep-for 0.03))))
+
 (defun edn-bridge-terminal-tests-do (&rest steps)
   "Do STEPS: a list types its strings, a string waits to be seen.
-The symbol `draft' waits until point is in the draft."
+The symbol `draft' waits until point is in the draft; `quit' leaves the prompt
+that the string before it has waited for."
   (dolist (step steps)
     (cond ((stringp step)
            (edn-bridge-terminal-tests-see step))
+          ((eq step 'quit)
+           (edn-bridge-terminal-tests-quit (cadr (memq step (reverse steps)))))
           ((eq step 'draft)
            (edn-bridge-terminal-tests-reach-draft))
           (t
@@ -592,7 +610,7 @@ daemon.")
          ("k") ("i") ("W" "No message waits") ("L") ("A") ("z") ("Z")
          ("o" "d: take a rule back") ("O" "s: this session or all")
          ("T" "Once this is trusted\\|no configuration")
-         ("X" "^Delete session:" ("C-g")) ("H" "^Archive session" ("C-g"))
+         ("X" "^Delete session:" quit) ("H" "^Archive session" quit)
          ("D" "^The agent is not told") ("v" "^Model: ") ("C" "^The transcript is on")
          ("I" "^Image:" ("dot.png" "Enter") "goes with the next message")
          ("E" "^This is the fork\\|The draft is not empty")
