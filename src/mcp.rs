@@ -35,8 +35,8 @@ mod tool;
 mod web;
 
 pub use ask::{
-    Answer, Answerer, Answering, Ask, Choice, Field, FieldKind, Format, Question, SampleMessage, Sampled,
-    Sampling,
+    Answer, Answerer, Answering, Ask, Choice, Declines, Field, FieldKind, Format, Question, SampleMessage,
+    Sampled, Sampling,
 };
 pub use error::McpError;
 pub use facts::{

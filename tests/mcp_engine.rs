@@ -573,6 +573,80 @@ fn rule_allows_a_tool_that_changed_only_once_somebody_says_so() {
 }
 
 #[test]
+fn users_rules_hold_for_no_project_server_of_that_name() {
+    const RULE: &str = ":permissions {:rules [{:decision :allow :tool \"mcp__s__*\"}]}";
+    let written = call("write", ":text \"hello\"");
+    // The user's server, and one of that name in a trusted project.
+    let with_project = |words: &str| {
+        let setup = Setup::new().script(&script(&[&written]));
+        let (own, projects) = (server(&setup, "", ""), server(&setup, words, ":timeout-ms 60000"));
+        let setup = configure(setup, &format!("{{:mcp {{\"s\" {own}}} {RULE}}}"));
+        let folder = setup.project().join(".edn-bridge");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("config.edn"), format!("{{:mcp {{\"s\" {projects}}}}}")).unwrap();
+        let mut bridge = setup.interactor();
+        bridge.ask("t", "trust_project", "{:trusted true}");
+        bridge.close_input();
+        bridge.wait();
+        setup
+    };
+    // A process of its own each time, and the answer if somebody is asked.
+    let turn = |setup: &Setup, answer: Option<&str>| {
+        let mut bridge = setup.interactor();
+        say(&mut bridge, "go");
+        if let Some(answer) = answer {
+            let question = bridge.event("interaction/requested");
+            let shown = at(&question, &["data"]).unwrap().to_string();
+            assert!(shown.contains("has the name of another one of your own"), "{shown}");
+            accept(&mut bridge, &question, &format!(":value {{:outcome \"approve\" :scope {answer:?}}}"));
+        }
+        assert_eq!(data(&result(&mut bridge), "result-text"), "hello");
+        let was_asked = |line: &String| line.contains(":event \"interaction/requested\"");
+        assert_eq!(bridge.transcript.iter().any(was_asked), answer.is_some(), "{:#?}", bridge.transcript);
+        assert!(servers(&mut bridge)[0].to_string().contains(":source \"project\""));
+        bridge.close_input();
+        bridge.wait();
+    };
+    // Not at first use, and not because it was allowed once, or for a session.
+    let other = with_project("\"project\"");
+    for answer in [Some("once"), Some("session"), Some("rule"), None] {
+        turn(&other, answer);
+    }
+    // What runs the same command is what the rules are about.
+    turn(&with_project(""), None);
+}
+
+#[test]
+fn what_was_allowed_for_a_session_is_for_one_server() {
+    let echo = format!("{{:steps [{{:tool-call {}}}]}}", call("echo", ":text \"hi\""));
+    let end = "{:steps [{:delta \"end\"}]}";
+    let setup = with_server(&format!("{{:turns [{echo} {echo} {end} {echo} {end}]}}"), "");
+    let folder = setup.project().join(".edn-bridge");
+    std::fs::create_dir_all(&folder).unwrap();
+    let other = server(&setup, "\"other\"", "");
+    std::fs::write(folder.join("config.edn"), format!("{{:mcp {{\"s\" {other}}}}}")).unwrap();
+    let mut bridge = setup.interactor();
+    say(&mut bridge, "go");
+    let question = bridge.event("interaction/requested");
+    accept(&mut bridge, &question, ":value {:outcome \"approve\" :scope \"session\"}");
+    assert!(!failed(&bridge.event("tool/result")));
+    assert!(!failed(&result(&mut bridge)), "the second call is not asked about");
+    // From here on, the name means the project's server, which says the same of its tool.
+    bridge.ask("t", "trust_project", "{:trusted true}");
+    let bridge = RefCell::new(bridge);
+    wait_until("the project's server is there", || {
+        bridge.borrow_mut().ask("c", "get_commands", "{}");
+        starts(&setup) == 2 && state(&mut bridge.borrow_mut(), "s") == "ready"
+    });
+    let mut bridge = bridge.into_inner();
+    say(&mut bridge, "again");
+    let question = bridge.event("interaction/requested");
+    assert!(question.to_string().contains("mcp__s__echo"), "{question}");
+    accept(&mut bridge, &question, ":value {:outcome \"approve\" :scope \"once\"}");
+    assert!(!failed(&result(&mut bridge)));
+}
+
+#[test]
 fn sampling_is_off_unless_switched_on_and_asked_each_time() {
     let sample = call("sample", ":text \"Tell me.\"");
     let off = with_server(&script(&[&sample]), "").arg("--yolo");

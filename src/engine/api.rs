@@ -78,14 +78,14 @@ impl Engine {
         let text = incoming.ahead.typed.as_deref().unwrap_or(&incoming.prompt.message);
         let wanted = match handle.is_occupied() || !self.is_new(&handle, incoming.request.as_deref()) {
             true => Vec::new(),
-            false => self.shared.wanted_resources(&handle, text),
+            false => self.shared.mcp.wanted_resources(&handle, text),
         };
         if wanted.is_empty() {
             return pass(handle, incoming, reply);
         }
         let (shared, stop) = (self.shared.clone(), handle.stoppable());
         let read = async move {
-            match shared.referenced(&handle, wanted, MCP_RESOURCE_WAIT, &stop).await {
+            match shared.mcp.referenced(&handle, wanted, MCP_RESOURCE_WAIT, &stop).await {
                 Some(resources) => {
                     incoming.ahead.resources = Some(resources);
                     pass(handle, incoming, reply);

@@ -17,6 +17,7 @@ use crate::engine::handle::Handle;
 use crate::engine::host::Engine;
 use crate::engine::incoming::Incoming;
 use crate::engine::login::LoginDesk;
+use crate::engine::mcp::SessionAnswerer;
 use crate::engine::remember;
 use crate::engine::workflow;
 use crate::facts::agent::AgentCommand;
@@ -95,9 +96,9 @@ impl Commands<'_> {
         // From here on, so that an abort that follows at once counts.
         let stop = handle.stoppable();
         let fill_in = async move {
-            let cause = Some(call.cause());
-            let filled = engine.shared.fill_in_prompt(&handle, cause, &name, &arguments, &stop).await;
-            match filled {
+            let (shared, session, cause) = (engine.shared.clone(), handle.clone(), Some(call.cause()));
+            let answerer = SessionAnswerer::new(shared, session, None, cause, stop.clone());
+            match engine.shared.mcp.fill_in_prompt(&handle, &name, &arguments, answerer, &stop).await {
                 Ok(filled) => {
                     // The server's text names no file, resource or skill for the person.
                     incoming.ahead.typed = Some(arguments);
@@ -228,7 +229,7 @@ impl Commands<'_> {
             Command::Tools => {
                 let facts = &snapshot.facts;
                 let model = handle.config().models.describe(&facts.model_provider, &facts.model_id);
-                let tools = self.0.shared.toolbox_to_show(handle);
+                let tools = self.0.shared.mcp.toolbox_to_show(handle);
                 self.0.shared.tell(&call, "text", text::tools(&tools, model.tools, &facts.model_id));
             }
             Command::Mcp => {

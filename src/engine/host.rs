@@ -19,7 +19,7 @@ use crate::engine::control_audit::{ControlAudit, ControlCounts};
 use crate::engine::drivers::Drivers;
 use crate::engine::foreign::ForeignAgent;
 use crate::engine::hub::Hub;
-use crate::engine::mcp::McpPool;
+use crate::engine::mcp::{McpDesk, McpPlace};
 use crate::engine::native::NativeAgent;
 use crate::engine::open::Opener;
 use crate::engine::providers::Providers;
@@ -30,7 +30,6 @@ use crate::engine::shelf;
 use crate::interaction::PendingQuestions;
 use crate::interaction::audit::Audit;
 use crate::limits::CONTROL_STORED_READS;
-use crate::mcp::Servers;
 use crate::memory::Memory;
 use crate::session::Reply;
 use crate::store::Journals;
@@ -59,15 +58,24 @@ impl Engine {
     ) -> Result<Self, ConfigurationError> {
         let settings = Arc::new(settings);
         let started = clock.now();
-        let configuration = Configuration::new(clock.clone(), settings.clone(), providers)?;
+        let configuration = Arc::new(Configuration::new(clock.clone(), settings.clone(), providers)?);
         let hub = Arc::new(if settings.outlives_clients { Hub::of_many() } else { Hub::default() });
         let tree = Arc::new(SessionTree::new(hub.clone()));
-        let questions = PendingQuestions::new(tree.clone(), &settings.state_dir, clock.clone());
+        let questions = Arc::new(PendingQuestions::new(tree.clone(), &settings.state_dir, clock.clone()));
         questions.record_cut_off();
         questions.set_orphan_grace(configuration.newest().settings.grace());
         let tasks = TaskTracker::new();
         let audit = Audit::new(&settings.state_dir);
         let control_audit = ControlAudit::new(audit, clock.clone(), tasks.clone(), executor.clone());
+        let mcp = Arc::new(McpDesk::new(McpPlace {
+            clock: clock.clone(),
+            state_dir: &settings.state_dir,
+            configuration: configuration.clone(),
+            hub: hub.clone(),
+            tree: tree.clone(),
+            questions: questions.clone(),
+            executor: executor.clone(),
+        }));
         let shared = Arc::new(Services {
             questions,
             control: ControlCounts::default(),
@@ -82,7 +90,7 @@ impl Engine {
             client_files: Arc::new(ClientFiles::new(hub.clone(), clock.clone())),
             clock,
             memory: Memory::new(&settings.state_dir),
-            mcp: McpPool::new(&settings.state_dir),
+            mcp,
             settings,
             journals: Arc::new(journals),
             library: Library::default(),
@@ -126,13 +134,12 @@ impl Engine {
     /// What a server's program wrote last to its standard error, without its keys; empty where it has written nothing. For
     /// the person at this machine, and for no wire.
     pub fn server_words(&self, server: &str) -> String {
-        let words = |servers: &Servers| servers.stderr(server).ok().filter(|words| !words.is_empty());
-        self.shared.mcp.all().iter().find_map(|(_, folder)| words(&folder.servers)).unwrap_or_default()
+        self.shared.mcp.words(server)
     }
 
     /// Ends the servers of tools and the agents, politely.
     pub async fn end_servers(&self) {
-        tokio::join!(self.shared.end_servers(), self.foreign.end_all());
+        tokio::join!(self.shared.mcp.end(), self.foreign.end_all());
     }
 
     /// Ends what providers run on beside the executor's tasks. The last call at the end of the process.

@@ -81,7 +81,7 @@ impl LoginDesk<'_> {
             let (shared, name) = (self.0.clone(), name.to_owned());
             let logout = async move {
                 // Nobody may have needed them yet.
-                shared.folder_servers(&session).await;
+                shared.mcp.folder(&session).await;
                 let forgotten = match LoginDesk(&shared).server(&session, &name) {
                     Ok(ServerLogin { servers, server }) => {
                         let forgotten = servers.logout(&server).await;
@@ -188,7 +188,7 @@ impl LoginDesk<'_> {
             return logins.begin(connection, provider, stop).await;
         };
         // Only the one that it is for is asked, when the login begins.
-        self.0.folder_servers(session).await;
+        self.0.mcp.folder(session).await;
         match self.server(session, server) {
             Ok(login) => logins.begin_foreign(connection, provider, Arc::new(login), stop).await,
             Err(error) => {
@@ -199,7 +199,7 @@ impl LoginDesk<'_> {
     }
 
     fn server(&self, session: &Handle, name: &str) -> Result<ServerLogin, LoginError> {
-        let used = self.0.used_servers(session);
+        let used = self.0.mcp.used(session);
         let names: Vec<String> = used.iter().map(|(_, server)| format!("{SERVER}{}", server.name)).collect();
         let found = used.into_iter().find(|(_, server)| *server.name == *name);
         let (servers, server) = found.ok_or_else(|| {

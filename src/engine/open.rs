@@ -73,7 +73,7 @@ impl Opener {
                     }
                 }
                 let header = opener.header(cwd, parent, request);
-                let brought = |handle: &Handle| opener.shared.bring_servers(handle, &servers);
+                let brought = |handle: &Handle| opener.shared.mcp.bring(handle, &servers);
                 let agent = agent.or_else(|| opener.shared.settings.agent.clone());
                 let first = agent.map(|name| {
                     let record = AgentRecord { name, agent_session_id: None, info: None };

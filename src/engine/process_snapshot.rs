@@ -259,12 +259,12 @@ impl World for ProcessSnapshot {
 
     fn tools(&self) -> Vec<ToolSpec> {
         let Ok(handle) = self.engine.shared.tree.get(&self.call.session) else { return Vec::new() };
-        self.engine.shared.toolbox_to_show(&handle).specs()
+        self.engine.shared.mcp.toolbox_to_show(&handle).specs()
     }
 
     fn mcp_servers(&self) -> Vec<McpServer> {
         let Ok(handle) = self.engine.shared.tree.get(&self.call.session) else { return Vec::new() };
-        self.engine.shared.listed_servers(&handle)
+        self.engine.shared.mcp.listed(&handle)
     }
 
     fn questions(&self) -> Vec<QuestionFacts> {
@@ -387,7 +387,7 @@ impl SessionView for View {
     }
 
     fn added_commands(&self) -> Vec<String> {
-        let of_servers = mcp::commands(&self.shared.used_servers(&self.handle));
+        let of_servers = mcp::commands(&self.shared.mcp.used(&self.handle));
         let of_servers = of_servers.into_iter().map(|command| command.name);
         commands::added(&self.project()).map(|command| command.name.to_owned()).chain(of_servers).collect()
     }

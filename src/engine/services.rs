@@ -22,7 +22,7 @@ use crate::engine::control_audit::{ControlAudit, ControlCounts};
 use crate::engine::handle::Handle;
 use crate::engine::hub::Hub;
 use crate::engine::keeper::Keeper;
-use crate::engine::mcp::McpPool;
+use crate::engine::mcp::McpDesk;
 use crate::engine::revision::ConfigRevision;
 use crate::engine::rules::TakenBack;
 use crate::engine::session_tree::SessionTree;
@@ -49,7 +49,7 @@ pub struct Services {
     /// The same on the clock that is never set.
     pub began: Duration,
     pub settings: Arc<Settings>,
-    pub configuration: Configuration,
+    pub configuration: Arc<Configuration>,
     /// The kept rules that were taken back.
     pub taken_back: TakenBack,
     pub journals: Arc<dyn Journals>,
@@ -63,7 +63,7 @@ pub struct Services {
     /// What the wire answered.
     pub tally: Arc<Tally>,
     /// The questions that wait for a person.
-    pub questions: PendingQuestions,
+    pub questions: Arc<PendingQuestions>,
     /// How control requests were answered.
     pub control: ControlCounts,
     pub control_audit: ControlAudit,
@@ -78,8 +78,8 @@ pub struct Services {
     pub keeper: OnceLock<Box<dyn Keeper>>,
     /// Whether every session is to leave for another process.
     pub leaves: AtomicBool,
-    /// The servers of tools of the folders.
-    pub mcp: McpPool,
+    /// The servers of tools.
+    pub mcp: Arc<McpDesk>,
     /// What works in all engines of the process, where there are several.
     pub at_work: OnceLock<Box<dyn Fn() -> Vec<AtWork> + Send + Sync>>,
     pub tasks: TaskTracker,
@@ -144,7 +144,7 @@ impl Services {
             memory.source = self.memory.path(facts.cwd.as_ref().as_ref()).to_string_lossy().into_owned();
         }
         if tools {
-            parts.extend(self.server_instructions(session));
+            parts.extend(self.mcp.instructions(session));
         }
         parts
     }
@@ -185,7 +185,7 @@ impl Services {
         for cwd in &folders {
             self.library.refresh(&self.configuration.places(cwd));
         }
-        self.reload_servers();
+        self.mcp.reload();
         for handle in live {
             handle.tell(Change::ConfigurationChanged);
         }

@@ -14,6 +14,15 @@ pub trait Answerer: Send + Sync {
     fn ask(&self, ask: Ask) -> Answering<'_>;
 }
 
+/// Says no to everything: for what nobody waits for.
+pub struct Declines;
+
+impl Answerer for Declines {
+    fn ask(&self, _: Ask) -> Answering<'_> {
+        Box::pin(async { Answer::Declined })
+    }
+}
+
 /// An answer under way.
 pub type Answering<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 

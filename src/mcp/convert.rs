@@ -84,7 +84,8 @@ impl Listed for model::Tool {
         // All that decides what a person thinks the tool is, uncut.
         let output = self.output_schema.as_ref().map(|schema| Json::Object(schema.as_ref().clone()));
         let hints = self.annotations.as_ref().and_then(|hints| serde_json::to_value(hints).ok());
-        let all = serde_json::json!([self.title, self.description, schema, output, hints]);
+        let identity = server.identity();
+        let all = serde_json::json!([identity.as_ref(), self.title, self.description, schema, output, hints]);
         let read_only = self.annotations.as_ref().and_then(|hints| hints.read_only_hint).unwrap_or(false);
         let hinted = self.annotations.as_ref().and_then(|hints| hints.title.as_deref());
         let kept = ToolFacts {
@@ -329,6 +330,17 @@ mod tests {
             let mut changed = base.clone();
             changed[key] = value;
             assert!(digests.insert(digest(changed)), "{key}");
+        }
+        // The same words of another program or from another folder are another tool; another key or time makes none.
+        let of = |text: &str| {
+            tool_of(base.clone()).read(&self::server(text), &Noted::default()).unwrap().kept.digest
+        };
+        let same = of(r#"{:command ["a"] :env {"K" "other"} :timeout-ms 5}"#);
+        assert!(!digests.insert(same));
+        for text in
+            [r#"{:command ["a" "b"]}"#, r#"{:command ["a"] :cwd "/x"}"#, r#"{:url "https://h.example"}"#]
+        {
+            assert!(digests.insert(of(text)), "{text}");
         }
     }
 

@@ -67,6 +67,9 @@ pub struct ServerFacts {
     pub name: Arc<str>,
     /// Where it was configured.
     pub source: Source,
+    /// Whether it has the name of a server of the user's own file that runs or asks something else: nothing that was
+    /// allowed by that name was allowed for this one.
+    pub borrows_name: bool,
     /// `stdio` or `http`.
     pub transport: &'static str,
     /// Its command line or address as it may be shown: without what may be a key.
@@ -114,7 +117,8 @@ pub struct ToolFacts {
     pub schema: Arc<Value<'static>>,
     /// Whether the server says that it changes nothing. A hint, not a promise.
     pub read_only: bool,
-    /// A digest of its description, schema and hints: where it changes, what was allowed is no longer.
+    /// A digest of its description, schema and hints, and of which program runs or which address is asked: where it
+    /// changes, what was allowed is no longer.
     pub digest: Arc<str>,
 }
 

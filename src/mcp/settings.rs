@@ -69,6 +69,8 @@ pub struct Server {
     /// The files that were trusted with it, each with its digest: it starts with these contents alone. Whoever knows
     /// what was trusted fills it in.
     pub sealed: Vec<(PathBuf, String)>,
+    /// What the user's own server of that name runs or asks, if this one stands in its place: see [`Server::identity`].
+    pub users_own: Option<Arc<str>>,
 }
 
 /// Why what is written of a server cannot be used, as a sentence.
@@ -166,8 +168,9 @@ impl Settings {
             known.enabled = enabled;
             return Ok(());
         }
-        let server = Server::read(text, value, source.clone())?;
+        let mut server = Server::read(text, value, source.clone())?;
         if let Some(known) = place.and_then(|place| self.servers.get_mut(place)) {
+            server.stands_for(known);
             *known = server;
         } else if self.servers.len() < MCP_SERVERS {
             self.servers.push(server);
@@ -287,7 +290,32 @@ impl Server {
                 scopes: read.texts("scopes")?.unwrap_or_default(),
             },
             sealed: Vec::new(),
+            users_own: None,
         })
+    }
+
+    /// It stands in the place of another one of its name.
+    pub fn stands_for(&mut self, other: &Self) {
+        self.users_own = match (&self.source, &other.source) {
+            (Source::User(_), _) => None,
+            (_, Source::User(_)) => Some(other.identity()),
+            _ => other.users_own.clone(),
+        };
+    }
+
+    /// A digest of which program runs or which address is asked: what was allowed for the server's tools was allowed for
+    /// this. Its keys are no part of it, unless they stand in the command line or the address.
+    pub fn identity(&self) -> Arc<str> {
+        let way = match &self.way {
+            Way::Command(words) => edn::to_string(&Value::vector(words.iter().map(String::as_str))),
+            Way::Http(url) => url.to_string(),
+        };
+        sha256::hex(format!("{way}\n{:?}", self.cwd)).into()
+    }
+
+    /// Whether it has the name of a server of the user's own file that runs or asks something else.
+    pub fn borrows_name(&self) -> bool {
+        self.users_own.as_ref().is_some_and(|own| *own != self.identity())
     }
 
     /// A digest of what decides which program runs or which server is asked, with what, and what it may ask: where it
@@ -422,6 +450,23 @@ mod tests {
             settings.servers.iter().map(|s| (s.shown(), s.source.as_str(), s.enabled)).collect();
         assert_eq!(shown, [("3".to_owned(), "project", true), ("2".to_owned(), "user", false)]);
         assert!(settings.problems[0].contains("no server \"c\""), "{:?}", settings.problems);
+        // A project's server stands in the place of the user's, unless it is the same.
+        let names = |settings: &Settings| -> Vec<bool> {
+            settings.servers.iter().map(Server::borrows_name).collect()
+        };
+        assert_eq!(names(&settings), [true, false]);
+        let same = of(r#"{"a" {:command ["1"] :env {"K" "v"}} "d" {:command ["4"]}}"#);
+        let project_source = || Source::Project("/p".into());
+        let again = Settings::read([(Source::User("/u".into()), &user), (project_source(), &same)]);
+        assert_eq!(names(&again), [false; 3]);
+        // However many files stand in its place, and whoever names it for a session.
+        let twice =
+            [(Source::User("/u".into()), &user), (project_source(), &same), (project_source(), &project)];
+        assert_eq!(names(&Settings::read(twice)), [true, false, false]);
+        let mut own = Settings::read([(Source::Client("c".into()), &project)]).servers.remove(0);
+        own.stands_for(&again.servers[0]);
+        assert!(own.borrows_name());
+        assert!(!names(&Settings::read([(project_source(), &same), (project_source(), &project)]))[0]);
         // What the user has switched off, no project switches on.
         let user = of(r#"{"a" {:command ["1"] :enabled false}}"#);
         let project = of(r#"{"a" {:enabled true}}"#);

@@ -200,6 +200,7 @@ impl Slot {
         ServerFacts {
             name: server.name.clone(),
             source: server.source.clone(),
+            borrows_name: server.borrows_name(),
             transport: match &server.way {
                 Way::Command(_) => "stdio",
                 Way::Http(_) => "http",

@@ -37,16 +37,17 @@ impl DurableState {
             return Gathered { bodies: self.with_adopted(vec![message]), failures: Vec::new() };
         }
         let (shared, session) = (self.shared.clone(), self.handle.clone());
-        let names = shared.server_names(&session);
+        let names = shared.mcp.names(&session);
         // A token is about four bytes, so as many bytes as the window has tokens are a quarter of it.
         let window = usize::try_from(self.state.facts.context_window).unwrap_or(usize::MAX);
         let resources = match ahead.resources {
             Some(resources) => resources,
             // The session waits, so not for long.
             None => {
-                let wanted = shared.wanted_resources(&session, &text);
+                let wanted = shared.mcp.wanted_resources(&session, &text);
                 let stop = session.stoppable();
                 shared
+                    .mcp
                     .referenced(&session, wanted, MCP_WAITING_RESOURCE_WAIT, &stop)
                     .await
                     .unwrap_or_default()

@@ -13,17 +13,17 @@ use crate::session::{ApiError, Call, McpServers, McpSwitch, McpTyped, Reply, Ses
 
 impl McpServers for Engine {
     fn mcp_servers(&self, call: Call, reply: Reply<Vec<McpServer>>) {
-        self.with(&call, reply, |handle, reply| reply.ok(self.shared.listed_servers(&handle)));
+        self.with(&call, reply, |handle, reply| reply.ok(self.shared.mcp.listed(&handle)));
     }
 
     fn bring_mcp(&self, call: Call, servers: SessionServers, reply: Reply<()>) {
         let shared = self.shared.clone();
-        self.with(&call, reply, |handle, reply| reply.send(shared.bring_servers(&handle, &servers)));
+        self.with(&call, reply, |handle, reply| reply.send(shared.mcp.bring(&handle, &servers)));
     }
 
     fn leave_mcp(&self, call: Call, reply: Reply<()>) {
         self.with(&call.clone(), reply, |handle, reply| {
-            self.shared.leave_servers(&handle, call.connection);
+            self.shared.mcp.leave(&handle, call.connection);
             reply.ok(());
         });
     }
@@ -31,7 +31,7 @@ impl McpServers for Engine {
     fn set_mcp(&self, call: Call, switch: McpSwitch, reply: Reply<McpServer>) {
         let shared = self.shared.clone();
         self.with(&call.clone(), reply, |handle, reply| {
-            let known = match shared.listed_server(&handle, &switch.server) {
+            let known = match shared.mcp.listed_one(&handle, &switch.server) {
                 Ok(known) => known,
                 Err(error) => return reply.fail(error),
             };
@@ -56,8 +56,8 @@ impl McpServers for Engine {
             let session = handle.clone();
             let done = Reply::new(move |done: Result<(), ApiError>| {
                 reply.send(done.and_then(|()| {
-                    shared.tell_servers(&session);
-                    shared.listed_server(&session, &switch.server)
+                    shared.mcp.tell(&session);
+                    shared.mcp.listed_one(&session, &switch.server)
                 }));
             });
             handle.tell(Change::SetMcp { call, name, enabled: switch.enabled, reply: done });
@@ -67,7 +67,7 @@ impl McpServers for Engine {
     fn restart_mcp(&self, call: Call, server: String, reply: Reply<McpServer>) {
         let shared = self.shared.clone();
         self.with(&call, reply, |handle, reply| {
-            self.shared.tasks.spawn(async move { reply.send(shared.restart_server(&handle, &server).await) });
+            self.shared.tasks.spawn(async move { reply.send(shared.mcp.restart(&handle, &server).await) });
         });
     }
 
@@ -75,7 +75,7 @@ impl McpServers for Engine {
         let shared = self.shared.clone();
         self.with(&call, reply, |handle, reply| {
             self.shared.tasks.spawn(async move {
-                shared.servers_ready(&handle).await;
+                shared.mcp.ready(&handle).await;
                 reply.send(complete(&shared, &handle, typed).await);
             });
         });
@@ -88,7 +88,7 @@ async fn complete(
     handle: &Handle,
     typed: McpTyped,
 ) -> Result<McpCompletion, ApiError> {
-    let used = shared.used_servers(handle);
+    let used = shared.mcp.used(handle);
     match typed {
         McpTyped::Argument { prompt, argument, value, before } => {
             let found = used.iter().find_map(|(set, server)| {

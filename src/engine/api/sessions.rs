@@ -100,7 +100,7 @@ impl Sessions for Engine {
                 return self.opener.create_once(call, wanted, reply);
             }
             let handle = self.opener.create(parent, cwd);
-            if let Err(error) = self.shared.bring_servers(&handle, &servers) {
+            if let Err(error) = self.shared.mcp.bring(&handle, &servers) {
                 self.shared.tree.remove(&handle.id);
                 return reply.fail(error);
             }

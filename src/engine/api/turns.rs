@@ -95,8 +95,8 @@ impl Turns for Engine {
         let shared = self.shared.clone();
         self.with(&call, reply, |handle, reply| {
             shared.clone().tasks.spawn(async move {
-                shared.servers_ready(&handle).await;
-                let of_servers = mcp::commands(&shared.used_servers(&handle));
+                shared.mcp.ready(&handle).await;
+                let of_servers = mcp::commands(&shared.mcp.used(&handle));
                 let agent = handle.snapshot().facts.agent.clone();
                 let searched = move || {
                     let project = shared.search_folder(&handle.snapshot().facts.cwd);

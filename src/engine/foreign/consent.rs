@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::agents::ForeignAgent;
 use crate::agent::AgentSetup;
+use crate::engine::mcp::server_origin;
 use crate::engine::native::turn::Turn;
 use crate::event::question::{Answer, QuestionContent};
 use crate::interaction::{Origin, Question, Resolution};
@@ -42,7 +43,7 @@ impl ForeignAgent {
                         turn: Some(turn.id.clone()),
                         cause: turn.cause.clone(),
                         correlation: turn.id.as_str().into(),
-                        ..self.shared.server_origin(&turn.session, &setup.name)
+                        ..server_origin(&turn.session, &setup.name)
                     },
                     timeout: None,
                     unattended: false,

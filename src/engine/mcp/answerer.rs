@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 
+use super::desk::server_origin;
 use crate::engine::handle::Handle;
 use crate::engine::services::Services;
 use crate::event::Cause;
@@ -18,15 +19,6 @@ use crate::message::{Block, EntryId, Message, Role, StopReason, ThinkingLevel, T
 use crate::provider::{Chunk, ModelRequest};
 use crate::tool;
 use crate::value::{Map, Value};
-
-/// Says no to everything: for what nobody waits for.
-pub struct Declines;
-
-impl Answerer for Declines {
-    fn ask(&self, _: Ask) -> Answering<'_> {
-        Box::pin(async { Answer::Declined })
-    }
-}
 
 /// Answers for a session, in one of its turns or outside of any.
 pub struct SessionAnswerer {
@@ -108,7 +100,7 @@ impl SessionAnswerer {
                 Some(turn) => turn.as_str().into(),
                 None => format!("mcp:{}", ask.server).into(),
             },
-            ..self.shared.server_origin(&self.session, &ask.server)
+            ..server_origin(&self.session, &ask.server)
         };
         let question = Question {
             content: Arc::new(content),

@@ -1,23 +1,29 @@
-//! The servers of a session together: those of its folder and its own. Starts them when they are first needed, puts their
-//! tools into the session's toolbox, and tells clients of their states.
+//! The servers of sessions: for each, those of its folder and its own. Starts them when they are first needed, puts their
+//! tools into the session's toolbox, and tells clients of their states. Knows neither turns nor the session's task.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::answerer::Declines;
+use super::allowed::AllowedTools;
 use super::listed::{configured, listed};
-use super::pool::{Folder, Why};
+use super::pool::{Folder, McpPool, Why};
+use super::session::SeenTool;
 use crate::auth::Credentials;
+use crate::clock::Clock;
+use crate::config::KnownDigests;
 use crate::context::mark::marked;
+use crate::engine::configuration::Configuration;
 use crate::engine::handle::Handle;
+use crate::engine::hub::Hub;
 use crate::engine::progress::notification;
-use crate::engine::services::Services;
+use crate::engine::session_tree::SessionTree;
 use crate::event::question::{Answer, QuestionContent};
 use crate::event::{Body, NoticeLevel};
 use crate::facts::mcp::{McpServer, McpState, McpStates};
-use crate::interaction::{Origin, Question, Resolution};
+use crate::interaction::{Origin, PendingQuestions, Question, Resolution};
 use crate::limits::{MCP_READY_WAIT, PROMPT_SERVERS_BYTES};
-use crate::mcp::{Answerer, Place, ServerFacts, Servers, Settings};
+use crate::mcp::{Answerer, Declines, Place, ServerFacts, Servers, Settings};
 use crate::peer::{Confine, Source};
 use crate::query::world::PromptPart;
 use crate::session::{ApiError, Client, SessionServer, SessionServerWay};
@@ -25,16 +31,63 @@ use crate::similar;
 use crate::tool::toolbox::Toolbox;
 use crate::value::{Map, Value};
 
-impl Services {
+/// The servers of tools of sessions: those of folders, those of one session, and what was allowed of their tools.
+pub struct McpDesk {
+    /// The servers of folders.
+    pool: McpPool,
+    /// The tools that rules have let run.
+    pub allowed: AllowedTools,
+    clock: Arc<dyn Clock>,
+    state_dir: PathBuf,
+    configuration: Arc<Configuration>,
+    hub: Arc<Hub>,
+    tree: Arc<SessionTree>,
+    questions: Arc<PendingQuestions>,
+    executor: tokio::runtime::Handle,
+}
+
+/// What a desk shares with its process.
+pub struct McpPlace<'a> {
+    pub clock: Arc<dyn Clock>,
+    pub state_dir: &'a Path,
+    pub configuration: Arc<Configuration>,
+    pub hub: Arc<Hub>,
+    pub tree: Arc<SessionTree>,
+    pub questions: Arc<PendingQuestions>,
+    pub executor: tokio::runtime::Handle,
+}
+
+impl McpDesk {
+    /// Without a server yet.
+    pub fn new(place: McpPlace<'_>) -> Self {
+        let McpPlace { clock, state_dir, configuration, hub, tree, questions, executor } = place;
+        Self {
+            pool: McpPool::new(state_dir),
+            allowed: AllowedTools::new(state_dir),
+            clock,
+            state_dir: state_dir.to_owned(),
+            configuration,
+            hub,
+            tree,
+            questions,
+            executor,
+        }
+    }
+
+    /// The command lines of projects that have been started.
+    pub fn known(&self) -> &KnownDigests {
+        self.pool.known()
+    }
+
     /// What servers of a folder need of the process.
-    fn server_place(self: &Arc<Self>, cwd: &str) -> Place {
+    fn place(&self, cwd: &str) -> Place {
         let config = self.configuration.newest();
-        let services = Arc::downgrade(self);
+        let configuration = Arc::downgrade(&self.configuration);
         let kept = config.settings.kept();
         let writable = config.settings.writable.iter().cloned().chain([cwd.into()]);
         Place {
             root: cwd.into(),
-            state_dir: self.settings.state_dir.clone(),
+            state_dir: self.state_dir.clone(),
             environment: config.settings.environment.clone(),
             confine: Some(Confine {
                 writable: writable.collect(),
@@ -42,10 +95,8 @@ impl Services {
                 hidden: kept.hidden,
             }),
             http: config.providers.http(),
-            credentials: Credentials::new(&self.settings.state_dir),
-            keys: Arc::new(move |provider| {
-                services.upgrade()?.configuration.newest().providers.keys_of(provider)
-            }),
+            credentials: Credentials::new(&self.state_dir),
+            keys: Arc::new(move |provider| configuration.upgrade()?.newest().providers.keys_of(provider)),
             clock: self.clock.clone(),
         }
     }
@@ -55,11 +106,7 @@ impl Services {
     ///
     /// # Errors
     /// `request/invalid-params` for the first one that cannot be used.
-    pub fn bring_servers(
-        self: &Arc<Self>,
-        session: &Handle,
-        wanted: &[SessionServer],
-    ) -> Result<(), ApiError> {
+    pub fn bring(self: &Arc<Self>, session: &Handle, wanted: &[SessionServer]) -> Result<(), ApiError> {
         if wanted.is_empty() {
             return Ok(());
         }
@@ -72,23 +119,29 @@ impl Services {
             all.insert(Value::from(server.name.clone()), written(server));
         }
         let all = Value::from(all);
-        let settings = Settings::read([(Source::Client("the client".into()), &all)]);
+        let mut settings = Settings::read([(Source::Client("the client".into()), &all)]);
         if let Some(problem) = settings.problems.first() {
             return Err(ApiError::invalid_param("mcp-servers", problem));
+        }
+        let config = session.config();
+        for server in &mut settings.servers {
+            if let Some(other) = config.mcp.servers.iter().find(|other| other.name == server.name) {
+                server.stands_for(other);
+            }
         }
         if let Some(own) = session.mcp.own() {
             own.reload(settings);
             return Ok(());
         }
-        let servers = Servers::new(self.server_place(&session.snapshot().facts.cwd), settings);
-        self.watch_servers(&servers, None, Some(session));
+        let servers = Servers::new(self.place(&session.snapshot().facts.cwd), settings);
+        self.watch(&servers, None, Some(session));
         session.mcp.set_own(servers);
         Ok(())
     }
 
     /// A client has closed a session: the session's own servers end with the calls that use them, unless another client is
     /// there.
-    pub fn leave_servers(&self, session: &Handle, connection: u64) {
+    pub fn leave(&self, session: &Handle, connection: u64) {
         let is_there = |(number, client): &(u64, Arc<dyn Client>)| {
             *number != connection && client.focused() == session.id
         };
@@ -100,38 +153,11 @@ impl Services {
         }
     }
 
-    /// Whether a server's tool is another one than when a rule last let it run in the session's folder, so that a rule that
-    /// stands allows it no more. Also where nobody can say what it was. Reads the disk.
-    pub fn is_another(&self, session: &Handle, tool: &str) -> bool {
-        let Some(now) = session.mcp.digest(tool) else { return false };
-        let known = self.mcp.tools.of(&session.snapshot().facts.cwd);
-        known.is_none_or(|known| known.get(tool).is_some_and(|before| **before != *now))
-    }
-
-    /// A rule lets a server's tool run as it is now; `is_agreed` if a person has just said so. Writes the disk where that
-    /// is new.
-    pub fn note_tool(&self, session: &Handle, tool: &str, is_agreed: bool) {
-        let Some(now) = session.mcp.digest(tool) else { return };
-        let cwd = session.snapshot().facts.cwd.clone();
-        let known = self.mcp.tools.of(&cwd);
-        let before = known.as_ref().and_then(|known| known.get(tool));
-        let is_new = match before {
-            Some(before) => is_agreed && **before != *now,
-            None => is_agreed || known.is_some(),
-        };
-        if is_new {
-            let digests = BTreeMap::from([(tool.to_owned(), now.to_string())]);
-            if let Err(error) = self.mcp.tools.add(&cwd, digests) {
-                tracing::warn!(%error, "what a rule has allowed could not be written down");
-            }
-        }
-    }
-
     /// The servers of a session's folder, where it has any; they are started when they are used. May read the disk, on a
     /// thread of its own.
-    pub async fn folder_servers(self: &Arc<Self>, session: &Handle) -> Option<Arc<Folder>> {
+    pub async fn folder(self: &Arc<Self>, session: &Handle) -> Option<Arc<Folder>> {
         let cwd = session.snapshot().facts.cwd.clone();
-        if let Some(folder) = self.mcp.get(&cwd) {
+        if let Some(folder) = self.pool.get(&cwd) {
             return Some(folder);
         }
         if session.config().mcp.servers.is_empty() {
@@ -140,19 +166,19 @@ impl Services {
         let (shared, folder) = (self.clone(), cwd.clone());
         let made = tokio::task::spawn_blocking(move || {
             let config = shared.configuration.for_folder(&folder);
-            shared.mcp.folder(&folder, &config, || shared.server_place(&folder))
+            shared.pool.folder(&folder, &config, || shared.place(&folder))
         });
         let (folder, is_new) = made.await.ok().flatten()?;
         if is_new {
-            self.watch_servers(&folder.servers, Some(cwd), None);
+            self.watch(&folder.servers, Some(cwd), None);
         }
         Some(folder)
     }
 
     /// Starts the servers of a session and waits for them, some seconds at most: those that take longer join later. The
     /// person is asked about those that have changed, and nobody waits for that.
-    pub async fn servers_ready(self: &Arc<Self>, session: &Handle) {
-        let (own, folder) = (session.mcp.own(), self.folder_servers(session).await);
+    pub async fn ready(self: &Arc<Self>, session: &Handle) {
+        let (own, folder) = (session.mcp.own(), self.folder(session).await);
         let off = session.snapshot().facts.mcp_off.clone();
         let all_off = |servers: &Servers| {
             let known = servers.snapshot();
@@ -167,23 +193,23 @@ impl Services {
             }
         };
         if let Some(folder) = &folder {
-            self.ask_about_servers(session, folder);
+            self.ask_about(session, folder);
         }
         tokio::join!(ready(own), ready(folder.as_ref().map(|folder| &folder.servers)));
-        self.tell_servers(session);
+        self.tell(session);
     }
 
     /// The servers of a session that were needed before: its own first, which stand before others of the same name.
-    fn server_sets(&self, session: &Handle) -> Vec<Servers> {
-        let folder = self.mcp.get(&session.snapshot().facts.cwd);
+    fn sets(&self, session: &Handle) -> Vec<Servers> {
+        let folder = self.pool.get(&session.snapshot().facts.cwd);
         session.mcp.own().cloned().into_iter().chain(folder.map(|folder| folder.servers.clone())).collect()
     }
 
     /// What is known of the servers that a session uses, each with those that it belongs to.
-    pub fn used_servers(&self, session: &Handle) -> Vec<(Servers, ServerFacts)> {
+    pub fn used(&self, session: &Handle) -> Vec<(Servers, ServerFacts)> {
         let off = session.snapshot().facts.mcp_off.clone();
         let mut used: Vec<(Servers, ServerFacts)> = Vec::new();
-        for set in self.server_sets(session) {
+        for set in self.sets(session) {
             for server in set.snapshot() {
                 let is_known = used.iter().any(|(_, known)| known.name == server.name);
                 if !is_known && !off.contains(&server.name) {
@@ -196,12 +222,12 @@ impl Services {
 
     /// The tools of a session, with those of its servers as they are now.
     pub fn toolbox(&self, session: &Handle, answerer: &Arc<dyn Answerer>) -> Toolbox {
-        let sets = self.server_sets(session);
+        let sets = self.sets(session);
         if sets.is_empty() {
             return session.tools.clone();
         }
         let off = session.snapshot().facts.mcp_off.clone();
-        let used = self.used_servers(session);
+        let used = self.used(session);
         let mut tools = Vec::new();
         for set in sets {
             // Those that it shares a name with may have their tools under the same names.
@@ -225,12 +251,13 @@ impl Services {
     pub fn toolbox_of_round(&self, session: &Handle, answerer: &Arc<dyn Answerer>) -> Toolbox {
         // Before the look at what has changed: a tool that changes in between is not called as it was offered.
         let toolbox = self.toolbox(session, answerer);
-        for (_, server) in self.used_servers(session) {
+        for (_, server) in self.used(session) {
             for tool in server.tools.iter() {
-                if session.mcp.offers(&tool.name, &tool.digest) && session.rules.forget_allowed(&tool.name) {
+                let seen = SeenTool::of(&server, tool);
+                if session.mcp.offers(&tool.name, seen) && session.rules.forget_allowed(&tool.name) {
                     let message = format!(
-                        "The tool {} of the server {} has another description or schema than when you allowed it. \
-                         What you allowed for the session is asked again.",
+                        "The tool {} of the server {} has another description or schema than when you allowed it, or its \
+                         server runs or asks something else. What you allowed for the session is asked again.",
                         tool.name, server.name
                     );
                     let body = notification(self.clock.id("n-"), NoticeLevel::Warning, &message);
@@ -242,8 +269,8 @@ impl Services {
     }
 
     /// What servers say of their use, as parts of the system prompt.
-    pub fn server_instructions(&self, session: &Handle) -> Vec<PromptPart> {
-        let used = self.used_servers(session);
+    pub fn instructions(&self, session: &Handle) -> Vec<PromptPart> {
+        let used = self.used(session);
         let has_any =
             used.iter().any(|(_, server)| !server.tools.is_empty() || server.instructions.is_some());
         if !has_any {
@@ -268,7 +295,7 @@ impl Services {
     }
 
     /// The servers of a session for its clients, by name. Starts none.
-    pub fn listed_servers(&self, session: &Handle) -> Vec<McpServer> {
+    pub fn listed(&self, session: &Handle) -> Vec<McpServer> {
         let facts = session.snapshot().facts.clone();
         let off = &facts.mcp_off;
         let mut all: Vec<McpServer> = Vec::new();
@@ -277,10 +304,10 @@ impl Services {
                 all.push(server);
             }
         };
-        for set in self.server_sets(session) {
+        for set in self.sets(session) {
             set.snapshot().iter().for_each(|server| add(listed(server, off)));
         }
-        match self.mcp.get(&facts.cwd) {
+        match self.pool.get(&facts.cwd) {
             Some(folder) => {
                 for withheld in folder.withheld() {
                     let mut server = configured(&withheld.server, off);
@@ -299,8 +326,8 @@ impl Services {
     ///
     /// # Errors
     /// If there is none of that name.
-    pub fn listed_server(&self, session: &Handle, name: &str) -> Result<McpServer, ApiError> {
-        let all = self.listed_servers(session);
+    pub fn listed_one(&self, session: &Handle, name: &str) -> Result<McpServer, ApiError> {
+        let all = self.listed(session);
         let near = similar::names(name, all.iter().map(|server| &*server.name))
             .first()
             .map(|near| (*near).to_owned());
@@ -315,8 +342,8 @@ impl Services {
     }
 
     /// Tells a session's clients of the states of its servers, if they are other ones than before.
-    pub fn tell_servers(&self, session: &Handle) {
-        let servers = self.listed_servers(session).iter().map(McpState::from).collect();
+    pub fn tell(&self, session: &Handle) {
+        let servers = self.listed(session).iter().map(McpState::from).collect();
         let states = McpStates { servers };
         if session.mcp.tells(&states) {
             let _ = session.show(&self.hub, session.event(Body::McpUpdated(Arc::new(states)), None));
@@ -324,8 +351,8 @@ impl Services {
     }
 
     /// Tells the sessions of a folder, or one session, of each change of servers, until these have ended.
-    fn watch_servers(self: &Arc<Self>, servers: &Servers, cwd: Option<Arc<str>>, session: Option<&Handle>) {
-        let (mut changes, stop, shared) = (servers.changes(), self.mcp.stop.clone(), self.clone());
+    fn watch(self: &Arc<Self>, servers: &Servers, cwd: Option<Arc<str>>, session: Option<&Handle>) {
+        let (mut changes, stop, shared) = (servers.changes(), self.pool.stop.clone(), self.clone());
         let session = session.map(|session| session.id.clone());
         let watch = async move {
             loop {
@@ -339,7 +366,7 @@ impl Services {
                         || session.as_ref() == Some(&handle.id)
                 };
                 shared.tree.all().iter().filter(|handle| is_concerned(handle)).for_each(|handle| {
-                    shared.tell_servers(handle);
+                    shared.tell(handle);
                 });
             }
         };
@@ -347,7 +374,7 @@ impl Services {
     }
 
     /// Asks the person about the servers of a project that are other ones than before, one after the other.
-    fn ask_about_servers(self: &Arc<Self>, session: &Handle, folder: &Arc<Folder>) {
+    fn ask_about(self: &Arc<Self>, session: &Handle, folder: &Arc<Folder>) {
         if !folder.withheld().iter().any(|withheld| withheld.why == Why::Another) {
             return;
         }
@@ -367,12 +394,12 @@ impl Services {
                 let question = Question {
                     content: Arc::new(QuestionContent::Confirm { prompt, default: false }),
                     warnings: Arc::new([]),
-                    origin: shared.server_origin(&session, &server.name),
+                    origin: server_origin(&session, &server.name),
                     timeout: None,
                     unattended: false,
                     journalled: false,
                 };
-                match shared.questions.ask(question, &shared.mcp.stop).await {
+                match shared.questions.ask(question, &shared.pool.stop).await {
                     Resolution::Accepted { answer: Answer::Confirm(true), .. } => agreed.push(server),
                     // Whoever comes next is asked.
                     Resolution::Headless | Resolution::Withdrawn => break,
@@ -380,70 +407,73 @@ impl Services {
                 }
             }
             if !agreed.is_empty() {
-                let (services, taken, cwd) = (shared.clone(), folder.clone(), cwd.clone());
+                let (desk, taken, cwd) = (shared.clone(), folder.clone(), cwd.clone());
                 let take = move || {
-                    agreed.iter().for_each(|server| services.mcp.agree(&cwd, &taken, server));
-                    services.mcp.take(&cwd, &taken, &services.configuration.for_folder(&cwd));
+                    agreed.iter().for_each(|server| desk.pool.agree(&cwd, &taken, server));
+                    desk.pool.take(&cwd, &taken, &desk.configuration.for_folder(&cwd));
                 };
                 let _ = tokio::task::spawn_blocking(take).await;
                 folder.servers.ready(MCP_READY_WAIT).await;
             }
-            shared.tell_servers(&session);
+            shared.tell(&session);
         });
-    }
-
-    /// The origin of a question about a server.
-    pub fn server_origin(&self, session: &Handle, server: &str) -> Origin {
-        Origin {
-            session: session.id.clone(),
-            offset: session.snapshot().offset,
-            turn: None,
-            cause: None,
-            correlation: format!("mcp:{server}").into(),
-            subagent: session.subagent(),
-        }
     }
 
     /// Starts a server again. A person who refused one is asked again.
     ///
     /// # Errors
     /// If there is no such server, or it does not start.
-    pub async fn restart_server(
-        self: &Arc<Self>,
-        session: &Handle,
-        name: &str,
-    ) -> Result<McpServer, ApiError> {
-        let folder = self.folder_servers(session).await;
-        let known = self.listed_server(session, name)?;
+    pub async fn restart(self: &Arc<Self>, session: &Handle, name: &str) -> Result<McpServer, ApiError> {
+        let folder = self.folder(session).await;
+        let known = self.listed_one(session, name)?;
         if known.state == "refused" {
             if let Some(folder) = &folder {
                 folder.ask_again(name);
-                self.ask_about_servers(session, folder);
+                self.ask_about(session, folder);
             }
-            return self.listed_server(session, name);
+            return self.listed_one(session, name);
         }
-        let set = self.server_sets(session).into_iter();
+        let set = self.sets(session).into_iter();
         let mut set = set.filter(|set| set.snapshot().iter().any(|server| *server.name == *name));
         if let Some(set) = set.next() {
             set.restart(name).await.map_err(|error| ApiError::failed(error.to_string()))?;
         }
-        self.tell_servers(session);
-        self.listed_server(session, name)
+        self.tell(session);
+        self.listed_one(session, name)
+    }
+
+    /// What a server's program wrote last to its standard error, without its keys; empty where it has written nothing. For
+    /// the person at this machine, and for no wire.
+    pub fn words(&self, server: &str) -> String {
+        let words = |servers: &Servers| servers.stderr(server).ok().filter(|words| !words.is_empty());
+        self.pool.all().iter().find_map(|(_, folder)| words(&folder.servers)).unwrap_or_default()
     }
 
     /// Gives the servers of all folders the newest configuration. Reads the disk.
-    pub fn reload_servers(&self) {
-        for (cwd, folder) in self.mcp.all() {
-            self.mcp.take(&cwd, &folder, &self.configuration.for_folder(&cwd));
+    pub fn reload(&self) {
+        for (cwd, folder) in self.pool.all() {
+            self.pool.take(&cwd, &folder, &self.configuration.for_folder(&cwd));
         }
     }
 
     /// Ends the servers of all folders, and those of sessions.
-    pub async fn end_servers(&self) {
-        let folders = self.mcp.close();
+    pub async fn end(&self) {
+        let folders = self.pool.close();
         let own = self.tree.all().into_iter().filter_map(|session| session.mcp.own().cloned());
         let all = folders.iter().map(|folder| folder.servers.clone()).chain(own);
         futures_util::future::join_all(all.map(|servers| async move { servers.end().await })).await;
+    }
+}
+
+/// The origin of a question about a server, or about an agent of others.
+pub fn server_origin(session: &Handle, server: &str) -> Origin {
+    Origin {
+        session: session.id.clone(),
+        offset: session.snapshot().offset,
+        turn: None,
+        cause: None,
+        correlation: format!("mcp:{server}").into(),
+        subagent: session.subagent(),
     }
 }
 

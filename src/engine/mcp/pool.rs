@@ -17,8 +17,6 @@ use crate::peer::Source;
 /// The servers of folders.
 pub struct McpPool {
     known: KnownDigests,
-    /// The tools that a rule has let run.
-    pub tools: KnownDigests,
     folders: Mutex<HashMap<Arc<str>, Arc<Folder>>>,
     /// Ends what is asked, and what is told, with the process.
     pub stop: CancellationToken,
@@ -75,7 +73,6 @@ impl McpPool {
     pub fn new(state_dir: &Path) -> Self {
         Self {
             known: KnownDigests::servers(state_dir),
-            tools: KnownDigests::tools(state_dir),
             folders: Mutex::default(),
             stop: CancellationToken::new(),
         }

@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::answerer::SessionAnswerer;
+use super::desk::McpDesk;
 use crate::catalogue::ErrorCode;
 use crate::context::mark::marked;
 use crate::engine::handle::Handle;
-use crate::engine::services::Services;
-use crate::event::Cause;
 use crate::facts::CommandFacts;
 use crate::limits::{EXPANSION_BYTES, MCP_LISTED_TEXT_BYTES};
 use crate::mcp::{Answerer, Argument, Content, Prompt, PromptText, ServerFacts, Servers};
@@ -125,45 +123,44 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-impl Services {
-    /// A message of the user: the prompt of a server with its arguments, between marks. Starts the servers if need be.
+impl McpDesk {
+    /// A message of the user: the prompt of a server with its arguments, between marks. Starts the servers if need be. What
+    /// the server asks meanwhile goes to `answerer`.
     ///
     /// # Errors
     /// If there is no such prompt, arguments are missing, the server does not answer, or it is told to stop.
     pub async fn fill_in_prompt(
         self: &Arc<Self>,
         session: &Handle,
-        cause: Option<Cause>,
         name: &str,
         typed: &str,
+        answerer: Arc<dyn Answerer>,
         stop: &CancellationToken,
     ) -> Result<session::Prompt, ApiError> {
         tokio::select! {
             biased;
             () = stop.cancelled() => Err(aborted(name)),
-            filled = self.filled_in(session, cause, name, typed, stop) => filled,
+            filled = self.filled_in(session, name, typed, &answerer, stop) => filled,
         }
     }
 
     async fn filled_in(
         self: &Arc<Self>,
         session: &Handle,
-        cause: Option<Cause>,
         name: &str,
         typed: &str,
+        answerer: &Arc<dyn Answerer>,
         stop: &CancellationToken,
     ) -> Result<session::Prompt, ApiError> {
-        self.servers_ready(session).await;
-        let used = self.used_servers(session);
+        self.ready(session).await;
+        let used = self.used(session);
         let known = used.iter().find_map(|(set, server)| {
             let prompt = server.prompts.iter().find(|prompt| *prompt.command == *name)?;
             Some((set, server, prompt))
         });
         let (set, server, prompt) = known.ok_or_else(|| unknown(name, &used))?;
         let given = arguments(prompt, typed).map_err(ApiError::failed)?;
-        let answerer: Arc<dyn Answerer> =
-            SessionAnswerer::new(self.clone(), session.clone(), None, cause, stop.clone());
-        let filled = set.prompt(&server.name, &prompt.name, &given, &answerer, stop).await;
+        let filled = set.prompt(&server.name, &prompt.name, &given, answerer, stop).await;
         let filled = filled.map_err(|error| match stop.is_cancelled() {
             true => aborted(name),
             false => ApiError::failed(error.to_string()),

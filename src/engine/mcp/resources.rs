@@ -6,18 +6,17 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::answerer::Declines;
+use super::desk::McpDesk;
 use crate::context::reference::{self, Attachment, ResourceReference};
 use crate::engine::handle::Handle;
-use crate::engine::services::Services;
 use crate::limits::REFERENCES_BYTES;
-use crate::mcp::{Answerer, Content};
+use crate::mcp::{Answerer, Content, Declines};
 use crate::message::Block;
 
-impl Services {
+impl McpDesk {
     /// The servers of a session that a reference may name.
-    pub fn server_names(&self, session: &Handle) -> Vec<Arc<str>> {
-        self.listed_servers(session).into_iter().map(|server| server.name).collect()
+    pub fn names(&self, session: &Handle) -> Vec<Arc<str>> {
+        self.listed(session).into_iter().map(|server| server.name).collect()
     }
 
     /// The resources of servers that a text refers to.
@@ -25,7 +24,7 @@ impl Services {
         if !reference::may_refer(text) {
             return Vec::new();
         }
-        let names = self.server_names(session);
+        let names = self.names(session);
         reference::resources(text, &|name| names.iter().any(|known| **known == *name))
     }
 
@@ -60,8 +59,8 @@ impl Services {
         stop: &CancellationToken,
     ) -> Vec<Attachment> {
         let deadline = Instant::now() + wait;
-        let _ = timeout_at(deadline, self.servers_ready(session)).await;
-        let used = self.used_servers(session);
+        let _ = timeout_at(deadline, self.ready(session)).await;
+        let used = self.used(session);
         // It waits for the message, so that nobody can be asked.
         let answerer: Arc<dyn Answerer> = Arc::new(Declines);
         let read = wanted.iter().map(|reference| async {

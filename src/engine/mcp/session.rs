@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::facts::mcp::McpStates;
-use crate::mcp::Servers;
+use crate::mcp::{ServerFacts, Servers, ToolFacts};
 
 /// What a session keeps of servers of tools.
 #[derive(Default)]
@@ -19,22 +19,38 @@ pub struct SessionMcp {
 /// What a session has seen of tools.
 #[derive(Default)]
 struct Seen {
-    /// The digest of each tool when it was last offered.
-    digests: HashMap<Arc<str>, Arc<str>>,
+    /// Each tool when it was last offered.
+    tools: HashMap<Arc<str>, SeenTool>,
     /// The tools that have changed since they were first offered.
     changed: HashSet<Arc<str>>,
+}
+
+/// A server's tool as it was last offered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenTool {
+    /// What it is, as a digest.
+    pub digest: Arc<str>,
+    /// Whether its server has the name of another one of the user's own file.
+    pub borrows_name: bool,
+}
+
+impl SeenTool {
+    /// A tool as its server has it now.
+    pub fn of(server: &ServerFacts, tool: &ToolFacts) -> Self {
+        Self { digest: tool.digest.clone(), borrows_name: server.borrows_name }
+    }
 }
 
 impl SessionMcp {
     /// Those of a session below this one: it knows the tools as this one does, and everything that it is granted is
     /// granted for them as they are now.
     pub fn below(&self) -> Self {
-        let digests = self.seen().digests.clone();
+        let tools = self.seen().tools.clone();
         let below = Self::default();
         if let Some(own) = self.own.get() {
             let _ = below.own.set(own.clone());
         }
-        *below.seen() = Seen { digests, changed: HashSet::new() };
+        *below.seen() = Seen { tools, changed: HashSet::new() };
         below
     }
 
@@ -47,9 +63,9 @@ impl SessionMcp {
         let _ = self.own.set(servers);
     }
 
-    /// The digest of a server's tool as it was last offered; `None` for any other tool.
-    pub fn digest(&self, tool: &str) -> Option<Arc<str>> {
-        self.seen().digests.get(tool).cloned()
+    /// A server's tool as it was last offered; `None` for any other tool.
+    pub fn tool(&self, name: &str) -> Option<SeenTool> {
+        self.seen().tools.get(name).cloned()
     }
 
     /// The servers of the session alone.
@@ -58,10 +74,11 @@ impl SessionMcp {
     }
 
     /// Notes a tool that is offered. Returns whether it was another one before, of the same name.
-    pub fn offers(&self, name: &Arc<str>, digest: &Arc<str>) -> bool {
+    pub fn offers(&self, name: &Arc<str>, tool: SeenTool) -> bool {
         let mut seen = self.seen();
-        let before = seen.digests.insert(name.clone(), digest.clone());
-        let has_changed = before.is_some_and(|before| before != *digest);
+        let digest = tool.digest.clone();
+        let before = seen.tools.insert(name.clone(), tool);
+        let has_changed = before.is_some_and(|before| before.digest != digest);
         if has_changed {
             seen.changed.insert(name.clone());
         }
@@ -93,12 +110,13 @@ mod tests {
     fn tool_that_changes_is_another_one_in_its_session() {
         let session = SessionMcp::default();
         let name: Arc<str> = "mcp__s__t".into();
-        assert!(!session.offers(&name, &"1".into()));
-        assert!(!session.offers(&name, &"1".into()) && !session.has_changed(&name));
-        assert!(session.offers(&name, &"2".into()) && session.has_changed(&name));
+        let tool = |digest: &str| SeenTool { digest: digest.into(), borrows_name: false };
+        assert!(!session.offers(&name, tool("1")));
+        assert!(!session.offers(&name, tool("1")) && !session.has_changed(&name));
+        assert!(session.offers(&name, tool("2")) && session.has_changed(&name));
         // A child is granted the tool as it is now.
         let child = session.below();
-        assert!(!child.offers(&name, &"2".into()) && !child.has_changed(&name));
-        assert!(child.offers(&name, &"1".into()) && child.has_changed(&name));
+        assert!(!child.offers(&name, tool("2")) && !child.has_changed(&name));
+        assert!(child.offers(&name, tool("1")) && child.has_changed(&name));
     }
 }

@@ -72,7 +72,7 @@ impl Turn {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => return,
-            () = self.shared.servers_ready(&self.session) => {}
+            () = self.shared.mcp.ready(&self.session) => {}
         }
         self.refresh_tools();
     }
@@ -80,7 +80,7 @@ impl Turn {
     /// Takes in the tools of servers as they are now: between rounds.
     pub fn refresh_tools(&self) {
         let source = self.cause.as_ref().map(|cause| Source::Client(cause.connection));
-        let tools = self.shared.toolbox_of_round(&self.session, &self.answerer).preferring(source);
+        let tools = self.shared.mcp.toolbox_of_round(&self.session, &self.answerer).preferring(source);
         self.tools.store(Arc::new(tools));
     }
 

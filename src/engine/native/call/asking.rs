@@ -295,7 +295,7 @@ impl Batch<'_> {
 
     /// Whether a rule that stands lets a call run by its tool's name.
     fn has_standing_rule(&self, call: &ToolCall) -> bool {
-        self.turn.session.mcp.digest(&call.name).is_some()
+        self.turn.session.mcp.tool(&call.name).is_some()
             && self
                 .turn
                 .shared
@@ -306,7 +306,8 @@ impl Batch<'_> {
 
     /// Whether rules that stand allow a server's tool that is another one since.
     fn is_another(&self, call: &ToolCall) -> bool {
-        self.has_standing_rule(call) && self.turn.shared.is_another(&self.turn.session, &call.name)
+        self.has_standing_rule(call)
+            && self.turn.shared.mcp.allowed.is_another(&self.turn.session, &call.name)
     }
 
     /// A call runs without a question. If that is because of a rule, the tool is known from now on.
@@ -318,12 +319,12 @@ impl Batch<'_> {
 
     /// Notes a server's tool as it is now, on a thread that may wait for the disk.
     async fn note_tool(&self, call: &ToolCall, is_agreed: bool) {
-        if self.turn.session.mcp.digest(&call.name).is_none() {
+        if self.turn.session.mcp.tool(&call.name).is_none() {
             return;
         }
         let (shared, session, tool) =
             (self.turn.shared.clone(), self.turn.session.clone(), call.name.clone());
-        let noted = tokio::task::spawn_blocking(move || shared.note_tool(&session, &tool, is_agreed));
+        let noted = tokio::task::spawn_blocking(move || shared.mcp.allowed.note(&session, &tool, is_agreed));
         let _ = noted.await;
     }
 
@@ -389,9 +390,17 @@ impl Batch<'_> {
             }
             warnings.extend(warning::of("An argument of the call", &call.parsed));
             if self.is_another(call) {
-                warnings.push(
-                    "The tool has another description or schema than when a rule last let it run.".to_owned(),
-                );
+                let borrows = self.turn.session.mcp.tool(&call.name).is_some_and(|tool| tool.borrows_name);
+                let why = match borrows {
+                    false => {
+                        "The tool has another description or schema than when a rule last let it run, or its server runs \
+                         or asks something else."
+                    }
+                    true => {
+                        "The server has the name of another one of your own, and your rules are about that one."
+                    }
+                };
+                warnings.push(why.to_owned());
             }
         }
         let approval = Approval {
