@@ -108,6 +108,9 @@ CATEGORY nil or what completion takes the names for."
 (defvar-local edn-bridge-complete--models nil
   "Models as the bridge lists them.")
 
+(defvar-local edn-bridge-complete-agents nil
+  "Names of the agents of others that a new session can have.")
+
 (defvar-local edn-bridge-complete--files nil
   "Cons of a time and the files of the project then.")
 
@@ -202,6 +205,7 @@ is called without arguments and returns what references can begin with."
   (pcase words
     ('("thinking") edn-bridge-constants-thinking-levels)
     ('("mode") edn-bridge-constants-modes)
+    ('("new") edn-bridge-complete-agents)
     ((or '("model") '("login") '("logout"))
      (seq-uniq (mapcar #'edn-bridge-complete--provider
                        edn-bridge-complete--models)))

@@ -61,6 +61,8 @@
     "set_auto_compaction"
     "set_auto_retry"
     "set_option"
+    "agent_options"
+    "list_agents"
     "compact"
     "trust_project"
     "trust_preview"

@@ -11,6 +11,7 @@
 
 (require 'cl-lib)
 (require 'seq)
+(require 'edn-bridge-agents)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-complete)
 (require 'edn-bridge-input)
@@ -41,29 +42,34 @@
 
 (defun edn-bridge-models-choose (provider id &optional scope)
   "Go on with the model ID of PROVIDER.
+Where an agent of others answers, choose among its models.
 SCOPE is \"session\", \"project\" or \"user\"; with a prefix argument it is
 asked for, and the choice holds for new sessions too."
   (interactive
-   (let* ((data (edn-bridge-rpc-call (edn-bridge-chat-current)
-                                     "get_available_models" nil))
-          (model (edn-bridge-complete-choose
-                  "Model: " 'edn-bridge-model
-                  (edn-bridge-models--usable-first
-                   (append (plist-get data :models) nil))
-                  #'edn-bridge-models--label
-                  #'edn-bridge-models--annotate)))
-     (list (edn-bridge-chat-word (plist-get model :provider))
-           (plist-get model :id)
-           (and current-prefix-arg
-                (edn-bridge-complete-choose
-                 "For: " 'edn-bridge-scope '("session" "project" "user")
-                 #'identity))))
+   (if (edn-bridge-agents-here)
+       (list nil nil)
+     (let* ((data (edn-bridge-rpc-call (edn-bridge-chat-current)
+                                       "get_available_models" nil))
+            (model (edn-bridge-complete-choose
+                    "Model: " 'edn-bridge-model
+                    (edn-bridge-models--usable-first
+                     (append (plist-get data :models) nil))
+                    #'edn-bridge-models--label
+                    #'edn-bridge-models--annotate)))
+       (list (edn-bridge-chat-word (plist-get model :provider))
+             (plist-get model :id)
+             (and current-prefix-arg
+                  (edn-bridge-complete-choose
+                   "For: " 'edn-bridge-scope '("session" "project" "user")
+                   #'identity)))))
    edn-bridge-chat-mode)
-  (edn-bridge-rpc-request
-   (edn-bridge-chat-current) "set_model"
-   (append (list :provider provider :model-id id)
-           (and scope (list :scope scope)))
-   :on-success (lambda (_data) (message "Model: %s" id))))
+  (if (null id)
+      (edn-bridge-agents-choose "model" "models")
+    (edn-bridge-rpc-request
+     (edn-bridge-chat-current) "set_model"
+     (append (list :provider provider :model-id id)
+             (and scope (list :scope scope)))
+     :on-success (lambda (_data) (message "Model: %s" id)))))
 
 (defun edn-bridge-models-cycle (&optional back)
   "Go on with the next model that can be used; with BACK, the previous one."
@@ -76,18 +82,22 @@ asked for, and the choice holds for new sessions too."
                           (edn-bridge-models--label (plist-get data :model))))))
 
 (defun edn-bridge-models-think (level)
-  "Have the model think as much as LEVEL says."
+  "Have the model think as much as LEVEL says.
+Where an agent of others answers, choose among its levels."
   (interactive
-   (list (edn-bridge-complete-choose
-          "Thinking: " 'edn-bridge-thinking-level
-          edn-bridge-constants-thinking-levels #'identity))
+   (list (and (not (edn-bridge-agents-here))
+              (edn-bridge-complete-choose
+               "Thinking: " 'edn-bridge-thinking-level
+               edn-bridge-constants-thinking-levels #'identity)))
    edn-bridge-chat-mode)
-  (edn-bridge-rpc-request
-   (edn-bridge-chat-current) "set_thinking_level" (list :level level)
-   :on-success
-   (lambda (data)
-     (message "Thinking: %s"
-              (edn-bridge-chat-word (plist-get data :thinking-level))))))
+  (if (null level)
+      (edn-bridge-agents-choose "thought_level" "thinking levels")
+    (edn-bridge-rpc-request
+     (edn-bridge-chat-current) "set_thinking_level" (list :level level)
+     :on-success
+     (lambda (data)
+       (message "Thinking: %s"
+                (edn-bridge-chat-word (plist-get data :thinking-level)))))))
 
 (defun edn-bridge-models--annotate-mode (mode)
   "Return what MODE allows, or nil."
@@ -172,6 +182,8 @@ INSTRUCTIONS say what the summary should keep; they may be empty."
   (define-key map "p" #'edn-bridge-models-set-mode)
   (define-key map "c" #'edn-bridge-models-compact)
   (define-key map "s" #'edn-bridge-models-show-stats)
+  (define-key map "a" #'edn-bridge-agents-new)
+  (define-key map "o" #'edn-bridge-agents-set-option)
   (define-key edn-bridge-chat-mode-map (kbd "C-c C-o") (cons "model" map)))
 
 (provide 'edn-bridge-models)

@@ -3,6 +3,7 @@
 //!
 //! Pure: facts in, plain data out. Knows neither who asks nor how a session lives.
 
+pub mod agent;
 pub mod control;
 pub mod mcp;
 
@@ -214,8 +215,13 @@ pub fn session_state(facts: &SessionFacts) -> Map<'_> {
     map
 }
 
-/// The model, with its thinking level if it can think.
+/// The model, with its thinking level if it can think; behind the agent that has it, where that is not this program.
 fn model_label(facts: &SessionFacts) -> Cow<'_, str> {
+    if let Some(agent) = &facts.agent {
+        let parts = [Some(&agent.name), agent.current("model"), agent.current("thought_level")];
+        let parts: Vec<&str> = parts.into_iter().flatten().map(|part| &**part).collect();
+        return format!("agent {}", parts.join(" · ")).into();
+    }
     if facts.model_reasoning {
         format!("{} · {}", facts.model_id, facts.effective_thinking().as_str()).into()
     } else {

@@ -9,6 +9,8 @@ mod support;
 mod asked;
 #[path = "agents/broken.rs"]
 mod broken;
+#[path = "agents/listed.rs"]
+mod listed;
 #[path = "acp_wire/official.rs"]
 mod official;
 #[path = "agents/session.rs"]

@@ -441,6 +441,7 @@ fn every_topic_arrives() {
         "command.",
         "jobs.",
         "persistence.torn",
+        "agent.",
         "mcp.",
         "replay.",
     ];
@@ -511,6 +512,7 @@ live! {
     live_actions "action.";
     live_tools "tool.";
     live_client_tools "client-tool.";
+    live_agents "agent.";
     live_mcp "mcp.";
     live_modes "mode." "trust." "runtime.";
     live_interactions "interaction.";

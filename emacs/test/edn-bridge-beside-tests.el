@@ -265,6 +265,10 @@
      edn-bridge-model ("p/m3" "p/m1" "p/m2")
      (:models [(:provider "p" :id "m3") (:provider "p" :id "m1")
                (:provider "p" :id "m2")]))
+    (edn-bridge-agents-new
+     edn-bridge-agent ("c" "a" "b")
+     (:agents [(:name "c" :state "idle") (:name "b" :state "refused")
+               (:name "a" :state "ready")]))
     (edn-bridge-models-think edn-bridge-thinking-level
                              edn-bridge-constants-thinking-levels)
     (edn-bridge-models-set-mode edn-bridge-mode edn-bridge-constants-modes)

@@ -215,10 +215,10 @@ Those with two hyphens, which are private, and those of tests are left out."
 (defconst edn-bridge-terminal-tests-elsewhere
   (concat "\\`edn-bridge-\\(?:queue-\\|ediff-\\|undo\\'\\|redo\\'\\|rules-remove"
           "\\|audit-toggle\\|daemon\\'\\|sessions-archive\\|sessions-delete\\|tree-delete"
-          "\\|mcp\\|input-continue\\'\\)")
+          "\\|mcp\\|agents-\\|input-continue\\'\\)")
   "Matches commands whose keys are used where there is something to use them on.
-That is in the tests of queue, rules, questions, servers, cut turns and the
-daemon.")
+That is in the tests of queue, rules, questions, servers, agents, cut turns
+and the daemon.")
 
 (defun edn-bridge-terminal-tests-left-out (record)
   "Return the keys and commands that are not in the file RECORD."
@@ -433,6 +433,8 @@ daemon.")
    '("C-c" "C-o" "p") "^Permissions:" '("read" "Tab" "Enter")
    "^Permissions: read-only"
    '("C-c" "C-o" "p") "^Permissions:" '("ask" "Enter") "^Permissions: ask"
+   '("C-c" "C-o" "a") "No agent is configured"
+   '("C-c" "C-o" "o") "No agent of others answers in this chat"
    '("C-c" "C-o" "s") ":usage\\|:tokens\\|:messages"
    '("C-c" "C-o" "c") "^Keep in the summary" '("Enter")
    "compact:\\|compacted"))
@@ -620,6 +622,7 @@ daemon.")
          ("m" "^Model:" ("scripted/" "Tab" "Enter") "^Model: scripted")
          ("l" "^Thinking:" ("low" "Enter") "^Thinking: low")
          ("p" "^Permissions:" ("ask" "Enter") "^Permissions: ask")
+         ("B" "No agent is configured") ("P" "No agent of others answers")
          ("c" "^Keep in the summary" ("Enter") "compact:\\|compacted")
          ("j" "Status *What") ("e" ":psi.agent-session")
          ("g" "→ {:id ") ("d" "Handshake in")

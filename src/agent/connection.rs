@@ -336,6 +336,11 @@ impl AgentConnection {
         AgentFault::Gone(last.map_or_else(|| "its program has ended".to_owned(), |last| last.to_string()))
     }
 
+    /// Why it has ended, if it did so by itself.
+    pub fn why_ended(&self) -> Option<String> {
+        (!self.is_alive() && !self.closing.is_cancelled()).then(|| self.why_gone().to_string())
+    }
+
     async fn send(&self, line: Vec<u8>) -> Result<(), AgentFault> {
         tokio::select! {
             biased;

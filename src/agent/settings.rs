@@ -2,13 +2,14 @@
 //!
 //! Starts nothing and looks nothing up: keys and variables are named here and read when an agent is started.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::edn;
+use crate::environment::Environment;
 use crate::limits::{AGENTS, MCP_DETAILS};
 use crate::peer::{
-    Read, Source, Unfit, Variable, at_home, command_line, is_name, of_text, short_line, source_of,
+    self, Read, Source, Unfit, Variable, at_home, command_line, is_name, of_text, short_line, source_of,
     unknown_key,
 };
 use crate::sha256;
@@ -200,6 +201,13 @@ impl AgentSetup {
             text.push_str(&format!("\n{what}: {value}"));
         }
         text
+    }
+
+    /// Why its program cannot be started in a project's folder, as far as that can be seen without starting it. Reads the
+    /// disk.
+    pub fn missing(&self, root: &Path, environment: &Environment) -> Option<String> {
+        let folder = self.cwd.as_ref().map_or_else(|| root.to_owned(), |folder| root.join(folder));
+        peer::missing(&self.command, &folder, environment)
     }
 
     /// Its command line as it may be shown.

@@ -203,6 +203,10 @@ macro_rules! each_op {
                 "Turns automatic retries on or off.";
             SetOption set_option Write true { "option" Shape::Filled, "value" Shape::Any } ["options"] [NotFound]
                 "Chooses a value of an option of the session's agent, by their ids: true or false for a switch. The options are in `session/updated`.";
+            AgentOptions agent_options Write true {} ["options"] []
+                "Returns what can be chosen at the session's agent, as `session/updated` has it. An agent that does not run yet is started for it, and a project's agent with another command line than before is asked about.";
+            ListAgents list_agents Read true {} ["agents"] []
+                "Returns the agents that can answer the turns of a new session in the session's folder: {:name :source :command :trusted :sandbox :usual :state :info :last-error :sessions}. Starts none. What an agent says of itself is data.";
             Compact compact Write true { "custom-instructions" Shape::Text ;? } ["compacted" "summary?"] [SessionNotIdle]
                 "Replaces the older part of the conversation by a summary for the model; the journal keeps that part.";
             TrustProject trust_project Write true { "trusted" Shape::Flag, "files" Shape::Map ;? } ["trusted"] []

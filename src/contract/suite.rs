@@ -36,6 +36,7 @@ const FILES: &[(&str, &str)] = &[
     ("logins", include_str!("checks/logins.edn")),
     ("control", include_str!("checks/control.edn")),
     ("client-tools", include_str!("checks/client-tools.edn")),
+    ("agents", include_str!("checks/agents.edn")),
     ("mcp", include_str!("checks/mcp.edn")),
     ("guests", include_str!("checks/guests.edn")),
     ("plists", include_str!("checks/plists.edn")),

@@ -1,6 +1,6 @@
 //! Agents of others that answer turns of our sessions.
 //!
-//! [`agents`] has them all; [`pool`] their processes, one for each agent and folder. [`attached`] is a session of ours with its
+//! [`agents`] has them all, and [`listed`] shows them; [`pool`] their processes, one for each agent and folder. [`attached`] is a session of ours with its
 //! session at an agent, which [`attach`] opens or takes up. [`turn`] runs a turn: what the agent tells becomes events and
 //! entries ([`told`], [`calls`]), what it asks becomes questions of ours ([`asks`], [`permits`]) or is served under our rules
 //! ([`served`], [`terminals`]). Knows the protocol by the room `agent` alone.
@@ -11,6 +11,8 @@ mod attach;
 mod attached;
 mod calls;
 mod consent;
+mod listed;
+mod occasion;
 mod parts;
 mod permits;
 mod pool;
@@ -32,6 +34,7 @@ use crate::engine::turn_control::TurnEnd;
 use crate::session::ToolOutcome;
 use crate::value::Value;
 pub use agents::{ForeignAgent, configured};
+pub use occasion::Occasion;
 
 impl Agent for ForeignAgent {
     fn answer(self: Arc<Self>, task: TurnTask) -> BoxFuture<'static, TurnEnd> {

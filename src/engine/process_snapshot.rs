@@ -26,6 +26,7 @@ use crate::engine::services::Services;
 use crate::engine::snapshot::SessionSnapshot;
 use crate::engine::system_prompt;
 use crate::event::StagePassed;
+use crate::facts::agent::ListedAgent;
 use crate::facts::mcp::McpServer;
 use crate::facts::{AtWork, JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats};
 use crate::hook::Hook;
@@ -265,6 +266,11 @@ impl World for ProcessSnapshot {
     fn mcp_servers(&self) -> Vec<McpServer> {
         let Ok(handle) = self.engine.shared.tree.get(&self.call.session) else { return Vec::new() };
         self.engine.shared.mcp.listed(&handle)
+    }
+
+    fn agents(&self) -> Vec<ListedAgent> {
+        let Ok(handle) = self.engine.shared.tree.get(&self.call.session) else { return Vec::new() };
+        self.engine.foreign.listed(&handle)
     }
 
     fn questions(&self) -> Vec<QuestionFacts> {

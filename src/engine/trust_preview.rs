@@ -62,6 +62,20 @@ pub(super) fn preview(project: &Files) -> TrustPreview {
     TrustPreview { state, runs, problems, files }
 }
 
+/// The agents that a project's configuration names, trusted or not.
+pub(super) fn agents(project: &Files) -> AgentSetups {
+    let Some(ProjectFiles { root, configuration: Some(bytes), .. }) = project.content() else {
+        return AgentSetups::default();
+    };
+    match edn::read_one(&bytes) {
+        Ok(Value::Map(map)) => {
+            let from = || peer::Source::Project(root.join(".edn-bridge/config.edn"));
+            AgentSetups::read(map.get_keyword("agents").map(|value| (from(), value)))
+        }
+        _ => AgentSetups::default(),
+    }
+}
+
 /// What was found so far.
 struct Preview {
     runs: Vec<ProjectEffect>,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::message::SessionId;
 use crate::value::{Map, Value};
 
 /// The agent of a session.
@@ -15,6 +16,8 @@ pub struct AgentFacts {
     pub info: Option<Arc<str>>,
     /// What can be chosen at it.
     pub options: Arc<[AgentOption]>,
+    /// What the person has chosen of that: the value of each option.
+    pub chosen: Arc<[(Arc<str>, Value<'static>)]>,
     /// Its slash commands.
     pub commands: Arc<[AgentCommand]>,
     /// What it plans.
@@ -27,6 +30,31 @@ pub struct AgentFacts {
     pub title: Option<Arc<str>>,
     /// Counts the changes: an older one does not replace a newer one.
     pub version: u64,
+}
+
+/// An agent of a configuration, as clients see it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListedAgent {
+    /// Its name in the configuration.
+    pub name: Arc<str>,
+    /// Who configured it: `user` or `project`.
+    pub source: &'static str,
+    /// Its command line, without what may be a secret.
+    pub command: Arc<str>,
+    /// Whether it may be started without a further question about it.
+    pub trusted: bool,
+    /// Whether it is to run in the sandbox.
+    pub sandbox: bool,
+    /// Whether new sessions have it.
+    pub usual: bool,
+    /// Its state in one word: `refused`, `idle`, `starting`, `ready`, `failed` or `given-up`.
+    pub state: &'static str,
+    /// Its own name and version, while it runs.
+    pub info: Option<Arc<str>>,
+    /// Why it cannot be started, or how its last process ended, as a sentence.
+    pub last_error: Option<Arc<str>>,
+    /// The open sessions whose turns it answers.
+    pub sessions: Vec<SessionId>,
 }
 
 /// Something that can be chosen at an agent.
@@ -103,6 +131,18 @@ impl AgentFacts {
         self.options.iter().find(|option| option.category.as_deref() == Some(category))
     }
 
+    /// What the person chooses, with what was chosen before: a map from the ids of options to values, at most `most`.
+    pub fn choosing(&self, option: &str, value: &Value<'static>, most: usize) -> Value<'static> {
+        let mut map = Map::new();
+        let before = self.chosen.iter().filter(|(id, _)| **id != *option);
+        let over = self.chosen.len().saturating_add(1).saturating_sub(most);
+        for (id, value) in before.skip(over) {
+            map.insert(Value::from(id.to_string()), value.clone());
+        }
+        map.insert(Value::from(option.to_owned()), value.clone());
+        Value::from(map)
+    }
+
     /// The chosen value of the option of a category.
     pub fn current(&self, category: &str) -> Option<&Arc<str>> {
         match &self.option_of(category)?.value {
@@ -120,6 +160,33 @@ impl AgentStep {
 }
 
 impl AgentOption {
+    /// Whether it has that value.
+    pub fn is(&self, value: &Value<'_>) -> bool {
+        match &self.value {
+            AgentValue::Switch(on) => value.as_bool() == Some(*on),
+            AgentValue::Choice { current, .. } => value.as_str() == Some(&**current),
+        }
+    }
+
+    /// Whether it can have that value.
+    pub fn may_be(&self, value: &Value<'_>) -> bool {
+        match &self.value {
+            AgentValue::Switch(_) => value.as_bool().is_some(),
+            AgentValue::Choice { values, .. } => {
+                value.as_str().is_some_and(|id| values.iter().any(|known| *known.id == *id))
+            }
+        }
+    }
+
+    /// Gives it a value that it can have.
+    pub fn set(&mut self, value: &Value<'_>) {
+        match (&mut self.value, value.as_bool(), value.as_str()) {
+            (AgentValue::Switch(on), Some(wanted), _) => *on = wanted,
+            (AgentValue::Choice { current, .. }, _, Some(wanted)) => *current = wanted.into(),
+            _ => {}
+        }
+    }
+
     /// `{:id :name :about :category :value :values}`: a truth, or the id of a value with the values that there are.
     pub fn to_value(&self) -> Value<'static> {
         let mut map = Map::new().with("id", self.id.to_string()).with("name", self.name.to_string());

@@ -206,6 +206,26 @@ pub async fn start(
     Ok(Started { child, read, write })
 }
 
+/// Why a program cannot be started, as far as that can be seen without starting it. Reads the disk.
+pub fn missing(command: &[String], folder: &Path, environment: &Environment) -> Option<String> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let name = command.first()?;
+    let runs = |file: &Path| {
+        std::fs::metadata(file).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    if !folder.is_dir() {
+        return Some(format!("{}: there is no such folder", folder.display()));
+    }
+    let is_there = match name.contains('/') {
+        true => runs(&named(name, folder)),
+        false => {
+            let path = environment.get("PATH").unwrap_or_default();
+            std::env::split_paths(&path).any(|at| runs(&folder.join(at).join(name)))
+        }
+    };
+    (!is_there).then(|| format!("{name}: there is no such program"))
+}
+
 /// A program that is named by a path is looked for in the folder that it will run in.
 fn named(name: &str, folder: &Path) -> PathBuf {
     if name.contains('/') { folder.join(name) } else { PathBuf::from(name) }

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use crate::query::graph::{Graph, Resolver};
 
+mod agent;
 mod catalogue;
 mod config;
 mod connection;
@@ -49,6 +50,7 @@ const PARTS: &[&[Resolver]] = &[
     job::PART,
     ui::PART,
     workflow::PART,
+    agent::PART,
     mcp::PART,
     memory::PART,
     git::PART,

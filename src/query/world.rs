@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::context::Project;
 use crate::event::question::{QuestionContent, QuestionKind};
 use crate::event::{StagePassed, StatusText, Subagent, Widget, WidgetSpec};
+use crate::facts::agent::ListedAgent;
 use crate::facts::mcp::McpServer;
 use crate::facts::{AtWork, JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats};
 use crate::hook::Hook;
@@ -80,6 +81,8 @@ pub trait World {
     fn tools(&self) -> Vec<ToolSpec>;
     /// The servers of tools of the query's session, by name.
     fn mcp_servers(&self) -> Vec<McpServer>;
+    /// The agents of others that can answer turns in the folder of the query's session, by name.
+    fn agents(&self) -> Vec<ListedAgent>;
     /// The open questions to people, oldest first, without secrets.
     fn questions(&self) -> Vec<QuestionFacts>;
     /// The hooks of the query's session, in order.

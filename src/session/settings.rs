@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::facts::ModelFacts;
-use crate::facts::agent::AgentOption;
+use crate::facts::agent::{AgentOption, ListedAgent};
 use crate::message::{Mode, ThinkingLevel};
 use crate::session::call::{Call, Reply};
 use crate::value::Value;
@@ -53,6 +53,12 @@ pub trait SessionSettings: Send + Sync {
 
     /// Chooses a value of an option of the session's agent: a truth, or the id of a value. Answers with the options.
     fn set_option(&self, call: Call, option: String, value: Value<'static>, reply: Reply<Vec<AgentOption>>);
+
+    /// The agents of the session's folder, by name. Starts none.
+    fn agents(&self, call: Call, reply: Reply<Vec<ListedAgent>>);
+
+    /// What can be chosen at the session's agent, which is started where it does not run.
+    fn agent_options(&self, call: Call, reply: Reply<Vec<AgentOption>>);
 
     /// The theme of terminal interfaces that the user chose, if one was.
     fn theme(&self) -> Option<String>;

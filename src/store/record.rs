@@ -311,6 +311,9 @@ pub struct QueueRecord {
     pub before: Option<EntryId>,
 }
 
+/// The key of the setting that has what a person chose at the session's agent: a map from the ids of options to values.
+pub const CHOSEN_OPTIONS: &str = "agent-options";
+
 /// The agent that answers the turns from here on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentRecord {

@@ -14,6 +14,9 @@ LOG = os.environ.get("AGENT_LOG")
 NEXT = [0]
 SESSIONS = {}
 CANCELLED = set()
+# The servers of tools that each session was given, and the first words of its prompts.
+SERVERS = {}
+HISTORY = {}
 OPTIONS = {"model": "m-small", "brave": False}
 
 
@@ -62,11 +65,13 @@ def text(words):
     return {"type": "text", "text": words}
 
 
+VALUES = [{"value": "m-small", "name": "Small"}, {"value": "m-large", "name": "Large"}]
+
+
 def options():
-    values = [{"value": "m-small", "name": "Small"}, {"value": "m-large", "name": "Large"}]
     return [
         {"id": "model", "name": "Model", "category": "model", "type": "select",
-         "currentValue": OPTIONS["model"], "options": values},
+         "currentValue": OPTIONS["model"], "options": VALUES},
         {"id": "brave", "name": "Brave", "type": "boolean", "currentValue": OPTIONS["brave"]},
     ]
 
@@ -230,6 +235,16 @@ def step(session, line):
     elif word == "env":
         names = sorted(name for name in os.environ if not name.startswith(("LC_", "XDG_")))
         update(session, "agent_message_chunk", content=text(" ".join(names)))
+    elif word == "option":
+        # The agent changes its own option.
+        OPTIONS[words[0]] = words[1]
+        update(session, "config_option_update", configOptions=options())
+    elif word == "forget-option":
+        VALUES[:] = [value for value in VALUES if value["value"] != words[0]]
+    elif word == "servers":
+        update(session, "agent_message_chunk", content=text(json.dumps(SERVERS.get(session), sort_keys=True)))
+    elif word == "history":
+        update(session, "agent_message_chunk", content=text(" ".join(HISTORY.get(session, []))))
     elif word == "touch":
         try:
             with open(rest, "w") as file:
@@ -253,6 +268,7 @@ class Refusal(Exception):
 
 def prompt(session, parts):
     CANCELLED.discard(session)
+    HISTORY.setdefault(session, []).append(parts[0].get("text", "").split(" ")[0] if parts else "")
     reason = "end_turn"
     for line in " ".join(part.get("text", "[image]") for part in parts).split(";"):
         if line.strip():
@@ -273,18 +289,25 @@ def serve(method, params):
                "sessionCapabilities": {}}
         if MODE == "resumes":
             can["sessionCapabilities"] = {"resume": {}, "close": {}}
+        if MODE == "forks":
+            can["sessionCapabilities"] = {"resume": {}, "close": {}, "fork": {}}
+        if MODE == "http":
+            can["mcpCapabilities"] = {"http": True}
         return {"protocolVersion": 1, "agentCapabilities": can,
                 "agentInfo": {"name": "scripted", "version": "1.0"},
                 "authMethods": [{"id": "page", "name": "Log in on a page"}]}
     if MODE == "login":
         raise Refusal(-32000, "Authentication required")
-    if method == "session/new":
+    if method in ("session/new", "session/fork"):
         name = "as-%d-%d" % (os.getpid(), len(SESSIONS) + 1)
         SESSIONS[name] = params["cwd"]
+        SERVERS[name] = params["mcpServers"]
+        HISTORY[name] = list(HISTORY.get(params.get("sessionId"), []))
         return {"sessionId": name, "configOptions": options()}
     if method in ("session/load", "session/resume"):
         name = params["sessionId"]
         SESSIONS[name] = params["cwd"]
+        SERVERS[name] = params["mcpServers"]
         if method == "session/load":
             update(name, "user_message_chunk", content=text("replayed"))
             update(name, "agent_message_chunk", content=text("replayed"))

@@ -61,8 +61,6 @@ fn agent_that_forgets_begins_a_new_session_with_a_notice() {
 fn options_are_shown_and_chosen() {
     let setup = with_agent("", "");
     let mut bridge = setup.interactor();
-    let early = bridge.ask("o", "set_option", "{:option \"model\" :value \"m-large\"}");
-    assert!(early.to_string().contains("from the first turn on"), "{early}");
     turn(&mut bridge, "say x");
     let shown = state(&mut bridge).to_string();
     assert!(shown.contains(":options [{:id \"model\"") && shown.contains("\"m-large\""), "{shown}");

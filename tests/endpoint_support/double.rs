@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use edn_bridge::event::{Body, Cause, Event, WaitingMessages};
-use edn_bridge::facts::agent::AgentOption;
+use edn_bridge::facts::agent::{AgentOption, ListedAgent};
 use edn_bridge::facts::editor::Editor;
 use edn_bridge::facts::mcp::{McpCompletion, McpServer};
 use edn_bridge::facts::permissions::{AuditPage, AuditWanted, ListedRule, TrustPreview};
@@ -384,6 +384,8 @@ impl SessionSettings for Double {
         set_auto_compaction(enabled: bool) -> bool = true;
         set_auto_retry(enabled: bool) -> bool = true;
         set_option(option: String, value: Value<'static>) -> Vec<AgentOption> = Vec::new();
+        agents() -> Vec<ListedAgent> = Vec::new();
+        agent_options() -> Vec<AgentOption> = Vec::new();
         set_theme(name: String) -> String = String::new();
         trust_project(trusted: bool, shown: Option<ShownFiles>) -> bool = true;
     }

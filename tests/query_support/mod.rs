@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use edn_bridge::context::Project;
 use edn_bridge::event::StagePassed;
+use edn_bridge::facts::agent::ListedAgent;
 use edn_bridge::facts::mcp::McpServer;
 use edn_bridge::facts::{AtWork, JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats};
 use edn_bridge::hook::Hook;
@@ -169,6 +170,9 @@ impl World for Process {
         Vec::new()
     }
     fn mcp_servers(&self) -> Vec<McpServer> {
+        Vec::new()
+    }
+    fn agents(&self) -> Vec<ListedAgent> {
         Vec::new()
     }
     fn questions(&self) -> Vec<QuestionFacts> {

@@ -34,8 +34,8 @@ impl DurableState {
             return;
         }
         let known_plan = known.plan.clone();
-        // The journal says which session it is.
-        let told = AgentFacts { session: known.session.clone(), ..told };
+        // The journal says which session it is, and what the person chose.
+        let told = AgentFacts { session: known.session.clone(), chosen: known.chosen.clone(), ..told };
         if let (Some(title), None) = (&told.title, &self.state.facts.name)
             && let Err(error) = self.append(vec![EntryBody::Name(title.clone())]).await
         {

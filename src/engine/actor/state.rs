@@ -17,10 +17,11 @@ use crate::engine::undo::UndoHistory;
 use crate::event::TurnOutcome;
 use crate::facts::SessionFacts;
 use crate::facts::agent::AgentFacts;
+use crate::limits::AGENT_OPTIONS;
 use crate::message::{Block, EntryId, Message, Mode, Role, ThinkingLevel, TurnId};
-use crate::store::record::{KeyedRequest, Requested, TurnEvent, TurnRecord, Wish};
+use crate::store::record::{CHOSEN_OPTIONS, KeyedRequest, Requested, TurnEvent, TurnRecord, Wish};
 use crate::store::{Entry, EntryBody};
-use crate::value::Value;
+use crate::value::{Map, Value};
 
 /// A session's state, as far as it follows from its entries.
 pub struct SessionState {
@@ -94,6 +95,14 @@ impl SessionState {
                 ("mcp-off", ..) => {
                     let names = value.as_slice().unwrap_or_default().iter().filter_map(Value::as_str);
                     facts.mcp_off = Arc::new(names.map(Arc::from).collect());
+                }
+                (CHOSEN_OPTIONS, ..) => {
+                    let pairs = value.as_map().into_iter().flat_map(Map::iter);
+                    let chosen =
+                        pairs.filter_map(|(id, value)| Some((Arc::from(id.as_str()?), value.clone())));
+                    if let Some(agent) = &mut facts.agent {
+                        Arc::make_mut(agent).chosen = chosen.take(AGENT_OPTIONS).collect();
+                    }
                 }
                 _ => {}
             },

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::catalogue::{self, ErrorCode};
 use crate::engine::change::Change;
+use crate::engine::foreign::Occasion;
 use crate::engine::host::Engine;
 use crate::engine::login::LoginDesk;
 use crate::engine::{rulebook, trust_preview};
-use crate::facts::agent::AgentOption;
+use crate::facts::agent::{AgentOption, ListedAgent};
 use crate::facts::permissions::{AuditPage, AuditWanted, ListedRule, TrustPreview};
 use crate::facts::{LoginFacts, ModelFacts, ProviderName};
 use crate::interaction::audit;
@@ -16,6 +17,10 @@ use crate::message::{Mode, ThinkingLevel};
 use crate::provider::models::{Model, Models};
 use crate::session::{ApiError, Call, Logins, Permissions, Reach, Reply, SessionSettings, ShownFiles};
 use crate::value::{Map, Value};
+
+/// Why there is nothing to choose.
+const NO_AGENT: &str =
+    "The session has no agent with options: its model, mode and thinking have ops of their own.";
 
 impl SessionSettings for Engine {
     fn models(&self, _call: Call, reply: Reply<Vec<ModelFacts>>) {
@@ -37,9 +42,10 @@ impl SessionSettings for Engine {
         let (shared, foreign) = (self.shared.clone(), self.foreign.clone());
         self.with(&call.clone(), reply, |handle, reply| {
             if let Some(agent) = handle.snapshot().facts.agent.clone() {
+                let occasion = Occasion::of_request(&handle, call.cause());
                 self.shared.tasks.spawn(async move {
                     let chosen = match *provider == *agent.name {
-                        true => foreign.choose(&handle, "model", &model).await,
+                        true => foreign.choose(&occasion, "model", &model).await,
                         false => Err(ApiError::failed(format!(
                             "The session's agent is {0}, with models of its own: choose one of provider {0}.",
                             agent.name
@@ -74,6 +80,7 @@ impl SessionSettings for Engine {
     fn cycle_model(&self, call: Call, forward: bool, reply: Reply<(String, String)>) {
         let config = self.shared.configuration.newest();
         let ready = config.providers.ready();
+        let foreign = self.foreign.clone();
         let usable: Vec<(Arc<str>, Arc<str>)> = config
             .models
             .iter()
@@ -83,9 +90,12 @@ impl SessionSettings for Engine {
         self.with(&call.clone(), reply, |handle, reply| {
             let facts = handle.snapshot().facts.clone();
             if let Some(agent) = &facts.agent {
-                let message =
-                    format!("The session's agent is {}: choose one of its models by name.", agent.name);
-                return reply.fail(ApiError::failed(message));
+                let (name, occasion) = (agent.name.to_string(), Occasion::of_request(&handle, call.cause()));
+                self.shared.tasks.spawn(async move {
+                    let chosen = foreign.next_model(&occasion, forward).await;
+                    reply.send(chosen.map(|id| (name, id.to_string())));
+                });
+                return;
             }
             let now = usable
                 .iter()
@@ -124,8 +134,9 @@ impl SessionSettings for Engine {
                     let message = "The session's agent has levels of its own: choose one by name.";
                     return reply.fail(ApiError::failed(message));
                 };
+                let occasion = Occasion::of_request(&handle, call.cause());
                 self.shared.tasks.spawn(async move {
-                    let chosen = foreign.choose(&handle, "thought_level", level.as_str()).await;
+                    let chosen = foreign.choose(&occasion, "thought_level", level.as_str()).await;
                     reply.send(chosen.map(|()| level));
                 });
                 return;
@@ -167,16 +178,34 @@ impl SessionSettings for Engine {
 
     fn set_option(&self, call: Call, option: String, value: Value<'static>, reply: Reply<Vec<AgentOption>>) {
         let foreign = self.foreign.clone();
-        self.with(&call, reply, |handle, reply| {
+        self.with(&call.clone(), reply, |handle, reply| {
             if handle.snapshot().facts.agent.is_none() {
-                let message = "The session has no agent with options: its model, mode and thinking have ops of their own.";
-                return reply.fail(ApiError::failed(message));
+                return reply.fail(ApiError::failed(NO_AGENT));
             }
+            let occasion = Occasion::of_request(&handle, call.cause());
             self.shared.tasks.spawn(async move {
-                let chosen = foreign.set_option(&handle, &option, &value).await;
+                let chosen = foreign.set_option(&occasion, &option, &value).await;
                 let options = || handle.snapshot().facts.agent.as_ref().map(|agent| agent.options.to_vec());
                 reply.send(chosen.map(|()| options().unwrap_or_default()));
             });
+        });
+    }
+
+    fn agents(&self, call: Call, reply: Reply<Vec<ListedAgent>>) {
+        let foreign = self.foreign.clone();
+        self.with(&call, reply, |handle, reply| {
+            self.shared.tasks.spawn_blocking(move || reply.ok(foreign.listed(&handle)));
+        });
+    }
+
+    fn agent_options(&self, call: Call, reply: Reply<Vec<AgentOption>>) {
+        let foreign = self.foreign.clone();
+        self.with(&call.clone(), reply, |handle, reply| {
+            if handle.snapshot().facts.agent.is_none() {
+                return reply.fail(ApiError::failed(NO_AGENT));
+            }
+            let occasion = Occasion::of_request(&handle, call.cause());
+            self.shared.tasks.spawn(async move { reply.send(foreign.options(&occasion).await) });
         });
     }
 

@@ -1,7 +1,7 @@
 //! The agents of others: their processes, and the sessions that have one at an agent. Runs no turn.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::attached::Attached;
 use super::pool::AgentPool;
@@ -21,15 +21,29 @@ pub struct ForeignAgent {
     pub(super) pool: AgentPool,
     /// The sessions that have one at an agent.
     attached: Mutex<HashMap<SessionId, Arc<Attached>>>,
+    /// The sessions that are being attached: one at a time each.
+    opening: Mutex<HashMap<SessionId, Weak<tokio::sync::Mutex<()>>>>,
 }
 
 impl ForeignAgent {
     pub fn new(shared: Arc<Services>) -> Self {
-        Self { shared, pool: AgentPool::default(), attached: Mutex::default() }
+        Self { shared, pool: AgentPool::default(), attached: Mutex::default(), opening: Mutex::default() }
     }
 
     pub(super) fn attached(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Attached>>> {
         self.attached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What lets one at a time attach a session.
+    pub(super) fn opening(&self, session: &SessionId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        opening.retain(|_, one| one.strong_count() > 0);
+        let known = opening.get(session).and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            let one = Arc::default();
+            opening.insert(session.clone(), Arc::downgrade(&one));
+            one
+        })
     }
 
     /// The agent of a session as it is configured now.

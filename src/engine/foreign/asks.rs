@@ -165,6 +165,8 @@ impl ForeignTurn<'_> {
                     _ => of(PermissionKind::AllowOnce),
                 }
             }
+            // The turn is to end: its questions are cancelled, and not answered.
+            Err(_) if self.turn.ended().is_some() => None,
             Err(_) => no(),
         }
     }

@@ -9,25 +9,29 @@ use tokio::time::sleep;
 
 use super::agents::ForeignAgent;
 use super::attached::Attached;
-use crate::agent::{AgentConnection, AgentFault, AgentSession, SessionNews};
+use super::occasion::Occasion;
+use super::turn::unanswered;
+use crate::agent::{AgentConnection, AgentFault, AgentSession};
 use crate::engine::change::Change;
 use crate::engine::handle::Handle;
-use crate::engine::native::turn::Turn;
 use crate::event::NoticeLevel;
-use crate::facts::agent::{AgentFacts, AgentValue};
-use crate::limits::AGENT_LOOK;
+use crate::facts::agent::{AgentFacts, AgentOption, AgentValue};
+use crate::limits::{AGENT_LOOK, AGENT_OPTIONS};
 use crate::session::ApiError;
 use crate::store::EntryBody;
-use crate::store::record::AgentRecord;
+use crate::store::record::{AgentRecord, CHOSEN_OPTIONS};
 use crate::value::Value;
 
 impl ForeignAgent {
-    /// The session at the agent for a turn. Starts the agent, and opens or takes up the session, where that is necessary.
+    /// The session at the agent. Starts the agent, and opens or takes up the session, where that is necessary.
     ///
     /// # Errors
     /// Why there is none, as the end of a sentence.
-    pub(super) async fn attach(self: &Arc<Self>, turn: &Turn) -> Result<Arc<Attached>, String> {
-        let session = &turn.session;
+    pub(super) async fn attach(self: &Arc<Self>, occasion: &Occasion) -> Result<Arc<Attached>, String> {
+        let session = &occasion.session;
+        // A turn and a look at the options may need it at once.
+        let one = self.opening(&session.id);
+        let _one_at_a_time = one.lock().await;
         let setup = self.setup(session)?;
         let known = self.attached().get(&session.id).cloned();
         if let Some(known) = known {
@@ -36,7 +40,7 @@ impl ForeignAgent {
             }
             self.attached().remove(&session.id);
         }
-        self.may_start(turn, &setup).await?;
+        self.may_start(occasion, &setup).await?;
         let facts = session.snapshot().facts.clone();
         let place = self.place(session);
         let connected = self.pool.connect(&facts.cwd, &setup, &place, &self.shared.tasks).await;
@@ -59,7 +63,8 @@ impl ForeignAgent {
                 agent_session_id: Some(opened.id),
                 info: attached.facts().info,
             };
-            let written = turn.write(vec![EntryBody::Agent(Box::new(record))]).await;
+            let entries = vec![EntryBody::Agent(Box::new(record))];
+            let written = session.request(|ack| Change::Append { entries, ack }).await;
             written.map_err(|error| error.message)?;
             if agent.session.is_some() {
                 self.notice(session, NoticeLevel::Warning, &format!(
@@ -69,9 +74,34 @@ impl ForeignAgent {
                 ));
             }
         }
+        self.choose_again(session, &agent, &attached).await;
         self.attached().insert(session.id.clone(), attached.clone());
         self.shared.tasks.spawn(tell(session.clone(), Arc::downgrade(self), attached.clone()));
         Ok(attached)
+    }
+
+    /// Chooses at the agent what the person had chosen: its process may not know. What the agent has changed since is not
+    /// the person's choice any more.
+    async fn choose_again(&self, session: &Handle, before: &AgentFacts, attached: &Attached) {
+        for (option, value) in before.chosen.iter() {
+            let last = before.options.iter().find(|known| known.id == *option);
+            if last.is_some_and(|last| !last.is(value)) {
+                continue;
+            }
+            let now = attached.facts();
+            let Some(now) = now.options.iter().find(|known| known.id == *option) else { continue };
+            if now.is(value) {
+                continue;
+            }
+            let chosen = match now.may_be(value) {
+                true => attached.choose(option, value).await.map_err(|fault| fault.to_string()),
+                false => Err("it does not offer that any more".to_owned()),
+            };
+            if let Err(why) = chosen {
+                let what = format!("{}: {} as it was chosen: {why}.", before.name, now.name);
+                self.notice(session, NoticeLevel::Warning, &format!("The agent does not set {what}"));
+            }
+        }
     }
 
     /// The session at the agent, and whether it is a new one.
@@ -101,46 +131,82 @@ impl ForeignAgent {
         connection.new_session(cwd, hears()).await.map(|opened| (opened, true))
     }
 
+    /// What can be chosen at a session's agent, which is started where it does not run.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub async fn options(self: &Arc<Self>, occasion: &Occasion) -> Result<Vec<AgentOption>, ApiError> {
+        let attached = self.attached_for(occasion).await?;
+        self.settle(&occasion.session, &attached).await?;
+        Ok(attached.facts().options.to_vec())
+    }
+
+    async fn attached_for(self: &Arc<Self>, occasion: &Occasion) -> Result<Arc<Attached>, ApiError> {
+        let name = occasion.session.snapshot().facts.agent.as_ref().map(|agent| agent.name.clone());
+        let attached = self.attach(occasion).await;
+        attached.map_err(|why| ApiError::failed(unanswered(&name.unwrap_or_default(), &why)))
+    }
+
     /// Chooses a value of the option of a category.
     ///
     /// # Errors
     /// If the agent has no such option, or refuses.
-    pub async fn choose(&self, session: &Handle, category: &str, value: &str) -> Result<(), ApiError> {
-        let agent = session.snapshot().facts.agent.clone().unwrap_or_default();
-        let option = agent.option_of(category).map(|option| option.id.clone());
-        // Before its first turn nothing is known of it.
-        let option = option.unwrap_or_else(|| category.into());
-        self.set_option(session, &option, &Value::from(value.to_owned())).await
+    pub async fn choose(
+        self: &Arc<Self>,
+        occasion: &Occasion,
+        category: &str,
+        value: &str,
+    ) -> Result<(), ApiError> {
+        let attached = self.attached_for(occasion).await?;
+        let facts = attached.facts();
+        let option = facts.option_of(category).map(|option| option.id.clone());
+        let option = option.ok_or_else(|| none_of(&facts, category))?;
+        self.set_option(occasion, &option, &Value::from(value.to_owned())).await
     }
 
-    /// Chooses a value of an option of a session's agent.
+    /// Chooses the next or the previous of the agent's models. Returns its id.
+    ///
+    /// # Errors
+    /// If the agent has no choice of models, or refuses.
+    pub async fn next_model(
+        self: &Arc<Self>,
+        occasion: &Occasion,
+        forward: bool,
+    ) -> Result<Arc<str>, ApiError> {
+        let attached = self.attached_for(occasion).await?;
+        let facts = attached.facts();
+        let option = facts.option_of("model");
+        let Some((option, (current, values))) = option.and_then(|option| match &option.value {
+            AgentValue::Choice { current, values } => Some((option, (current, values))),
+            AgentValue::Switch(_) => None,
+        }) else {
+            return Err(none_of(&facts, "model"));
+        };
+        let now = values.iter().position(|value| value.id == *current);
+        let step = if forward { 1 } else { values.len().saturating_sub(1) };
+        let next = now.map_or(0, |now| now.saturating_add(step).checked_rem(values.len()).unwrap_or(0));
+        let next = values.get(next).ok_or_else(|| none_of(&facts, "model"))?.id.clone();
+        self.set_option(occasion, &option.id, &Value::from(next.to_string())).await?;
+        Ok(next)
+    }
+
+    /// Chooses a value of an option of a session's agent, which is started where it does not run. The choice is kept, and is
+    /// made again at the agent's next process.
     ///
     /// # Errors
     /// If the session has no such option, or the agent refuses.
     pub async fn set_option(
-        &self,
-        session: &Handle,
+        self: &Arc<Self>,
+        occasion: &Occasion,
         option: &str,
-        value: &Value<'_>,
+        value: &Value<'static>,
     ) -> Result<(), ApiError> {
-        let attached = self.attached().get(&session.id).cloned();
-        let Some(attached) = attached.filter(|attached| attached.connection.is_alive()) else {
-            let message =
-                "The session's agent does not run yet: its options are known from the first turn on.";
-            return Err(ApiError::failed(message));
-        };
+        let attached = self.attached_for(occasion).await?;
         let facts = attached.facts();
         let Some(known) = facts.options.iter().find(|known| *known.id == *option) else {
             return Err(ApiError::not_found("option of the agent", option));
         };
-        let fits = match (&known.value, value) {
-            (AgentValue::Switch(_), Value::Bool(_)) => true,
-            (AgentValue::Choice { values, .. }, value) => {
-                value.as_str().is_some_and(|id| values.iter().any(|known| *known.id == *id))
-            }
-            (AgentValue::Switch(_), _) => false,
-        };
-        if !fits {
+        if !known.may_be(value) {
             let expected = match &known.value {
                 AgentValue::Switch(_) => "true or false".to_owned(),
                 AgentValue::Choice { values, .. } => {
@@ -150,25 +216,31 @@ impl ForeignAgent {
             };
             return Err(ApiError::invalid_param("value", &expected));
         }
-        let chosen = attached.connection.set_option(&attached.id, option, value).await;
-        let chosen = chosen.map_err(|fault| ApiError::failed(format!("The agent refused: {fault}.")))?;
-        let options = chosen.unwrap_or_else(|| {
-            let mut options = facts.options.to_vec();
-            for known in options.iter_mut().filter(|known| *known.id == *option) {
-                match (&mut known.value, value) {
-                    (AgentValue::Switch(on), Value::Bool(wanted)) => *on = *wanted,
-                    (AgentValue::Choice { current, .. }, value) => {
-                        *current = value.as_str().unwrap_or_default().into();
-                    }
-                    (AgentValue::Switch(_), _) => {}
-                }
-            }
-            options
-        });
-        Attached::hear(&attached.told, SessionNews::Options(options));
+        let chosen = attached.choose(option, value).await;
+        chosen.map_err(|fault| ApiError::failed(format!("The agent refused: {fault}.")))?;
+        let session = &occasion.session;
+        let chosen = session.snapshot().facts.agent.clone().unwrap_or_default();
+        let value = chosen.choosing(option, value, AGENT_OPTIONS);
+        let entries = vec![EntryBody::Setting { key: CHOSEN_OPTIONS.into(), value }];
+        session.request(|ack| Change::Append { entries, ack }).await?;
+        self.settle(session, &attached).await
+    }
+
+    /// Lets a session know what its agent has told, before a request is answered.
+    async fn settle(&self, session: &Handle, attached: &Attached) -> Result<(), ApiError> {
         let told = Box::new(attached.facts());
         session.ask(|ack| Change::AgentTold { told, ack }).await
     }
+}
+
+/// That an agent has no option of a category.
+fn none_of(facts: &AgentFacts, category: &str) -> ApiError {
+    let what = match category {
+        "model" => "no choice of models",
+        "thought_level" => "no choice of thinking levels",
+        _ => "no such option",
+    };
+    ApiError::failed(format!("The agent {} has {what}.", facts.name))
 }
 
 /// Tells a session what its agent told, until the agent or the session is gone. Much of it comes together.

@@ -1,11 +1,12 @@
-//! A session of ours with its session at an agent, and what the agent has told of it. Talks to nobody.
+//! A session of ours with its session at an agent, and what the agent has told of it.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::agent::{AgentConnection, AgentSetup, SessionNews};
+use crate::agent::{AgentConnection, AgentFault, AgentSetup, SessionNews};
 use crate::facts::agent::{AgentFacts, AgentValue};
+use crate::value::Value;
 
 /// A session with its session at an agent.
 pub(super) struct Attached {
@@ -21,6 +22,21 @@ impl Attached {
     /// What the agent has told of the session.
     pub(super) fn facts(&self) -> AgentFacts {
         self.told.borrow().clone()
+    }
+
+    /// Chooses a value of an option at the agent, and takes in what that has changed.
+    ///
+    /// # Errors
+    /// See [`AgentFault`].
+    pub(super) async fn choose(&self, option: &str, value: &Value<'_>) -> Result<(), AgentFault> {
+        let chosen = self.connection.set_option(&self.id, option, value).await?;
+        let options = chosen.unwrap_or_else(|| {
+            let mut options = self.facts().options.to_vec();
+            options.iter_mut().filter(|known| *known.id == *option).for_each(|known| known.set(value));
+            options
+        });
+        Self::hear(&self.told, SessionNews::Options(options));
+        Ok(())
     }
 
     /// Takes in what the agent tells of the session.

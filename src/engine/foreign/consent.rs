@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::agents::ForeignAgent;
+use super::occasion::Occasion;
 use crate::agent::AgentSetup;
 use crate::engine::mcp::server_origin;
-use crate::engine::native::turn::Turn;
 use crate::event::question::{Answer, QuestionContent};
 use crate::interaction::{Origin, Question, Resolution};
 use crate::peer::Source;
@@ -15,11 +15,11 @@ impl ForeignAgent {
     ///
     /// # Errors
     /// Why not, as the end of a sentence.
-    pub(super) async fn may_start(&self, turn: &Turn, setup: &AgentSetup) -> Result<(), String> {
+    pub(super) async fn may_start(&self, occasion: &Occasion, setup: &AgentSetup) -> Result<(), String> {
         if !matches!(setup.source, Source::Project(_)) {
             return Ok(());
         }
-        let facts = turn.session.snapshot().facts.clone();
+        let facts = occasion.session.snapshot().facts.clone();
         let (key, digest) = (format!("agent:{}", setup.name), setup.digest());
         let (services, cwd) = (self.shared.clone(), facts.cwd.clone());
         let known = tokio::task::spawn_blocking(move || services.mcp.known().of(&cwd)).await;
@@ -40,16 +40,19 @@ impl ForeignAgent {
                     content: std::sync::Arc::new(QuestionContent::Confirm { prompt, default: false }),
                     warnings: std::sync::Arc::new([]),
                     origin: Origin {
-                        turn: Some(turn.id.clone()),
-                        cause: turn.cause.clone(),
-                        correlation: turn.id.as_str().into(),
-                        ..server_origin(&turn.session, &setup.name)
+                        turn: occasion.turn.clone(),
+                        cause: occasion.cause.clone(),
+                        correlation: match &occasion.turn {
+                            Some(turn) => turn.as_str().into(),
+                            None => key.as_str().into(),
+                        },
+                        ..server_origin(&occasion.session, &setup.name)
                     },
                     timeout: None,
                     unattended: false,
                     journalled: false,
                 };
-                match self.shared.questions.ask(question, &turn.stop).await {
+                match self.shared.questions.ask(question, &occasion.stop).await {
                     Resolution::Accepted { answer: Answer::Confirm(true), .. } => {}
                     Resolution::Headless => {
                         let why =

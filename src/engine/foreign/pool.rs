@@ -25,9 +25,25 @@ struct AgentSlot {
     /// The latest starts. One start at a time.
     starts: tokio::sync::Mutex<VecDeque<Instant>>,
     running: Mutex<Option<(AgentSetup, Arc<AgentConnection>)>>,
+    /// Why the last start failed.
+    failed: Mutex<Option<Arc<str>>>,
+}
+
+/// How an agent stands.
+pub(super) struct Look {
+    /// `idle`, `starting`, `ready`, `failed` or `given-up`.
+    pub(super) state: &'static str,
+    /// Its own name and version, while it runs.
+    pub(super) info: Option<Arc<str>>,
+    /// Why it is not there.
+    pub(super) why: Option<Arc<str>>,
 }
 
 impl AgentSlot {
+    fn failed(&self) -> MutexGuard<'_, Option<Arc<str>>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn running(&self) -> MutexGuard<'_, Option<(AgentSetup, Arc<AgentConnection>)>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -70,11 +86,37 @@ impl AgentPool {
             )));
         }
         starts.push_back(Instant::now());
-        let connection = AgentConnection::start(setup, place, tasks).await?;
+        let started = AgentConnection::start(setup, place, tasks).await;
+        *slot.failed() = started.as_ref().err().map(|fault| fault.to_string().into());
+        let connection = started?;
         *slot.running() = Some((setup.clone(), connection.clone()));
         drop(starts);
         tasks.spawn(end_when_idle(connection.clone()));
         Ok(connection)
+    }
+
+    /// How an agent stands in a folder.
+    pub(super) fn look(&self, cwd: &Arc<str>, setup: &AgentSetup) -> Look {
+        let idle = Look { state: "idle", info: None, why: None };
+        let slot = self.slots().get(&(cwd.clone(), setup.name.clone())).cloned();
+        let Some(slot) = slot else { return idle };
+        // One that runs as it was configured before is ended when it is needed next.
+        if let Some((_, connection)) = slot.alive().filter(|(known, _)| known.starts_as(setup)) {
+            return Look { state: "ready", info: connection.can().info.map(Arc::from), why: None };
+        }
+        let Ok(starts) = slot.starts.try_lock() else { return Look { state: "starting", ..idle } };
+        let of_last = || {
+            let running = slot.running();
+            let (known, connection) = running.as_ref()?;
+            connection.why_ended().filter(|_| known.starts_as(setup)).map(Arc::from)
+        };
+        let why: Option<Arc<str>> = slot.failed().clone().or_else(of_last);
+        let lately = starts.iter().filter(|start| start.elapsed() < AGENT_STARTS_TIME).count();
+        match why {
+            None => idle,
+            Some(why) if lately >= AGENT_STARTS => Look { state: "given-up", why: Some(why), ..idle },
+            Some(why) => Look { state: "failed", why: Some(why), ..idle },
+        }
     }
 
     /// Ends all processes, politely.

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use super::agents::ForeignAgent;
 use super::attached::Attached;
 use super::calls::Telling;
+use super::occasion::Occasion;
 use super::parts::ForeignTurn;
 use super::terminals::Terminals;
 use crate::acp::Stop;
@@ -34,13 +35,14 @@ pub(super) async fn run(agents: &Arc<ForeignAgent>, turn: &Turn) -> TurnEnd {
     if let Err(answer) = rounds.receive().await {
         return rounds.finish(answer).await;
     }
+    let occasion = Occasion::of_turn(turn);
     let attached = tokio::select! {
         biased;
         () = turn.stop.cancelled() => return rounds.finish(ModelAnswer::ended(StopReason::Aborted)).await,
         () = turn.control.interrupt.cancelled() => {
             return rounds.finish(ModelAnswer::ended(StopReason::Interrupted)).await;
         }
-        attached = agents.attach(turn) => attached,
+        attached = agents.attach(&occasion) => attached,
     };
     let name = turn.session.snapshot().facts.model_provider.clone();
     let attached = match attached {
@@ -88,7 +90,7 @@ pub(super) async fn run(agents: &Arc<ForeignAgent>, turn: &Turn) -> TurnEnd {
 }
 
 /// What a person is told where an agent did not answer.
-fn unanswered(name: &str, why: &str) -> String {
+pub(super) fn unanswered(name: &str, why: &str) -> String {
     let end = if why.ends_with(['.', '!', '?']) { "" } else { "." };
     format!("The agent {name}: {why}{end}")
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::catalogue::{ErrorCode, Op, thinking_level};
 use crate::event::{ChoiceKind, Pick, WaitingMessages};
-use crate::facts::agent::AgentOption;
+use crate::facts::agent::{AgentOption, ListedAgent};
 use crate::facts::mcp::{McpCompletion, McpServer};
 use crate::facts::permissions::{AuditPage, AuditWanted, ListedRule, TrustPreview};
 use crate::facts::{
@@ -419,11 +419,24 @@ pub(super) fn set_auto_compaction(OpCall { api, call, p, reply }: OpCall<'_>) {
     api.set_auto_compaction(call, enabled, shape(reply, |enabled| one("enabled", enabled)));
 }
 
+pub(super) fn list_agents(OpCall { api, call, reply, .. }: OpCall<'_>) {
+    let agents = |all: Vec<ListedAgent>| {
+        one("agents", Value::vector(all.iter().map(|agent| projection::agent::agent(agent).into_owned())))
+    };
+    api.agents(call, shape(reply, agents));
+}
+
+pub(super) fn agent_options(OpCall { api, call, reply, .. }: OpCall<'_>) {
+    api.agent_options(call, shape(reply, agent_options_of));
+}
+
+fn agent_options_of(options: Vec<AgentOption>) -> Map<'static> {
+    one("options", Value::vector(options.iter().map(AgentOption::to_value)))
+}
+
 pub(super) fn set_option(OpCall { api, call, p, reply }: OpCall<'_>) {
     let value = p.value("value").clone().into_owned();
-    let options =
-        |options: Vec<AgentOption>| one("options", Value::vector(options.iter().map(AgentOption::to_value)));
-    api.set_option(call, p.owned("option"), value, shape(reply, options));
+    api.set_option(call, p.owned("option"), value, shape(reply, agent_options_of));
 }
 
 pub(super) fn set_auto_retry(OpCall { api, call, p, reply }: OpCall<'_>) {
