@@ -1,0 +1,337 @@
+//! A replaced daemon: what goes over to the new one, and what stays.
+
+use std::process::Command;
+
+use edn_bridge::value::Value;
+
+use crate::fixture::{Daemon, END, approve, prompt, runs, session_of, signal, until};
+use crate::support::{self, Setup, at, code, data, is_event, wait_until};
+
+#[test]
+fn turn_goes_on_in_a_new_daemon_after_its_running_tool() {
+    let mut daemon = Daemon::calling(&[&until("go")]);
+    daemon.change(|setup| setup.arg("--yolo").env("BRIDGE_TEST", "of the editor"));
+    let mut old = daemon.setup.interactor();
+    let session = prompt(&mut old);
+    let first = daemon.pid();
+    wait_until("the command did not begin", || daemon.file("began").exists());
+    daemon.then_says(
+        "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"echo $BRIDGE_TEST >> told\"}}}]}
+                  {:steps [{:delta \"end\"}]}]}",
+    );
+    let mut idle = daemon.setup.interactor();
+    let restarted = daemon.control(&["restart"]);
+    assert!(restarted.status.success(), "{restarted:?}");
+    assert!(String::from_utf8_lossy(&restarted.stdout).contains(&session), "{restarted:?}");
+    assert_ne!(daemon.pid(), first);
+    // A session at rest goes over at once; so the old daemon knows of the new one.
+    assert_eq!(idle.wait().code(), Some(75));
+    // The command still runs where it began, and its editor is served there.
+    assert_eq!(code(&old.ask("ping", "ping", "{}")), "");
+    std::fs::write(daemon.file("go"), "").unwrap();
+    assert_eq!(old.wait().code(), Some(75));
+    assert!(!old.told().contains(":event \"turn/ended\""));
+    // Nobody is there, and the turn goes on with the variables of the editor that began it.
+    wait_until("the turn did not go on", || daemon.file("told").exists());
+    wait_until("the turn did not end", || daemon.at_work().is_empty() && daemon.notes() == 0);
+    wait_until("the old daemon stays", || !std::path::Path::new(&format!("/proc/{first}")).exists());
+    daemon.setup.environment.pop();
+    let mut new = daemon.editor_at(&session);
+    let messages = new.ask("m", "get_messages", "{}").to_string();
+    assert!(messages.contains("\"end\""), "{messages}");
+    assert!(!messages.contains("may have run"), "{messages}");
+    assert_eq!(std::fs::read_to_string(daemon.file("began")).unwrap(), "began\n");
+    assert_eq!(std::fs::read_to_string(daemon.file("done")).unwrap(), "done\n");
+    assert_eq!(std::fs::read_to_string(daemon.file("told")).unwrap(), "of the editor\n");
+}
+
+#[test]
+fn turn_goes_on_though_its_new_daemon_is_killed_over_it() {
+    let mut daemon = Daemon::calling(&[&until("go")]);
+    daemon.change(|setup| setup.arg("--yolo"));
+    let mut old = daemon.setup.interactor();
+    let session = prompt(&mut old);
+    wait_until("the command did not begin", || daemon.file("began").exists());
+    daemon.then_says(END);
+    let mut idle = daemon.setup.interactor();
+    assert!(daemon.control(&["restart"]).status.success());
+    assert_eq!(idle.wait().code(), Some(75));
+    let second = daemon.pid();
+    // It takes the connection, and says nothing.
+    signal(second, "-STOP");
+    std::fs::write(daemon.file("go"), "").unwrap();
+    assert_eq!(old.wait().code(), Some(75));
+    assert_eq!(daemon.notes(), 1);
+    signal(second, "-KILL");
+    wait_until("the daemon is there", || daemon.status().is_none());
+    assert!(daemon.control(&["start"]).status.success());
+    wait_until("the turn did not go on", || daemon.notes() == 0 && daemon.at_work().is_empty());
+    let mut new = daemon.editor_at(&session);
+    let messages = new.ask("m", "get_messages", "{}").to_string();
+    assert!(messages.contains("\"end\"") && !messages.contains("may have run"), "{messages}");
+    assert_eq!(std::fs::read_to_string(daemon.file("done")).unwrap(), "done\n");
+}
+
+#[test]
+fn second_restart_cuts_off_no_turn_that_goes_over() {
+    let mut daemon = Daemon::calling(&[&until("go")]);
+    daemon.change(|setup| setup.arg("--yolo"));
+    let mut old = daemon.setup.interactor();
+    let (session, first) = (prompt(&mut old), daemon.pid());
+    wait_until("the command did not begin", || daemon.file("began").exists());
+    let mut idle = daemon.setup.interactor();
+    // The engine of the next daemon waits for its script.
+    let (script, pipe) = (daemon.setup.dir.path().join("script.edn"), daemon.setup.dir.path().join("pipe"));
+    std::fs::remove_file(&script).unwrap();
+    assert!(Command::new("mkfifo").arg(&script).status().unwrap().success());
+    assert!(daemon.control(&["restart"]).status.success());
+    assert_eq!(idle.wait().code(), Some(75));
+    let second = daemon.pid();
+    std::fs::write(daemon.file("go"), "").unwrap();
+    wait_until("nobody takes it over", || {
+        daemon.at_work().iter().any(|work| at(work, &["session"]).and_then(Value::as_str) == Some(&session))
+    });
+    assert!(daemon.control(&["restart"]).status.success());
+    assert_ne!(daemon.pid(), second);
+    daemon.change(|setup| setup.script(END));
+    // Now that engine goes on, and those of the newest daemon start at once.
+    std::fs::rename(&script, &pipe).unwrap();
+    std::fs::write(&script, END).unwrap();
+    // Apart, because it waits for the reader.
+    std::thread::spawn(move || std::fs::write(&pipe, END));
+    assert_eq!(old.wait().code(), Some(75));
+    // Both older daemons let go of it, the second one too if the turn has ended there.
+    wait_until("an old daemon stays", || ![first, second].into_iter().any(runs));
+    wait_until("the turn did not go on", || daemon.notes() == 0 && daemon.at_work().is_empty());
+    let mut new = daemon.editor_at(&session);
+    let messages = new.ask("m", "get_messages", "{}").to_string();
+    assert!(messages.contains("\"end\"") && !messages.contains("may have run"), "{messages}");
+    assert!(!messages.contains("aborted"), "{messages}");
+    assert_eq!(std::fs::read_to_string(daemon.file("done")).unwrap(), "done\n");
+}
+
+#[test]
+fn question_of_a_replaced_daemon_is_asked_by_the_new_one() {
+    let daemon = Daemon::calling(&["echo ran >> ran"]);
+    let mut bridge = daemon.setup.interactor();
+    let session = prompt(&mut bridge);
+    let question = bridge.event("interaction/requested");
+    let first = daemon.pid();
+    let told = daemon.control(&["restart"]);
+    assert!(told.status.success() && String::from_utf8_lossy(&told.stdout).contains(&session), "{told:?}");
+    bridge.kill();
+    let process = format!("/proc/{first}/cmdline");
+    wait_until("the old daemon stays", || std::fs::read(&process).unwrap_or_default().is_empty());
+    let mut bridge = daemon.editor_at(&session);
+    let again = bridge.event("interaction/requested");
+    assert_eq!(data(&again, "interaction-id"), data(&question, "interaction-id"));
+    approve(&mut bridge, &again);
+    // The turn goes on: its model, which began its script anew, calls again.
+    bridge.event("tool/result");
+    bridge.event("interaction/requested");
+    assert_eq!(std::fs::read_to_string(daemon.file("ran")).unwrap(), "ran\n");
+}
+
+#[test]
+fn question_goes_over_to_a_new_daemon_beside_a_running_tool() {
+    let two = format!(
+        "{{:turns [{{:steps [{{:tool-call {{:id \"a\" :name \"bash\" :arguments {{:command \"echo asked >> asked\"}}}}}}
+                            {{:tool-call {{:id \"b\" :name \"bash\" :arguments {{:command {:?}}}}}}}]}}]}}",
+        until("go")
+    );
+    let mut daemon = Daemon::new(Setup::new().script(&two));
+    let folder = daemon.setup.dir.path().join("config/edn-bridge");
+    std::fs::create_dir_all(&folder).unwrap();
+    let rule = "{:permissions {:rules [{:tool \"bash\" :command \"echo began\" :decision :allow}]}}";
+    std::fs::write(folder.join("config.edn"), rule).unwrap();
+    let mut old = daemon.setup.interactor();
+    let session = prompt(&mut old);
+    let mut question = old.event("interaction/requested");
+    if !question.to_string().contains("asked >> asked") {
+        // Each part of the command is judged, so that both are asked about.
+        approve(&mut old, &question);
+        question = old.event("interaction/requested");
+    }
+    daemon.then_says(END);
+    let mut idle = daemon.setup.interactor();
+    assert!(daemon.control(&["restart"]).status.success());
+    assert_eq!(idle.wait().code(), Some(75));
+    std::fs::write(daemon.file("go"), "").unwrap();
+    assert_eq!(old.wait().code(), Some(75));
+    wait_until("nothing is asked", || daemon.asks(&session).as_deref() == Some("approve"));
+    let mut new = daemon.editor_at(&session);
+    let again = new.event("interaction/requested");
+    assert_eq!(data(&again, "interaction-id"), data(&question, "interaction-id"));
+    approve(&mut new, &again);
+    loop {
+        let next =
+            new.until(|frame| is_event(frame, "interaction/requested") || is_event(frame, "turn/ended"));
+        if is_event(&next, "turn/ended") {
+            break;
+        }
+        approve(&mut new, &next);
+    }
+    assert_eq!(std::fs::read_to_string(daemon.file("asked")).unwrap(), "asked\n");
+    assert_eq!(std::fs::read_to_string(daemon.file("done")).unwrap(), "done\n");
+}
+
+#[test]
+fn background_job_keeps_its_session_in_the_old_daemon() {
+    let mut daemon = Daemon::new(Setup::new().arg("--yolo").script(&format!(
+        "{{:turns [{{:steps [{{:tool-call {{:name \"bash\" :arguments {{:background true :command {:?}}}}}}}]}}
+                  {{:steps [{{:delta \"end\"}}]}}]}}",
+        until("go")
+    )));
+    let mut old = daemon.setup.interactor();
+    let session = prompt(&mut old);
+    old.event("turn/ended");
+    wait_until("the job did not begin", || daemon.file("began").exists());
+    let mut idle = daemon.setup.interactor();
+    daemon.then_says(END);
+    assert!(daemon.control(&["restart"]).status.success());
+    // A session that rests goes at once.
+    assert_eq!(idle.wait().code(), Some(75));
+    let listed = old.ask("jobs", "list_background_jobs", "{}").to_string();
+    assert!(listed.contains(":running") || listed.contains("\"running\""), "{listed}");
+    std::fs::write(daemon.file("go"), "").unwrap();
+    assert_eq!(old.wait().code(), Some(75));
+    let mut new = daemon.editor_at(&session);
+    assert_eq!(code(&new.ask("ping", "ping", "{}")), "");
+    assert_eq!(std::fs::read_to_string(daemon.file("done")).unwrap(), "done\n");
+}
+
+#[test]
+fn workflow_goes_on_in_a_new_daemon_before_its_next_stage() {
+    let setup = Setup::new().arg("--yolo").script("{:turns [{:steps [{:delta \"said\"}]}]}");
+    let folder = setup.dir.path().join("config/edn-bridge/workflows");
+    std::fs::create_dir_all(&folder).unwrap();
+    let stages = format!(
+        "{{:stages [{{:id :a :body \"x\" :assert [{{:command {:?}}}]}} {{:id :b :body \"y\" :assert [{{:command \"echo b >> b\"}}]}}]}}",
+        until("go")
+    );
+    std::fs::write(folder.join("w.edn"), stages).unwrap();
+    let daemon = Daemon::new(setup);
+    let mut old = daemon.setup.interactor();
+    let session = session_of(&mut old);
+    old.ask("w", "command", "{:text \"/workflow w\"}");
+    wait_until("the stage did not begin", || daemon.file("began").exists());
+    let mut idle = daemon.setup.interactor();
+    assert!(daemon.control(&["restart"]).status.success());
+    assert_eq!(idle.wait().code(), Some(75));
+    std::fs::write(daemon.file("go"), "").unwrap();
+    assert_eq!(old.wait().code(), Some(75));
+    assert!(!daemon.file("b").exists() || daemon.notes() < 2);
+    wait_until("it did not go on", || daemon.file("b").exists());
+    wait_until("it did not end", || daemon.notes() == 0);
+    assert_eq!(std::fs::read_to_string(daemon.file("done")).unwrap(), "done\n");
+    assert_eq!(std::fs::read_to_string(daemon.file("b")).unwrap(), "b\n");
+    let journal: String = support::files(&daemon.setup.state())
+        .iter()
+        .filter(|path| path.to_string_lossy().contains(&session))
+        .filter_map(|path| std::fs::read_to_string(path).ok())
+        .collect();
+    assert!(journal.contains(":event \"handed-over\""), "{journal}");
+    assert!(!journal.contains(":event \"interrupted\""), "{journal}");
+}
+
+#[test]
+fn replaced_daemon_is_shown_and_ended_by_stop_now() {
+    let mut daemon = Daemon::new(Setup::new().arg("--yolo").script(&format!(
+        "{{:turns [{{:steps [{{:tool-call {{:name \"bash\" :arguments {{:background true :command {:?}}}}}}}]}}
+                  {{:steps [{{:delta \"end\"}}]}}]}}",
+        format!("echo $$ > job; {}", until("never"))
+    )));
+    let mut old = daemon.setup.interactor();
+    let (session, first) = (prompt(&mut old), daemon.pid());
+    old.event("turn/ended");
+    wait_until("the job did not begin", || daemon.file("began").exists());
+    let job: i64 = std::fs::read_to_string(daemon.file("job")).unwrap().trim().parse().unwrap();
+    let mut idle = daemon.setup.interactor();
+    daemon.then_says(END);
+    assert!(daemon.control(&["restart"]).status.success());
+    assert_eq!(idle.wait().code(), Some(75));
+    // Another editor of the new daemon, so that there is something in both.
+    let mut new = daemon.setup.interactor();
+    let status = daemon.status().unwrap();
+    let replaced = status.get("replaced").and_then(Value::as_slice).unwrap();
+    assert_eq!(replaced.len(), 1, "{status}");
+    assert_eq!(replaced[0].get("pid").and_then(Value::as_i64), Some(first));
+    assert!(replaced[0].to_string().contains(&session), "{status}");
+    assert_eq!(at(&status, &["pid"]).and_then(Value::as_i64), Some(daemon.pid()));
+    let shown = String::from_utf8(daemon.control(&["status"]).stdout).unwrap();
+    assert!(
+        shown.contains(&format!("A replaced daemon ends when this has ended: process {first}")),
+        "{shown}"
+    );
+    assert!(shown.contains(&session), "{shown}");
+    // Without `--now`, it refuses for what runs in the old one, and the new one stays.
+    let refused = daemon.control(&["stop"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stdout).contains(&session), "{refused:?}");
+    assert_eq!(code(&new.ask("ping", "ping", "{}")), "");
+    assert_eq!(code(&old.ask("ping", "ping", "{}")), "");
+    assert!(daemon.control(&["stop", "--now"]).status.success());
+    assert!(!runs(first) || daemon.control(&["status"]).stdout == b"No daemon runs.\n");
+    wait_until("the old daemon stays", || !runs(first));
+    wait_until("the job stays", || !runs(job));
+    assert_eq!(old.wait().code(), Some(75));
+    assert_eq!(new.wait().code(), Some(75));
+    let left = std::fs::read_dir(daemon.setup.state().join("run")).unwrap().flatten();
+    let sockets = left.filter(|file| file.file_name().to_string_lossy().ends_with("sock")).count();
+    assert_eq!(sockets, 0);
+}
+
+#[test]
+fn replaced_daemon_takes_nothing_over() {
+    use std::io::{Read as _, Write as _};
+    let mut daemon = Daemon::calling(&[&until("go")]);
+    daemon.change(|setup| setup.arg("--yolo"));
+    let mut old = daemon.setup.interactor();
+    let first = daemon.pid();
+    let session = prompt(&mut old);
+    wait_until("the command did not begin", || daemon.file("began").exists());
+    daemon.then_says(END);
+    assert!(daemon.control(&["restart"]).status.success());
+    let socket = daemon.setup.state().join(format!("run/replaced-{first}.daemon.sock"));
+    let ask = |line: &str| {
+        let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+        stream.write_all(line.as_bytes()).unwrap();
+        let mut told = String::new();
+        stream.read_to_string(&mut told).unwrap();
+        told
+    };
+    let given = "{:cwd \"/\" :provider nil :model nil :model-file nil :script nil :mode nil :config nil \
+                 :durability \"relaxed\" :origins []}";
+    let told = ask(&format!("{{:take-over {{:session {session:?} :given {given} :environment nil}}}}\n"));
+    assert!(told.contains("the daemon has left its place"), "{told}");
+    // An editor that came too late hears nothing, and tries again with the daemon that runs.
+    let home = |name: &str| std::env::var(name).unwrap_or_default();
+    let config = daemon.setup.dir.path().join("config");
+    let homes = format!("{{:home {:?} :config {:?}}}", home("HOME"), config.to_str().unwrap());
+    let told = ask(&format!(
+        "{{:attach {{:version 1 :build \"\" :protocol :edn :homes {homes} :given {given} :environment []}}}}\n"
+    ));
+    assert_eq!(told, "");
+    std::fs::write(daemon.file("go"), "").unwrap();
+    assert_eq!(old.wait().code(), Some(75));
+}
+
+#[test]
+fn killed_replaced_daemon_is_shown_no_more() {
+    let mut daemon = Daemon::calling(&[&until("go")]);
+    daemon.change(|setup| setup.arg("--yolo"));
+    let mut old = daemon.setup.interactor();
+    let first = daemon.pid();
+    prompt(&mut old);
+    wait_until("the command did not begin", || daemon.file("began").exists());
+    daemon.then_says(END);
+    assert!(daemon.control(&["restart"]).status.success());
+    signal(first, "-KILL");
+    assert_eq!(old.wait().code(), Some(75));
+    // The daemon that runs marks the turn by itself.
+    wait_until("the turn is not marked", || daemon.notes() == 0 && daemon.at_work().is_empty());
+    let replaced = daemon.status().unwrap();
+    assert_eq!(replaced.get("replaced").and_then(Value::as_slice).map(<[_]>::len), Some(0), "{replaced}");
+    let names = std::fs::read_dir(daemon.setup.state().join("run")).unwrap().flatten();
+    assert!(names.into_iter().all(|file| !file.file_name().to_string_lossy().starts_with("replaced")));
+}
