@@ -6,7 +6,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -110,16 +110,11 @@ impl Claims {
     }
 }
 
-/// Opens a regular file, and nothing else. Waits for nobody.
+/// Opens a regular file, and nothing else. Follows no link, and waits for nobody.
 fn open(path: &Path, is_made: bool) -> io::Result<File> {
-    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
-    let mut open = OpenOptions::new();
-    open.read(true).write(true).create(is_made).truncate(false).mode(0o600);
-    let file = open.custom_flags(flags.bits().cast_signed()).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("it is not a regular file")),
-    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(is_made).truncate(false).mode(0o600);
+    private::open_regular(path, &mut options, OFlags::NOFOLLOW)
 }
 
 fn left(path: PathBuf) -> Option<(Claim, Vec<u8>)> {
@@ -156,6 +151,18 @@ impl Claim {
         self.file.rewind()?;
         self.file.write_all(about)?;
         self.file.set_len(u64::try_from(about.len()).unwrap_or(u64::MAX))
+    }
+
+    /// What it says now, which a process that shares the claim may have changed.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn read(&self) -> io::Result<Vec<u8>> {
+        // The place in the file is shared too.
+        let mut about =
+            vec![0; usize::try_from(self.file.metadata()?.len()).unwrap_or(0).min(MAX_LINE_BYTES)];
+        self.file.read_exact_at(&mut about, 0)?;
+        Ok(about)
     }
 
     /// What a process is given that shares the claim: it lasts until both have let it go.

@@ -472,6 +472,13 @@ pub const HANDED_WAITING_BYTES: usize = 512 * 1024;
 /// How long the start of a daemon may take, and the wait for another program that starts it.
 pub const DAEMON_START: Duration = Duration::from_secs(10);
 
+/// How long replaced daemons may take to answer what a person asks, all together. An answer takes milliseconds; one that
+/// takes longer than this on a busy machine is asked again by the person.
+pub const REPLACED_ANSWER: Duration = Duration::from_secs(3);
+
+/// Replaced daemons that are asked at the same time. There are seldom two; anything may listen under such a name.
+pub const REPLACED_AT_ONCE: usize = 32;
+
 /// How long the end of a daemon is waited for: its engines end at the same time, each within some ten seconds.
 pub const DAEMON_END: Duration = Duration::from_secs(30);
 

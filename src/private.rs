@@ -11,6 +11,9 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
 /// The program's entries in a state folder. Tests compare the list with what a process leaves there, and with
 /// the names in the source.
 const OURS: &[&str] = &[
@@ -106,9 +109,35 @@ fn sync(folder: &Path) -> io::Result<()> {
 /// Opens a file to read and write, with what it holds, or creates it for this user alone.
 ///
 /// # Errors
-/// Those of the system.
+/// As for [`open_regular`].
 pub fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+    let mut options = OpenOptions::new();
+    open_regular(
+        path,
+        options.read(true).write(true).create(true).truncate(false).mode(0o600),
+        OFlags::empty(),
+    )
+}
+
+/// Opens a regular file, and nothing else: of a pipe, the system would wait for the other end. `flags` are further ones of
+/// `open(2)`.
+///
+/// # Errors
+/// If something else stands there, which the message names; and those of the system.
+pub fn open_regular(path: &Path, options: &mut OpenOptions, flags: OFlags) -> io::Result<File> {
+    let other = || {
+        let why = format!("{} is not a regular file: remove it", path.display());
+        io::Error::new(io::ErrorKind::InvalidInput, why)
+    };
+    let flags = flags | OFlags::NONBLOCK;
+    let file = options.custom_flags(flags.bits().cast_signed()).open(path).map_err(|error| {
+        match Errno::from_io_error(&error) {
+            // A socket, a pipe that nobody reads, a folder.
+            Some(Errno::NXIO | Errno::ISDIR) => other(),
+            _ => error,
+        }
+    })?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(other()) }
 }
 
 /// Replaces a file of the program: a reader sees the old content or the new. The new content is on disk when this
@@ -135,7 +164,9 @@ fn beside(path: &Path, content: &[u8], synced: bool) -> io::Result<()> {
         make_folder(folder)?;
     }
     let new = path.with_extension("new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    let mut options = OpenOptions::new();
+    let mut file =
+        open_regular(&new, options.write(true).create(true).truncate(true).mode(0o600), OFlags::empty())?;
     // What an ended process left behind may have other permissions.
     file.set_permissions(Permissions::from_mode(0o600))?;
     file.write_all(content)?;

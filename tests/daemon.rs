@@ -1,11 +1,20 @@
 //! The daemon: what runs in it outlives its editors, and it lives as long as it is needed.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "tests"
+)]
 
 #[path = "daemon/editors.rs"]
 mod editors;
 #[path = "daemon/fixture.rs"]
 mod fixture;
+#[path = "daemon/hindered.rs"]
+mod hindered;
 #[path = "daemon/kills.rs"]
 mod kills;
 #[path = "daemon/process.rs"]

@@ -1,11 +1,12 @@
 //! A setup whose editors use a daemon, and what the tests do with it.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use edn_bridge::edn;
 use edn_bridge::value::{Owned, Value};
 
-use crate::support::{Bridge, Setup, at, code, data};
+use crate::support::{Bridge, PATIENCE, Setup, at, code, data};
 
 /// A setup whose editors use a daemon, which ends with it.
 pub struct Daemon {
@@ -63,7 +64,18 @@ impl Daemon {
         // Not in the project, which a test may have removed.
         let mut command = Command::new(env!("CARGO_BIN_EXE_edn-bridge"));
         command.env("XDG_CONFIG_HOME", self.setup.dir.path().join("config"));
-        command.arg("--state-dir").arg(self.setup.state()).arg("daemon").args(words).output().unwrap()
+        command.arg("--state-dir").arg(self.setup.state()).arg("daemon").args(words);
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        while child.try_wait().unwrap().is_none() {
+            if Instant::now() > deadline {
+                child.kill().unwrap();
+                panic!("it hangs: daemon {words:?}");
+            }
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+        child.wait_with_output().unwrap()
     }
 
     /// Its status; `None` if it does not run.
@@ -114,6 +126,10 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.setup.state().join("daemon.log")).unwrap_or_default();
+            eprintln!("{}{log}", String::from_utf8_lossy(&self.control(&["status"]).stdout));
+        }
         self.control(&["stop", "--now"]);
         if !std::thread::panicking() {
             assert!(self.status().is_none(), "stop waits for the end");

@@ -1,10 +1,11 @@
 //! A replaced daemon: what goes over to the new one, and what stays.
 
 use std::process::Command;
+use std::thread::JoinHandle;
 
 use edn_bridge::value::Value;
 
-use crate::fixture::{Daemon, END, approve, prompt, runs, session_of, signal, until};
+use crate::fixture::{Daemon, END, approve, prompt, runs, session_of, signal, telling, until};
 use crate::support::{self, Setup, at, code, data, is_event, wait_until};
 
 #[test]
@@ -43,6 +44,13 @@ fn turn_goes_on_in_a_new_daemon_after_its_running_tool() {
     assert_eq!(std::fs::read_to_string(daemon.file("began")).unwrap(), "began\n");
     assert_eq!(std::fs::read_to_string(daemon.file("done")).unwrap(), "done\n");
     assert_eq!(std::fs::read_to_string(daemon.file("told")).unwrap(), "of the editor\n");
+    // Nothing went wrong, and so nothing is warned of: not of programs that only looked, nor of the end.
+    for _ in 0..20 {
+        assert!(daemon.control(&["start"]).status.success());
+    }
+    assert!(daemon.control(&["stop"]).status.success());
+    let log = std::fs::read_to_string(daemon.setup.state().join("daemon.log")).unwrap();
+    assert!(!log.contains("WARN"), "{log}");
 }
 
 #[test]
@@ -303,7 +311,7 @@ fn replaced_daemon_takes_nothing_over() {
     let given = "{:cwd \"/\" :provider nil :model nil :model-file nil :script nil :mode nil :config nil \
                  :durability \"relaxed\" :origins []}";
     let told = ask(&format!("{{:take-over {{:session {session:?} :given {given} :environment nil}}}}\n"));
-    assert!(told.contains("the daemon has left its place"), "{told}");
+    assert_eq!(told, ":not-taken\n");
     // An editor that came too late hears nothing, and tries again with the daemon that runs.
     let home = |name: &str| std::env::var(name).unwrap_or_default();
     let config = daemon.setup.dir.path().join("config");
@@ -334,4 +342,73 @@ fn killed_replaced_daemon_is_shown_no_more() {
     assert_eq!(replaced.get("replaced").and_then(Value::as_slice).map(<[_]>::len), Some(0), "{replaced}");
     let names = std::fs::read_dir(daemon.setup.state().join("run")).unwrap().flatten();
     assert!(names.into_iter().all(|file| !file.file_name().to_string_lossy().starts_with("replaced")));
+}
+
+/// Answers the next line to the daemon's socket in place of the daemon that runs, which has the socket again by then.
+fn answer_instead(daemon: &Daemon, answer: impl FnOnce() -> &'static str + Send + 'static) -> JoinHandle<()> {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    let run = daemon.setup.state().join("run");
+    let (socket, aside) = (run.join("daemon.sock"), run.join("aside"));
+    std::fs::rename(&socket, &aside).unwrap();
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    std::thread::spawn(move || {
+        loop {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut line = String::new();
+            // Others only look whether somebody listens.
+            if BufReader::new(&stream).read_line(&mut line).unwrap_or(0) > 0 {
+                assert!(line.starts_with("{:take-over "), "{line}");
+                std::fs::rename(&aside, &socket).unwrap();
+                let _ = stream.write_all(answer().as_bytes());
+                return;
+            }
+        }
+    })
+}
+
+/// Which variables a turn has that goes over while the next daemon is replaced too, or ends.
+fn told_over(answer: impl FnOnce(&Daemon) -> Box<dyn FnOnce() -> &'static str + Send>) -> String {
+    let mut daemon = Daemon::calling(&[&until("go")]);
+    daemon.change(|setup| setup.arg("--yolo").env("BRIDGE_TEST", "one"));
+    let mut old = daemon.setup.interactor();
+    prompt(&mut old);
+    wait_until("the command did not begin", || daemon.file("began").exists());
+    let mut idle = daemon.setup.interactor();
+    daemon.then_says(&telling());
+    assert!(daemon.control(&["restart"]).status.success());
+    assert_eq!(idle.wait().code(), Some(75));
+    daemon.setup.environment.pop();
+    daemon.change(|setup| setup.env("BRIDGE_TEST", "two"));
+    let _newest = daemon.setup.interactor();
+    let answered = answer_instead(&daemon, answer(&daemon));
+    std::fs::write(daemon.file("go"), "").unwrap();
+    assert_eq!(old.wait().code(), Some(75));
+    answered.join().unwrap();
+    wait_until("the turn did not go on", || daemon.file("told").exists() && daemon.at_work().is_empty());
+    assert_eq!(std::fs::read_to_string(daemon.file("done")).unwrap(), "done\n");
+    std::fs::read_to_string(daemon.file("told")).unwrap()
+}
+
+#[test]
+fn session_goes_to_the_daemon_that_follows_the_next() {
+    // It was replaced itself.
+    assert_eq!(told_over(|_| Box::new(|| ":not-taken\n")), "one\n");
+    // It ended before it did anything.
+    assert_eq!(told_over(|_| Box::new(|| "")), "one\n");
+}
+
+#[test]
+fn session_that_may_have_ended_its_daemon_is_not_offered_on() {
+    // It said in the note that it opens the session, and ended. The next daemon opens what was left, and counts the end.
+    let told = told_over(|daemon| {
+        let folder = daemon.setup.state().join("at-work");
+        Box::new(move || {
+            let note = std::fs::read_dir(folder).unwrap().flatten().next().unwrap().path();
+            let left = std::fs::read_to_string(&note).unwrap();
+            assert!(left.contains(":is-left true"), "{left}");
+            std::fs::write(note, left.replace(":is-left true", ":is-left false")).unwrap();
+            ""
+        })
+    });
+    assert_eq!(told, "two\n");
 }

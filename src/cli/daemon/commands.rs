@@ -3,12 +3,16 @@
 use std::fmt::Write as _;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use clap::Subcommand;
-use edn_bridge::limits::DAEMON_START;
+use edn_bridge::limits::{DAEMON_START, REPLACED_ANSWER, REPLACED_AT_ONCE};
+use edn_bridge::private;
 use edn_bridge::wire::transport::socket;
+use rustix::fs::OFlags;
 
 use super::super::{Exit, FAILED, Failure, Options, out};
 use super::host;
@@ -53,6 +57,9 @@ const NOT_RUNNING: u8 = 3;
 /// The bytes of the log that are shown.
 const SHOWN_LOG: u64 = 16 * 1024;
 
+/// The least time for which a line is sent: none at all would be no bound.
+const LEAST_WAIT: Duration = Duration::from_millis(1);
+
 /// Does what is asked.
 pub(in super::super) fn run(options: &Options, command: DaemonCommand) -> Exit {
     match command {
@@ -76,22 +83,26 @@ fn ask(options: &Options, ask: &Ask) -> Result<Option<Told>, Failure> {
         Err(error) if is_missing(&error) => return Ok(None),
         Err(error) => return Err(Failure::Io { place: "the daemon".to_owned(), error }),
     };
-    asked_at(&stream, ask).map(Some)
+    asked_at(&stream, ask, DAEMON_START).map(Some)
 }
 
 /// Asks the daemon at the other end of a connection.
-fn asked_at(stream: &UnixStream, ask: &Ask) -> Result<Told, Failure> {
+fn asked_at(stream: &UnixStream, ask: &Ask, patience: Duration) -> Result<Told, Failure> {
     let is_to_end = matches!(ask, Ask::Stop { .. } | Ask::Retire);
+    let _ = stream.set_write_timeout(Some(patience.max(LEAST_WAIT)));
     // One that is refused at once is told so, though its line does not arrive.
     let sent = line::send(stream, ask, &[]);
     let mut lines = Lines::new(stream);
-    lines.within(Some(DAEMON_START));
+    lines.within(Some(patience));
     let told = match lines.next() {
         // It ended while it was asked.
         Err(error) if is_to_end && error.kind() == io::ErrorKind::ConnectionReset => Ok(None),
         told => told.map_err(|error| sent.err().unwrap_or(error)),
     };
-    let told = told.map_err(Failure::io("the daemon"))?;
+    let told = told.map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Failure::Failed(silent(stream)),
+        _ => Failure::Io { place: "the daemon".to_owned(), error },
+    })?;
     match told {
         Some(Told::Refused { message, .. }) => Err(Failure::Failed(message)),
         Some(told) => Ok(told),
@@ -100,30 +111,84 @@ fn asked_at(stream: &UnixStream, ask: &Ask) -> Result<Told, Failure> {
     }
 }
 
-/// What the daemons say that another one has replaced and that still have work, each with the path of its socket. One that
-/// does not answer is named on standard error.
-fn ask_replaced(state_dir: &Path, ask: &Ask) -> Vec<(std::path::PathBuf, Told)> {
-    let replaced = socket::connect_replaced(state_dir).into_iter();
-    let told = replaced.filter_map(|process| match asked_at(&process.stream, ask) {
-        Ok(told) => Some((process.path, told)),
-        // It has ended meanwhile.
-        Err(_) if socket::is_gone(&process.path).unwrap_or(false) => None,
-        Err(failure) => {
-            let _ = writeln!(
-                out::stderr(),
-                "edn-bridge: a replaced daemon does not answer at {}: {failure}",
-                process.path.display()
-            );
-            None
+/// What a person is told of a daemon that does not answer.
+fn silent(stream: &UnixStream) -> String {
+    match socket::process_of(stream) {
+        Some(process) => format!(
+            "no answer came in time. Process {process} is stopped or hangs: `kill -CONT {process}` lets it go on, `kill \
+             -KILL {process}` ends it"
+        ),
+        None => "no answer came in time".to_owned(),
+    }
+}
+
+/// The answer of a daemon that another one has replaced and that still has work.
+struct Answer {
+    /// The path of its socket.
+    path: PathBuf,
+    /// What it says; `None` if it does not answer, of which the person has been told.
+    told: Option<Told>,
+}
+
+/// Asks the daemons that another one has replaced, several at once. One that does not answer is named on standard error.
+fn ask_replaced(state_dir: &Path, ask: &Ask) -> Vec<Answer> {
+    let begun = Instant::now();
+    let paths = Mutex::new(socket::replaced(state_dir).into_iter());
+    let next = || paths.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let answers = Mutex::new(Vec::new());
+    let asking = || {
+        while let Some(path) = next() {
+            let left = REPLACED_ANSWER.saturating_sub(begun.elapsed());
+            if let Some(told) = asked_of(&path, ask, left) {
+                answers.lock().unwrap_or_else(PoisonError::into_inner).push((path, told));
+            }
         }
+    };
+    let count = paths.lock().unwrap_or_else(PoisonError::into_inner).len().min(REPLACED_AT_ONCE);
+    std::thread::scope(|scope| {
+        for _ in 1..count {
+            // Where no thread can be had, those that there are ask more.
+            let _ = std::thread::Builder::new().name("ask".to_owned()).spawn_scoped(scope, asking);
+        }
+        asking();
     });
-    told.collect()
+    let answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter();
+    let mut answers: Vec<_> = answers
+        .map(|(path, told)| {
+            let told = told.inspect_err(|failure| {
+                let place = path.display();
+                let _ = writeln!(
+                    out::stderr(),
+                    "edn-bridge: a replaced daemon does not answer at {place}: {failure}"
+                );
+            });
+            Answer { path, told: told.ok() }
+        })
+        .collect();
+    answers.sort_by(|one, other| other.path.cmp(&one.path));
+    answers
+}
+
+/// What the daemon at a socket says, or why it does not; `None` if there is none any more.
+fn asked_of(path: &Path, ask: &Ask, patience: Duration) -> Option<Result<Told, Failure>> {
+    let told = match socket::connect_replaced(path) {
+        Ok(None) => return None,
+        Ok(Some(stream)) => asked_at(&stream, ask, patience),
+        Err(error) => Err(Failure::Io { place: "it takes no connection".to_owned(), error }),
+    };
+    match told {
+        // It has ended meanwhile.
+        Err(_) if socket::is_gone(path).unwrap_or(false) => None,
+        told => Some(told),
+    }
 }
 
 /// What runs in the replaced daemons.
 fn replaced(state_dir: &Path) -> Vec<Status> {
-    let told = ask_replaced(state_dir, &Ask::Status).into_iter();
-    told.filter_map(|(_, told)| if let Told::Status(status) = told { Some(status) } else { None }).collect()
+    let answers = ask_replaced(state_dir, &Ask::Status).into_iter();
+    answers
+        .filter_map(|answer| if let Some(Told::Status(status)) = answer.told { Some(status) } else { None })
+        .collect()
 }
 
 /// What is shown if no daemon runs, but replaced ones do.
@@ -222,7 +287,7 @@ fn working(text: &mut String, all: &[Working]) {
 /// Has the daemon leave its place to a new one, which is started.
 fn restart(options: &Options) -> Exit {
     let state_dir = options.state_folder()?;
-    let about = described(&state_dir);
+    let about = described(&state_dir).map_err(Failure::io("the daemon's lock"))?;
     let told = ask(options, &Ask::Retire)?;
     if told.is_some() {
         wait_for_end(&state_dir, &about).map_err(Failure::io("the daemon"))?;
@@ -242,13 +307,19 @@ fn restart(options: &Options) -> Exit {
 /// Ends the daemon, and those that it has replaced.
 fn end(options: &Options, now: bool) -> Exit {
     let state_dir = options.state_folder()?;
-    let about = described(&state_dir);
+    let about = described(&state_dir).map_err(Failure::io("the daemon's lock"))?;
     let how = Ask::Stop { now };
     // First: the daemon that runs must not end if one of them refuses.
     let replaced = ask_replaced(&state_dir, &how);
+    let is_one_silent = replaced.iter().any(|answer| answer.told.is_none());
+    if is_one_silent && !now {
+        let message = "The daemon does not end, because a replaced one may have work and does not answer (--now ends \
+                       those that do)";
+        return Err(Failure::Failed(message.to_owned()));
+    }
     let mut works = Vec::new();
-    for (_, told) in &replaced {
-        if let Told::Working(all) = told {
+    for answer in &replaced {
+        if let Some(Told::Working(all)) = &answer.told {
             works.extend(all.iter().cloned());
         }
     }
@@ -272,7 +343,7 @@ fn end(options: &Options, now: bool) -> Exit {
         out::print(&text)?;
         return Ok(ExitCode::from(FAILED));
     }
-    for (path, _) in &replaced {
+    for Answer { path, .. } in replaced.iter().filter(|answer| answer.told.is_some()) {
         wait_until_gone(path).map_err(Failure::io("a replaced daemon"))?;
     }
     match newest {
@@ -280,13 +351,14 @@ fn end(options: &Options, now: bool) -> Exit {
         None => {}
         Some(_) => wait_for_end(&state_dir, &about).map_err(Failure::io("the daemon"))?,
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if is_one_silent { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
 }
 
 fn log(options: &Options) -> Exit {
     let path = log_path(&options.state_folder()?);
     let read = || {
-        let mut file = std::fs::File::open(&path)?;
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = private::open_regular(&path, options.read(true), OFlags::empty())?;
         let from = file.metadata()?.len().saturating_sub(SHOWN_LOG);
         file.seek(SeekFrom::Start(from))?;
         let mut bytes = Vec::new();

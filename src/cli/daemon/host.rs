@@ -194,6 +194,7 @@ impl Daemon {
                     refuse(&stream, "A program that the daemon has started may not connect to it.");
                     continue;
                 }
+                Err(error) if socket::was_shut(&error) => return,
                 Err(error) => return tracing::warn!(%error, "the daemon takes no further clients"),
             };
             if self.asking.fetch_add(1, Ordering::AcqRel) >= DAEMON_ASKING {
@@ -237,7 +238,8 @@ impl Daemon {
             Ok(Some(Ask::TakeOver(handed))) => {
                 let note = lines.descriptors.pop();
                 match self.engines.take_over(&self.options, *handed, note, &self.is_retired) {
-                    Ok(()) => Told::TakenOver,
+                    Ok(true) => Told::TakenOver,
+                    Ok(false) => Told::NotTaken,
                     Err(failure) => Told::Refused { message: failure.to_string(), by_itself: false },
                 }
             }

@@ -153,6 +153,8 @@ pub(super) enum Told {
     Working(Vec<Working>),
     /// The session is the daemon's now.
     TakenOver,
+    /// The daemon has left its place or ends: the session is to be handed over to the one that follows.
+    NotTaken,
 }
 
 /// A daemon at one moment.

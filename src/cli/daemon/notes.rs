@@ -173,6 +173,12 @@ impl Notes {
     }
 }
 
+/// Whether the note of a session that leaves says what [`Notes::departs`] wrote: nobody has begun to open the session.
+pub(super) fn is_untouched(claim: &Claim) -> bool {
+    let note = claim.read().ok().and_then(|text| edn::from_slice::<Note>(&text).ok());
+    note.is_some_and(|note| note.is_left)
+}
+
 /// Lets those notes go whose sessions were deleted, by whatever process.
 fn drop_deleted(held: &mut HashMap<String, Held>) {
     held.retain(|_, held| held.claim.is_there());

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::fd::BorrowedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -11,16 +10,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use edn_bridge::claims::Claim;
 use edn_bridge::limits::{DAEMON_END, DAEMON_LOG_BYTES, DAEMON_START};
 use edn_bridge::private;
 use edn_bridge::runner::lineage;
 use edn_bridge::wire::transport::socket;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::line::{self, Ask, Handed, Lines, Told};
+use super::notes::is_untouched;
 
 /// How often a lock is tried while somebody else holds it.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
+/// The bytes of a lock that are read. A daemon writes some hundred.
+const LOCK_BYTES: u64 = 4 * 1024;
 
 /// What a daemon writes to its standard output once clients can connect.
 pub(super) const READY: &str = "ready\n";
@@ -113,7 +117,7 @@ pub(super) fn wait_for_end(state_dir: &Path, about: &str) -> io::Result<()> {
     let path = lock_path(state_dir);
     let begun = Instant::now();
     while begun.elapsed() < DAEMON_END {
-        if described(state_dir) != about || Lock::take(&path, Duration::ZERO)?.is_some() {
+        if described(state_dir)? != about || Lock::take(&path, Duration::ZERO)?.is_some() {
             return Ok(());
         }
         std::thread::sleep(LOCK_PAUSE);
@@ -133,31 +137,71 @@ pub(super) fn wait_until_gone(socket: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::TimedOut, "it has not ended yet"))
 }
 
-/// What the lock says of the daemon.
-pub(super) fn described(state_dir: &Path) -> String {
-    std::fs::read_to_string(lock_path(state_dir)).unwrap_or_default()
+/// What the lock says of the daemon; nothing if there is none.
+///
+/// # Errors
+/// If something else stands in its place, which must go before a daemon is asked to leave: it could not be followed.
+pub(super) fn described(state_dir: &Path) -> io::Result<String> {
+    let mut text = Vec::new();
+    match private::open_regular(&lock_path(state_dir), OpenOptions::new().read(true), OFlags::empty()) {
+        Ok(file) => file.take(LOCK_BYTES).read_to_end(&mut text)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+        Err(error) => return Err(error),
+    };
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Hands a session over to the daemon that runs, with its note.
-pub(super) fn hand_over(state_dir: &Path, handed: Handed, note: Option<BorrowedFd<'_>>) -> io::Result<()> {
-    let begun = Instant::now();
-    // A daemon that takes the place of another has no socket there for a moment.
-    let stream = loop {
-        match socket::connect_daemon(state_dir) {
-            Err(error) if is_missing(&error) && begun.elapsed() < DAEMON_START => {
-                std::thread::sleep(LOCK_PAUSE);
-            }
-            connected => break connected?,
+/// Hands a session over to the daemon that runs, with its note. One that is replaced meanwhile does not take it: then to the
+/// one that follows.
+pub(super) fn hand_over(state_dir: &Path, handed: Handed, note: Option<&Claim>) -> io::Result<()> {
+    let (begun, ask) = (Instant::now(), Ask::TakeOver(Box::new(handed)));
+    loop {
+        match offer(state_dir, &ask, note) {
+            Ok(()) => return Ok(()),
+            Err(NotTaken::Yet(_)) if begun.elapsed() < DAEMON_START => std::thread::sleep(LOCK_PAUSE),
+            Err(NotTaken::Yet(error) | NotTaken::Never(error)) => return Err(error),
         }
+    }
+}
+
+/// Why a session was not handed over.
+enum NotTaken {
+    /// No daemon has begun to open it: the one that follows may take it.
+    Yet(io::Error),
+    /// Another reason.
+    Never(io::Error),
+}
+
+/// Offers a session to the daemon that runs.
+fn offer(state_dir: &Path, ask: &Ask, note: Option<&Claim>) -> Result<(), NotTaken> {
+    let stream = socket::connect_daemon(state_dir).map_err(|error| {
+        // A daemon that takes the place of another has no socket there for a moment.
+        if is_missing(&error) { NotTaken::Yet(error) } else { NotTaken::Never(error) }
+    })?;
+    let asked = || {
+        stream.set_write_timeout(Some(DAEMON_START))?;
+        line::send(&stream, ask, note.map(Claim::descriptor).as_slice())?;
+        let mut lines = Lines::new(&stream);
+        lines.within(Some(DAEMON_START));
+        lines.next()
     };
-    stream.set_write_timeout(Some(DAEMON_START))?;
-    line::send(&stream, &Ask::TakeOver(Box::new(handed)), note.as_slice())?;
-    let mut lines = Lines::new(&stream);
-    lines.within(Some(DAEMON_START));
-    match lines.next()? {
-        Some(Told::TakenOver) => Ok(()),
-        Some(Told::Refused { message, .. }) => Err(io::Error::other(message)),
-        _ => Err(io::Error::other("the daemon did not answer")),
+    let ended = |error| match note.is_some_and(is_untouched) {
+        true => NotTaken::Yet(error),
+        // It was about to open the session, which may be why it has ended.
+        false => NotTaken::Never(error),
+    };
+    match asked() {
+        Ok(Some(Told::TakenOver)) => Ok(()),
+        Ok(Some(Told::NotTaken)) => {
+            Err(NotTaken::Yet(io::Error::other("the daemon has left its place, and none follows")))
+        }
+        Ok(Some(Told::Refused { message, .. })) => Err(NotTaken::Never(io::Error::other(message))),
+        Ok(Some(_)) => Err(NotTaken::Never(io::Error::other("the daemon gave another answer"))),
+        Ok(None) => Err(ended(io::Error::other("the daemon has ended"))),
+        Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {
+            Err(ended(error))
+        }
+        Err(error) => Err(NotTaken::Never(error)),
     }
 }
 
@@ -247,5 +291,5 @@ fn open_log(state_dir: &Path) -> io::Result<File> {
     if path.metadata().is_ok_and(|found| found.len() > DAEMON_LOG_BYTES) {
         std::fs::rename(&path, path.with_extension("log.1"))?;
     }
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+    private::open_regular(&path, OpenOptions::new().append(true).create(true).mode(0o600), OFlags::empty())
 }

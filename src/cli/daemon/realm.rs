@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use edn_bridge::catalogue::ErrorCode;
-use edn_bridge::claims::Claim;
 use edn_bridge::engine::keeper::{Departed, Keeper};
 use edn_bridge::environment::{Pairs, Variables};
 use edn_bridge::facts::AtWork;
@@ -275,22 +274,24 @@ impl Engines {
         for note in self.notes.left() {
             tracing::info!(session = note.session_id, "a session that was at work is opened");
             self.moves(&note.session_id, &note.given, Way::Opening);
-            if let Err(failure) = self.open(options, &note.given, nothing_known(&note.session_id)) {
-                self.notes.refuse(&note.session_id, failure.to_string());
+            match self.open(options, &note.given, nothing_known(&note.session_id)) {
+                Ok(true) => {}
+                Ok(false) => self.notes.refuse(&note.session_id, "the daemon ends".to_owned()),
+                Err(failure) => self.notes.refuse(&note.session_id, failure.to_string()),
             }
             self.has_moved(&note.session_id, Way::Opening);
         }
     }
 
-    /// Goes on with a session that another daemon hands over, with its note. A daemon that has left its place does not:
-    /// the session is left to the one that has it.
+    /// Goes on with a session that another daemon hands over, with its note. Returns whether it does: a daemon that has left
+    /// its place or ends does not, and the session is to be handed over to the one that follows.
     pub(super) fn take_over(
         self: &Arc<Self>,
         options: &Options,
         handed: Handed,
         note: Option<OwnedFd>,
         is_retired: &AtomicBool,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let Handed { session, given, environment, waiting } = handed;
         let mut left = nothing_known(&session);
         left.variables = environment.map(variables_of);
@@ -301,12 +302,17 @@ impl Engines {
         // First, so that a daemon that leaves its place from now on waits for it.
         self.moves(&session, &given, Way::Opening);
         let opened = if is_retired.load(Ordering::Acquire) {
-            Err(Failure::Failed("the daemon has left its place".to_owned()))
+            Ok(false)
         } else {
             self.notes.comes(&session, &given, note);
             self.open(options, &given, left)
-                .inspect_err(|failure| self.notes.refuse(&session, failure.to_string()))
         };
+        match &opened {
+            Ok(true) => {}
+            // Whoever hands it over has the note too.
+            Ok(false) => drop(self.notes.departs(&session, &given)),
+            Err(failure) => self.notes.refuse(&session, failure.to_string()),
+        }
         self.has_moved(&session, Way::Opening);
         opened
     }
@@ -337,7 +343,8 @@ impl Engines {
         working.collect()
     }
 
-    fn open(self: &Arc<Self>, options: &Options, given: &Given, left: Departed) -> Result<(), Failure> {
+    /// Opens a session. Returns whether it is open: not after [`Engines::finish`].
+    fn open(self: &Arc<Self>, options: &Options, given: &Given, left: Departed) -> Result<bool, Failure> {
         let session = left.session.to_string();
         let (opened, wait) = channel();
         let opened = self.with(options, given, |engine| {
@@ -355,7 +362,7 @@ impl Engines {
                 Err(_) => Err(Failure::Failed("it takes too long to open".to_owned())),
             }
         })?;
-        opened.ok_or_else(|| Failure::Failed("the daemon ends".to_owned()))
+        Ok(opened.is_some())
     }
 
     /// Has every session leave for the daemon that has taken this one's place.
@@ -381,8 +388,7 @@ impl Engines {
                 environment: variables.as_ref().map(pairs_of),
                 waiting: each_once(waiting),
             };
-            if let Err(failure) = hand_over(&engines.state_dir, handed, note.as_ref().map(Claim::descriptor))
-            {
+            if let Err(failure) = hand_over(&engines.state_dir, handed, note.as_ref()) {
                 tracing::warn!(session = session.as_str(), "the session was not handed over: {failure}");
             }
             drop(note);

@@ -220,7 +220,7 @@ pub struct SocketPlace {
 }
 
 impl SocketPlace {
-    /// Leaves the place to another daemon, and goes on listening at one of its own: see [`connect_replaced`].
+    /// Leaves the place to another daemon, and goes on listening at one of its own: see [`replaced`].
     ///
     /// # Errors
     /// If the socket cannot be renamed, or something else stands at its place.
@@ -271,6 +271,11 @@ fn client(stream: UnixStream) -> io::Result<SocketPeer> {
     match inside {
         Ok(false) => Ok(SocketPeer::Outside(stream)),
         Err(error) if after(&error) == After::Pause => Err(error),
+        // As a program does that only looks whether somebody listens.
+        Err(error) if has_ended(&error) => {
+            tracing::debug!(%error, "a program had ended before its connection was taken");
+            Ok(SocketPeer::Inside(stream))
+        }
         refused => {
             OWN.log(&format!(
                 "a connection of a program that the bridge has started was refused: {refused:?}"
@@ -278,6 +283,12 @@ fn client(stream: UnixStream) -> io::Result<SocketPeer> {
             Ok(SocketPeer::Inside(stream))
         }
     }
+}
+
+/// Whether an error of looking where a process comes from says that it has ended.
+#[cfg(target_os = "linux")]
+fn has_ended(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::SRCH))
 }
 
 /// Where there are no runners, nobody can tell.
@@ -305,17 +316,10 @@ pub struct RunningProcess {
 /// Sockets of dead processes are removed on the way.
 pub fn connect(purpose: Purpose, state_dir: &Path, cwd: Option<&Path>) -> Vec<RunningProcess> {
     let prefix = cwd.map(|cwd| format!("{}-", project(cwd)));
-    let entries = std::fs::read_dir(folder(state_dir)).into_iter().flatten().flatten();
-    let mut found: Vec<_> = entries
-        .map(|entry| entry.path())
-        .filter(|path| {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            purpose.is_of(name) && prefix.as_deref().is_none_or(|prefix| name.starts_with(prefix))
-        })
-        .map(|path| (path.metadata().and_then(|meta| meta.modified()).ok(), path))
-        .collect();
-    found.sort();
-    let streams = found.into_iter().rev().filter_map(|(_, path)| match connect_at(&path) {
+    let found = paths(state_dir, |name| {
+        purpose.is_of(name) && prefix.as_deref().is_none_or(|prefix| name.starts_with(prefix))
+    });
+    let streams = found.into_iter().filter_map(|path| match connect_at(&path) {
         Ok(stream) => Some(RunningProcess { path, stream }),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             let _ = std::fs::remove_file(path);
@@ -324,6 +328,32 @@ pub fn connect(purpose: Purpose, state_dir: &Path, cwd: Option<&Path>) -> Vec<Ru
         Err(_) => None,
     });
     streams.collect()
+}
+
+/// The paths in the folder of the sockets whose names fit, newest first.
+fn paths(state_dir: &Path, fits: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder(state_dir)).into_iter().flatten().flatten();
+    let mut found: Vec<_> = entries
+        .map(|entry| entry.path())
+        .filter(|path| fits(path.file_name().and_then(|name| name.to_str()).unwrap_or_default()))
+        .map(|path| (path.metadata().and_then(|meta| meta.modified()).ok(), path))
+        .collect();
+    found.sort();
+    found.into_iter().rev().map(|(_, path)| path).collect()
+}
+
+/// The number of the process at the other end of a connection, if the kernel tells it.
+pub fn process_of(stream: &UnixStream) -> Option<u32> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
+        u32::try_from(peer.pid.as_raw_pid()).ok()
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    {
+        let _ = stream;
+        None
+    }
 }
 
 /// Connects to a socket under which the same user listens.
@@ -389,15 +419,28 @@ pub fn connect_daemon(state_dir: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Connects to the daemons of a state folder that another one has replaced and that still have work, newest first. Sockets
-/// of dead ones are removed on the way.
-pub fn connect_replaced(state_dir: &Path) -> Vec<RunningProcess> {
-    let mut found = connect(Purpose::Daemon, state_dir, None);
-    found.retain(|process| {
-        let name = process.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        name.starts_with(REPLACED) && not_below_a_runner(&process.stream).is_ok()
-    });
-    found
+/// Where the daemons of a state folder may listen that another one has replaced and that still have work, newest first.
+pub fn replaced(state_dir: &Path) -> Vec<PathBuf> {
+    paths(state_dir, |name| Purpose::Daemon.is_of(name) && name.starts_with(REPLACED))
+}
+
+/// Connects to one of [`replaced`]; `None` if no daemon listens there. The socket of a dead one is removed.
+///
+/// # Errors
+/// If it takes no connection, as a process does that is stopped.
+pub fn connect_replaced(path: &Path) -> io::Result<Option<UnixStream>> {
+    match connect_at(path) {
+        Ok(stream) => Ok(not_below_a_runner(&stream).is_ok().then_some(stream)),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            let _ = std::fs::remove_file(path);
+            Ok(None)
+        }
+        // Those of other users are none of ours.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether nobody listens any more where a process was found.

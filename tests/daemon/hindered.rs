@@ -1,0 +1,175 @@
+//! Daemons that are frozen, and files of another kind where those of the daemon belong: said in words, and in time.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Barrier};
+
+use edn_bridge::value::Value;
+
+use crate::fixture::{Daemon, END, prompt, runs, signal, until};
+use crate::support::{code, wait_until};
+
+#[test]
+fn frozen_replaced_daemon_is_named_by_stop() {
+    let mut daemon = Daemon::calling(&[&until("go")]);
+    daemon.change(|setup| setup.arg("--yolo"));
+    let mut old = daemon.setup.interactor();
+    let first = daemon.pid();
+    prompt(&mut old);
+    wait_until("the command did not begin", || daemon.file("began").exists());
+    daemon.then_says(END);
+    assert!(daemon.control(&["restart"]).status.success());
+    let (mut new, second) = (daemon.setup.interactor(), daemon.pid());
+    signal(first, "-STOP");
+    let named = |said: &[u8]| {
+        let said = String::from_utf8_lossy(said);
+        assert!(said.contains(&format!("Process {first} is stopped or hangs")), "{said}");
+    };
+    let told = daemon.control(&["status"]);
+    assert!(told.status.success() && told.stdout.starts_with(b"The daemon runs"), "{told:?}");
+    named(&told.stderr);
+    // It may have work.
+    let told = daemon.control(&["stop"]);
+    assert_eq!(told.status.code(), Some(1), "{told:?}");
+    named(&told.stderr);
+    assert_eq!(code(&new.ask("ping", "ping", "{}")), "");
+    // What can be ended is ended, and what cannot is said.
+    let told = daemon.control(&["stop", "--now"]);
+    assert_eq!(told.status.code(), Some(1), "{told:?}");
+    named(&told.stderr);
+    assert_eq!(new.wait().code(), Some(75));
+    assert!(runs(first) && !runs(second));
+    // Whoever asked it has gone by now, and so it goes on.
+    signal(first, "-CONT");
+    assert_eq!(code(&old.ask("ping", "ping", "{}")), "");
+    assert!(daemon.control(&["stop", "--now"]).status.success());
+    assert_eq!(old.wait().code(), Some(75));
+    wait_until("the old daemon stays", || !runs(first));
+}
+
+#[test]
+fn frozen_daemon_is_named_by_stop() {
+    let daemon = Daemon::calling(&["true"]);
+    let _editor = daemon.setup.interactor();
+    let pid = daemon.pid();
+    signal(pid, "-STOP");
+    let told = daemon.control(&["stop"]);
+    signal(pid, "-CONT");
+    assert_eq!(told.status.code(), Some(1), "{told:?}");
+    let said = String::from_utf8_lossy(&told.stderr);
+    assert!(said.contains(&format!("Process {pid} is stopped or hangs")), "{said}");
+    assert!(daemon.control(&["stop"]).status.success());
+    wait_until("the daemon stays", || !runs(pid));
+}
+
+#[test]
+fn replaced_daemons_are_asked_at_once() {
+    let daemon = Daemon::calling(&["true"]);
+    let _editor = daemon.setup.interactor();
+    // None of them answers before all are asked.
+    let all = Arc::new(Barrier::new(8));
+    let fakes: Vec<_> = (1..=8)
+        .map(|number| {
+            let path = daemon.setup.state().join(format!("run/replaced-{number}.daemon.sock"));
+            let (listener, all) = (UnixListener::bind(path).unwrap(), all.clone());
+            std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+                all.wait();
+                let told =
+                    format!("{{:status {{:pid {number} :build \"\" :started-at \"\" :engines []}}}}\n");
+                stream.write_all(told.as_bytes()).unwrap();
+            })
+        })
+        .collect();
+    let status = daemon.status().unwrap();
+    let replaced = status.get("replaced").and_then(Value::as_slice).unwrap();
+    assert_eq!(replaced.len(), 8, "{status}");
+    fakes.into_iter().for_each(|fake| fake.join().unwrap());
+}
+
+#[test]
+fn silent_socket_is_named_and_hinders_nothing() {
+    let daemon = Daemon::calling(&["true"]);
+    let mut editor = daemon.setup.interactor();
+    let path = daemon.setup.state().join("run/replaced-1.daemon.sock");
+    let silent = UnixListener::bind(&path).unwrap();
+    let told = daemon.control(&["status"]);
+    assert!(told.status.success() && told.stdout.starts_with(b"The daemon runs"), "{told:?}");
+    let said = String::from_utf8_lossy(&told.stderr);
+    assert!(said.contains("replaced-1.daemon.sock") && said.contains("no answer came in time"), "{said}");
+    assert!(daemon.control(&["restart"]).status.success());
+    assert_eq!(editor.wait().code(), Some(75));
+    assert_eq!(daemon.control(&["stop"]).status.code(), Some(1));
+    // It is removed once nobody listens.
+    drop(silent);
+    assert!(daemon.control(&["stop"]).status.success());
+    assert!(!path.exists());
+}
+
+fn make_pipe(path: &Path) {
+    let _ = std::fs::remove_file(path);
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+fn make_folder(path: &Path) {
+    let _ = std::fs::remove_file(path);
+    std::fs::create_dir(path).unwrap();
+}
+
+fn make_loop(path: &Path) {
+    let _ = std::fs::remove_file(path);
+    std::os::unix::fs::symlink(path.file_name().unwrap(), path).unwrap();
+}
+
+fn remove(path: &Path) {
+    std::fs::remove_file(path).or_else(|_| std::fs::remove_dir(path)).unwrap();
+}
+
+#[test]
+fn file_of_another_kind_is_refused_in_words() {
+    let daemon = Daemon::calling(&["true"]);
+    std::fs::create_dir_all(daemon.setup.state().join("run")).unwrap();
+    for name in ["run/daemon.lock", "run/daemon.start.lock", "daemon.log"] {
+        let path = daemon.setup.state().join(name);
+        for make in [make_pipe, make_folder, make_loop] {
+            make(&path);
+            let told = daemon.control(&["start"]);
+            let said = String::from_utf8_lossy(&told.stderr);
+            assert!(!told.status.success(), "{name}: {told:?}");
+            assert!(
+                said.contains("is not a regular file: remove it") || said.contains("symbolic links"),
+                "{name}: {said}"
+            );
+            if name == "daemon.log" {
+                assert!(!daemon.control(&["log"]).status.success());
+            }
+            remove(&path);
+        }
+    }
+    assert!(daemon.control(&["start"]).status.success());
+}
+
+#[test]
+fn lock_of_another_kind_lets_nobody_end_the_daemon() {
+    let daemon = Daemon::calling(&["true"]);
+    let (mut editor, pid) = (daemon.setup.interactor(), daemon.pid());
+    let lock = daemon.setup.state().join("run/daemon.lock");
+    let aside = lock.with_extension("aside");
+    std::fs::rename(&lock, &aside).unwrap();
+    for make in [make_pipe, make_folder] {
+        make(&lock);
+        for words in [&["restart"][..], &["stop"], &["stop", "--now"]] {
+            let told = daemon.control(words);
+            assert!(!told.status.success(), "{words:?}: {told:?}");
+            let said = String::from_utf8_lossy(&told.stderr);
+            assert!(said.contains("daemon.lock is not a regular file: remove it"), "{words:?}: {said}");
+        }
+        remove(&lock);
+    }
+    assert_eq!(daemon.pid(), pid);
+    assert_eq!(code(&editor.ask("ping", "ping", "{}")), "");
+    std::fs::rename(&aside, &lock).unwrap();
+}
