@@ -761,9 +761,6 @@ pub const MCP_FIELD_TRIES: usize = 3;
 /// How long a message waits for a resource that it refers to: longer than a page of the web takes.
 pub const MCP_RESOURCE_WAIT: Duration = Duration::from_secs(20);
 
-/// The same for a message that has waited in the session or comes from a template: the session serves nobody meanwhile.
-pub const MCP_WAITING_RESOURCE_WAIT: Duration = Duration::from_secs(5);
-
 /// Bytes of what a server says of a tool, a prompt or a resource in a list for people: a line.
 pub const MCP_LISTED_TEXT_BYTES: usize = 200;
 

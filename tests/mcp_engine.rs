@@ -430,6 +430,103 @@ fn session_serves_others_while_a_resource_is_read() {
     }
 }
 
+/// A session whose turn waits for an answer, so that messages wait.
+fn waiting_turn(more: &str) -> (Setup, Bridge, Owned) {
+    let written = call("write", ":text \"hello\"");
+    let setup = with_server(&script(&[&written]), more);
+    let mut bridge = setup.interactor();
+    say(&mut bridge, "go");
+    let question = bridge.event("interaction/requested");
+    (setup, bridge, question)
+}
+
+/// What waits in the session: whether it is held, and how many messages.
+fn waits(bridge: &mut Bridge) -> (bool, usize) {
+    let pending = bridge.ask("w", "list_pending", "{}");
+    let waiting = at(&pending, &["data", "waiting"]).and_then(Value::as_slice).unwrap().len();
+    (at(&pending, &["data", "held"]).and_then(Owned::as_bool).unwrap(), waiting)
+}
+
+#[test]
+fn session_serves_others_while_a_waiting_message_is_prepared() {
+    for op in ["follow_up", "steer"] {
+        let (setup, mut bridge, question) = waiting_turn("");
+        bridge.ask("q", op, "{:message \"see @s:memo://silent\"}");
+        accept(&mut bridge, &question, ":value {:outcome \"approve\" :scope \"once\"}");
+        let asked = setup.project().join("started.asked");
+        wait_until("the server is asked", || asked.exists());
+        // All of these are answered while the server keeps silent, so that the message still waits.
+        mode(&mut bridge, "yolo");
+        let answer = bridge.ask("n", "set_session_name", "{:name \"still there\"}");
+        assert!(!answer.to_string().contains(":error"), "{answer}");
+        let asked = bridge.ask("e", "query_eql", "{:query \"[:psi.mcp/servers]\"}").to_string();
+        assert!(asked.contains(":psi.mcp/servers"), "{asked}");
+        assert_eq!(waits(&mut bridge), (false, 1), "{op}");
+        let told = bridge.ask("p", "prompt", "{:message \"another\"}").to_string();
+        assert!(told.contains("session-not-idle"), "{told}");
+        // An abort ends the wait, and the message is held like any other.
+        bridge.ask("abort", "abort", "{}");
+        let bridge = RefCell::new(bridge);
+        wait_until("the message is held", || waits(&mut bridge.borrow_mut()) == (true, 1));
+        let mut bridge = bridge.into_inner();
+        bridge.skip_to_now();
+        // It is sent with why the resource is missing, once the person says so and the server is gone.
+        bridge.ask("o", "set_mcp", "{:server \"s\" :enabled false}");
+        bridge.request("g", "resume_queue", "{}");
+        let told = bridge.event("ui/notification").to_string();
+        assert!(told.contains("switched off"), "{told}");
+        end_of_turn(&mut bridge);
+        assert_eq!(waits(&mut bridge), (false, 0), "{op}");
+    }
+}
+
+#[test]
+fn waiting_message_that_is_changed_while_prepared_is_read_anew() {
+    let (setup, mut bridge, question) = waiting_turn("");
+    let queued = bridge.ask("q", "follow_up", "{:message \"see @s:memo://silent\"}");
+    assert!(!queued.to_string().contains(":error"), "{queued}");
+    accept(&mut bridge, &question, ":value {:outcome \"approve\" :scope \"once\"}");
+    let asked = setup.project().join("started.asked");
+    wait_until("the server is asked", || asked.exists());
+    let pending = bridge.ask("w", "list_pending", "{}");
+    let waiting = at(&pending, &["data", "waiting"]).and_then(Value::as_slice).unwrap();
+    let entry = waiting[0].get("entry-id").and_then(Value::as_str).unwrap();
+    let edited = format!("{{:entry-id {entry:?} :message \"see @s:memo://note\"}}");
+    let answer = bridge.ask("e", "edit_pending", &edited);
+    assert!(!answer.to_string().contains(":error"), "{answer}");
+    // The server that keeps silent is not waited for any more.
+    bridge.ask("i", "interrupt", "{}");
+    let entry = bridge
+        .until(|frame| is_event(frame, "session/entry") && frame.to_string().contains("the note itself"));
+    assert!(!entry.to_string().contains("silent"), "{entry}");
+    end_of_turn(&mut bridge);
+}
+
+#[test]
+fn template_that_names_a_resource_holds_up_nobody() {
+    let setup = with_server(&script(&[]), "");
+    let folder = setup.project().join(".edn-bridge/prompts");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("look.md"), "Look at @s:memo://$1.").unwrap();
+    let mut bridge = setup.interactor();
+    bridge.ask("t", "trust_project", "{:trusted true}");
+    bridge.ask("c", "get_commands", "{}");
+    bridge.request("p", "prompt", "{:message \"/look silent\"}");
+    let asked = setup.project().join("started.asked");
+    wait_until("the server is asked", || asked.exists());
+    mode(&mut bridge, "yolo");
+    bridge.ask("abort", "abort", "{}");
+    let answer = bridge.answer("p").to_string();
+    assert!(answer.contains("was aborted"), "{answer}");
+    assert_eq!(waits(&mut bridge), (false, 0));
+    assert!(!bridge.transcript.iter().any(|line| line.contains(":event \"turn/ended\"")), "no turn began");
+    say(&mut bridge, "/look note");
+    let entry = bridge
+        .until(|frame| is_event(frame, "session/entry") && frame.to_string().contains("the note itself"));
+    assert!(entry.to_string().contains("<server-resource server="), "{entry}");
+    end_of_turn(&mut bridge);
+}
+
 #[test]
 fn resource_of_a_server_is_read_where_it_is_named() {
     let setup = with_server(&script(&[]), "");

@@ -75,10 +75,9 @@ impl Engine {
         reply: Reply<Prompted>,
         pass: impl FnOnce(Handle, Incoming, Reply<Prompted>) + Send + 'static,
     ) {
-        let text = incoming.ahead.typed.as_deref().unwrap_or(&incoming.prompt.message);
         let wanted = match handle.is_occupied() || !self.is_new(&handle, incoming.request.as_deref()) {
             true => Vec::new(),
-            false => self.shared.mcp.wanted_resources(&handle, text),
+            false => self.shared.mcp.wanted_resources(&handle, incoming.typed()),
         };
         if wanted.is_empty() {
             return pass(handle, incoming, reply);

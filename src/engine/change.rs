@@ -12,8 +12,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Project;
+use crate::context::reference::Attachment;
 use crate::engine::execution::Execution;
-use crate::engine::incoming::Incoming;
+use crate::engine::incoming::{Incoming, ReadAhead};
 use crate::engine::queue::Until;
 use crate::engine::run_record::RunRecord;
 use crate::engine::turn_control::{TurnControl, TurnEnd};
@@ -130,8 +131,10 @@ pub enum Change {
     AppendLast { turn: TurnId, entries: Vec<EntryBody>, ack: Ack<WrittenEntries> },
     /// The task asks whether a message waits for its next model call.
     HasSteering { ack: Ack<bool> },
-    /// The task takes those messages into the conversation.
-    DeliverSteering { turn: TurnId, ack: Ack<Result<(), ApiError>> },
+    /// The task takes those messages into the conversation, with the resources that it has read for them.
+    DeliverSteering { turn: TurnId, read: Vec<ReadAhead>, ack: Ack<Result<(), ApiError>> },
+    /// The resources are read that the message of a turn names, or nobody waits for them any more.
+    Prepared { turn: TurnId, resources: Option<Vec<Attachment>>, ack: Ack<()> },
     /// The task waits before it repeats a failed model call.
     Retrying { retry: RetryAwaited, ack: Ack<()> },
     /// That wait is over.

@@ -2,8 +2,8 @@
 //! what becomes of it.
 
 use crate::context::reference::Attachment;
-use crate::message::SessionId;
 use crate::message::image::Image;
+use crate::message::{EntryId, SessionId};
 use crate::session::Prompt;
 use crate::sha256;
 use crate::store::record::{KeyedRequest, Via};
@@ -29,7 +29,23 @@ pub struct Ahead {
     pub resources: Option<Vec<Attachment>>,
 }
 
+/// The resources that a waiting message names, read before the session's task takes the message.
+#[derive(Debug)]
+pub struct ReadAhead {
+    /// The message's entry.
+    pub entry: EntryId,
+    /// Its text then.
+    pub text: String,
+    /// The resources.
+    pub resources: Vec<Attachment>,
+}
+
 impl Incoming {
+    /// The text that names files, resources and skills.
+    pub fn typed(&self) -> &str {
+        self.ahead.typed.as_deref().unwrap_or(&self.prompt.message)
+    }
+
     /// A message as a person typed it.
     pub fn new(prompt: Prompt, request: Option<Box<KeyedRequest>>) -> Self {
         Self { prompt, request, ahead: Box::default() }

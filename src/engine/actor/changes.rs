@@ -130,7 +130,13 @@ impl SessionActor {
             Change::HasSteering { ack } => {
                 let _ = ack.send(!self.durable.state.queue.steering().is_empty());
             }
-            Change::DeliverSteering { turn, ack } => drop(ack.send(self.deliver_steering(&turn).await)),
+            Change::DeliverSteering { turn, read, ack } => {
+                let _ = ack.send(self.deliver_steering(&turn, read).await);
+            }
+            Change::Prepared { turn, resources, ack } => {
+                self.prepared(&turn, resources).await;
+                let _ = ack.send(());
+            }
             Change::Retrying { retry, ack } => {
                 self.retrying(retry);
                 let _ = ack.send(());

@@ -12,7 +12,7 @@ use crate::context::reference::{self, Reader};
 use crate::context::skill;
 use crate::engine::incoming::Ahead;
 use crate::engine::queue;
-use crate::limits::{EDITOR_TEXT_BYTES, MCP_WAITING_RESOURCE_WAIT};
+use crate::limits::EDITOR_TEXT_BYTES;
 use crate::message::{Block, TurnId};
 use crate::store::EntryBody;
 use crate::store::record::{ContextFile, MessageContext};
@@ -40,19 +40,8 @@ impl DurableState {
         let names = shared.mcp.names(&session);
         // A token is about four bytes, so as many bytes as the window has tokens are a quarter of it.
         let window = usize::try_from(self.state.facts.context_window).unwrap_or(usize::MAX);
-        let resources = match ahead.resources {
-            Some(resources) => resources,
-            // The session waits, so not for long.
-            None => {
-                let wanted = shared.mcp.wanted_resources(&session, &text);
-                let stop = session.stoppable();
-                shared
-                    .mcp
-                    .referenced(&session, wanted, MCP_WAITING_RESOURCE_WAIT, &stop)
-                    .await
-                    .unwrap_or_default()
-            }
-        };
+        // Servers are asked beside the session's task, never here: others wait for it.
+        let resources = ahead.resources.unwrap_or_default();
         let (facts, rules) =
             (self.state.facts.clone(), self.shared.rules_for(&self.handle.config(), &self.handle));
         let stop = self.handle.stoppable();

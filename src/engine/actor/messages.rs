@@ -3,16 +3,16 @@
 
 use std::sync::Arc;
 
-use super::turn_slot::AfterTurn;
+use super::turn_slot::{AfterTurn, Preparation};
 use super::turns::Beginning;
 use super::{SessionActor, again};
 use crate::catalogue::ErrorCode;
 use crate::crash;
 use crate::engine::answers;
-use crate::engine::incoming::{Ahead, Incoming};
+use crate::engine::incoming::{Ahead, Incoming, ReadAhead};
 use crate::engine::invocation;
 use crate::engine::ledger::Ledger;
-use crate::engine::queue::{self, Until};
+use crate::engine::queue::{self, QueuedMessage, Until};
 use crate::environment::Variables;
 use crate::event::{Body, Replaced};
 use crate::facts::Phase;
@@ -35,13 +35,36 @@ impl SessionActor {
         }
         self.cut_off.give_up(&mut self.durable).await;
         let turn = TurnId::from(self.durable.shared.clock.id("t-"));
+        let wanted = match incoming.ahead.resources {
+            Some(_) => Vec::new(),
+            None => self.durable.shared.mcp.wanted_resources(&self.durable.handle, incoming.typed()),
+        };
+        if wanted.is_empty() {
+            return self.begin_prompt(turn, call, incoming, reply).await;
+        }
+        let variables = self.durable.variables_of(Some(&call.cause()));
+        let cause = Some(call.cause());
+        self.prepare(turn, cause, variables, wanted, Preparation::Prompt(call, incoming, reply));
+    }
+
+    /// Writes the user's message, and begins its turn.
+    pub(super) async fn begin_prompt(
+        &mut self,
+        turn: TurnId,
+        call: Call,
+        incoming: Incoming,
+        reply: Reply<Prompted>,
+    ) {
         let Incoming { prompt, request, ahead } = incoming;
         let mut gathered = self.durable.gather(queue::content(prompt), *ahead, &turn).await;
         gathered.bodies.push(self.durable.state.turn_record(&turn, TurnEvent::Began, None));
         gathered.bodies.extend(self.durable.state.released());
         let written = match self.durable.append_for(gathered.bodies, [answered(request, &turn)]).await {
             Ok(written) => written,
-            Err(error) => return reply.fail(error),
+            Err(error) => {
+                reply.fail(error);
+                return self.release(&turn).await;
+            }
         };
         self.durable.show_phase(Phase::Streaming);
         reply.ok(Prompted { turn: Some(turn.clone()), repeated: None });
@@ -247,7 +270,24 @@ impl SessionActor {
         let Some(next) = self.durable.state.queue.first() else { return };
         self.cut_off.give_up(&mut self.durable).await;
         let turn = next.turn.clone().unwrap_or_else(|| TurnId::from(self.durable.shared.clock.id("t-")));
-        let mut gathered = self.durable.gather(next.content.clone(), Ahead::default(), &turn).await;
+        let wanted = self.durable.shared.mcp.wanted_resources(&self.durable.handle, &next.text());
+        if wanted.is_empty() {
+            return self.begin_waiting(turn, next, Ahead::default(), others, reply).await;
+        }
+        let (cause, variables) = (next.cause.clone(), next.variables.clone().or(others.clone()));
+        self.prepare(turn, cause, variables, wanted, Preparation::Next(next, others, reply));
+    }
+
+    /// Writes a message that waited, and begins its turn.
+    pub(super) async fn begin_waiting(
+        &mut self,
+        turn: TurnId,
+        next: QueuedMessage,
+        ahead: Ahead,
+        others: Option<Variables>,
+        reply: Option<Reply<Resumed>>,
+    ) {
+        let mut gathered = self.durable.gather(next.content.clone(), ahead, &turn).await;
         gathered.bodies.push(queue::dequeued(&self.durable.handle.id, std::slice::from_ref(&next), false));
         gathered.bodies.push(self.durable.state.turn_record(&turn, TurnEvent::Began, None));
         match self.durable.append_for(gathered.bodies, [next.request.clone()]).await {
@@ -264,12 +304,16 @@ impl SessionActor {
                 self.begin_turn_with(turn, next.cause, Beginning { variables, ..Beginning::default() });
             }
             Err(error) => {
-                if let Some(reply) = reply {
-                    return reply.fail(error);
+                match reply {
+                    Some(reply) => reply.fail(error),
+                    None => {
+                        let message =
+                            format!("A message that waited could not be saved, and still waits: {error}");
+                        let body = Body::Error { code: ErrorCode::Failed, message: message.into() };
+                        self.durable.show(body, next.cause);
+                    }
                 }
-                let message = format!("A message that waited could not be saved, and still waits: {error}");
-                let body = Body::Error { code: ErrorCode::Failed, message: message.into() };
-                self.durable.show(body, next.cause);
+                self.release(&turn).await;
             }
         }
     }
@@ -293,20 +337,37 @@ impl SessionActor {
         self.durable.changed(Some(call.cause()));
     }
 
-    /// Puts the steering messages into the conversation.
+    /// Puts the steering messages into the conversation, up to the first one that names resources that were not read: it came
+    /// or was changed meanwhile, and waits for the next call.
     ///
     /// # Errors
     /// If they could not be written; they then keep waiting.
-    pub(super) async fn deliver_steering(&mut self, turn: &TurnId) -> Result<(), ApiError> {
-        let waiting = self.durable.state.queue.steering();
-        if waiting.is_empty() {
-            return Ok(());
-        }
+    pub(super) async fn deliver_steering(
+        &mut self,
+        turn: &TurnId,
+        mut read: Vec<ReadAhead>,
+    ) -> Result<(), ApiError> {
+        let mut waiting = self.durable.state.queue.steering();
         let (mut bodies, mut failures) = (Vec::new(), Vec::new());
+        let mut ready = 0usize;
         for waiting in &waiting {
-            let gathered = self.durable.gather(waiting.content.clone(), Ahead::default(), turn).await;
+            let text = waiting.text();
+            let place = read.iter().position(|read| read.entry == waiting.entry && read.text == text);
+            let resources = place.map(|place| read.swap_remove(place).resources);
+            if resources.is_none()
+                && !self.durable.shared.mcp.wanted_resources(&self.durable.handle, &text).is_empty()
+            {
+                break;
+            }
+            let ahead = Ahead { resources, ..Ahead::default() };
+            let gathered = self.durable.gather(waiting.content.clone(), ahead, turn).await;
             bodies.extend(gathered.bodies);
             failures.extend(gathered.failures);
+            ready = ready.saturating_add(1);
+        }
+        waiting.truncate(ready);
+        if waiting.is_empty() {
+            return Ok(());
         }
         bodies.push(queue::dequeued(&self.durable.handle.id, &waiting, false));
         let requests: Vec<_> = waiting.iter().map(|waiting| waiting.request.clone()).collect();

@@ -8,13 +8,14 @@ use tokio::sync::oneshot;
 use crate::catalogue::ErrorCode;
 use crate::engine::change::HeldRun;
 use crate::engine::incoming::Incoming;
+use crate::engine::queue::QueuedMessage;
 use crate::engine::running::RunningTurn;
 use crate::engine::turn_control::TurnEnd;
 use crate::environment::Variables;
 use crate::event::Cause;
 use crate::limits::QUEUED_MESSAGES;
 use crate::message::TurnId;
-use crate::session::{Again, ApiError, Call, Prompted, Reply};
+use crate::session::{Again, ApiError, Call, Prompted, Reply, Resumed};
 use crate::store::Entry;
 use crate::store::record::KeyedRequest;
 
@@ -24,6 +25,8 @@ pub struct TurnSlot {
     running: Option<RunningTurn>,
     /// What came while the turn was about to end, and waits for its end.
     after: Vec<AfterTurn>,
+    /// What begins the turn that holds the session, while the resources are read that its message names.
+    preparation: Option<Box<Preparation>>,
     /// Who waits for the end of a turn that works for another session.
     worked: Option<(TurnId, oneshot::Sender<TurnEnd>)>,
 }
@@ -34,6 +37,14 @@ pub enum AfterTurn {
     Again(Call, Again, Option<Box<KeyedRequest>>, Reply<Prompted>),
     Compact(Call, Option<String>, Reply<Option<String>>),
     Workflow(Call, Arc<str>, String, Reply<HeldRun>),
+}
+
+/// What begins a turn once the resources are read that its message names.
+pub enum Preparation {
+    /// A message that a client has sent.
+    Prompt(Call, Incoming, Reply<Prompted>),
+    /// The first waiting message, as it was then. The variables are those for one that has lost its own.
+    Next(QueuedMessage, Option<Variables>, Option<Reply<Resumed>>),
 }
 
 impl TurnSlot {
@@ -86,6 +97,17 @@ impl TurnSlot {
         if let Some(running) = &mut self.running {
             running.is_recorded = true;
         }
+    }
+
+    /// The turn that holds the session begins with this, once what its message names is read.
+    pub fn prepare(&mut self, preparation: Preparation) {
+        self.preparation = Some(Box::new(preparation));
+    }
+
+    /// Takes out what the turn of that id begins with, if it is still to begin.
+    pub fn prepared(&mut self, turn: &TurnId) -> Option<Preparation> {
+        let is_held = self.running.as_ref().is_some_and(|running| running.id == *turn);
+        self.preparation.take_if(|_| is_held).map(|preparation| *preparation)
     }
 
     /// The turn of that id leaves, if it holds the session.

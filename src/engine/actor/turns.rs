@@ -70,7 +70,12 @@ impl SessionActor {
         cause: Option<Cause>,
         Beginning { variables, execution, unended }: Beginning,
     ) {
-        let (stop, control) = self.hold(id.clone(), cause.clone(), Phase::Streaming, variables);
+        // It may have held the session while its message was prepared.
+        let held = self.turns.running().filter(|running| running.id == id);
+        let (stop, control) = match held.map(|running| (running.stop.clone(), running.control.clone())) {
+            Some(held) => held,
+            None => self.hold(id.clone(), cause.clone(), Phase::Streaming, variables),
+        };
         self.turns.set_recorded();
         let session = self.durable.handle.clone();
         let task = TurnTask {
@@ -216,23 +221,13 @@ impl SessionActor {
         if running.is_recorded {
             bodies.push(self.durable.state.turn_record(turn, TurnEvent::Ended, Some(ended.outcome)));
         }
-        if running.control.holds()
-            && self.durable.state.queue.len() > 0
-            && !self.durable.state.queue.is_held()
-        {
-            bodies.push(self.durable.state.queue_record(QueueEvent::Held));
-        }
+        bodies.extend(self.held_by(&running));
         if !bodies.is_empty()
             && let Err(error) = self.durable.append(bodies).await
         {
             tracing::warn!(%error, "the journal does not say that a turn has ended");
         }
-        self.durable.handle.stop.store(None);
-        self.durable.handle.control.store(None);
-        self.durable.state.facts.phase = Phase::Idle;
-        self.durable.state.facts.interrupt_pending = false;
-        self.durable.state.facts.retry_attempt = 0;
-        self.durable.state.facts.retry_deadline_ms = None;
+        self.let_go();
         // A command of the turn may have changed the branch.
         self.durable.look_at_branch();
         self.durable.changed(running.cause.clone());
@@ -276,6 +271,24 @@ impl SessionActor {
         }
         self.check_idle();
         self.leave_with_all();
+    }
+
+    /// The entry that holds what waits, if a client has aborted what held the session.
+    pub(super) fn held_by(&self, running: &RunningTurn) -> Option<EntryBody> {
+        let queue = &self.durable.state.queue;
+        let holds = running.control.holds() && queue.len() > 0 && !queue.is_held();
+        holds.then(|| self.durable.state.queue_record(QueueEvent::Held))
+    }
+
+    /// Nothing holds the session any more.
+    pub(super) fn let_go(&mut self) {
+        self.durable.handle.stop.store(None);
+        self.durable.handle.control.store(None);
+        let facts = &mut self.durable.state.facts;
+        facts.phase = Phase::Idle;
+        facts.interrupt_pending = false;
+        facts.retry_attempt = 0;
+        facts.retry_deadline_ms = None;
     }
 
     /// Switches to the newest configuration, unless a turn runs, which does that itself.

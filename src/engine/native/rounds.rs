@@ -11,6 +11,7 @@ use tracing::Instrument as _;
 
 use crate::engine::agent::CompactionError;
 use crate::engine::change::Change;
+use crate::engine::incoming::ReadAhead;
 use crate::engine::native::answer::{ModelAnswer, ModelCall};
 use crate::engine::native::call::{self, CallsEnd};
 use crate::engine::native::compaction::{self, Why};
@@ -23,7 +24,7 @@ use crate::engine::stage::{self, Point, Stage};
 use crate::engine::turn_control::TurnEnd;
 use crate::engine::unended::UnendedTurn;
 use crate::event::{Body, RetryAwaited, ToolCall, out_of_rounds};
-use crate::limits::TURN_ROUNDS;
+use crate::limits::{MCP_RESOURCE_WAIT, TURN_ROUNDS};
 use crate::message::{Block, EntryId, Message, Role, StopReason};
 use crate::provider::{ErrorKind, ProviderError};
 use crate::session::ApiError;
@@ -293,7 +294,28 @@ impl Rounds<'_> {
     /// Puts the user's steering messages into the conversation.
     async fn deliver_steering(&self) -> Result<(), ApiError> {
         let turn = self.0.id.clone();
-        self.0.session.request(|ack| Change::DeliverSteering { turn, ack }).await
+        let read = tokio::select! {
+            biased;
+            () = self.0.control.interrupt.cancelled() => Vec::new(),
+            read = self.read_ahead() => read,
+        };
+        self.0.session.request(|ack| Change::DeliverSteering { turn, read, ack }).await
+    }
+
+    /// The resources that the user's steering messages name, read here: the session serves others meanwhile.
+    async fn read_ahead(&self) -> Vec<ReadAhead> {
+        let (mcp, session) = (&self.0.shared.mcp, &self.0.session);
+        let waiting = session.snapshot().queue.steering();
+        let read = waiting.into_iter().map(|waiting| async move {
+            let (entry, text) = (waiting.entry.clone(), waiting.text());
+            let wanted = mcp.wanted_resources(session, &text);
+            if wanted.is_empty() {
+                return None;
+            }
+            let resources = mcp.referenced(session, wanted, MCP_RESOURCE_WAIT, &self.0.stop).await?;
+            Some(ReadAhead { entry, text, resources })
+        });
+        futures_util::future::join_all(read).await.into_iter().flatten().collect()
     }
 
     /// Writes an answer that is not the last, then shows it.
