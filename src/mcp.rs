@@ -23,6 +23,7 @@ mod oauth;
 mod pace;
 mod pipes;
 mod place;
+mod post;
 mod questions;
 mod secrets;
 mod serve;

@@ -671,6 +671,15 @@ fn answer_over_http_that_costs_much_is_not_read() {
         assert!(told.contains("more than 100000 values"), "{told}");
         let told = project.failure("wide").await;
         assert!(told.contains("The server w"), "{told}");
+        // In the bounds of bytes, and not in those of what is made of them.
+        for name in ["dense", "maps"] {
+            let told = project.failure(name).await;
+            assert!(told.contains("more than 100000 values"), "{name}: {told}");
+        }
+        for name in ["deep", "dense-error"] {
+            let told = project.failure(name).await;
+            assert!(told.contains("The server w") && told.len() < 2000, "{name}: {told}");
+        }
         assert_eq!(project.text("plain").await, "plain");
     });
 }

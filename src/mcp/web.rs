@@ -1,5 +1,5 @@
-//! This program's HTTP client as a transport's: what `rmcp` does not bound of a server over HTTP. A message of a stream with
-//! too many values fails its call before it is read, a stream that ends again and again is not asked for all the time, and a
+//! This program's HTTP client as a transport's: what `rmcp` does not bound of a server over HTTP. A message with too many
+//! values fails its call before it is read, in a stream (here) and alone (`post`), a stream that ends again and again is not asked for all the time, and a
 //! flood of notifications is read slowly.
 
 use std::collections::HashMap;
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 use rmcp::model::{ClientJsonRpcMessage, RequestId};
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
+use rmcp::transport::common::http_header::HEADER_SESSION_ID;
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse, StreamableHttpResponseLimits,
 };
@@ -15,6 +16,7 @@ use serde_json::json;
 
 use super::pace::Pace;
 use super::pipes::values;
+use super::post::{Post, with_headers};
 use crate::http::header::{HeaderName, HeaderValue};
 use crate::http::{Client, RequestError};
 use crate::limits::{
@@ -97,9 +99,15 @@ impl StreamableHttpClient for Guarded {
         headers: Headers,
         limits: StreamableHttpResponseLimits,
     ) -> Result<StreamableHttpPostResponse, Failed> {
-        let post =
-            self.client.post_message_with_response_limits(uri, message, session, token, headers, limits);
-        Ok(match post.await? {
+        let mut request = with_headers(self.client.post(uri.as_ref()), headers)?;
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        if let Some(session) = &session {
+            request = request.header(HEADER_SESSION_ID, session.as_ref());
+        }
+        let post = Post { message: &message, has_session: session.is_some(), limits };
+        Ok(match post.send(request).await? {
             StreamableHttpPostResponse::Sse(stream, session) => {
                 StreamableHttpPostResponse::Sse(self.bounded(stream), session)
             }

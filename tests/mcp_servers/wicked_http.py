@@ -7,6 +7,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 WIDE = b'{"content":[],"structuredContent":{"a":[' + b"0," * 7900000 + b"0]}}"
 
+# In the bounds of bytes, and far more than its bytes when it is read.
+DENSE = b'{"content":[],"structuredContent":{"a":[' + b"0," * 1900000 + b"0]}}"
+DEEP = b'{"content":[],"structuredContent":{"a":' + b"[" * 1000000 + b"]" * 1000000 + b"}}"
+MAPS = b'{"content":[],"_meta":{"a":[' + b'{"":[]},' * 400000 + b"0]}}"
+
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -14,8 +19,8 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
-    def reply(self, data, kind="application/json"):
-        self.send_response(200)
+    def reply(self, data, kind="application/json", status=200):
+        self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -41,12 +46,18 @@ class Handler(BaseHTTPRequestHandler):
             result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
                       "serverInfo": {"name": "wicked", "version": "1"}}
         elif method == "tools/list":
-            names = ("plain", "wide", "wide-stream")
+            names = ("plain", "wide", "wide-stream", "dense", "deep", "maps", "dense-error")
             result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]}
         elif method == "tools/call" and message["params"]["name"] == "wide":
             return self.reply(head + WIDE + b"}")
         elif method == "tools/call" and message["params"]["name"] == "wide-stream":
             return self.reply(b"data: " + head + WIDE + b"}\n\n", "text/event-stream")
+        elif method == "tools/call" and message["params"]["name"] in ("dense", "deep", "maps"):
+            whole = {"dense": DENSE, "deep": DEEP, "maps": MAPS}[message["params"]["name"]]
+            return self.reply(head + whole + b"}")
+        elif method == "tools/call" and message["params"]["name"] == "dense-error":
+            error = b'{"jsonrpc":"2.0","id":%d,"error":{"code":-1,"message":"costly","data":' % message["id"]
+            return self.reply(error + DENSE + b"}}", status=400)
         elif method == "tools/call":
             result = {"content": [{"type": "text", "text": "plain"}]}
         else:
