@@ -76,6 +76,8 @@ pub struct Settings {
     pub writable: Vec<PathBuf>,
     /// The hosts that may be on this machine or in a private network, for what is fetched.
     pub private_hosts: Vec<HostPattern>,
+    /// Whether `fetch` goes through the proxy that the environment names.
+    pub fetch_proxy: bool,
     /// How long a question stays open after its last client has left, if a file says it.
     pub orphan_grace: Option<Duration>,
     /// Whether what runs goes on when the last client has left.
@@ -131,6 +133,7 @@ impl Settings {
         self.provider = provider;
         self.writable.clone_from(&layers.writable);
         self.private_hosts.clone_from(&layers.private_hosts);
+        self.fetch_proxy = layers.fetch_proxy;
         self.orphan_grace = layers.orphan_grace;
         self.daemon = layers.daemon;
         self.control.clone_from(&layers.control);

@@ -145,6 +145,62 @@ fn proxy_is_not_used_and_named_where_it_is_missed() {
 }
 
 #[test]
+fn proxy_is_used_where_the_user_says_so() {
+    let (server, proxy) =
+        (Server::new([typed("text/plain", "here")]), Server::new([typed("text/plain", "through")]));
+    let port = server.url().rsplit(':').next().unwrap().to_owned();
+    // Addresses of the public internet that nobody answers at, so that nothing needs a name server.
+    let urls = [
+        "http://192.88.99.255/a?b=c".to_owned(),
+        format!("http://127.0.0.1:{port}/"),
+        "http://10.0.0.9/".to_owned(),
+        format!("http://localhost:{port}/"),
+    ];
+    let urls = urls.map(|address| url(&address));
+    let with_proxy = |urls: &[String], config: &str| {
+        let setup = fetches(urls, config);
+        let setup =
+            setup.env("http_proxy", &proxy.url()).env("HTTP_PROXY", "").env("HTTPS_PROXY", &proxy.url());
+        setup.env("NO_PROXY", "192.88.99.254").env("no_proxy", "")
+    };
+    let found =
+        results(&mut go(&with_proxy(&urls, "{:mode :yolo :fetch {:proxy true :private [\"127.0.0.1\"]}}")));
+    assert!(!found[0].1 && found[0].0.ends_with("\n\nthrough"), "{found:?}");
+    assert!(
+        !found[1].1 && found[1].0.ends_with("\n\nhere"),
+        "this machine is reached without one: {found:?}"
+    );
+    for (text, failed, _) in &found[2..] {
+        assert!(*failed && text.contains("on this machine or in a private network"), "{text}");
+    }
+    let asked = proxy.all_asked();
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    assert_eq!((asked[0].method.as_str(), asked[0].path.as_str()), ("GET", "http://192.88.99.255/a?b=c"));
+    assert_eq!((asked[0].line("cookie"), asked[0].line("proxy-authorization")), ("", ""));
+    // A page that comes through it redirects nobody to what is private. It is asked to connect for https, and may refuse.
+    proxy.then([redirect("http://10.0.0.9/x"), Answer { status: 403, ..typed("text/plain", "no") }]);
+    let urls = [urls[0].clone(), url("https://192.88.99.255/secret")];
+    let found = results(&mut go(&with_proxy(&urls, "{:mode :yolo :fetch {:proxy true}}")));
+    assert!(found[0].0.contains("redirects to http://10.0.0.9/x"), "{found:?}");
+    assert!(found[1].1 && found[1].0.contains("cannot be fetched"), "{found:?}");
+    let asked = proxy.all_asked();
+    let asked: Vec<_> = asked.iter().map(|asked| (asked.method.as_str(), asked.path.as_str())).collect();
+    assert_eq!(asked, [("GET", "http://192.88.99.255/a?b=c"), ("CONNECT", "192.88.99.255:443")]);
+}
+
+#[test]
+fn login_of_a_proxy_is_sent_to_it_and_shown_nowhere() {
+    let proxy = Server::new([Answer { status: 407, ..typed("text/plain", "who are you?") }]);
+    let address = proxy.url().replace("http://", "http://ann:canary-12345@");
+    let setup = fetches(&[url("http://192.88.99.255/")], "{:mode :yolo :fetch {:proxy true}}");
+    let mut bridge = go(&setup.env("http_proxy", &address).env("HTTP_PROXY", "").env("ALL_PROXY", ""));
+    let found = results(&mut bridge);
+    assert!(found[0].1 && found[0].0.contains("answers 407"), "{found:?}");
+    assert!(proxy.asked().line("proxy-authorization").starts_with("Basic "));
+    assert!(!bridge.transcript.iter().any(|line| line.contains("canary")), "{:#?}", bridge.transcript);
+}
+
+#[test]
 fn address_is_asked_about_with_a_rule_for_its_host() {
     let server = Server::new([typed("text/plain", "yes")]);
     let page = format!("{}/a?token=x{}", server.url(), "y".repeat(300));

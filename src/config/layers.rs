@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::control::ControlPolicy;
 use super::daemon::DaemonPolicy;
 use super::error::ConfigError;
-use super::fetch::private_hosts;
+use super::fetch::FetchSettings;
 use super::place::FileText;
 use super::trust::Sealed;
 use crate::http::host::HostPattern;
@@ -85,6 +85,8 @@ pub struct Layers {
     pub writable: Vec<PathBuf>,
     /// The hosts that may be on this machine or in a private network, for what is fetched.
     pub private_hosts: Vec<HostPattern>,
+    /// Whether `fetch` goes through the proxy that the environment names, from the user's file alone.
+    pub fetch_proxy: bool,
     /// How long a question stays open after its last client has left, if a file says it.
     pub orphan_grace: Option<Duration>,
     /// Whether editors use the daemon, from the user's file alone.
@@ -151,6 +153,11 @@ impl Layers {
             match key.as_keyword() {
                 Some("control") => self.control = ControlPolicy::read(value).map_err(shape)?,
                 Some("daemon") => self.daemon = DaemonPolicy::read(value).map_err(shape)?,
+                Some("fetch") => {
+                    let FetchSettings { private, proxy } = FetchSettings::read(value).map_err(shape)?;
+                    self.private_hosts.extend(private);
+                    self.fetch_proxy = proxy.unwrap_or(self.fetch_proxy);
+                }
                 _ => return self.take(file, key, value, true),
             }
             let key = key.as_keyword().unwrap_or_default().to_owned();
@@ -265,7 +272,14 @@ impl Layers {
                     self.providers.push((name.to_owned(), provider.clone()));
                 }
             }
-            "fetch" => self.private_hosts.extend(private_hosts(value).map_err(shape)?),
+            "fetch" => {
+                let FetchSettings { private, proxy } = FetchSettings::read(value).map_err(shape)?;
+                self.private_hosts.extend(private);
+                if proxy.is_some() {
+                    let why = "only the user's own configuration says whether fetch goes through a proxy";
+                    self.passed_over.push(format!("{}: {key} :proxy: {why}", file.place(key)));
+                }
+            }
             "mcp" | "agents" => {
                 let servers = value.as_map().ok_or_else(|| shape("a map of maps"))?;
                 let names = Value::vector(servers.iter().map(|(name, _)| name.clone()));

@@ -1,16 +1,22 @@
 //! Requests to any server of the web, for addresses that somebody else chose. Connects only to the internet addresses
 //! that it has looked at itself, so that a name cannot mean another machine at the second look. Judges no host by name.
+//!
+//! A proxy looks names up for itself and reaches what is private to it, so that one is used only where the caller brings
+//! it: what is private as it is written, and names that mean a private address here, are refused there as well.
 
 use std::error::Error;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::{Client, Url};
+use reqwest::header::HeaderValue;
+use reqwest::{Client, Proxy, Url};
+use tokio::time::timeout;
 
 use super::host::{PrivateHost, is_private, is_public};
-use super::{HttpError, cause_of, certificates};
+use super::{HttpError, cause_of, certificates, is_loopback};
 use crate::limits::{FETCH_CONNECT, HTTP_KEEP};
 
 /// Looks up the internet addresses of a name.
@@ -26,11 +32,56 @@ pub enum Reach {
     Any,
 }
 
+/// The proxies that an environment names, and the hosts that are reached without them.
+pub struct Proxies(Matcher);
+
+/// One of them, with what it wants to know of its user.
+#[derive(Clone, PartialEq, Eq)]
+struct OneProxy {
+    address: String,
+    login: Option<HeaderValue>,
+}
+
+impl Proxies {
+    /// Those of the variables `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, in capitals or small letters.
+    pub fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let either = |name: &str| {
+            let is_set = |value: &String| !value.trim().is_empty();
+            variable(name).filter(is_set).or_else(|| variable(&name.to_lowercase()).filter(is_set))
+        };
+        let mut builder = Matcher::builder();
+        if let Some(proxy) = either("ALL_PROXY") {
+            builder = builder.all(proxy);
+        }
+        if let Some(proxy) = either("HTTP_PROXY") {
+            builder = builder.http(proxy);
+        }
+        if let Some(proxy) = either("HTTPS_PROXY") {
+            builder = builder.https(proxy);
+        }
+        if let Some(hosts) = either("NO_PROXY") {
+            builder = builder.no(hosts);
+        }
+        Self(builder.build())
+    }
+
+    /// The proxy for an address; none for this machine.
+    fn proxy(&self, url: &Url) -> Option<OneProxy> {
+        if is_loopback(url) {
+            return None;
+        }
+        let proxy = self.0.intercept(&url.as_str().parse().ok()?)?;
+        Some(OneProxy { address: proxy.uri().to_string(), login: proxy.basic_auth().cloned() })
+    }
+}
+
 /// The clients of a process, made at their first use.
 pub struct Web {
     lookup: Arc<Lookup>,
     public: OnceLock<Client>,
     any: OnceLock<Client>,
+    /// The one for the proxy that was used last: a process has one.
+    proxied: Mutex<Option<(OneProxy, Client)>>,
 }
 
 impl Default for Web {
@@ -43,41 +94,87 @@ impl Default for Web {
 
 impl Web {
     fn looking_up(lookup: Arc<Lookup>) -> Self {
-        Self { lookup, public: OnceLock::new(), any: OnceLock::new() }
+        Self { lookup, public: OnceLock::new(), any: OnceLock::new(), proxied: Mutex::default() }
     }
 
-    /// The client for an address.
+    /// The client for an address, through one of `proxies` if they have one for it.
     ///
     /// # Errors
-    /// An address that may not be reached as it is written, or a system without certificates.
-    pub fn client(&self, url: &Url, reach: Reach) -> Result<&Client, HttpError> {
+    /// An address that may not be reached as it is written, or through a proxy as its name means here; a proxy of another
+    /// kind; a system without certificates.
+    pub async fn client(
+        &self,
+        url: &Url,
+        reach: Reach,
+        proxies: Option<&Proxies>,
+    ) -> Result<Client, HttpError> {
         // Such a host is connected to without a look at its name.
         if reach != Reach::Any && is_private(url) {
             let host = url.host_str().unwrap_or_default().to_owned();
             return Err(HttpError::Impossible(PrivateHost(host).to_string()));
+        }
+        if let Some(proxy) = proxies.and_then(|proxies| proxies.proxy(url)) {
+            if reach != Reach::Any {
+                self.means_no_private(url).await?;
+            }
+            return self.through(proxy);
         }
         let place = match reach {
             Reach::Public => &self.public,
             Reach::Any => &self.any,
         };
         if let Some(client) = place.get() {
-            return Ok(client);
+            return Ok(client.clone());
         }
         let looking = Looking { lookup: self.lookup.clone(), only_public: reach == Reach::Public };
-        // A proxy would look at names for itself, and reach what is private to it.
-        let client = certificates(true)
-            .no_proxy()
-            .user_agent(concat!("edn-bridge/", env!("CARGO_PKG_VERSION")))
-            .redirect(reqwest::redirect::Policy::none())
-            .referer(false)
-            .connect_timeout(FETCH_CONNECT)
-            .pool_idle_timeout(HTTP_KEEP)
-            .http1_only()
-            .dns_resolver(Arc::new(looking))
-            .build()
-            .map_err(|error| HttpError::Impossible(cause_of(&error)))?;
-        Ok(place.get_or_init(|| client))
+        let client = built(certificates(true).no_proxy().dns_resolver(Arc::new(looking)))?;
+        Ok(place.get_or_init(|| client).clone())
     }
+
+    /// The client for all that goes through a proxy.
+    fn through(&self, proxy: OneProxy) -> Result<Client, HttpError> {
+        let mut place = self.proxied.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, client)) = place.as_ref().filter(|(known, _)| *known == proxy) {
+            return Ok(client.clone());
+        }
+        let unfit = || {
+            HttpError::Impossible("the proxy that is set here is none with http:// or https://".to_owned())
+        };
+        if !proxy.address.starts_with("http://") && !proxy.address.starts_with("https://") {
+            return Err(unfit());
+        }
+        let mut all = Proxy::all(&proxy.address).map_err(|_| unfit())?;
+        if let Some(login) = proxy.login.clone() {
+            all = all.custom_http_auth(login);
+        }
+        let client = built(certificates(true).proxy(all))?;
+        *place = Some((proxy, client.clone()));
+        Ok(client)
+    }
+
+    /// Refuses a name that means nothing but private addresses here. One that means nothing here may mean something to a
+    /// proxy.
+    async fn means_no_private(&self, url: &Url) -> Result<(), HttpError> {
+        let Some(name) = url.domain() else { return Ok(()) };
+        let found = timeout(FETCH_CONNECT, (self.lookup)(name.to_owned())).await;
+        let found = found.ok().and_then(Result::ok).unwrap_or_default();
+        match found.is_empty() || found.iter().any(|address| is_public(address.ip())) {
+            true => Ok(()),
+            false => Err(HttpError::Impossible(PrivateHost(name.to_owned()).to_string())),
+        }
+    }
+}
+
+/// A client that sends nothing but what it is asked for.
+fn built(builder: reqwest::ClientBuilder) -> Result<Client, HttpError> {
+    let client = builder
+        .user_agent(concat!("edn-bridge/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .referer(false)
+        .connect_timeout(FETCH_CONNECT)
+        .pool_idle_timeout(HTTP_KEEP)
+        .http1_only();
+    client.build().map_err(|error| HttpError::Impossible(cause_of(&error)))
 }
 
 /// What connects: each name is looked up here, and nowhere again before the connection.
@@ -138,7 +235,11 @@ mod tests {
     }
 
     async fn get(web: &Web, url: &Url, reach: Reach) -> Result<u16, HttpError> {
-        let request = web.client(url, reach)?.get(url.clone());
+        got(web, url, reach, None).await
+    }
+
+    async fn got(web: &Web, url: &Url, reach: Reach, proxies: Option<&Proxies>) -> Result<u16, HttpError> {
+        let request = web.client(url, reach, proxies).await?.get(url.clone());
         super::super::send(request, Duration::from_secs(30)).await.map(|response| response.status().as_u16())
     }
 
@@ -169,6 +270,42 @@ mod tests {
             assert!(get(&web, &url, Reach::Public).await.is_err());
         }
         assert_eq!(met.load(Ordering::SeqCst), 0);
+    }
+
+    #[tokio::test]
+    async fn proxy_reaches_no_name_that_is_private_here() {
+        let ((address, met), (proxy, asked)) = (server(), server());
+        let proxies = Proxies::of(|name| match name {
+            "HTTP_PROXY" => Some(String::new()),
+            "http_proxy" => Some(format!("http://{proxy}")),
+            "NO_PROXY" => Some("direct.example, 10.0.0.0/8".to_owned()),
+            _ => None,
+        });
+        let url = |host: &str| Url::parse(&format!("http://{host}:{}/", address.port())).unwrap();
+        let public: SocketAddr = "192.88.99.255:9".parse().unwrap();
+        let refused = got(&web(vec![vec![address]]), &url("in.example"), Reach::Public, Some(&proxies)).await;
+        assert!(matches!(refused, Err(HttpError::Impossible(_))), "{refused:?}");
+        for host in ["127.0.0.1", "10.0.0.1", "[::1]", "a.localhost"] {
+            assert!(got(&web(vec![vec![public]]), &url(host), Reach::Public, Some(&proxies)).await.is_err());
+        }
+        assert_eq!(asked.load(Ordering::SeqCst), 0, "the proxy is not asked for what is private");
+        // Where the configuration names the host, and where the name means something public, or nothing here.
+        for (known, reach) in
+            [(vec![address], Reach::Any), (vec![public, address], Reach::Public), (vec![], Reach::Public)]
+        {
+            assert_eq!(got(&web(vec![known]), &url("out.example"), reach, Some(&proxies)).await, Ok(200));
+        }
+        assert_eq!((asked.load(Ordering::SeqCst), met.load(Ordering::SeqCst)), (3, 0));
+        // Without the proxy: this machine, and the hosts that are to be reached so, to which the usual rule applies.
+        assert_eq!(got(&Web::default(), &url("127.0.0.1"), Reach::Any, Some(&proxies)).await, Ok(200));
+        let direct = url("a.direct.example");
+        assert_eq!(got(&web(vec![vec![address]]), &direct, Reach::Any, Some(&proxies)).await, Ok(200));
+        assert!(got(&web(vec![vec![address]]), &direct, Reach::Public, Some(&proxies)).await.is_err());
+        assert_eq!((asked.load(Ordering::SeqCst), met.load(Ordering::SeqCst)), (3, 2));
+        // One of another kind is no silent way around it.
+        let socks = Proxies::of(|name| (name == "ALL_PROXY").then(|| format!("socks5://{proxy}")));
+        let refused = got(&web(vec![vec![public]]), &url("out.example"), Reach::Public, Some(&socks)).await;
+        assert!(matches!(refused, Err(HttpError::Impossible(_))), "{refused:?}");
     }
 
     #[tokio::test]

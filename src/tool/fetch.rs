@@ -8,7 +8,7 @@ use super::permission::Access;
 use super::redirects::Redirects;
 use super::{CallFuture, Context, Outcome, Plan, Site, Tool, count, cut, spec, text};
 use crate::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
-use crate::http::web::Reach;
+use crate::http::web::{Proxies, Reach};
 use crate::http::{self, HttpError, Response, Url, host};
 use crate::limits::{
     FETCH_BYTES, FETCH_ERROR_BYTES, FETCH_REDIRECTS, FETCH_SILENCE, FETCH_TIME, FETCH_URL_BYTES,
@@ -38,7 +38,7 @@ enum FetchError {
     /// The server cannot be reached, in a place where others go through a proxy.
     #[error(
         "{url} cannot be fetched: {error}. fetch uses no proxy, though one is set here: a command such as curl goes \
-         through it."
+         through it, and so does fetch where the user's own configuration says {{:fetch {{:proxy true}}}}."
     )]
     NoProxy {
         /// The address.
@@ -180,8 +180,11 @@ async fn fetch(
     from: &Url,
     first: usize,
 ) -> Result<Outcome, FetchError> {
-    let found = match follow(redirects, &context.call.name, from).await {
-        Err(FetchError::Server { url, error: error @ HttpError::Lost(_) }) if has_proxy(context) => {
+    let proxies = redirects.uses_proxy.then(|| Proxies::of(|name| context.environment.get(name)));
+    let found = match follow(redirects, &context.call.name, from, proxies.as_ref()).await {
+        Err(FetchError::Server { url, error: error @ HttpError::Lost(_) })
+            if proxies.is_none() && has_proxy(context) =>
+        {
             return Err(FetchError::NoProxy { url, error });
         }
         found => found?,
@@ -244,7 +247,12 @@ async fn fetch(
 }
 
 /// Asks for an address, and for those to which the answers redirect, as far as that is allowed.
-async fn follow(redirects: &Redirects, tool: &str, from: &Url) -> Result<Found, FetchError> {
+async fn follow(
+    redirects: &Redirects,
+    tool: &str,
+    from: &Url,
+    proxies: Option<&Proxies>,
+) -> Result<Found, FetchError> {
     let mut url = from.clone();
     for _ in 0..=FETCH_REDIRECTS {
         let reach = match redirects.ground.may_be_private(&url) {
@@ -252,7 +260,7 @@ async fn follow(redirects: &Redirects, tool: &str, from: &Url) -> Result<Found, 
             false => Reach::Public,
         };
         let failed = |error| FetchError::Server { url: url.clone(), error };
-        let client = redirects.web.client(&url, reach).map_err(failed)?;
+        let client = redirects.web.client(&url, reach, proxies).await.map_err(failed)?;
         let request = client.get(url.clone()).header(ACCEPT, page::ACCEPTED);
         let response = http::send(request, FETCH_SILENCE).await.map_err(failed)?;
         let location = response.headers().get(LOCATION).filter(|_| response.status().is_redirection());

@@ -16,6 +16,8 @@ pub struct Redirects {
     pub rules: Vec<Rule>,
     /// Its folders and private hosts.
     pub ground: Ground,
+    /// Whether it goes through the proxy that the environment names.
+    pub uses_proxy: bool,
 }
 
 impl Redirects {

@@ -290,7 +290,8 @@ impl Batch<'_> {
         }
         let private = config.settings.private_hosts.clone();
         let ground = Ground { private, ..self.turn.shared.configuration.ground(&self.cwd) };
-        Redirects { web: self.turn.shared.web.clone(), leave, rules, ground }
+        let web = self.turn.shared.web.clone();
+        Redirects { web, leave, rules, ground, uses_proxy: config.settings.fetch_proxy }
     }
 
     /// Whether a rule that stands lets a call run by its tool's name.
