@@ -11,8 +11,12 @@ mod asked;
 mod broken;
 #[path = "agents/listed.rs"]
 mod listed;
+#[path = "agents/models.rs"]
+mod models;
 #[path = "acp_wire/official.rs"]
 mod official;
+#[path = "agents/real.rs"]
+mod real;
 #[path = "agents/session.rs"]
 mod session;
 #[path = "agents/started.rs"]

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::known;
+use super::known::KnownAgent;
 use super::settings::AgentSetup;
 use super::update::{AgentAsk, AgentCan, AgentReply, AgentSession, AgentUpdate, PromptPart, SessionNews};
 use super::v1::{self, Told};
@@ -29,7 +29,9 @@ use crate::limits::{
     AGENT_EARLY_NEWS, AGENT_HELLO_WAIT, AGENT_LINE_BYTES, AGENT_LINES, AGENT_NOISE_LINES,
     AGENT_OPEN_REQUESTS, AGENT_SESSION_WAIT, AGENT_UPDATES, AGENT_WRITE_WAIT,
 };
-use crate::peer::{self, Child, Confine, KeysOf, LineReader, Noted, PeerProgram, Started, Stderr, Variable};
+use crate::peer::{
+    self, Child, Confine, KeysOf, LineReader, Noted, PeerProgram, Source, Started, Stderr, Variable,
+};
 use crate::secret::Secret;
 use crate::value::Value;
 
@@ -219,14 +221,12 @@ impl AgentConnection {
         tasks: &TaskTracker,
     ) -> Result<Arc<Self>, AgentFault> {
         let failed = AgentFault::NotStarted;
-        let (sealed, command, home) = (setup.sealed.clone(), setup.command.clone(), place.home.clone());
+        let sealed = setup.sealed.clone();
+        // At each start: a file may change at any time after it was trusted.
         let looked = tokio::task::spawn_blocking(move || {
-            // At each start: a file may change at any time after it was trusted.
-            let changed = files::first_changed(&sealed).map(|path| path.display().to_string());
-            (changed, home.map(|home| known::own_folders(&command, &home)).unwrap_or_default())
+            files::first_changed(&sealed).map(|path| path.display().to_string())
         });
-        let (changed, own) = looked.await.map_err(|error| failed(error.to_string()))?;
-        if let Some(path) = changed {
+        if let Some(path) = looked.await.map_err(|error| failed(error.to_string()))? {
             return Err(failed(format!("{path} has changed since the project was trusted (/trust)")));
         }
         let mut variables = Vec::new();
@@ -236,6 +236,7 @@ impl AgentConnection {
             variables.push((name.clone(), value));
         }
         let noted = Arc::new(Noted::new(secrets(setup, &variables)));
+        let own = own(setup, place, &mut variables).await.map_err(failed)?;
         let writable: Vec<PathBuf> = setup.writable.iter().cloned().chain(own).collect();
         let program = PeerProgram {
             what: "agent",
@@ -552,7 +553,12 @@ impl AgentConnection {
                     }
                 }
             }
-            Told::Turn(update) => {
+            Told::Turn(mut update) => {
+                if let AgentUpdate::Call(news) = &mut update
+                    && self.can().titles_commands
+                {
+                    news.command_from_title();
+                }
                 if let Some(turn) = self.turn_of(&session) {
                     let _ = turn.send(FromAgent::Update(update)).await;
                 }
@@ -566,10 +572,15 @@ impl AgentConnection {
 
     async fn asked(&self, id: Arc<str>, method: &str, params: &Value<'_>) {
         let is_permission = method == "session/request_permission";
-        let (session, ask) = match v1::ask(method, params, &self.noted) {
+        let (session, mut ask) = match v1::ask(method, params, &self.noted) {
             Ok(asked) => asked,
             Err(error) => return drop(self.out.send(refusal(&id, &error)).await),
         };
+        if let AgentAsk::Permission { call, .. } = &mut ask
+            && self.can().titles_commands
+        {
+            call.command_from_title();
+        }
         let withdrawn = self.gone.child_token();
         self.open.asks().insert(id.clone(), withdrawn.clone());
         let (out, open) = (self.out.clone(), self.open.clone());
@@ -591,6 +602,39 @@ impl Drop for Forget<'_> {
     fn drop(&mut self) {
         self.connection.awaited().remove(self.id);
     }
+}
+
+/// Adds the variables that a known agent needs, and returns the folders of its own.
+async fn own(
+    setup: &AgentSetup,
+    place: &AgentPlace,
+    variables: &mut Vec<(String, Secret)>,
+) -> Result<Vec<PathBuf>, String> {
+    // Only the user's own file may say where they are: what is there may be written to.
+    let mut named = match setup.source {
+        Source::User(_) => variables.clone(),
+        Source::Project(_) | Source::Client(_) => Vec::new(),
+    };
+    let is_confined = place.confine.is_some() && setup.sandbox;
+    for agent in KnownAgent::of(&setup.command) {
+        for (name, value) in agent.variables(&place.environment, is_confined) {
+            let add = |all: &mut Vec<(String, Secret)>| {
+                if !all.iter().any(|(known, _)| *known == name) {
+                    all.push((name.clone(), value.clone()));
+                }
+            };
+            add(variables);
+            add(&mut named);
+        }
+    }
+    let (command, Some(home)) = (setup.command.clone(), place.home.clone()) else { return Ok(Vec::new()) };
+    let folders = tokio::task::spawn_blocking(move || {
+        let value = |name: &str| {
+            named.iter().find(|(known, _)| known == name).map(|(_, value)| value.expose().to_owned())
+        };
+        KnownAgent::of(&command).flat_map(|agent| agent.folders(value, &home)).collect()
+    });
+    folders.await.map_err(|error| error.to_string())
 }
 
 /// The values that hold a key wherever they are met, and those that only may.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::acp::{CallKind, CallState, PermissionKind};
 use crate::facts::agent::{AgentCommand, AgentOption, AgentStep};
 use crate::mcp;
-use crate::value::Value;
+use crate::value::{Map, Value};
 
 /// Whose words they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +99,18 @@ pub struct CallNews {
     pub output: Option<Value<'static>>,
     /// What a terminal of the agent's own has written since the last time.
     pub written: Option<String>,
+}
+
+impl CallNews {
+    /// Takes the title of a call that runs a command for the command, where nothing else says which it is.
+    pub(super) fn command_from_title(&mut self) {
+        if self.kind == Some(CallKind::Execute)
+            && self.input.is_none()
+            && let Some(title) = self.title.as_deref().filter(|title| !title.trim().is_empty())
+        {
+            self.input = Some(Value::from(Map::new().with("command", title.to_owned())));
+        }
+    }
 }
 
 /// A part of what a tool call shows.
@@ -234,6 +246,8 @@ pub struct AgentCan {
     pub close: bool,
     /// Its own name and version.
     pub info: Option<String>,
+    /// The title of a call that runs a command is the command, and nothing else says which.
+    pub titles_commands: bool,
     /// How one logs in at it: names, for a person.
     pub logins: Vec<String>,
 }

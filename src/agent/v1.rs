@@ -8,6 +8,7 @@ use agent_client_protocol_schema::v1::{self as acp};
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
+use super::known;
 use super::update::{
     AgentAsk, AgentCan, AgentReply, AgentSession, AgentUpdate, AgentVoice, CallNews, CallPart, OfferedAnswer,
     PromptPart, SessionNews,
@@ -109,6 +110,8 @@ pub(super) fn can(answer: &Value<'_>) -> Option<(u64, AgentCan)> {
     let has =
         |path: &str| all.pointer(path).is_some_and(|value| !value.is_null() && value != &Json::Bool(false));
     let of = |name: &str| has(&format!("/agentCapabilities/sessionCapabilities/{name}"));
+    let titles_commands =
+        response.agent_info.as_ref().is_some_and(|info| known::TITLES_COMMANDS.contains(&info.name.as_str()));
     let info = response.agent_info.map(|info| {
         let name = info.title.unwrap_or(info.name);
         short(&format!("{name} {}", info.version)).to_string()
@@ -124,6 +127,7 @@ pub(super) fn can(answer: &Value<'_>) -> Option<(u64, AgentCan)> {
         resume: of("resume"),
         close: of("close"),
         info,
+        titles_commands,
         logins: logins.collect(),
     };
     Some((response.protocol_version.as_u16().into(), can))

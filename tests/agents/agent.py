@@ -86,7 +86,9 @@ def permission(session, words):
     for pair in words[3:]:
         key, value = pair.split("=", 1)
         value = value.replace("_", " ")
-        if key == "command":
+        if key == "title":
+            fields["title"] = value
+        elif key == "command":
             fields["rawInput"] = {"command": value}
         elif key == "diff":
             path, new = value.split("@", 1)
@@ -294,7 +296,7 @@ def serve(method, params):
         if MODE == "http":
             can["mcpCapabilities"] = {"http": True}
         return {"protocolVersion": 1, "agentCapabilities": can,
-                "agentInfo": {"name": "scripted", "version": "1.0"},
+                "agentInfo": {"name": "gemini-cli" if MODE == "titles" else "scripted", "version": "1.0"},
                 "authMethods": [{"id": "page", "name": "Log in on a page"}]}
     if MODE == "login":
         raise Refusal(-32000, "Authentication required")

@@ -83,6 +83,32 @@ fn rules_and_modes_answer_before_anybody_is_asked() {
 }
 
 #[test]
+fn title_is_shown_and_denied_and_a_command_where_known() {
+    let rules = ":permissions {:rules [{:tool \"bash\" :command \"rm\" :decision :deny}
+                                      {:tool \"bash\" :command \"make\" :decision :allow}]}";
+    // An agent of which it is not known that its titles are commands: they may deny a call, and allow none.
+    let setup = with_agent("", rules);
+    let mut bridge = setup.interactor();
+    assert_eq!(turn(&mut bridge, &format!("ask c execute {PLAIN} title=rm_-rf_x")), "chose no-2. ");
+    say(&mut bridge, &format!("ask d execute {PLAIN} title=make_test"));
+    let question = approve(&mut bridge, "approve", "session").to_string();
+    assert!(question.contains(":call-summary \"make test\"") && !question.contains(":command"), "{question}");
+    assert_eq!(text(&ended(&mut bridge)), "chose always-0. ");
+    // One of which it is known.
+    let setup = with_agent("titles", rules);
+    let mut bridge = setup.interactor();
+    assert_eq!(turn(&mut bridge, &format!("ask c execute {PLAIN} title=rm_-rf_x")), "chose no-2. ");
+    assert_eq!(turn(&mut bridge, &format!("ask d execute {PLAIN} title=make_test")), "chose once-1. ");
+    say(&mut bridge, &format!("ask e execute {PLAIN} title=ls_x"));
+    let question = approve(&mut bridge, "approve", "once").to_string();
+    assert!(question.contains(":command \"ls x\""), "{question}");
+    ended(&mut bridge);
+    // What is told of the call has it too.
+    let history = history(&mut bridge);
+    assert!(history.contains(":arguments {:command \"ls x\"}"), "{history}");
+}
+
+#[test]
 fn one_act_is_asked_about_once() {
     let setup = with_agent("", "");
     let mut bridge = setup.interactor();

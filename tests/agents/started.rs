@@ -20,17 +20,78 @@ fn agent_writes_only_where_the_session_may() {
     let mut bridge = setup.interactor();
     // What it must not write to is not below the temporary folder, which everything may write to.
     let outside = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/agents-must-not-write");
-    let sandboxed = state(&mut bridge).to_string().contains("never");
-    let _ = sandboxed;
     let inside = setup.project().join("inside");
     assert_eq!(turn(&mut bridge, &format!("touch {}", inside.display())), "touched");
     let said = turn(&mut bridge, &format!("touch {}", outside.display()));
-    let footer = bridge.ask("d", "query_eql", "{:query \"[:psi.agent-session/sandbox]\"}").to_string();
-    match footer.contains("enforced") {
+    match is_enforced(&mut bridge) {
         true => assert_eq!(said, "forbidden"),
         false => println!("NOT TRIED: this kernel has no sandbox"),
     }
     let _ = std::fs::remove_file(outside);
+}
+
+/// Whether the kernel keeps programs to their folders.
+fn is_enforced(bridge: &mut Bridge) -> bool {
+    let shown = bridge.ask("d", "query_eql", "{:query \"[:psi.agent-session/sandbox]\"}").to_string();
+    shown.contains("enforced")
+}
+
+#[test]
+fn known_agents_own_folders_are_where_variables_say() {
+    // Not below the temporary folder, which everything may write to.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let folder = |name: &str| dir.path().join(name);
+    let (home, data, config) = (folder("home"), folder("data"), folder("config"));
+    for folder in [&home, &data, &config] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    let setup = Setup::new().arg("--agent").arg("a");
+    let setup = setup.env("HOME", home.to_str().unwrap()).env("XDG_DATA_HOME", data.to_str().unwrap());
+    let named = format!(":env {{\"XDG_CACHE_HOME\" {config:?} ");
+    let known = |setup: &Setup| {
+        agent(setup, "", "").replace("agent.py\"", "agent.py\" \"opencode\"").replace(":env {", &named)
+    };
+    let config_of_user = format!("{{:agents {{\"a\" {}}}}}", known(&setup));
+    let mut setup = configure(setup, &config_of_user);
+    let mut bridge = setup.interactor();
+    let is_enforced = is_enforced(&mut bridge);
+    let touch = |bridge: &mut Bridge, file: &Path, expected: &str| match is_enforced {
+        true => {
+            assert_eq!(turn(bridge, &format!("touch {}", file.display())), expected, "{}", file.display())
+        }
+        false => println!("NOT TRIED: this kernel has no sandbox"),
+    };
+    touch(&mut bridge, &data.join("opencode/x"), "touched");
+    touch(&mut bridge, &config.join("opencode/x"), "touched");
+    touch(&mut bridge, &home.join(".local/state/opencode/x"), "touched");
+    touch(&mut bridge, &data.join("x"), "forbidden");
+    touch(&mut bridge, &home.join(".codex"), "forbidden");
+    drop(bridge);
+    // What a project's file says of folders opens none.
+    std::fs::remove_dir_all(config.join("opencode")).unwrap();
+    let folder = setup.project().join(".edn-bridge");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("config.edn"), config_of_user.replace("\"a\"", "\"p\"")).unwrap();
+    setup.arguments = vec!["--agent".to_owned(), "p".to_owned()];
+    let mut bridge = setup.interactor();
+    bridge.ask("t", "trust_project", "{:trusted true}");
+    touch(&mut bridge, &data.join("opencode/x"), "touched");
+    assert!(!config.join("opencode").exists());
+    std::fs::create_dir(config.join("opencode")).unwrap();
+    touch(&mut bridge, &config.join("opencode/x"), "forbidden");
+}
+
+#[test]
+fn known_agent_is_told_what_it_needs_in_the_sandbox() {
+    for (word, more, expected) in
+        [("gemini", "", true), ("gemini", ":sandbox false", false), ("some-agent", "", false)]
+    {
+        let setup = Setup::new().arg("--agent").arg("a");
+        let own = agent(&setup, "", more).replace("agent.py\"", &format!("agent.py\" {word:?}"));
+        let setup = configure(setup, &format!("{{:agents {{\"a\" {own}}}}}"));
+        let mut bridge = setup.interactor();
+        assert_eq!(turn(&mut bridge, "env").contains("GEMINI_PTY_INFO"), expected, "{word} {more}");
+    }
 }
 
 #[test]

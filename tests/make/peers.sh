@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
-# The official conformance suite for clients of servers of tools, and the tests with servers from the package registries.
+# Real agents of others, and the official conformance suite for clients of servers of tools, and the tests with servers
+# from the package registries.
 . tests/make/common.sh
+
+bash tests/make/agents.sh
 
 mcp_servers
 step 'servers of tools from the registries' cargo nextest run --locked $INNER -E 'binary(mcp_peers)' --no-capture

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// A received request.
@@ -96,26 +96,43 @@ pub struct Server {
     port: u16,
     asked: Receiver<Asked>,
     answers: Arc<Mutex<VecDeque<Answer>>>,
-    last: Arc<Mutex<Option<Answer>>>,
 }
+
+/// Finds the answer to a request; without one the connection is closed.
+type Answers = dyn Fn(&Asked) -> Option<Answer> + Send + Sync;
 
 impl Server {
     /// A server with these answers, one per request; it repeats the last one.
     pub fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
+        let answers: Arc<Mutex<VecDeque<Answer>>> = Arc::new(Mutex::new(answers.into_iter().collect()));
+        let (plan, last) = (answers.clone(), Mutex::new(None));
+        let next = move |_: &Asked| {
+            let mut last: MutexGuard<'_, Option<Answer>> = last.lock().unwrap();
+            if let Some(next) = plan.lock().unwrap().pop_front() {
+                *last = Some(next);
+            }
+            last.clone()
+        };
+        Self::start(answers, Arc::new(next))
+    }
+
+    /// A server that finds each answer by its request.
+    pub fn of(answer: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
+        Self::start(Arc::default(), Arc::new(move |asked: &Asked| Some(answer(asked))))
+    }
+
+    fn start(answers: Arc<Mutex<VecDeque<Answer>>>, find: Arc<Answers>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (sender, asked) = channel();
-        let answers: Arc<Mutex<VecDeque<Answer>>> = Arc::new(Mutex::new(answers.into_iter().collect()));
-        let last = Arc::new(Mutex::new(None));
-        let (plan, again) = (answers.clone(), last.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else { return };
-                let (sender, plan, again) = (sender.clone(), plan.clone(), again.clone());
-                std::thread::spawn(move || serve(stream, &sender, &plan, &again));
+                let (sender, find) = (sender.clone(), find.clone());
+                std::thread::spawn(move || serve(stream, &sender, &*find));
             }
         });
-        Self { port, asked, answers, last }
+        Self { port, asked, answers }
     }
 
     /// Its address, without a path.
@@ -139,24 +156,13 @@ impl Server {
     }
 }
 
-fn serve(
-    stream: TcpStream,
-    sender: &Sender<Asked>,
-    plan: &Mutex<VecDeque<Answer>>,
-    again: &Mutex<Option<Answer>>,
-) {
+fn serve(stream: TcpStream, sender: &Sender<Asked>, find: &Answers) {
     let _ = stream.set_nodelay(true);
     let Ok(mut writer) = stream.try_clone() else { return };
     let mut reader = BufReader::new(stream);
     while let Some(asked) = read(&mut reader) {
-        let _ = sender.send(asked);
-        let answer = {
-            let mut last = again.lock().unwrap();
-            if let Some(next) = plan.lock().unwrap().pop_front() {
-                *last = Some(next);
-            }
-            last.clone()
-        };
+        let _ = sender.send(asked.clone());
+        let answer = find(&asked);
         let Some(answer) = answer else { return };
         if write(&mut writer, &answer).is_err() || answer.end == End::Dropped {
             let _ = writer.shutdown(std::net::Shutdown::Both);

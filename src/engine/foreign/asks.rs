@@ -150,7 +150,10 @@ impl ForeignTurn<'_> {
                 vec![Plan { access, diff: None }]
             }
         };
-        if self.is_denied(&call, kind, &plans) {
+        // What its title says may be the command: no reason to allow it, but one to deny it.
+        let titled = Plan { access: Access::Run(call.summary.to_string()), diff: None };
+        let is_titled = !is_known && kind == CallKind::Execute;
+        if self.is_denied(&call, kind, &plans) || (is_titled && self.is_denied(&call, kind, &[titled])) {
             return no();
         }
         if !is_plain(&answers) {

@@ -381,7 +381,13 @@ impl Batch<'_> {
         }
         if let Access::AtClient { .. } | Access::Call { .. } = &plan.access {
             // Nothing else of the question shows what the client or the server is to do.
-            let whole = format!("{} {}", call.name, call.arguments);
+            // Of a call without arguments an agent says no more than its title.
+            let is_titled = call.parsed.as_map().is_some_and(|map| map.is_empty())
+                && !call.summary.starts_with(&*call.name);
+            let whole = match is_titled {
+                true => call.summary.to_string(),
+                false => format!("{} {}", call.name, call.arguments),
+            };
             summary = tool::one_line(&whole, APPROVAL_ARGUMENTS_BYTES);
             if whole.len() > APPROVAL_ARGUMENTS_BYTES {
                 warnings.push(format!(
