@@ -43,7 +43,7 @@ use edn_bridge::message::Mode;
 use edn_bridge::provider::embedded;
 use edn_bridge::provider::fetch::FetchError;
 use edn_bridge::provider::scripted::ScriptError;
-use edn_bridge::store::{Durability, StoreError};
+use edn_bridge::store::{Durability, Store, StoreError};
 use edn_bridge_contract::{Format, Wire};
 use served::Protocol;
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -511,6 +511,12 @@ impl Options {
     /// When an append to a session is acknowledged.
     fn durability(&self) -> Durability {
         Durability::parse(&self.durability).unwrap_or_default()
+    }
+
+    /// The journals of the state folder, for a command that needs no engine.
+    fn store(&self, settings: &Settings) -> Result<Store, Failure> {
+        let folder = settings.state_dir.display().to_string();
+        Store::new(&settings.state_dir, self.durability()).map_err(Failure::io(folder))
     }
 
     /// The state folder, absolute.

@@ -213,7 +213,6 @@ impl SessionFacts {
         if self.context_window == 0 || self.context_tokens == 0 {
             return None;
         }
-        // Token counts are far below 2^52, up to which a float represents all integers.
         Some(precise(self.context_tokens) / precise(self.context_window))
     }
 }

@@ -73,7 +73,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("memory", &["edn", "limits", "private", "facts", "project"]),
     ("export", &["value", "edn", "limits", "visible", "files", "message"]),
     ("projection", &["value", "limits", "message", "facts", "event", "session"]),
-    ("command", &["similar", "message", "catalogue"]),
+    ("slash", &["message", "catalogue"]),
     (
         "provider",
         &[
@@ -259,7 +259,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "memory",
             "export",
             "projection",
-            "command",
+            "slash",
             "provider",
             "hook",
             "workflow",

@@ -24,7 +24,7 @@ use edn_bridge::session::{
     ApiError, Call, Client as _, ClientTools as _, Clients as _, OfferedTool, Prompt, Reply, Sessions as _,
     SwitchTarget, ToolAnswer, Turns as _,
 };
-use edn_bridge::store::{Journals as _, Store};
+use edn_bridge::store::Journals as _;
 use edn_bridge::value::Value;
 
 use super::served::Process;
@@ -165,8 +165,7 @@ pub(super) fn resumed(
     if !wanted.goes_on && wanted.session.is_none() {
         return Ok(None);
     }
-    let folder = settings.state_dir.display().to_string();
-    let store = Store::new(&settings.state_dir, options.durability()).map_err(Failure::io(folder))?;
+    let store = options.store(settings)?;
     if let Some(session) = wanted.session {
         return sessions::resolve(&store, &settings.cwd, session).map(Some);
     }

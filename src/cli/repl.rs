@@ -13,7 +13,7 @@ use edn_bridge::limits::REPL_EVENTS;
 use edn_bridge::repl::show::Layout;
 use edn_bridge::repl::terminal::{self, Screen};
 use edn_bridge::repl::{Aside, Outcome, Repl, explaining};
-use edn_bridge::store::{Durability, Store};
+use edn_bridge::store::Durability;
 use edn_bridge::value::{Map, Owned, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
 
@@ -68,8 +68,7 @@ impl Attached {
 /// The whole id of a session that is given by the beginning of its id or by its name. One that is live and has no entry
 /// yet is on no disk: its id is whole.
 fn whole(options: &Options, settings: &Settings, session: String) -> Result<String, Failure> {
-    let folder = settings.state_dir.display().to_string();
-    let store = Store::new(&settings.state_dir, options.durability()).map_err(Failure::io(folder))?;
+    let store = options.store(settings)?;
     match sessions::resolve(&store, &settings.cwd, &session) {
         Ok(id) => Ok(id.as_str().to_owned()),
         Err(Failure::NoSession(_)) if is_whole(&session) => Ok(session),

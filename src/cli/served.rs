@@ -71,7 +71,7 @@ impl Process {
         Ok(Self { engine, clock, executor })
     }
 
-    /// Calls `told` whenever the person presses C-c, instead of ending.
+    /// Calls `told` whenever the person presses Ctrl-C, instead of ending.
     pub(super) fn on_interrupt(&self, told: Box<dyn Fn() + Send>) {
         self.executor.spawn(async move {
             let Ok(mut signals) = signal(SignalKind::interrupt()) else { return };
@@ -269,7 +269,7 @@ impl Served {
             Protocol::Ui { diagnostics } => {
                 ui::service::start(id, transport, api, clock, diagnostics, on_end).map(Attached::Ui)
             }
-            Protocol::Acp => Err(io::Error::other("an editor of several engines belongs to none")),
+            Protocol::Acp => Err(io::Error::other("an ACP connection is attached through Engines::attach")),
         }
     }
 

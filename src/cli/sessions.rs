@@ -108,8 +108,7 @@ pub(super) enum SessionsCommand {
 
 pub(super) fn run(options: &Options, command: Option<SessionsCommand>) -> Exit {
     let settings = options.settings()?;
-    let folder = settings.state_dir.display().to_string();
-    let store = Store::new(&settings.state_dir, options.durability()).map_err(Failure::io(folder))?;
+    let store = options.store(&settings)?;
     let cwd = settings.cwd.as_path();
     let default =
         SessionsCommand::List { words: Vec::new(), all: false, archived: false, limit: 50, json: false };

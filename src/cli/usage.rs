@@ -6,13 +6,13 @@ use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueEnum};
 use edn_bridge::message::{Role, Usage};
-use edn_bridge::store::{EntryBody, JournalContent, Store};
+use edn_bridge::store::{EntryBody, JournalContent};
 use edn_bridge::value::{Map, Value};
 
 use super::progress::Bar;
 use super::style::Meaning;
 use super::table::Table;
-use super::{Exit, Failure, Options, out, sessions};
+use super::{Exit, Options, out, sessions};
 
 #[derive(Args)]
 pub(super) struct UsageArguments {
@@ -59,8 +59,7 @@ const USUAL: &str = "(the usual one)";
 
 pub(super) fn run(options: &Options, arguments: &UsageArguments) -> Exit {
     let settings = options.settings()?;
-    let folder = settings.state_dir.display().to_string();
-    let store = Store::new(&settings.state_dir, options.durability()).map_err(Failure::io(folder))?;
+    let store = options.store(&settings)?;
     let files = store.all_files()?;
     let oldest = arguments.since.and_then(|age| SystemTime::now().checked_sub(age));
     let from = oldest.and_then(|time| jiff::Timestamp::try_from(time).ok()).map(|time| time.to_string());

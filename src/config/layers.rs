@@ -16,21 +16,41 @@ use crate::message::{Mode, ThinkingLevel};
 use crate::similar;
 use crate::value::{Map, Value};
 
-/// What a file may set, for the nearest name to a mistyped one. A test holds it against what is taken.
-const SETTINGS: &[&str] = &[
-    "provider",
-    "model",
-    "mode",
-    "permissions",
-    "models",
-    "providers",
-    "hooks",
-    "fetch",
-    "mcp",
-    "interaction",
-    "sandbox",
-    "control",
-    "daemon",
+/// What a file may set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Setting {
+    Provider,
+    Model,
+    Mode,
+    Permissions,
+    Models,
+    Providers,
+    Hooks,
+    Fetch,
+    Mcp,
+    Agents,
+    Interaction,
+    Sandbox,
+    Control,
+    Daemon,
+}
+
+/// The settings by name, also for the nearest name to a mistyped one.
+const SETTINGS: [(&str, Setting); 14] = [
+    ("provider", Setting::Provider),
+    ("model", Setting::Model),
+    ("mode", Setting::Mode),
+    ("permissions", Setting::Permissions),
+    ("models", Setting::Models),
+    ("providers", Setting::Providers),
+    ("hooks", Setting::Hooks),
+    ("fetch", Setting::Fetch),
+    ("mcp", Setting::Mcp),
+    ("agents", Setting::Agents),
+    ("interaction", Setting::Interaction),
+    ("sandbox", Setting::Sandbox),
+    ("control", Setting::Control),
+    ("daemon", Setting::Daemon),
 ];
 
 /// A value and the file that it comes from.
@@ -216,9 +236,14 @@ impl Layers {
             None | Some(Value::Nil) => Ok(Vec::new()),
             Some(value) => value.as_slice().map(<[_]>::to_vec).ok_or_else(|| shape("a map of vectors")),
         };
+        let Some((_, setting)) = SETTINGS.into_iter().find(|(known, _)| *known == name) else {
+            let near = near(name, &SETTINGS.map(|(known, _)| known));
+            self.passed_over.push(format!("{}: there is no setting {key}{near}", file.place(key)));
+            return Ok(());
+        };
         let mut refused = false;
-        match name {
-            "mode" => {
+        match setting {
+            Setting::Mode => {
                 let wanted =
                     Mode::parse(&text()?).ok_or_else(|| shape("ask, accept-edits, read-only or yolo"))?;
                 match trusted || wanted <= self.mode.unwrap_or_default() {
@@ -226,7 +251,7 @@ impl Layers {
                     false => refused = true,
                 }
             }
-            "permissions" => {
+            Setting::Permissions => {
                 if value.as_map().is_none() {
                     return Err(shape("{:rules [rule …]}"));
                 }
@@ -241,30 +266,25 @@ impl Layers {
                 let taken: Vec<_> = rules.into_iter().filter(|rule| trusted || narrows(rule)).collect();
                 refused = taken.len() < all;
                 if taken.len() > RULES {
-                    return Err(shape("at most 1000 rules"));
+                    return Err(shape("at most 1,000 rules"));
                 }
                 self.rules.extend(taken);
             }
-            "provider" | "model" | "sandbox" | "models" | "hooks" | "providers" | "interaction" | "fetch"
-            | "mcp" | "agents"
-                if !trusted =>
-            {
-                refused = true
-            }
-            "control" | "daemon" => {
+            Setting::Control | Setting::Daemon => {
                 let why =
                     "only the user's own configuration says who may control sessions, and who runs them";
                 self.passed_over.push(format!("{}: {key}: {why}", file.place(key)));
                 return Ok(());
             }
-            "provider" => self.provider = Some(text()?),
-            "model" => self.model = Some(text()?),
-            "models" => self.models.extend(list(Some(value))?),
-            "hooks" => {
+            _ if !trusted => refused = true,
+            Setting::Provider => self.provider = Some(text()?),
+            Setting::Model => self.model = Some(text()?),
+            Setting::Models => self.models.extend(list(Some(value))?),
+            Setting::Hooks => {
                 let hooks = list(Some(value))?.into_iter();
                 self.hooks.extend(hooks.map(|value| HookValue { value, root: None, sealed: Vec::new() }));
             }
-            "providers" => {
+            Setting::Providers => {
                 let providers = value.as_map().ok_or_else(|| shape("a map of maps"))?;
                 for (name, provider) in providers.iter() {
                     let name = name.as_str().or_else(|| name.as_keyword());
@@ -272,7 +292,7 @@ impl Layers {
                     self.providers.push((name.to_owned(), provider.clone()));
                 }
             }
-            "fetch" => {
+            Setting::Fetch => {
                 let FetchSettings { private, proxy } = FetchSettings::read(value).map_err(shape)?;
                 self.private_hosts.extend(private);
                 if proxy.is_some() {
@@ -280,17 +300,17 @@ impl Layers {
                     self.passed_over.push(format!("{}: {key} :proxy: {why}", file.place(key)));
                 }
             }
-            "mcp" | "agents" => {
+            Setting::Mcp | Setting::Agents => {
                 let servers = value.as_map().ok_or_else(|| shape("a map of maps"))?;
                 let names = Value::vector(servers.iter().map(|(name, _)| name.clone()));
                 let (value, from) = (value.clone(), path.to_owned());
-                let all = if name == "mcp" { &mut self.mcp } else { &mut self.agents };
+                let all = if setting == Setting::Mcp { &mut self.mcp } else { &mut self.agents };
                 all.push(ServersValue { value, from, root: None, sealed: Vec::new() });
                 // Arguments, variables and headers may hold secrets.
                 self.sources.push(Sourced { key: name.to_owned(), value: names, from: path.to_owned() });
                 return Ok(());
             }
-            "interaction" => {
+            Setting::Interaction => {
                 let millis = value.get("orphan-grace-ms").and_then(Value::as_i64);
                 let millis = millis.and_then(|millis| u64::try_from(millis).ok());
                 let millis = millis.filter(|millis| *millis <= ORPHAN_GRACE_MAX_MS);
@@ -298,7 +318,7 @@ impl Layers {
                 self.note_unknown(file, key, value, &["orphan-grace-ms"]);
                 self.orphan_grace = Some(Duration::from_millis(millis.ok_or_else(|| shape(expected))?));
             }
-            "sandbox" => {
+            Setting::Sandbox => {
                 if value.as_map().is_none() {
                     return Err(shape("{:writable [folder …]}"));
                 }
@@ -308,11 +328,6 @@ impl Layers {
                     // Resolved now: later a command may have made a link of it.
                     self.writable.push(Path::new(folder).canonicalize().unwrap_or_else(|_| folder.into()));
                 }
-            }
-            _ => {
-                let near = near(name, SETTINGS);
-                self.passed_over.push(format!("{}: there is no setting {key}{near}", file.place(key)));
-                return Ok(());
             }
         }
         if refused {
@@ -344,12 +359,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_listed_setting_is_one() {
-        for name in SETTINGS.iter().copied() {
-            let (mut layers, map) = (Layers::default(), Map::new().with(name, 1));
-            let file = FileText { path: Path::new("c.edn"), bytes: b"" };
-            let taken = layers.take_user(file, &map);
-            assert!(layers.passed_over.is_empty() && taken.is_err(), "{name}: {:?}", layers.passed_over);
-        }
+    fn mistyped_agents_get_the_nearest_setting() {
+        let (mut layers, map) = (Layers::default(), Map::new().with("agnets", 1));
+        let file = FileText { path: Path::new("c.edn"), bytes: b"" };
+        layers.take_user(file, &map).unwrap();
+        assert!(layers.passed_over[0].ends_with("there is no setting :agnets; did you mean :agents?"));
     }
 }

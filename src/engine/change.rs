@@ -166,6 +166,9 @@ pub enum Change {
     /// The parent has the result: all that still runs ends.
     EndWork,
 
+    /// A client asks for the session's figures.
+    Stats { reply: Reply<SessionStats> },
+
     // What the engine wants of any session.
     /// The process ends, or the last client left: all that runs ends. The reply comes once nothing runs.
     Stop { reply: Reply<()> },
@@ -186,8 +189,6 @@ pub enum Change {
     Archived { archived: bool, ack: Ack<()> },
     /// Too many sessions are live or have open files: this one may leave if it is at rest.
     Unload(Unload),
-    /// A client asks for the session's figures.
-    Stats { reply: Reply<SessionStats> },
     /// A fork needs the entries up to one that is not on the branch.
     PathTo { entry: EntryId, ack: Ack<Option<imbl::Vector<Arc<Entry>>>> },
 }

@@ -10,7 +10,6 @@ mod text;
 use std::sync::Arc;
 
 use crate::catalogue::COMMANDS;
-use crate::command::{self, Command, UserInput};
 use crate::context::Project;
 use crate::engine::change::{Change, HeldRun};
 use crate::engine::handle::Handle;
@@ -28,6 +27,7 @@ use crate::session::{
     Again, ApiError, Call, Jobs as _, Logins as _, McpServers as _, McpSwitch, NewSession, Opened, Prompted,
     Reach, Reply, SessionSettings as _, Sessions as _, SwitchTarget, Turns as _, Undo, Undone, Undos as _,
 };
+use crate::slash::{self, Command, UserInput};
 use crate::store::record::KeyedRequest;
 
 /// The slash commands of an engine.
@@ -37,7 +37,7 @@ impl Commands<'_> {
     /// Runs a line: a command, or text for the model.
     pub(super) fn line(&self, call: Call, mut incoming: Incoming, reply: Reply<Prompted>) {
         let text = incoming.prompt.message.clone();
-        match command::read(&text) {
+        match slash::read(&text) {
             UserInput::Text(text) => {
                 incoming.prompt.message = text.into_owned();
                 self.0.begin_turn(call, incoming, reply);
@@ -75,7 +75,7 @@ impl Commands<'_> {
             Ok(handle) => handle,
             Err(error) => return reply.fail(error),
         };
-        if command::is_of_server(&name) {
+        if slash::is_of_server(&name) {
             return self.prompt_of_server(call, handle, name, arguments, incoming, reply);
         }
         // On the session's task, so that later requests come after it.
@@ -124,7 +124,7 @@ impl Commands<'_> {
         let claimed = Reply::new(move |claim: Result<Prompted, ApiError>| {
             let is_new = claim.as_ref().is_ok_and(|claim| claim.repeated.is_none());
             reply.send(claim);
-            if is_new && let UserInput::Command(command) = command::read(&line) {
+            if is_new && let UserInput::Command(command) = slash::read(&line) {
                 Commands(&engine).run_command(call, &session, command);
             }
         });
@@ -423,7 +423,7 @@ pub(super) fn added(project: &Project) -> impl Iterator<Item = Added<'_>> {
         source: "template",
     });
     let skills = project.skills.values().filter(move |skill| {
-        !hidden(&skill.name) && !project.templates.contains_key(&skill.name) && command::is_name(&skill.name)
+        !hidden(&skill.name) && !project.templates.contains_key(&skill.name) && slash::is_name(&skill.name)
     });
     templates.chain(skills.map(|one| Added {
         name: &one.name,
@@ -455,7 +455,7 @@ pub(super) fn listed(project: &Project) -> Vec<CommandFacts> {
 /// A command of a session's agent; `None` if it cannot be typed.
 pub(super) fn of_agent(command: &AgentCommand) -> Option<CommandFacts> {
     let name = command.name.trim_start_matches('/');
-    if name.is_empty() || name.contains(char::is_whitespace) || command::is_of_server(name) {
+    if name.is_empty() || name.contains(char::is_whitespace) || slash::is_of_server(name) {
         return None;
     }
     let hint = command.hint.as_deref().map(|hint| format!(" [{hint}]")).unwrap_or_default();

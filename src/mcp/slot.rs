@@ -137,8 +137,7 @@ impl Slot {
         self.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// Takes other settings of the same server, which keep its connection. Returns whether the lists are to be read
-    /// again.
+    /// Takes other settings of the same server, which keep its connection, and has its lists read again if need be.
     pub(super) fn adjust(&self, server: Arc<Server>) {
         let enabled = server.enabled;
         *self.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
@@ -239,7 +238,7 @@ impl Slot {
         let Way::Http(url) = &server.way else {
             return Err(McpError::Lacks { server: server.name.to_string(), what: "login: it is a program" });
         };
-        // What it wants, it says when it is asked.
+        // It names what a login needs only in its answer to a request.
         if self.known().starts.is_empty() {
             let _ = timeout(MCP_READY_WAIT, self.connection()).await;
         }
@@ -317,7 +316,7 @@ impl Slot {
         if let Some(connection) = self.alive() {
             return Ok(connection);
         }
-        // Whoever has waited for a start that failed does not make another one.
+        // A caller that has waited for a failed start gets its error, and does not start it again.
         let failure = {
             let known = self.known();
             known.failure.clone().filter(|_| known.failures != before)

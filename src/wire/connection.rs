@@ -264,18 +264,19 @@ impl<W: Wire> Connection<W> {
 
     /// Waits at most `patience` until the connection has left the engine and every pending request is
     /// answered and written.
-    pub fn drain(&self, left_runtime: &Receiver<()>, patience: Duration) {
+    pub fn drain(&self, has_left: &Receiver<()>, patience: Duration) {
         let deadline = Instant::now().checked_add(patience);
-        let left =
+        let remaining =
             || deadline.map_or(patience, |deadline| deadline.saturating_duration_since(Instant::now()));
-        let _ = left_runtime.recv_timeout(left());
+        let _ = has_left.recv_timeout(remaining());
         self.drains.store(true, Ordering::Relaxed);
         let mut pending = self.pending();
-        while !pending.is_empty() && !left().is_zero() {
-            pending = self.answered.wait_timeout(pending, left()).unwrap_or_else(PoisonError::into_inner).0;
+        while !pending.is_empty() && !remaining().is_zero() {
+            pending =
+                self.answered.wait_timeout(pending, remaining()).unwrap_or_else(PoisonError::into_inner).0;
         }
         drop(pending);
-        self.outbox.close(left());
+        self.outbox.close(remaining());
     }
 
     /// The state of the outbox.

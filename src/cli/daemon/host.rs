@@ -81,7 +81,7 @@ fn serve(options: &Options, announce: bool) -> Exit {
     let state_dir = options.state_folder()?;
     let failed =
         |source| Failure::Io { place: socket::folder(&state_dir).display().to_string(), error: source };
-    // Ends with no terminal and no editor. It fails only where it is so already.
+    // So that the end of a terminal does not end it. This fails only for the leader of a session, which needs it not.
     let _ = rustix::process::setsid();
     edn_bridge::private::make_folder(&socket::folder(&state_dir)).map_err(failed)?;
     // One that is about to end gives its place back soon.

@@ -159,8 +159,8 @@ impl Engines {
                 }
                 held.seats.entry(given.clone()).or_default().clone()
             };
-            // Until the editor is a client, so that the engine is not ended in between. Whoever opens a project that is put
-            // away waits here until the locks of its sessions are given back.
+            // The lock is held until the editor is a client, or the engine could end first. Opening a project that is being
+            // put away waits here until the locks of its sessions are given back.
             let is_gone = lock(&seat.changing);
             if *is_gone {
                 continue;
@@ -238,7 +238,7 @@ impl Engines {
                 tracing::warn!(%error, "an editor's connection could not be ended");
             }
         };
-        // Held until it is in the list, so that its end finds it there.
+        // The lock is held until the connection is in the list, where its end looks for it.
         let mut editors = lock(&self.editors);
         let clock = edn_bridge::clock::of_process();
         let started = acp::service::start(transport, Arc::new(folders), clock, Box::new(on_end));

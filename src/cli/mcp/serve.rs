@@ -33,8 +33,7 @@ const SESSION: &str = "edn-bridge://session/";
 /// Serves until the client closes its side, or a signal asks for the end.
 pub(super) fn run(options: &Options, may_prompt: bool) -> Exit {
     let settings = options.settings()?;
-    let folder = settings.state_dir.display().to_string();
-    let store = Store::new(&settings.state_dir, options.durability()).map_err(Failure::io(folder))?;
+    let store = options.store(&settings)?;
     let durability = options.durability();
     let project = Arc::new(Project {
         settings,

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use crate::command::{self, UserInput};
 use crate::engine::change::Change;
 use crate::engine::commands::{self, Commands};
 use crate::engine::host::Engine;
@@ -20,6 +19,7 @@ use crate::session::{
     ActionResult, Again, ApiError, Call, Client, DialogResult, Edited, Interrupted, Prompt, Prompted,
     Questions, Queues, Removed, Reply, Response, Resumed, Turns, Undo, Undone, Undos,
 };
+use crate::slash::{self, UserInput};
 
 impl Turns for Engine {
     fn prompt(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
@@ -117,7 +117,7 @@ impl Turns for Engine {
     }
 
     fn command(&self, call: Call, text: String, reply: Reply<()>) {
-        if matches!(command::read(&text), UserInput::Text(_)) {
+        if matches!(slash::read(&text), UserInput::Text(_)) {
             return reply
                 .fail(ApiError::invalid_param("text", "a slash command; prompt takes text for the model"));
         }

@@ -65,7 +65,8 @@ pub struct Batch<'t> {
     cwd: Arc<Path>,
     /// Who asks the person: one call at a time.
     asking: Mutex<()>,
-    places: Semaphore,
+    /// Those that run.
+    slots: Semaphore,
     /// Those that are looked at: each may wait for a client on a thread of its own.
     looks: Semaphore,
     /// Why no further call is started, if so.
@@ -105,11 +106,7 @@ pub async fn served(turn: &Turn, call: ToolCall, is_permitted: bool) -> Outcome 
 /// Runs the only call of a batch, as the transforms leave it.
 async fn single(turn: &Turn, batch: Batch<'_>, call: ToolCall) -> (Arc<ToolCall>, Outcome) {
     let call = Arc::new(batch.transformed(call).await);
-    let tool = turn.tools().find(&call.name);
-    let plan = match &tool {
-        Some(tool) => Some(batch.plan(tool, &call).await),
-        None => None,
-    };
+    let (tool, plan) = batch.looked_at(&call).await;
     let (call, outcome) = batch.one(call, tool, plan, Places { asking: None, file: None }).await;
     note_files(turn, &call, &outcome).await;
     (call, outcome)
@@ -143,16 +140,12 @@ fn millis(outcome: &Outcome) -> Option<u64> {
 }
 
 /// Runs the calls, writes and shows each result in the order of the calls.
-pub async fn run(turn: &Turn, calls: Vec<ToolCall>, unended: Option<Arc<UnendedTurn>>) -> CallsEnd {
+pub async fn run_calls(turn: &Turn, calls: Vec<ToolCall>, unended: Option<Arc<UnendedTurn>>) -> CallsEnd {
     let batch = Batch::new(turn, true, unended);
     // Looked at all at once, so that it is known who has to ask before the first one does.
     let looked_at = calls.into_iter().map(|call| async {
         let call = Arc::new(batch.transformed(call).await);
-        let tool = turn.tools().find(&call.name);
-        let plan = match &tool {
-            Some(tool) => Some(batch.plan(tool, &call).await),
-            None => None,
-        };
+        let (tool, plan) = batch.looked_at(&call).await;
         (call, tool, plan)
     });
     let looked_at = futures_util::future::join_all(looked_at).await;
@@ -395,7 +388,7 @@ impl<'t> Batch<'t> {
             turn,
             cwd: Path::new(&*cwd).into(),
             asking: Mutex::new(()),
-            places: Semaphore::new(PARALLEL_TOOLS),
+            slots: Semaphore::new(PARALLEL_TOOLS),
             looks: Semaphore::new(PARALLEL_TOOLS),
             halted: OnceLock::new(),
             halt: turn.stop.child_token(),
@@ -416,7 +409,7 @@ impl Batch<'_> {
         places: Places,
     ) -> (Arc<ToolCall>, Outcome) {
         let span = tracing::debug_span!("tool_call", tool = &*call.name, id = &*call.id);
-        let outcome = self.outcome(&call, tool, plan, places).instrument(span).await;
+        let outcome = self.carry_out(&call, tool, plan, places).instrument(span).await;
         (call, outcome)
     }
 
@@ -475,7 +468,7 @@ impl Batch<'_> {
         outcome
     }
 
-    async fn outcome(
+    async fn carry_out(
         &self,
         call: &Arc<ToolCall>,
         tool: Option<Arc<dyn Tool>>,
@@ -486,30 +479,8 @@ impl Batch<'_> {
             Ok(granted) => granted,
             Err(refused) => return refused,
         };
-        match (&*call.name, &self.turn.execution) {
-            (execution::COMPLETE, Some(stage)) => {
-                if let Err(refused) = self.guarded(call, Vote::ToCome).await {
-                    return refused;
-                }
-                let outcome = match stage.complete(&call.parsed) {
-                    Ok(()) => Outcome::ok("The stage is completed."),
-                    Err(wrong) => Outcome::failed(wrong.to_string()),
-                };
-                return self.followed(call, outcome).await;
-            }
-            (tool::ASK_USER | tool::DELEGATE, _) => {
-                if let Err(refused) = self.use_grant(call, granted) {
-                    return refused;
-                }
-                return match &*call.name {
-                    tool::DELEGATE => {
-                        let outcome = self.delegate(call, &mut places.asking).await;
-                        self.followed(call, outcome).await
-                    }
-                    _ => self.ask_user(call, &mut places.asking).await,
-                };
-            }
-            _ => {}
+        if let Some(outcome) = self.of_the_engine(call, granted.as_deref(), &mut places.asking).await {
+            return outcome;
         }
         let (Some(tool), Some(plan)) = (&tool, plan) else {
             let names: Vec<String> = self.turn.tools().specs().into_iter().map(|spec| spec.name).collect();
@@ -544,22 +515,16 @@ impl Batch<'_> {
         let Places { asking, mut file } = places;
         // The next one in line may be asked about while this one runs.
         drop(asking);
-        // Before a place among those that run: who waits here for another call must not hold one that it needs.
+        // Before a slot is taken: a call that waits here for another one must not hold the slot that it needs.
         if let Some(file) = &mut file {
             file.come_up().await;
         }
-        let Some(_place) = self.place().await else { return self.not_run() };
-        // While the person was asked, or another call ran, the path may have come to lead elsewhere.
-        let plan = match self.plan(tool, call).await {
-            Ok(again) if again.access == plan.access => again,
-            Ok(_) => {
-                return Outcome::failed(
-                    "The path leads elsewhere since the call was allowed; it was not run.",
-                );
-            }
-            Err(error) => return Outcome::failed(error),
+        let Some(_slot) = self.free_slot().await else { return self.not_run() };
+        let plan = match self.planned_again(tool, call, plan).await {
+            Ok(plan) => plan,
+            Err(refused) => return refused,
         };
-        if let Err(refused) = self.use_grant(call, granted) {
+        if let Err(refused) = self.use_grant(call, granted.as_deref()) {
             return refused;
         }
         // A change of a file is noted when it is made.
@@ -568,8 +533,55 @@ impl Batch<'_> {
         {
             return refused;
         }
-        let outcome = self.run(tool, call, &plan, revision).await;
+        let outcome = self.execute(tool, call, &plan, revision).await;
         self.followed(seen, outcome).await
+    }
+
+    /// Carries out a call of a tool that the engine is itself; `None` for any other.
+    async fn of_the_engine(
+        &self,
+        call: &Arc<ToolCall>,
+        granted: Option<&str>,
+        place: &mut Option<QueuePlace>,
+    ) -> Option<Outcome> {
+        match (&*call.name, &self.turn.execution) {
+            (execution::COMPLETE, Some(stage)) => {
+                if let Err(refused) = self.guarded(call, Vote::ToCome).await {
+                    return Some(refused);
+                }
+                let outcome = match stage.complete(&call.parsed) {
+                    Ok(()) => Outcome::ok("The stage is completed."),
+                    Err(wrong) => Outcome::failed(wrong.to_string()),
+                };
+                Some(self.followed(call, outcome).await)
+            }
+            (tool::ASK_USER | tool::DELEGATE, _) => {
+                if let Err(refused) = self.use_grant(call, granted) {
+                    return Some(refused);
+                }
+                if &*call.name == tool::ASK_USER {
+                    return Some(self.ask_user(call, place).await);
+                }
+                let outcome = self.delegate(call, place).await;
+                Some(self.followed(call, outcome).await)
+            }
+            _ => None,
+        }
+    }
+
+    /// The plan of a call that was allowed, made again: while the person was asked, or another call ran, the path may have
+    /// come to lead elsewhere.
+    async fn planned_again(
+        &self,
+        tool: &Arc<dyn Tool>,
+        call: &Arc<ToolCall>,
+        allowed: Plan,
+    ) -> Result<Plan, Outcome> {
+        let again = self.plan(tool, call).await.map_err(Outcome::failed)?;
+        if again.access == allowed.access {
+            return Ok(again);
+        }
+        Err(Outcome::failed("The path leads elsewhere since the call was allowed; it was not run."))
     }
 
     /// Notes that a call begins, which may have effects: if the process is killed, it is not run again.
@@ -593,21 +605,21 @@ impl Batch<'_> {
         proposed(&self.turn.tools(), call.id.clone(), call.name.clone(), arguments)
     }
 
-    /// One of the places of calls that run side by side; `None` where no call is started any more.
-    pub(super) async fn place(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
-        let place = async {
-            let place = self.places.acquire().await;
+    /// A slot of the calls that run side by side; `None` where no call is started any more.
+    pub(super) async fn free_slot(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
+        let slot = async {
+            let slot = self.slots.acquire().await;
             if self.turn.is_handing_over() {
-                drop(place);
+                drop(slot);
                 // Until it is dropped with its batch: it begins in another process.
                 return std::future::pending().await;
             }
-            place.ok()
+            slot.ok()
         };
         tokio::select! {
             biased;
             () = self.ended() => None,
-            place = place => place,
+            slot = slot => slot,
         }
     }
 
@@ -615,14 +627,24 @@ impl Batch<'_> {
     async fn handed_over(&self) {
         self.turn.handing_over().await;
         let all = u32::try_from(PARALLEL_TOOLS).unwrap_or(u32::MAX);
-        if let Ok(places) = self.places.acquire_many(all).await {
-            places.forget();
+        if let Ok(slots) = self.slots.acquire_many(all).await {
+            slots.forget();
         }
     }
 
     /// Whether a call needs no grant: there is no stage, or its tool is the stage's own.
     fn is_of_stage(&self, call: &ToolCall) -> bool {
         self.turn.execution.as_ref().is_none_or(|stage| stage.allows(&call.name))
+    }
+
+    /// The tool of a call, if there is one of its name, and what the call would do.
+    async fn looked_at(
+        &self,
+        call: &Arc<ToolCall>,
+    ) -> (Option<Arc<dyn Tool>>, Option<Result<Plan, CallError>>) {
+        let Some(tool) = self.turn.tools().find(&call.name) else { return (None, None) };
+        let plan = self.plan(&tool, call).await;
+        (Some(tool), Some(plan))
     }
 
     /// What a call would do. Reads files, so away from the session's threads, and not waited for when the turn is ended.
@@ -667,7 +689,7 @@ impl Batch<'_> {
         }
     }
 
-    async fn run(
+    async fn execute(
         &self,
         tool: &Arc<dyn Tool>,
         call: &Arc<ToolCall>,

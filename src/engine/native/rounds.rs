@@ -221,7 +221,7 @@ impl Rounds<'_> {
         // Hooks at tool calls run before and after each call; this is the boundary of all of them.
         self.0.adopt_configuration().await;
         self.0.publish(stage::passed(Stage::ToolCall, Point::Pre)).await;
-        let ended = call::run(self.0, calls, unended).await;
+        let ended = call::run_calls(self.0, calls, unended).await;
         state.compacted = false;
         match ended {
             CallsEnd::Answered => {}

@@ -38,6 +38,15 @@ pub struct Admitted {
     pub scope: Option<ApprovalScope>,
 }
 
+/// A person's approval.
+struct Approved {
+    scope: ApprovalScope,
+    /// Whether the workspace has a rule from it.
+    has_rule: bool,
+    /// The person's own text, in place of the proposed one.
+    text: Option<Arc<str>>,
+}
+
 impl Batch<'_> {
     /// Asks for a grant if a call is outside its stage's tools, before any other question or verdict. The
     /// returned grant must be used when the call is about to run.
@@ -62,7 +71,7 @@ impl Batch<'_> {
             }
             None => {}
         }
-        let Some(_asking) = self.turn_to_ask(place).await else { return Err(self.not_run()) };
+        let Some(_asking) = self.may_ask_now(place).await else { return Err(self.not_run()) };
         let proposal = self.turn.shared.clock.id("p-");
         let binding = binding(stage, &proposal, call);
         let request = GrantRequest {
@@ -94,19 +103,19 @@ impl Batch<'_> {
     }
 
     /// Uses the grant of a call that is about to run, if it needed one.
-    pub(super) fn use_grant(&self, call: &ToolCall, proposal: Option<String>) -> Result<(), Outcome> {
+    pub(super) fn use_grant(&self, call: &ToolCall, proposal: Option<&str>) -> Result<(), Outcome> {
         let Some(stage) = self.turn.execution.as_ref().filter(|_| !self.is_of_stage(call)) else {
             return Ok(());
         };
         match proposal {
-            Some(proposal) if stage.consume(&binding(stage, &proposal, call)) => Ok(()),
+            Some(proposal) if stage.consume(&binding(stage, proposal, call)) => Ok(()),
             _ => Err(denied("There is no grant for this call.")),
         }
     }
 
-    /// Waits until it is this call's turn to ask and no other question is open. `None` if no further call is
+    /// Waits until this call is the next to ask and no other question is open. `None` if no further call is
     /// started.
-    pub(super) async fn turn_to_ask(&self, place: &mut Option<QueuePlace>) -> Option<MutexGuard<'_, ()>> {
+    pub(super) async fn may_ask_now(&self, place: &mut Option<QueuePlace>) -> Option<MutexGuard<'_, ()>> {
         let asking = async {
             if let Some(place) = place {
                 place.come_up().await;
@@ -150,7 +159,7 @@ impl Batch<'_> {
                 () = file.come_up() => {}
             }
         }
-        let Some(_asking) = self.turn_to_ask(place).await else { return Err(self.not_run()) };
+        let Some(_asking) = self.may_ask_now(place).await else { return Err(self.not_run()) };
         // The question shows the current effects, and an answer about an earlier call may have decided it.
         let (plan, proposal) = &self.propose(tool, call).await.map_err(Outcome::failed)?;
         let suggested = match self.judge(call, plan) {
@@ -163,22 +172,40 @@ impl Batch<'_> {
         self.voted(call).await?;
         let (approval, warnings) = self.approval(call, plan, proposal.as_ref(), suggested.clone()).await;
         let shown = approval.diff.clone();
-        match self.ask(call, QuestionContent::Approve(approval), warnings).await {
+        let resolution = self.ask(call, QuestionContent::Approve(approval), warnings).await;
+        let approved = self.decide(resolution, call, plan, suggested, shown, true)?;
+        if approved.has_rule {
+            self.note_tool(call, true).await;
+        }
+        let revision = proposal.clone().zip(approved.text).map(|(proposal, text)| proposal.revised(text));
+        Ok(Allowed { plan: plan.clone(), revision, asked: true })
+    }
+
+    /// Keeps what a person's answer says about later calls, if `keeps`, and returns what it says about this one.
+    fn decide(
+        &self,
+        resolution: Resolution,
+        call: &ToolCall,
+        plan: &Plan,
+        suggested: Option<Rule>,
+        shown: Option<ShownDiff>,
+        keeps: bool,
+    ) -> Result<Approved, Outcome> {
+        match resolution {
             Resolution::Accepted { answer: Answer::Approve { scope, rule, content }, .. } => {
-                let rule = rule.filter(|rule| rule.check().is_ok());
-                if let Some(scope @ (ApprovalScope::Session | ApprovalScope::Rule)) = scope
-                    && let Some(rule) = rule.or(suggested).or_else(|| exact(call, plan))
-                {
+                let scope = scope.unwrap_or(ApprovalScope::Once);
+                let reaches = keeps && scope != ApprovalScope::Once;
+                let rule =
+                    rule.filter(|rule| rule.check().is_ok()).or(suggested).or_else(|| exact(call, plan));
+                let rule = rule.filter(|_| reaches);
+                let has_rule = scope == ApprovalScope::Rule && rule.is_some();
+                if let Some(rule) = rule {
                     self.keep(scope, rule);
-                    if scope == ApprovalScope::Rule {
-                        self.note_tool(call, true).await;
-                    }
                 }
-                let revision = proposal.clone().zip(content).map(|(proposal, text)| proposal.revised(text));
-                Ok(Allowed { plan: plan.clone(), revision, asked: true })
+                Ok(Approved { scope, has_rule, text: content })
             }
             other => {
-                if let Resolution::Accepted { answer: Answer::Forbid { scope, rule }, .. } = &other {
+                if keeps && let Resolution::Accepted { answer: Answer::Forbid { scope, rule }, .. } = &other {
                     let rule = rule.clone().filter(|rule| rule.check().is_ok());
                     self.forbid(call, plan, *scope, rule.or(suggested));
                 }
@@ -230,7 +257,7 @@ impl Batch<'_> {
             self.voted(call).await?;
             return Ok(Admitted { scope: None });
         }
-        let Some(_asking) = self.turn_to_ask(&mut None).await else { return Err(self.not_run()) };
+        let Some(_asking) = self.may_ask_now(&mut None).await else { return Err(self.not_run()) };
         self.voted(call).await?;
         // An answer about an earlier call may have decided it.
         let Some((plan, suggested)) = asks()? else { return Ok(Admitted { scope: None }) };
@@ -243,26 +270,9 @@ impl Batch<'_> {
             warnings.extend(self.leaves(other));
         }
         let shown = approval.diff.clone();
-        match self.ask(call, QuestionContent::Approve(approval), warnings).await {
-            Resolution::Accepted { answer: Answer::Approve { scope, rule, .. }, .. } => {
-                let rule = rule.filter(|rule| rule.check().is_ok());
-                if let Some(scope @ (ApprovalScope::Session | ApprovalScope::Rule)) = scope
-                    && let Some(rule) = rule.or(suggested).or_else(|| exact(call, plan)).filter(|_| keeps)
-                {
-                    self.keep(scope, rule);
-                }
-                Ok(Admitted { scope: Some(scope.unwrap_or(ApprovalScope::Once)) })
-            }
-            other => {
-                if let Resolution::Accepted { answer: Answer::Forbid { scope, rule }, .. } = &other
-                    && keeps
-                {
-                    let rule = rule.clone().filter(|rule| rule.check().is_ok());
-                    self.forbid(call, plan, *scope, rule.or(suggested));
-                }
-                Err(self.not_allowed(call, other, shown))
-            }
-        }
+        let resolution = self.ask(call, QuestionContent::Approve(approval), warnings).await;
+        let approved = self.decide(resolution, call, plan, suggested, shown, keeps)?;
+        Ok(Admitted { scope: Some(approved.scope) })
     }
 
     /// The verdict of the rules and the mode on a call.
@@ -596,7 +606,7 @@ impl Batch<'_> {
             }
         };
         let kind = content.kind();
-        let Some(_asking) = self.turn_to_ask(place).await else { return self.not_run() };
+        let Some(_asking) = self.may_ask_now(place).await else { return self.not_run() };
         if let Err(refused) = self.guarded(call, Vote::ToCome).await {
             return refused;
         }

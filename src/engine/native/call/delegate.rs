@@ -37,7 +37,7 @@ impl Batch<'_> {
         let id = asked.and_then(|asked| asked.question.subagent_id.clone());
         let id = id.unwrap_or_else(|| SessionId::from(turn.shared.clock.id("s-")));
         {
-            let Some(_asking) = self.turn_to_ask(place).await else { return self.not_run() };
+            let Some(_asking) = self.may_ask_now(place).await else { return self.not_run() };
             if let Err(refused) = self.guarded(call, Vote::ToCome).await {
                 return refused;
             }
@@ -74,7 +74,7 @@ impl Batch<'_> {
         }
         // The next call may ask now, because this one takes its time.
         *place = None;
-        let Some(_running_place) = self.place().await else { return self.not_run() };
+        let Some(_slot) = self.free_slot().await else { return self.not_run() };
         if let Err(refused) = self.begins(call).await {
             return refused;
         }

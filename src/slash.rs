@@ -6,7 +6,6 @@ use std::borrow::Cow;
 
 use crate::catalogue::COMMANDS;
 use crate::message::ThinkingLevel;
-use crate::similar;
 
 /// A person's input.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,14 +16,13 @@ pub enum UserInput<'a> {
     Command(Command<'a>),
     /// A command with invalid arguments; contains its syntax.
     Usage(&'static str),
-    /// A slash and an unknown name, with the most similar names.
+    /// A slash and an unknown name: a prompt template, a skill, a prompt of a server of tools, a command of an agent of
+    /// others, or a mistake.
     Unknown {
         /// The name, without its slash.
         name: &'a str,
         /// The text after the name.
         arguments: &'a str,
-        /// Similar names, most similar first.
-        nearest: Vec<&'static str>,
     },
 }
 
@@ -115,7 +113,7 @@ pub enum Command<'a> {
     Abort,
 }
 
-/// Parses a line. Total: every text is one of the four variants.
+/// Parses a line. Total: every text is one of the variants.
 pub fn read(text: &str) -> UserInput<'_> {
     if let Some(rest) = text.strip_prefix('/')
         && rest.starts_with('/')
@@ -128,11 +126,7 @@ pub fn read(text: &str) -> UserInput<'_> {
             Some(spec) => {
                 command(spec.name, rest.trim()).map_or(UserInput::Usage(spec.usage), UserInput::Command)
             }
-            None => UserInput::Unknown {
-                name,
-                arguments: rest.trim(),
-                nearest: similar::names(name, COMMANDS.iter().map(|spec| spec.name)),
-            },
+            None => UserInput::Unknown { name, arguments: rest.trim() },
         },
     }
 }
@@ -232,7 +226,7 @@ mod tests {
     fn line_kinds_are_distinguished() {
         let text = |text| UserInput::Text(Cow::Borrowed(text));
         let set_mcp = |enabled, server, tool| UserInput::Command(Command::SetMcp { enabled, server, tool });
-        let of_server = |name, arguments| UserInput::Unknown { name, arguments, nearest: Vec::new() };
+        let of_server = |name, arguments| UserInput::Unknown { name, arguments };
         const MCP: &str = "/mcp [on|off server [tool]] OR /mcp restart server";
         for (input, expected) in [
             ("hello", text("hello")),
@@ -290,11 +284,29 @@ mod tests {
         }
     }
 
+    /// The names of the commands that the grammar gives no arguments, and of all others.
     #[test]
-    fn unknown_command_suggests_similar_names() {
-        let UserInput::Unknown { nearest, .. } = read("/hlep") else { panic!() };
-        assert_eq!(nearest.first(), Some(&"help"));
-        let UserInput::Unknown { nearest, .. } = read("/zzzzzzzz") else { panic!() };
-        assert!(nearest.is_empty(), "{nearest:?}");
+    fn grammar_and_catalogue_have_the_same_commands() {
+        let grammar = include_str!("../grammar/slash.ebnf");
+        let (_, productions) = grammar.split_once("The arguments of each command").unwrap();
+        let quoted = |text: &str| text.split('"').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+        let (mut alone, mut first) = (Vec::new(), Vec::new());
+        for production in productions.split(';') {
+            let Some((name, body)) = production.split_once('=') else { continue };
+            match name.trim().rsplit(char::is_whitespace).next().unwrap() {
+                "alone" | "help" | "quit" => alone.extend(quoted(body)),
+                // `("job" | "cancel-job") , job-id`, and words such as `tool = word`, which have no quotes.
+                _ => first.extend(quoted(body.split(',').next().unwrap())),
+            }
+        }
+        let of_catalogue = |is_alone: bool| {
+            let names = COMMANDS.iter().filter(|spec| (spec.usage.len() == spec.name.len() + 1) == is_alone);
+            let mut names: Vec<_> = names.map(|spec| spec.name.to_owned()).collect();
+            names.sort();
+            names
+        };
+        alone.sort();
+        first.sort();
+        assert_eq!((alone, first), (of_catalogue(true), of_catalogue(false)));
     }
 }
