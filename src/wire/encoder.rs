@@ -28,4 +28,16 @@ pub trait Encoder: Send + 'static {
     /// Whether showing the session anew makes up for the event, so that a client that has fallen behind need not get
     /// it. [`Wire::show_anew`](crate::wire::connection::Wire::show_anew) does that.
     fn is_shown_anew(&self, event: &Event) -> bool;
+
+    /// Whether a client that has fallen behind would wait for ever without the event, which is small: of those, more are
+    /// kept than of others.
+    fn is_awaited(&self, event: &Event) -> bool {
+        let _ = event;
+        false
+    }
+
+    /// An event is not kept, because the client has fallen too far behind, and nothing shows it anew.
+    fn lose(&mut self, event: &Event) {
+        let _ = event;
+    }
 }

@@ -1,5 +1,7 @@
 //! Editors whose sessions are the daemon's: what runs outlives them.
 
+use std::process::Output;
+
 use serde_json::{Value, json};
 
 use crate::editor::{Editor, text, updates};
@@ -13,11 +15,22 @@ impl Daemon {
     fn new(setup: Setup) -> Self {
         Self(setup.env("EDN_BRIDGE_DAEMON", "auto"))
     }
+
+    fn control(&self, words: &[&str]) -> Output {
+        self.0.command().arg("daemon").args(words).output().unwrap()
+    }
+
+    /// Whether nothing runs.
+    fn is_at_rest(&self) -> bool {
+        let told = self.control(&["status", "--format", "edn"]);
+        assert!(told.status.success(), "{told:?}");
+        !String::from_utf8_lossy(&told.stdout).contains(":at-work [{")
+    }
 }
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        self.0.command().args(["daemon", "stop", "--now"]).output().unwrap();
+        self.control(&["stop", "--now"]);
     }
 }
 
@@ -65,4 +78,39 @@ fn permission_waits_for_the_next_editor() {
     let told = editor.update(&session, "agent_message_chunk");
     assert_eq!(told["content"]["text"], "Done.");
     let _ = other;
+}
+
+#[test]
+fn editor_that_reads_nothing_holds_up_nothing() {
+    // More than the outbox and the pipe hold.
+    let (pieces, piece) = (384, "x".repeat(8 * 1024));
+    let script = format!("{{:turns [{{:steps [{{:deltas {pieces} :of {piece:?}}}]}}] :then :cycle}}");
+    let daemon = Daemon::new(Setup::new().script(&script).arg("--durability").arg("relaxed"));
+    let whole = pieces * piece.len();
+    let mut asleep = Editor::ready(&daemon.0, json!({}));
+    let session = asleep.open("project");
+    asleep.sleep();
+    let prompts = ["one", "two", "three", "four"].map(|text| asleep.prompt(&session, text));
+    wait_until("the turn did not begin", || !daemon.is_at_rest());
+    // Another editor of the same engine, meanwhile.
+    let mut awake = Editor::ready(&daemon.0, json!({}));
+    let other = awake.open("project");
+    let (told, reason) = awake.turn(&other, "go");
+    assert_eq!((text(&told, "agent_message_chunk").len(), &*reason), (whole, "end_turn"));
+    wait_until("the turn does not end", || daemon.is_at_rest());
+    let told = load(&mut awake, &session);
+    assert_eq!(text(&told, "agent_message_chunk").len(), whole * prompts.len());
+    // It is there, and learns how its turns have ended.
+    asleep.wake();
+    for prompt in prompts {
+        assert_eq!(asleep.answer(prompt)["result"]["stopReason"], "end_turn");
+    }
+    // Nor does it hold up a restart, or the end.
+    asleep.sleep();
+    asleep.prompt(&session, "again");
+    wait_until("the turn did not begin", || !daemon.is_at_rest());
+    assert!(daemon.control(&["restart"]).status.success());
+    wait_until("the turn does not go over", || daemon.is_at_rest());
+    let told = daemon.control(&["stop"]);
+    assert!(told.status.success(), "{told:?}");
 }

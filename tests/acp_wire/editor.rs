@@ -175,6 +175,16 @@ impl Editor {
         }
     }
 
+    /// Reads no further line, though the agent writes.
+    pub fn sleep(&self) {
+        self.lines.pause();
+    }
+
+    /// Reads again.
+    pub fn wake(&self) {
+        self.lines.resume();
+    }
+
     /// The first update of that kind in a session.
     pub fn update(&mut self, session: &str, kind: &str) -> Value {
         let is_it = |message: &Value| {

@@ -19,6 +19,8 @@ pub struct OpenSession {
     pub told: Told,
     /// The prompts without an answer, oldest first.
     pub prompts: Vec<Prompting>,
+    /// How many events were not told, because the editor read nothing for too long, and up to which of them it knows that.
+    pub lost: (u64, u64),
 }
 
 /// A prompt without an answer.

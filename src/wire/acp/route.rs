@@ -282,7 +282,7 @@ fn settle(connection: &Connection, id: &str, opening: Opening, opened: Result<Op
         if old.is_some() {
             v1::update(out, &session, &map::usage(&facts));
         }
-        let open = OpenSession { told, prompts: Vec::new() };
+        let open = OpenSession { told, prompts: Vec::new(), lost: (0, 0) };
         let before = acp.desk.lock().sessions.insert(session.clone(), open);
         // An open session that was entered again goes on with its prompts.
         if let (Some(before), Some(open)) = (before, acp.desk.lock().sessions.get_mut(&session)) {
@@ -770,13 +770,27 @@ fn settle_asked(acp: &Acp, id: &str, asked: AskedEditor, said: &Said) {
 /// Shows the state of each session again.
 pub fn show_states(acp: &Acp, connection: &Connection) {
     let sessions: Vec<_> = {
-        let state = acp.desk.lock();
-        state.sessions.iter().map(|(session, open)| (session.clone(), open.told.connection)).collect()
+        let mut state = acp.desk.lock();
+        let open = state.sessions.iter_mut();
+        open.map(|(session, open)| {
+            let known = std::mem::replace(&mut open.lost.1, open.lost.0);
+            (session.clone(), open.told.connection, (open.lost.0 > known).then_some(open.lost.0))
+        })
+        .collect()
     };
-    for (session, number) in sessions {
+    for (session, number, lost) in sessions {
+        if let Some(lost) = lost {
+            let message = format!("left-out-{lost}").into();
+            let update = Update::Text { voice: Voice::Agent, message, text: LEFT_OUT.into() };
+            connection.outbox().push_frame(|out, ()| v1::update(out, &session, &update));
+        }
         let Some(project) = acp.engines.of(&session) else { continue };
         if let Some(event) = project.api.snapshot(number, &session, Snapshot::State, None) {
             connection.outbox().push_event(&event, || true);
         }
     }
 }
+
+/// What an editor is told in a session of which too much waited for it.
+const LEFT_OUT: &str = "\n\n[The editor read nothing for a while, and some of what was said here is left out. The session \
+                        has all of it: load it again.]\n\n";

@@ -38,12 +38,33 @@ impl Encoder for AcpEncoder {
     }
 
     /// Pieces of an answer, because the whole answer tells what is missing; the newest state and the newest output, because
-    /// newer ones follow. Everything else must arrive.
+    /// newer ones follow.
     fn is_shown_anew(&self, event: &Event) -> bool {
         matches!(
             event.body,
             Body::AssistantDelta(_) | Body::ThinkingDelta(_) | Body::SessionUpdated(_) | Body::ToolUpdate(_)
         )
+    }
+
+    /// The ends of prompts, and what the editor is asked.
+    fn is_awaited(&self, event: &Event) -> bool {
+        matches!(
+            event.body,
+            Body::TurnEnded(_)
+                | Body::CommandResult(_)
+                | Body::ChoiceRequested(_)
+                | Body::QuestionAsked(_)
+                | Body::QuestionEnded(_)
+        )
+    }
+
+    fn lose(&mut self, event: &Event) {
+        let mut state = self.desk.lock();
+        if let Some(home) = event.session.as_ref().and_then(|session| state.home(session))
+            && let Some(open) = state.sessions.get_mut(&home)
+        {
+            open.lost.0 = open.lost.0.saturating_add(1);
+        }
     }
 }
 

@@ -174,6 +174,9 @@ impl<E: Encoder> OutboxQueue<E> {
     pub(super) fn push_event(&mut self, event: &Event) -> bool {
         if !self.takes(event) {
             self.behind = self.behind.map(|missed| missed.saturating_add(1));
+            if !self.encoder.is_shown_anew(event) {
+                self.encoder.lose(event);
+            }
             return false;
         }
         let lossless = event.body.class() == Class::Lossless;
@@ -319,7 +322,8 @@ impl<E: Encoder> OutboxQueue<E> {
     /// Whether the queue accepts an event. For a client that has fallen behind, it refuses events that can be
     /// shown anew and limits the others.
     fn takes(&self, event: &Event) -> bool {
-        self.behind.is_none() || (!self.encoder.is_shown_anew(event) && !self.holds(2))
+        let halves = if self.encoder.is_awaited(event) { 4 } else { 2 };
+        self.behind.is_none() || (!self.encoder.is_shown_anew(event) && !self.holds(halves))
     }
 
     /// Whether droppable events are skipped because the client fell behind.
