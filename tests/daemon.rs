@@ -19,6 +19,8 @@ mod hindered;
 mod kills;
 #[path = "daemon/process.rs"]
 mod process;
+#[path = "daemon/projects.rs"]
+mod projects;
 #[path = "daemon/questions.rs"]
 mod questions;
 mod support;

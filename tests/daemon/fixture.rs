@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use edn_bridge::edn;
 use edn_bridge::value::{Owned, Value};
 
-use crate::support::{Bridge, PATIENCE, Setup, at, code, data};
+use crate::support::{Bridge, PATIENCE, Setup, at, code, data, is_event};
 
 /// A setup whose editors use a daemon, which ends with it.
 pub struct Daemon {
@@ -139,6 +139,22 @@ impl Drop for Daemon {
 
 /// The words of a model that calls nothing.
 pub const END: &str = "{:turns [{:steps [{:delta \"end\"}]}]}";
+
+/// A setup with the workflow `w` of these stages.
+pub fn with_workflow(setup: Setup, stages: &str) -> Setup {
+    let folder = setup.dir.path().join("config/edn-bridge/workflows");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("w.edn"), format!("{{:stages [{stages}]}}")).unwrap();
+    setup
+}
+
+/// How the run of the workflow has ended, in words for the person.
+pub fn end_of_run(bridge: &mut Bridge) -> String {
+    let ended = bridge.until(|frame| {
+        is_event(frame, "ui/notification") && data(frame, "message").starts_with("Workflow w ended")
+    });
+    data(&ended, "message").to_owned()
+}
 
 /// A command that ends once there is a file.
 pub fn until(file: &str) -> String {

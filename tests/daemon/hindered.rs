@@ -103,8 +103,11 @@ fn silent_socket_is_named_and_hinders_nothing() {
     assert!(daemon.control(&["restart"]).status.success());
     assert_eq!(editor.wait().code(), Some(75));
     assert_eq!(daemon.control(&["stop"]).status.code(), Some(1));
-    // It is removed once nobody listens.
+    // It is removed once nobody listens. Anything else is no daemon.
     drop(silent);
+    make_loop(&daemon.setup.state().join("run/replaced-2.daemon.sock"));
+    make_pipe(&daemon.setup.state().join("run/replaced-3.daemon.sock"));
+    make_folder(&daemon.setup.state().join("run/replaced-4.daemon.sock"));
     assert!(daemon.control(&["stop"]).status.success());
     assert!(!path.exists());
 }

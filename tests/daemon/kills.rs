@@ -2,8 +2,8 @@
 
 use edn_bridge::value::Value;
 
-use crate::fixture::{Daemon, END, approve, prompt, session_of, signal, until};
-use crate::support::{self, Setup, at, code, data, is_event, wait_until};
+use crate::fixture::{Daemon, END, approve, end_of_run, prompt, session_of, signal, until, with_workflow};
+use crate::support::{self, Setup, at, code, data, wait_until};
 
 #[test]
 fn killed_daemon_is_followed_by_a_new_one() {
@@ -116,12 +116,9 @@ fn question_inside_a_stage_ends_and_its_stage_resumes() {
                   {:steps [{:tool-call {:name \"bash\" :arguments {:command \"echo ran >> ran\"}}}]}
                   {:steps [{:delta \"said\"}]}] :then :cycle}",
     );
-    let folder = setup.dir.path().join("config/edn-bridge/workflows");
-    std::fs::create_dir_all(&folder).unwrap();
-    let stages = "{:stages [{:id :a :body \"x\" :assert [{:command \"echo a >> a\"}]}
-                            {:id :b :body \"y\" :tools [\"read\"] :assert [{:command \"test -e ran\"}]}]}";
-    std::fs::write(folder.join("w.edn"), stages).unwrap();
-    let mut daemon = Daemon::new(setup);
+    let stages = "{:id :a :body \"x\" :assert [{:command \"echo a >> a\"}]}
+                  {:id :b :body \"y\" :tools [\"read\"] :assert [{:command \"test -e ran\"}]}";
+    let mut daemon = Daemon::new(with_workflow(setup, stages));
     let mut bridge = daemon.setup.interactor();
     let session = session_of(&mut bridge);
     bridge.ask("w", "command", "{:text \"/workflow w\"}");
@@ -142,13 +139,39 @@ fn question_inside_a_stage_ends_and_its_stage_resumes() {
     let again = bridge.event("interaction/requested");
     assert_ne!(data(&again, "interaction-id"), data(&question, "interaction-id"));
     support::accept(&mut bridge, &again, ":value {:outcome \"approve\"}");
-    let ended = bridge.until(|frame| {
-        is_event(frame, "ui/notification") && data(frame, "message").starts_with("Workflow w ended")
-    });
-    assert_eq!(data(&ended, "message"), "Workflow w ended: done.");
+    assert_eq!(end_of_run(&mut bridge), "Workflow w ended: done.");
     // What was done before is not done again.
     assert_eq!(std::fs::read_to_string(daemon.file("a")).unwrap(), "a\n");
     assert_eq!(std::fs::read_to_string(daemon.file("ran")).unwrap(), "ran\n");
+}
+
+#[test]
+fn question_at_a_gate_of_a_group_ends_with_its_process() {
+    // At the gate of a stage of a group, and at that of what joins the group.
+    for asking in [
+        "{:id :b :parallel [{:id :c :body \"y\" :gate [{:confirm \"Sure?\"}]} {:id :d :body \"y\"}]}",
+        "{:id :b :parallel [{:id :c :body \"y\"}] :join {:id :j :body \"y\" :gate [{:confirm \"Sure?\"}]}}",
+    ] {
+        let setup = Setup::new().script("{:turns [{:steps [{:delta \"said\"}]}] :then :cycle}");
+        let stages = format!("{{:id :a :body \"x\" :assert [{{:command \"echo a >> a\"}}]}} {asking}");
+        let daemon = Daemon::new(with_workflow(setup, &stages));
+        let mut bridge = daemon.setup.interactor();
+        let session = session_of(&mut bridge);
+        bridge.ask("w", "command", "{:text \"/workflow w\"}");
+        let question = bridge.event("interaction/requested");
+        assert_eq!(data(&question, "kind"), "confirm", "{question}");
+        daemon.kill(bridge);
+        assert!(daemon.control(&["start"]).status.success());
+        wait_until("the run is not marked", || daemon.notes() == 0 && daemon.at_work().is_empty());
+        let mut bridge = daemon.editor_at(&session);
+        assert!(!bridge.told().contains(":event \"interaction/requested\""), "{}", bridge.told());
+        bridge.ask("w", "command", "{:text \"/workflow w --resume\"}");
+        let again = bridge.event("interaction/requested");
+        assert_ne!(data(&again, "interaction-id"), data(&question, "interaction-id"));
+        support::accept(&mut bridge, &again, ":value {:ok true}");
+        assert_eq!(end_of_run(&mut bridge), "Workflow w ended: done.");
+        assert_eq!(std::fs::read_to_string(daemon.file("a")).unwrap(), "a\n");
+    }
 }
 
 #[test]

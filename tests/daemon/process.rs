@@ -1,6 +1,9 @@
 //! The start and the end of the daemon and of its engines, and who may ask it.
 
-use std::process::Command;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
 
 use edn_bridge::value::Value;
 
@@ -25,7 +28,7 @@ fn daemon_that_can_not_start_says_why() {
     std::fs::create_dir_all(daemon.setup.state().join("run")).unwrap();
     // There can be no socket where a folder is.
     std::fs::create_dir(daemon.setup.state().join("run/daemon.sock")).unwrap();
-    let output = daemon.setup.command().arg("serve").stdin(std::process::Stdio::null()).output().unwrap();
+    let output = daemon.setup.command().arg("serve").stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("the daemon did not start"), "{said}");
     std::fs::remove_dir(daemon.setup.state().join("run/daemon.sock")).unwrap();
@@ -184,20 +187,19 @@ fn program_of_a_session_starts_no_daemon() {
     assert!(daemon.status().is_none());
 }
 
-/// The most memory that a process had, in KiB.
-fn peak(pid: i64) -> u64 {
+/// A figure of a process's memory, in KiB.
+fn kibibytes(pid: i64, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 #[test]
 fn long_lines_of_many_clients_take_bounded_memory() {
-    use std::io::{Read as _, Write as _};
     let daemon = Daemon::calling(&["true"]);
     let mut bridge = daemon.setup.interactor();
     let (pid, socket) = (daemon.pid(), daemon.setup.state().join("run/daemon.sock"));
-    let before = peak(pid);
+    let before = kibibytes(pid, "VmHWM:");
     // A value for each two bytes: the most that a line can ask for.
     let mut line = vec![b'['];
     line.extend(b"1 ".repeat((3 << 19) - 2));
@@ -206,7 +208,7 @@ fn long_lines_of_many_clients_take_bounded_memory() {
         .map(|_| {
             let (socket, line) = (socket.clone(), line.clone());
             std::thread::spawn(move || {
-                let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
+                let mut stream = UnixStream::connect(socket).unwrap();
                 // Whoever is refused is told so before its line is over.
                 let _ = stream.write_all(&line);
                 let mut told = String::new();
@@ -219,9 +221,129 @@ fn long_lines_of_many_clients_take_bounded_memory() {
         let told = client.join().unwrap();
         assert!(told.is_empty() || told.contains(":refused"), "{told}");
     }
-    let after = peak(pid);
+    let after = kibibytes(pid, "VmHWM:");
     // The lines together, and the values of one of them.
     assert!(after < before + 64 * 1024 + 160 * 1024, "{before} KiB, then {after} KiB");
     assert_eq!(code(&bridge.ask("ping", "ping", "{}")), "");
     assert_eq!(daemon.pid(), pid);
+}
+
+#[test]
+fn unit_runs_this_program_and_log_shows_its_start() {
+    let daemon = Daemon::calling(&["true"]);
+    let unit = String::from_utf8(daemon.control(&["unit"]).stdout).unwrap();
+    let program = env!("CARGO_BIN_EXE_edn-bridge");
+    if cfg!(target_os = "linux") {
+        assert!(unit.contains(&format!("ExecStart=\"{program}\" daemon run\n")), "{unit}");
+        assert!(unit.contains("[Install]"), "{unit}");
+    } else {
+        assert!(unit.contains(&format!("<string>{program}</string>")), "{unit}");
+    }
+    assert_eq!(daemon.control(&["log"]).stdout, b"");
+    // What the unit does: the daemon in the foreground.
+    let command = |words: &[&str]| {
+        let mut command = Command::new(program);
+        command.arg("--state-dir").arg(daemon.setup.state()).args(["--log", "info", "daemon"]).args(words);
+        command.stdin(Stdio::null());
+        command
+    };
+    let mut foreground = command(&["run"]).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("it does not run", || daemon.status().is_some());
+    assert_eq!(daemon.pid(), i64::from(foreground.id()));
+    assert!(daemon.control(&["stop"]).status.success());
+    assert!(foreground.wait().unwrap().success());
+    // One in the background has its log in the state folder.
+    assert!(command(&["start"]).status().unwrap().success());
+    let log = || String::from_utf8(daemon.control(&["log"]).stdout).unwrap();
+    wait_until("there is no log", || log().contains("the daemon is ready"));
+    assert!(daemon.control(&["stop"]).status.success());
+    assert_eq!(daemon.control(&["status"]).status.code(), Some(3));
+}
+
+/// What the daemon tells a program that sends this line.
+fn told(daemon: &Daemon, line: &str) -> String {
+    let socket = daemon.setup.state().join("run/daemon.sock");
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.write_all(line.as_bytes()).unwrap();
+    let mut told = String::new();
+    stream.read_to_string(&mut told).unwrap();
+    told
+}
+
+#[test]
+fn editor_of_another_version_is_told_both_and_what_to_do() {
+    let daemon = Daemon::calling(&["true"]);
+    assert!(daemon.control(&["start"]).status.success());
+    let attach = |version: u32| {
+        let given = "{:cwd \"/\" :provider nil :model nil :model-file nil :script nil :mode nil :config nil \
+                     :durability \"relaxed\" :origins []}";
+        let line = format!(
+            "{{:attach {{:version {version} :build \"9\" :protocol :edn :homes {{:home \"/nobody\" :config nil}} \
+             :given {given} :environment []}}}}\n"
+        );
+        told(&daemon, &line)
+    };
+    let other = attach(99);
+    assert!(other.contains("speaks version 1 ") && other.contains("version 99"), "{other}");
+    assert!(other.contains("daemon restart") && other.contains(":by-itself true"), "{other}");
+    // Nor is one whose files are elsewhere.
+    let other = attach(1);
+    assert!(other.contains("another home") && other.contains(":by-itself true"), "{other}");
+}
+
+/// Answers the first line to the daemon's socket, in place of a daemon of another version, of which there is none yet.
+fn stand_in(daemon: &Daemon, answer: &'static str) -> JoinHandle<()> {
+    let run = daemon.setup.state().join("run");
+    std::fs::create_dir_all(&run).unwrap();
+    let path = run.join("daemon.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+        std::fs::remove_file(path).unwrap();
+        stream.write_all(answer.as_bytes()).unwrap();
+    })
+}
+
+#[test]
+fn editor_beside_a_daemon_of_another_version_is_served() {
+    let daemon = Daemon::calling(&["true"]);
+    let refusing = stand_in(&daemon, "{:refused {:message \"another version\" :by-itself true}}\n");
+    let mut bridge = daemon.setup.serve();
+    let told = bridge.handshake();
+    assert!(!told.to_string().contains("outlives-clients"), "{told}");
+    refusing.join().unwrap();
+    bridge.close_input();
+    assert!(bridge.wait().success());
+}
+
+#[test]
+fn other_build_of_the_daemon_is_named() {
+    let daemon = Daemon::calling(&["true"]);
+    let serving = stand_in(&daemon, "{:attached {:build \"0.0.0-other\"}}\n:ended\n");
+    let output = daemon.setup.command().arg("serve").stdin(Stdio::piped()).output().unwrap();
+    serving.join().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{output:?}");
+    assert!(said.contains("the daemon that runs is 0.0.0-other") && said.contains("restart"), "{said}");
+}
+
+#[test]
+fn editors_that_come_and_go_leave_no_memory() {
+    let daemon = Daemon::calling(&["true"]);
+    let mut stays = daemon.setup.interactor();
+    let pid = daemon.pid();
+    let rounds = |count| {
+        for _ in 0..count {
+            let mut bridge = daemon.setup.interactor();
+            bridge.close_input();
+            assert!(bridge.wait().success());
+        }
+        wait_until("an editor stays", || daemon.clients() == 1);
+        kibibytes(pid, "VmRSS:")
+    };
+    let before = rounds(20);
+    let after = rounds(100);
+    assert!(after <= before + before / 5, "{before} KiB, then {after} KiB");
+    assert_eq!(code(&stays.ask("ping", "ping", "{}")), "");
 }

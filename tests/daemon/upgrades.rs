@@ -3,10 +3,10 @@
 use std::process::Command;
 use std::thread::JoinHandle;
 
-use edn_bridge::value::Value;
+use edn_bridge::value::{Owned, Value};
 
-use crate::fixture::{Daemon, END, approve, prompt, runs, session_of, signal, telling, until};
-use crate::support::{self, Setup, at, code, data, is_event, wait_until};
+use crate::fixture::{Daemon, END, approve, prompt, runs, session_of, signal, telling, until, with_workflow};
+use crate::support::{self, Bridge, Setup, at, code, data, is_event, wait_until};
 
 #[test]
 fn turn_goes_on_in_a_new_daemon_after_its_running_tool() {
@@ -211,14 +211,11 @@ fn background_job_keeps_its_session_in_the_old_daemon() {
 #[test]
 fn workflow_goes_on_in_a_new_daemon_before_its_next_stage() {
     let setup = Setup::new().arg("--yolo").script("{:turns [{:steps [{:delta \"said\"}]}]}");
-    let folder = setup.dir.path().join("config/edn-bridge/workflows");
-    std::fs::create_dir_all(&folder).unwrap();
     let stages = format!(
-        "{{:stages [{{:id :a :body \"x\" :assert [{{:command {:?}}}]}} {{:id :b :body \"y\" :assert [{{:command \"echo b >> b\"}}]}}]}}",
+        "{{:id :a :body \"x\" :assert [{{:command {:?}}}]}} {{:id :b :body \"y\" :assert [{{:command \"echo b >> b\"}}]}}",
         until("go")
     );
-    std::fs::write(folder.join("w.edn"), stages).unwrap();
-    let daemon = Daemon::new(setup);
+    let daemon = Daemon::new(with_workflow(setup, &stages));
     let mut old = daemon.setup.interactor();
     let session = session_of(&mut old);
     old.ask("w", "command", "{:text \"/workflow w\"}");
@@ -240,6 +237,56 @@ fn workflow_goes_on_in_a_new_daemon_before_its_next_stage() {
         .collect();
     assert!(journal.contains(":event \"handed-over\""), "{journal}");
     assert!(!journal.contains(":event \"interrupted\""), "{journal}");
+}
+
+/// A workflow that asks about a call inside its first stage, and whose second stage asks at its gate.
+fn asking_workflow() -> (Daemon, Bridge, String, Owned) {
+    let script = "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"echo ran >> ran\"}}}]}
+                           {:steps [{:delta \"said\"}]}] :then :cycle}";
+    let stages = "{:id :a :body \"x\" :tools [\"read\"] :assert [{:command \"test -e ran\"}]}
+                  {:id :b :body \"y\" :gate [{:confirm \"Go on?\"}] :next :end}";
+    let daemon = Daemon::new(with_workflow(Setup::new().script(script), stages));
+    let mut bridge = daemon.setup.interactor();
+    let session = session_of(&mut bridge);
+    bridge.ask("w", "command", "{:text \"/workflow w\"}");
+    let question = bridge.event("interaction/requested");
+    assert_eq!(data(&question, "kind"), "grant-stage-tool", "{question}");
+    (daemon, bridge, session, question)
+}
+
+#[test]
+fn question_inside_a_stage_is_answered_in_the_old_daemon() {
+    let (daemon, mut old, session, question) = asking_workflow();
+    let mut idle = daemon.setup.interactor();
+    assert!(daemon.control(&["restart"]).status.success());
+    assert_eq!(idle.wait().code(), Some(75));
+    let told = daemon.control(&["status"]);
+    assert!(String::from_utf8_lossy(&told.stdout).contains("A replaced daemon ends when"), "{told:?}");
+    support::accept(&mut old, &question, ":value {:outcome \"approve\"}");
+    // The question at the gate of the next stage goes over.
+    assert_eq!(old.wait().code(), Some(75));
+    wait_until("nothing is asked", || daemon.asks(&session).as_deref() == Some("confirm"));
+    assert_eq!(std::fs::read_to_string(daemon.file("ran")).unwrap(), "ran\n");
+}
+
+#[test]
+fn question_inside_a_stage_that_nobody_sees_ends_its_run() {
+    let (daemon, mut old, session, question) = asking_workflow();
+    assert!(daemon.control(&["restart"]).status.success());
+    // No editor reaches the old daemon any more.
+    old.kill();
+    wait_until("the run is not marked", || daemon.notes() == 0 && daemon.at_work().is_empty());
+    wait_until("the old daemon stays", || {
+        !String::from_utf8_lossy(&daemon.control(&["status"]).stdout).contains("A replaced daemon")
+    });
+    let mut bridge = daemon.editor_at(&session);
+    bridge.ask("w", "command", "{:text \"/workflow w --resume\"}");
+    let again = bridge.event("interaction/requested");
+    assert_ne!(data(&again, "interaction-id"), data(&question, "interaction-id"));
+    support::accept(&mut bridge, &again, ":value {:outcome \"approve\"}");
+    let gate = bridge.event("interaction/requested");
+    assert_eq!(data(&gate, "kind"), "confirm");
+    assert_eq!(std::fs::read_to_string(daemon.file("ran")).unwrap(), "ran\n");
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn asked_at(stream: &UnixStream, ask: &Ask, patience: Duration) -> Result<Told, 
     };
     let told = told.map_err(|error| match error.kind() {
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Failure::Failed(silent(stream)),
-        _ => Failure::Io { place: "the daemon".to_owned(), error },
+        _ => Failure::Io { place: "the daemon's answer".to_owned(), error },
     })?;
     match told {
         Some(Told::Refused { message, .. }) => Err(Failure::Failed(message)),

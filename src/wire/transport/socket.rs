@@ -421,7 +421,10 @@ pub fn connect_daemon(state_dir: &Path) -> io::Result<UnixStream> {
 
 /// Where the daemons of a state folder may listen that another one has replaced and that still have work, newest first.
 pub fn replaced(state_dir: &Path) -> Vec<PathBuf> {
-    paths(state_dir, |name| Purpose::Daemon.is_of(name) && name.starts_with(REPLACED))
+    let mut found = paths(state_dir, |name| Purpose::Daemon.is_of(name) && name.starts_with(REPLACED));
+    // Nobody listens at anything else, and a link leads to another process's.
+    found.retain(|path| path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket()));
+    found
 }
 
 /// Connects to one of [`replaced`]; `None` if no daemon listens there. The socket of a dead one is removed.
