@@ -5,7 +5,7 @@
 //! it: what is private as it is written, and names that mean a private address here, are refused there as well.
 
 use std::error::Error;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -16,7 +16,7 @@ use reqwest::{Client, Proxy, Url};
 use tokio::time::timeout;
 
 use super::host::{PrivateHost, is_private, is_public};
-use super::{HttpError, cause_of, certificates, is_loopback};
+use super::{HttpError, cause_of, certificates};
 use crate::limits::{FETCH_CONNECT, HTTP_KEEP};
 
 /// Looks up the internet addresses of a name.
@@ -65,9 +65,15 @@ impl Proxies {
         Self(builder.build())
     }
 
-    /// The proxy for an address; none for this machine.
+    /// The proxy for an address; none for this machine, however it is written: another machine would take it for itself.
     fn proxy(&self, url: &Url) -> Option<OneProxy> {
-        if is_loopback(url) {
+        let is_here = |host: &str| {
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            host.parse::<IpAddr>()
+                .map(|address| address.to_canonical())
+                .is_ok_and(|address| address.is_loopback() || address.is_unspecified())
+        };
+        if url.domain().is_some() && is_private(url) || url.host_str().is_none_or(is_here) {
             return None;
         }
         let proxy = self.0.intercept(&url.as_str().parse().ok()?)?;
@@ -302,6 +308,10 @@ mod tests {
         assert_eq!(got(&web(vec![vec![address]]), &direct, Reach::Any, Some(&proxies)).await, Ok(200));
         assert!(got(&web(vec![vec![address]]), &direct, Reach::Public, Some(&proxies)).await.is_err());
         assert_eq!((asked.load(Ordering::SeqCst), met.load(Ordering::SeqCst)), (3, 2));
+        for here in ["a.localhost", "localhost.", "[::ffff:127.0.0.1]", "127.8.8.8", "0.0.0.0", "[::]"] {
+            assert!(proxies.proxy(&url(here)).is_none(), "{here}");
+        }
+        assert!(proxies.proxy(&url("[2606:4700::1]")).is_some() && proxies.proxy(&url("11.0.0.1")).is_some());
         // One of another kind is no silent way around it.
         let socks = Proxies::of(|name| (name == "ALL_PROXY").then(|| format!("socks5://{proxy}")));
         let refused = got(&web(vec![vec![public]]), &url("out.example"), Reach::Public, Some(&socks)).await;

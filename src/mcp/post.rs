@@ -26,6 +26,9 @@ use crate::limits::MAX_FRAME_VALUES;
 
 type Failed = StreamableHttpError<RequestError>;
 
+/// Bytes of an answer that nobody understands which are shown.
+const PREVIEW: usize = 256;
+
 /// A message on its way, and what is known of its answer.
 pub(super) struct Post<'m> {
     pub(super) message: &'m ClientJsonRpcMessage,
@@ -104,7 +107,12 @@ impl Post<'_> {
                 Ok(message) => Ok(StreamableHttpPostResponse::Json(message, session)),
                 Err(_) if awaits_nothing => Ok(StreamableHttpPostResponse::Accepted),
                 Err(Unread::TooMany) => Ok(StreamableHttpPostResponse::Json(self.too_many(), session)),
-                Err(Unread::Wrong(error)) => Err(StreamableHttpError::Deserialize(error)),
+                Err(Unread::Wrong(error)) => {
+                    let start =
+                        String::from_utf8_lossy(body.get(..body.len().min(PREVIEW)).unwrap_or_default());
+                    let words = Cow::Owned(format!("what is no message of the protocol ({error}): {start}"));
+                    Err(StreamableHttpError::UnexpectedServerResponse(words))
+                }
             };
         }
         match awaits_nothing {
