@@ -825,6 +825,60 @@ fn crash_and_hang_cost_their_own_calls_alone() {
 }
 
 #[test]
+fn nothing_of_a_server_outlives_the_bridge() {
+    for killed in [true, false] {
+        let setup = with_server(&script(&[&call("spawn", "")]), "").arg("--yolo");
+        let mut bridge = setup.interactor();
+        say(&mut bridge, "go");
+        let said = result(&mut bridge);
+        let pids: Vec<String> = data(&said, "result-text").split(' ').map(str::to_owned).collect();
+        assert_eq!(pids.len(), 2, "{said}");
+        // One that has ended and waits for its parent runs no more.
+        let runs = |pid: &String| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
+        };
+        assert!(pids.iter().all(runs), "{pids:?}");
+        match killed {
+            true => bridge.kill(),
+            false => drop(bridge.finish()),
+        }
+        wait_until("all that it started has ended", || !pids.iter().any(runs));
+    }
+}
+
+#[test]
+fn server_writes_only_where_the_session_may() {
+    const ALLOWED: &str = ":permissions {:rules [{:decision :allow :tool \"mcp__s__save\"}]}";
+    // What it must not write to is not below the temporary folder, which everything may write to.
+    let outside =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mcp-must-not-write-{}", std::process::id()));
+    let tried = |more: &str| {
+        let setup = Setup::new();
+        let inside = setup.project().join("inside");
+        let calls =
+            [&inside, &outside].map(|path| call("save", &format!(":path {:?}", path.to_str().unwrap())));
+        let setup = setup.script(&script(&[&calls[0], &calls[1]]));
+        let server = server(&setup, "", more);
+        let setup = configure(setup, &format!("{{:mcp {{\"s\" {server}}} {ALLOWED}}}"));
+        let mut bridge = setup.interactor();
+        say(&mut bridge, "go");
+        assert_eq!(data(&bridge.event("tool/result"), "result-text"), "saved");
+        let second = result(&mut bridge);
+        let _ = std::fs::remove_file(&outside);
+        let state = bridge.ask("d", "query_eql", "{:query \"[:psi.agent-session/sandbox]\"}").to_string();
+        (data(&second, "result-text").to_owned(), state.contains("enforced"))
+    };
+    match tried("") {
+        (said, true) => assert!(said.starts_with("not saved"), "{said}"),
+        (_, false) => println!("NOT TRIED: this kernel has no sandbox"),
+    }
+    let folder = outside.parent().unwrap();
+    assert_eq!(tried(&format!(":writable [{folder:?}]")).0, "saved");
+    assert_eq!(tried(":sandbox false").0, "saved");
+}
+
+#[test]
 fn completion_knows_arguments_and_resources() {
     let setup = with_server(&script(&[]), "");
     let mut bridge = setup.ready();

@@ -157,18 +157,23 @@
 
 ;;;; With the real program and a real server
 
-(defmacro edn-bridge-mcp-tests-with-server (&rest body)
-  "Run BODY in a chat whose configuration has the server `probe'."
-  (declare (indent 0) (debug t))
-  `(edn-bridge-live-tests-with-program "hello.edn"
+(defmacro edn-bridge-mcp-tests-with-servers (script names &rest body)
+  "Run BODY in a chat whose configuration has the servers NAMES.
+The program plays SCRIPT."
+  (declare (indent 2) (debug t))
+  `(edn-bridge-live-tests-with-program ,script
      (skip-unless (executable-find "python3"))
      (let* ((config (expand-file-name "config.edn" edn-bridge-live-tests-state))
             (edn-bridge-program-args
              (append (list "--config" config) edn-bridge-program-args)))
        (with-temp-file config
-         (insert (format "{:mcp {\"probe\" {:command [\"python3\" %S]}}}"
-                         (expand-file-name "scripts/mcp-server.py"
-                                           edn-bridge-test-directory))))
+         (insert "{:mcp {")
+         (dolist (name ,names)
+           (insert (format "%S {:command [\"python3\" %S %S]} " name
+                           (expand-file-name "scripts/mcp-server.py"
+                                             edn-bridge-test-directory)
+                           name)))
+         (insert "}}"))
        (with-current-buffer (edn-bridge-chat-buffer)
          (edn-bridge-live-tests-wait-ready)
          ,@body))))
@@ -179,7 +184,7 @@
     (string-search text (buffer-string))))
 
 (ert-deftest edn-bridge-mcp-live-server-is-tested-and-switched ()
-  (edn-bridge-mcp-tests-with-server
+  (edn-bridge-mcp-tests-with-servers "hello.edn" '("probe")
     (save-window-excursion
       (let ((chat (current-buffer))
             (buffer nil))
@@ -215,6 +220,63 @@
           (edn-bridge-test-wait (get-file-buffer file))
           (kill-buffer (get-file-buffer file)))
         (kill-buffer buffer)))))
+
+;;;; An evening
+
+(defun edn-bridge-mcp-tests-ask (text question)
+  "Say TEXT in this chat, and wait for QUESTION, which is shown once."
+  (goto-char (point-max))
+  (insert text)
+  (edn-bridge-input-send)
+  (edn-bridge-mcp-tests-wait-question question))
+
+(defun edn-bridge-mcp-tests-wait-question (question)
+  "Wait until this chat shows QUESTION, and nothing else is asked."
+  (edn-bridge-test-wait
+   (and (= (edn-bridge-interact-pending) 1)
+        (edn-bridge-mcp-tests-shows-p (current-buffer) question))))
+
+(ert-deftest edn-bridge-mcp-evening-with-two-servers ()
+  (edn-bridge-mcp-tests-with-servers "two-servers.edn" '("one" "two")
+    (save-window-excursion
+      (let ((chat (current-buffer)))
+        ;; Tools of both, each asked about with its server.
+        (edn-bridge-mcp-tests-ask "Look with both" "Allow mcp__one__look?")
+        (edn-bridge-test-push "Allow once")
+        (edn-bridge-mcp-tests-wait-question "Allow mcp__two__look?")
+        (edn-bridge-test-push "Allow once")
+        (edn-bridge-test-wait
+         (edn-bridge-mcp-tests-shows-p chat "Both have looked."))
+        (let ((told (edn-bridge-live-tests-told)))
+          (should (string-search "one has looked" told))
+          (should (string-search "two has looked" told)))
+        ;; A resource of one, and a prompt of the other.
+        (edn-bridge-live-tests-say "Read @one:file:///a")
+        (should (edn-bridge-mcp-tests-shows-p chat "The note is read."))
+        (edn-bridge-live-tests-say "/mcp__two__ask Ann")
+        (should (edn-bridge-mcp-tests-shows-p chat "They were asked."))
+        (should (string-search "two wants to know."
+                               (edn-bridge-live-tests-told)))
+        ;; One of them is switched off for this session.
+        (edn-bridge-mcp)
+        (let ((servers (current-buffer)))
+          (edn-bridge-test-wait
+           (and (edn-bridge-mcp-tests-shows-p servers "[x] one  ready  1 tool")
+                (edn-bridge-mcp-tests-shows-p servers "[x] two  ready  1 tool")))
+          (goto-char (point-min))
+          (search-forward "[x] two")
+          (edn-bridge-mcp-toggle)
+          (edn-bridge-test-wait
+           (edn-bridge-mcp-tests-shows-p servers "[ ] two"))
+          (kill-buffer servers))
+        (set-buffer chat)
+        (edn-bridge-mcp-tests-ask "Look again" "Allow mcp__one__look?")
+        (edn-bridge-test-push "Allow once")
+        (edn-bridge-test-wait
+         (edn-bridge-mcp-tests-shows-p chat "One is left."))
+        (let ((told (edn-bridge-live-tests-told)))
+          (should (= 3 (length (split-string told "one has looked"))))
+          (should (= 2 (length (split-string told "two has looked")))))))))
 
 (provide 'edn-bridge-mcp-tests)
 

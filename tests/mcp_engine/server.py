@@ -3,6 +3,7 @@ say. The variable STARTED names a file that gets a line at each start; arguments
 
 import json
 import os
+import subprocess
 import sys
 import time
 
@@ -47,6 +48,8 @@ def tools():
         tool("sample", "Asks the model."),
         tool("crash", "Ends."),
         tool("hang", "Never answers."),
+        tool("save", "Writes a file.", path="string"),
+        tool("spawn", "Starts a program that stays, and says the numbers of both."),
     ]
 
 
@@ -122,6 +125,17 @@ def called(call, name, arguments):
         )
     elif name == "crash":
         os._exit(3)
+    elif name == "save":
+        try:
+            with open(arguments["path"], "w") as file:
+                file.write("saved")
+            text(call, "saved")
+        except OSError as error:
+            text(call, f"not saved: {error.strerror}", error=True)
+    elif name == "spawn":
+        # It hears nothing of the end of this one, and is in its group.
+        child = subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL)
+        text(call, f"{os.getpid()} {child.pid}")
     elif name != "hang":
         text(call, "done")
 

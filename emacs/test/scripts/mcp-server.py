@@ -1,8 +1,10 @@
-"""A server of tools (MCP) for a test of the package: one tool, one prompt, one resource, and completion."""
+"""A server of tools (MCP) for a test of the package: one tool, one prompt, one resource, and completion. Its argument is
+the name by which it answers."""
 
 import json
 import sys
 
+NAME = sys.argv[1] if len(sys.argv) > 1 else "probe"
 TOOL = {"name": "look", "description": "Looks.", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
 ANSWERS = {
     "initialize": {
@@ -17,6 +19,9 @@ ANSWERS = {
     },
     "resources/list": {"resources": [{"uri": "file:///a", "name": "a"}]},
     "resources/templates/list": {"resourceTemplates": []},
+    "tools/call": {"content": [{"type": "text", "text": f"{NAME} has looked"}]},
+    "prompts/get": {"messages": [{"role": "user", "content": {"type": "text", "text": f"{NAME} wants to know."}}]},
+    "resources/read": {"contents": [{"uri": "file:///a", "mimeType": "text/plain", "text": f"the note of {NAME}"}]},
     "completion/complete": {"completion": {"values": ["you", "yonder"]}},
 }
 
