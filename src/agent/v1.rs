@@ -222,6 +222,12 @@ pub(super) fn stopped(answer: &Value<'_>) -> (Stop, Option<[u64; 4]>) {
         ["inputTokens", "outputTokens", "cachedReadTokens", "cachedWriteTokens"]
             .map(|key| usage.get(key).and_then(Json::as_u64).unwrap_or_default())
     });
+    // Gemini says it beside the protocol.
+    let usage = usage.or_else(|| {
+        let count = all.pointer("/_meta/quota/token_count")?;
+        let of = |key: &str| count.get(key).and_then(Json::as_u64);
+        Some([of("input_tokens")?, of("output_tokens")?, 0, 0])
+    });
     (stop.map_or(Stop::EndTurn, |stop: acp::StopReason| stop.into()), usage)
 }
 

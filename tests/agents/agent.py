@@ -14,6 +14,7 @@ LOG = os.environ.get("AGENT_LOG")
 NEXT = [0]
 SESSIONS = {}
 CANCELLED = set()
+DIES = []
 # The servers of tools that each session was given, and the first words of its prompts.
 SERVERS = {}
 HISTORY = {}
@@ -225,6 +226,8 @@ def step(session, line):
         sys.stderr.write("it fell over\n")
         sys.stderr.flush()
         os._exit(3)
+    elif word == "die-next":
+        DIES.append(session)
     elif word == "hang":
         # Neither a cancellation nor the end of its input is heard.
         child = os.fork()
@@ -278,6 +281,8 @@ def prompt(session, parts):
         if session in CANCELLED:
             reason = "cancelled"
             break
+    if MODE == "titles":
+        return {"stopReason": reason, "_meta": {"quota": {"token_count": {"input_tokens": 10, "output_tokens": 5}}}}
     return {"stopReason": reason, "usage": {"totalTokens": 15, "inputTokens": 10, "outputTokens": 5}}
 
 
@@ -315,6 +320,8 @@ def serve(method, params):
             update(name, "agent_message_chunk", content=text("replayed"))
         return {"configOptions": options()}
     if method == "session/prompt":
+        if DIES:
+            os._exit(3)
         return prompt(params["sessionId"], params["prompt"])
     if method == "session/set_config_option":
         OPTIONS[params["configId"]] = params["value"]

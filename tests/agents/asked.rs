@@ -102,7 +102,9 @@ fn title_is_shown_and_denied_and_a_command_where_known() {
     say(&mut bridge, &format!("ask e execute {PLAIN} title=ls_x"));
     let question = approve(&mut bridge, "approve", "once").to_string();
     assert!(question.contains(":command \"ls x\""), "{question}");
-    ended(&mut bridge);
+    // The same agent says the use of tokens in a place of its own.
+    let last = ended(&mut bridge).to_string();
+    assert!(last.contains(":input 10 :output 5"), "{last}");
     // What is told of the call has it too.
     let history = history(&mut bridge);
     assert!(history.contains(":arguments {:command \"ls x\"}"), "{history}");

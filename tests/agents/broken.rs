@@ -26,6 +26,24 @@ fn crash_ends_the_turn_and_the_next_prompt_goes_on() {
 }
 
 #[test]
+fn prompt_that_a_dying_process_took_is_sent_again() {
+    let setup = with_agent("resumes", "");
+    let mut bridge = setup.interactor();
+    say(&mut bridge, "say first; die-next; error -32603 broken");
+    let last = ended(&mut bridge);
+    assert!(data(&last, "error-message").contains("broken"), "{last}");
+    assert_eq!(turn(&mut bridge, "say second"), "second");
+    assert_eq!(starts(&setup).len(), 2);
+    // Once something was said of it, it may be half done.
+    say(&mut bridge, "say begun; crash");
+    let last = ended(&mut bridge);
+    assert_eq!(data(&last, "stop-reason"), "error", "{last}");
+    let prompts: Vec<_> =
+        sent(&setup).into_iter().filter(|sent| sent["method"] == "session/prompt").collect();
+    assert_eq!(prompts.len(), 4, "{prompts:?}");
+}
+
+#[test]
 fn fourth_start_within_a_minute_is_refused() {
     let setup = with_agent("resumes", "");
     let mut bridge = setup.interactor();

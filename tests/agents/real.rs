@@ -85,7 +85,8 @@ fn codex(url: &str) -> RealAgent {
 fn gemini(url: &str) -> RealAgent {
     let settings = r#"{"security": {"auth": {"selectedType": "gemini-api-key"}},
         "privacy": {"usageStatisticsEnabled": false}, "telemetry": {"enabled": false},
-        "general": {"enableAutoUpdate": false, "enableAutoUpdateNotification": false}}"#;
+        "general": {"enableAutoUpdate": false, "enableAutoUpdateNotification": false,
+            "sessionRetention": {"enabled": false}}}"#;
     let mut command = node("@google/gemini-cli/bundle/gemini.js");
     command.push("--acp".to_owned());
     RealAgent {
@@ -105,12 +106,14 @@ fn gemini(url: &str) -> RealAgent {
 /// Gemini names the file of a session by the minute of its start, and loses one that it loads within that minute: here
 /// the session began on another day.
 fn older_history(home: &Path) {
-    for file in support::files(&home.join(".gemini/tmp")) {
+    let files = support::files(&home.join(".gemini/tmp"));
+    let is_new = |file: &&PathBuf| file.file_name().unwrap().to_string_lossy().starts_with("session-2");
+    // A year of its own for each, so that none takes the place of another.
+    let year = 1000 + files.len();
+    for (at, file) in files.iter().filter(is_new).enumerate() {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
-        if let Some(rest) = name.strip_prefix("session-") {
-            let older = format!("session-2026-01-01{}", &rest["2026-01-01".len()..]);
-            std::fs::rename(&file, file.with_file_name(older)).unwrap();
-        }
+        let older = format!("session-{:04}{}", year + at, &name["session-2026".len()..]);
+        std::fs::rename(file, file.with_file_name(older)).unwrap();
     }
 }
 
@@ -188,6 +191,14 @@ impl Trial {
         all.iter().copied().find(is_first).unwrap_or_else(|| panic!("the agent does not run: {all:?}"))
     }
 
+    /// Lets the agent ask before it acts.
+    fn asks(&self, bridge: &mut Bridge) {
+        if let Some((option, value)) = self.asks {
+            let set = bridge.ask("o", "set_option", &format!("{{:option {option:?} :value {value:?}}}"));
+            assert!(set.to_string().contains(&format!(":value {value:?}")), "{set}");
+        }
+    }
+
     fn say(&self, bridge: &mut Bridge, task: &str) {
         say(bridge, &format!("DO {task}"));
     }
@@ -219,6 +230,11 @@ impl Trial {
     }
 }
 
+/// The program and the arguments of a process, each with a NUL after it.
+fn command_of(pid: u32) -> String {
+    String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()).into_owned()
+}
+
 /// What was said, asked and done, for a message of a failed test.
 fn brief(bridge: &Bridge) -> String {
     let is_told = |line: &&String| {
@@ -243,10 +259,7 @@ fn works(agent: impl Fn(&str) -> RealAgent) {
     let mut bridge = trial.setup.interactor();
     let (said, questions) = trial.turn(&mut bridge, "say hello");
     assert_eq!((said.as_str(), questions.len()), ("hello", 0), "{}", brief(&bridge));
-    if let Some((option, value)) = trial.asks {
-        let set = bridge.ask("o", "set_option", &format!("{{:option {option:?} :value {value:?}}}"));
-        assert!(set.to_string().contains(&format!(":value {value:?}")), "{set}");
-    }
+    trial.asks(&mut bridge);
     let (said, questions) = trial.turn(&mut bridge, "run mkdir -v made");
     assert!(said.contains("created directory"), "{said}\n{}", brief(&bridge));
     assert_eq!(questions.len(), 1, "{}", brief(&bridge));
@@ -258,6 +271,13 @@ fn works(agent: impl Fn(&str) -> RealAgent) {
         "{results:?}\n{}",
         brief(&bridge)
     );
+    let used = told(&bridge, "turn/ended");
+    assert!(used.iter().all(|line| !line.contains(":usage {:input 0 ")), "{used:?}");
+    // A no is a no.
+    trial.say(&mut bridge, "run mkdir -v refused");
+    approve(&mut bridge, "deny", "");
+    ended(&mut bridge);
+    assert!(!trial.setup.project().join("refused").exists(), "{}", brief(&bridge));
     let file = trial.setup.project().join("text.txt");
     std::fs::write(&file, "one\ntwo\n").unwrap();
     let (said, questions) = trial.turn(&mut bridge, &format!("edit {} two three", file.display()));
@@ -281,6 +301,17 @@ fn cancels(agent: impl Fn(&str) -> RealAgent) {
     assert_eq!(data(&last, "stop-reason"), "aborted", "{last}");
     assert_eq!(trial.process(), process, "its process was ended\n{}", brief(&bridge));
     assert_eq!(trial.turn(&mut bridge, "say again").0, "again", "{}", brief(&bridge));
+    // So is a command that runs.
+    trial.asks(&mut bridge);
+    trial.say(&mut bridge, "run perl -e sleep");
+    approve(&mut bridge, "approve", "once");
+    let runs = || trial.processes().into_iter().any(|pid| command_of(pid).starts_with("perl\0"));
+    wait_until("the command runs", runs);
+    bridge.ask("a", "abort", "{}");
+    let last = ended(&mut bridge);
+    assert_eq!(data(&last, "stop-reason"), "aborted", "{last}");
+    wait_until("the command runs still", || !runs());
+    assert_eq!(trial.process(), process, "its process was ended\n{}", brief(&bridge));
     trial.end(bridge);
 }
 
@@ -299,6 +330,15 @@ fn resumes(agent: impl Fn(&str) -> RealAgent) {
     let said = trial.turn(&mut bridge, "recall").0;
     assert!(said.contains("kept words"), "{said}\n{}", brief(&bridge));
     assert_ne!(trial.process(), process);
+    // So does the bridge with all below it, and another one goes on.
+    let id = state(&mut bridge).get("session-id").unwrap().as_str().unwrap().to_owned();
+    bridge.kill();
+    wait_until("a process of the agent is left", || trial.processes().is_empty());
+    (trial.mend)(&trial.setup.dir.path().join("home"));
+    let mut bridge = trial.setup.interactor();
+    bridge.ask("w", "switch_session", &format!("{{:session-id {id:?}}}"));
+    let said = trial.turn(&mut bridge, "recall").0;
+    assert!(said.contains("kept words"), "{said}\n{}", brief(&bridge));
     trial.end(bridge);
 }
 

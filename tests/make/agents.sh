@@ -4,7 +4,7 @@
 
 if real_agents; then
   step 'agents of others from the registry' cargo nextest run --locked $INNER --run-ignored only --no-fail-fast \
-    -E 'binary(agents) & test(/^real::/)'
+    --test agents -E 'test(/^real::/)'
 else
   say '-- LEFT OUT: the agents of others (Claude, Codex, Gemini, opencode), because npm is missing or cannot fetch them'
 fi

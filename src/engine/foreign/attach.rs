@@ -2,6 +2,7 @@
 //! turn.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use tokio::sync::watch;
@@ -55,7 +56,13 @@ impl ForeignAgent {
         let told = watch::Sender::new(before);
         let opened = self.open(session, &connection, agent.session.as_deref(), &told).await;
         let (opened, is_new) = opened.map_err(|fault| fault.to_string())?;
-        let attached = Arc::new(Attached { setup, connection, id: opened.id.clone(), told });
+        let attached = Arc::new(Attached {
+            setup,
+            connection,
+            id: opened.id.clone(),
+            told,
+            has_failed: AtomicBool::new(false),
+        });
         opened.news.into_iter().for_each(|news| Attached::hear(&attached.told, news));
         if is_new {
             let record = AgentRecord {

@@ -1,6 +1,7 @@
 //! A session of ours with its session at an agent, and what the agent has told of it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tokio::sync::watch;
 
@@ -16,6 +17,8 @@ pub(super) struct Attached {
     pub(super) id: Arc<str>,
     /// What the agent has told of it.
     pub(super) told: watch::Sender<AgentFacts>,
+    /// The latest turn ended with an error: the agent's process may be about to end.
+    pub(super) has_failed: AtomicBool,
 }
 
 impl Attached {

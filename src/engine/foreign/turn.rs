@@ -35,27 +35,40 @@ pub(super) async fn run(agents: &Arc<ForeignAgent>, turn: &Turn) -> TurnEnd {
     if let Err(answer) = rounds.receive().await {
         return rounds.finish(answer).await;
     }
+    // A process that has just been killed may still take a prompt: that one is sent again, once, to the next process.
+    let mut may_be_lost = true;
+    let answer = loop {
+        match answered(agents, turn, may_be_lost).await {
+            Some(answer) => break answer,
+            None => may_be_lost = false,
+        }
+    };
+    rounds.finish(answer).await
+}
+
+/// The end of a turn, after one prompt. `None` if the prompt was lost, and that may be: the agent had failed in the turn
+/// before, and its process ended before it told or asked anything.
+async fn answered(agents: &Arc<ForeignAgent>, turn: &Turn, may_be_lost: bool) -> Option<ModelAnswer> {
     let occasion = Occasion::of_turn(turn);
     let attached = tokio::select! {
         biased;
-        () = turn.stop.cancelled() => return rounds.finish(ModelAnswer::ended(StopReason::Aborted)).await,
-        () = turn.control.interrupt.cancelled() => {
-            return rounds.finish(ModelAnswer::ended(StopReason::Interrupted)).await;
-        }
+        () = turn.stop.cancelled() => return Some(ModelAnswer::ended(StopReason::Aborted)),
+        () = turn.control.interrupt.cancelled() => return Some(ModelAnswer::ended(StopReason::Interrupted)),
         attached = agents.attach(&occasion) => attached,
     };
     let name = turn.session.snapshot().facts.model_provider.clone();
+    let failed = |why: &str| Some(ModelAnswer::failed(unanswered(&name, why)));
     let attached = match attached {
         Ok(attached) => attached,
-        Err(why) => return rounds.finish(ModelAnswer::failed(unanswered(&name, &why))).await,
+        Err(why) => return failed(&why),
     };
+    let may_be_lost = may_be_lost && attached.has_failed.load(Ordering::Acquire);
     let parts = match prompt(turn, &attached) {
         Ok(parts) => parts,
-        Err(why) => return rounds.finish(ModelAnswer::failed(unanswered(&name, &why))).await,
+        Err(why) => return failed(&why),
     };
     let Some(mut incoming) = attached.connection.begin(&attached.id) else {
-        let why = "it does not have the session any more; try again";
-        return rounds.finish(ModelAnswer::failed(unanswered(&name, why))).await;
+        return failed("it does not have the session any more; try again");
     };
     let foreign = ForeignTurn {
         agents,
@@ -69,10 +82,14 @@ pub(super) async fn run(agents: &Arc<ForeignAgent>, turn: &Turn) -> TurnEnd {
     };
     let cost_before = attached.facts().cost;
     let ended = foreign.listen(&mut incoming, &parts).await;
+    attached.has_failed.store(ended.stop == StopReason::Error, Ordering::Release);
     // What it asks from here on, nobody answers.
     drop(incoming);
     foreign.end_calls().await;
     foreign.terminals.release_all().await;
+    if ended.is_lost && may_be_lost {
+        return None;
+    }
     let mut answer = foreign.telling.lock().await.take_rest();
     answer.usage = ended.usage.map(|[input, output, cache_read, cache_write]| Usage {
         input,
@@ -86,7 +103,7 @@ pub(super) async fn run(agents: &Arc<ForeignAgent>, turn: &Turn) -> TurnEnd {
     });
     answer.stop = Some(ended.stop);
     answer.error = ended.error.map(|why| unanswered(&name, &why));
-    rounds.finish(answer).await
+    Some(answer)
 }
 
 /// What a person is told where an agent did not answer.
@@ -122,6 +139,8 @@ struct Ended {
     stop: StopReason,
     error: Option<String>,
     usage: Option<[u64; 4]>,
+    /// The agent's process ended before it told or asked anything.
+    is_lost: bool,
 }
 
 /// Why the agent was asked to end the turn, and until when it is waited for.
@@ -139,6 +158,7 @@ impl<'t> ForeignTurn<'t> {
         tokio::pin!(prompt);
         let mut asks: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
         let mut cancelled: Option<Cancelled> = None;
+        let mut is_silent = true;
         loop {
             if cancelled.is_none()
                 && let Some((stop, error)) = self.must_end().await
@@ -159,6 +179,7 @@ impl<'t> ForeignTurn<'t> {
                     Err(AgentFault::Silent(AGENT_CANCEL_WAIT))
                 }
                 item = incoming.incoming.recv() => {
+                    is_silent = false;
                     match item {
                         Some(FromAgent::Update(update)) => self.update(update).await,
                         Some(FromAgent::Ask(ask, responder)) if cancelled.is_none() => {
@@ -178,11 +199,13 @@ impl<'t> ForeignTurn<'t> {
             drop(asks);
             // What came before the answer was taken in by then, but for what waits.
             while let Ok(item) = incoming.incoming.try_recv() {
+                is_silent = false;
                 if let FromAgent::Update(update) = item {
                     self.update(update).await;
                 }
             }
-            return ended_as(ended, cancelled);
+            let is_lost = is_silent && cancelled.is_none() && matches!(ended, Err(AgentFault::Gone(_)));
+            return Ended { is_lost, ..ended_as(ended, cancelled) };
         }
     }
 
@@ -217,7 +240,7 @@ async fn until_then(until: Option<Instant>) {
 fn ended_as(ended: Result<(Stop, Option<[u64; 4]>), AgentFault>, cancelled: Option<Cancelled>) -> Ended {
     let usage = ended.as_ref().ok().and_then(|(_, usage)| *usage);
     if let Some(Cancelled { stop, error, .. }) = cancelled {
-        return Ended { stop, error, usage };
+        return Ended { stop, error, usage, is_lost: false };
     }
     let (stop, error) = match ended {
         Ok((Stop::EndTurn, _)) => (StopReason::EndTurn, None),
@@ -229,5 +252,5 @@ fn ended_as(ended: Result<(Stop, Option<[u64; 4]>), AgentFault>, cancelled: Opti
         Ok((Stop::Cancelled, _)) => (StopReason::Aborted, None),
         Err(fault) => (StopReason::Error, Some(fault.to_string())),
     };
-    Ended { stop, error, usage }
+    Ended { stop, error, usage, is_lost: false }
 }
