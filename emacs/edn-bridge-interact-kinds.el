@@ -278,8 +278,10 @@ Otherwise say where it is."
   (let ((depth (plist-get payload :depth)))
     (edn-bridge-interact--fact "task" (plist-get payload :prompt-summary))
     (edn-bridge-interact--fact "tools" (plist-get payload :requested-envelope))
-    (edn-bridge-interact--fact
-     "model" (edn-bridge-interact--model (plist-get payload :model)))
+    (if (plist-get payload :agent)
+        (edn-bridge-interact--fact "agent" (plist-get payload :agent))
+      (edn-bridge-interact--fact
+       "model" (edn-bridge-interact--model (plist-get payload :model))))
     (when (and (integerp depth) (> depth 1))
       (edn-bridge-interact--fact
        "note" (format "A subagent asks for this, %d levels below the chat"

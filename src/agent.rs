@@ -16,6 +16,6 @@ mod v1;
 pub use connection::{AgentConnection, AgentFault, AgentPlace, AgentTurn, FromAgent, Responder};
 pub use settings::{AgentSetup, AgentSetupError, AgentSetups};
 pub use update::{
-    AgentAsk, AgentCan, AgentReply, AgentSession, AgentUpdate, AgentVoice, CallNews, CallPart, OfferedAnswer,
-    PromptPart, SessionNews,
+    AgentAsk, AgentCan, AgentReply, AgentServer, AgentServerWay, AgentSession, AgentUpdate, AgentVoice,
+    CallNews, CallPart, OfferedAnswer, PromptPart, SessionNews,
 };

@@ -74,4 +74,6 @@ mod workflow;
 pub use handle::Handle;
 pub use host::Engine;
 pub use providers::Providers;
+pub use revision::agents_of;
 pub use snapshot::SessionSnapshot;
+pub use trust_preview::agents_of_project;

@@ -44,7 +44,7 @@ pub use facts::{
     Argument, Completion, Content, Era, Prompt, PromptMessage, PromptText, Resource, ServerFacts, State,
     Template, ToolFacts,
 };
-pub use names::offered;
+pub use names::{offered, tools_begin};
 pub use place::Place;
 pub use questions::{form, form_answer, page};
 pub use serve::{Answered, OfferedResource, OfferedTool, Offers, serve};

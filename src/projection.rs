@@ -86,6 +86,7 @@ pub fn question<'q>(content: &'q QuestionContent, warnings: &'q [String]) -> Map
                 "model",
                 Value::from(Map::new().with("provider", provider.as_ref()).with("id", id.as_ref())),
             );
+            map.put_some("agent", request.agent.as_deref());
         }
     }
     if !warnings.is_empty() {

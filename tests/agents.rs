@@ -5,24 +5,39 @@
 
 mod support;
 
+#[path = "agents/apart.rs"]
+mod apart;
 #[path = "agents/asked.rs"]
 mod asked;
 #[path = "agents/broken.rs"]
 mod broken;
+#[allow(dead_code, reason = "a part is used")]
+#[path = "acp_wire/editor.rs"]
+mod editor;
+#[path = "agents/given.rs"]
+mod given;
 #[path = "agents/listed.rs"]
 mod listed;
 #[path = "agents/models.rs"]
 mod models;
 #[path = "acp_wire/official.rs"]
 mod official;
+#[allow(dead_code, reason = "a part is used")]
+#[path = "ui_wire/peer.rs"]
+mod peer;
 #[path = "agents/real.rs"]
 mod real;
+#[allow(dead_code, reason = "a part is used")]
+#[path = "ui_wire/schema.rs"]
+mod schema;
 #[path = "agents/session.rs"]
 mod session;
 #[path = "agents/started.rs"]
 mod started;
 #[path = "agents/told.rs"]
 mod told;
+#[path = "agents/wires.rs"]
+mod wires;
 
 use std::path::Path;
 
@@ -66,7 +81,8 @@ fn sent(setup: &Setup) -> Vec<serde_json::Value> {
     let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     // The agent notes its own requests too, so that it is known what is answered.
     let (asked, sent): (Vec<_>, Vec<_>) = lines.partition(|line| line["asked"].is_string());
-    for line in &sent {
+    // A method that is not in the stable schema yet.
+    for line in sent.iter().filter(|line| line["method"] != "session/fork") {
         let method =
             asked.iter().find(|asked| asked["asked"] == line["id"]).and_then(|of| of["method"].as_str());
         let wrong = official::check(line, method, official::Side::Editor);

@@ -269,3 +269,42 @@ fn last_word_of_a_failed_prompt_names_the_cause() {
     );
     assert!(last.contains("user.edn:2:22: "), "{told}");
 }
+
+#[test]
+fn agents_that_can_be_started_and_their_rights_are_told() {
+    let setup = Setup::new().script("{:turns [{:steps []}]}");
+    let config = setup.dir.path().join("user.edn");
+    std::fs::write(
+        &config,
+        "{:agents {\"here\" {:command [\"sh\" \"--token\" \"sk-canary-0123456789abcdef0123\"]}
+                   \"gone\" {:command [\"/no/such/program\"]}
+                   \"free\" {:command [\"sh\"] :sandbox false}}}",
+    )
+    .unwrap();
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    std::fs::create_dir_all(setup.project().join(".edn-bridge")).unwrap();
+    let theirs = "{:agents {\"theirs\" {:command [\"touch\" \"started\"]}}}";
+    std::fs::write(setup.project().join(".edn-bridge/config.edn"), theirs).unwrap();
+    let setup = setup.arg("--log").arg("error");
+    let (status, told) = report(&setup);
+    let found = findings(&told, "agents");
+    let has =
+        |state: &str, message: &str| found.iter().any(|(is, told)| is == state && told.contains(message));
+    assert!(has("ok", "The agent here can be started: sh"), "{found:?}");
+    assert!(
+        has("note", "The agent gone cannot be started: /no/such/program: there is no such program."),
+        "{found:?}"
+    );
+    assert!(has("note", "The agent free runs with your rights"), "{found:?}");
+    assert!(!has("note", "The agent here runs with your rights"), "{found:?}");
+    assert!(has("note", "The agent theirs of the project is not started"), "{found:?}");
+    assert!(!format!("{found:?}").contains("canary"), "{found:?}");
+    assert_eq!(status, Some(0), "{found:?}");
+    assert!(!setup.project().join("started").exists());
+    // What new sessions are to have must be there.
+    for (name, message) in [("gone", "cannot be started"), ("none", "which is not configured")] {
+        let output = setup.command().args(["--agent", name, "doctor", "--format", "edn"]).output().unwrap();
+        let told = String::from_utf8(output.stdout).unwrap();
+        assert!(!output.status.success() && told.contains(message), "{name}: {told}");
+    }
+}

@@ -245,6 +245,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "sha256",
             "http",
             "auth",
+            "json",
             "jsonrpc",
             "acp",
             "agent",

@@ -57,6 +57,13 @@
       (should (string-search "model work/large" text))
       (dolist (internal '("s-01a2" "depth" "{" ":provider"))
         (should-not (string-search internal text))))
+    (edn-bridge-test-event
+     conn "interaction/requested" :interaction-id "i3"
+     :kind "approve-subagent-envelope" :session-id "s1"
+     :payload '(:subagent-id "s-01a3" :depth 1 :prompt-summary "Count again"
+                             :requested-envelope ["read"] :agent "claude"
+                             :model (:provider "claude" :id "")))
+    (should (string-search "agent claude" (edn-bridge-test-transcript)))
     (edn-bridge-test-event conn "interaction/requested"
                            :interaction-id "i2" :kind "confirm"
                            :subagent-id "s-01a2" :session-id "s1"

@@ -114,7 +114,8 @@ As a user does who has nothing else, in another Emacs."
   '("constants" "edn" "rpc" "program" "visible" "transcript" "markdown-inline" "markdown-table"
     "markdown-code" "markdown" "chat-state" "chat-place" "chat-header" "chat" "messages" "said" "complete"
     "input" "queue" "tools-output" "tools" "follow" "buffers" "files" "undo" "ediff" "interact"
-    "interact-kinds" "actions" "work" "attention" "models" "trust" "rules" "mcp" "sessions" "tree" "jobs" "side"
+    "interact-kinds" "actions" "work" "attention" "sessions" "agents" "models" "trust" "rules" "mcp" "tree" "jobs"
+    "side"
     "ask" "rewrite" "context" "hands" "query" "log" "daemon" "doctor" "drafts" "batch")
   "The files of the package; each may use those before it.")
 

@@ -192,6 +192,38 @@ PEERS is the folder of the servers that npm has; STATE that of the program."
   (screenshots-wait-for "\\[ \\] write_file")
   (screenshots-take "servers"))
 
+(defun screenshots-agent (folder state)
+  "Take the picture of an agent of others, of a session in FOLDER.
+It is the scripted agent of the tests, and says so.  STATE is the folder of
+the program."
+  (let ((config (expand-file-name "agents.edn" state))
+        (tests (expand-file-name "../../tests/agents/" screenshots-directory)))
+    (make-directory folder)
+    (write-region "# Sowing\n\nBroad beans: last week of February.\n"
+                  nil (expand-file-name "sowing.md" folder) nil 'quiet)
+    (write-region
+     (format "{:agents {\"scripted\" {:command [\"python3\" %S] :env {\"STARTED\" \"/dev/null\" \"AGENT_PLAY\" %S}}}}\n"
+             (expand-file-name "agent.py" tests)
+             (expand-file-name "scripts/agent.txt" screenshots-directory))
+     nil config nil 'quiet)
+    (setq edn-bridge-program-args
+          (list "--state-dir" state "--provider" "scripted" "--config" config
+                "--script" (expand-file-name "scripts/servers.edn"
+                                             screenshots-directory))))
+  (screenshots-chat folder)
+  (edn-bridge-agents-new "scripted")
+  (screenshots-wait "the agent" #'edn-bridge-agents-here)
+  (edn-bridge-sessions-rename "Peas")
+  (screenshots-wait "the name"
+                    (lambda () (equal (edn-bridge-chat-get :session-name)
+                                      "Peas")))
+  (screenshots-say "Peas come two weeks after the beans.  Please put them on the list."
+                   "\\[Allow once")
+  (edn-bridge-interact-next)
+  (screenshots-take "agent")
+  (edn-bridge-interact-accept)
+  (screenshots-idle))
+
 (defun screenshots ()
   "Take all pictures and end Emacs."
   (setq screenshots-target (expand-file-name (pop command-line-args-left)))
@@ -221,6 +253,8 @@ PEERS is the folder of the servers that npm has; STATE that of the program."
     (condition-case err
         (progn
           (screenshots-all folder)
+          (screenshots-agent
+           (file-name-as-directory (expand-file-name "beds" parent)) state)
           (if-let ((peers (getenv "EDN_BRIDGE_MCP_PEERS"))
                    ((file-directory-p (expand-file-name "node_modules" peers))))
               (screenshots-servers

@@ -18,7 +18,10 @@ use tokio_util::task::TaskTracker;
 
 use super::known::KnownAgent;
 use super::settings::AgentSetup;
-use super::update::{AgentAsk, AgentCan, AgentReply, AgentSession, AgentUpdate, PromptPart, SessionNews};
+use super::update::{
+    AgentAsk, AgentCan, AgentReply, AgentServer, AgentServerWay, AgentSession, AgentUpdate, PromptPart,
+    SessionNews,
+};
 use super::v1::{self, Told};
 use crate::acp::Stop;
 use crate::environment::Environment;
@@ -428,8 +431,41 @@ impl AgentConnection {
     ///
     /// # Errors
     /// See [`AgentFault`].
-    pub async fn new_session(self: &Arc<Self>, cwd: &Path, hears: Hears) -> Result<AgentSession, AgentFault> {
-        self.open("session/new", v1::new_session(cwd), None, hears).await
+    pub async fn new_session(
+        self: &Arc<Self>,
+        cwd: &Path,
+        servers: &[AgentServer],
+        hears: Hears,
+    ) -> Result<AgentSession, AgentFault> {
+        self.knows(servers);
+        self.open("session/new", v1::new_session(cwd, servers), None, hears).await
+    }
+
+    /// A session with what another one knows now. Nobody hears of it before it is taken up.
+    ///
+    /// # Errors
+    /// See [`AgentFault`].
+    pub async fn fork_session(
+        self: &Arc<Self>,
+        id: &str,
+        cwd: &Path,
+        servers: &[AgentServer],
+    ) -> Result<Arc<str>, AgentFault> {
+        self.knows(servers);
+        let nobody: Hears = Arc::new(|_| {});
+        let forked = self.open("session/fork", v1::old_session(id, cwd, servers), None, nobody).await?;
+        self.routes().remove(&forked.id);
+        Ok(forked.id)
+    }
+
+    /// Takes in the keys of servers that the agent is given: they are left out of what is shown of it.
+    fn knows(&self, servers: &[AgentServer]) {
+        for server in servers {
+            let (AgentServerWay::Command(_, values) | AgentServerWay::Url(_, values)) = &server.way;
+            let is_http = matches!(server.way, AgentServerWay::Url(..));
+            let keys = values.iter().filter(|(name, _)| is_http || peer::names_key(name));
+            keys.for_each(|(_, value)| self.noted.learn(value));
+        }
     }
 
     /// A session of before, without its history: taken up where the agent can, else loaded. `None` if it can neither.
@@ -440,8 +476,10 @@ impl AgentConnection {
         self: &Arc<Self>,
         id: &str,
         cwd: &Path,
+        servers: &[AgentServer],
         hears: Hears,
     ) -> Option<Result<AgentSession, AgentFault>> {
+        self.knows(servers);
         let can = self.can();
         let method = match (can.resume, can.load) {
             (true, _) => "session/resume",
@@ -449,7 +487,7 @@ impl AgentConnection {
             (false, true) => "session/load",
             (false, false) => return None,
         };
-        Some(self.open(method, v1::old_session(id, cwd), Some(id), hears).await)
+        Some(self.open(method, v1::old_session(id, cwd, servers), Some(id), hears).await)
     }
 
     /// Forgets a session here, and closes it at an agent that can.

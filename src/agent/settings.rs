@@ -35,6 +35,8 @@ pub struct AgentSetup {
     pub sandbox: bool,
     /// Whether it is told that files can be read through this program.
     pub reads: bool,
+    /// The names of the servers of tools that it is given; `None` for all that it may have.
+    pub servers: Option<Vec<String>>,
     /// The files that were trusted with it, each with its digest.
     pub sealed: Vec<(PathBuf, String)>,
 }
@@ -62,7 +64,8 @@ pub enum AgentSetupError {
 }
 
 /// The keys of an agent.
-const KEYS: [&str; 8] = ["command", "cwd", "env", "writable", "sandbox", "read-files", "description", "type"];
+const KEYS: [&str; 9] =
+    ["command", "cwd", "env", "writable", "sandbox", "read-files", "servers", "description", "type"];
 
 /// What an agent is called in an error.
 const AGENT: &str = "agent";
@@ -161,6 +164,7 @@ impl AgentSetup {
             writable,
             sandbox,
             reads: read.truth("read-files")?.unwrap_or(false),
+            servers: read.texts("servers")?,
             sealed: Vec::new(),
         })
     }

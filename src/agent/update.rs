@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::acp::{CallKind, CallState, PermissionKind};
 use crate::facts::agent::{AgentCommand, AgentOption, AgentStep};
 use crate::mcp;
+use crate::secret::Secret;
 use crate::value::{Map, Value};
 
 /// Whose words they are.
@@ -233,6 +234,24 @@ pub enum PromptPart {
     Image(String, String),
 }
 
+/// A server of tools that an agent is given.
+#[derive(Debug, Clone)]
+pub struct AgentServer {
+    /// Its name.
+    pub name: Arc<str>,
+    /// How it is reached.
+    pub way: AgentServerWay,
+}
+
+/// How an agent reaches a server of tools.
+#[derive(Debug, Clone)]
+pub enum AgentServerWay {
+    /// A program that the agent starts, with its variables.
+    Command(Vec<String>, Vec<(String, Secret)>),
+    /// An address, with the headers of each request.
+    Url(String, Vec<(String, Secret)>),
+}
+
 /// What an agent can do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AgentCan {
@@ -244,6 +263,10 @@ pub struct AgentCan {
     pub resume: bool,
     /// It closes sessions.
     pub close: bool,
+    /// It forks sessions where they stand.
+    pub fork: bool,
+    /// It asks servers of tools over HTTP.
+    pub http: bool,
     /// Its own name and version.
     pub info: Option<String>,
     /// The title of a call that runs a command is the command, and nothing else says which.

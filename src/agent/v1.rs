@@ -10,8 +10,8 @@ use serde_json::{Value as Json, json};
 
 use super::known;
 use super::update::{
-    AgentAsk, AgentCan, AgentReply, AgentSession, AgentUpdate, AgentVoice, CallNews, CallPart, OfferedAnswer,
-    PromptPart, SessionNews,
+    AgentAsk, AgentCan, AgentReply, AgentServer, AgentServerWay, AgentSession, AgentUpdate, AgentVoice,
+    CallNews, CallPart, OfferedAnswer, PromptPart, SessionNews,
 };
 use crate::acp::{PermissionKind, Stop};
 use crate::facts::agent::{AgentChoice, AgentCommand, AgentOption, AgentStep, AgentValue};
@@ -22,6 +22,7 @@ use crate::limits::{
 };
 use crate::mcp;
 use crate::peer::{Noted, cut};
+use crate::secret::Secret;
 use crate::value::Value;
 use crate::visible;
 
@@ -53,13 +54,30 @@ pub(super) fn initialize(reads: bool) -> Json {
 }
 
 /// The params of a new session.
-pub(super) fn new_session(cwd: &Path) -> Json {
-    json!({"cwd": cwd, "mcpServers": []})
+pub(super) fn new_session(cwd: &Path, servers: &[AgentServer]) -> Json {
+    json!({"cwd": cwd, "mcpServers": servers.iter().map(server).collect::<Vec<_>>()})
 }
 
-/// The params of a session that is loaded or taken up.
-pub(super) fn old_session(id: &str, cwd: &Path) -> Json {
-    json!({"sessionId": id, "cwd": cwd, "mcpServers": []})
+/// The params of a session that is loaded, taken up or forked.
+pub(super) fn old_session(id: &str, cwd: &Path, servers: &[AgentServer]) -> Json {
+    json!({"sessionId": id, "cwd": cwd, "mcpServers": servers.iter().map(server).collect::<Vec<_>>()})
+}
+
+fn server(server: &AgentServer) -> Json {
+    let pairs = |pairs: &[(String, Secret)]| {
+        let pair = |(name, value): &(String, Secret)| json!({"name": name, "value": value.expose()});
+        pairs.iter().map(pair).collect::<Vec<_>>()
+    };
+    let name = server.name.as_ref();
+    match &server.way {
+        AgentServerWay::Command(command, env) => {
+            let (program, arguments) = command.split_first().unzip();
+            json!({"name": name, "command": program, "args": arguments, "env": pairs(env)})
+        }
+        AgentServerWay::Url(url, headers) => {
+            json!({"type": "http", "name": name, "url": url, "headers": pairs(headers)})
+        }
+    }
 }
 
 /// The params of a request that names a session alone.
@@ -126,6 +144,8 @@ pub(super) fn can(answer: &Value<'_>) -> Option<(u64, AgentCan)> {
         load: response.agent_capabilities.load_session,
         resume: of("resume"),
         close: of("close"),
+        fork: of("fork"),
+        http: has("/agentCapabilities/mcpCapabilities/http"),
         info,
         titles_commands,
         logins: logins.collect(),

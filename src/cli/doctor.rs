@@ -16,7 +16,7 @@ use edn_bridge::clock::{Clock, SystemClock};
 use edn_bridge::config::{KeptFiles, Layers, Settings};
 use edn_bridge::context::{Places, Project};
 use edn_bridge::edn;
-use edn_bridge::engine::Providers;
+use edn_bridge::engine::{self, Providers};
 use edn_bridge::http;
 use edn_bridge::limits::LISTING_BYTES;
 use edn_bridge::private;
@@ -102,7 +102,10 @@ pub(super) fn run(options: &Options, as_edn: bool) -> Exit {
         Ok(settings) => {
             in_force = values(options, &settings);
             match settings.files.read() {
-                Ok(layers) => configuration(&mut found, &settings, &layers),
+                Ok(layers) => {
+                    configuration(&mut found, &settings, &layers);
+                    agents(&mut found, &settings, &layers);
+                }
                 Err(error) => found.broken("configuration", error.to_string(), "Correct that file."),
             }
             state(&mut found, &settings.state_dir);
@@ -168,6 +171,55 @@ fn configuration(found: &mut Findings, settings: &Settings, layers: &Layers) {
             "configuration",
             format!("Passed over: {passed_over}."),
             "Correct it, or trust the folder.",
+        );
+    }
+}
+
+/// The agents of others: whether each can be started, and with whose rights.
+fn agents(found: &mut Findings, settings: &Settings, layers: &Layers) {
+    let setups = engine::agents_of(layers);
+    for problem in &setups.problems {
+        found.note("agents", format!("{problem}."), "Correct it under :agents of the configuration.");
+    }
+    let is_usual = |name: &str| settings.agent.as_deref() == Some(name);
+    for setup in &setups.agents {
+        let name = &setup.name;
+        match setup.missing(&settings.cwd, &settings.environment) {
+            None => {
+                found.well("agents", format!("The agent {name} can be started: {}", setup.shown()));
+            }
+            Some(why) => {
+                let what = format!("The agent {name} cannot be started: {why}.");
+                let advice = "Install it, or correct its :command under :agents.";
+                match is_usual(name) {
+                    true => found.broken("agents", what, advice),
+                    false => found.note("agents", what, advice),
+                }
+            }
+        }
+        if !setup.sandbox {
+            found.note(
+                "agents",
+                format!("The agent {name} runs with your rights: it can write wherever you can."),
+                "Take :sandbox false out, and name the folders that it needs under :writable.",
+            );
+        }
+    }
+    let theirs = match settings.files.is_trusted() {
+        true => Vec::new(),
+        false => engine::agents_of_project(&settings.files).agents,
+    };
+    for setup in theirs.iter().filter(|setup| setups.get(&setup.name).is_none()) {
+        let what = format!("The agent {} of the project is not started: it is not trusted.", setup.name);
+        found.note("agents", what, "Look at it with /trust in a session, and trust it there.");
+    }
+    if let Some(name) = settings.agent.as_deref()
+        && setups.get(name).is_none()
+    {
+        found.broken(
+            "agents",
+            format!("New sessions are to have the agent {name}, which is not configured."),
+            "Name it under :agents of the configuration, or leave --agent out.",
         );
     }
 }

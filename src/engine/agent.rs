@@ -25,6 +25,8 @@ use crate::value::Value;
 
 /// A turn to answer. The user's message is in the session's journal.
 pub struct TurnTask {
+    /// What answers the turns of the sessions that work for it.
+    pub agent: Arc<dyn Agent>,
     /// The session.
     pub session: Handle,
     /// The turn.
@@ -83,7 +85,9 @@ pub trait Agent: Send + Sync {
 
     /// Goes on with a run of a workflow that its process did not bring to its end, in the session that waits for it. `None`
     /// if the workflow can no longer be used.
-    fn go_on(self: Arc<Self>, session: Handle, held: HeldRun) -> Option<BoxFuture<'static, TurnEnd>>;
+    fn go_on(self: Arc<Self>, _session: Handle, _held: HeldRun) -> Option<BoxFuture<'static, TurnEnd>> {
+        None
+    }
 
     /// Runs one tool under the rules of every call. Writes nothing to the journal.
     fn call_tool(

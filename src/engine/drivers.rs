@@ -9,7 +9,9 @@ use crate::engine::change::HeldRun;
 use crate::engine::foreign::ForeignAgent;
 use crate::engine::handle::Handle;
 use crate::engine::native::NativeAgent;
+use crate::engine::open::Opener;
 use crate::engine::turn_control::TurnEnd;
+use crate::engine::workflow;
 use crate::session::ToolOutcome;
 use crate::value::Value;
 
@@ -42,7 +44,10 @@ impl Agent for Drivers {
     }
 
     fn go_on(self: Arc<Self>, session: Handle, held: HeldRun) -> Option<BoxFuture<'static, TurnEnd>> {
-        self.of(&session).go_on(session, held)
+        let name = held.from.as_ref()?.workflow.clone();
+        let workflow = session.config().workflows.get(&name)?.as_ref().ok()?.clone();
+        let opener = Opener { shared: self.native.shared.clone(), agent: self };
+        Some(Box::pin(workflow::run(opener, session, workflow, None, held)))
     }
 
     fn call_tool(

@@ -41,6 +41,8 @@ struct AttemptState {
     grants: Grants,
     answers: Vec<GrantAnswer>,
     completed: Option<Completed>,
+    /// Why what was said of its completion does not complete it.
+    unfit: Option<String>,
     cap_hit: bool,
 }
 
@@ -124,7 +126,8 @@ impl Execution {
         Ok(())
     }
 
-    fn outcomes(&self) -> Vec<String> {
+    /// What the stage may come to.
+    pub fn outcomes(&self) -> Vec<String> {
         std::iter::once(DONE)
             .chain(self.stage.outcomes.iter().map(AsRef::as_ref))
             .map(str::to_owned)
@@ -134,6 +137,16 @@ impl Execution {
     /// The model's completion of the stage, if there is one.
     pub fn completed(&self) -> Option<Completed> {
         self.state().completed.clone()
+    }
+
+    /// Records why what was said of the completion does not complete the stage, where nobody is told of it at once.
+    pub fn is_unfit(&self, why: String) {
+        self.state().unfit = Some(why);
+    }
+
+    /// Why the stage is not completed.
+    pub fn why_incomplete(&self) -> String {
+        self.state().unfit.clone().unwrap_or_else(|| format!("it ended without {COMPLETE}"))
     }
 
     /// Records that the act has reached its cap of model calls.

@@ -3,7 +3,8 @@
 //! [`agents`] has them all, and [`listed`] shows them; [`pool`] their processes, one for each agent and folder. [`attached`] is a session of ours with its
 //! session at an agent, which [`attach`] opens or takes up. [`turn`] runs a turn: what the agent tells becomes events and
 //! entries ([`told`], [`calls`]), what it asks becomes questions of ours ([`asks`], [`permits`]) or is served under our rules
-//! ([`served`], [`terminals`]). Knows the protocol by the room `agent` alone.
+//! ([`served`], [`terminals`]). [`stage`] is a turn of a workflow's stage; [`servers`] the servers of tools that an agent is
+//! given. Knows the protocol by the room `agent` alone.
 
 mod agents;
 mod asks;
@@ -17,6 +18,8 @@ mod parts;
 mod permits;
 mod pool;
 mod served;
+mod servers;
+mod stage;
 mod terminals;
 mod told;
 mod turn;
@@ -26,21 +29,17 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 
 use crate::engine::agent::{Agent, CompactionError, TurnTask};
-use crate::engine::change::HeldRun;
-use crate::engine::handle::Handle;
 use crate::engine::native::turn::Turn;
-use crate::engine::open::Opener;
 use crate::engine::turn_control::TurnEnd;
 use crate::session::ToolOutcome;
 use crate::value::Value;
-pub use agents::{ForeignAgent, configured};
+pub use agents::ForeignAgent;
 pub use occasion::Occasion;
 
 impl Agent for ForeignAgent {
     fn answer(self: Arc<Self>, task: TurnTask) -> BoxFuture<'static, TurnEnd> {
         Box::pin(async move {
-            let agent: Arc<dyn Agent> = self.clone();
-            let turn = Turn::new(Opener { shared: self.shared.clone(), agent }, task);
+            let turn = Turn::new(self.shared.clone(), task);
             turn::run(&self, &turn).await
         })
     }
@@ -52,11 +51,6 @@ impl Agent for ForeignAgent {
     ) -> BoxFuture<'static, Result<String, CompactionError>> {
         let name = task.session.snapshot().facts.agent.as_ref().map(|agent| agent.name.clone());
         Box::pin(async move { Err(CompactionError::Agent(name.unwrap_or_default())) })
-    }
-
-    /// No workflow begins in a session of an agent.
-    fn go_on(self: Arc<Self>, _session: Handle, _held: HeldRun) -> Option<BoxFuture<'static, TurnEnd>> {
-        None
     }
 
     fn call_tool(

@@ -58,6 +58,10 @@ impl SessionSnapshot {
 
     /// The newest messages of the user that fit into one frame, oldest first.
     pub fn fork_messages(&self) -> Vec<Arc<Message>> {
+        // An agent of others forks where its session stands.
+        if self.facts.agent.is_some() {
+            return self.messages().next_back().cloned().into_iter().collect();
+        }
         let newest = self.messages().rev().filter(|message| message.role == Role::User).cloned();
         fitting(newest, usize::MAX, MAX_PAGE_BYTES).messages
     }

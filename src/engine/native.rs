@@ -15,12 +15,8 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 
 use crate::engine::agent::{Agent, CompactionError, TurnTask};
-use crate::engine::change::HeldRun;
-use crate::engine::handle::Handle;
-use crate::engine::open::Opener;
 use crate::engine::services::Services;
 use crate::engine::turn_control::TurnEnd;
-use crate::engine::workflow;
 use crate::session::ToolOutcome;
 use crate::value::Value;
 use compaction::Why;
@@ -29,7 +25,7 @@ use turn::Turn;
 
 /// See the module.
 pub struct NativeAgent {
-    shared: Arc<Services>,
+    pub(super) shared: Arc<Services>,
 }
 
 impl NativeAgent {
@@ -37,8 +33,8 @@ impl NativeAgent {
         Self { shared }
     }
 
-    fn turn(self: Arc<Self>, task: TurnTask) -> Turn {
-        Turn::new(Opener { shared: self.shared.clone(), agent: self }, task)
+    fn turn(&self, task: TurnTask) -> Turn {
+        Turn::new(self.shared.clone(), task)
     }
 }
 
@@ -55,13 +51,6 @@ impl Agent for NativeAgent {
     ) -> BoxFuture<'static, Result<String, CompactionError>> {
         let turn = self.turn(task);
         Box::pin(async move { compaction::compact(&turn, Why::Asked(wishes.as_deref())).await })
-    }
-
-    fn go_on(self: Arc<Self>, session: Handle, held: HeldRun) -> Option<BoxFuture<'static, TurnEnd>> {
-        let name = held.from.as_ref()?.workflow.clone();
-        let workflow = session.config().workflows.get(&name)?.as_ref().ok()?.clone();
-        let opener = Opener { shared: self.shared.clone(), agent: self };
-        Some(Box::pin(workflow::run(opener, session, workflow, None, held)))
     }
 
     fn call_tool(

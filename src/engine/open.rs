@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::oneshot;
 
@@ -32,6 +33,9 @@ pub(super) struct Written {
     /// The agent that answers its turns.
     pub agent: Option<Arc<str>>,
 }
+
+/// Forks a session at its agent. Its value is what the fork's journal says of that.
+pub(super) type ForksAtAgent = BoxFuture<'static, Result<AgentRecord, ApiError>>;
 
 /// Opens sessions.
 #[derive(Clone)]
@@ -256,6 +260,7 @@ impl Opener {
         source: &Handle,
         entry: EntryId,
         request: Option<Box<KeyedRequest>>,
+        forks: Option<ForksAtAgent>,
         reply: Reply<Opened>,
     ) {
         let opener = self.clone();
@@ -274,7 +279,14 @@ impl Opener {
                         }
                     }
                 };
-                match opener.write_fork(&source, entry, request).await {
+                let record = match forks {
+                    None => None,
+                    Some(forks) => match forks.await {
+                        Ok(record) => Some(record),
+                        Err(error) => return reply.fail(error),
+                    },
+                };
+                match opener.write_fork(&source, entry, request, record).await {
                     Ok(handle) => opener.enter(&call, &handle, reply),
                     Err(error) => reply.fail(error),
                 }
@@ -288,10 +300,11 @@ impl Opener {
         source: &Handle,
         entry: EntryId,
         request: Option<Box<KeyedRequest>>,
+        record: Option<AgentRecord>,
     ) -> Result<Handle, ApiError> {
         self.shared.tree.check_room()?;
         let snapshot = source.snapshot();
-        let entries = match snapshot.place(&entry) {
+        let mut entries = match snapshot.place(&entry) {
             // The visible branch is shared, not copied.
             Some(place) => snapshot.branch.take(place.saturating_add(1)),
             None => {
@@ -301,6 +314,15 @@ impl Opener {
             }
         };
         let facts = snapshot.facts.clone();
+        if let Some(record) = record {
+            entries.push_back(Arc::new(Entry {
+                id: EntryId::from(self.shared.clock.id("e-")),
+                parent: entries.last().map(|last| last.id.clone()),
+                ts: rfc3339(self.shared.clock.now()),
+                request: None,
+                body: EntryBody::Agent(Box::new(record)),
+            }));
+        }
         let parent = Parent { session: source.id.clone(), path: None, entry: Some(entry) };
         let header = self.header(facts.cwd.clone(), Some(parent), request);
         self.start_written(header, entries).await

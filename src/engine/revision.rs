@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
 
-use crate::agent::AgentSetups;
+use crate::agent::{AgentSetup, AgentSetups};
 use crate::clock::rfc3339;
 use crate::config::{ConfigError, KeptFiles, Layers, ServersValue, Settings};
 use crate::context::Project;
@@ -27,6 +27,8 @@ use crate::message::Mode;
 use crate::peer::Source;
 use crate::provider::models::Models;
 use crate::runner::sandbox::Sandbox;
+use crate::session::ApiError;
+use crate::similar;
 use crate::store::{EntryBody, record};
 use crate::tool::permission::Rule;
 use crate::value::Value;
@@ -86,6 +88,17 @@ fn sourced<'l>(layers: &'l [ServersValue]) -> impl Iterator<Item = (Source, &'l 
         };
         (source, &layer.value)
     })
+}
+
+/// The agents of others that a configuration names.
+pub fn agents_of(layers: &Layers) -> AgentSetups {
+    let mut agents = AgentSetups::read(sourced(&layers.agents));
+    for agent in &mut agents.agents {
+        let sealed = layers.agents.iter().rev().flat_map(|all| &all.sealed);
+        let sealed = sealed.into_iter().find(|(name, _)| **name == *agent.name);
+        agent.sealed = sealed.map(|(_, sealed)| sealed.clone()).unwrap_or_default();
+    }
+    agents
 }
 
 /// The built-in workflows.
@@ -175,15 +188,10 @@ impl ConfigRevision {
         let servers = servers.map(|wrong| format!("the configuration's :providers: {wrong}"));
         let of_tools = mcp::Settings::read(sourced(&layers.mcp));
         let unusable = of_tools.problems.iter().map(|wrong| format!("the configuration's :mcp: {wrong}"));
-        let mut agents = AgentSetups::read(sourced(&layers.agents));
+        let agents = agents_of(layers);
         let no_agents = agents.problems.iter().map(|wrong| format!("the configuration's :agents: {wrong}"));
         let problems = layers.distrust.iter().cloned().chain(wrong).chain(servers).chain(unusable);
         let problems: Vec<String> = problems.chain(no_agents).collect();
-        for agent in &mut agents.agents {
-            let sealed = layers.agents.iter().rev().flat_map(|all| &all.sealed);
-            let sealed = sealed.into_iter().find(|(name, _)| **name == *agent.name);
-            agent.sealed = sealed.map(|(_, sealed)| sealed.clone()).unwrap_or_default();
-        }
         let models = match providers.get(&settings.provider) {
             Some(_) => models.with(&settings.provider, &settings.model),
             None => models,
@@ -206,6 +214,23 @@ impl ConfigRevision {
             settings,
         };
         Ok((config, problems))
+    }
+
+    /// The agent of others of that name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn agent(&self, name: &str) -> Result<AgentSetup, ApiError> {
+        if let Some(setup) = self.agents.get(name) {
+            return Ok(setup.clone());
+        }
+        let names = self.agents.agents.iter().map(|agent| &*agent.name);
+        let mut error = ApiError::not_found("agent", name);
+        match similar::names(name, names).first() {
+            Some(near) => error.message.push_str(&format!(" Did you mean {near}?")),
+            None => error.message.push_str(" Agents are named at :agents in the configuration."),
+        }
+        Err(error)
     }
 
     /// Its content on one line.

@@ -21,6 +21,7 @@ use crate::event::Cause;
 use crate::message::{Role, SessionId, StopReason, Usage};
 use crate::secret;
 use crate::session::ApiError;
+use crate::store::record::AgentRecord;
 use crate::store::{EntryBody, Header, Parent};
 use crate::value::Value;
 use crate::visible;
@@ -35,6 +36,8 @@ pub struct Child {
     pub envelope: Vec<String>,
     /// Its model: provider and id.
     pub model: (Arc<str>, Arc<str>),
+    /// The agent of others that answers its turns, instead of a model.
+    pub agent: Option<Arc<str>>,
 }
 
 /// The outcome of a child's work.
@@ -79,9 +82,15 @@ impl Opener {
             value: Value::from(value.to_owned()),
         };
         let (provider, id) = child.model;
+        let answers = match child.agent {
+            Some(name) => {
+                EntryBody::Agent(Box::new(AgentRecord { name, agent_session_id: None, info: None }))
+            }
+            None => EntryBody::Model { provider, id },
+        };
         let entries = vec![
             EntryBody::Name(visible::line(&secret::mask(&child.name)).into()),
-            EntryBody::Model { provider, id },
+            answers,
             setting("mode", facts.mode.as_str()),
             setting("thinking", facts.thinking.as_str()),
         ];

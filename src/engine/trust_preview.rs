@@ -63,7 +63,7 @@ pub(super) fn preview(project: &Files) -> TrustPreview {
 }
 
 /// The agents that a project's configuration names, trusted or not.
-pub(super) fn agents(project: &Files) -> AgentSetups {
+pub fn agents_of_project(project: &Files) -> AgentSetups {
     let Some(ProjectFiles { root, configuration: Some(bytes), .. }) = project.content() else {
         return AgentSetups::default();
     };

@@ -235,7 +235,7 @@ impl Run {
                 None if stage.completion.is_empty() || run.is_cap_hit() => {
                     Ok(Completed { outcome: DONE.into(), result: Map::new().with("text", text) })
                 }
-                None => Err(format!("it ended without {}", crate::engine::execution::COMPLETE)),
+                None => Err(run.why_incomplete()),
             };
             let mut seen = facts.clone();
             seen.extend(run.facts());
@@ -318,6 +318,7 @@ impl Run {
             return Ok((String::new(), Some(error.message)));
         }
         let task = TurnTask {
+            agent: self.opener.agent.clone(),
             session: self.session.clone(),
             id: id.clone(),
             cause: self.cause.clone(),
@@ -421,6 +422,7 @@ impl Run {
             name: format!("{}: {}", self.workflow.name, stage.id),
             envelope: stage.tools.clone(),
             model: (facts.model_provider.clone(), facts.model_id.clone()),
+            agent: facts.agent.as_ref().map(|agent| agent.name.clone()),
         };
         let ended = match self.opener.open_child(&self.session, child).await {
             Err(error) => Ok(Ended::bad(FAILED, 0, error.message)),

@@ -209,6 +209,18 @@ pub struct EnvelopeRequest {
     pub task_summary: String,
     /// Its model: provider and id.
     pub model: (Arc<str>, Arc<str>),
+    /// The agent of others that does the task, instead of a model of this program.
+    pub agent: Option<Arc<str>>,
+}
+
+impl EnvelopeRequest {
+    /// Who does the task, for people: `Model: p m` or `Agent: a`.
+    pub fn who(&self) -> String {
+        match &self.agent {
+            Some(agent) => format!("Agent: {agent}"),
+            None => format!("Model: {} {}", self.model.0, self.model.1),
+        }
+    }
 }
 
 impl QuestionContent {

@@ -38,10 +38,10 @@ pub(super) fn dialog(id: &Arc<str>, question: &QuestionContent, warnings: &[Stri
         }
         QuestionContent::ApproveSubagentEnvelope(request) => {
             let message = format!(
-                "{}\nTools: {}\nModel: {}\nDepth: {}",
+                "{}\nTools: {}\n{}\nDepth: {}",
                 shown(&request.task_summary),
                 shown(&request.tools.join(", ")),
-                shown(&format!("{} {}", request.model.0, request.model.1)),
+                shown(&request.who()),
                 request.depth
             );
             (DialogShape::Select(options(question)), "Start a subagent?".to_owned(), Some(message))
@@ -175,6 +175,7 @@ mod tests {
             tools: vec!["read".to_owned(), "search".to_owned()],
             task_summary: "Look.".to_owned(),
             model: ("p".into(), "m".into()),
+            agent: None,
         });
         let message = asked(&question).message.unwrap();
         assert_eq!(message, "Look.\nTools: read, search\nModel: p m\nDepth: 1");

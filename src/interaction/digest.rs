@@ -34,7 +34,8 @@ pub fn of(content: &QuestionContent) -> String {
             .with("tools", Value::vector(request.tools.iter().cloned()))
             .with("task", request.task_summary.clone())
             .with("provider", request.model.0.to_string())
-            .with("model", request.model.1.to_string()),
+            .with("model", request.model.1.to_string())
+            .with("agent", Value::from(request.agent.as_deref().map(str::to_owned))),
     };
     grant::digest(&Value::from(map))
 }

@@ -255,6 +255,7 @@ mod tests {
                 tools: Vec::new(),
                 task_summary: text,
                 model: ("p".into(), "m".into()),
+                agent: None,
             }),
             "args" => QuestionContent::GrantStageTool(GrantRequest {
                 stage_execution: String::new(),

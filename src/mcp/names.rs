@@ -9,6 +9,11 @@ const PREFIX: &str = "mcp";
 /// Between the parts of a name. No server's name holds it, so that the parts can be told apart.
 pub const BETWEEN: &str = "__";
 
+/// How the names of all of a server's tools begin, unless they are shortened.
+pub fn tools_begin(server: &str) -> String {
+    format!("{PREFIX}{BETWEEN}{server}{BETWEEN}")
+}
+
 /// The name by which models call a server's tool, and people its prompt as a slash command: `mcp__server__tool`, at most
 /// 64 of `[A-Za-z0-9_-]`. One that is too long or has other characters ends with a digest of the whole.
 pub fn offered(server: &str, tool: &str) -> String {

@@ -98,6 +98,11 @@ impl Servers {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// The servers as they are configured, with their secrets.
+    pub fn configured(&self) -> Vec<Arc<Server>> {
+        self.slots().iter().map(|slot| slot.server()).collect()
+    }
+
     /// Whether a server is configured and switched on.
     pub fn are_there(&self) -> bool {
         self.slots().iter().any(|slot| slot.server().enabled)

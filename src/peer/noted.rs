@@ -43,6 +43,16 @@ impl Tokens {
         known.drain(..over);
     }
 
+    /// Learns one.
+    fn add(&self, token: &Secret) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.iter().any(|known| known.expose() == token.expose()) {
+            known.push_back(token.clone());
+        }
+        let over = known.len().saturating_sub(PEER_TOKENS);
+        known.drain(..over);
+    }
+
     fn without(&self, text: String) -> String {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.iter().fold(text, |text, token| token.redact(&text).into_owned())
@@ -87,6 +97,11 @@ impl Noted {
     /// The same, whose logins' tokens are secrets too.
     pub fn with(self, tokens: Arc<Tokens>) -> Self {
         Self { tokens, ..self }
+    }
+
+    /// Learns a key that the program was given later.
+    pub fn learn(&self, key: &Secret) {
+        self.tokens.add(key);
     }
 
     /// A text of the program without the keys that it was given.

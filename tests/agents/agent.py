@@ -13,6 +13,8 @@ MODE = os.environ.get("AGENT_MODE", "")
 LOG = os.environ.get("AGENT_LOG")
 NEXT = [0]
 SESSIONS = {}
+# A file with the steps of each turn on a line of its own: what is said to the agent is natural then.
+PLAY = open(os.environ["AGENT_PLAY"]).read().splitlines() if "AGENT_PLAY" in os.environ else None
 CANCELLED = set()
 DIES = []
 # The servers of tools that each session was given, and the first words of its prompts.
@@ -93,8 +95,11 @@ def permission(session, words):
             fields["rawInput"] = {"command": value}
         elif key == "diff":
             path, new = value.split("@", 1)
-            fields["content"] = [{"type": "diff", "path": os.path.join(SESSIONS[session], path),
-                                  "oldText": None, "newText": new}]
+            path = os.path.join(SESSIONS[session], path)
+            old = open(path).read() if os.path.exists(path) else None
+            fields["content"] = [{"type": "diff", "path": path, "oldText": old, "newText": new.replace("|", "\n")}]
+        elif key == "title":
+            fields["title"] = value
         elif key == "path":
             fields["locations"] = [{"path": os.path.join(SESSIONS[session], value)}]
     offered = [{"optionId": "%s-%d" % (word, at), "name": "Say %s %d" % (word, at), "kind": KINDS[word]}
@@ -194,9 +199,12 @@ def step(session, line):
             {"name": "review", "description": "Reviews.", "input": {"hint": "what"}},
             {"name": "Odd Name", "description": "Cannot be typed."}])
     elif word == "plan":
+        # Such as `plan completed First|in_progress Second`.
+        steps = [step.split(" ", 1) for step in (rest or "completed First|in_progress Second").split("|")]
         update(session, "plan", entries=[
-            {"content": "First", "priority": "high", "status": "completed"},
-            {"content": "Second", "priority": "low", "status": "in_progress"}])
+            {"content": text, "priority": "medium", "status": status} for status, text in steps])
+    elif word == "title-of":
+        update(session, "tool_call_update", toolCallId=words[0], title=" ".join(words[1:]))
     elif word == "usage":
         update(session, "usage_update", used=int(words[0]), size=int(words[1]),
                cost={"amount": float(words[2]), "currency": "USD"})
@@ -240,6 +248,43 @@ def step(session, line):
     elif word == "env":
         names = sorted(name for name in os.environ if not name.startswith(("LC_", "XDG_")))
         update(session, "agent_message_chunk", content=text(" ".join(names)))
+    elif word == "content":
+        contents = {
+            "image": {"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="},
+            "link": {"type": "resource_link", "name": "notes", "uri": "file:///n.md"},
+            "file": {"type": "resource", "resource": {"uri": "file:///n.md", "text": "in the file"}},
+            "audio": {"type": "audio", "mimeType": "audio/wav", "data": "AAAA"},
+        }
+        update(session, "agent_message_chunk", content=contents[words[0]])
+    elif word == "long":
+        lines = "".join("line %d\n" % at for at in range(int(words[1])))
+        update(session, "tool_call_update", toolCallId=words[0], status="completed",
+               content=[{"type": "content", "content": text(lines)}])
+    elif word == "compaction":
+        update(session, "compaction_update", compactionId="k", status="in_progress")
+        update(session, "compaction_update", compactionId="k", status="completed")
+    elif word == "mode-is":
+        update(session, "current_mode_update", currentModeId=words[0])
+    elif word == "form-all":
+        schema = {"type": "object", "properties": {
+            "level": {"type": "string", "title": "Level", "enum": ["low", "high"]},
+            "sure": {"type": "boolean", "title": "Sure"},
+            "count": {"type": "integer", "title": "Count", "minimum": 1, "maximum": 9}}}
+        answer = ask("elicitation/create", {"sessionId": session, "mode": "form", "message": "Say.",
+                                            "requestedSchema": schema})
+        update(session, "agent_message_chunk", content=text(json.dumps(answer["result"], sort_keys=True)))
+    elif word == "page":
+        answer = ask("elicitation/create", {"sessionId": session, "mode": "url", "message": "Log in.",
+                                            "elicitationId": "e1", "url": words[0]})
+        update(session, "agent_message_chunk", content=text(json.dumps(answer["result"], sort_keys=True)))
+    elif word == "terminals":
+        made = []
+        for _ in range(int(words[0])):
+            answer = ask("terminal/create", {"sessionId": session, "command": "sleep", "args": ["60"]})
+            made.append("error" if "error" in answer else "made")
+        update(session, "agent_message_chunk", content=text("%d made, then %s. " % (made.count("made"), made[-1])))
+    elif word == "complete":
+        update(session, "agent_message_chunk", content=text("Done.\n```complete-stage\n%s\n```\n" % rest))
     elif word == "option":
         # The agent changes its own option.
         OPTIONS[words[0]] = words[1]
@@ -275,7 +320,13 @@ def prompt(session, parts):
     CANCELLED.discard(session)
     HISTORY.setdefault(session, []).append(parts[0].get("text", "").split(" ")[0] if parts else "")
     reason = "end_turn"
-    for line in " ".join(part.get("text", "[image]") for part in parts).split(";"):
+    whole = " ".join(part.get("text", "[image]") for part in parts)
+    if PLAY:
+        whole = PLAY.pop(0)
+    if "STEPS:" in whole:
+        # What stands around the task of a subagent or a stage is not for it.
+        whole = whole.split("STEPS:", 1)[1].split("\n")[0]
+    for line in whole.split(";"):
         if line.strip():
             reason = step(session, line) or reason
         if session in CANCELLED:
@@ -310,6 +361,9 @@ def serve(method, params):
         SESSIONS[name] = params["cwd"]
         SERVERS[name] = params["mcpServers"]
         HISTORY[name] = list(HISTORY.get(params.get("sessionId"), []))
+        if MODE == "modes":
+            return {"sessionId": name, "modes": {"currentModeId": "ask", "availableModes": [
+                {"id": "ask", "name": "Ask"}, {"id": "plan", "name": "Plan"}]}}
         return {"sessionId": name, "configOptions": options()}
     if method in ("session/load", "session/resume"):
         name = params["sessionId"]
@@ -326,6 +380,8 @@ def serve(method, params):
     if method == "session/set_config_option":
         OPTIONS[params["configId"]] = params["value"]
         return {"configOptions": options()}
+    if method == "session/set_mode":
+        return {}
     if method == "session/close":
         return {}
     raise Refusal(-32601, "no such method")
@@ -335,7 +391,7 @@ def main():
     with open(os.environ["STARTED"], "a") as started:
         started.write("%d\n" % os.getpid())
     if MODE == "exits":
-        sys.stderr.write("no such model\n")
+        sys.stderr.write("no such model %s\n" % os.environ.get("API_KEY", ""))
         sys.exit(1)
     while True:
         message = receive()

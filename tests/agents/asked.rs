@@ -117,7 +117,7 @@ fn one_act_is_asked_about_once() {
     // The same text to the same file, as part of a call that was allowed.
     say(&mut bridge, &format!("ask c edit {PLAIN} diff=new.txt@hello; write new.txt hello; done c"));
     let question = approve(&mut bridge, "approve", "once").to_string();
-    assert!(question.contains("+hello"), "{question}");
+    assert!(question.contains("+++ b/new.txt") && question.contains("+hello"), "{question}");
     let last = ended(&mut bridge);
     assert!(!last.to_string().contains("not written"), "{last}");
     assert_eq!(std::fs::read_to_string(setup.project().join("new.txt")).unwrap(), "hello");
@@ -204,4 +204,41 @@ fn nobody_there_ends_the_turn_with_words() {
     let last = ended(&mut bridge);
     assert_eq!(data(&last, "stop-reason"), "error");
     assert!(data(&last, "error-message").contains("permission-required"), "{last}");
+}
+
+#[test]
+fn form_of_every_shape_is_asked_field_by_field() {
+    let setup = with_agent("", "");
+    let mut bridge = setup.interactor();
+    say(&mut bridge, "form-all");
+    for (kind, value) in [("select", "{:index 1}"), ("confirm", "{:ok true}"), ("ask", "{:text \"5\"}")] {
+        let question = bridge.event("interaction/requested");
+        assert_eq!(data(&question, "kind"), kind, "{question}");
+        accept(&mut bridge, &question, &format!(":value {value}"));
+    }
+    assert_eq!(
+        text(&ended(&mut bridge)),
+        r#"{"action": "accept", "content": {"count": 5, "level": "high", "sure": true}}"#
+    );
+}
+
+#[test]
+fn page_is_confirmed_with_its_whole_address() {
+    let setup = with_agent("", "");
+    let mut bridge = setup.interactor();
+    say(&mut bridge, "page https://login.example/start?x=1");
+    let question = bridge.event("interaction/requested");
+    assert!(question.to_string().contains("https://login.example/start?x=1"), "{question}");
+    assert_eq!(data(&question, "kind"), "confirm");
+    accept(&mut bridge, &question, ":value {:ok false}");
+    let said = text(&ended(&mut bridge));
+    assert!(said.contains("decline") || said.contains("cancel"), "{said}");
+}
+
+#[test]
+fn commands_of_an_agent_have_a_bound() {
+    let setup = with_agent("", ":mode :yolo");
+    let mut bridge = setup.interactor();
+    assert_eq!(turn(&mut bridge, "terminals 33"), "32 made, then error. ");
+    assert_eq!(turn(&mut bridge, "terminals 1"), "1 made, then made. ", "they end with their turn");
 }

@@ -122,14 +122,6 @@ fn what_cannot_be_done_is_refused_in_words() {
     turn(&mut bridge, "say x");
     let compacted = bridge.ask("c", "compact", "{}").to_string();
     assert!(compacted.contains("keeps its own conversation"), "{compacted}");
-    let workflow = bridge.ask("w", "command", "{:text \"/workflow fix-test x\"}").to_string();
-    let told = bridge.event("command-result").to_string();
-    assert!(told.contains("this program's own agent"), "{workflow} {told}");
-    let messages = bridge.ask("f", "get_messages", "{}");
-    let entry = at(&messages, &["data", "messages"]).unwrap().as_slice().unwrap()[0].clone();
-    let entry = entry.get("id").unwrap().as_str().unwrap().to_owned();
-    let forked = bridge.ask("k", "fork", &format!("{{:entry-id {entry:?}}}")).to_string();
-    assert!(forked.contains("cannot fork"), "{forked}");
     let images = bridge.ask(
         "i",
         "prompt",
@@ -150,4 +142,43 @@ fn steering_waits_for_the_end_of_the_turn() {
     accept(&mut bridge, &question, ":value {:outcome \"deny\"}");
     assert!(text(&end_of_turn(&mut bridge)).contains("one"));
     assert_eq!(text(&ended(&mut bridge)), "two");
+}
+
+#[test]
+fn modes_of_an_agent_are_an_option_beside_ours() {
+    let setup = with_agent("modes", "");
+    let mut bridge = setup.interactor();
+    let options = bridge.ask("o", "agent_options", "{}").to_string();
+    assert!(options.contains(":category \"mode\" :value \"ask\""), "{options}");
+    let set = bridge.ask("o", "set_option", "{:option \"_mode\" :value \"plan\"}").to_string();
+    assert!(set.contains(":value \"plan\""), "{set}");
+    let all = sent(&setup);
+    assert!(
+        all.iter().any(|sent| sent["method"] == "session/set_mode" && sent["params"]["modeId"] == "plan")
+    );
+    // Our own mode is another thing, and stands.
+    assert_eq!(state(&mut bridge).get("mode").unwrap().as_str(), Some("ask"));
+    bridge.skip_to_now();
+    say(&mut bridge, "mode-is ask");
+    bridge.until(|frame| is_event(frame, "session/updated") && frame.to_string().contains(":value \"ask\""));
+    ended(&mut bridge);
+}
+
+#[test]
+fn reload_keeps_the_process_unless_its_command_changed() {
+    let setup = with_agent("resumes", "");
+    let mut bridge = setup.interactor();
+    turn(&mut bridge, "say one");
+    bridge.ask("r", "command", "{:text \"/reload\"}");
+    bridge.event("command-result");
+    turn(&mut bridge, "say two");
+    assert_eq!(starts(&setup).len(), 1, "it is the same");
+    let file = setup.dir.path().join("config/edn-bridge/config.edn");
+    let config = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, config.replace(":command [\"python3\"", ":command [\"python3\" \"-u\"")).unwrap();
+    bridge.ask("r", "command", "{:text \"/reload\"}");
+    bridge.event("command-result");
+    assert_eq!(turn(&mut bridge, "say three"), "three");
+    assert_eq!(starts(&setup).len(), 2, "it is another one");
+    assert!(sent(&setup).iter().any(|sent| sent["method"] == "session/resume"));
 }

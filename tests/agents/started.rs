@@ -141,3 +141,27 @@ fn agent_that_does_not_start_says_why() {
     let last = ended(&mut bridge);
     assert!(data(&last, "error-message").contains("there is no such program"), "{last}");
 }
+
+#[test]
+fn agent_outside_of_the_sandbox_has_the_users_rights() {
+    let setup = Setup::new().arg("--agent").arg("a");
+    let own = agent(&setup, "", ":sandbox false");
+    let setup = configure(setup, &format!("{{:agents {{\"a\" {own}}}}}"));
+    let mut bridge = setup.interactor();
+    let outside = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/agents-may-write");
+    assert_eq!(turn(&mut bridge, &format!("touch {}", outside.display())), "touched");
+    std::fs::remove_file(outside).unwrap();
+}
+
+#[test]
+fn key_that_an_agent_is_given_is_not_shown() {
+    let setup = Setup::new().arg("--agent").arg("a").env("MY_TOKEN", "canary-4f19");
+    let own = agent(&setup, "exits", "").replace(":env {", ":env {\"API_KEY\" {:variable \"MY_TOKEN\"} ");
+    let setup = configure(setup, &format!("{{:agents {{\"a\" {own}}}}}"));
+    let mut bridge = setup.interactor();
+    say(&mut bridge, "say x");
+    let last = ended(&mut bridge);
+    assert!(data(&last, "error-message").contains("no such model [secret]"), "{last}");
+    let listed = bridge.ask("l", "list_agents", "{}").to_string();
+    assert!(listed.contains("no such model [secret]") && !listed.contains("canary"), "{listed}");
+}

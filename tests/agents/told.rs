@@ -113,3 +113,41 @@ fn stop_reasons_are_ours() {
         assert_eq!(data(&ended(&mut bridge), "stop-reason"), expected, "{stop}");
     }
 }
+
+#[test]
+fn content_of_every_kind_is_shown_or_named() {
+    let setup = with_agent("", "");
+    let mut bridge = setup.interactor();
+    say(&mut bridge, "content link; content file; content audio; content image");
+    let last = ended(&mut bridge);
+    assert_eq!(text(&last), "[notes](file:///n.md)in the file[audio]", "{last}");
+    assert!(last.to_string().contains(":mime-type \"image/png\""), "{last}");
+}
+
+#[test]
+fn long_output_of_a_call_is_cut_and_kept() {
+    let setup = with_agent("", "");
+    let mut bridge = setup.interactor();
+    say(&mut bridge, "call c execute; run c; long c 20000");
+    let result = bridge.event("tool/result");
+    let handle = at(&result, &["data", "details", "handle"])
+        .and_then(Value::as_str)
+        .unwrap_or_else(|| panic!("{result}"));
+    let part = format!("{{:handle {handle:?} :offset 0 :limit 20}}");
+    ended(&mut bridge);
+    let part = bridge.ask("o", "read_output", &part).to_string();
+    assert!(part.contains("line 0"), "{part}");
+    assert!(!history(&mut bridge).contains("line 10000\\n"), "the model's and the journal's part is short");
+}
+
+#[test]
+fn compaction_of_the_agent_is_told() {
+    let setup = with_agent("", "");
+    let mut bridge = setup.interactor();
+    say(&mut bridge, "compaction; say well");
+    for expected in ["It summarises its conversation.", "Its conversation is summarised."] {
+        let notice = bridge.event("ui/notification");
+        assert!(data(&notice, "message").contains(expected), "{notice}");
+    }
+    assert_eq!(text(&ended(&mut bridge)), "well");
+}

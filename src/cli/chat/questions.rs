@@ -68,7 +68,9 @@ pub(super) fn answer(engine: &Engine, session: &SessionId, asked: &QuestionAsked
         QuestionContent::ApproveSubagentEnvelope(request) => {
             show(painter, Meaning::Name, &request.task_summary);
             let tools = request.tools.join(", ");
-            outcome(line(painter, &format!("Start a subagent for this, with {tools}? [y/N]")))
+            let who = request.agent.as_ref().map(|agent| format!("the agent {agent}"));
+            let who = who.unwrap_or_else(|| "a subagent".to_owned());
+            outcome(line(painter, &format!("Start {who} for this, with {tools}? [y/N]")))
         }
         QuestionContent::DeviceCode { .. } | QuestionContent::Password { .. } => {
             show(painter, Meaning::Note, "A login is asked for: run edn-bridge login in another terminal.");

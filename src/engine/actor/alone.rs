@@ -30,7 +30,16 @@ impl SessionActor {
         let variables = self.durable.variables_of(Some(&call.cause()));
         let (stop, control) = self.hold(id.clone(), Some(call.cause()), phase, variables);
         let (session, cause) = (self.durable.handle.clone(), Some(call.cause()));
-        Ok(TurnTask { session, id, cause, stop, control, execution: None, unended: None })
+        Ok(TurnTask {
+            agent: self.agent.clone(),
+            session,
+            id,
+            cause,
+            stop,
+            control,
+            execution: None,
+            unended: None,
+        })
     }
 
     /// Compacts the conversation on the user's request.

@@ -7,7 +7,6 @@ use tokio_util::sync::CancellationToken;
 use super::SessionActor;
 use super::state::user_message;
 use super::turn_slot::AfterTurn;
-use crate::catalogue::ErrorCode;
 use crate::clock::epoch_millis;
 use crate::engine::agent::{self, TurnTask};
 use crate::engine::change::{HeldRun, StartedTurn};
@@ -79,6 +78,7 @@ impl SessionActor {
         self.turns.set_recorded();
         let session = self.durable.handle.clone();
         let task = TurnTask {
+            agent: self.agent.clone(),
             session: session.clone(),
             id: id.clone(),
             cause: cause.clone(),
@@ -145,11 +145,6 @@ impl SessionActor {
         }
         if let Err(error) = self.turns.must_be_free() {
             return reply.fail(error);
-        }
-        if let Some(agent) = self.durable.foreign() {
-            let message =
-                format!("A workflow runs with this program's own agent, and the session's is {agent}.");
-            return reply.fail(ApiError::new(ErrorCode::InvalidParams, message));
         }
         self.cut_off.give_up(&mut self.durable).await;
         let resumed = match arguments.trim() {

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use crate::engine::change::Change;
-use crate::engine::foreign;
+use crate::engine::foreign::Occasion;
 use crate::engine::host::Engine;
-use crate::engine::open::Written;
+use crate::engine::open::{ForksAtAgent, Written};
 use crate::engine::{incoming, listing};
 use crate::facts::{ListedSession, OutputPart, SessionFacts, SessionStats};
 use crate::limits::SEARCH_QUERY_BYTES;
@@ -85,7 +85,7 @@ impl Sessions for Engine {
                 return reply.fail(error);
             }
             let agent = match agent {
-                Some(name) => match foreign::configured(&source, &name) {
+                Some(name) => match source.config().agent(&name) {
                     Ok(setup) => Some(setup.name),
                     Err(error) => return reply.fail(error),
                 },
@@ -120,14 +120,25 @@ impl Sessions for Engine {
 
     fn fork(&self, call: Call, entry: EntryId, key: Option<String>, reply: Reply<Opened>) {
         self.with(&call.clone(), reply, |handle, reply| {
-            if let Some(agent) = &handle.snapshot().facts.agent {
-                // The conversation that counts is the agent's, which stands where it stands.
-                let message = format!("The agent {} cannot fork its session at a message.", agent.name);
-                return reply.fail(ApiError::failed(message));
-            }
             let said = ["fork", handle.id.as_str(), entry.as_str()];
             let request = key.map(|key| incoming::of_op(&handle.id, &key, said));
-            self.opener.fork(call, &handle, entry, request, reply);
+            let snapshot = handle.snapshot();
+            let mut forks: Option<ForksAtAgent> = None;
+            if let Some(agent) = &snapshot.facts.agent {
+                // The conversation that counts is the agent's, which stands where it stands.
+                let last = snapshot.messages().next_back().map(|message| &message.id);
+                if last != Some(&entry) || snapshot.facts.is_streaming() {
+                    let message = format!(
+                        "The agent {} forks its session where it stands: fork at the last message, while no turn runs.",
+                        agent.name
+                    );
+                    return reply.fail(ApiError::failed(message));
+                }
+                let (foreign, occasion) =
+                    (self.foreign.clone(), Occasion::of_request(&handle, call.cause()));
+                forks = Some(Box::pin(async move { foreign.fork(&occasion).await }));
+            }
+            self.opener.fork(call, &handle, entry, request, forks, reply);
         });
     }
 

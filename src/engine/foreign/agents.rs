@@ -12,8 +12,6 @@ use crate::engine::services::Services;
 use crate::event::{Body, NoticeLevel};
 use crate::message::SessionId;
 use crate::peer::Confine;
-use crate::session::ApiError;
-use crate::similar;
 
 /// See the module.
 pub struct ForeignAgent {
@@ -53,7 +51,7 @@ impl ForeignAgent {
     pub(super) fn setup(&self, session: &Handle) -> Result<AgentSetup, String> {
         let facts = session.snapshot().facts.clone();
         let name = facts.agent.as_ref().map(|agent| agent.name.clone()).unwrap_or_default();
-        configured(session, &name).map_err(|error| error.message)
+        session.config().agent(&name).map_err(|error| error.message)
     }
 
     /// What an agent's process needs of ours.
@@ -86,22 +84,4 @@ impl ForeignAgent {
         self.attached().clear();
         self.pool.end_all().await;
     }
-}
-
-/// An agent that the configuration of a session names.
-///
-/// # Errors
-/// If there is none of that name.
-pub fn configured(session: &Handle, name: &str) -> Result<AgentSetup, ApiError> {
-    let config = session.config();
-    if let Some(setup) = config.agents.get(name) {
-        return Ok(setup.clone());
-    }
-    let names = config.agents.agents.iter().map(|agent| &*agent.name);
-    let mut error = ApiError::not_found("agent", name);
-    match similar::names(name, names).first() {
-        Some(near) => error.message.push_str(&format!(" Did you mean {near}?")),
-        None => error.message.push_str(" Agents are named at :agents in the configuration."),
-    }
-    Err(error)
 }

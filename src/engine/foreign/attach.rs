@@ -12,7 +12,7 @@ use super::agents::ForeignAgent;
 use super::attached::Attached;
 use super::occasion::Occasion;
 use super::turn::unanswered;
-use crate::agent::{AgentConnection, AgentFault, AgentSession};
+use crate::agent::{AgentConnection, AgentFault, AgentServer, AgentSession};
 use crate::engine::change::Change;
 use crate::engine::handle::Handle;
 use crate::event::NoticeLevel;
@@ -54,7 +54,8 @@ impl ForeignAgent {
             ..AgentFacts::clone(&agent)
         };
         let told = watch::Sender::new(before);
-        let opened = self.open(session, &connection, agent.session.as_deref(), &told).await;
+        let (servers, left_out) = self.servers(session, &setup, &connection.can()).await;
+        let opened = self.open(session, &connection, (agent.session.as_deref(), &servers), &told).await;
         let (opened, is_new) = opened.map_err(|fault| fault.to_string())?;
         let attached = Arc::new(Attached {
             setup,
@@ -73,6 +74,11 @@ impl ForeignAgent {
             let entries = vec![EntryBody::Agent(Box::new(record))];
             let written = session.request(|ack| Change::Append { entries, ack }).await;
             written.map_err(|error| error.message)?;
+            if !left_out.is_empty() {
+                let left_out = left_out.join("; ");
+                let message = format!("The agent {} is not given these servers: {left_out}.", agent.name);
+                self.notice(session, NoticeLevel::Info, &message);
+            }
             if agent.session.is_some() {
                 self.notice(session, NoticeLevel::Warning, &format!(
                     "The agent {} could not take its session up and begins a new one: it remembers nothing of what was \
@@ -116,7 +122,7 @@ impl ForeignAgent {
         &self,
         session: &Handle,
         connection: &Arc<AgentConnection>,
-        before: Option<&str>,
+        (before, servers): (Option<&str>, &[AgentServer]),
         told: &watch::Sender<AgentFacts>,
     ) -> Result<(AgentSession, bool), AgentFault> {
         let cwd = session.snapshot().facts.cwd.clone();
@@ -126,7 +132,7 @@ impl ForeignAgent {
             Arc::new(move |news| Attached::hear(&told, news))
         };
         if let Some(before) = before {
-            match connection.old_session(before, cwd, hears()).await {
+            match connection.old_session(before, cwd, servers, hears()).await {
                 Some(Ok(opened)) => return Ok((opened, false)),
                 Some(Err(fault @ (AgentFault::Gone(_) | AgentFault::Login(_) | AgentFault::Silent(_)))) => {
                     return Err(fault);
@@ -135,7 +141,7 @@ impl ForeignAgent {
                 None => {}
             }
         }
-        connection.new_session(cwd, hears()).await.map(|opened| (opened, true))
+        connection.new_session(cwd, servers, hears()).await.map(|opened| (opened, true))
     }
 
     /// What can be chosen at a session's agent, which is started where it does not run.
@@ -152,6 +158,24 @@ impl ForeignAgent {
         let name = occasion.session.snapshot().facts.agent.as_ref().map(|agent| agent.name.clone());
         let attached = self.attach(occasion).await;
         attached.map_err(|why| ApiError::failed(unanswered(&name.unwrap_or_default(), &why)))
+    }
+
+    /// Forks a session's session at its agent where it stands. Returns what the fork's journal says of it.
+    ///
+    /// # Errors
+    /// If the agent cannot do that, or refuses.
+    pub async fn fork(self: &Arc<Self>, occasion: &Occasion) -> Result<AgentRecord, ApiError> {
+        let attached = self.attached_for(occasion).await?;
+        let (session, can) = (&occasion.session, attached.connection.can());
+        let name = attached.setup.name.clone();
+        if !can.fork || !(can.resume || can.load) {
+            return Err(ApiError::failed(format!("The agent {name} cannot fork its session.")));
+        }
+        let (servers, _) = self.servers(session, &attached.setup, &can).await;
+        let cwd = session.snapshot().facts.cwd.clone();
+        let forked = attached.connection.fork_session(&attached.id, Path::new(&*cwd), &servers).await;
+        let forked = forked.map_err(|fault| ApiError::failed(unanswered(&name, &fault.to_string())))?;
+        Ok(AgentRecord { name, agent_session_id: Some(forked), info: attached.facts().info })
     }
 
     /// Chooses a value of the option of a category.

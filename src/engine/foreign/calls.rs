@@ -33,6 +33,8 @@ pub(super) struct Telling {
 pub(super) struct AgentCall {
     /// Its id at the agent.
     pub(super) id: Arc<str>,
+    /// The session's folder, from which files are named as for our own tools.
+    pub(super) folder: PathBuf,
     /// As it is shown. Its id is one of ours.
     pub(super) call: Arc<ToolCall>,
     pub(super) kind: CallKind,
@@ -148,7 +150,7 @@ impl AgentCall {
     pub(super) fn diff(&self) -> Option<String> {
         let diffs = self.content.iter().filter_map(|part| match part {
             CallPart::Diff { path, old, new } => {
-                let name = path.to_string_lossy();
+                let name = path.strip_prefix(&self.folder).unwrap_or(path).to_string_lossy();
                 Some(diff::unified(old.as_deref().unwrap_or_default(), new, name.trim_start_matches('/')))
             }
             _ => None,

@@ -27,7 +27,7 @@ impl ForeignAgent {
         // Those of a project that is not trusted are named, and that is all.
         let files = self.shared.configuration.files_of(&cwd);
         if !files.is_trusted() {
-            for setup in trust_preview::agents(&files).agents {
+            for setup in trust_preview::agents_of_project(&files).agents {
                 if !all.iter().any(|known| known.name == setup.name) {
                     let refused = ListedAgent {
                         state: "refused",

@@ -1,6 +1,7 @@
 //! What an agent tells of a turn, as events and entries. A message of the journal ends where the agent begins another one or
 //! calls a tool; a tool call is written with its result. Asks nobody.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -236,6 +237,7 @@ impl ForeignTurn<'_> {
         };
         let mut begun = AgentCall {
             id: news.id.clone(),
+            folder: PathBuf::from(&*self.turn.session.snapshot().facts.cwd),
             call: Arc::new(call),
             kind,
             content: Vec::new(),

@@ -18,6 +18,7 @@ use super::attached::Attached;
 use super::calls::Telling;
 use super::occasion::Occasion;
 use super::parts::ForeignTurn;
+use super::stage;
 use super::terminals::Terminals;
 use crate::acp::Stop;
 use crate::agent::{AgentFault, AgentTurn, FromAgent, PromptPart};
@@ -91,6 +92,11 @@ async fn answered(agents: &Arc<ForeignAgent>, turn: &Turn, may_be_lost: bool) ->
         return None;
     }
     let mut answer = foreign.telling.lock().await.take_rest();
+    if let Some(execution) = &turn.execution
+        && ended.stop == StopReason::EndTurn
+    {
+        stage::complete(execution, &answer.text);
+    }
     answer.usage = ended.usage.map(|[input, output, cache_read, cache_write]| Usage {
         input,
         output,
@@ -123,7 +129,10 @@ fn prompt(turn: &Turn, attached: &Attached) -> Result<Vec<PromptPart>, String> {
     let message = snapshot.messages().rev().find(|message| message.role == Role::User);
     for block in message.iter().flat_map(|message| &message.content) {
         match block {
-            Block::Text(text) => parts.push(PromptPart::Text(text.to_string())),
+            Block::Text(text) => parts.push(PromptPart::Text(match &turn.execution {
+                Some(execution) => stage::prompt(execution, text),
+                None => text.to_string(),
+            })),
             Block::Image { mime_type, data } if attached.connection.can().images => {
                 parts.push(PromptPart::Image(mime_type.to_string(), data.to_string()));
             }

@@ -23,7 +23,7 @@ use crate::event::{Body, NoticeLevel};
 use crate::facts::mcp::{McpServer, McpState, McpStates};
 use crate::interaction::{Origin, PendingQuestions, Question, Resolution};
 use crate::limits::{MCP_READY_WAIT, PROMPT_SERVERS_BYTES};
-use crate::mcp::{Answerer, Declines, Place, ServerFacts, Servers, Settings};
+use crate::mcp::{Answerer, Declines, Place, Server, ServerFacts, Servers, Settings};
 use crate::peer::{Confine, Source};
 use crate::query::world::PromptPart;
 use crate::session::{ApiError, Client, SessionServer, SessionServerWay};
@@ -203,6 +203,20 @@ impl McpDesk {
     fn sets(&self, session: &Handle) -> Vec<Servers> {
         let folder = self.pool.get(&session.snapshot().facts.cwd);
         session.mcp.own().cloned().into_iter().chain(folder.map(|folder| folder.servers.clone())).collect()
+    }
+
+    /// The servers that a session uses, as they are configured: for an agent of others that asks them itself. Starts none.
+    pub async fn given(self: &Arc<Self>, session: &Handle) -> Vec<Arc<Server>> {
+        self.folder(session).await;
+        let off = session.snapshot().facts.mcp_off.clone();
+        let mut given: Vec<Arc<Server>> = Vec::new();
+        for server in self.sets(session).iter().flat_map(Servers::configured) {
+            let is_known = given.iter().any(|known| known.name == server.name);
+            if !is_known && server.enabled && !off.contains(&server.name) {
+                given.push(server);
+            }
+        }
+        given
     }
 
     /// What is known of the servers that a session uses, each with those that it belongs to.

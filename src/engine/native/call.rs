@@ -632,9 +632,9 @@ impl Batch<'_> {
         }
     }
 
-    /// Whether a call needs no grant: there is no stage, or its tool is the stage's own.
+    /// Whether a call needs no grant: there is no stage, its tool is the stage's own, or a person has allowed just this.
     fn is_of_stage(&self, call: &ToolCall) -> bool {
-        self.turn.execution.as_ref().is_none_or(|stage| stage.allows(&call.name))
+        self.is_permitted || self.turn.execution.as_ref().is_none_or(|stage| stage.allows(&call.name))
     }
 
     /// The tool of a call, if there is one of its name, and what the call would do.

@@ -73,6 +73,10 @@ impl Composer<'_> {
             (None, Some(link)) => link.covers(&tool.name),
             (None, None) => true,
         });
+        let agents = self.0.config();
+        if let Some(delegate) = tools.iter_mut().find(|tool| tool.name == tool::DELEGATE) {
+            offer_agents(delegate, agents.agents.agents.iter().map(|agent| &*agent.name));
+        }
         tools
     }
 
@@ -87,6 +91,24 @@ impl Composer<'_> {
         let limit = facts.context_window.saturating_sub(conversation::reserve(facts.context_window));
         facts.auto_compaction && facts.context_window > 0 && facts.context_tokens > limit
     }
+}
+
+/// Lets a model name an agent of others for a task, where there is any.
+fn offer_agents<'a>(delegate: &mut ToolSpec, names: impl Iterator<Item = &'a str>) {
+    let names: Vec<&str> = names.collect();
+    let Value::Map(schema) = &mut delegate.parameters else { return };
+    let Some(properties) = schema.get_keyword("properties").and_then(Value::as_map) else { return };
+    if names.is_empty() {
+        return;
+    }
+    let about = format!(
+        "An agent of its own that does the task instead of a model, only if the user wants it: {}. The tools are those \
+         that its requests may be for.",
+        names.join(", ")
+    );
+    let property = Map::new().with("type", "string").with("description", about);
+    let properties = properties.clone().with("agent", Value::from(property));
+    schema.put("properties", Value::from(properties));
 }
 
 /// Applies the hooks' changes to a request.

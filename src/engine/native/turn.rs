@@ -47,10 +47,10 @@ pub struct Turn {
 }
 
 impl Turn {
-    pub fn new(opener: Opener, task: TurnTask) -> Self {
-        let TurnTask { session, id, cause, stop, control, execution, unended } = task;
+    pub fn new(shared: Arc<Services>, task: TurnTask) -> Self {
+        let TurnTask { agent, session, id, cause, stop, control, execution, unended } = task;
         let tools = session.tools.preferring(cause.as_ref().map(|cause| Source::Client(cause.connection)));
-        let shared = opener.shared.clone();
+        let opener = Opener { shared: shared.clone(), agent };
         let answerer = SessionAnswerer::new(
             shared.clone(),
             session.clone(),

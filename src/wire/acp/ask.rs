@@ -78,11 +78,11 @@ pub fn request(asked: &QuestionAsked, can: Can) -> Option<EditorRequest> {
             yes_or_no(about(title, format!("{}\n\n{}", grant.args_summary, grant.reason)), "Allow", "Deny")
         }
         QuestionContent::ApproveSubagentEnvelope(envelope) => {
-            let (provider, model) = &envelope.model;
             let text = format!(
-                "{}\n\nTools: {}\nModel: {provider} {model}",
+                "{}\n\nTools: {}\n{}",
                 envelope.task_summary,
                 envelope.tools.join(", "),
+                envelope.who()
             );
             yes_or_no(about("Start a subagent?".to_owned(), text), "Start it", "Deny")
         }

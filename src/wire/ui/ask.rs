@@ -129,11 +129,10 @@ fn request(asked: &QuestionAsked) -> (&'static str, Map<'static>) {
         }
         QuestionContent::ApproveSubagentEnvelope(envelope) => {
             let message = format!(
-                "{}\n\nTools: {}\nModel: {} {}{warned}",
+                "{}\n\nTools: {}\n{}{warned}",
                 envelope.task_summary,
                 envelope.tools.join(", "),
-                envelope.model.0,
-                envelope.model.1
+                envelope.who()
             );
             ("ui.confirm.request", confirm("Start a subagent?".to_owned(), message, true))
         }

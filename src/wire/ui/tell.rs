@@ -8,9 +8,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::clock::{Clock, epoch_millis, rfc3339};
+use crate::event::question::QuestionContent;
 use crate::event::{
-    Body, CommandOutcome, Event, Rehydration, RetryAwaited, Sender, ToolCall, ToolOutput, TurnEnded,
-    TurnOutcome,
+    Body, CommandOutcome, Event, QuestionAsked, Rehydration, RetryAwaited, Sender, ToolCall, ToolOutput,
+    TurnEnded, TurnOutcome,
 };
 use crate::facts::{Phase, SessionFacts};
 use crate::limits::{RETRY_ATTEMPTS, UI_TOLD_ENTRIES};
@@ -93,6 +94,7 @@ impl Teller {
                 let quiet = own.as_ref().is_some_and(|request| state.quiet.contains_key(request));
                 if asked.subagent.is_none() && !quiet {
                     self.joins_run(state, out, event);
+                    self.asked_about(state, out, asked);
                 }
                 ask::question(state, out, event, asked, own);
             }
@@ -302,6 +304,15 @@ impl Teller {
         call
     }
 
+    /// An agent of others asks about a call before it is in a message: it is told now.
+    fn asked_about(&self, state: &mut DeskState, out: &mut Vec<u8>, asked: &QuestionAsked) {
+        let QuestionContent::Approve(approval) = asked.content.as_ref() else { return };
+        let is_told = |run: &Run| run.steps.contains_key(&approval.call);
+        if !state.run.as_ref().is_some_and(is_told) {
+            self.proposed(state, out, &approval.call, &approval.tool, &Value::Nil);
+        }
+    }
+
     fn proposed(
         &self,
         state: &mut DeskState,
@@ -311,10 +322,18 @@ impl Teller {
         arguments: &Value<'_>,
     ) {
         let Some(run) = &mut state.run else { return };
-        run.step_count = run.step_count.saturating_add(1);
-        let number = run.step_count;
         let (args, raw) = arguments_of(arguments);
         let raw: Arc<str> = raw.into();
+        // The call of an agent of others is told before its message.
+        if let Some(step) = run.steps.get_mut(id) {
+            if *step.arguments != *raw {
+                step.arguments = raw.clone();
+                agent(state, out, call_event(id, name, args, &raw));
+            }
+            return;
+        }
+        run.step_count = run.step_count.saturating_add(1);
+        let number = run.step_count;
         run.steps.insert(id.clone(), Step { since: self.millis(), arguments: raw.clone() });
         let step = typed("step_start").with("step_id", id.to_string()).with("title", name.to_owned());
         agent(state, out, step.with("step_number", Value::int(number)));
@@ -323,6 +342,10 @@ impl Teller {
 
     /// A call begins to run. A hook may have changed its arguments since they were told.
     fn executing(&self, state: &mut DeskState, out: &mut Vec<u8>, call: &ToolCall) {
+        let is_told = |run: &Run| run.steps.contains_key(&call.id);
+        if !state.run.as_ref().is_some_and(is_told) {
+            return self.proposed(state, out, &call.id, &call.name, &call.parsed);
+        }
         let (args, raw) = arguments_of(&call.parsed);
         let now = self.millis();
         let Some(step) = state.run.as_mut().and_then(|run| run.steps.get_mut(&call.id)) else { return };

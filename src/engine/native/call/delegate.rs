@@ -22,6 +22,8 @@ struct Wanted {
     task: String,
     tools: Vec<String>,
     model: (Arc<str>, Arc<str>),
+    /// The agent of others that is to do it.
+    agent: Option<Arc<str>>,
 }
 
 impl Batch<'_> {
@@ -48,6 +50,7 @@ impl Batch<'_> {
                 tools: wanted.tools.clone(),
                 task_summary: tool::one_line(&secret::mask(&wanted.task), 400),
                 model: wanted.model.clone(),
+                agent: wanted.agent.clone(),
             };
             // The summary may be shorter than the task.
             let warnings = warning::of("The task", &Value::from(wanted.task.as_str()));
@@ -81,7 +84,7 @@ impl Batch<'_> {
         turn.publish(Body::ToolExecuting(call.clone())).await;
         let _running = turn.control.runs(&call.id);
         let name = tool::one_line(&wanted.task, 60);
-        let child = Child { id, name, envelope: wanted.tools, model: wanted.model };
+        let child = Child { id, name, envelope: wanted.tools, model: wanted.model, agent: wanted.agent };
         self.timed(self.worked(child, wanted.task)).await
     }
 
@@ -148,8 +151,15 @@ fn wanted(turn: &Turn, call: &ToolCall) -> Result<Wanted, String> {
         return Err("a subagent gets fewer tools than you have; leave out what it does not need.".to_owned());
     }
     let facts = turn.session.snapshot().facts.clone();
+    let agent = match call.parsed.get("agent") {
+        None | Some(Value::Nil) => None,
+        Some(name) => {
+            let name = name.as_str().ok_or("agent must be the name of an agent.")?;
+            Some(turn.config().agent(name).map_err(|error| error.message)?.name)
+        }
+    };
     let text = |value: &Value<'_>, key| value.get(key).and_then(Value::as_str).map(Arc::<str>::from);
-    let model = match call.parsed.get("model") {
+    let model = match call.parsed.get("model").filter(|_| agent.is_none()) {
         None | Some(Value::Nil) => (facts.model_provider.clone(), facts.model_id.clone()),
         Some(value) => {
             let named = match value.as_str() {
@@ -168,5 +178,7 @@ fn wanted(turn: &Turn, call: &ToolCall) -> Result<Wanted, String> {
             (provider, id)
         }
     };
-    Ok(Wanted { task: task.to_owned(), tools, model })
+    // An agent has models of its own.
+    let model = agent.clone().map_or(model, |agent| (agent, "".into()));
+    Ok(Wanted { task: task.to_owned(), tools, model, agent })
 }
