@@ -114,3 +114,31 @@ fn editor_that_reads_nothing_holds_up_nothing() {
     let told = daemon.control(&["stop"]);
     assert!(told.status.success(), "{told:?}");
 }
+
+#[test]
+fn editor_follows_its_last_session_to_a_new_daemon() {
+    let script = r#"{:turns [{:steps [{:tool-call {:name "bash" :arguments {:command "touch begun; until [ -e go ]; do sleep 0.01; done"}}}]}
+                             {:steps [{:delta "Done."}]}]}"#;
+    let daemon = Daemon::new(Setup::new().script(script).arg("--yolo"));
+    // What runs in one folder keeps the old daemon.
+    let mut works = Editor::ready(&daemon.0, json!({}));
+    let session = works.open("project");
+    let rests = works.open("another");
+    works.prompt(&session, "wait");
+    wait_until("the command did not begin", || daemon.0.project().join("begun").exists());
+    let mut idle = Editor::ready(&daemon.0, json!({}));
+    idle.open("project");
+    idle.open("another");
+    assert!(daemon.control(&["restart"]).status.success());
+    // Its sessions have gone, and so it is to come to the new daemon.
+    assert_eq!(idle.end(), Some(75));
+    // One of this editor's is there, and runs on for it.
+    let missing =
+        works.call("session/prompt", json!({"sessionId": rests, "prompt": [{"type": "text", "text": "x"}]}));
+    assert!(missing.get("error").is_some(), "{missing}");
+    std::fs::write(daemon.0.project().join("go"), "").unwrap();
+    assert_eq!(works.end(), Some(75));
+    let mut editor = Editor::ready(&daemon.0, json!({}));
+    load(&mut editor, &session);
+    wait_until("the turn does not end", || daemon.is_at_rest());
+}

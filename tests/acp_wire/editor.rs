@@ -11,7 +11,7 @@ use edn_bridge::client::Lines;
 use serde_json::{Value, json};
 
 use crate::official;
-use crate::support::{PATIENCE, Setup};
+use crate::support::{PATIENCE, Setup, wait_until};
 
 /// An editor with its agent.
 pub struct Editor {
@@ -262,6 +262,12 @@ impl Editor {
         let mut text = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
         text
+    }
+
+    /// Waits for the end of the process, whose input is open.
+    pub fn end(&mut self) -> Option<i32> {
+        wait_until("the agent does not end", || self.lines.next(Instant::now() + PATIENCE) == Ok(None));
+        self.child.wait().unwrap().code()
     }
 
     /// Kills the process.

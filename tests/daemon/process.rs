@@ -318,6 +318,16 @@ fn editor_beside_a_daemon_of_another_version_is_served() {
 }
 
 #[test]
+fn start_follows_a_daemon_that_ends_at_that_moment() {
+    let daemon = Daemon::calling(&["true"]);
+    // As a killed process does whose socket is not closed yet.
+    let ending = stand_in(&daemon, "");
+    assert!(daemon.control(&["start"]).status.success());
+    ending.join().unwrap();
+    assert!(daemon.status().is_some());
+}
+
+#[test]
 fn other_build_of_the_daemon_is_named() {
     let daemon = Daemon::calling(&["true"]);
     let serving = stand_in(&daemon, "{:attached {:build \"0.0.0-other\"}}\n:ended\n");

@@ -3,10 +3,13 @@
 use std::process::Command;
 use std::thread::JoinHandle;
 
+use edn_bridge::limits::PARALLEL_TOOLS;
 use edn_bridge::value::{Owned, Value};
 
-use crate::fixture::{Daemon, END, approve, prompt, runs, session_of, signal, telling, until, with_workflow};
-use crate::support::{self, Bridge, Setup, at, code, data, is_event, wait_until};
+use crate::fixture::{
+    Daemon, END, approve, end_of_run, prompt, runs, session_of, signal, telling, until, with_workflow,
+};
+use crate::support::{self, Bridge, Setup, at, code, data, wait_until};
 
 #[test]
 fn turn_goes_on_in_a_new_daemon_after_its_running_tool() {
@@ -142,24 +145,19 @@ fn question_of_a_replaced_daemon_is_asked_by_the_new_one() {
 
 #[test]
 fn question_goes_over_to_a_new_daemon_beside_a_running_tool() {
-    let two = format!(
-        "{{:turns [{{:steps [{{:tool-call {{:id \"a\" :name \"bash\" :arguments {{:command \"echo asked >> asked\"}}}}}}
-                            {{:tool-call {{:id \"b\" :name \"bash\" :arguments {{:command {:?}}}}}}}]}}]}}",
-        until("go")
-    );
-    let mut daemon = Daemon::new(Setup::new().script(&two));
+    let two = "{:turns [{:steps [{:tool-call {:id \"a\" :name \"bash\" :arguments {:command \"echo asked >> asked\"}}}
+                                 {:tool-call {:id \"b\" :name \"bash\" :arguments {:command \"sh until.sh\"}}}]}]}";
+    let mut daemon = Daemon::new(Setup::new().script(two));
+    std::fs::write(daemon.file("until.sh"), until("go")).unwrap();
     let folder = daemon.setup.dir.path().join("config/edn-bridge");
     std::fs::create_dir_all(&folder).unwrap();
-    let rule = "{:permissions {:rules [{:tool \"bash\" :command \"echo began\" :decision :allow}]}}";
+    let rule = "{:permissions {:rules [{:tool \"bash\" :command \"sh until.sh\" :decision :allow}]}}";
     std::fs::write(folder.join("config.edn"), rule).unwrap();
     let mut old = daemon.setup.interactor();
     let session = prompt(&mut old);
-    let mut question = old.event("interaction/requested");
-    if !question.to_string().contains("asked >> asked") {
-        // Each part of the command is judged, so that both are asked about.
-        approve(&mut old, &question);
-        question = old.event("interaction/requested");
-    }
+    let question = old.event("interaction/requested");
+    assert!(question.to_string().contains("asked >> asked"), "{question}");
+    wait_until("the command did not begin", || daemon.file("began").exists());
     daemon.then_says(END);
     let mut idle = daemon.setup.interactor();
     assert!(daemon.control(&["restart"]).status.success());
@@ -171,16 +169,128 @@ fn question_goes_over_to_a_new_daemon_beside_a_running_tool() {
     let again = new.event("interaction/requested");
     assert_eq!(data(&again, "interaction-id"), data(&question, "interaction-id"));
     approve(&mut new, &again);
-    loop {
-        let next =
-            new.until(|frame| is_event(frame, "interaction/requested") || is_event(frame, "turn/ended"));
-        if is_event(&next, "turn/ended") {
-            break;
-        }
-        approve(&mut new, &next);
-    }
+    new.event("turn/ended");
     assert_eq!(std::fs::read_to_string(daemon.file("asked")).unwrap(), "asked\n");
     assert_eq!(std::fs::read_to_string(daemon.file("done")).unwrap(), "done\n");
+    // The result of the call that ended in the old daemon came along.
+    let messages = new.ask("m", "get_messages", "{}").to_string();
+    assert!(!messages.contains("may have run"), "{messages}");
+    assert_eq!(audited(&daemon, data(&question, "interaction-id")).len(), 1);
+}
+
+/// The audit records of a question.
+fn audited(daemon: &Daemon, question: &str) -> Vec<String> {
+    let audit = std::fs::read_to_string(daemon.setup.state().join("audit.edn")).unwrap_or_default();
+    audit.lines().filter(|line| line.contains(question)).map(str::to_owned).collect()
+}
+
+#[test]
+fn question_that_goes_over_has_one_audit_record() {
+    let daemon = Daemon::calling(&["echo ran >> ran"]);
+    let mut old = daemon.setup.interactor();
+    let session = prompt(&mut old);
+    let question = old.event("interaction/requested");
+    // An engine that starts looks for questions that a kill cut off.
+    for _ in 0..2 {
+        let last = daemon.pid();
+        assert!(daemon.control(&["restart"]).status.success());
+        wait_until("nothing is asked", || daemon.asks(&session).as_deref() == Some("approve"));
+        wait_until("the old daemon stays", || !runs(last));
+    }
+    let id = data(&question, "interaction-id");
+    assert!(audited(&daemon, id).is_empty(), "{:?}", audited(&daemon, id));
+    let mut new = daemon.editor_at(&session);
+    let again = new.event("interaction/requested");
+    approve(&mut new, &again);
+    new.event("tool/result");
+    assert_eq!(audited(&daemon, id).len(), 1);
+}
+
+#[test]
+fn question_at_a_gate_goes_over_with_its_id() {
+    let setup = Setup::new().script("{:turns [{:steps [{:delta \"said\"}]}] :then :cycle}");
+    let stages = "{:id :a :body \"x\" :assert [{:command \"echo a >> a\"}]}
+                  {:id :b :body \"y\" :gate [{:confirm \"Go on?\"}] :next :end}";
+    let daemon = Daemon::new(with_workflow(setup, stages));
+    let mut old = daemon.setup.interactor();
+    let session = session_of(&mut old);
+    old.ask("w", "command", "{:text \"/workflow w\"}");
+    let question = old.event("interaction/requested");
+    for _ in 0..2 {
+        let last = daemon.pid();
+        assert!(daemon.control(&["restart"]).status.success());
+        wait_until("nothing is asked", || daemon.asks(&session).as_deref() == Some("confirm"));
+        wait_until("the old daemon stays", || !runs(last));
+    }
+    assert_eq!(old.wait().code(), Some(75));
+    let id = data(&question, "interaction-id");
+    assert!(audited(&daemon, id).is_empty(), "{:?}", audited(&daemon, id));
+    let mut new = daemon.editor_at(&session);
+    let again = new.event("interaction/requested");
+    assert_eq!(data(&again, "interaction-id"), id);
+    support::accept(&mut new, &again, ":value {:ok true}");
+    assert_eq!(end_of_run(&mut new), "Workflow w ended: done.");
+    assert_eq!(std::fs::read_to_string(daemon.file("a")).unwrap(), "a\n");
+    assert_eq!(audited(&daemon, id).len(), 1);
+}
+
+#[test]
+fn turn_that_went_over_is_marked_after_a_kill() {
+    let mut daemon = Daemon::calling(&[&until("go")]);
+    daemon.change(|setup| setup.arg("--yolo"));
+    let mut old = daemon.setup.interactor();
+    let session = prompt(&mut old);
+    wait_until("the command did not begin", || daemon.file("began").exists());
+    daemon.then_says(
+        "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"echo n >> next; sleep 1000\"}}}]}]}",
+    );
+    assert!(daemon.control(&["restart"]).status.success());
+    std::fs::write(daemon.file("go"), "").unwrap();
+    assert_eq!(old.wait().code(), Some(75));
+    wait_until("the turn did not go on", || daemon.file("next").exists());
+    let second = daemon.pid();
+    signal(second, "-KILL");
+    wait_until("the daemon is there", || daemon.status().is_none());
+    daemon.then_says(END);
+    assert!(daemon.control(&["start"]).status.success());
+    // It does not go on by itself once more: its call may have run.
+    wait_until("the turn is not marked", || daemon.notes() == 0 && daemon.at_work().is_empty());
+    let mut new = daemon.editor_at(&session);
+    let state = new.ask("state", "get_state", "{}");
+    assert!(at(&state, &["data", "state", "interrupted"]).is_some_and(|turn| !turn.is_nil()), "{state}");
+    let messages = new.ask("m", "get_messages", "{}").to_string();
+    assert!(messages.contains("may have run") && !messages.contains("\"end\""), "{messages}");
+    assert_eq!(std::fs::read_to_string(daemon.file("next")).unwrap(), "n\n");
+}
+
+#[test]
+fn call_that_waits_for_a_place_begins_in_the_new_daemon() {
+    // The process that started the command, and those above it.
+    let line = "p=$$; while [ \"$p\" -gt 1 ]; do p=$(awk '{print $4}' /proc/$p/stat); echo $p; done > line";
+    let call = |id: usize, command: &str| {
+        format!("{{:tool-call {{:id \"{id}\" :name \"bash\" :arguments {{:command {command:?}}}}}}}")
+    };
+    let mut calls: String = (0..PARALLEL_TOOLS).map(|id| call(id, &until("go"))).collect();
+    calls += &call(PARALLEL_TOOLS, line);
+    let mut daemon =
+        Daemon::new(Setup::new().arg("--yolo").script(&format!("{{:turns [{{:steps [{calls}]}}]}}")));
+    let mut old = daemon.setup.interactor();
+    let first = daemon.pid();
+    prompt(&mut old);
+    let began = || std::fs::read_to_string(daemon.file("began")).unwrap_or_default();
+    wait_until("the commands did not begin", || began().lines().count() == PARALLEL_TOOLS);
+    let mut idle = daemon.setup.interactor();
+    daemon.then_says(END);
+    assert!(daemon.control(&["restart"]).status.success());
+    assert_eq!(idle.wait().code(), Some(75));
+    let second = daemon.pid();
+    std::fs::write(daemon.file("go"), "").unwrap();
+    assert_eq!(old.wait().code(), Some(75));
+    wait_until("the turn did not go on", || daemon.notes() == 0 && daemon.at_work().is_empty());
+    let line = std::fs::read_to_string(daemon.file("line")).unwrap();
+    let above = |pid: i64| line.lines().any(|above| above == pid.to_string());
+    assert!(above(second) && !above(first), "{first}, {second}: {line}");
+    assert_eq!(std::fs::read_to_string(daemon.file("done")).unwrap().lines().count(), PARALLEL_TOOLS);
 }
 
 #[test]
@@ -336,9 +446,19 @@ fn replaced_daemon_is_shown_and_ended_by_stop_now() {
     assert_eq!(sockets, 0);
 }
 
+/// What a replaced daemon says to a line.
+fn ask_at(daemon: &Daemon, replaced: i64, line: &str) -> String {
+    use std::io::{Read as _, Write as _};
+    let socket = daemon.setup.state().join(format!("run/replaced-{replaced}.daemon.sock"));
+    let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    stream.write_all(line.as_bytes()).unwrap();
+    let mut told = String::new();
+    stream.read_to_string(&mut told).unwrap();
+    told
+}
+
 #[test]
 fn replaced_daemon_takes_nothing_over() {
-    use std::io::{Read as _, Write as _};
     let mut daemon = Daemon::calling(&[&until("go")]);
     daemon.change(|setup| setup.arg("--yolo"));
     let mut old = daemon.setup.interactor();
@@ -347,14 +467,7 @@ fn replaced_daemon_takes_nothing_over() {
     wait_until("the command did not begin", || daemon.file("began").exists());
     daemon.then_says(END);
     assert!(daemon.control(&["restart"]).status.success());
-    let socket = daemon.setup.state().join(format!("run/replaced-{first}.daemon.sock"));
-    let ask = |line: &str| {
-        let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
-        stream.write_all(line.as_bytes()).unwrap();
-        let mut told = String::new();
-        stream.read_to_string(&mut told).unwrap();
-        told
-    };
+    let ask = |line: &str| ask_at(&daemon, first, line);
     let given = "{:cwd \"/\" :provider nil :model nil :model-file nil :script nil :mode nil :config nil \
                  :durability \"relaxed\" :origins []}";
     let told = ask(&format!("{{:take-over {{:session {session:?} :given {given} :environment nil}}}}\n"));
@@ -458,4 +571,76 @@ fn session_that_may_have_ended_its_daemon_is_not_offered_on() {
         })
     });
     assert_eq!(told, "two\n");
+}
+
+#[test]
+fn session_moves_though_its_new_daemon_is_slow() {
+    let mut daemon = Daemon::calling(&[&until("go")]);
+    daemon.change(|setup| setup.arg("--yolo").env("BRIDGE_TEST", "one"));
+    let mut old = daemon.setup.interactor();
+    let first = daemon.pid();
+    prompt(&mut old);
+    wait_until("the command did not begin", || daemon.file("began").exists());
+    let mut idle = daemon.setup.interactor();
+    daemon.then_says(&telling());
+    assert!(daemon.control(&["restart"]).status.success());
+    assert_eq!(idle.wait().code(), Some(75));
+    daemon.setup.environment.pop();
+    daemon.change(|setup| setup.env("BRIDGE_TEST", "two"));
+    let (_newest, second) = (daemon.setup.interactor(), daemon.pid());
+    signal(second, "-STOP");
+    std::fs::write(daemon.file("go"), "").unwrap();
+    assert_eq!(old.wait().code(), Some(75));
+    // What leaves is work: the old daemon does not end over it.
+    let status = ask_at(&daemon, first, ":status\n");
+    signal(second, "-CONT");
+    assert!(status.contains(":phase \"leaving\""), "{status}");
+    wait_until("the turn did not go on", || daemon.file("told").exists() && daemon.at_work().is_empty());
+    assert_eq!(std::fs::read_to_string(daemon.file("told")).unwrap(), "one\n");
+}
+
+#[test]
+fn subagent_ends_in_the_old_daemon_and_its_parent_moves() {
+    let mut daemon = Daemon::new(Setup::new().script(&format!(
+        "{{:turns [{{:steps [{{:tool-call {{:name \"delegate\" :arguments {{:task \"t\" :tools [\"bash\"]}}}}}}]}}
+                  {{:steps [{{:tool-call {{:name \"bash\" :arguments {{:command {:?}}}}}}}]}}
+                  {{:steps [{{:delta \"the child said\"}}]}}]}}",
+        until("go")
+    )));
+    let mut old = daemon.setup.interactor();
+    let session = prompt(&mut old);
+    let question = old.event("interaction/requested");
+    approve(&mut old, &question);
+    wait_until("the command did not begin", || daemon.file("began").exists());
+    daemon.then_says(END);
+    let mut idle = daemon.setup.interactor();
+    assert!(daemon.control(&["restart"]).status.success());
+    assert_eq!(idle.wait().code(), Some(75));
+    std::fs::write(daemon.file("go"), "").unwrap();
+    assert_eq!(old.wait().code(), Some(75));
+    wait_until("the turn did not go on", || daemon.notes() == 0 && daemon.at_work().is_empty());
+    let mut new = daemon.editor_at(&session);
+    let messages = new.ask("m", "get_messages", "{}").to_string();
+    assert!(messages.contains("the child said") && messages.contains("\"end\""), "{messages}");
+    assert!(!messages.contains("may have run"), "{messages}");
+    assert_eq!(std::fs::read_to_string(daemon.file("done")).unwrap(), "done\n");
+}
+
+#[test]
+fn kills_count_for_a_session_that_went_over() {
+    let daemon = Daemon::calling(&["echo ran >> ran"]);
+    let mut old = daemon.setup.interactor();
+    let session = prompt(&mut old);
+    old.event("interaction/requested");
+    let first = daemon.pid();
+    assert!(daemon.control(&["restart"]).status.success());
+    for _ in 0..2 {
+        wait_until("nothing is asked", || daemon.asks(&session).is_some() && !runs(first));
+        signal(daemon.pid(), "-KILL");
+        wait_until("the daemon is there", || daemon.status().is_none());
+        assert!(daemon.control(&["start"]).status.success());
+    }
+    let told = || String::from_utf8(daemon.control(&["status"]).stdout).unwrap();
+    wait_until("nothing is said", || told().contains("2 daemons in a row"));
+    assert_eq!(daemon.asks(&session), None);
 }

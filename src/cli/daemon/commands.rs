@@ -64,16 +64,23 @@ const LEAST_WAIT: Duration = Duration::from_millis(1);
 pub(in super::super) fn run(options: &Options, command: DaemonCommand) -> Exit {
     match command {
         DaemonCommand::Run { announce } => host::run(options, announce),
-        DaemonCommand::Start => {
-            connect_or_start(&options.state_folder()?, &options.log).map_err(Failure::start)?;
-            Ok(ExitCode::SUCCESS)
-        }
+        DaemonCommand::Start => start(options),
         DaemonCommand::Status { format } => status(options, format == "edn"),
         DaemonCommand::Stop { now } => end(options, now),
         DaemonCommand::Restart => restart(options),
         DaemonCommand::Log => log(options),
         DaemonCommand::Unit => unit(),
     }
+}
+
+/// Starts the daemon, unless one answers: that of a process which ends takes connections until its last moment.
+fn start(options: &Options) -> Exit {
+    let state_dir = options.state_folder()?;
+    let answers = || {
+        let stream = connect_or_start(&state_dir, &options.log).map_err(Failure::start)?;
+        asked_at(&stream, &Ask::Status, DAEMON_START)
+    };
+    answers().or_else(|_| answers()).map(|_| ExitCode::SUCCESS)
 }
 
 /// Asks the daemon; `None` if none runs. One that is asked to end and ends without an answer has done so.

@@ -176,7 +176,18 @@ impl Client for Member {
         self.is_here(session) || subagent.is_some_and(|subagent| self.is_above(subagent))
     }
 
-    fn close(&self) {}
+    /// The session has gone to another process. The editor is to follow once none of its sessions is left here: the others
+    /// may run on for it.
+    fn close(&self) {
+        let Some(connection) = self.connection.upgrade() else { return };
+        let sessions: Vec<SessionId> = connection.wire().desk.lock().sessions.keys().cloned().collect();
+        let engines = &connection.wire().engines;
+        let is_here =
+            |session| engines.of(session).is_some_and(|project| project.api.facts(session).is_some());
+        if !sessions.iter().any(is_here) {
+            connection.close();
+        }
+    }
 
     fn standing(&self) -> Standing {
         self.connection.upgrade().map(|connection| connection.standing()).unwrap_or_default()
