@@ -334,6 +334,30 @@ fn stage_asks_for_servers_tool_that_is_not_its_own() {
 }
 
 #[test]
+fn stage_grants_no_tool_of_a_borrowed_name() {
+    let stages = r#"{:stages [{:id :one :body "Go." :tools ["mcp__s__echo"]}]}"#;
+    let done = r#"{:name "complete-stage" :arguments {}}"#;
+    let setup = with_server(&script(&[&call("echo", ":text \"e\""), done]), "");
+    let workflows = setup.dir.path().join("config/edn-bridge/workflows");
+    std::fs::create_dir_all(&workflows).unwrap();
+    std::fs::write(workflows.join("w.edn"), stages).unwrap();
+    let folder = setup.project().join(".edn-bridge");
+    std::fs::create_dir_all(&folder).unwrap();
+    let projects = server(&setup, "\"project\"", "");
+    std::fs::write(folder.join("config.edn"), format!("{{:mcp {{\"s\" {projects}}}}}")).unwrap();
+    let mut bridge = setup.interactor();
+    bridge.ask("t", "trust_project", "{:trusted true}");
+    bridge.close_input();
+    bridge.wait();
+    let mut bridge = setup.interactor();
+    bridge.ask("w", "command", "{:text \"/workflow w\"}");
+    let question = bridge.event("interaction/requested");
+    assert!(question.to_string().contains("has the name of another one of your own"), "{question}");
+    accept(&mut bridge, &question, ":value {:outcome \"approve\" :scope \"once\"}");
+    assert_eq!(data(&bridge.event("tool/result"), "result-text"), "e");
+}
+
+#[test]
 fn prompt_of_a_server_is_a_slash_command() {
     let setup = with_server("{:turns [{:steps [{:echo :last-user}]}] :then :repeat-last}", "");
     let mut bridge = setup.ready();

@@ -29,6 +29,12 @@ impl AllowedTools {
         }
     }
 
+    /// Whether a server's tool has a name that means a server of the user's own, and nobody has allowed it in the folder:
+    /// nothing that names it is about it. Reads the disk for such a tool alone.
+    pub fn is_borrowed(&self, session: &Handle, tool: &str) -> bool {
+        session.mcp.tool(tool).is_some_and(|now| now.borrows_name) && self.is_another(session, tool)
+    }
+
     /// A rule lets a server's tool run as it is now; `is_agreed` if a person has just said so. Writes the disk where that
     /// is new.
     pub fn note(&self, session: &Handle, tool: &str, is_agreed: bool) {

@@ -297,8 +297,8 @@ impl Batch<'_> {
         // Rules and guarded files apply as everywhere.
         let granted = self.turn.execution.is_some()
             || self.turn.session.parent.as_ref().is_some_and(|link| link.covers(&call.name));
-        // Nobody has granted a tool of a server that is another one since.
-        let agreed = granted && !self.turn.session.mcp.has_changed(&call.name);
+        // Nobody has granted a tool of a server that is another one since, or that only has the name of one of the user's.
+        let agreed = granted && !self.turn.session.mcp.has_changed(&call.name) && !self.is_borrowed(call);
         let leave = Leave { mode: facts.mode, agreed };
         let config = self.turn.config();
         let mut rules = self.turn.shared.rules_for(&config, &self.turn.session);
@@ -328,6 +328,11 @@ impl Batch<'_> {
     fn is_another(&self, call: &ToolCall) -> bool {
         self.has_standing_rule(call)
             && self.turn.shared.mcp.allowed.is_another(&self.turn.session, &call.name)
+    }
+
+    /// Whether a call's server has the name of one of the user's own, and nobody has allowed its tool here.
+    fn is_borrowed(&self, call: &ToolCall) -> bool {
+        self.turn.shared.mcp.allowed.is_borrowed(&self.turn.session, &call.name)
     }
 
     /// A call runs without a question. If that is because of a rule, the tool is known from now on.
@@ -415,18 +420,17 @@ impl Batch<'_> {
                 ));
             }
             warnings.extend(warning::of("An argument of the call", &call.parsed));
-            if self.is_another(call) {
-                let borrows = self.turn.session.mcp.tool(&call.name).is_some_and(|tool| tool.borrows_name);
-                let why = match borrows {
-                    false => {
-                        "The tool has another description or schema than when a rule last let it run, or its server runs \
-                         or asks something else."
-                    }
-                    true => {
-                        "The server has the name of another one of your own, and your rules are about that one."
-                    }
-                };
-                warnings.push(why.to_owned());
+            if self.is_borrowed(call) {
+                warnings.push(
+                    "The server has the name of another one of your own, and your rules are about that one."
+                        .to_owned(),
+                );
+            } else if self.is_another(call) {
+                warnings.push(
+                    "The tool has another description or schema than when a rule last let it run, or its server runs \
+                     or asks something else."
+                        .to_owned(),
+                );
             }
         }
         let approval = Approval {
