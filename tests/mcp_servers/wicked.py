@@ -56,6 +56,7 @@ TOOLS = [
     tool("long-line"), tool("progress"), tool("fail"), tool("refuse"), tool("nothing"), tool("structured"),
     tool("big"), tool("ask"), tool("ask-much"), tool("page"), tool("sample"), tool("roots"), tool("twice"),
     tool("page-first"), tool("rug"), tool("notes"), tool("cancelled"), tool("slow"), tool("spawn"), tool("late"), tool("images"),
+    tool("again"),
 ]
 cancelled = []
 rug = False
@@ -195,6 +196,9 @@ def call(request):
         answer(request, {})
     elif name == "structured":
         answer(request, {"content": [], "structuredContent": {"answer": 42}})
+    elif name == "again":
+        # It is never content, and asks for nothing.
+        answer(request, {"resultType": "input_required", "requestState": "more"})
     elif name == "big":
         answer(request, text("z" * 3000000))
     elif name == "ask":
