@@ -101,21 +101,38 @@ Interactively, choose it.  Nothing is started before the first message."
   "Return the name of the agent that answers in this chat, or nil."
   (plist-get (edn-bridge-chat-get :agent) :name))
 
-(defun edn-bridge-agents--options ()
-  "Return what can be chosen at the agent of this chat, which may have to start."
-  (unless (edn-bridge-agents-here)
-    (user-error "No agent of others answers in this chat; %s begins a session with one"
-                (substitute-command-keys "\\[edn-bridge-agents-new]")))
-  (or (append (edn-bridge-chat-get :options) nil)
-      (progn
-        (message "Asking %s ..."
-                 (edn-bridge-visible-label (edn-bridge-agents-here)))
-        (append (plist-get (edn-bridge-rpc-call (edn-bridge-chat-current)
-                                                "agent_options" nil)
-                           :options)
-                nil))
-      (user-error "The agent %s offers nothing to choose"
-                  (edn-bridge-visible-label (edn-bridge-agents-here)))))
+(defun edn-bridge-agents--options (command)
+  "Return what can be chosen at the agent of this chat.
+Where that is not known yet, the agent is started for it, which takes its
+time and may ask: nothing waits, and a button says when it is known, and
+calls COMMAND."
+  (let ((name (or (edn-bridge-agents-here)
+                  (user-error "No agent of others answers in this chat; %s begins a session with one"
+                              (substitute-command-keys
+                               "\\[edn-bridge-agents-new]")))))
+    (or (append (edn-bridge-chat-get :options) nil)
+        (progn
+          (edn-bridge-agents--ask-for-options name command)
+          (user-error "Asking %s what can be chosen; a button says when it is known"
+                      (edn-bridge-visible-label name))))))
+
+(defun edn-bridge-agents--ask-for-options (name command)
+  "Have the agent NAME of this chat tell what can be chosen, for COMMAND."
+  (let ((conn (edn-bridge-chat-current)))
+    (edn-bridge-rpc-request
+     conn "agent_options" nil
+     :on-success
+     (lambda (data)
+       (edn-bridge-chat-with-buffer conn
+         (if (append (plist-get data :options) nil)
+             (edn-bridge-chat-notice
+              (format "What can be chosen at %s is known"
+                      (edn-bridge-visible-label name))
+              nil
+              (list "Choose" command))
+           (edn-bridge-chat-notice
+            (format "The agent %s offers nothing to choose"
+                    (edn-bridge-visible-label name)))))))))
 
 (defun edn-bridge-agents--values (option)
   "Return the values that OPTION can have: property lists with a name."
@@ -161,7 +178,8 @@ OPTION is what the bridge lists of it, VALUE an id, t or :false.
 Interactively, choose both; each option is shown with its value."
   (interactive
    (let ((option (edn-bridge-complete-choose
-                  "Option: " 'edn-bridge-option (edn-bridge-agents--options)
+                  "Option: " 'edn-bridge-option
+                  (edn-bridge-agents--options #'edn-bridge-agents-set-option)
                   (lambda (option) (plist-get option :name))
                   (lambda (option)
                     (string-join
@@ -179,13 +197,14 @@ Interactively, choose both; each option is shown with its value."
               (edn-bridge-visible-label
                (edn-bridge-agents--value-name option value))))))
 
-(defun edn-bridge-agents-choose (category what)
-  "Choose a value of the agent's option of CATEGORY, which is WHAT for people."
+(defun edn-bridge-agents-choose (category what command)
+  "Choose a value of the agent's option of CATEGORY, which is WHAT for people.
+COMMAND does that again."
   (let ((option (seq-find
                  (lambda (option)
                    (equal (edn-bridge-chat-word (plist-get option :category))
                           category))
-                 (edn-bridge-agents--options))))
+                 (edn-bridge-agents--options command))))
     (unless option
       (user-error "The agent %s has no choice of %s"
                   (edn-bridge-visible-label (edn-bridge-agents-here)) what))

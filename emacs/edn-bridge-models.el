@@ -64,7 +64,7 @@ asked for, and the choice holds for new sessions too."
                    #'identity)))))
    edn-bridge-chat-mode)
   (if (null id)
-      (edn-bridge-agents-choose "model" "models")
+      (edn-bridge-agents-choose "model" "models" #'edn-bridge-models-choose)
     (edn-bridge-rpc-request
      (edn-bridge-chat-current) "set_model"
      (append (list :provider provider :model-id id)
@@ -91,7 +91,8 @@ Where an agent of others answers, choose among its levels."
                edn-bridge-constants-thinking-levels #'identity)))
    edn-bridge-chat-mode)
   (if (null level)
-      (edn-bridge-agents-choose "thought_level" "thinking levels")
+      (edn-bridge-agents-choose "thought_level" "thinking levels"
+                                #'edn-bridge-models-think)
     (edn-bridge-rpc-request
      (edn-bridge-chat-current) "set_thinking_level" (list :level level)
      :on-success

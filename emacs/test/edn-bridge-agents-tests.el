@@ -92,16 +92,21 @@ What was offered is in `offered', the last first."
                   :type 'user-error)
     (edn-bridge-test-event conn "session/updated" :session-id "s1"
                            :agent '(:name "claude") :options [])
-    ;; Before the first turn the agent is asked.
-    (cl-letf (((symbol-function 'edn-bridge-rpc-call)
-               (lambda (_conn op _params)
-                 (should (equal op "agent_options"))
-                 (list :options edn-bridge-agents-tests-options))))
-      (edn-bridge-agents-tests-choosing '("Brave" "on")
-        (call-interactively #'edn-bridge-agents-set-option)
-        (should (equal offered '((("on" . "") ("off" . "now"))
-                                 (("Model" . "Small, Which one")
-                                  ("Brave" . "off")))))))
+    ;; Before the first turn the agent is asked, and nothing waits for it.
+    (should-error (call-interactively #'edn-bridge-agents-set-option)
+                  :type 'user-error)
+    (edn-bridge-test-event conn "session/updated" :session-id "s1"
+                           :agent '(:name "claude")
+                           :options edn-bridge-agents-tests-options)
+    (edn-bridge-test-answer conn sent "agent_options"
+                            :options edn-bridge-agents-tests-options)
+    (should (string-search "What can be chosen at claude is known"
+                           (edn-bridge-test-transcript)))
+    (edn-bridge-agents-tests-choosing '("Brave" "on")
+      (edn-bridge-test-push "Choose")
+      (should (equal offered '((("on" . "") ("off" . "now"))
+                               (("Model" . "Small, Which one")
+                                ("Brave" . "off"))))))
     (should (equal (plist-get (car sent) :op) "set_option"))
     (should (equal (plist-get (car sent) :params) '(:option "brave" :value t)))
     (edn-bridge-test-event conn "session/updated" :session-id "s1"
@@ -182,8 +187,12 @@ What was offered is in `offered', the last first."
 (ert-deftest edn-bridge-agents-live-options-before-the-first-turn ()
   (edn-bridge-agents-tests-with-agent ""
     (edn-bridge-agents-tests-begin)
+    (should-error (call-interactively #'edn-bridge-models-choose)
+                  :type 'user-error)
+    (edn-bridge-test-wait
+     (string-search "[Choose]" (edn-bridge-test-transcript)))
     (edn-bridge-agents-tests-choosing '("Large")
-      (call-interactively #'edn-bridge-models-choose))
+      (edn-bridge-test-push "Choose"))
     (edn-bridge-test-wait
      (string-search "agent scripted · m-large" (edn-bridge-chat--header-line)))))
 

@@ -59,7 +59,8 @@
         (should (or (assq 'interactive form)
                     ;; Called by the `interactive' form of a command.
                     (memq (nth 1 form)
-                          '(edn-bridge-sessions--choose-slot
+                          '(edn-bridge-agents--choose
+                            edn-bridge-sessions--choose-slot
                             edn-bridge-sessions--choose-message))))))))
 
 (ert-deftest edn-bridge-calm-no-event-takes-the-minibuffer-or-waits ()
