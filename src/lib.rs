@@ -21,6 +21,7 @@ pub mod claims;
 pub mod clock;
 pub mod crash;
 pub mod descriptors;
+pub mod diff;
 pub mod environment;
 pub mod files;
 pub mod git;

@@ -20,7 +20,6 @@ use crate::runner::sandbox::Sandbox;
 use crate::value::{Map, Value};
 
 mod bash;
-pub mod diff;
 mod edit;
 mod error;
 mod fetch;

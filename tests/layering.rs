@@ -32,6 +32,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("crash", &[]),
     ("descriptors", &["limits"]),
+    ("diff", &["limits"]),
     ("environment", &[]),
     ("heap", &["limits"]),
     ("private", &[]),
@@ -101,6 +102,7 @@ const TABLE: &[(&str, &[&str])] = &[
         &[
             "value",
             "limits",
+            "diff",
             "visible",
             "environment",
             "private",
@@ -235,6 +237,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "clock",
             "crash",
             "descriptors",
+            "diff",
             "environment",
             "private",
             "claims",

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::diff::unified;
 use super::error::CallError;
 use super::permission::Access;
 use super::write::{MadeChange, OpenText, changing, proposed, tell_diff, write_revision};
@@ -14,6 +13,7 @@ use super::{
     CallFuture, Changing, Context, NOT_SAVED, OpenFiles, Outcome, Plan, Proposal, Revision, Site, Tool, spec,
     target,
 };
+use crate::diff::unified;
 use crate::limits::{EDIT_ATTEMPTS, EDITS};
 use crate::provider::ToolSpec;
 use crate::value::{Map, Value};

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
-use super::diff::{GOES_ON, cut, unified};
 use super::error::CallError;
 use super::output::{KeptOutput, Outputs};
 use super::permission::Access;
@@ -15,6 +14,7 @@ use super::{
     CallFuture, Changing, Context, NOT_SAVED, OpenFileWrite, OpenFiles, Outcome, Plan, Proposal, Revision,
     Site, Tool, spec, target, text,
 };
+use crate::diff::{GOES_ON, cut, unified};
 use crate::event::FileEdit;
 use crate::files::{self, FilePlace, FileRead, ReplaceError, Rights};
 use crate::limits::{PLACING_GRACE, PROPOSAL_BYTES, TOOL_FILE_BYTES};

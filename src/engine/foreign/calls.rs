@@ -8,11 +8,12 @@ use tokio::time::Instant;
 use super::terminals::Terminals;
 use crate::acp::CallKind;
 use crate::agent::{CallNews, CallPart};
+use crate::diff;
 use crate::engine::native::answer::ModelAnswer;
 use crate::event::ToolCall;
 use crate::limits::{AGENT_ARGUMENTS_BYTES, AGENT_OUTPUT_BYTES, AGENT_TITLE_BYTES, MAX_ANSWER_BYTES};
 use crate::message::Block;
-use crate::tool::{diff, one_line};
+use crate::tool::one_line;
 use crate::value::{Map, Value};
 
 /// What was told so far.

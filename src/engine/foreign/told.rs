@@ -11,14 +11,15 @@ use super::calls::{AgentCall, Telling, tool_name};
 use super::parts::ForeignTurn;
 use crate::acp::{CallKind, CallState};
 use crate::agent::{AgentUpdate, AgentVoice, CallNews, CallPart};
+use crate::diff;
 use crate::engine::native::answer::ModelAnswer;
 use crate::engine::native::call::settle;
 use crate::engine::native::rounds::Rounds;
 use crate::event::{Body, FileEdit, NoticeLevel, ToolCall, ToolOutput};
 use crate::limits::{AGENT_CALL_PAUSE, AGENT_PIECE_BYTES, AGENT_TURN_CALLS, TOOL_EXCERPT_BYTES};
 use crate::message::{Block, StopReason};
+use crate::tool::Outcome;
 use crate::tool::output::{KeptOutput, Outputs};
-use crate::tool::{Outcome, diff};
 use crate::value::Value;
 
 impl ForeignTurn<'_> {

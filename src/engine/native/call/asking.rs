@@ -8,6 +8,7 @@ use tokio::sync::MutexGuard;
 
 use super::{Allowed, Batch, Places, QueuePlace, Vote, denied};
 use crate::crash;
+use crate::diff;
 use crate::engine::answers;
 use crate::engine::execution::{Execution, GrantAnswer};
 use crate::engine::rules;
@@ -28,7 +29,7 @@ use crate::store::record::QuestionRecord;
 use crate::tool::output::Outputs;
 use crate::tool::permission::{self, Access, Ground, Leave, Rule, Verdict};
 use crate::tool::walk::Barred;
-use crate::tool::{self, CallError, Outcome, Plan, Proposal, Redirects, Tool, diff, path};
+use crate::tool::{self, CallError, Outcome, Plan, Proposal, Redirects, Tool, path};
 use crate::value::Value;
 use crate::visible;
 

@@ -1,6 +1,7 @@
-//! Unified diffs of texts, in the format of `diff -u` and `git diff`. Knows no files.
+//! Unified diffs of texts, in the format of `diff -u` and `git diff`. Opens no files.
 
 use std::ops::Range;
+use std::path::Path;
 
 use imara_diff::{Algorithm, Diff, Hunk, InternedInput, Token};
 
@@ -39,6 +40,52 @@ pub fn unified(old: &str, new: &str, name: &str) -> String {
         group.push(change);
     }
     write_group(&mut text, &input, &group);
+    text
+}
+
+/// A change of a file as `git diff --patch` writes it, but with absolute paths and without prefixes. `is_new` if there was no
+/// file before. `diff` is a unified diff of the texts; its own first lines, which name the file, are left out.
+pub fn patch(path: &Path, is_new: bool, diff: &str) -> String {
+    let name = quoted(&path.to_string_lossy());
+    // Git marks the end of a name with spaces.
+    let end = if name.contains(' ') && !name.starts_with('"') { "\t" } else { "" };
+    let mut text = format!("diff --git {name} {name}\n");
+    if is_new {
+        text.push_str("new file mode 100644\n");
+    }
+    let hunks = match diff.starts_with("@@ ") {
+        true => Some(0),
+        false => diff.find("\n@@ ").map(|line| line.saturating_add(1)),
+    };
+    let Some(hunks) = hunks else { return text };
+    let before = if is_new { "/dev/null".to_owned() } else { format!("{name}{end}") };
+    text.push_str(&format!("--- {before}\n+++ {name}{end}\n"));
+    text.push_str(diff.get(hunks..).unwrap_or_default());
+    text
+}
+
+/// A path as Git writes it: in quotes where it has characters that a line could not hold.
+fn quoted(path: &str) -> String {
+    if !path.contains(|c: char| c.is_control() || matches!(c, '"' | '\\')) {
+        return path.to_owned();
+    }
+    let mut text = String::from("\"");
+    for c in path.chars() {
+        match c {
+            '"' | '\\' => text.extend(['\\', c]),
+            '\n' => text.push_str("\\n"),
+            '\t' => text.push_str("\\t"),
+            '\r' => text.push_str("\\r"),
+            c if c.is_control() => {
+                let mut bytes = [0; 4];
+                for byte in c.encode_utf8(&mut bytes).bytes() {
+                    text.push_str(&format!("\\{byte:03o}"));
+                }
+            }
+            c => text.push(c),
+        }
+    }
+    text.push('"');
     text
 }
 
@@ -106,5 +153,34 @@ mod tests {
             "--- a/x\n+++ b/x\n@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n\
              @@ -22,7 +22,6 @@\n 22\n 23\n 24\n-25\n 26\n 27\n 28\n"
         );
+    }
+
+    #[test]
+    fn patch_is_what_git_applies() {
+        let dir = tempfile::tempdir().unwrap();
+        let git = |arguments: &[&str]| {
+            let mut git = std::process::Command::new("git");
+            git.current_dir(dir.path()).args(arguments);
+            assert!(git.status().unwrap().success(), "{arguments:?}");
+        };
+        git(&["init", "-q"]);
+        for (name, old, new) in [
+            ("a.txt", Some("one\ntwo"), "one\nthree\n"),
+            ("with space.txt", Some("one\n"), "two\n"),
+            ("quoted\"\t.txt", Some("one\n"), "two\n"),
+            ("new.txt", None, "first\n"),
+        ] {
+            if let Some(old) = old {
+                std::fs::write(dir.path().join(name), old).unwrap();
+            }
+            let whole = Path::new("/").join(name);
+            let text = patch(&whole, old.is_none(), &unified(old.unwrap_or_default(), new, "ignored"));
+            std::fs::write(dir.path().join("patch"), text).unwrap();
+            // The names have one part more than here.
+            git(&["apply", "-p1", "patch"]);
+            assert_eq!(std::fs::read_to_string(dir.path().join(name)).unwrap(), new, "{name:?}");
+        }
+        let empty = "diff --git /e /e\nnew file mode 100644\n";
+        assert_eq!(patch(Path::new("/e"), true, &unified("", "", "e")), empty);
     }
 }
