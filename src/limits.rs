@@ -359,6 +359,9 @@ pub const ACP_KNOWN_ENTRIES: usize = 100_000;
 /// Sessions that one connection of the ACP wire may have open: as many clients as an engine takes in all.
 pub const ACP_SESSIONS: usize = 64;
 
+/// Further folders of a session. An editor's workspace has some five; each is a rule of the kernel's for every command.
+pub const SESSION_ROOTS: usize = 32;
+
 /// Sessions in one answer to `session/list`.
 pub const ACP_LISTED: usize = 50;
 

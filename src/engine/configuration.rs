@@ -203,9 +203,9 @@ impl Configuration {
         Ok(())
     }
 
-    /// The workspace of a session for judging its calls, with the program's own files. Without private hosts, which are
+    /// The workspace of a session and its further folders for judging its calls, with the program's own files. Without private hosts, which are
     /// those of a revision.
-    pub fn ground(&self, workspace: &Path) -> Ground {
+    pub fn ground(&self, workspace: &Path, roots: &[PathBuf]) -> Ground {
         let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let files = &self.settings.files;
         let beside = files.user.as_deref().and_then(Path::parent).map(|folder| folder.join("workflows"));
@@ -213,6 +213,7 @@ impl Configuration {
             [Some(&self.settings.state_dir), files.folder.as_ref(), files.user.as_ref(), beside.as_ref()];
         Ground {
             workspace: workspace.to_owned(),
+            roots: roots.to_vec(),
             home: dirs::home_dir().map(|home| resolved(&home)),
             own: own.into_iter().flatten().map(|path| resolved(path)).collect(),
             hidden: self.settings.kept().hidden.iter().map(|path| resolved(path)).collect(),

@@ -4,6 +4,7 @@
 //! arrival. To read it, take the snapshot, which never blocks. Knows messages, and not what they do.
 
 use std::ops::Deref;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -71,6 +72,8 @@ pub struct SharedHandle {
     attended: Arc<AtomicBool>,
     /// What it keeps of servers of tools.
     pub(super) mcp: SessionMcp,
+    /// Further folders that a client has given it, resolved. A child has its parent's.
+    roots: Arc<ArcSwap<Vec<PathBuf>>>,
     /// Whether its task has something that runs.
     pub(super) is_busy: AtomicBool,
     /// The progress of its newest workflow, for frontends.
@@ -93,6 +96,7 @@ struct Inherited {
     tools: Toolbox,
     attended: Arc<AtomicBool>,
     mcp: SessionMcp,
+    roots: Arc<ArcSwap<Vec<PathBuf>>>,
 }
 
 impl Handle {
@@ -109,6 +113,7 @@ impl Handle {
             tools: Toolbox::builtin(),
             attended: Arc::default(),
             mcp: SessionMcp::default(),
+            roots: Arc::default(),
         };
         Self::with(id, mailbox, Arc::new(snapshot), config, own)
     }
@@ -118,7 +123,7 @@ impl Handle {
         mailbox: mpsc::Sender<Change>,
         snapshot: Arc<SessionSnapshot>,
         config: Arc<ConfigRevision>,
-        Inherited { rules, asking, parent, tools, attended, mcp }: Inherited,
+        Inherited { rules, asking, parent, tools, attended, mcp, roots }: Inherited,
     ) -> Self {
         Self(Arc::new(SharedHandle {
             id,
@@ -136,6 +141,7 @@ impl Handle {
             tools,
             attended,
             mcp,
+            roots,
             is_busy: AtomicBool::default(),
             progress: ArcSwapOption::empty(),
         }))
@@ -145,8 +151,19 @@ impl Handle {
     #[cfg(test)]
     pub(super) fn with_tools(&self, tools: Toolbox) -> Self {
         let (rules, asking, attended) = (self.rules.clone(), self.asking.clone(), self.attended.clone());
-        let own = Inherited { rules, asking, parent: None, tools, attended, mcp: SessionMcp::default() };
+        let (mcp, roots) = (SessionMcp::default(), self.roots.clone());
+        let own = Inherited { rules, asking, parent: None, tools, attended, mcp, roots };
         Self::with(self.id.clone(), self.mailbox.clone(), self.snapshot(), self.config(), own)
+    }
+
+    /// Further folders that tools may read and write like those of the session's own folder, resolved.
+    pub fn roots(&self) -> Arc<Vec<PathBuf>> {
+        self.roots.load_full()
+    }
+
+    /// Gives it further folders in place of those that it had.
+    pub(super) fn set_roots(&self, roots: Vec<PathBuf>) {
+        self.roots.store(Arc::new(roots));
     }
 
     /// Records that a client that answers questions uses it.
@@ -184,6 +201,7 @@ impl Handle {
             tools: parent.tools.clone(),
             attended: parent.attended.clone(),
             mcp: parent.mcp.below(),
+            roots: parent.roots.clone(),
         };
         Self::with(self.id.clone(), self.mailbox.clone(), self.snapshot(), parent.config(), inherited)
     }

@@ -1,5 +1,6 @@
 //! Opens sessions: new ones, live ones, stored ones, and forks. Does not know turns.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -32,6 +33,8 @@ pub(super) struct Written {
     pub servers: SessionServers,
     /// The agent that answers its turns.
     pub agent: Option<Arc<str>>,
+    /// Further folders, resolved.
+    pub roots: Vec<PathBuf>,
 }
 
 /// Forks a session at its agent. Its value is what the fork's journal says of that.
@@ -64,7 +67,7 @@ impl Opener {
     /// Opens a session whose file is there before the answer, because its header has the key of the request, or because
     /// its first entry names its agent. A key that opened one before enters that one.
     pub(super) fn create_once(&self, call: Call, wanted: Written, reply: Reply<Opened>) {
-        let Written { parent, cwd, request, servers, agent } = wanted;
+        let Written { parent, cwd, request, servers, agent, roots } = wanted;
         let opener = self.clone();
         self.shared.tasks.spawn_on(
             async move {
@@ -90,10 +93,13 @@ impl Opener {
                     })
                 });
                 match opener.start_written(header, first.into_iter().collect()).await {
-                    Ok(handle) => match brought(&handle) {
-                        Ok(()) => opener.enter(&call, &handle, reply),
-                        Err(error) => reply.fail(error),
-                    },
+                    Ok(handle) => {
+                        handle.set_roots(roots);
+                        match brought(&handle) {
+                            Ok(()) => opener.enter(&call, &handle, reply),
+                            Err(error) => reply.fail(error),
+                        }
+                    }
                     Err(error) => reply.fail(error),
                 }
             },

@@ -157,11 +157,12 @@ fn workflows(settings: &Settings, layers: &Layers) -> BTreeMap<String, Result<Ar
 
 impl ConfigRevision {
     /// The sandbox of a session's commands. It does not apply in the mode `yolo`.
-    pub fn sandbox(&self, mode: Mode, cwd: &Path) -> Option<Sandbox> {
+    pub fn sandbox(&self, mode: Mode, cwd: &Path, roots: &[PathBuf]) -> Option<Sandbox> {
         (mode != Mode::Yolo).then(|| {
             let allowed = self.settings.writable.iter().cloned();
             let KeptFiles { guarded, hidden } = self.settings.kept();
-            Sandbox::new(allowed.chain([cwd.to_owned()])).guarding(guarded).hiding(hidden)
+            let folders = allowed.chain([cwd.to_owned()]).chain(roots.iter().cloned());
+            Sandbox::new(folders).guarding(guarded).hiding(hidden)
         })
     }
 

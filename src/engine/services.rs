@@ -139,7 +139,7 @@ impl Services {
         // A small window is mostly for the conversation.
         let share = usize::try_from(facts.context_window / PROMPT_NOTES_SHARE).unwrap_or(usize::MAX);
         let notes = self.memory.for_prompt(facts.cwd.as_ref().as_ref(), share.min(PROMPT_NOTES_BYTES));
-        let mut parts = system_prompt::parts(facts, project.as_deref(), notes);
+        let mut parts = system_prompt::parts(facts, &session.roots(), project.as_deref(), notes);
         if let Some(memory) = parts.iter_mut().find(|part| part.kind == "memory") {
             memory.source = self.memory.path(facts.cwd.as_ref().as_ref()).to_string_lossy().into_owned();
         }

@@ -1,5 +1,7 @@
 //! The parts of the system prompt, each with its source. Does not know models.
 
+use std::path::PathBuf;
+
 use crate::context::Project;
 use crate::context::instructions::Instructions;
 use crate::facts::SessionFacts;
@@ -19,7 +21,12 @@ pub fn text(parts: &[PromptPart]) -> String {
 
 /// The parts of the system prompt. Short for a model without tools, which gets no `project`: a small window
 /// is mostly for the conversation.
-pub fn parts(facts: &SessionFacts, project: Option<&Project>, notes: Option<String>) -> Vec<PromptPart> {
+pub fn parts(
+    facts: &SessionFacts,
+    roots: &[PathBuf],
+    project: Option<&Project>,
+    notes: Option<String>,
+) -> Vec<PromptPart> {
     let mut parts = vec![part(
         "base",
         format!(
@@ -29,6 +36,13 @@ pub fn parts(facts: &SessionFacts, project: Option<&Project>, notes: Option<Stri
             facts.cwd
         ),
     )];
+    if let (false, Some(base)) = (roots.is_empty(), parts.first_mut()) {
+        let folders: Vec<_> = roots.iter().map(|root| root.to_string_lossy()).collect();
+        base.text.push_str(&format!(
+            " Files in these folders belong to the work too; name them by their whole path: {}.",
+            folders.join(", ")
+        ));
+    }
     if let Some(project) = project {
         parts.push(part("tools", tools(facts)));
         parts.extend(instructions(facts, &project.instructions));

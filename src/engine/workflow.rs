@@ -453,7 +453,7 @@ impl Run {
                 let cwd = PathBuf::from(&*session.cwd);
                 // A check runs what the stage has written: the sandbox of the stage's commands holds for it too.
                 let config = self.session.config();
-                let sandbox = config.sandbox(session.mode, &cwd);
+                let sandbox = config.sandbox(session.mode, &cwd, &self.session.roots());
                 let environment = config.environment.with(self.control.variables());
                 match command::execute(&words, &cwd, &environment, sandbox, *timeout, facts, stop).await {
                     Ok(wrote) => Ok(Ok(String::from_utf8_lossy(&wrote).into_owned())),

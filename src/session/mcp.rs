@@ -21,8 +21,8 @@ pub trait McpServers: Send + Sync {
     /// Gives a live session servers of its own, in place of those that it had, from the next round of the model on.
     fn bring_mcp(&self, call: Call, servers: SessionServers, reply: Reply<()>);
 
-    /// The client closes the session: the session's own servers end with the calls that use them, unless another client is
-    /// in the session.
+    /// The client closes the session: the session's own servers end with the calls that use them, and its further folders
+    /// are its no more, unless another client is in the session.
     fn leave_mcp(&self, call: Call, reply: Reply<()>);
 
     /// What may follow what was typed. Starts the servers, and waits some seconds for them.

@@ -1,5 +1,6 @@
 //! Sessions: opening, entering, naming and reading them. Does not know where a journal is or how a session lives.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::facts::{ListedSession, OutputPart, SessionFacts, SessionStats};
@@ -41,6 +42,10 @@ pub trait Sessions: Send + Sync {
     /// Opens a session that is live or on disk, so that it can be read. Moves no focus.
     fn open_session(&self, call: Call, session: SessionId, reply: Reply<SessionId>);
 
+    /// Gives a live session further folders, in place of those that it had: tools may read and write there under the same
+    /// rules as in its own folder, and commands may write there. Kept in memory alone.
+    fn set_roots(&self, call: Call, roots: Vec<PathBuf>, reply: Reply<()>);
+
     /// Moves the focus to a session that is live or on disk.
     fn switch_session(&self, call: Call, target: SwitchTarget, reply: Reply<Opened>);
 
@@ -79,6 +84,8 @@ pub struct NewSession {
     pub servers: SessionServers,
     /// The agent that answers its turns, by its name in the configuration; `None` for this program itself.
     pub agent: Option<String>,
+    /// Further folders, see [`Sessions::set_roots`].
+    pub roots: Vec<PathBuf>,
 }
 
 /// An opened session.

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use super::glob::{self, PathGlob};
-use super::path::{self, within};
+use super::path;
 use super::shell::{self, Analysis};
 pub use crate::facts::rule::{Decision, Rule, RuleError};
 use crate::http::Url;
@@ -104,14 +104,14 @@ impl Rule {
 
     /// Whether it matches a call. A rule that allows must cover the whole call; a rule that denies matches
     /// any part of it.
-    fn fits(&self, tool: &str, access: &Access, workspace: &Path) -> bool {
+    fn fits(&self, tool: &str, access: &Access, ground: &Ground) -> bool {
         if !self.names(tool) {
             return false;
         }
         let path = match (&self.path, access) {
             (None, _) => true,
             (Some(glob), Access::Read(path) | Access::Write(path)) => {
-                covers(self.decision, glob, path, workspace)
+                covers(self.decision, glob, path, ground)
             }
             (Some(_), _) => false,
         };
@@ -122,7 +122,7 @@ impl Rule {
                 let prefix = shell::words(prefix);
                 match (self.decision, shell::analyse(command)) {
                     (Decision::Allow, Analysis::Plain(commands)) => {
-                        commands.iter().all(|command| allows(&prefix, command, workspace))
+                        commands.iter().all(|command| allows(&prefix, command, &ground.workspace))
                     }
                     (Decision::Allow, Analysis::Opaque) => false,
                     (Decision::Ask | Decision::Deny, _) => shell::mentions(command, &prefix),
@@ -154,7 +154,7 @@ pub fn judge(
 ) -> Verdict {
     let Leave { mode, agreed } = leave.into();
     let workspace = ground.workspace.as_path();
-    let fits = |rule: &&Rule| rule.fits(tool, access, workspace);
+    let fits = |rule: &&Rule| rule.fits(tool, access, ground);
     if let Some(rule) = rules.iter().filter(|rule| rule.decision == Decision::Deny).find(fits) {
         return Verdict::Deny(format!("A rule denies it: {}.", rule.to_value()));
     }
@@ -191,7 +191,7 @@ pub fn judge(
         _ => {}
     }
     let pieces = match access {
-        Access::Run(command) => pieces_allowed(rules, workspace, tool, command),
+        Access::Run(command) => pieces_allowed(rules, ground, tool, command),
         _ => false,
     };
     // The person saw the whole of an exact command; nobody saw what another rule would allow.
@@ -203,7 +203,7 @@ pub fn judge(
         None => {}
     }
     match access {
-        Access::Read(path) if within(path, workspace) && !ground.hides(path) => Verdict::Allow,
+        Access::Read(path) if ground.holds(path) && !ground.hides(path) => Verdict::Allow,
         Access::Write(path)
             if (agreed || mode == Mode::AcceptEdits) && guarded::reason(path, ground).is_none() =>
         {
@@ -218,10 +218,10 @@ pub fn judge(
 }
 
 /// Whether a rule allows every simple command of a plain command.
-fn pieces_allowed(rules: &[Rule], workspace: &Path, tool: &str, command: &str) -> bool {
+fn pieces_allowed(rules: &[Rule], ground: &Ground, tool: &str, command: &str) -> bool {
     let Analysis::Plain(commands) = shell::analyse(command) else { return false };
     let asked = rules.iter().any(|rule| {
-        rule.decision == Decision::Ask && rule.fits(tool, &Access::Run(command.to_owned()), workspace)
+        rule.decision == Decision::Ask && rule.fits(tool, &Access::Run(command.to_owned()), ground)
     });
     !asked
         && commands.iter().all(|command| {
@@ -233,7 +233,7 @@ fn pieces_allowed(rules: &[Rule], workspace: &Path, tool: &str, command: &str) -
                     && rule
                         .command
                         .as_deref()
-                        .is_some_and(|prefix| allows(&shell::words(prefix), command, workspace))
+                        .is_some_and(|prefix| allows(&shell::words(prefix), command, &ground.workspace))
             })
         })
 }
@@ -245,22 +245,23 @@ fn allows(prefix: &[String], command: &[String], workspace: &Path) -> bool {
 }
 
 /// Whether a glob covers a path: the whole path, or the part below the workspace. A glob that denies or asks
-/// applies everywhere; a relative glob that allows ends at the workspace.
-fn covers(decision: Decision, glob: &str, path: &Path, workspace: &Path) -> bool {
-    let matches = |glob: &PathGlob, path: &Path| glob.is_match(path);
-    let inside = |glob: &PathGlob| path.strip_prefix(workspace).is_ok_and(|inside| glob.is_match(inside));
+/// applies everywhere, also below further folders; a relative glob that allows ends at the workspace.
+fn covers(decision: Decision, glob: &str, path: &Path, ground: &Ground) -> bool {
+    let inside =
+        |glob: &PathGlob, folder: &Path| path.strip_prefix(folder).is_ok_and(|inside| glob.is_match(inside));
     match decision {
-        Decision::Allow => PathGlob::new(glob)
-            .is_ok_and(|all| if glob.starts_with('/') { matches(&all, path) } else { inside(&all) }),
-        Decision::Ask | Decision::Deny => {
-            barring(glob, workspace).iter().any(|glob| matches(glob, path) || inside(glob))
-        }
+        Decision::Allow => PathGlob::new(glob).is_ok_and(|all| {
+            if glob.starts_with('/') { all.is_match(path) } else { inside(&all, &ground.workspace) }
+        }),
+        Decision::Ask | Decision::Deny => barring(glob, ground)
+            .iter()
+            .any(|glob| glob.is_match(path) || ground.folders().any(|folder| inside(glob, folder))),
     }
 }
 
 /// The globs of a rule that denies or asks: its own, and the one behind the links of the folders that it names
 /// without a pattern. Judged paths have no links, so that `link/**` alone would match none.
-pub fn barring(glob: &str, workspace: &Path) -> Vec<PathGlob> {
+pub fn barring(glob: &str, ground: &Ground) -> Vec<PathGlob> {
     let folder = match glob.strip_suffix('/') {
         Some(folder) if !folder.is_empty() => format!("{folder}/**"),
         _ => glob.to_owned(),
@@ -269,9 +270,12 @@ pub fn barring(glob: &str, workspace: &Path) -> Vec<PathGlob> {
         folder.split('/').take_while(|name| !name.contains(['*', '?', '[', '{', '\\'])).collect();
     let literal = literal.join("/");
     let rest = folder.get(literal.len()..).unwrap_or_default();
-    let behind = path::resolve(workspace, &literal).ok().filter(|_| !literal.is_empty());
-    let behind = behind.map(|path| format!("{}{rest}", glob::escape(&path.to_string_lossy())));
-    [Some(folder), behind].into_iter().flatten().filter_map(|glob| PathGlob::new(&glob).ok()).collect()
+    let behind = ground.folders().filter(|_| !literal.is_empty()).filter_map(|folder| {
+        let path = path::resolve(folder, &literal).ok()?;
+        Some(format!("{}{rest}", glob::escape(&path.to_string_lossy())))
+    });
+    let all: Vec<String> = behind.chain([folder.clone()]).collect();
+    all.iter().filter_map(|glob| PathGlob::new(glob).ok()).collect()
 }
 
 /// The rule that would allow a call like this one, and no other program.
@@ -567,6 +571,40 @@ mod tests {
             assert!(narrow(text), "{text}");
         }
         assert!(!narrow("{:decision :allow :tool \"bash\"}"));
+    }
+
+    #[test]
+    fn further_folders_are_judged_like_the_workspace() {
+        let ground = Ground { roots: vec!["/r".into()], ..Ground::from(Path::new("/w")) };
+        let (read, write) = (|path: &str| Access::Read(path.into()), |path: &str| Access::Write(path.into()));
+        for (mode, given, tool, access, expected) in [
+            (Mode::Ask, "", "read", read("/r/a"), "allow"),
+            (Mode::Ask, "", "read", read("/q/a"), "ask"),
+            (Mode::Ask, "", "write", write("/r/a"), "ask"),
+            (Mode::AcceptEdits, "", "write", write("/r/a"), "allow"),
+            (Mode::AcceptEdits, "", "write", write("/q/a"), "ask"),
+            (Mode::AcceptEdits, "", "write", write("/r/.git/hooks/pre-commit"), "ask"),
+            (Mode::ReadOnly, "", "write", write("/r/a"), "deny"),
+            // What is denied is denied there too; what is allowed by a relative glob is of the workspace.
+            (Mode::Ask, r#"{:path "secret/**" :decision :deny}"#, "read", read("/r/secret/a"), "deny"),
+            (
+                Mode::Ask,
+                r#"{:tool "write" :path "src/**" :decision :allow}"#,
+                "write",
+                write("/r/src/a"),
+                "ask",
+            ),
+            (
+                Mode::Ask,
+                r#"{:tool "write" :path "/r/src/**" :decision :allow}"#,
+                "write",
+                write("/r/src/a"),
+                "allow",
+            ),
+        ] {
+            let verdict = judge(mode, &rules(given), &ground, tool, &access);
+            assert_eq!(word(&verdict), expected, "{mode} {given} {access:?}");
+        }
     }
 
     #[test]

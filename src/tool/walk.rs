@@ -46,7 +46,7 @@ impl Barred {
         };
         for rule in rules.iter().filter(holds) {
             match &rule.path {
-                Some(glob) => barred.globs.extend(permission::barring(glob, &ground.workspace)),
+                Some(glob) => barred.globs.extend(permission::barring(glob, ground)),
                 None => barred.all = true,
             }
         }
@@ -59,7 +59,10 @@ impl Barred {
             || self.ground.hides(path)
             || self.globs.iter().any(|glob| {
                 glob.is_match(path)
-                    || path.strip_prefix(&self.ground.workspace).is_ok_and(|inside| glob.is_match(inside))
+                    || self
+                        .ground
+                        .folders()
+                        .any(|folder| path.strip_prefix(folder).is_ok_and(|inside| glob.is_match(inside)))
             })
     }
 }

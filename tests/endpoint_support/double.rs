@@ -276,6 +276,7 @@ impl Sessions for Double {
         list_sessions(wanted: Listing) -> Vec<ListedSession> = Vec::new();
         new_session(wanted: NewSession) -> Opened = opened();
         open_session(session: SessionId) -> SessionId = SessionId::from("s");
+        set_roots(roots: Vec<std::path::PathBuf>) -> () = ();
         switch_session(target: SwitchTarget) -> Opened = opened();
         fork(entry: EntryId, key: Option<String>) -> Opened = opened();
         set_name(name: String) -> String = String::new();

@@ -44,10 +44,10 @@ impl DurableState {
         let resources = ahead.resources.unwrap_or_default();
         let (facts, rules) =
             (self.state.facts.clone(), self.shared.rules_for(&self.handle.config(), &self.handle));
-        let stop = self.handle.stoppable();
+        let (stop, roots) = (self.handle.stoppable(), self.handle.roots());
         let looked = tokio::task::spawn_blocking(move || {
             let cwd = Path::new(&*facts.cwd);
-            let ground = shared.configuration.ground(cwd);
+            let ground = shared.configuration.ground(cwd, &roots);
             let may_read = |path: &Path| {
                 let access = Access::Read(path.to_owned());
                 match permission::judge(facts.mode, &rules, &ground, "read", &access) {

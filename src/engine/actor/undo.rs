@@ -105,7 +105,8 @@ async fn undo_turn(
 /// for.
 fn why_denied(durable: &DurableState, path: &Path) -> Option<String> {
     let rules = durable.shared.rules_for(&durable.handle.config(), &durable.handle);
-    let ground = durable.shared.configuration.ground(Path::new(&*durable.state.facts.cwd));
+    let (cwd, roots) = (Path::new(&*durable.state.facts.cwd), durable.handle.roots());
+    let ground = durable.shared.configuration.ground(cwd, &roots);
     let access = Access::Write(path.to_owned());
     ["write", "edit"].into_iter().find_map(|tool| {
         match permission::judge(durable.state.facts.mode, &rules, &ground, tool, &access) {

@@ -1,6 +1,7 @@
 //! Sessions: opened, listed, named, read and put away. Reads snapshots, and leaves every change to the session's
 //! task.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::engine::change::Change;
@@ -9,7 +10,7 @@ use crate::engine::host::Engine;
 use crate::engine::open::{ForksAtAgent, Written};
 use crate::engine::{incoming, listing};
 use crate::facts::{ListedSession, OutputPart, SessionFacts, SessionStats};
-use crate::limits::SEARCH_QUERY_BYTES;
+use crate::limits::{SEARCH_QUERY_BYTES, SESSION_ROOTS};
 use crate::message::{EntryId, Message, Role, SessionId};
 use crate::session::{ApiError, Call, Listing, NewSession, Opened, Page, Reply, Sessions, SwitchTarget};
 use crate::store::Parent;
@@ -72,7 +73,11 @@ impl Sessions for Engine {
     }
 
     fn new_session(&self, call: Call, wanted: NewSession, reply: Reply<Opened>) {
-        let NewSession { parent, key, servers, agent } = wanted;
+        let NewSession { parent, key, servers, agent, roots } = wanted;
+        let roots = match resolved_roots(&roots) {
+            Ok(roots) => roots,
+            Err(error) => return reply.fail(error),
+        };
         self.with(&call.clone(), reply, |source, reply| {
             let parent = match parent {
                 Some(id) => match self.shared.tree.get(&id) {
@@ -96,10 +101,11 @@ impl Sessions for Engine {
                 let above = parent.as_ref().map_or("", |parent| parent.session.as_str());
                 let said = ["new_session", above].into_iter().chain(agent.as_deref());
                 let request = key.map(|key| incoming::of_op(&source.id, &key, said));
-                let wanted = Written { parent, cwd, request, servers, agent };
+                let wanted = Written { parent, cwd, request, servers, agent, roots };
                 return self.opener.create_once(call, wanted, reply);
             }
             let handle = self.opener.create(parent, cwd);
+            handle.set_roots(roots);
             if let Err(error) = self.shared.mcp.bring(&handle, &servers) {
                 self.shared.tree.remove(&handle.id);
                 return reply.fail(error);
@@ -111,6 +117,17 @@ impl Sessions for Engine {
     fn open_session(&self, call: Call, session: SessionId, reply: Reply<SessionId>) {
         let _executor = self.shared.executor.enter();
         self.opener.open_only(call, session, reply);
+    }
+
+    fn set_roots(&self, call: Call, roots: Vec<PathBuf>, reply: Reply<()>) {
+        self.with(&call, reply, |handle, reply| {
+            // A child has those of the session that it works for.
+            let set = resolved_roots(&roots).map(|roots| match handle.parent {
+                Some(_) => {}
+                None => handle.set_roots(roots),
+            });
+            reply.send(set);
+        });
     }
 
     fn switch_session(&self, call: Call, target: SwitchTarget, reply: Reply<Opened>) {
@@ -199,4 +216,21 @@ fn read_first(
         }
     }
     Ok(None)
+}
+
+/// Further folders of a session as the rules compare them.
+///
+/// # Errors
+/// `request/invalid-params` for one that is not there, and if there are too many.
+fn resolved_roots(roots: &[PathBuf]) -> Result<Vec<PathBuf>, ApiError> {
+    if roots.len() > SESSION_ROOTS {
+        return Err(ApiError::invalid_param("roots", &format!("at most {SESSION_ROOTS} folders")));
+    }
+    let resolved = roots.iter().map(|root| {
+        let folder = root.canonicalize().ok().filter(|folder| folder.is_dir());
+        folder.ok_or_else(|| {
+            ApiError::invalid_param("roots", &format!("folders that are there; {} is not", root.display()))
+        })
+    });
+    resolved.collect()
 }

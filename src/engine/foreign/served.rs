@@ -154,7 +154,7 @@ impl ForeignTurn<'_> {
         for (name, value) in &variables {
             program = program.env(name, value);
         }
-        let sandbox = config.sandbox(facts.mode, Path::new(&*facts.cwd));
+        let sandbox = config.sandbox(facts.mode, Path::new(&*facts.cwd), &turn.session.roots());
         let failed = |error: std::io::Error| refused(format!("The command cannot be started: {error}."));
         let (read, output) = runner::pipe().map_err(failed)?;
         let errors = output.try_clone().map_err(failed)?;

@@ -133,22 +133,27 @@ impl McpDesk {
             own.reload(settings);
             return Ok(());
         }
-        let servers = Servers::new(self.place(&session.snapshot().facts.cwd), settings);
+        let mut place = self.place(&session.snapshot().facts.cwd);
+        if let Some(confine) = &mut place.confine {
+            confine.writable.extend(session.roots().iter().cloned());
+        }
+        let servers = Servers::new(place, settings);
         self.watch(&servers, None, Some(session));
         session.mcp.set_own(servers);
         Ok(())
     }
 
-    /// A client has closed a session: the session's own servers end with the calls that use them, unless another client is
-    /// there.
+    /// A client has closed a session: the session's own servers end with the calls that use them, and its further folders
+    /// are its no more, unless another client is there.
     pub fn leave(&self, session: &Handle, connection: u64) {
         let is_there = |(number, client): &(u64, Arc<dyn Client>)| {
             *number != connection && client.focused() == session.id
         };
-        if session.parent.is_none()
-            && let Some(own) = session.mcp.own()
-            && !self.hub.clients().iter().any(is_there)
-        {
+        if session.parent.is_some() || self.hub.clients().iter().any(is_there) {
+            return;
+        }
+        session.set_roots(Vec::new());
+        if let Some(own) = session.mcp.own() {
             own.reload(Settings::default());
         }
     }

@@ -699,7 +699,7 @@ impl Batch<'_> {
         let turn = self.turn;
         let facts = turn.session.snapshot().facts.clone();
         let config = turn.config();
-        let sandbox = config.sandbox(facts.mode, &self.cwd);
+        let sandbox = config.sandbox(facts.mode, &self.cwd, &turn.session.roots());
         let event = turn.event(Body::ToolExecuting(call.clone()));
         if self.is_shown {
             turn.deliver(event.clone()).await;

@@ -17,6 +17,8 @@ use crate::visible;
 pub struct Ground {
     /// The workspace.
     pub workspace: PathBuf,
+    /// Further folders that a client has given the session, which are treated like the workspace.
+    pub roots: Vec<PathBuf>,
     /// The user's home folder.
     pub home: Option<PathBuf>,
     /// The program's own files and folders: its configuration and its state.
@@ -192,6 +194,16 @@ const NAMES: &[(&str, &str)] = &[
 ];
 
 impl Ground {
+    /// The workspace and the further folders.
+    pub fn folders(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(self.workspace.as_path()).chain(self.roots.iter().map(PathBuf::as_path))
+    }
+
+    /// Whether a path is in the workspace or in a further folder.
+    pub fn holds(&self, path: &Path) -> bool {
+        self.folders().any(|folder| within(path, folder))
+    }
+
     /// Whether a path may hold the program's own secrets.
     pub fn hides(&self, path: &Path) -> bool {
         self.hidden.iter().any(|hidden| within(path, hidden))
@@ -211,8 +223,10 @@ pub fn reason(path: &Path, ground: &Ground) -> Option<&'static str> {
     if ground.own.iter().any(|own| within(path, own)) {
         return Some(OWN);
     }
-    let Ok(inside) = path.strip_prefix(&ground.workspace) else { return Some("outside the workspace") };
-    if let Some(home) = ground.home.as_deref().filter(|home| within(home, &ground.workspace)) {
+    let mut around = ground.folders().filter(|folder| within(path, folder));
+    let Some(folder) = around.next() else { return Some("outside the workspace") };
+    let inside = path.strip_prefix(folder).unwrap_or(path);
+    if let Some(home) = ground.home.as_deref().filter(|home| within(home, folder)) {
         let Ok(at_home) = path.strip_prefix(home) else {
             return Some("outside the home folder, which is in the workspace");
         };

@@ -29,7 +29,7 @@ use crate::store::record::QuestionRecord;
 use crate::tool::output::Outputs;
 use crate::tool::permission::{self, Access, Ground, Leave, Rule, Verdict};
 use crate::tool::walk::Barred;
-use crate::tool::{self, CallError, Outcome, Plan, Proposal, Redirects, Tool, path};
+use crate::tool::{self, CallError, Outcome, Plan, Proposal, Redirects, Tool};
 use crate::value::Value;
 use crate::visible;
 
@@ -291,6 +291,11 @@ impl Batch<'_> {
         permission::judge(leave, &rules, &ground, &call.name, &plan.access)
     }
 
+    /// The folders of the session.
+    fn ground(&self) -> Ground {
+        self.turn.shared.configuration.ground(&self.cwd, &self.turn.session.roots())
+    }
+
     /// What calls of a tool may do.
     pub(super) fn may(&self, call: &ToolCall) -> Redirects {
         let facts = self.turn.session.snapshot().facts.clone();
@@ -309,7 +314,7 @@ impl Batch<'_> {
             rules.retain(|rule| !rule.allows_by_name(&call.name) || answered.contains(rule));
         }
         let private = config.settings.private_hosts.clone();
-        let ground = Ground { private, ..self.turn.shared.configuration.ground(&self.cwd) };
+        let ground = Ground { private, ..self.ground() };
         let web = self.turn.shared.web.clone();
         Redirects { web, leave, rules, ground, uses_proxy: config.settings.fetch_proxy }
     }
@@ -450,15 +455,15 @@ impl Batch<'_> {
     /// A warning if a call's path is outside the workspace, or if the written file is guarded.
     fn leaves(&self, plan: &Plan) -> Vec<String> {
         match &plan.access {
-            Access::Read(path) | Access::Write(path) if !path::within(path, &self.cwd) => {
+            Access::Read(path) | Access::Write(path) if !self.ground().holds(path) => {
                 vec![format!("The path {} is outside the workspace.", visible::line(&path.to_string_lossy()))]
             }
             Access::Read(path) => {
-                let hidden = self.turn.shared.configuration.ground(&self.cwd).hides(path);
+                let hidden = self.ground().hides(path);
                 hidden.then(|| format!("The file is guarded: {}.", permission::OWN)).into_iter().collect()
             }
             Access::Write(path) => {
-                let guarded = permission::guarded(path, &self.turn.shared.configuration.ground(&self.cwd));
+                let guarded = permission::guarded(path, &self.ground());
                 guarded.map(|reason| format!("The file is guarded: {reason}.")).into_iter().collect()
             }
             _ => Vec::new(),
@@ -479,7 +484,7 @@ impl Batch<'_> {
             return Barred::default();
         }
         let rules = self.turn.shared.rules_for(&self.turn.config(), &self.turn.session);
-        Barred::new(&rules, &self.turn.shared.configuration.ground(&self.cwd), tool)
+        Barred::new(&rules, &self.ground(), tool)
     }
 
     /// Keeps a refusal that goes beyond this call.
