@@ -1,5 +1,6 @@
 //! The ACP wire of the real binary: how soon `initialize` is answered after the start, how soon a session opens and a
-//! prompt ends, and 100,000 deltas to an editor that reads and to one that has stopped.
+//! prompt ends, and 100,000 deltas to an editor that reads and to one that has stopped, in both versions of the
+//! protocol.
 //!
 //! `cargo bench --bench acp`. The bench fails if an answer is not the expected one, or a piece of text is lost.
 
@@ -35,8 +36,23 @@ fn call(id: usize, method: &str, params: &str) -> String {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n")
 }
 
-fn initialize() -> String {
-    call(0, "initialize", r#"{"protocolVersion":1,"clientCapabilities":{}}"#)
+/// The versions.
+const VERSIONS: [u8; 2] = [1, 2];
+
+fn initialize(version: u8) -> String {
+    let params = match version {
+        1 => r#"{"protocolVersion":1,"clientCapabilities":{}}"#,
+        _ => r#"{"protocolVersion":2,"info":{"name":"bench","version":"1"},"capabilities":{}}"#,
+    };
+    call(0, "initialize", params)
+}
+
+/// Whether a line ends the turn of that prompt: its answer in version 1, a state in version 2.
+fn ends(version: u8, id: usize, line: &str) -> bool {
+    match version {
+        1 => line.starts_with(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\"")),
+        _ => line.contains("\"state\":\"idle\"") && line.contains("\"stopReason\""),
+    }
 }
 
 /// The median and the slowest hundredth.
@@ -53,8 +69,8 @@ fn answer(peer: &mut Peer, id: usize) {
 }
 
 /// Agrees on the version, opens a session, and returns it.
-fn open(peer: &mut Peer) -> String {
-    peer.ask(&initialize());
+fn open(peer: &mut Peer, version: u8) -> String {
+    peer.ask(&initialize(version));
     let folder = peer.folder().to_str().unwrap().to_owned();
     peer.send(&call(1, "session/new", &format!("{{\"cwd\":{folder:?},\"mcpServers\":[]}}")));
     answer(peer, 1);
@@ -68,9 +84,10 @@ fn prompt(id: usize, session: &str) -> String {
 }
 
 /// A turn of many deltas, to an editor that reads after a pause: the time, the lines, and the process's own memory.
-fn deltas(what: &str, pause: Duration) {
+fn deltas(version: u8, what: &str, pause: Duration) {
+    let what = format!("ACP wire, version {version}: {what}");
     let mut peer = Peer::acp(&format!("{{:turns [{{:steps [{{:deltas {EVENTS} :of {PIECE:?}}}]}}]}}"));
-    let session = open(&mut peer);
+    let session = open(&mut peer, version);
     let before = peer.own();
     let begun = Instant::now();
     peer.send(&prompt(2, &session));
@@ -80,7 +97,7 @@ fn deltas(what: &str, pause: Duration) {
     let (mut lines, mut pieces) = (0usize, 0usize);
     loop {
         let line = peer.line();
-        if line.starts_with("{\"jsonrpc\":\"2.0\",\"id\":2") {
+        if ends(version, 2, line) {
             assert!(line.contains("end_turn"), "{line}");
             break;
         }
@@ -122,26 +139,30 @@ fn main() {
     starts("EDN wire: start to the handshake's answer", &handshake(), ":ok true", || {
         Peer::bridge(SCRIPT, &[])
     });
-    starts("ACP wire: start to the answer of initialize", &initialize(), "\"result\"", || Peer::acp(SCRIPT));
-    let opened = (0..STARTS).map(|_| {
-        let begun = Instant::now();
+    for version in VERSIONS {
+        let what = |what: &str| format!("ACP wire, version {version}: {what}");
+        let hello = initialize(version);
+        starts(&what("start to the answer of initialize"), &hello, "\"result\"", || Peer::acp(SCRIPT));
+        let opened = (0..STARTS).map(|_| {
+            let begun = Instant::now();
+            let mut peer = Peer::acp(SCRIPT);
+            open(&mut peer, version);
+            let took = begun.elapsed();
+            peer.end();
+            took
+        });
+        told(&what("start to the answer of the first session/new"), opened.collect());
         let mut peer = Peer::acp(SCRIPT);
-        open(&mut peer);
-        let took = begun.elapsed();
+        let session = open(&mut peer, version);
+        let ended = (2..PROMPTS).map(|id| {
+            let begun = Instant::now();
+            peer.send(&prompt(id, &session));
+            while !ends(version, id, peer.line()) {}
+            begun.elapsed()
+        });
+        told(&what("prompt to its end"), ended.collect());
         peer.end();
-        took
-    });
-    told("ACP wire: start to the answer of the first session/new", opened.collect());
-    let mut peer = Peer::acp(SCRIPT);
-    let session = open(&mut peer);
-    let ends = (2..PROMPTS).map(|id| {
-        let begun = Instant::now();
-        peer.send(&prompt(id, &session));
-        answer(&mut peer, id);
-        begun.elapsed()
-    });
-    told("ACP wire: prompt to its end", ends.collect());
-    peer.end();
-    deltas("ACP wire: 100,000 deltas to an editor that reads", Duration::ZERO);
-    deltas("ACP wire: 100,000 deltas to one that reads nothing for 3 s", STOPPED);
+        deltas(version, "100,000 deltas to an editor that reads", Duration::ZERO);
+        deltas(version, "100,000 deltas to one that reads nothing for 3 s", STOPPED);
+    }
 }

@@ -1,8 +1,8 @@
 //! The tables of the Agent Client Protocol that both of its sides use: the ACP wire, which is an agent for editors, and the
 //! room of agents, which is an editor for agents. Each kind and state of theirs in one enum of ours, with its name in
-//! version 1. Knows no message.
+//! either version. Knows no message.
 
-use agent_client_protocol_schema::v1;
+use agent_client_protocol_schema::{v1, v2};
 
 /// What kind of tool a call is of, for icons and rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +60,19 @@ impl From<CallKind> for v1::ToolKind {
     }
 }
 
+impl From<CallKind> for v2::ToolKind {
+    fn from(kind: CallKind) -> Self {
+        match kind {
+            CallKind::Read => Self::Read,
+            CallKind::Edit => Self::Edit,
+            CallKind::Search => Self::Search,
+            CallKind::Execute => Self::Execute,
+            CallKind::Fetch => Self::Fetch,
+            CallKind::Other => Self::Other,
+        }
+    }
+}
+
 impl From<v1::ToolKind> for CallKind {
     fn from(kind: v1::ToolKind) -> Self {
         match kind {
@@ -87,6 +100,17 @@ pub enum CallState {
 }
 
 impl From<CallState> for v1::ToolCallStatus {
+    fn from(state: CallState) -> Self {
+        match state {
+            CallState::Pending => Self::Pending,
+            CallState::Running => Self::InProgress,
+            CallState::Completed => Self::Completed,
+            CallState::Failed => Self::Failed,
+        }
+    }
+}
+
+impl From<CallState> for v2::ToolCallStatus {
     fn from(state: CallState) -> Self {
         match state {
             CallState::Pending => Self::Pending,

@@ -43,8 +43,8 @@ pub fn unified(old: &str, new: &str, name: &str) -> String {
     text
 }
 
-/// A change of a file as `git diff --patch` writes it, but with absolute paths and without prefixes. `is_new` if there was no
-/// file before. `diff` is a unified diff of the texts; its own first lines, which name the file, are left out.
+/// A change of a file as `git diff --patch` writes it, but with absolute paths and without prefixes. `is_new` if there
+/// was no file before. `diff` is a unified diff of the texts; its own first lines, which name the file, are left out.
 pub fn patch(path: &Path, is_new: bool, diff: &str) -> String {
     let name = quoted(&path.to_string_lossy());
     // Git marks the end of a name with spaces.

@@ -20,12 +20,20 @@ mod editor;
 mod golden;
 #[path = "acp_wire/lines.rs"]
 mod lines;
+#[path = "acp_wire/moments.rs"]
+mod moments;
 #[path = "acp_wire/official.rs"]
 mod official;
 #[path = "acp_wire/questions.rs"]
 mod questions;
+#[path = "acp_wire/roots.rs"]
+mod roots;
+#[path = "acp_wire/second.rs"]
+mod second;
 #[path = "acp_wire/sessions.rs"]
 mod sessions;
 mod support;
+#[path = "acp_wire/table.rs"]
+mod table;
 #[path = "acp_wire/turns.rs"]
 mod turns;

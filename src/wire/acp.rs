@@ -2,7 +2,8 @@
 //!
 //! An editor has one connection, and opens sessions in any folder on it: each is a client of the engine of its folder
 //! ([`engines`], [`link`]). [`map`] says in the plain types of [`update`] what an event tells; [`v1`] writes those in the shapes
-//! of version 1, and reads what the editor sends. [`desk`] keeps what was told and asked, [`ask`] has the
+//! of version 1, and reads what the editor sends; [`v2`] does it in those of version 2; [`version`] knows which one an editor
+//! gets, and [`dialect`] which module that is. [`desk`] keeps what was told and asked, [`ask`] has the
 //! questions, [`options`] the settings, [`replay`] the history, [`input`] the message; [`route`] calls the session API. The
 //! types of the protocol (crate `agent-client-protocol-schema`) are known in this room alone. A wire like any: no rule of
 //! the engine stands here.
@@ -10,12 +11,14 @@
 mod ask;
 pub mod codes;
 mod desk;
+mod dialect;
 pub mod engines;
 mod input;
 pub mod link;
 pub mod map;
 pub mod methods;
 mod options;
+mod prompts;
 mod replay;
 pub mod request;
 mod route;
@@ -23,3 +26,5 @@ pub mod service;
 mod tell;
 pub mod update;
 pub mod v1;
+pub mod v2;
+pub mod version;

@@ -27,6 +27,10 @@ pub struct Editor {
     /// The calls that were told, of each session.
     calls: BTreeSet<(String, String)>,
     next: i64,
+    /// The version of the protocol that it asks for.
+    pub version: u64,
+    /// What each session does, as version 2 tells it.
+    pub states: BTreeMap<String, String>,
 }
 
 impl Editor {
@@ -51,7 +55,17 @@ impl Editor {
             asked: BTreeMap::new(),
             calls: BTreeSet::new(),
             next: 0,
+            version: 1,
+            states: BTreeMap::new(),
         }
+    }
+
+    /// Starts it and agrees on version 2.
+    pub fn second(setup: &Setup, can: Value) -> Self {
+        let mut editor = Self::start(setup);
+        editor.version = 2;
+        editor.initialize(can);
+        editor
     }
 
     /// Starts it and agrees on what the editor can do.
@@ -63,7 +77,10 @@ impl Editor {
 
     pub fn initialize(&mut self, can: Value) -> Value {
         let client = json!({"name": "test", "version": "1"});
-        let params = json!({"protocolVersion": 1, "clientInfo": client, "clientCapabilities": can});
+        let params = match self.version {
+            1 => json!({"protocolVersion": 1, "clientInfo": client, "clientCapabilities": can}),
+            version => json!({"protocolVersion": version, "info": client, "capabilities": can}),
+        };
         self.ask("initialize", params)
     }
 
@@ -114,6 +131,31 @@ impl Editor {
         let reason = end["result"]["stopReason"].as_str();
         let reason = reason.unwrap_or_else(|| panic!("{end}\n{}", self.transcript.join("\n"))).to_owned();
         (updates(&before, session), reason)
+    }
+
+    /// The same in version 2, where a state says that it ended. The prompt is answered before, with the id of its
+    /// message.
+    pub fn second_turn(&mut self, session: &str, text: &str) -> (Vec<Value>, Value) {
+        let id = self.prompt(session, text);
+        let (end, before) = self.until_idle(session);
+        let answer = before.iter().find(|message| message["id"] == id && message.get("method").is_none());
+        let answer = answer.unwrap_or_else(|| panic!("no answer\n{}", self.transcript.join("\n")));
+        let message = answer["result"]["messageId"].as_str().unwrap_or_else(|| panic!("{answer}"));
+        let told = updates(&before, session);
+        let echo = told.iter().find(|update| update["sessionUpdate"] == "user_message_chunk").unwrap();
+        assert_eq!(echo["messageId"], message);
+        (told, end)
+    }
+
+    /// Waits until a session does nothing, as version 2 tells it. Returns that update, and the lines before it.
+    pub fn until_idle(&mut self, session: &str) -> (Value, Vec<Value>) {
+        let (end, before) = self.until(|message| {
+            let update = &message["params"]["update"];
+            message["params"]["sessionId"] == session
+                && update["sessionUpdate"] == "state_update"
+                && update["state"] == "idle"
+        });
+        (end["params"]["update"].clone(), before)
     }
 
     /// Sends a notification.
@@ -223,7 +265,8 @@ impl Editor {
     /// What holds of every line.
     fn check(&mut self, message: &Value) {
         let method = message["id"].as_i64().and_then(|id| self.asked.get(&id)).cloned();
-        let wrong = official::check(message, method.as_deref(), official::Side::Agent);
+        let check = if self.version == 1 { official::check } else { official::check_second };
+        let wrong = check(message, method.as_deref(), official::Side::Agent);
         assert!(wrong.is_empty(), "{wrong:?}: {message}\n{}", self.transcript.join("\n"));
         if message.get("method").is_none()
             && let Some(id) = message["id"].as_i64()
@@ -237,9 +280,26 @@ impl Editor {
             Some("tool_call") => {
                 self.calls.insert(call());
             }
+            Some("tool_call_update") if self.version > 1 => self.must_work(&session, message),
+            Some("agent_message_chunk" | "agent_thought_chunk") if self.version > 1 => {
+                self.must_work(&session, message);
+            }
+            Some("state_update") => {
+                let state = update["state"].as_str().unwrap().to_owned();
+                let before = self.states.insert(session.clone(), state.clone());
+                let is_resumed = self.asked.values().any(|method| method == "session/resume");
+                assert!(is_resumed || before.as_ref() != Some(&state), "told twice: {message}");
+            }
             Some("tool_call_update") => assert!(self.calls.contains(&call()), "unknown call: {message}"),
             _ => {}
         }
+    }
+
+    /// In version 2 nothing of a turn is told while nothing runs, but a history.
+    fn must_work(&self, session: &str, message: &Value) {
+        let is_resumed = self.asked.values().any(|method| method == "session/resume");
+        let works = self.states.get(session).is_some_and(|state| state != "idle");
+        assert!(is_resumed || works, "told while idle: {message}\n{}", self.transcript.join("\n"));
     }
 
     /// Ends the input and waits for the process, which has written nothing to standard error.

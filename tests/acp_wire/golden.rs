@@ -12,25 +12,45 @@ const SCRIPT: &str = r#"{:turns [{:steps [{:thinking "A letter."} {:delta "I cor
 
 #[test]
 fn editors_session_has_its_transcript() {
+    transcript(1, concat!(env!("CARGO_MANIFEST_DIR"), "/tests/acp_wire/session.txt"));
+}
+
+#[test]
+fn editors_session_of_version_2_has_its_transcript() {
+    transcript(2, concat!(env!("CARGO_MANIFEST_DIR"), "/tests/acp_wire/session_v2.txt"));
+}
+
+fn transcript(version: u64, path: &str) {
     let setup = Setup::new().script(SCRIPT).fixed();
     std::fs::write(setup.project().join("a.txt"), "Good dog\n").unwrap();
-    let mut editor = Editor::ready(&setup, json!({"elicitation": {"form": {}}}));
+    let can = json!({"elicitation": {"form": {}}});
+    let mut editor = if version == 1 { Editor::ready(&setup, can) } else { Editor::second(&setup, can) };
     let session = editor.open("project");
     editor.update(&session, "available_commands_update");
     let id = editor.prompt(&session, "Correct the greeting.");
     let question = editor.question();
     editor.choose(&question, "allow");
-    editor.answer(id);
+    match version {
+        1 => drop(editor.answer(id)),
+        _ => drop(editor.until_idle(&session)),
+    }
     editor.ask("session/close", json!({"sessionId": session}));
     let folder = editor.folder("project");
-    editor.ask("session/load", json!({"sessionId": session, "cwd": folder, "mcpServers": []}));
+    let params = json!({"sessionId": session, "cwd": folder, "mcpServers": []});
+    match version {
+        1 => editor.ask("session/load", params),
+        _ => {
+            let start = json!({"type": "start"});
+            let params = json!({"sessionId": session, "cwd": folder, "replayFrom": start});
+            editor.ask("session/resume", params)
+        }
+    };
     editor.update(&session, "available_commands_update");
     editor.ask("session/close", json!({"sessionId": session}));
     let folder = setup.dir.path().canonicalize().unwrap();
     let transcript = editor.transcript.join("\n") + "\n";
     let transcript = transcript.replace(setup.dir.path().to_str().unwrap(), "DIR");
     let transcript = transcript.replace(folder.to_str().unwrap(), "DIR");
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/acp_wire/session.txt");
     if std::env::var_os("UPDATE_TRANSCRIPTS").is_some() {
         std::fs::write(path, &transcript).unwrap();
     }

@@ -13,6 +13,7 @@ fn capabilities_are_those_that_are_served() {
     assert_eq!((&told["protocolVersion"], &told["agentInfo"]["name"]), (&json!(1), &json!("edn-bridge")));
     let can = &told["agentCapabilities"];
     assert_eq!(can["loadSession"], true);
+    assert!(can["auth"]["logout"].is_object(), "{can}");
     assert_eq!(
         (&can["promptCapabilities"]["image"], &can["promptCapabilities"]["embeddedContext"]),
         (&json!(true), &json!(true))
@@ -43,6 +44,7 @@ fn limits_of_the_spec_are_those_of_the_code() {
         ("max_sessions", limits::ACP_SESSIONS),
         ("listed_sessions", limits::ACP_LISTED),
         ("prompt_parts", limits::ACP_PARTS),
+        ("session_roots", limits::SESSION_ROOTS),
     ] {
         assert!(spec.contains(&format!("    {name}: Integer = {value}\n")), "{name}");
     }
@@ -52,8 +54,7 @@ fn limits_of_the_spec_are_those_of_the_code() {
 fn first_request_is_initialize() {
     let mut editor = Editor::start(&yolo(ECHO));
     assert_eq!(editor.code("session/list", json!({})), -32600);
-    // Whatever the version, the answer names one of ours.
-    let answer = editor.ask("initialize", json!({"protocolVersion": 99, "clientCapabilities": {}}));
+    let answer = editor.ask("initialize", json!({"protocolVersion": 1, "clientCapabilities": {}}));
     assert_eq!(answer["protocolVersion"], 1);
 }
 

@@ -152,6 +152,8 @@ acp_libraries() {
 acp_tests() {
   if [ -n "$ACP_LIBRARY" ] && has node; then
     step 'an editor of the TypeScript library' node tests/acp/typescript_sdk.mjs "$DEBUG" "$ACP_LIBRARY"
+    step 'an editor of the TypeScript library, version 2' \
+      node tests/acp/typescript_sdk_v2.mjs "$DEBUG" "$ACP_LIBRARY"
   else say '-- LEFT OUT: an editor of the TypeScript library, because node or the library is missing'; fi
   if [ -n "$ACP_PACKAGES" ]; then
     PYTHONPATH=$ACP_PACKAGES step 'an editor of the Python library' python3 tests/acp/python_sdk.py "$DEBUG"

@@ -1,9 +1,16 @@
 #!/usr/bin/env bash
-# Real agents of others, the tests with servers of tools from the package registries, and the official conformance suite of
-# MCP for clients and for this program as a server. Each step says what ran.
+# Real agents of others, an editor of the Rust library of the Agent Client Protocol, the tests with servers of tools from the
+# package registries, and the official conformance suite of MCP for clients and for this program as a server. Each step says
+# what ran.
 . tests/make/common.sh
 
 bash tests/make/agents.sh
+# A package of its own with some hundred dependencies, which take a minute or two; `make test` has the libraries that
+# need no build.
+step 'build the program' cargo build --locked $INNER
+step 'an editor of the Rust library' \
+  cargo run --quiet --locked --manifest-path tests/acp/rust-client/Cargo.toml \
+  --target-dir "$CARGO_TARGET_DIR/acp-rust-client" -- "$DEBUG"
 
 mcp_servers
 step 'servers of tools from the registries' cargo nextest run --locked $INNER --test mcp_peers --no-capture

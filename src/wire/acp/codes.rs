@@ -24,6 +24,8 @@ pub enum Code {
     NotFound,
     /// The editor cancelled the request.
     Cancelled,
+    /// The editor asks for a version that is older than ours.
+    UnsupportedVersion,
 }
 
 impl Code {
@@ -38,12 +40,13 @@ impl Code {
             Self::LoginNeeded => -32000,
             Self::NotFound => -32002,
             Self::Cancelled => -32800,
+            Self::UnsupportedVersion => -32022,
         }
     }
 }
 
 /// An error of an answer.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Fault {
     /// The code.
     pub code: Code,
@@ -51,18 +54,27 @@ pub struct Fault {
     pub message: String,
     /// The error of the session API: its code, whether the same request may succeed later, and further facts.
     pub cause: Option<(ErrorCode, bool, Option<Map<'static>>)>,
+    /// What the protocol has for this code.
+    pub data: Option<Map<'static>>,
 }
 
 impl Fault {
     /// An error of the wire itself.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), cause: None }
+        Self { code, message: message.into(), cause: None, data: None }
+    }
+
+    /// The same with what the protocol has for its code.
+    #[must_use]
+    pub fn with_data(self, data: Map<'static>) -> Self {
+        Self { data: Some(data), ..self }
     }
 
     /// The error for a session that the editor has not opened.
     pub fn no_session(session: &str) -> Self {
         let name = crate::catalogue::excerpt(session, crate::limits::ERROR_NAME_CHARS);
-        Self::new(Code::NotFound, format!("No session {name:?} is open here: session/load opens one."))
+        let message = format!("No session {name:?} is open here: session/load or session/resume opens one.");
+        Self::new(Code::NotFound, message).with_data(Map::new().with("sessionId", name.to_owned()))
     }
 }
 
@@ -89,6 +101,7 @@ impl From<ApiError> for Fault {
             ErrorCode::OpNotSupported => Code::MethodNotFound,
             _ => Code::Internal,
         };
-        Self { code, message: error.message, cause: Some((error.code, error.retryable, error.data)) }
+        let cause = Some((error.code, error.retryable, error.data));
+        Self { code, message: error.message, cause, data: None }
     }
 }

@@ -11,20 +11,21 @@ use crate::event::question::QuestionKind;
 use crate::event::{ChoiceKind, Pick};
 use crate::message::{SessionId, TurnId};
 use crate::wire::acp::map::{Can, Told};
+use crate::wire::acp::version::Version;
 
 /// A session that the editor has opened.
 #[derive(Debug, Default)]
 pub struct OpenSession {
     /// What it was told.
     pub told: Told,
-    /// The prompts without an answer, oldest first.
+    /// The prompts whose turn has not ended, oldest first.
     pub prompts: Vec<Prompting>,
     /// How many events were not told, because the editor read nothing for too long, and up to which of them it knows that.
     pub lost: (u64, u64),
 }
 
-/// A prompt without an answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A prompt whose turn has not ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prompting {
     /// The request, as JSON.
     pub request: Arc<str>,
@@ -34,6 +35,10 @@ pub struct Prompting {
     pub is_cancelled: bool,
     /// Whether it starts a workflow, whose end answers it.
     pub starts_workflow: bool,
+    /// Whether it was answered because its message is in the conversation.
+    pub is_inserted: bool,
+    /// The text of a slash command, of which the conversation may have no message.
+    pub said: Option<Arc<str>>,
 }
 
 /// What an answer of the editor answers.
@@ -86,8 +91,8 @@ impl AskedEditor {
 pub struct DeskOfEditor {
     /// What the editor can do.
     pub can: Can,
-    /// The version that was agreed on; 0 before.
-    pub version: u64,
+    /// The version that was agreed on.
+    pub version: Option<Version>,
     /// The open sessions.
     pub sessions: HashMap<SessionId, OpenSession>,
     /// The sessions of subagents that asked something, each with the open session that it works for.
@@ -97,6 +102,16 @@ pub struct DeskOfEditor {
 }
 
 impl DeskOfEditor {
+    /// The version that was agreed on, or the stable one before.
+    pub fn version(&self) -> Version {
+        self.version.unwrap_or_default()
+    }
+
+    /// Whether a question of a session is open.
+    pub fn is_asking(&self, home: &SessionId) -> bool {
+        self.asked.values().any(|asked| asked.home() == home)
+    }
+
     /// The open session that a session is, or works for.
     pub fn home(&self, session: &SessionId) -> Option<SessionId> {
         let home = if self.sessions.contains_key(session) { session } else { self.homes.get(session)? };
@@ -105,7 +120,8 @@ impl DeskOfEditor {
 
     /// Whether a prompt with that id has no answer.
     pub fn is_prompting(&self, request: &str) -> bool {
-        self.sessions.values().flat_map(|open| &open.prompts).any(|prompt| *prompt.request == *request)
+        let mut prompts = self.sessions.values().flat_map(|open| &open.prompts);
+        prompts.any(|prompt| !prompt.is_inserted && *prompt.request == *request)
     }
 
     /// Takes the prompts of a session that `is_ended` names.
@@ -129,14 +145,14 @@ impl DeskOfEditor {
         })
     }
 
-    /// Forgets a session with what is asked in it. Returns its prompts without an answer, and the open requests.
-    pub fn forget(&mut self, session: &SessionId) -> (Vec<Prompting>, Vec<Arc<str>>) {
-        let prompts = self.sessions.remove(session).map(|open| open.prompts).unwrap_or_default();
+    /// Forgets a session with what is asked in it. Returns what was told, its prompts, and the open requests.
+    pub fn forget(&mut self, session: &SessionId) -> (Told, Vec<Prompting>, Vec<Arc<str>>) {
+        let OpenSession { told, prompts, .. } = self.sessions.remove(session).unwrap_or_default();
         self.homes.retain(|_, home| home != session);
         let open = self.asked.iter().filter(|(_, asked)| asked.home() == session);
         let open: Vec<_> = open.map(|(id, _)| id.clone()).collect();
         self.asked.retain(|_, asked| asked.home() != session);
-        (prompts, open)
+        (told, prompts, open)
     }
 }
 

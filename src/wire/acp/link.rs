@@ -15,7 +15,7 @@ use crate::wire::acp::codes::Fault;
 use crate::wire::acp::desk::Desk;
 use crate::wire::acp::engines::ReachedEngines;
 use crate::wire::acp::request::AcpResponse;
-use crate::wire::acp::v1;
+use crate::wire::acp::version::Version;
 use crate::wire::connection;
 
 /// A connection of the ACP wire.
@@ -32,14 +32,21 @@ pub struct Acp {
 }
 
 impl Acp {
+    /// The version that was agreed on.
+    pub fn version(&self) -> Version {
+        self.desk.lock().version()
+    }
+
     /// Sends an answer. `id` is JSON, as it came.
     pub fn respond(&self, connection: &Connection, id: &str, answer: &AcpResponse) {
-        connection.outbox().push_frame(|out, ()| v1::answer(out, id, answer));
+        let version = self.version();
+        connection.outbox().push_frame(|out, ()| version.answer(out, id, answer));
     }
 
     /// Answers a line with an error.
     pub fn reject(&self, connection: &Connection, id: &str, fault: &Fault) {
-        connection.outbox().push_frame(|out, ()| v1::error(out, id, fault));
+        let version = self.version();
+        connection.outbox().push_frame(|out, ()| version.error(out, id, fault));
     }
 }
 

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use crate::event::{
     Body, CommandOutcome, Event, NoticeLevel, Sender, ToolCall, ToolOutput, TurnEnded, TurnOutcome, Widget,
 };
-use crate::facts::{ModelFacts, SessionFacts};
+use crate::facts::{ModelFacts, Phase, SessionFacts};
 use crate::limits::ACP_KNOWN_ENTRIES;
 use crate::message::{Block, EntryId, Message, StopReason, TurnId};
 use crate::value::Value;
+use crate::wire::acp::codes::Fault;
 use crate::wire::acp::options;
 use crate::wire::acp::update::{
-    CallContent, CallKind, CallState, CompactionState, PlanStep, ShownCall, Stop, Update, Voice,
+    CallContent, CallKind, CallState, CompactionState, Foreground, PlanStep, ShownCall, Stop, Update, Voice,
 };
 
 /// What an editor can show, as it said.
@@ -33,6 +34,8 @@ pub struct Can {
     pub compactions: bool,
     /// A terminal for a login.
     pub terminal_login: bool,
+    /// What the session does, and its own messages as they stand in the conversation.
+    pub states: bool,
 }
 
 /// What an editor has been told of a session.
@@ -54,6 +57,21 @@ pub struct Told {
     pub replayed: HashSet<EntryId>,
     /// The number of compactions.
     compactions: u64,
+    /// What the session does, as it was told.
+    shown: Shown,
+    /// Whether a turn runs, whose end is an event.
+    is_in_turn: bool,
+    /// Whether a slash command of the editor runs.
+    pub runs_command: bool,
+}
+
+/// What a session does, as it was told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Shown {
+    #[default]
+    Idle,
+    Running,
+    Blocked,
 }
 
 /// An answer that is told in pieces.
@@ -83,7 +101,10 @@ impl Told {
         match &event.body {
             Body::AssistantDelta(text) => self.piece(event, Voice::Agent, joined.unwrap_or(text), tell),
             Body::ThinkingDelta(text) => self.piece(event, Voice::Thought, joined.unwrap_or(text), tell),
-            Body::SessionUpdated(facts) => self.session(can, facts, tell),
+            Body::SessionUpdated(facts) => {
+                self.session(can, facts, tell);
+                self.phase(can, facts.phase, tell);
+            }
             Body::ToolUpdate(output) => {
                 let text = CallContent::Text(output.text.to_string());
                 let content = Some(vec![text]);
@@ -121,11 +142,17 @@ impl Told {
                 tell(&Update::Notice { warns: true, text: message.to_string() });
             }
             Body::WidgetsUpdated(widgets) => plan(widgets).iter().for_each(tell),
+            Body::UserMessage(_) if can.states && !self.is_in_turn => {
+                self.is_in_turn = true;
+                self.works(can, tell);
+                self.event(can, event, joined, tell);
+            }
             Body::UserMessage(_) | Body::AssistantMessage(_) | Body::ToolResult(_)
                 if event.entry.as_ref().is_some_and(|entry| self.replayed.contains(entry)) => {}
             Body::UserMessage(sent) => {
                 let is_own = |connection| connection == self.connection;
-                if !matches!(sent.from, Sender::Client { connection, .. } if is_own(connection)) {
+                if can.states || !matches!(sent.from, Sender::Client { connection, .. } if is_own(connection))
+                {
                     said(&sent.message, Voice::User, tell);
                 }
             }
@@ -236,6 +263,82 @@ impl Told {
             != (facts.context_tokens, facts.context_window, facts.usage)
         {
             tell(&usage(facts));
+        }
+    }
+
+    /// Whether a turn runs.
+    pub fn is_in_turn(&self) -> bool {
+        self.is_in_turn
+    }
+
+    /// The session has a phase. The end of a turn is an event of its own.
+    fn phase(&mut self, can: Can, phase: Phase, tell: &mut Tell<'_>) {
+        match phase {
+            Phase::Streaming | Phase::Retrying => {
+                self.is_in_turn = true;
+                self.works(can, tell);
+            }
+            Phase::Compacting => self.works(can, tell),
+            // A command that runs ends with its outcome.
+            Phase::Idle if self.is_in_turn || self.runs_command || self.shown != Shown::Running => {}
+            Phase::Idle => self.show(can, Foreground::Idle(None), tell),
+        }
+    }
+
+    /// A turn or a command runs, unless that is known.
+    pub fn works(&mut self, can: Can, tell: &mut Tell<'_>) {
+        if self.shown == Shown::Idle {
+            self.show(can, Foreground::Running, tell);
+        }
+    }
+
+    /// The person is asked.
+    pub fn asks(&mut self, can: Can, tell: &mut Tell<'_>) {
+        if self.shown != Shown::Blocked {
+            self.show(can, Foreground::Blocked, tell);
+        }
+    }
+
+    /// No question is open any more.
+    pub fn asks_no_more(&mut self, can: Can, tell: &mut Tell<'_>) {
+        if self.shown == Shown::Blocked {
+            self.show(can, Foreground::Running, tell);
+        }
+    }
+
+    /// A turn has ended, or a command.
+    pub fn ended(&mut self, can: Can, end: Result<Stop, Fault>, tell: &mut Tell<'_>) {
+        self.is_in_turn = false;
+        self.show(can, Foreground::Idle(Some(end)), tell);
+    }
+
+    /// Tells what the session does, which the editor has just opened.
+    pub fn opened(&mut self, can: Can, phase: Phase, tell: &mut Tell<'_>) {
+        self.is_in_turn = matches!(phase, Phase::Streaming | Phase::Retrying);
+        let now = if phase == Phase::Idle { Foreground::Idle(None) } else { Foreground::Running };
+        self.show(can, now, tell);
+    }
+
+    /// Tells that what runs is ended with the session's use.
+    pub fn closed(&mut self, can: Can, tell: &mut Tell<'_>) {
+        if !can.states || self.shown == Shown::Idle {
+            return;
+        }
+        for call in std::mem::take(&mut self.calls) {
+            let what = ShownCall { id: call, state: Some(CallState::Failed), ..ShownCall::default() };
+            tell(&Update::CallChanged(Box::new(what)));
+        }
+        self.ended(can, Ok(Stop::Cancelled), tell);
+    }
+
+    fn show(&mut self, can: Can, now: Foreground, tell: &mut Tell<'_>) {
+        self.shown = match now {
+            Foreground::Running => Shown::Running,
+            Foreground::Blocked => Shown::Blocked,
+            Foreground::Idle(_) => Shown::Idle,
+        };
+        if can.states {
+            tell(&Update::State(now));
         }
     }
 

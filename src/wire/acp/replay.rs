@@ -88,8 +88,18 @@ fn old_call(
 fn content(result: &Message) -> Vec<CallContent> {
     let mut content = Vec::new();
     let details = result.details.as_ref();
-    if let Some(diff) = details.and_then(|details| details.get("diff")).and_then(Value::as_str) {
-        content.push(CallContent::Text(format!("```diff\n{diff}\n```")));
+    let text_of = |key| details.and_then(|details| details.get(key)).and_then(Value::as_str);
+    if let Some(diff) = text_of("diff") {
+        // The start of a diff is no diff that could be applied.
+        let is_whole = details.is_some_and(|details| details.get("diff-size").is_none());
+        content.push(match text_of("path").filter(|path| is_whole && path.starts_with('/')) {
+            Some(path) => CallContent::Patch {
+                path: PathBuf::from(path),
+                is_new: diff.starts_with("--- /dev/null\n"),
+                diff: diff.to_owned(),
+            },
+            None => CallContent::Text(format!("```diff\n{diff}\n```")),
+        });
     }
     let text = result.text();
     if !text.is_empty() {

@@ -8,14 +8,15 @@ use crate::session::SessionServers;
 use crate::value::Value;
 use crate::wire::acp::map::Can;
 use crate::wire::acp::update::{ShownOption, Stop};
+use crate::wire::acp::version::Version;
 
 /// A request of an editor.
 #[derive(Debug, Clone)]
 pub enum AcpRequest {
     /// To agree on a version and on what both can do.
     Initialize {
-        /// The version that the editor asks for.
-        version: u64,
+        /// The version that it gets.
+        version: Version,
         /// What it can show.
         can: Can,
         /// Its name and version.
@@ -26,6 +27,8 @@ pub enum AcpRequest {
         /// The way.
         method: String,
     },
+    /// To forget the login.
+    Logout,
     /// To open a new session.
     New(SessionPlace),
     /// To open a session of the disk, and to be told its history, or not.
@@ -70,6 +73,22 @@ pub enum AcpRequest {
         option: String,
         /// Its value.
         value: Chosen,
+    },
+    /// To end a tool call alone.
+    CancelCall {
+        /// The session.
+        session: SessionId,
+        /// The call.
+        call: String,
+    },
+    /// To run an op of the EDN wire.
+    Op {
+        /// The session.
+        session: SessionId,
+        /// Its name.
+        op: String,
+        /// Its params, as EDN.
+        params: String,
     },
     /// To ask the graph.
     Query {
@@ -130,7 +149,7 @@ pub enum AcpResponse {
     /// The version, and whether a login in a terminal is offered.
     Initialized {
         /// The version.
-        version: u64,
+        version: Version,
         /// Whether the editor can open a terminal for a login.
         terminal_login: bool,
     },
@@ -152,6 +171,8 @@ pub enum AcpResponse {
     },
     /// The settings.
     Options(Vec<ShownOption>),
+    /// The message of a prompt is in the conversation: the message's id.
+    Inserted(String),
     /// A prompt has ended.
     Stopped(Stop),
     /// The result of a query.

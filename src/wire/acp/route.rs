@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::catalogue::ErrorCode;
+use crate::edn;
 use crate::event::WaitingMessages;
 use crate::facts::{CommandFacts, ListedSession, ModelFacts, SessionFacts};
 use crate::limits::{ACP_LISTED, ACP_SESSIONS};
@@ -13,7 +14,7 @@ use crate::session::{
     NewSession, Opened, Prompt, Prompted, QueryAnswer, Reach, Removed, Reply, Response, SessionApi,
     SessionServers, Snapshot, SwitchTarget,
 };
-use crate::value::Value;
+use crate::value::{Map, Value};
 use crate::wire::acp::codes::{Code, Fault};
 use crate::wire::acp::desk::{AskedEditor, OpenSession, Prompting};
 use crate::wire::acp::engines::{OpenProject, ReachedEngines};
@@ -21,7 +22,9 @@ use crate::wire::acp::link::{Acp, Connection, Member};
 use crate::wire::acp::map::{self, Can, Told};
 use crate::wire::acp::request::{AcpRequest, AcpResponse, Chosen, EditorNotice, Row, SessionPlace};
 use crate::wire::acp::update::{Said, ShownCommand, Stop, Update, Voice};
-use crate::wire::acp::{ask, input, options, replay, v1};
+use crate::wire::acp::version::Version;
+use crate::wire::acp::{ask, input, options, prompts, replay};
+use crate::wire::edn::router;
 
 /// Serves a request.
 pub fn serve(acp: &Acp, connection: &Connection, id: Arc<str>, request: AcpRequest) {
@@ -30,6 +33,7 @@ pub fn serve(acp: &Acp, connection: &Connection, id: Arc<str>, request: AcpReque
             initialize(acp, connection, &id, version, can, client)
         }
         AcpRequest::Authenticate { method } => authenticate(acp, connection, &id, &method),
+        AcpRequest::Logout => logout(acp, connection, id),
         AcpRequest::New(place) => open(acp, connection, id, place, None),
         AcpRequest::Load { session, place, replays } => {
             open(acp, connection, id, place, Some((session, replays)))
@@ -45,6 +49,8 @@ pub fn serve(acp: &Acp, connection: &Connection, id: Arc<str>, request: AcpReque
         AcpRequest::SetOption { session, option, value } => {
             set_option(acp, connection, id, &session, &option, value);
         }
+        AcpRequest::CancelCall { session, .. } => cancel_call(acp, connection, &id, &session),
+        AcpRequest::Op { session, op, params } => self::op(acp, connection, id, &session, &op, &params),
         AcpRequest::Query { session, query } => self::query(acp, connection, id, &session, query),
     }
 }
@@ -67,22 +73,27 @@ fn initialize(
     acp: &Acp,
     connection: &Connection,
     id: &str,
-    _asked: u64,
+    version: Version,
     can: Can,
     client: Option<(String, String)>,
 ) {
-    // The newest version of ours that is no newer than the editor's, or else our oldest.
-    let version = v1::VERSION;
-    {
+    let agreed = {
         let mut state = acp.desk.lock();
-        state.version = version;
-        state.can = can;
+        let agreed = *state.version.get_or_insert(version);
+        if agreed == version {
+            state.can = can;
+        }
+        agreed
+    };
+    if agreed != version {
+        let message = format!("The connection has agreed on version {} of the protocol.", agreed.number());
+        return acp.reject(connection, id, &Fault::new(Code::InvalidRequest, message));
     }
     let (name, version_of_client) = client.unwrap_or_default();
     acp.agreed.store(Some(Arc::new(Agreed {
         name: name.into(),
         version: version_of_client.into(),
-        protocol_version: version.to_string().into(),
+        protocol_version: version.number().to_string().into(),
         features: Vec::new(),
     })));
     let terminal_login = can.terminal_login && acp.engines.has_login();
@@ -95,6 +106,30 @@ fn authenticate(acp: &Acp, connection: &Connection, id: &str, method: &str) {
     acp.reject(connection, id, &Fault::new(Code::InvalidParams, message));
 }
 
+/// Forgets the login at the provider of new sessions.
+fn logout(acp: &Acp, connection: &Connection, id: Arc<str>) {
+    let owed = reply(connection, id.clone(), |_, _: bool| Ok(AcpResponse::Done));
+    with_any(&acp.engines, move |project| match project {
+        Ok(project) => match project.api.facts(&project.first) {
+            Some(facts) => project.api.logout(project.call(id), facts.model_provider.to_string(), owed),
+            None => owed.fail(ApiError::failed("There is no provider to log out from.")),
+        },
+        Err(error) => owed.fail(error),
+    });
+}
+
+/// No call says that it can be ended alone.
+fn cancel_call(acp: &Acp, connection: &Connection, id: &str, session: &SessionId) {
+    let fault = match acp.desk.lock().sessions.contains_key(session) {
+        true => {
+            let message = "A call cannot be ended alone: session/cancel ends the turn.";
+            Fault::new(Code::InvalidParams, message)
+        }
+        false => Fault::no_session(session.as_str()),
+    };
+    acp.reject(connection, id, &fault);
+}
+
 /// The client of a session and its engine, to be opened.
 struct Opening {
     project: Arc<OpenProject>,
@@ -104,6 +139,8 @@ struct Opening {
     old: Option<(SessionId, bool)>,
     /// The servers of tools that the editor names.
     servers: SessionServers,
+    /// Further folders.
+    roots: Vec<PathBuf>,
     models: Arc<[ModelFacts]>,
 }
 
@@ -125,29 +162,28 @@ fn open(
         if let (Some(number), Some(project)) = (known, acp.engines.of(session)) {
             let models = acp.desk.lock().sessions.get(session).map(|open| open.told.models.clone());
             let models = models.unwrap_or_default();
-            let SessionPlace { folder, servers, .. } = place;
+            let SessionPlace { folder, servers, further: roots } = place;
             // Before its servers are brought there.
             if let Some(facts) = project.api.facts(session)
                 && !is_same_folder(&facts.cwd, &folder)
             {
                 return acp.reject(connection, &id, &other_folder(&facts.cwd, &folder));
             }
-            let opening = Opening { project, number, folder, old, servers, models };
+            let opening = Opening { project, number, folder, old, servers, roots, models };
             return entered(connection, id, opening)();
         }
     }
-    let SessionPlace { folder, servers, .. } = place;
     let owed = connection.begin(id.clone(), {
-        let folder = folder.clone();
+        let place = place.clone();
         move |connection: &Connection, id, project: Result<Arc<OpenProject>, ApiError>| match project {
-            Ok(project) => join(connection, id.into(), project, folder, old, servers),
+            Ok(project) => join(connection, id.into(), project, place, old),
             Err(error) => connection.wire().reject(connection, id, &Fault::from(error)),
         }
     });
-    let canonical = match folder.canonicalize() {
+    let canonical = match place.folder.canonicalize() {
         Ok(folder) if folder.is_dir() => folder,
         _ => {
-            let message = format!("There is no folder {}.", folder.display());
+            let message = format!("There is no folder {}.", place.folder.display());
             return owed.fail(ApiError::new(ErrorCode::InvalidParams, message));
         }
     };
@@ -170,10 +206,10 @@ fn join(
     connection: &Connection,
     id: Arc<str>,
     project: Arc<OpenProject>,
-    folder: PathBuf,
+    place: SessionPlace,
     old: Option<(SessionId, bool)>,
-    servers: SessionServers,
 ) {
+    let SessionPlace { folder, servers, further: roots } = place;
     let (weak, api) = (connection.weak(), project.api.clone());
     let member = |number| Arc::new(Member::new(weak, api, number)) as Arc<dyn Client>;
     let Some(number) = connection.api().join(&project, member) else { return };
@@ -183,7 +219,7 @@ fn join(
         move |models: Result<Vec<ModelFacts>, ApiError>| {
             let Some(connection) = this.upgrade() else { return };
             let models = models.unwrap_or_default().into();
-            let opening = Opening { project, number, folder, old, servers, models };
+            let opening = Opening { project, number, folder, old, servers, roots, models };
             entered(&connection, id, opening)();
         }
     });
@@ -194,15 +230,13 @@ fn join(
 fn entered(connection: &Connection, id: Arc<str>, opening: Opening) -> impl FnOnce() + use<> {
     let project = opening.project.clone();
     let (number, old, servers) = (opening.number, opening.old.clone(), opening.servers.clone());
+    let roots = opening.roots.clone();
     let owed = connection.begin(id.clone(), move |connection: &Connection, id, opened| {
         settle(connection, id, opening, opened);
     });
     let call = Call { connection: number, request: id, session: project.first.clone() };
     move || match old {
-        None => project.api.new_session(call, NewSession { servers, ..NewSession::default() }, owed),
-        Some((session, _)) if servers.is_empty() => {
-            project.api.switch_session(call, SwitchTarget::Id(session), owed);
-        }
+        None => project.api.new_session(call, NewSession { servers, roots, ..NewSession::default() }, owed),
         // Before anybody says something there.
         Some((session, _)) => {
             let (api, next) = (project.api.clone(), call.clone());
@@ -210,11 +244,17 @@ fn entered(connection: &Connection, id: Arc<str>, opening: Opening) -> impl FnOn
             let opened = Reply::new(move |opened: Result<SessionId, ApiError>| match opened {
                 Ok(session) => {
                     let then = api.clone();
+                    let (of_roots, with) = (of.clone(), api.clone());
                     let brought = Reply::new(move |brought: Result<(), ApiError>| match brought {
                         Ok(()) => then.switch_session(next, SwitchTarget::Id(session), owed),
                         Err(error) => owed.fail(error),
                     });
-                    api.bring_mcp(of, servers, brought);
+                    // All that it has besides, also if that is none.
+                    let given = Reply::new(move |given: Result<(), ApiError>| match given {
+                        Ok(()) => with.bring_mcp(of, servers, brought),
+                        Err(error) => brought.fail(error),
+                    });
+                    api.set_roots(of_roots, roots, given);
                 }
                 Err(error) => owed.fail(error),
             });
@@ -264,23 +304,31 @@ fn settle(connection: &Connection, id: &str, opening: Opening, opened: Result<Op
     let replays = old.as_ref().is_some_and(|(_, replays)| *replays);
     let mut told = Told::new(number, models, facts.clone());
     let is_busy = facts.is_streaming();
-    let switches = acp.desk.lock().can.switches;
+    let (version, can) = {
+        let state = acp.desk.lock();
+        (state.version(), state.can)
+    };
     let answer = AcpResponse::Opened {
         session: old.is_none().then(|| session.clone()),
         mode: facts.mode,
-        options: options::shown(&facts, &told.models, switches),
+        options: options::shown(&facts, &told.models, can.switches),
     };
     // Before the editor has the answer, and asks something of the session.
     acp.engines.shows(&project, &session);
     connection.outbox().push_frame(|out, ()| {
         let mut lines = Vec::new();
-        replay::tell(&mut told, &messages, is_busy, &mut |update| v1::update(&mut lines, &session, update));
+        replay::tell(&mut told, &messages, is_busy, &mut |update| {
+            version.update(&mut lines, &session, update);
+        });
         if replays {
             out.append(&mut lines);
         }
-        v1::answer(out, id, &answer);
         if old.is_some() {
-            v1::update(out, &session, &map::usage(&facts));
+            told.opened(can, facts.phase, &mut |update| version.update(out, &session, update));
+        }
+        version.answer(out, id, &answer);
+        if old.is_some() {
+            version.update(out, &session, &map::usage(&facts));
         }
         let open = OpenSession { told, prompts: Vec::new(), lost: (0, 0) };
         let before = acp.desk.lock().sessions.insert(session.clone(), open);
@@ -323,7 +371,8 @@ fn tell_commands(connection: &Connection, session: &SessionId, commands: &[Comma
         hint: command.usage.split_once(' ').map(|(_, arguments)| arguments.trim().to_owned()),
     });
     let update = Update::Commands(shown.collect());
-    connection.outbox().push_frame(|out, ()| v1::update(out, session, &update));
+    let version = connection.wire().version();
+    connection.outbox().push_frame(|out, ()| version.update(out, session, &update));
 }
 
 /// A call of the client of an open session, and its engine.
@@ -410,14 +459,21 @@ fn leave(
     project: Arc<OpenProject>,
     owed: Reply<()>,
 ) {
-    let (prompts, asked) = acp.desk.lock().forget(session);
+    let (version, can, (mut told, prompts, asked)) = {
+        let mut state = acp.desk.lock();
+        (state.version(), state.can, state.forget(session))
+    };
     acp.engines.forget(session);
     connection.outbox().push_frame(|out, ()| {
         for question in &asked {
-            v1::withdraw(out, question);
+            version.withdraw(out, question);
         }
         for prompt in &prompts {
-            v1::answer(out, &prompt.request, &AcpResponse::Stopped(Stop::Cancelled));
+            prompts::cancelled(version, out, prompt);
+        }
+        // What another client has begun goes on.
+        if !prompts.is_empty() {
+            told.closed(can, &mut |update| version.update(out, session, update));
         }
     });
     let (engines, number) = (acp.engines.clone(), call.connection);
@@ -488,16 +544,17 @@ fn prompt(acp: &Acp, connection: &Connection, id: Arc<str>, session: SessionId, 
         .map(|rest| rest.split_whitespace().next().unwrap_or_default().to_owned());
     if command.as_deref().is_some_and(|name| NOT_OFFERED.contains(&name) && name != "?") {
         let text = "Your editor opens, lists and closes sessions itself: the command is not offered here.";
-        return say_and_stop(connection, &session, &id, text, Stop::EndTurn);
+        let prompt = Prompting { request: id, said: Some(said.message.into()), ..Prompting::default() };
+        return say_and_stop(connection, &session, prompt, text);
     }
     {
         let mut state = acp.desk.lock();
         let Some(open) = state.sessions.get_mut(&session) else { return };
         open.prompts.push(Prompting {
             request: id.clone(),
-            turn: None,
-            is_cancelled: false,
             starts_workflow: command.as_deref() == Some("workflow"),
+            said: command.is_some().then(|| said.message.as_str().into()),
+            ..Prompting::default()
         });
     }
     let weak = connection.weak();
@@ -541,15 +598,14 @@ fn accepted(
             }
         }
         Err(error) => {
-            let gone = acp.desk.lock().take_prompts(session, |prompt| *prompt.request == *id);
-            let Some(prompt) = gone.first() else { return };
+            let its = |prompt: &Prompting| *prompt.request == *id && !prompt.is_inserted;
+            let gone = acp.desk.lock().take_prompts(session, its);
+            let Some(prompt) = gone.into_iter().next() else { return };
             let in_words =
                 is_command && matches!(error.code, ErrorCode::UnknownCommand | ErrorCode::InvalidParams);
             match in_words {
-                _ if prompt.is_cancelled => {
-                    acp.respond(connection, id, &AcpResponse::Stopped(Stop::Cancelled));
-                }
-                true => say_and_stop(connection, session, id, &error.message, Stop::EndTurn),
+                _ if prompt.is_cancelled => answer_cancelled(connection, &prompt),
+                true => say_and_stop(connection, session, prompt, &error.message),
                 false => acp.reject(connection, id, &Fault::from(error)),
             }
         }
@@ -557,13 +613,28 @@ fn accepted(
 }
 
 /// Says something as the agent, and ends the prompt.
-fn say_and_stop(connection: &Connection, session: &SessionId, id: &str, text: &str, stop: Stop) {
-    let message = format!("command-{}", id.trim_matches('"'));
-    let update = Update::Text { voice: Voice::Agent, message: message.into(), text: text.into() };
+fn say_and_stop(connection: &Connection, session: &SessionId, prompt: Prompting, text: &str) {
+    let acp = connection.wire();
     connection.outbox().push_frame(|out, ()| {
-        v1::update(out, session, &update);
-        v1::answer(out, id, &AcpResponse::Stopped(stop));
+        let mut state = acp.desk.lock();
+        let version = state.version();
+        let Some(open) = state.sessions.get_mut(session) else {
+            return prompts::cancelled(version, out, &prompt);
+        };
+        let id = prompt.request.clone();
+        open.prompts.push(prompt);
+        let is_its = |prompt: &Prompting| prompt.request == id && prompt.turn.is_none();
+        prompts::inserted_apart(&mut state, out, session, is_its);
+        let message = format!("command-{}", id.trim_matches('"'));
+        let update = Update::Text { voice: Voice::Agent, message: message.into(), text: text.into() };
+        version.update(out, session, &update);
+        prompts::ended(&mut state, out, session, false, |_| Ok(Stop::EndTurn), is_its);
     });
+}
+
+fn answer_cancelled(connection: &Connection, prompt: &Prompting) {
+    let version = connection.wire().version();
+    connection.outbox().push_frame(|out, ()| prompts::cancelled(version, out, prompt));
 }
 
 fn set_mode(acp: &Acp, connection: &Connection, id: Arc<str>, session: &SessionId, mode: &str) {
@@ -656,12 +727,42 @@ fn query(acp: &Acp, connection: &Connection, id: Arc<str>, session: &SessionId, 
     project.api.query(call, GraphQuery { text: query, entity: None, strict: false }, owed);
 }
 
+/// Runs an op of the EDN wire, as another client than that of the session: what it says is told like anybody's, and a
+/// focus that it moves is not the session's.
+fn op(acp: &Acp, connection: &Connection, id: Arc<str>, session: &SessionId, op: &str, params: &str) {
+    let Some((_, project)) = call_to(acp, id.clone(), session) else {
+        return acp.reject(connection, &id, &Fault::no_session(session.as_str()));
+    };
+    let params = match edn::read_one(params.as_bytes()) {
+        Ok(params @ Value::Map(_)) => params,
+        Ok(_) => {
+            return acp.reject(
+                connection,
+                &id,
+                &Fault::new(Code::InvalidParams, "params.params must be an EDN map."),
+            );
+        }
+        Err(error) => {
+            let message = format!("params.params cannot be read as EDN: {error}.");
+            return acp.reject(connection, &id, &Fault::new(Code::InvalidParams, message));
+        }
+    };
+    let owed =
+        reply(connection, id.clone(), |_, data: Map<'static>| Ok(AcpResponse::Found(Value::from(data))));
+    let call = Call { session: session.clone(), ..project.call(id) };
+    router::by_name(op, project.api.as_ref(), call, &params, owed);
+}
+
 /// Does what a notification says.
 pub fn notice(acp: &Acp, connection: &Connection, notice: EditorNotice) {
     match notice {
         EditorNotice::Cancel(session) => cancel(acp, connection, &session),
         EditorNotice::CancelRequest(id) => {
-            let session = acp.desk.lock().prompt(&id).map(|(session, _)| session.clone());
+            let session = {
+                let mut state = acp.desk.lock();
+                let prompt = state.prompt(&id).filter(|(_, prompt)| !prompt.is_inserted);
+                prompt.map(|(session, _)| session.clone())
+            };
             // Only prompts take long enough to be cancelled.
             if let Some(session) = session {
                 cancel(acp, connection, &session);
@@ -691,7 +792,8 @@ fn cancel(acp: &Acp, connection: &Connection, session: &SessionId) {
     for choice in choices {
         let asked = acp.desk.lock().asked.remove(&choice);
         if let Some(asked) = asked {
-            connection.outbox().push_frame(|out, ()| v1::withdraw(out, &choice));
+            let version = acp.version();
+            connection.outbox().push_frame(|out, ()| version.withdraw(out, &choice));
             settle_asked(acp, &choice, asked, &Said::Dismissed);
         }
     }
@@ -710,7 +812,7 @@ fn cancel(acp: &Acp, connection: &Connection, session: &SessionId) {
                     let is_its = |prompt: &Prompting| prompt.turn.as_ref() == Some(&turn);
                     let its = acp.desk.lock().take_prompts(&session, is_its);
                     for prompt in its {
-                        acp.respond(&connection, &prompt.request, &AcpResponse::Stopped(Stop::Cancelled));
+                        answer_cancelled(&connection, &prompt);
                     }
                 });
                 next.remove_pending(removing.clone(), message.entry, removed);
@@ -723,10 +825,14 @@ fn cancel(acp: &Acp, connection: &Connection, session: &SessionId) {
 
 /// The answer of the editor to a request. A late one finds no question, and does nothing.
 pub fn answered(acp: &Acp, _: &Connection, id: &str, result: Result<Value<'_>, String>) {
-    let asked = acp.desk.lock().asked.remove(id);
+    let asked = acp.desk.lock().asked.get(id).cloned();
     match asked {
         Some(asked) => {
-            let said = v1::said(asked.as_form(), result);
+            let said = acp.version().said(asked.as_form(), result);
+            // A page that was opened is told to be over when the question has ended.
+            if !matches!((&asked, &said), (AskedEditor::Question { is_page: true, .. }, Said::Done)) {
+                acp.desk.lock().asked.remove(id);
+            }
             settle_asked(acp, id, asked, &said);
         }
         None => tracing::debug!("an answer to no open question is ignored"),
@@ -782,7 +888,8 @@ pub fn show_states(acp: &Acp, connection: &Connection) {
         if let Some(lost) = lost {
             let message = format!("left-out-{lost}").into();
             let update = Update::Text { voice: Voice::Agent, message, text: LEFT_OUT.into() };
-            connection.outbox().push_frame(|out, ()| v1::update(out, &session, &update));
+            let version = acp.version();
+            connection.outbox().push_frame(|out, ()| version.update(out, &session, &update));
         }
         let Some(project) = acp.engines.of(&session) else { continue };
         if let Some(event) = project.api.snapshot(number, &session, Snapshot::State, None) {

@@ -16,7 +16,8 @@ use crate::wire::acp::engines::{Projects, ReachedEngines};
 use crate::wire::acp::link::{Acp, Connection};
 use crate::wire::acp::request::AcpRequest;
 use crate::wire::acp::tell::AcpEncoder;
-use crate::wire::acp::{methods, route, v1};
+use crate::wire::acp::version::Version;
+use crate::wire::acp::{methods, route};
 use crate::wire::connection::{self, ConnectionEnd, Wire};
 use crate::wire::jsonrpc::{self, RpcMessage};
 use crate::wire::lines::Line;
@@ -54,11 +55,13 @@ impl Wire for Acp {
             Ok(Some(RpcMessage::Request { id, method, params })) => {
                 self.request(connection, id, &method, &params);
             }
-            Ok(Some(RpcMessage::Notification { method, params })) => match v1::notice(&method, &params) {
-                Some(notice) => route::notice(self, connection, notice),
-                // Also those of extensions, as the protocol wants it.
-                None => tracing::debug!("an unknown or malformed notification is ignored"),
-            },
+            Ok(Some(RpcMessage::Notification { method, params })) => {
+                match self.version().notice(&method, &params) {
+                    Some(notice) => route::notice(self, connection, notice),
+                    // Also those of extensions, as the protocol wants it.
+                    None => tracing::debug!("an unknown or malformed notification is ignored"),
+                }
+            }
             Ok(Some(RpcMessage::Response { id, result })) => {
                 route::answered(self, connection, &id, result.map_err(|error| error.message));
             }
@@ -120,12 +123,12 @@ impl Acp {
             let message = format!("{MAX_PENDING} requests are pending; wait for an answer.");
             return self.reject(connection, &id, &Fault::new(Code::Internal, message));
         }
-        let request = match v1::read_request(method, params) {
+        let agreed = self.desk.lock().version;
+        let request = match Version::read_request(agreed, method, params) {
             Ok(request) => request,
             Err(fault) => return self.reject(connection, &id, &fault),
         };
-        let is_first = self.desk.lock().version == 0;
-        if is_first && !matches!(request, AcpRequest::Initialize { .. }) {
+        if agreed.is_none() && !matches!(request, AcpRequest::Initialize { .. }) {
             let fault = Fault::new(Code::InvalidRequest, "The first request is initialize.");
             return self.reject(connection, &id, &fault);
         }

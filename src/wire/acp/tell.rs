@@ -3,15 +3,14 @@
 
 use std::sync::Arc;
 
-use crate::event::{Body, Event, QuestionAsked, TurnEnded};
+use crate::event::{Body, Event, QuestionAsked, Sender, TurnEnded};
 use crate::message::SessionId;
 use crate::wire::acp::ask;
 use crate::wire::acp::codes::{Code, Fault};
 use crate::wire::acp::desk::{AskedEditor, Desk, DeskOfEditor, Prompting};
 use crate::wire::acp::map;
-use crate::wire::acp::request::AcpResponse;
+use crate::wire::acp::prompts;
 use crate::wire::acp::update::{Form, Stop};
-use crate::wire::acp::v1;
 use crate::wire::encoder::Encoder;
 
 /// The encoder of one connection.
@@ -70,14 +69,21 @@ impl Encoder for AcpEncoder {
 
 /// Tells an event of an open session, or of a subagent that works for it.
 fn tell(state: &mut DeskOfEditor, out: &mut Vec<u8>, home: &SessionId, event: &Event, joined: Option<&str>) {
+    let (version, can) = (state.version(), state.can);
     match &event.body {
         Body::QuestionAsked(asked) => return question(state, out, home, asked),
         Body::QuestionEnded(ended) => {
-            return match state.asked.remove(&ended.id) {
-                Some(AskedEditor::Question { is_page: true, .. }) => v1::page_over(out, &ended.id),
-                Some(_) => v1::withdraw(out, &ended.id),
+            match state.asked.remove(&ended.id) {
+                Some(AskedEditor::Question { is_page: true, .. }) => version.page_over(out, &ended.id),
+                Some(_) => version.withdraw(out, &ended.id),
                 None => {}
-            };
+            }
+            if !state.is_asking(home)
+                && let Some(open) = state.sessions.get_mut(home)
+            {
+                open.told.asks_no_more(can, &mut |update| version.update(out, home, update));
+            }
+            return;
         }
         Body::ChoiceRequested(choice) => {
             let Some(cause) = &event.cause else { return };
@@ -90,32 +96,41 @@ fn tell(state: &mut DeskOfEditor, out: &mut Vec<u8>, home: &SessionId, event: &E
                 as_form: matches!(request, ask::EditorRequest::Form(..)),
             };
             state.asked.insert(choice.request.clone(), asked);
-            return v1::request(out, &choice.request, home, &request);
+            if let Some(open) = state.sessions.get_mut(home) {
+                open.told.asks(can, &mut |update| version.update(out, home, update));
+            }
+            return version.request(out, &choice.request, home, &request);
         }
         _ => {}
     }
-    let can = state.can;
-    let Some(open) = state.sessions.get_mut(home) else { return };
-    open.told.event(can, event, joined, &mut |update| v1::update(out, home, update));
     let request = event.cause.as_ref().map(|cause| cause.request.clone());
+    let is_of_turn = |prompt: &Prompting| match &prompt.turn {
+        Some(turn) => Some(turn) == event.turn.as_ref(),
+        None => Some(&prompt.request) == request.as_ref(),
+    };
+    let is_command = |prompt: &Prompting| Some(&prompt.request) == request.as_ref();
+    // A command that takes its time has begun.
+    if let Body::CommandResult(_) | Body::CompactionStarted { .. } = &event.body {
+        prompts::inserted_apart(state, out, home, |prompt| is_command(prompt) && !prompt.is_cancelled);
+    }
+    let Some(open) = state.sessions.get_mut(home) else { return };
+    open.told.runs_command = open.prompts.iter().any(|prompt| prompt.said.is_some());
+    open.told.event(can, event, joined, &mut |update| version.update(out, home, update));
+    let (lacks_login, own) = (open.told.lacks_login(), open.told.connection);
     match &event.body {
+        Body::UserMessage(sent) if matches!(sent.from, Sender::Client { connection, .. } if connection == own) =>
+        {
+            prompts::inserted(state, out, home, sent.message.id.as_str(), is_of_turn);
+        }
         Body::TurnEnded(ended) => {
-            let is_its = |prompt: &Prompting| match &prompt.turn {
-                Some(turn) => Some(turn) == event.turn.as_ref(),
-                None => Some(&prompt.request) == request.as_ref(),
-            };
-            let lacks_login = open.told.lacks_login();
-            for prompt in state.take_prompts(home, is_its) {
-                stop(out, &prompt, ended, lacks_login);
-            }
+            let end = |is_cancelled| stop(ended, is_cancelled, lacks_login);
+            prompts::ended(state, out, home, true, end, is_of_turn);
         }
         Body::CommandResult(outcome) => {
             let goes_on = |prompt: &Prompting| prompt.starts_workflow && !outcome.is_error();
-            let is_its = |prompt: &Prompting| Some(&prompt.request) == request.as_ref() && !goes_on(prompt);
-            for prompt in state.take_prompts(home, is_its) {
-                let stop = if prompt.is_cancelled { Stop::Cancelled } else { Stop::EndTurn };
-                v1::answer(out, &prompt.request, &AcpResponse::Stopped(stop));
-            }
+            let end = |is_cancelled| Ok(if is_cancelled { Stop::Cancelled } else { Stop::EndTurn });
+            let is_over = |prompt: &Prompting| is_command(prompt) && !goes_on(prompt);
+            prompts::ended(state, out, home, false, end, is_over);
         }
         _ => {}
     }
@@ -130,16 +145,17 @@ fn question(state: &mut DeskOfEditor, out: &mut Vec<u8>, home: &SessionId, asked
     let kind = asked.content.kind();
     let about = AskedEditor::Question { kind, home: home.clone(), as_form, is_page };
     state.asked.insert(asked.id.clone(), about);
-    v1::request(out, &asked.id, home, &request);
+    let (version, can) = (state.version(), state.can);
+    if let Some(open) = state.sessions.get_mut(home) {
+        open.told.asks(can, &mut |update| version.update(out, home, update));
+    }
+    version.request(out, &asked.id, home, &request);
 }
 
-/// Answers a prompt whose turn has ended.
-fn stop(out: &mut Vec<u8>, prompt: &Prompting, ended: &TurnEnded, lacks_login: bool) {
-    match map::stop(ended, prompt.is_cancelled) {
-        Ok(stop) => v1::answer(out, &prompt.request, &AcpResponse::Stopped(stop)),
-        Err(message) => {
-            let code = if lacks_login { Code::LoginNeeded } else { Code::Internal };
-            v1::error(out, &prompt.request, &Fault::new(code, message));
-        }
-    }
+/// How a prompt ends with its turn.
+fn stop(ended: &TurnEnded, is_cancelled: bool, lacks_login: bool) -> Result<Stop, Fault> {
+    map::stop(ended, is_cancelled).map_err(|message| {
+        let code = if lacks_login { Code::LoginNeeded } else { Code::Internal };
+        Fault::new(code, message)
+    })
 }

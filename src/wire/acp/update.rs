@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 pub use crate::acp::{CallKind, CallState, PermissionKind, Stop};
 use crate::value::Value;
+use crate::wire::acp::codes::Fault;
 
 /// Whose words they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +81,19 @@ pub enum Update<'e> {
         /// Why it failed.
         error: Option<String>,
     },
+    /// What the session does.
+    State(Foreground),
+}
+
+/// What a session does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Foreground {
+    /// A turn or a command runs.
+    Running,
+    /// It waits for the person.
+    Blocked,
+    /// Nothing runs. How the last turn ended, if one just has.
+    Idle(Option<Result<Stop, Fault>>),
 }
 
 /// The state of a compaction.
@@ -129,6 +143,15 @@ pub enum CallContent {
         mime_type: Arc<str>,
         /// The bytes, base64.
         data: Arc<str>,
+    },
+    /// A change of a file whose whole texts are not known any more.
+    Patch {
+        /// The file, absolute.
+        path: PathBuf,
+        /// Whether there was no file before.
+        is_new: bool,
+        /// The unified diff.
+        diff: String,
     },
     /// A change of a file.
     Diff {

@@ -23,13 +23,14 @@ use crate::wire::acp::update::{
     CallContent, CallKind, CallState, Category, ChoiceValue, CompactionState, FIELD, Form, OptionValue,
     Permission, Said, ShownCall, ShownOption, Update, Voice,
 };
-
-/// The number of the version.
-pub const VERSION: u64 = 1;
+use crate::wire::acp::version::Version;
 
 /// Appends an error. `id` is JSON, as it came, or `null`.
 pub fn error(out: &mut Vec<u8>, id: &str, fault: &Fault) {
     let mut error = acp::Error::new(fault.code.number(), fault.message.as_str());
+    if let Some(data) = &fault.data {
+        error = error.data(plain(&Value::from(data.clone())));
+    }
     if let Some((code, retryable, data)) = &fault.cause {
         let mut all = Map::new().with("code", code.as_str()).with("retryable", *retryable);
         all.put_some("data", data.clone());
@@ -57,6 +58,8 @@ pub fn answer(out: &mut Vec<u8>, id: &str, answer: &AcpResponse) {
         AcpResponse::Options(options) => {
             respond(out, id, &acp::SetSessionConfigOptionResponse::new(self::options(options)));
         }
+        // Only version 2 answers a prompt before its end.
+        AcpResponse::Inserted(_) => respond(out, id, &acp::CloseSessionResponse::new()),
         AcpResponse::Stopped(stop) => respond(out, id, &acp::PromptResponse::new((*stop).into())),
         AcpResponse::Found(found) => respond(out, id, &plain(found)),
         AcpResponse::Done => respond(out, id, &acp::CloseSessionResponse::new()),
@@ -69,8 +72,10 @@ fn initialized(terminal_login: bool) -> acp::InitializeResponse {
         .list(acp::SessionListCapabilities::new())
         .delete(acp::SessionDeleteCapabilities::new())
         .resume(acp::SessionResumeCapabilities::new())
-        .close(acp::SessionCloseCapabilities::new());
+        .close(acp::SessionCloseCapabilities::new())
+        .additional_directories(acp::SessionAdditionalDirectoriesCapabilities::new());
     let can = acp::AgentCapabilities::new().load_session(true);
+    let can = can.auth(acp::AgentAuthCapabilities::new().logout(acp::LogoutCapabilities::new()));
     let can = can.mcp_capabilities(acp::McpCapabilities::new().http(true));
     let can = can.prompt_capabilities(prompts).session_capabilities(sessions);
     let info = acp::Implementation::new("edn-bridge", env!("CARGO_PKG_VERSION"));
@@ -178,12 +183,14 @@ pub fn update(out: &mut Vec<u8>, session: &SessionId, update: &Update<'_>) {
         let update = PieceUpdate { session_update, content, message_id: message };
         return notify(out, UPDATE, &Piece { session_id: session.as_str(), update });
     }
-    let told = acp::SessionNotification::new(session_id(session), told(update));
-    notify(out, UPDATE, &told);
+    if let Some(told) = told(update) {
+        notify(out, UPDATE, &acp::SessionNotification::new(session_id(session), told));
+    }
 }
 
-fn told(update: &Update<'_>) -> acp::SessionUpdate {
-    match update {
+/// The update, if this version has it: the end of a turn is the answer to its prompt.
+fn told(update: &Update<'_>) -> Option<acp::SessionUpdate> {
+    Some(match update {
         Update::Text { voice, message, text } => {
             let text = acp::ContentBlock::Text(acp::TextContent::new(text.as_ref()));
             chunk(*voice, message, text)
@@ -232,6 +239,7 @@ fn told(update: &Update<'_>) -> acp::SessionUpdate {
             let severity = if *warns { acp::NoticeSeverity::Warning } else { acp::NoticeSeverity::Info };
             acp::SessionUpdate::Notice(acp::Notice::new(severity, text.as_str()))
         }
+        Update::State(_) => return None,
         Update::Compaction { id, state, error } => {
             let status = match state {
                 CompactionState::Running => acp::CompactionStatus::InProgress,
@@ -245,7 +253,7 @@ fn told(update: &Update<'_>) -> acp::SessionUpdate {
             }
             acp::SessionUpdate::CompactionUpdate(update)
         }
-    }
+    })
 }
 
 fn chunk(voice: Voice, message: &str, content: acp::ContentBlock) -> acp::SessionUpdate {
@@ -261,6 +269,10 @@ fn contents(content: &[CallContent]) -> Vec<acp::ToolCallContent> {
     let content = content.iter().map(|content| match content {
         CallContent::Text(text) => {
             acp::ToolCallContent::from(acp::ContentBlock::Text(acp::TextContent::new(text.as_str())))
+        }
+        CallContent::Patch { diff, .. } => {
+            let text = acp::TextContent::new(format!("```diff\n{diff}\n```"));
+            acp::ToolCallContent::from(acp::ContentBlock::Text(text))
         }
         CallContent::Image { mime_type, data } => {
             let image = acp::ImageContent::new(data.as_ref(), mime_type.as_ref());
@@ -389,7 +401,7 @@ pub fn said(as_form: bool, result: Result<Value<'_>, String>) -> Said {
 }
 
 /// Reads params.
-fn read<T: DeserializeOwned>(params: &Value<'_>) -> Result<T, Fault> {
+pub fn read<T: DeserializeOwned>(params: &Value<'_>) -> Result<T, Fault> {
     serde_json::from_value(plain(params))
         .map_err(|error| Fault::new(Code::InvalidParams, format!("The params cannot be used: {error}.")))
 }
@@ -402,6 +414,7 @@ pub fn read_request(method: &str, params: &Value<'_>) -> Result<AcpRequest, Faul
     let session = |id: &acp::SessionId| SessionId::from(id.0.clone());
     Ok(match method {
         "initialize" => initialize(read(params)?),
+        "logout" => AcpRequest::Logout,
         "authenticate" => {
             let request: acp::AuthenticateRequest = read(params)?;
             AcpRequest::Authenticate { method: request.method_id.0.to_string() }
@@ -454,15 +467,29 @@ pub fn read_request(method: &str, params: &Value<'_>) -> Result<AcpRequest, Faul
             let option = request.config_id.0.to_string();
             AcpRequest::SetOption { session: session(&request.session_id), option, value }
         }
-        "_edn-bridge/query_eql" => {
-            let text = |key: &str| {
-                let found = crate::jsonrpc::text(params, key).map(str::to_owned);
-                found.ok_or_else(|| Fault::new(Code::InvalidParams, format!("params.{key} must be a text.")))
-            };
-            AcpRequest::Query { session: SessionId::from(text("sessionId")?), query: text("query")? }
-        }
+        method if method.starts_with('_') => return own_request(method, params),
         _ => return Err(Fault::new(Code::MethodNotFound, "There is no such method.")),
     })
+}
+
+/// Reads a request of an extension of ours, which is the same in every version.
+pub fn own_request(method: &str, params: &Value<'_>) -> Result<AcpRequest, Fault> {
+    let text = |key: &str| {
+        let found = crate::jsonrpc::text(params, key).map(str::to_owned);
+        found.ok_or_else(|| Fault::new(Code::InvalidParams, format!("params.{key} must be a text.")))
+    };
+    match method {
+        "_edn-bridge/query_eql" => {
+            Ok(AcpRequest::Query { session: SessionId::from(text("sessionId")?), query: text("query")? })
+        }
+        "_edn-bridge/op" => {
+            let (session, op) = (SessionId::from(text("sessionId")?), text("op")?);
+            let given = crate::jsonrpc::at(params, "params").is_some();
+            let params = if given { text("params")? } else { "{}".to_owned() };
+            Ok(AcpRequest::Op { session, op, params })
+        }
+        _ => Err(Fault::new(Code::MethodNotFound, "There is no such method.")),
+    }
 }
 
 fn initialize(request: acp::InitializeRequest) -> AcpRequest {
@@ -476,9 +503,10 @@ fn initialize(request: acp::InitializeRequest) -> AcpRequest {
         notices: session.notices.is_some(),
         compactions: session.compaction.is_some(),
         terminal_login: caps.auth.terminal,
+        states: false,
     };
     let client = request.client_info.map(|info| (info.name, info.version));
-    AcpRequest::Initialize { version: request.protocol_version.as_u16().into(), can, client }
+    AcpRequest::Initialize { version: Version::One, can, client }
 }
 
 /// Where a session works. The protocol wants absolute paths.
@@ -487,11 +515,20 @@ fn place(
     further: Vec<PathBuf>,
     servers: Vec<acp::McpServer>,
 ) -> Result<SessionPlace, Fault> {
+    let servers = servers.into_iter().map(server).collect::<Result<Vec<_>, _>>()?;
+    checked_place(folder, further, servers)
+}
+
+/// The same in every version.
+pub fn checked_place(
+    folder: PathBuf,
+    further: Vec<PathBuf>,
+    servers: Vec<SessionServer>,
+) -> Result<SessionPlace, Fault> {
     absolute(&folder, "cwd")?;
     for path in &further {
         absolute(path, "additionalDirectories")?;
     }
-    let servers = servers.into_iter().map(server).collect::<Result<Vec<_>, _>>()?;
     Ok(SessionPlace { folder, further, servers: servers.into() })
 }
 
@@ -578,7 +615,7 @@ mod tests {
             notify(
                 &mut official,
                 UPDATE,
-                &acp::SessionNotification::new(session_id(&session), told(&update)),
+                &acp::SessionNotification::new(session_id(&session), told(&update).unwrap()),
             );
             let read = |line: &[u8]| serde_json::from_slice::<serde_json::Value>(line).unwrap();
             assert_eq!(read(&ours), read(&official));

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::catalogue::{ErrorCode, Op, thinking_level};
+use crate::catalogue::{ErrorCode, Op, each_op, thinking_level};
 use crate::event::{ChoiceKind, Pick, WaitingMessages};
 use crate::facts::agent::{AgentOption, ListedAgent};
 use crate::facts::mcp::{McpCompletion, McpServer};
@@ -76,6 +76,44 @@ impl<'a> OpCall<'a> {
         }
         Some(Self { api, call, p, reply })
     }
+}
+
+/// Serves an op by its name for a client of another wire. The reply is the data of the response.
+pub fn by_name(name: &str, api: &dyn SessionApi, call: Call, params: &Value<'_>, reply: Reply<Map<'static>>) {
+    let Some(op) = Op::parse(name) else {
+        return reply.fail(ApiError::new(ErrorCode::InvalidParams, "There is no such op."));
+    };
+    if let Err(invalid) = op.spec().check(params) {
+        return reply.fail(ApiError::new(ErrorCode::InvalidParams, format!("{invalid}.")));
+    }
+    let reply = Reply::new(move |data: Result<Data, ApiError>| {
+        reply.send(data.map(|data| match data {
+            Data::Laid(data) => data,
+            Data::State(facts) => {
+                Map::new().with("state", Value::from(projection::session_state(&facts).into_owned()))
+            }
+        }));
+    });
+    let Some(ask) = OpCall::new(op, api, call, params, reply) else { return };
+    /// Makes the dispatch from the op table's rows, without the ops of an EDN connection itself.
+    macro_rules! dispatch {
+        (@ Connection $name:ident) => {
+            ask.reply.fail(ApiError::new(
+                ErrorCode::InvalidParams,
+                concat!(stringify!($name), " is an op of the EDN wire's connections alone."),
+            ))
+        };
+        (@ $access:ident $name:ident) => {
+            $name(ask)
+        };
+        ($($variant:ident $name:ident $access:ident $session:literal $params:tt $data:tt $errors:tt
+            $doc:literal;)*) => {
+            match op {
+                $(Op::$variant => dispatch!(@ $access $name),)*
+            }
+        };
+    }
+    each_op!(dispatch);
 }
 
 pub(super) fn query_eql(OpCall { api, call, p, reply }: OpCall<'_>) {
