@@ -328,6 +328,22 @@ fn start_follows_a_daemon_that_ends_at_that_moment() {
 }
 
 #[test]
+fn daemon_whose_starter_is_gone_serves_others() {
+    let daemon = Daemon::calling(&["true"]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_edn-bridge"));
+    command.env("XDG_CONFIG_HOME", daemon.setup.dir.path().join("config"));
+    command.arg("--state-dir").arg(daemon.setup.state()).args(["daemon", "run", "--announce"]);
+    let mut started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    // Before it could say that it is ready.
+    drop(started.stdout.take());
+    let mut bridge = daemon.setup.serve();
+    bridge.handshake();
+    assert_eq!(daemon.pid(), i64::from(started.id()));
+    assert!(daemon.control(&["stop"]).status.success());
+    assert!(started.wait().unwrap().success());
+}
+
+#[test]
 fn other_build_of_the_daemon_is_named() {
     let daemon = Daemon::calling(&["true"]);
     let serving = stand_in(&daemon, "{:attached {:build \"0.0.0-other\"}}\n:ended\n");

@@ -118,7 +118,8 @@ fn serve(options: &Options, announce: bool) -> Exit {
         .spawn(move || accepting.accept(&listener))
         .map_err(Failure::start)?;
     if announce {
-        io::stdout().write_all(READY.as_bytes()).and_then(|()| io::stdout().flush()).map_err(failed)?;
+        // Whoever has started it may be gone by now. Others find it.
+        let _ = io::stdout().write_all(READY.as_bytes()).and_then(|()| io::stdout().flush());
         let null = std::fs::OpenOptions::new().write(true).open("/dev/null").map_err(failed)?;
         rustix::stdio::dup2_stdout(&null).map_err(|error| failed(error.into()))?;
     }

@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _}
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
@@ -56,6 +56,9 @@ const DAEMON: &str = "daemon.sock";
 /// How the name of the socket of a replaced daemon begins.
 const REPLACED: &str = "replaced-";
 
+/// The time between two tries to take the place of a daemon that is ending.
+const BIND_PAUSE: Duration = Duration::from_millis(5);
+
 /// A client that has connected, of the same user.
 #[derive(Debug)]
 pub enum SocketPeer {
@@ -96,7 +99,16 @@ impl Listener {
     pub fn bind_daemon(state_dir: &Path) -> io::Result<Self> {
         let folder = folder(state_dir);
         private::make_folder(&folder)?;
-        Self::bind_at(folder.join(DAEMON))
+        let begun = Instant::now();
+        loop {
+            match Self::bind_at(folder.join(DAEMON)) {
+                // A killed daemon gives back its lock a moment before its socket.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && begun.elapsed() < CONNECT_WAIT => {
+                    std::thread::sleep(BIND_PAUSE);
+                }
+                bound => return bound,
+            }
+        }
     }
 
     /// Listens at a path that the user has named. Its folder is made if it is missing; it must be one in which nobody
@@ -492,6 +504,19 @@ fn project(cwd: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn daemon_takes_the_place_of_one_that_ends() {
+        let state = tempfile::tempdir().unwrap();
+        private::make_folder(&folder(state.path())).unwrap();
+        let ending = UnixListener::bind(folder(state.path()).join(DAEMON)).unwrap();
+        // It takes a connection, and is gone.
+        let ended = std::thread::spawn(move || drop(ending.accept().unwrap()));
+        let bound = Listener::bind_daemon(state.path()).unwrap();
+        ended.join().unwrap();
+        assert!(connect_daemon(state.path()).is_ok());
+        drop(bound);
+    }
 
     #[test]
     fn only_unusable_socket_ends_accept_loop() {
