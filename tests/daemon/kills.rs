@@ -150,7 +150,7 @@ fn question_at_a_gate_of_a_group_ends_with_its_process() {
     // At the gate of a stage of a group, and at that of what joins the group.
     for asking in [
         "{:id :b :parallel [{:id :c :body \"y\" :gate [{:confirm \"Sure?\"}]} {:id :d :body \"y\"}]}",
-        "{:id :b :parallel [{:id :c :body \"y\"}] :join {:id :j :body \"y\" :gate [{:confirm \"Sure?\"}]}}",
+        "{:id :b :parallel [{:id :c :body \"y\"} {:id :d :body \"y\"}] :join {:id :j :body \"y\" :gate [{:confirm \"Sure?\"}]}}",
     ] {
         let setup = Setup::new().script("{:turns [{:steps [{:delta \"said\"}]}] :then :cycle}");
         let stages = format!("{{:id :a :body \"x\" :assert [{{:command \"echo a >> a\"}}]}} {asking}");
