@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 
 use edn_bridge::value::Value;
+use rustix::fs::{FlockOperation, flock};
 
 use crate::fixture::{Daemon, prompt, until};
 use crate::support::{Bridge, Setup, at, code, data, wait_until};
@@ -325,6 +326,29 @@ fn start_follows_a_daemon_that_ends_at_that_moment() {
     assert!(daemon.control(&["start"]).status.success());
     ending.join().unwrap();
     assert!(daemon.status().is_some());
+}
+
+#[test]
+fn start_finds_a_daemon_that_another_program_began() {
+    let daemon = Daemon::calling(&["true"]);
+    let run = daemon.setup.state().join("run");
+    std::fs::create_dir_all(&run).unwrap();
+    let open = |name: &str| {
+        let mut options = std::fs::OpenOptions::new();
+        options.create(true).truncate(false).write(true).open(run.join(name)).unwrap()
+    };
+    let is_free = |file: &std::fs::File| flock(file, FlockOperation::NonBlockingLockExclusive).is_ok();
+    // In place of a daemon that has its lock, and no socket yet.
+    let lock = open("daemon.lock");
+    assert!(is_free(&lock));
+    std::thread::scope(|scope| {
+        let starting = scope.spawn(|| daemon.control(&["restart"]));
+        wait_until("nobody starts it", || !is_free(&open("daemon.start.lock")));
+        let _listener = UnixListener::bind(run.join("daemon.sock")).unwrap();
+        let started = starting.join().unwrap();
+        assert!(started.status.success(), "{started:?}");
+    });
+    std::fs::remove_file(run.join("daemon.sock")).unwrap();
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -26,6 +27,9 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// How often a daemon that has left its place looks whether another one has it.
 const FOLLOWER_LOOK: Duration = Duration::from_millis(20);
+
+/// How often a daemon that starts looks whether another one serves.
+const PLACE_LOOK: Duration = Duration::from_millis(50);
 
 /// How long a replaced daemon waits for questions to go over, before it leaves those that cannot: a subagent's, a stage's.
 const QUESTIONS_GO_OVER: Duration = Duration::from_secs(5);
@@ -84,8 +88,7 @@ fn serve(options: &Options, announce: bool) -> Exit {
     // So that the end of a terminal does not end it. This fails only for the leader of a session, which needs it not.
     let _ = rustix::process::setsid();
     edn_bridge::private::make_folder(&socket::folder(&state_dir)).map_err(failed)?;
-    // One that is about to end gives its place back soon.
-    let Some(mut lock) = Lock::take(&lock_path(&state_dir), DAEMON_START).map_err(failed)? else {
+    let Some(mut lock) = take_place(&state_dir).map_err(failed)? else {
         return Err(Failure::Failed("a daemon of this state folder runs already".to_owned()));
     };
     let clock = clock::of_process();
@@ -183,6 +186,19 @@ fn serve(options: &Options, announce: bool) -> Exit {
     place.remove();
     drop(lock);
     Ok(status)
+}
+
+/// Takes the lock; `None` if another daemon serves. One that is about to end gives it back soon.
+fn take_place(state_dir: &Path) -> io::Result<Option<Lock>> {
+    let begun = Instant::now();
+    loop {
+        if let Some(lock) = Lock::take(&lock_path(state_dir), PLACE_LOOK)? {
+            return Ok(Some(lock));
+        }
+        if begun.elapsed() >= DAEMON_START || socket::connect_daemon(state_dir).is_ok() {
+            return Ok(None);
+        }
+    }
 }
 
 impl Daemon {

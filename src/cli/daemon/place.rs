@@ -234,8 +234,11 @@ pub(super) fn connect_or_start(state_dir: &Path, log: &str) -> Result<UnixStream
         if let Some(stream) = connect()? {
             return Ok(stream);
         }
-        // One that has just started may have been asked to end.
-        start(state_dir, log)?;
+        if let Err(error) = start(state_dir, log) {
+            // Another one may have come first: whoever began to start it is gone.
+            return connect()?.ok_or(error);
+        }
+        // It may have been asked to end by now.
     }
     connect()?.ok_or_else(|| NoDaemon::Failed("it ends again and again".to_owned()))
 }
