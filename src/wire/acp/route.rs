@@ -330,12 +330,11 @@ fn settle(connection: &Connection, id: &str, opening: Opening, opened: Result<Op
         if old.is_some() {
             version.update(out, &session, &map::usage(&facts));
         }
-        let open = OpenSession { told, prompts: Vec::new(), lost: (0, 0) };
-        let before = acp.desk.lock().sessions.insert(session.clone(), open);
-        // An open session that was entered again goes on with its prompts.
-        if let (Some(before), Some(open)) = (before, acp.desk.lock().sessions.get_mut(&session)) {
-            open.prompts = before.prompts;
-        }
+        // An open session that was entered again goes on with its prompts. Under one lock, because the editor may be
+        // sending the next one.
+        let mut state = acp.desk.lock();
+        let prompts = state.sessions.remove(&session).map(|before| before.prompts).unwrap_or_default();
+        state.sessions.insert(session.clone(), OpenSession { told, prompts, lost: (0, 0) });
     });
     let weak = connection.weak();
     later(move || {
