@@ -58,7 +58,7 @@ const BUSY: &str = "{:turns [{:steps [{:delta \"Hello.\"}] :usage {:input 10 :ou
 
 /// A session of everything: turns, a run of a workflow, a background job, a call that waits for a person's
 /// word and one that was answered, a message that waits for the turn, a name, a hook, a rule, a server of tools,
-/// a skill, a template.
+/// an agent of others, a skill, a template.
 fn busy() -> (Setup, Bridge) {
     let setup = Setup::new().script(BUSY);
     let config = setup.dir.path().join("user.edn");
@@ -69,7 +69,8 @@ fn busy() -> (Setup, Bridge) {
         format!(
             "{{:hooks [{{:stage :tool-call :point :post :kind :observer :command [\"true\"] :tools [\"read\"]}}] \
               :permissions {{:rules [{{:decision :deny :tool \"bash\" :command \"rm\"}}]}} \
-              :mcp {{\"s\" {{:command [\"python3\" {server:?}] :env {{\"STARTED\" {started:?}}}}}}}}}"
+              :mcp {{\"s\" {{:command [\"python3\" {server:?}] :env {{\"STARTED\" {started:?}}}}}}} \
+              :agents {{\"a\" {{:command [\"true\"]}}}}}}"
         ),
     )
     .unwrap();

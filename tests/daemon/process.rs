@@ -333,17 +333,13 @@ fn start_finds_a_daemon_that_another_program_began() {
     let daemon = Daemon::calling(&["true"]);
     let run = daemon.setup.state().join("run");
     std::fs::create_dir_all(&run).unwrap();
-    let open = |name: &str| {
-        let mut options = std::fs::OpenOptions::new();
-        options.create(true).truncate(false).write(true).open(run.join(name)).unwrap()
-    };
-    let is_free = |file: &std::fs::File| flock(file, FlockOperation::NonBlockingLockExclusive).is_ok();
     // In place of a daemon that has its lock, and no socket yet.
-    let lock = open("daemon.lock");
-    assert!(is_free(&lock));
+    let lock = std::fs::File::create(run.join("daemon.lock")).unwrap();
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
     std::thread::scope(|scope| {
         let starting = scope.spawn(|| daemon.control(&["restart"]));
-        wait_until("nobody starts it", || !is_free(&open("daemon.start.lock")));
+        // It is written once nobody has been found to serve.
+        wait_until("nobody starts it", || daemon.setup.state().join("daemon.log").exists());
         let _listener = UnixListener::bind(run.join("daemon.sock")).unwrap();
         let started = starting.join().unwrap();
         assert!(started.status.success(), "{started:?}");
