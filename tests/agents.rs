@@ -96,10 +96,10 @@ fn say(bridge: &mut Bridge, message: &str) {
     assert!(answer.to_string().contains(":accepted true"), "{answer}");
 }
 
-/// The end of the running turn, with its last message.
+/// The end of the running turn, with its last message. The session is free then, also for another configuration.
 fn ended(bridge: &mut Bridge) -> Owned {
     let last = end_of_turn(bridge);
-    bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "phase") == "idle");
+    bridge.event("turn/ended");
     last
 }
 

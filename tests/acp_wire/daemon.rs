@@ -20,6 +20,14 @@ impl Daemon {
         self.0.command().arg("daemon").args(words).output().unwrap()
     }
 
+    /// Whether a journal of any project has this text.
+    fn has_heard(&self, text: &str) -> bool {
+        let entries = |folder: std::path::PathBuf| folder.read_dir().into_iter().flatten().flatten();
+        let mut journals =
+            entries(self.0.state().join("sessions")).flat_map(|project| entries(project.path()));
+        journals.any(|file| std::fs::read_to_string(file.path()).is_ok_and(|all| all.contains(text)))
+    }
+
     /// Whether nothing runs.
     fn is_at_rest(&self) -> bool {
         let told = self.control(&["status", "--format", "edn"]);
@@ -91,7 +99,7 @@ fn editor_that_reads_nothing_holds_up_nothing() {
     let session = asleep.open("project");
     asleep.sleep();
     let prompts = ["one", "two", "three", "four"].map(|text| asleep.prompt(&session, text));
-    wait_until("the turn did not begin", || !daemon.is_at_rest());
+    wait_until("no prompt is heard", || daemon.has_heard("\"one\""));
     // Another editor of the same engine, meanwhile.
     let mut awake = Editor::ready(&daemon.0, json!({}));
     let other = awake.open("project");
@@ -108,7 +116,7 @@ fn editor_that_reads_nothing_holds_up_nothing() {
     // Nor does it hold up a restart, or the end.
     asleep.sleep();
     asleep.prompt(&session, "again");
-    wait_until("the turn did not begin", || !daemon.is_at_rest());
+    wait_until("the prompt is not heard", || daemon.has_heard("\"again\""));
     assert!(daemon.control(&["restart"]).status.success());
     wait_until("the turn does not go over", || daemon.is_at_rest());
     let told = daemon.control(&["stop"]);

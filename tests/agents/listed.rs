@@ -97,7 +97,8 @@ fn agent_that_has_changed_is_listed_as_refused() {
     let p = listed(&mut bridge, "p");
     assert!(!flag(&p, "trusted") && word(&p, "state") == "refused", "{p}");
     assert!(word(&p, "last-error").contains("another one"), "{p}");
-    // A look at its options asks about it too.
+    // A look at its options asks about it too, once the session's own task has the new configuration, as for this.
+    bridge.ask("n", "set_session_name", "{:name \"changed\"}");
     bridge.request("o", "agent_options", "{}");
     let question = bridge.event("interaction/requested");
     assert!(question.to_string().contains("in another way than before"), "{question}");

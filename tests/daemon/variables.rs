@@ -83,6 +83,8 @@ fn turn_keeps_its_variables_while_its_question_waits() {
     one.kill();
     wait_until("the editor is still there", || daemon.clients() == 0);
     assert!(daemon.control(&["restart"]).status.success());
+    // The old daemon has the session until it has passed it on.
+    wait_until("nothing is asked", || daemon.asks(&session).as_deref() == Some("approve"));
     daemon.setup.environment.pop();
     daemon.change(|setup| setup.env("BRIDGE_TEST", "two"));
     let mut two = daemon.editor_at(&session);
