@@ -356,6 +356,7 @@ fn daemon_whose_starter_is_gone_serves_others() {
     let mut started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     // Before it could say that it is ready.
     drop(started.stdout.take());
+    wait_until("it does not serve", || daemon.status().is_some());
     let mut bridge = daemon.setup.serve();
     bridge.handshake();
     assert_eq!(daemon.pid(), i64::from(started.id()));
