@@ -20,12 +20,14 @@ impl Daemon {
         self.0.command().arg("daemon").args(words).output().unwrap()
     }
 
-    /// Whether a journal of any project has this text.
-    fn has_heard(&self, text: &str) -> bool {
+    /// Whether a journal of any project has this text so many times.
+    fn has_heard(&self, text: &str, times: usize) -> bool {
         let entries = |folder: std::path::PathBuf| folder.read_dir().into_iter().flatten().flatten();
         let mut journals =
             entries(self.0.state().join("sessions")).flat_map(|project| entries(project.path()));
-        journals.any(|file| std::fs::read_to_string(file.path()).is_ok_and(|all| all.contains(text)))
+        journals.any(|file| {
+            std::fs::read_to_string(file.path()).is_ok_and(|all| all.matches(text).count() == times)
+        })
     }
 
     /// Whether nothing runs.
@@ -99,13 +101,14 @@ fn editor_that_reads_nothing_holds_up_nothing() {
     let session = asleep.open("project");
     asleep.sleep();
     let prompts = ["one", "two", "three", "four"].map(|text| asleep.prompt(&session, text));
-    wait_until("no prompt is heard", || daemon.has_heard("\"one\""));
+    wait_until("no prompt is heard", || daemon.has_heard("\"one\"", 1));
     // Another editor of the same engine, meanwhile.
     let mut awake = Editor::ready(&daemon.0, json!({}));
     let other = awake.open("project");
     let (told, reason) = awake.turn(&other, "go");
     assert_eq!((text(&told, "agent_message_chunk").len(), &*reason), (whole, "end_turn"));
-    wait_until("the turn does not end", || daemon.is_at_rest());
+    // At rest it is between two turns too.
+    wait_until("the turns do not end", || daemon.has_heard("\"ended\"", prompts.len()));
     let told = load(&mut awake, &session);
     assert_eq!(text(&told, "agent_message_chunk").len(), whole * prompts.len());
     // It is there, and learns how its turns have ended.
@@ -116,7 +119,7 @@ fn editor_that_reads_nothing_holds_up_nothing() {
     // Nor does it hold up a restart, or the end.
     asleep.sleep();
     asleep.prompt(&session, "again");
-    wait_until("the prompt is not heard", || daemon.has_heard("\"again\""));
+    wait_until("the prompt is not heard", || daemon.has_heard("\"again\"", 1));
     assert!(daemon.control(&["restart"]).status.success());
     wait_until("the turn does not go over", || daemon.is_at_rest());
     let told = daemon.control(&["stop"]);

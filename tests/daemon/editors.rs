@@ -145,14 +145,14 @@ fn editor_that_sleeps_stops_no_turn() {
     // It reads nothing of what it is told.
     stdin.write_all(asked.as_bytes()).unwrap();
     let session = || at(daemon.at_work().first()?, &["session"]).and_then(Value::as_str).map(str::to_owned);
-    let mut known = None;
-    wait_until("nothing runs", || session().is_some());
-    known = known.or_else(session);
-    wait_until("the turns do not go on", || daemon.at_work().is_empty());
-    assert_eq!(daemon.clients(), 1, "it is still there");
-    let mut other = daemon.editor_at(&known.unwrap());
-    let state = other.ask("state", "get_state", "{}").to_string();
-    assert!(state.contains(":pending-message-count 0"), "{state}");
+    let known = std::cell::OnceCell::new();
+    wait_until("nothing runs", || session().is_some_and(|session| known.set(session).is_ok()));
+    let other = std::cell::RefCell::new(daemon.editor_at(known.get().unwrap()));
+    wait_until("the turns do not go on", || {
+        let state = other.borrow_mut().ask("state", "get_state", "{}").to_string();
+        state.contains(":pending-message-count 0") && state.contains(":phase \"idle\"")
+    });
+    assert_eq!(daemon.clients(), 2, "it is still there");
     editor.kill().unwrap();
     editor.wait().unwrap();
 }
