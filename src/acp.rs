@@ -4,6 +4,23 @@
 
 use agent_client_protocol_schema::{v1, v2};
 
+/// Writes one of our enums as that of each version: the crate has a type for each, with the same names.
+macro_rules! named_alike {
+    ($ours:ident is $theirs:ident { $($one:ident = $other:ident),+ }) => {
+        named_alike!(v1, $ours is $theirs { $($one = $other),+ });
+        named_alike!(v2, $ours is $theirs { $($one = $other),+ });
+    };
+    ($version:ident, $ours:ident is $theirs:ident { $($one:ident = $other:ident),+ }) => {
+        impl From<$ours> for $version::$theirs {
+            fn from(one: $ours) -> Self {
+                match one {
+                    $($ours::$one => Self::$other,)+
+                }
+            }
+        }
+    };
+}
+
 /// What kind of tool a call is of, for icons and rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallKind {
@@ -47,31 +64,7 @@ impl CallKind {
     }
 }
 
-impl From<CallKind> for v1::ToolKind {
-    fn from(kind: CallKind) -> Self {
-        match kind {
-            CallKind::Read => Self::Read,
-            CallKind::Edit => Self::Edit,
-            CallKind::Search => Self::Search,
-            CallKind::Execute => Self::Execute,
-            CallKind::Fetch => Self::Fetch,
-            CallKind::Other => Self::Other,
-        }
-    }
-}
-
-impl From<CallKind> for v2::ToolKind {
-    fn from(kind: CallKind) -> Self {
-        match kind {
-            CallKind::Read => Self::Read,
-            CallKind::Edit => Self::Edit,
-            CallKind::Search => Self::Search,
-            CallKind::Execute => Self::Execute,
-            CallKind::Fetch => Self::Fetch,
-            CallKind::Other => Self::Other,
-        }
-    }
-}
+named_alike!(CallKind is ToolKind { Read = Read, Edit = Edit, Search = Search, Execute = Execute, Fetch = Fetch, Other = Other });
 
 impl From<v1::ToolKind> for CallKind {
     fn from(kind: v1::ToolKind) -> Self {
@@ -99,27 +92,7 @@ pub enum CallState {
     Failed,
 }
 
-impl From<CallState> for v1::ToolCallStatus {
-    fn from(state: CallState) -> Self {
-        match state {
-            CallState::Pending => Self::Pending,
-            CallState::Running => Self::InProgress,
-            CallState::Completed => Self::Completed,
-            CallState::Failed => Self::Failed,
-        }
-    }
-}
-
-impl From<CallState> for v2::ToolCallStatus {
-    fn from(state: CallState) -> Self {
-        match state {
-            CallState::Pending => Self::Pending,
-            CallState::Running => Self::InProgress,
-            CallState::Completed => Self::Completed,
-            CallState::Failed => Self::Failed,
-        }
-    }
-}
+named_alike!(CallState is ToolCallStatus { Pending = Pending, Running = InProgress, Completed = Completed, Failed = Failed });
 
 impl From<v1::ToolCallStatus> for CallState {
     fn from(status: v1::ToolCallStatus) -> Self {
@@ -147,17 +120,7 @@ pub enum Stop {
     Cancelled,
 }
 
-impl From<Stop> for v1::StopReason {
-    fn from(stop: Stop) -> Self {
-        match stop {
-            Stop::EndTurn => Self::EndTurn,
-            Stop::MaxTokens => Self::MaxTokens,
-            Stop::MaxRounds => Self::MaxTurnRequests,
-            Stop::Refusal => Self::Refusal,
-            Stop::Cancelled => Self::Cancelled,
-        }
-    }
-}
+named_alike!(Stop is StopReason { EndTurn = EndTurn, MaxTokens = MaxTokens, MaxRounds = MaxTurnRequests, Refusal = Refusal, Cancelled = Cancelled });
 
 impl From<v1::StopReason> for Stop {
     fn from(reason: v1::StopReason) -> Self {
@@ -185,16 +148,7 @@ pub enum PermissionKind {
     RejectAlways,
 }
 
-impl From<PermissionKind> for v1::PermissionOptionKind {
-    fn from(kind: PermissionKind) -> Self {
-        match kind {
-            PermissionKind::AllowOnce => Self::AllowOnce,
-            PermissionKind::AllowAlways => Self::AllowAlways,
-            PermissionKind::RejectOnce => Self::RejectOnce,
-            PermissionKind::RejectAlways => Self::RejectAlways,
-        }
-    }
-}
+named_alike!(PermissionKind is PermissionOptionKind { AllowOnce = AllowOnce, AllowAlways = AllowAlways, RejectOnce = RejectOnce, RejectAlways = RejectAlways });
 
 impl TryFrom<v1::PermissionOptionKind> for PermissionKind {
     type Error = ();

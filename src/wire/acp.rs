@@ -4,11 +4,12 @@
 //! ([`engines`], [`link`]). [`map`] says in the plain types of [`update`] what an event tells; [`v1`] writes those in the shapes
 //! of version 1, and reads what the editor sends; [`v2`] does it in those of version 2; [`version`] knows which one an editor
 //! gets, and [`dialect`] which module that is. [`desk`] keeps what was told and asked, [`ask`] has the
-//! questions, [`options`] the settings, [`replay`] the history, [`input`] the message; [`route`] calls the session API. The
-//! types of the protocol (crate `agent-client-protocol-schema`) are known in this room alone. A wire like any: no rule of
-//! the engine stands here.
+//! questions, [`options`] the settings, [`replay`] the history, [`input`] the message; [`route`] calls the session API. In
+//! this room, only [`v1`], [`v2`] and what [`both`] write alike know the types of the protocol (crate
+//! `agent-client-protocol-schema`). A wire like any: no rule of the engine stands here.
 
 mod ask;
+mod both;
 pub mod codes;
 mod desk;
 mod dialect;

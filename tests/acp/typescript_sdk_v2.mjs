@@ -6,76 +6,48 @@
 // kill. The library holds what it receives against the types of the draft.
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Readable, Writable } from "node:stream";
 import { setTimeout } from "node:timers/promises";
-import { pathToFileURL } from "node:url";
 
-const [program, library] = process.argv.slice(2);
-const acp = await import(pathToFileURL(join(library, "dist/v2/stable/acp.js")));
+import { onStage } from "./typescript_stage.mjs";
 
-const script = String.raw`{:turns [{:steps [{:delta "Hello."}]}
- {:steps [{:delta "I edit."} {:tool-call {:id "e" :name "edit" :arguments {:path "a.txt" :edits [{:old "one" :new "two"}]}}}]}
- {:steps [{:tool-call {:id "b" :name "bash" :arguments {:command "cat a.txt"}}}]}
- {:steps [{:delta "Done."}]}
- {:steps [{:tool-call {:id "w" :name "bash" :arguments {:command "touch begun; while [ -d $PWD ]; do sleep 0.02; done"}}}]}]}`;
-
-const folder = mkdtempSync(join(tmpdir(), "acp-"));
-const project = join(folder, "project");
-mkdirSync(project);
-writeFileSync(join(folder, "script.edn"), script);
-writeFileSync(join(project, "a.txt"), "one\n");
-
-async function connected(work) {
-  const state = ["--state-dir", join(folder, "state"), "--script", join(folder, "script.edn")];
-  const environment = { ...process.env, XDG_CONFIG_HOME: join(folder, "config") };
-  const child = spawn(program, [...state, "acp", "--no-daemon"], {
-    cwd: folder, env: environment, stdio: ["pipe", "pipe", "pipe"],
-  });
-  let errors = "";
-  child.stderr.on("data", (data) => { errors += data; });
-  const editor = { updates: [], asked: [], idle: [], waiting: [] };
-  const of = (kind) => editor.updates.filter((update) => update.sessionUpdate === kind);
-  editor.text = (kind = "agent_message_chunk") => of(kind).map((update) => update.content.text).join("");
-  editor.states = () => of("state_update").map((update) => update.state);
-  // The next time that the session does nothing.
-  editor.ended = () => new Promise((done) => {
-    const end = editor.idle.shift();
-    if (end) done(end); else editor.waiting.push(done);
-  });
-  const app = acp.client({ name: "test" })
-    .onRequest(acp.methods.client.session.requestPermission, ({ params }) => {
-      editor.asked.push(params);
-      const chosen = params.options.find((option) => option.kind === "allow_once");
-      return { outcome: { outcome: "selected", optionId: chosen.optionId } };
-    })
-    .onNotification(acp.methods.client.session.update, ({ params: { update } }) => {
-      editor.updates.push(update);
-      if (update.sessionUpdate !== "state_update" || update.state !== "idle" || !update.stopReason) return;
-      const waiting = editor.waiting.shift();
-      if (waiting) waiting(update); else editor.idle.push(update);
+await onStage("v2", async ({ acp, project, connected, begun }) => {
+  async function editing(work) {
+    const editor = { updates: [], asked: [], idle: [], waiting: [] };
+    const of = (kind) => editor.updates.filter((update) => update.sessionUpdate === kind);
+    editor.text = (kind = "agent_message_chunk") => of(kind).map((update) => update.content.text).join("");
+    editor.states = () => of("state_update").map((update) => update.state);
+    // The next time that the session does nothing.
+    editor.ended = () => new Promise((done) => {
+      const end = editor.idle.shift();
+      if (end) done(end); else editor.waiting.push(done);
     });
-  const stream = acp.ndJsonStream(Writable.toWeb(child.stdin), Readable.toWeb(child.stdout));
-  await app.connectWith(stream, async (agent) => {
-    const told = await agent.request(acp.methods.agent.initialize, {
-      protocolVersion: acp.PROTOCOL_VERSION, info: { name: "test", version: "1" }, capabilities: {},
+    const client = acp.client({ name: "test" })
+      .onRequest(acp.methods.client.session.requestPermission, ({ params }) => {
+        editor.asked.push(params);
+        const chosen = params.options.find((option) => option.kind === "allow_once");
+        return { outcome: { outcome: "selected", optionId: chosen.optionId } };
+      })
+      .onNotification(acp.methods.client.session.update, ({ params: { update } }) => {
+        editor.updates.push(update);
+        if (update.sessionUpdate !== "state_update" || update.state !== "idle" || !update.stopReason) return;
+        const waiting = editor.waiting.shift();
+        if (waiting) waiting(update); else editor.idle.push(update);
+      });
+    await connected(client, async (agent) => {
+      const told = await agent.request(acp.methods.agent.initialize, {
+        protocolVersion: acp.PROTOCOL_VERSION, info: { name: "test", version: "1" }, capabilities: {},
+      });
+      assert.equal(told.protocolVersion, 2);
+      assert.equal(told.info.name, "edn-bridge");
+      assert.ok(told.capabilities.session.additionalDirectories);
+      await work(agent, editor);
     });
-    assert.equal(told.protocolVersion, 2);
-    assert.equal(told.info.name, "edn-bridge");
-    assert.ok(told.capabilities.session.additionalDirectories);
-    await work(agent, editor);
-  });
-  child.kill("SIGKILL");
-  assert.equal(errors, "");
-}
+  }
 
-let session;
-try {
+  let session;
   const { agent: methods } = acp.methods;
-  await connected(async (agent, editor) => {
+  await editing(async (agent, editor) => {
     session = (await agent.request(methods.session.new, { cwd: project, mcpServers: [] })).sessionId;
     const say = (text) =>
       agent.request(methods.session.prompt, { sessionId: session, prompt: [{ type: "text", text }] });
@@ -97,13 +69,13 @@ try {
     const output = editor.updates.filter((update) => update.toolCallId === "b").at(-1);
     assert.deepEqual([output.status, output.content[0].content.text], ["completed", "two\n"]);
     await say("wait");
-    for (let n = 0; n < 3000 && !existsSync(join(project, "begun")); n++) await setTimeout(10);
+    await begun();
     await agent.notify(methods.session.cancel, { sessionId: session });
     assert.equal((await editor.ended()).stopReason, "cancelled");
     const listed = await agent.request(methods.session.list, {});
     assert.deepEqual(listed.sessions.map((row) => row.sessionId), [session]);
   });
-  await connected(async (agent, editor) => {
+  await editing(async (agent, editor) => {
     const replayFrom = { type: "start" };
     await agent.request(methods.session.resume, { cwd: project, sessionId: session, mcpServers: [], replayFrom });
     // The library may show the answer before the last updates, of which the state is the last.
@@ -112,8 +84,4 @@ try {
     assert.equal(editor.text(), "Hello.I edit.Done.");
     assert.deepEqual(editor.states(), ["idle"]);
   });
-} finally {
-  rmSync(folder, { recursive: true, force: true });
-}
-console.log("the TypeScript library, version 2: all is well");
-process.exit(0);
+});

@@ -1,4 +1,4 @@
-//! What each version does with the plain types: which module writes and reads them. Decides nothing.
+//! Sends each call to the module of the agreed version, and reads `initialize`, which comes before there is one.
 
 use crate::jsonrpc::at;
 use crate::message::SessionId;
@@ -93,7 +93,7 @@ fn initialize(params: &Value<'_>) -> Result<AcpRequest, Fault> {
         Some(Version::One) => v1::read_request("initialize", params),
         Some(version) => {
             let read = v2::read_request("initialize", params);
-            // Who asks for a newer one may write it in its own shape.
+            // A client of a newer version may write it in a shape that version 2 does not know.
             if asked > i64::from(version.number()) {
                 Ok(read.unwrap_or_else(|_| v2::unknown()))
             } else {

@@ -15,13 +15,14 @@ use crate::secret::Secret;
 use crate::session::{SessionServer, SessionServerWay};
 use crate::value::{Map, Value};
 use crate::wire::acp::ask::{EditorRequest, numbers};
+use crate::wire::acp::both;
 use crate::wire::acp::codes::{Code, Fault};
 use crate::wire::acp::map::Can;
 use crate::wire::acp::options::MODES;
 use crate::wire::acp::request::{AcpRequest, AcpResponse, Chosen, EditorNotice, Part, Row, SessionPlace};
 use crate::wire::acp::update::{
     CallContent, CallKind, CallState, Category, ChoiceValue, CompactionState, FIELD, Form, OptionValue,
-    Permission, Said, ShownCall, ShownOption, Update, Voice,
+    Permission, PlanStep, Said, ShownCall, ShownOption, Update, Voice,
 };
 use crate::wire::acp::version::Version;
 
@@ -90,19 +91,11 @@ fn initialized(terminal_login: bool) -> acp::InitializeResponse {
         .auth_methods(logins.into_iter().collect())
 }
 
-fn session_id(session: &SessionId) -> acp::SessionId {
-    acp::SessionId::new(session.as_str())
-}
-
 fn modes(current: &'static str) -> acp::SessionModeState {
     let modes = MODES.iter().map(|(id, name, about)| {
         acp::SessionMode::new(Arc::<str>::from(*id), *name).description((*about).to_owned())
     });
     acp::SessionModeState::new(Arc::<str>::from(current), modes.collect())
-}
-
-fn options(options: &[ShownOption]) -> Vec<acp::SessionConfigOption> {
-    options.iter().map(option).collect()
 }
 
 fn option(option: &ShownOption) -> acp::SessionConfigOption {
@@ -111,13 +104,6 @@ fn option(option: &ShownOption) -> acp::SessionConfigOption {
         OptionValue::Switch(on) => acp::SessionConfigOption::boolean(id, option.name, *on),
         OptionValue::Choice { current, groups } => {
             let current = Arc::<str>::from(current.as_str());
-            let values = |values: &[ChoiceValue]| {
-                let value = |(id, name, about): &ChoiceValue| {
-                    let value = acp::SessionConfigSelectOption::new(Arc::<str>::from(id.as_str()), name);
-                    value.description(about.clone())
-                };
-                values.iter().map(value).collect::<Vec<_>>()
-            };
             match groups.as_slice() {
                 [group] if group.name.is_none() => {
                     acp::SessionConfigOption::select(id, option.name, current, values(&group.values))
@@ -133,13 +119,7 @@ fn option(option: &ShownOption) -> acp::SessionConfigOption {
             }
         }
     };
-    let category = match option.category {
-        Category::Mode => acp::SessionConfigOptionCategory::Mode,
-        Category::Model => acp::SessionConfigOptionCategory::Model,
-        Category::Thinking => acp::SessionConfigOptionCategory::ThoughtLevel,
-        Category::Use => acp::SessionConfigOptionCategory::ModelConfig,
-    };
-    shown.description(option.about.to_owned()).category(category)
+    shown.description(option.about.to_owned()).category(category(option.category))
 }
 
 fn row(row: &Row) -> acp::SessionInfo {
@@ -147,15 +127,9 @@ fn row(row: &Row) -> acp::SessionInfo {
     info.title(row.title.clone()).updated_at(row.updated_at.clone())
 }
 
-const UPDATE: &str = "session/update";
+both::written_alike!();
 
-/// A piece of text, as [`acp::SessionNotification`] writes it, without a copy of the text.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Piece<'p> {
-    session_id: &'p str,
-    update: PieceUpdate<'p>,
-}
+const UPDATE: &str = "session/update";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -163,12 +137,6 @@ struct PieceUpdate<'p> {
     session_update: &'static str,
     content: PieceText<'p>,
     message_id: &'p str,
-}
-
-#[derive(Serialize)]
-struct PieceText<'p> {
-    r#type: &'static str,
-    text: &'p str,
 }
 
 /// Appends an update of a session.
@@ -201,17 +169,7 @@ fn told(update: &Update<'_>) -> Option<acp::SessionUpdate> {
         }
         Update::Call(call) => acp::SessionUpdate::ToolCall(tool_call(call)),
         Update::CallChanged(call) => acp::SessionUpdate::ToolCallUpdate(tool_call_update(call)),
-        Update::Plan(steps) => {
-            let entries = steps.iter().map(|step| {
-                let status = match step.state {
-                    CallState::Pending => acp::PlanEntryStatus::Pending,
-                    CallState::Running => acp::PlanEntryStatus::InProgress,
-                    CallState::Completed | CallState::Failed => acp::PlanEntryStatus::Completed,
-                };
-                acp::PlanEntry::new(step.text.as_str(), acp::PlanEntryPriority::Medium, status)
-            });
-            acp::SessionUpdate::Plan(acp::Plan::new(entries.collect()))
-        }
+        Update::Plan(steps) => acp::SessionUpdate::Plan(acp::Plan::new(entries(steps))),
         Update::Commands(commands) => {
             let commands = commands.iter().map(|command| {
                 let hint = command.hint.as_deref().map(|hint| {
@@ -241,13 +199,7 @@ fn told(update: &Update<'_>) -> Option<acp::SessionUpdate> {
         }
         Update::State(_) => return None,
         Update::Compaction { id, state, error } => {
-            let status = match state {
-                CompactionState::Running => acp::CompactionStatus::InProgress,
-                CompactionState::Completed => acp::CompactionStatus::Completed,
-                CompactionState::Cancelled => acp::CompactionStatus::Cancelled,
-                CompactionState::Failed => acp::CompactionStatus::Failed,
-            };
-            let mut update = acp::CompactionUpdate::new(Arc::<str>::from(id.as_str()), status);
+            let mut update = acp::CompactionUpdate::new(Arc::<str>::from(id.as_str()), compaction(*state));
             if let Some(error) = error {
                 update = update.error(error.clone());
             }
@@ -315,48 +267,12 @@ fn tool_call_update(call: &ShownCall) -> acp::ToolCallUpdate {
     acp::ToolCallUpdate::new(call.id.clone(), fields)
 }
 
-/// Appends a request to the editor, of an open session.
-pub fn request(out: &mut Vec<u8>, id: &str, home: &SessionId, request: &EditorRequest) {
-    match request {
-        EditorRequest::Permission(permission) => {
-            ask(out, id, "session/request_permission", &permission_request(home, permission));
-        }
-        EditorRequest::Form(message, form) => {
-            let scope = acp::ElicitationSessionScope::new(session_id(home));
-            let mode: acp::ElicitationMode = match form {
-                Form::Page(url) => {
-                    acp::ElicitationUrlMode::new(scope, Arc::<str>::from(id), url.as_str()).into()
-                }
-                Form::Text => form_mode(scope, acp::StringPropertySchema::new()),
-                Form::Flag(usual) => {
-                    form_mode(scope, acp::BooleanPropertySchema::new().default_value(*usual))
-                }
-                Form::Choice(names) => {
-                    let options = numbers(names).map(|(id, name)| acp::EnumOption::new(id, name));
-                    form_mode(scope, acp::StringPropertySchema::new().one_of(options.collect::<Vec<_>>()))
-                }
-            };
-            ask(out, id, "elicitation/create", &acp::CreateElicitationRequest::new(mode, message.as_str()));
-        }
-    }
-}
-
-fn form_mode(
-    scope: acp::ElicitationSessionScope,
-    field: impl Into<acp::ElicitationPropertySchema>,
-) -> acp::ElicitationMode {
-    acp::ElicitationFormMode::new(scope, acp::ElicitationSchema::new().property(FIELD, field, true)).into()
-}
-
 fn permission_request(home: &SessionId, permission: &Permission) -> acp::RequestPermissionRequest {
-    let numbered = numbers(&permission.numbered).map(|(id, name)| {
-        acp::PermissionOption::new(Arc::<str>::from(id), name, acp::PermissionOptionKind::AllowOnce)
-    });
-    let named = permission.options.iter().map(|(id, name, kind)| {
-        acp::PermissionOption::new(Arc::<str>::from(*id), name.as_str(), (*kind).into())
-    });
-    let options = numbered.chain(named).collect();
-    acp::RequestPermissionRequest::new(session_id(home), tool_call_update(&permission.call), options)
+    acp::RequestPermissionRequest::new(
+        session_id(home),
+        tool_call_update(&permission.call),
+        permissions(permission),
+    )
 }
 
 /// Appends that a request to the editor needs no answer any more.
@@ -367,37 +283,6 @@ pub fn withdraw(out: &mut Vec<u8>, id: &str) {
 /// Appends that what a page was opened for has ended.
 pub fn page_over(out: &mut Vec<u8>, id: &str) {
     notify(out, "elicitation/complete", &acp::CompleteElicitationNotification::new(Arc::<str>::from(id)));
-}
-
-/// What the editor answered to a request. What cannot be read is a dismissal.
-pub fn said(as_form: bool, result: Result<Value<'_>, String>) -> Said {
-    let Ok(result) = result else { return Said::Dismissed };
-    let result = plain(&result);
-    if !as_form {
-        return match serde_json::from_value::<acp::RequestPermissionResponse>(result) {
-            Ok(acp::RequestPermissionResponse {
-                outcome: acp::RequestPermissionOutcome::Selected(selected),
-                ..
-            }) => Said::Option(selected.option_id.0.to_string()),
-            _ => Said::Dismissed,
-        };
-    }
-    let Ok(response) = serde_json::from_value::<acp::CreateElicitationResponse>(result) else {
-        return Said::Dismissed;
-    };
-    match response.action {
-        acp::ElicitationAction::Accept(accepted) => {
-            let Some(mut content) = accepted.content else { return Said::Done };
-            match content.remove(FIELD) {
-                Some(acp::ElicitationContentValue::String(text)) => Said::Text(text),
-                Some(acp::ElicitationContentValue::Boolean(yes)) => Said::Flag(yes),
-                Some(_) => Said::Dismissed,
-                None => Said::Done,
-            }
-        }
-        acp::ElicitationAction::Decline => Said::Declined,
-        _ => Said::Dismissed,
-    }
 }
 
 /// Reads params.

@@ -15,12 +15,13 @@ use crate::secret::Secret;
 use crate::session::{SessionServer, SessionServerWay};
 use crate::value::Value;
 use crate::wire::acp::ask::{EditorRequest, numbers};
+use crate::wire::acp::both;
 use crate::wire::acp::codes::{Code, Fault};
 use crate::wire::acp::map::Can;
 use crate::wire::acp::request::{AcpRequest, AcpResponse, Chosen, Part, Row};
 use crate::wire::acp::update::{
     CallContent, CallState, Category, ChoiceValue, CompactionState, FIELD, Foreground, Form, OptionValue,
-    Permission, PermissionKind, Said, ShownCall, ShownOption, Stop, Update, Voice,
+    Permission, PlanStep, Said, ShownCall, ShownOption, Update, Voice,
 };
 use crate::wire::acp::v1::{self, checked_place, read};
 use crate::wire::acp::version::Version;
@@ -75,25 +76,10 @@ fn initialized(terminal_login: bool) -> acp::InitializeResponse {
         .auth_methods(logins.into_iter().collect())
 }
 
-fn session_id(session: &SessionId) -> acp::SessionId {
-    acp::SessionId::new(session.as_str())
-}
-
-fn options(options: &[ShownOption]) -> Vec<acp::SessionConfigOption> {
-    options.iter().map(option).collect()
-}
-
 fn option(option: &ShownOption) -> acp::SessionConfigOption {
     let kind = match &option.value {
         OptionValue::Switch(on) => acp::SessionConfigKind::Boolean(acp::SessionConfigBoolean::new(*on)),
         OptionValue::Choice { current, groups } => {
-            let values = |values: &[ChoiceValue]| {
-                let value = |(id, name, about): &ChoiceValue| {
-                    let value = acp::SessionConfigSelectOption::new(Arc::<str>::from(id.as_str()), name);
-                    value.description(about.clone())
-                };
-                values.iter().map(value).collect::<Vec<_>>()
-            };
             let all: acp::SessionConfigSelectOptions = match groups.as_slice() {
                 [group] if group.name.is_none() => values(&group.values).into(),
                 groups => {
@@ -109,14 +95,8 @@ fn option(option: &ShownOption) -> acp::SessionConfigOption {
             acp::SessionConfigKind::Select(acp::SessionConfigSelect::new(current, all))
         }
     };
-    let category = match option.category {
-        Category::Mode => acp::SessionConfigOptionCategory::Mode,
-        Category::Model => acp::SessionConfigOptionCategory::Model,
-        Category::Thinking => acp::SessionConfigOptionCategory::ThoughtLevel,
-        Category::Use => acp::SessionConfigOptionCategory::ModelConfig,
-    };
     let shown = acp::SessionConfigOption::new(Arc::<str>::from(option.id), option.name, kind);
-    shown.description(option.about.to_owned()).category(category)
+    shown.description(option.about.to_owned()).category(category(option.category))
 }
 
 fn row(row: &Row) -> acp::SessionInfo {
@@ -124,15 +104,9 @@ fn row(row: &Row) -> acp::SessionInfo {
     info.title(row.title.clone()).updated_at(row.updated_at.clone())
 }
 
-const UPDATE: &str = "session/update";
+both::written_alike!();
 
-/// A piece of text, as [`acp::UpdateSessionNotification`] writes it, without a copy of the text.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Piece<'p> {
-    session_id: &'p str,
-    update: PieceUpdate<'p>,
-}
+const UPDATE: &str = "session/update";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -140,12 +114,6 @@ struct PieceUpdate<'p> {
     session_update: &'static str,
     message_id: &'p str,
     content: PieceText<'p>,
-}
-
-#[derive(Serialize)]
-struct PieceText<'p> {
-    r#type: &'static str,
-    text: &'p str,
 }
 
 /// Appends an update of a session.
@@ -177,16 +145,8 @@ fn told(update: &Update<'_>) -> Option<acp::SessionUpdate> {
         }
         Update::Call(call) | Update::CallChanged(call) => acp::SessionUpdate::ToolCallUpdate(tool_call(call)),
         Update::Plan(steps) => {
-            let entries = steps.iter().map(|step| {
-                let status = match step.state {
-                    CallState::Pending => acp::PlanEntryStatus::Pending,
-                    CallState::Running => acp::PlanEntryStatus::InProgress,
-                    CallState::Completed | CallState::Failed => acp::PlanEntryStatus::Completed,
-                };
-                acp::PlanEntry::new(step.text.as_str(), acp::PlanEntryPriority::Medium, status)
-            });
             // A session shows one.
-            let items = acp::PlanItems::new(Arc::<str>::from("plan"), entries.collect());
+            let items = acp::PlanItems::new(Arc::<str>::from("plan"), entries(steps));
             acp::SessionUpdate::PlanUpdate(acp::PlanUpdate::new(acp::PlanUpdateContent::Items(items)))
         }
         Update::Commands(commands) => {
@@ -214,13 +174,7 @@ fn told(update: &Update<'_>) -> Option<acp::SessionUpdate> {
         }
         Update::State(state) => acp::SessionUpdate::StateUpdate(foreground(state)),
         Update::Compaction { id, state, error } => {
-            let status = match state {
-                CompactionState::Running => acp::CompactionStatus::InProgress,
-                CompactionState::Completed => acp::CompactionStatus::Completed,
-                CompactionState::Cancelled => acp::CompactionStatus::Cancelled,
-                CompactionState::Failed => acp::CompactionStatus::Failed,
-            };
-            let update = acp::CompactionUpdate::new(Arc::<str>::from(id.as_str()), status);
+            let update = acp::CompactionUpdate::new(Arc::<str>::from(id.as_str()), compaction(*state));
             acp::SessionUpdate::CompactionUpdate(update.error(set(error.clone())))
         }
     })
@@ -233,11 +187,7 @@ fn foreground(state: &Foreground) -> acp::StateUpdate {
         Foreground::Idle(ended) => ended,
     };
     let reason = ended.as_ref().map(|ended| match ended {
-        Ok(Stop::EndTurn) => acp::StopReason::EndTurn,
-        Ok(Stop::MaxTokens) => acp::StopReason::MaxTokens,
-        Ok(Stop::MaxRounds) => acp::StopReason::MaxTurnRequests,
-        Ok(Stop::Refusal) => acp::StopReason::Refusal,
-        Ok(Stop::Cancelled) => acp::StopReason::Cancelled,
+        Ok(stop) => (*stop).into(),
         Err(fault) => {
             let error = acp::Error::new(fault.code.number(), fault.message.as_str());
             acp::ErrorStopReason::new().error(error).into()
@@ -307,56 +257,10 @@ fn tool_call(call: &ShownCall) -> acp::ToolCallUpdate {
         .raw_output(set(call.output.as_ref().map(plain)))
 }
 
-/// Appends a request to the editor, of an open session.
-pub fn request(out: &mut Vec<u8>, id: &str, home: &SessionId, request: &EditorRequest) {
-    match request {
-        EditorRequest::Permission(permission) => {
-            ask(out, id, "session/request_permission", &permission_request(home, permission));
-        }
-        EditorRequest::Form(message, form) => {
-            let scope = acp::ElicitationSessionScope::new(session_id(home));
-            let mode: acp::ElicitationMode = match form {
-                Form::Page(url) => {
-                    acp::ElicitationUrlMode::new(scope, Arc::<str>::from(id), url.as_str()).into()
-                }
-                Form::Text => form_mode(scope, acp::StringPropertySchema::new()),
-                Form::Flag(usual) => {
-                    form_mode(scope, acp::BooleanPropertySchema::new().default_value(*usual))
-                }
-                Form::Choice(names) => {
-                    let options = numbers(names).map(|(id, name)| acp::EnumOption::new(id, name));
-                    form_mode(scope, acp::StringPropertySchema::new().one_of(options.collect::<Vec<_>>()))
-                }
-            };
-            ask(out, id, "elicitation/create", &acp::CreateElicitationRequest::new(mode, message.as_str()));
-        }
-    }
-}
-
-fn form_mode(
-    scope: acp::ElicitationSessionScope,
-    field: impl Into<acp::ElicitationPropertySchema>,
-) -> acp::ElicitationMode {
-    acp::ElicitationFormMode::new(scope, acp::ElicitationSchema::new().property(FIELD, field, true)).into()
-}
-
 fn permission_request(home: &SessionId, permission: &Permission) -> acp::RequestPermissionRequest {
-    let numbered = numbers(&permission.numbered).map(|(id, name)| {
-        acp::PermissionOption::new(Arc::<str>::from(id), name, acp::PermissionOptionKind::AllowOnce)
-    });
-    let named = permission.options.iter().map(|(id, name, kind)| {
-        let kind = match kind {
-            PermissionKind::AllowOnce => acp::PermissionOptionKind::AllowOnce,
-            PermissionKind::AllowAlways => acp::PermissionOptionKind::AllowAlways,
-            PermissionKind::RejectOnce => acp::PermissionOptionKind::RejectOnce,
-            PermissionKind::RejectAlways => acp::PermissionOptionKind::RejectAlways,
-        };
-        acp::PermissionOption::new(Arc::<str>::from(*id), name.as_str(), kind)
-    });
-    let options = numbered.chain(named).collect();
     let call = &permission.call;
     let title = call.title.as_deref().filter(|title| !title.is_empty()).unwrap_or("Continue?");
-    let request = acp::RequestPermissionRequest::new(session_id(home), title, options);
+    let request = acp::RequestPermissionRequest::new(session_id(home), title, permissions(permission));
     if call.tool.is_some() {
         let subject = acp::ToolCallPermissionSubject::new(tool_call(call));
         return request.subject(acp::RequestPermissionSubject::ToolCall(Box::new(subject)));
@@ -368,37 +272,6 @@ fn permission_request(home: &SessionId, permission: &Permission) -> acp::Request
     });
     let text = texts.collect::<Vec<_>>().join("\n\n");
     request.description(Some(text).filter(|text| !text.is_empty()))
-}
-
-/// What the editor answered to a request. What cannot be read is a dismissal.
-pub fn said(as_form: bool, result: Result<Value<'_>, String>) -> Said {
-    let Ok(result) = result else { return Said::Dismissed };
-    let result = plain(&result);
-    if !as_form {
-        return match serde_json::from_value::<acp::RequestPermissionResponse>(result) {
-            Ok(acp::RequestPermissionResponse {
-                outcome: acp::RequestPermissionOutcome::Selected(selected),
-                ..
-            }) => Said::Option(selected.option_id.0.to_string()),
-            _ => Said::Dismissed,
-        };
-    }
-    let Ok(response) = serde_json::from_value::<acp::CreateElicitationResponse>(result) else {
-        return Said::Dismissed;
-    };
-    match response.action {
-        acp::ElicitationAction::Accept(accepted) => {
-            let Some(mut content) = accepted.content else { return Said::Done };
-            match content.remove(FIELD) {
-                Some(acp::ElicitationContentValue::String(text)) => Said::Text(text),
-                Some(acp::ElicitationContentValue::Boolean(yes)) => Said::Flag(yes),
-                Some(_) => Said::Dismissed,
-                None => Said::Done,
-            }
-        }
-        acp::ElicitationAction::Decline => Said::Declined,
-        _ => Said::Dismissed,
-    }
 }
 
 /// Reads a request.
