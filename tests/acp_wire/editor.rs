@@ -60,6 +60,11 @@ impl Editor {
         }
     }
 
+    /// One of either version.
+    pub fn of(second: bool, setup: &Setup) -> Self {
+        if second { Self::second(setup, json!({})) } else { Self::ready(setup, json!({})) }
+    }
+
     /// Starts it and agrees on version 2.
     pub fn second(setup: &Setup, can: Value) -> Self {
         let mut editor = Self::start(setup);

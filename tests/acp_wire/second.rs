@@ -320,6 +320,23 @@ fn choice_of_a_command_blocks_until_it_is_made() {
 }
 
 #[test]
+fn choice_beside_a_turn_leaves_the_turn_running() {
+    let mut editor = Editor::second(&yolo(WAITING), json!({}));
+    let session = editor.open("project");
+    editor.prompt(&session, "wait");
+    editor.until(|message| message["params"]["update"]["status"] == "in_progress");
+    editor.prompt(&session, "/thinking");
+    let (question, before) = editor.until(|message| message["method"] == "session/request_permission");
+    assert_eq!(states(&before), ["requires_action"]);
+    let option = question["params"]["options"][0]["optionId"].as_str().unwrap().to_owned();
+    editor.choose(&question, &option);
+    let (state, _) = editor.until(|message| message["params"]["update"]["sessionUpdate"] == "state_update");
+    assert_eq!(state["params"]["update"]["state"], "running");
+    editor.notify("session/cancel", json!({"sessionId": session}));
+    assert_eq!(editor.until_idle(&session).0["stopReason"], "cancelled");
+}
+
+#[test]
 fn failure_of_version_2_is_a_state_with_its_reason() {
     let script = r#"{:turns [{:steps [{:error {:kind :fatal :message "The model is gone."}}]}]}"#;
     let mut editor = Editor::second(&yolo(script), json!({}));

@@ -23,8 +23,7 @@ fn op(editor: &mut Editor, session: &str, op: &str, params: &str) -> Value {
 fn editor_is_seen_in_the_graph() {
     for second in [false, true] {
         let setup = yolo(ECHO);
-        let mut editor =
-            if second { Editor::second(&setup, json!({})) } else { Editor::ready(&setup, json!({})) };
+        let mut editor = Editor::of(second, &setup);
         let session = editor.open("project");
         let found = query(&mut editor, &session, "[{:psi.connection/list [:psi.connection/client-name]}]");
         assert!(found.to_string().contains("\"test\""), "{found}");
@@ -100,8 +99,7 @@ fn logout_forgets_the_login() {
         let (models, auth) = (Server::new([]), device_login());
         let login = format!(":device-url \"{0}/device\" :token-url \"{0}/token\"", auth.url());
         let setup = login_setup(&models, &login);
-        let mut editor =
-            if second { Editor::second(&setup, json!({})) } else { Editor::ready(&setup, json!({})) };
+        let mut editor = Editor::of(second, &setup);
         let session = editor.open("project");
         assert!(op(&mut editor, &session, "login_begin", "{:provider :p}").get("error").is_none());
         let done = op(&mut editor, &session, "login_complete", "{}");
@@ -198,8 +196,7 @@ fn steps_of_a_workflow_are_a_plan() {
         std::fs::create_dir_all(&folder).unwrap();
         let stages = r#"{:stages [{:id :look :body "Look."} {:id :tell :body "Tell."}]}"#;
         std::fs::write(folder.join("w.edn"), stages).unwrap();
-        let mut editor =
-            if second { Editor::second(&setup, json!({})) } else { Editor::ready(&setup, json!({})) };
+        let mut editor = Editor::of(second, &setup);
         let session = editor.open("project");
         let (told, key) = if second {
             let (told, end) = editor.second_turn(&session, "/workflow w");
@@ -231,8 +228,7 @@ fn questions_of_a_subagent_are_the_parents() {
         let configuration = setup.dir.path().join("config/edn-bridge");
         std::fs::create_dir_all(&configuration).unwrap();
         std::fs::write(configuration.join("config.edn"), rule).unwrap();
-        let mut editor =
-            if second { Editor::second(&setup, json!({})) } else { Editor::ready(&setup, json!({})) };
+        let mut editor = Editor::of(second, &setup);
         let session = editor.open("project");
         let id = editor.prompt(&session, "go");
         let first = editor.question();

@@ -20,8 +20,10 @@ pub struct OpenSession {
     pub told: Told,
     /// The prompts whose turn has not ended, oldest first.
     pub prompts: Vec<Prompting>,
-    /// How many events were not told, because the editor read nothing for too long, and up to which of them it knows that.
-    pub lost: (u64, u64),
+    /// How many events were left out, because the editor read nothing for too long.
+    pub left_out: u64,
+    /// Of how many of those it was told.
+    pub left_out_told: u64,
 }
 
 /// A prompt whose turn has not ended.

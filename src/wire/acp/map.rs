@@ -299,10 +299,11 @@ impl Told {
         }
     }
 
-    /// No question is open any more.
+    /// No question is open any more. One that belonged to no turn leaves the session as idle as it was.
     pub fn asks_no_more(&mut self, can: Can, tell: &mut Tell<'_>) {
         if self.shown == Shown::Blocked {
-            self.show(can, Foreground::Running, tell);
+            let is_at_work = self.is_in_turn || self.runs_command;
+            self.show(can, if is_at_work { Foreground::Running } else { Foreground::Idle(None) }, tell);
         }
     }
 

@@ -237,24 +237,24 @@ fn entered(connection: &Connection, id: Arc<str>, opening: Opening) -> impl FnOn
     let call = Call { connection: number, request: id, session: project.first.clone() };
     move || match old {
         None => project.api.new_session(call, NewSession { servers, roots, ..NewSession::default() }, owed),
-        // Before anybody says something there.
+        // Folders and servers are set before the switch, so that the first prompt has them.
         Some((session, _)) => {
-            let (api, next) = (project.api.clone(), call.clone());
-            let of = Call { session: session.clone(), ..call.clone() };
+            let (api, switching) = (project.api.clone(), call.clone());
+            let target = Call { session: session.clone(), ..call.clone() };
             let opened = Reply::new(move |opened: Result<SessionId, ApiError>| match opened {
                 Ok(session) => {
                     let then = api.clone();
-                    let (of_roots, with) = (of.clone(), api.clone());
+                    let (roots_target, with) = (target.clone(), api.clone());
                     let brought = Reply::new(move |brought: Result<(), ApiError>| match brought {
-                        Ok(()) => then.switch_session(next, SwitchTarget::Id(session), owed),
+                        Ok(()) => then.switch_session(switching, SwitchTarget::Id(session), owed),
                         Err(error) => owed.fail(error),
                     });
-                    // All that it has besides, also if that is none.
-                    let given = Reply::new(move |given: Result<(), ApiError>| match given {
-                        Ok(()) => with.bring_mcp(of, servers, brought),
+                    // The request has the whole list of further folders: an empty one takes away those of before.
+                    let roots_set = Reply::new(move |given: Result<(), ApiError>| match given {
+                        Ok(()) => with.bring_mcp(target, servers, brought),
                         Err(error) => brought.fail(error),
                     });
-                    api.set_roots(of_roots, roots, given);
+                    api.set_roots(roots_target, roots, roots_set);
                 }
                 Err(error) => owed.fail(error),
             });
@@ -334,7 +334,7 @@ fn settle(connection: &Connection, id: &str, opening: Opening, opened: Result<Op
         // sending the next one.
         let mut state = acp.desk.lock();
         let prompts = state.sessions.remove(&session).map(|before| before.prompts).unwrap_or_default();
-        state.sessions.insert(session.clone(), OpenSession { told, prompts, lost: (0, 0) });
+        state.sessions.insert(session.clone(), OpenSession { told, prompts, left_out: 0, left_out_told: 0 });
     });
     let weak = connection.weak();
     later(move || {
@@ -878,14 +878,14 @@ pub fn show_states(acp: &Acp, connection: &Connection) {
         let mut state = acp.desk.lock();
         let open = state.sessions.iter_mut();
         open.map(|(session, open)| {
-            let known = std::mem::replace(&mut open.lost.1, open.lost.0);
-            (session.clone(), open.told.connection, (open.lost.0 > known).then_some(open.lost.0))
+            let told = std::mem::replace(&mut open.left_out_told, open.left_out);
+            (session.clone(), open.told.connection, (open.left_out > told).then_some(open.left_out))
         })
         .collect()
     };
-    for (session, number, lost) in sessions {
-        if let Some(lost) = lost {
-            let message = format!("left-out-{lost}").into();
+    for (session, number, left_out) in sessions {
+        if let Some(left_out) = left_out {
+            let message = format!("left-out-{left_out}").into();
             let update = Update::Text { voice: Voice::Agent, message, text: LEFT_OUT.into() };
             let version = acp.version();
             connection.outbox().push_frame(|out, ()| version.update(out, &session, &update));

@@ -7,7 +7,7 @@ use crate::event::{Body, Event, QuestionAsked, Sender, TurnEnded};
 use crate::message::SessionId;
 use crate::wire::acp::ask;
 use crate::wire::acp::codes::{Code, Fault};
-use crate::wire::acp::desk::{AskedEditor, Desk, DeskOfEditor, Prompting};
+use crate::wire::acp::desk::{AskedEditor, Desk, DeskOfEditor, OpenSession, Prompting};
 use crate::wire::acp::map;
 use crate::wire::acp::prompts;
 use crate::wire::acp::update::{Form, Stop};
@@ -62,7 +62,7 @@ impl Encoder for AcpEncoder {
         if let Some(home) = event.session.as_ref().and_then(|session| state.home(session))
             && let Some(open) = state.sessions.get_mut(&home)
         {
-            open.lost.0 = open.lost.0.saturating_add(1);
+            open.left_out = open.left_out.saturating_add(1);
         }
     }
 }
@@ -78,12 +78,7 @@ fn tell(state: &mut DeskOfEditor, out: &mut Vec<u8>, home: &SessionId, event: &E
                 Some(_) => version.withdraw(out, &ended.id),
                 None => {}
             }
-            if !state.is_asking(home)
-                && let Some(open) = state.sessions.get_mut(home)
-            {
-                open.told.asks_no_more(can, &mut |update| version.update(out, home, update));
-            }
-            return;
+            return answered(state, out, home);
         }
         Body::ChoiceRequested(choice) => {
             let Some(cause) = &event.cause else { return };
@@ -114,7 +109,7 @@ fn tell(state: &mut DeskOfEditor, out: &mut Vec<u8>, home: &SessionId, event: &E
         prompts::inserted_apart(state, out, home, |prompt| is_command(prompt) && !prompt.is_cancelled);
     }
     let Some(open) = state.sessions.get_mut(home) else { return };
-    open.told.runs_command = open.prompts.iter().any(|prompt| prompt.said.is_some());
+    open.told.runs_command = runs_command(open);
     open.told.event(can, event, joined, &mut |update| version.update(out, home, update));
     let (lacks_login, own) = (open.told.lacks_login(), open.told.connection);
     match &event.body {
@@ -131,9 +126,27 @@ fn tell(state: &mut DeskOfEditor, out: &mut Vec<u8>, home: &SessionId, event: &E
             let end = |is_cancelled| Ok(if is_cancelled { Stop::Cancelled } else { Stop::EndTurn });
             let is_over = |prompt: &Prompting| is_command(prompt) && !goes_on(prompt);
             prompts::ended(state, out, home, false, end, is_over);
+            // What a command let choose ends with it.
+            answered(state, out, home);
         }
         _ => {}
     }
+}
+
+/// Tells that nothing is asked any more, if that is so.
+fn answered(state: &mut DeskOfEditor, out: &mut Vec<u8>, home: &SessionId) {
+    let (version, can) = (state.version(), state.can);
+    if !state.is_asking(home)
+        && let Some(open) = state.sessions.get_mut(home)
+    {
+        open.told.runs_command = runs_command(open);
+        open.told.asks_no_more(can, &mut |update| version.update(out, home, update));
+    }
+}
+
+/// Whether a slash command of the editor runs.
+fn runs_command(open: &OpenSession) -> bool {
+    open.prompts.iter().any(|prompt| prompt.said.is_some())
 }
 
 fn question(state: &mut DeskOfEditor, out: &mut Vec<u8>, home: &SessionId, asked: &QuestionAsked) {
