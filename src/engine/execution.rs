@@ -139,9 +139,14 @@ impl Execution {
         self.state().completed.clone()
     }
 
-    /// Records why what was said of the completion does not complete the stage, where nobody is told of it at once.
-    pub fn is_unfit(&self, why: String) {
+    /// Records why the completion that an agent of others gave was rejected; [`Self::why_incomplete`] says it.
+    pub fn set_unfit(&self, why: String) {
         self.state().unfit = Some(why);
+    }
+
+    /// Whether a completion was rejected so.
+    pub fn has_unfit(&self) -> bool {
+        self.state().unfit.is_some()
     }
 
     /// Why the stage is not completed.

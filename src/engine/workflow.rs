@@ -232,7 +232,7 @@ impl Run {
             let completed = match run.completed() {
                 Some(completed) => Ok(completed),
                 // At its cap the act ends as if done; the assertions judge what it came to.
-                None if stage.completion.is_empty() || run.is_cap_hit() => {
+                None if run.is_cap_hit() || (stage.completion.is_empty() && !run.has_unfit()) => {
                     Ok(Completed { outcome: DONE.into(), result: Map::new().with("text", text) })
                 }
                 None => Err(run.why_incomplete()),

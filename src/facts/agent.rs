@@ -134,9 +134,9 @@ impl AgentFacts {
     /// What the person chooses, with what was chosen before: a map from the ids of options to values, at most `most`.
     pub fn choosing(&self, option: &str, value: &Value<'static>, most: usize) -> Value<'static> {
         let mut map = Map::new();
-        let before = self.chosen.iter().filter(|(id, _)| **id != *option);
-        let over = self.chosen.len().saturating_add(1).saturating_sub(most);
-        for (id, value) in before.skip(over) {
+        let before: Vec<_> = self.chosen.iter().filter(|(id, _)| **id != *option).collect();
+        let over = before.len().saturating_add(1).saturating_sub(most);
+        for (id, value) in before.into_iter().skip(over) {
             map.insert(Value::from(id.to_string()), value.clone());
         }
         map.insert(Value::from(option.to_owned()), value.clone());
@@ -208,5 +208,23 @@ impl AgentOption {
             }
         }
         Value::from(map)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_at_the_bound_lose_the_oldest_other_one() {
+        let chosen = [("a", 1), ("b", 2)].map(|(id, value)| (Arc::from(id), Value::from(value)));
+        let facts = AgentFacts { chosen: Arc::from(chosen), ..AgentFacts::default() };
+        let ids = |option: &str| {
+            let map = facts.choosing(option, &Value::from(9), 2);
+            map.as_map().unwrap().iter().map(|(id, _)| id.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(ids("c"), ["b", "c"]);
+        // One that is chosen anew takes its own place.
+        assert_eq!(ids("b"), ["a", "b"]);
     }
 }

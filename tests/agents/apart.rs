@@ -38,6 +38,9 @@ fn fork_has_what_the_agent_knows_and_goes_its_own_way() {
     assert_eq!(data(&again, "session-id"), id, "{again}");
     bridge.ask("w", "switch_session", &format!("{{:session-id {origin:?}}}"));
     assert_eq!(turn(&mut bridge, "history"), "say history");
+    // Nor once the session has gone on.
+    let later = bridge.ask("f", "fork", &fork);
+    assert_eq!(data(&later, "session-id"), id, "{later}");
     assert_eq!((asked(&setup, "session/fork"), asked(&setup, "session/new")), (1, 1));
     assert_eq!(starts(&setup).len(), 1);
     // An agent that cannot says so, and no session is left behind.
@@ -155,13 +158,15 @@ fn stages_of_a_workflow_are_told_to_the_agent() {
 
 #[test]
 fn stage_without_its_result_is_tried_again_and_fails() {
-    for (steps, expected) in [
-        ("say nothing", "its last message has no block complete-stage"),
-        ("complete {\\\"count\\\": ", "is no JSON"),
-        ("complete {\\\"count\\\": \\\"three\\\"}", "The argument count must be of the type integer."),
+    let (count, outcomes) = (":completion {:count :integer}", ":outcomes [:found]");
+    for (steps, keys, expected) in [
+        ("say nothing", count, "its last message has no block complete-stage"),
+        ("complete {\\\"count\\\": ", count, "is no JSON"),
+        ("complete {\\\"count\\\": \\\"three\\\"}", count, "The argument count must be of the type integer."),
+        ("complete {\\\"outcome\\\": \\\"lost\\\"}", outcomes, "outcome"),
     ] {
         let setup = with_workflow(&format!(
-            "{{:id :look :body \"STEPS: {steps}\" :completion {{:count :integer}} :retry {{:max-attempts 2}}}}"
+            "{{:id :look :body \"STEPS: {steps}\" {keys} :retry {{:max-attempts 2}}}}"
         ));
         let mut bridge = setup.interactor();
         let ended = work(&mut bridge);

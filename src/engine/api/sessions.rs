@@ -139,22 +139,24 @@ impl Sessions for Engine {
         self.with(&call.clone(), reply, |handle, reply| {
             let said = ["fork", handle.id.as_str(), entry.as_str()];
             let request = key.map(|key| incoming::of_op(&handle.id, &key, said));
-            let snapshot = handle.snapshot();
-            let mut forks: Option<ForksAtAgent> = None;
-            if let Some(agent) = &snapshot.facts.agent {
-                // The conversation that counts is the agent's, which stands where it stands.
-                let last = snapshot.messages().next_back().map(|message| &message.id);
-                if last != Some(&entry) || snapshot.facts.is_streaming() {
-                    let message = format!(
-                        "The agent {} forks its session where it stands: fork at the last message, while no turn runs.",
-                        agent.name
-                    );
-                    return reply.fail(ApiError::failed(message));
-                }
+            let forks = handle.snapshot().facts.agent.as_ref().map(|agent| -> ForksAtAgent {
                 let (foreign, occasion) =
                     (self.foreign.clone(), Occasion::of_request(&handle, call.cause()));
-                forks = Some(Box::pin(async move { foreign.fork(&occasion).await }));
-            }
+                let (name, entry) = (agent.name.clone(), entry.clone());
+                // Looked at only once it is known that no fork has this key already.
+                Box::pin(async move {
+                    let now = occasion.session.snapshot();
+                    // The conversation that counts is the agent's, which stands where it stands.
+                    let last = now.messages().next_back().map(|message| &message.id);
+                    if last != Some(&entry) || now.facts.is_streaming() {
+                        return Err(ApiError::failed(format!(
+                            "The agent {name} forks its session where it stands: fork at the last message, while no \
+                             turn runs."
+                        )));
+                    }
+                    foreign.fork(&occasion).await
+                })
+            });
             self.opener.fork(call, &handle, entry, request, forks, reply);
         });
     }

@@ -250,8 +250,11 @@ impl ForeignAgent {
         let chosen = attached.choose(option, value).await;
         chosen.map_err(|fault| ApiError::failed(format!("The agent refused: {fault}.")))?;
         let session = &occasion.session;
-        let chosen = session.snapshot().facts.agent.clone().unwrap_or_default();
-        let value = chosen.choosing(option, value, AGENT_OPTIONS);
+        // Of two choices at once, each is kept with the other.
+        let one = self.opening(&session.id);
+        let _one_at_a_time = one.lock().await;
+        let agent = session.snapshot().facts.agent.clone().unwrap_or_default();
+        let value = agent.choosing(option, value, AGENT_OPTIONS);
         let entries = vec![EntryBody::Setting { key: CHOSEN_OPTIONS.into(), value }];
         session.request(|ack| Change::Append { entries, ack }).await?;
         self.settle(session, &attached).await

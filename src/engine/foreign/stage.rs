@@ -38,14 +38,18 @@ pub(super) fn complete(execution: &Execution, said: &str) {
         return;
     }
     let Some(block) = block(said) else {
-        return execution.is_unfit(format!("its last message has no block {COMPLETE}"));
+        // A stage without a completion has ended with its turn, as with our own agent.
+        if !execution.stage.completion.is_empty() {
+            execution.set_unfit(format!("its last message has no block {COMPLETE}"));
+        }
+        return;
     };
     let completed = match json::read(block.as_bytes()) {
         Ok(arguments) => execution.complete(&keyed(&arguments)).map_err(|fault| fault.to_string()),
         Err(error) => Err(format!("its block {COMPLETE} is no JSON: {error}")),
     };
     if let Err(why) = completed {
-        execution.is_unfit(why);
+        execution.set_unfit(why);
     }
 }
 

@@ -475,7 +475,7 @@ impl Batch<'_> {
         plan: Option<Result<Plan, CallError>>,
         mut places: Places,
     ) -> Outcome {
-        let granted = match self.grant(call, plan.as_ref(), &mut places.asking).await {
+        let granted = match self.grant(call, plan.as_ref(), Vec::new(), &mut places.asking).await {
             Ok(granted) => granted,
             Err(refused) => return refused,
         };

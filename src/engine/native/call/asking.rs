@@ -50,11 +50,12 @@ struct Approved {
 
 impl Batch<'_> {
     /// Asks for a grant if a call is outside its stage's tools, before any other question or verdict. The
-    /// returned grant must be used when the call is about to run.
+    /// returned grant must be used when the call is about to run. `others` is what is told of its effects besides the plan.
     pub(super) async fn grant(
         &self,
         call: &ToolCall,
         plan: Option<&Result<Plan, CallError>>,
+        others: Vec<String>,
         place: &mut Option<QueuePlace>,
     ) -> Result<Option<String>, Outcome> {
         let Some(stage) = self.turn.execution.as_ref().filter(|_| !self.is_of_stage(call)) else {
@@ -87,6 +88,7 @@ impl Batch<'_> {
         // The summary may be shorter than the call.
         let mut warnings =
             plan.and_then(|plan| plan.as_ref().ok()).map_or_else(Vec::new, |plan| self.leaves(plan));
+        warnings.extend(others);
         warnings.extend(warning::of("An argument of the call", &call.parsed));
         let (answer, note) = match self.ask(call, QuestionContent::GrantStageTool(request), warnings).await {
             Resolution::Accepted { answer, note } => (answer, note),
@@ -257,8 +259,8 @@ impl Batch<'_> {
         // A stage's tools need no approval, and what is not one of them needs a grant.
         if let Some(plan) = plans.first().filter(|_| !self.is_of_stage(call)) {
             asks()?;
-            let plan = Plan { access: plan.access.clone(), diff: plan.diff.clone() };
-            let grant = self.grant(call, Some(&Ok(plan)), &mut None).await?;
+            let others = self.others(plans, plan);
+            let grant = self.grant(call, Some(&Ok(plan.clone())), others, &mut None).await?;
             self.use_grant(call, grant.as_deref())?;
             self.voted(call).await?;
             return Ok(Admitted { scope: Some(ApprovalScope::Once) });
@@ -273,16 +275,23 @@ impl Batch<'_> {
         let Some((plan, suggested)) = asks()? else { return Ok(Admitted { scope: None }) };
         let suggested = suggested.filter(|_| keeps);
         let (approval, mut warnings) = self.approval(call, plan, None, suggested.clone()).await;
-        for other in plans.iter().filter(|other| other.access != plan.access) {
+        warnings.extend(self.others(plans, plan));
+        let shown = approval.diff.clone();
+        let resolution = self.ask(call, QuestionContent::Approve(approval), warnings).await;
+        let approved = self.decide(resolution, call, plan, suggested, shown, keeps)?;
+        Ok(Admitted { scope: Some(approved.scope) })
+    }
+
+    /// What a person is told of the other effects of a call than the shown one.
+    fn others(&self, plans: &[Plan], shown: &Plan) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for other in plans.iter().filter(|other| other.access != shown.access) {
             if let Access::Read(path) | Access::Write(path) = &other.access {
                 warnings.push(format!("It touches {} too.", visible::line(&path.to_string_lossy())));
             }
             warnings.extend(self.leaves(other));
         }
-        let shown = approval.diff.clone();
-        let resolution = self.ask(call, QuestionContent::Approve(approval), warnings).await;
-        let approved = self.decide(resolution, call, plan, suggested, shown, keeps)?;
-        Ok(Admitted { scope: Some(approved.scope) })
+        warnings
     }
 
     /// The verdict of the rules and the mode on a call.
