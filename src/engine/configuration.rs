@@ -203,8 +203,8 @@ impl Configuration {
         Ok(())
     }
 
-    /// The workspace of a session and its further folders for judging its calls, with the program's own files. Without private hosts, which are
-    /// those of a revision.
+    /// The workspace of a session and its further folders for judging its calls, with the program's own files. Without private
+    /// hosts, which are those of a revision.
     pub fn ground(&self, workspace: &Path, roots: &[PathBuf]) -> Ground {
         let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let files = &self.settings.files;

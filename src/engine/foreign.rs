@@ -1,9 +1,10 @@
 //! Agents of others that answer turns of our sessions.
 //!
-//! [`agents`] has them all, and [`listed`] shows them; [`pool`] their processes, one for each agent and folder. [`attached`] is a session of ours with its
-//! session at an agent, which [`attach`] opens or takes up. [`turn`] runs a turn: what the agent tells becomes events and
-//! entries ([`told`], [`calls`]), what it asks becomes questions of ours ([`asks`], [`permits`]) or is served under our rules
-//! ([`served`], [`terminals`]). [`stage`] is a turn of a workflow's stage; [`servers`] the servers of tools that an agent is
+//! [`agents`] has them all, and [`listed`] shows them; [`pool`] their processes, one for each agent and folder. [`attached`]
+//! is a session of ours with its session at an agent, which [`attach`] opens or takes up. [`turn`] runs a turn: what the
+//! agent tells becomes events and entries ([`told`], [`calls`]), what it asks becomes questions of ours ([`asks`],
+//! [`permits`]) or is served under our rules ([`served`], [`terminals`]). [`stage`] is a turn of a workflow's stage;
+//! [`servers`] the servers of tools that an agent is
 //! given. Knows the protocol by the room `agent` alone.
 
 mod agents;

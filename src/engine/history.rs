@@ -56,9 +56,9 @@ impl SessionSnapshot {
         Ok(Page { interrupted, ..page })
     }
 
-    /// The newest messages of the user that fit into one frame, oldest first.
+    /// The messages at which the session can be forked, oldest first: the user's newest that fit into one frame, or the last
+    /// message of an agent's session, which forks only where it stands.
     pub fn fork_messages(&self) -> Vec<Arc<Message>> {
-        // An agent of others forks where its session stands.
         if self.facts.agent.is_some() {
             return self.messages().next_back().cloned().into_iter().collect();
         }

@@ -68,9 +68,7 @@ impl Post<'_> {
             .body(body);
         let response = request.send().await.map_err(StreamableHttpError::Client)?;
         let status = response.status();
-        if let Some(error) = challenge(&response)? {
-            return Err(error);
-        }
+        challenge(&response)?;
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             return Ok(StreamableHttpPostResponse::Accepted);
         }
@@ -209,25 +207,25 @@ fn read(body: &[u8]) -> Result<ServerJsonRpcMessage, Unread> {
     }
 }
 
-/// What the server wants before it answers.
+/// Looks whether the server wants something before it answers.
 ///
 /// # Errors
-/// If nobody can read that.
-fn challenge(response: &Response) -> Result<Option<Failed>, Failed> {
-    let Some(wanted) = response.headers().get(WWW_AUTHENTICATE) else { return Ok(None) };
+/// If it asks for a login or a wider scope, or in a way that cannot be read.
+fn challenge(response: &Response) -> Result<(), Failed> {
+    let Some(wanted) = response.headers().get(WWW_AUTHENTICATE) else { return Ok(()) };
     let text = || {
         let words = "its www-authenticate header cannot be read";
         wanted.to_str().map_err(|_| Failed::UnexpectedServerResponse(words.into())).map(str::to_owned)
     };
-    Ok(match response.status() {
-        StatusCode::UNAUTHORIZED => Some(StreamableHttpError::AuthRequired(AuthRequiredError::new(text()?))),
+    match response.status() {
+        StatusCode::UNAUTHORIZED => Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(text()?))),
         StatusCode::FORBIDDEN => {
             let text = text()?;
             let scope = scope(&text);
-            Some(StreamableHttpError::InsufficientScope(InsufficientScopeError::new(text, scope)))
+            Err(StreamableHttpError::InsufficientScope(InsufficientScopeError::new(text, scope)))
         }
-        _ => None,
-    })
+        _ => Ok(()),
+    }
 }
 
 /// The scopes that a challenge names, such as `scope="files:read files:write"`.

@@ -1,6 +1,6 @@
 //! This program's HTTP client as a transport's: what `rmcp` does not bound of a server over HTTP. A message with too many
-//! values fails its call before it is read, in a stream (here) and alone (`post`), a stream that ends again and again is not asked for all the time, and a
-//! flood of notifications is read slowly.
+//! values fails its call before it is read, in a stream (here) and alone (`post`); a stream that ends again and again is not
+//! asked for all the time; and a flood of notifications is read slowly.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -24,7 +24,8 @@ pub fn shown(noted: &Noted, text: &str, most: usize) -> Arc<str> {
     cut(&noted.redact(text), most)
 }
 
-/// The tokens of a server's logins, those that are met last. They change while a connection lasts.
+/// The tokens of a server's logins, and keys that the program was given later: those that are met last. They change while
+/// a connection lasts.
 #[derive(Debug, Default)]
 pub struct Tokens(Mutex<VecDeque<Secret>>);
 
@@ -33,21 +34,16 @@ impl Tokens {
     pub fn learn(&self, login: &str) {
         let mut found = Vec::new();
         gather(&serde_json::from_str(login).unwrap_or_default(), &mut found);
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for token in found {
-            if !known.iter().any(|known| known.expose() == token) {
-                known.push_back(Secret::new(token));
-            }
-        }
-        let over = known.len().saturating_sub(PEER_TOKENS);
-        known.drain(..over);
+        self.add(found.into_iter().map(Secret::new));
     }
 
-    /// Learns one.
-    fn add(&self, token: &Secret) {
+    /// Learns these.
+    fn add(&self, tokens: impl IntoIterator<Item = Secret>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !known.iter().any(|known| known.expose() == token.expose()) {
-            known.push_back(token.clone());
+        for token in tokens {
+            if !known.iter().any(|known| known.expose() == token.expose()) {
+                known.push_back(token);
+            }
         }
         let over = known.len().saturating_sub(PEER_TOKENS);
         known.drain(..over);
@@ -101,7 +97,7 @@ impl Noted {
 
     /// Learns a key that the program was given later.
     pub fn learn(&self, key: &Secret) {
-        self.tokens.add(key);
+        self.tokens.add([key.clone()]);
     }
 
     /// A text of the program without the keys that it was given.

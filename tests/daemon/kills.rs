@@ -177,15 +177,7 @@ fn question_at_a_gate_of_a_group_ends_with_its_process() {
 #[test]
 fn session_at_work_at_two_kills_is_not_opened_by_itself() {
     let mut daemon = Daemon::calling(&["echo ran >> ran"]);
-    let mut bridge = daemon.setup.interactor();
-    let session = prompt(&mut bridge);
-    bridge.event("interaction/requested");
-    daemon.kill(bridge);
-    daemon.then_says(END);
-    assert!(daemon.control(&["start"]).status.success());
-    wait_until("nothing is asked", || daemon.asks(&session).is_some());
-    signal(daemon.pid(), "-KILL");
-    wait_until("the daemon is there", || daemon.status().is_none());
+    let session = refused_session(&mut daemon);
     assert!(daemon.control(&["start"]).status.success());
     let told = || String::from_utf8(daemon.control(&["status"]).stdout).unwrap();
     wait_until("nothing is said", || told().contains("2 daemons in a row"));
@@ -211,7 +203,7 @@ fn refused_session(daemon: &mut Daemon) -> String {
     assert!(daemon.control(&["start"]).status.success());
     wait_until("nothing is asked", || daemon.asks(&session).is_some());
     signal(daemon.pid(), "-KILL");
-    wait_until("the daemon is there", || daemon.status().is_none());
+    wait_until("the daemon still answers", || daemon.status().is_none());
     session
 }
 

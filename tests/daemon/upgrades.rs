@@ -74,7 +74,7 @@ fn turn_goes_on_though_its_new_daemon_is_killed_over_it() {
     assert_eq!(old.wait().code(), Some(75));
     assert_eq!(daemon.notes(), 1);
     signal(second, "-KILL");
-    wait_until("the daemon is there", || daemon.status().is_none());
+    wait_until("the daemon still answers", || daemon.status().is_none());
     assert!(daemon.control(&["start"]).status.success());
     wait_until("the turn did not go on", || daemon.notes() == 0 && daemon.at_work().is_empty());
     let mut new = daemon.editor_at(&session);
@@ -250,7 +250,7 @@ fn turn_that_went_over_is_marked_after_a_kill() {
     wait_until("the turn did not go on", || daemon.file("next").exists());
     let second = daemon.pid();
     signal(second, "-KILL");
-    wait_until("the daemon is there", || daemon.status().is_none());
+    wait_until("the daemon still answers", || daemon.status().is_none());
     daemon.then_says(END);
     assert!(daemon.control(&["start"]).status.success());
     // It does not go on by itself once more: its call may have run.
@@ -335,7 +335,6 @@ fn workflow_goes_on_in_a_new_daemon_before_its_next_stage() {
     assert_eq!(idle.wait().code(), Some(75));
     std::fs::write(daemon.file("go"), "").unwrap();
     assert_eq!(old.wait().code(), Some(75));
-    assert!(!daemon.file("b").exists() || daemon.notes() < 2);
     wait_until("it did not go on", || daemon.file("b").exists());
     wait_until("it did not end", || daemon.notes() == 0);
     assert_eq!(std::fs::read_to_string(daemon.file("done")).unwrap(), "done\n");
@@ -637,7 +636,7 @@ fn kills_count_for_a_session_that_went_over() {
     for _ in 0..2 {
         wait_until("nothing is asked", || daemon.asks(&session).is_some() && !runs(first));
         signal(daemon.pid(), "-KILL");
-        wait_until("the daemon is there", || daemon.status().is_none());
+        wait_until("the daemon still answers", || daemon.status().is_none());
         assert!(daemon.control(&["start"]).status.success());
     }
     let told = || String::from_utf8(daemon.control(&["status"]).stdout).unwrap();

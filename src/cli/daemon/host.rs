@@ -85,7 +85,7 @@ fn serve(options: &Options, announce: bool) -> Exit {
     let state_dir = options.state_folder()?;
     let failed =
         |source| Failure::Io { place: socket::folder(&state_dir).display().to_string(), error: source };
-    // So that the end of a terminal does not end it. This fails only for the leader of a session, which needs it not.
+    // So that the end of a terminal does not end it. It fails only if the process leads a session already; then nothing is to be done.
     let _ = rustix::process::setsid();
     edn_bridge::private::make_folder(&socket::folder(&state_dir)).map_err(failed)?;
     let Some(mut lock) = take_place(&state_dir).map_err(failed)? else {

@@ -19,8 +19,8 @@ impl AllowedTools {
     }
 
     /// Whether a server's tool is another one than when a rule last let it run in the session's folder, so that a rule that
-    /// stands allows it no more. Also where nobody can say what it was, and for a tool that no rule has let run there whose
-    /// server only has the name of one of the user's own: the rules are about that. Reads the disk.
+    /// stands allows it no more. True also if the stored digests cannot be read, and for a tool of a borrowed name (that of one
+    /// of the user's own servers, which the rules are about) that no rule has let run there. Reads the disk.
     pub fn is_another(&self, session: &Handle, tool: &str) -> bool {
         let Some(now) = session.mcp.tool(tool) else { return false };
         match self.known.of(&session.snapshot().facts.cwd) {

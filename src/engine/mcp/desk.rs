@@ -143,8 +143,8 @@ impl McpDesk {
         Ok(())
     }
 
-    /// A client has closed a session: the session's own servers end with the calls that use them, and its further folders
-    /// are its no more, unless another client is there.
+    /// A client has closed a session: the session's own servers end with the calls that use them, and it
+    /// loses its further folders. Nothing happens while another client has it open.
     pub fn leave(&self, session: &Handle, connection: u64) {
         let is_there = |(number, client): &(u64, Arc<dyn Client>)| {
             *number != connection && client.focused() == session.id

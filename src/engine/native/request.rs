@@ -73,9 +73,9 @@ impl Composer<'_> {
             (None, Some(link)) => link.covers(&tool.name),
             (None, None) => true,
         });
-        let agents = self.0.config();
+        let config = self.0.config();
         if let Some(delegate) = tools.iter_mut().find(|tool| tool.name == tool::DELEGATE) {
-            offer_agents(delegate, agents.agents.agents.iter().map(|agent| &*agent.name));
+            offer_agents(delegate, config.agents.agents.iter().map(|agent| &*agent.name));
         }
         tools
     }
