@@ -38,6 +38,13 @@ impl Daemon {
         std::fs::write(self.setup.dir.path().join("script.edn"), script).unwrap();
     }
 
+    /// Replaces the daemon, and waits until the old one knows of it: a session at rest goes over at once.
+    pub fn replace(&self) {
+        let mut idle = self.setup.interactor();
+        assert!(self.control(&["restart"]).status.success());
+        assert_eq!(idle.wait().code(), Some(75));
+    }
+
     /// Kills the daemon, as a failure would, and waits for the end of the editor.
     pub fn kill(&self, mut editor: Bridge) {
         signal(self.pid(), "-KILL");

@@ -64,9 +64,7 @@ fn turn_goes_on_though_its_new_daemon_is_killed_over_it() {
     let session = prompt(&mut old);
     wait_until("the command did not begin", || daemon.file("began").exists());
     daemon.then_says(END);
-    let mut idle = daemon.setup.interactor();
-    assert!(daemon.control(&["restart"]).status.success());
-    assert_eq!(idle.wait().code(), Some(75));
+    daemon.replace();
     let second = daemon.pid();
     // It takes the connection, and says nothing.
     signal(second, "-STOP");
@@ -159,9 +157,7 @@ fn question_goes_over_to_a_new_daemon_beside_a_running_tool() {
     assert!(question.to_string().contains("asked >> asked"), "{question}");
     wait_until("the command did not begin", || daemon.file("began").exists());
     daemon.then_says(END);
-    let mut idle = daemon.setup.interactor();
-    assert!(daemon.control(&["restart"]).status.success());
-    assert_eq!(idle.wait().code(), Some(75));
+    daemon.replace();
     std::fs::write(daemon.file("go"), "").unwrap();
     assert_eq!(old.wait().code(), Some(75));
     wait_until("nothing is asked", || daemon.asks(&session).as_deref() == Some("approve"));
@@ -244,7 +240,7 @@ fn turn_that_went_over_is_marked_after_a_kill() {
     daemon.then_says(
         "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"echo n >> next; sleep 1000\"}}}]}]}",
     );
-    assert!(daemon.control(&["restart"]).status.success());
+    daemon.replace();
     std::fs::write(daemon.file("go"), "").unwrap();
     assert_eq!(old.wait().code(), Some(75));
     wait_until("the turn did not go on", || daemon.file("next").exists());
@@ -279,10 +275,8 @@ fn call_that_waits_for_a_place_begins_in_the_new_daemon() {
     prompt(&mut old);
     let began = || std::fs::read_to_string(daemon.file("began")).unwrap_or_default();
     wait_until("the commands did not begin", || began().lines().count() == PARALLEL_TOOLS);
-    let mut idle = daemon.setup.interactor();
     daemon.then_says(END);
-    assert!(daemon.control(&["restart"]).status.success());
-    assert_eq!(idle.wait().code(), Some(75));
+    daemon.replace();
     let second = daemon.pid();
     std::fs::write(daemon.file("go"), "").unwrap();
     assert_eq!(old.wait().code(), Some(75));
@@ -304,11 +298,8 @@ fn background_job_keeps_its_session_in_the_old_daemon() {
     let session = prompt(&mut old);
     old.event("turn/ended");
     wait_until("the job did not begin", || daemon.file("began").exists());
-    let mut idle = daemon.setup.interactor();
     daemon.then_says(END);
-    assert!(daemon.control(&["restart"]).status.success());
-    // A session that rests goes at once.
-    assert_eq!(idle.wait().code(), Some(75));
+    daemon.replace();
     let listed = old.ask("jobs", "list_background_jobs", "{}").to_string();
     assert!(listed.contains(":running") || listed.contains("\"running\""), "{listed}");
     std::fs::write(daemon.file("go"), "").unwrap();
@@ -330,9 +321,7 @@ fn workflow_goes_on_in_a_new_daemon_before_its_next_stage() {
     let session = session_of(&mut old);
     old.ask("w", "command", "{:text \"/workflow w\"}");
     wait_until("the stage did not begin", || daemon.file("began").exists());
-    let mut idle = daemon.setup.interactor();
-    assert!(daemon.control(&["restart"]).status.success());
-    assert_eq!(idle.wait().code(), Some(75));
+    daemon.replace();
     std::fs::write(daemon.file("go"), "").unwrap();
     assert_eq!(old.wait().code(), Some(75));
     wait_until("it did not go on", || daemon.file("b").exists());
@@ -366,9 +355,7 @@ fn asking_workflow() -> (Daemon, Bridge, String, Owned) {
 #[test]
 fn question_inside_a_stage_is_answered_in_the_old_daemon() {
     let (daemon, mut old, session, question) = asking_workflow();
-    let mut idle = daemon.setup.interactor();
-    assert!(daemon.control(&["restart"]).status.success());
-    assert_eq!(idle.wait().code(), Some(75));
+    daemon.replace();
     let told = daemon.control(&["status"]);
     assert!(String::from_utf8_lossy(&told.stdout).contains("A replaced daemon ends when"), "{told:?}");
     support::accept(&mut old, &question, ":value {:outcome \"approve\"}");
@@ -410,10 +397,8 @@ fn replaced_daemon_is_shown_and_ended_by_stop_now() {
     old.event("turn/ended");
     wait_until("the job did not begin", || daemon.file("began").exists());
     let job: i64 = std::fs::read_to_string(daemon.file("job")).unwrap().trim().parse().unwrap();
-    let mut idle = daemon.setup.interactor();
     daemon.then_says(END);
-    assert!(daemon.control(&["restart"]).status.success());
-    assert_eq!(idle.wait().code(), Some(75));
+    daemon.replace();
     // Another editor of the new daemon, so that there is something in both.
     let mut new = daemon.setup.interactor();
     let status = daemon.status().unwrap();
@@ -465,7 +450,7 @@ fn replaced_daemon_takes_nothing_over() {
     let session = prompt(&mut old);
     wait_until("the command did not begin", || daemon.file("began").exists());
     daemon.then_says(END);
-    assert!(daemon.control(&["restart"]).status.success());
+    daemon.replace();
     let ask = |line: &str| ask_at(&daemon, first, line);
     let given = "{:cwd \"/\" :provider nil :model nil :model-file nil :script nil :mode nil :config nil \
                  :durability \"relaxed\" :origins []}";
@@ -532,10 +517,8 @@ fn told_over(answer: impl FnOnce(&Daemon) -> Box<dyn FnOnce() -> &'static str + 
     let mut old = daemon.setup.interactor();
     prompt(&mut old);
     wait_until("the command did not begin", || daemon.file("began").exists());
-    let mut idle = daemon.setup.interactor();
     daemon.then_says(&telling());
-    assert!(daemon.control(&["restart"]).status.success());
-    assert_eq!(idle.wait().code(), Some(75));
+    daemon.replace();
     daemon.setup.environment.pop();
     daemon.change(|setup| setup.env("BRIDGE_TEST", "two"));
     let _newest = daemon.setup.interactor();
@@ -580,10 +563,8 @@ fn session_moves_though_its_new_daemon_is_slow() {
     let first = daemon.pid();
     prompt(&mut old);
     wait_until("the command did not begin", || daemon.file("began").exists());
-    let mut idle = daemon.setup.interactor();
     daemon.then_says(&telling());
-    assert!(daemon.control(&["restart"]).status.success());
-    assert_eq!(idle.wait().code(), Some(75));
+    daemon.replace();
     daemon.setup.environment.pop();
     daemon.change(|setup| setup.env("BRIDGE_TEST", "two"));
     let (_newest, second) = (daemon.setup.interactor(), daemon.pid());
@@ -612,9 +593,7 @@ fn subagent_ends_in_the_old_daemon_and_its_parent_moves() {
     approve(&mut old, &question);
     wait_until("the command did not begin", || daemon.file("began").exists());
     daemon.then_says(END);
-    let mut idle = daemon.setup.interactor();
-    assert!(daemon.control(&["restart"]).status.success());
-    assert_eq!(idle.wait().code(), Some(75));
+    daemon.replace();
     std::fs::write(daemon.file("go"), "").unwrap();
     assert_eq!(old.wait().code(), Some(75));
     wait_until("the turn did not go on", || daemon.notes() == 0 && daemon.at_work().is_empty());

@@ -56,10 +56,8 @@ fn waiting_message_keeps_its_variables_over_a_restart() {
     // The newest editor is a third one.
     daemon.setup.environment.pop();
     daemon.change(|setup| setup.env("BRIDGE_TEST", "three"));
-    let mut idle = daemon.setup.interactor();
     daemon.then_says(&telling());
-    assert!(daemon.control(&["restart"]).status.success());
-    assert_eq!(idle.wait().code(), Some(75));
+    daemon.replace();
     let _newest = daemon.setup.interactor();
     std::fs::write(daemon.file("go"), "").unwrap();
     assert_eq!(one.wait().code(), Some(75));
