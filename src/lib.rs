@@ -49,6 +49,7 @@ pub mod interaction;
 pub mod mcp;
 pub mod peer;
 pub mod provider;
+pub mod realm;
 pub mod store;
 pub mod tool;
 pub mod workflow;

@@ -1285,3 +1285,49 @@ pub const AGENT_TERMINAL_BYTES: usize = 1024 * 1024;
 
 /// Bytes of a file that an agent may read or write at once (16 MiB).
 pub const AGENT_FILE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The longest name of a host in a realm: a name of the domain name system has no longer label.
+pub const REALM_HOST_NAME_BYTES: usize = 63;
+
+/// How long a host of a realm is taken for alive after its last sign (15 s), by the engine's clock. A person waits as long
+/// before a dead machine's sessions can be taken; a network may be away for two thirds of it without harm.
+pub const REALM_LEASE: Duration = Duration::from_secs(15);
+
+/// The shortest and the longest lease that can be configured. Below it the renewals themselves are a load; above it a
+/// person takes the engine for stuck.
+pub const REALM_LEASES: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(600));
+
+/// How long one statement to a realm's engine may take to be answered. A person waits no longer for an answer; one that
+/// is slower is looked up.
+pub const REALM_CALL_WAIT: Duration = Duration::from_secs(2);
+
+/// How often a follower of a session in a realm reads from its place without a hint.
+pub const REALM_WATCH: Duration = Duration::from_secs(1);
+
+/// How long the owner of a session may take to answer another host's request. A frontend's own wait is shorter.
+pub const REALM_ANSWER_WAIT: Duration = Duration::from_secs(30);
+
+/// Bytes of one hint or one piece of a running answer in a realm: PostgreSQL takes less than 8,000 in a notification.
+pub const REALM_HINT_BYTES: usize = 7_900;
+
+/// Hints, requests or pieces that wait for a reader in a realm. A hint beyond it is replaced by one that says that some
+/// are missing.
+pub const REALM_WAITING: usize = 1024;
+
+/// Entries that are read from a realm at once, and those of one append.
+pub const REALM_PAGE: usize = 512;
+
+/// Bytes of entries that are read from a realm at once (4 MiB), or one entry where that is longer.
+pub const REALM_PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bytes of what lists show of a session in a realm (16 KiB).
+pub const REALM_SLOT_BYTES: usize = 16 * 1024;
+
+/// Bytes of a kept output in a realm (16 MiB): as long as a line.
+pub const REALM_BLOB_BYTES: usize = MAX_LINE_BYTES;
+
+/// Hosts of a realm that are listed. A person has some machines.
+pub const REALM_HOSTS: usize = 256;
+
+/// Sessions of a realm that are listed.
+pub const REALM_SESSIONS: usize = 10_000;

@@ -53,6 +53,8 @@ const TABLE: &[(&str, &[&str])] = &[
     ("project", &["sha256"]),
     // What a journal keeps.
     ("store", &["value", "edn", "limits", "descriptors", "private", "message", "project"]),
+    // What several machines share, in entries.
+    ("realm", &["limits", "message", "store"]),
     // An entry is an event too.
     ("event", &["value", "limits", "secret", "message", "delivery", "catalogue", "facts", "store"]),
     ("session", &["value", "limits", "secret", "message", "catalogue", "facts", "event"]),

@@ -1,0 +1,23 @@
+//! Sessions on several machines of one user: hosts that share an engine, in which each session has one owner at a time.
+//!
+//! [`Realm`] is to several machines what [`Journals`](crate::store::Journals) is to one process: its calls wait for a
+//! network instead of a disk, and add to a journal what several machines need: a lease by host, an epoch by session that
+//! fences off who owned it before, hints, requests to the owner, blobs. [`LocalRealm`] is the journal of one machine,
+//! with the lock of its file as the lease. The [`rules`] of an owner, a lease and a replica are a part of their own that
+//! reads no clock and makes no call, so that a simulation drives the same code as a program.
+//!
+//! Knows entries, headers and texts; what a slot, a request or an answer says is for the rooms above.
+
+mod calls;
+mod error;
+mod local;
+pub mod rules;
+mod types;
+
+pub use calls::{Hints, Realm, RealmCall, Requests, Utterances};
+pub use error::{Doubt, RealmError};
+pub use local::LocalRealm;
+pub use types::{
+    Claim, Host, HostId, HostName, Incarnation, Opened, OwnedBy, Posted, RealmFilter, RealmHint, RealmPage,
+    RealmRequest, RealmSlot, Tail,
+};

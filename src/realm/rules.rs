@@ -1,0 +1,15 @@
+//! The rules that keep a session whole on several machines, without clocks and calls: what an [`Owner`] may append, how
+//! long a [`Lease`] counts, what a [`Replica`] takes in.
+//!
+//! Who drives them makes the calls, reads the clock and tells them what came back. A program and a simulation drive the
+//! same rules. They know entries by their ids only.
+
+mod lease;
+mod owner;
+mod replica;
+mod stop;
+
+pub use lease::{Lease, LeaseStanding, LeaseTerms};
+pub use owner::{Appended, NotNow, Owner, Settled};
+pub use replica::{Offer, Replica};
+pub use stop::Stop;
