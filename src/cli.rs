@@ -26,6 +26,7 @@ mod sessions;
 mod show;
 mod style;
 mod table;
+mod top;
 mod usage;
 
 use std::ffi::OsString;
@@ -212,6 +213,10 @@ enum Command {
     },
     /// Tokens and cost over time, from the sessions on disk.
     Usage(usage::UsageArguments),
+    /// What runs in the bridges now: sessions, turns, clients, queues, tokens, cost, memory.
+    ///
+    /// Keys: q ends it, s changes the order, p or the space bar pauses.
+    Top(top::TopArguments),
     /// The files of the configuration.
     Config {
         #[command(subcommand)]
@@ -414,6 +419,7 @@ pub fn main() -> ExitCode {
         }
         Command::Audit { limit, json } => permissions::audit(&options, limit, json),
         Command::Usage(arguments) => usage::run(&options, &arguments),
+        Command::Top(arguments) => top::run(&options, &arguments),
         Command::Config { command } => config_command::run(&options, command),
         Command::Login { provider } => login::login(&options, provider),
         Command::Logout { provider } => login::logout(&options, provider),

@@ -524,6 +524,9 @@ pub const REPL_HISTORY: usize = 2_000;
 /// Events that wait for the terminal of the REPL. Further ones are dropped.
 pub const REPL_EVENTS: usize = 1_024;
 
+/// How long `top` waits for a bridge's answer beyond the time between two looks. A stopped process must not stop the view.
+pub const TOP_PATIENCE: Duration = Duration::from_secs(3);
+
 /// The largest file of configuration, rules or trusted folders (1 MiB). Real ones have a few KB.
 pub const CONFIG_BYTES: u64 = 1024 * 1024;
 

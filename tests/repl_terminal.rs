@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
-use support::{PATIENCE, Setup};
+use support::{Bridge, PATIENCE, Setup};
 
 const UP: &str = "\u{1b}[A";
 const TAB: &str = "\t";
@@ -104,6 +104,12 @@ impl Terminal {
                 Err(RecvTimeoutError::Timeout) => panic!("the command did not end:\n{}", plain(&self.seen)),
             }
         }
+    }
+
+    /// Gives it another width, of which the program is told.
+    fn resize(&self, columns: u16) {
+        tcsetwinsize(&self.keys, Winsize { ws_row: 40, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 })
+            .unwrap();
     }
 
     fn press(&mut self, keys: &str) {
@@ -415,4 +421,93 @@ fn chat_streams_asks_completes_and_goes_on() {
     chat.wait_for("you> ");
     chat.press(CONTROL_D);
     chat.all();
+}
+
+/// A model that answers once, and then works until it is stopped.
+const WORKS: &str = "{:turns [{:steps [{:delta \"Hello.\"}] :usage {:input 12000 :output 30}}
+                              {:steps [{:delta \"Waiting\"} {:sleep-ms 600000}]}]}";
+
+fn at_work() -> (Setup, Bridge) {
+    let setup = Setup::new().script(WORKS);
+    let mut bridge = setup.ready();
+    bridge.ask("p", "prompt", "{:message \"hello\"}");
+    bridge.event("turn/ended");
+    bridge.ask("n", "set_session_name", "{:name \"first\"}");
+    bridge.ask("q", "prompt", "{:message \"wait\"}");
+    bridge.event("assistant/delta");
+    (setup, bridge)
+}
+
+#[test]
+fn top_follows_work_keys_and_width() {
+    let (setup, mut bridge) = at_work();
+    let Some(mut top) = Terminal::open(&setup, &["top"]) else { return };
+    top.wait_for("sessions 1 (working 1, asking 0) · queued 0 · clients 1");
+    top.wait_for("tokens 12k in, 0 cached, 30 out");
+    top.wait_for("STATE");
+    top.wait_for("streaming  first");
+    top.wait_for("s sort: activity");
+    top.press("s");
+    top.wait_for("s sort: tokens   p pause");
+    top.press("p");
+    top.wait_for("p go on (paused)");
+    top.press(" ");
+    top.wait_for("p pause");
+    bridge.ask("a", "abort", "{}");
+    top.wait_for("sessions 1 (working 0");
+    // Another width is taken at once: columns go, and no row is wider.
+    top.resize(60);
+    top.wait_for("TURN  QUEUE  TOKENS");
+    top.press("q");
+    let from = top.seen.len();
+    let raw = top.all();
+    let narrow = plain(&raw.as_bytes()[from..]);
+    assert!(narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
+    assert!(
+        raw.starts_with("\u{1b}[?1049h") && raw.ends_with("\u{1b}[?25h\u{1b}[?7h\u{1b}[?1049l"),
+        "{raw:?}"
+    );
+}
+
+#[test]
+fn top_is_printed_once_for_pipes_and_scripts() {
+    let (setup, _bridge) = at_work();
+    let run = |words: &[&str]| {
+        let output = setup.command().args(["top"]).args(words).output().unwrap();
+        (
+            output.status.success(),
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (_, once, _) = run(&["--once"]);
+    for part in ["sessions 1 (working 1", "streaming  first", "SESSION", "CLIENT"] {
+        assert!(once.contains(part), "{part}\n{once}");
+    }
+    let (_, text, _) = run(&["--json"]);
+    let all: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let facts = &all[0]["facts"];
+    // The connection that asks, and the session that it was given, are left out.
+    assert_eq!(facts["psi.connection/list"].as_array().unwrap().len(), 1, "{text}");
+    let session = &facts["psi.session/live"][0];
+    assert_eq!(facts["psi.session/live"].as_array().unwrap().len(), 1, "{text}");
+    assert_eq!(session["psi.agent-session/phase"], "streaming");
+    assert_eq!(session["psi.agent-session/usage-input"], 12000);
+    assert!(session["psi.agent-session/turn-started-at"].is_string(), "{text}");
+    let socket = all[0]["socket"].as_str().unwrap();
+    assert_eq!(run(&["--socket", socket, "--json"]).1.matches("\"socket\"").count(), 1);
+    let (is_well, _, error) = run(&["--socket", "/nowhere.sock"]);
+    assert!(!is_well && error.contains("/nowhere.sock: no bridge listens there"), "{error}");
+    let Some(shown) = Terminal::open(&setup, &["top", "--once"]) else { return };
+    let shown = shown.all();
+    assert!(shown.lines().all(|line| plain(line.as_bytes()).chars().count() <= 100), "{shown}");
+}
+
+#[test]
+fn top_says_that_no_bridge_runs() {
+    let setup = Setup::new();
+    let output = setup.command().args(["top", "--once"]).output().unwrap();
+    assert!(output.status.success() && output.stdout.is_empty());
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "No bridge runs.\n");
+    assert_eq!(setup.command().args(["top", "--json"]).output().unwrap().stdout, b"[]\n");
 }

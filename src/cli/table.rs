@@ -44,7 +44,8 @@ impl Table {
         self.laid_out(Painter::stdout(), width())
     }
 
-    fn laid_out(&self, painter: Painter, columns: Option<usize>) -> String {
+    /// Its text for so many columns; without a number, for a pipe.
+    pub(super) fn laid_out(&self, painter: Painter, columns: Option<usize>) -> String {
         let rows: Vec<Vec<(String, Option<Meaning>)>> = self
             .rows
             .iter()
@@ -99,7 +100,7 @@ impl Table {
 }
 
 /// The text, or as much of it as fits before an ellipsis.
-fn fitting(text: &str, wide: usize) -> String {
+pub(super) fn fitting(text: &str, wide: usize) -> String {
     if text.width() <= wide {
         return text.to_owned();
     }

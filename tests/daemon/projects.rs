@@ -91,3 +91,24 @@ fn editor_sees_what_waits_in_another_project() {
     assert_ne!(session_of(&mut other), session);
     assert!(!other.told().contains(data(&question, "interaction-id")), "{}", other.told());
 }
+
+#[test]
+fn top_shows_all_projects_of_the_daemon() {
+    let daemon = Daemon::calling(&["true"]);
+    let _one = daemon.setup.interactor();
+    let _two = editor_in(&daemon, &daemon.setup.dir.path().join("other"), &[]);
+    let top = |words: &[&str]| {
+        let output = daemon.setup.command().arg("top").args(words).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = top(&["--json"]);
+    let all: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let of =
+        |key: &str| all.as_array().unwrap().iter().map(|one| one["facts"][key].clone()).collect::<Vec<_>>();
+    assert_eq!(of("psi.process/pid"), [daemon.pid(), daemon.pid()], "{text}");
+    let lists = of("psi.connection/list").into_iter().chain(of("psi.session/live"));
+    assert!(lists.map(|list| list.as_array().unwrap().len()).all(|count| count == 1), "{text}");
+    let shown = top(&["--once"]);
+    assert!(shown.contains("clients 2") && shown.contains(&format!("daemon {} ", daemon.pid())), "{shown}");
+    assert!(shown.contains("projects 2"), "{shown}");
+}

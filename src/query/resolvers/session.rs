@@ -27,6 +27,8 @@ table! {
             => |s| s.facts().git_branch.as_deref().map(text);
         "psi.agent-session/phase" "The session's activity: :idle, :streaming, :compacting or :retrying."
             => |s| Value::keyword(s.facts().phase.as_str());
+        "psi.agent-session/turn-started-at" "When the running turn's message was written, RFC 3339 in UTC, or nil if none runs."
+            => |s| s.facts().is_streaming().then(|| turn_began(s)).flatten();
         "psi.agent-session/is-streaming" "Whether a turn runs." => |s| s.facts().is_streaming();
         "psi.agent-session/is-compacting" "Whether the conversation is being compacted."
             => |s| s.facts().phase == Phase::Compacting;
@@ -173,6 +175,14 @@ pub(super) const PART: &[Resolver] = &[
         message_counts,
     ),
 ];
+
+/// When the first message of the last turn was written.
+fn turn_began(session: &dyn SessionView) -> Option<Value<'static>> {
+    let turn = session.messages().next_back()?.turn_id.as_ref()?;
+    let first =
+        session.messages().rev().take_while(|message| message.turn_id.as_ref() == Some(turn)).last()?;
+    Some(text(&first.timestamp))
+}
 
 const ID: &[Input] = &[Input::Required("psi.agent-session/session-id")];
 

@@ -342,6 +342,11 @@ pub fn connect(purpose: Purpose, state_dir: &Path, cwd: Option<&Path>) -> Vec<Ru
     streams.collect()
 }
 
+/// The sockets of a state folder for a purpose, newest first. Their processes may be dead.
+pub fn listening(purpose: Purpose, state_dir: &Path) -> Vec<PathBuf> {
+    paths(state_dir, |name| purpose.is_of(name))
+}
+
 /// The paths in the folder of the sockets whose names fit, newest first.
 fn paths(state_dir: &Path, fits: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder(state_dir)).into_iter().flatten().flatten();
