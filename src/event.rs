@@ -300,6 +300,8 @@ pub struct TurnEnded {
     pub stop: Option<StopReason>,
     /// The failure, for a person.
     pub error: Option<Arc<str>>,
+    /// The kind of the failure of its last model call, such as `not-configured`; `None` if something else failed.
+    pub error_kind: Option<&'static str>,
     /// The sum over its model calls; `None` for a workflow's run, whose stages are separate turns.
     pub usage: Option<Usage>,
 }

@@ -208,9 +208,11 @@ topics! {
     TurnStage "turn/stage" Lossless false ["session-id" "turn-id" "stage" "point"] ["hook" "outcome" "reason" "tool-id"]
         "A turn passed a boundary, or a hook ran there.";
     TurnEnded "turn/ended" Lossless false
-        ["session-id" "turn-id" "outcome"] ["stop-reason" "error-message" "usage"]
+        ["session-id" "turn-id" "outcome"] ["stop-reason" "error-message" "error-kind" "usage"]
         "A turn or a workflow's run ended and the session is free. `:outcome` is \"completed\", \"aborted\", \
-         \"interrupted\" or \"failed\"; `:entry-id` names its last message.";
+         \"interrupted\" or \"failed\"; `:entry-id` names its last message. `:error-kind` is that of the model call \
+         that failed, if one did: \"overloaded\", \"rate-limited\", \"dropped\", \"context-overflow\", \
+         \"not-configured\" (a key, a model or a provider is missing) or \"fatal\".";
     TurnRetry "turn/retry" Lossless false
         ["session-id" "attempt" "kind" "pause-ms"] ["error-message"]
         "A model call failed, and the turn waits before it retries it. `:kind` is that of the failure: \"overloaded\", \

@@ -55,6 +55,8 @@ impl RunningTurn {
             of_turn.filter_map(|message| message.usage.as_ref()).for_each(|each| usage.add(each));
             usage
         });
-        TurnEnded { outcome, stop, error: last.and_then(|message| message.error_message.clone()), usage }
+        let error = last.and_then(|message| message.error_message.clone());
+        let error_kind = self.control.failure().filter(|_| outcome == TurnOutcome::Failed);
+        TurnEnded { outcome, stop, error, error_kind, usage }
     }
 }

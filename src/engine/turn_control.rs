@@ -22,6 +22,8 @@ pub struct TurnControl {
     pub give_up: CancellationToken,
     /// Whether what waits is held at the end of the turn, because a client aborted it.
     holds: AtomicBool,
+    /// The kind of the failed model call that ends the turn.
+    failure: OnceLock<&'static str>,
     /// The ids of the running tool calls.
     running_tools: Mutex<Vec<Arc<str>>>,
 }
@@ -41,6 +43,16 @@ impl TurnControl {
     /// Brings them where they were not known: a turn that goes over from another process may begin here before them.
     pub fn bring(&self, variables: Variables) {
         let _ = self.variables.set(variables);
+    }
+
+    /// A model call fails for this kind of reason, and the turn ends with it.
+    pub fn fail(&self, kind: &'static str) {
+        let _ = self.failure.set(kind);
+    }
+
+    /// The kind of the failed model call that ends the turn.
+    pub fn failure(&self) -> Option<&'static str> {
+        self.failure.get().copied()
     }
 
     /// Holds at the end of the turn what waits.

@@ -14,7 +14,7 @@ use crate::engine::stage::{Point, Stage};
 use crate::event::{Body, ToolCall};
 use crate::limits::{ANSWER_TOOL_CALLS, MAX_ANSWER_BYTES};
 use crate::message::{Block, StopReason, Timing, Usage};
-use crate::provider::{Chunk, ChunkStream, ModelRequest, Provider, ProviderError};
+use crate::provider::{Chunk, ChunkStream, ErrorKind, ModelRequest, Provider, ProviderError};
 use crate::value::{Map, Value};
 
 /// The outcome of one model call.
@@ -31,11 +31,18 @@ pub struct ModelAnswer {
     pub stop: Option<StopReason>,
     pub failure: Option<ProviderError>,
     pub error: Option<String>,
+    /// The kind of a model call's failure that ends the turn.
+    pub error_kind: Option<ErrorKind>,
 }
 
 impl ModelAnswer {
     pub fn failed(error: String) -> Self {
         Self { error: Some(error), stop: Some(StopReason::Error), ..Self::default() }
+    }
+
+    /// The same where the model cannot even be asked before the configuration is changed.
+    pub(super) fn not_configured(error: String) -> Self {
+        Self { error_kind: Some(ErrorKind::NotConfigured), ..Self::failed(error) }
     }
 
     pub fn ended(stop: StopReason) -> Self {

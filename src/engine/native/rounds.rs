@@ -132,7 +132,7 @@ impl Rounds<'_> {
         }
         let (provider, mut request) = match Composer(self.0).request() {
             Ok(ready) => ready,
-            Err(error) => return Next::End(self.finish(ModelAnswer::failed(error)).await),
+            Err(error) => return Next::End(self.finish(ModelAnswer::not_configured(error)).await),
         };
         let composed = Boundaries(self.0)
             .leave(Stage::ComposeRequest, || Composer(self.0).about_request(&request))
@@ -158,6 +158,7 @@ impl Rounds<'_> {
                 Some(end) => return end,
                 None => {
                     answer.error = Some(failure.to_string());
+                    answer.error_kind = Some(failure.kind);
                     answer.stop = Some(StopReason::Error);
                 }
             }
@@ -349,6 +350,9 @@ impl Rounds<'_> {
                         ModelAnswer { usage: answer.usage, timing: answer.timing, ..self.blocked(&denied) };
                 }
             }
+        }
+        if let Some(kind) = answer.error_kind {
+            self.0.control.fail(kind.as_str());
         }
         let shown = answer.text.clone();
         let mut message = self.message(answer);

@@ -127,6 +127,7 @@ fn body(body: &Body) -> Map<'_> {
             let mut map = Map::new().with("outcome", ended.outcome.as_str());
             map.put_some("stop-reason", ended.stop.map(|reason| reason.as_str()));
             map.put_some("error-message", ended.error.as_deref());
+            map.put_some("error-kind", ended.error_kind);
             map.put_some("usage", ended.usage.as_ref().map(|usage| usage.to_value()));
             map
         }

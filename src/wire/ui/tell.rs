@@ -689,7 +689,13 @@ mod tests {
             let said = message(entry, Role::Assistant, text, StopReason::EndTurn);
             teller.tell(&mut state, &mut out, &event(Some(entry), Body::AssistantMessage(said)), None);
         }
-        let ended = TurnEnded { outcome: TurnOutcome::Completed, stop: None, error: None, usage: None };
+        let ended = TurnEnded {
+            outcome: TurnOutcome::Completed,
+            stop: None,
+            error: None,
+            error_kind: None,
+            usage: None,
+        };
         teller.tell(&mut state, &mut out, &event(None, Body::TurnEnded(Arc::new(ended))), None);
         assert_eq!(outline(&out), ["running", "0 text", "1 final", "completed"]);
     }
