@@ -2,6 +2,7 @@
 //! the library's.
 
 mod acp;
+mod attached;
 mod canonical;
 mod chat;
 mod completion;

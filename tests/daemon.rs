@@ -21,6 +21,8 @@ mod kills;
 mod process;
 #[path = "daemon/projects.rs"]
 mod projects;
+#[path = "daemon/prompts.rs"]
+mod prompts;
 #[path = "daemon/questions.rs"]
 mod questions;
 mod support;

@@ -158,6 +158,11 @@ fn exit_status_says_what_kept_the_answer_away() {
     let output = run(&setup, &["hi"], None);
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(4), ""), "{output:?}");
     assert!(err(&output).contains("Did you mean \"anthropic\"?"), "{output:?}");
+    // A provider that is known and has no key.
+    let setup = Setup::new().arg("--provider").arg("anthropic").env("ANTHROPIC_API_KEY", "");
+    let output = run(&setup, &["hi"], None);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(4), ""), "{output:?}");
+    assert!(err(&output).contains("There is no key for Anthropic"), "{output:?}");
     assert_eq!(sessions(&setup), Vec::<String>::new());
 }
 

@@ -511,3 +511,45 @@ fn top_says_that_no_bridge_runs() {
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "No bridge runs.\n");
     assert_eq!(setup.command().args(["top", "--json"]).output().unwrap().stdout, b"[]\n");
 }
+
+#[test]
+fn chat_goes_on_in_a_session_of_the_daemon() {
+    let setup = Setup::new()
+        .script(
+            "{:turns [{:steps [{:delta \"First.\"}]}
+                      {:steps [{:tool-call {:name \"write\" :arguments {:path \"a.txt\" :content \"one\\n\"}}}]}
+                      {:steps [{:delta \"Written.\"}]}
+                      {:steps [{:delta \"To the editor.\"}]}
+                      {:steps [{:delta \"To the chat.\"}]}]}",
+        )
+        .env("EDN_BRIDGE_DAEMON", "auto");
+    let mut editor = setup.ready();
+    editor.ask("p", "prompt", "{:message \"begin\"}");
+    editor.event("turn/ended");
+    let Some(mut chat) = Terminal::open(&setup, &["chat", "--continue"]) else { return };
+    chat.wait_for("> begin");
+    chat.wait_for("First.");
+    chat.wait_for("you> ");
+    // The person at the chat is asked: the editor answers no questions.
+    chat.press("write it\r");
+    chat.wait_for("Allow it?");
+    chat.press("y\r");
+    chat.wait_for("Written.");
+    chat.wait_for("you> ");
+    assert_eq!(std::fs::read_to_string(setup.project().join("a.txt")).unwrap(), "one\n");
+    editor.event("turn/ended");
+    // What the editor does meanwhile is not shown in the middle of the line.
+    editor.ask("p2", "prompt", "{:message \"more\"}");
+    editor.event("turn/ended");
+    chat.press("and now\r");
+    chat.wait_for("To the chat.");
+    chat.wait_for("you> ");
+    assert!(!String::from_utf8_lossy(&chat.seen).contains("To the editor."));
+    chat.press(CONTROL_D);
+    chat.all();
+    // It outlives the chat.
+    assert_eq!(support::code(&editor.ask("s", "get_state", "{}")), "");
+    editor.kill();
+    let stopped = setup.command().args(["daemon", "stop", "--now"]).output().unwrap();
+    assert!(stopped.status.success(), "{stopped:?}");
+}

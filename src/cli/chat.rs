@@ -1,4 +1,4 @@
-//! `edn-bridge chat`: a conversation on a terminal, for a machine without an editor. A client of the session API, as
+//! `edn-bridge chat`: a conversation on a terminal, for a machine without an editor. A client of the EDN wire, as
 //! `prompt` is, that also answers questions.
 
 mod markdown;
@@ -6,23 +6,15 @@ mod questions;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
 use clap::Args;
-use edn_bridge::engine::Engine;
-use edn_bridge::event::{Body, Choice, TurnOutcome};
-use edn_bridge::message::Role;
+use edn_bridge::client::frame;
 use edn_bridge::repl::message_line::{MessageLine, Word};
-use edn_bridge::session::{
-    ActionResult, ActionStatus, Client as _, Clients as _, Prompt, Reply, Sessions as _, SwitchTarget,
-    Turns as _,
-};
+use edn_bridge::value::{Map, Owned, Value};
 
-use super::prompt::console::{Console, ConsoleEvent};
+use super::prompt::console::{Console, News};
 use super::prompt::told::Teller;
-use super::prompt::{CONNECTION, Goal, Output, call, check_provider, not_set_up, resumed, wait};
-use super::served::Process;
+use super::prompt::{Goal, Output, TOPICS, check_provider, is_failed, is_of, not_set_up, resumed, turn_of};
 use super::style::{Meaning, Painter};
 use super::{Exit, Failure, Options, USAGE};
 use markdown::Markdown;
@@ -53,22 +45,17 @@ pub(super) fn run(options: &Options, arguments: &ChatArguments) -> Exit {
     }
     let history = settings.state_dir.join("chat-history");
     let folder = settings.cwd.clone();
-    let process = Process::new(settings, options.durability())?;
-    let (events, listen) = channel();
-    let client = Arc::new(Console::new(events.clone(), true));
-    let first = process.engine.attach(CONNECTION, client.clone());
-    client.focus(first.clone());
-    process.on_interrupt(Box::new(move || drop(events.send(ConsoleEvent::Interrupt))));
-    let mut chat = Chat { engine: &process.engine, client, listen, painter: Painter::stdout() };
-    if let Some(session) = resumed {
-        let opened =
-            wait(|reply| chat.engine.switch_session(call(&first), SwitchTarget::Id(session), reply))?;
-        chat.client.focus(opened.session);
+    let console = Console::open(options, settings, resumed.as_ref(), true)?;
+    console.catch_interrupts()?;
+    let mut chat = Chat { console: &console, painter: Painter::stdout() };
+    if resumed.is_some() {
         chat.show_past()?;
     }
-    let commands = wait(|reply| chat.engine.commands(call(&chat.client.focused()), reply))?;
+    let commands = console.ask("get_commands", Map::new())?;
+    let commands = commands.get("commands").and_then(Value::as_slice).unwrap_or_default().iter();
+    let text = |command, key| frame::text(command, key).to_owned();
     let commands =
-        commands.into_iter().map(|command| Word { name: command.name, about: command.description });
+        commands.map(|command| Word { name: text(command, "name"), about: text(command, "description") });
     let mut line =
         MessageLine::new(commands.collect(), folder, &history).map_err(Failure::io("the terminal"))?;
     chat.say(
@@ -82,23 +69,16 @@ pub(super) fn run(options: &Options, arguments: &ChatArguments) -> Exit {
             _ => chat.turn(&text)?,
         }
     }
-    let session = chat.client.focused();
-    let is_kept =
-        wait(|reply| chat.engine.state(call(&session), reply)).is_ok_and(|facts| facts.message_count > 0);
-    if is_kept {
+    if let Some(session) = chat.kept() {
         chat.say(Meaning::Faint, &format!("edn-bridge chat --session {session} goes on with it."));
     }
-    drop(chat.listen);
-    wait(|reply| process.engine.detach(CONNECTION, reply))?;
-    process.end();
+    console.end();
     Ok(ExitCode::SUCCESS)
 }
 
 /// A conversation.
-struct Chat<'e> {
-    engine: &'e Engine,
-    client: Arc<Console>,
-    listen: Receiver<ConsoleEvent>,
+struct Chat<'c> {
+    console: &'c Console,
     painter: Painter,
 }
 
@@ -107,16 +87,23 @@ impl Chat<'_> {
         let _ = writeln!(std::io::stdout().lock(), "{}", self.painter.paint(meaning, text));
     }
 
+    /// The session, if anything was said in it.
+    fn kept(&self) -> Option<String> {
+        let messages = self.console.ask("get_messages", Map::new().with("limit", 1)).ok()?;
+        messages.get("messages").and_then(Value::as_slice).filter(|some| !some.is_empty())?;
+        let state = self.console.ask("get_state", Map::new()).ok()?;
+        state.get("state").map(|state| frame::text(state, "session-id").to_owned())
+    }
+
     /// The end of a conversation that goes on.
     fn show_past(&self) -> Result<(), Failure> {
-        let session = self.client.focused();
-        let page = wait(|reply| self.engine.messages(call(&session), None, Some(SHOWN), reply))?;
-        for message in page.messages {
-            let text = message.text();
-            if text.trim().is_empty() || message.role == Role::Tool {
+        let page = self.console.ask("get_messages", Map::new().with("limit", SHOWN))?;
+        for message in page.get("messages").and_then(Value::as_slice).unwrap_or_default() {
+            let (text, role) = (frame::message_text(message), frame::text(message, "role"));
+            if text.trim().is_empty() || role == "tool" {
                 continue;
             }
-            if message.role == Role::User {
+            if role == "user" {
                 for line in text.lines() {
                     self.say(Meaning::Name, &format!("> {line}"));
                 }
@@ -129,69 +116,71 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Sends a message and shows what happens to the end of its turn.
+    /// Sends a message and shows what happens to the end of its turn. Between turns, this client watches nothing: it would
+    /// hold up those of others in the session.
     fn turn(&mut self, text: &str) -> Result<(), Failure> {
-        let session = self.client.focused();
-        let prompt = Prompt { message: text.to_owned(), ..Prompt::default() };
+        let topics = [TOPICS, &["interaction/requested"]].concat();
+        self.console.subscribe(&topics)?;
+        let ended = self.answered(text);
+        self.console.unsubscribe(&topics)?;
+        ended
+    }
+
+    fn answered(&mut self, text: &str) -> Result<(), Failure> {
         let mut markdown = Markdown::new(self.painter);
         let mut teller =
             Teller::new(Output::Text, false).with_markdown(Box::new(move |text: Option<&str>| match text {
                 Some(text) => markdown.push(text),
                 None => markdown.end(),
             }));
-        let accepted = match wait(|reply| self.engine.prompt(call(&session), prompt, reply)) {
+        let accepted = match self.console.ask("prompt", Map::new().with("message", text.to_owned())) {
             Ok(accepted) => accepted,
             Err(failure) => {
                 self.say(Meaning::Bad, &failure.to_string());
                 return Ok(());
             }
         };
+        let turn = turn_of(&accepted);
         loop {
-            let next = match teller.tick() {
-                Some(tick) => match self.listen.recv_timeout(tick) {
-                    Err(RecvTimeoutError::Timeout) => continue,
-                    other => other.ok(),
-                },
-                None => self.listen.recv().ok(),
-            };
-            let event = match next {
-                None => return Err(Failure::Failed("the bridge has ended".to_owned())),
-                Some(ConsoleEvent::Interrupt) => {
-                    self.engine.abort(call(&self.client.focused()), None, Reply::new(|_| {}));
+            let event = match self.console.next(teller.tick()) {
+                None => continue,
+                Some(News::Gone) => return Err(Failure::Failed("the bridge has ended".to_owned())),
+                Some(News::Interrupt) => {
+                    self.console.tell("abort", Map::new());
                     continue;
                 }
-                Some(ConsoleEvent::Event(event)) => event,
+                Some(News::Event(event)) => event,
             };
-            let weight = event.body.weight();
+            if !is_of(turn.as_deref(), &event) {
+                self.console.printed(&event);
+                continue;
+            }
             teller.tell(&event);
-            self.client.printed(weight);
-            let is_ours = accepted.turn.is_none() || event.turn == accepted.turn;
-            match &event.body {
-                Body::QuestionAsked(asked) => {
+            self.console.printed(&event);
+            let data = frame::data(&event);
+            match frame::topic(&event) {
+                "interaction/requested" => {
                     teller.pause();
-                    let session = event.session.clone().unwrap_or_else(|| self.client.focused());
-                    questions::answer(self.engine, &session, asked, self.painter);
+                    questions::answer(self.console, data, self.painter);
                 }
-                Body::TurnEnded(ended) if is_ours => {
+                "turn/ended" => {
                     teller.end(None);
-                    match (ended.outcome, &ended.error) {
-                        (TurnOutcome::Failed, Some(error)) => self.say(Meaning::Bad, error),
-                        (TurnOutcome::Aborted | TurnOutcome::Interrupted, _) => {
-                            self.say(Meaning::Note, "(ended)")
-                        }
+                    match (frame::text(data, "outcome"), frame::text(data, "error-message")) {
+                        ("failed", error) if !error.is_empty() => self.say(Meaning::Bad, error),
+                        ("aborted" | "interrupted", _) => self.say(Meaning::Note, "(ended)"),
                         _ => {}
                     }
                     return Ok(());
                 }
-                Body::CommandResult(outcome) => {
+                "command-result" => {
                     teller.end(None);
-                    let meaning = if outcome.is_error() { Meaning::Bad } else { Meaning::Faint };
-                    outcome.message.lines().for_each(|line| self.say(meaning, line));
+                    let meaning = if is_failed(data) { Meaning::Bad } else { Meaning::Faint };
+                    frame::text(data, "message").lines().for_each(|line| self.say(meaning, line));
                     return Ok(());
                 }
-                Body::ChoiceRequested(choice) => {
+                "ui/frontend-action-requested" => {
                     teller.end(None);
-                    return self.choose(choice);
+                    return self.choose(data);
                 }
                 _ => {}
             }
@@ -199,19 +188,17 @@ impl Chat<'_> {
     }
 
     /// Offers a choice of a slash command.
-    fn choose(&self, choice: &Choice) -> Result<(), Failure> {
-        let labels: Vec<&str> = choice.items.iter().map(|item| item.label.as_str()).collect();
-        let picked =
-            questions::pick(choice.prompt, &labels, self.painter).and_then(|at| choice.items.get(at));
-        let result = ActionResult {
-            request_id: choice.request.to_string(),
-            kind: Some(choice.kind),
-            status: if picked.is_some() { ActionStatus::Submitted } else { ActionStatus::Cancelled },
-            pick: picked.map(|item| item.pick.clone()),
-            error_message: None,
-        };
-        let session = self.client.focused();
-        if let Err(failure) = wait(|reply| self.engine.action_result(call(&session), result, reply)) {
+    fn choose(&self, asked: &Owned) -> Result<(), Failure> {
+        let action = asked.get("ui/action").unwrap_or(&Value::Nil);
+        let items = action.get("ui/items").and_then(Value::as_slice).unwrap_or_default();
+        let labels: Vec<&str> = items.iter().map(|item| frame::text(item, "ui.item/label")).collect();
+        let picked = questions::pick(frame::text(action, "ui/prompt"), &labels, self.painter)
+            .and_then(|at| items.get(at)?.get("ui.item/value"));
+        let mut result = Map::new().with("request-id", frame::text(asked, "request-id").to_owned());
+        result.put("action-name", action.get("ui/action-name").cloned().unwrap_or(Value::Nil));
+        result.put("status", if picked.is_some() { "submitted" } else { "cancelled" });
+        result.put_some("value", picked.cloned());
+        if let Err(failure) = self.console.ask("frontend_action_result", result) {
             self.say(Meaning::Bad, &failure.to_string());
         }
         Ok(())

@@ -12,7 +12,7 @@ mod notes;
 mod place;
 mod realm;
 
-pub(super) use attach::{Use, serve};
+pub(super) use attach::{Use, join, serve};
 pub(super) use commands::{DaemonCommand, run};
 pub(super) use line::Given;
 pub(super) use realm::Engines;

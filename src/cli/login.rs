@@ -12,6 +12,7 @@ use edn_bridge::secret::Secret;
 use edn_bridge::value::{Map, Owned, Value};
 use rustix::termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termios};
 
+use super::attached::hello;
 use super::served::Own;
 use super::{Exit, FAILED, Failure, Options, out};
 
@@ -24,7 +25,7 @@ struct Attached {
 impl Attached {
     fn new(options: &Options) -> Result<Self, Failure> {
         let (own, stream) = Own::start(options.settings()?, options.durability())?;
-        let (client, _) = Client::open(stream, "edn-bridge login", env!("CARGO_PKG_VERSION"), 1)?;
+        let (client, _) = Client::connect(stream, &hello("edn-bridge login"))?;
         Ok(Self { client: Arc::new(client), own })
     }
 

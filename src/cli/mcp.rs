@@ -16,6 +16,7 @@ use edn_bridge::visible;
 
 mod serve;
 
+use super::attached::hello;
 use super::served::Own;
 use super::{Exit, FAILED, Failure, Options, out};
 
@@ -169,7 +170,7 @@ fn remove(options: &Options, name: &str) -> Exit {
 fn ask(settings: Settings, options: &Options, op: &str, params: Map<'static>) -> Result<Owned, Failure> {
     let server = params.get_keyword("server").and_then(Value::as_str).unwrap_or_default().to_owned();
     let (own, stream) = Own::start(settings, options.durability())?;
-    let answer = Client::open(stream, "edn-bridge mcp", env!("CARGO_PKG_VERSION"), 1)
+    let answer = Client::connect(stream, &hello("edn-bridge mcp"))
         .and_then(|(client, _)| client.ask(op, Value::from(params)));
     let words = if answer.is_err() { own.engine().server_words(&server) } else { String::new() };
     own.end();

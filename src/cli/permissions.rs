@@ -4,7 +4,7 @@
 use clap::Subcommand;
 use edn_bridge::value::{Map, Value};
 
-use super::repl::Attached;
+use super::attached::Attached;
 use super::style::Meaning;
 use super::table::Table;
 use super::{Exit, Options, out};

@@ -1,5 +1,4 @@
-//! `edn-bridge prompt`: a client of the session API, without a wire. Knows events and answers, and nothing of the
-//! engine behind them.
+//! `edn-bridge prompt`: a client of the EDN wire. Knows events and answers, and nothing of the engine behind them.
 
 pub(super) mod console;
 pub(super) mod told;
@@ -7,40 +6,35 @@ pub(super) mod told;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use edn_bridge::client::frame;
 use edn_bridge::clock::{Clock, SystemClock};
 use edn_bridge::config::Settings;
 use edn_bridge::context::mark;
-use edn_bridge::engine::{Engine, Providers};
-use edn_bridge::event::{Body, ToolRequest, TurnOutcome};
+use edn_bridge::engine::Providers;
 use edn_bridge::files;
 use edn_bridge::json;
 use edn_bridge::limits::CLIENT_TOOL_SCHEMA_BYTES;
-use edn_bridge::message::{SessionId, StopReason};
+use edn_bridge::message::SessionId;
 use edn_bridge::provider::{embedded, scripted};
-use edn_bridge::session::{
-    ApiError, Call, Client as _, ClientTools as _, Clients as _, OfferedTool, Prompt, Reply, Sessions as _,
-    SwitchTarget, ToolAnswer, Turns as _,
-};
 use edn_bridge::store::Journals as _;
-use edn_bridge::value::Value;
+use edn_bridge::value::{Map, Owned, Value};
 
-use super::served::Process;
 use super::{Exit, FAILED, Failure, INTERRUPTED, LIMIT, NO_ANSWER, NOT_SET_UP, Options, UNREACHABLE};
 use super::{input, schema, sessions};
-use console::{Console, ConsoleEvent};
+use console::{Console, News};
 use told::Teller;
-
-/// The number of the one connection.
-pub(super) const CONNECTION: u64 = 1;
 
 /// The tool with which the model gives a structured answer.
 const ANSWER: &str = "answer";
 
 /// Answers that do not fit the schema, before the turn is ended: a model that cannot do it would be asked, and paid, on.
 const MISFITS: u32 = 10;
+
+/// A call that has not begun after so long may wait for an answer, in a session that another client has open too.
+const ANSWERS_ELSEWHERE: Duration = Duration::from_secs(1);
 
 /// What the model is told of it.
 const ASKED: &str = "Give your answer by calling the tool `answer` once, with arguments that fit its schema.";
@@ -90,10 +84,10 @@ pub(super) fn prompt(options: &Options, arguments: PromptArguments) -> Exit {
     if resumed.is_none() {
         check_provider(&settings)?;
     }
-    let process = Process::new(settings, options.durability())?;
+    let console = Console::open(options, settings, resumed.as_ref(), false)?;
     let asked = Asked { message, shape, resumed };
-    let code = asked.see_through(&process.engine, &arguments, |told| process.on_interrupt(told));
-    process.end();
+    let code = asked.see_through(&console, &arguments);
+    console.end();
     code
 }
 
@@ -197,105 +191,118 @@ struct Asked {
 
 /// What a prompt came to.
 enum Ended {
-    /// A turn.
-    Turn { outcome: TurnOutcome, stop: Option<StopReason>, error: Option<Arc<str>> },
+    /// A turn; contains the data of its end.
+    Turn(Owned),
     /// A slash command.
     Command { failed: bool, message: String },
     /// A slash command that needs somebody to choose.
     Choice,
 }
 
+/// The topics of a turn that a person is told of.
+pub(super) const TOPICS: &[&str] = &[
+    "assistant/delta",
+    "assistant/thinking-delta",
+    "assistant/message",
+    "tool/start",
+    "tool/executing",
+    "tool/result",
+    "turn/retry",
+    "compaction/started",
+    "turn/ended",
+    "command-result",
+    "ui/frontend-action-requested",
+];
+
+/// The turn of a prompt's answer, as it was accepted.
+pub(super) fn turn_of(accepted: &Owned) -> Option<String> {
+    accepted.get("turn-id").and_then(Value::as_str).map(str::to_owned)
+}
+
+/// Whether an event belongs to the turn, or to none. Where the turn is not known, any does.
+pub(super) fn is_of(turn: Option<&str>, event: &Owned) -> bool {
+    let of = frame::text(frame::data(event), "turn-id");
+    turn.is_none_or(|turn| of.is_empty() || of == turn)
+}
+
+/// Whether a slash command failed.
+pub(super) fn is_failed(result: &Owned) -> bool {
+    frame::text(result, "type") == "error"
+}
+
 impl Asked {
     /// Sends it and prints what happens, to the end.
-    fn see_through(
-        self,
-        engine: &Engine,
-        arguments: &PromptArguments,
-        on_interrupt: impl FnOnce(Box<dyn Fn() + Send>),
-    ) -> Exit {
-        let (events, listen) = channel();
-        let client = Arc::new(Console::new(events.clone(), false));
-        let first = engine.attach(CONNECTION, client.clone());
-        client.focus(first.clone());
-        let session = match &self.resumed {
-            Some(session) => {
-                let target = SwitchTarget::Id(session.clone());
-                let opened = wait(|reply| engine.switch_session(call(&first), target, reply))?;
-                client.focus(opened.session.clone());
-                opened.session
-            }
-            None => first,
-        };
-        on_interrupt(Box::new(move || drop(events.send(ConsoleEvent::Interrupt))));
+    fn see_through(self, console: &Console, arguments: &PromptArguments) -> Exit {
+        console.catch_interrupts()?;
         let mut message = self.message.clone();
         if let Some(shape) = &self.shape {
-            let tool = OfferedTool {
-                name: ANSWER.to_owned(),
-                description: "Gives the answer. Call it once, when the answer is known.".to_owned(),
-                parameters: shape.clone(),
-                read_only: true,
-                path: None,
-                timeout: None,
-            };
-            wait(|reply| engine.register_tools(call(&session), vec![tool], reply))?;
+            let mut tool = Map::new();
+            tool.put("name", ANSWER);
+            tool.put("description", "Gives the answer. Call it once, when the answer is known.");
+            tool.put("parameters", shape.clone());
+            tool.put("read-only", true);
+            console.ask("register_tools", Map::new().with("tools", Value::vector([Value::from(tool)])))?;
             message = format!("{message}\n\n{ASKED}");
         }
-        let prompt = Prompt { message, ..Prompt::default() };
         let mut teller = Teller::new(arguments.output, self.shape.is_some());
-        let accepted = wait(|reply| engine.prompt(call(&session), prompt, reply))?;
+        console.subscribe(if arguments.output == Output::Events { &[] } else { TOPICS })?;
+        let accepted = console.ask("prompt", Map::new().with("message", message))?;
+        let turn = turn_of(&accepted);
         let mut run = Run {
-            engine,
-            session: session.clone(),
+            console,
             calls: 0,
             misfits: 0,
             is_over_limit: false,
             is_interrupted: false,
+            proposed: None,
         };
         let ended = loop {
-            let next = match teller.tick() {
-                Some(tick) => match listen.recv_timeout(tick) {
-                    Err(RecvTimeoutError::Timeout) => continue,
-                    other => other.ok(),
-                },
-                None => listen.recv().ok(),
-            };
-            let event = match next {
-                None => return Err(Failure::Failed("the turn did not end".to_owned())),
-                Some(ConsoleEvent::Interrupt) => {
+            let within = [teller.tick(), run.until_asked()].into_iter().flatten().min();
+            let event = match console.next(within) {
+                None => {
+                    if let Some(question) = run.asked_elsewhere() {
+                        teller.waits_for_others(&question);
+                    }
+                    continue;
+                }
+                Some(News::Gone) => return Err(gone(self.resumed.as_ref())),
+                Some(News::Interrupt) => {
                     run.interrupt();
                     continue;
                 }
-                Some(ConsoleEvent::Event(event)) => event,
+                Some(News::Event(event)) => event,
             };
-            let weight = event.body.weight();
+            if !is_of(turn.as_deref(), &event) {
+                console.printed(&event);
+                continue;
+            }
             teller.tell(&event);
-            client.printed(weight);
-            let is_ours = accepted.turn.is_none() || event.turn == accepted.turn;
-            match &event.body {
-                Body::AssistantMessage(message) if is_ours => {
-                    run.count(message.stop_reason == Some(StopReason::ToolUse), arguments.max_turns);
+            console.printed(&event);
+            let data = frame::data(&event);
+            match frame::topic(&event) {
+                "assistant/message" => {
+                    run.count(frame::text(data, "stop-reason") == "tool-use", arguments.max_turns);
                 }
-                Body::ToolRequested(request) => {
-                    run.answered(self.take_answer(engine, &session, request, &mut teller));
+                "tool/requested" => run.answered(self.take_answer(console, data, &mut teller)),
+                "tool/start" => run.proposed = Some(Instant::now()),
+                "tool/executing" | "tool/result" => run.proposed = None,
+                "turn/ended" => break Ended::Turn(data.clone()),
+                "command-result" => {
+                    let message = frame::text(data, "message").to_owned();
+                    break Ended::Command { failed: is_failed(data), message };
                 }
-                Body::TurnEnded(ended) if is_ours => {
-                    let (outcome, stop, error) = (ended.outcome, ended.stop, ended.error.clone());
-                    break Ended::Turn { outcome, stop, error };
-                }
-                Body::CommandResult(outcome) => {
-                    break Ended::Command { failed: outcome.is_error(), message: outcome.message.clone() };
-                }
-                Body::ChoiceRequested(_) => break Ended::Choice,
+                "ui/frontend-action-requested" => break Ended::Choice,
                 _ => {}
             }
         };
-        let is_lost = matches!(&ended, Ended::Turn { outcome: TurnOutcome::Failed, .. });
-        client.focus(SessionId::from(""));
-        // With the reply, the turn has ended altogether.
-        wait(|reply| engine.detach(CONNECTION, reply))?;
+        let is_lost = matches!(&ended, Ended::Turn(data) if frame::text(data, "outcome") == "failed");
         if is_lost && self.resumed.is_none() && !teller.has_said() {
             // Nothing was said in it: it would only stand in the way of those where something was.
-            if let Err(error) = wait(|reply| engine.delete_session(call(&session), session.clone(), reply)) {
+            let session = frame::text(console.server_info(), "session-id").to_owned();
+            let left = console.ask("new_session", Map::new());
+            let deleted =
+                left.and_then(|_| console.ask("delete_session", Map::new().with("session-id", session)));
+            if let Err(error) = deleted {
                 tracing::debug!(%error, "the session stays");
             }
         }
@@ -303,43 +310,68 @@ impl Asked {
     }
 
     /// Checks an answer that the model gives with the tool. The turn ends with one that fits. Returns whether it does.
-    fn take_answer(
-        &self,
-        engine: &Engine,
-        session: &SessionId,
-        request: &ToolRequest,
-        teller: &mut Teller,
-    ) -> bool {
+    fn take_answer(&self, console: &Console, request: &Owned, teller: &mut Teller) -> bool {
         let Some(shape) = &self.shape else { return true };
-        let checked = schema::check(shape, &request.call.parsed);
-        let (text, is_error) = match &checked {
-            Ok(()) => ("The answer is taken.".to_owned(), false),
-            Err(why) => (format!("{why} Call the tool again with arguments that fit its schema."), true),
+        let given = request.get("arguments").unwrap_or(&Value::Nil);
+        let checked = schema::check(shape, given);
+        let text = match &checked {
+            Ok(()) => "The answer is taken.".to_owned(),
+            Err(why) => format!("{why} Call the tool again with arguments that fit its schema."),
         };
-        let answer = ToolAnswer { text, is_error, ..ToolAnswer::default() };
-        let id = request.request.to_string();
         if checked.is_ok() {
-            teller.answer = Some(request.call.parsed.clone());
+            teller.answer = Some(given.clone());
             // It ends once this call has its result.
-            engine.interrupt(call(session), None, Reply::new(|_| {}));
+            console.tell("interrupt", Map::new());
         }
-        engine.tool_result(call(session), id, answer, Reply::new(|_| {}));
+        let mut answer = Map::new().with("request-id", frame::text(request, "request-id").to_owned());
+        answer.put("text", text);
+        answer.put("is-error", checked.is_err());
+        console.tell("tool_result", answer);
         checked.is_ok()
     }
 }
 
+/// What is said when the bridge goes before the turn has ended.
+fn gone(session: Option<&SessionId>) -> Failure {
+    Failure::Failed(match session {
+        Some(session) => format!(
+            "the daemon that has the session open has ended or was replaced; what runs goes on, and `edn-bridge prompt \
+             --session {session}` with it"
+        ),
+        None => "the turn did not end".to_owned(),
+    })
+}
+
 /// The running turn.
-struct Run<'e> {
-    engine: &'e Engine,
-    session: SessionId,
+struct Run<'c> {
+    console: &'c Console,
     calls: u32,
     /// Answers that did not fit the schema.
     misfits: u32,
     is_over_limit: bool,
     is_interrupted: bool,
+    /// When a call was proposed that does not run yet.
+    proposed: Option<Instant>,
 }
 
 impl Run<'_> {
+    /// How long until it is looked whether a call waits for an answer.
+    fn until_asked(&self) -> Option<Duration> {
+        Some(ANSWERS_ELSEWHERE.saturating_sub(self.proposed?.elapsed()))
+    }
+
+    /// The question that a call waits for, if another client is asked it. Looks once for a call.
+    fn asked_elsewhere(&mut self) -> Option<Owned> {
+        if self.until_asked()? > Duration::ZERO {
+            return None;
+        }
+        self.proposed = None;
+        let query = "[{:psi.agent-session/interactions [:psi.interaction/kind :psi.interaction/payload]}]";
+        let answer = self.console.ask("query_eql", Map::new().with("query", query)).ok()?;
+        let asked = answer.get("result")?.get("psi.agent-session/interactions")?.as_slice()?;
+        asked.first().cloned()
+    }
+
     /// Counts a call of the model, and ends the turn after its tools if there may be no further one.
     fn count(&mut self, goes_on: bool, most: Option<u32>) {
         // What marks the end is no call.
@@ -349,7 +381,7 @@ impl Run<'_> {
         self.calls = self.calls.saturating_add(1);
         if goes_on && most.is_some_and(|most| self.calls >= most) {
             self.is_over_limit = true;
-            self.engine.interrupt(call(&self.session), None, Reply::new(|_| {}));
+            self.console.tell("interrupt", Map::new());
         }
     }
 
@@ -357,13 +389,13 @@ impl Run<'_> {
     fn answered(&mut self, fits: bool) {
         self.misfits = self.misfits.saturating_add(u32::from(!fits));
         if !fits && self.misfits == MISFITS {
-            self.engine.interrupt(call(&self.session), None, Reply::new(|_| {}));
+            self.console.tell("interrupt", Map::new());
         }
     }
 
     fn interrupt(&mut self) {
         self.is_interrupted = true;
-        self.engine.abort(call(&self.session), None, Reply::new(|_| {}));
+        self.console.tell("abort", Map::new());
     }
 
     /// Prints the end, and says how the command ends.
@@ -383,33 +415,42 @@ impl Run<'_> {
                 teller.end(Some(why));
                 failed(FAILED, why)
             }
-            Ended::Turn { outcome, stop, error } => {
-                let is_answered = teller.answer.is_some();
-                let (code, why) = match outcome {
-                    _ if wants_answer && is_answered => (0, None),
-                    _ if self.is_interrupted => (INTERRUPTED, Some("the turn was interrupted".to_owned())),
-                    _ if self.is_over_limit => {
-                        (LIMIT, Some(format!("the turn was ended after {} calls of the model", self.calls)))
-                    }
-                    TurnOutcome::Completed | TurnOutcome::Interrupted if wants_answer => {
-                        (NO_ANSWER, Some("the model gave no answer that fits the schema".to_owned()))
-                    }
-                    TurnOutcome::Completed if stop == Some(StopReason::MaxTokens) => (
-                        LIMIT,
-                        Some("the answer was cut off: it is as long as the model may write".to_owned()),
-                    ),
-                    TurnOutcome::Completed => (0, None),
-                    _ => {
-                        let why =
-                            error.map_or_else(|| "the turn failed".to_owned(), |error| error.to_string());
-                        (if teller.is_unreachable() { UNREACHABLE } else { FAILED }, Some(why))
-                    }
-                };
+            Ended::Turn(data) => {
+                let (code, why) = self.verdict(&data, teller.answer.is_some(), wants_answer);
                 teller.end(why.as_deref());
                 match why {
                     Some(why) => failed(code, &why),
                     None => printed(teller),
                 }
+            }
+        }
+    }
+
+    /// The status of an ended turn, and what kept the answer away.
+    fn verdict(&self, ended: &Owned, is_answered: bool, wants_answer: bool) -> (u8, Option<String>) {
+        let outcome = frame::text(ended, "outcome");
+        match outcome {
+            _ if wants_answer && is_answered => (0, None),
+            _ if self.is_interrupted => (INTERRUPTED, Some("the turn was interrupted".to_owned())),
+            _ if self.is_over_limit => {
+                (LIMIT, Some(format!("the turn was ended after {} calls of the model", self.calls)))
+            }
+            "completed" | "interrupted" if wants_answer => {
+                (NO_ANSWER, Some("the model gave no answer that fits the schema".to_owned()))
+            }
+            "completed" if frame::text(ended, "stop-reason") == "max-tokens" => {
+                (LIMIT, Some("the answer was cut off: it is as long as the model may write".to_owned()))
+            }
+            "completed" => (0, None),
+            "aborted" | "interrupted" => (INTERRUPTED, Some("another client has ended the turn".to_owned())),
+            _ => {
+                let why = Some(frame::text(ended, "error-message")).filter(|why| !why.is_empty());
+                let code = match frame::text(ended, "error-kind") {
+                    "overloaded" | "rate-limited" | "dropped" => UNREACHABLE,
+                    "not-configured" => NOT_SET_UP,
+                    _ => FAILED,
+                };
+                (code, Some(why.unwrap_or("the turn failed").to_owned()))
             }
         }
     }
@@ -421,18 +462,4 @@ fn printed(teller: &mut Teller) -> Exit {
         Some(error) => Err(Failure::io("standard output")(error)),
         None => Ok(ExitCode::SUCCESS),
     }
-}
-
-pub(super) fn call(session: &SessionId) -> Call {
-    Call { connection: CONNECTION, request: "cli".into(), session: session.clone() }
-}
-
-/// Calls the API and waits for the answer.
-pub(super) fn wait<T: Send + 'static>(ask: impl FnOnce(Reply<T>)) -> Result<T, Failure> {
-    let (sender, receiver) = channel();
-    ask(Reply::new(move |result: Result<T, ApiError>| {
-        let _ = sender.send(result);
-    }));
-    let answer = receiver.recv().map_err(|_| Failure::Failed("no answer".to_owned()))?;
-    answer.map_err(|error| Failure::Failed(error.message))
 }

@@ -2,68 +2,20 @@
 //! their own. Knows the EDN wire as any client does. What a line of the REPL means is in the library.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
-use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 
-use edn_bridge::client::{Client, Refused};
 use edn_bridge::config::Settings;
-use edn_bridge::limits::REPL_EVENTS;
 use edn_bridge::repl::show::Layout;
 use edn_bridge::repl::terminal::{self, Screen};
 use edn_bridge::repl::{Aside, Outcome, Repl, explaining};
-use edn_bridge::store::Durability;
-use edn_bridge::value::{Map, Owned, Value};
-use edn_bridge::wire::transport::socket::{self, Purpose};
+use edn_bridge::value::{Map, Value};
 
-use super::served::Own;
+use super::attached::Attached;
 use super::{Exit, FAILED, Failure, Options, out, sessions};
 
 /// Columns of an output that is no terminal.
 const WIDTH: usize = 100;
-
-/// A connection, and its engine if that is our own.
-pub(super) struct Attached {
-    /// The connection.
-    pub(super) client: Arc<Client>,
-    events: Receiver<Owned>,
-    own: Option<Own>,
-}
-
-impl Attached {
-    /// Attaches to the bridge that has the session, else to the newest of the project, else to an engine
-    /// of our own, which opens the session from disk.
-    pub(super) fn new(
-        settings: Settings,
-        durability: Durability,
-        session: Option<&str>,
-    ) -> Result<Self, Failure> {
-        let project = socket::connect(Purpose::Clients, &settings.state_dir, Some(&settings.cwd));
-        let elsewhere =
-            session.map(|_| socket::connect(Purpose::Clients, &settings.state_dir, None)).unwrap_or_default();
-        for socket::RunningProcess { stream, .. } in project.into_iter().chain(elsewhere) {
-            let Ok((client, events)) = open(stream) else { continue };
-            if session.is_none_or(|session| has(&client, session)) {
-                return Ok(Self { client: Arc::new(client), events, own: None });
-            }
-        }
-        let (own, stream) = Own::start(settings, durability)?;
-        let (client, events) = open(stream)?;
-        if let Some(session) = session {
-            let target = Map::new().with("session-id", session.to_owned());
-            client.ask("switch_session", Value::from(target))?;
-        }
-        Ok(Self { client: Arc::new(client), events, own: Some(own) })
-    }
-
-    pub(super) fn end(self) {
-        drop((self.client, self.events));
-        if let Some(own) = self.own {
-            own.end();
-        }
-    }
-}
 
 /// The whole id of a session that is given by the beginning of its id or by its name. One that is live and has no entry
 /// yet is on no disk: its id is whole.
@@ -79,17 +31,6 @@ fn whole(options: &Options, settings: &Settings, session: String) -> Result<Stri
 /// Whether a text has the form of a whole id.
 fn is_whole(session: &str) -> bool {
     session.strip_prefix("s-").is_some_and(|rest| rest.chars().all(|c| c.is_ascii_hexdigit() || c == '-'))
-}
-
-/// Shakes hands. The second part yields the events.
-pub(super) fn open(stream: UnixStream) -> Result<(Client, Receiver<Owned>), Refused> {
-    Client::open(stream, "edn-bridge repl", env!("CARGO_PKG_VERSION"), REPL_EVENTS)
-}
-
-/// Whether a session is live there.
-pub(super) fn has(client: &Client, session: &str) -> bool {
-    let params = Map::new().with("session-id", session.to_owned());
-    client.ask("get_state", Value::from(params)).is_ok()
 }
 
 pub(super) fn query(options: &Options, query: String, session: Option<String>, explain: bool) -> Exit {
@@ -120,7 +61,8 @@ pub(super) fn run(options: &Options, session: Option<String>) -> Exit {
     let settings = options.settings()?;
     let session = session.map(|session| whole(options, &settings, session)).transpose()?;
     let history = settings.state_dir.join("repl-history");
-    let Attached { client, events, own } = Attached::new(settings, options.durability(), session.as_deref())?;
+    let attached = Attached::new(settings, options.durability(), session.as_deref())?;
+    let Attached { client, events, own } = attached;
     let place = match own {
         Some(_) => "no bridge runs here: this is a runtime of its own",
         None => "attached to the running bridge",

@@ -31,7 +31,6 @@ use edn_bridge::wire::transport::Transport;
 use edn_bridge::wire::transport::socket::{self, Listener, Purpose, SocketPeer};
 use edn_bridge::wire::ui;
 use serde::{Deserialize, Serialize};
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::Failure;
 
@@ -69,16 +68,6 @@ impl Process {
         let engine = Engine::new(clock.clone(), settings, store, providers, executor.handle().clone())
             .map_err(|error| Failure::Failed(error.to_string()))?;
         Ok(Self { engine, clock, executor })
-    }
-
-    /// Calls `told` whenever the person presses Ctrl-C, instead of ending.
-    pub(super) fn on_interrupt(&self, told: Box<dyn Fn() + Send>) {
-        self.executor.spawn(async move {
-            let Ok(mut signals) = signal(SignalKind::interrupt()) else { return };
-            while signals.recv().await.is_some() {
-                told();
-            }
-        });
     }
 
     /// Ends the executor, so that the sessions' locks are given back by name too. What does not end is

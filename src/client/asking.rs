@@ -1,29 +1,45 @@
-//! Requests and their answers, over a socket.
+//! Requests and their answers, over a socket or a program's pipes.
 //!
 //! One thread reads. Answers go to their callers, events to the channel from the start. Does not interpret
 //! them.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use edn_codec::value::{Owned, Value};
 
-use crate::{LONGEST_LINE, frame};
+use crate::{LONGEST_LINE, LONGEST_REQUEST, frame};
 
 /// The callers that wait for answers; `None` once the connection is gone.
 type Asked = Mutex<Option<HashMap<String, Sender<Owned>>>>;
 
-/// A connection after its handshake.
-#[derive(Debug)]
+/// How a client introduces itself in the handshake.
+#[derive(Debug, Clone, Copy)]
+pub struct Hello<'h> {
+    /// The client's name, which others see.
+    pub name: &'h str,
+    /// Its version.
+    pub version: &'h str,
+    /// The features that it asks for, such as `interactor`; see [`Client::server_info`] for those that were agreed on.
+    pub features: &'h [&'h str],
+    /// How many events are kept until they are taken; the newest ones are dropped beyond that. `None` keeps all: with
+    /// the feature `flow-credit`, the server bounds how many come.
+    pub kept_events: Option<usize>,
+}
+
+/// A connection after its handshake. Any number of threads may ask at the same time.
 pub struct Client {
-    stream: Mutex<UnixStream>,
+    output: Mutex<Box<dyn Write + Send>>,
+    /// Shut at the end, so that the reading thread ends too.
+    socket: Option<UnixStream>,
     next: AtomicU64,
     asked: Arc<Asked>,
+    server: OnceLock<Owned>,
 }
 
 /// Why a request failed.
@@ -33,6 +49,8 @@ pub struct Refused {
     pub code: String,
     /// The cause, and what to do about it.
     pub message: String,
+    /// Whether the same request may succeed later.
+    pub is_retryable: bool,
     /// Further facts.
     pub data: Option<Owned>,
 }
@@ -40,7 +58,7 @@ pub struct Refused {
 impl Refused {
     /// A refusal by the client itself.
     pub fn here(message: impl Into<String>) -> Self {
-        Self { code: String::new(), message: message.into(), data: None }
+        Self { code: String::new(), message: message.into(), is_retryable: false, data: None }
     }
 }
 
@@ -60,29 +78,64 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl Client {
-    /// Shakes hands as the client of that name and version. The returned channel yields the events; it holds
-    /// `events` of them, and drops those that find it full.
+    /// Shakes hands over a socket. The returned channel yields the events; its end is the end of the connection.
+    /// Dropping the client closes the socket.
+    ///
+    /// # Errors
+    /// If the server hangs up or has no common version.
+    pub fn connect(stream: UnixStream, hello: &Hello<'_>) -> Result<(Self, Receiver<Owned>), Refused> {
+        let input = stream.try_clone().map_err(unreachable)?;
+        let socket = stream.try_clone().map_err(unreachable)?;
+        Self::start(input, stream, Some(socket), hello)
+    }
+
+    /// The same over two streams, such as the standard output and input of `edn-bridge serve`. The connection ends when
+    /// the server closes `input`, which it does once `output` is closed: drop the client, then wait for the program.
     ///
     /// # Errors
     /// If the server hangs up or has no common version.
     pub fn open(
-        stream: UnixStream,
-        name: &str,
-        version: &str,
-        events: usize,
+        input: impl Read + Send + 'static,
+        output: impl Write + Send + 'static,
+        hello: &Hello<'_>,
     ) -> Result<(Self, Receiver<Owned>), Refused> {
-        let failed = |error: io::Error| Refused::here(format!("The bridge cannot be reached: {error}"));
-        let input = stream.try_clone().map_err(failed)?;
+        Self::start(input, output, None, hello)
+    }
+
+    fn start(
+        input: impl Read + Send + 'static,
+        output: impl Write + Send + 'static,
+        socket: Option<UnixStream>,
+        hello: &Hello<'_>,
+    ) -> Result<(Self, Receiver<Owned>), Refused> {
         let asked = Arc::new(Mutex::new(Some(HashMap::new())));
-        let (events, receiver) = sync_channel(events);
+        let (events, receiver) = match hello.kept_events {
+            Some(kept) => {
+                let (events, receiver) = sync_channel(kept);
+                (Events::AtMost(events), receiver)
+            }
+            None => {
+                let (events, receiver) = channel();
+                (Events::All(events), receiver)
+            }
+        };
         let answers = asked.clone();
         std::thread::Builder::new()
             .name("client".to_owned())
             .spawn(move || read(BufReader::new(input), &answers, &events))
-            .map_err(failed)?;
-        let client = Self { stream: Mutex::new(stream), next: AtomicU64::new(1), asked };
-        client.send("handshake", &frame::client_info(name, version, &[]))?;
+            .map_err(unreachable)?;
+        let output = Mutex::new(Box::new(output) as Box<dyn Write + Send>);
+        let client = Self { output, socket, next: AtomicU64::new(1), asked, server: OnceLock::new() };
+        let info = frame::client_info(hello.name, hello.version, hello.features);
+        let agreed = client.await_answer(client.send("handshake", &info)?)?;
+        let _ = client.server.set(agreed.get("server-info").cloned().unwrap_or(Value::Nil));
         Ok((client, receiver))
+    }
+
+    /// What the server said of itself in the handshake: `:session-id`, `:features` and so on.
+    pub fn server_info(&self) -> &Owned {
+        const NIL: &Owned = &Value::Nil;
+        self.server.get().unwrap_or(NIL)
     }
 
     /// Sends a request and waits for its answer: the `:data` of the response.
@@ -90,47 +143,89 @@ impl Client {
     /// # Errors
     /// The server's error, or a lost connection.
     pub fn ask(&self, op: &str, params: Owned) -> Result<Owned, Refused> {
-        let mut text = Vec::new();
-        edn_codec::write_compact(&params, &mut text);
-        // A line feed within a string would end the frame.
-        self.send(op, &String::from_utf8_lossy(&text).replace('\n', "\\n"))
+        self.await_answer(self.send(op, &as_line(&params))?)
     }
 
-    fn send(&self, op: &str, params: &str) -> Result<Owned, Refused> {
+    /// Sends a request and waits for no answer, such as for `ack` or `abort`.
+    ///
+    /// # Errors
+    /// A lost connection.
+    pub fn tell(&self, op: &str, params: Owned) -> Result<(), Refused> {
+        self.send(op, &as_line(&params)).map(drop)
+    }
+
+    /// Returns where the answer will come.
+    fn send(&self, op: &str, params: &str) -> Result<Receiver<Owned>, Refused> {
         let id = self.next.fetch_add(1, Ordering::Relaxed).to_string();
-        let gone = || Refused::here("The bridge has ended.");
-        let (sender, receiver) = channel();
-        self.asked().as_mut().ok_or_else(gone)?.insert(id.clone(), sender);
         let mut line = frame::request(&id, op, params);
+        if line.len() > LONGEST_REQUEST {
+            // A server could not say whose request it refuses.
+            return Err(Refused::here(format!("The request is longer than {LONGEST_REQUEST} bytes.")));
+        }
         line.push('\n');
-        let sent = self.stream.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes());
-        sent.map_err(|_| gone())?;
+        let (sender, receiver) = channel();
+        self.asked().as_mut().ok_or_else(gone)?.insert(id, sender);
+        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        output.write_all(line.as_bytes()).and_then(|()| output.flush()).map_err(|_| gone())?;
+        Ok(receiver)
+    }
+
+    fn await_answer(&self, receiver: Receiver<Owned>) -> Result<Owned, Refused> {
         let answer = receiver.recv().map_err(|_| gone())?;
         if frame::kind(&answer) == "error" {
             let data = Some(frame::data(&answer)).filter(|data| !data.is_nil()).cloned();
             let message = frame::text(&answer, "error-message").to_owned();
-            return Err(Refused { code: frame::code(&answer).to_owned(), message, data });
+            let is_retryable = answer.get("retryable").and_then(Value::as_bool).unwrap_or(false);
+            return Err(Refused { code: frame::code(&answer).to_owned(), message, is_retryable, data });
         }
         Ok(frame::data(&answer).clone())
     }
 
-    fn asked(&self) -> std::sync::MutexGuard<'_, Option<HashMap<String, Sender<Owned>>>> {
+    fn asked(&self) -> MutexGuard<'_, Option<HashMap<String, Sender<Owned>>>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("server", &self.server).finish_non_exhaustive()
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = stream.shutdown(std::net::Shutdown::Both);
+        if let Some(socket) = &self.socket {
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        }
     }
 }
 
-fn read(mut input: BufReader<UnixStream>, asked: &Asked, events: &SyncSender<Owned>) {
+/// Where events go.
+enum Events {
+    All(Sender<Owned>),
+    AtMost(SyncSender<Owned>),
+}
+
+fn gone() -> Refused {
+    Refused::here("The bridge has ended.")
+}
+
+fn unreachable(error: io::Error) -> Refused {
+    Refused::here(format!("The bridge cannot be reached: {error}"))
+}
+
+/// Params in one line: a line feed within a string would end the frame.
+fn as_line(params: &Owned) -> String {
+    let mut text = Vec::new();
+    edn_codec::write_compact(params, &mut text);
+    String::from_utf8_lossy(&text).replace('\n', "\\n")
+}
+
+fn read(mut input: BufReader<impl Read>, asked: &Asked, events: &Events) {
     let mut line = Vec::new();
     loop {
         line.clear();
-        let count = io::Read::take(&mut input, LONGEST_LINE).read_until(b'\n', &mut line);
+        let count = input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
         if !matches!(count, Ok(count) if count > 0) {
             // Waiting callers learn that no answer will come.
             *asked.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -139,7 +234,10 @@ fn read(mut input: BufReader<UnixStream>, asked: &Asked, events: &SyncSender<Own
         let Ok(frame) = edn_codec::read_one(&line).map(Value::into_owned) else { continue };
         if frame::kind(&frame) == "event" {
             // Answers must not wait behind events that nobody takes.
-            let _ = events.try_send(frame);
+            match events {
+                Events::All(events) => drop(events.send(frame)),
+                Events::AtMost(events) => drop(events.try_send(frame)),
+            }
             continue;
         }
         let id = frame::text(&frame, "id");

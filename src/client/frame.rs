@@ -47,6 +47,17 @@ pub fn data<'v>(frame: &'v Value<'static>) -> &'v Value<'static> {
     frame.get("data").unwrap_or(NIL)
 }
 
+/// The text of a message that an event or an answer carries: its `:text`, or, where it is too long for that, the blocks
+/// of its `:content`.
+pub fn message_text(message: &Value<'_>) -> String {
+    if let Some(text) = message.get("text").and_then(Value::as_str) {
+        return text.to_owned();
+    }
+    let blocks = message.get("content").and_then(Value::as_slice).unwrap_or_default();
+    let is_text = |block: &&Value<'_>| block.get("type").and_then(Value::as_keyword) == Some("text");
+    blocks.iter().filter(is_text).filter_map(|block| block.get("text").and_then(Value::as_str)).collect()
+}
+
 /// Whether a frame is the response or error to the request with that id.
 pub fn is_answer(frame: &Value<'_>, id: &str) -> bool {
     matches!(kind(frame), "response" | "error") && text(frame, "id") == id

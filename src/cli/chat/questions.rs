@@ -2,13 +2,11 @@
 
 use std::io::Write as _;
 
-use edn_bridge::engine::Engine;
-use edn_bridge::event::QuestionAsked;
-use edn_bridge::event::question::{Approval, QuestionContent};
-use edn_bridge::message::SessionId;
-use edn_bridge::session::{AnswerFields, Questions as _, Reply, Response};
+use edn_bridge::client::frame;
+use edn_bridge::facts::rule::Rule;
+use edn_bridge::value::{Map, Owned, Value};
 
-use crate::cli::prompt::call;
+use crate::cli::prompt::console::Console;
 use crate::cli::style::{Meaning, Painter};
 
 /// Lines of a diff that are shown.
@@ -40,57 +38,64 @@ pub(super) fn pick(question: &str, labels: &[&str], painter: Painter) -> Option<
     number.checked_sub(1).filter(|at| *at < labels.len())
 }
 
-/// Asks the question and passes the answer on.
-pub(super) fn answer(engine: &Engine, session: &SessionId, asked: &QuestionAsked, painter: Painter) {
-    for warning in asked.warnings.iter() {
+/// Asks the question of an `interaction/requested` and passes the answer on.
+pub(super) fn answer(console: &Console, asked: &Owned, painter: Painter) {
+    let payload = asked.get("payload").unwrap_or(&Value::Nil);
+    let text = |key| frame::text(payload, key);
+    for warning in texts(payload, "warnings") {
         show(painter, Meaning::Bad, warning);
     }
-    let (answer, note) = match &*asked.content {
-        QuestionContent::Approve(approval) => approve(approval, painter),
-        QuestionContent::Ask { prompt } => (text(line(painter, prompt)), None),
-        QuestionContent::Confirm { prompt, default } => {
-            let usual = if *default { "[Y/n]" } else { "[y/N]" };
-            let ok = line(painter, &format!("{prompt} {usual}")).map(|said| match said.as_str() {
-                "" => *default,
-                said => is_yes(said),
-            });
-            (ok.map(|ok| AnswerFields { ok: Some(ok), ..AnswerFields::default() }), None)
+    let (answer, note) = match frame::text(asked, "kind") {
+        "approve" => approve(payload, painter),
+        "ask" => (line(painter, text("prompt")).map(|said| Map::new().with("text", said)), None),
+        "confirm" => {
+            let usual = payload.get("default").and_then(Value::as_bool).unwrap_or(false);
+            let choices = if usual { "[Y/n]" } else { "[y/N]" };
+            let ok =
+                line(painter, &format!("{} {choices}", text("prompt"))).map(|said| match said.as_str() {
+                    "" => usual,
+                    said => is_yes(said),
+                });
+            (ok.map(|ok| Map::new().with("ok", ok)), None)
         }
-        QuestionContent::Select { prompt, options } => {
-            let labels: Vec<&str> = options.iter().map(String::as_str).collect();
-            let index = pick(prompt, &labels, painter);
-            (index.map(|index| AnswerFields { index: Some(index), ..AnswerFields::default() }), None)
+        "select" => {
+            let options = payload.get("options").and_then(Value::as_slice).unwrap_or_default();
+            let labels: Vec<&str> = options.iter().map(|option| frame::text(option, "label")).collect();
+            let index = pick(text("prompt"), &labels, painter).and_then(|index| i64::try_from(index).ok());
+            (index.map(|index| Map::new().with("index", index)), None)
         }
-        QuestionContent::GrantStageTool(request) => {
-            show(painter, Meaning::Name, &format!("{}: {}", request.tool, request.args_summary));
-            outcome(line(painter, &format!("{} Allow it once? [y/N]", request.reason)))
+        "grant-stage-tool" => {
+            show(painter, Meaning::Name, &format!("{}: {}", text("tool"), text("args-summary")));
+            outcome(line(painter, &format!("{} Allow it once? [y/N]", text("reason"))))
         }
-        QuestionContent::ApproveSubagentEnvelope(request) => {
-            show(painter, Meaning::Name, &request.task_summary);
-            let tools = request.tools.join(", ");
-            let who = request.agent.as_ref().map(|agent| format!("the agent {agent}"));
-            let who = who.unwrap_or_else(|| "a subagent".to_owned());
-            outcome(line(painter, &format!("Start {who} for this, with {tools}? [y/N]")))
+        "approve-subagent-envelope" => {
+            show(painter, Meaning::Name, text("prompt-summary"));
+            let tools: Vec<&str> = texts(payload, "requested-envelope").collect();
+            let who = match text("agent") {
+                "" => "a subagent".to_owned(),
+                agent => format!("the agent {agent}"),
+            };
+            outcome(line(painter, &format!("Start {who} for this, with {}? [y/N]", tools.join(", "))))
         }
-        QuestionContent::DeviceCode { .. } | QuestionContent::Password { .. } => {
+        // A login, or a kind that a newer bridge knows.
+        _ => {
             show(painter, Meaning::Note, "A login is asked for: run edn-bridge login in another terminal.");
             (None, None)
         }
     };
-    let response = Response {
-        interaction_id: asked.id.to_string(),
-        accepted: answer.is_some(),
-        answer: answer.unwrap_or_default(),
-        note,
-    };
-    engine.respond(call(session), response, Reply::new(|_| {}));
+    let mut response = Map::new().with("interaction-id", frame::text(asked, "interaction-id").to_owned());
+    response.put("status", if answer.is_some() { "accepted" } else { "cancelled" });
+    response.put_some("value", answer);
+    response.put_some("note", note);
+    console.tell("interaction_respond", response);
 }
 
-type Said = (Option<AnswerFields>, Option<String>);
-
-fn text(said: Option<String>) -> Option<AnswerFields> {
-    said.map(|said| AnswerFields { text: Some(said), ..AnswerFields::default() })
+/// The texts of a vector.
+fn texts<'v>(value: &'v Value<'_>, key: &str) -> impl Iterator<Item = &'v str> {
+    value.get(key).and_then(Value::as_slice).unwrap_or_default().iter().filter_map(Value::as_str)
 }
+
+type Said = (Option<Map<'static>>, Option<String>);
 
 fn is_yes(said: &str) -> bool {
     matches!(said.to_lowercase().as_str(), "y" | "yes")
@@ -98,17 +103,17 @@ fn is_yes(said: &str) -> bool {
 
 fn outcome(said: Option<String>) -> Said {
     let outcome = if said.is_some_and(|said| is_yes(&said)) { "approve" } else { "deny" };
-    (Some(AnswerFields { outcome: Some(outcome.to_owned()), ..AnswerFields::default() }), None)
+    (Some(Map::new().with("outcome", outcome)), None)
 }
 
 /// Shows a call with its diff, and asks how far it is allowed.
-fn approve(approval: &Approval, painter: Painter) -> Said {
-    show(painter, Meaning::Name, &format!("{}: {}", approval.tool, approval.summary));
-    if let Some(command) = &approval.command {
-        command.lines().for_each(|line| show(painter, Meaning::Heading, &format!("  $ {line}")));
-    }
-    if let Some(diff) = &approval.diff {
-        for line in diff.text.lines().take(DIFF_LINES) {
+fn approve(approval: &Value<'_>, painter: Painter) -> Said {
+    let text = |key| frame::text(approval, key);
+    show(painter, Meaning::Name, &format!("{}: {}", text("tool"), text("call-summary")));
+    text("command").lines().for_each(|line| show(painter, Meaning::Heading, &format!("  $ {line}")));
+    let diff = text("diff");
+    if !diff.is_empty() {
+        for line in diff.lines().take(DIFF_LINES) {
             let meaning = match line.chars().next() {
                 Some('+') => Meaning::Well,
                 Some('-') => Meaning::Bad,
@@ -117,11 +122,12 @@ fn approve(approval: &Approval, painter: Painter) -> Said {
             };
             show(painter, meaning, line);
         }
-        if diff.cut.is_some() || diff.text.lines().count() > DIFF_LINES {
+        if approval.get("diff-size").is_some() || diff.lines().count() > DIFF_LINES {
             show(painter, Meaning::Note, "(the change goes on)");
         }
     }
-    let always = match &approval.suggested_rule {
+    let rule = approval.get("suggested-rule").and_then(|rule| Rule::from_value(rule).ok());
+    let always = match &rule {
         Some(rule) => {
             show(painter, Meaning::Faint, &format!("always would allow: {}", rule.text()));
             ", [a]lways"
@@ -131,15 +137,11 @@ fn approve(approval: &Approval, painter: Painter) -> Said {
     let question = format!("Allow it? [y]es, for this [s]ession{always}, [n]o and why:");
     loop {
         let Some(said) = line(painter, &question) else { return (None, None) };
-        let approve = |scope: &str| AnswerFields {
-            outcome: Some("approve".to_owned()),
-            scope: Some(scope.to_owned()),
-            ..AnswerFields::default()
-        };
+        let approve = |scope: &'static str| Map::new().with("outcome", "approve").with("scope", scope);
         match said.to_lowercase().as_str() {
             "y" | "yes" => return (Some(approve("once")), None),
             "s" | "session" => return (Some(approve("session")), None),
-            "a" | "always" if approval.suggested_rule.is_some() => return (Some(approve("rule")), None),
+            "a" | "always" if rule.is_some() => return (Some(approve("rule")), None),
             "" | "a" | "always" => {}
             other => {
                 let why = other.strip_prefix("no").or_else(|| other.strip_prefix('n')).map(|_| {
@@ -147,8 +149,7 @@ fn approve(approval: &Approval, painter: Painter) -> Said {
                     said.get(cut..).unwrap_or_default().trim_start_matches([' ', ',', ':']).to_owned()
                 });
                 let Some(why) = why else { continue };
-                let denied = AnswerFields { outcome: Some("deny".to_owned()), ..AnswerFields::default() };
-                return (Some(denied), Some(why).filter(|why| !why.is_empty()));
+                return (Some(Map::new().with("outcome", "deny")), Some(why).filter(|why| !why.is_empty()));
             }
         }
     }

@@ -1,11 +1,14 @@
-//! `serve` as a client of the daemon: passes it the editor's pipes, and waits for the end.
+//! Clients of the daemon. `serve` passes it the editor's pipes, and waits for the end; a command that goes on with a
+//! session that the daemon has open reaches it through a socket.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
+use edn_bridge::config::Settings;
 use edn_bridge::limits::DAEMON_START;
+use edn_bridge::wire::transport::socket;
 
 use super::super::served::Protocol;
 use super::super::{Failure, Options, out};
@@ -42,17 +45,7 @@ pub(in super::super) fn serve(
     if settings.daemon.is_never {
         return Ok(None);
     }
-    let cwd = settings.cwd.to_string_lossy().into_owned();
-    let environment = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let ask = Ask::Attach(Box::new(Attach {
-        version: VERSION,
-        build: env!("CARGO_PKG_VERSION").to_owned(),
-        protocol,
-        homes: Homes::own(),
-        given: Given::of(options, cwd)?,
-        environment: environment.collect(),
-    }));
+    let ask = asked(options, &settings, protocol, None)?;
     for _ in 0..TRIES {
         let stream = match connect_or_start(&settings.state_dir, &options.log) {
             Ok(stream) => stream,
@@ -68,6 +61,55 @@ pub(in super::super) fn serve(
         }
     }
     Err(Failure::Failed("the daemon ends again and again; see `edn-bridge daemon log`".to_owned()))
+}
+
+/// The request of this process, with its options and variables.
+fn asked(
+    options: &Options,
+    settings: &Settings,
+    protocol: Protocol,
+    session: Option<String>,
+) -> Result<Ask, Failure> {
+    let cwd = settings.cwd.to_string_lossy().into_owned();
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    Ok(Ask::Attach(Box::new(Attach {
+        version: VERSION,
+        build: env!("CARGO_PKG_VERSION").to_owned(),
+        protocol,
+        homes: Homes::own(),
+        given: Given::of(options, cwd)?,
+        environment: environment.collect(),
+        session,
+    })))
+}
+
+/// A connection of the EDN wire to the engine of the running daemon that has this session open. `None` if no daemon runs,
+/// none of its engines has the session, or it does not serve this process.
+///
+/// # Errors
+/// If the options cannot be passed on.
+pub(in super::super) fn join(
+    options: &Options,
+    settings: &Settings,
+    session: &str,
+) -> Result<Option<UnixStream>, Failure> {
+    let ask = asked(options, settings, Protocol::Edn, Some(session.to_owned()))?;
+    let joined = || {
+        let line = socket::connect_daemon(&settings.state_dir)?;
+        line.set_write_timeout(Some(DAEMON_START))?;
+        let (ours, theirs) = UnixStream::pair()?;
+        line::send(&line, &ask, &[theirs.as_fd()])?;
+        let mut lines = Lines::new(&line);
+        lines.within(Some(DAEMON_START));
+        match lines.next()? {
+            Some(Told::Attached { .. }) => Ok(ours),
+            Some(Told::Refused { message, .. }) => Err(io::Error::other(message)),
+            _ => Err(io::ErrorKind::ConnectionReset.into()),
+        }
+    };
+    let joined: io::Result<UnixStream> = joined();
+    Ok(joined.inspect_err(|error| tracing::debug!(%error, "the daemon does not serve the session")).ok())
 }
 
 /// How often a daemon is tried that ends before it has served the editor, as an idle one may at that moment.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use edn_bridge::clock::{self, rfc3339};
 use edn_bridge::environment::{Pairs, Variables};
 use edn_bridge::limits::{ACCEPT_PAUSE, DAEMON_ASK, DAEMON_ASKING, DAEMON_START};
+use edn_bridge::message::SessionId;
 use edn_bridge::wire::transport::Transport;
 use edn_bridge::wire::transport::socket::{self, Listener, SocketPeer};
 
@@ -289,7 +290,7 @@ impl Daemon {
         let refused = |message: String, by_itself| {
             let _ = line::send(stream, &Told::Refused { message, by_itself }, &[]);
         };
-        let Attach { version, build: _, protocol, homes, given, environment } = attach;
+        let Attach { version, build: _, protocol, homes, given, environment, session } = attach;
         if version != VERSION {
             let message = format!(
                 "The daemon that runs speaks version {VERSION} of its lines, and this program version {version}: this \
@@ -306,10 +307,24 @@ impl Daemon {
             // The end of the stream tells the client that it may try again, with the daemon that follows.
             return;
         }
-        let Ok([input, output]) = <[OwnedFd; 2]>::try_from(descriptors) else {
-            return refused("Standard input and output did not come along.".to_owned(), false);
+        let (given, made) = match session {
+            Some(session) => {
+                let Some(given) = self.engines.given_of(&SessionId::from(session.as_str())) else {
+                    return refused(format!("The daemon does not have {session} open."), true);
+                };
+                let Ok([socket]) = <[OwnedFd; 1]>::try_from(descriptors) else {
+                    return refused("The client's socket did not come along.".to_owned(), false);
+                };
+                (given, Transport::socket(UnixStream::from(socket)))
+            }
+            None => {
+                let Ok([input, output]) = <[OwnedFd; 2]>::try_from(descriptors) else {
+                    return refused("Standard input and output did not come along.".to_owned(), false);
+                };
+                let owner = stream.try_clone();
+                (given, owner.and_then(|owner| Transport::handed(input, output, owner)))
+            }
         };
-        let made = stream.try_clone().and_then(|owner| Transport::handed(input, output, owner));
         let (transport, ending) = match made.and_then(|transport| Ok((transport, stream.try_clone()?))) {
             Ok(made) => made,
             Err(error) => return refused(format!("The daemon cannot serve another editor: {error}."), false),

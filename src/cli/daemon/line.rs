@@ -86,6 +86,10 @@ pub(super) struct Attach {
     pub(super) given: Given,
     /// The client's variables. Variables that are no text are left out.
     pub(super) environment: Vec<(String, String)>,
+    /// The session that the client is to reach. Then it is served by the engine that has it open, whatever its own options
+    /// are, and a socket comes with the line in place of its standard input and output.
+    #[serde(default)]
+    pub(super) session: Option<String>,
 }
 
 impl std::fmt::Debug for Attach {

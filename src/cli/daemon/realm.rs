@@ -484,6 +484,13 @@ impl Engines {
         });
     }
 
+    /// The options of the engine that has a session open.
+    pub(super) fn given_of(&self, session: &SessionId) -> Option<Given> {
+        let mut seats = self.seats().into_iter();
+        let has = |seat: &Seat| seat.running().is_some_and(|running| running.engine().is_live(session));
+        seats.find(|(_, seat)| has(seat)).map(|(given, _)| given)
+    }
+
     /// What works in all engines.
     fn at_work(&self) -> Vec<AtWork> {
         let running = self.seats().into_iter().filter_map(|(_, seat)| seat.running());

@@ -15,7 +15,6 @@ use edn_bridge::clock;
 use edn_bridge::config::Settings;
 use edn_bridge::limits::{
     MCP_SERVED_BYTES, MCP_SERVED_MESSAGES, MCP_SERVED_SESSIONS, MCP_SERVED_TEXT_BYTES, PROCESS_READ_BYTES,
-    REPL_EVENTS,
 };
 use edn_bridge::mcp::{self, Answered, OfferedResource, OfferedTool, Offers};
 use edn_bridge::message::{Message, SessionId};
@@ -24,6 +23,7 @@ use edn_bridge::value::{Map, Owned, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
 use tokio_util::sync::CancellationToken;
 
+use super::super::attached::hello;
 use super::super::served::Own;
 use super::super::{Exit, Failure, Options, serve, sessions};
 
@@ -142,7 +142,7 @@ impl Project {
     /// A new connection: to the running bridge of the project, else to our engine.
     fn connect(&self) -> Result<Seat, String> {
         let open = |stream| {
-            let opened = Client::open(stream, "edn-bridge mcp serve", env!("CARGO_PKG_VERSION"), REPL_EVENTS);
+            let opened = Client::connect(stream, &hello("edn-bridge mcp serve"));
             opened.map(|(client, events)| Seat { client: Arc::new(client), events })
         };
         let running = socket::connect(Purpose::Clients, &self.settings.state_dir, Some(&self.settings.cwd));

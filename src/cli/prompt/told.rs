@@ -2,15 +2,12 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use edn_bridge::client::frame;
 use edn_bridge::edn;
-use edn_bridge::event::{Body, Event, ToolCall, ToolOutput};
 use edn_bridge::json;
-use edn_bridge::message::Usage;
-use edn_bridge::value::{Map, Value};
-use edn_bridge::wire::edn::layout;
+use edn_bridge::value::{Map, Owned, Value};
 
 use super::Output;
 use crate::cli::out;
@@ -38,10 +35,11 @@ pub(in crate::cli) struct Teller {
     /// Whether standard output stands in the middle of a line.
     is_mid_line: bool,
     has_said: bool,
-    is_unreachable: bool,
+    /// What was told of the running answer.
+    said: String,
     session: Option<String>,
-    usage: Option<Usage>,
-    stop: Option<&'static str>,
+    usage: Option<Owned>,
+    stop: Option<String>,
     calls: Vec<Value<'static>>,
     markdown: Option<Rendering>,
     /// Why standard output did not take something, unless its reader has left.
@@ -73,7 +71,7 @@ impl Teller {
             text: String::new(),
             is_mid_line: false,
             has_said: false,
-            is_unreachable: false,
+            said: String::new(),
             session: None,
             usage: None,
             stop: None,
@@ -113,11 +111,6 @@ impl Teller {
     /// Whether the model said or did anything.
     pub(in crate::cli) fn has_said(&self) -> bool {
         self.has_said
-    }
-
-    /// Whether the server could not be reached or was overloaded, and never answered since.
-    pub(in crate::cli) fn is_unreachable(&self) -> bool {
-        self.is_unreachable
     }
 
     /// Moves the spinner on; returns how long to wait for the next event, if there is one.
@@ -171,54 +164,73 @@ impl Teller {
         }
     }
 
-    /// Tells of an event.
-    pub(in crate::cli) fn tell(&mut self, event: &Event) {
-        if let Some(session) = &event.session {
-            self.session = Some(session.as_str().to_owned());
+    /// Tells of an event's frame.
+    pub(in crate::cli) fn tell(&mut self, event: &Owned) {
+        let data = frame::data(event);
+        let text = |key| frame::text(data, key);
+        if !text("session-id").is_empty() {
+            self.session = Some(text("session-id").to_owned());
         }
-        match &event.body {
-            Body::AssistantDelta(text) => {
-                (self.has_said, self.is_unreachable) = (true, false);
-                self.say(text);
+        match frame::topic(event) {
+            "assistant/delta" => {
+                self.has_said = true;
+                self.said.push_str(text("text"));
+                self.say(text("text"));
             }
-            Body::ThinkingDelta(_) => {
-                (self.has_said, self.is_unreachable) = (true, false);
+            "assistant/thinking-delta" => {
+                self.has_said = true;
                 self.doing("thinking");
             }
-            Body::AssistantMessage(message) => {
-                self.text = message.text();
-                self.stop = message.stop_reason.map(|stop| stop.as_str());
+            "assistant/message" => {
+                self.text = frame::message_text(data);
+                self.stop = Some(text("stop-reason").to_owned()).filter(|stop| !stop.is_empty());
+                // A client that falls behind in a session that others watch too is not sent every piece of the answer.
+                let said = std::mem::take(&mut self.said);
+                let rest = self.text.strip_prefix(&*said).unwrap_or_default().to_owned();
+                if !rest.is_empty() {
+                    self.say(&rest);
+                }
             }
-            Body::ToolStart(_) => (self.has_said, self.is_unreachable) = (true, false),
-            Body::ToolExecuting(call) => self.begin(call),
-            Body::ToolResult(output) => self.finish(output),
-            Body::RetryAwaited(retry) => {
-                self.is_unreachable = matches!(retry.kind, "overloaded" | "rate-limited" | "dropped");
-                let pause = retry.pause.as_secs_f64().ceil();
-                let told = format!(
-                    "edn-bridge: {}; retry {} in {pause} s",
-                    retry.error.trim_end_matches('.'),
-                    retry.attempt
+            "tool/start" => self.has_said = true,
+            "tool/executing" => self.begin(text("tool-name"), text("call-summary")),
+            "tool/result" => self.finish(data),
+            "turn/retry" => {
+                let count = |key| data.get(key).and_then(Value::as_i64).unwrap_or_default();
+                let pause = count("pause-ms").saturating_add(999) / 1000;
+                let why = text("error-message").trim_end_matches('.');
+                self.note(
+                    Meaning::Note,
+                    &format!("edn-bridge: {why}; retry {} in {pause} s", count("attempt")),
                 );
-                self.note(Meaning::Note, &told);
                 self.doing("waiting to try again");
             }
-            Body::CompactionStarted { .. } => self.doing("summarising the older part of the conversation"),
-            Body::TurnEnded(ended) => self.usage = ended.usage,
+            "compaction/started" => self.doing("summarising the older part of the conversation"),
+            "turn/ended" => self.usage = data.get("usage").cloned(),
             _ => {}
         }
         if self.output == Output::Events {
             self.clear();
-            let topic = layout::topic(&event.body);
-            let line = Map::new()
-                .with("event", topic.as_str())
-                .with("data", Value::from(layout::payload(event)).into_owned());
+            let line = Map::new().with("event", frame::topic(event).to_owned()).with("data", data.clone());
             let printed = writeln!(out::stdout(), "{}", edn::to_string(&Value::from(line)));
             self.printed(printed);
         }
     }
 
-    fn say(&mut self, text: &Arc<str>) {
+    /// Tells that another client, which has the session open too, is asked something.
+    pub(in crate::cli) fn waits_for_others(&mut self, asked: &Owned) {
+        let payload = asked.get("psi.interaction/payload").unwrap_or(&Value::Nil);
+        let about = ["call-summary", "prompt", "prompt-summary", "args-summary"];
+        let about = about.map(|key| frame::text(payload, key)).into_iter().find(|text| !text.is_empty());
+        let about = about.map(|about| format!(": {about}")).unwrap_or_default();
+        let kind = asked.get("psi.interaction/kind").and_then(Value::as_keyword).unwrap_or_default();
+        self.note(
+            Meaning::Note,
+            &format!("edn-bridge: waits for an answer in another client ({kind}{about})"),
+        );
+        self.doing("waiting for an answer in another client");
+    }
+
+    fn say(&mut self, text: &str) {
         self.doing("the model writes");
         if self.output != Output::Text || self.is_structured {
             return;
@@ -239,40 +251,40 @@ impl Teller {
         self.is_mid_line = !text.ends_with('\n');
     }
 
-    fn begin(&mut self, call: &ToolCall) {
+    fn begin(&mut self, name: &str, summary: &str) {
         self.has_said = true;
-        let summary = self.painter.plain(&call.summary).into_owned();
-        self.doing(&format!("{} runs", call.name));
+        let summary = self.painter.plain(summary).into_owned();
+        self.doing(&format!("{name} runs"));
         // Only a person at a terminal wants it: a log of a script has what the script prints.
         if self.spinner.is_some() {
             let cut: String = summary.chars().take(CALL_COLUMNS).collect();
-            self.note(Meaning::Name, &format!("● {}  {cut}", call.name));
+            self.note(Meaning::Name, &format!("● {name}  {cut}"));
         }
     }
 
-    fn finish(&mut self, output: &ToolOutput) {
+    fn finish(&mut self, output: &Owned) {
         self.doing("waiting for the model");
+        let is_error = output.get("is-error").and_then(Value::as_bool).unwrap_or(false);
+        let took = output.get("duration-ms").and_then(Value::as_i64);
         let mut call = Map::new();
-        call.put("tool", output.call.name.to_string());
-        call.put("summary", output.call.summary.to_string());
-        call.put("error", output.is_error);
-        if let Some(took) = output.duration_ms {
-            call.put("duration-ms", i64::try_from(took).unwrap_or(i64::MAX));
-        }
+        call.put("tool", frame::text(output, "tool-name").to_owned());
+        call.put("summary", frame::text(output, "call-summary").to_owned());
+        call.put("error", is_error);
+        call.put_some("duration-ms", took);
         self.calls.push(Value::from(call));
         if self.spinner.is_none() {
             return;
         }
         let mut line = String::new();
-        if output.is_error {
-            let first = output.text.lines().next().unwrap_or_default();
+        if is_error {
+            let first = frame::text(output, "result-text").lines().next().unwrap_or_default();
             let cut: String = first.chars().take(CALL_COLUMNS).collect();
             let _ = write!(line, "  ✗ {cut}");
-        } else if let Some(took) = output.duration_ms.filter(|took| *took >= 1000) {
+        } else if let Some(took) = took.filter(|took| *took >= 1000) {
             let _ = write!(line, "  ✓ {} s", took / 1000);
         }
         if !line.is_empty() {
-            self.note(if output.is_error { Meaning::Bad } else { Meaning::Faint }, &line);
+            self.note(if is_error { Meaning::Bad } else { Meaning::Faint }, &line);
         }
     }
 
@@ -303,8 +315,8 @@ impl Teller {
                 map.put_some("session-id", self.session.clone());
                 map.put("text", std::mem::take(&mut self.text));
                 map.put_some("answer", answer);
-                map.put_some("stop-reason", self.stop);
-                map.put_some("usage", self.usage.map(|usage| usage.to_value()));
+                map.put_some("stop-reason", self.stop.take());
+                map.put_some("usage", self.usage.take());
                 map.put("tool-calls", Value::vector(std::mem::take(&mut self.calls)));
                 map.put_some("error", error.map(str::to_owned));
                 let map = Value::from(map);

@@ -12,8 +12,8 @@ use edn_bridge::message::SessionId;
 use edn_bridge::value::{Map, Owned, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
 
+use crate::cli::attached::{has, open};
 use crate::cli::progress::Bar;
-use crate::cli::repl::{has, open};
 use crate::cli::served::Own;
 use crate::cli::table::Table;
 use crate::cli::{Exit, FAILED, Failure, Options, USAGE, out};

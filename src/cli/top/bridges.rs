@@ -8,6 +8,8 @@ use edn_bridge::limits::TOP_PATIENCE;
 use edn_bridge::value::{Map, Owned, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
 
+use crate::cli::attached::hello;
+
 /// What every bridge is asked: facts that it has at hand, and none that it would have to read or count.
 const QUERY: &str = "[:psi.process/pid :psi.process/version :psi.process/now :psi.process/uptime-ms \
     :psi.process/resident-bytes :psi.process/cpu-ms :psi.process/thread-count :psi.process/task-count \
@@ -95,7 +97,7 @@ impl Bridges {
         // A stopped process must not stop the view.
         stream.set_read_timeout(Some(self.patience)).map_err(|error| Some(error.to_string()))?;
         // It subscribes to nothing.
-        let client = Client::open(stream, "edn-bridge top", env!("CARGO_PKG_VERSION"), 1);
+        let client = Client::connect(stream, &hello("edn-bridge top"));
         let (client, _) = client.map_err(|refused| Some(refused.to_string()))?;
         let facts = facts(&client).map_err(Some)?;
         Ok((facts, client))
