@@ -11,6 +11,7 @@
 //!
 //! Knows processes and their output as bytes. Knows nothing of tools, modes or rules.
 
+#[cfg(target_os = "linux")]
 mod calls;
 mod inside;
 pub mod lineage;

@@ -6,13 +6,13 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, BufRead as _, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use edn_codec::value::{Owned, Value};
 
+use crate::local::Stream;
 use crate::{LONGEST_LINE, LONGEST_REQUEST, frame};
 
 /// The callers that wait for answers; `None` once the connection is gone.
@@ -36,7 +36,7 @@ pub struct Hello<'h> {
 pub struct Client {
     output: Mutex<Box<dyn Write + Send>>,
     /// Shut at the end, so that the reading thread ends too.
-    socket: Option<UnixStream>,
+    socket: Option<Stream>,
     next: AtomicU64,
     asked: Arc<Asked>,
     server: OnceLock<Owned>,
@@ -83,7 +83,7 @@ impl Client {
     ///
     /// # Errors
     /// If the server hangs up or has no common version.
-    pub fn connect(stream: UnixStream, hello: &Hello<'_>) -> Result<(Self, Receiver<Owned>), Refused> {
+    pub fn connect(stream: Stream, hello: &Hello<'_>) -> Result<(Self, Receiver<Owned>), Refused> {
         let input = stream.try_clone().map_err(unreachable)?;
         let socket = stream.try_clone().map_err(unreachable)?;
         Self::start(input, stream, Some(socket), hello)
@@ -105,7 +105,7 @@ impl Client {
     fn start(
         input: impl Read + Send + 'static,
         output: impl Write + Send + 'static,
-        socket: Option<UnixStream>,
+        socket: Option<Stream>,
         hello: &Hello<'_>,
     ) -> Result<(Self, Receiver<Owned>), Refused> {
         let asked = Arc::new(Mutex::new(Some(HashMap::new())));

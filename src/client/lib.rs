@@ -8,6 +8,7 @@
 mod asking;
 pub mod frame;
 mod lines;
+pub mod local;
 
 pub use asking::{Client, Hello, Refused};
 pub use lines::{Lines, TimedOut};

@@ -98,14 +98,14 @@ fn read(stream: impl Read, lines: &Sender<Vec<u8>>, gate: &Gate) {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
-    use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
     use super::*;
+    use crate::local::Stream;
 
     #[test]
     fn lines_arrive_in_order_and_wait_times_out() {
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let (ours, mut theirs) = Stream::pair().unwrap();
         let lines = Lines::new(ours);
         let patience = || Instant::now() + Duration::from_secs(60);
         theirs.write_all(b"one\n\ntwo").unwrap();

@@ -6,13 +6,13 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use edn_bridge_client::local;
 
 /// Placeholders in the command line for choices of a check.
 pub const SCRIPT_WORD: &str = "{script}";
@@ -160,7 +160,7 @@ impl CommandLine {
         let mut variables: Vec<_> = places.iter().map(|(name, place)| (*name, home.join(place))).collect();
         for (_, place) in &variables {
             fs::create_dir_all(place)?;
-            fs::set_permissions(place, fs::Permissions::from_mode(0o700))?;
+            close(place)?;
         }
         variables.push(("HOME", home));
         variables.push(("EDN_BRIDGE_DAEMON", "never".into()));
@@ -283,7 +283,7 @@ impl Launch for CommandLine {
             // A server may start to listen shortly after it answers, and a dead one may have left a socket
             // behind.
             let mut places = fs::read_dir(&folder).into_iter().flatten().flatten();
-            if let Some(stream) = places.find_map(|place| UnixStream::connect(place.path()).ok()) {
+            if let Some(stream) = places.find_map(|place| local::connect(&place.path()).ok()) {
                 return Ok(Some(Link {
                     input: Box::new(stream.try_clone()?),
                     output: Box::new(stream.try_clone()?),
@@ -298,11 +298,22 @@ impl Launch for CommandLine {
     }
 }
 
+/// Keeps other users out of a folder. Elsewhere than on Unix, a temporary folder is its user's own.
+fn close(folder: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
+    }
+    let _ = folder;
+    Ok(())
+}
+
 /// The server's sockets for further clients, in this folder of its state.
 const SOCKETS: &str = "run";
 
 /// A further connection. Its end does not end the server.
-struct Joined(UnixStream);
+struct Joined(local::Stream);
 
 impl Server for Joined {
     fn wait(&mut self, _: Instant) -> io::Result<Option<i32>> {

