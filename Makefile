@@ -7,6 +7,8 @@
 #   make clients            runs only the tests of the clients in other languages
 #   make check              runs the fast inner loop: format, lints, tests of the library
 #   make build              builds the release binary, with the embedded model if possible
+#   make dist               builds the archives and packages, into target/dist; dist-check: installs and tries each
+#   make cross              checks that the program compiles for macOS, and its packages for Windows
 #   make bench              runs the benchmarks; bench-emacs: those of the Emacs package
 #   make screenshots        takes pictures of the Emacs package, into emacs/screenshots
 #   make hostile, make soak, make fuzz, make fuzz-emacs, make features: longer checks, some with more tools
@@ -32,7 +34,8 @@ export PROMPT
 help:
 	@sed -n 's/^#   make/make/p' Makefile
 
-SCRIPTS := build run test test-emacs clients check tools bench bench-emacs screenshots fuzz fuzz-emacs features unsafe package
+SCRIPTS := build run test test-emacs clients check cross dist dist-check dist-twice tools bench bench-emacs screenshots fuzz fuzz-emacs \
+  features unsafe package
 .PHONY: $(SCRIPTS)
 $(SCRIPTS):
 	@exec bash tests/make/$@.sh

@@ -51,6 +51,26 @@
                                           output)))))
       (delete-directory folder t))))
 
+(ert-deftest edn-bridge-package-recipe-names-its-files ()
+  "The recipe for MELPA has the files of the tar that this project makes."
+  (let* ((root (expand-file-name "../.." edn-bridge-test-directory))
+         (recipe (with-temp-buffer
+                   (insert-file-contents
+                    (expand-file-name "packaging/melpa/edn-bridge" root))
+                   (read (current-buffer))))
+         (noninteractive nil))
+    (load (expand-file-name "emacs/build-package.el" root) nil t)
+    (should (eq (car recipe) 'edn-bridge))
+    (should (equal (sort (seq-remove
+                          (lambda (file)
+                            (string-match-p "-\\(?:autoloads\\|pkg\\)\\.el\\'" file))
+                          (mapcan (lambda (glob)
+                                    (file-expand-wildcards
+                                     (expand-file-name glob root)))
+                                  (plist-get (cdr recipe) :files)))
+                         #'string<)
+                   (sort (build-package-files) #'string<)))))
+
 (defun edn-bridge-package-tests-install-clone (form)
   "Install the package by FORM, with %S for the address of a clone.
 As a user does who has nothing else, in another Emacs."

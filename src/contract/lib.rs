@@ -52,7 +52,7 @@ use stop::Stop;
 
 pub use catalogue::Catalogue;
 pub use launch::{CONFIG_WORD, CommandLine, Config, Launch, Link, SCRIPT_WORD, STATE_WORD, Server, Wish};
-pub use obligations::{Binding, BindingsError, bindings};
+pub use obligations::{Binding, BindingsError, TABLE as OBLIGATIONS, bindings};
 pub use report::{Finding, Format, Report, Status, UnknownFormat};
 pub use rules::{Breach, Frame, Ledger, Witness, rules};
 pub use suite::{Check, Need, Suite, SuiteError};

@@ -8,7 +8,7 @@ use edn_codec::{self as edn, Value};
 
 /// The table: `{check [obligation …]}`. An obligation is `file/id`; a waived one is `{:waived file/id :reason
 /// "…"}`.
-const TABLE: &str = include_str!("obligations.edn");
+pub const TABLE: &str = include_str!("obligations.edn");
 
 /// An obligation and its check.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -93,9 +93,6 @@ table! {
 /// The checks that show an obligation, or why nothing does.
 type Shown = (Vec<Value<'static>>, Option<String>);
 
-/// The checks that show each obligation of the specs, from the contract runner.
-const OBLIGATIONS: &str = include_str!("../../contract/obligations.edn");
-
 pub(super) const PART: &[Resolver] = &[
     Resolver::one(
         "psi.catalog/tables",
@@ -153,7 +150,8 @@ pub(super) const PART: &[Resolver] = &[
 /// The table lists obligations by check; here the order is reversed.
 fn obligations(env: &Env<'_>, _: &Inputs<'_>) -> ResolverResult {
     static TABLE: LazyLock<Result<Vec<(String, Shown)>, String>> = LazyLock::new(|| {
-        let table = edn::read_one(OBLIGATIONS.as_bytes()).map_err(|error| error.to_string())?;
+        let table =
+            edn::read_one(edn_bridge_contract::OBLIGATIONS.as_bytes()).map_err(|error| error.to_string())?;
         let mut all: BTreeMap<String, Shown> = BTreeMap::new();
         for (check, obligations) in table.as_map().into_iter().flat_map(|map| map.iter()) {
             for entry in obligations.as_slice().unwrap_or_default() {

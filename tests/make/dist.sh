@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# Builds into target/dist what is handed out: archives of the program, a Debian package, the Emacs package, and for each
+# program an SBOM and the licences of all that it contains. docs/installing.md lists them. STATIC=only and STATIC=no
+# build one of the two programs.
+. tests/make/common.sh
+
+has cargo || die 'cargo was not found; install Rust from https://rustup.rs and try again'
+packages emacs model dist
+for program in emacs pandoc makeinfo dpkg-deb musl-gcc; do has $program || die "$program was not found"; done
+VERSION=$(cargo pkgid --locked | sed 's/.*[@#]//')
+DIST=$CARGO_TARGET_DIR/dist
+work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+rm -rf "$DIST"
+mkdir -p "$DIST"
+
+# One commit gives the same bytes in any folder, with the same compilers: no path and no time of the build gets in.
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)}
+export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
+umask 022
+cargo_home=${CARGO_HOME:-$HOME/.cargo}
+RUSTFLAGS="--remap-path-prefix=$PWD=/edn-bridge --remap-path-prefix=$cargo_home=/cargo"
+RUSTFLAGS+=" --remap-path-prefix=$(rustc --print sysroot)=/rust --remap-path-prefix=$CARGO_TARGET_DIR=/target"
+CFLAGS="-ffile-prefix-map=$cargo_home=/cargo -ffile-prefix-map=$CARGO_TARGET_DIR=/target"
+export RUSTFLAGS CFLAGS CXXFLAGS="$CFLAGS"
+
+# pack ARCHIVE FOLDER NAME: a tar of FOLDER/NAME with no trace of who made it and when.
+pack() {
+  tar -C "$2" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf - "$3" | gzip -9n >"$1"
+}
+
+# The manual for Emacs and the program info: the pages in the order in which README.md lists them.
+manual() {
+  local pages
+  pages=$({ sed -n '/^## Where to read on/,$p' README.md; cat README.md; } | grep -o 'docs/[a-z-]*\.md' | awk '!seen[$0]++')
+  # shellcheck disable=SC2086
+  pandoc -s -f gfm -t texinfo -L packaging/manual.lua -H packaging/manual-head.texi -M title=edn-bridge \
+    -o "$work/edn-bridge.texi" $pages emacs/README.md
+  (cd "$work" && makeinfo --no-split --error-limit=0 edn-bridge.texi)
+}
+
+# build TARGET FEATURES…: the program, at $built. A folder of its own keeps the usual build as it is.
+build() {
+  local target=$1; shift
+  built=$CARGO_TARGET_DIR/dist-build/$target/release/edn-bridge
+  CC_x86_64_unknown_linux_musl=musl-gcc \
+    step "build for $target" cargo build --release --locked --target-dir "$CARGO_TARGET_DIR/dist-build" --target "$target" "$@"
+  step "what the program for $target contains" \
+    python3 packaging/inside.py "$DIST/edn-bridge-$VERSION-$target" "$VERSION" --target "$target" "$@"
+}
+
+# tree FOLDER TARGET: the program with what belongs to it, as below /usr.
+tree() {
+  local share=$1/share page
+  install -D -m 755 "$built" "$1/bin/edn-bridge"
+  install -d "$share"/{bash-completion/completions,zsh/vendor-completions,fish/vendor_completions.d,edn-bridge,man/man1,info}
+  "$native" completion bash >"$share/bash-completion/completions/edn-bridge"
+  "$native" completion zsh >"$share/zsh/vendor-completions/_edn-bridge"
+  "$native" completion fish >"$share/fish/vendor_completions.d/edn-bridge.fish"
+  "$native" completion nushell >"$share/edn-bridge/edn-bridge.nu"
+  "$native" man "$share/man/man1" >/dev/null
+  gzip -9n "$share"/man/man1/*
+  gzip -9nc "$work/edn-bridge.info" >"$share/info/edn-bridge.info.gz"
+  install -D -m 644 -t "$share/doc/edn-bridge" README.md LICENSE-MIT LICENSE-APACHE
+  gzip -9nc "$DIST/edn-bridge-$VERSION-$2.licences.txt" >"$share/doc/edn-bridge/licences-of-dependencies.txt.gz"
+  gzip -9nc CHANGELOG.md >"$share/doc/edn-bridge/changelog.gz"
+}
+
+archive() {
+  local name=edn-bridge-$VERSION-$1
+  tree "$work/$name" "$1"
+  pack "$DIST/$name.tar.gz" "$work" "$name"
+}
+
+# The package has the Emacs package too, where Debian's Emacs finds packages.
+debian() {
+  local root=$work/debian/edn-bridge arch elpa
+  arch=$(dpkg --print-architecture)
+  tree "$root/usr" "$1"
+  rm "$root/usr/share/doc/edn-bridge"/LICENSE-*
+  elpa=$root/usr/share/emacs/site-lisp/elpa
+  mkdir -p "$elpa" "$root/DEBIAN"
+  tar -C "$elpa" -xf "$DIST/edn-bridge-$VERSION.tar"
+  emacs -Q --batch --eval "(progn (require 'package) (package-generate-autoloads \"edn-bridge\" \"$elpa/edn-bridge-$VERSION\"))"
+  rm -f "$elpa/edn-bridge-$VERSION"/*~
+  sed -e "s/@VERSION@/$VERSION/" -e "s/@ARCH@/$arch/" -e "s/@SIZE@/$(du -sk --apparent-size "$root/usr" | cut -f1)/" \
+    -e "s/@DEPENDS@/$(cd "$work" && shlibs "$root/usr/bin/edn-bridge")/" packaging/control >"$root/DEBIAN/control"
+  { cat packaging/copyright; sed 's/^$/./; s/^/ /' LICENSE-MIT; } >"$root/usr/share/doc/edn-bridge/copyright"
+  printf 'edn-bridge (%s) unstable; urgency=low\n\n  * See changelog.gz.\n\n -- edn-bridge <edn-bridge@localhost>  %s\n' \
+    "$VERSION" "$(date -Rd "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$root/usr/share/doc/edn-bridge/changelog.Debian.gz"
+  (cd "$root" && find usr -type f | sort | xargs -d '\n' md5sum) >"$root/DEBIAN/md5sums"
+  chmod -R u=rwX,go=rX "$root"
+  find "$root" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
+  dpkg-deb --root-owner-group --build "$root" "$DIST/edn-bridge_${VERSION}_$arch.deb"
+}
+
+# The packages of the libraries that a program is linked to.
+shlibs() {
+  mkdir -p debian && : >debian/control
+  dpkg-shlibdeps -O -e"$1" 2>/dev/null | sed -n 's/^shlibs:Depends=//p'
+}
+
+step 'the manual' manual
+step 'the Emacs package' emacs -Q --batch -l emacs/build-package.el "$DIST"
+native=
+if [ "${STATIC:-}" != only ]; then
+  host=$(rustc --print host-tuple 2>/dev/null || rustc -vV | sed -n 's/^host: //p')
+  if has_model_tools; then build "$host"
+  else say '-- without the embedded model: its tools are missing'; build "$host" $INNER; fi
+  native=$built
+  step "the archive for $host" archive "$host"
+  step 'the Debian package' debian "$host"
+fi
+if [ "${STATIC:-}" != no ]; then
+  static=$(uname -m)-unknown-linux-musl
+  step 'the standard library for static programs' rustup target add "$static"
+  build "$static" $INNER
+  native=${native:-$built}
+  step "the archive for $static" archive "$static"
+fi
+cp packaging/Containerfile "$DIST/Containerfile"
+(cd "$DIST" && sha256sum -- * >"$work/SHA256SUMS" && mv "$work/SHA256SUMS" .)
+say "== $DIST"
+(cd "$DIST" && ls -sh1 >&2)

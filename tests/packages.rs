@@ -1,0 +1,103 @@
+//! The recipes of packages name what is there. `make dist` and `make dist-check` build the packages and try them.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[test]
+fn image_copies_only_what_dist_makes() {
+    let recipe = read("packaging/Containerfile");
+    let copied: Vec<_> = recipe.lines().filter_map(|line| line.strip_prefix("COPY ")).collect();
+    assert_eq!(copied, ["edn-bridge_*.deb /tmp/"], "name it in tests/make/dist.sh and here");
+    assert!(read("tests/make/dist.sh").contains(r#""$DIST/edn-bridge_${VERSION}_$arch.deb""#));
+    assert!(!recipe.contains("ADD "), "an image has nothing of the network but packages");
+}
+
+#[test]
+fn sources_include_only_files_of_their_package() {
+    let packages = ["src/edn", "src/client", "src/contract"].map(|package| root().join(package));
+    let own = |file: &Path| packages.iter().find(|package| file.starts_with(package));
+    let mut included = 0;
+    for file in sources(&root().join("src")) {
+        if own(&file).is_some_and(|package| file.starts_with(package.join("tests"))) {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        for call in ["include_str!(\"", "include_bytes!(\""] {
+            for part in text.split(call).skip(1) {
+                included += 1;
+                let path = file.parent().unwrap().join(part.split('"').next().unwrap());
+                let path =
+                    path.canonicalize().unwrap_or_else(|_| panic!("{}: {}", file.display(), path.display()));
+                let packed = match own(&file) {
+                    Some(package) => path.starts_with(package),
+                    // As `include` in Cargo.toml says.
+                    None => {
+                        let ours = path.starts_with(root().join("src")) && own(&path).is_none();
+                        ours || path.starts_with(root().join("examples/workflows"))
+                    }
+                };
+                assert!(packed, "{} includes {}, which its package has not", file.display(), path.display());
+            }
+        }
+    }
+    assert!(included > 10, "only {included} were found");
+}
+
+#[test]
+fn emacs_package_has_version_of_program() {
+    let line = format!("\n;; Version: {}\n", env!("CARGO_PKG_VERSION"));
+    assert!(read("emacs/edn-bridge.el").contains(&line), "Cargo.toml and emacs/edn-bridge.el must agree");
+}
+
+#[test]
+fn manual_has_every_page() {
+    let readme = read("README.md");
+    let pages: BTreeSet<_> =
+        fs::read_dir(root().join("docs")).unwrap().flatten().map(|page| page.file_name()).collect();
+    let missing: Vec<_> =
+        pages.iter().filter(|page| !readme.contains(&format!("docs/{}", page.to_string_lossy()))).collect();
+    assert!(missing.is_empty(), "tests/make/dist.sh reads the manual's chapters there: {missing:?}");
+}
+
+#[test]
+fn flake_evaluates_without_nixpkgs() {
+    let mut nix = Command::new("nix-instantiate");
+    nix.args(["--eval", "--strict", "packaging/flake-test.nix"]).current_dir(root());
+    // Its folders, which root may not have.
+    let folder = tempfile::tempdir().unwrap();
+    for (variable, name) in [("NIX_STATE_DIR", "state"), ("NIX_STORE_DIR", "store"), ("NIX_LOG_DIR", "log")] {
+        nix.env(variable, folder.path().join(name));
+    }
+    let Ok(output) = nix.output() else {
+        eprintln!("NOT TRIED: nix-instantiate (Debian: nix-bin) is missing");
+        return;
+    };
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(printed.trim(), "\"holds\"", "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
