@@ -57,9 +57,12 @@ Nil means the checkout that this package is in, where it is in one."
   "Return the files that may be the program where no search path has it."
   (let ((source (edn-bridge-program-source)))
     (append
+     ;; The second is what `make run' builds first.
      (and source
-          (list (expand-file-name (concat "release/" edn-bridge-program)
-                                  (edn-bridge-program--target source))))
+          (mapcar (lambda (profile)
+                    (expand-file-name (concat profile edn-bridge-program)
+                                      (edn-bridge-program--target source)))
+                  '("release/" "quick/")))
      (list (expand-file-name (concat "bin/" edn-bridge-program)
                              (or (getenv "CARGO_HOME") "~/.cargo"))))))
 

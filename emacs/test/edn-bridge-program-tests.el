@@ -50,7 +50,14 @@
     (let ((built (edn-bridge-program-tests-script "target/release/edn-bridge")))
       (should-not (equal (edn-bridge-program-find) built))
       (write-region "" nil "Cargo.toml" nil 'quiet)
-      (should (equal (edn-bridge-program-find) built)))
+      (should (equal (edn-bridge-program-find) built))
+      (delete-file built)
+      ;; What `make run' builds first.
+      (let ((quick (edn-bridge-program-tests-script
+                    "target/quick/edn-bridge")))
+        (should (equal (edn-bridge-program-find) quick))
+        (edn-bridge-program-tests-script "target/release/edn-bridge")
+        (should (equal (edn-bridge-program-find) built))))
     (let ((path (edn-bridge-program-tests-script "bin/edn-bridge")))
       (should (equal (edn-bridge-program-find) path)))
     ;; Who names a file means that one.

@@ -2,5 +2,5 @@
 # Builds the release binary, with the embedded model if its tools are there.
 . tests/make/common.sh
 
-build_release
-say "$RELEASE"
+build_program release
+say "$PROGRAM"

@@ -3,7 +3,7 @@
 . tests/make/common.sh
 
 has cargo || die 'cargo was not found; install Rust from https://rustup.rs and try again'
-packages emacs emacs-tests model pip node clojure
+packages emacs emacs-tests model pip node clojure nix
 step 'format' cargo fmt --all --check
 typos_tool $TYPOS
 step 'typos' typos
@@ -30,6 +30,7 @@ if timeout 60 cargo deny --all-features fetch db >"$LOGS/advisories-fetch.log" 2
 else
   say '-- LEFT OUT: known weaknesses of dependencies, because their database cannot be reached'
 fi
+cross_checks aarch64-apple-darwin x86_64-pc-windows-gnu
 acp_libraries
 mcp_servers
 step 'tests' cargo nextest run --locked $INNER --no-fail-fast
@@ -38,12 +39,13 @@ acp_tests
 mcp_client
 client_tests
 emacs_tests
-build_release
+# Only packages need the slow profile.
+build_program quick
 if has_model_tools; then
   # Lints the code that only this build compiles.
-  step 'lints of the embedded model' cargo clippy --release --locked -- -D warnings
-  "$RELEASE" models fetch >/dev/null || exit 1
-  EDN_BRIDGE_RELEASE="$RELEASE" step 'the embedded model' \
+  step 'lints of the embedded model' cargo clippy --profile quick --locked -- -D warnings
+  "$PROGRAM" models fetch >/dev/null || exit 1
+  EDN_BRIDGE_RELEASE="$PROGRAM" step 'the embedded model' \
     cargo nextest run --locked $INNER --run-ignored only -E 'binary(embedded_model)'
 else
   say '-- LEFT OUT: the test of the embedded model, because it could not be built'
