@@ -23,8 +23,9 @@ MAKEFLAGS += --no-print-directory --no-builtin-rules
 export CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 export PATH := $(CARGO_TARGET_DIR)/tools/bin:$(PATH)
 
-# For lints and tests: everything except the embedded model, whose C++ takes minutes to compile.
-export INNER := --no-default-features --features index
+# For lints and tests: everything except the embedded model, whose C++ takes minutes to compile. The release, which is
+# linted too, has no telemetry, and this has.
+export INNER := --no-default-features --features index,otel
 
 # A prompt is passed on verbatim: no quoting, no expansion.
 override PROMPT := $(value PROMPT)

@@ -27,6 +27,8 @@ mod sessions;
 mod show;
 mod style;
 mod table;
+#[cfg(feature = "otel")]
+mod telemetry;
 mod top;
 mod usage;
 
@@ -48,7 +50,10 @@ use edn_bridge::provider::scripted::ScriptError;
 use edn_bridge::store::{Durability, Store, StoreError};
 use edn_bridge_contract::{Format, Wire};
 use served::Protocol;
+use tracing_subscriber::Layer as _;
 use tracing_subscriber::fmt::format::FmtSpan;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// An EDN-native RPC bridge between editors and a coding-agent session runtime.
 #[derive(Parser)]
@@ -106,6 +111,10 @@ struct Options {
     /// What is logged to standard error: error, warn, info, debug, trace, or a filter.
     #[arg(long, global = true, env = "EDN_BRIDGE_LOG", value_name = "LEVEL", default_value = "warn")]
     log: String,
+    /// How the log is written: text, or json with an object for each line.
+    #[arg(long, global = true, env = "EDN_BRIDGE_LOG_FORMAT", value_name = "FORMAT", default_value = "text",
+          value_parser = ["text", "json"], hide_possible_values = true)]
+    log_format: String,
     /// Whether the output has colours.
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
     color: style::ColorWhen,
@@ -387,7 +396,14 @@ pub fn main() -> ExitCode {
     let is_quiet = matches!(arguments.command, Command::Acp { command: None, .. } | Command::Config { .. });
     style::choose(options.color);
     let names_log = options.origins.iter().any(|(setting, _)| *setting == "log");
-    let log = log(if is_quiet && !names_log { "error" } else { &options.log });
+    let log = log::Log::default();
+    let exporting = exporting(&options, &arguments.command);
+    set_up_log(
+        &options,
+        if is_quiet && !names_log { "error" } else { &options.log },
+        &log,
+        exporting.as_ref(),
+    );
     let result = match arguments.command {
         Command::Serve { wire, approval_mode, no_daemon, daemon } => {
             let protocol = match wire.as_str() {
@@ -433,6 +449,9 @@ pub fn main() -> ExitCode {
         }
         Command::Generate { root } => show::generate(&root),
     };
+    if let Some(exporting) = exporting {
+        exporting.end();
+    }
     log.end();
     match result {
         Ok(code) => code,
@@ -481,22 +500,75 @@ fn origins(matches: &ArgMatches) -> Vec<(&'static str, String)> {
     origins.collect()
 }
 
-/// Sends the log to standard error: standard output is the wire.
-fn log(filter: &str) -> log::Log {
-    let log = log::Log::default();
-    let mut filter = tracing_subscriber::EnvFilter::try_new(filter).unwrap_or_else(|_| "warn".into());
-    // It writes whole messages, and addresses with their keys; what matters of them is told without it.
-    if let Ok(quiet) = "rmcp=off".parse() {
-        filter = filter.add_directive(quiet);
+/// What sends spans and metrics, if the user wants that and the command does work of its own.
+#[cfg(feature = "otel")]
+fn exporting(options: &Options, command: &Command) -> Option<telemetry::Exporter> {
+    let policy = match command.works() {
+        true => options.settings_to_write().map(|settings| settings.telemetry),
+        false => return None,
+    };
+    // What is wrong with the configuration is told where it is used.
+    telemetry::Exporter::of(&policy.unwrap_or_default())
+}
+
+/// Stands for what sends spans, in a program without it.
+#[cfg(not(feature = "otel"))]
+enum Exporting {}
+
+#[cfg(not(feature = "otel"))]
+impl Exporting {
+    fn end(self) {
+        match self {}
     }
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+}
+
+#[cfg(feature = "otel")]
+use telemetry::Exporter as Exporting;
+
+#[cfg(not(feature = "otel"))]
+const fn exporting(_: &Options, _: &Command) -> Option<Exporting> {
+    None
+}
+
+/// Sends the log to standard error: standard output is the wire.
+fn set_up_log(options: &Options, filter: &str, log: &log::Log, exporting: Option<&Exporting>) {
+    let mut filter = tracing_subscriber::EnvFilter::try_new(filter).unwrap_or_else(|_| "warn".into());
+    // The first writes whole messages, and addresses with their keys; what matters of them is told without it. The second
+    // has texts of conversations, for a receiver that the user named.
+    for quiet in ["rmcp=off".to_owned(), format!("{}=off", edn_bridge::telemetry::TEXTS)] {
+        if let Ok(quiet) = quiet.parse() {
+            filter = filter.add_directive(quiet);
+        }
+    }
+    let lines = tracing_subscriber::fmt::layer()
         // The spans tell where a turn begins and ends, and how long its calls took.
         .with_span_events(FmtSpan::NEW | FmtSpan::CLOSE)
         .with_writer(log.clone())
-        .with_ansi(false)
-        .try_init();
-    log
+        .with_ansi(false);
+    let lines = match options.log_format.as_str() {
+        "json" => lines.json().with_filter(filter).boxed(),
+        _ => lines.with_filter(filter).boxed(),
+    };
+    let set_up = tracing_subscriber::registry().with(lines);
+    // A layer that is not there would count as one that wants nothing, and nobody would be asked.
+    let _ = match exporting {
+        #[cfg(feature = "otel")]
+        Some(exporting) => set_up.with(exporting.layer()).try_init(),
+        _ => set_up.try_init(),
+    };
+}
+
+impl Command {
+    /// Whether it may run turns in this process.
+    #[cfg(feature = "otel")]
+    const fn works(&self) -> bool {
+        match self {
+            Self::Serve { .. } | Self::Acp { command: None, .. } | Self::Prompt(_) | Self::Chat(_) => true,
+            Self::Daemon { command } => matches!(command, DaemonCommand::Run { .. }),
+            Self::Mcp { command } => matches!(command, Some(mcp::McpCommand::Serve { .. })),
+            _ => false,
+        }
+    }
 }
 
 impl Options {

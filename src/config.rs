@@ -22,6 +22,7 @@ mod files;
 mod layers;
 mod place;
 mod servers;
+mod telemetry;
 mod trust;
 
 pub use control::{ControlPolicy, Member, Team};
@@ -30,6 +31,7 @@ pub use error::{ConfigError, EditError};
 pub use files::{Files, ProjectFiles};
 pub use layers::{HookValue, Layers, ServersValue, Sourced};
 pub use servers::KnownDigests;
+pub use telemetry::TelemetryPolicy;
 pub use trust::{Sealed, Trust};
 
 /// Values from the command line and the environment. They override the files.
@@ -84,6 +86,8 @@ pub struct Settings {
     pub outlives_clients: bool,
     /// Whether editors use the daemon, and how long it stays.
     pub daemon: DaemonPolicy,
+    /// Where spans and metrics are sent.
+    pub telemetry: TelemetryPolicy,
     /// Who may control sessions.
     pub control: ControlPolicy,
     /// Configured models, in addition to the built-in ones.
@@ -136,6 +140,7 @@ impl Settings {
         self.fetch_proxy = layers.fetch_proxy;
         self.orphan_grace = layers.orphan_grace;
         self.daemon = layers.daemon;
+        self.telemetry.clone_from(&layers.telemetry);
         self.control.clone_from(&layers.control);
         self.models.clone_from(&layers.models);
         self.providers.clone_from(&layers.providers);

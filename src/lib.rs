@@ -36,6 +36,7 @@ pub mod runner;
 pub mod secret;
 pub mod sha256;
 pub mod similar;
+pub mod telemetry;
 pub mod visible;
 
 // What a session is made of.

@@ -1334,3 +1334,33 @@ pub const REALM_HOSTS: usize = 256;
 
 /// Sessions of a realm that are listed.
 pub const REALM_SESSIONS: usize = 10_000;
+
+/// Models whose calls are counted apart; those beyond count together. A client may name any model.
+pub const TELEMETRY_MODELS: usize = 100;
+
+/// Bytes of one text of a conversation that is exported, if the person wants texts (64 KiB).
+pub const TELEMETRY_TEXT_BYTES: usize = 64 * 1024;
+
+/// Headers of the requests to a receiver of telemetry.
+pub const TELEMETRY_HEADERS: usize = 20;
+
+/// Spans that wait for the receiver of telemetry. Further ones are dropped: OpenTelemetry's usual number.
+pub const TELEMETRY_QUEUE: u64 = 2_048;
+
+/// Spans of one request to it.
+pub const TELEMETRY_BATCH: u64 = 512;
+
+/// How long a span waits for others before they are sent.
+pub const TELEMETRY_PAUSE: Duration = Duration::from_secs(5);
+
+/// How long the receiver may take for a request.
+pub const TELEMETRY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the end of the process waits for the last spans. A receiver that hangs must not hold it up.
+pub const TELEMETRY_END_WAIT: Duration = Duration::from_secs(2);
+
+/// Bytes of the receiver's answer that are read (16 KiB).
+pub const TELEMETRY_ANSWER_BYTES: usize = 16 * 1024;
+
+/// Rows of bars in one image. More are only in its table: an image of hundreds is not read.
+pub const PLOT_ROWS: usize = 60;

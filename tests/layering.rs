@@ -97,7 +97,9 @@ const TABLE: &[(&str, &[&str])] = &[
             "facts",
         ],
     ),
-    ("hook", &["value", "edn", "limits", "environment", "files", "runner", "event"]),
+    // Spans and figures of the process's work.
+    ("telemetry", &["limits", "secret", "message"]),
+    ("hook", &["value", "edn", "limits", "environment", "files", "runner", "event", "telemetry"]),
     ("workflow", &["value", "edn", "limits"]),
     (
         "tool",
@@ -182,6 +184,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "workflow",
             "tool",
             "context",
+            "telemetry",
         ],
     ),
     (
@@ -202,6 +205,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "catalogue",
             "event",
             "session",
+            "telemetry",
         ],
     ),
     (
@@ -275,6 +279,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "context",
             "query",
             "interaction",
+            "telemetry",
         ],
     ),
     ("repl", &["value", "edn", "client", "limits", "visible", "private"]),

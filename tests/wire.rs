@@ -262,12 +262,30 @@ fn log_of_turn_nests_model_and_tool_calls() {
     };
     for parts in [
         &["connection{id=1 ", ":request{op=\"prompt\" id=\"p1\"}: ", "new"][..],
-        &["session{id=\"s-", ":turn{id=\"t-", "connection=1 request=\"p1\"}: ", "close"],
-        &["session{", ":turn{", ":model_call{provider=\"scripted\"}: ", "close"],
-        &["session{", ":turn{", ":tool_call{tool=\"read\" id=", "close"],
+        &["session{id=\"s-", ":turn{otel.name=invoke_agent", "turn.id=\"t-", "request.id=\"p1\"}: ", "close"],
+        &["session{", ":turn{", ":model_call{otel.name=chat scripted", "provider.name=\"scripted\"", "close"],
+        &["session{", ":turn{", ":tool_call{otel.name=execute_tool read", "close"],
     ] {
         assert!(log.lines().any(|line| in_order(line, parts)), "{parts:?} is not in\n{log}");
     }
+    assert!(!log.contains("hello"), "what a person says is not logged:\n{log}");
+}
+
+#[test]
+fn log_is_json_on_demand() {
+    let setup = Setup::new().script("{:turns [{:steps [{:delta \"done\"}]}]}").arg("--log").arg("debug");
+    let mut bridge = setup.env("EDN_BRIDGE_LOG_FORMAT", "json").ready();
+    bridge.ask("p1", "prompt", "{:message \"hello\"}");
+    bridge.event("turn/ended");
+    let (_, _, log) = bridge.finish();
+    let lines: Vec<serde_json::Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    let of_turn = |line: &&serde_json::Value| line["span"]["name"] == "turn";
+    let turn = lines.iter().find(of_turn).unwrap_or_else(|| panic!("no turn in\n{log}"));
+    assert!(turn["timestamp"].is_string() && turn["level"] == "DEBUG", "{turn}");
+    assert_eq!(turn["span"]["edn_bridge.request.id"], "p1", "{turn}");
     assert!(!log.contains("hello"), "what a person says is not logged:\n{log}");
 }
 

@@ -20,6 +20,7 @@ use edn_bridge::tool::permission::Rule;
 use edn_bridge::value::{Map, Value};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::served::NO_TELEMETRY;
 use super::style::{Meaning, Painter};
 use super::table::Table;
 use super::{Exit, FAILED, Failure, Options, out};
@@ -62,6 +63,9 @@ fn problems(settings: &Settings, layers: &Layers) -> Vec<String> {
         if !found.iter().any(|problem| why.ends_with(problem.as_str())) {
             found.push(why);
         }
+    }
+    if layers.telemetry.endpoint.is_some() && !cfg!(feature = "otel") {
+        found.push(NO_TELEMETRY.to_owned());
     }
     let (_, models) = Models::new(&settings.models);
     found.extend(models.into_iter().map(|problem| format!(":models: {problem}")));

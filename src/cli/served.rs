@@ -40,6 +40,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a reading client may take for the remaining output if the turns have used up [`PATIENCE`].
 const FLUSHING: Duration = Duration::from_secs(1);
 
+/// Said where the user's file names a receiver, and nothing can send to it.
+pub(super) const NO_TELEMETRY: &str = ":telemetry: this build sends nothing; build it with --features otel";
+
 /// An engine with the executor that its tasks run on.
 pub(super) struct Process {
     pub(super) engine: Engine,
@@ -52,6 +55,9 @@ impl Process {
         descriptors::raise();
         for open in private::close(&settings.state_dir) {
             tracing::warn!("{open}");
+        }
+        if settings.telemetry.endpoint.is_some() && !cfg!(feature = "otel") {
+            tracing::warn!("{NO_TELEMETRY}");
         }
         let clock = clock::of_process();
         let mut providers = Providers::new(&settings, &clock);

@@ -9,6 +9,7 @@ use super::daemon::DaemonPolicy;
 use super::error::ConfigError;
 use super::fetch::FetchSettings;
 use super::place::FileText;
+use super::telemetry::TelemetryPolicy;
 use super::trust::Sealed;
 use crate::http::host::HostPattern;
 use crate::limits::{ORPHAN_GRACE_MAX_MS, RULES};
@@ -33,10 +34,11 @@ enum Setting {
     Sandbox,
     Control,
     Daemon,
+    Telemetry,
 }
 
 /// The settings by name, also for the nearest name to a mistyped one.
-const SETTINGS: [(&str, Setting); 14] = [
+const SETTINGS: [(&str, Setting); 15] = [
     ("provider", Setting::Provider),
     ("model", Setting::Model),
     ("mode", Setting::Mode),
@@ -51,6 +53,7 @@ const SETTINGS: [(&str, Setting); 14] = [
     ("sandbox", Setting::Sandbox),
     ("control", Setting::Control),
     ("daemon", Setting::Daemon),
+    ("telemetry", Setting::Telemetry),
 ];
 
 /// A value and the file that it comes from.
@@ -111,6 +114,8 @@ pub struct Layers {
     pub orphan_grace: Option<Duration>,
     /// Whether editors use the daemon, from the user's file alone.
     pub daemon: DaemonPolicy,
+    /// Where spans and metrics are sent, from the user's file alone.
+    pub telemetry: TelemetryPolicy,
     /// Who may control sessions, from the user's file alone.
     pub control: ControlPolicy,
     /// Commands at the boundaries of turns, the user's first.
@@ -173,6 +178,7 @@ impl Layers {
             match key.as_keyword() {
                 Some("control") => self.control = ControlPolicy::read(value).map_err(shape)?,
                 Some("daemon") => self.daemon = DaemonPolicy::read(value).map_err(shape)?,
+                Some("telemetry") => self.telemetry = TelemetryPolicy::read(value).map_err(shape)?,
                 Some("fetch") => {
                     let FetchSettings { private, proxy } = FetchSettings::read(value).map_err(shape)?;
                     self.private_hosts.extend(private);
@@ -270,9 +276,11 @@ impl Layers {
                 }
                 self.rules.extend(taken);
             }
-            Setting::Control | Setting::Daemon => {
-                let why =
-                    "only the user's own configuration says who may control sessions, and who runs them";
+            Setting::Control | Setting::Daemon | Setting::Telemetry => {
+                let why = match setting {
+                    Setting::Telemetry => "only the user's own configuration says where figures are sent",
+                    _ => "only the user's own configuration says who may control sessions, and who runs them",
+                };
                 self.passed_over.push(format!("{}: {key}: {why}", file.place(key)));
                 return Ok(());
             }

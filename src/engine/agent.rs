@@ -11,7 +11,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::Instrument as _;
+use tracing::Span;
 
 use crate::engine::change::{Change, HeldRun};
 use crate::engine::execution::Execution;
@@ -21,6 +21,7 @@ use crate::engine::unended::UnendedTurn;
 use crate::event::Cause;
 use crate::message::TurnId;
 use crate::session::ToolOutcome;
+use crate::telemetry::Work;
 use crate::value::Value;
 
 /// A turn to answer. The user's message is in the session's journal.
@@ -99,23 +100,26 @@ pub trait Agent: Send + Sync {
 }
 
 /// Runs the task that holds a session, on the request that caused it, and tells the session its end. A task that
-/// fails inside ends as well: the session must not wait for it for ever.
+/// fails inside ends as well: the session must not wait for it for ever. `above` is the span that it works for, or none.
 pub fn spawn(
     tasks: &TaskTracker,
     session: Handle,
     turn: TurnId,
     cause: Option<&Cause>,
+    above: &Span,
     task: impl Future<Output = TurnEnd> + Send + 'static,
 ) {
-    let span = tracing::debug_span!(
-        "turn",
-        id = turn.as_str(),
-        connection = cause.map(|cause| cause.connection),
-        request = cause.map(|cause| &*cause.request),
-    );
+    let facts = session.snapshot().facts.clone();
+    let agent = facts.agent.as_ref().map_or(OWN_AGENT, |agent| &agent.name);
+    let cause = cause.map(|cause| (cause.connection, &*cause.request));
+    let work = Work::turn(session.id.as_str(), turn.as_str(), agent, cause, above);
     let task = async move {
-        let end = AssertUnwindSafe(task).catch_unwind().await.unwrap_or(TurnEnd::Stopped);
+        let end = work.run(AssertUnwindSafe(task).catch_unwind()).await.unwrap_or(TurnEnd::Stopped);
+        work.end((end == TurnEnd::Stopped).then_some("stopped"));
         let _ = session.ask(|ack| Change::TurnEnded { turn, end, ack }).await;
     };
-    tasks.spawn(task.instrument(span));
+    tasks.spawn(task);
 }
+
+/// The name of this program's own agent in spans.
+const OWN_AGENT: &str = "edn-bridge";

@@ -159,6 +159,8 @@ pub enum Change {
         execution: Option<Arc<Execution>>,
         cause: Option<Cause>,
         variables: Option<Variables>,
+        /// The span of the call in which it does so.
+        above: tracing::Span,
         ack: Ack<StartedTurn>,
     },
     /// The parent was interrupted, and with it the turn that works for it.

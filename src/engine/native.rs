@@ -8,6 +8,7 @@ mod hooks;
 pub(super) mod proposal;
 mod request;
 pub(super) mod rounds;
+mod texts;
 pub(super) mod turn;
 
 use std::sync::Arc;

@@ -116,7 +116,8 @@ impl Opener {
         control: &TurnControl,
     ) -> Result<(TurnEnd, Worked), ApiError> {
         let (interrupt, variables) = (&control.interrupt, control.variables());
-        let work = |ack| Change::Work { task, execution, cause, variables, ack };
+        let above = tracing::Span::current();
+        let work = |ack| Change::Work { task, execution, cause, variables, above, ack };
         let mut ended = child.request(work).await?;
         let end = tokio::select! {
             biased;

@@ -45,7 +45,7 @@ use progress::{Lines, SPEC};
 pub fn start(opener: Opener, session: Handle, workflow: Arc<Workflow>, cause: Cause, held: HeldRun) {
     let (tasks, turn) = (opener.shared.tasks.clone(), TurnId::from(&*held.id));
     let run = run(opener, session.clone(), workflow, Some(cause.clone()), held);
-    agent::spawn(&tasks, session, turn, Some(&cause), run);
+    agent::spawn(&tasks, session, turn, Some(&cause), &tracing::Span::none(), run);
 }
 
 /// Runs a workflow to its end in the session that waits for it.

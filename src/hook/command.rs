@@ -19,6 +19,7 @@ use crate::files;
 use crate::limits::{HOOK_OUTPUT_BYTES, HOOK_STDERR_BYTES, PROCESS_GRACE};
 use crate::runner::sandbox::Sandbox;
 use crate::runner::{self, Program, RunningProgram};
+use crate::telemetry::Work;
 use crate::value::{Map, Value};
 
 /// The variables that a hook inherits. Whatever else the process has in its environment may be a secret, by
@@ -139,6 +140,19 @@ pub async fn tell(
 }
 
 async fn run(
+    hook: &Hook,
+    cwd: &Path,
+    environment: &Environment,
+    input: &Map<'static>,
+    stop: &CancellationToken,
+) -> Result<Vec<u8>, HookFailure> {
+    let work = Work::hook(&hook.id, hook.stage.as_str(), hook.point.as_str());
+    let ended = work.run(run_sealed(hook, cwd, environment, input, stop)).await;
+    work.end(ended.is_err().then_some("hook_failure"));
+    ended
+}
+
+async fn run_sealed(
     hook: &Hook,
     cwd: &Path,
     environment: &Environment,

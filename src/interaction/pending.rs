@@ -26,6 +26,7 @@ use crate::event::question::{ApprovalScope, QuestionKind};
 use crate::event::{Event, Subagent};
 use crate::message::SessionId;
 use crate::session::{AnswerFields, ApiError, Client, DialogResult, Reply, Response};
+use crate::telemetry::Work;
 use crate::value::{Map, Value};
 
 /// The open questions of a process.
@@ -115,7 +116,19 @@ impl PendingQuestions {
 
     /// The same for a question that has its id: a new one, or that of a question which was cut off with its process.
     /// Every question passes here, and its warnings are completed.
-    pub async fn ask_as(&self, id: Arc<str>, mut question: Question, stop: &CancellationToken) -> Resolution {
+    pub async fn ask_as(&self, id: Arc<str>, question: Question, stop: &CancellationToken) -> Resolution {
+        let work = Work::question(question.kind().as_str(), &id);
+        let resolution = work.run(self.wait_for_answer(id, question, stop)).await;
+        work.resolved(records::outcome(&resolution));
+        resolution
+    }
+
+    async fn wait_for_answer(
+        &self,
+        id: Arc<str>,
+        mut question: Question,
+        stop: &CancellationToken,
+    ) -> Resolution {
         question.warnings = warning::all(&question.content, &question.warnings);
         let (answer, mut ended) = oneshot::channel();
         let timeout = question.timeout;

@@ -105,7 +105,7 @@ fn about(id: &str, question: &Question, asked_at: &str) -> Map<'static> {
 }
 
 /// The outcome as one word, without the answer.
-fn outcome(resolution: &Resolution) -> &'static str {
+pub(super) fn outcome(resolution: &Resolution) -> &'static str {
     match resolution {
         Resolution::Accepted { answer, .. } => answer.outcome().unwrap_or("accepted"),
         Resolution::Cancelled { .. } => "cancelled",

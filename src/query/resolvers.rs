@@ -30,6 +30,7 @@ mod session;
 mod session_list;
 mod stage;
 mod store;
+mod telemetry;
 mod tool;
 mod turn;
 mod ui;
@@ -61,6 +62,7 @@ const PARTS: &[&[Resolver]] = &[
     catalogue::PART,
     control::PART,
     process::PART,
+    telemetry::PART,
     introspection::PART,
 ];
 

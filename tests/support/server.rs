@@ -18,8 +18,10 @@ pub struct Asked {
     pub path: String,
     /// The header lines, with lower-case names.
     pub head: Vec<(String, String)>,
-    /// The body.
+    /// The body, as text.
     pub body: String,
+    /// The body.
+    pub bytes: Vec<u8>,
 }
 
 impl Asked {
@@ -191,7 +193,7 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Asked> {
     let length = head.iter().find(|(name, _)| name == "content-length");
     let mut body = vec![0; length.map_or(0, |(_, length)| length.parse().unwrap())];
     reader.read_exact(&mut body).ok()?;
-    Some(Asked { method, path, head, body: String::from_utf8(body).ok()? })
+    Some(Asked { method, path, head, body: String::from_utf8_lossy(&body).into_owned(), bytes: body })
 }
 
 fn write(writer: &mut TcpStream, answer: &Answer) -> std::io::Result<()> {

@@ -55,6 +55,7 @@ const INHERITED: &[&str] = &[
     "SSL_CERT_DIR",
     "RUST_BACKTRACE",
     "EDN_BRIDGE_LOG",
+    "EDN_BRIDGE_LOG_FORMAT",
 ];
 
 /// Why there is no daemon.
@@ -256,7 +257,9 @@ fn start(state_dir: &Path, log: &str) -> Result<(), NoDaemon> {
     let files = |source| NoDaemon::Files { folder: state_dir.to_owned(), source };
     let log_file = open_log(state_dir).map_err(files)?;
     let kept = std::env::vars_os().filter(|(name, _)| {
-        name.to_str().is_some_and(|name| INHERITED.contains(&name) || name.starts_with("LC_"))
+        name.to_str().is_some_and(|name| {
+            INHERITED.contains(&name) || ["LC_", "OTEL_"].iter().any(|begin| name.starts_with(begin))
+        })
     });
     let executable = if Path::new("/proc/self/exe").exists() {
         PathBuf::from("/proc/self/exe")

@@ -1,6 +1,7 @@
 //! Applies each change to the session. The order of the match is that of the list of changes. Holds no rules: the
 //! files beside it do, one for each subject.
 
+use super::turns::Beginning;
 use super::{SessionActor, settings, undo};
 use crate::engine::change::Change;
 use crate::session::ApiError;
@@ -169,8 +170,9 @@ impl SessionActor {
                 let _ = ack.send(self.begin_with(turn, message, cause, Vec::new()).await);
             }
 
-            Change::Work { task, execution, cause, variables, ack } => {
-                let _ = ack.send(self.work(task, execution, cause, variables).await);
+            Change::Work { task, execution, cause, variables, above, ack } => {
+                let beginning = Beginning { variables, execution, unended: None, above: Some(above) };
+                let _ = ack.send(self.work(task, cause, beginning).await);
             }
             Change::InterruptWork => drop(self.turns.interrupt()),
             Change::EndWork => self.stop_all(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
+use tracing::Span;
 
 use super::SessionActor;
 use super::state::user_message;
@@ -32,6 +33,8 @@ pub(super) struct Beginning {
     pub execution: Option<Arc<Execution>>,
     /// What it goes on with in this process.
     pub unended: Option<Arc<UnendedTurn>>,
+    /// The span of the call that it works for.
+    pub above: Option<Span>,
 }
 
 impl SessionActor {
@@ -67,7 +70,7 @@ impl SessionActor {
         &mut self,
         id: TurnId,
         cause: Option<Cause>,
-        Beginning { variables, execution, unended }: Beginning,
+        Beginning { variables, execution, unended, above }: Beginning,
     ) {
         // It may have held the session while its message was prepared.
         let held = self.turns.running().filter(|running| running.id == id);
@@ -88,7 +91,8 @@ impl SessionActor {
             unended,
         };
         let answer = self.agent.clone().answer(task);
-        agent::spawn(&self.durable.shared.tasks, session, id, cause.as_ref(), answer);
+        let above = above.unwrap_or_else(Span::none);
+        agent::spawn(&self.durable.shared.tasks, session, id, cause.as_ref(), &above, answer);
     }
 
     /// Starts a turn that works for another session; the returned value reports its end.
@@ -98,16 +102,15 @@ impl SessionActor {
     pub(super) async fn work(
         &mut self,
         task: String,
-        execution: Option<Arc<Execution>>,
         cause: Option<Cause>,
-        variables: Option<Variables>,
+        beginning: Beginning,
     ) -> StartedTurn {
         self.turns.must_be_free_or("A turn is running in the child session.")?;
         let turn = TurnId::from(self.durable.shared.clock.id("t-"));
         let began = self.durable.state.turn_record(&turn, TurnEvent::Began, None);
         self.begin_with(turn.clone(), task, cause.clone(), vec![began]).await?;
         let receiver = self.turns.work_for_parent(turn.clone());
-        self.begin_turn_with(turn, cause, Beginning { variables, execution, unended: None });
+        self.begin_turn_with(turn, cause, beginning);
         Ok(receiver)
     }
 
@@ -194,7 +197,7 @@ impl SessionActor {
         let run = self.agent.clone().go_on(session.clone(), held);
         // Without its workflow, it ends at once, and its journal says that it was cut off.
         let run = run.unwrap_or_else(|| Box::pin(std::future::ready(TurnEnd::Stopped)));
-        agent::spawn(&self.durable.shared.tasks, session, turn, None, run);
+        agent::spawn(&self.durable.shared.tasks, session, turn, None, &Span::none(), run);
     }
 
     /// Whether no turn begins by itself: one runs, or somebody waits for the session to be idle.

@@ -17,6 +17,7 @@ use crate::limits::{APPROVAL_ARGUMENTS_BYTES, MAX_ANSWER_BYTES, MCP_FIELD_TRIES}
 use crate::mcp::{self, Answer, Answerer, Answering, Ask, Field, FieldKind, Sampled, Sampling};
 use crate::message::{Block, EntryId, Message, Role, StopReason, ThinkingLevel, TurnId};
 use crate::provider::{Chunk, ModelRequest};
+use crate::telemetry::Work;
 use crate::tool;
 use crate::value::{Map, Value};
 
@@ -329,6 +330,8 @@ impl SessionAnswerer {
             .iter()
             .map(|said| message(if said.by_model { Role::Assistant } else { Role::User }, &said.text));
         let most = model.max_output.map_or(sampling.most_tokens, |most| most.min(sampling.most_tokens));
+        let work =
+            Work::model_call(self.session.id.as_str(), provider.name(), &facts.model_id, Some(most.max(1)));
         let mut chunks = provider.stream(ModelRequest {
             model: facts.model_id.to_string(),
             system: sampling.system.as_deref().unwrap_or_default().to_owned(),
@@ -351,6 +354,7 @@ impl SessionAnswerer {
                 Some(Ok(Chunk::Stop(reason))) => is_cut |= reason == StopReason::MaxTokens,
                 Some(Ok(_)) => {}
                 Some(Err(error)) => {
+                    work.end(Some(error.kind.as_str()));
                     tracing::warn!(%error, server = &*ask.server, "the model gave no text for a server");
                     return Answer::Cancelled;
                 }
@@ -361,6 +365,7 @@ impl SessionAnswerer {
                 break;
             }
         }
+        work.end(None);
         Answer::Sampled(Sampled {
             model: format!("{}/{}", facts.model_provider, facts.model_id),
             text,

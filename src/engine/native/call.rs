@@ -12,7 +12,6 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument as _;
 
 use crate::crash;
 use crate::engine::change::Change;
@@ -20,6 +19,7 @@ use crate::engine::client_files::Seen;
 use crate::engine::execution;
 use crate::engine::native::hooks::Boundaries;
 use crate::engine::native::proposal::proposed;
+use crate::engine::native::texts;
 use crate::engine::native::turn::Turn;
 use crate::engine::stage::{Point, Stage};
 use crate::engine::unended::UnendedTurn;
@@ -33,6 +33,7 @@ use crate::session::{ApiError, ToolOutcome};
 use crate::sha256;
 use crate::store::EntryBody;
 use crate::store::record::{CallRecord, FileChange, FilesEvent, FilesRecord};
+use crate::telemetry::Work;
 use crate::tool::output::Outputs;
 use crate::tool::permission::{Access, Verdict};
 use crate::tool::process;
@@ -408,8 +409,11 @@ impl Batch<'_> {
         plan: Option<Result<Plan, CallError>>,
         places: Places,
     ) -> (Arc<ToolCall>, Outcome) {
-        let span = tracing::debug_span!("tool_call", tool = &*call.name, id = &*call.id);
-        let outcome = self.carry_out(&call, tool, plan, places).instrument(span).await;
+        let work = Work::tool_call(&call.name, &call.id);
+        work.tell("gen_ai.tool.call.arguments", || texts::value(&call.parsed));
+        let outcome = work.run(self.carry_out(&call, tool, plan, places)).await;
+        work.tell("gen_ai.tool.call.result", || outcome.text.clone());
+        work.end(outcome.is_error.then_some("tool_error"));
         (call, outcome)
     }
 

@@ -19,6 +19,7 @@ use crate::message::{Block, EntryId, Message, Role, ThinkingLevel};
 use crate::provider::{Chunk, ModelRequest, Provider};
 use crate::store::EntryBody;
 use crate::store::record::Compaction;
+use crate::telemetry::Work;
 use crate::value::Value;
 
 /// The instructions for the model.
@@ -86,11 +87,14 @@ pub async fn compact(turn: &Turn, why: Why<'_>) -> Result<String, CompactionErro
         max_output_tokens: u32::try_from(conversation::reserve(facts.context_window)).ok(),
         variables: turn.control.variables(),
     };
+    let work =
+        Work::model_call(session.id.as_str(), provider.name(), &request.model, request.max_output_tokens);
     let summary = tokio::select! {
         biased;
         () = turn.stop.cancelled() => Err(CompactionError::Aborted),
-        summary = call_model(turn, provider.as_ref(), request) => summary,
+        summary = work.run(call_model(turn, provider.as_ref(), request)) => summary,
     };
+    work.end(summary.is_err().then_some("no-summary"));
     let written = match summary {
         Ok(summary) => {
             let compaction = Compaction { summary: summary.clone(), first_kept, tokens_before };

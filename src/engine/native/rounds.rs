@@ -7,8 +7,6 @@
 
 use std::sync::Arc;
 
-use tracing::Instrument as _;
-
 use crate::engine::agent::CompactionError;
 use crate::engine::change::Change;
 use crate::engine::incoming::ReadAhead;
@@ -18,6 +16,7 @@ use crate::engine::native::compaction::{self, Why};
 use crate::engine::native::hooks::{Boundaries, Denied, text_of};
 use crate::engine::native::proposal::proposed;
 use crate::engine::native::request::{Composer, recompose};
+use crate::engine::native::texts;
 use crate::engine::native::turn::Turn;
 use crate::engine::retry;
 use crate::engine::stage::{self, Point, Stage};
@@ -30,6 +29,7 @@ use crate::provider::{ErrorKind, ProviderError};
 use crate::session::ApiError;
 use crate::store::record::Rewritten;
 use crate::store::{Entry, EntryBody};
+use crate::telemetry::Work;
 use crate::value::Map;
 
 /// The step after a round.
@@ -143,12 +143,20 @@ impl Rounds<'_> {
         if let Some(reason) = self.0.ended() {
             return Next::End(self.finish(ModelAnswer::ended(reason)).await);
         }
-        let span = tracing::debug_span!("model_call", provider = provider.name());
         let call = ModelCall(self.0);
-        let mut answer = match call.send(provider.as_ref(), request).instrument(span).await {
+        let session = self.0.session.id.as_str();
+        let work = Work::model_call(session, provider.name(), &request.model, request.max_output_tokens);
+        work.tell("gen_ai.input.messages", || texts::input(&request));
+        let mut answer = match work.run(call.send(provider.as_ref(), request)).await {
             Ok(answer) => answer,
-            Err(denied) => return Next::End(self.finish(self.blocked(&denied)).await),
+            Err(denied) => {
+                work.end(Some("denied"));
+                return Next::End(self.finish(self.blocked(&denied)).await);
+            }
         };
+        work.tell("gen_ai.output.messages", || texts::output(&answer.text));
+        let failure = answer.failure.as_ref().map(|failure| failure.kind.as_str());
+        work.answered(answer.usage.as_ref(), answer.stop.map(StopReason::as_str), failure);
         if let Some(timing) = &mut answer.timing {
             timing.retries = state.attempt;
         }
