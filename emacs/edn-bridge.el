@@ -55,6 +55,7 @@
 ;;                         what hangs on the chat
 ;;   -side                 questions beside the chat
 ;;   -ask -rewrite -context -hands -query -log -daemon -doctor -batch
+;;   -usage
 ;;                         what stands beside it
 ;;   edn-bridge            the entry, and the keys together
 
@@ -94,6 +95,7 @@
 (require 'edn-bridge-log)
 (require 'edn-bridge-daemon)
 (require 'edn-bridge-doctor)
+(require 'edn-bridge-usage)
 (require 'edn-bridge-drafts)
 (require 'edn-bridge-batch)
 
@@ -244,7 +246,8 @@ It is on no key by itself: bind it to one that you like.")
      ("P" edn-bridge-agents-set-option "options of the agent")
      ("p" edn-bridge-models-set-mode "permissions")
      ("c" edn-bridge-models-compact "compact")
-     ("u" edn-bridge-models-show-stats "usage"))
+     ("u" edn-bridge-models-show-stats "usage")
+     ("U" edn-bridge-usage "usage over time"))
     ("Look"
      ("t" edn-bridge-tools-toggle "fold or unfold output")
      ("M" edn-bridge-markdown-toggle-markup "show or hide markup")

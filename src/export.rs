@@ -9,7 +9,9 @@ mod escape;
 mod highlight;
 mod html;
 mod markdown;
+mod page;
 mod transcript;
+mod usage;
 
 use std::io;
 use std::path::Path;
@@ -19,8 +21,9 @@ use crate::files::{FilePlace, ReplaceError, Rights};
 use crate::limits::JOURNAL_BYTES;
 use crate::value::{Map, Value};
 
-pub use html::MARK;
+pub use page::MARK;
 pub use transcript::Transcript;
+pub use usage::{UsageFigure, UsageRow, page as usage_page};
 
 /// The format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

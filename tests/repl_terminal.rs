@@ -316,7 +316,7 @@ fn commands_on_a_terminal_show_hidden_characters_as_codes() {
 fn prompt_on_a_terminal_shows_tool_calls_and_what_it_waits_for() {
     let setup = Setup::new().script(
         "{:turns [{:steps [{:tool-call {:name \"read\" :arguments {:path \"a\\u202etxt\"}}}]}
-                  {:steps [{:sleep-ms 300} {:delta \"Seen.\"}]}]}",
+                  {:steps [{:sleep-ms 300} {:delta \"Seen.\"}] :usage {:input 10 :output 5}}]}",
     );
     let Some(answer) = Terminal::open(&setup, &["prompt", "look"]) else { return };
     let shown = answer.all();
@@ -327,6 +327,9 @@ fn prompt_on_a_terminal_shows_tool_calls_and_what_it_waits_for() {
     assert!(shown.ends_with("Seen.\r\n"), "the answer stands last, on lines of its own: {shown:?}");
     // The columns fit the terminal, and their headings stand above them.
     let setup = setup.env("NO_COLOR", "1");
+    let usage = Terminal::open(&setup, &["usage"]).unwrap().all();
+    assert!(usage.contains("COST $  TOKENS") && usage.contains(&"█".repeat(30)), "{usage:?}");
+    assert!(usage.lines().all(|line| line.chars().count() <= 100), "{usage:?}");
     let list = Terminal::open(&setup, &["sessions", "list"]).unwrap().all();
     assert!(list.starts_with("SESSION "), "{list:?}");
     assert!(list.lines().all(|line| line.chars().count() <= 100) && !list.contains('\u{1b}'), "{list:?}");

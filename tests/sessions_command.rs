@@ -321,6 +321,27 @@ fn usage_is_summed_and_a_fork_counts_once() {
     }
     let (_, out, _) = run(&setup, &["usage", "--by", "model"]);
     assert!(out.contains("usual") && out.lines().last().unwrap().starts_with("all"), "{out}");
+    assert!(!out.contains('█'), "a script wants the numbers alone: {out}");
+    // As pages: of all sessions, by three things; and of one session, by turn.
+    let file = setup.dir.path().join("usage.html");
+    for _ in 0..2 {
+        assert_eq!(
+            run(&setup, &["usage", "--html", file.to_str().unwrap()]).0,
+            Some(0),
+            "a page may be replaced"
+        );
+    }
+    let page = std::fs::read_to_string(&file).unwrap();
+    assert_eq!((page.matches("<svg").count(), page.matches("<table>").count()), (3, 3), "{page}");
+    let cells = "<td>3</td><td>21</td><td>0</td><td>6</td><td>0.0000</td>";
+    assert_eq!(page.matches(cells).count(), 3, "{page}");
+    assert!(
+        page.contains(&format!("<td>{}</td>", setup.project().canonicalize().unwrap().display())),
+        "{page}"
+    );
+    let (_, page, _) = run(&setup, &["sessions", "export", &one, "--format", "html"]);
+    assert!(page.contains("Tokens and cost: By turn") && page.matches("<td>7</td>").count() == 2, "{page}");
+    assert!(!page.contains("<script"), "{page}");
     let (_, out, err) = run(&setup, &["usage", "--since", "0h"]);
     assert!(out.is_empty() && err.contains("No model was called"), "{out}{err}");
 }

@@ -145,7 +145,8 @@ that the string before it has waited for."
     edn-bridge-rewrite-edit-map edn-bridge-tree-mode-map
     edn-bridge-rules-mode-map edn-bridge-audit-mode-map edn-bridge-mcp-mode-map
     edn-bridge-queue-map edn-bridge-queue-edit-map edn-bridge-ediff-edit-map
-    edn-bridge-jobs-mode-map edn-bridge-query-mode-map)
+    edn-bridge-jobs-mode-map edn-bridge-query-mode-map
+    edn-bridge-usage-mode-map)
   "The keymaps of the package; a test says if there is another.")
 
 (defun edn-bridge-terminal-tests-keys (map &optional prefix)
@@ -215,10 +216,10 @@ Those with two hyphens, which are private, and those of tests are left out."
 (defconst edn-bridge-terminal-tests-elsewhere
   (concat "\\`edn-bridge-\\(?:queue-\\|ediff-\\|undo\\'\\|redo\\'\\|rules-remove"
           "\\|audit-toggle\\|daemon\\'\\|sessions-archive\\|sessions-delete\\|tree-delete"
-          "\\|mcp\\|agents-\\|input-continue\\'\\)")
+          "\\|mcp\\|agents-\\|usage\\|input-continue\\'\\)")
   "Matches commands whose keys are used where there is something to use them on.
-That is in the tests of queue, rules, questions, servers, agents, cut turns
-and the daemon.")
+That is in the tests of queue, rules, questions, servers, agents, usage, cut
+turns and the daemon.")
 
 (defun edn-bridge-terminal-tests-left-out (record)
   "Return the keys and commands that are not in the file RECORD."

@@ -1,18 +1,20 @@
 //! `edn-bridge usage`: tokens and cost over time, from the journals. Runs no session.
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueEnum};
+use edn_bridge::export::{self, UsageFigure, UsageRow};
 use edn_bridge::message::{Role, Usage};
 use edn_bridge::store::{EntryBody, JournalContent};
 use edn_bridge::value::{Map, Value};
 
 use super::progress::Bar;
-use super::style::Meaning;
+use super::style::{Meaning, width};
 use super::table::Table;
-use super::{Exit, Options, out, sessions};
+use super::{Exit, Failure, Options, out, sessions};
 
 #[derive(Args)]
 pub(super) struct UsageArguments {
@@ -23,8 +25,11 @@ pub(super) struct UsageArguments {
     #[arg(long, value_name = "AGE", value_parser = sessions::shelf::age)]
     since: Option<Duration>,
     /// As JSON.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "html")]
     json: bool,
+    /// Writes a page with figures by day, project and model to this file.
+    #[arg(long, value_name = "FILE", conflicts_with = "by")]
+    html: Option<PathBuf>,
 }
 
 /// What figures are summed by.
@@ -41,7 +46,7 @@ pub(super) enum By {
     Session,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Sum {
     calls: u64,
     usage: Usage,
@@ -63,7 +68,12 @@ pub(super) fn run(options: &Options, arguments: &UsageArguments) -> Exit {
     let files = store.all_files()?;
     let oldest = arguments.since.and_then(|age| SystemTime::now().checked_sub(age));
     let from = oldest.and_then(|time| jiff::Timestamp::try_from(time).ok()).map(|time| time.to_string());
-    let (mut sums, mut seen) = (BTreeMap::<String, Sum>::new(), HashSet::new());
+    let by = match arguments.html {
+        Some(_) => vec![By::Day, By::Project, By::Model],
+        None => vec![arguments.by],
+    };
+    let mut all = vec![BTreeMap::<String, Sum>::new(); by.len()];
+    let mut seen = HashSet::new();
     let bar = Bar::new();
     let (mut total, mut unread) = (Sum::default(), 0usize);
     for (at, path) in files.paths.iter().enumerate() {
@@ -79,9 +89,11 @@ pub(super) fn run(options: &Options, arguments: &UsageArguments) -> Exit {
             unread = unread.saturating_add(1);
             continue;
         };
-        add(&content, arguments.by, from.as_deref(), &mut seen, |key, usage| {
+        add(&content, from.as_deref(), &mut seen, |call, usage| {
             total.add(usage);
-            sums.entry(key).or_default().add(usage);
+            for (by, sums) in by.iter().zip(&mut all) {
+                sums.entry(call.key(*by)).or_default().add(usage);
+            }
         });
     }
     bar.clear();
@@ -90,6 +102,13 @@ pub(super) fn run(options: &Options, arguments: &UsageArguments) -> Exit {
             "{unread} sessions cannot be read and are left out; edn-bridge sessions verify says why"
         );
     }
+    if let Some(path) = &arguments.html {
+        let figures = by.iter().zip(&all).map(|(by, sums)| figure(*by, sums)).collect::<Vec<_>>();
+        export::save(path, &export::usage_page("Tokens and cost", &figures))
+            .map_err(Failure::io(path.display().to_string()))?;
+        return out::note(&format!("Written to {}.", path.display()));
+    }
+    let sums = all.into_iter().next().unwrap_or_default();
     if arguments.json {
         let all = sums.iter().map(|(key, sum)| {
             let map = Map::new().with(name(arguments.by), key.clone());
@@ -109,11 +128,15 @@ pub(super) fn run(options: &Options, arguments: &UsageArguments) -> Exit {
         By::Model => "MODEL",
         By::Session => "SESSION",
     };
-    let mut table =
-        Table::new(&[heading, "CALLS", "INPUT", "CACHED", "OUTPUT", "COST $"], 0, &[1, 2, 3, 4, 5]);
+    // A person compares lengths at a glance; a script wants the numbers alone.
+    let measure = Measure::of(&sums);
+    let bars = width().map_or(0, |columns| columns.saturating_sub(BESIDE_BARS).min(BAR));
+    let mut headings = vec![heading, "CALLS", "INPUT", "CACHED", "OUTPUT", "COST $"];
+    headings.extend((bars > 0).then_some(measure.heading()));
+    let mut table = Table::new(&headings, 0, &[1, 2, 3, 4, 5]);
     let row = |key: &str, meaning, sum: &Sum| {
         let Usage { input, output, cache_read, cache_write, cost } = sum.usage;
-        [
+        vec![
             (key.to_owned(), Some(meaning)),
             (sum.calls.to_string(), None),
             (input.saturating_add(cache_write).to_string(), None),
@@ -123,10 +146,71 @@ pub(super) fn run(options: &Options, arguments: &UsageArguments) -> Exit {
         ]
     };
     for (key, sum) in &sums {
-        table.row(row(key, Meaning::Name, sum));
+        let mut row = row(key, Meaning::Name, sum);
+        row.extend((bars > 0).then(|| (measure.bar(sum, bars), Some(Meaning::Well))));
+        table.row(row);
     }
     table.row(row("all", Meaning::Heading, &total));
     out::show(&table.text())
+}
+
+/// Columns of the longest bar.
+const BAR: usize = 30;
+
+/// Columns that are left to the other figures before there are bars.
+const BESIDE_BARS: usize = 62;
+
+/// What the bars show: cost, or tokens where nothing has a price.
+struct Measure {
+    is_cost: bool,
+    most: f64,
+}
+
+impl Measure {
+    fn of(sums: &BTreeMap<String, Sum>) -> Self {
+        let is_cost = sums.values().any(|sum| sum.usage.cost > 0.0);
+        let most = sums.values().map(|sum| Self { is_cost, most: 1.0 }.amount(sum)).fold(0.0, f64::max);
+        Self { is_cost, most }
+    }
+
+    const fn heading(&self) -> &'static str {
+        if self.is_cost { "COST" } else { "TOKENS" }
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "a length on a terminal")]
+    fn amount(&self, sum: &Sum) -> f64 {
+        let Usage { input, output, cache_read, cache_write, cost } = sum.usage;
+        let tokens = input.saturating_add(output).saturating_add(cache_read).saturating_add(cache_write);
+        if self.is_cost { cost } else { tokens as f64 }
+    }
+
+    /// The bar in eighths of a column. What is more than nothing is seen.
+    fn bar(&self, sum: &Sum, columns: usize) -> String {
+        let amount = self.amount(sum);
+        if amount <= 0.0 || self.most <= 0.0 {
+            return String::new();
+        }
+        let share = amount / self.most;
+        let all = (1..=columns.saturating_mul(8)).take_while(|eighth| {
+            *eighth == 1 || share * real(columns.saturating_mul(8)) + 0.5 >= real(*eighth)
+        });
+        let eighths = all.count();
+        let last = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+        let rest = (eighths % 8).checked_sub(1).and_then(|at| last.get(at));
+        "█".repeat(eighths / 8).chars().chain(rest.copied()).collect()
+    }
+}
+
+/// The length of a bar.
+#[allow(clippy::cast_precision_loss, reason = "a length on a terminal")]
+const fn real(count: usize) -> f64 {
+    count as f64
+}
+
+fn figure(by: By, sums: &BTreeMap<String, Sum>) -> UsageFigure {
+    let row =
+        |(label, sum): (&String, &Sum)| UsageRow { label: label.clone(), calls: sum.calls, usage: sum.usage };
+    UsageFigure { heading: format!("By {}", name(by)), rows: sums.iter().map(row).collect() }
 }
 
 const fn name(by: By) -> &'static str {
@@ -138,13 +222,31 @@ const fn name(by: By) -> &'static str {
     }
 }
 
+/// Where a model call belongs.
+struct Call<'c> {
+    content: &'c JournalContent,
+    at: &'c str,
+    model: &'c str,
+}
+
+impl Call<'_> {
+    fn key(&self, by: By) -> String {
+        match by {
+            By::Day => self.at.get(..10).unwrap_or_default(),
+            By::Project => &self.content.header.cwd,
+            By::Model => self.model,
+            By::Session => self.content.header.session.as_str(),
+        }
+        .to_owned()
+    }
+}
+
 /// Adds the calls of a session. What a fork has from its source is the source's: an entry counts once.
 fn add(
     content: &JournalContent,
-    by: By,
     from: Option<&str>,
     seen: &mut HashSet<Arc<str>>,
-    mut sum: impl FnMut(String, Usage),
+    mut sum: impl FnMut(&Call<'_>, Usage),
 ) {
     let mut model = USUAL.to_owned();
     for entry in &content.entries {
@@ -158,15 +260,31 @@ fn add(
                 {
                     continue;
                 }
-                let key = match by {
-                    By::Day => message.timestamp.get(..10).unwrap_or_default().to_owned(),
-                    By::Project => content.header.cwd.to_string(),
-                    By::Model => model.clone(),
-                    By::Session => content.header.session.as_str().to_owned(),
-                };
-                sum(key, usage);
+                sum(&Call { content, at: &message.timestamp, model: &model }, usage);
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_as_long_as_their_share() {
+        let sum = |input: u64, cost: f64| Sum { calls: 1, usage: Usage { input, cost, ..Usage::default() } };
+        let sums = BTreeMap::from([("a".to_owned(), sum(80, 0.0)), ("b".to_owned(), sum(1, 0.0))]);
+        let measure = Measure::of(&sums);
+        let bar = |input| measure.bar(&sum(input, 0.0), 10);
+        assert_eq!(
+            [bar(80), bar(40), bar(41), bar(1), bar(0)],
+            ["█".repeat(10), "█".repeat(5), "█████▏".to_owned(), "▏".to_owned(), String::new()]
+        );
+        // As soon as something has a price, that is what counts.
+        let sums = BTreeMap::from([("a".to_owned(), sum(80, 0.5)), ("b".to_owned(), sum(900, 0.0))]);
+        let measure = Measure::of(&sums);
+        assert_eq!((measure.heading(), measure.bar(&sum(900, 0.0), 10)), ("COST", String::new()));
+        assert_eq!(measure.bar(&sum(80, 0.5), 10), "█".repeat(10));
     }
 }

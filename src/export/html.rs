@@ -6,56 +6,15 @@ use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Par
 
 use super::escape::{escape, shown};
 use super::highlight;
+use super::page::{begin, end};
 use super::transcript::{CUT_OFF, Transcript, heading};
+use super::usage;
 use crate::message::{Block, Message, Role, Usage};
-use crate::visible;
 
-/// The start of every page. A newer export may replace a file that starts with it.
-pub const MARK: &str = "<!doctype html>\n<!-- edn-bridge session -->\n";
-
-const STYLE: &str = "
-:root { color-scheme: light dark; --ink: #1d1d1f; --dim: #6b6b70; --line: #dcdce0; --paper: #fff;
-  --soft: #f5f5f7; --you: #eaf2fd; --k: #8430a0; --s: #a13a1f; --n: #1c5fb8; --c: #6b7a6b; --bad: #b3261e; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e8e8ea; --dim: #9a9aa0; --line: #3a3a3e;
-  --paper: #18181a; --soft: #222225; --you: #1f2c3d; --k: #d19be6; --s: #f0a184; --n: #8ab9f5; --c: #93a693;
-  --bad: #f2938c; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2rem 1rem 4rem; max-width: 52rem; color: var(--ink); background: var(--paper);
-  font: 16px/1.55 system-ui, sans-serif; overflow-wrap: break-word; }
-h1 { font-size: 1.5rem; margin: 0 0 .3rem; } h2, h3, h4 { line-height: 1.3; }
-.facts, time { color: var(--dim); font-size: .85rem; }
-article { border-top: 1px solid var(--line); padding: .8rem 0; }
-article > header { display: flex; justify-content: space-between; gap: 1rem; font-weight: 600; }
-article > header a { color: inherit; text-decoration: none; }
-.user > .body { background: var(--you); border-radius: .6rem; padding: .1rem 1rem; margin-top: .4rem; }
-pre { background: var(--soft); border-radius: .4rem; padding: .7rem .9rem; overflow-x: auto; }
-code, pre { font: .88rem/1.45 ui-monospace, monospace; } p code, li code { background: var(--soft);
-  padding: .1rem .3rem; border-radius: .25rem; }
-details { margin: .5rem 0; } summary { cursor: pointer; color: var(--dim); }
-details.thinking { font-style: italic; color: var(--dim); }
-blockquote { margin: .5rem 0; padding-left: 1rem; border-left: 3px solid var(--line); color: var(--dim); }
-table { border-collapse: collapse; } th, td { border: 1px solid var(--line); padding: .25rem .6rem; }
-img { max-width: 100%; } .error { color: var(--bad); } .usage { color: var(--dim); font-size: .8rem; }
-.k { color: var(--k); } .s { color: var(--s); } .n { color: var(--n); } .c { color: var(--c); }
-.a { color: #1a7f37; } .d { color: var(--bad); }
-.x { color: var(--bad); border: 1px solid; border-radius: .2rem; font: .75rem ui-monospace, monospace; }
-";
-
-/// The whole page.
+/// The page of a session.
 pub(super) fn page(transcript: &Transcript) -> String {
-    let mut out = String::from(MARK);
-    out.push_str("<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
-    // Even text that evades the escaping could neither run nor load anything.
-    out.push_str(
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
-         style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"referrer\" content=\"no-referrer\">\n<title>",
-    );
-    escape(&visible::line(&transcript.title), &mut out);
-    let _ = write!(out, "</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>");
-    shown(&transcript.title, &mut out);
-    out.push_str("</h1>\n<p class=\"facts\">");
+    let mut out = begin(&transcript.title);
+    out.push_str("<p class=\"facts\">");
     shown(&transcript.created_at, &mut out);
     out.push_str(" · <code>");
     shown(&transcript.cwd, &mut out);
@@ -65,7 +24,12 @@ pub(super) fn page(transcript: &Transcript) -> String {
     for (one, is_cut_off) in transcript.marked() {
         message(one, is_cut_off, &mut out);
     }
-    out.push_str("</main>\n</body>\n</html>\n");
+    let turns = transcript.usage_by_turn();
+    if !turns.rows.is_empty() {
+        out.push_str("<h2>Usage</h2>\n");
+        usage::figure(&turns, 0, &mut out);
+    }
+    end(&mut out);
     out
 }
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::message::{Message, Role, SessionId, TurnId};
+use super::usage::{UsageFigure, UsageRow};
+use crate::message::{Message, Role, SessionId, TurnId, Usage};
 use crate::visible;
 
 /// The exported content.
@@ -34,6 +35,25 @@ impl Transcript {
             let turn = message.turn_id.as_ref().filter(|_| is_last);
             (message, turn.is_some_and(|turn| self.interrupted.contains(turn)))
         })
+    }
+
+    /// The tokens and the cost of each turn.
+    pub(super) fn usage_by_turn(&self) -> UsageFigure {
+        let mut rows: Vec<(Option<&TurnId>, UsageRow)> = Vec::new();
+        for message in &self.messages {
+            let Some(usage) = message.usage else { continue };
+            let turn = message.turn_id.as_ref();
+            if rows.last().is_none_or(|(last, _)| turn.is_none() || *last != turn) {
+                let minute = message.timestamp.get(..16).unwrap_or(&message.timestamp).replace('T', " ");
+                rows.push((turn, UsageRow { label: minute, calls: 0, usage: Usage::default() }));
+            }
+            if let Some((_, row)) = rows.last_mut() {
+                row.calls = row.calls.saturating_add(1);
+                row.usage.add(&usage);
+            }
+        }
+        let rows = rows.into_iter().map(|(_, row)| row).collect();
+        UsageFigure { heading: "By turn".to_owned(), rows }
     }
 }
 

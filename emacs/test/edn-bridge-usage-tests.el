@@ -1,0 +1,100 @@
+;;; edn-bridge-usage-tests.el --- Tests of tokens and cost over time  -*- lexical-binding: t; no-byte-compile: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Commentary:
+
+;; Figures of the real program, of a script in its place, and the image.
+
+;;; Code:
+
+(require 'ert)
+(require 'dom)
+(require 'edn-bridge)
+(require 'edn-bridge-live-tests)
+
+(defconst edn-bridge-usage-tests-rows
+  '(("2026-01-01" 3 1000 0 80 0.5) ("2026-01-02" 1 40 9 5 0.25)
+    ("a\e[2Jb" 1 7 0 0 0.0))
+  "Figures as they are read: label, calls, input, cached, output, cost.")
+
+(defun edn-bridge-usage-tests-buffer ()
+  "Return what the buffer with figures says once they are there."
+  (with-current-buffer "*edn-bridge usage*"
+    (edn-bridge-test-wait (not (process-live-p edn-bridge-usage--process)))
+    (edn-bridge-test-wait (not (string-match-p "\\`Reading" (buffer-string))))
+    (buffer-substring-no-properties (point-min) (point-max))))
+
+(ert-deftest edn-bridge-usage-shows-the-figures-of-the-program ()
+  (edn-bridge-live-tests-with-program "hello.edn"
+    (save-window-excursion
+      (edn-bridge-usage)
+      (should (equal (edn-bridge-usage-tests-buffer)
+                     "No model was called yet.\n"))
+      (dotimes (_ 2)
+        (apply #'call-process edn-bridge-program nil nil nil
+               (append edn-bridge-program-args '("prompt" "hello"))))
+      (with-current-buffer "*edn-bridge usage*"
+        (pcase-dolist (`(,key . ,label)
+                       `(("d" . ,(format-time-string "%F" nil t))
+                         ("p" . ,(directory-file-name
+                                  (file-truename default-directory)))
+                         ("m" . "(the usual one)")))
+          (call-interactively (key-binding key))
+          (let ((text (edn-bridge-usage-tests-buffer)))
+            (should (string-match-p
+                     (concat "^" (regexp-quote label)
+                             " +2 +20 +0 +10 +-  █\\{30\\}$")
+                     text))))
+        (call-interactively (key-binding "s"))
+        (should (= 3 (length (split-string (edn-bridge-usage-tests-buffer)
+                                           "\n" t))))
+        (kill-buffer)))))
+
+(ert-deftest edn-bridge-usage-says-when-there-are-no-figures ()
+  (let ((edn-bridge-program "false") (edn-bridge-program-args nil))
+    (save-window-excursion (edn-bridge-usage 'day))
+    (should (string-match-p "cannot be read; M-x edn-bridge-doctor"
+                            (edn-bridge-usage-tests-buffer))))
+  (let ((edn-bridge-program "/no/such/edn-bridge") (edn-bridge-program-args nil))
+    (save-window-excursion (edn-bridge-usage 'day))
+    (should (string-match-p "/no/such/edn-bridge"
+                            (edn-bridge-usage-tests-buffer))))
+  (kill-buffer "*edn-bridge usage*"))
+
+(ert-deftest edn-bridge-usage-bars-are-as-long-as-their-share ()
+  (should (equal (edn-bridge-usage--bar 0 10) ""))
+  (should (equal (edn-bridge-usage--bar 10 10) (make-string 30 ?█)))
+  (should (equal (edn-bridge-usage--bar 5 10) (make-string 15 ?█)))
+  (should (equal (edn-bridge-usage--bar 1 1000000) "▏"))
+  (should (equal (edn-bridge-usage--bar 0 0) ""))
+  (cl-letf (((symbol-function 'char-displayable-p) #'ignore))
+    (should (equal (edn-bridge-usage--bar 5 10) (make-string 15 ?#)))))
+
+(ert-deftest edn-bridge-usage-lines-have-numbers-and-no-hidden-characters ()
+  (let ((text (edn-bridge-usage--table edn-bridge-usage-tests-rows 'day)))
+    (should (string-match-p
+             "^2026-01-02 +1 +40 +9 +5 +0\\.2500  █\\{15\\}$"
+             (substring-no-properties text)))
+    (should (string-match-p "^a\\\\u{1B}\\[2Jb " text))
+    (should-not (string-match-p "\e" text))))
+
+(ert-deftest edn-bridge-usage-image-has-a-bar-for-each-row ()
+  (let* ((svg (edn-bridge-usage--svg edn-bridge-usage-tests-rows))
+         (bars (dom-by-tag svg 'rect)))
+    (should (equal (mapcar (lambda (bar) (dom-attr bar 'width)) bars)
+                   '(400.0 200.0 0.0)))
+    (should (equal (mapcar #'dom-text (seq-take (dom-by-tag svg 'text) 2))
+                   '("2026-01-01" "$0.5000")))
+    (with-temp-buffer
+      (svg-print svg)
+      (goto-char (point-min))
+      (should-not (search-forward "\e" nil t))))
+  ;; Of many rows the last ones are drawn.
+  (let ((rows (mapcar (lambda (day) (list (format "day %d" day) 1 1 0 0 0.0))
+                      (number-sequence 1 100))))
+    (should (= 60 (length (dom-by-tag (edn-bridge-usage--svg rows) 'rect))))))
+
+(provide 'edn-bridge-usage-tests)
+
+;;; edn-bridge-usage-tests.el ends here
