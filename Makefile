@@ -11,7 +11,7 @@
 #   make cross              checks that the program compiles for macOS, and its packages for Windows
 #   make bench              runs the benchmarks; bench-emacs: those of the Emacs package
 #   make screenshots        takes pictures of the Emacs package, into emacs/screenshots
-#   make hostile, make soak, make fuzz, make fuzz-emacs, make features: longer checks, some with more tools
+#   make hostile, make soak, make simulate, make fuzz, make fuzz-emacs, make features: longer checks, some with more tools
 #   make unsafe             counts lines with unsafe code in each dependency (FEATURES selects the build)
 #   make fmt, make clean, make tools
 #
@@ -58,6 +58,12 @@ locks:
 crash: export EDN_BRIDGE_CRASH_KILLS ?= 200
 crash:
 	@cargo nextest run --locked $(INNER) -E 'binary(crash)' --no-capture
+
+# Simulates several machines on one engine. SEEDS is a count, or the first seed and a count: 17:1.
+.PHONY: simulate
+simulate: export EDN_BRIDGE_SIMULATION_SEEDS := $(or $(SEEDS),5000)
+simulate:
+	@cargo nextest run --locked $(INNER) -E 'binary(realm_simulation) and test(sound)' --no-capture
 
 # Servers of tools from the package registries, and the official conformance suite for their clients.
 .PHONY: test-peers
