@@ -25,7 +25,7 @@ export PATH := $(CARGO_TARGET_DIR)/tools/bin:$(PATH)
 
 # For lints and tests: everything except the embedded model, whose C++ takes minutes to compile. The release, which is
 # linted too, has no telemetry, and this has.
-export INNER := --no-default-features --features index,otel
+export INNER := --no-default-features --features index,otel,postgres
 
 # A prompt is passed on verbatim: no quoting, no expansion.
 override PROMPT := $(value PROMPT)

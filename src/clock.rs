@@ -44,6 +44,17 @@ impl Clock for SystemClock {
     }
 }
 
+/// The time since the machine started. It goes on while the machine sleeps, so that who wakes notices the sleep.
+pub fn since_boot() -> Duration {
+    #[cfg(target_os = "linux")]
+    let id = rustix::time::ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    let id = rustix::time::ClockId::Monotonic;
+    let time = rustix::time::clock_gettime(id);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or_default();
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), nanos)
+}
+
 /// A time as RFC 3339 in UTC with milliseconds, such as `2026-01-02T03:04:05.678Z`.
 pub fn rfc3339(time: Timestamp) -> Arc<str> {
     format!("{time:.3}").into()

@@ -1364,3 +1364,21 @@ pub const TELEMETRY_ANSWER_BYTES: usize = 16 * 1024;
 
 /// Rows of bars in one image. More are only in its table: an image of hundreds is not read.
 pub const PLOT_ROWS: usize = 60;
+
+/// Connections of a host to a realm's engine for statements: with four, 16 sessions at once append as fast as with more,
+/// and a thousand hosts still fit on one engine. Two more are for hints.
+pub const REALM_CONNECTIONS: usize = 4;
+
+/// How long the engine of a realm works on a statement before it gives it up by itself. Longer than
+/// [`REALM_CALL_WAIT`], because a large entry may take longer than a person waits; bounded, so that a statement that
+/// was given up here does not come much later.
+pub const REALM_STATEMENT_WAIT: Duration = Duration::from_secs(10);
+
+/// How long one step of making a realm's tables may take.
+pub const REALM_INIT_WAIT: Duration = Duration::from_secs(60);
+
+/// How long after the loss of its connection for hints a host of a realm tries again.
+pub const REALM_RECONNECT: Duration = Duration::from_millis(500);
+
+/// How often a writer asks a realm what became of an append before it says that this is unknown.
+pub const REALM_SETTLES: usize = 3;

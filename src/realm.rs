@@ -10,14 +10,24 @@
 
 mod calls;
 mod error;
+mod follow;
+mod keeper;
 mod local;
+#[cfg(feature = "postgres")]
+mod postgres;
 pub mod rules;
 mod types;
+mod writer;
 
 pub use calls::{Hints, Realm, RealmCall, Requests, Utterances};
 pub use error::{Doubt, RealmError};
+pub use follow::{Followed, follow};
+pub use keeper::{Kept, keep};
 pub use local::LocalRealm;
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresRealm, RealmCheck};
 pub use types::{
     Claim, Host, HostId, HostName, Incarnation, Opened, OwnedBy, Posted, RealmFilter, RealmHint, RealmPage,
     RealmRequest, RealmSlot, Tail,
 };
+pub use writer::{RealmWriter, Written};

@@ -54,7 +54,7 @@ const TABLE: &[(&str, &[&str])] = &[
     // What a journal keeps.
     ("store", &["value", "edn", "limits", "descriptors", "private", "message", "project"]),
     // What several machines share, in entries.
-    ("realm", &["limits", "message", "store"]),
+    ("realm", &["limits", "clock", "secret", "sha256", "message", "store"]),
     // An entry is an event too.
     ("event", &["value", "limits", "secret", "message", "delivery", "catalogue", "facts", "store"]),
     ("session", &["value", "limits", "secret", "message", "catalogue", "facts", "event"]),
@@ -459,6 +459,14 @@ fn only_the_room_of_servers_uses_rmcp() {
     for (file, text) in sources() {
         let room = file.starts_with("src/mcp") || file == Path::new("src/mcp.rs");
         assert!(room || !text.contains("rmcp::"), "{} uses rmcp", file.display());
+    }
+}
+
+#[test]
+fn only_one_engine_of_a_realm_uses_tokio_postgres() {
+    for (file, text) in sources() {
+        let room = file.starts_with("src/realm/postgres") || file == Path::new("src/realm/postgres.rs");
+        assert!(room || !text.contains("tokio_postgres"), "{} uses tokio_postgres", file.display());
     }
 }
 

@@ -11,7 +11,22 @@
     reason = "tests"
 )]
 
+#[cfg(feature = "postgres")]
+#[path = "realm/believer.rs"]
+mod believer;
+#[cfg(feature = "postgres")]
+#[path = "realm/engine.rs"]
+mod engine;
+#[cfg(feature = "postgres")]
+#[path = "realm/faults.rs"]
+mod faults;
 #[path = "realm/local.rs"]
 mod local;
 #[path = "realm/promises.rs"]
 mod promises;
+#[cfg(feature = "postgres")]
+#[path = "realm/proxy.rs"]
+mod proxy;
+#[cfg(feature = "postgres")]
+#[path = "realm/server.rs"]
+mod server;

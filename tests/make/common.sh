@@ -58,10 +58,11 @@ has_libclang() { [ -n "${LIBCLANG_PATH:-}" ] || compgen -G '/usr/lib*/llvm*/lib*
 has_cxx() { has c++ && { [ "$(uname)" != Linux ] || [ -e "$(c++ -print-file-name=libstdc++.a)" ]; }; }
 has_model_tools() { has cmake && has_cxx && has clang && has_libclang; }
 
+has_postgres() { has initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; }
 has_package_lint() { compgen -G '/usr/share/emacs/site-lisp/elpa/package-lint-*' >/dev/null; }
 
 # The missing Debian packages for each purpose: emacs, emacs-tests, screenshots, model, pip, node, clojure, nix, dist,
-# dist-check.
+# dist-check, postgres.
 missing_packages() {
   local wanted
   for wanted; do
@@ -89,6 +90,9 @@ missing_packages() {
         has lintian || echo lintian
         has mmdebstrap || echo mmdebstrap
         has buildah || echo buildah ;;
+      postgres)
+        has_postgres || echo postgresql
+        [ -x /usr/sbin/pgbouncer ] || echo pgbouncer ;;
       model)
         has cmake || echo cmake
         has_cxx || echo g++
@@ -291,7 +295,8 @@ build_program() {
     step "build the program, profile $1 (the first time llama.cpp takes minutes)" cargo build --profile "$1" --locked
   else
     say '-- without the embedded model: cmake, a C++ compiler with libstdc++.a, clang and libclang are needed to build it'
-    step "build the program, profile $1, without the embedded model" cargo build --profile "$1" --locked $INNER
+    step "build the program, profile $1, without the embedded model" \
+      cargo build --profile "$1" --locked --no-default-features --features index
   fi
 }
 

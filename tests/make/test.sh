@@ -3,7 +3,7 @@
 . tests/make/common.sh
 
 has cargo || die 'cargo was not found; install Rust from https://rustup.rs and try again'
-packages emacs emacs-tests model pip node clojure nix
+packages emacs emacs-tests model pip node clojure nix postgres
 step 'format' cargo fmt --all --check
 typos_tool $TYPOS
 step 'typos' typos
@@ -33,6 +33,8 @@ fi
 cross_checks aarch64-apple-darwin x86_64-pc-windows-gnu
 acp_libraries
 mcp_servers
+has_postgres || say '-- LEFT OUT: sessions on several machines, because PostgreSQL (Debian: postgresql) is missing'
+[ -x /usr/sbin/pgbouncer ] || say '-- LEFT OUT: whether a pooler is refused, because pgbouncer is missing'
 step 'tests' cargo nextest run --locked $INNER --no-fail-fast
 step 'doc tests' cargo test --locked --doc $INNER
 acp_tests

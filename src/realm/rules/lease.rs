@@ -51,8 +51,8 @@ pub struct Lease {
     terms: LeaseTerms,
     /// When the last renewal that was answered had been sent; `None` before the first.
     counts_from: Option<Duration>,
-    /// When a renewal was last sent.
-    tried: Option<Duration>,
+    /// When the next renewal is due.
+    due: Duration,
     /// How often it was over.
     lapses: u64,
     /// Whether the last standing that was asked for was over.
@@ -62,7 +62,7 @@ pub struct Lease {
 impl Lease {
     /// A lease that was never granted.
     pub fn new(terms: LeaseTerms) -> Self {
-        Self { terms, counts_from: None, tried: None, lapses: 0, was_over: false }
+        Self { terms, counts_from: None, due: Duration::ZERO, lapses: 0, was_over: false }
     }
 
     /// Its terms.
@@ -72,7 +72,12 @@ impl Lease {
 
     /// A renewal is about to be sent.
     pub fn sending(&mut self, now: Duration) {
-        self.tried = Some(now);
+        self.due = now.saturating_add(self.terms.renew);
+    }
+
+    /// A renewal has failed, or its answer did not come.
+    pub fn failed(&mut self, now: Duration) {
+        self.due = now.saturating_add(self.terms.renew.checked_div(5).unwrap_or_default());
     }
 
     /// The engine has carried out the renewal that was sent at that time. Answers may come late and in any order.
@@ -112,9 +117,9 @@ impl Lease {
         self.ends_at().map(|end| end.saturating_sub(self.terms.margin))
     }
 
-    /// When to send the next renewal: at once, or a third of the lease after the last one was sent.
+    /// When to send the next renewal: a third of the lease after the last one was sent, or a fifteenth after one failed.
     pub fn renew_at(&self) -> Duration {
-        self.tried.map_or(Duration::ZERO, |tried| tried.saturating_add(self.terms.renew))
+        self.due
     }
 
     /// How often it was over. A claim that was made before the last time must be made again.
@@ -178,10 +183,12 @@ mod tests {
     }
 
     #[test]
-    fn failed_renewal_is_tried_again_after_a_third() {
+    fn failed_renewal_is_tried_again_soon() {
         let mut lease = lease();
         lease.sending(s(105));
         assert_eq!(lease.renew_at(), s(110));
+        lease.failed(s(107));
+        assert_eq!(lease.renew_at(), s(108));
         assert_eq!(lease.ends_at(), Some(s(115)), "not answered, so nothing is gained");
     }
 

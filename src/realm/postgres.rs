@@ -1,0 +1,740 @@
+//! A realm in PostgreSQL: the schema `edn_bridge` of a database, each row of which belongs to the role that made it.
+//!
+//! The one room that knows the client of PostgreSQL. The row of a session is its fence, its tail and its slot, and an
+//! append is one statement that changes it and adds the entries, so that a takeover and an append exclude each other by
+//! the lock of that row. Only the engine's clock judges leases. Works with PostgreSQL 13 and later.
+
+mod config;
+mod hints;
+mod link;
+mod schema;
+mod tls;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::FutureExt as _;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_postgres::Row;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::limits::{
+    JOURNAL_LINE_BYTES, REALM_ANSWER_WAIT, REALM_BLOB_BYTES, REALM_HINT_BYTES, REALM_HOSTS, REALM_PAGE,
+    REALM_PAGE_BYTES, REALM_SESSIONS, REALM_SLOT_BYTES, REALM_WAITING, REALM_WATCH,
+};
+use crate::message::{EntryId, SessionId};
+use crate::realm::calls::{Hints, Realm, RealmCall, Requests, Utterances};
+use crate::realm::error::{Doubt, RealmError};
+use crate::realm::rules::{LeaseTerms, Stop};
+use crate::realm::types::{
+    Claim, Host, HostId, HostName, Opened, OwnedBy, Posted, RealmFilter, RealmPage, RealmRequest, RealmSlot,
+    Tail,
+};
+use crate::secret::Secret;
+use crate::sha256;
+use crate::store::{Entry, Header};
+use config::Address;
+use hints::{Board, News};
+use link::{Kind, Link, Pool};
+
+pub use schema::RealmCheck;
+
+/// Fence, place and slot are one step: no row of the session, no entries.
+const APPEND: &str = "WITH s AS (\
+       UPDATE edn_bridge.session SET tail = tail + $7, tail_id = $8, slot = coalesce($9, slot), \
+         changed = clock_timestamp() \
+       WHERE member = current_user AND id = $1 AND owner = $2 AND epoch = $3 AND tail = $4 \
+         AND tail_id IS NOT DISTINCT FROM $5 \
+       RETURNING tail) \
+     INSERT INTO edn_bridge.entry (session, seq, id, epoch, line) \
+     SELECT $1, $4 + e.n, e.id, $3, e.line FROM s, \
+       unnest($6::text[], $10::text[]) WITH ORDINALITY AS e (id, line, n)";
+
+/// The lock waits for an append of this owner that is under way. It also makes this a write, which a synchronous standby
+/// has when the answer comes: what is found then is on the standby too.
+const SETTLE: &str = "SELECT owner IS NOT DISTINCT FROM $2 AND epoch = $3 FROM edn_bridge.session \
+     WHERE member = current_user AND id = $1 FOR UPDATE";
+
+/// The entry at the known place comes along without its line, so that it can be compared.
+const READ: &str = "SELECT s.tail, s.tail_id, e.seq, e.id, e.line FROM edn_bridge.session s LEFT JOIN LATERAL (\
+       SELECT seq, id, CASE WHEN seq > $2 THEN line ELSE '' END AS line, \
+         sum(CASE WHEN seq > $2 THEN octet_length(line) ELSE 0 END) OVER (ORDER BY seq) AS bytes \
+       FROM edn_bridge.entry WHERE member = current_user AND session = s.id AND seq BETWEEN $2 AND $2 + $3) e \
+       ON e.bytes <= $4 OR e.seq <= $2 + 1 \
+     WHERE s.member = current_user AND s.id = $1 ORDER BY e.seq";
+
+const OPEN: &str = "SELECT s.header, s.tail, s.tail_id, s.epoch, s.owner, \
+       coalesce(h.until > clock_timestamp(), false) \
+     FROM edn_bridge.session s LEFT JOIN edn_bridge.host h ON h.member = current_user AND h.name = s.owner \
+     WHERE s.member = current_user AND s.id = $1";
+
+const CREATE: &str = "INSERT INTO edn_bridge.session (id, header, cwd, owner, epoch) \
+     SELECT $1, $2, $3, $4, 1 FROM edn_bridge.host h \
+       WHERE h.member = current_user AND h.name = $4 AND h.incarnation = $5 AND h.until > clock_timestamp() \
+     ON CONFLICT (member, id) DO NOTHING";
+
+const CLAIM: &str = "UPDATE edn_bridge.session s SET owner = $2, epoch = epoch + 1, cwd = $4, \
+       changed = clock_timestamp() \
+     WHERE s.member = current_user AND s.id = $1 \
+       AND (s.owner IS NULL OR s.owner = $2 OR NOT EXISTS (SELECT 1 FROM edn_bridge.host h \
+         WHERE h.member = current_user AND h.name = s.owner AND h.until > clock_timestamp())) \
+       AND EXISTS (SELECT 1 FROM edn_bridge.host h WHERE h.member = current_user AND h.name = $2 \
+         AND h.incarnation = $3 AND h.until > clock_timestamp()) \
+       AND s.tail >= $5 AND ($5 = 0 OR EXISTS (SELECT 1 FROM edn_bridge.entry e \
+         WHERE e.member = current_user AND e.session = s.id AND e.seq = $5 AND e.id = $6)) \
+     RETURNING epoch, tail, tail_id";
+
+const RELEASE: &str = "UPDATE edn_bridge.session SET owner = NULL, changed = clock_timestamp() \
+     WHERE member = current_user AND id = $1 AND owner = $2 AND epoch = $3";
+
+const HAND_OVER: &str = "UPDATE edn_bridge.session SET owner = $4, epoch = epoch + 1, changed = clock_timestamp() \
+     WHERE member = current_user AND id = $1 AND owner = $2 AND epoch = $3 \
+       AND EXISTS (SELECT 1 FROM edn_bridge.host h WHERE h.member = current_user AND h.name = $4 \
+         AND h.until > clock_timestamp())";
+
+const SLOT: &str = "UPDATE edn_bridge.session SET slot = $4, changed = clock_timestamp() \
+     WHERE member = current_user AND id = $1 AND owner = $2 AND epoch = $3";
+
+const LIST: &str = "SELECT s.header, s.owner, coalesce(h.until > clock_timestamp(), false), s.cwd, s.tail, s.slot, \
+       (extract(epoch FROM s.changed) * 1000)::bigint \
+     FROM edn_bridge.session s LEFT JOIN edn_bridge.host h ON h.member = current_user AND h.name = s.owner \
+     WHERE s.member = current_user AND ($1::text IS NULL OR s.owner = $1) \
+       AND ($2::text IS NULL OR position(lower($2) in lower(s.slot)) > 0 OR EXISTS (\
+         SELECT 1 FROM edn_bridge.entry e WHERE e.member = current_user AND e.session = s.id \
+           AND position(lower($2) in lower(e.line)) > 0)) \
+     ORDER BY s.changed DESC, s.id LIMIT $3";
+
+/// A later run of this host takes its name at once; another host only after the lease. A run that was followed by another
+/// one never comes back: only its first entry may replace somebody.
+const RENEW: &str = "INSERT INTO edn_bridge.host AS h (name, key, incarnation, build, until) \
+     VALUES ($1, $2, $3, $4, clock_timestamp() + make_interval(secs => $5)) \
+     ON CONFLICT (member, name) DO UPDATE SET key = excluded.key, incarnation = excluded.incarnation, \
+       build = excluded.build, until = excluded.until \
+     WHERE h.incarnation = excluded.incarnation \
+       OR ($6 AND (h.key = excluded.key OR h.until <= clock_timestamp()))";
+
+const LEAVE: &str = "UPDATE edn_bridge.host SET until = clock_timestamp() \
+     WHERE member = current_user AND name = $1 AND incarnation = $2 AND until > clock_timestamp()";
+
+const HOSTS: &str = "SELECT h.name, h.build, h.until > clock_timestamp(), \
+       (extract(epoch FROM clock_timestamp() - h.until) * 1000)::bigint, \
+       (SELECT count(*) FROM edn_bridge.session s WHERE s.member = current_user AND s.owner = h.name) \
+     FROM edn_bridge.host h WHERE h.member = current_user ORDER BY h.name LIMIT $1";
+
+/// Posted again, it goes to whoever owns the session now.
+const POST: &str = "INSERT INTO edn_bridge.request AS r (id, session, host, asker, op, params, key, expires) \
+     SELECT $1, $2, s.owner, $3, $4, $5, $6, clock_timestamp() + make_interval(secs => $7) \
+     FROM edn_bridge.session s JOIN edn_bridge.host h ON h.member = current_user AND h.name = s.owner \
+     WHERE s.member = current_user AND s.id = $2 AND h.until > clock_timestamp() \
+     ON CONFLICT (member, id) DO UPDATE SET host = excluded.host, expires = excluded.expires \
+     RETURNING host, answer";
+
+const ANSWERED: &str = "SELECT answer FROM edn_bridge.request WHERE member = current_user AND id = $1";
+
+const REQUESTS: &str = "SELECT id, session, asker, op, params, key FROM edn_bridge.request \
+     WHERE member = current_user AND host = $1 AND answer IS NULL AND expires > clock_timestamp() \
+     ORDER BY at, id LIMIT $2";
+
+const ANSWER: &str = "UPDATE edn_bridge.request SET answer = $2 \
+     WHERE member = current_user AND id = $1 AND answer IS NULL";
+
+/// Long after anybody could ask for the answer again.
+const SWEEP: &str = "DELETE FROM edn_bridge.request \
+     WHERE member = current_user AND expires < clock_timestamp() - interval '1 day'";
+
+const PUT: &str =
+    "INSERT INTO edn_bridge.blob (digest, bytes) VALUES ($1, $2) ON CONFLICT (member, digest) DO NOTHING";
+
+const GET: &str = "SELECT bytes FROM edn_bridge.blob WHERE member = current_user AND digest = $1";
+
+/// A realm in PostgreSQL.
+pub struct PostgresRealm {
+    me: HostId,
+    build: Arc<str>,
+    terms: LeaseTerms,
+    shared: Arc<Shared>,
+    board: Board,
+    /// Whether this run has entered once.
+    has_entered: AtomicBool,
+    end: CancellationToken,
+    _end: DropGuard,
+}
+
+struct Shared {
+    pool: Pool,
+}
+
+impl fmt::Debug for PostgresRealm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresRealm").field("me", &self.me).finish_non_exhaustive()
+    }
+}
+
+fn is_fit(link: &mut Link) -> futures_util::future::BoxFuture<'_, Result<(), RealmError>> {
+    async { schema::is_ready(link).await.map(drop) }.boxed()
+}
+
+impl PostgresRealm {
+    /// A host of the realm at an address (`postgres://…`). Connects when the first call is made, and runs on the runtime
+    /// that this is called in.
+    ///
+    /// # Errors
+    /// [`RealmError::Unfit`] if the address cannot be used.
+    pub fn new(url: &Secret, me: HostId, build: &str, terms: LeaseTerms) -> Result<Self, RealmError> {
+        let address = Address::parse(url.expose())?;
+        let end = CancellationToken::new();
+        let board = Board::start(address.clone(), end.clone());
+        let shared = Arc::new(Shared { pool: Pool::new(address, is_fit) });
+        Ok(Self {
+            me,
+            build: build.into(),
+            terms,
+            shared,
+            board,
+            has_entered: AtomicBool::new(false),
+            end: end.clone(),
+            _end: end.drop_guard(),
+        })
+    }
+
+    /// Makes the realm's tables in a database, or brings them up to date, and lets roles use them, each for its own
+    /// sessions. Made again, it changes nothing.
+    ///
+    /// # Errors
+    /// [`RealmError::Unfit`] if the engine is one that does not keep what it acknowledges.
+    pub async fn init(url: &Secret, grant: &[&str]) -> Result<(), RealmError> {
+        schema::init(&Address::parse(url.expose())?, grant).await.map(drop)
+    }
+
+    /// Looks whether an engine can be trusted with a realm and has one, and measures it.
+    ///
+    /// # Errors
+    /// Why it cannot be used.
+    pub async fn check(url: &Secret) -> Result<RealmCheck, RealmError> {
+        let address = Address::parse(url.expose())?;
+        let check = schema::check(&address).await?;
+        hints::probe(&address).await?;
+        Ok(check)
+    }
+
+    /// Where the engine is, without user and password.
+    pub fn place(&self) -> Arc<str> {
+        self.pool().address().name()
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.shared.pool
+    }
+
+    fn name(&self) -> &str {
+        self.me.name.as_str()
+    }
+
+    fn changed(&self, session: &SessionId) {
+        self.board.tell(News::Session(session.clone(), None));
+    }
+
+    async fn read_page(
+        link: &mut Link,
+        session: &SessionId,
+        after: &Tail,
+        most: usize,
+    ) -> Result<RealmPage, RealmError> {
+        let most = number(most.clamp(1, REALM_PAGE));
+        let rows = link
+            .rows(Kind::Read, READ, &[&session.as_str(), &place(after.seq), &most, &number(REALM_PAGE_BYTES)])
+            .await?;
+        let first = rows.first().ok_or_else(|| RealmError::NoSession { session: session.clone() })?;
+        let tail = Tail { seq: seq(first, 0)?, id: id(first, 1)? };
+        let mut entries = Vec::new();
+        let mut at_known = None;
+        let mut next = after.seq;
+        for row in &rows {
+            let Some(place) = opt::<i64>(row, 2)? else { break };
+            let place = u64::try_from(place).map_err(damaged)?;
+            if place == after.seq {
+                at_known = id(row, 3)?;
+                continue;
+            }
+            next = next.saturating_add(1);
+            let line: &str = get(row, 4)?;
+            let entry = Entry::read(line.as_bytes()).filter(|_| place == next);
+            let entry = entry.ok_or_else(|| {
+                RealmError::Damaged(format!("entry {place} of the session {session} cannot be read").into())
+            })?;
+            entries.push(Arc::new(entry));
+        }
+        match Stop::unless_holds(after, tail.seq, at_known.as_ref()) {
+            Some(Stop::Behind { known, found }) => Err(RealmError::Behind { known, found }),
+            Some(Stop::Diverged { seq, known, found }) => Err(RealmError::Diverged { seq, known, found }),
+            Some(Stop::Fenced) | None => Ok(RealmPage { entries, tail }),
+        }
+    }
+
+    async fn open_now(&self, session: &SessionId) -> Result<Opened, RealmError> {
+        let rows = self.pool().rows(Kind::Read, OPEN, &[&session.as_str()]).await?;
+        let row = rows.first().ok_or_else(|| RealmError::NoSession { session: session.clone() })?;
+        Ok(Opened {
+            header: header(row, 0)?,
+            tail: Tail { seq: seq(row, 1)?, id: id(row, 2)? },
+            epoch: seq(row, 3)?,
+            owner: owner(row, 4)?,
+        })
+    }
+
+    async fn claim_now(&self, session: &SessionId, cwd: &str, known: &Tail) -> Result<Claim, RealmError> {
+        let known_id = known.id.as_ref().map(EntryId::as_str);
+        let params: [link::Param<'_>; 6] =
+            [&session.as_str(), &self.name(), &&*self.me.incarnation.0, &cwd, &place(known.seq), &known_id];
+        let rows = self.pool().rows(Kind::Write, CLAIM, &params).await?;
+        if let Some(row) = rows.first() {
+            self.changed(session);
+            let tail = Tail { seq: seq(row, 1)?, id: id(row, 2)? };
+            return Ok(Claim { session: session.clone(), epoch: seq(row, 0)?, tail });
+        }
+        // Why not: by a look that may find something newer than the claim did.
+        let opened = self.open_now(session).await?;
+        if let Some(OwnedBy { host, is_lost: false }) = opened.owner
+            && host != self.me.name
+        {
+            return Err(RealmError::Held { host });
+        }
+        let mut borrowed = self.pool().borrow().await?;
+        let read = Self::read_page(&mut borrowed.link, session, known, 1).await;
+        borrowed.done(read)?;
+        self.is_here().await?;
+        Err(RealmError::Unreachable("the session has just changed".into()))
+    }
+
+    /// Refuses a host that the realm does not count as this run's and alive.
+    async fn is_here(&self) -> Result<(), RealmError> {
+        const HERE: &str = "SELECT incarnation = $2, until > clock_timestamp() FROM edn_bridge.host \
+             WHERE member = current_user AND name = $1";
+        let rows = self.pool().rows(Kind::Read, HERE, &[&self.name(), &&*self.me.incarnation.0]).await?;
+        let here = rows.first().map(|row| Ok::<_, RealmError>((get(row, 0)?, get(row, 1)?))).transpose()?;
+        match here {
+            Some((true, true)) => Ok(()),
+            Some((false, true)) => Err(RealmError::NameTaken { host: self.me.name.clone() }),
+            _ => Err(RealmError::Unreachable("this host's lease is over".into())),
+        }
+    }
+
+    async fn ours(&self, claim: &Claim, sql: &'static str, more: Option<&str>) -> Result<u64, RealmError> {
+        let epoch = place(claim.epoch);
+        let session = claim.session.as_str();
+        match more {
+            Some(more) => self.pool().count(sql, &[&session, &self.name(), &epoch, &more]).await,
+            None => self.pool().count(sql, &[&session, &self.name(), &epoch]).await,
+        }
+    }
+}
+
+impl Realm for PostgresRealm {
+    fn me(&self) -> &HostId {
+        &self.me
+    }
+
+    fn renew(&self) -> RealmCall<'_, ()> {
+        async {
+            let is_first = !self.has_entered.load(Ordering::Acquire);
+            let params: [link::Param<'_>; 6] = [
+                &self.name(),
+                &&*self.me.key,
+                &&*self.me.incarnation.0,
+                &&*self.build,
+                &self.terms.lease.as_secs_f64(),
+                &is_first,
+            ];
+            if self.pool().count(RENEW, &params).await? == 0 {
+                return Err(RealmError::NameTaken { host: self.me.name.clone() });
+            }
+            if !self.has_entered.swap(true, Ordering::AcqRel) {
+                // What nobody asks for any more; the next run does it if this one does not.
+                let _ = self.pool().count(SWEEP, &[]).await;
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn leave(&self) -> RealmCall<'_, ()> {
+        async {
+            self.pool().count(LEAVE, &[&self.name(), &&*self.me.incarnation.0]).await?;
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn hosts(&self) -> RealmCall<'_, Vec<Host>> {
+        async {
+            let rows = self.pool().rows(Kind::Read, HOSTS, &[&number(REALM_HOSTS)]).await?;
+            let host = |row: &Row| {
+                Ok(Host {
+                    name: host_name(get(row, 0)?)?,
+                    build: get::<&str>(row, 1)?.into(),
+                    is_alive: get(row, 2)?,
+                    lost_ms: get(row, 3)?,
+                    sessions: seq(row, 4)?,
+                })
+            };
+            rows.iter().map(host).collect()
+        }
+        .boxed()
+    }
+
+    fn create<'a>(&'a self, header: &'a Header) -> RealmCall<'a, Claim> {
+        async move {
+            let line = text(header.line())?;
+            let session = header.session.as_str();
+            let params: [link::Param<'_>; 5] =
+                [&session, &line, &&*header.cwd, &self.name(), &&*self.me.incarnation.0];
+            if self.pool().count(CREATE, &params).await? == 1 {
+                self.changed(&header.session);
+                return Ok(Claim { session: header.session.clone(), epoch: 1, tail: Tail::default() });
+            }
+            match self.open_now(&header.session).await {
+                Ok(opened) if opened.header == *header => {
+                    self.claim_now(&header.session, &header.cwd, &Tail::default()).await
+                }
+                Ok(_) => Err(RealmError::Taken { session: header.session.clone() }),
+                Err(error) => {
+                    self.is_here().await?;
+                    Err(error)
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn open<'a>(&'a self, session: &'a SessionId) -> RealmCall<'a, Opened> {
+        self.open_now(session).boxed()
+    }
+
+    fn read<'a>(&'a self, session: &'a SessionId, after: &'a Tail, most: usize) -> RealmCall<'a, RealmPage> {
+        async move {
+            let mut borrowed = self.pool().borrow().await?;
+            let page = Self::read_page(&mut borrowed.link, session, after, most).await;
+            borrowed.done(page)
+        }
+        .boxed()
+    }
+
+    fn list<'a>(&'a self, filter: &'a RealmFilter, most: usize) -> RealmCall<'a, Vec<RealmSlot>> {
+        async move {
+            let host = filter.host.as_ref().map(HostName::as_str);
+            let most = number(most.min(REALM_SESSIONS));
+            let rows = self.pool().rows(Kind::Read, LIST, &[&host, &filter.text.as_deref(), &most]).await?;
+            let slot = |row: &Row| {
+                Ok(RealmSlot {
+                    header: header(row, 0)?,
+                    owner: owner(row, 1)?,
+                    cwd: get::<&str>(row, 3)?.into(),
+                    tail: seq(row, 4)?,
+                    text: get::<&str>(row, 5)?.into(),
+                    changed_ms: get(row, 6)?,
+                })
+            };
+            rows.iter().map(slot).collect()
+        }
+        .boxed()
+    }
+
+    fn claim<'a>(&'a self, session: &'a SessionId, cwd: &'a Path, known: &'a Tail) -> RealmCall<'a, Claim> {
+        async move { self.claim_now(session, &cwd.to_string_lossy(), known).await }.boxed()
+    }
+
+    fn release<'a>(&'a self, claim: &'a Claim) -> RealmCall<'a, ()> {
+        async move {
+            if self.ours(claim, RELEASE, None).await? > 0 {
+                self.changed(&claim.session);
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn hand_over<'a>(&'a self, claim: &'a Claim, host: &'a HostName) -> RealmCall<'a, ()> {
+        async move {
+            if self.ours(claim, HAND_OVER, Some(host.as_str())).await? > 0 {
+                self.changed(&claim.session);
+                return Ok(());
+            }
+            self.settle(claim, &Tail::default()).await?;
+            Err(RealmError::NoHost { host: host.clone() })
+        }
+        .boxed()
+    }
+
+    fn append<'a>(
+        &'a self,
+        claim: &'a Claim,
+        after: &'a Tail,
+        entries: &'a [Arc<Entry>],
+        slot: Option<&'a str>,
+    ) -> RealmCall<'a, Tail> {
+        async move {
+            too_long(entries.len(), REALM_PAGE)?;
+            too_long(slot.map_or(0, str::len), REALM_SLOT_BYTES)?;
+            let Some(last) = entries.last() else { return Ok(after.clone()) };
+            let ids: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
+            let lines = entries.iter().map(|entry| {
+                let line = text(entry.line())?;
+                too_long(line.len(), JOURNAL_LINE_BYTES).map(|()| line)
+            });
+            let lines = lines.collect::<Result<Vec<String>, _>>()?;
+            let after_id = after.id.as_ref().map(EntryId::as_str);
+            let params: [link::Param<'_>; 10] = [
+                &claim.session.as_str(),
+                &self.name(),
+                &place(claim.epoch),
+                &place(after.seq),
+                &after_id,
+                &ids,
+                &number(entries.len()),
+                &last.id.as_str(),
+                &slot,
+                &lines,
+            ];
+            if self.pool().count(APPEND, &params).await? == 0 {
+                return Err(RealmError::InDoubt(Doubt::NoRow));
+            }
+            let tail = after.after(entries.iter().map(|entry| &entry.id));
+            self.board.tell(News::Session(claim.session.clone(), Some(tail.seq)));
+            Ok(tail)
+        }
+        .boxed()
+    }
+
+    fn settle<'a>(&'a self, claim: &'a Claim, known: &'a Tail) -> RealmCall<'a, RealmPage> {
+        async move {
+            let mut borrowed = self.pool().borrow().await?;
+            let link = &mut borrowed.link;
+            let answer = async {
+                let params: [link::Param<'_>; 3] =
+                    [&claim.session.as_str(), &self.name(), &place(claim.epoch)];
+                let rows = link.rows(Kind::Write, SETTLE, &params).await?;
+                let is_ours = rows.first().map(|row| get(row, 0)).transpose()?.unwrap_or(false);
+                // A statement of its own, whose view of the entries begins after the lock was had. An engine that was set
+                // back may not know the claim any more: that it lacks entries says more than that.
+                match Self::read_page(link, &claim.session, known, REALM_PAGE).await {
+                    Ok(page) if is_ours => Ok(page),
+                    Ok(_) => Err(RealmError::Fenced { session: claim.session.clone() }),
+                    Err(RealmError::NoSession { .. }) => {
+                        Err(RealmError::Behind { known: known.clone(), found: 0 })
+                    }
+                    Err(error) => Err(error),
+                }
+            };
+            let answer = answer.await;
+            borrowed.done(answer)
+        }
+        .boxed()
+    }
+
+    fn watch<'a>(&'a self, session: Option<&'a SessionId>) -> RealmCall<'a, Hints> {
+        async move { Ok(self.board.watch(session)) }.boxed()
+    }
+
+    fn slot<'a>(&'a self, claim: &'a Claim, slot: &'a str) -> RealmCall<'a, ()> {
+        async move {
+            too_long(slot.len(), REALM_SLOT_BYTES)?;
+            if self.ours(claim, SLOT, Some(slot)).await? == 0 {
+                return Err(RealmError::Fenced { session: claim.session.clone() });
+            }
+            self.changed(&claim.session);
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn say<'a>(&'a self, claim: &'a Claim, text: &'a str) -> RealmCall<'a, ()> {
+        async move {
+            too_long(text.len(), REALM_HINT_BYTES)?;
+            self.board.say(&claim.session, text);
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn hear<'a>(&'a self, session: &'a SessionId) -> RealmCall<'a, Utterances> {
+        async move { Ok(self.board.hear(session).await) }.boxed()
+    }
+
+    fn post<'a>(&'a self, session: &'a SessionId, request: &'a RealmRequest) -> RealmCall<'a, Arc<str>> {
+        async move {
+            too_long(request.params.len(), JOURNAL_LINE_BYTES)?;
+            let mut woken = self.board.post();
+            let wait = REALM_ANSWER_WAIT.as_secs_f64();
+            let params: [link::Param<'_>; 7] = [
+                &&*request.id,
+                &session.as_str(),
+                &self.name(),
+                &&*request.op,
+                &&*request.params,
+                &request.key.as_deref(),
+                &wait,
+            ];
+            let end = Instant::now() + REALM_ANSWER_WAIT;
+            let rows = self.pool().rows(Kind::Write, POST, &params).await?;
+            let Some(row) = rows.first() else {
+                return Err(match self.open_now(session).await?.owner {
+                    Some(OwnedBy { host, .. }) => RealmError::OwnerLost { host },
+                    None => RealmError::OwnerLost { host: host_name("nobody")? },
+                });
+            };
+            if let Some(answer) = opt::<&str>(row, 1)? {
+                return Ok(answer.into());
+            }
+            self.board.tell(News::Request(host_name(get(row, 0)?)?));
+            while Instant::now() < end {
+                hints::woken_or(&mut woken, REALM_WATCH).await;
+                let answered = match self.pool().rows(Kind::Read, ANSWERED, &[&&*request.id]).await {
+                    Err(RealmError::Unreachable(_)) => continue,
+                    answered => answered?,
+                };
+                if let Some(answer) = answered.first().map(|row| opt::<&str>(row, 0)).transpose()?.flatten() {
+                    return Ok(answer.into());
+                }
+            }
+            Err(RealmError::Unanswered)
+        }
+        .boxed()
+    }
+
+    fn requests(&self) -> RealmCall<'_, Requests> {
+        async {
+            let (to, requests) = mpsc::channel(REALM_WAITING);
+            let mut woken = self.board.post();
+            let (shared, name, end) = (self.shared.clone(), self.me.name.clone(), self.end.clone());
+            let forward = async move {
+                let mut given: HashSet<Arc<str>> = HashSet::new();
+                while !to.is_closed() {
+                    if let Ok(open) = open_requests(&shared.pool, &name).await {
+                        given.retain(|id| open.iter().any(|posted| posted.request.id == *id));
+                        for posted in open {
+                            if given.insert(posted.request.id.clone()) && to.send(posted).await.is_err() {
+                                return;
+                            }
+                        }
+                    }
+                    hints::woken_or(&mut woken, REALM_WATCH).await;
+                }
+            };
+            tokio::spawn(async move { end.run_until_cancelled(forward).await });
+            Ok(requests)
+        }
+        .boxed()
+    }
+
+    fn answer<'a>(&'a self, request: &'a str, answer: &'a str) -> RealmCall<'a, ()> {
+        async move {
+            too_long(answer.len(), JOURNAL_LINE_BYTES)?;
+            self.pool().count(ANSWER, &[&request, &answer]).await?;
+            self.board.tell(News::Answer(request.into()));
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn put<'a>(&'a self, bytes: &'a [u8]) -> RealmCall<'a, Arc<str>> {
+        async move {
+            too_long(bytes.len(), REALM_BLOB_BYTES)?;
+            let digest = sha256::hex(bytes);
+            self.pool().count(PUT, &[&digest, &bytes]).await?;
+            Ok(digest.into())
+        }
+        .boxed()
+    }
+
+    fn get<'a>(&'a self, digest: &'a str) -> RealmCall<'a, Option<Vec<u8>>> {
+        async move {
+            let rows = self.pool().rows(Kind::Read, GET, &[&digest]).await?;
+            let bytes = rows.first().map(|row| get::<Vec<u8>>(row, 0)).transpose()?;
+            match bytes {
+                Some(bytes) if sha256::hex(&bytes) != digest => {
+                    Err(RealmError::Damaged(format!("the blob {digest} is another one").into()))
+                }
+                bytes => Ok(bytes),
+            }
+        }
+        .boxed()
+    }
+}
+
+async fn open_requests(pool: &Pool, host: &HostName) -> Result<Vec<Posted>, RealmError> {
+    let rows = pool.rows(Kind::Read, REQUESTS, &[&host.as_str(), &number(REALM_WAITING)]).await?;
+    let posted = |row: &Row| {
+        Ok(Posted {
+            session: get::<&str>(row, 1)?.into(),
+            from: host_name(get(row, 2)?)?,
+            request: RealmRequest {
+                id: get::<&str>(row, 0)?.into(),
+                op: get::<&str>(row, 3)?.into(),
+                params: get::<&str>(row, 4)?.into(),
+                key: opt::<&str>(row, 5)?.map(Arc::from),
+            },
+        })
+    };
+    rows.iter().map(posted).collect()
+}
+
+fn too_long(bytes: usize, most: usize) -> Result<(), RealmError> {
+    if bytes > most { Err(RealmError::TooLong { bytes, most }) } else { Ok(()) }
+}
+
+/// A line of a journal without its line feed. It is text: the codec writes nothing else.
+fn text(line: Vec<u8>) -> Result<String, RealmError> {
+    let mut line = String::from_utf8(line).map_err(damaged)?;
+    line.truncate(line.trim_end_matches('\n').len());
+    Ok(line)
+}
+
+fn place(seq: u64) -> i64 {
+    i64::try_from(seq).unwrap_or(i64::MAX)
+}
+
+fn number(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn damaged(error: impl fmt::Display) -> RealmError {
+    RealmError::Damaged(error.to_string().into())
+}
+
+fn get<'a, T: tokio_postgres::types::FromSql<'a>>(row: &'a Row, place: usize) -> Result<T, RealmError> {
+    row.try_get(place).map_err(damaged)
+}
+
+fn opt<'a, T: tokio_postgres::types::FromSql<'a>>(
+    row: &'a Row,
+    place: usize,
+) -> Result<Option<T>, RealmError> {
+    get(row, place)
+}
+
+fn seq(row: &Row, place: usize) -> Result<u64, RealmError> {
+    u64::try_from(get::<i64>(row, place)?).map_err(damaged)
+}
+
+fn id(row: &Row, place: usize) -> Result<Option<EntryId>, RealmError> {
+    Ok(opt::<&str>(row, place)?.map(EntryId::from))
+}
+
+fn header(row: &Row, place: usize) -> Result<Header, RealmError> {
+    Header::read(get::<&str>(row, place)?.as_bytes()).map_err(damaged)
+}
+
+fn host_name(name: &str) -> Result<HostName, RealmError> {
+    HostName::parse(name).ok_or_else(|| damaged("a host's name is none"))
+}
+
+/// The owner's name, and right after it whether that host is alive.
+fn owner(row: &Row, place: usize) -> Result<Option<OwnedBy>, RealmError> {
+    let Some(name) = opt::<&str>(row, place)? else { return Ok(None) };
+    let is_alive: bool = get(row, place.saturating_add(1))?;
+    Ok(Some(OwnedBy { host: host_name(name)?, is_lost: !is_alive }))
+}

@@ -1,0 +1,179 @@
+//! A process that believes that it owns a session, and writes for as long as it lives: this test program, started again.
+//!
+//! It says each thing on a line: what it wrote and heard acknowledged, what its lease lets it do.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use edn_bridge::realm::rules::{LeaseStanding, LeaseTerms};
+use edn_bridge::realm::{HostId, PostgresRealm, Realm, RealmError, RealmWriter, Tail, Written, keep};
+use edn_bridge::secret::Secret;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::promises::{entry, host, run};
+use crate::server::PATIENCE;
+
+const URL: &str = "EDN_BRIDGE_TEST_REALM";
+const WHO: &str = "EDN_BRIDGE_TEST_HOST";
+const TOOLS: &str = "EDN_BRIDGE_TEST_TOOLS";
+
+/// One process.
+pub struct Believer {
+    process: Child,
+    lines: Receiver<String>,
+}
+
+impl Drop for Believer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// What it was acknowledged: the number in the log, and the entry's id.
+pub fn acknowledged(line: &str) -> Option<(u64, String)> {
+    let (seq, id) = line.strip_prefix("saved ")?.split_once(' ')?;
+    Some((seq.parse().ok()?, id.to_owned()))
+}
+
+impl Believer {
+    /// Starts one: a host's name, and its run, which begins the ids of what it writes.
+    pub fn start(url: &Secret, name: &str, generation: &str, tools: Option<&Path>) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "believer::believer", "--ignored", "--nocapture", "--test-threads=1"]);
+        command.env(URL, url.expose()).env(WHO, format!("{name} {generation}"));
+        if let Some(tools) = tools {
+            command.env(TOOLS, tools);
+        }
+        let mut process =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let (to, lines) = channel();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| to.send(line)));
+        Self { process, lines }
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let _ = kill_process(Pid::from_child(&self.process), signal);
+    }
+
+    /// Its next line.
+    pub fn line(&self) -> String {
+        self.lines.recv_timeout(PATIENCE).unwrap()
+    }
+
+    /// Its lines up to one that begins so.
+    pub fn until(&self, begin: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        while !lines.last().is_some_and(|line: &String| line.starts_with(begin)) {
+            lines.push(self.line());
+        }
+        lines
+    }
+
+    /// Its next lines: as many acknowledgements as are wanted.
+    pub fn saved(&self, count: usize) -> Vec<(u64, String)> {
+        let mut saved = Vec::new();
+        while saved.len() < count {
+            saved.extend(acknowledged(&self.line()));
+        }
+        saved
+    }
+
+    /// Kills it, and returns what it had still been told.
+    pub fn kill(mut self) -> Vec<(u64, String)> {
+        self.signal(Signal::KILL);
+        self.process.wait().unwrap();
+        self.lines.iter().filter_map(|line| acknowledged(&line)).collect()
+    }
+}
+
+fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}
+
+/// Writes, whatever happens: claims the session, appends, claims it again once it is fenced off.
+#[test]
+#[ignore = "started by other tests"]
+fn believer() {
+    let (Ok(url), Ok(who)) = (std::env::var(URL), std::env::var(WHO)) else { return };
+    let (name, generation) = who.split_once(' ').unwrap();
+    let tools = std::env::var_os(TOOLS);
+    let me = HostId {
+        incarnation: edn_bridge::realm::Incarnation(format!("{name}-{generation}").into()),
+        ..host(name, "1")
+    };
+    run(async {
+        let terms = LeaseTerms::new(Duration::from_secs(3));
+        let realm: Arc<dyn Realm> =
+            Arc::new(PostgresRealm::new(&Secret::new(url), me, "test", terms).unwrap());
+        let kept = keep(realm.clone(), terms);
+        let session = "s-1".into();
+        let mut known = Tail::default();
+        let mut count = 0u64;
+        'claims: loop {
+            let lapses = kept.borrow().lapses;
+            let claim = match realm.claim(&session, Path::new("/project"), &known).await {
+                Ok(claim) => claim,
+                Err(RealmError::Behind { .. } | RealmError::Diverged { .. }) => return say("stopped"),
+                Err(_) => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    continue;
+                }
+            };
+            known = claim.tail.clone();
+            say(&format!("owns {}", claim.epoch));
+            let mut writer = RealmWriter::new(realm.clone(), claim, &known).unwrap();
+            loop {
+                // One thing is wanted, until it is there: with one id.
+                let wanted =
+                    [entry(&format!("{generation}-{count}"), &format!("{generation} wants {count}"))];
+                match kept.borrow().standing() {
+                    LeaseStanding::Held => {
+                        if let Some(tools) = &tools {
+                            std::fs::write(Path::new(tools).join(format!("{name}-{generation}-{count}")), "")
+                                .unwrap();
+                        }
+                    }
+                    LeaseStanding::Margin => {}
+                    LeaseStanding::Over => say("over"),
+                }
+                match writer.write(&wanted, None).await {
+                    Ok(Written::Saved(tail)) => {
+                        say(&format!("saved {} {}", tail.seq, wanted[0].id));
+                        known = tail;
+                        count += 1;
+                    }
+                    // It is still wanted.
+                    Ok(Written::DecideAnew(_)) => known = writer.tail().clone(),
+                    Err(RealmError::Fenced { .. }) => {
+                        say("fenced");
+                        // What was in doubt is in the log or not: whoever claims the session reads it.
+                        let page = loop {
+                            match realm.read(&session, &known, 512).await {
+                                Ok(page) => break page,
+                                Err(error) if error.may_pass() => {}
+                                Err(_) => return say("stopped"),
+                            }
+                        };
+                        if page.entries.iter().any(|entry| entry.id == wanted[0].id) {
+                            count += 1;
+                        }
+                        continue 'claims;
+                    }
+                    Err(RealmError::Behind { .. } | RealmError::Diverged { .. }) => return say("stopped"),
+                    Err(_) => say("away"),
+                }
+                if kept.borrow().lapses != lapses {
+                    say("lapsed");
+                    continue 'claims;
+                }
+            }
+        }
+    });
+}

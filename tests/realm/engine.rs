@@ -1,0 +1,413 @@
+//! A realm in PostgreSQL: what it promises, to one host and to several.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use edn_bridge::realm::rules::LeaseTerms;
+use edn_bridge::realm::{PostgresRealm, Realm, RealmError, RealmFilter, RealmHint, RealmRequest, Tail};
+use edn_bridge::secret::Secret;
+
+use crate::promises::{self, entries, entry, header, host, ids, log, run};
+use crate::server::{PATIENCE, Server};
+
+const PLACE: &str = "/project";
+
+#[test]
+fn owner_keeps_a_session_in_postgres() {
+    let Some(server) = Server::start() else { return };
+    run(async { promises::owner_keeps_a_session(&*server.host("laptop").await).await });
+}
+
+#[test]
+fn append_elsewhere_than_at_the_end_changes_nothing() {
+    let Some(server) = Server::start() else { return };
+    run(async { promises::append_fits_in_one_place(&*server.host("laptop").await).await });
+}
+
+#[test]
+fn older_claim_appends_nothing() {
+    let Some(server) = Server::start() else { return };
+    run(async { promises::older_claim_is_fenced(&*server.host("laptop").await).await });
+}
+
+#[test]
+fn log_without_what_is_known_is_refused() {
+    let Some(server) = Server::start() else { return };
+    run(async { promises::lacking_log_is_refused(&*server.host("laptop").await).await });
+}
+
+#[test]
+fn session_is_made_once() {
+    let Some(server) = Server::start() else { return };
+    run(async { promises::session_is_made_once(&*server.host("laptop").await).await });
+}
+
+#[test]
+fn session_changes_hands_between_living_hosts() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let (a, b) = (server.host("laptop").await, server.host("desk").await);
+        let claim = a.create(&header("s-1")).await.unwrap();
+        let session = claim.session.clone();
+        let at = a.append(&claim, &Tail::default(), &entries(&["a"]), None).await.unwrap();
+        match b.claim(&session, Path::new(PLACE), &Tail::default()).await {
+            Err(RealmError::Held { host }) => assert_eq!(host.as_str(), "laptop"),
+            other => panic!("{other:?}"),
+        }
+        let nobody = host("nobody", "1").name;
+        assert!(matches!(a.hand_over(&claim, &nobody).await, Err(RealmError::NoHost { .. })));
+        a.append(&claim, &at, &entries(&["b"]), None).await.unwrap();
+        a.hand_over(&claim, &b.me().name).await.unwrap();
+        let fenced = a.append(&claim, &Tail::at(2, "b".into()), &entries(&["c"]), None).await;
+        assert!(matches!(fenced, Err(RealmError::InDoubt(_))));
+        assert!(matches!(a.settle(&claim, &at).await, Err(RealmError::Fenced { .. })));
+        assert!(matches!(a.hand_over(&claim, &b.me().name).await, Err(RealmError::Fenced { .. })));
+        let taken = b.claim(&session, Path::new("/there"), &Tail::default()).await.unwrap();
+        assert_eq!((taken.epoch, taken.tail.seq), (3, 2));
+        b.append(&taken, &taken.tail, &entries(&["d"]), None).await.unwrap();
+        assert_eq!(ids(&log(&*a, &session).await), ["a", "b", "d"]);
+        let slots = a.list(&RealmFilter::default(), 10).await.unwrap();
+        assert_eq!(&*slots[0].cwd, "/there");
+        let alive: Vec<_> = a
+            .hosts()
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|it| (it.name.to_string(), it.is_alive, it.sessions))
+            .collect();
+        assert_eq!(alive, [("desk".to_owned(), true, 1), ("laptop".to_owned(), true, 0)]);
+    });
+}
+
+#[test]
+fn owner_that_is_lost_loses_its_session_to_who_asks() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let (a, b) = (server.host("laptop").await, server.host("desk").await);
+        let claim = a.create(&header("s-1")).await.unwrap();
+        let session = claim.session.clone();
+        let at = a.append(&claim, &Tail::default(), &entries(&["a"]), None).await.unwrap();
+        a.leave().await.unwrap();
+        assert!(a.open(&session).await.unwrap().owner.unwrap().is_lost);
+        let request = RealmRequest { id: "r".into(), op: "prompt".into(), params: "{}".into(), key: None };
+        assert!(
+            matches!(b.post(&session, &request).await, Err(RealmError::OwnerLost { host }) if host == a.me().name)
+        );
+        let taken = b.claim(&session, Path::new(PLACE), &at).await.unwrap();
+        a.renew().await.unwrap();
+        assert!(matches!(a.settle(&claim, &at).await, Err(RealmError::Fenced { .. })));
+        assert!(matches!(a.claim(&session, Path::new(PLACE), &at).await, Err(RealmError::Held { .. })));
+        b.append(&taken, &at, &entries(&["b"]), None).await.unwrap();
+        // A host without a lease gets nothing: it would lose it at once.
+        b.release(&taken).await.unwrap();
+        a.leave().await.unwrap();
+        assert!(matches!(a.claim(&session, Path::new(PLACE), &at).await, Err(RealmError::Unreachable(_))));
+    });
+}
+
+#[test]
+fn later_run_of_a_host_takes_its_sessions_at_once() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let first = server.host("laptop").await;
+        let claim = first.create(&header("s-1")).await.unwrap();
+        let at = first.append(&claim, &Tail::default(), &entries(&["a"]), None).await.unwrap();
+        let again =
+            PostgresRealm::new(&server.url(), host("laptop", "2"), "test", LeaseTerms::default()).unwrap();
+        again.renew().await.unwrap();
+        assert!(
+            matches!(first.renew().await, Err(RealmError::NameTaken { .. })),
+            "the first run never comes back"
+        );
+        again.renew().await.unwrap();
+        let taken = again.claim(&claim.session, Path::new(PLACE), &at).await.unwrap();
+        again.append(&taken, &at, &entries(&["b"]), None).await.unwrap();
+        assert!(matches!(first.settle(&claim, &at).await, Err(RealmError::Fenced { .. })));
+    });
+}
+
+#[test]
+fn two_hosts_with_one_name_are_refused() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let first = server.host("laptop").await;
+        let mut other = host("laptop", "2");
+        other.key = "another state folder".into();
+        let other = PostgresRealm::new(&server.url(), other, "test", LeaseTerms::default()).unwrap();
+        let refused = other.renew().await.unwrap_err();
+        assert!(refused.to_string().contains("name laptop"), "{refused}");
+        first.renew().await.unwrap();
+        first.leave().await.unwrap();
+        other.renew().await.unwrap();
+    });
+}
+
+#[test]
+fn request_is_answered_once_by_the_owner() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let (a, b) = (server.host("laptop").await, server.host("desk").await);
+        let claim = a.create(&header("s-1")).await.unwrap();
+        let mut requests = a.requests().await.unwrap();
+        let answerer = a.clone();
+        tokio::spawn(async move {
+            let mut count = 0;
+            while let Some(posted) = requests.recv().await {
+                count += 1;
+                assert_eq!(posted.from.as_str(), "desk");
+                let answer = format!("{{:n {count} :op {}}}", posted.request.op);
+                answerer.answer(&posted.request.id, &answer).await.unwrap();
+            }
+        });
+        let request = |id: &str| RealmRequest {
+            id: id.into(),
+            op: "prompt".into(),
+            params: "{:message \"x\"}".into(),
+            key: Some("k".into()),
+        };
+        assert_eq!(&*b.post(&claim.session, &request("r-1")).await.unwrap(), "{:n 1 :op prompt}");
+        assert_eq!(
+            &*b.post(&claim.session, &request("r-1")).await.unwrap(),
+            "{:n 1 :op prompt}",
+            "the same request"
+        );
+        assert_eq!(&*b.post(&claim.session, &request("r-2")).await.unwrap(), "{:n 2 :op prompt}");
+        let unknown = "s-9".into();
+        assert!(matches!(b.post(&unknown, &request("r-3")).await, Err(RealmError::NoSession { .. })));
+    });
+}
+
+#[test]
+fn blobs_are_kept_by_their_digests() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let (a, b) = (server.host("laptop").await, server.host("desk").await);
+        let bytes: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
+        let digest = a.put(&bytes).await.unwrap();
+        assert_eq!(a.put(&bytes).await.unwrap(), digest);
+        assert_eq!(b.get(&digest).await.unwrap(), Some(bytes));
+        assert_eq!(b.get("00").await.unwrap(), None);
+        server.sql("UPDATE edn_bridge.blob SET bytes = 'x'");
+        assert!(matches!(b.get(&digest).await, Err(RealmError::Damaged(_))));
+    });
+}
+
+#[test]
+fn what_an_owner_says_is_heard_piece_by_piece() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let (a, b) = (server.host("laptop").await, server.host("desk").await);
+        let claim = a.create(&header("s-1")).await.unwrap();
+        let mut heard = b.hear(&claim.session).await.unwrap();
+        let mut other = b.hear(&"s-2".into()).await.unwrap();
+        let long = "ü".repeat(edn_bridge::limits::REALM_HINT_BYTES / 2);
+        for text in ["one", "one", long.as_str()] {
+            a.say(&claim, text).await.unwrap();
+        }
+        for text in ["one", "one", long.as_str()] {
+            let got = tokio::time::timeout(PATIENCE, heard.recv()).await.unwrap().unwrap();
+            assert_eq!(&*got, text, "two like pieces are two");
+        }
+        assert!(other.try_recv().is_err());
+        assert!(matches!(a.say(&claim, &format!("{long}xx")).await, Err(RealmError::TooLong { .. })));
+    });
+}
+
+#[test]
+fn sessions_are_found_by_owner_and_text() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let (a, b) = (server.host("laptop").await, server.host("desk").await);
+        let one = a.create(&header("s-1")).await.unwrap();
+        let two = b.create(&header("s-2")).await.unwrap();
+        a.append(&one, &Tail::default(), &[entry("a", "Where is the Needle?")], Some("{:name \"hay\"}"))
+            .await
+            .unwrap();
+        b.append(&two, &Tail::default(), &[entry("a", "nothing")], Some("{:name \"50% _ \\\\\"}"))
+            .await
+            .unwrap();
+        let found = async |host: Option<&str>, text: Option<&str>| {
+            let host = host.map(|name| promises::host(name, "1").name);
+            let filter = RealmFilter { host, text: text.map(Arc::from) };
+            let slots = a.list(&filter, 10).await.unwrap();
+            slots.iter().map(|slot| slot.header.session.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(found(None, None).await, ["s-2", "s-1"]);
+        assert_eq!(found(Some("laptop"), None).await, ["s-1"]);
+        assert_eq!(found(None, Some("needle")).await, ["s-1"]);
+        assert_eq!(found(None, Some("HAY")).await, ["s-1"]);
+        assert_eq!(found(None, Some("% _")).await, ["s-2"], "no character has a meaning");
+        assert!(found(Some("desk"), Some("needle")).await.is_empty());
+    });
+}
+
+#[test]
+fn long_entries_are_read_page_by_page() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let a = server.host("laptop").await;
+        let claim = a.create(&header("s-1")).await.unwrap();
+        let mut at = Tail::default();
+        let long = "0123456789abcdef".repeat(160 * 1024);
+        for n in 0..5 {
+            at = a.append(&claim, &at, &[entry(&format!("e{n}"), &long)], None).await.unwrap();
+        }
+        let page = a.read(&claim.session, &Tail::default(), 512).await.unwrap();
+        assert_eq!((ids(&page.entries), page.tail.seq), (vec!["e0"], 5), "two are more than a page");
+        assert_eq!(ids(&log(&*a, &claim.session).await), ["e0", "e1", "e2", "e3", "e4"]);
+        let twice = a.append(&claim, &at, &entries(&["e4"]), None).await;
+        assert!(matches!(twice, Err(RealmError::Refused(_))), "{twice:?}");
+        let many: Vec<_> = (0..513).map(|n| entry(&format!("m{n}"), "x")).collect();
+        assert!(matches!(a.append(&claim, &at, &many, None).await, Err(RealmError::TooLong { .. })));
+        let at = a.append(&claim, &at, &many[..512], None).await.unwrap();
+        assert_eq!(at.seq, 517);
+    });
+}
+
+#[test]
+fn roles_see_nothing_of_each_other() {
+    let Some(server) = Server::start() else { return };
+    server.sql("CREATE ROLE ann LOGIN; CREATE ROLE \"Bob \"\"b\" LOGIN; CREATE ROLE eve LOGIN");
+    run(async {
+        PostgresRealm::init(&server.url(), &["ann", "Bob \"b"]).await.unwrap();
+        let realm = |user: &str, name: &str| {
+            let url = Secret::new(format!("postgres://{user}@127.0.0.1:{}/postgres", server.port));
+            PostgresRealm::new(&url, host(name, user), "test", LeaseTerms::default()).unwrap()
+        };
+        let (ann, bob, eve) = (realm("ann", "laptop"), realm("Bob%20%22b", "laptop"), realm("eve", "laptop"));
+        for realm in [&ann, &bob] {
+            realm.renew().await.unwrap();
+            let claim = realm.create(&header("s-1")).await.unwrap();
+            let text = format!("of {}", realm.me().incarnation.0);
+            realm.append(&claim, &Tail::default(), &[entry("a", &text)], None).await.unwrap();
+            realm.put(text.as_bytes()).await.unwrap();
+        }
+        for realm in [&ann, &bob] {
+            assert_eq!(realm.list(&RealmFilter::default(), 10).await.unwrap().len(), 1);
+            assert_eq!(realm.hosts().await.unwrap().len(), 1);
+        }
+        let refused = eve.renew().await.unwrap_err();
+        assert!(refused.to_string().contains("--grant"), "{refused}");
+    });
+    for table in ["host", "session", "entry", "blob", "member"] {
+        assert_eq!(
+            server.sql_as("ann", &format!("SELECT DISTINCT member FROM edn_bridge.{table}")),
+            ["ann"],
+            "{table}"
+        );
+    }
+    let channels = server.sql("SELECT count(DISTINCT channel) FROM edn_bridge.member");
+    assert_eq!(channels, ["2"], "nobody else knows a user's channel");
+}
+
+#[test]
+fn realm_is_made_once_and_a_newer_one_is_refused() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        PostgresRealm::init(&server.url(), &[]).await.unwrap();
+        let check = PostgresRealm::check(&server.url()).await.unwrap();
+        assert_eq!(check.advice.len(), 2, "{check:?}");
+        assert!(check.place.starts_with("127.0.0.1:") && !check.is_encrypted);
+        server.sql("INSERT INTO edn_bridge.version VALUES (99)");
+        for refused in [
+            PostgresRealm::init(&server.url(), &[]).await.unwrap_err(),
+            PostgresRealm::check(&server.url()).await.map(drop).unwrap_err(),
+        ] {
+            assert!(refused.to_string().contains("version 99"), "{refused}");
+        }
+        server.sql("DROP SCHEMA edn_bridge CASCADE");
+        let none = PostgresRealm::check(&server.url()).await.unwrap_err();
+        assert!(none.to_string().contains("realm init"), "{none}");
+    });
+}
+
+#[test]
+fn engine_that_does_not_sync_is_refused() {
+    let Some(mut server) = Server::start() else { return };
+    for setting in ["synchronous_commit", "fsync", "full_page_writes"] {
+        server.stop();
+        server.configure(&format!("{setting} = off"));
+        server.begin();
+        run(async {
+            let realm = PostgresRealm::new(&server.url(), host("laptop", "1"), "test", LeaseTerms::default())
+                .unwrap();
+            for refused in [
+                PostgresRealm::check(&server.url()).await.map(drop).unwrap_err(),
+                realm.renew().await.unwrap_err(),
+            ] {
+                assert!(refused.to_string().contains(&format!("{setting} = off")), "{refused}");
+            }
+        });
+    }
+}
+
+#[test]
+fn pooler_of_transactions_is_refused() {
+    let Some(server) = Server::start() else { return };
+    let pooler = Path::new("/usr/sbin/pgbouncer");
+    if !pooler.exists() {
+        eprintln!("LEFT OUT: pgbouncer (Debian: pgbouncer) is missing");
+        return;
+    }
+    let folder = server.data().join("pooler");
+    std::fs::create_dir(&folder).unwrap();
+    let port = crate::server::free_port();
+    let ignored = ["", "ignore_startup_parameters = options"];
+    for (n, ignore) in ignored.into_iter().enumerate() {
+        let settings = folder.join(format!("{n}.ini"));
+        std::fs::write(&settings, format!(
+            "[databases]\npostgres = host=127.0.0.1 port={} user=edn\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
+             listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\n{ignore}\n",
+            server.port
+        )).unwrap();
+        let mut process = crate::server::command(pooler)
+            .arg(&settings)
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let refused = run(async {
+            let until = tokio::time::Instant::now() + PATIENCE;
+            loop {
+                match PostgresRealm::check(&server.url_at(port)).await {
+                    Err(RealmError::Unreachable(_)) if tokio::time::Instant::now() < until => {
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
+                    refused => break refused.unwrap_err(),
+                }
+            }
+        });
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert!(refused.to_string().contains("pooler"), "{n}: {refused}");
+    }
+}
+
+#[test]
+fn follower_needs_no_hints() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let (a, b) = (server.host("laptop").await, server.host("desk").await);
+        let claim = a.create(&header("s-1")).await.unwrap();
+        let mut hints = b.watch(Some(&claim.session)).await.unwrap();
+        let mut followed =
+            edn_bridge::realm::follow(b.clone() as Arc<dyn Realm>, claim.session.clone(), Tail::default());
+        let mut at = Tail::default();
+        let mut seen = Vec::new();
+        for n in 0..20 {
+            // Whoever listens is cut off, again and again.
+            server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'");
+            at = a.append(&claim, &at, &entries(&[&format!("e{n}")]), None).await.unwrap();
+        }
+        while seen.len() < 20 {
+            match tokio::time::timeout(PATIENCE, followed.recv()).await.unwrap().unwrap() {
+                edn_bridge::realm::Followed::Entries(entries) => seen.extend(entries),
+                edn_bridge::realm::Followed::Level(_) | edn_bridge::realm::Followed::Away(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(seen, log(&*a, &claim.session).await);
+        // Whoever lost hints is told so.
+        while tokio::time::timeout(PATIENCE, hints.recv()).await.unwrap().unwrap() != RealmHint::Anything {}
+    });
+}

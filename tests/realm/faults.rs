@@ -1,0 +1,479 @@
+//! What fails in a realm, and what comes of it: the rows of docs/realm.md.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use edn_bridge::message::SessionId;
+use edn_bridge::realm::rules::LeaseTerms;
+use edn_bridge::realm::{
+    Claim, Followed, PostgresRealm, Realm, RealmError, RealmWriter, Tail, Written, follow,
+};
+use edn_bridge::store::Entry;
+use rustix::process::Signal;
+
+use crate::believer::Believer;
+use crate::promises::{entries, entry, header, ids, log, run};
+use crate::proxy::{FAIR, Proxy, Weather};
+use crate::server::{PATIENCE, Server};
+
+/// Kills in the ordinary run: some seconds.
+const KILLS: usize = 6;
+
+/// What each of the six writes.
+const WRITES: u64 = 15;
+
+fn kills() -> usize {
+    std::env::var("EDN_BRIDGE_REALM_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS)
+}
+
+/// Random choices that a seed repeats.
+struct Dice(u64);
+
+impl Dice {
+    fn new() -> Self {
+        let seed = std::env::var("EDN_BRIDGE_REALM_SEED").ok().and_then(|text| text.parse().ok());
+        Self(seed.unwrap_or(4711) | 1)
+    }
+
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % sides
+    }
+
+    fn some(&mut self) -> usize {
+        1 + usize::try_from(self.roll(40)).unwrap()
+    }
+}
+
+/// A server with the session `s-1`, which nobody owns.
+fn with_session(server: &Server) {
+    run(async {
+        let maker = server.host("maker").await;
+        let claim = maker.create(&header("s-1")).await.unwrap();
+        maker.release(&claim).await.unwrap();
+    });
+}
+
+/// Whether everything that was acknowledged is there, at its number, and nothing twice. Returns the log.
+fn is_whole(server: &Server, saved: &[(u64, String)]) -> Vec<Arc<Entry>> {
+    let all = run(async { log(&*server.host("reader").await, &"s-1".into()).await });
+    let places: BTreeMap<&str, u64> =
+        (1..).zip(&all).map(|(place, entry)| (entry.id.as_str(), place)).collect();
+    assert_eq!(places.len(), all.len(), "an id stands twice");
+    for (seq, id) in saved {
+        assert_eq!(places.get(id.as_str()), Some(seq), "{id} was acknowledged at {seq}");
+    }
+    let wishes: BTreeSet<String> =
+        all.iter().map(|entry| entry.body.message().unwrap().text().to_string()).collect();
+    assert_eq!(wishes.len(), all.len(), "something was written twice");
+    // Of each run, everything up to its last is there, in its order.
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for entry in &all {
+        let (run, count) = entry.id.as_str().rsplit_once('-').unwrap();
+        let next = counts.entry(run).or_default();
+        assert_eq!(count.parse::<u64>().unwrap(), *next, "of run {run}");
+        *next += 1;
+    }
+    all
+}
+
+#[test]
+fn killed_owners_lose_and_double_nothing() {
+    let Some(server) = Server::start() else { return };
+    with_session(&server);
+    let mut dice = Dice::new();
+    let mut saved = Vec::new();
+    for kill in 0..kills() {
+        let owner = Believer::start(&server.url(), "laptop", &format!("r{kill}"), None);
+        saved.extend(owner.saved(dice.some()));
+        saved.extend(owner.kill());
+    }
+    let all = is_whole(&server, &saved);
+    assert!(saved.len() >= kills() && all.len() <= saved.len() + kills(), "{} of {}", saved.len(), all.len());
+    eprintln!(
+        "{} kills of owners: {} acknowledged, {} in the log, 0 lost, 0 doubled",
+        kills(),
+        saved.len(),
+        all.len()
+    );
+}
+
+#[test]
+fn killed_engine_loses_and_doubles_nothing() {
+    let Some(mut server) = Server::start() else { return };
+    with_session(&server);
+    let mut dice = Dice::new();
+    let owner = Believer::start(&server.url(), "laptop", "r0", None);
+    let mut saved = Vec::new();
+    for _ in 0..kills() {
+        saved.extend(owner.saved(dice.some()));
+        server.kill();
+        server.begin();
+    }
+    saved.extend(owner.saved(1));
+    saved.extend(owner.kill());
+    let all = is_whole(&server, &saved);
+    eprintln!(
+        "{} kills of the engine: {} acknowledged, {} in the log, 0 lost, 0 doubled",
+        kills(),
+        saved.len(),
+        all.len()
+    );
+}
+
+#[test]
+fn six_believers_leave_one_whole_log() {
+    let Some(mut server) = Server::start() else { return };
+    let url = server.url();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let saved = runtime.block_on(async {
+        let first = server.host("laptop").await;
+        let claim = first.create(&header("s-1")).await.unwrap();
+        let writers = (0..6).map(|n| {
+            // Each has connections of its own, and the one claim: none of them is told that there are others.
+            let (claim, url) = (claim.clone(), url.clone());
+            tokio::spawn(async move {
+                let me = crate::promises::host("laptop", "1");
+                let realm = PostgresRealm::new(&url, me, "test", LeaseTerms::default()).unwrap();
+                let mut writer = RealmWriter::new(Arc::new(realm), claim, &Tail::default()).unwrap();
+                let (mut saved, mut count) = (Vec::new(), 0);
+                while count < WRITES {
+                    let wanted = [entry(&format!("r{n}-{count}"), &format!("{n} wants {count}"))];
+                    match writer.write(&wanted, None).await {
+                        Ok(Written::Saved(tail)) => {
+                            saved.push((tail.seq, wanted[0].id.to_string()));
+                            count += 1;
+                        }
+                        Ok(Written::DecideAnew(_)) => {}
+                        Err(error) => assert!(error.may_pass(), "{error:?}"),
+                    }
+                }
+                saved
+            })
+        });
+        let writers: Vec<_> = writers.collect();
+        let session = SessionId::from("s-1");
+        while first.open(&session).await.unwrap().tail.seq < WRITES {
+            tokio::task::yield_now().await;
+        }
+        server.kill();
+        server.begin();
+        let mut saved = Vec::new();
+        for writer in writers {
+            saved.extend(writer.await.unwrap());
+        }
+        saved
+    });
+    let all = is_whole(&server, &saved);
+    assert_eq!(all.len() as u64, 6 * WRITES);
+    eprintln!("six believers: {} entries, {} acknowledged, 0 lost, 0 doubled", all.len(), saved.len());
+}
+
+#[test]
+fn paused_owner_starts_no_tool_and_appends_nothing() {
+    let Some(server) = Server::start() else { return };
+    with_session(&server);
+    let tools = tempfile::tempdir().unwrap();
+    let owner = Believer::start(&server.url(), "laptop", "r0", Some(tools.path()));
+    let mut saved = owner.saved(3);
+    owner.signal(Signal::STOP);
+    let session = SessionId::from("s-1");
+    let (taken_at, all) = run(async {
+        let other = server.host("desk").await;
+        let until = Instant::now() + PATIENCE;
+        let claim = loop {
+            assert!(Instant::now() < until, "its lease does not end");
+            match other.claim(&session, Path::new("/project"), &Tail::default()).await {
+                Ok(claim) => break claim,
+                Err(RealmError::Held { host }) => assert_eq!(host.as_str(), "laptop"),
+                Err(error) => panic!("{error:?}"),
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        let taken_at = SystemTime::now();
+        owner.signal(Signal::CONT);
+        let lines = owner.until("fenced");
+        saved.extend(lines.iter().filter_map(|line| crate::believer::acknowledged(line)));
+        assert!(
+            saved.iter().all(|(seq, _)| *seq <= claim.tail.seq),
+            "acknowledged after it was taken: {lines:?}"
+        );
+        other.append(&claim, &claim.tail, &entries(&["taken-0"]), None).await.unwrap();
+        (taken_at, log(&*other, &session).await)
+    });
+    // What it starts from now on would be after a new claim, which it does not get.
+    let late: Vec<_> = std::fs::read_dir(tools.path())
+        .unwrap()
+        .map(Result::unwrap)
+        .filter(|tool| tool.metadata().unwrap().modified().unwrap() > taken_at)
+        .collect();
+    assert!(late.is_empty(), "tools that were started after the lease: {late:?}");
+    assert_eq!(all.last().unwrap().id.as_str(), "taken-0");
+    owner.kill();
+}
+
+#[test]
+fn engine_that_is_away_refuses_and_comes_back() {
+    let Some(mut server) = Server::start() else { return };
+    let realm = run(async { server.host("laptop").await });
+    drop(realm);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let realm = server.host("laptop").await;
+        let claim = realm.create(&header("s-1")).await.unwrap();
+        let session = claim.session.clone();
+        let mut writer = RealmWriter::new(realm.clone(), claim, &Tail::default()).unwrap();
+        writer.write(&entries(&["a"]), None).await.unwrap();
+        let mut followed = follow(realm.clone(), session.clone(), Tail::default());
+        let next = async |followed: &mut tokio::sync::mpsc::Receiver<Followed>| {
+            tokio::time::timeout(PATIENCE, followed.recv()).await.unwrap().unwrap()
+        };
+        assert!(matches!(next(&mut followed).await, Followed::Entries(entries) if ids(&entries) == ["a"]));
+        assert!(matches!(next(&mut followed).await, Followed::Level(_)));
+        server.stop();
+        assert!(matches!(next(&mut followed).await, Followed::Away(_)));
+        let refused = writer.write(&entries(&["b"]), None).await.unwrap_err();
+        assert!(refused.may_pass(), "{refused:?}");
+        assert!(matches!(realm.open(&session).await, Err(RealmError::Unreachable(_))));
+        server.begin();
+        loop {
+            match writer.write(&entries(&["b"]), None).await {
+                Ok(Written::Saved(_)) => break,
+                Ok(Written::DecideAnew(found)) => assert!(found.is_empty()),
+                Err(error) => assert!(error.may_pass(), "{error:?}"),
+            }
+        }
+        loop {
+            match next(&mut followed).await {
+                Followed::Entries(entries) => break assert_eq!(ids(&entries), ["b"]),
+                Followed::Level(_) | Followed::Away(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(ids(&log(&*realm, &session).await), ["a", "b"]);
+    });
+}
+
+/// A session of a host that is reached through a network that the test holds.
+async fn through(proxy: &Proxy, server: &Server) -> (Arc<PostgresRealm>, RealmWriter) {
+    let realm = server.host_at("laptop", proxy.port).await;
+    let claim = realm.create(&header("s-1")).await.unwrap();
+    let mut writer = RealmWriter::new(realm.clone(), claim, &Tail::default()).unwrap();
+    writer.write(&entries(&["a"]), None).await.unwrap();
+    (realm, writer)
+}
+
+#[test]
+fn silent_cut_is_noticed_in_bounded_time() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let proxy = Proxy::to(server.port).await;
+        let (realm, mut writer) = through(&proxy, &server).await;
+        proxy.set(Weather { holds_questions: true, holds_answers: true, ..FAIR });
+        let session = SessionId::from("s-1");
+        let unreached =
+            tokio::time::timeout(PATIENCE, realm.open(&session)).await.expect("it waits for ever");
+        assert!(matches!(unreached, Err(RealmError::Unreachable(_))));
+        let doubt = tokio::time::timeout(PATIENCE, writer.write(&entries(&["b"]), None)).await;
+        assert!(matches!(
+            doubt.expect("it waits for ever"),
+            Err(RealmError::InDoubt(_) | RealmError::Unreachable(_))
+        ));
+        proxy.set(FAIR);
+        let mut saved = writer.write(&entries(&["b"]), None).await;
+        while !matches!(saved, Ok(Written::Saved(_))) {
+            saved = writer.write(&entries(&["b"]), None).await;
+        }
+        assert_eq!(ids(&log(&*realm, &session).await), ["a", "b"]);
+    });
+}
+
+#[test]
+fn lost_answer_is_looked_up() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let proxy = Proxy::to(server.port).await;
+        let (realm, mut writer) = through(&proxy, &server).await;
+        proxy.set(Weather { swallows_answers: true, ..FAIR });
+        let reader = server.host("desk").await;
+        let session = SessionId::from("s-1");
+        let wanted = entries(&["b"]);
+        let write = writer.write(&wanted, None);
+        let carried_out = async {
+            // It is carried out, and nobody hears of it. Then the network is there again.
+            while reader.open(&session).await.unwrap().tail.seq < 2 {
+                tokio::task::yield_now().await;
+            }
+            proxy.set(FAIR);
+        };
+        let (written, ()) = tokio::join!(write, carried_out);
+        assert_eq!(written.unwrap(), Written::Saved(Tail::at(2, "b".into())));
+        assert_eq!(ids(&log(&*realm, &session).await), ["a", "b"]);
+    });
+}
+
+#[test]
+fn late_statement_is_carried_out_once() {
+    // What is wanted after the doubt: the same, or something else.
+    for (wanted_then, expected) in [("b", vec!["a", "b", "c"]), ("x", vec!["a", "x", "c"])] {
+        let Some(server) = Server::start() else { return };
+        run(async {
+            let proxy = Proxy::to(server.port).await;
+            let (realm, mut writer) = through(&proxy, &server).await;
+            let direct = server.host_at("laptop", server.port).await;
+            let session = SessionId::from("s-1");
+            proxy.set(Weather { holds_questions: true, ..FAIR });
+            // The append is under way when its caller gives up; the connection is closed, and its bytes are held.
+            let wanted = entries(&["b"]);
+            let _ = writer.write(&wanted, None).await.unwrap_err();
+            proxy.until_held().await;
+            // Another way to the engine, for the same owner: nothing is there.
+            let known = writer.tail().clone();
+            let claim = Claim { tail: known.clone(), ..writer.claim().clone() };
+            assert!(direct.settle(&claim, &known).await.unwrap().entries.is_empty());
+            let mut again = RealmWriter::new(direct.clone(), claim, &known).unwrap();
+            again.write(&entries(&[wanted_then]), None).await.unwrap();
+            // Now the held bytes go, all of them, to the connections that were given up.
+            proxy.set(FAIR);
+            again.write(&entries(&["c"]), None).await.unwrap();
+            until_idle(&server).await;
+            assert_eq!(ids(&log(&*realm, &session).await), expected);
+        });
+    }
+}
+
+#[test]
+fn late_statement_before_the_retry_is_found() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let proxy = Proxy::to(server.port).await;
+        let (realm, mut writer) = through(&proxy, &server).await;
+        let session = SessionId::from("s-1");
+        proxy.set(Weather { holds_questions: true, ..FAIR });
+        let wanted = entries(&["b"]);
+        let _ = writer.write(&wanted, None).await.unwrap_err();
+        proxy.until_held().await;
+        proxy.set(FAIR);
+        // The held append and what settles it race; whoever comes first, one of them decides.
+        loop {
+            match writer.write(&wanted, None).await {
+                Ok(Written::Saved(_)) => break,
+                Ok(Written::DecideAnew(_)) => {}
+                Err(error) => assert!(error.may_pass(), "{error:?}"),
+            }
+        }
+        until_idle(&server).await;
+        assert_eq!(ids(&log(&*realm, &session).await), ["a", "b"]);
+    });
+}
+
+/// Waits until the engine works on no statement of an append any more.
+async fn until_idle(server: &Server) {
+    let busy = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'WITH s AS%'";
+    let until = Instant::now() + PATIENCE;
+    while server.sql(busy) != ["0"] {
+        assert!(Instant::now() < until);
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn clock_that_jumps_ahead_harms_nothing() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let (a, b) = (server.host("laptop").await, server.host("desk").await);
+        let claim = a.create(&header("s-1")).await.unwrap();
+        let session = claim.session.clone();
+        let at = a.append(&claim, &Tail::default(), &entries(&["a"]), None).await.unwrap();
+        // The engine's clock is ahead: the lease is over although its owner has just renewed it.
+        server.sql("UPDATE edn_bridge.host SET until = until - interval '1 hour' WHERE name = 'laptop'");
+        let at = a.append(&claim, &at, &entries(&["b"]), None).await.unwrap();
+        let taken = b.claim(&session, Path::new("/project"), &Tail::default()).await.unwrap();
+        assert!(matches!(a.append(&claim, &at, &entries(&["c"]), None).await, Err(RealmError::InDoubt(_))));
+        assert!(matches!(a.settle(&claim, &at).await, Err(RealmError::Fenced { .. })));
+        b.append(&taken, &at, &entries(&["d"]), None).await.unwrap();
+        assert_eq!(ids(&log(&*a, &session).await), ["a", "b", "d"]);
+    });
+}
+
+#[test]
+fn engine_that_was_set_back_stops_the_owner() {
+    let Some(mut server) = Server::start() else { return };
+    let session = SessionId::from("s-1");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let realm = server.host("laptop").await;
+        let claim = realm.create(&header("s-1")).await.unwrap();
+        let mut writer = RealmWriter::new(realm.clone(), claim, &Tail::default()).unwrap();
+        writer.write(&entries(&["a"]), None).await.unwrap();
+        server.stop();
+        // A server that lacks the newest entries takes over at the same address.
+        let mut older = Server::of(&server.data(), "");
+        older.stop();
+        server.begin();
+        while !matches!(writer.write(&entries(&["b", "c"]), None).await, Ok(Written::Saved(_))) {}
+        let mut followed = follow(realm.clone(), session.clone(), Tail::at(3, "c".into()));
+        assert!(matches!(
+            tokio::time::timeout(PATIENCE, followed.recv()).await,
+            Ok(Some(Followed::Level(_)))
+        ));
+        server.stop();
+        older.port = server.port;
+        older.configure("");
+        older.begin();
+        let stopped = loop {
+            match writer.write(&entries(&["d"]), None).await {
+                Err(error) if error.may_pass() => {}
+                Ok(Written::DecideAnew(_)) => {}
+                other => break other.unwrap_err(),
+            }
+        };
+        assert!(matches!(stopped, RealmError::Behind { found: 1, .. }), "{stopped:?}");
+        let again = writer.write(&entries(&["d"]), None).await.unwrap_err();
+        assert!(matches!(again, RealmError::Behind { .. }), "it stays so: {again:?}");
+        let claimed = loop {
+            match realm.claim(&session, Path::new("/project"), writer.tail()).await {
+                Err(error) if error.may_pass() => realm.renew().await.unwrap_or_default(),
+                claimed => break claimed,
+            }
+        };
+        assert!(matches!(claimed, Err(RealmError::Behind { .. })), "{claimed:?}");
+        loop {
+            match tokio::time::timeout(PATIENCE, followed.recv()).await.unwrap().unwrap() {
+                Followed::Stopped(_) => break,
+                Followed::Away(_) | Followed::Level(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(older.sql("SELECT tail FROM edn_bridge.session"), ["1"], "nothing is written");
+    });
+}
+
+#[test]
+fn restored_backup_is_noticed_by_who_knows_more() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let (a, b) = (server.host("laptop").await, server.host("desk").await);
+        let claim = a.create(&header("s-1")).await.unwrap();
+        let session = claim.session.clone();
+        let at = a.append(&claim, &Tail::default(), &entries(&["a", "b", "c"]), None).await.unwrap();
+        // A backup of the time after "a" is restored, and another host goes on with it.
+        server.sql("DELETE FROM edn_bridge.entry WHERE seq > 1; UPDATE edn_bridge.session SET tail = 1, tail_id = 'a', epoch = 1, owner = NULL");
+        let taken = b.claim(&session, Path::new("/project"), &Tail::at(1, "a".into())).await.unwrap();
+        let other = b.append(&taken, &taken.tail, &entries(&["x", "y", "z"]), None).await.unwrap();
+        for error in [
+            a.read(&session, &at, 5).await.map(drop).unwrap_err(),
+            a.settle(&claim, &at).await.map(drop).unwrap_err(),
+        ] {
+            assert!(matches!(error, RealmError::Diverged { seq: 3, .. }), "{error:?}");
+        }
+        let mut followed = follow(a.clone(), session, at);
+        let stopped = tokio::time::timeout(PATIENCE, followed.recv()).await.unwrap().unwrap();
+        assert!(matches!(stopped, Followed::Stopped(_)), "{stopped:?}");
+        assert!(b.append(&taken, &other, &entries(&["ä"]), None).await.is_ok());
+    });
+}

@@ -1,0 +1,88 @@
+//! A network that misbehaves: bytes that are held and let go later, answers that never come, silence without an end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// What the network does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Weather {
+    /// What the client sends is held.
+    pub holds_questions: bool,
+    /// What the server sends is held.
+    pub holds_answers: bool,
+    /// What the server sends is swallowed.
+    pub swallows_answers: bool,
+}
+
+pub const FAIR: Weather = Weather { holds_questions: false, holds_answers: false, swallows_answers: false };
+
+/// A way to a server.
+pub struct Proxy {
+    pub port: u16,
+    weather: watch::Sender<Weather>,
+    held: Arc<AtomicU64>,
+}
+
+impl Proxy {
+    pub async fn to(port: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (weather, seen) = watch::channel(FAIR);
+        let held: Arc<AtomicU64> = Arc::default();
+        let proxy = Self { port: listener.local_addr().unwrap().port(), weather, held: held.clone() };
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
+                client.set_nodelay(true).unwrap();
+                server.set_nodelay(true).unwrap();
+                let (mut from_client, mut to_client) = client.into_split();
+                let (mut from_server, mut to_server) = server.into_split();
+                let (mut weather, held) = (seen.clone(), held.clone());
+                tokio::spawn(async move {
+                    let mut bytes = vec![0; 65_536];
+                    // Also after the client has gone: what it sent is still on its way.
+                    while let Ok(count @ 1..) = from_client.read(&mut bytes).await {
+                        if weather.borrow().holds_questions {
+                            held.fetch_add(1, Ordering::SeqCst);
+                        }
+                        if weather.wait_for(|it| !it.holds_questions).await.is_err()
+                            || to_server.write_all(&bytes[..count]).await.is_err()
+                        {
+                            return;
+                        }
+                    }
+                    let _ = weather.wait_for(|it| !it.holds_questions).await;
+                    let _ = to_server.shutdown().await;
+                });
+                let mut weather = seen.clone();
+                tokio::spawn(async move {
+                    let mut bytes = vec![0; 65_536];
+                    while let Ok(count @ 1..) = from_server.read(&mut bytes).await {
+                        if weather.wait_for(|it| !it.holds_answers).await.is_err() {
+                            return;
+                        }
+                        if !weather.borrow().swallows_answers {
+                            // A client that has gone does not end the server's side.
+                            let _ = to_client.write_all(&bytes[..count]).await;
+                        }
+                    }
+                });
+            }
+        });
+        proxy
+    }
+
+    pub fn set(&self, weather: Weather) {
+        self.weather.send_replace(weather);
+    }
+
+    /// Waits until something of a client is held.
+    pub async fn until_held(&self) {
+        while self.held.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
