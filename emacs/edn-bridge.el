@@ -54,8 +54,7 @@
 ;;   -actions -attention -models -trust -rules -mcp -sessions -tree -jobs
 ;;                         what hangs on the chat
 ;;   -side                 questions beside the chat
-;;   -ask -rewrite -context -hands -query -log -daemon -doctor -batch
-;;   -usage
+;;   -ask -rewrite -context -hands -query -log -daemon -doctor -batch -usage
 ;;                         what stands beside it
 ;;   edn-bridge            the entry, and the keys together
 

@@ -54,6 +54,7 @@ const UNIX: &[(&str, &str)] = &[
     ("src/cli/input.rs", "WaitForSingleObject for poll"),
     ("src/cli/serve.rs", "the events of a console for signals"),
     ("src/cli/served.rs", "the events of a console for signals, and the pipe"),
+    ("src/cli/top", "SetConsoleMode for single keys, the size of a console, and its events for signals"),
     ("src/cli/config_command.rs", "the events of a console for signals"),
     ("src/cli/mcp/serve.rs", "a pair of anonymous pipes"),
     ("src/cli/control", "the pipe; an access list for mode 0600"),

@@ -136,7 +136,7 @@ As a user does who has nothing else, in another Emacs."
     "input" "queue" "tools-output" "tools" "follow" "buffers" "files" "undo" "ediff" "interact"
     "interact-kinds" "actions" "work" "attention" "sessions" "agents" "models" "trust" "rules" "mcp" "tree" "jobs"
     "side"
-    "ask" "rewrite" "context" "hands" "query" "log" "daemon" "doctor" "drafts" "batch")
+    "ask" "rewrite" "context" "hands" "query" "log" "daemon" "doctor" "usage" "drafts" "batch")
   "The files of the package; each may use those before it.")
 
 (ert-deftest edn-bridge-package-depends-in-one-direction ()
