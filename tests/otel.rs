@@ -9,8 +9,6 @@
     reason = "tests"
 )]
 
-#[path = "support/server.rs"]
-mod server;
 mod support;
 
 use std::collections::BTreeMap;

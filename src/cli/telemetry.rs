@@ -21,7 +21,7 @@ use opentelemetry::metrics::{Histogram, MeterProvider as _};
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry::{Array, Context, KeyValue, Value};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
-use opentelemetry_otlp::{ExporterBuildError, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_otlp::{ExporterBuildError, RetryPolicy, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
@@ -299,11 +299,14 @@ impl Running {
             .map_err(|error| error.to_string())?;
         let timeout = millis("OTEL_EXPORTER_OTLP_TIMEOUT", TELEMETRY_TIMEOUT);
         let client = Post { http: Arc::default(), executor: executor.handle().clone(), timeout };
+        // More tries would hold up the end of a short process, and let more spans wait.
+        let once_more = RetryPolicy::recommended().with_max_retries(1);
         let meters = match says("OTEL_METRICS_EXPORTER", "none") {
             true => None,
             false => {
                 let mut builder = opentelemetry_otlp::MetricExporter::builder().with_http();
                 builder = builder.with_http_client(client.clone()).with_headers(plan.headers.clone());
+                builder = builder.with_retry_policy(once_more.clone());
                 if let Some(address) = plan.address("/v1/metrics") {
                     builder = builder.with_endpoint(address);
                 }
@@ -316,6 +319,7 @@ impl Running {
             false => {
                 let mut builder = opentelemetry_otlp::SpanExporter::builder().with_http();
                 builder = builder.with_http_client(client).with_headers(plan.headers.clone());
+                builder = builder.with_retry_policy(once_more);
                 if let Some(address) = plan.address("/v1/traces") {
                     builder = builder.with_endpoint(address);
                 }
