@@ -14,6 +14,8 @@
     reason = "tests"
 )]
 
+#[path = "../src/client/examples/answer.rs"]
+mod answer;
 mod support;
 
 use std::path::Path;
@@ -34,6 +36,13 @@ fn transcripts_are_as_recorded() {
             check(&file, &text);
         }
     }
+}
+
+#[test]
+fn example_of_the_client_library_gets_its_answer() {
+    let setup = Setup::new().script("{:turns [{:steps [{:delta \"Hel\"} {:delta \"lo.\"}]}]}");
+    let answer = answer::answer(setup.command().arg("serve"), "Say hello.");
+    assert_eq!(answer.unwrap(), "Hello.");
 }
 
 fn setup(text: &str) -> Setup {

@@ -1,9 +1,5 @@
-//! A client of the EDN wire.
-//!
-//! [`frame`] writes requests and reads the parts of answers and events. [`Lines`] reads a server's lines with a
-//! deadline. [`Client`] asks and waits for answers, from any number of threads. The command line, the REPL, the
-//! contract runner, the tests and the benchmarks use this package; it knows no server's insides and needs nothing but
-//! the codec.
+//! A client of the EDN wire: requests and their answers, events, frames, lines with deadlines.
+#![doc = include_str!("README.md")]
 
 mod asking;
 pub mod frame;
