@@ -391,19 +391,23 @@ pub fn main() -> ExitCode {
     let matches = Arguments::command().get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let options = Options { origins: origins(&matches), ..arguments.options };
-    // Editors of the Agent Client Protocol show each line of standard error as a failure. `config` prints what
-    // is wrong itself.
-    let is_quiet = matches!(arguments.command, Command::Acp { command: None, .. } | Command::Config { .. });
+    // Editors of the Agent Client Protocol show each line of standard error as a failure. `config` and `doctor` print
+    // what is wrong themselves.
+    let is_quiet = matches!(
+        arguments.command,
+        Command::Acp { command: None, .. } | Command::Config { .. } | Command::Doctor { .. }
+    );
+    // Whoever starts these reads a log; all others are for a person.
+    let is_logged = matches!(
+        arguments.command,
+        Command::Serve { .. } | Command::Acp { .. } | Command::Daemon { .. } | Command::Mcp { .. }
+    );
     style::choose(options.color);
     let names_log = options.origins.iter().any(|(setting, _)| *setting == "log");
+    let filter = if is_quiet && !names_log { "error" } else { &options.log };
     let log = log::Log::default();
     let exporting = exporting(&options, &arguments.command);
-    set_up_log(
-        &options,
-        if is_quiet && !names_log { "error" } else { &options.log },
-        &log,
-        exporting.as_ref(),
-    );
+    set_up_log(&options, filter, is_logged || names_log, &log, exporting.as_ref());
     let result = match arguments.command {
         Command::Serve { wire, approval_mode, no_daemon, daemon } => {
             let protocol = match wire.as_str() {
@@ -531,7 +535,13 @@ const fn exporting(_: &Options, _: &Command) -> Option<Exporting> {
 }
 
 /// Sends the log to standard error: standard output is the wire.
-fn set_up_log(options: &Options, filter: &str, log: &log::Log, exporting: Option<&Exporting>) {
+fn set_up_log(
+    options: &Options,
+    filter: &str,
+    is_logged: bool,
+    log: &log::Log,
+    exporting: Option<&Exporting>,
+) {
     let mut filter = tracing_subscriber::EnvFilter::try_new(filter).unwrap_or_else(|_| "warn".into());
     // The first writes whole messages, and addresses with their keys; what matters of them is told without it. The second
     // has texts of conversations, for a receiver that the user named.
@@ -540,14 +550,13 @@ fn set_up_log(options: &Options, filter: &str, log: &log::Log, exporting: Option
             filter = filter.add_directive(quiet);
         }
     }
-    let lines = tracing_subscriber::fmt::layer()
-        // The spans tell where a turn begins and ends, and how long its calls took.
-        .with_span_events(FmtSpan::NEW | FmtSpan::CLOSE)
-        .with_writer(log.clone())
-        .with_ansi(false);
+    let lines = tracing_subscriber::fmt::layer().with_writer(log.clone()).with_ansi(false);
+    // The spans tell where a turn begins and ends, and how long its calls took.
+    let spans = FmtSpan::NEW | FmtSpan::CLOSE;
     let lines = match options.log_format.as_str() {
-        "json" => lines.json().with_filter(filter).boxed(),
-        _ => lines.with_filter(filter).boxed(),
+        "json" => lines.with_span_events(spans).json().with_filter(filter).boxed(),
+        _ if is_logged => lines.with_span_events(spans).with_filter(filter).boxed(),
+        _ => lines.event_format(log::ForPeople).with_filter(filter).boxed(),
     };
     let set_up = tracing_subscriber::registry().with(lines);
     // A layer that is not there would count as one that wants nothing, and nobody would be asked.

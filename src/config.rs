@@ -29,7 +29,7 @@ pub use control::{ControlPolicy, Member, Team};
 pub use daemon::{DaemonPolicy, IdleExit};
 pub use error::{ConfigError, EditError};
 pub use files::{Files, ProjectFiles};
-pub use layers::{HookValue, Layers, ServersValue, Sourced};
+pub use layers::{HookValue, Layers, RuleValue, ServersValue, Sourced};
 pub use servers::KnownDigests;
 pub use telemetry::TelemetryPolicy;
 pub use trust::{Sealed, Trust};

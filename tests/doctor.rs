@@ -188,6 +188,21 @@ const BROKEN: &[(&str, &str, &[&str])] = &[
         "server",
         &["work at 127.0.0.1:9 cannot be reached"],
     ),
+    (
+        "{:mode :ask\n :modl \"m\"}",
+        "configuration",
+        &["user.edn:2:2: there is no setting :modl; did you mean :mode or :model?"],
+    ),
+    (
+        "{:permissions {:rulez []}}",
+        "configuration",
+        &["user.edn:1:16: :permissions has no :rulez; did you mean :rules?"],
+    ),
+    (
+        "{:permissions\n {:rules [{:decision :allow :tool \"edit\"}\n  {:decision :perhaps :tool \"bash\"}]}}",
+        "configuration",
+        &["user.edn:3:3: a rule allows, asks or denies; \"perhaps\" is neither"],
+    ),
 ];
 
 #[test]
@@ -238,20 +253,39 @@ fn broken_configuration_is_told_with_cause_and_status() {
 }
 
 #[test]
-fn unknown_setting_is_noted_with_place_and_nearest_name() {
-    let setup = Setup::new().script("{:turns [{:steps []}]}");
+fn mistake_of_a_configuration_is_told_once_and_plainly() {
+    let setup = Setup::new().script("{:turns [{:steps [{:delta \"Hi.\"}]}]}");
     let config = setup.dir.path().join("user.edn");
     let setup = setup.arg("--config").arg(config.to_str().unwrap());
-    std::fs::write(&config, "{:mode :ask\n :modl \"m\"\n :permissions {:rulez []}}").unwrap();
-    let output = setup.command().args(["doctor", "--log", "error", "--format", "edn"]).output().unwrap();
-    let report = edn::read_one(&output.stdout).unwrap().into_owned();
-    let found = findings(&report, "configuration");
-    for part in [
-        "user.edn:2:2: there is no setting :modl; did you mean :mode or :model?",
-        "user.edn:3:16: :permissions has no :rulez; did you mean :rules?",
-    ] {
-        assert!(found.iter().any(|(state, what)| state == "note" && what.contains(part)), "{found:?}");
-    }
+    let rules = "{:permissions {:rules [{:decision :perhaps}]}\n :modl \"m\"}";
+    std::fs::write(&config, rules).unwrap();
+    let output = setup.command().args(["prompt", "hi"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "Hi.\n");
+    let told = String::from_utf8(output.stderr).unwrap();
+    let place = config.display();
+    assert_eq!(
+        told.lines().collect::<Vec<_>>(),
+        [
+            format!("edn-bridge: {place}:2:2: there is no setting :modl; did you mean :mode or :model?"),
+            format!(
+                "edn-bridge: {place}:1:24: a rule is left out: a rule allows, asks or denies; \"perhaps\" is neither: \
+                 {{:decision :perhaps}}"
+            ),
+        ],
+        "{told}"
+    );
+    // What a project says is passed over until it is trusted: that breaks nothing.
+    std::fs::write(&config, "{}").unwrap();
+    std::fs::create_dir_all(setup.project().join(".edn-bridge")).unwrap();
+    std::fs::write(setup.project().join(".edn-bridge/config.edn"), "{:modl \"m\"}").unwrap();
+    let (status, told) = report(&setup);
+    let found = findings(&told, "configuration");
+    assert!(
+        found.iter().any(|(state, what)| state == "note" && what.contains("no setting :modl")),
+        "{found:?}"
+    );
+    assert_eq!(status, Some(0));
+    assert_eq!(findings(&told, "daemon")[0].1, "No daemon runs; the first editor starts it.");
 }
 
 #[test]

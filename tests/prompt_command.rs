@@ -192,6 +192,7 @@ fn structured_answer_fits_its_schema_or_is_asked_again() {
     let output = run(&setup, &["--schema", schema, "--output", "json", "how many?"], None);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["answer"]["n"], 2, "{json}");
+    assert_eq!(json["stop-reason"], "end-turn", "it was interrupted because it had its answer: {json}");
     let shown = setup.command().args(["sessions", "show", "how many"]).output().unwrap();
     assert!(!out(&shown).contains("Never said."), "{}", out(&shown));
 }
@@ -210,7 +211,7 @@ fn interrupt_ends_the_turn_and_keeps_what_was_said() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(130), "\n"), "{output:?}");
     let shown = setup.command().args(["sessions", "show", "hi"]).output().unwrap();
-    assert!(out(&shown).contains("Begun"), "{}", out(&shown));
+    assert!(out(&shown).contains("\nBegun\n\n**The turn was ended here.**\n"), "{}", out(&shown));
 }
 
 #[test]

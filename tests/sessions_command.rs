@@ -235,7 +235,7 @@ fn configuration_is_checked_shown_and_edited() {
     for (text, expected) in [
         ("{:modl 1}", "1:2: there is no setting :modl; did you mean"),
         ("{:models [{:id \"x\"}]}", ":models: a model needs :provider"),
-        ("{:permissions {:rules [{:decision :perhaps}]}}", ":permissions: "),
+        ("{:permissions {:rules [{:decision :perhaps}]}}", "1:24: a rule allows, asks or denies"),
         ("{:hooks [{:at :nowhere}]}", ":hooks: "),
         ("{:mcp {\"x\" {}}}", ":mcp: "),
         ("{:mode", "the map that opens at 1:1"),

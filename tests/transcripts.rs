@@ -40,9 +40,9 @@ fn transcripts_are_as_recorded() {
 
 #[test]
 fn example_of_the_client_library_gets_its_answer() {
-    let setup = Setup::new().script("{:turns [{:steps [{:delta \"Hel\"} {:delta \"lo.\"}]}]}");
+    let setup = Setup::new().script("{:turns [{:steps [{:delta \"Good \"} {:delta \"day.\"}]}]}");
     let answer = answer::answer(setup.command().arg("serve"), "Say hello.");
-    assert_eq!(answer.unwrap(), "Hello.");
+    assert_eq!(answer.unwrap(), "Good day.");
 }
 
 fn setup(text: &str) -> Setup {

@@ -54,7 +54,7 @@ pub(super) fn run(options: &Options, command: ConfigCommand) -> Exit {
 /// What is wrong with the files, beyond what makes them unreadable.
 fn problems(settings: &Settings, layers: &Layers) -> Vec<String> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let mut found = layers.passed_over.clone();
+    let mut found = mistakes(layers);
     let providers = Providers::new(settings, &clock);
     found.extend(providers.problems().map(str::to_owned));
     let is_known = providers.get(&settings.provider).is_some();
@@ -67,10 +67,16 @@ fn problems(settings: &Settings, layers: &Layers) -> Vec<String> {
     if layers.telemetry.endpoint.is_some() && !cfg!(feature = "otel") {
         found.push(NO_TELEMETRY.to_owned());
     }
-    let (_, models) = Models::new(&settings.models);
+    found
+}
+
+/// What of the files is passed over, except for their servers of models.
+pub(super) fn mistakes(layers: &Layers) -> Vec<String> {
+    let mut found = layers.passed_over.clone();
+    let (_, models) = Models::new(&layers.models);
     found.extend(models.into_iter().map(|problem| format!(":models: {problem}")));
-    let rules = layers.rules.iter().filter_map(|rule| Some((Rule::read(rule).err()?, rule)));
-    found.extend(rules.map(|(problem, rule)| format!(":permissions: {problem}: {rule}")));
+    let rules = layers.rules.iter().filter_map(|rule| Some((Rule::read(&rule.value).err()?, rule)));
+    found.extend(rules.map(|(problem, rule)| format!("{}: {problem}: {}", rule.place, rule.value)));
     let hooks = layers.hooks.iter().map(|hook| Source {
         value: &hook.value,
         root: hook.root.as_deref(),

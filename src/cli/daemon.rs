@@ -13,6 +13,6 @@ mod place;
 mod realm;
 
 pub(super) use attach::{Use, join, serve};
-pub(super) use commands::{DaemonCommand, run};
+pub(super) use commands::{DaemonCommand, run, seen};
 pub(super) use line::Given;
 pub(super) use realm::Engines;

@@ -28,8 +28,9 @@ use edn_bridge::store::{Durability, FORMAT, Header, Store};
 use edn_bridge::value::{Map, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
 
+use super::config_command::mistakes;
 use super::style::{Meaning, Painter};
-use super::{Exit, FAILED, Options, out};
+use super::{Exit, FAILED, Options, daemon, out};
 
 /// How long a program that is asked for its version may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -113,6 +114,7 @@ pub(super) fn run(options: &Options, as_edn: bool) -> Exit {
             models(&mut found, &settings);
             servers(&mut found, &settings);
             socket(&mut found, &settings);
+            daemon(&mut found, options, &settings);
             context(&mut found, &settings);
             workspace(&mut found, &settings);
         }
@@ -166,13 +168,50 @@ fn configuration(found: &mut Findings, settings: &Settings, layers: &Layers) {
     } else {
         found.well("trust", "This folder is not trusted; it has no configuration that would need it.");
     }
-    for passed_over in &layers.passed_over {
-        found.note(
-            "configuration",
-            format!("Passed over: {passed_over}."),
-            "Correct it, or trust the folder.",
-        );
+    let is_of = |file: &Option<PathBuf>, mistake: &str| {
+        file.as_ref().is_some_and(|path| mistake.starts_with(&*path.to_string_lossy()))
+    };
+    for mistake in mistakes(layers) {
+        // What a project says may be passed over on purpose; what you say is in force or wrong.
+        let is_own = is_of(&settings.files.user, &mistake) || !layers.passed_over.contains(&mistake);
+        let what = format!("Passed over: {}", mistake.trim_end_matches('.'));
+        match is_own && !is_of(&settings.files.project, &mistake) {
+            true => found.broken("configuration", what, "Correct it, or take it out."),
+            false => found.note("configuration", what, "Correct it, or trust the folder."),
+        }
     }
+}
+
+/// The daemon, and whether it is of this version.
+fn daemon(found: &mut Findings, options: &Options, settings: &Settings) {
+    if settings.daemon.is_never {
+        return found.well("daemon", "The configuration uses no daemon: what runs ends with its editor.");
+    }
+    match daemon::seen(options) {
+        Ok(None) => found.well("daemon", "No daemon runs; the first editor starts it."),
+        Ok(Some(seen)) if seen.build != env!("CARGO_PKG_VERSION") => found.note(
+            "daemon",
+            format!("The daemon runs: process {}, version {}, not this one.", seen.pid, seen.build),
+            "`edn-bridge daemon restart` lets this version take over; turns go on.",
+        ),
+        Ok(Some(seen)) => found.well(
+            "daemon",
+            format!("The daemon runs: process {}; {} at work.", seen.pid, counted(seen.at_work, "session")),
+        ),
+        Err(error) => found.broken(
+            "daemon",
+            format!("The daemon cannot be asked: {error}."),
+            "See `edn-bridge daemon log`; `edn-bridge daemon stop --now` ends it.",
+        ),
+    }
+}
+
+fn is_or_are(sessions: usize) -> String {
+    format!("{} {}", counted(sessions, "session"), if sessions == 1 { "is" } else { "are" })
+}
+
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 /// The agents of others: whether each can be started, and with whose rights.
@@ -318,7 +357,7 @@ fn sessions(found: &mut Findings, options: &Options, settings: &Settings) {
     let faults: Vec<_> = files.paths.iter().filter_map(|path| Some((path, fault(path)?))).collect();
     if faults.is_empty() && files.closed.is_empty() {
         let count = files.paths.len();
-        found.well("sessions", format!("{count} sessions are on disk, in the journal's format {FORMAT}."));
+        found.well("sessions", format!("{} on disk, in the journal's format {FORMAT}.", is_or_are(count)));
     }
     for (path, why) in faults {
         let what = format!("{} cannot be opened: {why}", path.display());

@@ -3,6 +3,7 @@
 //! A thread of its own writes the lines. Whoever started the program may not read them: when a pipe's
 //! worth and a queue are full, further lines are counted and left out.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -10,7 +11,10 @@ use std::sync::{Arc, OnceLock};
 
 use super::out;
 use edn_bridge::limits::{LOG_END_WAIT, LOG_LINES};
-use tracing_subscriber::fmt::MakeWriter;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::registry::LookupSpan;
 
 /// The way to the thread that writes. Cloned into the subscriber; started with the first line.
 #[derive(Clone, Default)]
@@ -64,6 +68,26 @@ impl MakeWriter<'_> for Log {
 
     fn make_writer(&self) -> LogLine {
         LogLine { log: self.clone(), bytes: Vec::new() }
+    }
+}
+
+/// Lines without time and origin, as the program's own words to a person.
+pub(super) struct ForPeople;
+
+impl<S, N> FormatEvent<S, N> for ForPeople
+where
+    S: Subscriber + for<'s> LookupSpan<'s>,
+    N: for<'w> FormatFields<'w> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        writer.write_str("edn-bridge: ")?;
+        context.field_format().format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
     }
 }
 

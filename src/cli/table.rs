@@ -13,6 +13,9 @@ const GAP: usize = 2;
 /// The least columns that are left of a text that is cut.
 const LEAST: usize = 12;
 
+/// The least columns that are left of any text on a very narrow terminal.
+const FEWEST: usize = 4;
+
 /// Rows of texts under headings.
 pub(super) struct Table {
     headings: Vec<&'static str>,
@@ -63,8 +66,20 @@ impl Table {
         if let Some(columns) = columns {
             let gaps = GAP.saturating_mul(widths.len().saturating_sub(1));
             let all = widths.iter().fold(gaps, |all, wide| all.saturating_add(*wide));
+            let mut over = all.saturating_sub(columns);
             if let Some(wide) = widths.get_mut(self.cut) {
-                *wide = wide.saturating_sub(all.saturating_sub(columns)).max(LEAST.min(*wide));
+                let given = over.min(wide.saturating_sub(LEAST));
+                (*wide, over) = (wide.saturating_sub(given), over.saturating_sub(given));
+            }
+            // Where that is not enough, the widest text gives way, whichever it is.
+            while over > 0 {
+                let texts = widths.iter_mut().enumerate().filter(|(at, _)| !self.right.contains(at));
+                let Some((_, wide)) =
+                    texts.max_by_key(|(_, wide)| **wide).filter(|(_, wide)| **wide > FEWEST)
+                else {
+                    break;
+                };
+                (*wide, over) = (wide.saturating_sub(1), over.saturating_sub(1));
             }
         }
         let mut text = String::new();
@@ -138,7 +153,8 @@ mod tests {
         for columns in 0..60 {
             let text = table().laid_out(Painter::bare(), Some(columns));
             let widest = text.lines().map(|line| line.width()).max().unwrap();
-            assert!(widest <= columns.max(10 + LEAST), "{columns}: {text}");
+            // The fewest columns of two texts, the number, and the gaps.
+            assert!(widest <= columns.max(4 + 2 + 2 + 2 + 4), "{columns}: {text}");
         }
     }
 

@@ -116,6 +116,21 @@ pub(super) fn start_of_keys(text: &str, keys: &[Value<'_>]) -> Option<usize> {
     found
 }
 
+/// Where an element of the vector under some nested keys begins, counted from 0.
+pub(super) fn start_of_element(text: &str, keys: &[Value<'_>], element: usize) -> Option<usize> {
+    let mut start = start_of(text, 0).ok()?;
+    for key in keys {
+        let map = map(text, start, "").ok()?;
+        let (.., value) = map.entries.iter().find(|(known, ..)| is_same(known, key))?;
+        start = value.start;
+    }
+    let mut at = text.get(start..)?.strip_prefix('[').map(|_| start.saturating_add(1))?;
+    for _ in 0..element {
+        (_, at) = form(text, start_of(text, at).ok()?).ok()??;
+    }
+    start_of(text, at).ok()
+}
+
 /// Whether two keys are one name: a file may write it as a string or as a keyword.
 fn is_same(known: &Value<'_>, name: &Value<'_>) -> bool {
     let word = |value: &Value<'_>| value.as_str().or_else(|| value.as_keyword()).map(str::to_owned);

@@ -91,6 +91,15 @@ pub struct ServersValue {
     pub sealed: Vec<(String, Vec<(PathBuf, String)>)>,
 }
 
+/// A rule for tools, as a file has it.
+#[derive(Debug, Clone)]
+pub struct RuleValue {
+    /// The rule.
+    pub value: Value<'static>,
+    /// Where it stands, for a person.
+    pub place: String,
+}
+
 /// What the files say together.
 #[derive(Debug, Clone, Default)]
 pub struct Layers {
@@ -103,7 +112,7 @@ pub struct Layers {
     /// The mode of new sessions.
     pub mode: Option<Mode>,
     /// Rules for tools, the user's first.
-    pub rules: Vec<Value<'static>>,
+    pub rules: Vec<RuleValue>,
     /// Folders that commands may write to.
     pub writable: Vec<PathBuf>,
     /// The hosts that may be on this machine or in a private network, for what is fetched.
@@ -269,7 +278,12 @@ impl Layers {
                     rule.get("decision")
                         .is_some_and(|d| d.as_keyword() != Some("allow") && d.as_str() != Some("allow"))
                 };
-                let taken: Vec<_> = rules.into_iter().filter(|rule| trusted || narrows(rule)).collect();
+                let keys = [key.clone(), Value::keyword("rules")];
+                let placed = rules
+                    .into_iter()
+                    .enumerate()
+                    .map(|(at, value)| RuleValue { place: file.place_of_element(&keys, at), value });
+                let taken: Vec<_> = placed.filter(|rule| trusted || narrows(&rule.value)).collect();
                 refused = taken.len() < all;
                 if taken.len() > RULES {
                     return Err(shape("at most 1,000 rules"));

@@ -108,12 +108,31 @@ impl FileText<'_> {
             None => self.path.display().to_string(),
         }
     }
+
+    /// The file with the place of an element of the vector under some nested keys.
+    pub fn place_of_element(&self, keys: &[Value<'_>], element: usize) -> String {
+        let text = std::str::from_utf8(self.bytes).ok();
+        match text.and_then(|text| Some(Place::at(text, edit::start_of_element(text, keys, element)?))) {
+            Some(place) => format!("{}:{place}", self.path.display()),
+            None => self.path.display().to_string(),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::edn;
+
+    #[test]
+    fn element_of_a_vector_is_found_in_its_file() {
+        let text = "{:mode :ask ; [\n :permissions {:rules [{:a [1]} #_{} ; x\n   {:b 2}]}}";
+        let file = FileText { path: Path::new("f"), bytes: text.as_bytes() };
+        let keys = [Value::keyword("permissions"), Value::keyword("rules")];
+        assert_eq!(file.place_of_element(&keys, 0), "f:2:24");
+        assert_eq!(file.place_of_element(&keys, 1), "f:3:4");
+        assert_eq!(file.place_of_element(&keys[..1], 0), "f", "a map has no elements");
+    }
 
     #[test]
     fn what_is_not_closed_is_found_where_it_opened() {

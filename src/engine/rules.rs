@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::config::{Layers, Settings};
+use crate::config::{Layers, RuleValue, Settings};
 use crate::edn;
 use crate::files;
 use crate::limits::CONFIG_BYTES;
@@ -37,10 +37,10 @@ pub struct Rules {
 /// Reads the rules. An invalid rule is reported and skipped.
 pub fn load(settings: &Settings, layers: &Layers) -> Rules {
     let mut all = Vec::new();
-    for value in &layers.rules {
+    for RuleValue { value, place } in &layers.rules {
         match Rule::read(value) {
             Ok(rule) => all.push(rule),
-            Err(problem) => tracing::warn!("a rule of the configuration was left out: {problem}: {value}"),
+            Err(problem) => tracing::warn!("{place}: a rule is left out: {problem}: {value}"),
         }
     }
     let configured = all.len();

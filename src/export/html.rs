@@ -7,7 +7,7 @@ use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Par
 use super::escape::{escape, shown};
 use super::highlight;
 use super::page::{begin, end};
-use super::transcript::{CUT_OFF, Transcript, heading};
+use super::transcript::{CUT_OFF, Transcript, ended, heading};
 use super::usage;
 use crate::message::{Block, Message, Role, Usage};
 
@@ -52,6 +52,9 @@ fn message(message: &Message, is_cut_off: bool, out: &mut String) {
         out.push_str("<p class=\"error\">");
         shown(error, out);
         out.push_str("</p>\n");
+    }
+    if let Some(ended) = ended(message) {
+        let _ = writeln!(out, "<p class=\"error\">{ended}</p>");
     }
     if is_cut_off {
         let _ = writeln!(out, "<p class=\"error\">{CUT_OFF}</p>");

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::transcript::{CUT_OFF, Transcript, heading};
+use super::transcript::{CUT_OFF, Transcript, ended, heading};
 use crate::message::{Block, Role};
 use crate::visible;
 
@@ -40,6 +40,9 @@ pub(super) fn document(transcript: &Transcript) -> String {
         }
         if let Some(error) = &message.error_message {
             let _ = writeln!(out, "\n**Failed:** {error}");
+        }
+        if let Some(ended) = ended(message) {
+            let _ = writeln!(out, "\n**{ended}**");
         }
         if is_cut_off {
             let _ = writeln!(out, "\n**{CUT_OFF}**");

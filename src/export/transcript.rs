@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::usage::{UsageFigure, UsageRow};
-use crate::message::{Message, Role, SessionId, TurnId, Usage};
+use crate::message::{Message, Role, SessionId, StopReason, TurnId, Usage};
 use crate::visible;
 
 /// The exported content.
@@ -25,6 +25,14 @@ pub struct Transcript {
 
 /// What is said after the last message of a turn that was cut off.
 pub(super) const CUT_OFF: &str = "The turn was cut off here, because the process that ran it ended.";
+
+/// What is said of an answer that somebody ended.
+pub(super) fn ended(message: &Message) -> Option<&'static str> {
+    match message.stop_reason {
+        Some(StopReason::Aborted | StopReason::Interrupted) => Some("The turn was ended here."),
+        _ => None,
+    }
+}
 
 impl Transcript {
     /// The messages, each with whether its turn was cut off after it.

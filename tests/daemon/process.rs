@@ -394,3 +394,17 @@ fn editors_that_come_and_go_leave_no_memory() {
     assert!(after <= before + before / 5, "{before} KiB, then {after} KiB");
     assert_eq!(code(&stays.ask("ping", "ping", "{}")), "");
 }
+
+#[test]
+fn doctor_tells_of_the_daemon() {
+    let daemon = Daemon::new(Setup::new().script("{:turns [{:steps [{:sleep-ms 600000}]}]}"));
+    let mut editor = daemon.setup.ready();
+    prompt(&mut editor);
+    wait_until("nothing is at work", || !daemon.at_work().is_empty());
+    let report = daemon.setup.command().arg("doctor").output().unwrap();
+    let told = String::from_utf8(report.stdout).unwrap();
+    let expected = format!("daemon: The daemon runs: process {}; 1 session at work.", daemon.pid());
+    assert!(told.contains(&expected), "{told}");
+    editor.ask("a", "abort", "{}");
+    editor.event("turn/ended");
+}

@@ -93,6 +93,25 @@ fn ask(options: &Options, ask: &Ask) -> Result<Option<Told>, Failure> {
     asked_at(&stream, ask, DAEMON_START).map(Some)
 }
 
+/// A daemon that runs.
+pub(in super::super) struct Seen {
+    pub(in super::super) pid: u32,
+    pub(in super::super) build: String,
+    /// How many sessions work or wait in it.
+    pub(in super::super) at_work: usize,
+}
+
+/// The daemon; `None` if none runs.
+pub(in super::super) fn seen(options: &Options) -> Result<Option<Seen>, Failure> {
+    Ok(match ask(options, &Ask::Status)? {
+        Some(Told::Status(Status { pid, build, engines, .. })) => {
+            let at_work = engines.iter().map(|engine| engine.at_work.len()).sum();
+            Some(Seen { pid, build, at_work })
+        }
+        _ => None,
+    })
+}
+
 /// Asks the daemon at the other end of a connection.
 fn asked_at(stream: &UnixStream, ask: &Ask, patience: Duration) -> Result<Told, Failure> {
     let is_to_end = matches!(ask, Ask::Stop { .. } | Ask::Retire);

@@ -305,6 +305,10 @@ impl Teller {
         self.clear();
         self.end_line();
         let answer = self.answer.take();
+        if answer.is_some() {
+            // The turn was interrupted, because it had its answer.
+            self.stop = Some("end-turn".to_owned());
+        }
         match (self.output, answer) {
             (Output::Text, Some(answer)) => {
                 let printed = writeln!(out::stdout(), "{}", as_json(&answer));

@@ -798,7 +798,7 @@ impl Batch<'_> {
         let what = secret::mask(what);
         let message = format!(
             "permission-required: {} for {what:?} (correlation id {}), and nobody is there to answer. Attach a \
-             frontend that answers interactions, add a rule that allows it, or run with --yolo.",
+             frontend that answers interactions, add a rule that allows it, or choose a mode that does.",
             kind.as_str(),
             self.turn.id
         );
