@@ -311,10 +311,19 @@ impl Truth {
     }
 
     /// The engine has an older state.
-    pub fn set_back(&mut self, now: Time, disk: &Disk) {
+    pub fn set_back(&mut self, now: Time, disk: &Disk, awake: impl Fn(usize) -> Time) {
         self.set_backs += 1;
         // Leases are older too, which is what a jump of the clock does.
         self.jumped = Some(now);
+        // Whoever owned a session in the older state owns it again, and whoever has claimed it since does not.
+        for tool in self.tools.values_mut() {
+            let owner = disk.sessions[tool.session].owner;
+            if owner.is_some_and(|owner| owner.host == tool.who.host) {
+                tool.lost_at = None;
+            } else {
+                tool.lost_at.get_or_insert(awake(tool.who.host));
+            }
+        }
         // A tool whose call is lost may run again.
         let has_call = |(session, tool): &(usize, Key)| {
             disk.sessions[*session].log.iter().any(|row| row.entry.what == What::Call(*tool))
@@ -391,7 +400,11 @@ impl Truth {
             }
             Fact::ToolStarted { session, tool, epoch, lasts } => {
                 self.counts.tools_started += 1;
-                if !self.started.insert((session, tool)) {
+                // An engine that was set back just now may have lost the call, which another host then makes again.
+                let log = &disk.sessions[session].log;
+                let has_call = log.iter().rev().any(|row| row.entry.what == What::Call(tool));
+                let counts = self.set_backs == 0 || has_call;
+                if counts && !self.started.insert((session, tool)) {
                     self.violate(Kind::ToolTwice, now, format!("s{session}: tool {tool} on h{}", who.host));
                 }
                 let lost = self.may_start(

@@ -465,7 +465,8 @@ impl<'a> World<'a> {
             Act::FailOver => {
                 if let Some(disk) = self.replica.take() {
                     self.engine.disk = disk;
-                    self.truth.set_back(now, &self.engine.disk);
+                    let awake: Vec<Time> = (0..self.plan.hosts).map(|host| self.monotonic(host)).collect();
+                    self.truth.set_back(now, &self.engine.disk, |host| awake[host]);
                 }
             }
             Act::Give { session, to } => self.with_owner(session, |host, out| host.give(session, to, out)),
