@@ -1369,6 +1369,10 @@ pub const PLOT_ROWS: usize = 60;
 /// and a thousand hosts still fit on one engine. Two more are for hints.
 pub const REALM_CONNECTIONS: usize = 4;
 
+/// How long a connection to a realm's engine stays without being needed. A host with nothing to do keeps two: one for its
+/// lease and one that listens.
+pub const REALM_IDLE: Duration = Duration::from_secs(30);
+
 /// How long the engine of a realm works on a statement before it gives it up by itself. Longer than
 /// [`REALM_CALL_WAIT`], because a large entry may take longer than a person waits; bounded, so that a statement that
 /// was given up here does not come much later.

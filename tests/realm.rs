@@ -30,3 +30,6 @@ mod proxy;
 #[cfg(feature = "postgres")]
 #[path = "realm/server.rs"]
 mod server;
+#[cfg(feature = "postgres")]
+#[path = "realm/standby.rs"]
+mod standby;

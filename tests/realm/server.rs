@@ -65,7 +65,7 @@ fn run(program: &Path, args: &[&str]) {
     );
 }
 
-fn give(path: &Path) {
+pub fn give(path: &Path) {
     if rustix::process::getuid().is_root() {
         let given = Command::new("chown").args(["-R", "nobody:nogroup"]).arg(path).status().unwrap();
         assert!(given.success());
@@ -107,7 +107,7 @@ fn template(bin: &Path) -> PathBuf {
     folder.join("data")
 }
 
-fn open_to_others(folder: &Path) {
+pub fn open_to_others(folder: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
 }

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::limits::{REALM_CALL_WAIT, REALM_RECONNECT, REALM_WAITING, REALM_WATCH};
+use crate::limits::{REALM_CALL_WAIT, REALM_IDLE, REALM_RECONNECT, REALM_WAITING, REALM_WATCH};
 use crate::message::SessionId;
 use crate::realm::calls::{Hints, Utterances};
 use crate::realm::error::RealmError;
@@ -206,8 +206,13 @@ async fn tell_all(address: Address, mut from: mpsc::Receiver<Telling>) {
     let mut count = 0u64;
     loop {
         waiting.clear();
-        if from.recv_many(&mut waiting, BATCH).await == 0 {
-            return;
+        match timeout(REALM_IDLE, from.recv_many(&mut waiting, BATCH)).await {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(_) => {
+                open = None;
+                continue;
+            }
         }
         if open.as_ref().is_none_or(|(link, _)| link.is_closed()) {
             open = connect_teller(&address).await;

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
@@ -15,7 +15,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Row, Statement};
 
-use crate::limits::{REALM_CALL_WAIT, REALM_CONNECTIONS, REALM_STATEMENT_WAIT};
+use crate::limits::{REALM_CALL_WAIT, REALM_CONNECTIONS, REALM_IDLE, REALM_STATEMENT_WAIT};
 use crate::realm::error::{Doubt, RealmError};
 use crate::realm::postgres::config::Address;
 use crate::realm::postgres::tls::Tls;
@@ -229,7 +229,8 @@ fn cannot_connect(error: tokio_postgres::Error) -> RealmError {
 /// The connections for statements.
 pub(super) struct Pool {
     address: Address,
-    idle: Mutex<Vec<Link>>,
+    /// Each with the time from which it was not needed, the newest last.
+    idle: Mutex<Vec<(Instant, Link)>>,
     permits: Semaphore,
     is_fit: IsFit,
 }
@@ -260,8 +261,9 @@ impl Pool {
         let permit = permit.map_err(|_| busy())?;
         let idle = {
             let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-            idle.retain(|link| !link.is_closed());
-            idle.pop()
+            // One that is seldom needed costs the engine a process.
+            idle.retain(|(since, link)| !link.is_closed() && since.elapsed() < REALM_IDLE);
+            idle.pop().map(|(_, link)| link)
         };
         let link = match idle {
             Some(link) => link,
@@ -301,7 +303,7 @@ impl Borrowed<'_> {
         if !matches!(answer, Err(RealmError::Unreachable(_) | RealmError::InDoubt(_))) {
             let mut idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
             if idle.len() < REALM_CONNECTIONS {
-                idle.push(self.link);
+                idle.push((Instant::now(), self.link));
             }
         }
         answer

@@ -1,0 +1,218 @@
+//! What sessions on several machines cost, on a PostgreSQL of the benchmark's own.
+//!
+//! `cargo bench --features postgres --bench realm`. Each figure stands beside one of the same minute: an append beside a
+//! bare INSERT and an `fdatasync`, sixteen sessions beside sixteen whose appends notify.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    missing_docs,
+    dead_code,
+    reason = "a benchmark"
+)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use edn_bridge::realm::rules::LeaseTerms;
+use edn_bridge::realm::{Claim, Followed, PostgresRealm, Realm, RealmError, Tail, follow};
+use edn_bridge::store::Entry;
+use promises::{entry, header, host};
+use server::Server;
+
+#[path = "../tests/realm/promises.rs"]
+mod promises;
+#[path = "../tests/realm/server.rs"]
+mod server;
+
+/// Appends of one session.
+const APPENDS: usize = 400;
+/// Appends of each of sixteen sessions.
+const EACH: usize = 60;
+const SESSIONS: usize = 16;
+
+/// An append as it is, and a notification in it: what the design avoids.
+const NOTIFYING: &str = "WITH s AS (UPDATE edn_bridge.session SET tail = tail + 1, tail_id = $2, \
+     changed = clock_timestamp() WHERE member = current_user AND id = $1 RETURNING tail), \
+     e AS (INSERT INTO edn_bridge.entry (session, seq, id, epoch, line) SELECT $1, tail, $2, 1, $3 FROM s) \
+     SELECT pg_notify('bench', $1)";
+
+fn main() {
+    // Tests run every target once; a benchmark is measured where it is asked for.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    let Some(server) = Server::start() else { return };
+    promises::run(async {
+        one_session(&server).await;
+        sixteen(&server).await;
+        second_client(&server).await;
+        takeover(&server).await;
+    });
+    let bytes = server.sql(
+        "SELECT (pg_total_relation_size('edn_bridge.entry') / (SELECT count(*) FROM edn_bridge.entry))::int",
+    );
+    println!("bytes on disk for an entry of 600 bytes, indexes included: {}", bytes[0]);
+}
+
+fn percentile(times: &mut [Duration], percent: usize) -> f64 {
+    times.sort_unstable();
+    times[(times.len() - 1) * percent / 100].as_secs_f64() * 1000.0
+}
+
+fn six_hundred(id: &str) -> Arc<Entry> {
+    let short = entry(id, "");
+    entry(id, &"x".repeat(600usize.saturating_sub(short.line().len())))
+}
+
+async fn raw(server: &Server) -> tokio_postgres::Client {
+    let (client, connection) =
+        tokio_postgres::connect(server.url().expose(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+async fn one_session(server: &Server) {
+    let realm = server.host("laptop").await;
+    let claim = realm.create(&header("one")).await.unwrap();
+    let client = raw(server).await;
+    client.batch_execute("CREATE TABLE bare (n bigserial PRIMARY KEY, line text)").await.unwrap();
+    let insert = client.prepare("INSERT INTO bare (line) VALUES ($1)").await.unwrap();
+    let line = String::from_utf8(six_hundred("bare").line()).unwrap();
+    let file = std::fs::File::create(server.data().join("bench")).unwrap();
+    let (mut appends, mut inserts, mut syncs) = (Vec::new(), Vec::new(), Vec::new());
+    let mut at = Tail::default();
+    for n in 0..APPENDS {
+        let one = [six_hundred(&format!("e{n}"))];
+        let begin = Instant::now();
+        at = realm.append(&claim, &at, &one, None).await.unwrap();
+        appends.push(begin.elapsed());
+        let begin = Instant::now();
+        client.execute(&insert, &[&line]).await.unwrap();
+        inserts.push(begin.elapsed());
+        let begin = Instant::now();
+        std::io::Write::write_all(&mut &file, line.as_bytes()).unwrap();
+        file.sync_data().unwrap();
+        syncs.push(begin.elapsed());
+    }
+    for (what, times) in [("append", &mut appends), ("bare INSERT", &mut inserts), ("fdatasync", &mut syncs)]
+    {
+        println!("{what}: p50 {:.2} ms, p90 {:.2} ms", percentile(times, 50), percentile(times, 90));
+    }
+    println!("append / bare INSERT, p50: {:.2}", percentile(&mut appends, 50) / percentile(&mut inserts, 50));
+}
+
+async fn sixteen(server: &Server) {
+    let realm = server.host("laptop").await;
+    let mut claims: Vec<(Claim, Tail)> = Vec::new();
+    for n in 0..SESSIONS {
+        claims.push((realm.create(&header(&format!("many-{n}"))).await.unwrap(), Tail::default()));
+        realm.create(&header(&format!("notifying-{n}"))).await.unwrap();
+    }
+    let count = (SESSIONS * EACH) as f64;
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for round in 0..3 {
+        let begin = Instant::now();
+        let tasks: Vec<_> = claims
+            .drain(..)
+            .map(|(claim, mut at)| {
+                let realm = realm.clone();
+                tokio::spawn(async move {
+                    for n in 0..EACH {
+                        let one = [six_hundred(&format!("e{round}-{n}"))];
+                        at = realm.append(&claim, &at, &one, None).await.unwrap();
+                    }
+                    (claim, at)
+                })
+            })
+            .collect();
+        for task in tasks {
+            claims.push(task.await.unwrap());
+        }
+        ours.push(count / begin.elapsed().as_secs_f64());
+        let mut clients = Vec::new();
+        for _ in 0..SESSIONS {
+            let client = raw(server).await;
+            let statement = client.prepare(NOTIFYING).await.unwrap();
+            clients.push((client, statement));
+        }
+        let begin = Instant::now();
+        let tasks: Vec<_> = clients
+            .into_iter()
+            .enumerate()
+            .map(|(session, (client, statement))| {
+                tokio::spawn(async move {
+                    let session = format!("notifying-{session}");
+                    for n in 0..EACH {
+                        let id = format!("e{round}-{n}");
+                        let line = String::from_utf8(six_hundred(&id).line()).unwrap();
+                        client.execute(&statement, &[&session, &id, &line]).await.unwrap();
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        theirs.push(count / begin.elapsed().as_secs_f64());
+    }
+    let best = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
+    println!(
+        "16 sessions, the best of three: {:.0} appends/s on 4 connections; {:.0} with NOTIFY in the append, on 16: {:.1} times",
+        best(&ours),
+        best(&theirs),
+        best(&ours) / best(&theirs)
+    );
+}
+
+async fn second_client(server: &Server) {
+    let (a, b) = (server.host("laptop").await, server.host("desk").await);
+    let claim = a.create(&header("followed")).await.unwrap();
+    let mut followed = follow(b as Arc<dyn Realm>, claim.session.clone(), Tail::default());
+    while !matches!(followed.recv().await, Some(Followed::Level(_))) {}
+    let (mut at, mut delays, mut appends) = (Tail::default(), Vec::new(), Vec::new());
+    for n in 0..200 {
+        let one = [six_hundred(&format!("e{n}"))];
+        let begin = Instant::now();
+        at = a.append(&claim, &at, &one, None).await.unwrap();
+        appends.push(begin.elapsed());
+        while !matches!(followed.recv().await, Some(Followed::Entries(_))) {}
+        delays.push(begin.elapsed());
+    }
+    println!(
+        "at a second client, from before the append: p50 {:.2} ms, p90 {:.2} ms (the append itself {:.2} ms)",
+        percentile(&mut delays, 50),
+        percentile(&mut delays, 90),
+        percentile(&mut appends, 50)
+    );
+}
+
+async fn takeover(server: &Server) {
+    let lost = host("gone", "1");
+    let lost =
+        PostgresRealm::new(&server.url(), lost, "bench", LeaseTerms::new(Duration::from_secs(3))).unwrap();
+    let taker = server.host("desk").await;
+    let begin = Instant::now();
+    lost.renew().await.unwrap();
+    let claim = lost.create(&header("taken")).await.unwrap();
+    let session = claim.session.clone();
+    loop {
+        match taker.claim(&session, Path::new("/project"), &Tail::default()).await {
+            Ok(_) => break,
+            Err(RealmError::Held { .. }) => tokio::time::sleep(Duration::from_millis(5)).await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    println!(
+        "takeover after the last sign of an owner with a lease of 3 s: {:.2} s",
+        begin.elapsed().as_secs_f64()
+    );
+    let begin = Instant::now();
+    taker.claim(&session, Path::new("/project"), &Tail::default()).await.unwrap();
+    println!("a claim itself: {:.2} ms", begin.elapsed().as_secs_f64() * 1000.0);
+}
