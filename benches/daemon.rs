@@ -107,6 +107,7 @@ fn replay() {
     let store = Store::new(&daemon.0.path().join("state"), Durability::Relaxed).unwrap();
     let header = Header {
         request: None,
+        replica_of: None,
         session: SessionId::from("s-long"),
         created_at: "2026-01-01T00:00:00.000Z".into(),
         cwd: daemon.0.path().to_string_lossy().into(),

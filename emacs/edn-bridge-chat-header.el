@@ -121,6 +121,7 @@
                      (add-face-text-property 0 (length state)
                                              'mode-line-emphasis t state))
                    state))
+            (edn-bridge-chat--where)
             (edn-bridge-chat--escape (edn-bridge-chat--model))
             (edn-bridge-chat--escape
              (edn-bridge-chat-word (edn-bridge-chat-get :mode)))
@@ -144,6 +145,16 @@
         (and id (if (member level '(nil "off"))
                     id
                   (format "%s (%s)" id level))))))
+
+(defun edn-bridge-chat--where ()
+  "Return on which other host the session is, or nil."
+  (let ((host (edn-bridge-chat--escape (edn-bridge-chat-get :host))))
+    (cond
+     ((not (edn-bridge-edn-true-p (edn-bridge-chat-get :elsewhere))) nil)
+     ((edn-bridge-edn-true-p (edn-bridge-chat-get :owner-lost))
+      (propertize (if host (format "%s is lost" host) "no host")
+                  'face 'edn-bridge-chat-error))
+     (host (format "on %s" host)))))
 
 ;;;; Footer
 

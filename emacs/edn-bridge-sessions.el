@@ -39,6 +39,7 @@
                     "archived")
                (and (edn-bridge-sessions-fork-p slot slots) "fork")
                (edn-bridge-sessions-state slot)
+               (edn-bridge-sessions-host slot)
                (let ((count (plist-get slot :message-count)))
                  (and count (format "%d messages" count)))
                (edn-bridge-sessions-time slot)))
@@ -51,6 +52,15 @@
            (edn-bridge-work-state work))
           ((edn-bridge-edn-true-p (plist-get slot :is-streaming))
            "running"))))
+
+(defun edn-bridge-sessions-host (slot)
+  "Return on which host of the realm SLOT is, or nil if it is of none."
+  (let ((host (plist-get slot :host)))
+    (and (stringp host)
+         (format (if (edn-bridge-edn-true-p (plist-get slot :owner-lost))
+                     "%s is lost"
+                   "on %s")
+                 (edn-bridge-visible-label host)))))
 
 (defun edn-bridge-sessions-fork-p (slot slots)
   "Return non-nil if SLOT is called like the one of SLOTS that it comes from."
@@ -393,6 +403,35 @@ Interactively, choose it; with a prefix argument, from all projects."
    slot "delete_session" nil "deleted"
    (format "Delete the session \"%s\" for good? "
            (edn-bridge-sessions-label slot))))
+
+(defun edn-bridge-sessions-take (slot folder)
+  "Go on here with the session SLOT, whose host is lost, in FOLDER.
+Interactively, choose it from all hosts of the realm, and the folder."
+  (interactive
+   (list (edn-bridge-sessions--choose-slot "Take session: " t)
+         (read-directory-name "Go on in folder: " default-directory nil t))
+   edn-bridge-chat-mode)
+  (let ((conn (edn-bridge-chat-current)))
+    (edn-bridge-rpc-request
+     conn "take_session"
+     (list :session-id (plist-get slot :id)
+           :cwd (file-local-name
+                 (directory-file-name (expand-file-name folder))))
+     :on-success
+     (lambda (data)
+       (edn-bridge-chat-with-buffer conn
+         (if (equal (plist-get data :session-id) edn-bridge-chat--session-id)
+             (message "The session goes on here")
+           (edn-bridge-sessions-switch (plist-get data :session-id)))))
+     :on-error #'edn-bridge-chat-refused)))
+
+(defun edn-bridge-sessions-hand-over (host)
+  "Give this chat's session to HOST, another host of the realm."
+  (interactive "sGive this session to the host: " edn-bridge-chat-mode)
+  (edn-bridge-sessions-change
+   (list :id edn-bridge-chat--session-id
+         :name (edn-bridge-chat-get :session-display-name))
+   "hand_over_session" (list :host host) (format "%s's now" host)))
 
 (defun edn-bridge-sessions-archive (slot)
   "Archive the session SLOT, as the bridge lists it, or take it out again.

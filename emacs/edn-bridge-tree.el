@@ -125,6 +125,9 @@ FORK non-nil means that it is a fork."
                 (propertize (concat "  " state) 'face 'warning)
               "")
             (propertize (concat (if fork "  fork" "")
+                                (if-let ((host (edn-bridge-sessions-host slot)))
+                                    (concat "  " host)
+                                  "")
                                 (if (edn-bridge-edn-true-p
                                      (plist-get slot :archived))
                                     "  archived"

@@ -18,7 +18,7 @@ pub mod credentials;
 mod login;
 mod oauth;
 
-pub use command::KeyError;
+pub use command::{KeyError, run as printed_by};
 pub use credentials::{Credentials, ProviderEntry};
 pub use login::{ForeignLogin, LoginError, LoginStep, Logins, Pending, StartedLogin};
 pub use oauth::{Login, call as exchange};
@@ -213,7 +213,10 @@ impl Keys {
             return Ok(key);
         }
         let key = match &self.0.source.command {
-            Some(command) => command::run(command, &self.0.name, environment).await,
+            Some(command) => {
+                let setting = format!(":key-command of {}", self.0.name);
+                command::run(command, &setting, environment).await
+            }
             None => command::secret_store(&self.0.provider, &self.0.name, environment).await,
         }?;
         let mut all = self.0.obtained.lock().unwrap_or_else(PoisonError::into_inner);

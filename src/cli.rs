@@ -10,6 +10,7 @@ mod config_command;
 mod control;
 mod daemon;
 mod doctor;
+mod federate;
 mod input;
 mod log;
 mod login;
@@ -187,6 +188,11 @@ enum Command {
     Sessions {
         #[command(subcommand)]
         command: Option<sessions::SessionsCommand>,
+    },
+    /// The realm: sessions that several of your machines share.
+    Realm {
+        #[command(subcommand)]
+        command: federate::RealmCommand,
     },
     /// Sends texts and interrupts to live sessions, as a member of a team.
     Control {
@@ -433,6 +439,7 @@ pub fn main() -> ExitCode {
         Command::Completion { shell } => completion::completion(shell),
         Command::Man { folder } => completion::man(folder),
         Command::Sessions { command } => sessions::run(&options, command),
+        Command::Realm { command } => federate::run(&options, command),
         Command::Control { command } => control::run(&options, command),
         Command::Models { command } => models::run(&options, command),
         Command::Rules { command, json } => {

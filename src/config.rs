@@ -21,6 +21,7 @@ mod fetch;
 mod files;
 mod layers;
 mod place;
+mod realm;
 mod servers;
 mod telemetry;
 mod trust;
@@ -30,6 +31,7 @@ pub use daemon::{DaemonPolicy, IdleExit};
 pub use error::{ConfigError, EditError};
 pub use files::{Files, ProjectFiles};
 pub use layers::{HookValue, Layers, RuleValue, ServersValue, Sourced};
+pub use realm::{EngineAddress, RealmPolicy, Share};
 pub use servers::KnownDigests;
 pub use telemetry::TelemetryPolicy;
 pub use trust::{Sealed, Trust};
@@ -90,6 +92,8 @@ pub struct Settings {
     pub telemetry: TelemetryPolicy,
     /// Who may control sessions.
     pub control: ControlPolicy,
+    /// How this machine takes part in a realm.
+    pub realm: Option<RealmPolicy>,
     /// Configured models, in addition to the built-in ones.
     pub models: Vec<Value<'static>>,
     /// Configured servers of models, and changes to built-in ones, by name.
@@ -142,6 +146,7 @@ impl Settings {
         self.daemon = layers.daemon;
         self.telemetry.clone_from(&layers.telemetry);
         self.control.clone_from(&layers.control);
+        self.realm.clone_from(&layers.realm);
         self.models.clone_from(&layers.models);
         self.providers.clone_from(&layers.providers);
         self

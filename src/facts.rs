@@ -89,6 +89,12 @@ pub struct SessionFacts {
     pub archived: bool,
     /// The agent that answers its turns, if it is not this program itself.
     pub agent: Option<Arc<AgentFacts>>,
+    /// The host that owns it, if it is of a realm.
+    pub host: Option<Arc<str>>,
+    /// Whether that is another host than this one, so that this one has a copy of its entries.
+    pub is_elsewhere: bool,
+    /// Whether that host is lost.
+    pub owner_lost: bool,
 }
 
 /// The activity of a session.
@@ -154,6 +160,9 @@ impl SessionFacts {
             message_count: 0,
             archived: false,
             agent: None,
+            host: None,
+            is_elsewhere: false,
+            owner_lost: false,
         }
     }
 
@@ -224,6 +233,23 @@ fn display_name<'f>(name: Option<&'f str>, first_message: Option<&'f str>) -> &'
 /// A count as a float. Counts beyond 2^32 do not occur, and would only make a sum less exact.
 fn precise(count: u64) -> f64 {
     u32::try_from(count).map_or(f64::from(u32::MAX), f64::from)
+}
+
+/// A host of a realm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostFacts {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The build of its program.
+    pub build: Arc<str>,
+    /// Whether it is this one.
+    pub is_here: bool,
+    /// Whether its lease holds.
+    pub is_alive: bool,
+    /// How long it is lost, in milliseconds; 0 if it is there.
+    pub lost_ms: u64,
+    /// The sessions that it owns.
+    pub sessions: u64,
 }
 
 /// A session that works or waits for an answer.
@@ -533,6 +559,10 @@ pub struct Slot {
     pub location: Option<Arc<str>>,
     /// Whether it is archived.
     pub archived: bool,
+    /// The host that owns it, if it is of a realm.
+    pub host: Option<Arc<str>>,
+    /// Whether that host is lost.
+    pub owner_lost: bool,
 }
 
 impl Slot {
@@ -549,6 +579,8 @@ impl Slot {
             message_count: u64::try_from(facts.message_count).ok(),
             location: facts.location.clone(),
             archived: facts.archived,
+            host: facts.host.clone(),
+            owner_lost: facts.owner_lost,
         }
     }
 

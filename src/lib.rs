@@ -45,6 +45,7 @@ pub mod auth;
 pub mod config;
 pub mod context;
 pub mod export;
+pub mod federation;
 pub mod hook;
 pub mod interaction;
 pub mod mcp;

@@ -1310,6 +1310,24 @@ pub const REALM_WATCH: Duration = Duration::from_secs(1);
 /// How long the owner of a session may take to answer another host's request. A frontend's own wait is shorter.
 pub const REALM_ANSWER_WAIT: Duration = Duration::from_secs(30);
 
+/// How long the start of an engine waits for its realm. Without an answer it goes on: what is this machine's alone needs
+/// none.
+pub const REALM_ENTER: Duration = Duration::from_secs(3);
+
+/// How long the opening of a shared session waits for a journal of the same process that is being closed.
+pub const REALM_CLOSE: Duration = Duration::from_secs(2);
+
+/// How often what waits for a host's lease looks again, and the shortest time between two lists of a realm. A person does
+/// not notice it.
+pub const REALM_LOOK: Duration = Duration::from_millis(250);
+
+/// How long pieces of a running answer are merged before they go to other hosts. A person sees no difference, and an
+/// engine has a thirtieth of the work.
+pub const REALM_SAY: Duration = Duration::from_millis(30);
+
+/// How long a host follows a session after its last word. It says so every third of it.
+pub const REALM_FOLLOWER: Duration = Duration::from_secs(60);
+
 /// Bytes of one hint or one piece of a running answer in a realm: PostgreSQL takes less than 8,000 in a notification.
 pub const REALM_HINT_BYTES: usize = 7_900;
 

@@ -52,6 +52,9 @@ const OURS: &[&str] = &[
     "sessions-index.db",
     "sessions-index.db-wal",
     "sessions-index.db-shm",
+    "realm-key",
+    "realm-key.new",
+    "lost",
 ];
 
 /// The permissions of everybody except the owner.

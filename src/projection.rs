@@ -184,6 +184,9 @@ pub fn session_state(facts: &SessionFacts) -> Map<'_> {
     map.put_some("queue-held", facts.queue_held.then_some(true));
     map.put_some("can-retry", facts.can_retry.then_some(true));
     map.put_some("interrupted", facts.interrupted.as_ref().map(TurnId::as_str));
+    map.put_some("host", facts.host.as_deref());
+    map.put_some("elsewhere", facts.is_elsewhere.then_some(true));
+    map.put_some("owner-lost", facts.owner_lost.then_some(true));
     map.put("retry-attempt", Value::int(i64::from(facts.retry_attempt)));
     if let Some(deadline) = facts.retry_deadline_ms {
         map.put("retry-deadline-ms", Value::int(deadline));
@@ -320,6 +323,8 @@ pub fn slot(slot: &Slot) -> Map<'_> {
     map.put_some("message-count", slot.message_count.map(count));
     map.put("session-file", slot.location.as_deref());
     map.put_some("archived", slot.archived.then_some(true));
+    map.put_some("host", slot.host.as_deref());
+    map.put_some("owner-lost", slot.owner_lost.then_some(true));
     map
 }
 

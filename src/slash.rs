@@ -41,6 +41,14 @@ pub enum Command<'a> {
     Tree(Option<&'a str>),
     /// `/fork`
     Fork,
+    /// `/share`
+    Share,
+    /// `/hosts`
+    Hosts,
+    /// `/take [folder]`
+    Take(Option<&'a str>),
+    /// `/give host`
+    Give(&'a str),
     /// `/mode [name]`
     Mode(Option<&'a str>),
     /// `/trust`
@@ -168,6 +176,10 @@ fn command<'a>(name: &str, arguments: &'a str) -> Option<Command<'a>> {
         "resume" => Some(Command::Resume(rest)),
         "tree" => one.then_some(Command::Tree(first)),
         "fork" => alone(Command::Fork),
+        "share" => alone(Command::Share),
+        "hosts" => alone(Command::Hosts),
+        "take" => Some(Command::Take(rest)),
+        "give" => first.filter(|_| one).map(Command::Give),
         "mode" => one.then_some(Command::Mode(first)),
         "trust" => alone(Command::Trust),
         "workflow" => {

@@ -34,11 +34,11 @@ use crate::limits::SEARCH_HITS;
 use crate::message::SessionId;
 use crate::project;
 
-pub use commit::{CommitCounters, Committer, Durability};
+pub use commit::{CommitCounters, Committer, Done, Durability};
 pub use entry::{Entry, EntryBody, FORMAT, Header, HeaderError, Parent};
 pub use error::StoreError;
 pub use files::{FileOps, JournalLock, LockError, LogFile, SystemFiles};
-pub use journals::{Journal, Journals, Loaded, Log};
+pub use journals::{FromElsewhere, Journal, Journals, Loaded, Log, Ownership, Told};
 pub use listing::{Hit, StoredSession};
 pub use reading::{JournalContent, JournalFault};
 pub use verify::{Repaired, VerifyReport};
@@ -116,6 +116,18 @@ impl Store {
         self.locations.take_named(&session);
         let (file, JournalContent { header, entries, faults, .. }) = opened?;
         Ok(Loaded { journal: self.journal(session, file), header, entries, faults })
+    }
+
+    /// Opens a session's journal as [`Journals::open`] does, also one that several hosts share.
+    ///
+    /// # Errors
+    /// Those of [`Journals::open`].
+    pub fn open_shared(&self, session: &SessionId) -> Result<Loaded, StoreError> {
+        let path = match self.locations.take_named(session) {
+            Some(path) => Some(path),
+            None => self.look_up(session)?,
+        };
+        self.open_file(&path.ok_or_else(|| StoreError::NoSession { session: session.clone() })?)
     }
 
     fn journal(&self, session: SessionId, file: JournalFile) -> Journal {
@@ -236,11 +248,12 @@ impl Journals for Store {
     }
 
     fn open(&self, session: &SessionId) -> Result<Loaded, StoreError> {
-        let path = match self.locations.take_named(session) {
-            Some(path) => Some(path),
-            None => self.look_up(session)?,
-        };
-        self.open_file(&path.ok_or_else(|| StoreError::NoSession { session: session.clone() })?)
+        let loaded = self.open_shared(session)?;
+        match loaded.is_shared() {
+            // What was appended here, other hosts would never see.
+            true => Err(StoreError::Realm(SHARED.to_owned())),
+            false => Ok(loaded),
+        }
     }
 
     fn read_requests(&self, session: &SessionId, visit: &mut dyn FnMut(Entry)) -> Result<Header, StoreError> {
@@ -342,6 +355,10 @@ impl Journals for Store {
         self.committer.counters()
     }
 }
+
+/// Why a shared session is not opened without the others.
+const SHARED: &str = "Several hosts share the session, and this process is in no realm: it can be read (`edn-bridge \
+                      sessions show`). The process that is in the realm can open it.";
 
 /// The files of a full check, and the folders that it cannot open.
 #[derive(Debug, Default)]

@@ -45,15 +45,15 @@ enum CommandError {
     Nothing,
 }
 
-/// Runs a command and takes its first line.
+/// Runs the command of a setting, such as `:key-command of Work`, and takes its first line.
 ///
 /// # Errors
 /// [`KeyError::Missing`], with the cause.
-pub async fn run(command: &[String], provider: &str, environment: &Environment) -> Result<Secret, KeyError> {
+pub async fn run(command: &[String], setting: &str, environment: &Environment) -> Result<Secret, KeyError> {
     let Some((program, arguments)) = command.split_first() else {
-        return Err(KeyError::Missing(format!("The :key-command of {provider} is empty.")));
+        return Err(KeyError::Missing(format!("The {setting} is empty.")));
     };
-    let what = format!("The :key-command of {provider} ({program})");
+    let what = format!("The {setting} ({program})");
     if program.contains('/') && !program.starts_with('/') {
         return Err(KeyError::Missing(format!(
             "{what} must be an absolute path, or a name without a slash that is found on the PATH: the current folder \
@@ -129,7 +129,7 @@ mod tests {
     async fn the_first_line_is_the_key_and_nothing_of_it_is_shown() {
         let run = async |script: &str| {
             let command: Vec<String> = ["sh", "-c", script].map(str::to_owned).into();
-            run(&command, "Work", &Environment::default())
+            run(&command, ":key-command of Work", &Environment::default())
                 .await
                 .map(|key| key.expose().to_owned())
                 .map_err(|error| error.to_string())
@@ -139,14 +139,13 @@ mod tests {
         assert_eq!(error, "The :key-command of Work (sh) failed (exit status: 3).");
         assert!(run("true").await.unwrap_err().contains("printed nothing"));
         assert!(run("cat").await.unwrap_err().contains("printed nothing"), "standard input is empty");
-        let missing = super::run(&["no-such-program-here".to_owned()], "Work", &Environment::default())
-            .await
-            .unwrap_err();
+        let missing =
+            super::run(&["no-such-program-here".to_owned()], "x", &Environment::default()).await.unwrap_err();
         assert!(missing.to_string().contains("cannot be run"), "{missing}");
-        let relative = super::run(&["./key".to_owned()], "Work", &Environment::default()).await.unwrap_err();
+        let relative = super::run(&["./key".to_owned()], "x", &Environment::default()).await.unwrap_err();
         assert!(relative.to_string().contains("must be an absolute path"), "{relative}");
         assert!(
-            super::run(&[], "Work", &Environment::default()).await.unwrap_err().to_string().contains("empty")
+            super::run(&[], "x", &Environment::default()).await.unwrap_err().to_string().contains("empty")
         );
     }
 }

@@ -68,6 +68,9 @@ error_codes! {
     NoActiveDialog "request/no-active-dialog" false [] "No dialog is open on this connection.";
     DialogIdMismatch "request/dialog-id-mismatch" false [] "A different dialog is open.";
     InteractionAlreadyAnswered "request/interaction-already-answered" false [] "The question was already answered or withdrawn.";
+    RealmOwned "realm/owned" false [] "Another host of the realm owns the session, and is there.";
+    RealmOwnerLost "realm/owner-lost" true [] "The host that owns the session is not there. `take_session` takes it; it can be read meanwhile.";
+    RealmUnreachable "realm/unreachable" true [] "The engine of the realm cannot be reached. Nothing was done; the session can be read.";
     QueryFailed "runtime/query-failed" false ["missing?", "errors?"] "A strict query names an attribute that cannot be resolved.";
     Failed "runtime/failed" false [] "The runtime failed; the message gives the reason.";
 }

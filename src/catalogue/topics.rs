@@ -107,7 +107,7 @@ topics! {
         ["session-file" "session-name" "session-display-name" "retry" "retry-deadline-ms" "interrupt-pending"
          "model-provider" "model-id" "model-reasoning" "thinking-level" "effective-reasoning-effort"
          "header-model-label" "status-session-line" "extension-command-names" "prompt-templates" "mode"
-         "context-tokens" "context-window" "queue-held" "can-retry" "interrupted"]
+         "context-tokens" "context-window" "queue-held" "can-retry" "interrupted" "host" "elsewhere" "owner-lost"]
         "The session's state changed.";
     SessionResumed "session/resumed" Lossless false
         ["session-id" "session-file" "message-count"] []

@@ -15,4 +15,6 @@ mod realm;
 pub(super) use attach::{Use, join, serve};
 pub(super) use commands::{DaemonCommand, run, seen};
 pub(super) use line::Given;
+#[cfg(feature = "postgres")]
+pub(super) use place::Lock;
 pub(super) use realm::Engines;

@@ -30,7 +30,7 @@ use edn_bridge::wire::transport::socket::{self, Purpose};
 
 use super::config_command::mistakes;
 use super::style::{Meaning, Painter};
-use super::{Exit, FAILED, Options, daemon, out};
+use super::{Exit, FAILED, Options, daemon, federate, out};
 
 /// How long a program that is asked for its version may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -113,6 +113,7 @@ pub(super) fn run(options: &Options, as_edn: bool) -> Exit {
             sessions(&mut found, options, &settings);
             models(&mut found, &settings);
             servers(&mut found, &settings);
+            realm(&mut found, &settings);
             socket(&mut found, &settings);
             daemon(&mut found, options, &settings);
             context(&mut found, &settings);
@@ -520,6 +521,19 @@ fn keys(found: &mut Findings, providers: &Providers) {
             "keys",
             format!("The environment has keys: {}. Providers that can be asked: {ready}.", set.join(", ")),
         ),
+    }
+}
+
+/// The engine of the realm: whether it can be used, and how long it takes.
+fn realm(found: &mut Findings, settings: &Settings) {
+    let Some(policy) = &settings.realm else { return };
+    match federate::check(settings, policy) {
+        Ok(lines) => {
+            let about =
+                format!("This machine is {} in the realm, and shares {}", policy.host, policy.share.as_str());
+            found.well("realm", format!("{about}. {}.", lines.join("; ")));
+        }
+        Err(failure) => found.broken("realm", failure.to_string(), "`edn-bridge realm check` says more."),
     }
 }
 

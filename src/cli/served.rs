@@ -16,6 +16,7 @@ use edn_bridge::config::Settings;
 use edn_bridge::descriptors;
 use edn_bridge::engine::{Engine, Providers};
 use edn_bridge::environment::{Environment, Variables};
+use edn_bridge::federation::FederatedJournals;
 use edn_bridge::limits::{ACCEPT_PAUSE, MAX_CONNECTIONS};
 use edn_bridge::private;
 use edn_bridge::provider::scripted::Scripted;
@@ -33,6 +34,7 @@ use edn_bridge::wire::ui;
 use serde::{Deserialize, Serialize};
 
 use super::Failure;
+use super::federate::{self, Member};
 
 /// How long the end of a connection may take: aborting turns, writing what they did, flushing.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -48,6 +50,8 @@ pub(super) struct Process {
     pub(super) engine: Engine,
     pub(super) clock: Arc<dyn Clock>,
     executor: tokio::runtime::Runtime,
+    /// This process's part in a realm.
+    member: Option<Member>,
 }
 
 impl Process {
@@ -71,9 +75,20 @@ impl Process {
             .build()
             .map_err(Failure::start)?;
         let store = Store::new(&settings.state_dir, durability).map_err(Failure::start)?;
-        let engine = Engine::new(clock.clone(), settings, store, providers, executor.handle().clone())
-            .map_err(|error| Failure::Failed(error.to_string()))?;
-        Ok(Self { engine, clock, executor })
+        let member = federate::join(&settings)?;
+        let handle = executor.handle().clone();
+        let engine = match &member {
+            Some(member) => {
+                let journals = FederatedJournals::new(store, member.federation().clone());
+                Engine::new(clock.clone(), settings, journals, providers, handle)
+            }
+            None => Engine::new(clock.clone(), settings, store, providers, handle),
+        };
+        let engine = engine.map_err(|error| Failure::Failed(error.to_string()))?;
+        if let Some(member) = &member {
+            edn_bridge::engine::federate(&engine, member.federation().clone());
+        }
+        Ok(Self { engine, clock, executor, member })
     }
 
     /// Ends the executor, so that the sessions' locks are given back by name too. What does not end is
@@ -84,6 +99,7 @@ impl Process {
             self.executor.block_on(async { tokio::time::timeout(PATIENCE, self.engine.end_servers()).await });
         self.executor.shutdown_timeout(std::time::Duration::from_millis(200));
         self.engine.end();
+        drop(self.member);
     }
 }
 

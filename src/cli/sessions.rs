@@ -16,6 +16,7 @@ use edn_bridge::message::{Role, SessionId};
 use edn_bridge::store::{AllFiles, EntryBody, JournalContent, Journals as _, Repaired, Store, StoredSession};
 use edn_bridge::value::{Map, Value};
 
+use super::federate;
 use super::progress::Bar;
 use super::style::{Meaning, Painter};
 use super::table::Table;
@@ -33,12 +34,22 @@ pub(super) enum SessionsCommand {
         /// Archived ones too.
         #[arg(long)]
         archived: bool,
+        /// Those of the realm, of all its hosts.
+        #[arg(long, conflicts_with_all = ["words", "all", "archived"])]
+        realm: bool,
         /// At most so many.
         #[arg(long, value_name = "N", default_value_t = 50)]
         limit: usize,
         /// As JSON, whole.
         #[arg(long)]
         json: bool,
+    },
+    /// Goes on here with a session of the realm whose host is lost, by the bridge that runs here.
+    Take {
+        /// Its id.
+        session: String,
+        /// The folder of this machine that it goes on in; by default the current one.
+        folder: Option<PathBuf>,
     },
     /// Prints a session as Markdown.
     Show {
@@ -110,10 +121,22 @@ pub(super) fn run(options: &Options, command: Option<SessionsCommand>) -> Exit {
     let settings = options.settings()?;
     let store = options.store(&settings)?;
     let cwd = settings.cwd.as_path();
-    let default =
-        SessionsCommand::List { words: Vec::new(), all: false, archived: false, limit: 50, json: false };
+    let default = SessionsCommand::List {
+        words: Vec::new(),
+        all: false,
+        archived: false,
+        realm: false,
+        limit: 50,
+        json: false,
+    };
     match command.unwrap_or(default) {
-        SessionsCommand::List { words, all, archived, limit, json } => {
+        SessionsCommand::List { realm: true, limit, json, .. } => federate::list(&settings, limit, json),
+        SessionsCommand::Take { session, folder } => {
+            let folder = folder.map(|folder| folder.canonicalize().unwrap_or(folder));
+            let folder = folder.unwrap_or_else(|| settings.cwd.clone());
+            shelf::take(options, &settings, &SessionId::from(session.as_str()), &folder)
+        }
+        SessionsCommand::List { words, all, archived, limit, json, .. } => {
             let cwd = (!all).then_some(cwd);
             list(&store, cwd, &words.join(" "), archived, limit, json)
         }

@@ -9,6 +9,7 @@ use super::daemon::DaemonPolicy;
 use super::error::ConfigError;
 use super::fetch::FetchSettings;
 use super::place::FileText;
+use super::realm::RealmPolicy;
 use super::telemetry::TelemetryPolicy;
 use super::trust::Sealed;
 use crate::http::host::HostPattern;
@@ -35,10 +36,11 @@ enum Setting {
     Control,
     Daemon,
     Telemetry,
+    Realm,
 }
 
 /// The settings by name, also for the nearest name to a mistyped one.
-const SETTINGS: [(&str, Setting); 15] = [
+const SETTINGS: [(&str, Setting); 16] = [
     ("provider", Setting::Provider),
     ("model", Setting::Model),
     ("mode", Setting::Mode),
@@ -54,6 +56,7 @@ const SETTINGS: [(&str, Setting); 15] = [
     ("control", Setting::Control),
     ("daemon", Setting::Daemon),
     ("telemetry", Setting::Telemetry),
+    ("realm", Setting::Realm),
 ];
 
 /// A value and the file that it comes from.
@@ -127,6 +130,8 @@ pub struct Layers {
     pub telemetry: TelemetryPolicy,
     /// Who may control sessions, from the user's file alone.
     pub control: ControlPolicy,
+    /// How this machine takes part in a realm, from the user's file alone.
+    pub realm: Option<RealmPolicy>,
     /// Commands at the boundaries of turns, the user's first.
     pub hooks: Vec<HookValue>,
     /// Servers of tools, the user's first.
@@ -188,6 +193,14 @@ impl Layers {
                 Some("control") => self.control = ControlPolicy::read(value).map_err(shape)?,
                 Some("daemon") => self.daemon = DaemonPolicy::read(value).map_err(shape)?,
                 Some("telemetry") => self.telemetry = TelemetryPolicy::read(value).map_err(shape)?,
+                Some("realm") => {
+                    let policy = RealmPolicy::read(value).map_err(shape)?;
+                    // The address may hold a password.
+                    let value = Value::from(Map::new().with("host", policy.host.to_string()));
+                    self.realm = Some(policy);
+                    self.sources.push(Sourced { key: "realm".to_owned(), value, from: file.path.to_owned() });
+                    return Ok(());
+                }
                 Some("fetch") => {
                     let FetchSettings { private, proxy } = FetchSettings::read(value).map_err(shape)?;
                     self.private_hosts.extend(private);
@@ -290,7 +303,7 @@ impl Layers {
                 }
                 self.rules.extend(taken);
             }
-            Setting::Control | Setting::Daemon | Setting::Telemetry => {
+            Setting::Control | Setting::Daemon | Setting::Realm | Setting::Telemetry => {
                 let why = match setting {
                     Setting::Telemetry => "only the user's own configuration says where figures are sent",
                     _ => "only the user's own configuration says who may control sessions, and who runs them",

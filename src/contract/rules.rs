@@ -77,6 +77,9 @@ const ANYBODYS: &[&str] = &[
     "request/op-not-supported",
     "request/invalid-params",
     "request/not-found",
+    "realm/owned",
+    "realm/owner-lost",
+    "realm/unreachable",
     "runtime/failed",
 ];
 

@@ -16,12 +16,15 @@ mod jobs;
 mod messages;
 mod pending;
 mod settings;
+mod shared;
 mod state;
 mod stopping;
 mod telling;
 mod turn_slot;
 mod turns;
 mod undo;
+
+pub(super) use shared::no_realm;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -122,7 +125,9 @@ impl SessionActor {
         let durable = DurableState::new(shared.clone(), handle.clone(), journal, facts, &entries);
         drop(entries);
         durable.publish();
-        let cut_off = CutOffWork::of_run(durable.state.newest_run(None));
+        durable.listen();
+        let run = durable.state.newest_run(None).filter(|_| !durable.state.facts.is_elsewhere);
+        let cut_off = CutOffWork::of_run(run);
         let live = Self {
             agent: agent.clone(),
             durable,

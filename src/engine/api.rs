@@ -16,6 +16,7 @@ use crate::engine::incoming::Incoming;
 use crate::engine::ledger::Lookup;
 use crate::engine::process_snapshot::ProcessSnapshot;
 use crate::engine::remember;
+use crate::engine::remote::{RemoteCall, owner_elsewhere};
 use crate::engine::snapshot::SessionSnapshot;
 use crate::facts::Note;
 use crate::limits::MCP_RESOURCE_WAIT;
@@ -38,7 +39,7 @@ impl Engine {
     }
 
     /// Notes that a client that answers questions uses a session, whose questions then wait for its return.
-    fn attend(&self, call: &Call, handle: &Handle) {
+    pub(in crate::engine) fn attend(&self, call: &Call, handle: &Handle) {
         if self.shared.settings.outlives_clients
             && !handle.is_attended()
             && self.shared.hub.client(call.connection).is_some_and(|client| client.is_interactor())
@@ -59,6 +60,9 @@ impl Engine {
 
     /// Starts a turn with a message that is not a command.
     pub(super) fn begin_turn(&self, call: Call, incoming: Incoming, reply: Reply<Prompted>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask_prompt(RemoteCall::Prompt(incoming.prompt.into()), reply);
+        }
         self.with(&call.clone(), reply, |handle, reply| {
             self.with_resources(handle, incoming, reply, |handle, incoming, reply| {
                 handle.tell(Change::Prompt { call, incoming, reply });

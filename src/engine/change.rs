@@ -29,7 +29,7 @@ use crate::session::{
     Again, ApiError, Call, Edited, Interrupted, Prompted, Removed, Reply, Resumed, ToolOutcome, Undo, Undone,
 };
 use crate::store::record::KeyedRequest;
-use crate::store::{Entry, EntryBody};
+use crate::store::{Entry, EntryBody, FromElsewhere};
 use crate::tool::output::KeptOutput;
 use crate::tool::process::{self, ProcessRequest};
 use crate::value::Value;
@@ -39,6 +39,14 @@ pub type Ack<T> = oneshot::Sender<T>;
 
 /// What happened to a session, or what is wanted of it.
 pub enum Change {
+    // Hosts of a realm.
+    /// Another host changed the session's journal.
+    FromElsewhere(FromElsewhere),
+    /// This host may have taken the session.
+    Taken { ack: Ack<()> },
+    /// A person shares the session with the other hosts.
+    Share { reply: Reply<()> },
+
     // Messages and turns, from clients.
     /// A client sent a message that starts a turn.
     Prompt { call: Call, incoming: Incoming, reply: Reply<Prompted> },

@@ -7,6 +7,7 @@
 mod choice;
 mod text;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::catalogue::COMMANDS;
@@ -21,7 +22,7 @@ use crate::engine::remember;
 use crate::engine::workflow;
 use crate::facts::agent::AgentCommand;
 use crate::facts::mcp::McpServer;
-use crate::facts::{CommandFacts, JobFacts};
+use crate::facts::{CommandFacts, HostFacts, JobFacts};
 use crate::message::{Mode, SessionId, ThinkingLevel};
 use crate::session::{
     Again, ApiError, Call, Jobs as _, Logins as _, McpServers as _, McpSwitch, NewSession, Opened, Prompted,
@@ -51,6 +52,12 @@ impl Commands<'_> {
                 self.0.shared.tell(&call, "text", format!("Usage: {usage}"));
             }
             UserInput::Command(command) => match (incoming.request, self.0.shared.tree.get(&call.session)) {
+                // Its key is known where the session is: what the command asks for goes there.
+                (Some(_), Ok(handle)) if handle.snapshot().facts.is_elsewhere => {
+                    reply.ok(Prompted::default());
+                    let _executor = self.0.shared.executor.enter();
+                    self.run_command(call, &handle, command);
+                }
                 (Some(request), _) => self.run_once(call, request, text, reply),
                 (None, Err(error)) => reply.fail(error),
                 (None, Ok(handle)) => {
@@ -75,6 +82,10 @@ impl Commands<'_> {
             Ok(handle) => handle,
             Err(error) => return reply.fail(error),
         };
+        // Templates, skills and servers are those of the session's host.
+        if handle.snapshot().facts.is_elsewhere {
+            return self.0.begin_turn(call, incoming, reply);
+        }
         if slash::is_of_server(&name) {
             return self.prompt_of_server(call, handle, name, arguments, incoming, reply);
         }
@@ -153,6 +164,24 @@ impl Commands<'_> {
             Command::Tree(Some(id)) => {
                 let target = SwitchTarget::Id(SessionId::from(id));
                 self.0.switch_session(call.clone(), target, self.opened(&call, "session_switch"));
+            }
+            Command::Share => {
+                let reply = self.text(&call, |()| "Your other hosts see this session now.".to_owned());
+                self.0.share_session(call.clone(), reply);
+            }
+            Command::Hosts => {
+                let reply = self.text(&call, |hosts: Vec<HostFacts>| text::hosts(&hosts));
+                self.0.hosts(call.clone(), reply);
+            }
+            Command::Take(folder) => {
+                let folder =
+                    folder.map(PathBuf::from).or_else(|| Some(snapshot.facts.cwd.to_string().into()));
+                let reply = self.text(&call, |cwd| format!("This host goes on with the session, in {cwd}."));
+                self.0.take_session(call.clone(), handle.id.clone(), folder, reply);
+            }
+            Command::Give(host) => {
+                let reply = self.text(&call, |host| format!("The session is {host}'s now."));
+                self.0.hand_over_session(call.clone(), handle.id.clone(), host.to_owned(), reply);
             }
             Command::Mode(None) => {
                 self.0.shared.tell(&call, "text", format!("Mode: {}", snapshot.facts.mode))

@@ -3,6 +3,7 @@
 //! A session's state belongs to its own task. To change it, send a [`Change`], which the task applies in order of
 //! arrival. To read it, take the snapshot, which never blocks. Knows messages, and not what they do.
 
+use std::collections::HashMap;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -76,6 +77,10 @@ pub struct SharedHandle {
     roots: Arc<ArcSwap<Vec<PathBuf>>>,
     /// Whether its task has something that runs.
     pub(super) is_busy: AtomicBool,
+    /// The questions of its owner on another host that this host's clients are asked, each with what withdraws it.
+    for_owner: Mutex<HashMap<Arc<str>, CancellationToken>>,
+    /// Whether its owner is followed.
+    pub(super) is_following: AtomicBool,
     /// The progress of its newest workflow, for frontends.
     pub(super) progress: ArcSwapOption<Progress>,
 }
@@ -143,6 +148,8 @@ impl Handle {
             mcp,
             roots,
             is_busy: AtomicBool::default(),
+            for_owner: Mutex::default(),
+            is_following: AtomicBool::default(),
             progress: ArcSwapOption::empty(),
         }))
     }
@@ -279,7 +286,35 @@ impl Handle {
         let _ = self.mailbox.try_send(change);
     }
 
-    /// The same. Returns whether there was room for it.
+    /// Notes a question of its owner on another host. Returns whether it is new.
+    pub(super) fn asks_for_owner(&self, id: &Arc<str>, stop: CancellationToken) -> bool {
+        let mut asked = self.for_owner.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.insert(id.clone(), stop).is_none_or(|before| {
+            asked.insert(id.clone(), before);
+            false
+        })
+    }
+
+    /// A question of its owner has ended: it is withdrawn here.
+    pub(super) fn asked_for_owner(&self, id: &str) {
+        let mut asked = self.for_owner.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stop) = asked.remove(id) {
+            stop.cancel();
+        }
+    }
+
+    /// No question of its owner counts any more.
+    pub(super) fn forget_for_owner(&self) {
+        let mut asked = self.for_owner.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.drain().for_each(|(_, stop)| stop.cancel());
+    }
+
+    /// Sends a change, and waits for room.
+    pub(super) async fn pass(&self, change: Change) {
+        let _ = self.mailbox.send(change).await;
+    }
+
+    /// Sends a change, without waiting. Returns whether there was room for it.
     pub fn offer(&self, change: Change) -> bool {
         self.mailbox.try_send(change).is_ok()
     }

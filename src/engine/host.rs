@@ -17,6 +17,7 @@ use crate::engine::client_requests::ClientRequests;
 use crate::engine::configuration::Configuration;
 use crate::engine::control_audit::{ControlAudit, ControlCounts};
 use crate::engine::drivers::Drivers;
+use crate::engine::follower::Followers;
 use crate::engine::foreign::ForeignAgent;
 use crate::engine::hub::Hub;
 use crate::engine::mcp::{McpDesk, McpPlace};
@@ -27,6 +28,7 @@ use crate::engine::revision::ConfigurationError;
 use crate::engine::services::Services;
 use crate::engine::session_tree::SessionTree;
 use crate::engine::shelf;
+use crate::engine::taken::TakenRequests;
 use crate::interaction::PendingQuestions;
 use crate::interaction::audit::Audit;
 use crate::limits::CONTROL_STORED_READS;
@@ -42,6 +44,10 @@ pub struct Engine {
     /// The agents of others.
     pub(super) foreign: Arc<ForeignAgent>,
     pub(super) actions: Arc<PendingActions>,
+    /// The requests of other hosts.
+    pub(super) remote: Arc<TakenRequests>,
+    /// The other hosts that follow sessions of this one.
+    pub(super) followers: Arc<Followers>,
 }
 
 impl Engine {
@@ -93,6 +99,8 @@ impl Engine {
             mcp,
             settings,
             journals: Arc::new(journals),
+            federation: OnceLock::new(),
+            follow_owner: OnceLock::new(),
             library: Library::default(),
             hub,
             tally: Arc::default(),
@@ -109,7 +117,8 @@ impl Engine {
         let foreign = Arc::new(ForeignAgent::new(shared.clone()));
         let agent = Arc::new(Drivers { native, foreign: foreign.clone() });
         let opener = Opener { shared: shared.clone(), agent };
-        Ok(Self { shared, opener, foreign, actions: Arc::default() })
+        let (actions, remote, followers) = (Arc::default(), Arc::default(), Arc::default());
+        Ok(Self { shared, opener, foreign, actions, remote, followers })
     }
 
     /// Ends everything that runs in all sessions, and replies once every session is idle. Attached

@@ -9,8 +9,10 @@ use crate::engine::handle::Handle;
 use crate::engine::services::{Services, refused};
 use crate::engine::snapshot::SessionSnapshot;
 use crate::facts::{ListedSession, Recent, SessionFacts, Slot};
+use crate::federation::SlotText;
 use crate::limits::{LISTED_SESSIONS, SEARCH_HITS};
 use crate::message::{Role, SessionId};
+use crate::realm::RealmSlot;
 use crate::session::{ApiError, ListScope, Listing};
 use crate::store::{StoreError, StoredSession};
 
@@ -21,6 +23,8 @@ const RECENT_CHARS: usize = 80;
 pub(super) enum Listed {
     Live(Handle),
     Stored(Box<StoredSession>),
+    /// A session of the realm that this machine has no copy of.
+    Elsewhere(Box<RealmSlot>),
 }
 
 /// The sessions of a list, newest first: live ones with their state, stored ones with the facts from both
@@ -41,7 +45,8 @@ pub(super) fn list(
     let found = sessions(services, folder, limit, wanted.archived).map_err(|error| refused(&error))?;
     let slot = |listed| match listed {
         Listed::Live(handle) => live_slot(&handle.snapshot(), asking),
-        Listed::Stored(info) => disk_slot(*info),
+        Listed::Stored(info) => owned(services, disk_slot(*info)),
+        Listed::Elsewhere(slot) => realm_slot(&slot),
     };
     Ok(found.into_iter().map(slot).collect())
 }
@@ -74,6 +79,18 @@ pub(super) fn sessions(
             stored.take(limit.saturating_sub(listed.len())).map(|info| Listed::Stored(Box::new(info))),
         );
     }
+    // A folder of another host is another folder, whatever its name.
+    if let (None, Some(federation)) = (folder, services.federation.get()) {
+        let id = |listed: &Listed| match listed {
+            Listed::Live(handle) => handle.id.clone(),
+            Listed::Stored(info) => info.header.session.clone(),
+            Listed::Elsewhere(slot) => slot.header.session.clone(),
+        };
+        let known: HashSet<SessionId> = listed.iter().map(id).chain(known).collect();
+        let further = federation.sessions().into_iter().filter(|slot| !known.contains(&slot.header.session));
+        let room = limit.saturating_sub(listed.len());
+        listed.extend(further.take(room).map(|slot| Listed::Elsewhere(Box::new(slot))));
+    }
     Ok(listed)
 }
 
@@ -92,7 +109,7 @@ fn search(
     let hits = services.read_journals(|journals| journals.search(project, text, limit));
     let hits = hits.map_err(|error| refused(&error))?.into_iter();
     let hits = hits.filter(|hit| wanted.archived || !hit.info.archived).map(|hit| {
-        let mut listed = disk_slot(hit.info);
+        let mut listed = owned(services, disk_slot(hit.info));
         // A live session is shown with its current state.
         if let Ok(live) = services.tree.get(&listed.slot.id) {
             listed = ListedSession { modified: listed.modified, ..live_slot(&live.snapshot(), asking) };
@@ -131,6 +148,44 @@ fn start_of(text: &str) -> Arc<str> {
     start.replace('\n', " ").into()
 }
 
+/// A stored session with its host, if it is of a realm.
+fn owned(services: &Services, mut listed: ListedSession) -> ListedSession {
+    let slot = services.federation.get().and_then(|federation| federation.slot(&listed.slot.id));
+    if let Some(slot) = slot {
+        (listed.slot.host, listed.slot.owner_lost) = host_of(&slot);
+    }
+    listed
+}
+
+/// The owner of a session of the realm, and whether it is lost.
+fn host_of(slot: &RealmSlot) -> (Option<Arc<str>>, bool) {
+    match &slot.owner {
+        Some(owner) => (Some(owner.host.as_str().into()), owner.is_lost),
+        None => (Some("".into()), true),
+    }
+}
+
+pub(super) fn realm_slot(listed: &RealmSlot) -> ListedSession {
+    let text = SlotText::read(&listed.text);
+    let (host, owner_lost) = host_of(listed);
+    let slot = Slot {
+        id: listed.header.session.clone(),
+        name: text.name,
+        first_message: text.first_message,
+        cwd: listed.cwd.clone(),
+        is_streaming: text.is_streaming && !owner_lost,
+        parent: listed.header.parent.as_ref().map(|parent| parent.session.clone()),
+        created_at: listed.header.created_at.clone(),
+        message_count: Some(text.messages),
+        location: None,
+        archived: false,
+        host,
+        owner_lost,
+    };
+    let modified = jiff::Timestamp::from_millisecond(listed.changed_ms).ok().map(rfc3339);
+    ListedSession { slot, is_active: false, modified, excerpt: None, recent: Recent::default() }
+}
+
 fn disk_slot(info: StoredSession) -> ListedSession {
     let recent = Recent { user_text: info.last_message.as_deref().map(start_of), ..Recent::default() };
     let slot = Slot {
@@ -143,6 +198,8 @@ fn disk_slot(info: StoredSession) -> ListedSession {
         created_at: info.header.created_at,
         message_count: info.messages,
         archived: info.archived,
+        host: info.header.replica_of,
+        owner_lost: false,
         id: info.header.session,
     };
     let modified = jiff::Timestamp::try_from(info.modified).ok().map(rfc3339);

@@ -57,6 +57,7 @@ impl Opener {
             cwd,
             parent,
             request: None,
+            replica_of: None,
         };
         let journal = self.shared.journals.create(header.clone());
         let handle = SessionActor::start(&self.shared, &self.agent, journal, header, Vec::new());
@@ -142,6 +143,7 @@ impl Opener {
             cwd,
             parent,
             request: request.map(Arc::from),
+            replica_of: None,
         }
     }
 

@@ -28,7 +28,8 @@ use crate::engine::system_prompt;
 use crate::event::StagePassed;
 use crate::facts::agent::ListedAgent;
 use crate::facts::mcp::McpServer;
-use crate::facts::{AtWork, JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats};
+use crate::facts::{AtWork, JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats, Slot};
+use crate::federation::SlotText;
 use crate::hook::Hook;
 use crate::http;
 use crate::interaction::audit;
@@ -125,6 +126,23 @@ impl World for ProcessSnapshot {
         let found = listing::sessions(&self.engine.shared, (!all).then_some(&*cwd), limit, true);
         let info = |listed| match listed {
             Listed::Live(handle) => self.view(handle).info(),
+            Listed::Elsewhere(slot) => {
+                let text = SlotText::read(&slot.text);
+                SessionRow {
+                    id: slot.header.session.to_string(),
+                    location: None,
+                    name: text.name.map(|name| name.to_string()),
+                    worktree_path: slot.cwd.to_string(),
+                    first_message: text.first_message.map(|first| first.to_string()),
+                    modified: Timestamp::from_millisecond(slot.changed_ms)
+                        .ok()
+                        .map(|time| rfc3339(time).to_string()),
+                    message_count: usize::try_from(text.messages).ok(),
+                    created_at: slot.header.created_at.to_string(),
+                    parent: slot.header.parent.map(|parent| parent.session.to_string()),
+                    live: false,
+                }
+            }
             Listed::Stored(info) => SessionRow {
                 id: info.header.session.to_string(),
                 location: Some(info.location().into_owned()),
@@ -227,6 +245,16 @@ impl World for ProcessSnapshot {
             tasks: shared.executor.metrics().num_alive_tasks(),
             outlives_clients: shared.settings.outlives_clients,
         }
+    }
+
+    fn realm_host(&self) -> Option<Arc<str>> {
+        self.engine.shared.federation.get().map(|federation| federation.host_name())
+    }
+
+    fn realm_sessions(&self) -> Vec<Slot> {
+        let federation = self.engine.shared.federation.get();
+        let sessions = federation.map(|federation| federation.sessions()).unwrap_or_default();
+        sessions.iter().map(|slot| listing::realm_slot(slot).slot).collect()
     }
 
     fn at_work(&self) -> Vec<AtWork> {

@@ -30,6 +30,7 @@ use crate::engine::shells::Shells;
 use crate::engine::system_prompt;
 use crate::event::{Body, CommandOutcome};
 use crate::facts::{AtWork, SessionFacts};
+use crate::federation::Federation;
 use crate::http::web::Web;
 use crate::interaction::PendingQuestions;
 use crate::limits::{LEDGER_WINDOW_MS, LET_GO_TRIES, PROMPT_NOTES_BYTES, PROMPT_NOTES_SHARE};
@@ -40,6 +41,9 @@ use crate::session::{ApiError, Call, ShownFiles, Tally, ToolAnswer};
 use crate::store::{Journals, StoreError};
 use crate::tool::glob;
 use crate::tool::permission::Rule;
+
+/// Follows the owner of a session that is another host's.
+pub type FollowOwner = Box<dyn Fn(&Handle) + Send + Sync>;
 
 /// What all sessions share.
 pub struct Services {
@@ -53,6 +57,10 @@ pub struct Services {
     /// The kept rules that were taken back.
     pub taken_back: TakenBack,
     pub journals: Arc<dyn Journals>,
+    /// What this process has of a realm, if it is in one.
+    pub federation: OnceLock<Arc<Federation>>,
+    /// Follows the owner of a session that is another host's.
+    pub follow_owner: OnceLock<FollowOwner>,
     pub memory: Memory,
     /// Instructions, skills and templates of the folders that sessions work in.
     pub library: Library,
@@ -226,5 +234,11 @@ pub fn refused(error: &StoreError) -> ApiError {
     if let StoreError::TooLong { .. } = error {
         return ApiError::new(ErrorCode::InvalidParams, error.to_string());
     }
-    ApiError { retryable: error.may_pass(), ..ApiError::failed(error.to_string()) }
+    let code = match error {
+        StoreError::Owned { .. } => ErrorCode::RealmOwned,
+        StoreError::OwnerLost { .. } => ErrorCode::RealmOwnerLost,
+        StoreError::Realm(_) => ErrorCode::RealmUnreachable,
+        _ => return ApiError { retryable: error.may_pass(), ..ApiError::failed(error.to_string()) },
+    };
+    ApiError::new(code, error.to_string())
 }

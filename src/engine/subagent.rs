@@ -62,6 +62,7 @@ impl Opener {
         let facts = parent.snapshot().facts.clone();
         let header = Header {
             request: None,
+            replica_of: None,
             session: child.id.clone(),
             created_at: rfc3339(self.shared.clock.now()),
             cwd: facts.cwd.clone(),

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::facts::rule::Rule;
 use crate::message::SessionId;
 use crate::secret::Secret;
@@ -71,7 +73,7 @@ impl QuestionKind {
 }
 
 /// What a person is asked.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum QuestionContent {
     /// For a free text.
     Ask {
@@ -117,7 +119,7 @@ pub enum QuestionContent {
 }
 
 /// A tool call that a person is to approve.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Approval {
     /// The tool.
     pub tool: Arc<str>,
@@ -138,7 +140,7 @@ pub struct Approval {
 }
 
 /// The whole text that a call proposes for a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProposedText {
     /// The file's text now; `None` for a new file.
     pub old: Option<Arc<str>>,
@@ -158,7 +160,7 @@ impl ProposedText {
 }
 
 /// A diff in a question.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShownDiff {
     /// The diff, or its start.
     pub text: String,
@@ -167,7 +169,7 @@ pub struct ShownDiff {
 }
 
 /// A diff that is too long for its question.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CutDiff {
     /// The whole diff's size in bytes.
     pub size: usize,
@@ -176,7 +178,7 @@ pub struct CutDiff {
 }
 
 /// A call outside a stage's tools.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrantRequest {
     /// The execution of the stage, unique per run.
     pub stage_execution: String,
@@ -195,7 +197,7 @@ pub struct GrantRequest {
 }
 
 /// A subagent that is to be started.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnvelopeRequest {
     /// Its session.
     pub subagent: SessionId,

@@ -1,9 +1,11 @@
 //! Permission rules as plain data, in the notation of a configuration. Judges nothing.
 
+use serde::{Deserialize, Serialize};
+
 use crate::value::{Map, Value};
 
 /// A permission rule, from the configuration or from a person's answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     /// The decision about matching calls.
     pub decision: Decision,
@@ -22,7 +24,7 @@ pub struct Rule {
 }
 
 /// The decision of a rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decision {
     /// Run without asking.
     Allow,

@@ -26,6 +26,7 @@ mod model;
 mod mutations;
 mod process;
 mod queue;
+mod realm;
 mod session;
 mod session_list;
 mod stage;
@@ -54,6 +55,7 @@ const PARTS: &[&[Resolver]] = &[
     agent::PART,
     mcp::PART,
     memory::PART,
+    realm::PART,
     git::PART,
     config::PART,
     connection::PART,

@@ -10,7 +10,7 @@ use crate::event::question::{QuestionContent, QuestionKind};
 use crate::event::{StagePassed, StatusText, Subagent, Widget, WidgetSpec};
 use crate::facts::agent::ListedAgent;
 use crate::facts::mcp::McpServer;
-use crate::facts::{AtWork, JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats};
+use crate::facts::{AtWork, JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats, Slot};
 use crate::hook::Hook;
 use crate::memory::Note;
 use crate::message::{EntryId, Message, SessionId, TurnId};
@@ -66,6 +66,12 @@ pub trait World {
     fn process(&self) -> ProcessFacts;
     /// The sessions that work or wait for an answer, in every project that the process has.
     fn at_work(&self) -> Vec<AtWork>;
+
+    /// This host's name in its realm.
+    fn realm_host(&self) -> Option<Arc<str>>;
+
+    /// The sessions of the realm, the last changed first.
+    fn realm_sessions(&self) -> Vec<Slot>;
 
     /// Facts about control.
     fn control(&self) -> ControlFacts;

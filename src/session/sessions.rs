@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::facts::{ListedSession, OutputPart, SessionFacts, SessionStats};
+use crate::facts::{HostFacts, ListedSession, OutputPart, SessionFacts, SessionStats};
 use crate::message::{EntryId, Message, SessionId, TurnId};
 use crate::session::call::{Call, Reply};
 use crate::session::mcp::SessionServers;
@@ -65,6 +65,19 @@ pub trait Sessions: Send + Sync {
     /// Deletes a session that is live or on disk, with all that is kept of it. What is running, or shown by a client, is
     /// not deleted. With the reply, it is gone for good.
     fn delete_session(&self, call: Call, session: SessionId, reply: Reply<()>);
+
+    /// Has the session's host share it with the other hosts of the realm.
+    fn share_session(&self, call: Call, reply: Reply<()>);
+
+    /// Takes a session of the realm whose owner is lost: from the reply on this host owns it, in that folder, or else in
+    /// the caller's. Returns the folder.
+    fn take_session(&self, call: Call, session: SessionId, cwd: Option<PathBuf>, reply: Reply<String>);
+
+    /// Gives a session of this host to another host that is there.
+    fn hand_over_session(&self, call: Call, session: SessionId, host: String, reply: Reply<String>);
+
+    /// The hosts of the realm, by name.
+    fn hosts(&self, call: Call, reply: Reply<Vec<HostFacts>>);
 
     /// A part of a stored output.
     fn read_output(&self, call: Call, handle: String, offset: u64, limit: usize, reply: Reply<OutputPart>);

@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 
 use super::record::{
     AgentRecord, AnswerRecord, CallRecord, Compaction, Dequeued, FilesRecord, KeyedRequest, Manifest,
-    MessageContext, QuestionRecord, QueueRecord, Queued, Requested, Rewritten, TurnEvent, TurnRecord,
-    WorkflowRecord,
+    MessageContext, OwnerRecord, QuestionRecord, QueueRecord, Queued, Requested, Rewritten, TurnEvent,
+    TurnRecord, WorkflowRecord,
 };
 use crate::edn;
 use crate::message::{EntryId, Message, SessionId, TurnId};
@@ -34,6 +34,8 @@ pub struct Header {
     pub parent: Option<Parent>,
     /// The request that opened it, if that has a key.
     pub request: Option<Arc<KeyedRequest>>,
+    /// The host that owned it when this file began as a copy of its entries.
+    pub replica_of: Option<Arc<str>>,
 }
 
 /// The origin of a fork.
@@ -115,6 +117,8 @@ pub enum EntryBody {
     Call(CallRecord),
     /// An agent answers the turns from here on.
     Agent(Box<AgentRecord>),
+    /// A host owns the session from here on.
+    Owner(Box<OwnerRecord>),
     /// Any other entry: kept as it was read, so that an older program preserves a newer program's entries.
     Other {
         /// The entry's type.
@@ -162,6 +166,7 @@ impl Header {
             map.put("parent", Value::from(from));
         }
         map.put_some("request", self.request.as_deref().map(fields));
+        map.put_some("replica-of", self.replica_of.as_deref().map(str::to_owned));
         line(map)
     }
 
@@ -192,6 +197,7 @@ impl Header {
                 })
             }),
             request: value.get("request").and_then(read_record).map(Arc::new),
+            replica_of: text(&value, "replica-of"),
         })
     }
 }
@@ -299,6 +305,7 @@ impl EntryBody {
             Self::Answer(_) => "answer",
             Self::Call(_) => "call",
             Self::Agent(_) => "agent",
+            Self::Owner(_) => "owner",
             Self::Other { kind, .. } => kind,
         }
     }
@@ -350,6 +357,7 @@ impl EntryBody {
             Self::Answer(it) => map = fields(it),
             Self::Call(it) => map = fields(it),
             Self::Agent(it) => map = fields(it),
+            Self::Owner(it) => map = fields(it),
             Self::Other { data, .. } => map = data.clone(),
         }
         map
@@ -374,6 +382,7 @@ fn record(kind: &str, value: &Value<'_>) -> Option<EntryBody> {
         "answer" => read_record(value).map(EntryBody::Answer),
         "call" => read_record(value).map(EntryBody::Call),
         "agent" => read_record(value).map(EntryBody::Agent),
+        "owner" => read_record(value).map(EntryBody::Owner),
         _ => None,
     }
 }

@@ -87,6 +87,24 @@ pub enum StoreError {
         "The session has reached {JOURNAL_BYTES} bytes, which is as large as one may be. Compact does not shorten it: go on in a new session."
     )]
     Full,
+    /// Another host of the realm owns the session.
+    #[error("The host {host} owns the session. What changes it is asked for there.")]
+    Owned {
+        /// The owner.
+        host: String,
+    },
+    /// The host that owns the session is lost.
+    #[error(
+        "The host {host}, which owns the session, is not there. Take the session (/take) to go on without it; until \
+         then it can be read."
+    )]
+    OwnerLost {
+        /// The owner.
+        host: String,
+    },
+    /// The realm cannot be reached, or did not do it; contains the reason.
+    #[error("{0}")]
+    Realm(String),
     /// The store is shutting down.
     #[error("The program is ending.")]
     Closed,

@@ -425,6 +425,7 @@ fn known(row: &Row<'_>) -> rusqlite::Result<Known> {
             cwd: text(7)?,
             parent,
             request: None,
+            replica_of: None,
         },
         name: row.get(11)?,
         first_message: row.get(12)?,

@@ -9,13 +9,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use futures_util::future::BoxFuture;
+
 use crate::message::SessionId;
 use crate::store::commit::{CommitCounters, Done, Durability};
-use crate::store::entry::{Entry, Header};
+use crate::store::entry::{Entry, EntryBody, Header};
 use crate::store::error::StoreError;
 use crate::store::listing::{Hit, StoredSession};
 use crate::store::reading::JournalFault;
-use crate::store::record::KeyedRequest;
+use crate::store::record::{KeyedRequest, OwnerRecord};
 
 /// The journals of sessions.
 pub trait Journals: Debug + Send + Sync {
@@ -129,7 +131,52 @@ pub trait Log: Debug + Send + Sync {
 
     /// The acknowledged size in bytes.
     fn bytes(&self) -> u64;
+
+    /// Whose entries they are.
+    fn ownership(&self) -> Ownership {
+        Ownership::Local
+    }
+
+    /// Wants to be told what other hosts change from now on. Once.
+    fn listen(&self, told: Told) {
+        drop(told);
+    }
 }
+
+/// Whose entries a journal has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ownership {
+    /// This machine's alone.
+    Local,
+    /// This host's, and other hosts follow.
+    Ours {
+        /// This host.
+        host: Arc<str>,
+        /// How many claims there were, this one included.
+        epoch: u64,
+        /// The session's folder here.
+        cwd: Arc<str>,
+    },
+    /// Another host's: here is a copy, to which nothing is appended.
+    Theirs {
+        /// That host; empty if nobody owns the session.
+        host: Arc<str>,
+        /// Whether nobody answers for it.
+        is_lost: bool,
+    },
+}
+
+/// What other hosts changed in a journal.
+#[derive(Debug)]
+pub enum FromElsewhere {
+    /// Entries of its owner. They are in the journal.
+    Entries(Vec<Arc<Entry>>),
+    /// It may have another owner.
+    Owner,
+}
+
+/// Is told what other hosts change, one after the other.
+pub type Told = Box<dyn Fn(FromElsewhere) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// A session's journal, open for appending. It belongs to this process until the last copy is dropped.
 #[derive(Debug, Clone)]
@@ -148,6 +195,21 @@ pub struct Loaded {
     pub faults: Vec<JournalFault>,
 }
 
+impl Loaded {
+    /// The entries that say which host owns the session, oldest first.
+    pub fn owners(&self) -> impl DoubleEndedIterator<Item = &OwnerRecord> {
+        self.entries.iter().filter_map(|entry| match &entry.body {
+            EntryBody::Owner(owner) if owner.session_id == self.header.session => Some(&**owner),
+            _ => None,
+        })
+    }
+
+    /// Whether several hosts share the session.
+    pub fn is_shared(&self) -> bool {
+        self.header.replica_of.is_some() || self.owners().next().is_some()
+    }
+}
+
 impl Journal {
     /// A journal that writes to that log.
     pub fn new(log: impl Log + 'static) -> Self {
@@ -162,6 +224,16 @@ impl Journal {
     /// The acknowledged size in bytes.
     pub fn bytes(&self) -> u64 {
         self.0.bytes()
+    }
+
+    /// Whose entries it has.
+    pub fn ownership(&self) -> Ownership {
+        self.0.ownership()
+    }
+
+    /// Wants to be told what other hosts change from now on. Once.
+    pub fn listen(&self, told: Told) {
+        self.0.listen(told);
     }
 
     /// Appends entries as a unit. Calls `done` when they are on disk or have failed. `done` runs on the

@@ -327,6 +327,19 @@ pub struct AgentRecord {
     pub info: Option<Arc<str>>,
 }
 
+/// A host of a realm owns the session from here on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnerRecord {
+    /// The session. A fork also has the entries of its source.
+    pub session_id: SessionId,
+    /// The host.
+    pub host: Arc<str>,
+    /// The session's folder there.
+    pub cwd: Arc<str>,
+    /// How many claims there were, this one included.
+    pub epoch: u64,
+}
+
 /// A turn's tools changed files, or that was undone or redone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesRecord {

@@ -111,6 +111,7 @@ mod tests {
             cwd: "/p".into(),
             parent: None,
             request: None,
+            replica_of: None,
         };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.edn");

@@ -151,7 +151,7 @@ fn rebuild_header(path: &Path, bytes: &[u8]) -> io::Result<Option<(Header, Vec<A
         }
     }
     let mut content = JournalContent {
-        header: Header { session, created_at, cwd, parent: None, request: None },
+        header: Header { session, created_at, cwd, parent: None, request: None, replica_of: None },
         entries,
         faults: Vec::new(),
         good: 0,

@@ -11,8 +11,8 @@ use edn_bridge::facts::editor::Editor;
 use edn_bridge::facts::mcp::{McpCompletion, McpServer};
 use edn_bridge::facts::permissions::{AuditPage, AuditWanted, ListedRule, TrustPreview};
 use edn_bridge::facts::{
-    BashOutput, CommandFacts, JobFacts, JobStatus, ListedSession, LoginFacts, ModelFacts, Note, OutputPart,
-    ProviderName, SessionFacts, SessionList, SessionStats, ShellFacts, Slot,
+    BashOutput, CommandFacts, HostFacts, JobFacts, JobStatus, ListedSession, LoginFacts, ModelFacts, Note,
+    OutputPart, ProviderName, SessionFacts, SessionList, SessionStats, ShellFacts, Slot,
 };
 use edn_bridge::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use edn_bridge::session::control::{
@@ -283,6 +283,10 @@ impl Sessions for Double {
         rename_session(session: SessionId, name: String) -> String = String::new();
         archive_session(session: SessionId, archived: bool) -> bool = true;
         delete_session(session: SessionId) -> () = ();
+        share_session() -> () = ();
+        take_session(session: SessionId, cwd: Option<std::path::PathBuf>) -> String = String::new();
+        hand_over_session(session: SessionId, host: String) -> String = String::new();
+        hosts() -> Vec<HostFacts> = Vec::new();
         read_output(handle: String, offset: u64, limit: usize) -> OutputPart =
             OutputPart { text: String::new(), offset: 0, size: 0 };
         export_html(path: Option<String>) -> String = String::new();

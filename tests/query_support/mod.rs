@@ -9,7 +9,7 @@ use edn_bridge::context::Project;
 use edn_bridge::event::StagePassed;
 use edn_bridge::facts::agent::ListedAgent;
 use edn_bridge::facts::mcp::McpServer;
-use edn_bridge::facts::{AtWork, JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats};
+use edn_bridge::facts::{AtWork, JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats, Slot};
 use edn_bridge::hook::Hook;
 use edn_bridge::memory::Note;
 use edn_bridge::message::{Message, SessionId, Usage};
@@ -156,6 +156,12 @@ impl World for Process {
 
     fn process(&self) -> ProcessFacts {
         ProcessFacts::default()
+    }
+    fn realm_host(&self) -> Option<Arc<str>> {
+        None
+    }
+    fn realm_sessions(&self) -> Vec<Slot> {
+        Vec::new()
     }
     fn at_work(&self) -> Vec<AtWork> {
         Vec::new()

@@ -26,6 +26,7 @@ pub fn header(session: &str) -> Header {
         cwd: "/project".into(),
         parent: None,
         request: None,
+        replica_of: None,
     }
 }
 

@@ -209,6 +209,7 @@ pub fn path_of(journal: &Journal) -> PathBuf {
 pub fn header(id: &str) -> Header {
     Header {
         request: None,
+        replica_of: None,
         session: SessionId::from(id),
         created_at: "2026-01-01T00:00:00.000Z".into(),
         cwd: "/p".into(),

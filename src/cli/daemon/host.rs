@@ -12,11 +12,13 @@ use std::time::{Duration, Instant};
 
 use edn_bridge::clock::{self, rfc3339};
 use edn_bridge::environment::{Pairs, Variables};
+use edn_bridge::federation::{Heard, Notice};
 use edn_bridge::limits::{ACCEPT_PAUSE, DAEMON_ASK, DAEMON_ASKING, DAEMON_START};
 use edn_bridge::message::SessionId;
 use edn_bridge::wire::transport::Transport;
 use edn_bridge::wire::transport::socket::{self, Listener, SocketPeer};
 
+use super::super::federate::{self, Member};
 use super::super::serve::on_termination;
 use super::super::{Exit, Failure, Options};
 use super::line::{self, Ask, Attach, Homes, Lines, Status, Told, VERSION, Working};
@@ -128,6 +130,7 @@ fn serve(options: &Options, announce: bool) -> Exit {
         rustix::stdio::dup2_stdout(&null).map_err(|error| failed(error.into()))?;
     }
     tracing::info!("the daemon is ready");
+    let member = daemon.join_realm();
     daemon.look_for_left();
     let mut lock = Some(lock);
     let (mut unused_since, mut has_follower) = (Instant::now(), false);
@@ -183,6 +186,7 @@ fn serve(options: &Options, announce: bool) -> Exit {
         place.remove();
     }
     daemon.engines.finish();
+    drop(member);
     // Of a replaced daemon only now: whoever stops it waits for that.
     place.remove();
     drop(lock);
@@ -203,6 +207,41 @@ fn take_place(state_dir: &Path) -> io::Result<Option<Lock>> {
 }
 
 impl Daemon {
+    /// Speaks for this host in the realm of the configuration, if it names one, for as long as the daemon lives: other
+    /// hosts reach its sessions without an editor. Until it has entered, editors are served.
+    fn join_realm(self: &Arc<Self>) -> Arc<Mutex<Option<Member>>> {
+        let joined: Arc<Mutex<Option<Member>>> = Arc::default();
+        let (daemon, joining) = (Arc::downgrade(self), joined.clone());
+        if !self.options.settings().is_ok_and(|settings| settings.realm.is_some()) {
+            return joined;
+        }
+        let entering = std::thread::Builder::new().name("enter-realm".to_owned()).spawn(move || {
+            let Some(this) = daemon.upgrade() else { return };
+            let joined = this.options.settings().and_then(|settings| federate::join(&settings));
+            let member = match joined {
+                Ok(Some(member)) => member,
+                Ok(None) => return,
+                Err(failure) => return tracing::error!("this host is not in the realm: {failure}"),
+            };
+            let federation = member.federation().clone();
+            let known = Arc::downgrade(&federation);
+            federation.listen(move |notice| {
+                let (Some(daemon), Some(federation)) = (daemon.upgrade(), known.upgrade()) else {
+                    return Heard::Gone;
+                };
+                let Notice::Posted(posted, true) = notice else { return Heard::Passed };
+                let Some(slot) = federation.slot(&posted.session) else { return Heard::Passed };
+                daemon.engines.take_request(&daemon.options, posted.clone(), slot.cwd.to_string());
+                Heard::Taken
+            });
+            *joining.lock().unwrap_or_else(PoisonError::into_inner) = Some(member);
+        });
+        if let Err(error) = entering {
+            tracing::error!(%error, "this host is not in the realm");
+        }
+        joined
+    }
+
     /// Takes clients until the socket is closed. Each is listened to on a thread of its own.
     fn accept(self: &Arc<Self>, listener: &Listener) {
         loop {

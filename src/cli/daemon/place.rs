@@ -79,11 +79,11 @@ pub(super) enum NoDaemon {
 
 /// A lock that this process holds for as long as it keeps this.
 #[derive(Debug)]
-pub(super) struct Lock(File);
+pub(in super::super) struct Lock(File);
 
 impl Lock {
     /// Takes a lock within a time; `None` if somebody else keeps it.
-    pub(super) fn take(path: &Path, patience: Duration) -> io::Result<Option<Self>> {
+    pub(in super::super) fn take(path: &Path, patience: Duration) -> io::Result<Option<Self>> {
         let file = private::open(path)?;
         let begun = Instant::now();
         loop {

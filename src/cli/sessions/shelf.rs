@@ -2,6 +2,7 @@
 //! own: what a bridge knows of its sessions stays true.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -75,6 +76,21 @@ impl<'o> Keepers<'o> {
 
 fn told(refused: Refused) -> Failure {
     Failure::Failed(refused.message)
+}
+
+/// Has a bridge that runs here take a session: a process of this command's own would give it up again.
+pub(super) fn take(options: &Options, settings: &Settings, session: &SessionId, folder: &Path) -> Exit {
+    let keepers = Keepers::new(options, settings);
+    let Some((client, _)) = keepers.running.first() else {
+        let message = "No bridge runs here that could go on with the session. Start one (`edn-bridge daemon start`, and \
+                       an editor), and take it again.";
+        return Err(Failure::Failed(message.to_owned()));
+    };
+    let params = Map::new()
+        .with("session-id", session.as_str().to_owned())
+        .with("cwd", folder.to_string_lossy().into_owned());
+    client.ask("take_session", Value::from(params)).map_err(told)?;
+    out::print(&format!("This host goes on with {session}, in {}.\n", folder.display()))
 }
 
 pub(super) fn rename(options: &Options, settings: &Settings, session: &SessionId, name: &str) -> Exit {

@@ -5,11 +5,23 @@ use super::turns::Beginning;
 use super::{SessionActor, settings, undo};
 use crate::engine::change::Change;
 use crate::session::ApiError;
+use crate::store::FromElsewhere;
 
 impl SessionActor {
     /// Applies a change. The session's task does so, one at a time.
     pub(super) async fn apply(&mut self, change: Change) {
         match change {
+            Change::FromElsewhere(FromElsewhere::Entries(entries)) => self.durable.mirror(&entries),
+            Change::FromElsewhere(FromElsewhere::Owner) => self.look_at_owner().await,
+            Change::Taken { ack } => {
+                self.look_at_owner().await;
+                let _ = ack.send(());
+            }
+            Change::Share { reply } => {
+                let shared = self.durable.share().await;
+                reply.send(shared);
+            }
+
             Change::Prompt { call, incoming, reply } => self.prompt(call, incoming, reply).await,
             Change::Enqueue { call, incoming, until, reply } => {
                 self.enqueue(call, incoming, until, reply).await;
@@ -187,7 +199,10 @@ impl SessionActor {
                 let _ = ack.map(|ack| ack.send(()));
             }
             Change::Recover { ack } => {
-                self.cut_off.recover(&mut self.durable).await;
+                match self.durable.state.facts.is_elsewhere {
+                    true => self.durable.follow_owner(),
+                    false => self.cut_off.recover(&mut self.durable).await,
+                }
                 let _ = ack.send(());
             }
             Change::TakeUp { variables } => self.take_up(variables).await,

@@ -28,7 +28,7 @@ use crate::store::{Entry, EntryBody, Journal};
 pub struct DurableState {
     pub shared: Arc<Services>,
     pub handle: Handle,
-    journal: Journal,
+    pub(super) journal: Journal,
     pub state: SessionState,
     /// Which configuration the session goes on with, as an entry that is written before the next message.
     pub(super) adopted: Option<EntryBody>,
@@ -46,11 +46,12 @@ impl DurableState {
         let mut durable = Self { shared, handle, journal, state: SessionState::new(facts), adopted: None };
         durable.take_in(entries);
         durable.state.queue_is_new = false;
+        durable.note_owner();
         durable
     }
 
     /// Takes entries that are on disk into the state.
-    fn take_in(&mut self, entries: &[Arc<Entry>]) {
+    pub(super) fn take_in(&mut self, entries: &[Arc<Entry>]) {
         for entry in entries {
             self.state.apply(entry);
         }
@@ -79,7 +80,13 @@ impl DurableState {
         bodies: Vec<EntryBody>,
         requests: impl IntoIterator<Item = Option<Arc<KeyedRequest>>>,
     ) -> Result<Vec<Arc<Entry>>, ApiError> {
-        let entries = self.state.next_entries(bodies, requests, &*self.shared.clock);
+        let owner = self.owner_record();
+        let is_owner_new = owner.is_some();
+        let bodies = owner.into_iter().chain(bodies).collect();
+        let mut entries = self.state.next_entries(bodies, requests, &*self.shared.clock);
+        if entries.is_empty() {
+            return Ok(entries);
+        }
         let mut tries = 0..LET_GO_TRIES;
         loop {
             let (sender, receiver) = oneshot::channel();
@@ -97,7 +104,10 @@ impl DurableState {
             }
         }
         self.take_in(&entries);
+        self.note_owner();
         self.handle.publish_entries(&self.shared.hub, self.snapshot(), &entries);
+        // Those that were asked for.
+        entries.drain(..usize::from(is_owner_new));
         Ok(entries)
     }
 
@@ -143,7 +153,7 @@ impl DurableState {
             && unanswered(self.state.entries.branch()).is_some()
     }
 
-    fn snapshot(&self) -> SessionSnapshot {
+    pub(super) fn snapshot(&self) -> SessionSnapshot {
         self.state.snapshot(self.journal.bytes(), self.can_ask_again())
     }
 
@@ -190,7 +200,13 @@ impl DurableState {
         reply: Reply<Prompted>,
     ) -> Option<Reply<Prompted>> {
         match self.look_up(request) {
-            Ok(None) => Some(reply),
+            Ok(None) => match self.may_begin() {
+                Ok(()) => Some(reply),
+                Err(error) => {
+                    reply.fail(error);
+                    None
+                }
+            },
             Ok(Some(known)) => {
                 let state = self.state.ledger.state(&known, running);
                 reply.ok(Prompted { turn: known.turn, repeated: Some(state) });

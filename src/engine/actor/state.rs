@@ -134,6 +134,10 @@ impl SessionState {
                     ..known
                 });
             }
+            EntryBody::Owner(owner) if owner.session_id == facts.id => {
+                facts.host = Some(owner.host.clone());
+                facts.cwd = owner.cwd.clone();
+            }
             EntryBody::Turn(turn) if turn.session_id == facts.id => {
                 facts.interrupted = (turn.event == TurnEvent::Interrupted).then(|| turn.turn_id.clone());
             }
@@ -147,6 +151,7 @@ impl SessionState {
             | EntryBody::Question(_)
             | EntryBody::Answer(_)
             | EntryBody::Call(_)
+            | EntryBody::Owner(_)
             | EntryBody::Other { .. } => {}
         }
     }

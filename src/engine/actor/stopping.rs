@@ -13,6 +13,39 @@ use crate::session::{ApiError, Call, Ended, Interrupted, Reply};
 use crate::store::record::{KeyedRequest, TurnEvent, Wish};
 
 impl SessionActor {
+    /// The session may have another owner.
+    pub(super) async fn look_at_owner(&mut self) {
+        let was_elsewhere = self.durable.state.facts.is_elsewhere;
+        self.durable.note_owner();
+        match (was_elsewhere, self.durable.state.facts.is_elsewhere) {
+            (false, true) => {
+                // It runs nowhere now, or at the new owner.
+                self.stop_all();
+                self.durable.handle.abort();
+                self.durable.follow_owner();
+            }
+            (true, false) => {
+                self.durable.handle.forget_for_owner();
+                self.durable.state.facts.phase = Phase::Idle;
+                // Before a turn that was cut off is looked for, so that its mark comes after the owner's entry.
+                if let Err(error) = self.durable.append(Vec::new()).await {
+                    tracing::warn!(%error, "the journal does not say who owns the session");
+                }
+                self.durable.go_to_folder().await;
+                self.cut_off.recover(&mut self.durable).await;
+                self.take_up(None).await;
+            }
+            (true, true) if self.durable.state.facts.owner_lost => {
+                // Nobody takes an answer any more.
+                self.durable.handle.forget_for_owner();
+                self.durable.state.facts.phase = Phase::Idle;
+            }
+            _ => {}
+        }
+        self.durable.changed(None);
+        self.durable.shared.tree.announce(None);
+    }
+
     /// Ends the running turn for a client. One with a known key ends nothing.
     pub(super) async fn abort_for(&mut self, request: Option<Box<KeyedRequest>>, reply: Reply<bool>) {
         match self.durable.look_up(request.as_deref()) {

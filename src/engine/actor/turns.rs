@@ -202,7 +202,7 @@ impl SessionActor {
 
     /// Whether no turn begins by itself: one runs, or somebody waits for the session to be idle.
     pub(super) fn begins_nothing(&self) -> bool {
-        !self.turns.is_free() || !self.until_idle.is_empty()
+        !self.turns.is_free() || !self.until_idle.is_empty() || self.durable.state.facts.is_elsewhere
     }
 
     /// The turn's task has ended.

@@ -8,8 +8,9 @@ use crate::engine::change::Change;
 use crate::engine::foreign::Occasion;
 use crate::engine::host::Engine;
 use crate::engine::open::{ForksAtAgent, Written};
+use crate::engine::remote::{RemoteCall, owner_elsewhere};
 use crate::engine::{incoming, listing};
-use crate::facts::{ListedSession, OutputPart, SessionFacts, SessionStats};
+use crate::facts::{HostFacts, ListedSession, OutputPart, SessionFacts, SessionStats};
 use crate::limits::{SEARCH_QUERY_BYTES, SESSION_ROOTS};
 use crate::message::{EntryId, Message, Role, SessionId};
 use crate::session::{ApiError, Call, Listing, NewSession, Opened, Page, Reply, Sessions, SwitchTarget};
@@ -162,6 +163,9 @@ impl Sessions for Engine {
     }
 
     fn set_name(&self, call: Call, name: String, reply: Reply<String>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask(RemoteCall::SetName(name), reply);
+        }
         self.with(&call.clone(), reply, |handle, reply| {
             handle.tell(Change::SetName { call, name, reply });
         });
@@ -178,6 +182,25 @@ impl Sessions for Engine {
 
     fn delete_session(&self, call: Call, session: SessionId, reply: Reply<()>) {
         self.opener.delete(call, session, reply);
+    }
+
+    fn share_session(&self, call: Call, reply: Reply<()>) {
+        self.with(&call, reply, |handle, reply| handle.tell(Change::Share { reply }));
+    }
+
+    fn take_session(&self, call: Call, session: SessionId, cwd: Option<PathBuf>, reply: Reply<String>) {
+        let _executor = self.shared.executor.enter();
+        self.opener.take(&call, session, cwd, reply);
+    }
+
+    fn hand_over_session(&self, call: Call, session: SessionId, host: String, reply: Reply<String>) {
+        let _executor = self.shared.executor.enter();
+        self.opener.give(&Call { session, ..call }, host, reply);
+    }
+
+    fn hosts(&self, _: Call, reply: Reply<Vec<HostFacts>>) {
+        let _executor = self.shared.executor.enter();
+        self.opener.hosts(reply);
     }
 
     fn read_output(&self, call: Call, handle: String, offset: u64, limit: usize, reply: Reply<OutputPart>) {

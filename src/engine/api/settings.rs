@@ -7,6 +7,7 @@ use crate::engine::change::Change;
 use crate::engine::foreign::Occasion;
 use crate::engine::host::Engine;
 use crate::engine::login::LoginDesk;
+use crate::engine::remote::{RemoteCall, owner_elsewhere};
 use crate::engine::{rulebook, trust_preview};
 use crate::facts::agent::{AgentOption, ListedAgent};
 use crate::facts::permissions::{AuditPage, AuditWanted, ListedRule, TrustPreview};
@@ -38,6 +39,9 @@ impl SessionSettings for Engine {
         reach: Reach,
         reply: Reply<(String, String)>,
     ) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask(RemoteCall::SetModel(provider, model), reply);
+        }
         let config = self.shared.configuration.newest();
         let (shared, foreign) = (self.shared.clone(), self.foreign.clone());
         self.with(&call.clone(), reply, |handle, reply| {
@@ -127,6 +131,13 @@ impl SessionSettings for Engine {
         reach: Reach,
         reply: Reply<ThinkingLevel>,
     ) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            let read = |word: Result<String, ApiError>| {
+                reply.send(word.map(|word| ThinkingLevel::parse(&word).unwrap_or(ThinkingLevel::Off)));
+            };
+            let level = level.map(|level| level.as_str().to_owned());
+            return owner.ask(RemoteCall::SetThinking(level), Reply::new(read));
+        }
         let (shared, foreign) = (self.shared.clone(), self.foreign.clone());
         self.with(&call.clone(), reply, |handle, reply| {
             if handle.snapshot().facts.agent.is_some() {
@@ -159,18 +170,30 @@ impl SessionSettings for Engine {
     }
 
     fn set_mode(&self, call: Call, mode: Mode, reply: Reply<Mode>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            let read = move |word: Result<String, ApiError>| {
+                reply.send(word.map(|word| Mode::parse(&word).unwrap_or(mode)));
+            };
+            return owner.ask(RemoteCall::SetMode(mode.as_str().to_owned()), Reply::new(read));
+        }
         self.with(&call.clone(), reply, |handle, reply| {
             handle.tell(Change::SetMode { call, mode, reply });
         });
     }
 
     fn set_auto_compaction(&self, call: Call, enabled: bool, reply: Reply<bool>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask(RemoteCall::SetAutoCompaction(enabled), reply);
+        }
         self.with(&call.clone(), reply, |handle, reply| {
             handle.tell(Change::SetAutoCompaction { call, enabled, reply });
         });
     }
 
     fn set_auto_retry(&self, call: Call, enabled: bool, reply: Reply<bool>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask(RemoteCall::SetAutoRetry(enabled), reply);
+        }
         self.with(&call.clone(), reply, |handle, reply| {
             handle.tell(Change::SetAutoRetry { call, enabled, reply });
         });

@@ -10,11 +10,12 @@ use crate::engine::incoming::{self, Incoming};
 use crate::engine::login::LoginDesk;
 use crate::engine::mcp;
 use crate::engine::queue::{Until, not_waiting};
+use crate::engine::remote::{RemoteCall, owner_elsewhere};
 use crate::event::{Event, WaitingMessages};
 use crate::facts::CommandFacts;
 use crate::facts::editor::Editor;
 use crate::interaction::ClientAnswer;
-use crate::message::EntryId;
+use crate::message::{EntryId, TurnId};
 use crate::session::{
     ActionResult, Again, ApiError, Call, Client, DialogResult, Edited, Interrupted, Prompt, Prompted,
     Questions, Queues, Removed, Reply, Response, Resumed, Turns, Undo, Undone, Undos,
@@ -28,6 +29,9 @@ impl Turns for Engine {
     }
 
     fn steer(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask_prompt(RemoteCall::Steer(prompt.into()), reply);
+        }
         self.with(&call.clone(), reply, |handle, reply| {
             let incoming = Incoming::of_op(&call.session, "steer", prompt);
             self.with_resources(handle, incoming, reply, |handle, incoming, reply| {
@@ -37,6 +41,9 @@ impl Turns for Engine {
     }
 
     fn follow_up(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask_prompt(RemoteCall::FollowUp(prompt.into()), reply);
+        }
         self.with(&call.clone(), reply, |handle, reply| {
             let incoming = Incoming::of_op(&call.session, "follow_up", prompt);
             self.with_resources(handle, incoming, reply, |handle, incoming, reply| {
@@ -46,6 +53,9 @@ impl Turns for Engine {
     }
 
     fn ask_again(&self, call: Call, how: Again, key: Option<String>, reply: Reply<Prompted>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask_prompt(RemoteCall::AskAgain(how == Again::Retry, key), reply);
+        }
         self.with(&call.clone(), reply, |handle, reply| {
             let request = key.map(|key| incoming::of_op(&handle.id, &key, [how.as_str()]));
             handle.tell(Change::AskAgain { call, how, request, reply });
@@ -54,6 +64,9 @@ impl Turns for Engine {
 
     fn abort(&self, call: Call, key: Option<String>, reply: Reply<bool>) {
         LoginDesk(&self.shared).forget_connection(call.connection);
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask(RemoteCall::Abort(key), reply);
+        }
         self.with(&call, reply, |handle, reply| {
             let request = key.map(|key| incoming::of_op(&handle.id, &key, ["abort"]));
             // At once, and again after an earlier prompt that still waits for the disk.
@@ -69,6 +82,17 @@ impl Turns for Engine {
     }
 
     fn interrupt(&self, call: Call, key: Option<String>, reply: Reply<Interrupted>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            let read = |done: Result<(Vec<Arc<str>>, String, bool), ApiError>| {
+                reply.send(done.map(|(waits_for, text, is_repeated)| Interrupted {
+                    waits_for,
+                    text,
+                    is_repeated,
+                    ..Interrupted::default()
+                }));
+            };
+            return owner.ask(RemoteCall::Interrupt(key), Reply::new(read));
+        }
         self.with(&call.clone(), reply, |handle, reply| {
             let request = key.map(|key| incoming::of_op(&handle.id, &key, ["interrupt"]));
             // At once: a stop does not wait for the disk.
@@ -80,12 +104,18 @@ impl Turns for Engine {
     }
 
     fn abort_retry(&self, call: Call, reply: Reply<()>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask(RemoteCall::AbortRetry, reply);
+        }
         self.with(&call, reply, |handle, reply| {
             handle.tell(Change::AbortRetry { reply });
         });
     }
 
     fn compact(&self, call: Call, instructions: Option<String>, reply: Reply<Option<String>>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask(RemoteCall::Compact(instructions), reply);
+        }
         self.with(&call.clone(), reply, |handle, reply| {
             handle.tell(Change::Compact { call, wishes: instructions, reply });
         });
@@ -159,18 +189,33 @@ impl Queues for Engine {
     }
 
     fn remove_pending(&self, call: Call, entry: EntryId, reply: Reply<Removed>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            let read = |removed: Result<(String, usize), ApiError>| {
+                reply.send(removed.map(|(text, images)| Removed { text, images }));
+            };
+            return owner.ask(RemoteCall::RemovePending(entry), Reply::new(read));
+        }
         self.with(&call.clone(), reply, |handle, reply| {
             handle.tell(Change::RemovePending { call, entry, reply });
         });
     }
 
     fn move_pending(&self, call: Call, entry: EntryId, before: Option<EntryId>, reply: Reply<()>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask(RemoteCall::MovePending(entry, before), reply);
+        }
         self.with(&call.clone(), reply, |handle, reply| {
             handle.tell(Change::MovePending { call, entry, before, reply });
         });
     }
 
     fn resume_queue(&self, call: Call, reply: Reply<Resumed>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            let read = |resumed: Result<(bool, Option<TurnId>), ApiError>| {
+                reply.send(resumed.map(|(is_resumed, turn)| Resumed { is_resumed, turn }));
+            };
+            return owner.ask(RemoteCall::ResumeQueue, Reply::new(read));
+        }
         self.with(&call.clone(), reply, |handle, reply| {
             handle.tell(Change::ResumeQueue { call, reply });
         });
@@ -232,7 +277,7 @@ impl Engine {
     }
 
     /// A connection answers questions from now on: it sees the first open one, and turns that wait for somebody go on.
-    pub(super) fn joined(&self, connection: u64, client: &Arc<dyn Client>) -> Option<Event> {
+    pub(in crate::engine) fn joined(&self, connection: u64, client: &Arc<dyn Client>) -> Option<Event> {
         let event = self.shared.questions.joined(connection, client);
         for handle in self.shared.tree.all() {
             if handle.snapshot().facts.interrupted.is_some() {

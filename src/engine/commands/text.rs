@@ -3,8 +3,8 @@
 use crate::catalogue::COMMANDS;
 use crate::context::Project;
 use crate::engine::snapshot::SessionSnapshot;
-use crate::facts::JobFacts;
 use crate::facts::mcp::McpServer;
+use crate::facts::{HostFacts, JobFacts};
 use crate::limits::HISTORY_MESSAGES;
 use crate::projection;
 use crate::tool;
@@ -122,6 +122,19 @@ pub(super) fn status(snapshot: &SessionSnapshot) -> String {
 }
 
 /// A background job on one line.
+/// The hosts of the realm, a line for each.
+pub(super) fn hosts(hosts: &[HostFacts]) -> String {
+    let line = |host: &HostFacts| {
+        let here = if host.is_here { ", this one" } else { "" };
+        let state = match host.is_alive {
+            true => "there".to_owned(),
+            false => format!("lost for {} s", host.lost_ms / 1000),
+        };
+        format!("{}{here}: {state}, sessions: {}, build {}", host.name, host.sessions, host.build)
+    };
+    hosts.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
 pub(super) fn job_line(job: &JobFacts) -> String {
     let exit = job.exit_code.map(|code| format!(" (exit {code})")).unwrap_or_default();
     format!("{}  {}{exit}  {}", job.id, job.status.as_str(), tool::one_line(&job.command, 100))

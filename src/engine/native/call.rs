@@ -590,6 +590,10 @@ impl Batch<'_> {
 
     /// Notes that a call begins, which may have effects: if the process is killed, it is not run again.
     pub(super) async fn begins(&self, call: &ToolCall) -> Result<(), Outcome> {
+        self.turn.may_begin().await;
+        if self.turn.stop.is_cancelled() {
+            return Err(self.not_run());
+        }
         if !self.is_journalled {
             return Ok(());
         }

@@ -140,6 +140,7 @@ impl Rounds<'_> {
         if let Some(composed) = composed {
             recompose(&mut request, &composed);
         }
+        self.0.may_begin().await;
         if let Some(reason) = self.0.ended() {
             return Next::End(self.finish(ModelAnswer::ended(reason)).await);
         }

@@ -18,6 +18,7 @@ use crate::engine::turn_control::TurnControl;
 use crate::engine::unended::UnendedTurn;
 use crate::environment::Environment;
 use crate::event::{Body, Cause, Event};
+use crate::limits::REALM_LOOK;
 use crate::mcp::Answerer;
 use crate::message::{StopReason, TurnId};
 use crate::provider::models::Model;
@@ -109,6 +110,21 @@ impl Turn {
             return Some(StopReason::Aborted);
         }
         self.control.interrupt.is_cancelled().then_some(StopReason::Interrupted)
+    }
+
+    /// Waits until this host may begin something in the session: in the last part of its lease it may not, because another
+    /// one might own the session before that ends. Returns too when the turn is stopped.
+    pub async fn may_begin(&self) {
+        if self.session.snapshot().facts.host.is_none() {
+            return;
+        }
+        let Some(federation) = self.shared.federation.get() else { return };
+        while federation.may_begin().is_err() {
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                () = tokio::time::sleep(REALM_LOOK) => {}
+            }
+        }
     }
 
     /// Appends entries to the journal.

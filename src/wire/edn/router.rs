@@ -3,6 +3,7 @@
 //! Thin: no state, no input or output, no policy. A handler has the name of its row in the op table, from which the
 //! dispatch is made. The catalogue has checked the params; a missing one has the contract's default.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::catalogue::{ErrorCode, Op, each_op, thinking_level};
@@ -410,6 +411,24 @@ pub(super) fn delete_session(OpCall { api, call, p, reply }: OpCall<'_>) {
     let session = SessionId::from(p.owned("session-id"));
     let data = one("session-id", session.to_value());
     api.delete_session(call, session, shape(reply, |()| data.with("deleted", true)));
+}
+
+pub(super) fn take_session(OpCall { api, call, p, reply }: OpCall<'_>) {
+    let session = SessionId::from(p.owned("session-id"));
+    let data = one("session-id", session.to_value());
+    let cwd = p.optional("cwd").map(PathBuf::from);
+    api.take_session(call, session, cwd, shape(reply, |cwd: String| data.with("cwd", cwd)));
+}
+
+pub(super) fn hand_over_session(OpCall { api, call, p, reply }: OpCall<'_>) {
+    let session = SessionId::from(p.owned("session-id"));
+    let data = one("session-id", session.to_value());
+    api.hand_over_session(
+        call,
+        session,
+        p.owned("host"),
+        shape(reply, |host: String| data.with("host", host)),
+    );
 }
 
 pub(super) fn set_model(OpCall { api, call, p, reply }: OpCall<'_>) {

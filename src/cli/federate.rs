@@ -1,0 +1,319 @@
+//! This process in a realm, and `edn-bridge realm`. One process of a state folder speaks for its host: the one that holds
+//! `run/realm.lock`. Engines of one process share its part.
+
+use std::sync::{Arc, Mutex, PoisonError};
+#[cfg(feature = "postgres")]
+use std::time::Duration;
+
+use clap::Subcommand;
+#[cfg(feature = "postgres")]
+use edn_bridge::config::EngineAddress;
+use edn_bridge::config::{RealmPolicy, Settings};
+use edn_bridge::federation::Federation;
+#[cfg(feature = "postgres")]
+use edn_bridge::{
+    auth,
+    federation::Terms,
+    private,
+    realm::{
+        Host, HostId, HostName, Incarnation, PostgresRealm, Realm, RealmCheck, RealmError, RealmFilter,
+        RealmSlot, rules::LeaseTerms,
+    },
+    secret::Secret,
+    wire::transport::socket,
+};
+
+#[cfg(feature = "postgres")]
+use super::daemon::Lock;
+#[cfg(feature = "postgres")]
+use super::out;
+use super::{Exit, Failure, Options};
+
+#[derive(Subcommand)]
+pub(super) enum RealmCommand {
+    /// Makes the realm's tables in the database of the configuration, or brings them up to date.
+    Init {
+        /// Further roles of the database that may use the realm, each for its own sessions.
+        #[arg(long, value_name = "ROLE")]
+        grant: Vec<String>,
+    },
+    /// Looks whether the engine keeps what it promises, and measures it.
+    Check,
+    /// Lists the hosts of the realm.
+    Hosts,
+}
+
+/// What is told where the configuration names a realm that this program cannot reach.
+#[cfg(not(feature = "postgres"))]
+pub(super) const NOT_BUILT: &str = "The configuration names a realm, and this program was built without it (the feature \
+                                    `postgres`): it sees no session of other hosts, and shares none.";
+
+#[cfg(not(feature = "postgres"))]
+pub(super) fn check(_: &Settings, _: &RealmPolicy) -> Result<Vec<String>, Failure> {
+    Err(Failure::Failed(NOT_BUILT.to_owned()))
+}
+
+/// How long a process waits for one that speaks for this host and is about to end.
+#[cfg(feature = "postgres")]
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The part of this process in a realm, with the number of engines that use it.
+static PART: Mutex<Option<Part>> = Mutex::new(None);
+
+struct Part {
+    federation: Arc<Federation>,
+    users: usize,
+    #[cfg(feature = "postgres")]
+    _lock: Lock,
+}
+
+/// One that uses this process's part. When the last one goes, the process leaves the realm.
+pub(super) struct Member(Arc<Federation>);
+
+impl Member {
+    /// The part.
+    pub(super) fn federation(&self) -> &Arc<Federation> {
+        &self.0
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let mut part = PART.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = part.as_mut() {
+            known.users = known.users.saturating_sub(1);
+            if known.users == 0 {
+                known.federation.leave();
+                *part = None;
+            }
+        }
+    }
+}
+
+/// Enters the realm of the configuration, if it names one. `None` too where another process speaks for this host: then
+/// this one has no shared sessions.
+///
+/// # Errors
+/// If the configuration cannot be used, or the realm refuses this host.
+pub(super) fn join(settings: &Settings) -> Result<Option<Member>, Failure> {
+    let Some(policy) = &settings.realm else { return Ok(None) };
+    let mut part = PART.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = part.as_mut() {
+        known.users = known.users.saturating_add(1);
+        return Ok(Some(Member(known.federation.clone())));
+    }
+    enter(settings, policy, &mut part)
+}
+
+#[cfg(not(feature = "postgres"))]
+fn enter(_: &Settings, _: &RealmPolicy, _: &mut Option<Part>) -> Result<Option<Member>, Failure> {
+    tracing::warn!("{NOT_BUILT}");
+    Ok(None)
+}
+
+#[cfg(feature = "postgres")]
+fn enter(
+    settings: &Settings,
+    policy: &RealmPolicy,
+    part: &mut Option<Part>,
+) -> Result<Option<Member>, Failure> {
+    let folder = socket::folder(&settings.state_dir);
+    let failed = |error| Failure::io(folder.display().to_string())(error);
+    private::make_folder(&folder).map_err(failed)?;
+    let Some(lock) = Lock::take(&folder.join("realm.lock"), PATIENCE).map_err(failed)? else {
+        tracing::warn!("another process speaks for this host in the realm: this one has no shared sessions");
+        return Ok(None);
+    };
+    let url = address(policy, settings)?;
+    let me = host_id(settings, policy)?;
+    let lease = policy.lease;
+    let terms = Terms { share: policy.share, lease, state_dir: settings.state_dir.clone() };
+    let connect = move |executor: &tokio::runtime::Handle| {
+        let _executor = executor.enter();
+        let realm = PostgresRealm::new(&url, me, env!("CARGO_PKG_VERSION"), LeaseTerms::new(lease))?;
+        Ok(Arc::new(realm) as Arc<dyn Realm>)
+    };
+    let federation = Federation::enter(connect, terms).map_err(|error| Failure::Failed(error.to_string()))?;
+    *part = Some(Part { federation: federation.clone(), users: 1, _lock: lock });
+    Ok(Some(Member(federation)))
+}
+
+/// Who this process is: the key of its state folder is made once.
+#[cfg(feature = "postgres")]
+fn host_id(settings: &Settings, policy: &RealmPolicy) -> Result<HostId, Failure> {
+    let path = settings.state_dir.join("realm-key");
+    let failed = |error| Failure::io(path.display().to_string())(error);
+    let key = match std::fs::read_to_string(&path) {
+        Ok(key) if !key.trim().is_empty() => key.trim().to_owned(),
+        _ => {
+            let key = uuid::Uuid::new_v4().to_string();
+            private::replace(&path, key.as_bytes()).map_err(failed)?;
+            key
+        }
+    };
+    let name = HostName::parse(&policy.host);
+    let name = name.ok_or_else(|| Failure::Failed("The :host of the realm is no name.".to_owned()))?;
+    let incarnation = Incarnation(uuid::Uuid::now_v7().to_string().into());
+    Ok(HostId { name, key: key.into(), incarnation })
+}
+
+/// The URL of the engine.
+#[cfg(feature = "postgres")]
+fn address(policy: &RealmPolicy, settings: &Settings) -> Result<Secret, Failure> {
+    match &policy.engine {
+        EngineAddress::Url(url) => Ok(url.clone()),
+        EngineAddress::Command(command) => {
+            let printed =
+                wait_for(auth::printed_by(command, ":engine-command of the realm", &settings.environment))?;
+            printed.map_err(|error| Failure::Failed(error.to_string()))
+        }
+    }
+}
+
+/// Runs a call on a runtime of its own.
+#[cfg(feature = "postgres")]
+fn wait_for<T>(call: impl Future<Output = T>) -> Result<T, Failure> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::start)?;
+    Ok(runtime.block_on(call))
+}
+
+#[cfg(not(feature = "postgres"))]
+pub(super) fn run(_: &Options, _: RealmCommand) -> Exit {
+    Err(Failure::Failed(
+        "This program was built without a realm: build it with the feature `postgres`.".to_owned(),
+    ))
+}
+
+#[cfg(feature = "postgres")]
+pub(super) fn run(options: &Options, command: RealmCommand) -> Exit {
+    let settings = options.settings()?;
+    let Some(policy) = &settings.realm else {
+        let message =
+            "There is no realm in your configuration: {:realm {:engine \"postgres://…\" :host \"name\"}}.";
+        return Err(Failure::Failed(message.to_owned()));
+    };
+    let url = address(policy, &settings)?;
+    match command {
+        RealmCommand::Init { grant } => {
+            let grant: Vec<&str> = grant.iter().map(String::as_str).collect();
+            told(wait_for(PostgresRealm::init(&url, &grant))?)?;
+            out::print("The realm is ready.\n")
+        }
+        RealmCommand::Check => {
+            let check = told(wait_for(PostgresRealm::check(&url))?)?;
+            out::print(&format!("{}\n", lines(&check).join("\n")))
+        }
+        RealmCommand::Hosts => {
+            let hosts = ask(&settings, policy, &url, |realm| Box::pin(async move { realm.hosts().await }))?;
+            let line = |host: &Host| {
+                let state = if host.is_alive { "there".to_owned() } else { lost(host.lost_ms) };
+                let here = if *host.name.as_str() == *policy.host { " (this one)" } else { "" };
+                format!("{}{here}: {state}, sessions: {}, build {}\n", host.name, host.sessions, host.build)
+            };
+            out::print(&hosts.iter().map(line).collect::<String>())
+        }
+    }
+}
+
+#[cfg(feature = "postgres")]
+fn lost(millis: i64) -> String {
+    format!("lost for {} s", millis / 1000)
+}
+
+/// What was found of an engine, a sentence each.
+#[cfg(feature = "postgres")]
+fn lines(check: &RealmCheck) -> Vec<String> {
+    let crypt = if check.is_encrypted { "encrypted" } else { "not encrypted, on this machine" };
+    let millis = |time: Duration| format!("{:.2} ms", time.as_secs_f64() * 1000.0);
+    let mut lines = vec![
+        format!("PostgreSQL {} at {}, {crypt}", check.version, check.place),
+        format!("a round trip takes {}, an append {}", millis(check.round_trip), millis(check.append)),
+    ];
+    lines.extend(check.advice.iter().cloned());
+    lines
+}
+
+/// Looks at the engine of the configuration: what was found, a sentence each.
+#[cfg(feature = "postgres")]
+pub(super) fn check(settings: &Settings, policy: &RealmPolicy) -> Result<Vec<String>, Failure> {
+    let url = address(policy, settings)?;
+    told(wait_for(PostgresRealm::check(&url))?).map(|check| lines(&check))
+}
+
+#[cfg(feature = "postgres")]
+fn told<T>(result: Result<T, RealmError>) -> Result<T, Failure> {
+    result.map_err(|error| Failure::Failed(error.to_string()))
+}
+
+/// Asks the realm something without being one of its hosts.
+#[cfg(feature = "postgres")]
+fn ask<T>(
+    settings: &Settings,
+    policy: &RealmPolicy,
+    url: &Secret,
+    call: impl FnOnce(&PostgresRealm) -> edn_bridge::realm::RealmCall<'_, T>,
+) -> Result<T, Failure> {
+    let me = host_id(settings, policy)?;
+    let asked = async {
+        let realm = PostgresRealm::new(url, me, env!("CARGO_PKG_VERSION"), LeaseTerms::new(policy.lease))?;
+        call(&realm).await
+    };
+    told(wait_for(asked)?)
+}
+
+/// The sessions of the realm, the last changed first.
+#[cfg(feature = "postgres")]
+fn sessions(settings: &Settings, limit: usize) -> Result<Vec<RealmSlot>, Failure> {
+    let Some(policy) = &settings.realm else {
+        return Err(Failure::Failed("There is no realm in your configuration.".to_owned()));
+    };
+    let url = address(policy, settings)?;
+    ask(settings, policy, &url, |realm| {
+        Box::pin(async move { realm.list(&RealmFilter::default(), limit).await })
+    })
+}
+
+/// Lists the sessions of the realm.
+#[cfg(feature = "postgres")]
+pub(super) fn list(settings: &Settings, limit: usize, as_json: bool) -> Exit {
+    use edn_bridge::federation::SlotText;
+    use edn_bridge::value::{Map, Value};
+
+    let mut text = String::new();
+    for slot in sessions(settings, limit)? {
+        let shown = SlotText::read(&slot.text);
+        let (host, is_lost) = match &slot.owner {
+            Some(owner) => (owner.host.to_string(), owner.is_lost),
+            None => (String::new(), true),
+        };
+        let name = shown.name.or(shown.first_message).unwrap_or_default();
+        if as_json {
+            let row = Map::new()
+                .with("id", slot.header.session.as_str().to_owned())
+                .with("host", host)
+                .with("owner_lost", is_lost)
+                .with("cwd", slot.cwd.to_string())
+                .with("name", name.to_string())
+                .with("entries", Value::int(i64::try_from(slot.tail).unwrap_or(i64::MAX)));
+            let mut line = Vec::new();
+            edn_bridge::json::write(&Value::from(row), &mut line);
+            text.push_str(&String::from_utf8_lossy(&line));
+            text.push('\n');
+            continue;
+        }
+        let state = if is_lost { " (lost)" } else { "" };
+        let name = edn_bridge::visible::line(&name);
+        let session = &slot.header.session;
+        text.push_str(&format!(
+            "{session}  {host}{state}  {}  {name}\n",
+            edn_bridge::visible::line(&slot.cwd)
+        ));
+    }
+    out::print(&text)
+}
+
+#[cfg(not(feature = "postgres"))]
+pub(super) fn list(_: &Settings, _: usize, _: bool) -> Exit {
+    Err(Failure::Failed(NOT_BUILT.to_owned()))
+}

@@ -1,0 +1,213 @@
+//! A session of a realm goes from one host to another, and what an engine does at the notices of its realm. Does not know
+//! how a realm keeps a session.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use crate::catalogue::ErrorCode;
+use crate::engine::actions::PendingActions;
+use crate::engine::actor::no_realm;
+use crate::engine::agent::Agent;
+use crate::engine::change::Change;
+use crate::engine::follower::{FOLLOW_AGAIN, Followers, heard};
+use crate::engine::foreign::ForeignAgent;
+use crate::engine::handle::Handle;
+use crate::engine::host::Engine;
+use crate::engine::open::Opener;
+use crate::engine::remote::{follow_owner, take_request};
+use crate::engine::services::{Services, refused};
+use crate::engine::taken::TakenRequests;
+use crate::event::Event;
+use crate::facts::{HostFacts, Phase};
+use crate::federation::{Federation, Heard, Notice};
+use crate::limits::REALM_WATCH;
+use crate::message::SessionId;
+use crate::session::{ApiError, Call, Reply, SwitchTarget};
+
+/// The engine is one of a realm from now on.
+pub fn federate(engine: &Engine, federation: Arc<Federation>) {
+    if engine.shared.federation.set(federation.clone()).is_err() {
+        return;
+    }
+    let (shared, weak) = (Arc::downgrade(&engine.shared), WeakEngine::of(engine));
+    federation.listen(move |notice| {
+        let Some(shared) = shared.upgrade() else { return Heard::Gone };
+        match notice {
+            Notice::Sessions => shared.tree.announce(None),
+            Notice::LeaseOver => {
+                for handle in shared.tree.all() {
+                    if handle.snapshot().facts.host.is_some() {
+                        // What runs ends now; the session's task is told by its journal.
+                        handle.abort();
+                        handle.tell(Change::EndWork);
+                    }
+                }
+            }
+            Notice::Posted(posted, opens) => {
+                let taken = weak.upgrade().is_some_and(|engine| take_request(&engine, posted, *opens));
+                return if taken { Heard::Taken } else { Heard::Passed };
+            }
+        }
+        Heard::Passed
+    });
+    let weak = WeakEngine::of(engine);
+    let _ = engine.shared.follow_owner.set(Box::new(move |handle| {
+        if let Some(engine) = weak.upgrade() {
+            follow(&engine, handle);
+        }
+    }));
+}
+
+/// Follows the owner of a session that is another host's.
+fn follow(engine: &Engine, handle: &Handle) {
+    follow_owner(engine, handle);
+    if handle.is_following.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let Some(federation) = engine.shared.federation.get().cloned() else { return };
+    let (weak, followed) = (WeakEngine::of(engine), handle.clone());
+    let is_elsewhere = |handle: &Handle| !handle.is_gone() && handle.snapshot().facts.is_elsewhere;
+    let again = async move {
+        while is_elsewhere(&followed) {
+            tokio::time::sleep(FOLLOW_AGAIN).await;
+            let Some(engine) = weak.upgrade() else { return };
+            if engine.shared.tree.is_viewed(&followed.id, None) {
+                follow_owner(&engine, &followed);
+            }
+        }
+    };
+    engine.shared.tasks.spawn_on(again, &engine.shared.executor);
+    let (hub, handle) = (engine.shared.hub.clone(), handle.clone());
+    let hearing = async move {
+        while is_elsewhere(&handle) {
+            if let Ok(mut words) = federation.hear(&handle.id).await {
+                while let Some(said) = words.recv().await {
+                    if !is_elsewhere(&handle) {
+                        break;
+                    }
+                    if let Some((turn, body)) = heard(&said) {
+                        let _ = handle.show(&hub, Event { turn, ..handle.event(body, None) });
+                    }
+                }
+            }
+            tokio::time::sleep(REALM_WATCH).await;
+        }
+        handle.is_following.store(false, Ordering::Release);
+    };
+    engine.shared.tasks.spawn_on(hearing, &engine.shared.executor);
+}
+
+/// An engine, for what must not keep it.
+struct WeakEngine {
+    shared: Weak<Services>,
+    agent: Weak<dyn Agent>,
+    foreign: Weak<ForeignAgent>,
+    actions: Arc<PendingActions>,
+    remote: Arc<TakenRequests>,
+    followers: Arc<Followers>,
+}
+
+impl WeakEngine {
+    fn of(engine: &Engine) -> Self {
+        let Engine { shared, opener, foreign, actions, remote, followers } = engine;
+        Self {
+            shared: Arc::downgrade(shared),
+            agent: Arc::downgrade(&opener.agent),
+            foreign: Arc::downgrade(foreign),
+            actions: actions.clone(),
+            remote: remote.clone(),
+            followers: followers.clone(),
+        }
+    }
+
+    fn upgrade(&self) -> Option<Engine> {
+        let shared = self.shared.upgrade()?;
+        Some(Engine {
+            opener: Opener { shared: shared.clone(), agent: self.agent.upgrade()? },
+            shared,
+            foreign: self.foreign.upgrade()?,
+            actions: self.actions.clone(),
+            remote: self.remote.clone(),
+            followers: self.followers.clone(),
+        })
+    }
+}
+
+impl Opener {
+    /// Makes this host the owner of a session, in a folder of this host.
+    pub(super) fn take(&self, call: &Call, session: SessionId, cwd: Option<PathBuf>, reply: Reply<String>) {
+        // The folder of another host's session is one of that host's.
+        let focus = self.shared.tree.get(&call.session).ok().map(|handle| handle.snapshot().facts.clone());
+        let focus = focus.filter(|facts| !facts.is_elsewhere);
+        let cwd = cwd.or_else(|| focus.map(|facts| facts.cwd.to_string().into()));
+        let cwd = cwd.unwrap_or_else(|| self.shared.settings.cwd.clone());
+        let opener = self.clone();
+        let taking = async move {
+            reply.send(opener.take_now(session, cwd).await);
+        };
+        self.shared.tasks.spawn_on(taking, &self.shared.executor);
+    }
+
+    async fn take_now(&self, session: SessionId, cwd: PathBuf) -> Result<String, ApiError> {
+        let federation = self.shared.federation.get().cloned().ok_or_else(no_realm)?;
+        let folder = cwd.canonicalize().ok().filter(|folder| folder.is_dir());
+        let folder = folder.ok_or_else(|| {
+            let expected = format!("a folder of this host; {} is not there", cwd.display());
+            ApiError::invalid_param("cwd", &expected)
+        })?;
+        let (handle, _) = self.open(SwitchTarget::Id(session)).await?;
+        let facts = handle.snapshot().facts.clone();
+        match (&facts.host, facts.is_elsewhere) {
+            (None, _) => {
+                return Err(ApiError::failed("The session is this machine's alone: it need not be taken."));
+            }
+            (Some(_), false) => return Ok(facts.cwd.to_string()),
+            (Some(_), true) => {}
+        }
+        federation.take(&handle.id, &folder).await.map_err(|error| refused(&error))?;
+        handle.ask(|ack| Change::Taken { ack }).await?;
+        Ok(folder.to_string_lossy().into_owned())
+    }
+
+    /// Makes another host the owner of a session of this host.
+    pub(super) fn give(&self, call: &Call, host: String, reply: Reply<String>) {
+        let handle = match self.shared.tree.get(&call.session) {
+            Ok(handle) => handle,
+            Err(error) => return reply.fail(error),
+        };
+        let federation = self.shared.federation.get().cloned();
+        let giving = async move {
+            let Some(federation) = federation else { return reply.fail(no_realm()) };
+            if handle.snapshot().facts.phase != Phase::Idle || handle.is_busy.load(Ordering::Acquire) {
+                let message = "Something runs in the session: hand it over when that has ended.";
+                return reply.fail(ApiError::new(ErrorCode::SessionNotIdle, message));
+            }
+            let given = federation.give(&handle.id, &host).await.map_err(|error| refused(&error));
+            if given.is_ok() {
+                let _ = handle.ask(|ack| Change::Taken { ack }).await;
+            }
+            reply.send(given.map(|()| host));
+        };
+        self.shared.tasks.spawn_on(giving, &self.shared.executor);
+    }
+
+    /// The hosts of the realm.
+    pub(super) fn hosts(&self, reply: Reply<Vec<HostFacts>>) {
+        let federation = self.shared.federation.get().cloned();
+        let listing = async move {
+            let Some(federation) = federation else { return reply.fail(no_realm()) };
+            let hosts = federation.hosts().await.map_err(|error| refused(&error));
+            let facts = |host: crate::realm::Host| HostFacts {
+                is_here: host.name == *federation.host(),
+                name: host.name.as_str().into(),
+                build: host.build,
+                is_alive: host.is_alive,
+                lost_ms: u64::try_from(host.lost_ms).unwrap_or(0),
+                sessions: host.sessions,
+            };
+            reply.send(hosts.map(|hosts| hosts.into_iter().map(facts).collect()));
+        };
+        self.shared.tasks.spawn_on(listing, &self.shared.executor);
+    }
+}

@@ -1,0 +1,227 @@
+//! The journals of an engine in a realm: those of the state folder, some of which are shared.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::joined::Federation;
+use super::log::{Start, state_of};
+use super::member::ownership_of;
+use crate::limits::REALM_PAGE;
+use crate::message::SessionId;
+use crate::realm::rules::LeaseStanding;
+use crate::realm::{Opened, RealmError, Tail};
+use crate::store::record::KeyedRequest;
+use crate::store::{
+    CommitCounters, Durability, Entry, Header, Hit, Journal, Journals, Loaded, Ownership, Store, StoreError,
+    StoredSession,
+};
+
+/// The journals of the state folder, some of which are shared.
+#[derive(Debug)]
+pub struct FederatedJournals {
+    local: Store,
+    federation: Arc<Federation>,
+}
+
+impl FederatedJournals {
+    /// The journals of a store, in a realm.
+    pub fn new(local: Store, federation: Arc<Federation>) -> Self {
+        Self { local, federation }
+    }
+
+    /// Joins a session's file with what the realm has of it.
+    fn join(&self, mut loaded: Loaded) -> Result<Loaded, StoreError> {
+        let session = loaded.header.session.clone();
+        let opened = match self.federation.wait_for(self.federation.realm().open(&session)) {
+            Ok(opened) => Some(opened),
+            // The realm does not have it, so nobody else does.
+            Err(RealmError::NoSession { .. }) => return Ok(loaded),
+            Err(error) if error.may_pass() => None,
+            Err(error) => return Err(self.federation.refused(&error)),
+        };
+        if opened.is_some() {
+            let missing = self.read_after(&session, &tail_of(&loaded.entries))?;
+            append(&loaded.journal, &missing);
+            loaded.entries.extend(missing);
+        }
+        let (tail, text) = state_of(&loaded.entries, &session);
+        let owner = opened.as_ref().and_then(|opened| opened.owner.as_ref());
+        let is_ours = owner.is_some_and(|owner| owner.host == *self.federation.host());
+        let mut claim = None;
+        let mut ownership = match &opened {
+            Some(_) => ownership_of(owner),
+            None => last_owner(&loaded),
+        };
+        if is_ours && self.federation.standing() == LeaseStanding::Held {
+            let cwd = cwd_of(&loaded);
+            let claimed = self.federation.wait_for(self.federation.realm().claim(&session, &cwd, &tail));
+            let claimed = claimed.map_err(|error| self.federation.refused(&error))?;
+            // Nobody else can have appended: it was this host's.
+            let (host, cwd) = (self.federation.host_name(), cwd.to_string_lossy().into());
+            ownership = Ownership::Ours { host, epoch: claimed.epoch, cwd };
+            claim = Some(claimed);
+        }
+        let Loaded { journal: local, header, entries, faults } = loaded;
+        let start = Start { header: header.clone(), local, tail, text, claim, ownership };
+        let journal = self.federation.open(start);
+        Ok(Loaded { journal, header, entries, faults })
+    }
+
+    /// The entries of the realm after a place.
+    fn read_after(&self, session: &SessionId, after: &Tail) -> Result<Vec<Arc<Entry>>, StoreError> {
+        let (mut all, mut tail) = (Vec::new(), after.clone());
+        loop {
+            let page = self.federation.realm().read(session, &tail, REALM_PAGE);
+            let page = self.federation.wait_for(page).map_err(|error| self.federation.refused(&error))?;
+            if page.entries.is_empty() {
+                return Ok(all);
+            }
+            tail = tail.after(page.entries.iter().map(|entry| &entry.id));
+            all.extend(page.entries);
+        }
+    }
+
+    /// Makes a copy of a session that only the realm has.
+    fn copy(&self, session: &SessionId) -> Result<Loaded, StoreError> {
+        let opened = self.federation.wait_for(self.federation.realm().open(session));
+        let Opened { header, owner, .. } = opened.map_err(|error| self.federation.refused(&error))?;
+        let entries = self.read_after(session, &Tail::default())?;
+        let host = owner.map_or_else(|| "".into(), |owner| owner.host.as_str().into());
+        let header = Header { replica_of: Some(host), ..header };
+        let journal = self.local.create_with(header.clone(), &mut entries.iter().cloned())?;
+        Ok(Loaded { journal, header, entries, faults: Vec::new() })
+    }
+}
+
+/// Appends entries to a copy, and waits for the disk.
+fn append(local: &Journal, entries: &[Arc<Entry>]) {
+    for part in entries.chunks(REALM_PAGE) {
+        let (done, written) = std::sync::mpsc::channel();
+        local.append(part, move |result| drop(done.send(result)));
+        if let Ok(Err(error)) = written.recv() {
+            return tracing::warn!(%error, "this machine's copy of a shared session lacks entries");
+        }
+    }
+}
+
+fn tail_of(entries: &[Arc<Entry>]) -> Tail {
+    Tail::default().after(entries.iter().map(|entry| &entry.id))
+}
+
+/// The last known owner of a session, while the realm cannot be asked.
+fn last_owner(loaded: &Loaded) -> Ownership {
+    let host = loaded.owners().next_back().map(|owner| owner.host.clone());
+    let host = host.or_else(|| loaded.header.replica_of.clone()).unwrap_or_default();
+    Ownership::Theirs { host, is_lost: false }
+}
+
+/// The folder in which its last owner worked.
+fn cwd_of(loaded: &Loaded) -> PathBuf {
+    let cwd = loaded.owners().next_back().map(|owner| owner.cwd.clone());
+    PathBuf::from(&*cwd.unwrap_or_else(|| loaded.header.cwd.clone()))
+}
+
+impl Journals for FederatedJournals {
+    fn create(&self, header: Header) -> Journal {
+        let local = self.local.create(header.clone());
+        if !self.federation.shares(&header) {
+            return local;
+        }
+        self.federation.create(header, local)
+    }
+
+    fn create_with(
+        &self,
+        header: Header,
+        entries: &mut dyn Iterator<Item = Arc<Entry>>,
+    ) -> Result<Journal, StoreError> {
+        if !self.federation.shares(&header) {
+            return self.local.create_with(header, entries);
+        }
+        let entries: Vec<_> = entries.collect();
+        let local = self.local.create_with(header.clone(), &mut entries.iter().cloned())?;
+        match self.federation.wait_for(self.federation.share(header, entries, local.clone())) {
+            // It is this machine's, and can be shared later.
+            Err(StoreError::Realm(why)) => {
+                tracing::warn!(%why, "a new session is not shared");
+                Ok(local)
+            }
+            shared => shared,
+        }
+    }
+
+    fn open(&self, session: &SessionId) -> Result<Loaded, StoreError> {
+        self.federation.wait_until_closed(session);
+        let loaded = match self.local.open_shared(session) {
+            Err(StoreError::NoSession { .. }) => self.copy(session)?,
+            loaded => loaded?,
+        };
+        match loaded.is_shared() {
+            true => self.join(loaded),
+            false => Ok(loaded),
+        }
+    }
+
+    fn read_requests(&self, session: &SessionId, visit: &mut dyn FnMut(Entry)) -> Result<Header, StoreError> {
+        self.local.read_requests(session, visit)
+    }
+
+    fn holder(&self, session: &SessionId) -> Option<String> {
+        self.local.holder(session)
+    }
+
+    fn opened_by(
+        &self,
+        cwd: &Path,
+        request: &KeyedRequest,
+        since: SystemTime,
+    ) -> Result<Option<Header>, StoreError> {
+        self.local.opened_by(cwd, request, since)
+    }
+
+    fn is_archived(&self, session: &SessionId) -> bool {
+        self.local.is_archived(session)
+    }
+
+    fn archive(&self, session: &SessionId, archived: bool) -> Result<(), StoreError> {
+        self.local.archive(session, archived)
+    }
+
+    fn discard(&self, session: &SessionId, location: Option<&str>) -> Result<(), StoreError> {
+        self.local.discard(session, location)
+    }
+
+    fn discarded(&self) -> Result<Vec<SessionId>, StoreError> {
+        self.local.discarded()
+    }
+
+    fn forget(&self, session: &SessionId) -> Result<(), StoreError> {
+        self.local.forget(session)
+    }
+
+    fn session_at(&self, location: &str) -> Result<SessionId, StoreError> {
+        self.local.session_at(location)
+    }
+
+    fn list(&self, cwd: Option<&Path>) -> Result<Vec<StoredSession>, StoreError> {
+        self.local.list(cwd)
+    }
+
+    fn search(&self, cwd: Option<&Path>, text: &str, limit: usize) -> Result<Vec<Hit>, StoreError> {
+        self.local.search(cwd, text, limit)
+    }
+
+    fn location(&self) -> Cow<'_, str> {
+        self.local.location()
+    }
+
+    fn durability(&self) -> Durability {
+        self.local.durability()
+    }
+
+    fn counters(&self) -> CommitCounters {
+        self.local.counters()
+    }
+}

@@ -1,0 +1,525 @@
+//! The journal of a shared session. One task writes: what the session appends, what other hosts did, and who owns it,
+//! one after the other.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::sleep;
+
+use super::member::{RealmMember, lock, ownership_of};
+use super::slot::SlotText;
+use crate::limits::{REALM_PAGE, REALM_PAGE_BYTES, REALM_WAITING, REALM_WATCH};
+use crate::message::SessionId;
+use crate::realm::rules::{LeaseStanding, Stop};
+use crate::realm::{Claim, HostName, RealmError, RealmWriter, Tail, Written};
+use crate::store::{Done, Entry, FromElsewhere, Header, Journal, Log, Ownership, StoreError, Told};
+
+/// The journal of a shared session.
+#[derive(Debug)]
+pub(super) struct SharedLog {
+    part: Arc<LogPart>,
+    /// Dropped with the log, which ends its task.
+    _open: mpsc::Sender<Work>,
+}
+
+/// What the journal's task shares with those who ask it.
+pub(super) struct LogPart {
+    session: SessionId,
+    local: Journal,
+    ownership: Mutex<Ownership>,
+    claim: Mutex<Option<Claim>>,
+    told: OnceLock<Told>,
+    look: Notify,
+    work: mpsc::WeakSender<Work>,
+}
+
+impl fmt::Debug for LogPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogPart").field("session", &self.session).finish_non_exhaustive()
+    }
+}
+
+type Answer = oneshot::Sender<Result<(), StoreError>>;
+
+enum Work {
+    Append(Vec<Arc<Entry>>, Done),
+    /// Nothing is to be written; everything before is done.
+    Settle(Done),
+    Take(PathBuf, Answer),
+    Give(HostName, Answer),
+}
+
+/// Where a shared session begins here.
+pub(super) struct Start {
+    pub header: Header,
+    pub local: Journal,
+    /// What the local file holds.
+    pub tail: Tail,
+    pub text: SlotText,
+    /// The claim, if this host owns it already.
+    pub claim: Option<Claim>,
+    pub ownership: Ownership,
+}
+
+/// The text of a slot, and the place, after these entries.
+pub(super) fn state_of(entries: &[Arc<Entry>], session: &SessionId) -> (Tail, SlotText) {
+    let mut text = SlotText::default();
+    entries.iter().for_each(|entry| text.take(entry, session));
+    (Tail::default().after(entries.iter().map(|entry| &entry.id)), text)
+}
+
+impl SharedLog {
+    /// The journal of a session from that start.
+    pub(super) fn start(federation: &Arc<RealmMember>, start: Start) -> Self {
+        let Start { header, local, tail, text, claim, ownership } = start;
+        let (work, waiting) = mpsc::channel(REALM_WAITING);
+        let part = Arc::new(LogPart {
+            session: header.session.clone(),
+            local,
+            ownership: Mutex::new(ownership),
+            claim: Mutex::new(claim.clone()),
+            told: OnceLock::new(),
+            look: Notify::new(),
+            work: work.downgrade(),
+        });
+        let writer = claim.and_then(|claim| RealmWriter::new(federation.realm_shared(), claim, &tail).ok());
+        let writer =
+            Writer { federation: federation.clone(), part: part.clone(), header, writer, tail, text };
+        federation.executor().spawn(writer.run(waiting));
+        Self { part, _open: work }
+    }
+
+    /// A journal for a new session of this host. The realm knows of it with its first entry.
+    pub(super) fn of_new(federation: &Arc<RealmMember>, header: Header, local: Journal) -> Self {
+        let ownership = Ownership::Ours { host: federation.host_name(), epoch: 1, cwd: header.cwd.clone() };
+        let (tail, text) = (Tail::default(), SlotText::default());
+        Self::start(federation, Start { header, local, tail, text, claim: None, ownership })
+    }
+
+    /// The journal of a session of this machine, whose entries are brought into the realm first.
+    ///
+    /// # Errors
+    /// If the realm refuses. What it has of the session by then is gone on with the next time.
+    pub(super) async fn shared(
+        federation: &Arc<RealmMember>,
+        header: Header,
+        entries: Vec<Arc<Entry>>,
+        local: Journal,
+    ) -> Result<Self, StoreError> {
+        let refused = |error: &RealmError| federation.refused(error);
+        let realm = federation.realm();
+        let claim = again(|| realm.create(&header)).await.map_err(|error| refused(&error))?;
+        let (all, text) = state_of(&entries, &header.session);
+        let done = usize::try_from(claim.tail.seq).unwrap_or(usize::MAX);
+        let same = |place: usize| entries.get(place).map(|entry| &entry.id) == claim.tail.id.as_ref();
+        if done > entries.len() || !done.checked_sub(1).is_none_or(same) {
+            let message = format!("The realm has other entries of the session {} already.", header.session);
+            return Err(StoreError::Realm(message));
+        }
+        let slot = text.write();
+        let writer = RealmWriter::new(federation.realm_shared(), claim.clone(), &claim.tail);
+        let mut writer = writer.map_err(|error| refused(&error))?;
+        for part in pages(entries.get(done..).unwrap_or_default()) {
+            write(federation, &mut writer, part, &slot).await.map_err(|stopped| stopped.error(federation))?;
+        }
+        let tail = writer.tail().clone();
+        debug_assert_eq!(tail, all);
+        let (host, cwd) = (federation.host_name(), header.cwd.clone());
+        let ownership = Ownership::Ours { host, epoch: claim.epoch, cwd };
+        let claim = Some(Claim { tail: tail.clone(), ..claim });
+        Ok(Self::start(federation, Start { header, local, tail, text, claim, ownership }))
+    }
+
+    /// What its task shares with those who ask it.
+    pub(super) fn part(&self) -> &Arc<LogPart> {
+        &self.part
+    }
+
+    fn send(&self, work: Work) {
+        let refused = match self.part.work.upgrade().map(|sender| sender.try_send(work)) {
+            Some(Err(error)) => error.into_inner(),
+            _ => return,
+        };
+        if let Work::Append(_, done) | Work::Settle(done) = refused {
+            done(Err(Arc::new(StoreError::Closed)));
+        }
+    }
+}
+
+impl Log for SharedLog {
+    fn append(&self, entries: &[Arc<Entry>], done: Done) {
+        // At once: the session's task may be awaited by this one.
+        if let Some(error) = self.part.not_ours().filter(|_| !entries.is_empty()) {
+            return done(Err(Arc::new(error)));
+        }
+        self.send(match entries.is_empty() {
+            true => Work::Settle(done),
+            false => Work::Append(entries.to_vec(), done),
+        });
+    }
+
+    fn location(&self) -> Cow<'_, str> {
+        self.part.local.location()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.part.local.bytes()
+    }
+
+    fn ownership(&self) -> Ownership {
+        lock(&self.part.ownership).clone()
+    }
+
+    fn listen(&self, told: Told) {
+        let _ = self.part.told.set(told);
+        self.part.poke();
+    }
+}
+
+impl LogPart {
+    /// The session.
+    pub(super) fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    /// Has the task look for what is new.
+    pub(super) fn poke(&self) {
+        self.look.notify_one();
+    }
+
+    /// The claim of this host, if it owns the session.
+    pub(super) fn claim(&self) -> Option<Claim> {
+        lock(&self.claim).clone()
+    }
+
+    /// Why nothing may be appended, if another host owns the session.
+    fn not_ours(&self) -> Option<StoreError> {
+        match &*lock(&self.ownership) {
+            Ownership::Theirs { host, is_lost: true } => {
+                Some(StoreError::OwnerLost { host: host.to_string() })
+            }
+            Ownership::Theirs { host, .. } => Some(StoreError::Owned { host: host.to_string() }),
+            Ownership::Ours { .. } | Ownership::Local => None,
+        }
+    }
+
+    pub(super) async fn take(&self, cwd: PathBuf) -> Result<(), StoreError> {
+        self.ask(|answer| Work::Take(cwd, answer)).await
+    }
+
+    pub(super) async fn give(&self, host: HostName) -> Result<(), StoreError> {
+        self.ask(|answer| Work::Give(host, answer)).await
+    }
+
+    async fn ask(&self, work: impl FnOnce(Answer) -> Work) -> Result<(), StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let sender = self.work.upgrade().ok_or(StoreError::Closed)?;
+        sender.send(work(answer)).await.map_err(|_| StoreError::Closed)?;
+        drop(sender);
+        answered.await.map_err(|_| StoreError::Closed)?
+    }
+
+    async fn tell(&self, what: FromElsewhere) {
+        if let Some(told) = self.told.get() {
+            told(what).await;
+        }
+    }
+}
+
+/// The task of a shared session's journal.
+struct Writer {
+    federation: Arc<RealmMember>,
+    part: Arc<LogPart>,
+    header: Header,
+    /// The claim of this host, while it counts.
+    writer: Option<RealmWriter>,
+    /// The last entry that the local file has.
+    tail: Tail,
+    text: SlotText,
+}
+
+impl Writer {
+    async fn run(mut self, mut waiting: mpsc::Receiver<Work>) {
+        loop {
+            let is_following = matches!(&*lock(&self.part.ownership), Ownership::Theirs { .. });
+            tokio::select! {
+                biased;
+                work = waiting.recv() => match work {
+                    Some(work) => self.work(work).await,
+                    None => return,
+                },
+                () = self.part.look.notified() => self.look().await,
+                () = sleep(REALM_WATCH), if is_following => self.look().await,
+            }
+        }
+    }
+
+    async fn work(&mut self, work: Work) {
+        match work {
+            Work::Settle(done) => self.part.local.settle(done),
+            Work::Append(entries, done) => match self.append(&entries).await {
+                // The realm has them, so they are saved; a copy that lacks them is made whole when it is opened.
+                Ok(()) => self.part.local.append(&entries, move |written| {
+                    if let Err(error) = written {
+                        tracing::warn!(%error, "this machine's copy of a shared session lacks entries");
+                    }
+                    done(Ok(()));
+                }),
+                Err(error) => {
+                    done(Err(Arc::new(error)));
+                    if self.writer.is_none() && self.part.not_ours().is_none() && self.tail.seq > 0 {
+                        self.lose().await;
+                    }
+                }
+            },
+            Work::Take(cwd, answer) => drop(answer.send(self.take(cwd).await)),
+            Work::Give(host, answer) => drop(answer.send(self.give(host).await)),
+        }
+    }
+
+    async fn append(&mut self, entries: &[Arc<Entry>]) -> Result<(), StoreError> {
+        if let Some(error) = self.part.not_ours() {
+            return Err(error);
+        }
+        if self.writer.is_none() {
+            // A session that the realm does not know of yet.
+            self.federation.may_begin()?;
+            let claim = again(|| self.federation.realm().create(&self.header)).await;
+            self.own(claim.map_err(|error| self.federation.refused(&error))?)?;
+        }
+        let Some(writer) = &mut self.writer else { return Err(StoreError::Closed) };
+        let mut text = self.text.clone();
+        entries.iter().for_each(|entry| text.take(entry, &self.part.session));
+        match write(&self.federation, writer, entries, &text.write()).await {
+            Ok(()) => {
+                self.tail = writer.tail().clone();
+                self.text = text;
+                Ok(())
+            }
+            Err(stopped) => {
+                let error = stopped.error(&self.federation);
+                if stopped.is_end() {
+                    self.disown();
+                    self.federation.keep_lost(&self.part.session, entries);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn own(&mut self, claim: Claim) -> Result<(), StoreError> {
+        let writer = RealmWriter::new(self.federation.realm_shared(), claim.clone(), &self.tail);
+        self.writer = Some(writer.map_err(|error| self.federation.refused(&error))?);
+        *lock(&self.part.claim) = Some(claim);
+        Ok(())
+    }
+
+    fn disown(&mut self) {
+        *lock(&self.part.claim) = None;
+        self.writer = None;
+    }
+
+    /// This host owns the session no more.
+    async fn lose(&mut self) {
+        self.disown();
+        let owner = self.federation.owner(&self.part.session);
+        self.set(ownership_of(owner.as_ref())).await;
+    }
+
+    async fn set(&self, ownership: Ownership) {
+        let old = std::mem::replace(&mut *lock(&self.part.ownership), ownership.clone());
+        if old != ownership {
+            self.tell_owner();
+        }
+    }
+
+    /// Apart from this task: the session may wait for it with a full mailbox.
+    fn tell_owner(&self) {
+        let part = self.part.clone();
+        self.federation.executor().spawn(async move { part.tell(FromElsewhere::Owner).await });
+    }
+
+    /// Looks who owns the session, and for entries of its owner.
+    async fn look(&mut self) {
+        let owner = self.federation.owner(&self.part.session);
+        let is_ours = owner.as_ref().is_some_and(|owner| owner.host == *self.federation.host());
+        if let Some(writer) = &mut self.writer {
+            let session = self.part.session.clone();
+            if self.federation.standing() != LeaseStanding::Over {
+                // The list may be older than the claim.
+                let is_elsewhere = owner.is_some() && !is_ours;
+                let settled = match is_elsewhere {
+                    true => self.federation.realm().settle(writer.claim(), writer.tail()).await.map(drop),
+                    false => Ok(()),
+                };
+                if !matches!(settled, Err(RealmError::Fenced { .. })) {
+                    return;
+                }
+            }
+            tracing::warn!(%session, "this host owns a session no more");
+            return self.lose().await;
+        }
+        if matches!(&*lock(&self.part.ownership), Ownership::Ours { .. }) {
+            // It is new, and nobody else knows of it.
+            return;
+        }
+        if let Err(error) = self.pull(None).await {
+            tracing::debug!(%error, session = %self.part.session, "a shared session is not followed");
+        }
+        if owner.is_some() {
+            self.set(ownership_of(owner.as_ref())).await;
+        }
+        // What an interruption of the line took from this host, and nobody else has taken meanwhile; and what another host
+        // has given to it.
+        if is_ours && self.federation.standing() == LeaseStanding::Held {
+            let cwd = self.federation.slot(&self.part.session).map(|slot| PathBuf::from(&*slot.cwd));
+            if let Some(cwd) = cwd.filter(|cwd| cwd.is_dir())
+                && let Err(error) = self.take(cwd).await
+            {
+                tracing::debug!(%error, session = %self.part.session, "a session of this host is not taken back");
+            }
+        }
+    }
+
+    /// Takes in the entries after the local tail, up to a place, or to the end.
+    async fn pull(&mut self, until: Option<u64>) -> Result<(), RealmError> {
+        loop {
+            if until.is_some_and(|until| self.tail.seq >= until) {
+                return Ok(());
+            }
+            let page = self.federation.realm().read(&self.part.session, &self.tail, REALM_PAGE).await?;
+            if page.entries.is_empty() {
+                return Ok(());
+            }
+            self.tail = self.tail.after(page.entries.iter().map(|entry| &entry.id));
+            page.entries.iter().for_each(|entry| self.text.take(entry, &self.part.session));
+            let (written, on_disk) = oneshot::channel();
+            self.part.local.append(&page.entries, move |result| drop(written.send(result)));
+            if let Ok(Err(error)) = on_disk.await {
+                tracing::warn!(%error, "this machine's copy of a shared session lacks entries");
+            }
+            self.part.tell(FromElsewhere::Entries(page.entries)).await;
+        }
+    }
+
+    /// Makes this host the owner, in a folder of this machine.
+    async fn take(&mut self, cwd: PathBuf) -> Result<(), StoreError> {
+        if self.writer.is_some() {
+            return Ok(());
+        }
+        self.federation.may_begin()?;
+        let (federation, session) = (self.federation.clone(), self.part.session.clone());
+        let refused = |error: RealmError| federation.refused(&error);
+        let claim = again(|| federation.realm().claim(&session, &cwd, &self.tail)).await.map_err(refused)?;
+        // The log ends there until this host appends.
+        self.pull(Some(claim.tail.seq)).await.map_err(|error| self.federation.refused(&error))?;
+        let epoch = claim.epoch;
+        self.own(claim)?;
+        let cwd = cwd.to_string_lossy().into();
+        self.set(Ownership::Ours { host: self.federation.host_name(), epoch, cwd }).await;
+        Ok(())
+    }
+
+    async fn give(&mut self, host: HostName) -> Result<(), StoreError> {
+        let Some(claim) = self.writer.as_ref().map(|writer| writer.claim().clone()) else {
+            let owner = self.federation.owner(&self.part.session);
+            let owner = owner.map_or_else(String::new, |owner| owner.host.to_string());
+            return Err(StoreError::Owned { host: owner });
+        };
+        let realm = self.federation.realm();
+        again(|| realm.hand_over(&claim, &host)).await.map_err(|error| self.federation.refused(&error))?;
+        self.disown();
+        self.set(Ownership::Theirs { host: host.as_str().into(), is_lost: false }).await;
+        Ok(())
+    }
+}
+
+/// Why entries were not written.
+enum Stopped {
+    /// The realm refused them; the next ones may be written.
+    Refused(RealmError),
+    /// This host's lease is over, or the session is another host's: nothing more is written.
+    End(Option<RealmError>),
+}
+
+impl Stopped {
+    fn is_end(&self) -> bool {
+        matches!(self, Self::End(_))
+    }
+
+    fn error(&self, federation: &RealmMember) -> StoreError {
+        match self {
+            Self::Refused(error) | Self::End(Some(error)) => federation.refused(error),
+            Self::End(None) => {
+                let message = "The realm could not be reached for so long that this host does not own the session any \
+                               more. Take it again (/take) once it can be.";
+                StoreError::Realm(message.to_owned())
+            }
+        }
+    }
+}
+
+/// Writes entries as their owner. Where an answer is lost, goes on until it is known what became of them, or the lease is
+/// over. Nobody else decides anything meanwhile, so that what is not there is written again, with the same ids.
+async fn write(
+    federation: &RealmMember,
+    writer: &mut RealmWriter,
+    entries: &[Arc<Entry>],
+    slot: &str,
+) -> Result<(), Stopped> {
+    loop {
+        if federation.standing() == LeaseStanding::Over {
+            return Err(Stopped::End(None));
+        }
+        match writer.write(entries, Some(slot)).await {
+            Ok(Written::Saved(_)) => return Ok(()),
+            Ok(Written::DecideAnew(_)) => {}
+            Err(error) if error.may_pass() => sleep(PAUSE).await,
+            Err(error) if Stop::of(&error).is_some() => return Err(Stopped::End(Some(error))),
+            Err(error) => return Err(Stopped::Refused(error)),
+        }
+    }
+}
+
+/// Between two tries of what did not reach the realm.
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// How often a call is made whose answer was lost.
+const TRIES: usize = 5;
+
+/// Makes a call that may simply be made again, until its answer comes.
+async fn again<T, F>(call: impl Fn() -> F) -> Result<T, RealmError>
+where
+    F: Future<Output = Result<T, RealmError>>,
+{
+    for _ in 1..TRIES {
+        match call().await {
+            Err(RealmError::InDoubt(_)) => sleep(PAUSE).await,
+            answer => return answer,
+        }
+    }
+    call().await
+}
+
+/// Entries in parts that the realm takes at once.
+fn pages(entries: &[Arc<Entry>]) -> Vec<&[Arc<Entry>]> {
+    let mut pages = Vec::new();
+    let mut rest = entries;
+    while !rest.is_empty() {
+        let (mut count, mut bytes) = (0usize, 0usize);
+        for entry in rest.iter().take(REALM_PAGE) {
+            bytes = bytes.saturating_add(entry.line().len());
+            if count > 0 && bytes > REALM_PAGE_BYTES {
+                break;
+            }
+            count = count.saturating_add(1);
+        }
+        let (page, after) = rest.split_at(count);
+        pages.push(page);
+        rest = after;
+    }
+    pages
+}

@@ -1,0 +1,265 @@
+//! Two hosts with a daemon each, and one PostgreSQL: a session of one is driven from the other, and taken when that is
+//! lost.
+
+#![cfg(feature = "postgres")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    dead_code,
+    reason = "tests"
+)]
+
+#[path = "daemon/fixture.rs"]
+mod fixture;
+#[path = "realm/promises.rs"]
+mod promises;
+#[path = "realm/server.rs"]
+mod server;
+mod support;
+
+use std::cell::Cell;
+
+use edn_bridge::value::{Owned, Value};
+use fixture::{Daemon, approve, session_of, signal};
+use server::Server;
+use support::{Bridge, Setup, at, code, data, is_event, wait_until};
+
+/// A model that calls `bash` once in each turn, which notes in the session's folder that it ran.
+const NOTES: &str = r#"{:turns [{:steps [{:tool-call {:name "bash" :arguments {:command "echo ran >> ran"}}}]}
+                               {:steps [{:delta "it "} {:delta "ran"}]}] :then :cycle}"#;
+
+/// A host of the server's realm with a lease of three seconds.
+fn host(server: &Server, name: &str, share: &str, script: &str) -> Daemon {
+    let setup = Setup::new().script(script);
+    let folder = setup.dir.path().join("config/edn-bridge");
+    std::fs::create_dir_all(&folder).unwrap();
+    let realm = format!(
+        "{{:realm {{:engine {:?} :host {name:?} :share {share} :lease-ms 3000}}}}",
+        server.url().expose()
+    );
+    std::fs::write(folder.join("config.edn"), realm).unwrap();
+    Daemon::new(setup)
+}
+
+/// An answer that must come: asked again until there is no error.
+fn ask(bridge: &mut Bridge, op: &str, params: &str) -> Owned {
+    let answer = bridge.ask("a", op, params);
+    assert_eq!(code(&answer), "", "{answer}");
+    answer
+}
+
+/// The row of a session in the list of all hosts, once it is as wanted.
+fn listed(bridge: &mut Bridge, session: &str, is_wanted: impl Fn(&Owned) -> bool) -> Owned {
+    let found = Cell::new(None);
+    let bridge = std::cell::RefCell::new(bridge);
+    wait_until("the list has the session", || {
+        let answer = ask(&mut bridge.borrow_mut(), "list_sessions", "{:scope \"all\"}");
+        let rows = at(&answer, &["data", "sessions"]).and_then(Value::as_slice).unwrap_or_default();
+        let row = rows.iter().find(|row| row.get("id").and_then(Value::as_str) == Some(session)).cloned();
+        found.set(row.filter(&is_wanted));
+        let row = found.take();
+        let is_there = row.is_some();
+        found.set(row);
+        is_there
+    });
+    found.take().unwrap()
+}
+
+fn host_of(row: &Owned) -> &str {
+    row.get("host").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn is_lost(row: &Owned) -> bool {
+    row.get("owner-lost").and_then(Value::as_bool) == Some(true)
+}
+
+/// The texts of a session's messages.
+fn texts(bridge: &mut Bridge) -> Vec<String> {
+    let answer = ask(bridge, "get_messages", "{:limit 100}");
+    let messages = at(&answer, &["data", "messages"]).and_then(Value::as_slice).unwrap();
+    messages.iter().map(|message| message.get("content").unwrap().to_string()).collect()
+}
+
+fn question(bridge: &mut Bridge) -> Owned {
+    bridge.until(|frame| is_event(frame, "interaction/requested"))
+}
+
+fn end_of_turn(bridge: &mut Bridge) -> Owned {
+    bridge.until(|frame| is_event(frame, "turn/ended"))
+}
+
+fn switch(bridge: &mut Bridge, session: &str) {
+    ask(bridge, "switch_session", &format!("{{:session-id {session:?}}}"));
+}
+
+/// A shared session of a host, with a name.
+fn shared(bridge: &mut Bridge) -> String {
+    ask(bridge, "set_session_name", "{:name \"shared\"}");
+    session_of(bridge)
+}
+
+/// The entries of a session in the engine follow each other, and each is there once.
+fn assert_whole(server: &Server, session: &str) {
+    let of = format!("FROM edn_bridge.entry WHERE session = '{session}'");
+    let counts = server.sql(&format!("SELECT count(*), max(seq), count(DISTINCT id) {of}"));
+    let all = server.sql(&format!("SELECT tail FROM edn_bridge.session WHERE id = '{session}'"));
+    assert_eq!(counts, [format!("{0}|{0}|{0}", all[0])]);
+}
+
+#[test]
+fn session_is_driven_from_another_host_and_taken_when_lost() {
+    let Some(server) = Server::start() else { return };
+    let says = r#"{:turns [{:steps [{:delta "it "} {:delta "ran"}]}] :then :cycle}"#;
+    let (alpha, beta) = (host(&server, "alpha", ":all", NOTES), host(&server, "beta", ":all", says));
+    let (mut a, mut b) = (alpha.setup.interactor(), beta.setup.interactor());
+    let session = shared(&mut a);
+
+    // Prompted and answered from the other host; its tool runs where the owner is.
+    assert_eq!(host_of(&listed(&mut b, &session, |_| true)), "alpha");
+    switch(&mut b, &session);
+    let accepted = ask(&mut b, "prompt", "{:message \"from beta\" :idempotency-key \"k\"}");
+    let asked = question(&mut b);
+    assert_eq!(data(&question(&mut a), "interaction-id"), data(&asked, "interaction-id"));
+    approve(&mut b, &asked);
+    assert_eq!(data(&end_of_turn(&mut b), "outcome"), "completed");
+    assert_eq!(std::fs::read_to_string(alpha.file("ran")).unwrap(), "ran\n");
+    assert!(!beta.file("ran").exists());
+    let again = ask(&mut b, "prompt", "{:message \"from beta\" :idempotency-key \"k\"}");
+    assert_eq!(data(&again, "turn-id"), data(&accepted, "turn-id"));
+    assert_eq!(at(&again, &["data", "duplicate"]).and_then(Value::as_bool), Some(true));
+    let seen = texts(&mut b);
+    assert_eq!(seen, texts(&mut a));
+    assert_eq!(seen.len(), 4, "{seen:?}");
+
+    // A living owner keeps it.
+    let take = format!("{{:session-id {session:?}}}");
+    assert_eq!(code(&b.ask("t", "take_session", &take)), "realm/owned");
+
+    // Killed while a person is asked: what was acknowledged is there, and the question is asked by the new owner.
+    ask(&mut b, "prompt", "{:message \"then\"}");
+    let open = data(&question(&mut b), "interaction-id").to_owned();
+    let give = format!("{{:session-id {session:?} :host \"beta\"}}");
+    assert_eq!(code(&a.ask("g", "hand_over_session", &give)), "request/session-not-idle");
+    signal(alpha.pid(), "-KILL");
+    assert_eq!(a.wait().code(), Some(75));
+    listed(&mut b, &session, is_lost);
+    let refused = b.ask("p", "prompt", "{:message \"lost\"}");
+    assert_eq!(code(&refused), "realm/owner-lost", "{refused}");
+    assert_eq!(refused.get("retryable").and_then(Value::as_bool), Some(true));
+    assert_eq!(texts(&mut b).len(), 6, "it can be read");
+    b.skip_to_now();
+    ask(&mut b, "take_session", &take);
+    let asked = question(&mut b);
+    assert_eq!(data(&asked, "interaction-id"), open);
+    approve(&mut b, &asked);
+    assert_eq!(data(&end_of_turn(&mut b), "outcome"), "completed");
+    assert_eq!(std::fs::read_to_string(beta.file("ran")).unwrap(), "ran\n");
+    assert_eq!(std::fs::read_to_string(alpha.file("ran")).unwrap(), "ran\n");
+    let now = texts(&mut b);
+    assert_eq!(now[..4], seen);
+    assert_eq!(now.len(), 8, "{now:?}");
+    assert_whole(&server, &session);
+
+    // Who was lost comes back, and follows.
+    let mut a = alpha.setup.interactor();
+    assert_eq!(host_of(&listed(&mut a, &session, |row| host_of(row) == "beta")), "beta");
+    switch(&mut a, &session);
+    assert_eq!(texts(&mut a), now);
+}
+
+#[test]
+fn session_that_was_handed_over_goes_on_at_the_other_host() {
+    let Some(server) = Server::start() else { return };
+    let says = r#"{:turns [{:steps [{:delta "here"}]}] :then :cycle}"#;
+    let (alpha, beta) = (host(&server, "alpha", ":all", says), host(&server, "beta", ":all", says));
+    let (mut a, mut b) = (alpha.setup.interactor(), beta.setup.interactor());
+    let session = shared(&mut a);
+    listed(&mut b, &session, |_| true);
+    switch(&mut b, &session);
+    let give = |host: &str| format!("{{:session-id {session:?} :host {host:?}}}");
+    assert_eq!(code(&a.ask("g", "hand_over_session", &give("gamma"))), "realm/unreachable");
+    ask(&mut a, "hand_over_session", &give("beta"));
+    let cwd = beta.setup.project();
+    ask(&mut b, "take_session", &format!("{{:session-id {session:?} :cwd {cwd:?}}}"));
+    listed(&mut a, &session, |row| host_of(row) == "beta");
+    // Asked for at its former host, it is done at the new one.
+    ask(&mut a, "prompt", "{:message \"go on\"}");
+    assert_eq!(data(&end_of_turn(&mut b), "outcome"), "completed");
+    let here = texts(&mut b);
+    wait_until("the former host follows", || server.sql("SELECT 1").len() == 1);
+    end_of_turn(&mut a);
+    assert_eq!(texts(&mut a), here);
+    assert_whole(&server, &session);
+}
+
+#[test]
+fn engine_that_is_away_holds_up_shared_sessions_alone() {
+    let Some(mut server) = Server::start() else { return };
+    let says = r#"{:turns [{:steps [{:delta "said"}]}] :then :cycle}"#;
+    let alpha = host(&server, "alpha", ":ask", says);
+    let mut a = alpha.setup.interactor();
+    ask(&mut a, "prompt", "{:message \"local\"}");
+    end_of_turn(&mut a);
+    assert_eq!(server.sql("SELECT count(*) FROM edn_bridge.session"), ["0"], "sharing is chosen");
+    ask(&mut a, "command", "{:text \"/share\"}");
+    let told = a.event("command-result");
+    assert_eq!(data(&told, "type"), "text", "{told}");
+    let session = session_of(&mut a);
+    assert_whole(&server, &session);
+
+    server.stop();
+    let shown = Cell::new(String::new());
+    let cell = std::cell::RefCell::new(&mut a);
+    wait_until("the host notices", || {
+        let refused = cell.borrow_mut().ask("p", "prompt", "{:message \"away\"}");
+        shown.set(code(&refused).to_owned());
+        let refusal = shown.take();
+        shown.set(refusal.clone());
+        refusal == "realm/unreachable"
+    });
+    let before = texts(&mut a);
+    ask(&mut a, "new_session", "{}");
+    ask(&mut a, "prompt", "{:message \"on this machine alone\"}");
+    assert_eq!(data(&end_of_turn(&mut a), "outcome"), "completed");
+
+    server.begin();
+    switch(&mut a, &session);
+    let cell = std::cell::RefCell::new(&mut a);
+    wait_until("the host is in the realm again", || {
+        code(&cell.borrow_mut().ask("p", "prompt", "{:message \"back\" :idempotency-key \"back\"}"))
+            .is_empty()
+    });
+    end_of_turn(&mut a);
+    let after = texts(&mut a);
+    assert_eq!(after[..before.len()], before);
+    assert_eq!(after.len(), before.len() + 2, "{after:?}");
+    assert_whole(&server, &session);
+}
+
+#[test]
+fn tool_ends_with_the_lease_of_its_host() {
+    let Some(mut server) = Server::start() else { return };
+    let script = r#"{:turns [{:steps [{:tool-call {:name "bash" :arguments {:command
+        "echo began > began; while :; do echo x >> ticks; sleep 0.05; done"}}}]}] :then :cycle}"#;
+    let alpha = host(&server, "alpha", ":all", script);
+    let mut a = alpha.setup.interactor();
+    ask(&mut a, "set_mode", "{:mode \"yolo\"}");
+    ask(&mut a, "prompt", "{:message \"run\"}");
+    wait_until("the tool runs", || alpha.file("began").exists());
+    server.stop();
+    let ticks = || std::fs::read(alpha.file("ticks")).map_or(0, |ticks| ticks.len());
+    // The lease is over after three seconds at the latest: then nothing is written for longer than between two ticks.
+    wait_until("the tool is ended", || {
+        let before = ticks();
+        std::thread::park_timeout(std::time::Duration::from_millis(500));
+        ticks() == before
+    });
+    let refused = a.ask("p", "prompt", "{:message \"more\"}");
+    assert!(
+        code(&refused).starts_with("realm/") || code(&refused) == "request/session-not-idle",
+        "{refused}"
+    );
+}
