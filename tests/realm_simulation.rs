@@ -77,6 +77,7 @@ fn sound(mode: Mode, usual: u64) -> Sum {
     let rate = sum.steps as f64 / seconds;
     println!("{mode:?}: {} runs, {} steps in {seconds:.1} s, {rate:.0} a second", sum.runs, sum.steps);
     println!("  {}", sum.counts);
+    assert_eq!(sum.counts.locked_out, 0, "an earlier run of a host shut a later one out");
     sum
 }
 

@@ -6,15 +6,15 @@
 
 mod attach;
 mod commands;
+mod engines;
 mod host;
 mod line;
 mod notes;
 mod place;
-mod realm;
 
 pub(super) use attach::{Use, join, serve};
 pub(super) use commands::{DaemonCommand, run, seen};
+pub(super) use engines::Engines;
 pub(super) use line::Given;
 #[cfg(feature = "postgres")]
 pub(super) use place::Lock;
-pub(super) use realm::Engines;

@@ -125,7 +125,7 @@ fn enter(
         return Ok(None);
     };
     let url = address(policy, settings)?;
-    let me = host_id(settings, policy)?;
+    let me = host_id(settings, policy, true)?;
     let lease = policy.lease;
     let terms = Terms { share: policy.share, lease, state_dir: settings.state_dir.clone() };
     let connect = move |executor: &tokio::runtime::Handle| {
@@ -138,22 +138,27 @@ fn enter(
     Ok(Some(Member(federation)))
 }
 
-/// Who this process is: the key of its state folder is made once.
+/// Who this process is. `realm-key` in the state folder has the folder's own key, made once, and the number of the last run
+/// that entered the realm; who enters counts it up, with `run/realm.lock`.
 #[cfg(feature = "postgres")]
-fn host_id(settings: &Settings, policy: &RealmPolicy) -> Result<HostId, Failure> {
+fn host_id(settings: &Settings, policy: &RealmPolicy, enters: bool) -> Result<HostId, Failure> {
     let path = settings.state_dir.join("realm-key");
     let failed = |error| Failure::io(path.display().to_string())(error);
-    let key = match std::fs::read_to_string(&path) {
-        Ok(key) if !key.trim().is_empty() => key.trim().to_owned(),
-        _ => {
-            let key = uuid::Uuid::new_v4().to_string();
-            private::replace(&path, key.as_bytes()).map_err(failed)?;
-            key
-        }
+    let kept = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(failed(error)),
     };
+    let mut words = kept.split_whitespace();
+    let key = words.next().map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned);
+    let mut run: u64 = words.next().and_then(|run| run.parse().ok()).unwrap_or(0);
+    if enters {
+        run = run.saturating_add(1);
+        private::replace(&path, format!("{key} {run}\n").as_bytes()).map_err(failed)?;
+    }
     let name = HostName::parse(&policy.host);
     let name = name.ok_or_else(|| Failure::Failed("The :host of the realm is no name.".to_owned()))?;
-    let incarnation = Incarnation(uuid::Uuid::now_v7().to_string().into());
+    let incarnation = Incarnation { run, id: uuid::Uuid::new_v4().to_string().into() };
     Ok(HostId { name, key: key.into(), incarnation })
 }
 
@@ -254,7 +259,7 @@ fn ask<T>(
     url: &Secret,
     call: impl FnOnce(&PostgresRealm) -> edn_bridge::realm::RealmCall<'_, T>,
 ) -> Result<T, Failure> {
-    let me = host_id(settings, policy)?;
+    let me = host_id(settings, policy, false)?;
     let asked = async {
         let realm = PostgresRealm::new(url, me, env!("CARGO_PKG_VERSION"), LeaseTerms::new(policy.lease))?;
         call(&realm).await

@@ -346,7 +346,7 @@ impl Drop for Federation {
 const ANSWER_TRIES: usize = 30;
 
 async fn watch_lease(federation: Weak<Federation>, mut kept: watch::Receiver<Kept>) {
-    let mut was_over = false;
+    let (mut was_over, mut lapses) = (false, kept.borrow().lapses);
     while kept.changed().await.is_ok() {
         let Some(federation) = federation.upgrade() else { return };
         let now = kept.borrow_and_update().clone();
@@ -354,11 +354,13 @@ async fn watch_lease(federation: Weak<Federation>, mut kept: watch::Receiver<Kep
             tracing::warn!(%error, "this host's lease in the realm is not renewed");
         }
         let is_over = now.standing() == LeaseStanding::Over;
-        if is_over != std::mem::replace(&mut was_over, is_over) {
+        // A process that was paused past its lease may hear of the next renewal first.
+        let has_lapsed = std::mem::replace(&mut lapses, now.lapses) != now.lapses;
+        if has_lapsed {
+            federation.tell(&Notice::LeaseOver);
+        }
+        if is_over != std::mem::replace(&mut was_over, is_over) || has_lapsed {
             federation.poke_all();
-            if is_over {
-                federation.tell(&Notice::LeaseOver);
-            }
         }
     }
 }

@@ -86,8 +86,10 @@ impl SharedLog {
             work: work.downgrade(),
         });
         let writer = claim.and_then(|claim| RealmWriter::new(federation.realm_shared(), claim, &tail).ok());
+        // Nothing runs yet that a lapse since the claim would have to end.
+        let lapses = federation.lapses();
         let writer =
-            Writer { federation: federation.clone(), part: part.clone(), header, writer, tail, text };
+            Writer { federation: federation.clone(), part: part.clone(), header, writer, lapses, tail, text };
         federation.executor().spawn(writer.run(waiting));
         Self { part, _open: work }
     }
@@ -236,6 +238,8 @@ struct Writer {
     header: Header,
     /// The claim of this host, while it counts.
     writer: Option<RealmWriter>,
+    /// How often the lease was over when the claim was asked for.
+    lapses: u64,
     /// The last entry that the local file has.
     tail: Tail,
     text: SlotText,
@@ -287,6 +291,7 @@ impl Writer {
         if self.writer.is_none() {
             // A session that the realm does not know of yet.
             self.federation.may_begin()?;
+            self.lapses = self.federation.lapses();
             let claim = again(|| self.federation.realm().create(&self.header)).await;
             self.own(claim.map_err(|error| self.federation.refused(&error))?)?;
         }
@@ -348,7 +353,7 @@ impl Writer {
         let is_ours = owner.as_ref().is_some_and(|owner| owner.host == *self.federation.host());
         if let Some(writer) = &mut self.writer {
             let session = self.part.session.clone();
-            if self.federation.standing() != LeaseStanding::Over {
+            if self.federation.standing() != LeaseStanding::Over && self.federation.lapses() == self.lapses {
                 // The list may be older than the claim.
                 let is_elsewhere = owner.is_some() && !is_ours;
                 let settled = match is_elsewhere {
@@ -411,6 +416,7 @@ impl Writer {
             return Ok(());
         }
         self.federation.may_begin()?;
+        self.lapses = self.federation.lapses();
         let (federation, session) = (self.federation.clone(), self.part.session.clone());
         let refused = |error: RealmError| federation.refused(&error);
         let claim = again(|| federation.realm().claim(&session, &cwd, &self.tail)).await.map_err(refused)?;
@@ -429,9 +435,23 @@ impl Writer {
             let owner = owner.map_or_else(String::new, |owner| owner.host.to_string());
             return Err(StoreError::Owned { host: owner });
         };
-        let realm = self.federation.realm();
-        again(|| realm.hand_over(&claim, &host)).await.map_err(|error| self.federation.refused(&error))?;
+        let given = again(|| self.federation.realm().hand_over(&claim, &host)).await;
         self.disown();
+        if let Err(error) = given {
+            // A try without an answer may be carried out at any time of its epoch: this host goes on in the next one.
+            let cwd = match &*lock(&self.part.ownership) {
+                Ownership::Ours { cwd, .. } => Some(PathBuf::from(&**cwd)),
+                _ => None,
+            };
+            let kept = match cwd {
+                Some(cwd) => self.take(cwd).await,
+                None => Err(StoreError::Closed),
+            };
+            if kept.is_err() {
+                self.lose().await;
+            }
+            return Err(self.federation.refused(&error));
+        }
         self.set(Ownership::Theirs { host: host.as_str().into(), is_lost: false }).await;
         Ok(())
     }

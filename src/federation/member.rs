@@ -78,6 +78,11 @@ impl RealmMember {
         self.kept.borrow().standing()
     }
 
+    /// How often the lease was over. A claim of before the last time counts no more.
+    pub(super) fn lapses(&self) -> u64 {
+        self.kept.borrow().lapses
+    }
+
     /// Whether a tool, a model call or a prompt may begin now in a shared session of this host.
     ///
     /// # Errors

@@ -108,14 +108,15 @@ const LIST: &str = "SELECT s.header, s.owner, coalesce(h.until > clock_timestamp
            AND position(lower($2) in lower(e.line)) > 0)) \
      ORDER BY s.changed DESC, s.id LIMIT $3";
 
-/// A later run of this host takes its name at once; another host only after the lease. A run that was followed by another
-/// one never comes back: only its first entry may replace somebody.
-const RENEW: &str = "INSERT INTO edn_bridge.host AS h (name, key, incarnation, build, until) \
-     VALUES ($1, $2, $3, $4, clock_timestamp() + make_interval(secs => $5)) \
+/// A later run of this host takes its name at once, also at an engine that was set back to an earlier one; whoever else
+/// enters does after the lease. A run that was followed by another one never comes back, nor does a statement that it sent
+/// before its end.
+const RENEW: &str = "INSERT INTO edn_bridge.host AS h (name, key, incarnation, build, until, run) \
+     VALUES ($1, $2, $3, $4, clock_timestamp() + make_interval(secs => $5), $7) \
      ON CONFLICT (member, name) DO UPDATE SET key = excluded.key, incarnation = excluded.incarnation, \
-       build = excluded.build, until = excluded.until \
-     WHERE h.incarnation = excluded.incarnation \
-       OR ($6 AND (h.key = excluded.key OR h.until <= clock_timestamp()))";
+       build = excluded.build, until = excluded.until, run = excluded.run \
+     WHERE (h.key = excluded.key AND (h.run < excluded.run OR h.incarnation = excluded.incarnation)) \
+       OR ($6 AND h.until <= clock_timestamp())";
 
 const LEAVE: &str = "UPDATE edn_bridge.host SET until = clock_timestamp() \
      WHERE member = current_user AND name = $1 AND incarnation = $2 AND until > clock_timestamp()";
@@ -289,7 +290,7 @@ impl PostgresRealm {
     async fn claim_now(&self, session: &SessionId, cwd: &str, known: &Tail) -> Result<Claim, RealmError> {
         let known_id = known.id.as_ref().map(EntryId::as_str);
         let params: [link::Param<'_>; 6] =
-            [&session.as_str(), &self.name(), &&*self.me.incarnation.0, &cwd, &place(known.seq), &known_id];
+            [&session.as_str(), &self.name(), &&*self.me.incarnation.id, &cwd, &place(known.seq), &known_id];
         let rows = self.pool().rows(Kind::Write, CLAIM, &params).await?;
         if let Some(row) = rows.first() {
             self.changed(session);
@@ -314,7 +315,7 @@ impl PostgresRealm {
     async fn is_here(&self) -> Result<(), RealmError> {
         const HERE: &str = "SELECT incarnation = $2, until > clock_timestamp() FROM edn_bridge.host \
              WHERE member = current_user AND name = $1";
-        let rows = self.pool().rows(Kind::Read, HERE, &[&self.name(), &&*self.me.incarnation.0]).await?;
+        let rows = self.pool().rows(Kind::Read, HERE, &[&self.name(), &&*self.me.incarnation.id]).await?;
         let here = rows.first().map(|row| Ok::<_, RealmError>((get(row, 0)?, get(row, 1)?))).transpose()?;
         match here {
             Some((true, true)) => Ok(()),
@@ -341,13 +342,15 @@ impl Realm for PostgresRealm {
     fn renew(&self) -> RealmCall<'_, ()> {
         async {
             let is_first = !self.has_entered.load(Ordering::Acquire);
-            let params: [link::Param<'_>; 6] = [
+            let run = i64::try_from(self.me.incarnation.run).unwrap_or(i64::MAX);
+            let params: [link::Param<'_>; 7] = [
                 &self.name(),
                 &&*self.me.key,
-                &&*self.me.incarnation.0,
+                &&*self.me.incarnation.id,
                 &&*self.build,
                 &self.terms.lease.as_secs_f64(),
                 &is_first,
+                &run,
             ];
             if self.pool().count(RENEW, &params).await? == 0 {
                 return Err(RealmError::NameTaken { host: self.me.name.clone() });
@@ -363,7 +366,7 @@ impl Realm for PostgresRealm {
 
     fn leave(&self) -> RealmCall<'_, ()> {
         async {
-            self.pool().count(LEAVE, &[&self.name(), &&*self.me.incarnation.0]).await?;
+            self.pool().count(LEAVE, &[&self.name(), &&*self.me.incarnation.id]).await?;
             Ok(())
         }
         .boxed()
@@ -391,7 +394,7 @@ impl Realm for PostgresRealm {
             let line = text(header.line())?;
             let session = header.session.as_str();
             let params: [link::Param<'_>; 5] =
-                [&session, &line, &&*header.cwd, &self.name(), &&*self.me.incarnation.0];
+                [&session, &line, &&*header.cwd, &self.name(), &&*self.me.incarnation.id];
             if self.pool().count(CREATE, &params).await? == 1 {
                 self.changed(&header.session);
                 return Ok(Claim { session: header.session.clone(), epoch: 1, tail: Tail::default() });

@@ -39,7 +39,12 @@ impl fmt::Debug for HostName {
 
 /// One run of a host's process. Another run of the same host has another one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Incarnation(pub Arc<str>);
+pub struct Incarnation {
+    /// The number of the run, counted in the state folder: a later run has a higher one.
+    pub run: u64,
+    /// What tells it from a run of a copied or restored state folder that has the same number.
+    pub id: Arc<str>,
+}
 
 /// Who a process is in the realm.
 #[derive(Debug, Clone, PartialEq, Eq)]

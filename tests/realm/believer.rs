@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use edn_bridge::realm::rules::{LeaseStanding, LeaseTerms};
-use edn_bridge::realm::{HostId, PostgresRealm, Realm, RealmError, RealmWriter, Tail, Written, keep};
+use edn_bridge::realm::{PostgresRealm, Realm, RealmError, RealmWriter, Tail, Written, keep};
 use edn_bridge::secret::Secret;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -104,10 +104,7 @@ fn believer() {
     let (Ok(url), Ok(who)) = (std::env::var(URL), std::env::var(WHO)) else { return };
     let (name, generation) = who.split_once(' ').unwrap();
     let tools = std::env::var_os(TOOLS);
-    let me = HostId {
-        incarnation: edn_bridge::realm::Incarnation(format!("{name}-{generation}").into()),
-        ..host(name, "1")
-    };
+    let me = host(name, generation);
     run(async {
         let terms = LeaseTerms::new(Duration::from_secs(3));
         let realm: Arc<dyn Realm> =

@@ -128,6 +128,34 @@ fn later_run_of_a_host_takes_its_sessions_at_once() {
 }
 
 #[test]
+fn later_run_is_displaced_by_no_earlier_one() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let of_run = |run| {
+            PostgresRealm::new(&server.url(), host("laptop", run), "test", LeaseTerms::default()).unwrap()
+        };
+        let later = of_run("2");
+        later.renew().await.unwrap();
+        // The first renewal of a run that was killed is carried out only now.
+        assert!(matches!(of_run("1").renew().await, Err(RealmError::NameTaken { .. })));
+        later.renew().await.unwrap();
+    });
+}
+
+#[test]
+fn engine_that_knows_an_earlier_run_lets_the_later_one_in() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let later =
+            PostgresRealm::new(&server.url(), host("laptop", "2"), "test", LeaseTerms::default()).unwrap();
+        later.renew().await.unwrap();
+        // Set back to a state that has the first run, whose lease holds.
+        server.sql("UPDATE edn_bridge.host SET run = 1, incarnation = 'laptop-1'");
+        later.renew().await.unwrap();
+    });
+}
+
+#[test]
 fn two_hosts_with_one_name_are_refused() {
     let Some(server) = Server::start() else { return };
     run(async {
@@ -279,7 +307,7 @@ fn roles_see_nothing_of_each_other() {
         for realm in [&ann, &bob] {
             realm.renew().await.unwrap();
             let claim = realm.create(&header("s-1")).await.unwrap();
-            let text = format!("of {}", realm.me().incarnation.0);
+            let text = format!("of {}", realm.me().incarnation.id);
             realm.append(&claim, &Tail::default(), &[entry("a", &text)], None).await.unwrap();
             realm.put(text.as_bytes()).await.unwrap();
         }

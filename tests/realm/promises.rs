@@ -15,7 +15,7 @@ pub fn run<T>(test: impl Future<Output = T>) -> T {
 }
 
 pub fn host(name: &str, run: &str) -> HostId {
-    let incarnation = Incarnation(format!("{name}-{run}").into());
+    let incarnation = Incarnation { run: run.parse().unwrap(), id: format!("{name}-{run}").into() };
     HostId { name: HostName::parse(name).unwrap(), key: format!("key of {name}").into(), incarnation }
 }
 

@@ -21,10 +21,7 @@ pub struct Who {
 /// What a host asks of the engine.
 #[derive(Clone, Debug)]
 pub enum Statement {
-    /// `is_first`: this run has not entered yet, as far as it knows.
-    Renew {
-        is_first: bool,
-    },
+    Renew,
     Leave,
     /// Also returns who owns the session, and the requests for its owner.
     Read {
@@ -222,12 +219,12 @@ impl Engine {
         let by_number = self.mistake == Some(Mistake::PlaceByNumber);
         let clock = self.clock(now);
         match statement {
-            // Only its first renewal puts a run into the place of another one.
-            Statement::Renew { is_first } if is_run || is_first => {
+            // A later run takes the place of an earlier one, and never the other way round.
+            Statement::Renew if is_run || from.run > self.disk.hosts[from.host].run => {
                 self.disk.hosts[from.host] = HostRow { run: from.run, until: clock + self.lease as i64 };
                 Ok(Reply::Done)
             }
-            Statement::Renew { .. } => Err(RealmError::NameTaken { host: self.names[from.host].clone() }),
+            Statement::Renew => Err(RealmError::NameTaken { host: self.names[from.host].clone() }),
             Statement::Leave => {
                 if is_run {
                     self.disk.hosts[from.host].until = clock;

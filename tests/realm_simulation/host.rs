@@ -103,8 +103,6 @@ pub struct Host {
     pub mistake: Option<Mistake>,
     calls: Vec<(CallId, Call)>,
     numbers: u64,
-    /// A renewal of this run was answered.
-    has_entered: bool,
     /// Another process goes by this host's name.
     pub has_ended: bool,
 }
@@ -147,17 +145,7 @@ impl Host {
     ) -> Self {
         let seats = logs.into_iter().map(Seat::new).collect();
         let lease = Lease::new(terms);
-        Self {
-            who,
-            clocks,
-            seats,
-            lease,
-            mistake,
-            calls: Vec::new(),
-            numbers: 0,
-            has_entered: false,
-            has_ended: false,
-        }
+        Self { who, clocks, seats, lease, mistake, calls: Vec::new(), numbers: 0, has_ended: false }
     }
 
     pub fn makes(&self, mistake: Mistake) -> bool {
@@ -307,14 +295,12 @@ impl Host {
     fn renew(&mut self, out: &mut Out<'_>) {
         let now = self.clock(out.now);
         self.lease.sending(now);
-        let is_first = !self.has_entered;
-        self.send(Call::Renew { sent: now }, Statement::Renew { is_first }, out);
+        self.send(Call::Renew { sent: now }, Statement::Renew, out);
     }
 
     fn renewed(&mut self, sent: std::time::Duration, answer: Result<Reply, RealmError>, out: &mut Out<'_>) {
         match answer {
             Ok(_) => {
-                self.has_entered = true;
                 let now = self.clock(out.now);
                 let sent = if self.makes(Mistake::LeaseFromAnswer) { now } else { sent };
                 self.lease.renewed(sent, now);

@@ -146,7 +146,7 @@ impl World<'_> {
                 }
                 answer
             }
-            Statement::Renew { .. } => {
+            Statement::Renew => {
                 let answer = self.engine.execute(now, from, statement);
                 if answer.is_ok() {
                     self.truth.renewed(now, from);

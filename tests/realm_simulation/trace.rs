@@ -36,7 +36,7 @@ pub fn asked(statement: &Statement) -> String {
         Statement::HandOver { session, claim, to } => {
             format!("hand-over of s{session} in epoch {} to h{to}", claim.epoch)
         }
-        Statement::Renew { is_first } => (if *is_first { "first renewal" } else { "renewal" }).into(),
+        Statement::Renew => "renewal".into(),
         Statement::Leave => "leave".into(),
         Statement::Read { session, after } => format!("read of s{session} after {after}"),
         Statement::Post { session, request } => format!("post for s{session}: {:?}", request.wish),

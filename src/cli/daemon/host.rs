@@ -21,9 +21,9 @@ use edn_bridge::wire::transport::socket::{self, Listener, SocketPeer};
 use super::super::federate::{self, Member};
 use super::super::serve::on_termination;
 use super::super::{Exit, Failure, Options};
+use super::engines::Engines;
 use super::line::{self, Ask, Attach, Homes, Lines, Status, Told, VERSION, Working};
 use super::place::{Lock, READY, lock_path};
-use super::realm::Engines;
 
 /// How often the daemon looks whether it is still needed.
 const LOOK: Duration = Duration::from_secs(1);

@@ -19,7 +19,8 @@ CREATE TABLE edn_bridge.member (
   channel text NOT NULL DEFAULT replace(gen_random_uuid()::text, '-', ''));
 CREATE TABLE edn_bridge.host (
   member name NOT NULL DEFAULT current_user, name text NOT NULL,
-  key text NOT NULL, incarnation text NOT NULL, build text NOT NULL, until timestamptz NOT NULL,
+  key text NOT NULL, incarnation text NOT NULL, run bigint NOT NULL,
+  build text NOT NULL, until timestamptz NOT NULL,
   PRIMARY KEY (member, name));
 CREATE TABLE edn_bridge.session (
   member name NOT NULL DEFAULT current_user, id text NOT NULL,
