@@ -95,9 +95,17 @@ fn plan_is_a_widget_and_a_fact() {
     let setup = with_agent("", "");
     let mut bridge = setup.interactor();
     say(&mut bridge, "plan");
-    let widget = bridge.until(|frame| is_event(frame, "ui/widgets-updated")).to_string();
+    // The widget is a state, so it may come after the end of the turn.
+    let (mut widget, mut is_over) = (String::new(), false);
+    while widget.is_empty() || !is_over {
+        let frame =
+            bridge.until(|frame| is_event(frame, "ui/widgets-updated") || is_event(frame, "turn/ended"));
+        is_over |= is_event(&frame, "turn/ended");
+        if is_event(&frame, "ui/widgets-updated") {
+            widget = frame.to_string();
+        }
+    }
     assert!(widget.contains("✓ First") && widget.contains("● Second"), "{widget}");
-    ended(&mut bridge);
     let asked = bridge.ask("q", "query_eql", "{:query \"[:psi.agent-session/plan]\"}").to_string();
     assert!(asked.contains("{:text \"First\" :state \"completed\"}"), "{asked}");
 }
