@@ -146,6 +146,21 @@ fn session_is_driven_from_another_host_and_taken_when_lost() {
     signal(alpha.pid(), "-KILL");
     assert_eq!(a.wait().code(), Some(75));
     listed(&mut b, &session, is_lost);
+    let keys = ["id", "host", "owner-lost", "name", "worktree-path", "is-streaming"];
+    let keys = keys.map(|key| format!(":psi.realm-session/{key}")).join(" ");
+    let graph = format!("{{:query \"[:psi.realm/host {{:psi.realm/sessions [{keys}]}}]\"}}");
+    let graph = ask(&mut b, "query_eql", &graph).to_string();
+    for known in [
+        ":psi.realm/host \"beta\"".to_owned(),
+        format!(":psi.realm-session/id {session:?}"),
+        ":psi.realm-session/host \"alpha\"".to_owned(),
+        ":psi.realm-session/owner-lost true".to_owned(),
+        ":psi.realm-session/name \"shared\"".to_owned(),
+        ":psi.realm-session/worktree-path \"/".to_owned(),
+        ":psi.realm-session/is-streaming ".to_owned(),
+    ] {
+        assert!(graph.contains(&known), "{known} is not in {graph}");
+    }
     let refused = b.ask("p", "prompt", "{:message \"lost\"}");
     assert_eq!(code(&refused), "realm/owner-lost", "{refused}");
     assert_eq!(refused.get("retryable").and_then(Value::as_bool), Some(true));
