@@ -150,7 +150,8 @@ pub fn open_regular(path: &Path, options: &mut OpenOptions, flags: OFlags) -> io
 /// If the system refuses. The file has its old content then.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     beside(path, content, true)?;
-    path.parent().map_or(Ok(()), sync)
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    sync(folder.unwrap_or(Path::new(".")))
 }
 
 /// The same for a file whose newest content may be lost if the power fails.

@@ -37,6 +37,23 @@ fn said(setup: &Setup, message: &str) -> String {
 }
 
 #[test]
+fn session_is_found_by_a_name_with_dots_not_by_nothing() {
+    let setup = Setup::new().script(ECHO);
+    said(&setup, "Fix src/main.rs.");
+    for name in ["fix src/main.rs.", "Fix src/m"] {
+        let (status, shown, err) = run(&setup, &["sessions", "show", name]);
+        assert!(status == Some(0) && shown.contains("Fix src/main.rs."), "{name}: {shown}{err}");
+    }
+    for words in
+        [&["sessions", "delete", "", "--yes"][..], &["sessions", "show", " "], &["sessions", "archive", ""]]
+    {
+        let (status, out, err) = run(&setup, words);
+        assert!(status != Some(0) && err.contains("is empty"), "{words:?}: {out}{err}");
+    }
+    assert_eq!(json(&setup, &["sessions", "list", "--json"]).len(), 1);
+}
+
+#[test]
 fn sessions_are_renamed_archived_and_deleted() {
     let setup = Setup::new().script(ECHO);
     let (one, other) = (said(&setup, "first words"), said(&setup, "second words"));

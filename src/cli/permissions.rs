@@ -72,7 +72,8 @@ fn list(rules: &[Value<'_>]) -> Exit {
 }
 
 fn remove(attached: &Attached, rules: &[Value<'_>], wanted: &str) -> Exit {
-    let fitting: Vec<_> = rules.iter().filter(|rule| text(rule, "rule-id").starts_with(wanted)).collect();
+    let begins = |rule: &&Value<'_>| !wanted.is_empty() && text(rule, "rule-id").starts_with(wanted);
+    let fitting: Vec<_> = rules.iter().filter(begins).collect();
     let id = match fitting.as_slice() {
         // The bridge says what is wrong.
         [] => wanted,

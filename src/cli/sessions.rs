@@ -338,6 +338,10 @@ fn read(store: &Store, cwd: &Path, session: &str) -> Result<JournalContent, Fail
     Ok(store.read_file(&find_or_named(store, cwd, session)?)?)
 }
 
+fn unnamed() -> Failure {
+    Failure::NoSession("The name of a session is empty.".to_owned())
+}
+
 /// A session's file by its path, its id, the beginning of its id, or its name.
 fn find_or_named(store: &Store, cwd: &Path, session: &str) -> Result<PathBuf, Failure> {
     match find(store, session) {
@@ -352,6 +356,9 @@ fn find_or_named(store: &Store, cwd: &Path, session: &str) -> Result<PathBuf, Fa
 /// A session by its id, the beginning of its id, or its name or the beginning of that; of several with that name, the one
 /// of this folder.
 pub(super) fn resolve(store: &Store, cwd: &Path, session: &str) -> Result<SessionId, Failure> {
+    if session.trim().is_empty() {
+        return Err(unnamed());
+    }
     let by_id = find(store, session);
     if let Ok(path) = &by_id
         && let Some(id) = path.file_stem().and_then(|stem| stem.to_str())
@@ -383,8 +390,14 @@ pub(super) fn resolve(store: &Store, cwd: &Path, session: &str) -> Result<Sessio
 
 /// A session's file by its path, its id, or the beginning of its id.
 fn find(store: &Store, session: &str) -> Result<PathBuf, Failure> {
-    if session.contains('/') || Path::new(session).extension().is_some() {
-        return Ok(PathBuf::from(session));
+    // Everything begins with nothing, also where a script's variable is not set.
+    if session.trim().is_empty() {
+        return Err(unnamed());
+    }
+    // The name of a session, which may be its first message, may have dots and slashes too.
+    let path = Path::new(session);
+    if path.extension().is_some_and(|ending| ending == "edn") || (session.contains('/') && path.exists()) {
+        return Ok(path.to_owned());
     }
     if let Some(path) = store.look_up(&SessionId::from(session))? {
         return Ok(path);

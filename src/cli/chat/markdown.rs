@@ -30,7 +30,8 @@ impl Markdown {
     /// Takes more text; returns what can be shown.
     pub(super) fn push(&mut self, text: &str) -> String {
         let (mut out, mut run) = (String::new(), String::new());
-        for c in text.chars() {
+        // A painted line shows hidden characters as codes, tabs with them.
+        for c in text.replace('\t', "    ").chars() {
             match &mut self.held {
                 Some(held) if c == '\n' => {
                     let line = std::mem::take(held);

@@ -144,13 +144,42 @@ fn approve(approval: &Value<'_>, painter: Painter) -> Said {
             "a" | "always" if rule.is_some() => return (Some(approve("rule")), None),
             "" | "a" | "always" => {}
             other => {
-                let why = other.strip_prefix("no").or_else(|| other.strip_prefix('n')).map(|_| {
-                    let cut = if other.starts_with("no") { 2 } else { 1 };
-                    said.get(cut..).unwrap_or_default().trim_start_matches([' ', ',', ':']).to_owned()
-                });
-                let Some(why) = why else { continue };
+                if !other.starts_with('n') {
+                    continue;
+                }
+                let why = reason(&said).to_owned();
                 return (Some(Map::new().with("outcome", "deny")), Some(why).filter(|why| !why.is_empty()));
             }
+        }
+    }
+}
+
+/// Why a person refuses: what comes after "n" or "no", or all of it where that is the beginning of another word.
+fn reason(said: &str) -> &str {
+    let words = said.trim();
+    let first = words.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+    if !["n", "no"].contains(&first.to_lowercase().as_str()) {
+        return words;
+    }
+    words.get(first.len()..).unwrap_or_default().trim_start_matches([' ', ',', ':', '.'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reason_is_whole_words() {
+        for (said, why) in [
+            ("n", ""),
+            ("No", ""),
+            ("no, use the other file", "use the other file"),
+            ("n: later", "later"),
+            ("not now, it is late", "not now, it is late"),
+            ("never", "never"),
+            ("nö", "nö"),
+        ] {
+            assert_eq!(reason(said), why, "{said}");
         }
     }
 }
