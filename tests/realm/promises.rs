@@ -14,8 +14,10 @@ pub fn run<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(test)
 }
 
+/// A host. The number of its run is the one in `run`, such as 3 in `r3`.
 pub fn host(name: &str, run: &str) -> HostId {
-    let incarnation = Incarnation { run: run.parse().unwrap(), id: format!("{name}-{run}").into() };
+    let number = run.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(1);
+    let incarnation = Incarnation { run: number, id: format!("{name}-{run}").into() };
     HostId { name: HostName::parse(name).unwrap(), key: format!("key of {name}").into(), incarnation }
 }
 
