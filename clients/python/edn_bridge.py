@@ -466,6 +466,24 @@ class InteractionAlreadyAnswered(WireError):
     code = "request/interaction-already-answered"
 
 
+class RealmOwned(WireError):
+    """A living host of the realm owns the session."""
+
+    code = "realm/owned"
+
+
+class RealmOwnerLost(WireError):
+    """The host that owns the session is lost. Take the session, or try again once it is back."""
+
+    code = "realm/owner-lost"
+
+
+class RealmUnreachable(WireError):
+    """The realm cannot be reached. Try again; the sessions of this machine are not affected."""
+
+    code = "realm/unreachable"
+
+
 class QueryFailed(WireError):
     """A strict query names an attribute that cannot be resolved. `data` may have `missing` and `errors`."""
 
