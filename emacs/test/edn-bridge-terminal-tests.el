@@ -216,10 +216,11 @@ Those with two hyphens, which are private, and those of tests are left out."
 (defconst edn-bridge-terminal-tests-elsewhere
   (concat "\\`edn-bridge-\\(?:queue-\\|ediff-\\|undo\\'\\|redo\\'\\|rules-remove"
           "\\|audit-toggle\\|daemon\\'\\|sessions-archive\\|sessions-delete\\|tree-delete"
-          "\\|mcp\\|agents-\\|usage\\|input-continue\\'\\)")
+          "\\|mcp\\|agents-\\|usage\\|input-continue\\'"
+          "\\|sessions-take\\|sessions-hand-over\\)")
   "Matches commands whose keys are used where there is something to use them on.
 That is in the tests of queue, rules, questions, servers, agents, usage, cut
-turns and the daemon.")
+turns, sessions of other hosts and the daemon.")
 
 (defun edn-bridge-terminal-tests-left-out (record)
   "Return the keys and commands that are not in the file RECORD."
