@@ -409,6 +409,15 @@ fn chat_streams_asks_completes_and_goes_on() {
     chat.press("/he\t\r");
     chat.wait_for("/thinking");
     chat.wait_for("you> ");
+    // What comes of a choice is shown before the next line, and takes no place of what follows.
+    chat.press("/thinking\r");
+    chat.wait_for("Select a thinking level");
+    chat.press("1\r");
+    chat.wait_for("Thinking level set to");
+    chat.wait_for("you> ");
+    chat.press("/mode\r");
+    chat.wait_for("Mode: ask");
+    chat.wait_for("you> ");
     chat.press("see @a.t\t\r");
     chat.wait_for("Again.");
     chat.wait_for("you> ");
@@ -553,6 +562,35 @@ fn chat_goes_on_in_a_session_of_the_daemon() {
     // It outlives the chat.
     assert_eq!(support::code(&editor.ask("s", "get_state", "{}")), "");
     editor.kill();
+    let stopped = setup.command().args(["daemon", "stop", "--now"]).output().unwrap();
+    assert!(stopped.status.success(), "{stopped:?}");
+}
+
+#[test]
+fn chat_asks_the_question_that_waits_in_the_daemon() {
+    let setup = Setup::new()
+        .script(
+            "{:turns [{:steps [{:tool-call {:name \"write\" :arguments {:path \"a.txt\" :content \"one\\n\"}}}]}
+                      {:steps [{:delta \"Written.\"}]}]}",
+        )
+        .env("EDN_BRIDGE_DAEMON", "auto");
+    let mut editor = setup.interactor();
+    editor.ask("p", "prompt", "{:message \"write it\"}");
+    editor.event("interaction/requested");
+    editor.kill();
+    let Some(mut chat) = Terminal::open(&setup, &["chat", "--continue"]) else { return };
+    chat.wait_for("> write it");
+    chat.wait_for("Allow it?");
+    chat.press("y\r");
+    chat.wait_for("Written.");
+    chat.wait_for("you> ");
+    assert_eq!(std::fs::read_to_string(setup.project().join("a.txt")).unwrap(), "one\n");
+    chat.press("/mode\r");
+    chat.wait_for("Mode: ask");
+    chat.wait_for("you> ");
+    assert_eq!(String::from_utf8_lossy(&chat.seen).matches("Allow it?").count(), 1);
+    chat.press(CONTROL_D);
+    chat.all();
     let stopped = setup.command().args(["daemon", "stop", "--now"]).output().unwrap();
     assert!(stopped.status.success(), "{stopped:?}");
 }

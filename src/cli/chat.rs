@@ -47,9 +47,10 @@ pub(super) fn run(options: &Options, arguments: &ChatArguments) -> Exit {
     let folder = settings.cwd.clone();
     let console = Console::open(options, settings, resumed.as_ref(), true)?;
     console.catch_interrupts()?;
-    let mut chat = Chat { console: &console, painter: Painter::stdout() };
+    let chat = Chat { console: &console, painter: Painter::stdout() };
     if resumed.is_some() {
         chat.show_past()?;
+        chat.rest()?;
     }
     let commands = console.ask("get_commands", Map::new())?;
     let commands = commands.get("commands").and_then(Value::as_slice).unwrap_or_default().iter();
@@ -116,31 +117,49 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Sends a message and shows what happens to the end of its turn. Between turns, this client watches nothing: it would
-    /// hold up those of others in the session.
-    fn turn(&mut self, text: &str) -> Result<(), Failure> {
+    /// Sends a message and shows what happens to the end of its turn.
+    fn turn(&self, text: &str) -> Result<(), Failure> {
+        self.watching(|| match self.console.ask("prompt", Map::new().with("message", text.to_owned())) {
+            Ok(accepted) => self.to_the_end(turn_of(&accepted)),
+            Err(failure) => {
+                self.say(Meaning::Bad, &failure.to_string());
+                Ok(())
+            }
+        })
+    }
+
+    /// Shows the rest of a turn that runs in the session, with its questions.
+    fn rest(&self) -> Result<(), Failure> {
+        let runs = || -> Result<bool, Failure> {
+            let state = self.console.ask("get_state", Map::new())?;
+            Ok(state.get("state").and_then(|state| state.get("is-streaming")?.as_bool()) == Some(true))
+        };
+        if !runs()? {
+            return Ok(());
+        }
+        // Asked again, because its end comes only to who watches.
+        self.watching(|| if runs()? { self.to_the_end(None) } else { Ok(()) })
+    }
+
+    /// Between turns, this client watches nothing: it would hold up those of others in the session.
+    fn watching(&self, then: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         let topics = [TOPICS, &["interaction/requested"]].concat();
         self.console.subscribe(&topics)?;
-        let ended = self.answered(text);
+        let ended = then();
         self.console.unsubscribe(&topics)?;
         ended
     }
 
-    fn answered(&mut self, text: &str) -> Result<(), Failure> {
+    /// Shows what happens to the end of a turn, or of a slash command.
+    fn to_the_end(&self, turn: Option<String>) -> Result<(), Failure> {
         let mut markdown = Markdown::new(self.painter);
         let mut teller =
             Teller::new(Output::Text, false).with_markdown(Box::new(move |text: Option<&str>| match text {
                 Some(text) => markdown.push(text),
                 None => markdown.end(),
             }));
-        let accepted = match self.console.ask("prompt", Map::new().with("message", text.to_owned())) {
-            Ok(accepted) => accepted,
-            Err(failure) => {
-                self.say(Meaning::Bad, &failure.to_string());
-                return Ok(());
-            }
-        };
-        let turn = turn_of(&accepted);
+        // A question may be told more than once: who begins to watch is told what waits.
+        let mut asked: Vec<String> = Vec::new();
         loop {
             let event = match self.console.next(teller.tick()) {
                 None => continue,
@@ -160,8 +179,12 @@ impl Chat<'_> {
             let data = frame::data(&event);
             match frame::topic(&event) {
                 "interaction/requested" => {
-                    teller.pause();
-                    questions::answer(self.console, data, self.painter);
+                    let id = frame::text(data, "interaction-id").to_owned();
+                    if !asked.contains(&id) {
+                        asked.push(id);
+                        teller.pause();
+                        questions::answer(self.console, data, self.painter);
+                    }
                 }
                 "turn/ended" => {
                     teller.end(None);
@@ -180,15 +203,18 @@ impl Chat<'_> {
                 }
                 "ui/frontend-action-requested" => {
                     teller.end(None);
-                    return self.choose(data);
+                    // What comes of the choice ends the command.
+                    if !self.choose(data) {
+                        return Ok(());
+                    }
                 }
                 _ => {}
             }
         }
     }
 
-    /// Offers a choice of a slash command.
-    fn choose(&self, asked: &Owned) -> Result<(), Failure> {
+    /// Offers a choice of a slash command. Returns whether the bridge has taken the answer.
+    fn choose(&self, asked: &Owned) -> bool {
         let action = asked.get("ui/action").unwrap_or(&Value::Nil);
         let items = action.get("ui/items").and_then(Value::as_slice).unwrap_or_default();
         let labels: Vec<&str> = items.iter().map(|item| frame::text(item, "ui.item/label")).collect();
@@ -198,9 +224,10 @@ impl Chat<'_> {
         result.put("action-name", action.get("ui/action-name").cloned().unwrap_or(Value::Nil));
         result.put("status", if picked.is_some() { "submitted" } else { "cancelled" });
         result.put_some("value", picked.cloned());
-        if let Err(failure) = self.console.ask("frontend_action_result", result) {
+        let taken = self.console.ask("frontend_action_result", result);
+        if let Err(failure) = &taken {
             self.say(Meaning::Bad, &failure.to_string());
         }
-        Ok(())
+        taken.is_ok()
     }
 }

@@ -116,19 +116,28 @@ pub(super) fn start_of_keys(text: &str, keys: &[Value<'_>]) -> Option<usize> {
     found
 }
 
-/// Where an element of the vector under some nested keys begins, counted from 0.
-pub(super) fn start_of_element(text: &str, keys: &[Value<'_>], element: usize) -> Option<usize> {
+/// Where each element of the vector under some nested keys begins, as far as they are found.
+pub(super) fn starts_of_elements(text: &str, keys: &[Value<'_>]) -> Vec<usize> {
+    let mut starts = Vec::new();
+    let Some(mut at) = inside_vector(text, keys) else { return starts };
+    while let Ok(start) = start_of(text, at)
+        && let Ok(Some((_, end))) = form(text, start)
+    {
+        starts.push(start);
+        at = end;
+    }
+    starts
+}
+
+/// Where the content of the vector under some nested keys begins.
+fn inside_vector(text: &str, keys: &[Value<'_>]) -> Option<usize> {
     let mut start = start_of(text, 0).ok()?;
     for key in keys {
         let map = map(text, start, "").ok()?;
         let (.., value) = map.entries.iter().find(|(known, ..)| is_same(known, key))?;
         start = value.start;
     }
-    let mut at = text.get(start..)?.strip_prefix('[').map(|_| start.saturating_add(1))?;
-    for _ in 0..element {
-        (_, at) = form(text, start_of(text, at).ok()?).ok()??;
-    }
-    start_of(text, at).ok()
+    text.get(start..)?.strip_prefix('[').map(|_| start.saturating_add(1))
 }
 
 /// Whether two keys are one name: a file may write it as a string or as a keyword.

@@ -292,20 +292,20 @@ impl Layers {
                         .is_some_and(|d| d.as_keyword() != Some("allow") && d.as_str() != Some("allow"))
                 };
                 let keys = [key.clone(), Value::keyword("rules")];
-                let placed = rules
-                    .into_iter()
-                    .enumerate()
-                    .map(|(at, value)| RuleValue { place: file.place_of_element(&keys, at), value });
-                let taken: Vec<_> = placed.filter(|rule| trusted || narrows(&rule.value)).collect();
+                let numbered = rules.into_iter().enumerate();
+                let taken: Vec<_> = numbered.filter(|(_, rule)| trusted || narrows(rule)).collect();
                 refused = taken.len() < all;
                 if taken.len() > RULES {
                     return Err(shape("at most 1,000 rules"));
                 }
-                self.rules.extend(taken);
+                let places = file.elements(&keys);
+                let placed = |(at, value)| RuleValue { value, place: file.at(places.get(at)) };
+                self.rules.extend(taken.into_iter().map(placed));
             }
             Setting::Control | Setting::Daemon | Setting::Realm | Setting::Telemetry => {
                 let why = match setting {
                     Setting::Telemetry => "only the user's own configuration says where figures are sent",
+                    Setting::Realm => "only the user's own configuration says which realm this machine is in",
                     _ => "only the user's own configuration says who may control sessions, and who runs them",
                 };
                 self.passed_over.push(format!("{}: {key}: {why}", file.place(key)));

@@ -102,17 +102,29 @@ impl FileText<'_> {
 
     /// The same of the last of some nested keys.
     pub fn place_of(&self, keys: &[Value<'_>]) -> String {
-        let place = std::str::from_utf8(self.bytes).ok().and_then(|text| of_keys(text, keys));
-        match place {
-            Some(place) => format!("{}:{place}", self.path.display()),
-            None => self.path.display().to_string(),
-        }
+        self.at(std::str::from_utf8(self.bytes).ok().and_then(|text| of_keys(text, keys)).as_ref())
     }
 
-    /// The file with the place of an element of the vector under some nested keys.
-    pub fn place_of_element(&self, keys: &[Value<'_>], element: usize) -> String {
-        let text = std::str::from_utf8(self.bytes).ok();
-        match text.and_then(|text| Some(Place::at(text, edit::start_of_element(text, keys, element)?))) {
+    /// The places of the elements of the vector under some nested keys, as far as they are found. Reads the text once,
+    /// because there may be as many as it has characters.
+    pub fn elements(&self, keys: &[Value<'_>]) -> Vec<Place> {
+        let Ok(text) = std::str::from_utf8(self.bytes) else { return Vec::new() };
+        let (mut from, mut place) = (0, Place { line: 1, column: 1 });
+        let place_at = |start: usize| {
+            let passed = text.get(from..start).unwrap_or_default();
+            let lines = passed.matches('\n').count();
+            let last = passed.rsplit('\n').next().unwrap_or_default().chars().count();
+            let column = if lines > 0 { 1 } else { place.column };
+            place = Place { line: place.line.saturating_add(lines), column: column.saturating_add(last) };
+            from = start;
+            place
+        };
+        edit::starts_of_elements(text, keys).into_iter().map(place_at).collect()
+    }
+
+    /// The file with a place in it, if that is known.
+    pub fn at(&self, place: Option<&Place>) -> String {
+        match place {
             Some(place) => format!("{}:{place}", self.path.display()),
             None => self.path.display().to_string(),
         }
@@ -129,9 +141,14 @@ mod tests {
         let text = "{:mode :ask ; [\n :permissions {:rules [{:a [1]} #_{} ; x\n   {:b 2}]}}";
         let file = FileText { path: Path::new("f"), bytes: text.as_bytes() };
         let keys = [Value::keyword("permissions"), Value::keyword("rules")];
-        assert_eq!(file.place_of_element(&keys, 0), "f:2:24");
-        assert_eq!(file.place_of_element(&keys, 1), "f:3:4");
-        assert_eq!(file.place_of_element(&keys[..1], 0), "f", "a map has no elements");
+        let places: Vec<String> = file.elements(&keys).iter().map(|place| file.at(Some(place))).collect();
+        assert_eq!(places, ["f:2:24", "f:3:4"]);
+        assert_eq!(file.elements(&keys[..1]), [], "a map has no elements");
+        // One line, as a program writes it.
+        let many = format!("{{:permissions {{:rules [{}]}}}}", "{}".repeat(1000));
+        let file = FileText { path: Path::new("f"), bytes: many.as_bytes() };
+        let columns: Vec<usize> = file.elements(&keys).iter().map(|place| place.column).collect();
+        assert_eq!(columns, (0..1000).map(|at| 24 + 2 * at).collect::<Vec<_>>());
     }
 
     #[test]
