@@ -195,7 +195,7 @@ fn session_that_was_handed_over_goes_on_at_the_other_host() {
     listed(&mut b, &session, |_| true);
     switch(&mut b, &session);
     let give = |host: &str| format!("{{:session-id {session:?} :host {host:?}}}");
-    assert_eq!(code(&a.ask("g", "hand_over_session", &give("gamma"))), "realm/unreachable");
+    assert_eq!(code(&a.ask("g", "hand_over_session", &give("gamma"))), "runtime/failed");
     ask(&mut a, "hand_over_session", &give("beta"));
     let cwd = beta.setup.project();
     ask(&mut b, "take_session", &format!("{{:session-id {session:?} :cwd {cwd:?}}}"));
@@ -204,7 +204,6 @@ fn session_that_was_handed_over_goes_on_at_the_other_host() {
     ask(&mut a, "prompt", "{:message \"go on\"}");
     assert_eq!(data(&end_of_turn(&mut b), "outcome"), "completed");
     let here = texts(&mut b);
-    wait_until("the former host follows", || server.sql("SELECT 1").len() == 1);
     end_of_turn(&mut a);
     assert_eq!(texts(&mut a), here);
     assert_whole(&server, &session);
@@ -252,6 +251,24 @@ fn engine_that_is_away_holds_up_shared_sessions_alone() {
     assert_eq!(after[..before.len()], before);
     assert_eq!(after.len(), before.len() + 2, "{after:?}");
     assert_whole(&server, &session);
+}
+
+#[test]
+fn session_that_the_realm_lacks_is_not_written() {
+    let Some(server) = Server::start() else { return };
+    let says = r#"{:turns [{:steps [{:delta "here"}]}] :then :cycle}"#;
+    let alpha = host(&server, "alpha", ":all", says);
+    let mut a = alpha.setup.interactor();
+    let session = shared(&mut a);
+    a.kill();
+    assert!(alpha.control(&["stop", "--now"]).status.success());
+    // The engine is set back to before the session was shared.
+    server.sql("DELETE FROM edn_bridge.entry; DELETE FROM edn_bridge.session");
+    let mut a = alpha.setup.interactor();
+    let refused = a.ask("s", "switch_session", &format!("{{:session-id {session:?}}}"));
+    assert!(code(&refused) == "runtime/failed" && refused.to_string().contains("was set back"), "{refused}");
+    // A session of this machine alone does not notice.
+    ask(&mut a, "new_session", "{}");
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub(super) struct Followers {
 struct Follower {
     connection: u64,
     heard: Instant,
+    /// The connection that passes on the words of the session, to all hosts that follow it.
+    speaker: Arc<AtomicU64>,
 }
 
 impl Followers {
@@ -50,6 +52,13 @@ impl Followers {
             is_here
         });
         let mut new = None;
+        let of_session = |all: &HashMap<(SessionId, HostName), Follower>| {
+            let of_session = all.iter().filter(|((of, _), _)| of == session).map(|(_, follower)| follower);
+            of_session
+                .min_by_key(|follower| follower.connection)
+                .map(|it| (it.connection, it.speaker.clone()))
+        };
+        let speaker = of_session(&all).map(|(_, speaker)| speaker).unwrap_or_default();
         let known = all.entry((session.clone(), from.clone())).or_insert_with(|| {
             let connection = FIRST.saturating_add(self.numbers.fetch_add(1, Ordering::Relaxed));
             let client: Arc<dyn Client> = Arc::new(RemoteClient {
@@ -57,13 +66,19 @@ impl Followers {
                 federation: shared.federation.get().cloned(),
                 executor: shared.executor.clone(),
                 words: Arc::default(),
+                connection,
+                speaker: speaker.clone(),
             });
             shared.hub.attach(connection, client.clone());
             new = Some(client);
-            Follower { connection, heard: Instant::now() }
+            Follower { connection, heard: Instant::now(), speaker: speaker.clone() }
         });
         known.heard = Instant::now();
-        (known.connection, new)
+        let connection = known.connection;
+        if let Some((first, speaker)) = of_session(&all) {
+            speaker.store(first, Ordering::Release);
+        }
+        (connection, new)
     }
 }
 
@@ -82,6 +97,8 @@ struct RemoteClient {
     federation: Option<Arc<Federation>>,
     executor: tokio::runtime::Handle,
     words: Arc<Mutex<Words>>,
+    connection: u64,
+    speaker: Arc<AtomicU64>,
 }
 
 impl RemoteClient {
@@ -158,7 +175,8 @@ impl Client for RemoteClient {
     }
 
     fn deliver(&self, event: &Event) -> Pressure {
-        if event.session.as_ref() == Some(&self.session) {
+        let speaks = self.speaker.load(Ordering::Acquire) == self.connection;
+        if speaks && event.session.as_ref() == Some(&self.session) {
             match &event.body {
                 Body::AssistantDelta(text) => self.say(event.turn.as_ref(), false, text),
                 Body::ThinkingDelta(text) => self.say(event.turn.as_ref(), true, text),
@@ -191,5 +209,5 @@ impl Client for RemoteClient {
     fn close(&self) {}
 }
 
-/// How often a host says that it follows a session, in the time after which it is forgotten.
+/// The pause in which a host says that it follows a session, a third of [`REALM_FOLLOWER`].
 pub(super) const FOLLOW_AGAIN: Duration = Duration::from_secs(20);

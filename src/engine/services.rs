@@ -237,7 +237,7 @@ pub fn refused(error: &StoreError) -> ApiError {
     let code = match error {
         StoreError::Owned { .. } => ErrorCode::RealmOwned,
         StoreError::OwnerLost { .. } => ErrorCode::RealmOwnerLost,
-        StoreError::Realm(_) => ErrorCode::RealmUnreachable,
+        StoreError::RealmUnreachable(_) => ErrorCode::RealmUnreachable,
         _ => return ApiError { retryable: error.may_pass(), ..ApiError::failed(error.to_string()) },
     };
     ApiError::new(code, error.to_string())

@@ -302,7 +302,8 @@ impl Federation {
     /// Lists the sessions again, and tells those whom it concerns.
     async fn refresh(&self) -> Result<(), RealmError> {
         let listed = self.realm.list(&RealmFilter::default(), REALM_SESSIONS).await;
-        self.is_reachable.store(listed.is_ok(), Ordering::Release);
+        let is_away = listed.as_ref().is_err_and(RealmError::may_pass);
+        self.is_reachable.store(!is_away, Ordering::Release);
         let listed = listed?;
         let new: HashMap<_, _> = listed.into_iter().map(|slot| (slot.header.session.clone(), slot)).collect();
         let old = self.slots.load_full();

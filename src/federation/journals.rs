@@ -36,8 +36,11 @@ impl FederatedJournals {
         let session = loaded.header.session.clone();
         let opened = match self.federation.wait_for(self.federation.realm().open(&session)) {
             Ok(opened) => Some(opened),
-            // The realm does not have it, so nobody else does.
-            Err(RealmError::NoSession { .. }) => return Ok(loaded),
+            // The engine was set back to before it was shared, or is another one.
+            Err(RealmError::NoSession { .. }) => {
+                let behind = RealmError::Behind { known: tail_of(&loaded.entries), found: 0 };
+                return Err(self.federation.refused(&behind));
+            }
             Err(error) if error.may_pass() => None,
             Err(error) => return Err(self.federation.refused(&error)),
         };
@@ -144,7 +147,7 @@ impl Journals for FederatedJournals {
         let local = self.local.create_with(header.clone(), &mut entries.iter().cloned())?;
         match self.federation.wait_for(self.federation.share(header, entries, local.clone())) {
             // It is this machine's, and can be shared later.
-            Err(StoreError::Realm(why)) => {
+            Err(StoreError::Realm(why) | StoreError::RealmUnreachable(why)) => {
                 tracing::warn!(%why, "a new session is not shared");
                 Ok(local)
             }

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -34,6 +35,9 @@ pub(super) struct LogPart {
     told: OnceLock<Told>,
     look: Notify,
     work: mpsc::WeakSender<Work>,
+    /// Whether the local file lacks entries. Nothing is written to it then: it ends early, and is made whole when it is
+    /// opened, where a hole in it would be another log.
+    is_torn: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for LogPart {
@@ -84,6 +88,7 @@ impl SharedLog {
             told: OnceLock::new(),
             look: Notify::new(),
             work: work.downgrade(),
+            is_torn: Arc::default(),
         });
         let writer = claim.and_then(|claim| RealmWriter::new(federation.realm_shared(), claim, &tail).ok());
         // Nothing runs yet that a lapse since the claim would have to end.
@@ -154,8 +159,11 @@ impl SharedLog {
 impl Log for SharedLog {
     fn append(&self, entries: &[Arc<Entry>], done: Done) {
         // At once: the session's task may be awaited by this one.
-        if let Some(error) = self.part.not_ours().filter(|_| !entries.is_empty()) {
-            return done(Err(Arc::new(error)));
+        if let Some(error) = self.part.not_ours() {
+            return match entries.is_empty() {
+                true => self.part.local.settle(done),
+                false => done(Err(Arc::new(error))),
+            };
         }
         self.send(match entries.is_empty() {
             true => Work::Settle(done),
@@ -185,6 +193,21 @@ impl LogPart {
     /// The session.
     pub(super) fn session(&self) -> &SessionId {
         &self.session
+    }
+
+    /// Writes entries to the local file, as far as it is whole.
+    fn keep(&self, entries: &[Arc<Entry>], done: impl FnOnce() + Send + 'static) {
+        if self.is_torn.load(Ordering::Acquire) {
+            return done();
+        }
+        let is_torn = self.is_torn.clone();
+        self.local.append(entries, move |written| {
+            if let Err(error) = written {
+                is_torn.store(true, Ordering::Release);
+                tracing::warn!(%error, "this machine's copy of a shared session lacks entries");
+            }
+            done();
+        });
     }
 
     /// Has the task look for what is new.
@@ -265,13 +288,8 @@ impl Writer {
         match work {
             Work::Settle(done) => self.part.local.settle(done),
             Work::Append(entries, done) => match self.append(&entries).await {
-                // The realm has them, so they are saved; a copy that lacks them is made whole when it is opened.
-                Ok(()) => self.part.local.append(&entries, move |written| {
-                    if let Err(error) = written {
-                        tracing::warn!(%error, "this machine's copy of a shared session lacks entries");
-                    }
-                    done(Ok(()));
-                }),
+                // The realm has them, so they are saved.
+                Ok(()) => self.part.keep(&entries, move || done(Ok(()))),
                 Err(error) => {
                     done(Err(Arc::new(error)));
                     if self.writer.is_none() && self.part.not_ours().is_none() && self.tail.seq > 0 {
@@ -293,7 +311,15 @@ impl Writer {
             self.federation.may_begin()?;
             self.lapses = self.federation.lapses();
             let claim = again(|| self.federation.realm().create(&self.header)).await;
-            self.own(claim.map_err(|error| self.federation.refused(&error))?)?;
+            let claim = claim.map_err(|error| self.federation.refused(&error))?;
+            if claim.tail != self.tail {
+                // Entries whose answer was lost are there after all. They are taken in first, and then this goes on.
+                let host = self.federation.host_name();
+                self.set(Ownership::Theirs { host, is_lost: false }).await;
+                self.part.poke();
+                return Err(StoreError::RealmUnreachable(CHANGED.to_owned()));
+            }
+            self.own(claim)?;
         }
         let Some(writer) = &mut self.writer else { return Err(StoreError::Closed) };
         let mut text = self.text.clone();
@@ -401,11 +427,11 @@ impl Writer {
             }
             self.tail = self.tail.after(page.entries.iter().map(|entry| &entry.id));
             page.entries.iter().for_each(|entry| self.text.take(entry, &self.part.session));
-            let (written, on_disk) = oneshot::channel();
-            self.part.local.append(&page.entries, move |result| drop(written.send(result)));
-            if let Ok(Err(error)) = on_disk.await {
-                tracing::warn!(%error, "this machine's copy of a shared session lacks entries");
-            }
+            let (kept, is_kept) = oneshot::channel();
+            self.part.keep(&page.entries, move || {
+                let _ = kept.send(());
+            });
+            let _ = is_kept.await;
             self.part.tell(FromElsewhere::Entries(page.entries)).await;
         }
     }
@@ -435,8 +461,15 @@ impl Writer {
             let owner = owner.map_or_else(String::new, |owner| owner.host.to_string());
             return Err(StoreError::Owned { host: owner });
         };
-        let given = again(|| self.federation.realm().hand_over(&claim, &host)).await;
+        let mut given = again(|| self.federation.realm().hand_over(&claim, &host)).await;
         self.disown();
+        if matches!(given, Err(RealmError::Fenced { .. }))
+            && let Ok(opened) = self.federation.realm().open(&self.part.session).await
+            && opened.owner.is_some_and(|owner| owner.host == host)
+        {
+            // An earlier try was carried out, and its answer lost.
+            given = Ok(());
+        }
         if let Err(error) = given {
             // A try without an answer may be carried out at any time of its epoch: this host goes on in the next one.
             let cwd = match &*lock(&self.part.ownership) {
@@ -456,6 +489,9 @@ impl Writer {
         Ok(())
     }
 }
+
+/// What is told where entries were not known.
+const CHANGED: &str = "The session has entries whose saving was in doubt. They are read first; try again.";
 
 /// Why entries were not written.
 enum Stopped {

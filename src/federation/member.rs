@@ -93,7 +93,7 @@ impl RealmMember {
             return Ok(());
         }
         let why = kept.error.as_ref().map_or_else(|| UNREACHABLE.to_owned(), ToString::to_string);
-        Err(StoreError::Realm(why))
+        Err(StoreError::RealmUnreachable(why))
     }
 
     /// What was listed last of a session.
@@ -108,13 +108,11 @@ impl RealmMember {
 
     /// An error of the realm as one of a journal.
     pub(super) fn refused(&self, error: &RealmError) -> StoreError {
-        if matches!(error, RealmError::Unreachable(_)) {
-            self.is_reachable.store(false, Ordering::Release);
-        }
         match error {
             RealmError::Held { host } => StoreError::Owned { host: host.to_string() },
             RealmError::OwnerLost { host } => StoreError::OwnerLost { host: host.to_string() },
             RealmError::NoSession { session } => StoreError::NoSession { session: session.clone() },
+            RealmError::Unreachable(_) => StoreError::RealmUnreachable(error.to_string()),
             error => StoreError::Realm(error.to_string()),
         }
     }

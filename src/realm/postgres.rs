@@ -441,7 +441,15 @@ impl Realm for PostgresRealm {
                     changed_ms: get(row, 6)?,
                 })
             };
-            rows.iter().map(slot).collect()
+            // One that a newer program wrote hides no other.
+            let readable = |row: &Row| {
+                slot(row)
+                    .inspect_err(
+                        |error: &RealmError| tracing::warn!(%error, "a session of the realm is not listed"),
+                    )
+                    .ok()
+            };
+            Ok(rows.iter().filter_map(readable).collect())
         }
         .boxed()
     }
@@ -582,7 +590,13 @@ impl Realm for PostgresRealm {
                 &wait,
             ];
             let end = Instant::now() + REALM_ANSWER_WAIT;
-            let rows = self.pool().rows(Kind::Write, POST, &params).await?;
+            let rows = loop {
+                match self.pool().rows(Kind::Write, POST, &params).await {
+                    // With its id it is posted once, however often it is tried.
+                    Err(RealmError::InDoubt(_)) if Instant::now() < end => {}
+                    rows => break rows?,
+                }
+            };
             let Some(row) = rows.first() else {
                 return Err(match self.open_now(session).await?.owner {
                     Some(OwnedBy { host, .. }) => RealmError::OwnerLost { host },

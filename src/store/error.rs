@@ -102,7 +102,10 @@ pub enum StoreError {
         /// The owner.
         host: String,
     },
-    /// The realm cannot be reached, or did not do it; contains the reason.
+    /// The realm cannot be reached, and nothing was done; contains the reason.
+    #[error("{0}")]
+    RealmUnreachable(String),
+    /// The realm refused, or did not say whether it was done; contains the reason.
     #[error("{0}")]
     Realm(String),
     /// The store is shutting down.

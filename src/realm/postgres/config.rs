@@ -43,7 +43,10 @@ impl Address {
         let rest = if rest.is_empty() { place.to_owned() } else { format!("{place}?{}", rest.join("&")) };
         let mut config: Config =
             rest.parse().map_err(|_| unfit("The address of the realm's engine cannot be read."))?;
-        let is_here = !config.get_hosts().is_empty() && config.get_hosts().iter().all(is_loopback);
+        // Where there is an address beside the name, that is what is connected to.
+        let is_here = !config.get_hosts().is_empty()
+            && config.get_hosts().iter().all(is_loopback)
+            && config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback);
         let is_encrypted = match mode {
             Some("disable") if is_here => false,
             Some("disable") => {
@@ -103,6 +106,8 @@ mod tests {
             ("postgres://u@[::1]/d", Some(false)),
             ("postgres://u@%2Frun%2Fpostgresql/d", Some(false)),
             ("postgres://u@localhost/d?sslmode=require", Some(true)),
+            ("postgres://u@localhost/d?hostaddr=10.0.0.1", Some(true)),
+            ("postgres://u@localhost/d?hostaddr=127.0.0.1", Some(false)),
             ("postgres://u@db.example/d", Some(true)),
             ("postgres://u@db.example/d?sslmode=prefer", Some(true)),
             ("postgres://u@db.example/d?sslmode=verify-full&sslrootcert=/etc/ca.pem", Some(true)),
