@@ -2,7 +2,7 @@
 //!
 //! [`Realm`] is to several machines what [`Journals`](crate::store::Journals) is to one process: its calls wait for a
 //! network instead of a disk, and add to a journal what several machines need: a lease by host, an epoch by session that
-//! fences off who owned it before, hints, requests to the owner, blobs. [`LocalRealm`] is the journal of one machine,
+//! fences off who owned it before, hints, requests to the owner. [`LocalRealm`] is the journal of one machine,
 //! with the lock of its file as the lease. The [`rules`] of an owner, a lease and a replica are a part of their own that
 //! reads no clock and makes no call, so that a simulation drives the same code as a program.
 //!

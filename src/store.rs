@@ -38,7 +38,7 @@ pub use commit::{CommitCounters, Committer, Done, Durability};
 pub use entry::{Entry, EntryBody, FORMAT, Header, HeaderError, Parent};
 pub use error::StoreError;
 pub use files::{FileOps, JournalLock, LockError, LogFile, SystemFiles};
-pub use journals::{FromElsewhere, Journal, Journals, Loaded, Log, Ownership, Told};
+pub use journals::{FromElsewhere, Journal, Journals, Loaded, Log, Ownership, Told, is_shared};
 pub use listing::{Hit, StoredSession};
 pub use reading::{JournalContent, JournalFault};
 pub use verify::{Repaired, VerifyReport};

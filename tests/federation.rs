@@ -33,13 +33,14 @@ const NOTES: &str = r#"{:turns [{:steps [{:tool-call {:name "bash" :arguments {:
 
 /// A host of the server's realm with a lease of three seconds.
 fn host(server: &Server, name: &str, share: &str, script: &str) -> Daemon {
+    host_with(server, name, &format!(":share {share} :lease-ms 3000"), script)
+}
+
+fn host_with(server: &Server, name: &str, more: &str, script: &str) -> Daemon {
     let setup = Setup::new().script(script);
     let folder = setup.dir.path().join("config/edn-bridge");
     std::fs::create_dir_all(&folder).unwrap();
-    let realm = format!(
-        "{{:realm {{:engine {:?} :host {name:?} :share {share} :lease-ms 3000}}}}",
-        server.url().expose()
-    );
+    let realm = format!("{{:realm {{:engine {:?} :host {name:?} {more}}}}}", server.url().expose());
     std::fs::write(folder.join("config.edn"), realm).unwrap();
     Daemon::new(setup)
 }
@@ -239,6 +240,9 @@ fn engine_that_is_away_holds_up_shared_sessions_alone() {
     ask(&mut a, "prompt", "{:message \"on this machine alone\"}");
     assert_eq!(data(&end_of_turn(&mut a), "outcome"), "completed");
 
+    let refused = a.ask("d", "delete_session", &format!("{{:session-id {session:?}}}"));
+    assert_eq!(code(&refused), "realm/unreachable", "{refused}");
+
     server.begin();
     switch(&mut a, &session);
     let cell = std::cell::RefCell::new(&mut a);
@@ -276,7 +280,8 @@ fn tool_ends_with_the_lease_of_its_host() {
     let Some(mut server) = Server::start() else { return };
     let script = r#"{:turns [{:steps [{:tool-call {:name "bash" :arguments {:command
         "echo $$ > pid; mv pid began; sleep 1000"}}}]}] :then :cycle}"#;
-    let alpha = host(&server, "alpha", ":all", script);
+    // Long enough for a busy machine to renew it while the tool begins.
+    let alpha = host_with(&server, "alpha", ":share :all :lease-ms 12000", script);
     let mut a = alpha.setup.interactor();
     ask(&mut a, "set_mode", "{:mode \"yolo\"}");
     ask(&mut a, "prompt", "{:message \"run\"}");
@@ -290,4 +295,48 @@ fn tool_ends_with_the_lease_of_its_host() {
         code(&refused).starts_with("realm/") || code(&refused) == "request/session-not-idle",
         "{refused}"
     );
+}
+
+#[test]
+fn deleted_session_leaves_copies_to_their_machines() {
+    let Some(server) = Server::start() else { return };
+    let says = r#"{:turns [{:steps [{:delta "said"}]}] :then :cycle}"#;
+    let hosts = ["alpha", "beta"].map(|name| host(&server, name, ":all", says));
+    let [mut a, mut b] = [&hosts[0], &hosts[1]].map(|host| host.setup.interactor());
+    ask(&mut a, "prompt", "{:message \"words\"}");
+    end_of_turn(&mut a);
+    let session = session_of(&mut a);
+    listed(&mut b, &session, |_| true);
+    switch(&mut b, &session);
+    let before = texts(&mut b);
+    assert_eq!(before.len(), 2, "{before:?}");
+
+    ask(&mut a, "new_session", "{}");
+    ask(&mut a, "delete_session", &format!("{{:session-id {session:?}}}"));
+    assert_eq!(server.sql(&format!("SELECT deleted FROM edn_bridge.session WHERE id = '{session}'")), ["t"]);
+    let gone = a.ask("s", "switch_session", &format!("{{:session-id {session:?}}}"));
+    assert!(gone.to_string().contains("was deleted"), "{gone}");
+    // The copy is this machine's alone, and goes on here.
+    let cell = std::cell::RefCell::new(&mut b);
+    wait_until("the copy is this machine's", || {
+        code(&cell.borrow_mut().ask("p", "prompt", "{:message \"more\" :idempotency-key \"k\"}")).is_empty()
+    });
+    end_of_turn(&mut b);
+    let after = texts(&mut b);
+    assert_eq!((after[..2].to_vec(), after.len()), (before, 4), "{after:?}");
+    assert_eq!(host_of(&listed(&mut b, &session, |_| true)), "");
+    assert_eq!(
+        server.sql(&format!("SELECT count(*) FROM edn_bridge.entry WHERE session = '{session}'")),
+        ["0"]
+    );
+
+    // Its file says so: it is opened without the realm.
+    b.kill();
+    assert!(hosts[1].control(&["stop", "--now"]).status.success());
+    drop(server);
+    let mut b = hosts[1].setup.interactor();
+    switch(&mut b, &session);
+    ask(&mut b, "prompt", "{:message \"without a realm\"}");
+    end_of_turn(&mut b);
+    assert_eq!(texts(&mut b).len(), 6);
 }

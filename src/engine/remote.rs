@@ -102,34 +102,6 @@ enum RemoteAnswer<T> {
     Refused { code: String, message: String, retryable: bool },
 }
 
-impl RemoteCall {
-    /// The name of the call.
-    const fn name(&self) -> &'static str {
-        match self {
-            Self::Follow => "follow",
-            Self::Questions => "questions",
-            Self::Respond(_) => "respond",
-            Self::Prompt(_) => "prompt",
-            Self::Steer(_) => "steer",
-            Self::FollowUp(_) => "follow-up",
-            Self::AskAgain(..) => "ask-again",
-            Self::Abort(_) => "abort",
-            Self::Interrupt(_) => "interrupt",
-            Self::AbortRetry => "abort-retry",
-            Self::Compact(_) => "compact",
-            Self::RemovePending(_) => "remove-pending",
-            Self::MovePending(..) => "move-pending",
-            Self::ResumeQueue => "resume-queue",
-            Self::SetName(_) => "set-name",
-            Self::SetModel(..) => "set-model",
-            Self::SetThinking(_) => "set-thinking",
-            Self::SetMode(_) => "set-mode",
-            Self::SetAutoCompaction(_) => "set-auto-compaction",
-            Self::SetAutoRetry(_) => "set-auto-retry",
-        }
-    }
-}
-
 impl From<Prompt> for RemotePrompt {
     fn from(Prompt { message, images, idempotency_key: key }: Prompt) -> Self {
         let images = images.iter().map(|image| {
@@ -255,9 +227,7 @@ impl Owner {
         edn::write_compact(&params, &mut text);
         let request = RealmRequest {
             id: self.engine.shared.clock.id("r-").into(),
-            op: call.name().into(),
-            params: String::from_utf8_lossy(&text).into(),
-            key: None,
+            call: String::from_utf8_lossy(&text).into(),
         };
         let answer = self.federation.post(&self.session, &request).await.map_err(|error| refused(&error))?;
         let wrong =
@@ -323,10 +293,10 @@ pub fn take_request(engine: &Engine, posted: &Arc<Posted>, opens: bool) -> bool 
             Ok((handle, _)) => handle,
             Err(error) => return owed.send::<()>(Err(error)),
         };
-        let params = edn::read_one(posted.request.params.as_bytes()).map(|value| value.into_owned());
-        let call = params.ok().and_then(|value| edn::from_value::<RemoteCall>(value).ok());
+        let call = edn::read_one(posted.request.call.as_bytes()).map(|value| value.into_owned());
+        let call = call.ok().and_then(|value| edn::from_value::<RemoteCall>(value).ok());
         let Some(call) = call else {
-            let message = format!("This host does not know the call {:?}: it is older.", posted.request.op);
+            let message = "This host does not know what is asked of it: its program is older.";
             return owed.send::<()>(Err(ApiError::failed(message)));
         };
         serve_owner_call(&engine, &handle, &posted, call, owed);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::joined::Federation;
-use super::log::{Start, state_of};
+use super::log::{Start, again, state_of};
 use super::member::ownership_of;
 use crate::limits::REALM_PAGE;
 use crate::message::SessionId;
@@ -15,7 +15,7 @@ use crate::realm::{Opened, RealmError, Tail};
 use crate::store::record::KeyedRequest;
 use crate::store::{
     CommitCounters, Durability, Entry, Header, Hit, Journal, Journals, Loaded, Ownership, Store, StoreError,
-    StoredSession,
+    StoredSession, is_shared,
 };
 
 /// The journals of the state folder, some of which are shared.
@@ -36,6 +36,8 @@ impl FederatedJournals {
         let session = loaded.header.session.clone();
         let opened = match self.federation.wait_for(self.federation.realm().open(&session)) {
             Ok(opened) => Some(opened),
+            // What is here is this machine's alone.
+            Err(RealmError::Deleted { .. }) => return Ok(loaded),
             // The engine was set back to before it was shared, or is another one.
             Err(RealmError::NoSession { .. }) => {
                 let behind = RealmError::Behind { known: tail_of(&loaded.entries), found: 0 };
@@ -70,6 +72,30 @@ impl FederatedJournals {
         let start = Start { header: header.clone(), local, tail, text, claim, ownership };
         let journal = self.federation.open(start);
         Ok(Loaded { journal, header, entries, faults })
+    }
+
+    /// Deletes a session from the realm, if this host owns it.
+    fn delete_shared(&self, session: &SessionId) -> Result<(), StoreError> {
+        self.federation.wait_until_closed(session);
+        let Some(path) = self.local.look_up(session)? else { return Ok(()) };
+        let read = self.local.read_file(&path)?;
+        if !is_shared(&read.header, &read.entries) {
+            return Ok(());
+        }
+        let realm = self.federation.realm();
+        let deleting = async {
+            let opened = realm.open(session).await?;
+            if opened.owner.is_some_and(|owner| owner.host == *self.federation.host()) {
+                let (cwd, known) = (Path::new(&*read.header.cwd), Tail::default());
+                let claim = again(|| realm.claim(session, cwd, &known)).await?;
+                again(|| realm.delete(&claim)).await?;
+            }
+            Ok(())
+        };
+        match self.federation.wait_for(deleting) {
+            Err(RealmError::Deleted { .. } | RealmError::NoSession { .. }) => Ok(()),
+            deleted => deleted.map_err(|error| self.federation.refused(&error)),
+        }
     }
 
     /// The entries of the realm after a place.
@@ -193,6 +219,8 @@ impl Journals for FederatedJournals {
     }
 
     fn discard(&self, session: &SessionId, location: Option<&str>) -> Result<(), StoreError> {
+        // The realm first: a session whose file alone is gone would come back as a copy.
+        self.delete_shared(session)?;
         self.local.discard(session, location)
     }
 

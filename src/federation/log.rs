@@ -158,6 +158,9 @@ impl SharedLog {
 
 impl Log for SharedLog {
     fn append(&self, entries: &[Arc<Entry>], done: Done) {
+        if *lock(&self.part.ownership) == Ownership::Local {
+            return self.part.append_here(entries, done);
+        }
         // At once: the session's task may be awaited by this one.
         if let Some(error) = self.part.not_ours() {
             return match entries.is_empty() {
@@ -208,6 +211,16 @@ impl LogPart {
             }
             done();
         });
+    }
+
+    /// Appends to a copy that is this machine's alone, because the session was deleted at its owner.
+    fn append_here(&self, entries: &[Arc<Entry>], done: Done) {
+        if self.is_torn.load(Ordering::Acquire) {
+            let message = "This machine's copy of the session lacks entries. Open the session again to go on with what is \
+                           there.";
+            return done(Err(Arc::new(StoreError::Realm(message.to_owned()))));
+        }
+        self.local.append(entries, done);
     }
 
     /// Has the task look for what is new.
@@ -393,11 +406,15 @@ impl Writer {
             tracing::warn!(%session, "this host owns a session no more");
             return self.lose().await;
         }
-        if matches!(&*lock(&self.part.ownership), Ownership::Ours { .. }) {
-            // It is new, and nobody else knows of it.
+        if !matches!(&*lock(&self.part.ownership), Ownership::Theirs { .. }) {
+            // It is new, and nobody else knows of it; or it is this machine's alone.
             return;
         }
         if let Err(error) = self.pull(None).await {
+            if let RealmError::Deleted { .. } = error {
+                tracing::info!(session = %self.part.session, "a shared session was deleted at its owner");
+                return self.set(Ownership::Local).await;
+            }
             tracing::debug!(%error, session = %self.part.session, "a shared session is not followed");
         }
         if owner.is_some() {
@@ -547,7 +564,7 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 const TRIES: usize = 5;
 
 /// Makes a call that may simply be made again, until its answer comes.
-async fn again<T, F>(call: impl Fn() -> F) -> Result<T, RealmError>
+pub(super) async fn again<T, F>(call: impl Fn() -> F) -> Result<T, RealmError>
 where
     F: Future<Output = Result<T, RealmError>>,
 {

@@ -1,4 +1,7 @@
 //! The calls of a realm, and what each promises. Knows no engine.
+//!
+//! Kept outputs are files of the owner's host, which is asked for them when somebody wants to see them: a realm keeps
+//! entries and no files.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -100,6 +103,15 @@ pub trait Realm: Debug + Send + Sync {
     /// [`RealmError::Fenced`], [`RealmError::NoHost`]; the owner is as before then.
     fn hand_over<'a>(&'a self, claim: &'a Claim, host: &'a HostName) -> RealmCall<'a, ()>;
 
+    /// Deletes a session: its entries, what lists show of it, and requests to its owner. That it was deleted stays known, so
+    /// that no late call makes it again, and no host takes its copy for what the engine has lost: every call that names it
+    /// is refused as [`RealmError::Deleted`], apart from this one, which changes nothing then. What is on disk may go bit by
+    /// bit, but nothing of it can be read any more.
+    ///
+    /// # Errors
+    /// [`RealmError::Fenced`]; the session is there as before.
+    fn delete<'a>(&'a self, claim: &'a Claim) -> RealmCall<'a, ()>;
+
     /// Appends entries as a unit right after a place, with what lists show from then on. Fence, place and slot are one
     /// step of the engine: either the claim still counts, the log ends exactly at `after`, and all of it is on disk, or
     /// nothing is. No clock decides that. A follower may see it before this answer comes, and never before it is durable.
@@ -125,7 +137,9 @@ pub trait Realm: Debug + Send + Sync {
     fn settle<'a>(&'a self, claim: &'a Claim, known: &'a Tail) -> RealmCall<'a, RealmPage>;
 
     /// Hints about a session, or about all sessions with `None`. A hint only makes a follower read sooner: it reads from
-    /// its own place every [`REALM_WATCH`](crate::limits::REALM_WATCH) in any case.
+    /// its own place every [`REALM_WATCH`](crate::limits::REALM_WATCH) in any case. Who watches all sessions is told
+    /// [`RealmHint::Anything`] with a [renewal](Realm::renew) at the latest, if something has changed that no hint told: a
+    /// session, or that a host is lost.
     fn watch<'a>(&'a self, session: Option<&'a SessionId>) -> RealmCall<'a, Hints>;
 
     /// What lists show of a session, where no entry goes with it.
@@ -159,14 +173,4 @@ pub trait Realm: Debug + Send + Sync {
 
     /// Answers a request. A second answer changes nothing.
     fn answer<'a>(&'a self, request: &'a str, answer: &'a str) -> RealmCall<'a, ()>;
-
-    /// Keeps bytes under their SHA-256 in hexadecimal digits, which it returns; at most
-    /// [`REALM_BLOB_BYTES`](crate::limits::REALM_BLOB_BYTES).
-    ///
-    /// # Errors
-    /// [`RealmError::TooLong`].
-    fn put<'a>(&'a self, bytes: &'a [u8]) -> RealmCall<'a, Arc<str>>;
-
-    /// The bytes of a digest; `None` if there are none. They are the right ones: their digest is computed again.
-    fn get<'a>(&'a self, digest: &'a str) -> RealmCall<'a, Option<Vec<u8>>>;
 }

@@ -73,6 +73,14 @@ pub enum RealmError {
         /// The session.
         session: SessionId,
     },
+    /// The session was deleted by its owner.
+    #[error(
+        "The session {session} was deleted by the host that owned it. A copy on another machine is that machine's alone."
+    )]
+    Deleted {
+        /// The session.
+        session: SessionId,
+    },
     /// The realm has a session of that id already.
     #[error("The realm has a session {session} already, with another header.")]
     Taken {
@@ -97,7 +105,7 @@ pub enum RealmError {
     /// There is no other host: the realm is this machine alone.
     #[error("Only this host is in the realm.")]
     Alone,
-    /// An entry, a slot, a request or a blob is too large.
+    /// An entry, a slot or a request is too large.
     #[error("It takes {bytes} bytes, which is more than {most}. Send less at once.")]
     TooLong {
         /// Its size.

@@ -141,7 +141,9 @@ impl LocalRealm {
             error => error.into(),
         })?;
         let tail = tail_of(&loaded.entries);
-        holds(known, tail.seq, at(&loaded.entries, known))?;
+        if let Some(stop) = Stop::unless_holds(known, tail.seq, at(&loaded.entries, known)) {
+            return Err(stop.error(session));
+        }
         Ok(self.own(loaded.journal, loaded.header, tail))
     }
 
@@ -154,7 +156,9 @@ impl LocalRealm {
             Err(error) => return Err(error),
         };
         let tail = tail_of(&entries);
-        holds(after, tail.seq, at(&entries, after))?;
+        if let Some(stop) = Stop::unless_holds(after, tail.seq, at(&entries, after)) {
+            return Err(stop.error(session));
+        }
         let skip = usize::try_from(after.seq).unwrap_or(usize::MAX);
         Ok(RealmPage { entries: entries.into_iter().skip(skip).take(most.max(1)).collect(), tail })
     }
@@ -172,15 +176,6 @@ impl LocalRealm {
 
     fn fenced(session: &SessionId) -> RealmError {
         RealmError::Fenced { session: session.clone() }
-    }
-}
-
-/// Refuses what lacks something that is known.
-fn holds(known: &Tail, found: u64, at_known: Option<&EntryId>) -> Result<(), RealmError> {
-    match Stop::unless_holds(known, found, at_known) {
-        Some(Stop::Behind { known, found }) => Err(RealmError::Behind { known, found }),
-        Some(Stop::Diverged { seq, known, found }) => Err(RealmError::Diverged { seq, known, found }),
-        Some(Stop::Fenced) | None => Ok(()),
     }
 }
 
@@ -294,6 +289,43 @@ impl Realm for LocalRealm {
         async { Err(RealmError::Alone) }.boxed()
     }
 
+    /// What is deleted here is gone: there is no other host that would have to know.
+    fn delete<'a>(&'a self, claim: &'a Claim) -> RealmCall<'a, ()> {
+        async {
+            let owned = {
+                let mut state = self.lock();
+                let is_ours = state.owned.get(&claim.session).is_some_and(|owned| owned.epoch == claim.epoch);
+                if is_ours { state.owned.remove(&claim.session) } else { None }
+            };
+            let Some(Owned { journal, .. }) = owned else {
+                return match self.open(&claim.session).await {
+                    Err(RealmError::NoSession { .. }) => Ok(()),
+                    _ => Err(Self::fenced(&claim.session)),
+                };
+            };
+            // The writing thread lets the file go.
+            let (done, settled) = oneshot::channel();
+            journal.settle(move |_| {
+                let _ = done.send(());
+            });
+            let _ = settled.await;
+            drop(journal);
+            let session = claim.session.clone();
+            self.blocking(move |realm| {
+                match realm.store.discard(&session, None) {
+                    // It had no entry, and so no file.
+                    Err(StoreError::NoSession { .. }) => return Ok(()),
+                    discarded => discarded?,
+                }
+                Ok(realm.store.forget(&session)?)
+            })
+            .await?;
+            self.tell(&claim.session, None);
+            Ok(())
+        }
+        .boxed()
+    }
+
     fn append<'a>(
         &'a self,
         claim: &'a Claim,
@@ -398,14 +430,6 @@ impl Realm for LocalRealm {
     }
 
     fn answer<'a>(&'a self, _: &'a str, _: &'a str) -> RealmCall<'a, ()> {
-        async { Err(RealmError::Alone) }.boxed()
-    }
-
-    fn put<'a>(&'a self, _: &'a [u8]) -> RealmCall<'a, Arc<str>> {
-        async { Err(RealmError::Alone) }.boxed()
-    }
-
-    fn get<'a>(&'a self, _: &'a str) -> RealmCall<'a, Option<Vec<u8>>> {
         async { Err(RealmError::Alone) }.boxed()
     }
 }

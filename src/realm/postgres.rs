@@ -13,8 +13,8 @@ mod tls;
 use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
@@ -23,8 +23,8 @@ use tokio_postgres::Row;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::limits::{
-    JOURNAL_LINE_BYTES, REALM_ANSWER_WAIT, REALM_BLOB_BYTES, REALM_HINT_BYTES, REALM_HOSTS, REALM_PAGE,
-    REALM_PAGE_BYTES, REALM_SESSIONS, REALM_SLOT_BYTES, REALM_WAITING, REALM_WATCH,
+    JOURNAL_LINE_BYTES, REALM_ANSWER_WAIT, REALM_HINT_BYTES, REALM_HOSTS, REALM_PAGE, REALM_PAGE_BYTES,
+    REALM_SESSIONS, REALM_SLOT_BYTES, REALM_SWEEP, REALM_SWEEP_PAUSE, REALM_WAITING, REALM_WATCH,
 };
 use crate::message::{EntryId, SessionId};
 use crate::realm::calls::{Hints, Realm, RealmCall, Requests, Utterances};
@@ -35,7 +35,6 @@ use crate::realm::types::{
     Tail,
 };
 use crate::secret::Secret;
-use crate::sha256;
 use crate::store::{Entry, Header};
 use config::Address;
 use hints::{Board, News};
@@ -60,7 +59,7 @@ const SETTLE: &str = "SELECT owner IS NOT DISTINCT FROM $2 AND epoch = $3 FROM e
      WHERE member = current_user AND id = $1 FOR UPDATE";
 
 /// The entry at the known place comes along without its line, so that it can be compared.
-const READ: &str = "SELECT s.tail, s.tail_id, e.seq, e.id, e.line FROM edn_bridge.session s LEFT JOIN LATERAL (\
+const READ: &str = "SELECT s.tail, s.tail_id, e.seq, e.id, e.line, s.deleted FROM edn_bridge.session s LEFT JOIN LATERAL (\
        SELECT seq, id, CASE WHEN seq > $2 THEN line ELSE '' END AS line, \
          sum(CASE WHEN seq > $2 THEN octet_length(line) ELSE 0 END) OVER (ORDER BY seq) AS bytes \
        FROM edn_bridge.entry WHERE member = current_user AND session = s.id AND seq BETWEEN $2 AND $2 + $3) e \
@@ -68,7 +67,7 @@ const READ: &str = "SELECT s.tail, s.tail_id, e.seq, e.id, e.line FROM edn_bridg
      WHERE s.member = current_user AND s.id = $1 ORDER BY e.seq";
 
 const OPEN: &str = "SELECT s.header, s.tail, s.tail_id, s.epoch, s.owner, \
-       coalesce(h.until > clock_timestamp(), false) \
+       coalesce(h.until > clock_timestamp(), false), s.deleted \
      FROM edn_bridge.session s LEFT JOIN edn_bridge.host h ON h.member = current_user AND h.name = s.owner \
      WHERE s.member = current_user AND s.id = $1";
 
@@ -79,7 +78,7 @@ const CREATE: &str = "INSERT INTO edn_bridge.session (id, header, cwd, owner, ep
 
 const CLAIM: &str = "UPDATE edn_bridge.session s SET owner = $2, epoch = epoch + 1, cwd = $4, \
        changed = clock_timestamp() \
-     WHERE s.member = current_user AND s.id = $1 \
+     WHERE s.member = current_user AND s.id = $1 AND NOT s.deleted \
        AND (s.owner IS NULL OR s.owner = $2 OR NOT EXISTS (SELECT 1 FROM edn_bridge.host h \
          WHERE h.member = current_user AND h.name = s.owner AND h.until > clock_timestamp())) \
        AND EXISTS (SELECT 1 FROM edn_bridge.host h WHERE h.member = current_user AND h.name = $2 \
@@ -96,13 +95,21 @@ const HAND_OVER: &str = "UPDATE edn_bridge.session SET owner = $4, epoch = epoch
        AND EXISTS (SELECT 1 FROM edn_bridge.host h WHERE h.member = current_user AND h.name = $4 \
          AND h.until > clock_timestamp())";
 
+/// What stays of the row fences every claim off, and keeps a late call from making the session again. `tail` counts the
+/// entries that the sweep has yet to remove.
+const DELETE: &str = "WITH s AS (UPDATE edn_bridge.session SET deleted = true, owner = NULL, epoch = epoch + 1, \
+       header = '', cwd = '', slot = '', changed = clock_timestamp() \
+       WHERE member = current_user AND id = $1 AND owner = $2 AND epoch = $3 RETURNING id), \
+     r AS (DELETE FROM edn_bridge.request USING s WHERE member = current_user AND session = s.id) \
+     SELECT id FROM s";
+
 const SLOT: &str = "UPDATE edn_bridge.session SET slot = $4, changed = clock_timestamp() \
      WHERE member = current_user AND id = $1 AND owner = $2 AND epoch = $3";
 
 const LIST: &str = "SELECT s.header, s.owner, coalesce(h.until > clock_timestamp(), false), s.cwd, s.tail, s.slot, \
        (extract(epoch FROM s.changed) * 1000)::bigint \
      FROM edn_bridge.session s LEFT JOIN edn_bridge.host h ON h.member = current_user AND h.name = s.owner \
-     WHERE s.member = current_user AND ($1::text IS NULL OR s.owner = $1) \
+     WHERE s.member = current_user AND NOT s.deleted AND ($1::text IS NULL OR s.owner = $1) \
        AND ($2::text IS NULL OR position(lower($2) in lower(s.slot)) > 0 OR EXISTS (\
          SELECT 1 FROM edn_bridge.entry e WHERE e.member = current_user AND e.session = s.id \
            AND position(lower($2) in lower(e.line)) > 0)) \
@@ -127,8 +134,8 @@ const HOSTS: &str = "SELECT h.name, h.build, h.until > clock_timestamp(), \
      FROM edn_bridge.host h WHERE h.member = current_user ORDER BY h.name LIMIT $1";
 
 /// Posted again, it goes to whoever owns the session now.
-const POST: &str = "INSERT INTO edn_bridge.request AS r (id, session, host, asker, op, params, key, expires) \
-     SELECT $1, $2, s.owner, $3, $4, $5, $6, clock_timestamp() + make_interval(secs => $7) \
+const POST: &str = "INSERT INTO edn_bridge.request AS r (id, session, host, asker, call, expires) \
+     SELECT $1, $2, s.owner, $3, $4, clock_timestamp() + make_interval(secs => $5) \
      FROM edn_bridge.session s JOIN edn_bridge.host h ON h.member = current_user AND h.name = s.owner \
      WHERE s.member = current_user AND s.id = $2 AND h.until > clock_timestamp() \
      ON CONFLICT (member, id) DO UPDATE SET host = excluded.host, expires = excluded.expires \
@@ -136,21 +143,29 @@ const POST: &str = "INSERT INTO edn_bridge.request AS r (id, session, host, aske
 
 const ANSWERED: &str = "SELECT answer FROM edn_bridge.request WHERE member = current_user AND id = $1";
 
-const REQUESTS: &str = "SELECT id, session, asker, op, params, key FROM edn_bridge.request \
+const REQUESTS: &str = "SELECT id, session, asker, call FROM edn_bridge.request \
      WHERE member = current_user AND host = $1 AND answer IS NULL AND expires > clock_timestamp() \
      ORDER BY at, id LIMIT $2";
 
 const ANSWER: &str = "UPDATE edn_bridge.request SET answer = $2 \
      WHERE member = current_user AND id = $1 AND answer IS NULL";
 
-/// Long after anybody could ask for the answer again.
-const SWEEP: &str = "DELETE FROM edn_bridge.request \
-     WHERE member = current_user AND expires < clock_timestamp() - interval '1 day'";
-
-const PUT: &str =
-    "INSERT INTO edn_bridge.blob (digest, bytes) VALUES ($1, $2) ON CONFLICT (member, digest) DO NOTHING";
-
-const GET: &str = "SELECT bytes FROM edn_bridge.blob WHERE member = current_user AND digest = $1";
+/// What nobody needs any more, a bounded number of rows of each: requests long after anybody could ask for the answer
+/// again, entries of deleted sessions, and hosts that were not there for a month and own nothing.
+const SWEEP: [&str; 4] = [
+    "DELETE FROM edn_bridge.request WHERE member = current_user AND id IN (SELECT id FROM edn_bridge.request \
+       WHERE member = current_user AND expires < clock_timestamp() - interval '1 day' LIMIT $1)",
+    "DELETE FROM edn_bridge.entry WHERE member = current_user AND (session, seq) IN (\
+       SELECT e.session, e.seq FROM edn_bridge.session s JOIN edn_bridge.entry e \
+         ON e.member = current_user AND e.session = s.id \
+       WHERE s.member = current_user AND s.deleted AND s.tail > 0 LIMIT $1)",
+    "UPDATE edn_bridge.session s SET tail = 0, tail_id = NULL WHERE s.member = current_user AND s.id IN (\
+       SELECT d.id FROM edn_bridge.session d WHERE d.member = current_user AND d.deleted AND d.tail > 0 AND NOT EXISTS (\
+         SELECT 1 FROM edn_bridge.entry e WHERE e.member = current_user AND e.session = d.id) LIMIT $1)",
+    "DELETE FROM edn_bridge.host WHERE member = current_user AND name IN (SELECT h.name FROM edn_bridge.host h \
+       WHERE h.member = current_user AND h.until < clock_timestamp() - interval '30 days' AND NOT EXISTS (\
+         SELECT 1 FROM edn_bridge.session s WHERE s.member = current_user AND s.owner = h.name) LIMIT $1)",
+];
 
 /// A realm in PostgreSQL.
 pub struct PostgresRealm {
@@ -161,6 +176,8 @@ pub struct PostgresRealm {
     board: Board,
     /// Whether this run has entered once.
     has_entered: AtomicBool,
+    /// When what nobody needs any more was last removed.
+    swept: Mutex<Option<Instant>>,
     end: CancellationToken,
     _end: DropGuard,
 }
@@ -197,6 +214,7 @@ impl PostgresRealm {
             shared,
             board,
             has_entered: AtomicBool::new(false),
+            swept: Mutex::default(),
             end: end.clone(),
             _end: end.drop_guard(),
         })
@@ -239,6 +257,33 @@ impl PostgresRealm {
         self.board.tell(News::Session(session.clone(), None));
     }
 
+    /// Removes what nobody needs any more, now and then, while this goes on. The next time removes what is left.
+    fn sweep_if_due(&self) {
+        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        if swept.is_some_and(|swept| swept.elapsed() < REALM_SWEEP_PAUSE) {
+            return;
+        }
+        *swept = Some(Instant::now());
+        self.sweep();
+    }
+
+    fn sweep(&self) {
+        let (shared, end) = (self.shared.clone(), self.end.clone());
+        let sweeping = async move {
+            for sql in SWEEP {
+                while shared.pool.count(sql, &[&number(REALM_SWEEP)]).await?
+                    >= u64::try_from(REALM_SWEEP).unwrap_or(0)
+                {}
+            }
+            Ok::<_, RealmError>(())
+        };
+        tokio::spawn(async move {
+            if let Some(Err(error)) = end.run_until_cancelled(sweeping).await {
+                tracing::debug!(%error, "what nobody needs any more is not removed from the realm yet");
+            }
+        });
+    }
+
     async fn read_page(
         link: &mut Link,
         session: &SessionId,
@@ -250,6 +295,7 @@ impl PostgresRealm {
             .rows(Kind::Read, READ, &[&session.as_str(), &place(after.seq), &most, &number(REALM_PAGE_BYTES)])
             .await?;
         let first = rows.first().ok_or_else(|| RealmError::NoSession { session: session.clone() })?;
+        unless_deleted(first, 5, session)?;
         let tail = Tail { seq: seq(first, 0)?, id: id(first, 1)? };
         let mut entries = Vec::new();
         let mut at_known = None;
@@ -270,15 +316,15 @@ impl PostgresRealm {
             entries.push(Arc::new(entry));
         }
         match Stop::unless_holds(after, tail.seq, at_known.as_ref()) {
-            Some(Stop::Behind { known, found }) => Err(RealmError::Behind { known, found }),
-            Some(Stop::Diverged { seq, known, found }) => Err(RealmError::Diverged { seq, known, found }),
-            Some(Stop::Fenced) | None => Ok(RealmPage { entries, tail }),
+            Some(stop) => Err(stop.error(session)),
+            None => Ok(RealmPage { entries, tail }),
         }
     }
 
     async fn open_now(&self, session: &SessionId) -> Result<Opened, RealmError> {
         let rows = self.pool().rows(Kind::Read, OPEN, &[&session.as_str()]).await?;
         let row = rows.first().ok_or_else(|| RealmError::NoSession { session: session.clone() })?;
+        unless_deleted(row, 6, session)?;
         Ok(Opened {
             header: header(row, 0)?,
             tail: Tail { seq: seq(row, 1)?, id: id(row, 2)? },
@@ -355,10 +401,8 @@ impl Realm for PostgresRealm {
             if self.pool().count(RENEW, &params).await? == 0 {
                 return Err(RealmError::NameTaken { host: self.me.name.clone() });
             }
-            if !self.has_entered.swap(true, Ordering::AcqRel) {
-                // What nobody asks for any more; the next run does it if this one does not.
-                let _ = self.pool().count(SWEEP, &[]).await;
-            }
+            self.has_entered.store(true, Ordering::Release);
+            self.sweep_if_due();
             Ok(())
         }
         .boxed()
@@ -480,6 +524,23 @@ impl Realm for PostgresRealm {
         .boxed()
     }
 
+    fn delete<'a>(&'a self, claim: &'a Claim) -> RealmCall<'a, ()> {
+        async move {
+            let params: [link::Param<'_>; 3] = [&claim.session.as_str(), &self.name(), &place(claim.epoch)];
+            if self.pool().rows(Kind::Write, DELETE, &params).await?.is_empty() {
+                return match self.open_now(&claim.session).await {
+                    Err(RealmError::Deleted { .. }) => Ok(()),
+                    Err(error) => Err(error),
+                    Ok(_) => Err(RealmError::Fenced { session: claim.session.clone() }),
+                };
+            }
+            self.changed(&claim.session);
+            self.sweep();
+            Ok(())
+        }
+        .boxed()
+    }
+
     fn append<'a>(
         &'a self,
         claim: &'a Claim,
@@ -537,6 +598,7 @@ impl Realm for PostgresRealm {
                     Err(RealmError::NoSession { .. }) => {
                         Err(RealmError::Behind { known: known.clone(), found: 0 })
                     }
+                    Err(RealmError::Deleted { session }) => Err(RealmError::Fenced { session }),
                     Err(error) => Err(error),
                 }
             };
@@ -577,18 +639,11 @@ impl Realm for PostgresRealm {
 
     fn post<'a>(&'a self, session: &'a SessionId, request: &'a RealmRequest) -> RealmCall<'a, Arc<str>> {
         async move {
-            too_long(request.params.len(), JOURNAL_LINE_BYTES)?;
+            too_long(request.call.len(), JOURNAL_LINE_BYTES)?;
             let mut woken = self.board.post();
             let wait = REALM_ANSWER_WAIT.as_secs_f64();
-            let params: [link::Param<'_>; 7] = [
-                &&*request.id,
-                &session.as_str(),
-                &self.name(),
-                &&*request.op,
-                &&*request.params,
-                &request.key.as_deref(),
-                &wait,
-            ];
+            let params: [link::Param<'_>; 5] =
+                [&&*request.id, &session.as_str(), &self.name(), &&*request.call, &wait];
             let end = Instant::now() + REALM_ANSWER_WAIT;
             let rows = loop {
                 match self.pool().rows(Kind::Write, POST, &params).await {
@@ -656,30 +711,6 @@ impl Realm for PostgresRealm {
         }
         .boxed()
     }
-
-    fn put<'a>(&'a self, bytes: &'a [u8]) -> RealmCall<'a, Arc<str>> {
-        async move {
-            too_long(bytes.len(), REALM_BLOB_BYTES)?;
-            let digest = sha256::hex(bytes);
-            self.pool().count(PUT, &[&digest, &bytes]).await?;
-            Ok(digest.into())
-        }
-        .boxed()
-    }
-
-    fn get<'a>(&'a self, digest: &'a str) -> RealmCall<'a, Option<Vec<u8>>> {
-        async move {
-            let rows = self.pool().rows(Kind::Read, GET, &[&digest]).await?;
-            let bytes = rows.first().map(|row| get::<Vec<u8>>(row, 0)).transpose()?;
-            match bytes {
-                Some(bytes) if sha256::hex(&bytes) != digest => {
-                    Err(RealmError::Damaged(format!("the blob {digest} is another one").into()))
-                }
-                bytes => Ok(bytes),
-            }
-        }
-        .boxed()
-    }
 }
 
 async fn open_requests(pool: &Pool, host: &HostName) -> Result<Vec<Posted>, RealmError> {
@@ -688,15 +719,15 @@ async fn open_requests(pool: &Pool, host: &HostName) -> Result<Vec<Posted>, Real
         Ok(Posted {
             session: get::<&str>(row, 1)?.into(),
             from: host_name(get(row, 2)?)?,
-            request: RealmRequest {
-                id: get::<&str>(row, 0)?.into(),
-                op: get::<&str>(row, 3)?.into(),
-                params: get::<&str>(row, 4)?.into(),
-                key: opt::<&str>(row, 5)?.map(Arc::from),
-            },
+            request: RealmRequest { id: get::<&str>(row, 0)?.into(), call: get::<&str>(row, 3)?.into() },
         })
     };
     rows.iter().map(posted).collect()
+}
+
+/// Refuses a session whose row says that it was deleted.
+fn unless_deleted(row: &Row, place: usize, session: &SessionId) -> Result<(), RealmError> {
+    if get(row, place)? { Err(RealmError::Deleted { session: session.clone() }) } else { Ok(()) }
 }
 
 fn too_long(bytes: usize, most: usize) -> Result<(), RealmError> {

@@ -192,12 +192,8 @@ pub enum RealmHint {
 pub struct RealmRequest {
     /// Its id. Posted again with the same id, it is the same request: it is carried out at most once by one owner.
     pub id: Arc<str>,
-    /// The call, such as `prompt`.
-    pub op: Arc<str>,
-    /// Its parameters, in EDN.
-    pub params: Arc<str>,
-    /// Its idempotency key, if it has one.
-    pub key: Option<Arc<str>>,
+    /// The call, in EDN.
+    pub call: Arc<str>,
 }
 
 /// A request that came to this host.

@@ -10,7 +10,7 @@ use crate::limits::REALM_SETTLES;
 use crate::message::EntryId;
 use crate::realm::calls::Realm;
 use crate::realm::error::{Doubt, RealmError};
-use crate::realm::rules::{Appended, NotNow, Owner, Settled, Stop};
+use crate::realm::rules::{Appended, NotNow, Owner, Settled};
 use crate::realm::types::{Claim, Tail};
 use crate::store::Entry;
 
@@ -46,7 +46,7 @@ impl RealmWriter {
     /// # Errors
     /// [`RealmError::Behind`] and [`RealmError::Diverged`] if the log lacks that.
     pub fn new(realm: Arc<dyn Realm>, claim: Claim, known: &Tail) -> Result<Self, RealmError> {
-        let owner = Owner::new(&claim, known).map_err(|stop| error_of(stop, &claim))?;
+        let owner = Owner::new(&claim, known).map_err(|stop| stop.error(&claim.session))?;
         Ok(Self { realm, claim, owner })
     }
 
@@ -81,7 +81,7 @@ impl RealmWriter {
         }
         let after = match self.owner.begin(ids.clone()) {
             Ok(after) => after,
-            Err(NotNow::Stopped(stop)) => return Err(error_of(stop, &self.claim)),
+            Err(NotNow::Stopped(stop)) => return Err(stop.error(&self.claim.session)),
             Err(NotNow::UnderWay | NotNow::InDoubt) => return Err(RealmError::InDoubt(Doubt::NoAnswer)),
         };
         // Whoever gives up here has not heard the answer.
@@ -93,7 +93,7 @@ impl RealmWriter {
         match (appended, answer) {
             (Appended::Acknowledge, _) => Ok(Written::Saved(self.owner.tail().clone())),
             (Appended::Refuse, Err(error)) => Err(error),
-            (Appended::Stop(stop), _) => Err(error_of(stop, &self.claim)),
+            (Appended::Stop(stop), _) => Err(stop.error(&self.claim.session)),
             (Appended::Settle | Appended::Refuse, _) => {
                 let found = self.settle().await?;
                 Ok(match place_in(&after, &found, &ids) {
@@ -102,14 +102,6 @@ impl RealmWriter {
                 })
             }
         }
-    }
-
-    /// What the log has that was not known, if there is a doubt or a hint says that it has more.
-    ///
-    /// # Errors
-    /// Those of [`RealmWriter::write`].
-    pub async fn catch_up(&mut self, seq: u64) -> Result<Vec<Arc<Entry>>, RealmError> {
-        if self.owner.heard(seq) { self.settle().await } else { Ok(Vec::new()) }
     }
 
     async fn settle(&mut self) -> Result<Vec<Arc<Entry>>, RealmError> {
@@ -126,7 +118,7 @@ impl RealmWriter {
             match settled {
                 Settled::Again if left > 0 => sleep(PAUSE).await,
                 Settled::Again => break,
-                Settled::Stop(stop) => return Err(error_of(stop, &self.claim)),
+                Settled::Stop(stop) => return Err(stop.error(&self.claim.session)),
                 Settled::Acknowledge | Settled::DecideAnew | Settled::Level => return Ok(found),
             }
         }
@@ -154,12 +146,4 @@ fn place_in(after: &Tail, found: &[Arc<Entry>], ids: &[EntryId]) -> Option<Tail>
     let last = ids.iter().map(|id| rest.find(|(_, entry)| entry.id == *id)).last()??;
     let is_all = ids.iter().all(|id| found.iter().any(|entry| entry.id == *id));
     is_all.then(|| Tail::at(after.seq.saturating_add(last.0), last.1.id.clone()))
-}
-
-fn error_of(stop: Stop, claim: &Claim) -> RealmError {
-    match stop {
-        Stop::Fenced => RealmError::Fenced { session: claim.session.clone() },
-        Stop::Behind { known, found } => RealmError::Behind { known, found },
-        Stop::Diverged { seq, known, found } => RealmError::Diverged { seq, known, found },
-    }
 }

@@ -198,15 +198,30 @@ pub struct Loaded {
 impl Loaded {
     /// The entries that say which host owns the session, oldest first.
     pub fn owners(&self) -> impl DoubleEndedIterator<Item = &OwnerRecord> {
-        self.entries.iter().filter_map(|entry| match &entry.body {
-            EntryBody::Owner(owner) if owner.session_id == self.header.session => Some(&**owner),
-            _ => None,
-        })
+        owners(&self.header, &self.entries)
     }
 
     /// Whether several hosts share the session.
     pub fn is_shared(&self) -> bool {
-        self.header.replica_of.is_some() || self.owners().next().is_some()
+        is_shared(&self.header, &self.entries)
+    }
+}
+
+fn owners<'a>(
+    header: &Header,
+    entries: &'a [Arc<Entry>],
+) -> impl DoubleEndedIterator<Item = &'a OwnerRecord> {
+    entries.iter().filter_map(|entry| match &entry.body {
+        EntryBody::Owner(owner) if owner.session_id == header.session => Some(&**owner),
+        _ => None,
+    })
+}
+
+/// Whether several hosts share a session with that header and those entries.
+pub fn is_shared(header: &Header, entries: &[Arc<Entry>]) -> bool {
+    match owners(header, entries).next_back() {
+        Some(owner) => !owner.host.is_empty(),
+        None => header.replica_of.is_some(),
     }
 }
 

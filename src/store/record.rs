@@ -332,7 +332,7 @@ pub struct AgentRecord {
 pub struct OwnerRecord {
     /// The session. A fork also has the entries of its source.
     pub session_id: SessionId,
-    /// The host.
+    /// The host; empty where the session was deleted at its owner, and this copy of it is its machine's alone.
     pub host: Arc<str>,
     /// The session's folder there.
     pub cwd: Arc<str>,

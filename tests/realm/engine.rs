@@ -90,7 +90,7 @@ fn owner_that_is_lost_loses_its_session_to_who_asks() {
         let at = a.append(&claim, &Tail::default(), &entries(&["a"]), None).await.unwrap();
         a.leave().await.unwrap();
         assert!(a.open(&session).await.unwrap().owner.unwrap().is_lost);
-        let request = RealmRequest { id: "r".into(), op: "prompt".into(), params: "{}".into(), key: None };
+        let request = RealmRequest { id: "r".into(), call: "{}".into() };
         assert!(
             matches!(b.post(&session, &request).await, Err(RealmError::OwnerLost { host }) if host == a.me().name)
         );
@@ -184,41 +184,92 @@ fn request_is_answered_once_by_the_owner() {
             while let Some(posted) = requests.recv().await {
                 count += 1;
                 assert_eq!(posted.from.as_str(), "desk");
-                let answer = format!("{{:n {count} :op {}}}", posted.request.op);
+                let answer = format!("{{:n {count} :call {}}}", posted.request.call);
                 answerer.answer(&posted.request.id, &answer).await.unwrap();
             }
         });
-        let request = |id: &str| RealmRequest {
-            id: id.into(),
-            op: "prompt".into(),
-            params: "{:message \"x\"}".into(),
-            key: Some("k".into()),
-        };
-        assert_eq!(&*b.post(&claim.session, &request("r-1")).await.unwrap(), "{:n 1 :op prompt}");
+        let request = |id: &str| RealmRequest { id: id.into(), call: ":prompt".into() };
+        assert_eq!(&*b.post(&claim.session, &request("r-1")).await.unwrap(), "{:n 1 :call :prompt}");
         assert_eq!(
             &*b.post(&claim.session, &request("r-1")).await.unwrap(),
-            "{:n 1 :op prompt}",
+            "{:n 1 :call :prompt}",
             "the same request"
         );
-        assert_eq!(&*b.post(&claim.session, &request("r-2")).await.unwrap(), "{:n 2 :op prompt}");
+        assert_eq!(&*b.post(&claim.session, &request("r-2")).await.unwrap(), "{:n 2 :call :prompt}");
         let unknown = "s-9".into();
         assert!(matches!(b.post(&unknown, &request("r-3")).await, Err(RealmError::NoSession { .. })));
     });
 }
 
 #[test]
-fn blobs_are_kept_by_their_digests() {
+fn deleted_session_is_gone_in_postgres() {
+    let Some(server) = Server::start() else { return };
+    run(async { promises::deleted_session_is_gone(&*server.host("laptop").await).await });
+}
+
+#[test]
+fn deleted_session_is_made_by_no_late_call() {
     let Some(server) = Server::start() else { return };
     run(async {
         let (a, b) = (server.host("laptop").await, server.host("desk").await);
-        let bytes: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
-        let digest = a.put(&bytes).await.unwrap();
-        assert_eq!(a.put(&bytes).await.unwrap(), digest);
-        assert_eq!(b.get(&digest).await.unwrap(), Some(bytes));
-        assert_eq!(b.get("00").await.unwrap(), None);
-        server.sql("UPDATE edn_bridge.blob SET bytes = 'x'");
-        assert!(matches!(b.get(&digest).await, Err(RealmError::Damaged(_))));
+        let old = a.create(&header("s-1")).await.unwrap();
+        let session = old.session.clone();
+        let at =
+            a.append(&old, &Tail::default(), &entries(&["a", "b"]), Some("{:name \"x\"}")).await.unwrap();
+        let kept = a.create(&header("s-2")).await.unwrap();
+        a.append(&kept, &Tail::default(), &entries(&["a"]), None).await.unwrap();
+        let claim = a.claim(&session, Path::new(PLACE), &at).await.unwrap();
+        let fenced = a.delete(&old).await;
+        assert!(matches!(fenced, Err(RealmError::Fenced { .. })), "by an older claim: {fenced:?}");
+        a.delete(&claim).await.unwrap();
+        let known = Tail::default();
+        for refused in [
+            b.create(&header("s-1")).await.map(drop),
+            b.claim(&session, Path::new(PLACE), &known).await.map(drop),
+            b.read(&session, &at, 5).await.map(drop),
+            b.open(&session).await.map(drop),
+            b.post(&session, &RealmRequest { id: "r".into(), call: "{}".into() }).await.map(drop),
+        ] {
+            assert!(matches!(refused, Err(RealmError::Deleted { .. })), "{refused:?}");
+        }
+        let late = a.append(&claim, &at, &entries(&["c"]), None).await;
+        assert!(matches!(late, Err(RealmError::InDoubt(_))), "{late:?}");
+        assert!(matches!(a.settle(&claim, &at).await, Err(RealmError::Fenced { .. })));
+        // Nothing of what it said is left, sooner or later.
+        let until = tokio::time::Instant::now() + PATIENCE;
+        while server.sql("SELECT sum(tail) FROM edn_bridge.session WHERE deleted") != ["0"] {
+            assert!(tokio::time::Instant::now() < until);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(server.sql("SELECT session, id FROM edn_bridge.entry"), ["s-2|a"]);
+        let row = "SELECT header, cwd, slot, owner FROM edn_bridge.session WHERE deleted";
+        assert_eq!(server.sql(row), ["|||"]);
     });
+}
+
+#[test]
+fn what_nobody_needs_any_more_is_removed() {
+    let Some(server) = Server::start() else { return };
+    server.sql(
+        "INSERT INTO edn_bridge.request (id, session, host, asker, call, expires) SELECT 'old-' || n, 's-1', 'a', 'b', '', \
+           clock_timestamp() - interval '2 days' FROM generate_series(1, 25000) n; \
+         INSERT INTO edn_bridge.request (id, session, host, asker, call, expires) \
+           VALUES ('new', 's-1', 'a', 'b', '', clock_timestamp()); \
+         INSERT INTO edn_bridge.host (name, key, incarnation, build, until, run) SELECT name, 'k', 'i', 'b', \
+           clock_timestamp() - days, 1 FROM (VALUES ('gone', interval '31 days'), ('owns', interval '31 days'), \
+             ('away', interval '29 days')) h (name, days); \
+         INSERT INTO edn_bridge.session (id, header, cwd, owner, epoch) VALUES ('s-1', '', '', 'owns', 1)",
+    );
+    run(async {
+        let _entered = server.host("laptop").await;
+        let until = tokio::time::Instant::now() + PATIENCE;
+        // The hosts come last.
+        while server.sql("SELECT name FROM edn_bridge.host ORDER BY name") != ["away", "laptop", "owns"] {
+            assert!(tokio::time::Instant::now() < until);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert_eq!(server.sql("SELECT id FROM edn_bridge.request"), ["new"]);
 }
 
 #[test]
@@ -309,7 +360,6 @@ fn roles_see_nothing_of_each_other() {
             let claim = realm.create(&header("s-1")).await.unwrap();
             let text = format!("of {}", realm.me().incarnation.id);
             realm.append(&claim, &Tail::default(), &[entry("a", &text)], None).await.unwrap();
-            realm.put(text.as_bytes()).await.unwrap();
         }
         for realm in [&ann, &bob] {
             assert_eq!(realm.list(&RealmFilter::default(), 10).await.unwrap().len(), 1);
@@ -318,7 +368,7 @@ fn roles_see_nothing_of_each_other() {
         let refused = eve.renew().await.unwrap_err();
         assert!(refused.to_string().contains("--grant"), "{refused}");
     });
-    for table in ["host", "session", "entry", "blob", "member"] {
+    for table in ["host", "session", "entry", "member"] {
         assert_eq!(
             server.sql_as("ann", &format!("SELECT DISTINCT member FROM edn_bridge.{table}")),
             ["ann"],
@@ -337,6 +387,17 @@ fn realm_is_made_once_and_a_newer_one_is_refused() {
         let check = PostgresRealm::check(&server.url()).await.unwrap();
         assert_eq!(check.advice.len(), 2, "{check:?}");
         assert!(check.place.starts_with("127.0.0.1:") && !check.is_encrypted);
+        // One of version 1 is brought up to date, with what is in it.
+        let claim = server.host("laptop").await.create(&header("s-1")).await.unwrap();
+        server.sql(
+            "DELETE FROM edn_bridge.version WHERE version > 1; ALTER TABLE edn_bridge.session DROP COLUMN deleted; \
+             ALTER TABLE edn_bridge.request RENAME COLUMN call TO params; \
+             ALTER TABLE edn_bridge.request ADD COLUMN op text, ADD COLUMN key text; CREATE TABLE edn_bridge.blob ()",
+        );
+        let old = PostgresRealm::check(&server.url()).await.unwrap_err();
+        assert!(old.to_string().contains("realm init"), "{old}");
+        PostgresRealm::init(&server.url(), &[]).await.unwrap();
+        server.host("laptop").await.open(&claim.session).await.unwrap();
         server.sql("INSERT INTO edn_bridge.version VALUES (99)");
         for refused in [
             PostgresRealm::init(&server.url(), &[]).await.unwrap_err(),

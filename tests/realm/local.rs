@@ -42,6 +42,12 @@ fn session_is_made_once() {
 }
 
 #[test]
+fn deleted_session_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    run(promises::deleted_session_is_gone(&realm(folder.path())));
+}
+
+#[test]
 fn session_that_another_has_is_not_claimed() {
     let folder = tempfile::tempdir().unwrap();
     let (one, other) = (realm(folder.path()), realm(folder.path()));

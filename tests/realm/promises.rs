@@ -183,6 +183,24 @@ pub async fn session_is_made_once(realm: &dyn Realm) {
     assert!(again.epoch > claim.epoch);
 }
 
+/// A session is deleted by its owner, once.
+pub async fn deleted_session_is_gone(realm: &dyn Realm) {
+    let session = SessionId::from("s-1");
+    let old = realm.create(&header("s-1")).await.unwrap();
+    let at = realm.append(&old, &Tail::default(), &entries(&["a"]), None).await.unwrap();
+    let claim = realm.claim(&session, Path::new("/project"), &at).await.unwrap();
+    assert!(matches!(realm.delete(&old).await, Err(RealmError::Fenced { .. })));
+    assert_eq!(ids(&log(realm, &session).await), ["a"], "it is there as before");
+    realm.delete(&claim).await.unwrap();
+    realm.delete(&claim).await.unwrap();
+    let is_gone = |error| matches!(error, RealmError::Deleted { .. } | RealmError::NoSession { .. });
+    assert!(is_gone(realm.open(&session).await.unwrap_err()));
+    assert!(is_gone(realm.read(&session, &Tail::default(), 5).await.unwrap_err()));
+    let refused = realm.append(&claim, &at, &entries(&["b"]), None).await.unwrap_err();
+    assert!(is_fenced(realm, &claim, &refused).await);
+    assert!(realm.list(&RealmFilter::default(), 10).await.unwrap().is_empty());
+}
+
 /// Whether a refused append was refused because of the claim: at once, or when it is settled.
 async fn is_fenced(realm: &dyn Realm, claim: &Claim, error: &RealmError) -> bool {
     match error {

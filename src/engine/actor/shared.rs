@@ -34,16 +34,19 @@ impl DurableState {
         };
     }
 
-    /// The entry that says that this host owns the session, unless the journal says so.
+    /// The entry that says who owns the session, unless the journal says so: this host, or nobody but this machine.
     pub(super) fn owner_record(&self) -> Option<EntryBody> {
-        let Ownership::Ours { host, epoch, cwd } = self.journal.ownership() else { return None };
-        let known = self.state.entries.all().iter().rev().find_map(|entry| match &entry.body {
-            EntryBody::Owner(owner) if owner.session_id == self.handle.id => Some(owner),
-            _ => None,
-        });
-        if known.is_some_and(|known| known.epoch >= epoch) {
-            return None;
-        }
+        let known = self.state.owner.as_ref();
+        let (host, cwd, epoch) = match self.journal.ownership() {
+            Ownership::Ours { host, epoch, cwd } if known.is_none_or(|known| known.epoch < epoch) => {
+                (host, cwd, epoch)
+            }
+            Ownership::Local => {
+                let known = known.filter(|known| !known.host.is_empty())?;
+                ("".into(), self.state.facts.cwd.clone(), known.epoch.saturating_add(1))
+            }
+            Ownership::Ours { .. } | Ownership::Theirs { .. } => return None,
+        };
         let session_id = self.handle.id.clone();
         Some(EntryBody::Owner(Box::new(OwnerRecord { session_id, host, cwd, epoch })))
     }

@@ -19,7 +19,9 @@ use crate::facts::SessionFacts;
 use crate::facts::agent::AgentFacts;
 use crate::limits::AGENT_OPTIONS;
 use crate::message::{Block, EntryId, Message, Mode, Role, ThinkingLevel, TurnId};
-use crate::store::record::{CHOSEN_OPTIONS, KeyedRequest, Requested, TurnEvent, TurnRecord, Wish};
+use crate::store::record::{
+    CHOSEN_OPTIONS, KeyedRequest, OwnerRecord, Requested, TurnEvent, TurnRecord, Wish,
+};
 use crate::store::{Entry, EntryBody};
 use crate::value::{Map, Value};
 
@@ -38,6 +40,8 @@ pub struct SessionState {
     /// What its turns did to files.
     pub changes: UndoHistory,
     pub editor: EditorView,
+    /// The newest entry that says which host owns the session.
+    pub owner: Option<Box<OwnerRecord>>,
 }
 
 impl SessionState {
@@ -51,6 +55,7 @@ impl SessionState {
             ledger: Ledger::default(),
             changes: UndoHistory::default(),
             editor: EditorView::default(),
+            owner: None,
         }
     }
 
@@ -135,8 +140,9 @@ impl SessionState {
                 });
             }
             EntryBody::Owner(owner) if owner.session_id == facts.id => {
-                facts.host = Some(owner.host.clone());
+                facts.host = Some(owner.host.clone()).filter(|host| !host.is_empty());
                 facts.cwd = owner.cwd.clone();
+                self.owner = Some(owner.clone());
             }
             EntryBody::Turn(turn) if turn.session_id == facts.id => {
                 facts.interrupted = (turn.event == TurnEvent::Interrupted).then(|| turn.turn_id.clone());

@@ -24,6 +24,14 @@ impl SessionActor {
                 self.durable.handle.abort();
                 self.durable.follow_owner();
             }
+            (true, false) if self.durable.state.facts.host.is_none() => {
+                // Deleted at its owner: this copy is this machine's alone, and nothing goes on in it by itself.
+                self.durable.handle.forget_for_owner();
+                self.durable.state.facts.phase = Phase::Idle;
+                if let Err(error) = self.durable.append(Vec::new()).await {
+                    tracing::warn!(%error, "the journal does not say that the session was deleted at its owner");
+                }
+            }
             (true, false) => {
                 self.durable.handle.forget_for_owner();
                 self.durable.state.facts.phase = Phase::Idle;

@@ -1,6 +1,6 @@
 //! What ends an owner's or a replica's work with a session for good.
 
-use crate::message::EntryId;
+use crate::message::{EntryId, SessionId};
 use crate::realm::error::RealmError;
 use crate::realm::types::Tail;
 
@@ -37,6 +37,15 @@ impl Stop {
                 Some(Self::Diverged { seq: *seq, known: known.clone(), found: found.clone() })
             }
             _ => None,
+        }
+    }
+
+    /// The error that says it of a session.
+    pub fn error(self, session: &SessionId) -> RealmError {
+        match self {
+            Self::Fenced => RealmError::Fenced { session: session.clone() },
+            Self::Behind { known, found } => RealmError::Behind { known, found },
+            Self::Diverged { seq, known, found } => RealmError::Diverged { seq, known, found },
         }
     }
 
