@@ -55,6 +55,21 @@ impl Operation {
     }
 }
 
+/// A span of measured work: its title, kind and own fields, and the fields that all have.
+macro_rules! work_span {
+    ($(parent: $above:expr,)? $name:literal, $kind:literal, $title:literal, $($own:tt)*) => {
+        tracing::debug_span!(
+            $(parent: $above,)?
+            $name,
+            otel.name = %format_args!($title),
+            otel.kind = $kind,
+            otel.status_code = Empty,
+            "error.type" = Empty,
+            $($own)*
+        )
+    };
+}
+
 /// Work that goes on. Dropped before its end, it counts as cancelled.
 #[derive(Debug)]
 pub struct Work {
@@ -71,16 +86,14 @@ impl Work {
     /// request that it answers.
     pub fn turn(session: &str, turn: &str, agent: &str, cause: Option<(u64, &str)>, above: &Span) -> Self {
         let above = above.id().or_else(|| Span::current().id());
-        let span = tracing::debug_span!(
+        let span = work_span!(
             parent: above,
             "turn",
-            otel.name = %format_args!("invoke_agent {agent}"),
-            otel.kind = "internal",
-            otel.status_code = Empty,
+            "internal",
+            "invoke_agent {agent}",
             gen_ai.operation.name = Operation::Turn.as_str(),
             gen_ai.agent.name = agent,
             gen_ai.conversation.id = session,
-            "error.type" = Empty,
             edn_bridge.turn.id = turn,
             edn_bridge.connection.id = cause.map(|(connection, _)| signed(connection)),
             edn_bridge.request.id = cause.map(|(_, request)| request),
@@ -90,11 +103,10 @@ impl Work {
 
     /// A model call for a session.
     pub fn model_call(session: &str, provider: &str, model: &str, max_tokens: Option<u32>) -> Self {
-        let span = tracing::debug_span!(
+        let span = work_span!(
             "model_call",
-            otel.name = %format_args!("chat {model}"),
-            otel.kind = "client",
-            otel.status_code = Empty,
+            "client",
+            "chat {model}",
             gen_ai.operation.name = Operation::ModelCall.as_str(),
             gen_ai.provider.name = known_provider(provider),
             gen_ai.request.model = model,
@@ -106,7 +118,6 @@ impl Work {
             gen_ai.usage.cache_read.input_tokens = Empty,
             gen_ai.usage.cache_creation.input_tokens = Empty,
             edn_bridge.usage.cost = Empty,
-            "error.type" = Empty,
         );
         let mut work = Self::new(Operation::ModelCall, span);
         work.model = Some((provider.into(), model.into()));
@@ -115,46 +126,40 @@ impl Work {
 
     /// A tool call.
     pub fn tool_call(name: &str, id: &str) -> Self {
-        let span = tracing::debug_span!(
+        let span = work_span!(
             "tool_call",
-            otel.name = %format_args!("execute_tool {name}"),
-            otel.kind = "internal",
-            otel.status_code = Empty,
+            "internal",
+            "execute_tool {name}",
             gen_ai.operation.name = Operation::ToolCall.as_str(),
             gen_ai.tool.name = name,
             gen_ai.tool.call.id = id,
             "gen_ai.tool.type" = "function",
-            "error.type" = Empty,
         );
         Self::new(Operation::ToolCall, span)
     }
 
     /// A run of a hook.
     pub fn hook(id: &str, stage: &str, point: &str) -> Self {
-        let span = tracing::debug_span!(
+        let span = work_span!(
             "hook",
-            otel.name = %format_args!("hook {id}"),
-            otel.kind = "internal",
-            otel.status_code = Empty,
+            "internal",
+            "hook {id}",
             edn_bridge.hook.id = id,
             edn_bridge.hook.stage = stage,
             edn_bridge.hook.point = point,
-            "error.type" = Empty,
         );
         Self::new(Operation::Hook, span)
     }
 
     /// A question to a person.
     pub fn question(kind: &str, id: &str) -> Self {
-        let span = tracing::debug_span!(
+        let span = work_span!(
             "question",
-            otel.name = %format_args!("question {kind}"),
-            otel.kind = "internal",
-            otel.status_code = Empty,
+            "internal",
+            "question {kind}",
             edn_bridge.question.kind = kind,
             edn_bridge.question.id = id,
             edn_bridge.question.outcome = Empty,
-            "error.type" = Empty,
         );
         Self::new(Operation::Question, span)
     }

@@ -280,6 +280,114 @@ fn receiver_that_is_not_there_is_told_once() {
 }
 
 #[test]
+fn endpoint_keeps_its_query_and_its_path_gets_longer() {
+    for (path, expected) in [
+        ("/?key=sesame", "/v1/traces?key=sesame"),
+        ("", "/v1/traces"),
+        ("/otlp", "/otlp/v1/traces"),
+        ("/otlp/?a=1&b=2", "/otlp/v1/traces?a=1&b=2"),
+    ] {
+        let server = receiver();
+        let endpoint = format!("{}{path}", server.url());
+        let setup = Setup::new().script(ONE_TURN);
+        configured(&setup, &format!(":telemetry {{:endpoint {endpoint:?}}}"));
+        one_turn(setup.env("OTEL_METRICS_EXPORTER", "none"));
+        let asked = server.all_asked();
+        assert!(!asked.is_empty() && asked.iter().all(|asked| asked.path == expected), "{asked:?}");
+        let server = receiver();
+        let endpoint = format!("{}{path}", server.url());
+        let setup = Setup::new().script(ONE_TURN).env("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint);
+        one_turn(setup.env("OTEL_METRICS_EXPORTER", "none"));
+        let asked = server.all_asked();
+        assert!(!asked.is_empty() && asked.iter().all(|asked| asked.path == expected), "{asked:?}");
+    }
+}
+
+/// A turn, to the end of its process.
+fn one_turn(setup: Setup) {
+    let mut bridge = setup.ready();
+    bridge.ask("p", "prompt", "{:message \"go on\"}");
+    bridge.event("turn/ended");
+    let (status, _, error) = bridge.finish();
+    assert!(status.success() && error.is_empty(), "{error}");
+}
+
+#[test]
+fn signal_goes_to_the_first_that_names_its_receiver() {
+    // The paths and the keys that each of three receivers gets, for what the variables say.
+    let (own, general, file) = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT", "file");
+    let tried: [(&[&str], [&[&str]; 3]); 5] = [
+        (&[own], [&["/own "], &[], &[]]),
+        (&[general], [&[], &["/v1/metrics ", "/v1/traces "], &[]]),
+        (&[own, general], [&["/own "], &["/v1/metrics "], &[]]),
+        (&[own, file], [&["/own "], &[], &["/v1/metrics sesame"]]),
+        (&[general, file], [&[], &["/v1/metrics ", "/v1/traces "], &[]]),
+    ];
+    for (named, expected) in tried {
+        let servers = [own, general, file].map(|name| (name, receiver()));
+        let mut setup = Setup::new().script(ONE_TURN);
+        for (name, server) in servers.iter().filter(|(name, _)| named.contains(name)) {
+            setup = match *name {
+                "file" => {
+                    let headers = ":headers {\"x-key\" \"sesame\"}";
+                    configured(&setup, &format!(":telemetry {{:endpoint {:?} {headers}}}", server.url()));
+                    setup
+                }
+                name if name == own => setup.env(name, &format!("{}/own", server.url())),
+                name => setup.env(name, &server.url()),
+            };
+        }
+        one_turn(setup);
+        for ((name, server), expected) in servers.iter().zip(expected) {
+            let asked = server.all_asked();
+            let got: std::collections::BTreeSet<String> =
+                asked.iter().map(|asked| format!("{} {}", asked.path, asked.line("x-key"))).collect();
+            assert_eq!(got.iter().map(String::as_str).collect::<Vec<_>>(), expected, "{named:?}: {name}");
+        }
+    }
+}
+
+#[test]
+fn metrics_count_what_the_sampler_leaves_out() {
+    let server = receiver();
+    let setup = Setup::new().script(ONE_TURN).env("OTEL_EXPORTER_OTLP_ENDPOINT", &server.url());
+    one_turn(setup.env("OTEL_TRACES_SAMPLER", "always_off"));
+    let asked = server.all_asked();
+    let paths: std::collections::BTreeSet<&str> = asked.iter().map(|asked| asked.path.as_str()).collect();
+    assert_eq!(paths.into_iter().collect::<Vec<_>>(), ["/v1/metrics"]);
+    let last = ExportMetricsServiceRequest::decode(&asked.last().unwrap().bytes[..]).unwrap();
+    let metrics = &last.resource_metrics[0].scope_metrics[0].metrics;
+    assert!(metrics.iter().any(|metric| metric.name == "gen_ai.client.token.usage"), "{metrics:?}");
+}
+
+#[test]
+fn exporter_that_cannot_be_made_ends_no_turn_and_is_told() {
+    for name in ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] {
+        let setup = Setup::new().script(ONE_TURN).env(name, "no address?key=sesame");
+        let mut bridge = setup.ready();
+        bridge.ask("p", "prompt", "{:message \"go on\"}");
+        let ended = bridge.event("turn/ended");
+        assert_eq!(support::data(&ended, "outcome"), "completed", "{ended}");
+        let why = figure(&mut bridge, "psi.telemetry/failure");
+        assert!(why.as_str().is_some_and(|why| why.contains("is no address")), "{why}");
+        let (status, _, error) = bridge.finish();
+        assert!(status.success() && error.contains("no telemetry is sent"), "{error}");
+        assert!(!error.contains("panicked") && !error.contains("sesame"), "{error}");
+    }
+}
+
+#[test]
+fn compression_that_this_build_lacks_is_left_out() {
+    let server = receiver();
+    let setup = Setup::new().script(ONE_TURN).env("OTEL_EXPORTER_OTLP_ENDPOINT", &server.url());
+    let mut bridge = setup.env("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip").ready();
+    bridge.ask("p", "prompt", "{:message \"go on\"}");
+    bridge.event("turn/ended");
+    assert!(bridge.finish().0.success());
+    assert!(!spans(&server.all_asked()).is_empty());
+}
+
+#[test]
 fn nothing_is_sent_unless_it_is_configured_or_if_it_is_disabled() {
     let server = receiver();
     let turn = |setup: Setup| {

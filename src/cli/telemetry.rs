@@ -18,14 +18,17 @@ use edn_bridge::limits::{
 };
 use edn_bridge::telemetry::{self, TARGET, TEXTS};
 use opentelemetry::metrics::{Histogram, MeterProvider as _};
-use opentelemetry::trace::TracerProvider as _;
+use opentelemetry::trace::{Link, SpanKind, TraceId, TracerProvider as _};
 use opentelemetry::{Array, Context, KeyValue, Value};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{ExporterBuildError, RetryPolicy, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
-use opentelemetry_sdk::trace::{SdkTracerProvider, Span, SpanData, SpanExporter as _, SpanProcessor};
+use opentelemetry_sdk::trace::{
+    Config, SamplingDecision, SamplingResult, SdkTracerProvider, ShouldSample, Span, SpanData,
+    SpanExporter as _, SpanProcessor,
+};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{FilterFn, LevelFilter};
 use tracing_subscriber::registry::LookupSpan;
@@ -36,9 +39,9 @@ pub(super) struct Exporter {
     processor: Arc<Processor>,
 }
 
-/// Whether a variable has a value.
-fn is_set(name: &str) -> bool {
-    env::var_os(name).is_some_and(|value| !value.is_empty())
+/// The value of a variable, if it has one.
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
 fn says(name: &str, word: &str) -> bool {
@@ -48,7 +51,7 @@ fn says(name: &str, word: &str) -> bool {
 /// A number that a variable gives, at least 1 and at most as much as usual times ten.
 fn number(name: &str, usual: u64) -> u64 {
     let given = env::var(name).ok().and_then(|value| value.trim().parse::<u64>().ok());
-    given.filter(|number| (1..=usual.saturating_mul(10)).contains(number)).unwrap_or(usual)
+    given.map_or(usual, |number| number.clamp(1, usual.saturating_mul(10)))
 }
 
 fn millis(name: &str, usual: Duration) -> Duration {
@@ -59,25 +62,23 @@ impl Exporter {
     /// Sets it up as the user's file and the standard variables say, which count more; `None` if neither names a
     /// receiver. Starts nothing before the first span has ended.
     pub(super) fn of(policy: &TelemetryPolicy) -> Option<Self> {
-        let general = "OTEL_EXPORTER_OTLP_ENDPOINT";
-        let own = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"];
-        let named = std::iter::once(general).chain(own).find(|name| is_set(name));
-        let endpoint = named.and_then(|name| env::var(name).ok()).or_else(|| policy.endpoint.clone())?;
+        let target = |signal| Target::of(signal, policy, &variable);
+        let plan = Plan { traces: target("traces"), metrics: target("metrics") };
+        let shown = plan.traces.as_ref().or(plan.metrics.as_ref())?.shown();
         if says("OTEL_SDK_DISABLED", "true") {
             return None;
         }
-        let of_file = if named.is_some() { None } else { policy.endpoint.clone() };
-        telemetry::export_begins(http::without_keys(&endpoint).into_owned(), policy.has_texts);
+        telemetry::export_begins(shown, policy.has_texts);
         let resource = Resource::builder()
             .with_service_name(env::var("OTEL_SERVICE_NAME").unwrap_or_else(|_| "edn-bridge".to_owned()))
             .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
             .with_attribute(KeyValue::new("service.instance.id", uuid::Uuid::new_v4().to_string()))
             .with_attribute(KeyValue::new("process.pid", i64::from(std::process::id())))
             .build();
-        let plan = Plan { endpoint: of_file, headers: policy.headers.iter().cloned().collect() };
         let processor = Arc::new(Processor { plan, resource: resource.clone(), running: OnceLock::new() });
         let provider = SdkTracerProvider::builder()
             .with_resource(resource)
+            .with_sampler(Measured(Config::default().sampler))
             .with_span_processor(Shared(processor.clone()))
             .build();
         Some(Self { provider, processor })
@@ -123,17 +124,67 @@ impl Exporter {
     }
 }
 
-/// What the user's file says.
+/// Where each signal goes; `None` if nothing says it.
 #[derive(Debug)]
 struct Plan {
-    endpoint: Option<String>,
+    traces: Option<Target>,
+    metrics: Option<Target>,
+}
+
+/// Where a signal goes.
+struct Target {
+    /// The address as it is given.
+    endpoint: String,
+    /// The signal, whose path is added to an address for all signals.
+    added: Option<&'static str>,
     headers: HashMap<String, String>,
 }
 
-impl Plan {
-    /// The address for a signal, if no variable gives it.
-    fn address(&self, path: &str) -> Option<String> {
-        self.endpoint.as_ref().map(|endpoint| format!("{}{path}", endpoint.trim_end_matches('/')))
+/// Headers are keys, and so may be a part of an address.
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Target").field("endpoint", &self.shown()).finish_non_exhaustive()
+    }
+}
+
+impl Target {
+    /// The first that names a receiver: the signal's own variable, that of all signals, the user's file.
+    fn of(
+        signal: &'static str,
+        policy: &TelemetryPolicy,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Option<Self> {
+        let own = variable(&format!("OTEL_EXPORTER_OTLP_{}_ENDPOINT", signal.to_uppercase()));
+        let (endpoint, added) = match own {
+            Some(own) => (Some(own), None),
+            None => (variable("OTEL_EXPORTER_OTLP_ENDPOINT"), Some(signal)),
+        };
+        if let Some(endpoint) = endpoint {
+            // The file's headers are for the receiver that the file names.
+            return Some(Self { endpoint, added, headers: HashMap::new() });
+        }
+        let headers = policy.headers.iter().cloned().collect();
+        Some(Self { endpoint: policy.endpoint.clone()?, added, headers })
+    }
+
+    /// The address without keys. Which part of a text that is no address is a key, nobody knows.
+    fn shown(&self) -> String {
+        match Url::parse(self.endpoint.trim()) {
+            Ok(url) if url.has_host() => http::without_keys(&self.endpoint).into_owned(),
+            _ => "(no address)".to_owned(),
+        }
+    }
+
+    fn address(&self) -> Result<String, String> {
+        let wrong = || "what names the receiver of telemetry is no address".to_owned();
+        let mut url = Url::parse(self.endpoint.trim()).map_err(|_| wrong())?;
+        if !url.has_host() {
+            return Err(wrong());
+        }
+        if let Some(signal) = self.added {
+            url.path_segments_mut().map_err(|()| wrong())?.pop_if_empty().extend(["v1", signal]);
+        }
+        Ok(url.into())
     }
 }
 
@@ -164,7 +215,10 @@ impl Processor {
     fn running(&self) -> Option<&Running> {
         let running = self.running.get_or_init(|| {
             Running::start(&self.plan, &self.resource)
-                .inspect_err(|error| tracing::warn!(error, "no telemetry is sent"))
+                .inspect_err(|error| {
+                    tracing::warn!(error, "no telemetry is sent");
+                    telemetry::exported(0, Some(error.clone()));
+                })
                 .ok()
         });
         running.as_ref()
@@ -184,6 +238,9 @@ impl SpanProcessor for Shared {
         if let Some(measures) = &running.measures {
             measures.record(&span);
         }
+        if !span.span_context.is_sampled() {
+            return;
+        }
         match running.queue.try_send(Message::Span(Box::new(span))) {
             Ok(()) => {}
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
@@ -198,6 +255,29 @@ impl SpanProcessor for Shared {
 
     fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
         Ok(())
+    }
+}
+
+/// The sampler that the variables name. What it leaves out is recorded all the same and not sent: the metrics count all
+/// work.
+#[derive(Debug, Clone)]
+struct Measured(Box<dyn ShouldSample>);
+
+impl ShouldSample for Measured {
+    fn should_sample(
+        &self,
+        above: Option<&Context>,
+        trace: TraceId,
+        name: &str,
+        kind: &SpanKind,
+        attributes: &[KeyValue],
+        links: &[Link],
+    ) -> SamplingResult {
+        let result = self.0.should_sample(above, trace, name, kind, attributes, links);
+        match result.decision {
+            SamplingDecision::Drop => SamplingResult { decision: SamplingDecision::RecordOnly, ..result },
+            _ => result,
+        }
     }
 }
 
@@ -291,42 +371,30 @@ impl Measures {
 impl Running {
     fn start(plan: &Plan, resource: &Resource) -> Result<Self, String> {
         let failed = |error: ExporterBuildError| http::without_keys(&error.to_string()).into_owned();
-        let executor = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("telemetry")
-            .enable_all()
-            .build()
-            .map_err(|error| error.to_string())?;
+        let executor = Executor::start().map_err(|error| error.to_string())?;
         let timeout = millis("OTEL_EXPORTER_OTLP_TIMEOUT", TELEMETRY_TIMEOUT);
-        let client = Post { http: Arc::default(), executor: executor.handle().clone(), timeout };
+        let client = Post { http: Arc::default(), executor: executor.handle.clone(), timeout };
         // More tries would hold up the end of a short process, and let more spans wait.
         let once_more = RetryPolicy::recommended().with_max_retries(1);
-        let meters = match says("OTEL_METRICS_EXPORTER", "none") {
-            true => None,
-            false => {
-                let mut builder = opentelemetry_otlp::MetricExporter::builder().with_http();
-                builder = builder.with_http_client(client.clone()).with_headers(plan.headers.clone());
-                builder = builder.with_retry_policy(once_more.clone());
-                if let Some(address) = plan.address("/v1/metrics") {
-                    builder = builder.with_endpoint(address);
-                }
-                let reader = PeriodicReader::builder(builder.build().map_err(failed)?).build();
-                Some(SdkMeterProvider::builder().with_resource(resource.clone()).with_reader(reader).build())
+        let metrics = match &plan.metrics {
+            Some(target) if !says("OTEL_METRICS_EXPORTER", "none") => {
+                let builder = opentelemetry_otlp::MetricExporter::builder().with_http();
+                let builder = builder.with_http_client(client.clone()).with_headers(target.headers.clone());
+                let builder = builder.with_retry_policy(once_more.clone()).with_endpoint(target.address()?);
+                Some(builder.build().map_err(failed)?)
             }
+            _ => None,
         };
-        let exporter = match says("OTEL_TRACES_EXPORTER", "none") {
-            true => None,
-            false => {
-                let mut builder = opentelemetry_otlp::SpanExporter::builder().with_http();
-                builder = builder.with_http_client(client).with_headers(plan.headers.clone());
-                builder = builder.with_retry_policy(once_more);
-                if let Some(address) = plan.address("/v1/traces") {
-                    builder = builder.with_endpoint(address);
-                }
+        let exporter = match &plan.traces {
+            Some(target) if !says("OTEL_TRACES_EXPORTER", "none") => {
+                let builder = opentelemetry_otlp::SpanExporter::builder().with_http();
+                let builder = builder.with_http_client(client).with_headers(target.headers.clone());
+                let builder = builder.with_retry_policy(once_more).with_endpoint(target.address()?);
                 let mut exporter = builder.build().map_err(failed)?;
                 exporter.set_resource(resource);
                 Some(exporter)
             }
+            _ => None,
         };
         let size = number("OTEL_BSP_MAX_QUEUE_SIZE", TELEMETRY_QUEUE);
         let (queue, receiver) = sync_channel(usize::try_from(size).unwrap_or(usize::MAX));
@@ -336,14 +404,41 @@ impl Running {
             .name("telemetry-out".to_owned())
             .spawn(run)
             .map_err(|error| error.to_string())?;
+        let meters = metrics.map(|exporter| {
+            let reader = PeriodicReader::builder(exporter).build();
+            SdkMeterProvider::builder().with_resource(resource.clone()).with_reader(reader).build()
+        });
         let measures = meters.as_ref().map(Measures::new);
         Ok(Self { queue, meters, measures })
     }
 }
 
+/// What the requests run on. Its end waits for nothing: where exporting cannot start, it ends on a thread of the engine's
+/// runtime, which may not wait.
+struct Executor {
+    handle: tokio::runtime::Handle,
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+impl Executor {
+    fn start() -> std::io::Result<Self> {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).thread_name("telemetry").enable_all().build()?;
+        Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
 /// The thread that sends spans.
 struct Spans {
-    executor: tokio::runtime::Runtime,
+    executor: Executor,
     exporter: Option<opentelemetry_otlp::SpanExporter>,
     waiting: Vec<SpanData>,
     /// How many were dropped when it last looked.
@@ -389,7 +484,7 @@ impl Spans {
         let spans = std::mem::take(&mut self.waiting);
         let (Some(exporter), false) = (&self.exporter, spans.is_empty()) else { return };
         let count = u64::try_from(spans.len()).unwrap_or(u64::MAX);
-        let failure = self.executor.block_on(exporter.export(spans)).err().map(|error| match error {
+        let failure = self.executor.handle.block_on(exporter.export(spans)).err().map(|error| match error {
             OTelSdkError::Timeout(_) => "no answer in time".to_owned(),
             error => http::without_keys(&error.to_string()).into_owned(),
         });
@@ -453,5 +548,54 @@ impl HttpClient for Post {
             // An address may hold a key.
             posted.map_err(|error: http::RequestError| error.without_url().into())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_is_the_first_that_something_names() {
+        let policy = TelemetryPolicy {
+            endpoint: Some("http://file/?key=sesame".to_owned()),
+            headers: vec![("x-key".to_owned(), "sesame".to_owned())],
+            ..TelemetryPolicy::default()
+        };
+        let none = TelemetryPolicy::default();
+        let (own, general) = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT");
+        let of_file = |signal: &str| Some((format!("http://file/v1/{signal}?key=sesame"), 1));
+        let of_general = |signal: &str| Some((format!("http://general/x/v1/{signal}"), 0));
+        let own_address = Some(("http://own/traces".to_owned(), 0));
+        for (named, policy, traces, metrics) in [
+            (&[][..], &none, None, None),
+            (&[own], &none, own_address.clone(), None),
+            (&[own], &policy, own_address.clone(), of_file("metrics")),
+            (&[own, general], &policy, own_address, of_general("metrics")),
+            (&[general], &policy, of_general("traces"), of_general("metrics")),
+            (&[], &policy, of_file("traces"), of_file("metrics")),
+        ] {
+            let variable = |name: &str| {
+                named.contains(&name).then(|| match name == own {
+                    true => "http://own/traces".to_owned(),
+                    false => "http://general/x/".to_owned(),
+                })
+            };
+            let target = |signal| {
+                let target = Target::of(signal, policy, &variable)?;
+                assert!(!format!("{target:?}").contains("sesame"), "{target:?}");
+                Some((target.address().unwrap(), target.headers.len()))
+            };
+            assert_eq!((target("traces"), target("metrics")), (traces, metrics), "{named:?}");
+        }
+    }
+
+    #[test]
+    fn address_that_cannot_be_read_is_told_without_keys() {
+        for endpoint in ["user:sesame", "http://[?sesame", "sesame@x://"] {
+            let target = Target { endpoint: endpoint.to_owned(), added: None, headers: HashMap::new() };
+            let told = format!("{target:?} {}", target.address().unwrap_err());
+            assert!(!told.contains("sesame"), "{told}");
+        }
     }
 }
