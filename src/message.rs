@@ -270,6 +270,20 @@ pub fn per_second(tokens: u64, millis: u64) -> Option<f64> {
     Some((figure(tokens)? * 10_000.0 / figure(millis)?).round() / 10.0)
 }
 
+/// A count in at most five characters, for a person: 950, 1.2k, 45k, 1.2M, 3.0G.
+pub fn short(count: u64) -> String {
+    let tenths = |unit: u64| {
+        let tenths = count.saturating_mul(10) / unit;
+        if tenths < 100 { format!("{}.{}", tenths / 10, tenths % 10) } else { (tenths / 10).to_string() }
+    };
+    match count {
+        0..1_000 => count.to_string(),
+        1_000..1_000_000 => format!("{}k", tenths(1_000)),
+        1_000_000..1_000_000_000 => format!("{}M", tenths(1_000_000)),
+        _ => format!("{}G", tenths(1_000_000_000)),
+    }
+}
+
 /// A count as an EDN integer; the wire has no integer above `i64::MAX` worth telling apart.
 pub fn count(n: u64) -> Value<'static> {
     Value::int(i64::try_from(n).unwrap_or(i64::MAX))
@@ -579,5 +593,25 @@ impl Message {
             sender: text("sender"),
             replay: value.get("replay").map(|replay| replay.clone().into_owned()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_short() {
+        for (count, expected) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1.0k"),
+            (1234, "1.2k"),
+            (45_678, "45k"),
+            (1_200_000, "1.2M"),
+            (3_000_000_000, "3.0G"),
+        ] {
+            assert_eq!(short(count), expected);
+        }
     }
 }

@@ -20,7 +20,7 @@ use crate::facts::{
     BashOutput, CommandFacts, JobFacts, ListedSession, LoginFacts, ModelFacts, Note, Phase, Price,
     ProviderName, SessionFacts, SessionList, SessionStats, Slot, TemplateFacts,
 };
-use crate::message::{SessionId, TurnId, count};
+use crate::message::{SessionId, TurnId, count, short};
 use crate::value::{Map, Value};
 
 /// What a question asks, with the risks in its texts.
@@ -288,19 +288,6 @@ pub fn footer(facts: &SessionFacts) -> Map<'_> {
     map
 }
 
-/// A count in at most five characters: 950, 1.2k, 45k, 1.2M.
-fn short(count: u64) -> String {
-    let tenths = |unit: u64| {
-        let tenths = count.saturating_mul(10) / unit;
-        if tenths < 100 { format!("{}.{}", tenths / 10, tenths % 10) } else { (tenths / 10).to_string() }
-    };
-    match count {
-        0..1_000 => count.to_string(),
-        1_000..1_000_000 => format!("{}k", tenths(1_000)),
-        _ => format!("{}M", tenths(1_000_000)),
-    }
-}
-
 fn home_relative(path: &str) -> String {
     let home = std::env::var("HOME").unwrap_or_default();
     match path.strip_prefix(home.as_str()) {
@@ -560,18 +547,4 @@ pub fn price(price: Price) -> Map<'static> {
     map.put("cache-read", price.cache_read);
     map.put("cache-write", price.cache_write);
     map
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_are_short() {
-        for (count, expected) in
-            [(0, "0"), (999, "999"), (1000, "1.0k"), (1234, "1.2k"), (45_678, "45k"), (1_200_000, "1.2M")]
-        {
-            assert_eq!(short(count), expected);
-        }
-    }
 }

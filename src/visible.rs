@@ -165,6 +165,18 @@ pub fn line(line: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// The end of a text of more than so many characters, after an ellipsis: paths and names of one kind differ there.
+pub fn end_of(text: &str, most: usize) -> Cow<'_, str> {
+    let over = text.chars().count().saturating_sub(most);
+    match over {
+        0 => Cow::Borrowed(text),
+        over => {
+            let rest = text.chars().skip(over.saturating_add(1));
+            Cow::Owned(std::iter::once('…').chain(rest).collect())
+        }
+    }
+}
+
 /// The hidden characters of a text: offset, character and reason.
 pub fn hidden(text: &str) -> impl Iterator<Item = (usize, char, Hidden)> + '_ {
     let mut scan = Scan::default();
@@ -305,6 +317,15 @@ mod tests {
             assert_eq!(matches!(text(given), Cow::Borrowed(_)), expected.is_none(), "{given:?}");
         }
         assert_eq!(line("a\n[Allow]\tb\r\n\u{202e}"), "a\\u{A}[Allow]\\u{9}b\\u{D}\\u{A}\\u{202E}");
+    }
+
+    #[test]
+    fn long_texts_are_shown_by_their_end() {
+        for (text, most, expected) in
+            [("", 0, ""), ("abc", 3, "abc"), ("abcd", 3, "…cd"), ("日本語です", 4, "…語です"), ("ab", 1, "…")]
+        {
+            assert_eq!(end_of(text, most), expected);
+        }
     }
 
     #[test]

@@ -179,9 +179,7 @@ impl Measure {
 
     #[allow(clippy::cast_precision_loss, reason = "a length on a terminal")]
     fn amount(&self, sum: &Sum) -> f64 {
-        let Usage { input, output, cache_read, cache_write, cost } = sum.usage;
-        let tokens = input.saturating_add(output).saturating_add(cache_read).saturating_add(cache_write);
-        if self.is_cost { cost } else { tokens as f64 }
+        if self.is_cost { sum.usage.cost } else { sum.usage.total() as f64 }
     }
 
     /// The bar in eighths of a column. What is more than nothing is seen.

@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use super::escape::shown;
 use super::page::{begin, end};
 use crate::limits::PLOT_ROWS;
-use crate::message::Usage;
+use crate::message::{Usage, short};
+use crate::visible;
 
 /// The tokens and the cost of one thing.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,7 +59,7 @@ pub(super) fn figure(figure: &UsageFigure, place: usize, out: &mut String) {
     let skipped = figure.rows.len().saturating_sub(PLOT_ROWS);
     let drawn: Vec<&UsageRow> = figure.rows.iter().skip(skipped).collect();
     let most = |of: &dyn Fn(&UsageRow) -> f64| drawn.iter().map(|row| of(row)).fold(0.0, f64::max);
-    let tokens = most(&|row| real(tokens_of(&row.usage)));
+    let tokens = most(&|row| real(row.usage.total()));
     let cost = most(&|row| row.usage.cost);
     let height = ROW.mul_add(real(u64::try_from(drawn.len()).unwrap_or_default()), TOP);
     let _ = write!(
@@ -82,7 +83,7 @@ pub(super) fn figure(figure: &UsageFigure, place: usize, out: &mut String) {
     for row in drawn {
         let Usage { input, output, cache_read, cache_write, .. } = row.usage;
         let _ = write!(out, "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">", LABELS - 8.0, top + 13.0);
-        shown(&end_of(&row.label), out);
+        shown(&visible::end_of(&row.label, LABEL_CHARS), out);
         out.push_str("</text>\n");
         let mut left = LABELS;
         for (class, count) in [("in", input.saturating_add(cache_write)), ("ca", cache_read), ("ou", output)]
@@ -108,7 +109,7 @@ pub(super) fn figure(figure: &UsageFigure, place: usize, out: &mut String) {
             "<text x=\"{:.1}\" y=\"{}\">{}{}</text>",
             left + 6.0,
             top + 13.0,
-            short(tokens_of(&row.usage)),
+            short(row.usage.total()),
             if row.usage.cost > 0.0 { format!(" · ${:.4}", row.usage.cost) } else { String::new() }
         );
         top += ROW;
@@ -144,36 +145,10 @@ fn table(figure: &UsageFigure, skipped: usize, out: &mut String) {
     out.push_str("</tbody></table></details>\n");
 }
 
-fn tokens_of(usage: &Usage) -> u64 {
-    usage
-        .input
-        .saturating_add(usage.output)
-        .saturating_add(usage.cache_read)
-        .saturating_add(usage.cache_write)
-}
-
 /// As precise as an image needs.
 #[allow(clippy::cast_precision_loss, reason = "a length in an image")]
 const fn real(count: u64) -> f64 {
     count as f64
-}
-
-/// A count for an image; the table has the digits.
-fn short(count: u64) -> String {
-    match count {
-        0..=9_999 => count.to_string(),
-        10_000..=999_999 => format!("{:.0}k", real(count) / 1e3),
-        _ => format!("{:.1}M", real(count) / 1e6),
-    }
-}
-
-/// The end of a label that is too long: paths differ there.
-fn end_of(label: &str) -> String {
-    let over = label.chars().count().saturating_sub(LABEL_CHARS);
-    match over {
-        0 => label.to_owned(),
-        over => std::iter::once('…').chain(label.chars().skip(over.saturating_add(1))).collect(),
-    }
 }
 
 #[cfg(test)]

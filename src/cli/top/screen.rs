@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 
-use edn_bridge::visible;
+use edn_bridge::{message, visible};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
 use super::super::style::{Meaning, Painter};
@@ -176,7 +176,7 @@ fn sessions_table(sessions: &[&SessionRow], columns: usize) -> Table {
                     Some(Meaning::Name),
                 )
             }
-            "PROJECT" => (end_of(&one.project, 30), None),
+            "PROJECT" => (visible::end_of(&one.project, 30).into_owned(), None),
             "MODEL" => (fitting(&one.model, 24), None),
             "TURN" => (one.turn_ms.map_or_else(|| "-".to_owned(), span), None),
             "QUEUE" => (one.queue.to_string(), None),
@@ -220,24 +220,9 @@ fn clients_table(view: &View, columns: usize) -> Table {
     table
 }
 
-/// The end of a path, which tells more than its beginning.
-fn end_of(path: &str, columns: usize) -> String {
-    let all: Vec<char> = path.chars().collect();
-    match all.len().checked_sub(columns) {
-        None | Some(0) => path.to_owned(),
-        Some(over) => std::iter::once('…').chain(all.into_iter().skip(over.saturating_add(1))).collect(),
-    }
-}
-
-/// A count in at most five characters.
-pub(super) fn short(count: i64) -> String {
-    let number = real(count);
-    match count {
-        ..=9_999 => count.to_string(),
-        10_000..=999_999 => format!("{:.0}k", number / 1e3),
-        1_000_000..=999_999_999 => format!("{:.1}M", number / 1e6),
-        _ => format!("{:.1}G", number / 1e9),
-    }
+/// A count of the graph, as a footer has it.
+fn short(count: i64) -> String {
+    message::short(u64::try_from(count).unwrap_or_default())
 }
 
 fn money(cost: f64) -> String {
@@ -367,11 +352,6 @@ mod tests {
 
     #[test]
     fn figures_are_short() {
-        for (count, expected) in
-            [(0, "0"), (9_999, "9999"), (12_345, "12k"), (2_345_678, "2.3M"), (3_000_000_000, "3.0G")]
-        {
-            assert_eq!(short(count), expected);
-        }
         for (millis, expected) in
             [(999, "0s"), (61_000, "1m01s"), (3_720_000, "1h02m"), (90_000_000, "1d01h")]
         {
