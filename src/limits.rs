@@ -524,8 +524,12 @@ pub const REPL_HISTORY: usize = 2_000;
 /// Events that wait for the terminal of the REPL. Further ones are dropped.
 pub const REPL_EVENTS: usize = 1_024;
 
-/// How long `top` waits for a bridge's answer beyond the time between two looks. A stopped process must not stop the view.
+/// How long `top` waits for a bridge's answer, beyond the pause between two looks or [`TOP_PAUSE`]. A stopped process must
+/// not stop the view.
 pub const TOP_PATIENCE: Duration = Duration::from_secs(3);
+
+/// The longest pause between two looks that a connection of `top` outlives; after a longer one, it is opened anew.
+pub const TOP_PAUSE: Duration = Duration::from_secs(5);
 
 /// The largest file of configuration, rules or trusted folders (1 MiB). Real ones have a few KB.
 pub const CONFIG_BYTES: u64 = 1024 * 1024;
@@ -1344,14 +1348,11 @@ pub const REALM_PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes of what lists show of a session in a realm (16 KiB).
 pub const REALM_SLOT_BYTES: usize = 16 * 1024;
 
+/// Bytes of a kept output in a realm (16 MiB): as long as a line.
+pub const REALM_BLOB_BYTES: usize = MAX_LINE_BYTES;
+
 /// Hosts of a realm that are listed. A person has some machines.
 pub const REALM_HOSTS: usize = 256;
-
-/// Rows that one statement removes from a realm, of what nobody needs any more: an engine is done with them in a moment.
-pub const REALM_SWEEP: usize = 10_000;
-
-/// How often a host removes from its realm what nobody needs any more. Nobody waits for it.
-pub const REALM_SWEEP_PAUSE: Duration = Duration::from_secs(60 * 60);
 
 /// Sessions of a realm that are listed.
 pub const REALM_SESSIONS: usize = 10_000;

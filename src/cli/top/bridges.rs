@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use edn_bridge::client::Client;
-use edn_bridge::limits::TOP_PATIENCE;
+use edn_bridge::limits::{TOP_PATIENCE, TOP_PAUSE};
 use edn_bridge::value::{Map, Owned, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
 
@@ -45,14 +45,14 @@ pub(super) struct Told {
 /// The bridges and the connections to them.
 pub(super) struct Bridges {
     place: Place,
-    /// How long a connection may be silent: one that is not asked for a while is, too.
+    /// How long a connection may be silent: between two looks it is as well. One that is silent for longer is opened anew.
     patience: Duration,
     open: Vec<(PathBuf, Client)>,
 }
 
 impl Bridges {
     pub(super) fn new(place: Place, every: Duration) -> Self {
-        Self { place, patience: every.saturating_add(TOP_PATIENCE), open: Vec::new() }
+        Self { place, patience: every.min(TOP_PAUSE).saturating_add(TOP_PATIENCE), open: Vec::new() }
     }
 
     /// Asks all that run now.
