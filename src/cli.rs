@@ -496,6 +496,7 @@ const SOURCES: &[(&str, &str, &str)] = &[
     ("config", "config", "EDN_BRIDGE_CONFIG"),
     ("durability", "durability", "EDN_BRIDGE_DURABILITY"),
     ("log", "log", "EDN_BRIDGE_LOG"),
+    ("log-format", "log_format", "EDN_BRIDGE_LOG_FORMAT"),
 ];
 
 /// The settings from the command line and the environment, each with its source for a person.

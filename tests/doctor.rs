@@ -40,6 +40,7 @@ fn findings(report: &Owned, area: &str) -> Vec<(String, String)> {
 #[test]
 fn it_says_what_holds_and_where_it_came_from() {
     let setup = Setup::new().script("{:turns [{:steps []}]}").env("EDN_BRIDGE_DURABILITY", "relaxed");
+    let setup = setup.env("EDN_BRIDGE_LOG_FORMAT", "json");
     let config = setup.dir.path().join("user.edn");
     std::fs::write(&config, "{:mode :accept-edits :provider \"scripted\" :model \"m\"}").unwrap();
     let setup = setup.arg("--config").arg(config.to_str().unwrap()).env("OPENAI_API_KEY", "canary-7f3a");
@@ -62,6 +63,7 @@ fn it_says_what_holds_and_where_it_came_from() {
     assert_eq!(of("provider"), ("scripted".to_owned(), "the option --script".to_owned()));
     assert_eq!(of("durability"), ("relaxed".to_owned(), "the variable EDN_BRIDGE_DURABILITY".to_owned()));
     assert_eq!(of("log"), ("error".to_owned(), "the option --log".to_owned()));
+    assert_eq!(of("log-format"), ("json".to_owned(), "the variable EDN_BRIDGE_LOG_FORMAT".to_owned()));
     assert_eq!(of("state-dir").1, "the option --state-dir");
     assert_eq!(findings(&report, "durability")[0].0, "note");
     assert!(findings(&report, "keys")[0].1.contains("OPENAI_API_KEY"));

@@ -148,6 +148,7 @@ pub(super) fn values(options: &Options, settings: &Settings) -> Vec<Setting> {
         ("mode", Value::from(settings.mode.as_str())),
         ("durability", Value::from(options.durability().as_str())),
         ("log", Value::from(options.log.clone())),
+        ("log-format", Value::from(options.log_format.clone())),
     ];
     values.into_iter().map(|(key, value)| (key, value, settings.origin(key).to_owned())).collect()
 }

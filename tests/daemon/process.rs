@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use edn_bridge::value::Value;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::fixture::{Daemon, prompt, until};
+use crate::fixture::{Daemon, END, prompt, until};
 use crate::support::{Bridge, Setup, at, code, data, wait_until};
 
 #[test]
@@ -326,6 +326,19 @@ fn start_follows_a_daemon_that_ends_at_that_moment() {
     assert!(daemon.control(&["start"]).status.success());
     ending.join().unwrap();
     assert!(daemon.status().is_some());
+}
+
+#[test]
+fn daemon_logs_in_the_format_of_the_program_that_starts_it() {
+    let daemon =
+        Daemon::new(Setup::new().script(END).arg("--log").arg("debug").arg("--log-format").arg("json"));
+    let mut bridge = daemon.setup.interactor();
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    bridge.event("turn/ended");
+    let log = daemon.setup.state().join("daemon.log");
+    wait_until("nothing is logged", || std::fs::metadata(&log).is_ok_and(|log| log.len() > 0));
+    let log = std::fs::read_to_string(&log).unwrap();
+    assert!(log.lines().all(|line| line.starts_with('{')), "{log}");
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub(in super::super) fn serve(
     }
     let ask = asked(options, &settings, protocol, None)?;
     for _ in 0..TRIES {
-        let stream = match connect_or_start(&settings.state_dir, &options.log) {
+        let stream = match connect_or_start(&settings.state_dir, options) {
             Ok(stream) => stream,
             Err(NoDaemon::Inside) => return Ok(None),
             Err(error) => return Err(Failure::start(error)),

@@ -77,7 +77,7 @@ pub(in super::super) fn run(options: &Options, command: DaemonCommand) -> Exit {
 fn start(options: &Options) -> Exit {
     let state_dir = options.state_folder()?;
     let answers = || {
-        let stream = connect_or_start(&state_dir, &options.log).map_err(Failure::start)?;
+        let stream = connect_or_start(&state_dir, options).map_err(Failure::start)?;
         asked_at(&stream, &Ask::Status, DAEMON_START)
     };
     answers().or_else(|_| answers()).map(|_| ExitCode::SUCCESS)
@@ -318,7 +318,7 @@ fn restart(options: &Options) -> Exit {
     if told.is_some() {
         wait_for_end(&state_dir, &about).map_err(Failure::io("the daemon"))?;
     }
-    connect_or_start(&state_dir, &options.log).map_err(Failure::start)?;
+    connect_or_start(&state_dir, options).map_err(Failure::start)?;
     if let Some(Told::Working(all)) = told {
         let mut text =
             "A new daemon runs. It goes on with this when a running tool or answer has ended; `edn-bridge daemon status` \

@@ -19,6 +19,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::line::{self, Ask, Handed, Lines, Told};
 use super::notes::is_untouched;
+use crate::cli::Options;
 
 /// How often a lock is tried while somebody else holds it.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
@@ -212,7 +213,7 @@ pub(super) fn log_path(state_dir: &Path) -> PathBuf {
 }
 
 /// Connects to the daemon, and starts it if there is none: once, however many clients do so at the same time.
-pub(super) fn connect_or_start(state_dir: &Path, log: &str) -> Result<UnixStream, NoDaemon> {
+pub(super) fn connect_or_start(state_dir: &Path, options: &Options) -> Result<UnixStream, NoDaemon> {
     let folder = socket::folder(state_dir);
     let files = |source| NoDaemon::Files { folder: folder.clone(), source };
     let connect = || match socket::connect_daemon(state_dir) {
@@ -235,7 +236,7 @@ pub(super) fn connect_or_start(state_dir: &Path, log: &str) -> Result<UnixStream
         if let Some(stream) = connect()? {
             return Ok(stream);
         }
-        if let Err(error) = start(state_dir, log) {
+        if let Err(error) = start(state_dir, options) {
             // Another one may have come first: whoever began to start it is gone.
             return connect()?.ok_or(error);
         }
@@ -253,7 +254,7 @@ pub(super) fn is_missing(error: &io::Error) -> bool {
 }
 
 /// Starts a daemon and waits until it can be connected to.
-fn start(state_dir: &Path, log: &str) -> Result<(), NoDaemon> {
+fn start(state_dir: &Path, options: &Options) -> Result<(), NoDaemon> {
     let files = |source| NoDaemon::Files { folder: state_dir.to_owned(), source };
     let log_file = open_log(state_dir).map_err(files)?;
     let kept = std::env::vars_os().filter(|(name, _)| {
@@ -267,7 +268,8 @@ fn start(state_dir: &Path, log: &str) -> Result<(), NoDaemon> {
         std::env::current_exe().map_err(files)?
     };
     let mut arguments: Vec<OsString> = vec!["--state-dir".into(), state_dir.into()];
-    arguments.extend(["--log", log, "daemon", "run", "--announce"].map(OsString::from));
+    arguments.extend(["--log", &options.log, "--log-format", &options.log_format].map(OsString::from));
+    arguments.extend(["daemon", "run", "--announce"].map(OsString::from));
     let mut command = Command::new(executable);
     command.arg0("edn-bridge").args(arguments).env_clear().envs(kept).current_dir("/");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_file);
