@@ -288,6 +288,15 @@ fn mistake_of_a_configuration_is_told_once_and_plainly() {
     );
     assert_eq!(status, Some(0));
     assert_eq!(findings(&told, "daemon")[0].1, "No daemon runs; the first editor starts it.");
+    // What the user says is in force or wrong, wherever the user's file stands.
+    let beside = setup.project().join(".edn-bridge/config.edn.mine");
+    std::fs::write(&beside, "{:colour :red}").unwrap();
+    let mut mine = Setup { dir: setup.dir.clone(), script: setup.script.clone(), ..Setup::new() };
+    mine = mine.arg("--config").arg(beside.to_str().unwrap());
+    let (status, told) = report(&mine);
+    let found = findings(&told, "configuration");
+    let of = |name: &str| found.iter().find(|(_, what)| what.contains(name)).unwrap().0.as_str();
+    assert_eq!((of("no setting :colour"), of("no setting :modl"), status), ("broken", "note", Some(1)));
 }
 
 #[test]

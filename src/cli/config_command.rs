@@ -54,7 +54,7 @@ pub(super) fn run(options: &Options, command: ConfigCommand) -> Exit {
 /// What is wrong with the files, beyond what makes them unreadable.
 fn problems(settings: &Settings, layers: &Layers) -> Vec<String> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let mut found = mistakes(layers);
+    let mut found: Vec<String> = mistakes(layers).into_iter().map(|mistake| mistake.text).collect();
     let providers = Providers::new(settings, &clock);
     found.extend(providers.problems().map(str::to_owned));
     let is_known = providers.get(&settings.provider).is_some();
@@ -70,19 +70,34 @@ fn problems(settings: &Settings, layers: &Layers) -> Vec<String> {
     found
 }
 
+/// What of a file is passed over.
+pub(super) struct Mistake {
+    /// Whether it is the user's. What a project says may be passed over on purpose.
+    pub(super) is_own: bool,
+    /// What it is, for a person.
+    pub(super) text: String,
+}
+
 /// What of the files is passed over, except for their servers of models.
-pub(super) fn mistakes(layers: &Layers) -> Vec<String> {
-    let mut found = layers.passed_over.clone();
+pub(super) fn mistakes(layers: &Layers) -> Vec<Mistake> {
+    let mistake = |is_own, text| Mistake { is_own, text };
+    let passed_over = layers.passed_over.iter().enumerate();
+    let mut found: Vec<Mistake> =
+        passed_over.map(|(at, text)| mistake(at < layers.own_passed_over, text.clone())).collect();
+    // Models, hooks and servers of a project are taken only if the user trusts it.
     let (_, models) = Models::new(&layers.models);
-    found.extend(models.into_iter().map(|problem| format!(":models: {problem}")));
-    let rules = layers.rules.iter().filter_map(|rule| Some((Rule::read(&rule.value).err()?, rule)));
-    found.extend(rules.map(|(problem, rule)| format!("{}: {problem}: {}", rule.place, rule.value)));
+    found.extend(models.into_iter().map(|problem| mistake(true, format!(":models: {problem}"))));
+    let rules = layers.rules.iter().enumerate();
+    let rules = rules.filter_map(|(at, rule)| Some((at, Rule::read(&rule.value).err()?, rule)));
+    found.extend(rules.map(|(at, problem, rule)| {
+        mistake(at < layers.own_rules, format!("{}: {problem}: {}", rule.place, rule.value))
+    }));
     let hooks = layers.hooks.iter().map(|hook| Source {
         value: &hook.value,
         root: hook.root.as_deref(),
         sealed: &hook.sealed,
     });
-    found.extend(Hooks::read(hooks).err().map(|problem| format!(":hooks: {problem}")));
+    found.extend(Hooks::read(hooks).err().map(|problem| mistake(true, format!(":hooks: {problem}"))));
     let servers = layers.mcp.iter().map(|servers| {
         let source = match servers.root {
             Some(_) => PeerSource::Project(servers.from.clone()),
@@ -90,7 +105,8 @@ pub(super) fn mistakes(layers: &Layers) -> Vec<String> {
         };
         (source, &servers.value)
     });
-    found.extend(mcp::Settings::read(servers).problems.iter().map(|problem| format!(":mcp: {problem}")));
+    let problems = mcp::Settings::read(servers).problems;
+    found.extend(problems.iter().map(|problem| mistake(true, format!(":mcp: {problem}"))));
     found
 }
 

@@ -28,7 +28,7 @@ use edn_bridge::store::{Durability, FORMAT, Header, Store};
 use edn_bridge::value::{Map, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
 
-use super::config_command::mistakes;
+use super::config_command::{Mistake, mistakes};
 use super::style::{Meaning, Painter};
 use super::{Exit, FAILED, Options, daemon, federate, out};
 
@@ -170,14 +170,9 @@ fn configuration(found: &mut Findings, settings: &Settings, layers: &Layers) {
     } else {
         found.well("trust", "This folder is not trusted; it has no configuration that would need it.");
     }
-    let is_of = |file: &Option<PathBuf>, mistake: &str| {
-        file.as_ref().is_some_and(|path| mistake.starts_with(&*path.to_string_lossy()))
-    };
-    for mistake in mistakes(layers) {
-        // What a project says may be passed over on purpose; what you say is in force or wrong.
-        let is_own = is_of(&settings.files.user, &mistake) || !layers.passed_over.contains(&mistake);
-        let what = format!("Passed over: {}", mistake.trim_end_matches('.'));
-        match is_own && !is_of(&settings.files.project, &mistake) {
+    for Mistake { is_own, text } in mistakes(layers) {
+        let what = format!("Passed over: {}", text.trim_end_matches('.'));
+        match is_own {
             true => found.broken("configuration", what, "Correct it, or take it out."),
             false => found.note("configuration", what, "Correct it, or trust the folder."),
         }

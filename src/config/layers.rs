@@ -148,8 +148,12 @@ pub struct Layers {
     pub providers: Vec<(String, Value<'static>)>,
     /// Where each value came from, in the order in which they were taken.
     pub sources: Vec<Sourced>,
-    /// What was passed over, with why.
+    /// What was passed over, with why; that of the user's file first.
     pub passed_over: Vec<String>,
+    /// How much of what was passed over stands in the user's file.
+    pub own_passed_over: usize,
+    /// How many of the rules do.
+    pub own_rules: usize,
     /// What of it stands in the file of a project that is trusted, and cannot be used: what was read of it before is
     /// worth more.
     pub broken: Vec<String>,
@@ -211,7 +215,9 @@ impl Layers {
             let key = key.as_keyword().unwrap_or_default().to_owned();
             self.sources.push(Sourced { key, value: value.clone(), from: file.path.to_owned() });
             Ok(())
-        })
+        })?;
+        (self.own_passed_over, self.own_rules) = (self.passed_over.len(), self.rules.len());
+        Ok(())
     }
 
     /// Takes the values of the project's file over those before. One that cannot be used is passed over.
