@@ -546,6 +546,9 @@ fn chat_goes_on_in_a_session_of_the_daemon() {
     chat.wait_for("> begin");
     chat.wait_for("First.");
     chat.wait_for("you> ");
+    let clients =
+        editor.ask("c", "query_eql", "{:query \"[{:psi.connection/list [:psi.connection/client-name]}]\"}");
+    assert!(clients.to_string().contains("\"edn-bridge chat\""), "{clients}");
     // The person at the chat is asked: the editor answers no questions.
     chat.press("write it\r");
     chat.wait_for("Allow it?");

@@ -30,6 +30,7 @@ impl Attached {
     /// Attaches to the bridge that has the session, else to the newest of the project, else to an engine
     /// of our own, which opens the session from disk.
     pub(super) fn new(
+        name: &str,
         settings: Settings,
         durability: Durability,
         session: Option<&str>,
@@ -38,13 +39,13 @@ impl Attached {
         let elsewhere =
             session.map(|_| socket::connect(Purpose::Clients, &settings.state_dir, None)).unwrap_or_default();
         for socket::RunningProcess { stream, .. } in project.into_iter().chain(elsewhere) {
-            let Ok((client, events)) = open(stream) else { continue };
+            let Ok((client, events)) = open(name, stream) else { continue };
             if session.is_none_or(|session| has(&client, session)) {
                 return Ok(Self { client: Arc::new(client), events, own: None });
             }
         }
         let (own, stream) = Own::start(settings, durability)?;
-        let (client, events) = open(stream)?;
+        let (client, events) = open(name, stream)?;
         if let Some(session) = session {
             switch(&client, session)?;
         }
@@ -54,12 +55,13 @@ impl Attached {
     /// A conversation, which has all of its events. In a session that somebody has open it takes place there: in the daemon
     /// with this process's variables, in an editor's bridge with those of the editor. Else an engine of our own has it.
     pub(super) fn talking(
+        name: &str,
         options: &Options,
         settings: Settings,
         session: Option<&SessionId>,
         features: &[&str],
     ) -> Result<Self, Failure> {
-        let hello = Hello { features, kept_events: None, ..hello("edn-bridge prompt") };
+        let hello = Hello { features, kept_events: None, ..hello(name) };
         let Some(session) = session.map(SessionId::as_str) else {
             let (own, stream) = Own::start(settings, options.durability())?;
             return Ok(Self::talks(Client::connect(stream, &hello)?, Some(own)));
@@ -97,8 +99,8 @@ pub(super) const fn hello(name: &str) -> Hello<'_> {
 }
 
 /// Shakes hands. The second part yields the events.
-pub(super) fn open(stream: UnixStream) -> Result<(Client, Receiver<Owned>), Refused> {
-    Client::connect(stream, &hello("edn-bridge repl"))
+pub(super) fn open(name: &str, stream: UnixStream) -> Result<(Client, Receiver<Owned>), Refused> {
+    Client::connect(stream, &hello(name))
 }
 
 /// Whether a session is live there.

@@ -45,7 +45,7 @@ pub(super) fn run(options: &Options, arguments: &ChatArguments) -> Exit {
     }
     let history = settings.state_dir.join("chat-history");
     let folder = settings.cwd.clone();
-    let console = Console::open(options, settings, resumed.as_ref(), true)?;
+    let console = Console::open("edn-bridge chat", options, settings, resumed.as_ref(), true)?;
     console.catch_interrupts()?;
     let chat = Chat { console: &console, painter: Painter::stdout() };
     if resumed.is_some() {

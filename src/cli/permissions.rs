@@ -25,7 +25,7 @@ pub(super) enum RulesCommand {
 }
 
 pub(super) fn rules(options: &Options, command: RulesCommand) -> Exit {
-    let attached = Attached::new(options.settings()?, options.durability(), None)?;
+    let attached = Attached::new("edn-bridge rules", options.settings()?, options.durability(), None)?;
     let done = (|| {
         let listed = attached.client.ask("list_rules", Value::from(Map::new()))?;
         let rules = listed.get("rules").and_then(Value::as_slice).unwrap_or_default();
@@ -89,7 +89,7 @@ fn remove(attached: &Attached, rules: &[Value<'_>], wanted: &str) -> Exit {
 
 /// Lists what was decided, newest first.
 pub(super) fn audit(options: &Options, limit: usize, as_json: bool) -> Exit {
-    let attached = Attached::new(options.settings()?, options.durability(), None)?;
+    let attached = Attached::new("edn-bridge audit", options.settings()?, options.durability(), None)?;
     let mut records: Vec<Value<'static>> = Vec::new();
     let mut before: Option<i64> = None;
     let read = loop {

@@ -84,7 +84,7 @@ pub(super) fn prompt(options: &Options, arguments: PromptArguments) -> Exit {
     if resumed.is_none() {
         check_provider(&settings)?;
     }
-    let console = Console::open(options, settings, resumed.as_ref(), false)?;
+    let console = Console::open("edn-bridge prompt", options, settings, resumed.as_ref(), false)?;
     let asked = Asked { message, shape, resumed };
     let code = asked.see_through(&console, &arguments);
     console.end();

@@ -36,7 +36,7 @@ fn is_whole(session: &str) -> bool {
 pub(super) fn query(options: &Options, query: String, session: Option<String>, explain: bool) -> Exit {
     let settings = options.settings()?;
     let session = session.map(|session| whole(options, &settings, session)).transpose()?;
-    let attached = Attached::new(settings, options.durability(), session.as_deref())?;
+    let attached = Attached::new("edn-bridge query", settings, options.durability(), session.as_deref())?;
     let text = if explain { explaining(&query).to_string() } else { query };
     let params = Map::new().with("query", text);
     let params = session.into_iter().fold(params, |params, session| params.with("session-id", session));
@@ -61,7 +61,7 @@ pub(super) fn run(options: &Options, session: Option<String>) -> Exit {
     let settings = options.settings()?;
     let session = session.map(|session| whole(options, &settings, session)).transpose()?;
     let history = settings.state_dir.join("repl-history");
-    let attached = Attached::new(settings, options.durability(), session.as_deref())?;
+    let attached = Attached::new("edn-bridge repl", settings, options.durability(), session.as_deref())?;
     let Attached { client, events, own } = attached;
     let place = match own {
         Some(_) => "no bridge runs here: this is a runtime of its own",

@@ -40,6 +40,7 @@ pub(in crate::cli) struct Console {
 impl Console {
     /// Begins a conversation: in the session, if there is one, else in a new one. With `answers`, the person is asked.
     pub(in crate::cli) fn open(
+        name: &str,
         options: &Options,
         settings: Settings,
         session: Option<&SessionId>,
@@ -47,7 +48,7 @@ impl Console {
     ) -> Result<Self, Failure> {
         // What is not printed yet is bounded by the bridge.
         let features: &[&str] = if answers { &["flow-credit", "interactor"] } else { &["flow-credit"] };
-        let Attached { client, events, own } = Attached::talking(options, settings, session, features)?;
+        let Attached { client, events, own } = Attached::talking(name, options, settings, session, features)?;
         let (sender, news) = channel();
         let on_interrupt = sender.clone();
         let passing = move || {

@@ -41,10 +41,13 @@ struct Keepers<'o> {
     own: Option<(Own, Client, Receiver<Owned>)>,
 }
 
+/// How these commands introduce themselves.
+const NAME: &str = "edn-bridge sessions";
+
 impl<'o> Keepers<'o> {
     fn new(options: &'o Options, settings: &'o Settings) -> Self {
         let running = socket::connect(Purpose::Clients, &settings.state_dir, None).into_iter();
-        let running = running.filter_map(|process| open(process.stream).ok()).collect();
+        let running = running.filter_map(|process| open(NAME, process.stream).ok()).collect();
         Self { options, settings, running, own: None }
     }
 
@@ -59,7 +62,7 @@ impl<'o> Keepers<'o> {
             Some((_, client, _)) => client,
             none => {
                 let (own, stream) = Own::start(self.settings.clone(), self.options.durability())?;
-                let (client, events) = open(stream)?;
+                let (client, events) = open(NAME, stream)?;
                 &none.insert((own, client, events)).1
             }
         };
