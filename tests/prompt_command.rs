@@ -167,6 +167,17 @@ fn exit_status_says_what_kept_the_answer_away() {
 }
 
 #[test]
+fn turn_that_a_limit_ends_gives_what_was_said() {
+    let script = "{:turns [{:steps [{:delta \"I look.\"}
+                                    {:tool-call {:name \"read\" :arguments {:path \"a.txt\"}}}]}]}";
+    let setup = Setup::new().script(script);
+    let output = run(&setup, &["-o", "json", "--max-turns", "1", "hi"], None);
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    let text = out(&output);
+    assert!(text.contains("\"text\":\"I look.\"") && text.contains("ended after 1 call"), "{text}");
+}
+
+#[test]
 fn retries_are_told_while_they_happen() {
     let setup = Setup::new().script(
         "{:turns [{:steps [{:error {:kind :rate-limited :message \"too busy\" :retry-after-ms 1}}]}

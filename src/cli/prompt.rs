@@ -1,6 +1,7 @@
 //! `edn-bridge prompt`: a client of the EDN wire. Knows events and answers, and nothing of the engine behind them.
 
 pub(super) mod console;
+mod said;
 pub(super) mod told;
 
 use std::path::Path;
@@ -433,7 +434,8 @@ impl Run<'_> {
             _ if wants_answer && is_answered => (0, None),
             _ if self.is_interrupted => (INTERRUPTED, Some("the turn was interrupted".to_owned())),
             _ if self.is_over_limit => {
-                (LIMIT, Some(format!("the turn was ended after {} calls of the model", self.calls)))
+                let calls = if self.calls == 1 { "call" } else { "calls" };
+                (LIMIT, Some(format!("the turn was ended after {} {calls} of the model", self.calls)))
             }
             "completed" | "interrupted" if wants_answer => {
                 (NO_ANSWER, Some("the model gave no answer that fits the schema".to_owned()))

@@ -10,6 +10,7 @@ use edn_bridge::json;
 use edn_bridge::value::{Map, Owned, Value};
 
 use super::Output;
+use super::said::Said;
 use crate::cli::out;
 use crate::cli::style::{Meaning, Painter};
 
@@ -35,8 +36,7 @@ pub(in crate::cli) struct Teller {
     /// Whether standard output stands in the middle of a line.
     is_mid_line: bool,
     has_said: bool,
-    /// What was told of the running answer.
-    said: String,
+    said: Said,
     session: Option<String>,
     usage: Option<Owned>,
     stop: Option<String>,
@@ -71,7 +71,7 @@ impl Teller {
             text: String::new(),
             is_mid_line: false,
             has_said: false,
-            said: String::new(),
+            said: Said::default(),
             session: None,
             usage: None,
             stop: None,
@@ -174,21 +174,25 @@ impl Teller {
         match frame::topic(event) {
             "assistant/delta" => {
                 self.has_said = true;
-                self.said.push_str(text("text"));
-                self.say(text("text"));
+                let added = self.said.added(data);
+                if !added.is_empty() {
+                    self.say(added);
+                }
             }
             "assistant/thinking-delta" => {
                 self.has_said = true;
                 self.doing("thinking");
             }
             "assistant/message" => {
-                self.text = frame::message_text(data);
+                let whole = frame::message_text(data);
                 self.stop = Some(text("stop-reason").to_owned()).filter(|stop| !stop.is_empty());
-                // A client that falls behind in a session that others watch too is not sent every piece of the answer.
-                let said = std::mem::take(&mut self.said);
-                let rest = self.text.strip_prefix(&*said).unwrap_or_default().to_owned();
+                let rest = self.said.rest(&whole);
                 if !rest.is_empty() {
-                    self.say(&rest);
+                    self.say(rest);
+                }
+                // A turn that is ended between two calls has an empty message at its end, which answers nothing.
+                if !whole.is_empty() || self.stop.as_deref() == Some("end-turn") {
+                    self.text = whole;
                 }
             }
             "tool/start" => self.has_said = true,
