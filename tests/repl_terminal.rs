@@ -435,6 +435,102 @@ fn chat_streams_asks_completes_and_goes_on() {
     chat.all();
 }
 
+#[test]
+fn chat_asks_what_a_subagent_asks() {
+    let setup = Setup::new().script(
+        "{:turns [{:steps [{:tool-call {:name \"delegate\" :arguments {:task \"Write it.\" :tools [\"read\"]}}}]}
+                  {:steps [{:tool-call {:name \"write\" :arguments {:path \"a.txt\" :content \"one\\n\"}}}]}
+                  {:steps [{:delta \"The child has written.\"}]}
+                  {:steps [{:delta \"All is done.\"}]}]}",
+    );
+    let Some(mut chat) = Terminal::open(&setup, &["chat"]) else { return };
+    chat.wait_for("you> ");
+    chat.press("delegate it\r");
+    chat.wait_for("Start a subagent for this, with read?");
+    chat.press("y\r");
+    chat.wait_for("+one");
+    chat.wait_for("Allow it?");
+    chat.press("y\r");
+    chat.wait_for("All is done.");
+    chat.wait_for("you> ");
+    assert_eq!(std::fs::read_to_string(setup.project().join("a.txt")).unwrap(), "one\n");
+    chat.press(CONTROL_D);
+    chat.all();
+}
+
+#[test]
+fn chat_ends_the_turn_by_control_c_at_a_question() {
+    let setup = Setup::new().script(
+        "{:turns [{:steps [{:tool-call {:name \"write\" :arguments {:path \"a.txt\" :content \"one\\n\"}}}]}
+                  {:steps [{:delta \"Again.\"}]}]}",
+    );
+    let Some(mut chat) = Terminal::open(&setup, &["chat"]) else { return };
+    chat.wait_for("you> ");
+    chat.press("write it\r");
+    chat.wait_for("Allow it?");
+    chat.press("\u{3}");
+    chat.wait_for("Not answered: the turn ends.");
+    chat.wait_for("(ended)");
+    chat.wait_for("you> ");
+    // The next turn is whole.
+    chat.press("go on\r");
+    chat.wait_for("Again.");
+    chat.wait_for("you> ");
+    // A choice is left as well, and the end of the input does not end the program.
+    chat.press("/thinking\r");
+    chat.wait_for("Select a thinking level");
+    chat.press("\u{3}");
+    chat.wait_for("you> ");
+    chat.press("/thinking\r");
+    chat.wait_for("Select a thinking level");
+    chat.press("99\r");
+    chat.wait_for("Not one of 1 to");
+    chat.press("\r");
+    chat.wait_for("you> ");
+    assert!(!setup.project().join("a.txt").exists());
+    chat.press(CONTROL_D);
+    chat.all();
+}
+
+#[test]
+fn line_editors_have_no_colours_where_none_are_wanted() {
+    let script = "{:turns [{:steps [{:delta \"# Said\"}]}]}";
+    let colours = |shown: &str| {
+        let codes = shown.split("\u{1b}[").skip(1).filter_map(|rest| {
+            let end = rest.find(|c: char| !c.is_ascii_digit() && c != ';')?;
+            let code = rest.get(..end)?;
+            (rest.as_bytes()[end] == b'm' && !matches!(code, "" | "0")).then(|| code.to_owned())
+        });
+        codes.collect::<Vec<_>>()
+    };
+    for (words, variable) in [(&["--color", "never"][..], ("X", "")), (&[], ("NO_COLOR", "1"))] {
+        let setup = Setup::new().script(script).env(variable.0, variable.1);
+        let Some(mut chat) = Terminal::open(&setup, &[&["chat"], words].concat()) else { return };
+        chat.wait_for("you> ");
+        chat.press("say it\r");
+        chat.wait_for("Said");
+        chat.wait_for("you> ");
+        chat.press("/\t");
+        chat.wait_for("/resume");
+        chat.press("\u{3}\u{3}");
+        chat.wait_for("you> ");
+        chat.press(CONTROL_D);
+        assert_eq!(colours(&chat.all()), Vec::<String>::new(), "{words:?}");
+        let mut repl = Terminal::open(&setup, &[&["repl"], words].concat()).unwrap();
+        repl.wait_for("eql> ");
+        repl.line("[:psi.process/pid]");
+        repl.wait_for("{:psi.process/pid ");
+        repl.wait_for("eql> ");
+        repl.press(CONTROL_D);
+        assert_eq!(colours(&repl.all()), Vec::<String>::new(), "{words:?}");
+    }
+    let setup = Setup::new().script(script);
+    let mut chat = Terminal::open(&setup, &["chat"]).unwrap();
+    chat.wait_for("you> ");
+    chat.press(CONTROL_D);
+    assert!(!colours(&chat.all()).is_empty());
+}
+
 /// A model that answers once, and then works until it is stopped.
 const WORKS: &str = "{:turns [{:steps [{:delta \"Hello.\"}] :usage {:input 12000 :output 30}}
                               {:steps [{:delta \"Waiting\"} {:sleep-ms 600000}]}]}";
@@ -471,7 +567,6 @@ fn top_follows_work_keys_and_width() {
     top.resize(60);
     top.wait_for("TURN  QUEUE  TOKENS");
     top.press("q");
-    let from = top.seen.len();
     let raw = top.all();
     let frames = raw.split("\u{1b}[H").map(|frame| plain(frame.as_bytes()));
     let narrow: Vec<String> = frames.filter(|frame| frame.contains("TURN  QUEUE  TOKENS")).collect();

@@ -18,6 +18,7 @@ use super::prompt::{Goal, Output, TOPICS, check_provider, is_failed, is_of, not_
 use super::style::{Meaning, Painter};
 use super::{Exit, Failure, Options, USAGE};
 use markdown::Markdown;
+use questions::Asker;
 
 /// Messages that are shown of a conversation that goes on.
 const SHOWN: usize = 6;
@@ -57,8 +58,8 @@ pub(super) fn run(options: &Options, arguments: &ChatArguments) -> Exit {
     let text = |command, key| frame::text(command, key).to_owned();
     let commands =
         commands.map(|command| Word { name: text(command, "name"), about: text(command, "description") });
-    let mut line =
-        MessageLine::new(commands.collect(), folder, &history).map_err(Failure::io("the terminal"))?;
+    let line = MessageLine::new(commands.collect(), folder, &history, chat.painter.has_colours());
+    let mut line = line.map_err(Failure::io("the terminal"))?;
     chat.say(
         Meaning::Faint,
         "/help lists the commands, @ names a file, M-RET breaks the line, C-d ends the chat.",
@@ -86,6 +87,10 @@ struct Chat<'c> {
 impl Chat<'_> {
     fn say(&self, meaning: Meaning, text: &str) {
         let _ = writeln!(std::io::stdout().lock(), "{}", self.painter.paint(meaning, text));
+    }
+
+    const fn asker(&self) -> Asker<'_> {
+        Asker { console: self.console, painter: self.painter }
     }
 
     /// The session, if anything was said in it.
@@ -119,6 +124,7 @@ impl Chat<'_> {
 
     /// Sends a message and shows what happens to the end of its turn.
     fn turn(&self, text: &str) -> Result<(), Failure> {
+        self.console.begin_anew();
         self.watching(|| match self.console.ask("prompt", Map::new().with("message", text.to_owned())) {
             Ok(accepted) => self.to_the_end(turn_of(&accepted)),
             Err(failure) => {
@@ -170,7 +176,9 @@ impl Chat<'_> {
                 }
                 Some(News::Event(event)) => event,
             };
-            if !is_of(turn.as_deref(), &event) {
+            // A question of a subagent has the subagent's turn, and holds this one up.
+            let is_question = frame::topic(&event) == "interaction/requested";
+            if !is_question && !is_of(turn.as_deref(), &event) {
                 self.console.printed(&event);
                 continue;
             }
@@ -183,7 +191,7 @@ impl Chat<'_> {
                     if !asked.contains(&id) {
                         asked.push(id);
                         teller.pause();
-                        questions::answer(self.console, data, self.painter);
+                        self.asker().answer(data);
                     }
                 }
                 "turn/ended" => {
@@ -218,7 +226,9 @@ impl Chat<'_> {
         let action = asked.get("ui/action").unwrap_or(&Value::Nil);
         let items = action.get("ui/items").and_then(Value::as_slice).unwrap_or_default();
         let labels: Vec<&str> = items.iter().map(|item| frame::text(item, "ui.item/label")).collect();
-        let picked = questions::pick(frame::text(action, "ui/prompt"), &labels, self.painter)
+        let picked = self
+            .asker()
+            .pick(frame::text(action, "ui/prompt"), &labels)
             .and_then(|at| items.get(at)?.get("ui.item/value"));
         let mut result = Map::new().with("request-id", frame::text(asked, "request-id").to_owned());
         result.put("action-name", action.get("ui/action-name").cloned().unwrap_or(Value::Nil));

@@ -12,6 +12,7 @@ use edn_bridge::repl::{Aside, Outcome, Repl, explaining};
 use edn_bridge::value::{Map, Value};
 
 use super::attached::Attached;
+use super::style::Painter;
 use super::{Exit, FAILED, Failure, Options, out, sessions};
 
 /// Columns of an output that is no terminal.
@@ -47,7 +48,7 @@ pub(super) fn query(options: &Options, query: String, session: Option<String>, e
     if explain {
         result = result.get("psi.query/plan").unwrap_or(result);
     }
-    let layout = Layout { width: WIDTH, terminal: false };
+    let layout = Layout { width: WIDTH, terminal: false, colours: false };
     out::print(&format!("{}\n", layout.value(result)))?;
     for (key, what) in [("missing", "not resolved"), ("errors", "failed")] {
         if let Some(rest) = data.get(key) {
@@ -76,18 +77,20 @@ pub(super) fn run(options: &Options, session: Option<String>) -> Exit {
         let screen = Screen::default();
         let width =
             rustix::termios::tcgetwinsize(std::io::stdout()).map_or(WIDTH, |size| size.ws_col.max(40).into());
-        let mut repl = Repl::new(client, events, Layout { width, terminal: true }, screen.aside());
+        let colours = Painter::stdout().has_colours();
+        let mut repl = Repl::new(client, events, Layout { width, terminal: true, colours }, screen.aside());
         repl.focus(session);
         repl.begin();
         let names = repl.names().unwrap_or_default();
-        terminal::run(repl, screen, names, &history, show).map_err(Failure::io("the terminal"))?;
+        terminal::run(repl, screen, names, &history, colours, show).map_err(Failure::io("the terminal"))?;
         ExitCode::SUCCESS
     } else {
         tracing::info!("{place}");
         let aside: Aside = Arc::new(|text: &str| {
             let _ = writeln!(out::stderr(), "{text}");
         });
-        let mut repl = Repl::new(client, events, Layout { width: WIDTH, terminal: false }, aside);
+        let mut repl =
+            Repl::new(client, events, Layout { width: WIDTH, terminal: false, colours: false }, aside);
         repl.focus(session);
         repl.begin();
         lines(repl)?

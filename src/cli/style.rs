@@ -84,6 +84,11 @@ impl Painter {
         Self { is_terminal: false, has_colours: true }
     }
 
+    /// Whether it gets colours.
+    pub(super) const fn has_colours(self) -> bool {
+        self.has_colours
+    }
+
     /// Whether a person reads it, on a terminal that can move its cursor.
     pub(super) fn is_live(self) -> bool {
         self.is_terminal && std::env::var_os("TERM").is_none_or(|term| term != "dumb")

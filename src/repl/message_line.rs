@@ -34,7 +34,7 @@ impl MessageLine {
     ///
     /// # Errors
     /// If the history file is unusable.
-    pub fn new(commands: Vec<Word>, folder: PathBuf, history: &Path) -> std::io::Result<Self> {
+    pub fn new(commands: Vec<Word>, folder: PathBuf, history: &Path, colours: bool) -> std::io::Result<Self> {
         let mut keys = default_emacs_keybindings();
         let complete = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
         keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(complete));
@@ -54,6 +54,7 @@ impl MessageLine {
                 ColumnarMenu::default().with_name(MENU).with_columns(1),
             )))
             .use_bracketed_paste(true)
+            .with_ansi_colors(colours)
             .with_edit_mode(Box::new(Emacs::new(keys)));
         Ok(Self(editor))
     }

@@ -10,8 +10,10 @@ use crate::visible;
 pub struct Layout {
     /// Columns.
     pub width: usize,
-    /// For a terminal: colour and tables. Otherwise plain EDN.
+    /// For a terminal: tables, and codes for what could steer it. Otherwise plain EDN.
     pub terminal: bool,
+    /// Whether a terminal gets colours.
+    pub colours: bool,
 }
 
 /// The maximum width of a table cell; longer values are cut.
@@ -23,7 +25,7 @@ impl Layout {
         let mut out = Vec::new();
         edn::write_pretty(value, self.width, &mut out);
         let out = String::from_utf8_lossy(&out);
-        if self.terminal { paint(&visible::text(&out)) } else { out.into_owned() }
+        if self.terminal { self.painted(&visible::text(&out)) } else { out.into_owned() }
     }
 
     /// The `:data` of a query's answer: the result, and what is missing.
@@ -47,7 +49,7 @@ impl Layout {
         let (key, rows) = entries.next()?;
         let rows = rows.as_slice().filter(|rows| rows.len() > 1 && entries.next().is_none())?;
         let rows: Vec<&Map<'static>> = rows.iter().map(Value::as_map).collect::<Option<_>>()?;
-        Some(format!("{}\n{}", paint(&visible::text(&key.to_string())), table(&rows, self.width)))
+        Some(format!("{}\n{}", self.painted(&visible::text(&key.to_string())), table(&rows, self.width)))
     }
 
     /// An event on one line, as a comment.
@@ -60,6 +62,10 @@ impl Layout {
             None => format!(";; {topic} {payload}"),
         };
         self.text(shown)
+    }
+
+    fn painted(&self, text: &str) -> String {
+        if self.colours { paint(text) } else { text.to_owned() }
     }
 
     /// A text that is no value: a terminal is shown codes for what could steer it.
@@ -193,19 +199,22 @@ mod tests {
     fn long_value_is_broken_into_lines() {
         let value =
             edn::read_one(b"{:a [1 2 3] :b {:c \"some text\" :d [10 20 30 40]}}").unwrap().into_owned();
-        let shown = Layout { width: 24, terminal: false }.value(&value);
+        let shown = Layout { width: 24, terminal: false, colours: false }.value(&value);
         assert_eq!(shown, "{:a [1 2 3]\n :b {:c \"some text\"\n     :d [10 20 30 40]}}");
         assert_eq!(edn::read_one(shown.as_bytes()).unwrap().into_owned(), value);
-        assert_eq!(Layout { width: 80, terminal: false }.value(&value), edn::to_string(&value));
+        assert_eq!(
+            Layout { width: 80, terminal: false, colours: false }.value(&value),
+            edn::to_string(&value)
+        );
     }
 
     #[test]
     fn list_of_maps_becomes_table_on_terminal() {
         let data =
             edn::read_one(b"{:result {:l [{:a/x 1 :a/name \"one\"} {:a/x 20}]}}").unwrap().into_owned();
-        let shown = Layout { width: 80, terminal: true }.answer(&data);
+        let shown = Layout { width: 80, terminal: true, colours: false }.answer(&data);
         assert!(shown.ends_with("x   name\n────────\n1   one\n20"), "{shown}");
-        assert!(!Layout { width: 80, terminal: false }.answer(&data).contains('─'));
+        assert!(!Layout { width: 80, terminal: false, colours: false }.answer(&data).contains('─'));
     }
 
     #[test]

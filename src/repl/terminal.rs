@@ -45,6 +45,7 @@ pub fn run(
     screen: Screen,
     names: Vec<Known>,
     history: &Path,
+    colours: bool,
     mut print: impl FnMut(&Outcome),
 ) -> std::io::Result<()> {
     let mut keys = default_emacs_keybindings();
@@ -68,6 +69,7 @@ pub fn run(
             ColumnarMenu::default().with_name(MENU).with_columns(1),
         )))
         .with_highlighter(Box::new(Colours))
+        .with_ansi_colors(colours)
         .with_validator(Box::new(Brackets))
         .with_external_printer(screen.0.clone())
         .with_edit_mode(Box::new(Emacs::new(keys)));

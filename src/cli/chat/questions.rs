@@ -12,82 +12,171 @@ use crate::cli::style::{Meaning, Painter};
 /// Lines of a diff that are shown.
 const DIFF_LINES: usize = 200;
 
-/// A line from the terminal; `None` at its end.
-fn line(painter: Painter, question: &str) -> Option<String> {
-    let mut out = std::io::stdout().lock();
-    let _ = write!(out, "{} ", painter.paint(Meaning::Heading, question));
-    let _ = out.flush();
-    drop(out);
-    let mut text = String::new();
-    match std::io::stdin().read_line(&mut text) {
-        Ok(0) | Err(_) => None,
-        Ok(_) => Some(text.trim().to_owned()),
+/// The terminal with the person who is asked.
+#[derive(Clone, Copy)]
+pub(super) struct Asker<'c> {
+    pub(super) console: &'c Console,
+    pub(super) painter: Painter,
+}
+
+impl Asker<'_> {
+    /// A line from the terminal; `None` at its end, or after C-c.
+    fn line(self, question: &str) -> Option<String> {
+        let mut out = std::io::stdout().lock();
+        let _ = write!(out, "{} ", self.painter.paint(Meaning::Heading, question));
+        let _ = out.flush();
+        drop(out);
+        let line = self.console.line();
+        if line.is_none() {
+            // The cursor stands behind the question.
+            let _ = writeln!(std::io::stdout().lock());
+        }
+        line
+    }
+
+    fn show(self, meaning: Meaning, text: &str) {
+        let _ = writeln!(std::io::stdout().lock(), "{}", self.painter.paint(meaning, text));
+    }
+
+    /// Lets the person pick one of several by its number; `None` for none.
+    pub(super) fn pick(self, question: &str, labels: &[&str]) -> Option<usize> {
+        for (at, label) in labels.iter().enumerate() {
+            self.show(Meaning::Name, &format!("{:>3}  {label}", at.saturating_add(1)));
+        }
+        loop {
+            let said = self.line(&format!("{question} (a number, or nothing)"))?;
+            let number = said.parse().ok().and_then(|number: usize| number.checked_sub(1));
+            match number.filter(|at| *at < labels.len()) {
+                None if said.is_empty() => return None,
+                None => self.show(Meaning::Note, &format!("Not one of 1 to {}: {said}", labels.len())),
+                picked => return picked,
+            }
+        }
+    }
+
+    /// Asks the question of an `interaction/requested` and passes the answer on. After C-c, which ends the turn with its
+    /// questions, there is none.
+    pub(super) fn answer(self, asked: &Owned) {
+        let payload = asked.get("payload").unwrap_or(&Value::Nil);
+        let text = |key| frame::text(payload, key);
+        for warning in texts(payload, "warnings") {
+            self.show(Meaning::Bad, warning);
+        }
+        let (answer, note) = match frame::text(asked, "kind") {
+            "approve" => self.approve(payload),
+            "ask" => (self.line(text("prompt")).map(|said| Map::new().with("text", said)), None),
+            "confirm" => {
+                let usual = payload.get("default").and_then(Value::as_bool).unwrap_or(false);
+                let choices = if usual { "[Y/n]" } else { "[y/N]" };
+                let ok =
+                    self.line(&format!("{} {choices}", text("prompt"))).map(|said| match said.as_str() {
+                        "" => usual,
+                        said => is_yes(said),
+                    });
+                (ok.map(|ok| Map::new().with("ok", ok)), None)
+            }
+            "select" => {
+                let options = payload.get("options").and_then(Value::as_slice).unwrap_or_default();
+                let labels: Vec<&str> = options.iter().map(|option| frame::text(option, "label")).collect();
+                let index = self.pick(text("prompt"), &labels).and_then(|index| i64::try_from(index).ok());
+                (index.map(|index| Map::new().with("index", index)), None)
+            }
+            "grant-stage-tool" => {
+                self.show(Meaning::Name, &format!("{}: {}", text("tool"), text("args-summary")));
+                outcome(self.line(&format!("{} Allow it once? [y/N]", text("reason"))))
+            }
+            "approve-subagent-envelope" => {
+                self.show(Meaning::Name, text("prompt-summary"));
+                let tools: Vec<&str> = texts(payload, "requested-envelope").collect();
+                let who = match text("agent") {
+                    "" => "a subagent".to_owned(),
+                    agent => format!("the agent {agent}"),
+                };
+                outcome(self.line(&format!("Start {who} for this, with {}? [y/N]", tools.join(", "))))
+            }
+            kind => {
+                let (told, is_cancelled) = not_asked(kind);
+                self.show(Meaning::Note, &told);
+                if !is_cancelled {
+                    return;
+                }
+                (None, None)
+            }
+        };
+        if answer.is_none() && self.console.is_interrupted() {
+            return self.show(Meaning::Note, "Not answered: the turn ends.");
+        }
+        let mut response = Map::new().with("interaction-id", frame::text(asked, "interaction-id").to_owned());
+        response.put("status", if answer.is_some() { "accepted" } else { "cancelled" });
+        response.put_some("value", answer);
+        response.put_some("note", note);
+        self.console.tell("interaction_respond", response);
+    }
+
+    /// Shows a call with its diff, and asks how far it is allowed.
+    fn approve(self, approval: &Value<'_>) -> Said {
+        let text = |key| frame::text(approval, key);
+        self.show(Meaning::Name, &format!("{}: {}", text("tool"), text("call-summary")));
+        text("command").lines().for_each(|line| self.show(Meaning::Heading, &format!("  $ {line}")));
+        let diff = text("diff");
+        if !diff.is_empty() {
+            for line in diff.lines().take(DIFF_LINES) {
+                let meaning = match line.chars().next() {
+                    Some('+') => Meaning::Well,
+                    Some('-') => Meaning::Bad,
+                    Some('@') => Meaning::Note,
+                    _ => Meaning::Faint,
+                };
+                self.show(meaning, line);
+            }
+            if approval.get("diff-size").is_some() || diff.lines().count() > DIFF_LINES {
+                self.show(Meaning::Note, "(the change goes on)");
+            }
+        }
+        let rule = approval.get("suggested-rule").and_then(|rule| Rule::from_value(rule).ok());
+        let always = match &rule {
+            Some(rule) => {
+                self.show(Meaning::Faint, &format!("always would allow: {}", rule.text()));
+                ", [a]lways"
+            }
+            None => "",
+        };
+        let question = format!("Allow it? [y]es, for this [s]ession{always}, [n]o and why:");
+        loop {
+            let Some(said) = self.line(&question) else { return (None, None) };
+            let approve = |scope: &'static str| Map::new().with("outcome", "approve").with("scope", scope);
+            match said.to_lowercase().as_str() {
+                "y" | "yes" => return (Some(approve("once")), None),
+                "s" | "session" => return (Some(approve("session")), None),
+                "a" | "always" if rule.is_some() => return (Some(approve("rule")), None),
+                "" | "a" | "always" => {}
+                other => {
+                    if !other.starts_with('n') {
+                        continue;
+                    }
+                    let why = reason(&said).to_owned();
+                    return (
+                        Some(Map::new().with("outcome", "deny")),
+                        Some(why).filter(|why| !why.is_empty()),
+                    );
+                }
+            }
+        }
     }
 }
 
-fn show(painter: Painter, meaning: Meaning, text: &str) {
-    let _ = writeln!(std::io::stdout().lock(), "{}", painter.paint(meaning, text));
-}
-
-/// Lets the person pick one of several by its number; `None` for none.
-pub(super) fn pick(question: &str, labels: &[&str], painter: Painter) -> Option<usize> {
-    for (at, label) in labels.iter().enumerate() {
-        show(painter, Meaning::Name, &format!("{:>3}  {label}", at.saturating_add(1)));
-    }
-    let number: usize = line(painter, &format!("{question} (a number, or nothing)"))?.parse().ok()?;
-    number.checked_sub(1).filter(|at| *at < labels.len())
-}
-
-/// Asks the question of an `interaction/requested` and passes the answer on.
-pub(super) fn answer(console: &Console, asked: &Owned, painter: Painter) {
-    let payload = asked.get("payload").unwrap_or(&Value::Nil);
-    let text = |key| frame::text(payload, key);
-    for warning in texts(payload, "warnings") {
-        show(painter, Meaning::Bad, warning);
-    }
-    let (answer, note) = match frame::text(asked, "kind") {
-        "approve" => approve(payload, painter),
-        "ask" => (line(painter, text("prompt")).map(|said| Map::new().with("text", said)), None),
-        "confirm" => {
-            let usual = payload.get("default").and_then(Value::as_bool).unwrap_or(false);
-            let choices = if usual { "[Y/n]" } else { "[y/N]" };
-            let ok =
-                line(painter, &format!("{} {choices}", text("prompt"))).map(|said| match said.as_str() {
-                    "" => usual,
-                    said => is_yes(said),
-                });
-            (ok.map(|ok| Map::new().with("ok", ok)), None)
+/// What is said of a question that is not asked here, and whether it is cancelled. One that only a newer bridge knows is
+/// left to a client that knows it too.
+fn not_asked(kind: &str) -> (String, bool) {
+    match kind {
+        "auth.device-code" | "auth.password" => {
+            ("A login is asked for: run edn-bridge login in another terminal.".to_owned(), true)
         }
-        "select" => {
-            let options = payload.get("options").and_then(Value::as_slice).unwrap_or_default();
-            let labels: Vec<&str> = options.iter().map(|option| frame::text(option, "label")).collect();
-            let index = pick(text("prompt"), &labels, painter).and_then(|index| i64::try_from(index).ok());
-            (index.map(|index| Map::new().with("index", index)), None)
-        }
-        "grant-stage-tool" => {
-            show(painter, Meaning::Name, &format!("{}: {}", text("tool"), text("args-summary")));
-            outcome(line(painter, &format!("{} Allow it once? [y/N]", text("reason"))))
-        }
-        "approve-subagent-envelope" => {
-            show(painter, Meaning::Name, text("prompt-summary"));
-            let tools: Vec<&str> = texts(payload, "requested-envelope").collect();
-            let who = match text("agent") {
-                "" => "a subagent".to_owned(),
-                agent => format!("the agent {agent}"),
-            };
-            outcome(line(painter, &format!("Start {who} for this, with {}? [y/N]", tools.join(", "))))
-        }
-        // A login, or a kind that a newer bridge knows.
         _ => {
-            show(painter, Meaning::Note, "A login is asked for: run edn-bridge login in another terminal.");
-            (None, None)
+            let told = "This program cannot ask a question of the kind";
+            (format!("{told} {kind}: answer it in another client, or end the turn with C-c."), false)
         }
-    };
-    let mut response = Map::new().with("interaction-id", frame::text(asked, "interaction-id").to_owned());
-    response.put("status", if answer.is_some() { "accepted" } else { "cancelled" });
-    response.put_some("value", answer);
-    response.put_some("note", note);
-    console.tell("interaction_respond", response);
+    }
 }
 
 /// The texts of a vector.
@@ -102,56 +191,8 @@ fn is_yes(said: &str) -> bool {
 }
 
 fn outcome(said: Option<String>) -> Said {
-    let outcome = if said.is_some_and(|said| is_yes(&said)) { "approve" } else { "deny" };
-    (Some(Map::new().with("outcome", outcome)), None)
-}
-
-/// Shows a call with its diff, and asks how far it is allowed.
-fn approve(approval: &Value<'_>, painter: Painter) -> Said {
-    let text = |key| frame::text(approval, key);
-    show(painter, Meaning::Name, &format!("{}: {}", text("tool"), text("call-summary")));
-    text("command").lines().for_each(|line| show(painter, Meaning::Heading, &format!("  $ {line}")));
-    let diff = text("diff");
-    if !diff.is_empty() {
-        for line in diff.lines().take(DIFF_LINES) {
-            let meaning = match line.chars().next() {
-                Some('+') => Meaning::Well,
-                Some('-') => Meaning::Bad,
-                Some('@') => Meaning::Note,
-                _ => Meaning::Faint,
-            };
-            show(painter, meaning, line);
-        }
-        if approval.get("diff-size").is_some() || diff.lines().count() > DIFF_LINES {
-            show(painter, Meaning::Note, "(the change goes on)");
-        }
-    }
-    let rule = approval.get("suggested-rule").and_then(|rule| Rule::from_value(rule).ok());
-    let always = match &rule {
-        Some(rule) => {
-            show(painter, Meaning::Faint, &format!("always would allow: {}", rule.text()));
-            ", [a]lways"
-        }
-        None => "",
-    };
-    let question = format!("Allow it? [y]es, for this [s]ession{always}, [n]o and why:");
-    loop {
-        let Some(said) = line(painter, &question) else { return (None, None) };
-        let approve = |scope: &'static str| Map::new().with("outcome", "approve").with("scope", scope);
-        match said.to_lowercase().as_str() {
-            "y" | "yes" => return (Some(approve("once")), None),
-            "s" | "session" => return (Some(approve("session")), None),
-            "a" | "always" if rule.is_some() => return (Some(approve("rule")), None),
-            "" | "a" | "always" => {}
-            other => {
-                if !other.starts_with('n') {
-                    continue;
-                }
-                let why = reason(&said).to_owned();
-                return (Some(Map::new().with("outcome", "deny")), Some(why).filter(|why| !why.is_empty()));
-            }
-        }
-    }
+    let outcome = |said: String| if is_yes(&said) { "approve" } else { "deny" };
+    (said.map(|said| Map::new().with("outcome", outcome(said))), None)
 }
 
 /// Why a person refuses: what comes after "n" or "no", or all of it where that is the beginning of another word.
@@ -166,7 +207,19 @@ fn reason(said: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use edn_bridge::event::question::QuestionKind;
+
     use super::*;
+
+    #[test]
+    fn only_logins_are_cancelled_unasked() {
+        for kind in [QuestionKind::DeviceCode, QuestionKind::Password] {
+            let (told, is_cancelled) = not_asked(kind.as_str());
+            assert!(is_cancelled && told.contains("edn-bridge login"), "{told}");
+        }
+        let (told, is_cancelled) = not_asked("approve-trip");
+        assert!(!is_cancelled && told.contains("approve-trip") && !told.contains("login"), "{told}");
+    }
 
     #[test]
     fn reason_is_whole_words() {

@@ -1,7 +1,9 @@
 //! A conversation on the EDN wire for `edn-bridge prompt` and `chat`: requests, and one queue of what happens, with the
 //! person's C-c in it. Knows no event.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -11,6 +13,7 @@ use edn_bridge::config::Settings;
 use edn_bridge::limits::FLOW_WINDOW_EVENTS;
 use edn_bridge::message::SessionId;
 use edn_bridge::value::{Map, Owned, Value};
+use rustix::event::{PollFd, PollFlags, poll};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::attached::Attached;
@@ -33,6 +36,8 @@ pub(in crate::cli) struct Console {
     own: Option<Own>,
     news: Receiver<News>,
     on_interrupt: Sender<News>,
+    /// Has a byte for each C-c that is not told yet: who waits for a line looks at it too.
+    pressed: OnceCell<UnixStream>,
     /// The number of the last event that the bridge knows to be printed.
     reported: Cell<i64>,
 }
@@ -60,20 +65,30 @@ impl Console {
             let _ = sender.send(News::Gone);
         };
         std::thread::Builder::new().name("events".to_owned()).spawn(passing).map_err(Failure::start)?;
-        Ok(Self { client, own, news, on_interrupt, reported: Cell::new(0) })
+        Ok(Self { client, own, news, on_interrupt, pressed: OnceCell::new(), reported: Cell::new(0) })
     }
 
     /// From now on C-c is told instead of ending the process.
     pub(in crate::cli) fn catch_interrupts(&self) -> Result<(), Failure> {
-        let (told, ready) = (self.on_interrupt.clone(), channel());
-        let (is_ready, ready) = ready;
+        let told = self.on_interrupt.clone();
+        let (is_ready, ready) = channel();
+        let (mut press, pressed) = UnixStream::pair().map_err(Failure::start)?;
+        for end in [&press, &pressed] {
+            end.set_nonblocking(true).map_err(Failure::start)?;
+        }
+        let _ = self.pressed.set(pressed);
         let executor =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::start)?;
         let waiting = async move {
             let signals = signal(SignalKind::interrupt());
             let _ = is_ready.send(());
             let Ok(mut signals) = signals else { return };
-            while signals.recv().await.is_some() && told.send(News::Interrupt).is_ok() {}
+            while signals.recv().await.is_some() {
+                let _ = press.write(&[0]);
+                if told.send(News::Interrupt).is_err() {
+                    return;
+                }
+            }
         };
         let thread = std::thread::Builder::new().name("interrupts".to_owned());
         thread.spawn(move || executor.block_on(waiting)).map_err(Failure::start)?;
@@ -111,13 +126,60 @@ impl Console {
 
     /// What happens next; `None` if nothing does within the time.
     pub(in crate::cli) fn next(&self, within: Option<Duration>) -> Option<News> {
-        match within {
-            None => Some(self.news.recv().unwrap_or(News::Gone)),
+        let next = match within {
+            None => self.news.recv().unwrap_or(News::Gone),
             Some(time) => match self.news.recv_timeout(time) {
-                Err(RecvTimeoutError::Timeout) => None,
-                other => Some(other.unwrap_or(News::Gone)),
+                Err(RecvTimeoutError::Timeout) => return None,
+                other => other.unwrap_or(News::Gone),
             },
+        };
+        if matches!(next, News::Interrupt) {
+            let _ = self.pressed.get().map(|mut pressed| pressed.read(&mut [0]));
         }
+        Some(next)
+    }
+
+    /// What came meanwhile is of no interest any more.
+    pub(in crate::cli) fn begin_anew(&self) {
+        while let Some(news) = self.next(Some(Duration::ZERO)) {
+            match news {
+                News::Event(event) => self.printed(&event),
+                News::Interrupt => {}
+                News::Gone => {
+                    let _ = self.on_interrupt.send(News::Gone);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A line from the terminal; `None` at its end, and if C-c is pressed, which [`next`](Self::next) tells.
+    pub(in crate::cli) fn line(&self) -> Option<String> {
+        let input = io::stdin();
+        loop {
+            let mut ends = vec![PollFd::new(&input, PollFlags::IN)];
+            ends.extend(self.pressed.get().map(|pressed| PollFd::new(pressed, PollFlags::IN)));
+            match poll(&mut ends, None) {
+                Ok(_) if ends.get(1).is_some_and(|pressed| !pressed.revents().is_empty()) => return None,
+                Ok(_) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return None,
+            }
+        }
+        let mut text = String::new();
+        match input.read_line(&mut text) {
+            Ok(0) | Err(_) => None,
+            Ok(_) => Some(text.trim().to_owned()),
+        }
+    }
+
+    /// Whether C-c was pressed and is not told yet.
+    pub(in crate::cli) fn is_interrupted(&self) -> bool {
+        let looked = |pressed: &UnixStream| {
+            let mut ends = [PollFd::new(pressed, PollFlags::IN)];
+            poll(&mut ends, Some(&rustix::event::Timespec::default())).is_ok_and(|ready| ready > 0)
+        };
+        self.pressed.get().is_some_and(looked)
     }
 
     /// An event is printed.
