@@ -72,14 +72,13 @@ const SHOWN: &str = "On a terminal, what could steer it or is not seen (control,
 
 /// Options common to all commands.
 #[derive(Args, Clone)]
+#[command(next_help_heading = "Common options")]
 struct Options {
-    /// The folder of sessions, models and other state.
-    #[arg(long, global = true, env = "EDN_BRIDGE_STATE_DIR", value_name = "DIR")]
-    state_dir: Option<PathBuf>,
     /// The folder that new sessions work in.
     #[arg(long, global = true, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    /// The provider of new sessions: embedded, scripted.
+    /// The provider of new sessions: embedded, anthropic, openai, another that `models list` names, or one of :providers
+    /// in the configuration.
     #[arg(long, global = true, env = "EDN_BRIDGE_PROVIDER", value_name = "NAME")]
     provider: Option<String>,
     /// The model of new sessions, by its id at the provider.
@@ -88,22 +87,25 @@ struct Options {
     /// The agent of new sessions, by its name at :agents in the configuration.
     #[arg(long, global = true, env = "EDN_BRIDGE_AGENT", value_name = "NAME")]
     agent: Option<String>,
+    /// What tools may do without asking.
+    #[arg(long, global = true, value_name = "MODE",
+          value_parser = Mode::NAMES)]
+    mode: Option<String>,
+    /// Short for --mode yolo.
+    #[arg(long, global = true, conflicts_with = "mode")]
+    yolo: bool,
+    /// The user's configuration, instead of the usual file.
+    #[arg(long, global = true, env = "EDN_BRIDGE_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The folder of sessions, models and other state.
+    #[arg(long, global = true, env = "EDN_BRIDGE_STATE_DIR", value_name = "DIR")]
+    state_dir: Option<PathBuf>,
     /// A GGUF file for the embedded model, instead of the one that `models fetch` gets.
     #[arg(long, global = true, env = "EDN_BRIDGE_MODEL_FILE", value_name = "FILE")]
     model_file: Option<PathBuf>,
     /// The script of the scripted provider.
     #[arg(long, global = true, env = "EDN_BRIDGE_SCRIPT", value_name = "FILE")]
     script: Option<PathBuf>,
-    /// What tools may do without asking.
-    #[arg(long, global = true, value_name = "MODE",
-          value_parser = Mode::NAMES)]
-    mode: Option<String>,
-    /// The user's configuration, instead of the usual file.
-    #[arg(long, global = true, env = "EDN_BRIDGE_CONFIG", value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Short for --mode yolo.
-    #[arg(long, global = true, conflicts_with = "mode")]
-    yolo: bool,
     /// When a message counts as saved: full waits for the disk; relaxed survives the end of the process, but
     /// a power failure may cost the last second.
     #[arg(long, global = true, env = "EDN_BRIDGE_DURABILITY", value_name = "WHEN", default_value = "full",
@@ -126,6 +128,93 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Runs one turn without an editor and streams the answer to standard output.
+    ///
+    /// Exit status: 0 answered, 1 failed, 2 wrong usage, 3 the model's server cannot be reached or is overloaded, 4 the
+    /// configuration or the provider is not usable, 5 ended by --max-turns or by the length of the answer, 6 no answer
+    /// that fits --schema, 130 interrupted.
+    Prompt(prompt::PromptArguments),
+    /// A conversation on this terminal: streamed Markdown, approvals with diffs, slash commands, files after @.
+    Chat(chat::ChatArguments),
+    /// The sessions on disk.
+    Sessions {
+        #[command(subcommand)]
+        command: Option<sessions::SessionsCommand>,
+    },
+    /// The models.
+    Models {
+        #[command(subcommand)]
+        command: Option<models::ModelsCommand>,
+    },
+    /// Logs in at a provider of models: in a browser, with a code, or with a key that you paste.
+    Login {
+        /// The provider by its name in the configuration; without one, that of new sessions.
+        provider: Option<String>,
+    },
+    /// Deletes the login at a provider.
+    Logout {
+        /// The provider by its name in the configuration.
+        provider: String,
+    },
+    /// The files of the configuration.
+    Config {
+        #[command(subcommand)]
+        command: config_command::ConfigCommand,
+    },
+    /// Checks configuration, state, models, sandbox and Emacs, with advice for what is missing.
+    ///
+    /// Fails only when something is broken, not when something is merely absent.
+    Doctor {
+        /// The format of the report: text or edn.
+        #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "edn"])]
+        format: String,
+    },
+    /// The rules that calls of tools are judged by.
+    #[command(args_conflicts_with_subcommands = true)]
+    Rules {
+        #[command(subcommand)]
+        command: Option<permissions::RulesCommand>,
+        /// As JSON, whole.
+        #[arg(long)]
+        json: bool,
+    },
+    /// What was asked and decided, newest first. `sessions verify` checks that nothing of it was changed.
+    Audit {
+        /// At most so many records.
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        limit: usize,
+        /// As JSON, whole.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Tokens and cost over time, from the sessions on disk.
+    Usage(usage::UsageArguments),
+    /// What runs in the bridges now: sessions, turns, clients, queues, tokens, cost, memory.
+    ///
+    /// Keys: q ends it, s changes the order, p or the space bar pauses.
+    Top(top::TopArguments),
+    /// Servers of tools (Model Context Protocol): which there are, and this program as one.
+    Mcp {
+        #[command(subcommand)]
+        command: Option<mcp::McpCommand>,
+    },
+    /// Runs one query and prints its result as EDN.
+    Query {
+        /// The query: an EDN vector of attributes.
+        query: String,
+        /// Ask this session, live in a running bridge or on disk: its id, the beginning of its id, or its name.
+        #[arg(long, value_name = "SESSION")]
+        session: Option<String>,
+        /// Show the plan of the query instead of its result.
+        #[arg(long)]
+        explain: bool,
+    },
+    /// Queries and ops by hand, on the project's running bridge or on the state folder.
+    Repl {
+        /// Ask this session, live in a running bridge or on disk: its id, the beginning of its id, or its name.
+        #[arg(long, value_name = "SESSION")]
+        session: Option<String>,
+    },
     /// Runs the bridge on standard input and output, as EDN lines. Editors start this.
     Serve {
         /// The protocol on standard input and output. Sockets speak EDN lines.
@@ -159,102 +248,15 @@ enum Command {
         #[command(subcommand)]
         command: DaemonCommand,
     },
-    /// Runs one query and prints its result as EDN.
-    Query {
-        /// The query: an EDN vector of attributes.
-        query: String,
-        /// Ask this session, live in a running bridge or on disk: its id, the beginning of its id, or its name.
-        #[arg(long, value_name = "SESSION")]
-        session: Option<String>,
-        /// Show the plan of the query instead of its result.
-        #[arg(long)]
-        explain: bool,
-    },
-    /// Queries and ops by hand, on the project's running bridge or on the state folder.
-    Repl {
-        /// Ask this session, live in a running bridge or on disk: its id, the beginning of its id, or its name.
-        #[arg(long, value_name = "SESSION")]
-        session: Option<String>,
-    },
-    /// Runs one turn without an editor and streams the answer to standard output.
-    ///
-    /// Exit status: 0 answered, 1 failed, 2 wrong usage, 3 the model's server cannot be reached or is overloaded, 4 the
-    /// configuration or the provider is not usable, 5 ended by --max-turns or by the length of the answer, 6 no answer
-    /// that fits --schema, 130 interrupted.
-    Prompt(prompt::PromptArguments),
-    /// A conversation on this terminal: streamed Markdown, approvals with diffs, slash commands, files after @.
-    Chat(chat::ChatArguments),
-    /// The sessions on disk.
-    Sessions {
-        #[command(subcommand)]
-        command: Option<sessions::SessionsCommand>,
-    },
-    /// The realm: sessions that several of your machines share.
-    Realm {
-        #[command(subcommand)]
-        command: federate::RealmCommand,
-    },
     /// Sends texts and interrupts to live sessions, as a member of a team.
     Control {
         #[command(subcommand)]
         command: control::ControlCommand,
     },
-    /// Servers of tools (Model Context Protocol): which there are, and this program as one.
-    Mcp {
+    /// The realm: sessions that several of your machines share.
+    Realm {
         #[command(subcommand)]
-        command: Option<mcp::McpCommand>,
-    },
-    /// The models.
-    Models {
-        #[command(subcommand)]
-        command: Option<models::ModelsCommand>,
-    },
-    /// The rules that calls of tools are judged by.
-    #[command(args_conflicts_with_subcommands = true)]
-    Rules {
-        #[command(subcommand)]
-        command: Option<permissions::RulesCommand>,
-        /// As JSON, whole.
-        #[arg(long)]
-        json: bool,
-    },
-    /// What was asked and decided, newest first. `sessions verify` checks that nothing of it was changed.
-    Audit {
-        /// At most so many records.
-        #[arg(long, value_name = "N", default_value_t = 50)]
-        limit: usize,
-        /// As JSON, whole.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Tokens and cost over time, from the sessions on disk.
-    Usage(usage::UsageArguments),
-    /// What runs in the bridges now: sessions, turns, clients, queues, tokens, cost, memory.
-    ///
-    /// Keys: q ends it, s changes the order, p or the space bar pauses.
-    Top(top::TopArguments),
-    /// The files of the configuration.
-    Config {
-        #[command(subcommand)]
-        command: config_command::ConfigCommand,
-    },
-    /// Logs in at a provider of models: in a browser, with a code, or with a key that you paste.
-    Login {
-        /// The provider by its name in the configuration; without one, that of new sessions.
-        provider: Option<String>,
-    },
-    /// Deletes the login at a provider.
-    Logout {
-        /// The provider by its name in the configuration.
-        provider: String,
-    },
-    /// Checks configuration, state, models, sandbox and Emacs, with advice for what is missing.
-    ///
-    /// Fails only when something is broken, not when something is merely absent.
-    Doctor {
-        /// The format of the report: text or edn.
-        #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "edn"])]
-        format: String,
+        command: federate::RealmCommand,
     },
     /// Reads EDN from standard input and prints it canonically, one form a line.
     Edn,

@@ -49,7 +49,31 @@ fn every_command_is_completed_in_every_shell() {
             assert!(text.contains(command.as_str()), "{shell}: {command}");
         }
         assert!(text.contains("max-turns"), "{shell}");
+        // What only the project itself and tests use is not offered.
+        for hidden in ["generate", "--daemon"] {
+            assert!(!text.contains(hidden), "{shell}: {hidden}");
+        }
     }
+}
+
+#[test]
+fn help_has_own_options_before_the_common_ones() {
+    let setup = Setup::new();
+    for command in commands(&setup).iter().filter(|name| *name != "help") {
+        let help = run(&setup, &[command, "--help"]);
+        let common = help.find("\nCommon options:\n").unwrap_or_else(|| panic!("{command}: {help}"));
+        assert!(help[common..].contains("--state-dir") && !help[..common].contains("--state-dir"), "{help}");
+    }
+    let help = run(&setup, &["prompt", "--help"]);
+    let place = |text: &str| help.find(text).unwrap_or_else(|| panic!("{text}: {help}"));
+    assert!(place("--max-turns") < place("Common options:") && place("--output") < place("Common options:"));
+    // What a new user needs comes first.
+    let order = commands(&setup);
+    let at = |name: &str| order.iter().position(|other| other == name).unwrap();
+    assert!(
+        at("prompt") < at("chat") && at("chat") < at("sessions") && at("doctor") < at("serve"),
+        "{order:?}"
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use clap::{CommandFactory as _, ValueEnum};
+use clap::{Command, CommandFactory as _, ValueEnum};
 
 use super::{Arguments, Exit, Failure, out};
 
@@ -20,7 +20,7 @@ pub(super) enum Shell {
 
 /// Prints what a shell needs to complete the program's commands.
 pub(super) fn completion(shell: Shell) -> Exit {
-    let (mut command, mut text) = (Arguments::command(), Vec::new());
+    let (mut command, mut text) = (offered(&Arguments::command()), Vec::new());
     match shell {
         Shell::Bash => clap_complete::generate(clap_complete::Shell::Bash, &mut command, NAME, &mut text),
         Shell::Zsh => clap_complete::generate(clap_complete::Shell::Zsh, &mut command, NAME, &mut text),
@@ -32,6 +32,17 @@ pub(super) fn completion(shell: Shell) -> Exit {
     let text = String::from_utf8_lossy(&text);
     // clap_complete (4.6) takes the hyphen of the program's name for one before a subcommand, in half of the places.
     out::print(&text.replace("edn__subcmd__bridge", "edn__bridge"))
+}
+
+/// The command without what its help hides: the generators offer that too.
+fn offered(command: &Command) -> Command {
+    // A name must outlive the command, and the process ends with it.
+    let name: &'static str = command.get_name().to_owned().leak();
+    let about = command.get_about().cloned().unwrap_or_default();
+    Command::new(name)
+        .about(about)
+        .args(command.get_arguments().filter(|argument| !argument.is_hide_set()))
+        .subcommands(command.get_subcommands().filter(|below| !below.is_hide_set()).map(offered))
 }
 
 /// Prints the manual page, or writes it into a folder with a page for each command.
