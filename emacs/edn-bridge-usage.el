@@ -102,6 +102,7 @@ asked for."
        (format "The program %s was not found; M-x edn-bridge-doctor says more.\n"
                edn-bridge-program))
     (let ((buffer (current-buffer))
+          (errors (generate-new-buffer " *edn-bridge usage errors*"))
           (by edn-bridge-usage--by))
       (edn-bridge-usage--show-text "Reading the sessions …\n")
       (setq edn-bridge-usage--process
@@ -112,14 +113,19 @@ asked for."
                                      edn-bridge-program-args)
                               (list "usage" "--json" "--by" (symbol-name by)))
              :connection-type 'pipe :noquery t :file-handler t
-             :stderr (get-buffer-create " *edn-bridge usage errors*")
+             :stderr errors
              :sentinel
              (lambda (process _event)
                (unless (process-live-p process)
-                 (edn-bridge-usage--ended process buffer by))))))))
+                 (edn-bridge-usage--ended process errors buffer by)))))
+      (when-let ((pipe (get-buffer-process errors)))
+        (set-process-query-on-exit-flag pipe nil)
+        (set-process-sentinel pipe #'ignore)))))
 
-(defun edn-bridge-usage--ended (process buffer by)
-  "Show in BUFFER the figures by BY that PROCESS has written."
+(defun edn-bridge-usage--ended (process errors buffer by)
+  "Show in BUFFER the figures by BY that PROCESS has written.
+What it has written to its standard error is in the buffer ERRORS, and is
+shown below them."
   (let ((output (process-buffer process)))
     (unwind-protect
         (when (and (buffer-live-p output) (buffer-live-p buffer)
@@ -127,14 +133,34 @@ asked for."
                                 'edn-bridge-usage--process buffer)))
           (let ((rows (or (not (eql 0 (process-exit-status process)))
                           (with-current-buffer output
-                            (edn-bridge-usage--parse by)))))
+                            (edn-bridge-usage--parse by))))
+                (told (edn-bridge-usage--rest errors)))
             (with-current-buffer buffer
               (if (listp rows)
                   (edn-bridge-usage--show rows by)
                 (edn-bridge-usage--show-text
-                 "The figures cannot be read; M-x edn-bridge-doctor says more.\n")))))
-      (when (buffer-live-p output)
-        (kill-buffer output)))))
+                 "The figures cannot be read; M-x edn-bridge-doctor says more.\n"))
+              (unless (string-empty-p told)
+                (let ((inhibit-read-only t))
+                  (save-excursion
+                    (goto-char (point-max))
+                    (insert "\n" told "\n")))))))
+      (mapc (lambda (used)
+              (when (buffer-live-p used)
+                (kill-buffer used)))
+            (list output errors)))))
+
+(defun edn-bridge-usage--rest (errors)
+  "Return what a process that has ended wrote to the buffer ERRORS."
+  (if (not (buffer-live-p errors))
+      ""
+    (when-let ((pipe (get-buffer-process errors)))
+      (let ((rounds 0))
+        (while (and (< (cl-incf rounds) 20)
+                    (accept-process-output pipe 0.02)))))
+    (with-current-buffer errors
+      (mapconcat #'edn-bridge-visible-label
+                 (split-string (string-trim (buffer-string)) "\n") "\n"))))
 
 (defun edn-bridge-usage--parse (by)
   "Return the figures by BY in this buffer: lists of a label and numbers.
@@ -165,12 +191,10 @@ The numbers are calls, input, cached, output and cost."
     (insert text)
     (goto-char (point-min))))
 
-(defun edn-bridge-usage--amount (row rows)
-  "Return what is measured of ROW: its cost if any of ROWS has one, or tokens."
+(defun edn-bridge-usage--amount (row priced)
+  "Return what is measured of ROW: its cost if PRICED, or its tokens."
   (pcase-let ((`(,_ ,_ ,input ,cached ,output ,cost) row))
-    (if (edn-bridge-usage--priced-p rows)
-        cost
-      (+ input cached output))))
+    (if priced cost (+ input cached output))))
 
 (defun edn-bridge-usage--priced-p (rows)
   "Return non-nil if any of ROWS has a cost."
@@ -208,8 +232,9 @@ The numbers are calls, input, cached, output and cost."
          (wide (apply #'max 7 (mapcar (lambda (row)
                                         (string-width (funcall label row)))
                                       rows)))
+         (priced (edn-bridge-usage--priced-p rows))
          (most (apply #'max 0 (mapcar (lambda (row)
-                                        (edn-bridge-usage--amount row rows))
+                                        (edn-bridge-usage--amount row priced))
                                       rows)))
          (line (lambda (label calls input cached output cost bar)
                  (concat label
@@ -220,7 +245,7 @@ The numbers are calls, input, cached, output and cost."
      (propertize
       (funcall line (alist-get by edn-bridge-usage--kinds)
                "calls" "input" "cached" "output" "cost $"
-               (if (edn-bridge-usage--priced-p rows) "cost" "tokens"))
+               (if priced "cost" "tokens"))
       'face 'bold)
      "\n"
      (mapconcat
@@ -230,7 +255,7 @@ The numbers are calls, input, cached, output and cost."
            (funcall line (funcall label row) calls input cached output
                     (if (> cost 0) (format "%.4f" cost) "-")
                     (propertize (edn-bridge-usage--bar
-                                 (edn-bridge-usage--amount row rows) most)
+                                 (edn-bridge-usage--amount row priced) most)
                                 'face 'success))
            "\n")))
       rows ""))))
@@ -246,8 +271,9 @@ The numbers are calls, input, cached, output and cost."
 (defun edn-bridge-usage--svg (rows)
   "Return an image of ROWS, in the colours of this Emacs."
   (let* ((drawn (last rows edn-bridge-usage--rows))
+         (priced (edn-bridge-usage--priced-p rows))
          (most (apply #'max 0 (mapcar (lambda (row)
-                                        (edn-bridge-usage--amount row rows))
+                                        (edn-bridge-usage--amount row priced))
                                       drawn)))
          (row-height 20)
          (svg (svg-create 720 (+ 8 (* row-height (length drawn)))))
@@ -255,7 +281,7 @@ The numbers are calls, input, cached, output and cost."
          (fill (edn-bridge-usage--color 'success))
          (top 4))
     (dolist (row drawn)
-      (let* ((amount (edn-bridge-usage--amount row rows))
+      (let* ((amount (edn-bridge-usage--amount row priced))
              (width (if (> most 0) (* 400.0 (/ (float amount) most)) 0))
              (label (edn-bridge-visible-label (format "%s" (car row))))
              (over (- (length label) 26)))
@@ -263,7 +289,7 @@ The numbers are calls, input, cached, output and cost."
                   :x 182 :y (+ top 14) :text-anchor "end" :fill ink
                   :font-size 12 :font-family "sans-serif")
         (svg-rectangle svg 190 (+ top 3) width 14 :fill fill)
-        (svg-text svg (if (edn-bridge-usage--priced-p rows)
+        (svg-text svg (if priced
                           (format "$%.4f" amount)
                         (number-to-string amount))
                   :x (+ 196 width) :y (+ top 14) :fill ink

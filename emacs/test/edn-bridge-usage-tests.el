@@ -56,6 +56,20 @@
     (save-window-excursion (edn-bridge-usage 'day))
     (should (string-match-p "cannot be read; M-x edn-bridge-doctor"
                             (edn-bridge-usage-tests-buffer))))
+  ;; What the program says stands below, and no buffer is left of it.
+  (pcase-dolist (`(,script . ,expected)
+                 '(("echo 'not a\e[2J folder' >&2; exit 1"
+                    . "doctor says more\\.\n\nnot a\\\\u{1B}\\[2J folder\n\\'")
+                   ("echo '[]'; echo passed over >&2"
+                    . "\\`No model was called yet\\.\n\npassed over\n\\'")))
+    (let ((edn-bridge-program "sh")
+          (edn-bridge-program-args (list "-c" script)))
+      (save-window-excursion (edn-bridge-usage 'day))
+      (should (string-match-p expected (edn-bridge-usage-tests-buffer)))
+      (should-not (cl-some (lambda (buffer)
+                             (string-match-p "edn-bridge usage \\(?:errors\\|output\\)"
+                                             (buffer-name buffer)))
+                           (buffer-list)))))
   (let ((edn-bridge-program "/no/such/edn-bridge") (edn-bridge-program-args nil))
     (save-window-excursion (edn-bridge-usage 'day))
     (should (string-match-p "/no/such/edn-bridge"
