@@ -286,6 +286,9 @@ cross_checks() {
   done
 }
 
+# The usual program without the embedded model.
+SMALL='--no-default-features --features index'
+
 # build_program PROFILE: builds the program, at $PROGRAM; without the C++ tools, it leaves out the embedded model.
 build_program() {
   has cargo || die 'cargo was not found; install Rust from https://rustup.rs and try again'
@@ -296,7 +299,7 @@ build_program() {
   else
     say '-- without the embedded model: cmake, a C++ compiler with libstdc++.a, clang and libclang are needed to build it'
     step "build the program, profile $1, without the embedded model" \
-      cargo build --profile "$1" --locked --no-default-features --features index
+      cargo build --profile "$1" --locked $SMALL
   fi
 }
 

@@ -111,7 +111,7 @@ native=
 if [ "${STATIC:-}" != only ]; then
   host=$(rustc --print host-tuple 2>/dev/null || rustc -vV | sed -n 's/^host: //p')
   if has_model_tools; then build "$host"
-  else say '-- without the embedded model: its tools are missing'; build "$host" $INNER; fi
+  else say '-- without the embedded model: its tools are missing'; build "$host" $SMALL; fi
   native=$built
   step "the archive for $host" archive "$host"
   step 'the Debian package' debian "$host"
@@ -119,7 +119,7 @@ fi
 if [ "${STATIC:-}" != no ]; then
   static=$(uname -m)-unknown-linux-musl
   step 'the standard library for static programs' rustup target add "$static"
-  build "$static" $INNER
+  build "$static" $SMALL
   native=${native:-$built}
   step "the archive for $static" archive "$static"
 fi

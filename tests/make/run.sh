@@ -3,7 +3,7 @@
 . tests/make/common.sh
 
 packages emacs pip
-# Link-time optimization is nearly half of a first build. Who has built a release keeps it.
+# Link-time optimization takes minutes of a first build. Who has built a release keeps it.
 if [ -x "$CARGO_TARGET_DIR/release/edn-bridge" ]; then build_program release
 else
   say '-- built for a quick start, without link-time optimization; make build makes the program that make run then uses'
