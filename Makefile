@@ -11,7 +11,8 @@
 #   make cross              checks that the program compiles for macOS, and its packages for Windows
 #   make bench              runs the benchmarks; bench-emacs: those of the Emacs package
 #   make screenshots        takes pictures of the Emacs package, into emacs/screenshots
-#   make hostile, make soak, make simulate, make fuzz, make fuzz-emacs, make features: longer checks, some with more tools
+#   make crash, make realm, make simulate, make hostile, make soak, make fuzz, make fuzz-emacs, make features: longer checks,
+#                           some with more tools
 #   make unsafe             counts lines with unsafe code in each dependency (FEATURES selects the build)
 #   make fmt, make clean, make tools
 #
@@ -24,7 +25,7 @@ export CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 export PATH := $(CARGO_TARGET_DIR)/tools/bin:$(PATH)
 
 # For lints and tests: everything except the embedded model, whose C++ takes minutes to compile. The release, which is
-# linted too, has no telemetry, and this has.
+# linted too, has neither telemetry nor PostgreSQL; this has both.
 export INNER := --no-default-features --features index,otel,postgres
 
 # A prompt is passed on verbatim: no quoting, no expansion.
@@ -58,6 +59,12 @@ locks:
 crash: export EDN_BRIDGE_CRASH_KILLS ?= 200
 crash:
 	@cargo nextest run --locked $(INNER) -E 'binary(crash)' --no-capture
+
+# Kills owners of shared sessions, and their PostgreSQL, many times.
+.PHONY: realm
+realm: export EDN_BRIDGE_REALM_KILLS ?= 200
+realm:
+	@cargo nextest run --locked $(INNER) -E 'binary(realm)' --no-capture
 
 # Simulates several machines on one engine. SEEDS is a count, or the first seed and a count: 17:1.
 .PHONY: simulate

@@ -1348,11 +1348,14 @@ pub const REALM_PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes of what lists show of a session in a realm (16 KiB).
 pub const REALM_SLOT_BYTES: usize = 16 * 1024;
 
-/// Bytes of a kept output in a realm (16 MiB): as long as a line.
-pub const REALM_BLOB_BYTES: usize = MAX_LINE_BYTES;
-
 /// Hosts of a realm that are listed. A person has some machines.
 pub const REALM_HOSTS: usize = 256;
+
+/// Rows that one statement removes from a realm, of what nobody needs any more: an engine is done with them in a moment.
+pub const REALM_SWEEP: usize = 10_000;
+
+/// How often a host removes from its realm what nobody needs any more. Nobody waits for it.
+pub const REALM_SWEEP_PAUSE: Duration = Duration::from_secs(60 * 60);
 
 /// Sessions of a realm that are listed.
 pub const REALM_SESSIONS: usize = 10_000;
