@@ -38,6 +38,14 @@ const SERVER: [&str; 10] = [
 ];
 
 #[test]
+fn name_that_no_check_has_is_an_error() {
+    let words = ["contract", "--only", "ping", "--only", "pnig", "--"];
+    let output = Command::new(PROGRAM).args(words).args(SERVER).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && told.contains("is named \"pnig\""), "{told}");
+}
+
+#[test]
 fn report_has_formats_for_people_and_programs() {
     for format in ["text", "edn", "junit"] {
         let output = contract(format, &SERVER);

@@ -77,8 +77,8 @@ impl Default for Options {
 /// applicable checks pass.
 ///
 /// # Errors
-/// If the command cannot be started or does not answer a handshake, if no folder can be created for the
-/// servers' state, or if the report cannot be written.
+/// If the command cannot be started or does not answer a handshake, if nothing has a name of `options.only`, if no
+/// folder can be created for the servers' state, or if the report cannot be written.
 pub fn execute(
     wire: Wire,
     words: Vec<OsString>,
@@ -90,6 +90,11 @@ pub fn execute(
     let launch = CommandLine::new(words)?;
     greet(&suite, &launch, options.patience)?;
     let report = run(&suite, &launch, options);
+    if let Some(unknown) =
+        options.only.iter().find(|asked| !report.findings.iter().any(|one| names(asked, &one.name)))
+    {
+        return Err(std::io::Error::other(format!("no check, rule or room of them is named {unknown:?}")));
+    }
     let bindings = bindings().map_err(std::io::Error::other)?;
     report.write(format, &bindings, out)?;
     Ok(report.holds())
