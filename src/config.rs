@@ -31,7 +31,7 @@ pub use daemon::{DaemonPolicy, IdleExit};
 pub use error::{ConfigError, EditError};
 pub use files::{Files, ProjectFiles};
 pub use layers::{HookValue, Layers, RuleValue, ServersValue, Sourced};
-pub use realm::{EngineAddress, RealmPolicy, Share};
+pub use realm::{EngineAddress, RealmPolicy, Share, Takeover, Workspace};
 pub use servers::KnownDigests;
 pub use telemetry::TelemetryPolicy;
 pub use trust::{Sealed, Trust};

@@ -9,10 +9,11 @@
 mod joined;
 mod journals;
 mod log;
+mod lost;
 mod member;
 mod slot;
 
-pub use joined::{Federation, Heard, Notice};
+pub use joined::{Federation, Heard, LostSession, Notice};
 pub use journals::FederatedJournals;
 pub use member::{RealmMember, Terms};
 pub use slot::SlotText;

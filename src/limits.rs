@@ -1311,6 +1311,13 @@ pub const REALM_CALL_WAIT: Duration = Duration::from_secs(2);
 /// How often a follower of a session in a realm reads from its place without a hint.
 pub const REALM_WATCH: Duration = Duration::from_secs(1);
 
+/// How old the list of a realm's sessions, or of the requests to this host, may be where no hint and no renewal says that
+/// there is something new. An idle host costs its engine next to nothing.
+pub const REALM_REST: Duration = Duration::from_secs(30);
+
+/// How often a host looks whether its connection for hints is still there, while it hears no session.
+pub const REALM_BEAT: Duration = Duration::from_secs(5);
+
 /// How long the owner of a session may take to answer another host's request. A frontend's own wait is shorter.
 pub const REALM_ANSWER_WAIT: Duration = Duration::from_secs(30);
 
@@ -1350,6 +1357,9 @@ pub const REALM_SLOT_BYTES: usize = 16 * 1024;
 
 /// Hosts of a realm that are listed. A person has some machines.
 pub const REALM_HOSTS: usize = 256;
+
+/// Sessions of lost hosts that a host takes at once without being asked: each is opened, and goes on.
+pub const REALM_TAKEOVERS: usize = 16;
 
 /// Rows that one statement removes from a realm, of what nobody needs any more: an engine is done with them in a moment.
 pub const REALM_SWEEP: usize = 10_000;

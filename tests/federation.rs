@@ -312,7 +312,13 @@ fn deleted_session_leaves_copies_to_their_machines() {
     assert_eq!(before.len(), 2, "{before:?}");
 
     ask(&mut a, "new_session", "{}");
-    ask(&mut a, "delete_session", &format!("{{:session-id {session:?}}}"));
+    // A host that begins to follow it just now is a client that shows it.
+    let cell = std::cell::RefCell::new(&mut a);
+    wait_until("it is deleted", || {
+        let deleted = cell.borrow_mut().ask("d", "delete_session", &format!("{{:session-id {session:?}}}"));
+        assert!(matches!(code(&deleted), "" | "request/session-not-idle"), "{deleted}");
+        code(&deleted).is_empty()
+    });
     assert_eq!(server.sql(&format!("SELECT deleted FROM edn_bridge.session WHERE id = '{session}'")), ["t"]);
     let gone = a.ask("s", "switch_session", &format!("{{:session-id {session:?}}}"));
     assert!(gone.to_string().contains("was deleted"), "{gone}");
@@ -339,4 +345,45 @@ fn deleted_session_leaves_copies_to_their_machines() {
     ask(&mut b, "prompt", "{:message \"without a realm\"}");
     end_of_turn(&mut b);
     assert_eq!(texts(&mut b).len(), 6);
+}
+
+#[test]
+fn lost_session_in_a_shared_folder_is_taken_by_one_host() {
+    let Some(server) = Server::start() else { return };
+    let auto = ":share :all :lease-ms 3000 :workspace :shared :takeover :auto";
+    let [alpha, beta, gamma] = ["alpha", "beta", "gamma"].map(|name| host_with(&server, name, auto, NOTES));
+    let [mut a, mut b, mut c] = [&alpha, &beta, &gamma].map(|host| host.setup.interactor());
+    let session = shared(&mut a);
+    let idle = {
+        ask(&mut a, "new_session", "{}");
+        shared(&mut a)
+    };
+    switch(&mut a, &session);
+    listed(&mut b, &session, |_| true);
+    listed(&mut c, &idle, |_| true);
+    switch(&mut b, &session);
+    ask(&mut a, "prompt", "{:message \"go\"}");
+    let open = data(&question(&mut b), "interaction-id").to_owned();
+    let shows_turn =
+        format!("SELECT slot LIKE '%:streaming true%' FROM edn_bridge.session WHERE id = '{session}'");
+    wait_until("the realm knows that a turn runs", || server.sql(&shows_turn) == ["t"]);
+    b.skip_to_now();
+    signal(alpha.pid(), "-KILL");
+
+    let taken = listed(&mut b, &session, |row| matches!(host_of(row), "beta" | "gamma") && !is_lost(row));
+    let owner = host_of(&taken).to_owned();
+    let asked = question(&mut b);
+    assert_eq!(data(&asked, "interaction-id"), open, "asked again by {owner}");
+    approve(&mut b, &asked);
+    assert_eq!(data(&end_of_turn(&mut b), "outcome"), "completed");
+    // In the folder that they share, once.
+    assert_eq!(std::fs::read_to_string(alpha.file("ran")).unwrap(), "ran\n");
+    let row =
+        |of: &str| server.sql(&format!("SELECT owner, epoch FROM edn_bridge.session WHERE id = '{of}'"));
+    assert_eq!(row(&session), [format!("{owner}|2")], "one claim beyond the first");
+    assert_whole(&server, &session);
+    // Nobody shows the other one, in which nothing ran: it waits for whoever wants it.
+    assert_eq!(row(&idle), ["alpha|1"]);
+    ask(&mut c, "take_session", &format!("{{:session-id {idle:?}}}"));
+    assert_eq!(row(&idle), ["gamma|2"]);
 }

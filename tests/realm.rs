@@ -33,3 +33,6 @@ mod server;
 #[cfg(feature = "postgres")]
 #[path = "realm/standby.rs"]
 mod standby;
+#[cfg(feature = "postgres")]
+#[path = "realm/tls.rs"]
+mod tls;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use edn_bridge::clock::{Clock, SystemClock};
-use edn_bridge::config::{KeptFiles, Layers, Settings};
+use edn_bridge::config::{KeptFiles, Layers, Settings, Takeover};
 use edn_bridge::context::{Places, Project};
 use edn_bridge::edn;
 use edn_bridge::engine::{self, Providers};
@@ -525,8 +525,12 @@ fn realm(found: &mut Findings, settings: &Settings) {
     let Some(policy) = &settings.realm else { return };
     match federate::check(settings, policy) {
         Ok(lines) => {
-            let about =
-                format!("This machine is {} in the realm, and shares {}", policy.host, policy.share.as_str());
+            let takes = match policy.takeover {
+                Takeover::Ask => "",
+                Takeover::Auto => ", and takes sessions of lost machines by itself",
+            };
+            let share = policy.share.as_str();
+            let about = format!("This machine is {} in the realm, shares {share}{takes}", policy.host);
             found.well("realm", format!("{about}. {}.", lines.join("; ")));
         }
         Err(failure) => found.broken("realm", failure.to_string(), "`edn-bridge realm check` says more."),

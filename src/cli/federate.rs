@@ -127,7 +127,13 @@ fn enter(
     let url = address(policy, settings)?;
     let me = host_id(settings, policy, true)?;
     let lease = policy.lease;
-    let terms = Terms { share: policy.share, lease, state_dir: settings.state_dir.clone() };
+    let terms = Terms {
+        share: policy.share,
+        takeover: policy.takeover,
+        workspace: policy.workspace,
+        lease,
+        state_dir: settings.state_dir.clone(),
+    };
     let connect = move |executor: &tokio::runtime::Handle| {
         let _executor = executor.enter();
         let realm = PostgresRealm::new(&url, me, env!("CARGO_PKG_VERSION"), LeaseTerms::new(lease))?;

@@ -18,6 +18,10 @@ pub struct RealmPolicy {
     pub host: Arc<str>,
     /// Which sessions of this machine the others see.
     pub share: Share,
+    /// Who decides that a session is taken whose machine is lost.
+    pub takeover: Takeover,
+    /// Where the folders of the sessions are.
+    pub workspace: Workspace,
     /// How long this machine owns its sessions without a word to the engine.
     pub lease: Duration,
 }
@@ -61,6 +65,26 @@ impl Share {
     }
 }
 
+/// Who decides that a session is taken whose machine is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Takeover {
+    /// A person.
+    #[default]
+    Ask,
+    /// This machine, if the session's folder is one that machines share.
+    Auto,
+}
+
+/// Where the folders of a machine's sessions are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Workspace {
+    /// On the machine.
+    #[default]
+    Own,
+    /// On a file system that the other machines have too, in the same place.
+    Shared,
+}
+
 impl RealmPolicy {
     /// Reads the value of `:realm`.
     ///
@@ -70,6 +94,7 @@ impl RealmPolicy {
         let map = value.as_map().ok_or("a map")?;
         let (mut engine, mut host) = (None, None);
         let (mut share, mut lease) = (Share::default(), REALM_LEASE);
+        let (mut takeover, mut workspace) = (Takeover::default(), Workspace::default());
         for (key, value) in map.iter() {
             match key.as_keyword().ok_or("a map with keywords as keys")? {
                 "engine" => {
@@ -95,6 +120,20 @@ impl RealmPolicy {
                     let wanted = value.as_keyword().and_then(Share::parse);
                     share = wanted.ok_or("a map with :share :none, :ask, :project or :all")?;
                 }
+                "takeover" => {
+                    takeover = match value.as_keyword() {
+                        Some("ask") => Takeover::Ask,
+                        Some("auto") => Takeover::Auto,
+                        _ => return Err("a map with :takeover :ask or :auto"),
+                    };
+                }
+                "workspace" => {
+                    workspace = match value.as_keyword() {
+                        Some("own") => Workspace::Own,
+                        Some("shared") => Workspace::Shared,
+                        _ => return Err("a map with :workspace :own or :shared"),
+                    };
+                }
                 "lease-ms" => {
                     let millis = value.as_i64().and_then(|millis| u64::try_from(millis).ok());
                     let wanted = millis.map(Duration::from_millis);
@@ -104,15 +143,21 @@ impl RealmPolicy {
                 }
                 _ => {
                     return Err(
-                        "a map with no other keys than :engine, :engine-command, :host, :share and :lease-ms",
+                        "a map with no other keys than :engine, :engine-command, :host, :share, :takeover, :workspace \
+                         and :lease-ms",
                     );
                 }
             }
+        }
+        if takeover == Takeover::Auto && workspace == Workspace::Own {
+            return Err("a map with :workspace :shared, if :takeover is :auto: the folder must be here");
         }
         Ok(Self {
             engine: engine.ok_or("a map with :engine or :engine-command")?,
             host: host.ok_or("a map with :host, the name of this machine")?,
             share,
+            takeover,
+            workspace,
             lease,
         })
     }
@@ -146,6 +191,9 @@ mod tests {
         let policy =
             read(r#"{:engine-command ["pass" "realm"] :host "b.1" :share :all :lease-ms 3000}"#).unwrap();
         assert_eq!((policy.share, policy.lease.as_millis()), (Share::All, 3000));
+        assert_eq!((policy.takeover, policy.workspace), (Takeover::Ask, Workspace::Own));
+        let auto = read(r#"{:engine "postgres://x" :host "a" :takeover :auto :workspace :shared}"#).unwrap();
+        assert_eq!((auto.takeover, auto.workspace), (Takeover::Auto, Workspace::Shared));
         assert!(matches!(policy.engine, EngineAddress::Command(command) if command == ["pass", "realm"]));
     }
 
@@ -161,6 +209,9 @@ mod tests {
             (r#"{:engine-command [] :host "a"}"#, ":engine-command"),
             (r#"{:engine "postgres://x" :host "a" :share :some}"#, ":share"),
             (r#"{:engine "postgres://x" :host "a" :lease-ms 10}"#, ":lease-ms"),
+            (r#"{:engine "postgres://x" :host "a" :takeover :now}"#, ":takeover"),
+            (r#"{:engine "postgres://x" :host "a" :workspace :here}"#, ":workspace"),
+            (r#"{:engine "postgres://x" :host "a" :takeover :auto}"#, ":workspace :shared"),
             (r#"{:engine "postgres://x" :host "a" :colour 1}"#, "no other keys"),
         ] {
             assert!(read(text).is_err_and(|told| told.contains(expected)), "{text}: {:?}", read(text));

@@ -34,6 +34,12 @@ struct Follower {
 }
 
 impl Followers {
+    /// Forgets who follows a session.
+    pub(super) fn leave(&self, shared: &Services, session: &SessionId) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(of, _), follower| follower.is_kept(shared, of != session));
+    }
+
     /// The connection of a host that asks about a session, with its client where it is new. It is there for as long as the
     /// host says something now and then.
     pub(super) fn connection(
@@ -43,14 +49,7 @@ impl Followers {
         from: &HostName,
     ) -> (u64, Option<Arc<dyn Client>>) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, follower| {
-            let is_here = follower.heard.elapsed() < REALM_FOLLOWER;
-            if !is_here {
-                shared.hub.detach(follower.connection);
-                shared.questions.left(follower.connection);
-            }
-            is_here
-        });
+        all.retain(|_, follower| follower.is_kept(shared, follower.heard.elapsed() < REALM_FOLLOWER));
         let mut new = None;
         let of_session = |all: &HashMap<(SessionId, HostName), Follower>| {
             let of_session = all.iter().filter(|((of, _), _)| of == session).map(|(_, follower)| follower);
@@ -79,6 +78,17 @@ impl Followers {
             speaker.store(first, Ordering::Release);
         }
         (connection, new)
+    }
+}
+
+impl Follower {
+    /// Takes its connection away, unless it is here.
+    fn is_kept(&self, shared: &Services, is_here: bool) -> bool {
+        if !is_here {
+            shared.hub.detach(self.connection);
+            shared.questions.left(self.connection);
+        }
+        is_here
     }
 }
 

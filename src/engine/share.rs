@@ -9,7 +9,7 @@ use crate::catalogue::ErrorCode;
 use crate::engine::actions::PendingActions;
 use crate::engine::actor::no_realm;
 use crate::engine::agent::Agent;
-use crate::engine::change::Change;
+use crate::engine::change::{Change, Unload};
 use crate::engine::follower::{FOLLOW_AGAIN, Followers, heard};
 use crate::engine::foreign::ForeignAgent;
 use crate::engine::handle::Handle;
@@ -18,6 +18,7 @@ use crate::engine::open::Opener;
 use crate::engine::remote::{follow_owner, take_request};
 use crate::engine::services::{Services, refused};
 use crate::engine::taken::TakenRequests;
+use crate::engine::takeover::take_over;
 use crate::event::Event;
 use crate::facts::{HostFacts, Phase};
 use crate::federation::{Federation, Heard, Notice};
@@ -46,6 +47,18 @@ pub fn federate(engine: &Engine, federation: Arc<Federation>) {
             }
             Notice::Posted(posted, opens) => {
                 let taken = weak.upgrade().is_some_and(|engine| take_request(&engine, posted, *opens));
+                return if taken { Heard::Taken } else { Heard::Passed };
+            }
+            Notice::LetGo(session) => {
+                if let Some(engine) = weak.upgrade() {
+                    engine.followers.leave(&shared, session);
+                }
+                if let Ok(handle) = shared.tree.get(session) {
+                    handle.tell(Change::Unload(Unload { lookup: handle.last_used(), waiting: None }));
+                }
+            }
+            Notice::Lost(lost, opens) => {
+                let taken = weak.upgrade().is_some_and(|engine| take_over(&engine, lost, *opens));
                 return if taken { Heard::Taken } else { Heard::Passed };
             }
         }
@@ -149,7 +162,7 @@ impl Opener {
         self.shared.tasks.spawn_on(taking, &self.shared.executor);
     }
 
-    async fn take_now(&self, session: SessionId, cwd: PathBuf) -> Result<String, ApiError> {
+    pub(super) async fn take_now(&self, session: SessionId, cwd: PathBuf) -> Result<String, ApiError> {
         let federation = self.shared.federation.get().cloned().ok_or_else(no_realm)?;
         let folder = cwd.canonicalize().ok().filter(|folder| folder.is_dir());
         let folder = folder.ok_or_else(|| {

@@ -109,6 +109,10 @@ impl Opener {
 
     async fn delete_now(&self, session: &SessionId) -> Result<(), ApiError> {
         let tree = &self.shared.tree;
+        if let Some(federation) = self.shared.federation.get() {
+            // A host that follows it has a copy, which is that host's own afterwards.
+            federation.let_go(session);
+        }
         let (mut was_live, mut location) = (false, None);
         let mut tries = 0..LET_GO_TRIES;
         // Nobody opens it again while it is deleted.

@@ -15,9 +15,10 @@ use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
 use super::log::{LogPart, SharedLog, Start};
+use super::lost::LostSessions;
 use super::member::{RealmMember, Terms, lock};
-use crate::config::Share;
-use crate::limits::{REALM_CLOSE, REALM_ENTER, REALM_LOOK, REALM_SESSIONS, REALM_WATCH};
+use crate::config::{Share, Takeover};
+use crate::limits::{REALM_CLOSE, REALM_ENTER, REALM_LOOK, REALM_REST, REALM_SESSIONS, REALM_WATCH};
 use crate::message::SessionId;
 use crate::realm::rules::{LeaseStanding, LeaseTerms};
 use crate::realm::{
@@ -36,6 +37,19 @@ pub enum Notice {
     /// A request of another host; with `true` for whoever opens its session. Who takes it answers it with
     /// [`Federation::answer`].
     Posted(Arc<Posted>, bool),
+    /// A session is to be deleted: who has it open for other hosts alone lets it go.
+    LetGo(SessionId),
+    /// The host of a session is lost, and this one takes it without being asked; with `true` for whoever opens it.
+    Lost(Arc<LostSession>, bool),
+}
+
+/// A session to be taken.
+#[derive(Debug, PartialEq, Eq)]
+pub struct LostSession {
+    /// The session.
+    pub session: SessionId,
+    /// Its folder, which this host has too.
+    pub cwd: Arc<str>,
 }
 
 /// What became of a notice.
@@ -55,9 +69,17 @@ type Listener = Box<dyn Fn(&Notice) -> Heard + Send + Sync>;
 pub struct Federation {
     member: Arc<RealmMember>,
     runtime: Mutex<Option<tokio::runtime::Runtime>>,
-    logs: Mutex<HashMap<SessionId, Weak<LogPart>>>,
+    logs: Mutex<HashMap<SessionId, OpenLog>>,
     listeners: Mutex<Vec<Listener>>,
-    dirty: Notify,
+    /// Woken where the list may be old, or is to be looked at more often.
+    dirty: Arc<Notify>,
+    lost: Mutex<LostSessions>,
+}
+
+struct OpenLog {
+    part: Weak<LogPart>,
+    /// There until its local file is closed.
+    open: Weak<()>,
 }
 
 impl fmt::Debug for Federation {
@@ -109,7 +131,8 @@ impl Federation {
             runtime: Mutex::new(Some(runtime)),
             logs: Mutex::default(),
             listeners: Mutex::default(),
-            dirty: Notify::new(),
+            dirty: Arc::default(),
+            lost: Mutex::default(),
         });
         let mut kept = kept;
         let entered = async {
@@ -141,6 +164,11 @@ impl Federation {
             heard != Heard::Gone
         });
         is_taken
+    }
+
+    /// Has the engines of this process let a session go that they have open for other hosts alone.
+    pub fn let_go(&self, session: &SessionId) {
+        self.tell(&Notice::LetGo(session.clone()));
     }
 
     /// The realm's sessions as they were listed last, the last changed first.
@@ -221,7 +249,7 @@ impl Federation {
     }
 
     fn part(&self, session: &SessionId) -> Result<Arc<LogPart>, StoreError> {
-        let part = lock(&self.logs).get(session).and_then(Weak::upgrade);
+        let part = lock(&self.logs).get(session).and_then(|log| log.part.upgrade());
         part.ok_or_else(|| {
             StoreError::Realm(format!("The session {session} is not shared. /share shares it."))
         })
@@ -229,7 +257,7 @@ impl Federation {
 
     /// Waits until a journal of this process is closed that was given up: its task lets the file go.
     pub(super) fn wait_until_closed(&self, session: &SessionId) {
-        let is_open = || lock(&self.logs).get(session).is_some_and(|part| part.strong_count() > 0);
+        let is_open = || lock(&self.logs).get(session).is_some_and(|log| log.open.strong_count() > 0);
         let until = Instant::now().checked_add(REALM_CLOSE);
         while is_open() && until.is_some_and(|until| Instant::now() < until) {
             std::thread::sleep(Duration::from_millis(2));
@@ -248,9 +276,11 @@ impl Federation {
 
     fn journal(&self, log: SharedLog) -> Journal {
         let mut logs = lock(&self.logs);
-        logs.retain(|_, known| known.strong_count() > 0);
-        logs.insert(log.part().session().clone(), Arc::downgrade(log.part()));
+        logs.retain(|_, known| known.open.strong_count() > 0);
+        let opened = OpenLog { part: Arc::downgrade(log.part()), open: log.part().open() };
+        logs.insert(log.part().session().clone(), opened);
         drop(logs);
+        self.dirty.notify_one();
         Journal::new(log)
     }
 
@@ -306,6 +336,7 @@ impl Federation {
         self.is_reachable.store(!is_away, Ordering::Release);
         let listed = listed?;
         let new: HashMap<_, _> = listed.into_iter().map(|slot| (slot.header.session.clone(), slot)).collect();
+        self.take_over(&new);
         let old = self.slots.load_full();
         if *old == new {
             return Ok(());
@@ -321,15 +352,42 @@ impl Federation {
         Ok(())
     }
 
+    /// Takes sessions whose hosts are lost, if that is this host's to decide.
+    fn take_over(&self, slots: &HashMap<SessionId, RealmSlot>) {
+        if self.terms.takeover != Takeover::Auto || self.standing() != LeaseStanding::Held {
+            return;
+        }
+        let is_open = |session: &SessionId| {
+            lock(&self.logs).get(session).is_some_and(|log| log.part.strong_count() > 0)
+        };
+        let due =
+            lock(&self.lost).due(slots.values(), self.host(), self.terms.lease, Instant::now(), is_open);
+        for lost in due.into_iter().map(Arc::new) {
+            tracing::info!(session = %lost.session, "a session is taken, because its host is lost");
+            if ![false, true].iter().any(|opens| self.tell(&Notice::Lost(lost.clone(), *opens))) {
+                tracing::warn!(session = %lost.session, "nobody here takes a session whose host is lost");
+            }
+        }
+    }
+
     /// Has the log of a session look for what is new.
     fn poke(&self, session: &SessionId) {
-        if let Some(part) = lock(&self.logs).get(session).and_then(Weak::upgrade) {
+        if let Some(part) = lock(&self.logs).get(session).and_then(|log| log.part.upgrade()) {
             part.poke();
         }
     }
 
+    /// How long a list may be old without a hint. A host that is lost changes nothing in the realm: where somebody waits for
+    /// that, it is looked for; else the next renewal tells of it.
+    fn list_pause(&self) -> Duration {
+        let follows = |log: &OpenLog| log.part.upgrade().is_some_and(|part| part.is_theirs());
+        let is_awaited = lock(&self.lost).is_waiting() || lock(&self.logs).values().any(follows);
+        let is_away = !self.is_reachable.load(Ordering::Acquire);
+        if is_awaited || is_away { REALM_WATCH } else { REALM_REST }
+    }
+
     fn poke_all(&self) {
-        for part in lock(&self.logs).values().filter_map(Weak::upgrade) {
+        for part in lock(&self.logs).values().filter_map(|log| log.part.upgrade()) {
             part.poke();
         }
     }
@@ -354,6 +412,9 @@ async fn watch_lease(federation: Weak<Federation>, mut kept: watch::Receiver<Kep
         if let Some(error) = &now.error {
             tracing::warn!(%error, "this host's lease in the realm is not renewed");
         }
+        let is_away = now.error.as_ref().is_some_and(RealmError::may_pass);
+        federation.is_reachable.store(!is_away, Ordering::Release);
+        federation.dirty.notify_one();
         let is_over = now.standing() == LeaseStanding::Over;
         // A process that was paused past its lease may hear of the next renewal first.
         let has_lapsed = std::mem::replace(&mut lapses, now.lapses) != now.lapses;
@@ -388,14 +449,14 @@ async fn follow_hints(federation: Weak<Federation>) {
 
 async fn keep_list(federation: Weak<Federation>) {
     loop {
-        {
+        let (dirty, pause) = {
             let Some(federation) = federation.upgrade() else { return };
             if let Err(error) = federation.refresh().await {
                 tracing::debug!(%error, "the sessions of the realm are not listed");
             }
-            // A host that is lost changes nothing in the realm, so that no hint tells of it.
-            let _ = tokio::time::timeout(REALM_WATCH, federation.dirty.notified()).await;
-        }
+            (federation.dirty.clone(), federation.list_pause())
+        };
+        let _ = tokio::time::timeout(pause, dirty.notified()).await;
         // Many hints, one list.
         sleep(REALM_LOOK).await;
     }

@@ -5,13 +5,14 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::sleep;
 
 use super::member::{RealmMember, lock, ownership_of};
 use super::slot::SlotText;
+use crate::config::Workspace;
 use crate::limits::{REALM_PAGE, REALM_PAGE_BYTES, REALM_WAITING, REALM_WATCH};
 use crate::message::SessionId;
 use crate::realm::rules::{LeaseStanding, Stop};
@@ -38,6 +39,8 @@ pub(super) struct LogPart {
     /// Whether the local file lacks entries. Nothing is written to it then: it ends early, and is made whole when it is
     /// opened, where a hole in it would be another log.
     is_torn: Arc<AtomicBool>,
+    /// Dropped after the local file, as the last field.
+    open: Arc<()>,
 }
 
 impl fmt::Debug for LogPart {
@@ -89,6 +92,7 @@ impl SharedLog {
             look: Notify::new(),
             work: work.downgrade(),
             is_torn: Arc::default(),
+            open: Arc::default(),
         });
         let writer = claim.and_then(|claim| RealmWriter::new(federation.realm_shared(), claim, &tail).ok());
         // Nothing runs yet that a lapse since the claim would have to end.
@@ -119,7 +123,8 @@ impl SharedLog {
         let refused = |error: &RealmError| federation.refused(error);
         let realm = federation.realm();
         let claim = again(|| realm.create(&header)).await.map_err(|error| refused(&error))?;
-        let (all, text) = state_of(&entries, &header.session);
+        let (all, mut text) = state_of(&entries, &header.session);
+        text.is_folder_shared = federation.terms.workspace == Workspace::Shared;
         let done = usize::try_from(claim.tail.seq).unwrap_or(usize::MAX);
         let same = |place: usize| entries.get(place).map(|entry| &entry.id) == claim.tail.id.as_ref();
         if done > entries.len() || !done.checked_sub(1).is_none_or(same) {
@@ -223,6 +228,11 @@ impl LogPart {
         self.local.append(entries, done);
     }
 
+    /// What is there until the local file is closed.
+    pub(super) fn open(&self) -> Weak<()> {
+        Arc::downgrade(&self.open)
+    }
+
     /// Has the task look for what is new.
     pub(super) fn poke(&self) {
         self.look.notify_one();
@@ -231,6 +241,11 @@ impl LogPart {
     /// The claim of this host, if it owns the session.
     pub(super) fn claim(&self) -> Option<Claim> {
         lock(&self.claim).clone()
+    }
+
+    /// Whether another host owns the session.
+    pub(super) fn is_theirs(&self) -> bool {
+        matches!(&*lock(&self.ownership), Ownership::Theirs { .. })
     }
 
     /// Why nothing may be appended, if another host owns the session.
@@ -284,7 +299,7 @@ struct Writer {
 impl Writer {
     async fn run(mut self, mut waiting: mpsc::Receiver<Work>) {
         loop {
-            let is_following = matches!(&*lock(&self.part.ownership), Ownership::Theirs { .. });
+            let is_following = self.part.is_theirs();
             tokio::select! {
                 biased;
                 work = waiting.recv() => match work {
@@ -336,6 +351,7 @@ impl Writer {
         }
         let Some(writer) = &mut self.writer else { return Err(StoreError::Closed) };
         let mut text = self.text.clone();
+        text.is_folder_shared = self.federation.terms.workspace == Workspace::Shared;
         entries.iter().for_each(|entry| text.take(entry, &self.part.session));
         match write(&self.federation, writer, entries, &text.write()).await {
             Ok(()) => {
@@ -406,7 +422,7 @@ impl Writer {
             tracing::warn!(%session, "this host owns a session no more");
             return self.lose().await;
         }
-        if !matches!(&*lock(&self.part.ownership), Ownership::Theirs { .. }) {
+        if !self.part.is_theirs() {
             // It is new, and nobody else knows of it; or it is this machine's alone.
             return;
         }

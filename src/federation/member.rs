@@ -11,7 +11,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
-use crate::config::Share;
+use crate::config::{Share, Takeover, Workspace};
 use crate::message::SessionId;
 use crate::private;
 use crate::realm::rules::LeaseStanding;
@@ -23,6 +23,10 @@ use crate::store::{Entry, Ownership, StoreError};
 pub struct Terms {
     /// Which sessions of this host the others see.
     pub share: Share,
+    /// Who decides that a session is taken whose host is lost.
+    pub takeover: Takeover,
+    /// Where the folders of this host's sessions are.
+    pub workspace: Workspace,
     /// The lease.
     pub lease: Duration,
     /// The state folder: entries that the realm did not take are kept in `lost` there.

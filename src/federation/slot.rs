@@ -20,6 +20,8 @@ pub struct SlotText {
     pub messages: u64,
     /// Whether a turn runs.
     pub is_streaming: bool,
+    /// Whether its folder is one that the hosts share.
+    pub is_folder_shared: bool,
 }
 
 impl SlotText {
@@ -47,6 +49,9 @@ impl SlotText {
         map.put_some("first-message", self.first_message.as_deref().map(str::to_owned));
         map.put("messages", Value::int(i64::try_from(self.messages).unwrap_or(i64::MAX)));
         map.put("streaming", self.is_streaming);
+        if self.is_folder_shared {
+            map.put("folder-shared", true);
+        }
         let mut text = Vec::new();
         edn::write_compact(&Value::from(map), &mut text);
         String::from_utf8(text).unwrap_or_default()
@@ -55,13 +60,15 @@ impl SlotText {
     /// Reads the text of the realm. What it does not say is not known.
     pub fn read(text: &str) -> Self {
         let Ok(value) = edn::read_one(text.as_bytes()) else { return Self::default() };
+        let is = |key| value.get(key).and_then(Value::as_bool).unwrap_or(false);
         let words = |key| value.get(key).and_then(Value::as_str).map(Arc::from);
         let messages = value.get("messages").and_then(Value::as_i64);
         Self {
             name: words("name"),
             first_message: words("first-message"),
             messages: messages.and_then(|messages| u64::try_from(messages).ok()).unwrap_or(0),
-            is_streaming: value.get("streaming").and_then(Value::as_bool).unwrap_or(false),
+            is_streaming: is("streaming"),
+            is_folder_shared: is("folder-shared"),
         }
     }
 }

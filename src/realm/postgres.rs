@@ -24,7 +24,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::limits::{
     JOURNAL_LINE_BYTES, REALM_ANSWER_WAIT, REALM_HINT_BYTES, REALM_HOSTS, REALM_PAGE, REALM_PAGE_BYTES,
-    REALM_SESSIONS, REALM_SLOT_BYTES, REALM_SWEEP, REALM_SWEEP_PAUSE, REALM_WAITING, REALM_WATCH,
+    REALM_REST, REALM_SESSIONS, REALM_SLOT_BYTES, REALM_SWEEP, REALM_SWEEP_PAUSE, REALM_WAITING, REALM_WATCH,
 };
 use crate::message::{EntryId, SessionId};
 use crate::realm::calls::{Hints, Realm, RealmCall, Requests, Utterances};
@@ -118,12 +118,23 @@ const LIST: &str = "SELECT s.header, s.owner, coalesce(h.until > clock_timestamp
 /// A later run of this host takes its name at once, also at an engine that was set back to an earlier one; whoever else
 /// enters does after the lease. A run that was followed by another one never comes back, nor does a statement that it sent
 /// before its end.
-const RENEW: &str = "INSERT INTO edn_bridge.host AS h (name, key, incarnation, build, until, run) \
+///
+/// The same round trip says what a hint may not have told: a text that is another one if any session has changed or another
+/// host is there, and how many requests wait.
+const RENEW: &str = "WITH r AS (INSERT INTO edn_bridge.host AS h (name, key, incarnation, build, until, run) \
      VALUES ($1, $2, $3, $4, clock_timestamp() + make_interval(secs => $5), $7) \
      ON CONFLICT (member, name) DO UPDATE SET key = excluded.key, incarnation = excluded.incarnation, \
        build = excluded.build, until = excluded.until, run = excluded.run \
      WHERE (h.key = excluded.key AND (h.run < excluded.run OR h.incarnation = excluded.incarnation)) \
-       OR ($6 AND h.until <= clock_timestamp())";
+       OR ($6 AND h.until <= clock_timestamp()) \
+     RETURNING 1) \
+     SELECT (SELECT count(*) FROM r), \
+       (SELECT concat(count(*), ' ', sum((extract(epoch FROM changed) * 1000000)::bigint)) FROM edn_bridge.session \
+         WHERE member = current_user) || ' ' || \
+       (SELECT coalesce(string_agg(name, ' ' ORDER BY name), '') FROM edn_bridge.host \
+         WHERE member = current_user AND name <> $1 AND until > clock_timestamp()), \
+       (SELECT count(*) FROM edn_bridge.request \
+         WHERE member = current_user AND host = $1 AND answer IS NULL AND expires > clock_timestamp())";
 
 const LEAVE: &str = "UPDATE edn_bridge.host SET until = clock_timestamp() \
      WHERE member = current_user AND name = $1 AND incarnation = $2 AND until > clock_timestamp()";
@@ -176,6 +187,8 @@ pub struct PostgresRealm {
     board: Board,
     /// Whether this run has entered once.
     has_entered: AtomicBool,
+    /// What the last renewal said of the realm.
+    pulse: Mutex<String>,
     /// When what nobody needs any more was last removed.
     swept: Mutex<Option<Instant>>,
     end: CancellationToken,
@@ -214,6 +227,7 @@ impl PostgresRealm {
             shared,
             board,
             has_entered: AtomicBool::new(false),
+            pulse: Mutex::default(),
             swept: Mutex::default(),
             end: end.clone(),
             _end: end.drop_guard(),
@@ -255,6 +269,17 @@ impl PostgresRealm {
 
     fn changed(&self, session: &SessionId) {
         self.board.tell(News::Session(session.clone(), None));
+    }
+
+    /// Makes up for hints that were lost.
+    fn heard(&self, pulse: &str, has_requests: bool) {
+        let mut known = self.pulse.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known != *pulse {
+            pulse.clone_into(&mut known);
+            self.board.missed();
+        } else if has_requests {
+            self.board.wake();
+        }
     }
 
     /// Removes what nobody needs any more, now and then, while this goes on. The next time removes what is left.
@@ -398,9 +423,12 @@ impl Realm for PostgresRealm {
                 &is_first,
                 &run,
             ];
-            if self.pool().count(RENEW, &params).await? == 0 {
+            let rows = self.pool().rows(Kind::Write, RENEW, &params).await?;
+            let row = rows.first().ok_or_else(|| damaged("a renewal says nothing"))?;
+            if get::<i64>(row, 0)? == 0 {
                 return Err(RealmError::NameTaken { host: self.me.name.clone() });
             }
+            self.heard(get(row, 1)?, get::<i64>(row, 2)? > 0);
             self.has_entered.store(true, Ordering::Release);
             self.sweep_if_due();
             Ok(())
@@ -661,8 +689,10 @@ impl Realm for PostgresRealm {
             if let Some(answer) = opt::<&str>(row, 1)? {
                 return Ok(answer.into());
             }
-            self.board.tell(News::Request(host_name(get(row, 0)?)?));
+            let host = host_name(get(row, 0)?)?;
             while Instant::now() < end {
+                // Again and again: the host looks for requests when it hears of one.
+                self.board.tell(News::Request(host.clone()));
                 hints::woken_or(&mut woken, REALM_WATCH).await;
                 let answered = match self.pool().rows(Kind::Read, ANSWERED, &[&&*request.id]).await {
                     Err(RealmError::Unreachable(_)) => continue,
@@ -685,7 +715,9 @@ impl Realm for PostgresRealm {
             let forward = async move {
                 let mut given: HashSet<Arc<str>> = HashSet::new();
                 while !to.is_closed() {
+                    let mut pause = REALM_WATCH;
                     if let Ok(open) = open_requests(&shared.pool, &name).await {
+                        pause = REALM_REST;
                         given.retain(|id| open.iter().any(|posted| posted.request.id == *id));
                         for posted in open {
                             if given.insert(posted.request.id.clone()) && to.send(posted).await.is_err() {
@@ -693,7 +725,7 @@ impl Realm for PostgresRealm {
                             }
                         }
                     }
-                    hints::woken_or(&mut woken, REALM_WATCH).await;
+                    hints::woken_or(&mut woken, pause).await;
                 }
             };
             tokio::spawn(async move { end.run_until_cancelled(forward).await });

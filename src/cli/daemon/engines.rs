@@ -11,13 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use edn_bridge::catalogue::ErrorCode;
+use edn_bridge::engine::Engine;
 use edn_bridge::engine::keeper::{Departed, Keeper};
-use edn_bridge::engine::take_request;
 use edn_bridge::environment::{Pairs, Variables};
 use edn_bridge::facts::AtWork;
 use edn_bridge::limits::{DAEMON_ASK, DAEMON_START, HANDED_WAITING_BYTES};
 use edn_bridge::message::{EntryId, Mode, SessionId};
-use edn_bridge::realm::Posted;
 use edn_bridge::session::{ApiError, Reply};
 use edn_bridge::wire::acp;
 use edn_bridge::wire::acp::engines::{Project, Projects};
@@ -367,19 +366,27 @@ impl Engines {
         Ok(opened.is_some())
     }
 
-    /// Has an engine of its folder take a request of another host, for a session that no engine has open.
-    pub(super) fn take_request(self: &Arc<Self>, options: &Options, posted: Arc<Posted>, cwd: String) {
+    /// Has the engine of a folder do what concerns a session of the realm that no engine has open.
+    pub(super) fn in_folder(
+        self: &Arc<Self>,
+        options: &Options,
+        cwd: String,
+        work: impl FnOnce(&Engine) + Send + 'static,
+    ) {
         let (engines, options) = (self.clone(), options.clone());
-        let taking = std::thread::Builder::new().name("request".to_owned()).spawn(move || {
+        let taking = std::thread::Builder::new().name("realm-session".to_owned()).spawn(move || {
             let taken = Given::of(&options, cwd).and_then(|given| {
-                engines.with(&options, &given, |served| Ok(take_request(served.engine(), &posted, true)))
+                engines.with(&options, &given, |served| {
+                    work(served.engine());
+                    Ok(())
+                })
             });
             if let Err(failure) = taken {
-                tracing::warn!("a request of another host was not taken: {failure}");
+                tracing::warn!("nobody here opens a session of the realm: {failure}");
             }
         });
         if let Err(error) = taking {
-            tracing::warn!(%error, "a request of another host was not taken");
+            tracing::warn!(%error, "nobody here opens a session of the realm");
         }
     }
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use edn_bridge::clock::{self, rfc3339};
+use edn_bridge::engine::{Engine, take_over, take_request};
 use edn_bridge::environment::{Pairs, Variables};
 use edn_bridge::federation::{Heard, Notice};
 use edn_bridge::limits::{ACCEPT_PAUSE, DAEMON_ASK, DAEMON_ASKING, DAEMON_START};
@@ -229,9 +230,24 @@ impl Daemon {
                 let (Some(daemon), Some(federation)) = (daemon.upgrade(), known.upgrade()) else {
                     return Heard::Gone;
                 };
-                let Notice::Posted(posted, true) = notice else { return Heard::Passed };
-                let Some(slot) = federation.slot(&posted.session) else { return Heard::Passed };
-                daemon.engines.take_request(&daemon.options, posted.clone(), slot.cwd.to_string());
+                match notice {
+                    Notice::Posted(posted, true) => {
+                        let Some(slot) = federation.slot(&posted.session) else { return Heard::Passed };
+                        let posted = posted.clone();
+                        let take = move |engine: &Engine| {
+                            let _ = take_request(engine, &posted, true);
+                        };
+                        daemon.engines.in_folder(&daemon.options, slot.cwd.to_string(), take);
+                    }
+                    Notice::Lost(lost, true) => {
+                        let (cwd, lost) = (lost.cwd.to_string(), lost.clone());
+                        let take = move |engine: &Engine| {
+                            let _ = take_over(engine, &lost, true);
+                        };
+                        daemon.engines.in_folder(&daemon.options, cwd, take);
+                    }
+                    _ => return Heard::Passed,
+                }
                 Heard::Taken
             });
             *joining.lock().unwrap_or_else(PoisonError::into_inner) = Some(member);

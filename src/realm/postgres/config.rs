@@ -2,21 +2,24 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
 use crate::limits::REALM_CALL_WAIT;
 use crate::realm::error::RealmError;
+use crate::realm::postgres::tls::Tls;
 
 /// Where the engine is, and how it is reached. Its text contains a password: nothing prints it.
 #[derive(Clone)]
 pub(super) struct Address {
     pub(super) config: Config,
     /// Certificates that are trusted instead of the system's.
-    pub(super) roots: Option<PathBuf>,
+    roots: Option<PathBuf>,
     pub(super) is_encrypted: bool,
+    /// What encrypts its connections, once there was one.
+    tls: Arc<OnceLock<Tls>>,
 }
 
 impl Address {
@@ -68,7 +71,19 @@ impl Address {
             .keepalives_idle(REALM_CALL_WAIT)
             .keepalives_interval(REALM_CALL_WAIT)
             .application_name("edn-bridge");
-        Ok(Self { config, roots, is_encrypted })
+        Ok(Self { config, roots, is_encrypted, tls: Arc::default() })
+    }
+
+    /// What encrypts its connections. The certificates are read once.
+    ///
+    /// # Errors
+    /// [`RealmError::Unfit`] if they cannot be read.
+    pub(super) fn tls(&self) -> Result<Tls, RealmError> {
+        if let Some(tls) = self.tls.get() {
+            return Ok(tls.clone());
+        }
+        let tls = Tls::new(self.roots.as_deref())?;
+        Ok(self.tls.get_or_init(|| tls).clone())
     }
 
     /// Where it is, without user and password.

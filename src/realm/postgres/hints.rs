@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::limits::{REALM_CALL_WAIT, REALM_IDLE, REALM_RECONNECT, REALM_WAITING, REALM_WATCH};
+use crate::limits::{REALM_BEAT, REALM_CALL_WAIT, REALM_IDLE, REALM_RECONNECT, REALM_WAITING, REALM_WATCH};
 use crate::message::SessionId;
 use crate::realm::calls::{Hints, Utterances};
 use crate::realm::error::RealmError;
@@ -142,6 +142,16 @@ impl Board {
             let _ = timeout(REALM_CALL_WAIT, ready).await;
         }
         heard
+    }
+
+    /// Something has changed that no hint may have told.
+    pub(super) fn missed(&self) {
+        lock(&self.desks).miss();
+    }
+
+    /// Requests wait that no hint may have told of.
+    pub(super) fn wake(&self) {
+        lock(&self.desks).wake();
     }
 
     /// Wakes whoever waits for requests or answers. One that is not taken in time is as good as the next one.
@@ -275,6 +285,8 @@ async fn listen_once(
     // What was told before this is lost.
     lock(desks).miss();
     loop {
+        // What is not kept is lost while the connection is cut, so that it matters where somebody hears.
+        let beat = if lock(desks).hearers.is_empty() { REALM_BEAT } else { REALM_WATCH };
         tokio::select! {
             asked = asked.recv() => {
                 let Some(Listening { session, done }) = asked else { return Ok(()) };
@@ -282,7 +294,7 @@ async fn listen_once(
                 let _ = done.send(());
             }
             _ = ended.recv() => return Ok(()),
-            () = sleep(REALM_WATCH) => {
+            () = sleep(beat) => {
                 let gone = lock(desks).sweep();
                 for suffix in gone {
                     link.script(REALM_CALL_WAIT, &format!("UNLISTEN \"{channel}_{suffix}\"")).await?;

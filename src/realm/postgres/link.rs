@@ -9,16 +9,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{AsyncMessage, Client, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Connection, Row, Statement};
 
 use crate::limits::{REALM_CALL_WAIT, REALM_CONNECTIONS, REALM_IDLE, REALM_STATEMENT_WAIT};
 use crate::realm::error::{Doubt, RealmError};
 use crate::realm::postgres::config::Address;
-use crate::realm::postgres::tls::Tls;
+use crate::realm::postgres::tls;
 
 /// A parameter of a statement.
 pub(super) type Param<'a> = &'a (dyn ToSql + Sync);
@@ -64,26 +65,15 @@ impl Link {
         config.options(format!(
             "-c statement_timeout={wait} -c idle_in_transaction_session_timeout={wait} -c search_path=pg_catalog{commit}"
         ));
-        let tls = Tls::new(address.roots.as_deref());
         let connected = async {
             if address.is_encrypted {
-                let (client, mut connection) = config.connect(tls?).await.map_err(cannot_connect)?;
-                tokio::spawn(async move {
-                    let _on_end = on_end;
-                    while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
-                        told(message, on_notice.as_ref());
-                    }
-                });
+                let (client, connection) = config.connect(address.tls()?).await.map_err(cannot_connect)?;
+                drive(connection, on_notice, on_end);
                 Ok(client)
             } else {
-                let (client, mut connection) =
+                let (client, connection) =
                     config.connect(tokio_postgres::NoTls).await.map_err(cannot_connect)?;
-                tokio::spawn(async move {
-                    let _on_end = on_end;
-                    while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
-                        told(message, on_notice.as_ref());
-                    }
-                });
+                drive(connection, on_notice, on_end);
                 Ok(client)
             }
         };
@@ -140,10 +130,21 @@ impl Link {
     }
 }
 
-fn told(message: AsyncMessage, on_notice: Option<&OnNotice>) {
-    if let (AsyncMessage::Notification(notice), Some(on_notice)) = (message, on_notice) {
-        on_notice(notice.channel(), notice.payload());
-    }
+/// Moves a connection's bytes until it ends.
+fn drive<S, T>(mut connection: Connection<S, T>, on_notice: Option<OnNotice>, on_end: impl Send + 'static)
+where
+    Connection<S, T>: Send + 'static,
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    tokio::spawn(async move {
+        let _on_end = on_end;
+        while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+            if let (AsyncMessage::Notification(notice), Some(on_notice)) = (message, &on_notice) {
+                on_notice(notice.channel(), notice.payload());
+            }
+        }
+    });
 }
 
 async fn within<T>(
@@ -210,6 +211,9 @@ pub(super) fn pooler() -> &'static str {
 fn cannot_connect(error: tokio_postgres::Error) -> RealmError {
     use std::error::Error as _;
     let Some(engine) = error.as_db_error() else {
+        if let Some(refusal) = tls::refusal(&error) {
+            return RealmError::Unreachable(refusal.into());
+        }
         // The cause says what the system or TLS said; the error itself may name nothing.
         let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
         return RealmError::Unreachable(cause.into());

@@ -2,6 +2,7 @@
 //!
 //! The client of PostgreSQL's protocol asks for a stream, which it gets from rustls; no channel binding.
 
+use std::error::Error;
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
@@ -12,7 +13,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::Socket;
@@ -48,6 +49,33 @@ impl Tls {
         };
         Ok(Self(Arc::new(config)))
     }
+}
+
+/// Why a certificate is refused, for a person, if that is why a connection failed.
+pub(super) fn refusal(error: &(dyn Error + 'static)) -> Option<String> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        if let Some(rustls::Error::InvalidCertificate(reason)) = inner.and_then(|inner| inner.downcast_ref())
+        {
+            return Some(match reason {
+                CertificateError::UnknownIssuer => {
+                    "its certificate is from an authority that this machine does not trust; `sslrootcert=FILE` in the \
+                     address names one of your own"
+                        .to_owned()
+                }
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                    "its certificate is for another name than the one in the address".to_owned()
+                }
+                CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                    "its certificate has expired".to_owned()
+                }
+                reason => format!("its certificate is refused ({reason:?})"),
+            });
+        }
+        next = error.source();
+    }
+    None
 }
 
 /// One connection's beginning.
