@@ -14,6 +14,13 @@ fn image_copies_only_what_dist_makes() {
     assert_eq!(copied, ["edn-bridge_*.deb /tmp/"], "name it in tests/make/dist.sh and here");
     assert!(read("tests/make/dist.sh").contains(r#""$DIST/edn-bridge_${VERSION}_$arch.deb""#));
     assert!(!recipe.contains("ADD "), "an image has nothing of the network but packages");
+    let recipe = read("packaging/Containerfile.static");
+    let steps: Vec<_> = recipe.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(
+        steps[..2],
+        ["FROM scratch", "ADD @NAME@.tar.gz /"],
+        "this image has nothing of the network at all"
+    );
 }
 
 #[test]

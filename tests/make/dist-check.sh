@@ -64,11 +64,19 @@ tree() {
       grep 'Models and keys' >/dev/null
 }
 
+# The Emacs package, as a person installs it who has nothing else.
+emacs_tar() {
+  local use="(require 'package) (setq package-user-dir \"$work/elpa\" package-archives nil)"
+  emacs -Q --batch --eval "(progn $use (package-initialize) (package-install-file \"$DIST/edn-bridge-$VERSION.tar\"))" &&
+    emacs -Q --batch --eval "(progn $use (package-initialize) (require 'edn-bridge) (princ (commandp 'edn-bridge)))" |
+      grep -x t >/dev/null
+}
+
 # A Debian of its own, in which the package is installed with what it depends on.
 debian() {
   local root=$work/debian deb
   deb=$(echo "$DIST"/edn-bridge_*.deb)
-  mmdebstrap --variant=essential --include=libgcc-s1 "$(. /etc/os-release && echo "$VERSION_CODENAME")" "$root" &&
+  mmdebstrap --variant=apt --include=libgcc-s1 "$(. /etc/os-release && echo "$VERSION_CODENAME")" "$root" &&
     cp "$deb" "$root/tmp/" && printf '%s' "$script" >"$root/tmp/script.edn" &&
     chroot "$root" dpkg -i "/tmp/$(basename "$deb")" &&
     answers /tmp env -i EDN_BRIDGE_DAEMON=never "$(command -v chroot)" "$root" /usr/bin/edn-bridge &&
@@ -91,6 +99,15 @@ image() {
     answers /tmp own run --isolation chroot "$name" -- edn-bridge
 }
 
+# The image of the static program: nothing is below it, and nothing is fetched.
+static_image() {
+  local name
+  own() { buildah --root "$work/static-root" --runroot "$work/static-run" --storage-driver vfs "$@"; }
+  own build --isolation chroot --network host -t edn-bridge-static -f "$DIST/Containerfile.static" "$DIST" &&
+    name=$(own from --pull-never edn-bridge-static) && own copy "$name" "$work/script.edn" /tmp/script.edn &&
+    answers /tmp own run --isolation chroot "$name" -- edn-bridge
+}
+
 # The SBOM against its schema, and against what cargo says is in the program.
 boms() {
   local bom
@@ -104,23 +121,26 @@ sys.exit(str(error) if error else 0)' "$bom" || return 1
 }
 
 # From the checkout; the fast profile, since the slow one is that of the packages.
-step 'cargo install' cargo install --locked --path . --profile quick $INNER --root "$work/install"
+step 'cargo install' cargo install --locked --path . --profile quick $SMALL --root "$work/install"
 printf '%s' "$script" >"$work/script.edn"
 step 'what cargo installed' answers "$work" env "HOME=$work" EDN_BRIDGE_DAEMON=never "$work/install/bin/edn-bridge"
 # What a registry would get, compiled from that.
 step 'the crates' cargo package --workspace --locked $INNER
 step 'checksums' sums
 step 'the archives' archives
+step 'the Emacs package in an empty folder' emacs_tar
 if [ "$(id -u)" -eq 0 ]; then
   if compgen -G "$DIST/*-musl.tar.gz" >/dev/null; then step 'the static program in an empty root' static
   else say '-- LEFT OUT: the static program, because it was not built'; fi
   if compgen -G "$DIST/*.deb" >/dev/null && has mmdebstrap; then step 'the Debian package in a Debian of its own' debian
   else say '-- LEFT OUT: the Debian package, because it was not built or mmdebstrap is missing'; fi
 else say '-- LEFT OUT: the static program and the Debian package in roots of their own, because only root may make these'; fi
-if [ -d "$work/debian" ] && has buildah; then
-  if buildah --storage-driver vfs from scratch >"$LOGS/buildah.log" 2>&1; then step 'the image' image
-  else say "-- LEFT OUT: the image, because buildah does not run here: $(tail -n 1 "$LOGS/buildah.log")"; fi
-else say '-- LEFT OUT: the image, because there is no Debian to build it on, or no buildah'; fi
+if has buildah && buildah --root "$work/try" --runroot "$work/try" --storage-driver vfs from scratch >"$LOGS/buildah.log" 2>&1; then
+  if [ -d "$work/debian" ]; then step 'the image' image
+  else say '-- LEFT OUT: the image, because there is no Debian to build it on'; fi
+  if [ -e "$DIST/Containerfile.static" ]; then step 'the image of the static program' static_image
+  else say '-- LEFT OUT: the image of the static program, because that was not built'; fi
+else say "-- LEFT OUT: the images, because buildah is missing or does not run here: $(tail -n 1 "$LOGS/buildah.log" 2>&1)"; fi
 if has lintian && compgen -G "$DIST/*.deb" >/dev/null; then
   # The project has no address yet.
   step 'lintian' lintian --allow-root --fail-on error \

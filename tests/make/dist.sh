@@ -122,6 +122,7 @@ if [ "${STATIC:-}" != no ]; then
   build "$static" $SMALL
   native=${native:-$built}
   step "the archive for $static" archive "$static"
+  sed "s/@NAME@/edn-bridge-$VERSION-$static/" packaging/Containerfile.static >"$DIST/Containerfile.static"
 fi
 cp packaging/Containerfile "$DIST/Containerfile"
 (cd "$DIST" && sha256sum -- * >"$work/SHA256SUMS" && mv "$work/SHA256SUMS" .)
