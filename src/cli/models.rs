@@ -103,8 +103,8 @@ fn list(options: &Options, only_ready: bool, as_json: bool) -> Exit {
         edn_bridge::json::write(&Value::vector(all), &mut text);
         return out::print(&format!("{}\n", String::from_utf8_lossy(&text)));
     }
-    let mut table =
-        Table::new(&["", "PROVIDER", "MODEL", "STATE", "WINDOW", "$/M IN", "$/M OUT", "NAME"], 7, &[4, 5, 6]);
+    let headings = ["", "PROVIDER", "MODEL", "STATE", "WINDOW", "$/M IN", "$/M OUT", "NAME"];
+    let mut table = Table::new(&headings, 7, &[4, 5, 6]).keeping(&[1, 2], &[7, 6, 5, 4, 3]);
     for (model, obstacle) in rows {
         let price = |of: fn(&edn_bridge::facts::Price) -> f64| {
             model.price.as_ref().map_or_else(|| "-".to_owned(), |price| format!("{:.2}", of(price)))

@@ -1,13 +1,15 @@
 //! `edn-bridge rules` and `edn-bridge audit`: which rules calls are judged by, and what was decided. A client of the
 //! project's running bridge or, if none runs, of an engine of its own.
 
+use std::collections::BTreeSet;
+
 use clap::Subcommand;
 use edn_bridge::value::{Map, Value};
 
 use super::attached::Attached;
 use super::style::Meaning;
 use super::table::Table;
-use super::{Exit, Options, out};
+use super::{Exit, Options, out, sessions};
 
 #[derive(Subcommand)]
 pub(super) enum RulesCommand {
@@ -54,7 +56,7 @@ fn list(rules: &[Value<'_>]) -> Exit {
     if rules.is_empty() {
         return out::note("There are no rules: the mode alone decides. Answers with \"always\" make some.");
     }
-    let mut table = Table::new(&["ID", "FROM", "RULE", "STATE"], 2, &[]);
+    let mut table = Table::new(&["ID", "FROM", "RULE", "STATE"], 2, &[]).keeping(&[0], &[1]);
     for rule in rules {
         let state = if rule.get("in-force").and_then(Value::as_bool) == Some(false) {
             (format!("not used: {}", text(rule, "reason")), Some(Meaning::Note))
@@ -115,7 +117,9 @@ pub(super) fn audit(options: &Options, limit: usize, as_json: bool) -> Exit {
     if records.is_empty() {
         return out::note("Nothing was asked yet.");
     }
-    let mut table = Table::new(&["WHEN", "SESSION", "OUTCOME", "BY", "ABOUT"], 4, &[]);
+    let mut table = Table::new(&["WHEN", "SESSION", "OUTCOME", "BY", "ABOUT"], 4, &[]).keeping(&[1], &[3, 0]);
+    let ids: BTreeSet<&str> = records.iter().map(|record| text(record, "session-id")).collect();
+    let length = sessions::id_length(&ids.into_iter().collect::<Vec<_>>());
     for record in &records {
         let outcome = text(record, "outcome");
         let meaning = match outcome {
@@ -131,7 +135,7 @@ pub(super) fn audit(options: &Options, limit: usize, as_json: bool) -> Exit {
         let about = format!("{about} {}", text(record, "request"));
         table.row([
             (when, None),
-            (text(record, "session-id").chars().take(14).collect(), Some(Meaning::Name)),
+            (text(record, "session-id").chars().take(length).collect(), Some(Meaning::Name)),
             (outcome.to_owned(), Some(meaning)),
             (by.to_owned(), None),
             (about.to_owned(), None),

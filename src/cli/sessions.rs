@@ -211,8 +211,11 @@ fn resolve_all(store: &Store, cwd: &Path, sessions: &[String]) -> Result<Vec<Ses
 
 fn table(with_folder: bool) -> Table {
     match with_folder {
-        false => Table::new(&["SESSION", "LAST USED", "MESSAGES", "NAME", ""], 3, &[2]),
-        true => Table::new(&["SESSION", "LAST USED", "MESSAGES", "NAME", "FOLDER", ""], 3, &[2]),
+        false => {
+            Table::new(&["SESSION", "LAST USED", "MESSAGES", "NAME", ""], 3, &[2]).keeping(&[0], &[2, 1])
+        }
+        true => Table::new(&["SESSION", "LAST USED", "MESSAGES", "NAME", "FOLDER", ""], 3, &[2])
+            .keeping(&[0], &[2, 1, 4]),
     }
 }
 
@@ -242,7 +245,7 @@ fn cells(info: &StoredSession, id: &str, with_folder: bool) -> Vec<(String, Opti
 const SHORT_ID: usize = 14;
 
 /// How many characters of the ids tell them apart. In a pipe they are whole.
-fn id_length(ids: &[&str]) -> usize {
+pub(super) fn id_length(ids: &[&str]) -> usize {
     if !std::io::stdout().is_terminal() {
         return usize::MAX;
     }

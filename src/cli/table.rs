@@ -23,13 +23,31 @@ pub(super) struct Table {
     right: Vec<usize>,
     /// The column that is cut if the terminal is too narrow.
     cut: usize,
+    /// Columns that are typed again, such as ids: no use if they are cut.
+    kept: &'static [usize],
+    /// Columns that are left out where the others do not fit otherwise, the first ones first.
+    spare: &'static [usize],
     rows: Vec<Vec<(String, Option<Meaning>)>>,
 }
 
 impl Table {
     /// An empty table; the column `cut` is the one that gives way.
     pub(super) fn new(headings: &[&'static str], cut: usize, right: &[usize]) -> Self {
-        Self { headings: headings.to_vec(), right: right.to_vec(), cut, rows: Vec::new() }
+        Self {
+            headings: headings.to_vec(),
+            right: right.to_vec(),
+            cut,
+            kept: &[],
+            spare: &[],
+            rows: Vec::new(),
+        }
+    }
+
+    /// The same with columns that stay whole, and columns that are left out for them on a narrow terminal.
+    #[must_use]
+    pub(super) const fn keeping(mut self, kept: &'static [usize], spare: &'static [usize]) -> Self {
+        (self.kept, self.spare) = (kept, spare);
+        self
     }
 
     /// Adds a row.
@@ -63,17 +81,48 @@ impl Table {
                 *wide = (*wide).max(text.width());
             }
         }
+        let mut shown: Vec<usize> = (0..widths.len()).collect();
         if let Some(columns) = columns {
-            let gaps = GAP.saturating_mul(widths.len().saturating_sub(1));
-            let all = widths.iter().fold(gaps, |all, wide| all.saturating_add(*wide));
-            let mut over = all.saturating_sub(columns);
-            if let Some(wide) = widths.get_mut(self.cut) {
-                let given = over.min(wide.saturating_sub(LEAST));
-                (*wide, over) = (wide.saturating_sub(given), over.saturating_sub(given));
+            self.fit(columns, &mut widths, &mut shown);
+        }
+        let mut text = String::new();
+        if columns.is_some() {
+            let headings: Vec<_> =
+                self.headings.iter().map(|heading| ((*heading).to_owned(), Some(Meaning::Heading))).collect();
+            self.line(&headings, &shown, &widths, painter, &mut text);
+        }
+        for row in &rows {
+            self.line(row, &shown, &widths, painter, &mut text);
+        }
+        text
+    }
+
+    /// Makes the columns fit: leaves out spare ones, and cuts texts.
+    fn fit(&self, columns: usize, widths: &mut [usize], shown: &mut Vec<usize>) {
+        let all = |shown: &[usize], of: &dyn Fn(usize) -> usize| {
+            let gaps = GAP.saturating_mul(shown.len().saturating_sub(1));
+            shown.iter().fold(gaps, |all, at| all.saturating_add(of(*at)))
+        };
+        let wide = |at: usize| widths.get(at).copied().unwrap_or_default();
+        let is_whole = |at: &usize| self.right.contains(at) || self.kept.contains(at);
+        let least = |at: usize| if is_whole(&at) { wide(at) } else { wide(at).min(LEAST) };
+        for spare in self.spare {
+            if all(shown, &least) <= columns {
+                break;
             }
-            // Where that is not enough, the widest text gives way, whichever it is.
+            shown.retain(|at| at != spare);
+        }
+        let mut over = all(shown, &wide).saturating_sub(columns);
+        if let Some(wide) = widths.get_mut(self.cut).filter(|_| shown.contains(&self.cut)) {
+            let given = over.min(wide.saturating_sub(LEAST));
+            (*wide, over) = (wide.saturating_sub(given), over.saturating_sub(given));
+        }
+        // Where that is not enough, the widest text gives way; where all are short, also what should stay whole.
+        for gives in [&|at: &usize| !is_whole(at), &|at: &usize| !self.right.contains(at)]
+            as [&dyn Fn(&usize) -> bool; 2]
+        {
             while over > 0 {
-                let texts = widths.iter_mut().enumerate().filter(|(at, _)| !self.right.contains(at));
+                let texts = widths.iter_mut().enumerate().filter(|(at, _)| shown.contains(at) && gives(at));
                 let Some((_, wide)) =
                     texts.max_by_key(|(_, wide)| **wide).filter(|(_, wide)| **wide > FEWEST)
                 else {
@@ -82,22 +131,22 @@ impl Table {
                 (*wide, over) = (wide.saturating_sub(1), over.saturating_sub(1));
             }
         }
-        let mut text = String::new();
-        if columns.is_some() {
-            let headings: Vec<_> =
-                self.headings.iter().map(|heading| ((*heading).to_owned(), Some(Meaning::Heading))).collect();
-            self.line(&headings, &widths, painter, &mut text);
-        }
-        for row in &rows {
-            self.line(row, &widths, painter, &mut text);
-        }
-        text
     }
 
-    fn line(&self, row: &[(String, Option<Meaning>)], widths: &[usize], painter: Painter, out: &mut String) {
+    fn line(
+        &self,
+        row: &[(String, Option<Meaning>)],
+        shown: &[usize],
+        widths: &[usize],
+        painter: Painter,
+        out: &mut String,
+    ) {
         let mut line = String::new();
         let mut blanks = 0;
         for (at, ((cell, meaning), wide)) in row.iter().zip(widths).enumerate() {
+            if !shown.contains(&at) {
+                continue;
+            }
             let cell = fitting(cell, *wide);
             let room = wide.saturating_sub(cell.width());
             let (before, after) = if self.right.contains(&at) { (room, 0) } else { (0, room) };
@@ -156,6 +205,21 @@ mod tests {
             // The fewest columns of two texts, the number, and the gaps.
             assert!(widest <= columns.max(4 + 2 + 2 + 2 + 4), "{columns}: {text}");
         }
+    }
+
+    #[test]
+    fn ids_stay_whole_and_spare_columns_go() {
+        let cell = |text: &str| (text.to_owned(), None);
+        let mut table = Table::new(&["MODEL", "STATE", "NAME"], 2, &[]).keeping(&[0], &[2, 1]);
+        table.row(["claude-opus-4-1-20250805", "ready", "Claude Opus 4.1 of August"].map(cell));
+        let at = |columns| table.laid_out(Painter::bare(), Some(columns)).lines().nth(1).unwrap().to_owned();
+        assert_eq!(at(60), "claude-opus-4-1-20250805  ready  Claude Opus 4.1 of August");
+        assert_eq!(at(50), "claude-opus-4-1-20250805  ready  Claude Opus 4.1 …");
+        assert_eq!(at(40), "claude-opus-4-1-20250805  ready");
+        assert_eq!(at(30), "claude-opus-4-1-20250805");
+        assert_eq!(at(20), "claude-opus-4-1-202…");
+        let whole = table.laid_out(Painter::bare(), None);
+        assert_eq!(whole, "claude-opus-4-1-20250805  ready  Claude Opus 4.1 of August\n");
     }
 
     #[test]

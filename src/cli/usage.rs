@@ -133,7 +133,9 @@ pub(super) fn run(options: &Options, arguments: &UsageArguments) -> Exit {
     let bars = width().map_or(0, |columns| columns.saturating_sub(BESIDE_BARS).min(BAR));
     let mut headings = vec![heading, "CALLS", "INPUT", "CACHED", "OUTPUT", "COST $"];
     headings.extend((bars > 0).then_some(measure.heading()));
-    let mut table = Table::new(&headings, 0, &[1, 2, 3, 4, 5]);
+    // A path may be cut; an id, a model or a day is no use then.
+    let kept: &[usize] = if arguments.by == By::Project { &[] } else { &[0] };
+    let mut table = Table::new(&headings, 0, &[1, 2, 3, 4, 5]).keeping(kept, &[6, 3, 1]);
     let row = |key: &str, meaning, sum: &Sum| {
         let Usage { input, output, cache_read, cache_write, cost } = sum.usage;
         vec![
