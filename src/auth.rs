@@ -170,7 +170,10 @@ impl Keys {
             }
             ways.push("set :key-command in the configuration".to_owned());
             if source.login.is_some() || source.url.is_some() {
-                ways.push(format!("log in with /login {}", self.0.provider));
+                let name = &self.0.provider;
+                ways.push(format!(
+                    "log in with /login {name}, on the command line with edn-bridge login {name}"
+                ));
             }
         }
         let mut text = ways.join(", or ");

@@ -112,7 +112,8 @@ struct Options {
           value_parser = ["full", "relaxed"])]
     durability: String,
     /// What is logged to standard error: error, warn, info, debug, trace, or a filter.
-    #[arg(long, global = true, env = "EDN_BRIDGE_LOG", value_name = "LEVEL", default_value = "warn")]
+    #[arg(long, global = true, env = "EDN_BRIDGE_LOG", value_name = "LEVEL", default_value = "warn",
+          value_parser = log::filter)]
     log: String,
     /// How the log is written: text, or json with an object for each line.
     #[arg(long, global = true, env = "EDN_BRIDGE_LOG_FORMAT", value_name = "FORMAT", default_value = "text",

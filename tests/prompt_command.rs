@@ -146,7 +146,12 @@ fn exit_status_says_what_kept_the_answer_away() {
         (format!("{{:turns [{call}]}}"), &["--max-turns", "2", "hi"], 5, "ended after 2 calls of the model"),
         (format!("{{:turns [{call} {{:steps [{{:delta \"x\"}}]}}]}}"), &["--max-turns", "2", "hi"], 0, ""),
         (ECHO.to_owned(), &["--schema", "{\"type\":\"object\"}", "hi"], 6, "no answer that fits the schema"),
-        (ECHO.to_owned(), &["--schema", "{\"type\":\"array\"}", "hi"], 1, "the schema of an object"),
+        (ECHO.to_owned(), &["--schema", "{\"type\":\"array\"}", "hi"], 2, "the schema of an object"),
+        (ECHO.to_owned(), &["--schema", "/no/such.json", "hi"], 2, "--schema /no/such.json"),
+        (ECHO.to_owned(), &["--log", "bogus", "hi"], 2, "error, warn, info, debug, trace"),
+        (ECHO.to_owned(), &["--script", "/no/such.edn", "hi"], 4, "/no/such.edn"),
+        ("{:turns".to_owned(), &["hi"], 4, "script.edn"),
+        (ECHO.to_owned(), &["--config", "/no/such.edn", "hi"], 4, "which the option --config names"),
         (ECHO.to_owned(), &["--continue", "--session", "s", "hi"], 2, "cannot be used with"),
     ] {
         let setup = Setup::new().script(&script);
@@ -158,11 +163,27 @@ fn exit_status_says_what_kept_the_answer_away() {
     let output = run(&setup, &["hi"], None);
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(4), ""), "{output:?}");
     assert!(err(&output).contains("Did you mean \"anthropic\"?"), "{output:?}");
+    // A model that the server does not have.
+    let missing = support::server::Answer::json(404, r#"{"error":{"message":"no model largest."}}"#);
+    let server = support::server::Server::of(move |_| missing.clone());
+    let setup = Setup::new();
+    let config = setup.dir.path().join("user.edn");
+    let provider = format!("{{\"work\" {{:base-url \"{}\"}}}}", server.url());
+    std::fs::write(&config, format!("{{:provider \"work\" :model \"largest\" :providers {provider}}}"))
+        .unwrap();
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    let output = run(&setup, &["hi"], None);
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    assert!(
+        err(&output).contains("has no such model or address (HTTP 404): no model largest. "),
+        "{output:?}"
+    );
     // A provider that is known and has no key.
     let setup = Setup::new().arg("--provider").arg("anthropic").env("ANTHROPIC_API_KEY", "");
     let output = run(&setup, &["hi"], None);
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(4), ""), "{output:?}");
     assert!(err(&output).contains("There is no key for Anthropic"), "{output:?}");
+    assert!(err(&output).contains("on the command line with edn-bridge login anthropic"), "{output:?}");
     assert_eq!(sessions(&setup), Vec::<String>::new());
 }
 

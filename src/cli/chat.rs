@@ -14,7 +14,9 @@ use edn_bridge::value::{Map, Owned, Value};
 
 use super::prompt::console::{Console, News};
 use super::prompt::told::Teller;
-use super::prompt::{Goal, Output, TOPICS, check_provider, is_failed, is_of, not_set_up, resumed, turn_of};
+use super::prompt::{
+    Goal, Output, TOPICS, check_provider, is_failed, is_of, not_set_up, resumed, turn_of, unusable,
+};
 use super::style::{Meaning, Painter};
 use super::{Exit, Failure, Options, USAGE};
 use markdown::Markdown;
@@ -46,7 +48,8 @@ pub(super) fn run(options: &Options, arguments: &ChatArguments) -> Exit {
     }
     let history = settings.state_dir.join("chat-history");
     let folder = settings.cwd.clone();
-    let console = Console::open("edn-bridge chat", options, settings, resumed.as_ref(), true)?;
+    let console = Console::open("edn-bridge chat", options, settings, resumed.as_ref(), true);
+    let console = console.map_err(unusable)?;
     console.catch_interrupts()?;
     let chat = Chat { console: &console, painter: Painter::stdout() };
     if resumed.is_some() {

@@ -12,9 +12,33 @@ use std::sync::{Arc, OnceLock};
 use super::out;
 use edn_bridge::limits::{LOG_END_WAIT, LOG_LINES};
 use tracing::{Event, Subscriber};
+use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::registry::LookupSpan;
+
+/// Checks what is to be logged: a level, or a filter. A filter takes any word for the name of a part of the program, and
+/// then logs nothing of all others.
+pub(super) fn filter(given: &str) -> Result<String, String> {
+    let levels = || LEVELS.join(", ");
+    for part in given.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let is_level = LEVELS.iter().any(|level| part.eq_ignore_ascii_case(level));
+        let is_filter = part.contains(['=', '[']) || part.contains("::") || part == "edn_bridge";
+        if !is_level && !is_filter {
+            return Err(format!(
+                "{part:?} is none of {}, and no filter such as edn_bridge::mcp=debug",
+                levels()
+            ));
+        }
+    }
+    match EnvFilter::try_new(given) {
+        Ok(_) => Ok(given.to_owned()),
+        Err(error) => Err(format!("{error}; the levels are {}", levels())),
+    }
+}
+
+/// What a level may be.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// The way to the thread that writes. Cloned into the subscriber; started with the first line.
 #[derive(Clone, Default)]
@@ -118,6 +142,22 @@ impl Drop for LogLine {
         }
         if self.log.queue().try_send(LogMessage::Line(bytes)).is_err() {
             self.log.0.lost.fetch_add(lost.saturating_add(1), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_levels_and_filters_are_taken() {
+        for well in ["", "debug", "WARN", "off", "warn,edn_bridge::mcp=debug", "edn_bridge", "rmcp=trace"] {
+            assert_eq!(filter(well).as_deref(), Ok(well));
+        }
+        for wrong in ["bogus", "warn,loud", "verbose", "edn_bridge=loud"] {
+            let told = filter(wrong).unwrap_err();
+            assert!(told.contains("error, warn, info, debug, trace"), "{told}");
         }
     }
 }

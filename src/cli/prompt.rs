@@ -85,7 +85,8 @@ pub(super) fn prompt(options: &Options, arguments: PromptArguments) -> Exit {
     if resumed.is_none() {
         check_provider(&settings)?;
     }
-    let console = Console::open("edn-bridge prompt", options, settings, resumed.as_ref(), false)?;
+    let console = Console::open("edn-bridge prompt", options, settings, resumed.as_ref(), false);
+    let console = console.map_err(unusable)?;
     let asked = Asked { message, shape, resumed };
     let code = asked.see_through(&console, &arguments);
     console.end();
@@ -124,6 +125,14 @@ pub(super) fn not_set_up(message: String) -> Failure {
     Failure::Status { code: NOT_SET_UP, message }
 }
 
+/// The same failure, with the status of what is not set up where a file of the configuration or the script is unusable.
+pub(super) fn unusable(failure: Failure) -> Failure {
+    match failure {
+        Failure::Config(_) | Failure::Script(_) => not_set_up(failure.to_string()),
+        other => other,
+    }
+}
+
 /// The schema in a file, or the text itself.
 fn read_schema(given: &str) -> Result<Value<'static>, Failure> {
     let text = match given.trim_start().starts_with('{') {
@@ -131,10 +140,11 @@ fn read_schema(given: &str) -> Result<Value<'static>, Failure> {
         false => {
             let most = u64::try_from(CLIENT_TOOL_SCHEMA_BYTES).unwrap_or(u64::MAX).saturating_add(1);
             let path = Path::new(given).canonicalize();
-            path.and_then(|path| files::read(&path, most)).map_err(Failure::io(given))?
+            path.and_then(|path| files::read(&path, most))
+                .map_err(|error| usage(&format!("--schema {given}: {error}")))?
         }
     };
-    let wrong = |why: String| Failure::Failed(format!("--schema: {why}"));
+    let wrong = |why: String| usage(&format!("--schema: {why}"));
     let value = json::read(&text).map_err(|error| wrong(error.to_string()))?.into_owned();
     let is_object = value.as_map().and_then(|map| map.get(&Value::from("type"))).and_then(Value::as_str);
     if is_object != Some("object") {

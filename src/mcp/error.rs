@@ -33,7 +33,7 @@ pub enum McpError {
     )]
     GivenUp(String),
     /// Somebody must log in first.
-    #[error("The server {0} wants a login: /login mcp:{0}.")]
+    #[error("The server {0} wants a login: /login mcp:{0}, on the command line edn-bridge login mcp:{0}.")]
     NeedsLogin(String),
     /// It did not answer in time.
     #[error("The server {server} did not answer within {} s. What it has done is not known.", .after.as_secs())]

@@ -400,12 +400,19 @@ impl HostedCall {
         wait: Option<std::time::Duration>,
     ) -> ProviderError {
         let kind = report.kind(status, wait);
+        let is_missing = report.is_missing(status);
         let status = status.map(|status| format!(" (HTTP {status})")).unwrap_or_default();
         // Redacted before it is cut, so that no half of a key remains.
         let words =
             self.redact(if report.message.is_empty() { "no reason was given" } else { &report.message });
         let words = failure::shown(&words);
         let text = match kind {
+            ErrorKind::NotConfigured if is_missing => {
+                let words = words.trim_end_matches('.');
+                format!(
+                    "has no such model or address{status}: {words}. Choose another model, or check its :base-url."
+                )
+            }
             ErrorKind::NotConfigured => {
                 format!("did not accept the key{status}: {words}. {}", self.server.keys.advice())
             }

@@ -66,6 +66,12 @@ impl FailureReport {
         Self { message: one_line(&message), codes: codes.collect::<Vec<_>>().join(" "), status, wait }
     }
 
+    /// Whether the model or the address is not there.
+    pub fn is_missing(&self, status: Option<u16>) -> bool {
+        let is_coded = |code| ["model_not_found", "not_found_error"].contains(&code);
+        status.or(self.status) == Some(404) || self.codes.to_lowercase().split(' ').any(is_coded)
+    }
+
     /// The kind of the failure, given the response's status and the pause that its head requests.
     pub fn kind(&self, status: Option<u16>, wait: Option<Duration>) -> ErrorKind {
         let words = self.message.to_lowercase();
@@ -92,6 +98,9 @@ impl FailureReport {
             ])
             || words.contains("api key not valid")
         {
+            return ErrorKind::NotConfigured;
+        }
+        if self.is_missing(status) {
             return ErrorKind::NotConfigured;
         }
         if status == Some(429)
@@ -260,7 +269,13 @@ mod tests {
                 ErrorKind::Overloaded,
                 "Provider returned error: upstream",
             ),
-            (404, r#"{"error":"model 'x' not found"}"#, ErrorKind::Fatal, "model 'x' not found"),
+            (404, r#"{"error":"model 'x' not found"}"#, ErrorKind::NotConfigured, "model 'x' not found"),
+            (
+                200,
+                r#"{"type":"error","error":{"type":"not_found_error","message":"model: x"}}"#,
+                ErrorKind::NotConfigured,
+                "model: x",
+            ),
             (
                 422,
                 r#"{"detail":[{"loc":["body"],"msg":"field required"}]}"#,
