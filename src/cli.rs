@@ -43,7 +43,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use daemon::DaemonCommand;
 use edn_bridge::client::Refused;
-use edn_bridge::config::{self, ConfigError, Files, Overrides, Settings};
+use edn_bridge::config::{self, ConfigError, Files, Layers, Overrides, Settings};
 use edn_bridge::message::Mode;
 use edn_bridge::provider::embedded;
 use edn_bridge::provider::fetch::FetchError;
@@ -630,6 +630,12 @@ impl Options {
 
     /// The settings of these options and the configuration files.
     fn settings(&self) -> Result<Settings, Failure> {
+        self.config_is_there()?;
+        self.settings_to_write()
+    }
+
+    /// Fails if a file is named as the user's that is not there.
+    fn config_is_there(&self) -> Result<(), Failure> {
         if let Some(path) = &self.config
             && matches!(path.try_exists(), Ok(false))
         {
@@ -637,7 +643,15 @@ impl Options {
             let origin = origin.map_or("--config", |(_, origin)| origin.as_str()).to_owned();
             return Err(ConfigError::Missing { path: path.clone(), origin }.into());
         }
-        self.settings_to_write()
+        Ok(())
+    }
+
+    /// The settings as far as the files can be used, what they say, and all that cannot be used.
+    fn settings_that_can_be(&self) -> Result<(Settings, Layers, Vec<ConfigError>), Failure> {
+        self.config_is_there()?;
+        let files = self.config_files()?;
+        let (layers, wrong) = files.read_what_can_be();
+        Ok((self.settings_of(files, &layers)?, layers, wrong))
     }
 
     /// The files of the configuration, which are not read.
@@ -664,12 +678,17 @@ impl Options {
 
     /// The settings where the user's file may be one that is made now.
     fn settings_to_write(&self) -> Result<Settings, Failure> {
-        let (state_dir, cwd) = self.folders()?;
-        let files = Files::find(self.config.as_deref(), &cwd, &state_dir);
+        let files = self.config_files()?;
         let layers = files.read()?;
         for passed_over in &layers.passed_over {
             tracing::warn!("{passed_over}");
         }
+        self.settings_of(files, &layers)
+    }
+
+    /// The settings of these options and what the files say.
+    fn settings_of(&self, files: Files, layers: &Layers) -> Result<Settings, Failure> {
+        let (state_dir, cwd) = self.folders()?;
         let settings = Settings {
             state_dir,
             cwd,
@@ -680,7 +699,7 @@ impl Options {
             files,
             ..Settings::default()
         };
-        Ok(settings.with(&layers))
+        Ok(settings.with(layers))
     }
 
     /// Values from the command line and the environment.

@@ -87,7 +87,12 @@ pub fn save(path: &Path, text: &str) -> io::Result<()> {
         .as_ref()
         .is_some_and(|page| !page.bytes.starts_with(MARK.as_bytes()) || !text.starts_with(MARK))
     {
-        let message = "the file exists and is not an earlier export";
+        let message = match text.starts_with(MARK) {
+            true => "the file exists and is not an earlier export",
+            false => {
+                "the file exists, and only an earlier HTML page is replaced; name another, or delete it first"
+            }
+        };
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
     }
     place.replace(earlier.as_ref(), text.as_bytes(), Rights::Private, &|| true).map_err(|error| match error {

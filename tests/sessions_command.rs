@@ -256,12 +256,26 @@ fn configuration_is_checked_shown_and_edited() {
         ("{:hooks [{:at :nowhere}]}", ":hooks: "),
         ("{:mcp {\"x\" {}}}", ":mcp: "),
         ("{:mode", "the map that opens at 1:1"),
+        ("{:hooks {:a 1}}", ":hooks must be a vector of maps"),
+        ("{:permissions {:rules {}}}", ":permissions must be {:rules [rule …]}"),
     ] {
         let (status, out) = edit(text);
         assert!(status == Some(1) && out.contains(expected), "{text}: {out}");
         let output = setup.command().args(["config", "check", "--log", "error"]).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{text}: {output:?}");
     }
+    // All mistakes are told at once, also beside those that make a command refuse the file.
+    let (_, out) = edit("{:mode 1 :modl 2 :fetch 3\n :permissions {:rules [{:decision :perhaps}]}}");
+    for expected in
+        ["1:2: :mode must be", "1:10: there is no setting :modl", "1:18: :fetch must be", "2:24: a rule"]
+    {
+        assert!(out.contains(expected), "{expected}: {out}");
+    }
+    assert!(out.contains("4 things are wrong."), "{out}");
+    let (_, report, _) = run(&setup, &["doctor"]);
+    assert!(report.contains(":mode must be") && report.contains(":fetch must be"), "{report}");
+    let (status, _, err) = run(&setup, &["prompt", "hi"]);
+    assert!(status == Some(4) && err.contains(":mode must be") && err.contains(":fetch must be"), "{err}");
 }
 
 #[test]

@@ -111,11 +111,11 @@ pub(super) fn mistakes(layers: &Layers) -> Vec<Mistake> {
 }
 
 fn check(options: &Options) -> Exit {
-    let settings = options.settings()?;
-    let layers = settings.files.read()?;
+    let (settings, layers, wrong) = options.settings_that_can_be()?;
     let painter = Painter::stdout();
     let mut text = String::new();
-    let found = problems(&settings, &layers);
+    let mut found: Vec<String> = wrong.iter().map(ToString::to_string).collect();
+    found.extend(problems(&settings, &layers));
     for problem in &found {
         let _ = writeln!(text, "{}  {}", painter.paint(Meaning::Bad, "wrong"), painter.plain(problem));
     }

@@ -99,16 +99,16 @@ pub(super) type Setting = (&'static str, Value<'static>, String);
 pub(super) fn run(options: &Options, as_edn: bool) -> Exit {
     let mut found = Findings::default();
     let mut in_force = Vec::new();
-    match options.settings() {
-        Ok(settings) => {
+    match options.settings_that_can_be() {
+        Ok((settings, layers, wrong)) => {
             in_force = values(options, &settings);
-            match settings.files.read() {
-                Ok(layers) => {
-                    configuration(&mut found, &settings, &layers);
-                    agents(&mut found, &settings, &layers);
-                }
-                Err(error) => found.broken("configuration", error.to_string(), "Correct that file."),
+            let is_read = wrong.is_empty();
+            for error in wrong {
+                let advice = "Correct it; the rest is looked at without it.";
+                found.broken("configuration", error.to_string(), advice);
             }
+            configuration(&mut found, &settings, &layers, is_read);
+            agents(&mut found, &settings, &layers);
             state(&mut found, &settings.state_dir);
             sessions(&mut found, options, &settings);
             models(&mut found, &settings);
@@ -153,8 +153,9 @@ pub(super) fn values(options: &Options, settings: &Settings) -> Vec<Setting> {
     values.into_iter().map(|(key, value)| (key, value, settings.origin(key).to_owned())).collect()
 }
 
-fn configuration(found: &mut Findings, settings: &Settings, layers: &Layers) {
-    for (whose, file) in [("The user's", &settings.files.user), ("The project's", &settings.files.project)] {
+fn configuration(found: &mut Findings, settings: &Settings, layers: &Layers, is_read: bool) {
+    let user = settings.files.user.as_ref().filter(|_| is_read);
+    for (whose, file) in [("The user's", user), ("The project's", settings.files.project.as_ref())] {
         let Some(path) = file else { continue };
         let there = if path.exists() { "is read" } else { "is not there, which is fine" };
         found.well("configuration", format!("{whose} configuration {} {there}.", path.display()));
@@ -511,7 +512,10 @@ fn keys(found: &mut Findings, providers: &Providers) {
         true => found.note(
             "keys",
             format!("The environment has no key of a hosted provider. Providers that can be asked: {ready}."),
-            format!("For a hosted model, log in with /login, or set one of {}.", known.join(", ")),
+            format!(
+                "For a hosted model, log in with edn-bridge login NAME, or set one of {}.",
+                known.join(", ")
+            ),
         ),
         false => found.well(
             "keys",

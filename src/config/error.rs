@@ -65,4 +65,17 @@ pub enum ConfigError {
         /// What it must be.
         expected: &'static str,
     },
+    /// More than one thing is wrong: one on each line.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Several(Vec<Self>),
+}
+
+impl ConfigError {
+    /// All that is wrong as one error; `None` if nothing is.
+    pub(super) fn of(mut errors: Vec<Self>) -> Option<Self> {
+        match errors.len() {
+            0 | 1 => errors.pop(),
+            _ => Some(Self::Several(errors)),
+        }
+    }
 }

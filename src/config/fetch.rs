@@ -57,7 +57,7 @@ mod tests {
         let map = value.as_map().unwrap();
         let file = FileText { path: Path::new("/config.edn"), bytes: text };
         let (mut user, mut project) = (Layers::default(), Layers::default());
-        user.take_user(file, map).unwrap();
+        assert!(user.take_user(file, map).is_empty());
         project.take_project(file, map, true);
         assert_eq!((user.fetch_proxy, user.private_hosts.len(), user.passed_over.len()), (true, 1, 0));
         assert_eq!((project.fetch_proxy, project.private_hosts.len()), (false, 1));

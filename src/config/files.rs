@@ -64,15 +64,26 @@ impl Files {
     /// See [`ConfigError`]. A file that is not there says nothing; what of the project's file cannot be used is
     /// passed over.
     pub fn read(&self) -> Result<Layers, ConfigError> {
-        let mut layers = Layers::default();
+        let (layers, wrong) = self.read_what_can_be();
+        ConfigError::of(wrong).map_or(Ok(layers), Err)
+    }
+
+    /// Reads the files as far as they can be used, and says all that cannot.
+    pub fn read_what_can_be(&self) -> (Layers, Vec<ConfigError>) {
+        let (mut layers, mut wrong) = (Layers::default(), Vec::new());
         if let Some(path) = &self.user {
             let bytes = contents(path);
             let text = bytes.as_deref().unwrap_or_default().to_vec();
-            if let Some(map) = parse(path, bytes)? {
-                layers.take_user(FileText { path, bytes: &text }, &map)?;
+            match parse(path, bytes) {
+                Ok(Some(map)) => wrong = layers.take_user(FileText { path, bytes: &text }, &map),
+                Ok(None) => {}
+                Err(error) => wrong.push(error),
             }
         }
-        let chosen = self.chosen()?;
+        let chosen = self.chosen().unwrap_or_else(|error| {
+            wrong.push(error);
+            Map::new()
+        });
         if let (Some(path), Some(choice)) = (&self.chosen, chosen.get_keyword("user")) {
             layers.take_choice(path, choice);
         }
@@ -118,7 +129,7 @@ impl Files {
         {
             layers.take_choice(path, choice);
         }
-        Ok(layers)
+        (layers, wrong)
     }
 
     /// What the user chose in the program.

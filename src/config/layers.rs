@@ -188,35 +188,42 @@ impl Layers {
         self.model = Some(model);
     }
 
-    /// Takes the values of the user's file over those before.
-    pub(super) fn take_user(&mut self, file: FileText<'_>, map: &Map<'static>) -> Result<(), ConfigError> {
-        map.iter().try_for_each(|(key, value)| {
-            let shape =
-                |expected| ConfigError::Shape { place: file.place(key), key: key.to_string(), expected };
-            match key.as_keyword() {
-                Some("control") => self.control = ControlPolicy::read(value).map_err(shape)?,
-                Some("daemon") => self.daemon = DaemonPolicy::read(value).map_err(shape)?,
-                Some("telemetry") => self.telemetry = TelemetryPolicy::read(value).map_err(shape)?,
-                Some("realm") => {
-                    let policy = RealmPolicy::read(value).map_err(shape)?;
-                    // The address may hold a password.
-                    let value = Value::from(Map::new().with("host", policy.host.to_string()));
-                    self.realm = Some(policy);
-                    self.sources.push(Sourced { key: "realm".to_owned(), value, from: file.path.to_owned() });
-                    return Ok(());
-                }
-                Some("fetch") => {
-                    let FetchSettings { private, proxy } = FetchSettings::read(value).map_err(shape)?;
-                    self.private_hosts.extend(private);
-                    self.fetch_proxy = proxy.unwrap_or(self.fetch_proxy);
-                }
-                _ => return self.take(file, key, value, true),
-            }
-            let key = key.as_keyword().unwrap_or_default().to_owned();
-            self.sources.push(Sourced { key, value: value.clone(), from: file.path.to_owned() });
-            Ok(())
-        })?;
+    /// Takes the values of the user's file over those before. Returns what cannot be taken.
+    pub(super) fn take_user(&mut self, file: FileText<'_>, map: &Map<'static>) -> Vec<ConfigError> {
+        let wrong = map.iter().filter_map(|(key, value)| self.take_own(file, key, value).err()).collect();
         (self.own_passed_over, self.own_rules) = (self.passed_over.len(), self.rules.len());
+        wrong
+    }
+
+    /// Takes one value of the user's file.
+    fn take_own(
+        &mut self,
+        file: FileText<'_>,
+        key: &Value<'static>,
+        value: &Value<'static>,
+    ) -> Result<(), ConfigError> {
+        let shape = |expected| ConfigError::Shape { place: file.place(key), key: key.to_string(), expected };
+        match key.as_keyword() {
+            Some("control") => self.control = ControlPolicy::read(value).map_err(shape)?,
+            Some("daemon") => self.daemon = DaemonPolicy::read(value).map_err(shape)?,
+            Some("telemetry") => self.telemetry = TelemetryPolicy::read(value).map_err(shape)?,
+            Some("realm") => {
+                let policy = RealmPolicy::read(value).map_err(shape)?;
+                // The address may hold a password.
+                let value = Value::from(Map::new().with("host", policy.host.to_string()));
+                self.realm = Some(policy);
+                self.sources.push(Sourced { key: "realm".to_owned(), value, from: file.path.to_owned() });
+                return Ok(());
+            }
+            Some("fetch") => {
+                let FetchSettings { private, proxy } = FetchSettings::read(value).map_err(shape)?;
+                self.private_hosts.extend(private);
+                self.fetch_proxy = proxy.unwrap_or(self.fetch_proxy);
+            }
+            _ => return self.take(file, key, value, true),
+        }
+        let key = key.as_keyword().unwrap_or_default().to_owned();
+        self.sources.push(Sourced { key, value: value.clone(), from: file.path.to_owned() });
         Ok(())
     }
 
@@ -266,9 +273,9 @@ impl Layers {
             let text = value.as_str().or_else(|| value.as_keyword()).map(str::to_owned);
             text.ok_or_else(|| shape("a string or a keyword"))
         };
-        let list = |value: Option<&Value<'static>>| match value {
+        let list = |value: Option<&Value<'static>>, expected| match value {
             None | Some(Value::Nil) => Ok(Vec::new()),
-            Some(value) => value.as_slice().map(<[_]>::to_vec).ok_or_else(|| shape("a map of vectors")),
+            Some(value) => value.as_slice().map(<[_]>::to_vec).ok_or_else(|| shape(expected)),
         };
         let Some((_, setting)) = SETTINGS.into_iter().find(|(known, _)| *known == name) else {
             let near = near(name, &SETTINGS.map(|(known, _)| known));
@@ -290,7 +297,7 @@ impl Layers {
                     return Err(shape("{:rules [rule …]}"));
                 }
                 self.note_unknown(file, key, value, &["rules"]);
-                let rules = list(value.get("rules"))?;
+                let rules = list(value.get("rules"), "{:rules [rule …]}")?;
                 let all = rules.len();
                 // A rule that allows widens; one that asks or denies does not.
                 let narrows = |rule: &Value<'_>| {
@@ -320,9 +327,9 @@ impl Layers {
             _ if !trusted => refused = true,
             Setting::Provider => self.provider = Some(text()?),
             Setting::Model => self.model = Some(text()?),
-            Setting::Models => self.models.extend(list(Some(value))?),
+            Setting::Models => self.models.extend(list(Some(value), "a vector of maps")?),
             Setting::Hooks => {
-                let hooks = list(Some(value))?.into_iter();
+                let hooks = list(Some(value), "a vector of maps")?.into_iter();
                 self.hooks.extend(hooks.map(|value| HookValue { value, root: None, sealed: Vec::new() }));
             }
             Setting::Providers => {
@@ -364,7 +371,7 @@ impl Layers {
                     return Err(shape("{:writable [folder …]}"));
                 }
                 self.note_unknown(file, key, value, &["writable"]);
-                for folder in list(value.get("writable"))? {
+                for folder in list(value.get("writable"), "{:writable [folder …]}")? {
                     let folder = folder.as_str().ok_or_else(|| shape("{:writable [folder …]}"))?;
                     // Resolved now: later a command may have made a link of it.
                     self.writable.push(Path::new(folder).canonicalize().unwrap_or_else(|_| folder.into()));
@@ -403,7 +410,7 @@ mod tests {
     fn mistyped_agents_get_the_nearest_setting() {
         let (mut layers, map) = (Layers::default(), Map::new().with("agnets", 1));
         let file = FileText { path: Path::new("c.edn"), bytes: b"" };
-        layers.take_user(file, &map).unwrap();
+        assert!(layers.take_user(file, &map).is_empty());
         assert!(layers.passed_over[0].ends_with("there is no setting :agnets; did you mean :agents?"));
     }
 }
