@@ -10,8 +10,11 @@ mod screen;
 pub mod stage;
 mod tools;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use crate::catalogue::ErrorCode;
 use crate::delivery::Class;
@@ -319,12 +322,12 @@ pub fn out_of_rounds() -> String {
 }
 
 /// The pause before a retry of a model call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryAwaited {
     /// The number of the retry, from 1.
     pub attempt: u32,
     /// The kind of the failure, such as `overloaded`.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// The length of the pause.
     pub pause: Duration,
     /// The failure, for a person.
@@ -351,7 +354,7 @@ pub struct ControlHandled {
 }
 
 /// The end of a compaction.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionEnded {
     /// Its outcome. Unless it is completed, nothing has changed.
     pub outcome: TurnOutcome,
@@ -364,7 +367,7 @@ pub struct CompactionEnded {
 }
 
 /// The outcome of a turn or of a compaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TurnOutcome {
     /// The model finished.
     Completed,

@@ -268,7 +268,7 @@ pub struct AtWork {
 }
 
 /// A running or ended background job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFacts {
     /// Its id.
     pub id: Arc<str>,
@@ -291,7 +291,7 @@ pub struct JobFacts {
 }
 
 /// The status of a background job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JobStatus {
     /// It runs.
     Running,
@@ -483,7 +483,7 @@ pub struct CommandFacts {
 }
 
 /// The end of a command that ran for the user.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BashOutput {
     /// Its output, or the end of it.
     pub output: String,
@@ -624,7 +624,7 @@ pub struct Recent {
 }
 
 /// A part of a tool's stored output.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputPart {
     /// The text from the offset.
     pub text: String,

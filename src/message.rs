@@ -339,7 +339,7 @@ impl StopReason {
 }
 
 /// How much a model may think before it answers. The order is the scale.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub enum ThinkingLevel {
     /// None.
     #[default]
@@ -392,7 +392,7 @@ impl ThinkingLevel {
 }
 
 /// What a session's tools may do without asking; narrowest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub enum Mode {
     /// Nothing may be changed or run.
     ReadOnly,

@@ -1,5 +1,7 @@
 //! The error codes. Codes and meanings only; the room that fails decides which one it is.
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// Declares the codes: variant, wire name, whether the same request may succeed later, the keys of the error's `:data`,
 /// and the cause.
 macro_rules! error_codes {
@@ -27,6 +29,21 @@ macro_rules! error_codes {
             }
         }
     };
+}
+
+impl Serialize for ErrorCode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// A code that this program does not know is `runtime/failed`.
+impl<'de> Deserialize<'de> for ErrorCode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let known = ERROR_CODES.iter().find(|spec| spec.name == name);
+        Ok(known.map_or(Self::Failed, |spec| spec.code))
+    }
 }
 
 /// One row of the error table.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::message::SessionId;
 use crate::value::{Map, Value};
 
@@ -58,7 +60,7 @@ pub struct ListedAgent {
 }
 
 /// Something that can be chosen at an agent.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentOption {
     /// Its id at the agent.
     pub id: Arc<str>,
@@ -73,7 +75,7 @@ pub struct AgentOption {
 }
 
 /// The value of an option.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AgentValue {
     /// On or off.
     Switch(bool),
@@ -87,7 +89,7 @@ pub enum AgentValue {
 }
 
 /// A value that an option can have.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentChoice {
     /// Its id at the agent.
     pub id: Arc<str>,

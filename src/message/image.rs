@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use base64::engine::general_purpose::STANDARD;
 use base64::read::DecoderReader;
+use serde::{Deserialize, Serialize};
 
 use crate::limits::IMAGE_BYTES;
 
 /// An image that models take: of a known type, and no larger than [`IMAGE_BYTES`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "(Arc<str>, Arc<str>)", try_from = "(Arc<str>, Arc<str>)")]
 pub struct Image {
     mime_type: Arc<str>,
     data: Arc<str>,
@@ -59,6 +61,20 @@ impl Image {
     /// The same, borrowed.
     pub fn parts(&self) -> [&str; 2] {
         [&self.mime_type, &self.data]
+    }
+}
+
+impl From<Image> for (Arc<str>, Arc<str>) {
+    fn from(image: Image) -> Self {
+        image.into_parts()
+    }
+}
+
+impl TryFrom<(Arc<str>, Arc<str>)> for Image {
+    type Error = ImageError;
+
+    fn try_from((mime_type, data): (Arc<str>, Arc<str>)) -> Result<Self, ImageError> {
+        Self::from_base64(&mime_type, &data)
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::catalogue::ErrorCode;
 use crate::message::SessionId;
@@ -30,7 +31,7 @@ pub trait Control: Send + Sync {
 }
 
 /// The kind of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ControlKind {
     /// A text for the session.
     Stdin,
@@ -64,7 +65,7 @@ impl ControlKind {
 }
 
 /// A request.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ControlRequest {
     /// Its kind.
     pub kind: ControlKind,
@@ -89,7 +90,7 @@ pub struct ControlRequest {
 }
 
 /// What a request asks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ControlAction {
     /// To give the session a text, and with `interrupt` to end its turn so that the text begins the next one.
     Stdin {
@@ -110,11 +111,12 @@ pub enum ControlAction {
 }
 
 /// The text of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ControlText {
     /// Itself.
     Text(String),
-    /// In a file.
+    /// In a file of this machine: to another one its text goes.
+    #[serde(skip)]
     File(ContentRef),
 }
 
@@ -134,7 +136,7 @@ pub struct ContentRef {
 }
 
 /// When a request was sent, by its sender's clock.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentAt {
     /// Milliseconds since the epoch.
     pub millis: i64,
@@ -150,7 +152,7 @@ impl SentAt {
 }
 
 /// The result in an acknowledgement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ControlResult {
     /// It was done, now or before.
     Ok,
@@ -195,7 +197,7 @@ impl ControlResult {
 }
 
 /// The acknowledgement of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlAck {
     /// The kind of the request.
     pub kind: ControlKind,

@@ -1,5 +1,7 @@
 //! The graph: queries, and the notes that only its mutations write. Does not know the attributes.
 
+use serde::{Deserialize, Serialize};
+
 use crate::facts::Note;
 use crate::session::call::{Call, Reply};
 use crate::value::{Map, Value};
@@ -17,7 +19,7 @@ pub trait Graph: Send + Sync {
 }
 
 /// An EQL query.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GraphQuery {
     /// The query as text: one EDN vector.
     pub text: String,
@@ -28,7 +30,7 @@ pub struct GraphQuery {
 }
 
 /// A query's answer.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct QueryAnswer {
     /// The resolved attributes.
     pub result: Value<'static>,

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::facts::{BashOutput, JobFacts, ShellFacts};
 use crate::session::call::{Call, Reply};
 use crate::value::Value;
@@ -71,7 +73,7 @@ pub struct ShellCommand {
 }
 
 /// The result of a tool.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolOutcome {
     /// The text for a model.
     pub text: String,

@@ -1,6 +1,8 @@
 //! The queue: the messages that wait for a running turn or its end, as people see and change them. Does not know when
 //! a message is taken from it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::event::WaitingMessages;
 use crate::message::{EntryId, TurnId};
 use crate::session::call::{Call, Reply};
@@ -26,7 +28,7 @@ pub trait Queues: Send + Sync {
 }
 
 /// Another content of a waiting message.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Edited {
     /// The text and the images.
     pub prompt: Prompt,
@@ -35,7 +37,7 @@ pub struct Edited {
 }
 
 /// A message that was taken out of the queue.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Removed {
     /// Its text.
     pub text: String,
@@ -44,7 +46,7 @@ pub struct Removed {
 }
 
 /// A queue that goes on.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resumed {
     /// Whether a message waited.
     pub is_resumed: bool,

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::event::{ChoiceKind, Pick};
 use crate::facts::CommandFacts;
 use crate::facts::editor::Editor;
@@ -51,7 +53,7 @@ pub trait Turns: Send + Sync {
 }
 
 /// How the model is asked again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Again {
     /// The new answer replaces the one that failed or was ended.
     Retry,
@@ -70,7 +72,7 @@ impl Again {
 }
 
 /// A user's message.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Prompt {
     /// The text.
     pub message: String,
@@ -81,7 +83,7 @@ pub struct Prompt {
 }
 
 /// An accepted message.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Prompted {
     /// The turn that it started or joined; `None` if it waits for a turn of its own.
     pub turn: Option<TurnId>,
@@ -90,7 +92,7 @@ pub struct Prompted {
 }
 
 /// What became of an accepted message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TurnState {
     /// It waits.
     Waiting,
@@ -118,7 +120,7 @@ impl TurnState {
 }
 
 /// An interrupted turn.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interrupted {
     /// The ids of the tool calls that run; it ends after them.
     pub waits_for: Vec<Arc<str>>,
@@ -131,7 +133,7 @@ pub struct Interrupted {
 }
 
 /// What an interrupt ended.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ended {
     /// The running turn.
     Turn,

@@ -1,5 +1,9 @@
 //! Undo: what the tools of turns did to files, taken back and done again. Does not know where the texts are kept.
 
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
 use crate::session::call::{Call, Reply};
 
 /// Undoes what turns did to files. A file that somebody else has changed since is left alone.
@@ -9,7 +13,7 @@ pub trait Undos: Send + Sync {
 }
 
 /// What is to be undone or redone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Undo {
     /// Whether it is undone, rather than redone.
     pub undoes: bool,
@@ -20,7 +24,7 @@ pub struct Undo {
 }
 
 /// What was undone or redone.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Undone {
     /// The number of turns.
     pub steps: usize,
@@ -31,10 +35,10 @@ pub struct Undone {
 }
 
 /// What became of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UndoneFile {
     /// The file, absolute.
     pub path: String,
     /// `restored`, `created`, `removed` or `skipped`.
-    pub action: &'static str,
+    pub action: Cow<'static, str>,
 }

@@ -6,7 +6,8 @@
 use std::fmt;
 
 use serde::de::{
-    Deserialize, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess as _, Visitor,
+    Deserialize, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Unexpected, VariantAccess as _,
+    Visitor,
 };
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
@@ -31,17 +32,30 @@ impl Serialize for Value<'_> {
             Value::Vector(it) => to.collect_seq(it),
             Value::List(it) => to.serialize_newtype_struct(":list", it),
             Value::Set(it) => to.serialize_newtype_struct(":set", &it.iter().collect::<Vec<_>>()),
-            Value::Map(it) => {
-                let mut map = to.serialize_map(Some(it.len()))?;
-                for (key, value) in it.iter() {
-                    map.serialize_entry(key, value)?;
-                }
-                map.end()
-            }
+            Value::Map(it) => it.serialize(to),
             Value::Tagged(it) => to.serialize_newtype_struct(":tagged", &(it.tag.as_str(), &it.value)),
             Value::BigInt(_) | Value::Decimal(_) | Value::Ratio(_) | Value::Inst(_) | Value::Uuid(_) => {
                 to.serialize_newtype_struct(":written", &written())
             }
+        }
+    }
+}
+
+impl Serialize for Map<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(Some(self.len()))?;
+        for (key, value) in self.iter() {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Map<'_> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match Value::deserialize(from)? {
+            Value::Map(map) => Ok(map),
+            other => Err(D::Error::invalid_type(Unexpected::Other(other.kind_name()), &"a map")),
         }
     }
 }

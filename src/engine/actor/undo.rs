@@ -84,21 +84,16 @@ async fn undo_turn(
     if let Some(record) = durable.state.changes.record(&durable.handle.id, wish.undoes, &actions) {
         durable.append(vec![EntryBody::Files(Box::new(record))]).await?;
     }
-    let actions: Vec<UndoneFile> = actions
-        .into_iter()
-        .map(|file| UndoneFile {
-            path: file.path.to_string_lossy().into_owned(),
-            action: file.action.as_str(),
-        })
-        .collect();
-    let body = Body::FilesUndone(Arc::new(FilesUndone {
-        undone: wish.undoes,
-        files: actions.iter().map(|file| (file.path.clone(), file.action)).collect(),
-    }));
+    let told = |file: Exchanged| (file.path.to_string_lossy().into_owned(), file.action.as_str());
+    let files: Vec<(String, &'static str)> = actions.into_iter().map(told).collect();
+    let undone =
+        files.iter().map(|(path, action)| UndoneFile { path: path.clone(), action: (*action).into() });
+    let undone = undone.collect();
+    let body = Body::FilesUndone(Arc::new(FilesUndone { undone: wish.undoes, files }));
     durable.show(body, Some(call.cause()));
     durable.look_at_branch();
     durable.changed(Some(call.cause()));
-    Ok(actions)
+    Ok(undone)
 }
 
 /// Why the rules and the mode do not let a file be written, if so. What they would ask a person, a person has asked

@@ -274,7 +274,7 @@ impl Rounds<'_> {
         state.attempt = state.attempt.saturating_add(1);
         let pause = retry::pause(failure, state.attempt, &self.0.id)?;
         let error = failure.message.as_str().into();
-        let retry = RetryAwaited { attempt: state.attempt, kind: failure.kind.as_str(), pause, error };
+        let retry = RetryAwaited { attempt: state.attempt, kind: failure.kind.as_str().into(), pause, error };
         let _ = self.0.session.ask(|ack| Change::Retrying { retry, ack }).await;
         let waited = tokio::select! {
             biased;

@@ -310,7 +310,7 @@ fn undo_or_redo(OpCall { api, call, p, reply }: OpCall<'_>, undoes: bool) {
     };
     let reply = shape(reply, |done: Undone| {
         let file = |file: &UndoneFile| {
-            Value::from(Map::new().with("path", file.path.clone()).with("action", file.action))
+            Value::from(Map::new().with("path", file.path.clone()).with("action", file.action.to_string()))
         };
         let mut data = one("steps", Value::from(done.steps));
         data.put("files", Value::vector(done.files.iter().map(file)));

@@ -558,7 +558,7 @@ pub fn result_text(tool: &str, arguments: &Value<'_>, text: &str, details: &Valu
 
 fn retry_event(provider: &str, retry: &RetryAwaited) -> Map<'static> {
     let mut event = typed("llm.retry").with("provider", provider.to_owned());
-    event.put("failure_kind", retry.kind);
+    event.put("failure_kind", retry.kind.to_string());
     event.put("next_attempt", Value::int(i64::from(retry.attempt).saturating_add(1)));
     event.put("max_attempts", Value::int(i64::from(RETRY_ATTEMPTS).saturating_add(1)));
     event.put("delay_ms", count(u64::try_from(retry.pause.as_millis()).unwrap_or(u64::MAX)));
