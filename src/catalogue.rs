@@ -16,7 +16,7 @@ mod reference;
 mod topics;
 
 pub use check::{InvalidParam, excerpt, thinking_level};
-pub use command::{COMMANDS, CommandSpec};
+pub use command::{COMMANDS, CommandSpec, REALM_COMMANDS};
 pub use errors::{ERROR_CODES, ErrorCode, ErrorSpec};
 pub(crate) use ops::each_op;
 pub use ops::{OP_NAMES, OPS, Op, OpSpec, SessionAccess};

@@ -58,6 +58,7 @@ mod rulebook;
 mod rules;
 mod run_record;
 mod running;
+mod said;
 mod services;
 mod session_tree;
 mod share;

@@ -1346,6 +1346,9 @@ pub const REALM_HINT_BYTES: usize = 7_900;
 /// are missing.
 pub const REALM_WAITING: usize = 1024;
 
+/// Long calls of other hosts whose ends a host keeps until they are asked for: a person waits for few at once.
+pub const REALM_ENDS: usize = 256;
+
 /// Entries that are read from a realm at once, and those of one append.
 pub const REALM_PAGE: usize = 512;
 

@@ -13,6 +13,7 @@ pub mod graph;
 pub mod kept;
 pub mod number;
 pub mod parse;
+mod parted;
 pub mod plan;
 mod resolvers;
 pub mod run;
@@ -31,6 +32,7 @@ use crate::query::world::World;
 use crate::session::{ApiError, Call, GraphQuery, QueryAnswer, Reply, SessionApi};
 use crate::value::{Map, Value};
 
+pub use parted::{Parted, parted};
 pub use resolvers::graph;
 
 /// A query that is ready to run.

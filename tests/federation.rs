@@ -12,13 +12,29 @@
     reason = "tests"
 )]
 
+#[path = "federation/crossing.rs"]
+mod crossing;
+#[path = "acp_wire/editor.rs"]
+mod editor;
 #[path = "daemon/fixture.rs"]
 mod fixture;
+#[path = "acp_wire/official.rs"]
+mod official;
+#[path = "ui_wire/peer.rs"]
+mod peer;
 #[path = "realm/promises.rs"]
 mod promises;
+#[path = "federation/said.rs"]
+mod said;
+#[path = "ui_wire/schema.rs"]
+mod schema;
 #[path = "realm/server.rs"]
 mod server;
+#[path = "federation/sharing.rs"]
+mod sharing;
 mod support;
+#[path = "federation/wires.rs"]
+mod wires;
 
 use std::cell::Cell;
 

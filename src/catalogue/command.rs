@@ -11,6 +11,9 @@ pub struct CommandSpec {
     pub doc: &'static str,
 }
 
+/// Those that are only listed where the process is in a realm.
+pub const REALM_COMMANDS: [&str; 4] = ["share", "hosts", "take", "give"];
+
 /// All slash commands, in the order in which help shows them.
 pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec { name: "help", usage: "/help", doc: "Lists the commands." },

@@ -16,7 +16,7 @@ use crate::engine::incoming::Incoming;
 use crate::engine::ledger::Lookup;
 use crate::engine::process_snapshot::ProcessSnapshot;
 use crate::engine::remember;
-use crate::engine::remote::{RemoteCall, owner_elsewhere};
+use crate::engine::remote::{owner_elsewhere, stays_elsewhere};
 use crate::engine::snapshot::SessionSnapshot;
 use crate::facts::Note;
 use crate::limits::MCP_RESOURCE_WAIT;
@@ -58,11 +58,16 @@ impl Engine {
         self.with(call, reply, |handle, reply| reply.send(read(&handle.snapshot())));
     }
 
+    /// The same for what stays with a session's host: `realm/owned` for a session of another one.
+    fn with_own<T>(&self, call: &Call, reply: Reply<T>, work: impl FnOnce(Handle, Reply<T>)) {
+        self.with(call, reply, |handle, reply| match stays_elsewhere(&handle) {
+            Some(error) => reply.fail(error),
+            None => work(handle, reply),
+        });
+    }
+
     /// Starts a turn with a message that is not a command.
     pub(super) fn begin_turn(&self, call: Call, incoming: Incoming, reply: Reply<Prompted>) {
-        if let Some(owner) = owner_elsewhere(self, &call) {
-            return owner.ask_prompt(RemoteCall::Prompt(incoming.prompt.into()), reply);
-        }
         self.with(&call.clone(), reply, |handle, reply| {
             self.with_resources(handle, incoming, reply, |handle, incoming, reply| {
                 handle.tell(Change::Prompt { call, incoming, reply });
@@ -112,6 +117,11 @@ impl Engine {
 
 impl Graph for Engine {
     fn query(&self, call: Call, query: GraphQuery, reply: Reply<QueryAnswer>) {
+        if let Some(owner) = owner_elsewhere(self, &call)
+            && let Some(parts) = query::parted(&query)
+        {
+            return owner.query(call, parts, reply);
+        }
         self.with(&call.clone(), reply, |_, reply| {
             let prepared = match query::prepare(&query) {
                 Ok(prepared) => prepared,
@@ -139,10 +149,10 @@ impl Graph for Engine {
     }
 
     fn remember(&self, call: Call, text: String, reply: Reply<Note>) {
-        self.with(&call, reply, |handle, reply| remember::keep(&self.shared, &handle, text, reply));
+        self.with_own(&call, reply, |handle, reply| remember::keep(&self.shared, &handle, text, reply));
     }
 
     fn forget(&self, call: Call, note: String, reply: Reply<bool>) {
-        self.with(&call, reply, |handle, reply| remember::forget(&self.shared, &handle, note, reply));
+        self.with_own(&call, reply, |handle, reply| remember::forget(&self.shared, &handle, note, reply));
     }
 }

@@ -10,7 +10,7 @@ mod text;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::catalogue::COMMANDS;
+use crate::catalogue::{COMMANDS, CommandSpec, REALM_COMMANDS};
 use crate::context::Project;
 use crate::engine::change::{Change, HeldRun};
 use crate::engine::handle::Handle;
@@ -19,6 +19,7 @@ use crate::engine::incoming::Incoming;
 use crate::engine::login::LoginDesk;
 use crate::engine::mcp::SessionAnswerer;
 use crate::engine::remember;
+use crate::engine::remote::{RemoteCall, owner_elsewhere, stays_elsewhere};
 use crate::engine::workflow;
 use crate::facts::agent::AgentCommand;
 use crate::facts::mcp::McpServer;
@@ -38,7 +39,14 @@ impl Commands<'_> {
     /// Runs a line: a command, or text for the model.
     pub(super) fn line(&self, call: Call, mut incoming: Incoming, reply: Reply<Prompted>) {
         let text = incoming.prompt.message.clone();
-        match slash::read(&text) {
+        let read = slash::read(&text);
+        if matches!(read, UserInput::Text(_) | UserInput::Unknown { .. })
+            && let Some(owner) = owner_elsewhere(self.0, &call)
+        {
+            // As it was typed: templates, skills and servers are those of the session's host.
+            return owner.ask_prompt(&call, incoming.prompt, RemoteCall::Prompt, reply);
+        }
+        match read {
             UserInput::Text(text) => {
                 incoming.prompt.message = text.into_owned();
                 self.0.begin_turn(call, incoming, reply);
@@ -82,10 +90,6 @@ impl Commands<'_> {
             Ok(handle) => handle,
             Err(error) => return reply.fail(error),
         };
-        // Templates, skills and servers are those of the session's host.
-        if handle.snapshot().facts.is_elsewhere {
-            return self.0.begin_turn(call, incoming, reply);
-        }
         if slash::is_of_server(&name) {
             return self.prompt_of_server(call, handle, name, arguments, incoming, reply);
         }
@@ -145,7 +149,19 @@ impl Commands<'_> {
     fn run_command(&self, call: Call, handle: &Handle, command: Command<'_>) {
         let snapshot = handle.snapshot();
         match command {
-            Command::Help => self.0.shared.tell(&call, "text", text::help()),
+            Command::Remember(_)
+            | Command::Prompts
+            | Command::Skills
+            | Command::Tools
+            | Command::Workflow { .. }
+                if let Some(error) = stays_elsewhere(handle) =>
+            {
+                self.0.shared.tell(&call, "error", error.message);
+            }
+            Command::Help => {
+                let own: Vec<_> = own(self.0.shared.federation.get().is_some()).collect();
+                self.0.shared.tell(&call, "text", text::help(&own));
+            }
             Command::Quit => {
                 self.0.shared.tell(&call, "quit", String::new());
                 if let Some(client) = self.0.shared.hub.client(call.connection) {
@@ -462,9 +478,14 @@ pub(super) fn added(project: &Project) -> impl Iterator<Item = Added<'_>> {
     }))
 }
 
+/// The program's own commands, as far as they are of use.
+fn own(in_realm: bool) -> impl Iterator<Item = &'static CommandSpec> {
+    COMMANDS.iter().filter(move |command| in_realm || !REALM_COMMANDS.contains(&command.name))
+}
+
 /// The slash commands, for completion: the program's own, then the additional ones.
-pub(super) fn listed(project: &Project) -> Vec<CommandFacts> {
-    let own = COMMANDS.iter().map(|command| CommandFacts {
+pub(super) fn listed(project: &Project, in_realm: bool) -> Vec<CommandFacts> {
+    let own = own(in_realm).map(|command| CommandFacts {
         name: command.name.to_owned(),
         usage: command.usage.to_owned(),
         description: command.doc.to_owned(),

@@ -17,6 +17,7 @@ use crate::engine::handle::Handle;
 use crate::engine::host::Engine;
 use crate::engine::incoming::{self, Incoming};
 use crate::engine::ledger::{Ledger, Lookup};
+use crate::engine::remote::{Owner, RemoteCall};
 use crate::event::{Body, ControlHandled};
 use crate::facts::Phase;
 use crate::files::{self, Expected};
@@ -93,9 +94,58 @@ enum Target {
 
 impl Control for Engine {
     fn control(&self, call: Call, request: Box<ControlRequest>, reply: Reply<ControlAck>) {
+        self.control_from(call, request, false, reply);
+    }
+
+    fn control_capabilities(&self) -> Capabilities {
+        let policy = self.policy();
+        let kinds = [ControlKind::Stdin, ControlKind::Interrupt, ControlKind::Elicitation];
+        Capabilities {
+            kinds: if policy.teams.is_empty() { Vec::new() } else { kinds.to_vec() },
+            soft_limit_bytes: CONTROL_SOFT_BYTES.min(policy.hard_limit_bytes),
+            hard_limit_bytes: policy.hard_limit_bytes,
+            file_limit_bytes: CONTROL_FILE_BYTES,
+            content_folders: self.content_folders(&policy),
+            max_age_ms: policy.max_age_ms,
+            max_skew_ms: policy.max_skew_ms,
+            dedupe_ms: policy.dedupe_ms,
+            ack_timeout_ms: policy.ack_timeout_ms,
+        }
+    }
+
+    fn control_agents(&self, team: Option<&str>) -> Vec<TeamMember> {
+        let policy = self.policy();
+        let agent = |handle: Handle| {
+            let facts = handle.snapshot().facts.clone();
+            if facts.is_elsewhere {
+                return None;
+            }
+            let of = policy.team_of(Path::new(&*facts.cwd))?;
+            team.is_none_or(|team| team == of.name).then(|| TeamMember {
+                id: handle.id.clone(),
+                name: facts.name.clone(),
+                parent: handle.working_for().map(|link| link.parent.clone()),
+                team: of.name.clone(),
+                is_busy: facts.phase != Phase::Idle,
+                cwd: facts.cwd.clone(),
+            })
+        };
+        self.shared.tree.all().into_iter().filter_map(agent).collect()
+    }
+}
+
+impl Engine {
+    /// Serves a request of this machine, or one that another host has passed on.
+    pub(super) fn control_from(
+        &self,
+        call: Call,
+        request: Box<ControlRequest>,
+        is_passed_on: bool,
+        reply: Reply<ControlAck>,
+    ) {
         let engine = self.clone();
         let serve = async move {
-            let (outcome, target) = engine.serve_control(&call, &request).await;
+            let (outcome, target) = engine.serve_control(&call, &request, is_passed_on).await;
             let acked_at = rfc3339(engine.shared.clock.now());
             let mut ack = ControlAck::new(&request, acked_at, outcome.result);
             ack.duplicate = outcome.duplicate;
@@ -121,41 +171,6 @@ impl Control for Engine {
         self.shared.tasks.spawn_on(serve, &self.shared.executor);
     }
 
-    fn control_capabilities(&self) -> Capabilities {
-        let policy = self.policy();
-        let kinds = [ControlKind::Stdin, ControlKind::Interrupt, ControlKind::Elicitation];
-        Capabilities {
-            kinds: if policy.teams.is_empty() { Vec::new() } else { kinds.to_vec() },
-            soft_limit_bytes: CONTROL_SOFT_BYTES.min(policy.hard_limit_bytes),
-            hard_limit_bytes: policy.hard_limit_bytes,
-            file_limit_bytes: CONTROL_FILE_BYTES,
-            content_folders: self.content_folders(&policy),
-            max_age_ms: policy.max_age_ms,
-            max_skew_ms: policy.max_skew_ms,
-            dedupe_ms: policy.dedupe_ms,
-            ack_timeout_ms: policy.ack_timeout_ms,
-        }
-    }
-
-    fn control_agents(&self, team: Option<&str>) -> Vec<TeamMember> {
-        let policy = self.policy();
-        let agent = |handle: Handle| {
-            let facts = handle.snapshot().facts.clone();
-            let of = policy.team_of(Path::new(&*facts.cwd))?;
-            team.is_none_or(|team| team == of.name).then(|| TeamMember {
-                id: handle.id.clone(),
-                name: facts.name.clone(),
-                parent: handle.working_for().map(|link| link.parent.clone()),
-                team: of.name.clone(),
-                is_busy: facts.phase != Phase::Idle,
-                cwd: facts.cwd.clone(),
-            })
-        };
-        self.shared.tree.all().into_iter().filter_map(agent).collect()
-    }
-}
-
-impl Engine {
     fn policy(&self) -> ControlPolicy {
         self.shared.configuration.newest().settings.control.clone()
     }
@@ -168,7 +183,12 @@ impl Engine {
     /// What becomes of a request, and the live session that it means. The order of the checks is part of the protocol:
     /// whoever may not ask learns nothing of sessions, and a known key is answered before anything else about the
     /// request.
-    async fn serve_control(&self, call: &Call, request: &ControlRequest) -> (Outcome, Option<Handle>) {
+    async fn serve_control(
+        &self,
+        call: &Call,
+        request: &ControlRequest,
+        is_passed_on: bool,
+    ) -> (Outcome, Option<Handle>) {
         let asked = match &request.asked {
             Ok(asked) => asked,
             Err(fault) => return (Outcome::rejected(fault.as_str()), None),
@@ -178,6 +198,11 @@ impl Engine {
             Ok(team) => team,
             Err(why) => return (Outcome::rejected(why), None),
         };
+        let most = if is_passed_on { CONTROL_FILE_BYTES } else { policy.hard_limit_bytes };
+        if let Some((owner, id)) = self.owner_of(request).filter(|_| !is_passed_on) {
+            let outcome = self.pass_on(&policy, &owner, request, asked).await;
+            return (outcome, self.shared.tree.get(&id).ok());
+        }
         let target = match self.target(&policy, team, request).await {
             Ok(target) => target,
             Err(outcome) => return (outcome, None),
@@ -217,7 +242,7 @@ impl Engine {
                 }
                 (None, Some(handle)) => {
                     let patience = Duration::from_millis(policy.ack_timeout_ms);
-                    let done = self.carry_out(&policy, call, handle, asked, request.sent_at, noted);
+                    let done = self.carry_out(&policy, most, call, handle, asked, request.sent_at, noted);
                     let late = || Outcome::no(ControlResult::Timeout, "the session did not answer in time");
                     tokio::time::timeout(patience, done).await.unwrap_or_else(|_| late())
                 }
@@ -238,7 +263,10 @@ impl Engine {
         let above = request.session_id.strip_prefix(OWN_PREFIX).unwrap_or(&request.session_id);
         let agent = request.agent_id.strip_prefix(OWN_PREFIX).unwrap_or(&request.agent_id);
         let mut live = self.shared.tree.all();
-        live.retain(|handle| is_of_team(&handle.snapshot().facts.cwd));
+        live.retain(|handle| {
+            let facts = &handle.snapshot().facts;
+            !facts.is_elsewhere && is_of_team(&facts.cwd)
+        });
         let by_id = live.iter().find(|handle| handle.id.as_str() == agent);
         let found = match by_id {
             Some(handle) => Some(handle.clone()),
@@ -299,9 +327,45 @@ impl Engine {
         false
     }
 
+    /// The owner of the session with that id, if that is another host. Of a name only the owner knows whose it is.
+    fn owner_of(&self, request: &ControlRequest) -> Option<(Owner, SessionId)> {
+        let agent = request.agent_id.strip_prefix(OWN_PREFIX).unwrap_or(&request.agent_id);
+        let id = SessionId::from(agent);
+        Some((Owner::listed(self, &id)?, id))
+    }
+
+    /// Has the session's owner serve a request: its policy counts, its ledger knows the key, and its clock the time.
+    async fn pass_on(
+        &self,
+        policy: &ControlPolicy,
+        owner: &Owner,
+        request: &ControlRequest,
+        asked: &ControlAction,
+    ) -> Outcome {
+        let mut asked = asked.clone();
+        if let ControlAction::Stdin { content, .. } = &mut asked {
+            // A file is one of this machine.
+            match self.text(policy, policy.hard_limit_bytes, content).await {
+                Ok(text) => *content = ControlText::Text(text),
+                Err(why) => return Outcome::rejected(why),
+            }
+        }
+        let passed = RemoteCall::Control(Box::new(ControlRequest { asked: Ok(asked), ..request.clone() }));
+        let patience = Duration::from_millis(policy.ack_timeout_ms);
+        match tokio::time::timeout(patience, owner.call::<ControlAck>(&passed)).await {
+            Ok(Ok(ControlAck { result, duplicate, detail, error, .. })) => {
+                Outcome { result, duplicate, detail, code: error.map(|(code, _)| code) }
+            }
+            Ok(Err(error)) => Outcome::refused(&error),
+            Err(_) => Outcome::no(ControlResult::Timeout, "the session's host did not answer in time"),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a request with all that its checks have found")]
     async fn carry_out(
         &self,
         policy: &ControlPolicy,
+        most: u64,
         call: &Call,
         handle: &Handle,
         asked: &ControlAction,
@@ -311,7 +375,7 @@ impl Engine {
         let call = Call { session: handle.id.clone(), ..call.clone() };
         match asked {
             ControlAction::Stdin { content, interrupt } => {
-                let text = match self.text(policy, content).await {
+                let text = match self.text(policy, most, content).await {
                     Ok(text) => text,
                     Err(why) => return Outcome::rejected(why),
                 };
@@ -354,11 +418,10 @@ impl Engine {
         }
     }
 
-    /// The text of a request.
-    async fn text(&self, policy: &ControlPolicy, content: &ControlText) -> Result<String, String> {
+    /// The text of a request, which without a file may have `most` bytes.
+    async fn text(&self, policy: &ControlPolicy, most: u64, content: &ControlText) -> Result<String, String> {
         let text = match content {
             ControlText::Text(text) => {
-                let most = policy.hard_limit_bytes;
                 if u64::try_from(text.len()).is_ok_and(|length| length > most) {
                     return Err(format!(
                         "content has {} bytes; above {most} it must be a content_ref",

@@ -3,18 +3,19 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
-use crate::edn;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::engine::said::{Utterance, Word, Words};
 use crate::engine::services::Services;
-use crate::event::{Body, Event};
+use crate::event::{Event, Piece};
 use crate::federation::Federation;
-use crate::limits::{REALM_FOLLOWER, REALM_HINT_BYTES, REALM_SAY};
-use crate::message::{SessionId, TurnId};
+use crate::limits::{REALM_FOLLOWER, REALM_SAY};
+use crate::message::SessionId;
 use crate::realm::HostName;
 use crate::session::{Client, Pressure};
-use crate::value::{Map, Value};
 
 /// The number of the first such connection: those of clients are counted from 1.
 const FIRST: u64 = 1 << 62;
@@ -36,69 +37,92 @@ struct Follower {
 impl Followers {
     /// Forgets who follows a session.
     pub(super) fn leave(&self, shared: &Services, session: &SessionId) {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|(of, _), follower| follower.is_kept(shared, of != session));
+        self.all().retain(|(of, _), follower| {
+            if of == session {
+                follower.detach(shared);
+            }
+            of != session
+        });
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<(SessionId, HostName), Follower>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The connection of a host that asks about a session, with its client where it is new. It is there for as long as the
     /// host says something now and then.
     pub(super) fn connection(
-        &self,
+        self: &Arc<Self>,
         shared: &Arc<Services>,
         session: &SessionId,
         from: &HostName,
     ) -> (u64, Option<Arc<dyn Client>>) {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, follower| follower.is_kept(shared, follower.heard.elapsed() < REALM_FOLLOWER));
-        let mut new = None;
-        let of_session = |all: &HashMap<(SessionId, HostName), Follower>| {
-            let of_session = all.iter().filter(|((of, _), _)| of == session).map(|(_, follower)| follower);
-            of_session
-                .min_by_key(|follower| follower.connection)
-                .map(|it| (it.connection, it.speaker.clone()))
-        };
-        let speaker = of_session(&all).map(|(_, speaker)| speaker).unwrap_or_default();
-        let known = all.entry((session.clone(), from.clone())).or_insert_with(|| {
-            let connection = FIRST.saturating_add(self.numbers.fetch_add(1, Ordering::Relaxed));
-            let client: Arc<dyn Client> = Arc::new(RemoteClient {
-                session: session.clone(),
-                federation: shared.federation.get().cloned(),
-                executor: shared.executor.clone(),
-                words: Arc::default(),
-                connection,
-                speaker: speaker.clone(),
-            });
-            shared.hub.attach(connection, client.clone());
-            new = Some(client);
-            Follower { connection, heard: Instant::now(), speaker: speaker.clone() }
-        });
-        known.heard = Instant::now();
-        let connection = known.connection;
-        if let Some((first, speaker)) = of_session(&all) {
-            speaker.store(first, Ordering::Release);
+        let mut all = self.all();
+        let key = (session.clone(), from.clone());
+        if let Some(known) = all.get_mut(&key) {
+            known.heard = Instant::now();
+            return (known.connection, None);
         }
-        (connection, new)
+        let connection = FIRST.saturating_add(self.numbers.fetch_add(1, Ordering::Relaxed));
+        let speaker = first_of(&all, session).map(|first| first.speaker.clone());
+        let speaker = speaker.unwrap_or_else(|| Arc::new(AtomicU64::new(connection)));
+        let client: Arc<dyn Client> = Arc::new(RemoteClient {
+            session: session.clone(),
+            federation: shared.federation.get().cloned(),
+            executor: shared.executor.clone(),
+            words: Arc::default(),
+            connection,
+            speaker: speaker.clone(),
+        });
+        shared.hub.attach(connection, client.clone());
+        all.insert(key.clone(), Follower { connection, heard: Instant::now(), speaker });
+        shared.executor.spawn(expire(Arc::downgrade(self), Arc::downgrade(shared), key, connection));
+        (connection, Some(client))
     }
 }
 
 impl Follower {
-    /// Takes its connection away, unless it is here.
-    fn is_kept(&self, shared: &Services, is_here: bool) -> bool {
-        if !is_here {
-            shared.hub.detach(self.connection);
-            shared.questions.left(self.connection);
-        }
-        is_here
+    /// Takes its connection away.
+    fn detach(&self, shared: &Services) {
+        shared.hub.detach(self.connection);
+        shared.questions.left(self.connection);
     }
 }
 
-/// The words of a running answer that are not sent yet.
-#[derive(Default)]
-struct Words {
-    turn: Option<TurnId>,
-    is_thinking: bool,
-    text: String,
-    is_waiting: bool,
+/// The first of a session's followers.
+fn first_of<'f>(
+    all: &'f HashMap<(SessionId, HostName), Follower>,
+    session: &SessionId,
+) -> Option<&'f Follower> {
+    let of_session = all.iter().filter(|((of, _), _)| of == session).map(|(_, follower)| follower);
+    of_session.min_by_key(|follower| follower.connection)
+}
+
+/// Takes a follower out once it has said nothing for [`REALM_FOLLOWER`].
+async fn expire(
+    followers: Weak<Followers>,
+    shared: Weak<Services>,
+    key: (SessionId, HostName),
+    connection: u64,
+) {
+    loop {
+        let heard = {
+            let (Some(followers), Some(shared)) = (followers.upgrade(), shared.upgrade()) else { return };
+            let mut all = followers.all();
+            let known = all.get(&key).filter(|follower| follower.connection == connection);
+            let Some(follower) = known else { return };
+            if follower.heard.elapsed() >= REALM_FOLLOWER {
+                follower.detach(&shared);
+                all.remove(&key);
+                if let Some(first) = first_of(&all, &key.0) {
+                    first.speaker.store(first.connection, Ordering::Release);
+                }
+                return;
+            }
+            follower.heard
+        };
+        sleep_until(heard + REALM_FOLLOWER).await;
+    }
 }
 
 /// A host that follows a session, as a client.
@@ -112,67 +136,33 @@ struct RemoteClient {
 }
 
 impl RemoteClient {
-    /// Passes on words of an answer, merged with those that come soon. They may be lost: the entry has them all.
-    fn say(&self, turn: Option<&TurnId>, is_thinking: bool, text: &str) {
+    /// Passes on a word, with those that come soon.
+    fn say(&self, word: Word) {
         let Some(federation) = self.federation.clone() else { return };
         let mut words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-        if (words.turn.as_ref(), words.is_thinking) != (turn, is_thinking) && !words.text.is_empty() {
-            let before = std::mem::take(&mut words.text);
-            let (turn, was_thinking) = (words.turn.clone(), words.is_thinking);
-            let (federation, session) = (federation.clone(), self.session.clone());
-            self.executor
-                .spawn(async move { send(&federation, &session, turn, was_thinking, &before).await });
-        }
-        words.turn = turn.cloned();
-        words.is_thinking = is_thinking;
-        words.text.push_str(text);
-        if !std::mem::replace(&mut words.is_waiting, true) {
-            let (waiting, session) = (self.words.clone(), self.session.clone());
-            self.executor.spawn(async move {
-                tokio::time::sleep(REALM_SAY).await;
-                let (turn, is_thinking, text) = {
-                    let mut words = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-                    words.is_waiting = false;
-                    (words.turn.clone(), words.is_thinking, std::mem::take(&mut words.text))
-                };
-                send(&federation, &session, turn, is_thinking, &text).await;
-            });
+        words.add(word);
+        if !std::mem::replace(&mut words.is_sending, true) {
+            self.executor.spawn(send(federation, self.session.clone(), self.words.clone()));
         }
     }
 }
 
-/// A part of a text, which is as long as a hint can be when its characters are escaped.
-const PART: usize = REALM_HINT_BYTES / 8;
-
-async fn send(
-    federation: &Federation,
-    session: &SessionId,
-    turn: Option<TurnId>,
-    is_thinking: bool,
-    text: &str,
-) {
-    let characters: Vec<char> = text.chars().collect();
-    for part in characters.chunks(PART) {
-        let part: String = part.iter().collect();
-        let mut map = Map::new();
-        map.put_some("turn", turn.as_ref().map(|turn| turn.as_str().to_owned()));
-        map.put(if is_thinking { "thinking" } else { "text" }, part);
-        let mut said = Vec::new();
-        edn::write_compact(&Value::from(map), &mut said);
-        federation.say(session, &String::from_utf8_lossy(&said)).await;
+/// Sends what waits, in order, until nothing does.
+async fn send(federation: Arc<Federation>, session: SessionId, words: Arc<Mutex<Words>>) {
+    loop {
+        sleep(REALM_SAY).await;
+        let waiting = {
+            let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
+            words.is_sending = !words.waiting.is_empty();
+            std::mem::take(&mut words.waiting)
+        };
+        if waiting.is_empty() {
+            return;
+        }
+        for piece in waiting.iter().flat_map(Word::pieces) {
+            federation.say(&session, &piece).await;
+        }
     }
-}
-
-/// What the owner of a session said, as an event's turn and body.
-pub(super) fn heard(said: &str) -> Option<(Option<TurnId>, Body)> {
-    let value = edn::read_one(said.as_bytes()).ok()?;
-    let text = |key| value.get(key).and_then(Value::as_str);
-    let body = match (text("text"), text("thinking")) {
-        (Some(text), _) => Body::AssistantDelta(text.into()),
-        (None, Some(text)) => Body::ThinkingDelta(text.into()),
-        (None, None) => return None,
-    };
-    Some((text("turn").map(TurnId::from), body))
 }
 
 impl Client for RemoteClient {
@@ -186,12 +176,12 @@ impl Client for RemoteClient {
 
     fn deliver(&self, event: &Event) -> Pressure {
         let speaks = self.speaker.load(Ordering::Acquire) == self.connection;
-        if speaks && event.session.as_ref() == Some(&self.session) {
-            match &event.body {
-                Body::AssistantDelta(text) => self.say(event.turn.as_ref(), false, text),
-                Body::ThinkingDelta(text) => self.say(event.turn.as_ref(), true, text),
-                _ => {}
-            }
+        if speaks
+            && event.session.as_ref() == Some(&self.session)
+            && let Some(said) = Utterance::of(&event.body)
+        {
+            let piece = event.piece.map(|Piece { call, at }| (call, at));
+            self.say(Word { offset: event.offset, turn: event.turn.clone(), piece, said });
         }
         Pressure::Fine
     }
@@ -221,3 +211,43 @@ impl Client for RemoteClient {
 
 /// The pause in which a host says that it follows a session, a third of [`REALM_FOLLOWER`].
 pub(super) const FOLLOW_AGAIN: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::config::Settings;
+    use crate::engine::host::Engine;
+    use crate::engine::providers::Providers;
+    use crate::store::{Durability, Store};
+
+    #[tokio::test(start_paused = true)]
+    async fn follower_that_is_silent_is_taken_out_without_a_call() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = Settings { state_dir: dir.path().into(), cwd: "/".into(), ..Settings::default() };
+        let store = Store::new(dir.path(), Durability::Relaxed).unwrap();
+        let executor = tokio::runtime::Handle::current();
+        let engine =
+            Engine::new(Arc::new(SystemClock), settings, store, Providers::default(), executor).unwrap();
+        let session = SessionId::from("s");
+        let follow = |host: &str| {
+            let host = HostName::parse(host).unwrap();
+            engine.followers.connection(&engine.shared, &session, &host)
+        };
+        let (first, client) = follow("beta");
+        assert!(client.is_some());
+        let (second, _) = follow("gamma");
+        let attached = || engine.shared.hub.clients().iter().map(|(id, _)| *id).collect::<Vec<_>>();
+        let speaks = || first_of(&engine.followers.all(), &session).unwrap().speaker.load(Ordering::Acquire);
+        assert_eq!((attached(), speaks()), (vec![first, second], first));
+        // One of them goes on saying that it follows.
+        sleep(REALM_FOLLOWER / 2).await;
+        assert!(follow("gamma").1.is_none());
+        sleep(REALM_FOLLOWER * 3 / 4).await;
+        assert_eq!((attached(), speaks()), (vec![second], second));
+        sleep(REALM_FOLLOWER).await;
+        assert!(attached().is_empty());
+        // One that comes back is another client.
+        assert!(follow("beta").0 > second);
+    }
+}

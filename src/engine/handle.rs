@@ -3,14 +3,14 @@
 //! A session's state belongs to its own task. To change it, send a [`Change`], which the task applies in order of
 //! arrival. To read it, take the snapshot, which never blocks. Knows messages, and not what they do.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::answered_rules::AnsweredRules;
@@ -24,7 +24,8 @@ use crate::engine::revision::ConfigRevision;
 use crate::engine::snapshot::SessionSnapshot;
 use crate::engine::turn_control::TurnControl;
 use crate::event::{Body, Cause, Event, StagePassed, Subagent};
-use crate::message::SessionId;
+use crate::limits::REALM_WAITING;
+use crate::message::{Message, SessionId};
 use crate::session::ApiError;
 use crate::store::Entry;
 use crate::tool::toolbox::Toolbox;
@@ -79,8 +80,12 @@ pub struct SharedHandle {
     pub(super) is_busy: AtomicBool,
     /// The questions of its owner on another host that this host's clients are asked, each with what withdraws it.
     for_owner: Mutex<HashMap<Arc<str>, CancellationToken>>,
+    /// The newest prompts that its owner on another host was asked for: their keys, and who asked here.
+    asked_owner: Mutex<VecDeque<(Arc<str>, Cause)>>,
     /// Whether its owner is followed.
     pub(super) is_following: AtomicBool,
+    /// The owner is asked at once what is new.
+    pub(super) follow_now: Notify,
     /// The progress of its newest workflow, for frontends.
     pub(super) progress: ArcSwapOption<Progress>,
 }
@@ -149,7 +154,9 @@ impl Handle {
             roots,
             is_busy: AtomicBool::default(),
             for_owner: Mutex::default(),
+            asked_owner: Mutex::default(),
             is_following: AtomicBool::default(),
+            follow_now: Notify::new(),
             progress: ArcSwapOption::empty(),
         }))
     }
@@ -260,7 +267,7 @@ impl Handle {
         self.snapshot.store(Arc::new(snapshot));
         for (offset, entry) in (before.saturating_add(1)..).zip(entries) {
             if let Some(message) = entry.body.message() {
-                showing.in_flight.written(message);
+                showing.in_flight.written(message, offset);
             }
             // The next event of the turn waits for room.
             let _ = hub.hand_out(&self.entry_event(offset, entry), |_| true);
@@ -284,6 +291,21 @@ impl Handle {
     /// reply inside it then reports that.
     pub fn tell(&self, change: Change) {
         let _ = self.mailbox.try_send(change);
+    }
+
+    /// Notes a prompt that its owner on another host is asked for.
+    pub(super) fn asks_owner(&self, key: Arc<str>, cause: Cause) {
+        let mut asked = self.asked_owner.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.push_back((key, cause));
+        if asked.len() > REALM_WAITING {
+            asked.pop_front();
+        }
+    }
+
+    /// Who asked here for the prompt with that key.
+    pub(super) fn asked_owner(&self, key: &str) -> Option<Cause> {
+        let asked = self.asked_owner.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.iter().find(|(known, _)| **known == *key).map(|(_, cause)| cause.clone())
     }
 
     /// Notes a question of its owner on another host. Returns whether it is new.
@@ -363,14 +385,52 @@ impl Handle {
     /// out one at a time, so that offsets never decrease, whichever task sends them. A connection that joined
     /// meanwhile with the event's entry in its history does not get the event again. Returns the full
     /// connections.
-    pub(super) fn show(&self, hub: &Hub, mut event: Event) -> Vec<Full> {
+    pub(super) fn show(&self, hub: &Hub, event: Event) -> Vec<Full> {
+        self.show_if(hub, event, |_, in_flight, event| {
+            in_flight.note(event);
+            true
+        })
+    }
+
+    /// Sends what the owner of the session said on another host when it had so many entries, unless that has become an
+    /// entry here.
+    pub(super) fn show_said(&self, hub: &Hub, event: Event, offset: u64) {
+        let _ = self.show_if(hub, event, |snapshot, in_flight, event| {
+            if event.piece.is_some() {
+                return in_flight.take_said(event, offset);
+            }
+            let call = match &event.body {
+                Body::ToolExecuting(call) => Some(call),
+                Body::ToolUpdate(output) => Some(&output.call),
+                _ => None,
+            };
+            let is_over = |message: &Arc<Message>| {
+                message.tool_call_id.is_some() && message.tool_call_id.as_ref() == call.map(|call| &call.id)
+            };
+            let newest = snapshot.messages().rev().take_while(|message| message.turn_id == event.turn);
+            if call.is_some() && newest.into_iter().any(is_over) {
+                return false;
+            }
+            in_flight.note(event);
+            true
+        });
+    }
+
+    fn show_if(
+        &self,
+        hub: &Hub,
+        mut event: Event,
+        admits: impl FnOnce(&SessionSnapshot, &mut InFlight, &mut Event) -> bool,
+    ) -> Vec<Full> {
         if let Body::StagePassed(stage) = &event.body {
             self.stage.store(Some(stage.clone()));
         }
         let mut showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
         let snapshot = self.snapshot.load();
         event.offset = snapshot.offset;
-        showing.in_flight.note(&mut event);
+        if !admits(&snapshot, &mut showing.in_flight, &mut event) {
+            return Vec::new();
+        }
         if showing.told.is_empty() {
             return hub.hand_out(&event, |_| true);
         }
@@ -470,7 +530,7 @@ mod tests {
     use crate::engine::ledger::Ledger;
     use crate::engine::queue::MessageQueue;
     use crate::facts::SessionFacts;
-    use crate::message::{Block, Message, Role};
+    use crate::message::{Block, Role};
     use crate::session::{Client, Pressure};
     use crate::store::EntryBody;
 

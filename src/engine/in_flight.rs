@@ -9,10 +9,13 @@ use crate::event::{Body, Event, Piece, ToolCall, ToolOutput};
 use crate::message::{Message, Role, TurnId};
 use crate::session::InAnswer;
 
-/// One stream of an answer.
+/// One stream of an answer, or what of it is known: of an answer on another host the start may be missing.
 #[derive(Debug, Default)]
 struct Stream {
+    /// The characters before the text.
+    from: u64,
     text: String,
+    /// The characters up to its end.
     chars: u64,
 }
 
@@ -26,11 +29,23 @@ impl Stream {
         at
     }
 
+    /// Adds what is new of a text at a place, and returns it with its place. A gap before it stays.
+    fn push_at(&mut self, at: u64, text: &str) -> Option<(u64, Arc<str>)> {
+        if at > self.chars {
+            *self = Self { from: at, text: String::new(), chars: at };
+        }
+        let known = usize::try_from(self.chars.saturating_sub(at)).ok()?;
+        let (start, _) = text.char_indices().nth(known)?;
+        let new = text.get(start..)?;
+        Some((self.push(new), new.into()))
+    }
+
     /// The text after that many characters, and the number of characters before it.
     fn rest(&self, known: u64) -> Option<(u64, Arc<str>)> {
         // Who claims to know more than there is, knows another text.
-        let from = if known > self.chars { 0 } else { known };
-        let start = self.text.char_indices().nth(usize::try_from(from).ok()?).map(|(start, _)| start)?;
+        let from = if known > self.chars { self.from } else { known.max(self.from) };
+        let before = usize::try_from(from.saturating_sub(self.from)).ok()?;
+        let start = self.text.char_indices().nth(before).map(|(start, _)| start)?;
         self.text.get(start..).map(|rest| (from, rest.into()))
     }
 }
@@ -45,6 +60,8 @@ pub struct InFlight {
     thinking: Stream,
     /// The proposed tool calls of the answer, each with its arguments so far.
     proposed: Vec<(Arc<ToolCall>, Stream)>,
+    /// The count of entries with the newest answer among them.
+    answered_at: u64,
     /// The running tools, each with its latest output.
     running: Vec<(Arc<ToolCall>, Option<Arc<ToolOutput>>)>,
 }
@@ -64,7 +81,7 @@ impl InFlight {
             Body::CompactionStarted { .. } if self.has_shown() => self.answered(),
             // One that could not be saved; any other is noted as an entry.
             Body::AssistantMessage(_) if event.entry.is_none() && event.turn == self.turn => self.answered(),
-            Body::TurnEnded(_) => *self = Self::default(),
+            Body::TurnEnded(_) => *self = Self { answered_at: self.answered_at, ..Self::default() },
             _ => {}
         }
         let at = match &event.body {
@@ -86,8 +103,41 @@ impl InFlight {
         event.piece = Some(Piece { call: self.call, at });
     }
 
-    /// Takes in a message that is on disk: nothing of it is in flight any more.
-    pub fn written(&mut self, message: &Message) {
+    /// Takes in a piece of an answer on another host, whose owner had so many entries then and gave it its place. Cuts off
+    /// what is known of it. Returns whether there is anything to show: nothing once the answer's entry is here.
+    pub fn take_said(&mut self, event: &mut Event, offset: u64) -> bool {
+        let Some(Piece { call, at }) = event.piece else { return true };
+        if offset < self.answered_at {
+            return false;
+        }
+        self.enter(event.turn.as_ref());
+        if call != self.call {
+            // A piece of an earlier call comes late, unless another owner counts anew.
+            if call < self.call && at > 0 {
+                return false;
+            }
+            self.answered();
+            self.call = call;
+        }
+        let new = match &event.body {
+            Body::AssistantDelta(text) => {
+                self.text.push_at(at, text).map(|(at, text)| (at, Body::AssistantDelta(text)))
+            }
+            Body::ThinkingDelta(text) => {
+                self.thinking.push_at(at, text).map(|(at, text)| (at, Body::ThinkingDelta(text)))
+            }
+            _ => None,
+        };
+        let Some((at, body)) = new else { return false };
+        (event.piece, event.body) = (Some(Piece { call, at }), body);
+        true
+    }
+
+    /// Takes in a message that is on disk, with the count of entries up to it: nothing of it is in flight any more.
+    pub fn written(&mut self, message: &Message, offset: u64) {
+        if message.role == Role::Assistant {
+            self.answered_at = offset;
+        }
         match message.role {
             Role::Assistant if message.turn_id == self.turn => self.answered(),
             Role::Tool => {
@@ -128,7 +178,7 @@ impl InFlight {
 
     fn enter(&mut self, turn: Option<&TurnId>) {
         if self.turn.as_ref() != turn {
-            *self = Self { turn: turn.cloned(), ..Self::default() };
+            *self = Self { turn: turn.cloned(), answered_at: self.answered_at, ..Self::default() };
         }
         self.call = self.call.max(1);
     }
@@ -180,10 +230,52 @@ mod tests {
         assert_eq!(note(&mut in_flight, delta("t", "\u{1F600}x")), Some((1, 2)));
         let mut message = Message::new("e".into(), Role::Assistant, Vec::new(), "".into());
         message.turn_id = Some("t".into());
-        in_flight.written(&message);
+        in_flight.written(&message, 2);
         assert_eq!(texts(&in_flight, None), [], "an answer on disk is not in flight");
         assert_eq!(note(&mut in_flight, delta("t", "second call")), Some((2, 0)));
         assert_eq!(note(&mut in_flight, delta("u", "other turn")), Some((1, 0)));
+    }
+
+    /// What is shown of a piece of an answer on another host.
+    fn said(
+        in_flight: &mut InFlight,
+        offset: u64,
+        call: u32,
+        at: u64,
+        text: &str,
+    ) -> Option<(u32, u64, String)> {
+        let mut event = Event { piece: Some(Piece { call, at }), ..delta("t", text) };
+        let is_shown = in_flight.take_said(&mut event, offset);
+        let piece = event.piece.unwrap();
+        is_shown.then(|| (piece.call, piece.at, event.body.text().unwrap().to_string()))
+    }
+
+    #[test]
+    fn piece_of_another_host_is_shown_once_and_at_its_place() {
+        let mut in_flight = InFlight::default();
+        let shown = |call, at, text: &str| Some((call, at, text.to_owned()));
+        // Who comes later misses the start: the gap is seen by the place.
+        assert_eq!(said(&mut in_flight, 1, 1, 3, "dé"), shown(1, 3, "dé"));
+        assert_eq!(said(&mut in_flight, 1, 1, 4, "éf"), shown(1, 5, "f"));
+        assert_eq!(said(&mut in_flight, 1, 1, 3, "déf"), None);
+        assert_eq!(texts(&in_flight, None), [("déf".to_owned(), Some(3))]);
+        // The call failed, and its retry says something else; a late piece of the first one is nobody's.
+        assert_eq!(said(&mut in_flight, 1, 2, 0, "new"), shown(2, 0, "new"));
+        assert_eq!(said(&mut in_flight, 1, 1, 6, "g"), None);
+        let mut message = Message::new("e".into(), Role::Assistant, Vec::new(), "".into());
+        message.turn_id = Some("t".into());
+        in_flight.written(&message, 2);
+        assert_eq!(said(&mut in_flight, 1, 2, 3, "er"), None, "its entry is here");
+        assert_eq!(said(&mut in_flight, 2, 3, 0, "next"), shown(3, 0, "next"));
+        // Another owner goes on with the turn, and counts its calls anew.
+        assert_eq!(said(&mut in_flight, 2, 1, 0, "again"), shown(1, 0, "again"));
+        note(&mut in_flight, Event { body: Body::TurnEnded(ended()), ..delta("t", "") });
+        assert_eq!(said(&mut in_flight, 1, 2, 3, "er"), None, "also after the turn");
+    }
+
+    fn ended() -> Arc<crate::event::TurnEnded> {
+        let outcome = crate::event::TurnOutcome::Completed;
+        Arc::new(crate::event::TurnEnded { outcome, stop: None, error: None, error_kind: None, usage: None })
     }
 
     #[test]

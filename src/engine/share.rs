@@ -5,24 +5,28 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
+use tokio::time::{sleep, timeout};
+
 use crate::catalogue::ErrorCode;
 use crate::engine::actions::PendingActions;
 use crate::engine::actor::no_realm;
 use crate::engine::agent::Agent;
 use crate::engine::change::{Change, Unload};
-use crate::engine::follower::{FOLLOW_AGAIN, Followers, heard};
+use crate::engine::follower::{FOLLOW_AGAIN, Followers};
 use crate::engine::foreign::ForeignAgent;
 use crate::engine::handle::Handle;
 use crate::engine::host::Engine;
+use crate::engine::hub::Hub;
 use crate::engine::open::Opener;
 use crate::engine::remote::{follow_owner, take_request};
+use crate::engine::said::{Word, heard};
 use crate::engine::services::{Services, refused};
 use crate::engine::taken::TakenRequests;
 use crate::engine::takeover::take_over;
-use crate::event::Event;
+use crate::event::{Event, Piece};
 use crate::facts::{HostFacts, Phase};
 use crate::federation::{Federation, Heard, Notice};
-use crate::limits::REALM_WATCH;
+use crate::limits::{REALM_SAY, REALM_WATCH};
 use crate::message::SessionId;
 use crate::session::{ApiError, Call, Reply, SwitchTarget};
 
@@ -64,6 +68,17 @@ pub fn federate(engine: &Engine, federation: Arc<Federation>) {
         }
         Heard::Passed
     });
+    let opener = engine.opener.clone();
+    let in_part = federation.shared_in_part(&engine.shared.settings.cwd.to_string_lossy());
+    let complete = async move {
+        for session in in_part {
+            // Its journal goes on with sharing it when it is opened.
+            if let Ok((handle, _)) = opener.open(SwitchTarget::Id(session)).await {
+                handle.tell(Change::Unload(Unload { lookup: handle.last_used(), waiting: None }));
+            }
+        }
+    };
+    engine.shared.tasks.spawn_on(complete, &engine.shared.executor);
     let weak = WeakEngine::of(engine);
     let _ = engine.shared.follow_owner.set(Box::new(move |handle| {
         if let Some(engine) = weak.upgrade() {
@@ -72,43 +87,77 @@ pub fn federate(engine: &Engine, federation: Arc<Federation>) {
     }));
 }
 
-/// Follows the owner of a session that is another host's.
+/// Follows the owner of a session that is another host's: tells it so now and then, and shows what it says. One that is
+/// followed already is asked at once what is new.
 fn follow(engine: &Engine, handle: &Handle) {
-    follow_owner(engine, handle);
+    handle.follow_now.notify_one();
     if handle.is_following.swap(true, Ordering::AcqRel) {
         return;
     }
     let Some(federation) = engine.shared.federation.get().cloned() else { return };
-    let (weak, followed) = (WeakEngine::of(engine), handle.clone());
-    let is_elsewhere = |handle: &Handle| !handle.is_gone() && handle.snapshot().facts.is_elsewhere;
-    let again = async move {
-        while is_elsewhere(&followed) {
-            tokio::time::sleep(FOLLOW_AGAIN).await;
-            let Some(engine) = weak.upgrade() else { return };
-            if engine.shared.tree.is_viewed(&followed.id, None) {
-                follow_owner(&engine, &followed);
-            }
-        }
-    };
-    engine.shared.tasks.spawn_on(again, &engine.shared.executor);
+    let weak = WeakEngine::of(engine);
     let (hub, handle) = (engine.shared.hub.clone(), handle.clone());
-    let hearing = async move {
-        while is_elsewhere(&handle) {
-            if let Ok(mut words) = federation.hear(&handle.id).await {
-                while let Some(said) = words.recv().await {
-                    if !is_elsewhere(&handle) {
-                        break;
-                    }
-                    if let Some((turn, body)) = heard(&said) {
-                        let _ = handle.show(&hub, Event { turn, ..handle.event(body, None) });
+    let following = async move {
+        loop {
+            let asking = async {
+                while is_elsewhere(&handle) {
+                    let is_asked = timeout(FOLLOW_AGAIN, handle.follow_now.notified()).await.is_ok();
+                    let Some(engine) = weak.upgrade() else { return };
+                    if is_asked || engine.shared.tree.is_viewed(&handle.id, None) {
+                        follow_owner(&engine, &handle).await;
                     }
                 }
+            };
+            tokio::select! {
+                () = asking => {}
+                () = show_words(&federation, &hub, &handle) => {}
             }
-            tokio::time::sleep(REALM_WATCH).await;
+            handle.is_following.store(false, Ordering::Release);
+            // It may be another host's again meanwhile.
+            if !is_elsewhere(&handle) || handle.is_following.swap(true, Ordering::AcqRel) {
+                return;
+            }
         }
-        handle.is_following.store(false, Ordering::Release);
     };
-    engine.shared.tasks.spawn_on(hearing, &engine.shared.executor);
+    engine.shared.tasks.spawn_on(following, &engine.shared.executor);
+}
+
+fn is_elsewhere(handle: &Handle) -> bool {
+    !handle.is_gone() && handle.snapshot().facts.is_elsewhere
+}
+
+/// Shows what the owner of a session says, without an end.
+async fn show_words(federation: &Federation, hub: &Hub, handle: &Handle) {
+    loop {
+        if let Ok(mut words) = federation.hear(&handle.id).await {
+            while let Some(said) = words.recv().await {
+                if let Some(Word { offset, turn, piece, said }) =
+                    heard(&said).filter(|_| is_elsewhere(handle))
+                {
+                    wait_for_entries(federation, handle, offset).await;
+                    let piece = piece.map(|(call, at)| Piece { call, at });
+                    let event = Event { turn, piece, ..handle.event(said.body(), None) };
+                    handle.show_said(hub, event, offset);
+                }
+            }
+        }
+        sleep(REALM_WATCH).await;
+    }
+}
+
+/// Waits, not for long, until as many entries are here as the owner had when it said something.
+async fn wait_for_entries(federation: &Federation, handle: &Handle, offset: u64) {
+    let are_here = || handle.snapshot().offset >= offset;
+    if are_here() {
+        return;
+    }
+    federation.poke(&handle.id);
+    let waiting = async {
+        while !are_here() {
+            sleep(REALM_SAY).await;
+        }
+    };
+    let _ = timeout(REALM_WATCH, waiting).await;
 }
 
 /// An engine, for what must not keep it.

@@ -1,9 +1,11 @@
-//! The requests of other hosts that this one has taken. Knows their ids only.
+//! The requests of other hosts that this one has taken. Knows their ids, and of those that take long how they ended.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::limits::REALM_WAITING;
+use tokio::sync::watch;
+
+use crate::limits::{REALM_ENDS, REALM_WAITING};
 
 /// The requests that were taken, so that one that comes again is not carried out again.
 #[derive(Default)]
@@ -14,22 +16,65 @@ struct Known {
     ids: HashSet<Arc<str>>,
     /// The oldest first.
     order: VecDeque<Arc<str>>,
+    /// Those that were answered when they began, the oldest first, with their ends.
+    begun: VecDeque<(Arc<str>, Ended)>,
+}
+
+/// The answer, once there is one.
+type Ended = watch::Receiver<Option<Arc<str>>>;
+
+/// The end of a request that was answered when it began.
+pub(super) struct End(watch::Sender<Option<Arc<str>>>);
+
+impl End {
+    /// It has ended with that answer.
+    pub(super) fn is(self, answer: Arc<str>) {
+        self.0.send_replace(Some(answer));
+    }
 }
 
 impl TakenRequests {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Notes a request. Returns whether it is new.
     pub(super) fn is_new(&self, id: &Arc<str>) -> bool {
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Known { ids: known, order } = &mut *taken;
-        if !known.insert(id.clone()) {
+        let mut taken = self.known();
+        let Known { ids, order, .. } = &mut *taken;
+        if !ids.insert(id.clone()) {
             return false;
         }
         order.push_back(id.clone());
         if order.len() > REALM_WAITING
             && let Some(oldest) = order.pop_front()
         {
-            known.remove(&oldest);
+            ids.remove(&oldest);
         }
         true
+    }
+
+    /// Notes a request whose end is asked for later.
+    pub(super) fn begin(&self, id: &Arc<str>) -> End {
+        let (end, ended) = watch::channel(None);
+        let mut taken = self.known();
+        taken.begun.push_back((id.clone(), ended));
+        if taken.begun.len() > REALM_ENDS {
+            // Of one that has ended nobody may want to know any more.
+            let oldest = taken.begun.iter().position(|(_, ended)| ended.borrow().is_some());
+            taken.begun.remove(oldest.unwrap_or(0));
+        }
+        End(end)
+    }
+
+    /// How a request has ended, once it has; `None` for one that is not known.
+    pub(super) async fn end_of(&self, id: &str) -> Option<Arc<str>> {
+        let known = self.known().begun.iter().find(|(known, _)| **known == *id).map(|(_, end)| end.clone());
+        known?.wait_for(Option::is_some).await.ok()?.clone()
+    }
+
+    /// Its end is told.
+    pub(super) fn forget(&self, id: &str) {
+        self.known().begun.retain(|(known, _)| **known != *id);
     }
 }

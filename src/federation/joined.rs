@@ -284,23 +284,43 @@ impl Federation {
         Journal::new(log)
     }
 
-    /// Asks a session's owner for something, and waits for the answer.
+    /// Asks a session's owner for something, and waits for the answer. One who is patient waits while the owner lives,
+    /// also while the realm is away for a time.
     ///
     /// # Errors
     /// If nobody answers.
-    pub async fn post(&self, session: &SessionId, request: &RealmRequest) -> Result<Arc<str>, StoreError> {
-        self.realm.post(session, request).await.map_err(|error| self.refused(&error))
+    pub async fn post(
+        &self,
+        session: &SessionId,
+        request: &RealmRequest,
+        is_patient: bool,
+    ) -> Result<Arc<str>, StoreError> {
+        let mut away = 0..ANSWER_TRIES;
+        loop {
+            match self.realm.post(session, request).await {
+                // Posted again with its id, it waits on.
+                Err(RealmError::Unanswered) if is_patient => away = 0..ANSWER_TRIES,
+                Err(error) if is_patient && error.may_pass() && away.next().is_some() => {
+                    sleep(REALM_WATCH).await;
+                }
+                answer => return answer.map_err(|error| self.refused(&error)),
+            }
+        }
     }
 
-    /// Answers a request of another host.
-    pub async fn answer(&self, request: &str, answer: &str) {
+    /// Answers a request of another host. Returns whether that is kept.
+    pub async fn answer(&self, request: &str, answer: &str) -> bool {
         for _ in 0..ANSWER_TRIES {
             match self.realm.answer(request, answer).await {
                 Err(error) if error.may_pass() => sleep(REALM_WATCH).await,
-                Err(error) => return tracing::warn!(%error, "a request of another host is not answered"),
-                Ok(()) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "a request of another host is not answered");
+                    return false;
+                }
+                Ok(()) => return true,
             }
         }
+        false
     }
 
     /// Tells the hosts that follow a session of this one something that is not kept.
@@ -371,7 +391,7 @@ impl Federation {
     }
 
     /// Has the log of a session look for what is new.
-    fn poke(&self, session: &SessionId) {
+    pub fn poke(&self, session: &SessionId) {
         if let Some(part) = lock(&self.logs).get(session).and_then(|log| log.part.upgrade()) {
             part.poke();
         }

@@ -112,6 +112,20 @@ impl FederatedJournals {
         }
     }
 
+    /// Goes on with sharing a session, in which the process before this one was killed.
+    fn share_whole(&self, loaded: Loaded) -> Loaded {
+        let header = Header { parent: None, request: None, replica_of: None, ..loaded.header.clone() };
+        let sharing = self.federation.share(header, loaded.entries.clone(), loaded.journal.clone());
+        match self.federation.wait_for(sharing) {
+            Ok(journal) => Loaded { journal, ..loaded },
+            // What is here goes on from what the realm has of it: it is tried again the next time.
+            Err(error) => {
+                tracing::warn!(%error, "a session that is shared in part is not shared as a whole");
+                loaded
+            }
+        }
+    }
+
     /// Makes a copy of a session that only the realm has.
     fn copy(&self, session: &SessionId) -> Result<Loaded, StoreError> {
         let opened = self.federation.wait_for(self.federation.realm().open(session));
@@ -189,6 +203,7 @@ impl Journals for FederatedJournals {
         };
         match loaded.is_shared() {
             true => self.join(loaded),
+            false if self.federation.owns(session) => Ok(self.share_whole(loaded)),
             false => Ok(loaded),
         }
     }

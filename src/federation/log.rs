@@ -134,8 +134,12 @@ impl SharedLog {
         let slot = text.write();
         let writer = RealmWriter::new(federation.realm_shared(), claim.clone(), &claim.tail);
         let mut writer = writer.map_err(|error| refused(&error))?;
-        for part in pages(entries.get(done..).unwrap_or_default()) {
-            write(federation, &mut writer, part, &slot).await.map_err(|stopped| stopped.error(federation))?;
+        let missing = pages(entries.get(done..).unwrap_or_default());
+        let last = missing.len().saturating_sub(1);
+        for (place, part) in missing.into_iter().enumerate() {
+            // Lists show it once it is whole; until then it is seen that it is not.
+            let slot = (place == last).then_some(&*slot);
+            write(federation, &mut writer, part, slot).await.map_err(|stopped| stopped.error(federation))?;
         }
         let tail = writer.tail().clone();
         debug_assert_eq!(tail, all);
@@ -353,7 +357,7 @@ impl Writer {
         let mut text = self.text.clone();
         text.is_folder_shared = self.federation.terms.workspace == Workspace::Shared;
         entries.iter().for_each(|entry| text.take(entry, &self.part.session));
-        match write(&self.federation, writer, entries, &text.write()).await {
+        match write(&self.federation, writer, entries, Some(&text.write())).await {
             Ok(()) => {
                 self.tail = writer.tail().clone();
                 self.text = text;
@@ -557,13 +561,13 @@ async fn write(
     federation: &RealmMember,
     writer: &mut RealmWriter,
     entries: &[Arc<Entry>],
-    slot: &str,
+    slot: Option<&str>,
 ) -> Result<(), Stopped> {
     loop {
         if federation.standing() == LeaseStanding::Over {
             return Err(Stopped::End(None));
         }
-        match writer.write(entries, Some(slot)).await {
+        match writer.write(entries, slot).await {
             Ok(Written::Saved(_)) => return Ok(()),
             Ok(Written::DecideAnew(_)) => {}
             Err(error) if error.may_pass() => sleep(PAUSE).await,

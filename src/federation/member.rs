@@ -110,6 +110,19 @@ impl RealmMember {
         self.slots.load().get(session)?.owner.clone()
     }
 
+    /// Whether this host owned a session when the sessions were listed last.
+    pub(super) fn owns(&self, session: &SessionId) -> bool {
+        self.owner(session).is_some_and(|owner| owner.host == *self.host())
+    }
+
+    /// The sessions of this host in a folder that are shared in part: a kill stopped that in the middle.
+    pub fn shared_in_part(&self, cwd: &str) -> Vec<SessionId> {
+        let slots = self.slots.load();
+        let in_part =
+            slots.iter().filter(|(id, slot)| slot.text.is_empty() && *slot.cwd == *cwd && self.owns(id));
+        in_part.map(|(id, _)| id.clone()).collect()
+    }
+
     /// An error of the realm as one of a journal.
     pub(super) fn refused(&self, error: &RealmError) -> StoreError {
         match error {

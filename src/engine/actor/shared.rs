@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::durable::DurableState;
 use crate::engine::change::Change;
 use crate::engine::services::refused;
-use crate::event::{Body, Event, Sender, ToolCall, ToolOutput, TurnEnded, TurnOutcome, UserMessage};
+use crate::event::{Body, Cause, Event, Sender, ToolCall, ToolOutput, TurnEnded, TurnOutcome, UserMessage};
 use crate::facts::Phase;
+use crate::limits::REALM_WAITING;
 use crate::message::{Block, Message, Role};
 use crate::session::ApiError;
 use crate::store::record::{OwnerRecord, TurnEvent, TurnRecord};
@@ -117,9 +118,16 @@ impl DurableState {
         self.take_in(entries);
         self.note_owner();
         self.handle.publish_entries(&self.shared.hub, self.snapshot(), entries);
+        let asked = entries.iter().find_map(|entry| {
+            let request = entry.request.as_ref()?;
+            Some((request.turn_id.clone()?, self.handle.asked_owner(&request.id)?))
+        });
         for entry in entries {
             match &entry.body {
-                EntryBody::Message(message) => self.show_message(entry, message),
+                EntryBody::Message(message) => {
+                    let of_turn = asked.as_ref().filter(|(turn, _)| Some(turn) == message.turn_id.as_ref());
+                    self.show_message(entry, message, of_turn.map(|(_, cause)| cause.clone()));
+                }
                 EntryBody::Turn(turn) if turn.session_id == self.handle.id => self.show_turn(turn),
                 EntryBody::Question(asked) if asked.session_id == self.handle.id => self.follow_owner(),
                 EntryBody::Answer(answer) => self.handle.asked_for_owner(&answer.question_id),
@@ -136,14 +144,21 @@ impl DurableState {
         }
     }
 
-    fn show_message(&self, entry: &Arc<Entry>, message: &Arc<Message>) {
+    /// Shows a message. A person's has a cause, if it was asked for here.
+    fn show_message(&self, entry: &Arc<Entry>, message: &Arc<Message>, cause: Option<Cause>) {
+        let connection = cause.as_ref().map(|cause| cause.connection);
+        let cause = cause.filter(|_| message.role == Role::User);
         let show = |body| {
-            let of_entry = Event { turn: message.turn_id.clone(), ..self.handle.event(body, None) };
+            let of_entry = Event { turn: message.turn_id.clone(), ..self.handle.event(body, cause.clone()) };
             self.show_event(Event { entry: Some(entry.id.clone()), ..of_entry });
         };
         match message.role {
             Role::User => {
-                let from = if message.sender.is_some() { Sender::Control } else { Sender::Earlier };
+                let from = match connection {
+                    _ if message.sender.is_some() => Sender::Control,
+                    Some(connection) => Sender::Client { connection, name: self.client_name(connection) },
+                    None => Sender::Earlier,
+                };
                 show(Body::UserMessage(Arc::new(UserMessage { message: message.clone(), from })));
             }
             Role::Assistant => {
@@ -157,17 +172,28 @@ impl DurableState {
             Role::Tool => {
                 let id = message.tool_call_id.clone().unwrap_or_default();
                 let name = message.tool_name.clone().unwrap_or_default();
+                let arguments = self.arguments_of(&id).unwrap_or(Value::Nil);
                 show(Body::ToolResult(Arc::new(ToolOutput {
-                    call: Arc::new(call(&id, &name, &Value::Nil)),
+                    call: Arc::new(call(&id, &name, &arguments)),
                     text: message.text().into(),
                     is_error: message.is_error.unwrap_or(false),
-                    details: Value::Nil,
-                    duration_ms: None,
+                    details: message.details.clone().unwrap_or(Value::Nil),
+                    duration_ms: message.duration_ms,
                     edit: None,
                 })));
             }
             _ => {}
         }
+    }
+
+    /// What the newest call of that id is called with.
+    fn arguments_of(&self, wanted: &str) -> Option<Value<'static>> {
+        let newest = self.state.entries.all().iter().rev().filter_map(|entry| entry.body.message());
+        let calls = newest.take(REALM_WAITING).flat_map(|message| message.content.iter().rev());
+        calls.into_iter().find_map(|block| match block {
+            Block::ToolCall { id, arguments, .. } if **id == *wanted => Some(arguments.clone()),
+            _ => None,
+        })
     }
 
     fn show_turn(&mut self, turn: &TurnRecord) {

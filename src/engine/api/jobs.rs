@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::engine::change::Change;
 use crate::engine::host::Engine;
+use crate::engine::remote::{RemoteCall, owner_elsewhere};
 use crate::engine::services::Services;
 use crate::engine::shell_start::{self, NewShell};
 use crate::facts::{BashOutput, JobFacts, ShellFacts};
@@ -16,43 +17,61 @@ use crate::value::Value;
 
 impl Jobs for Engine {
     fn bash(&self, call: Call, command: String, timeout_seconds: Option<u64>, reply: Reply<BashOutput>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask(RemoteCall::Bash(command, timeout_seconds), reply);
+        }
         self.with(&call.clone(), reply, |handle, reply| {
             handle.tell(Change::Bash { command, timeout_seconds, reply });
         });
     }
 
     fn abort_bash(&self, call: Call, reply: Reply<()>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask(RemoteCall::AbortBash, reply);
+        }
         self.with(&call, reply, |handle, reply| {
             handle.tell(Change::AbortBash { reply });
         });
     }
 
     fn jobs(&self, call: Call, statuses: Option<Vec<String>>, reply: Reply<Vec<Arc<JobFacts>>>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask(RemoteCall::Jobs(statuses), reply);
+        }
         self.with(&call, reply, |handle, reply| {
             handle.tell(Change::ListJobs { statuses, reply });
         });
     }
 
     fn job(&self, call: Call, id: String, reply: Reply<Arc<JobFacts>>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask(RemoteCall::Job(id), reply);
+        }
         self.with(&call, reply, |handle, reply| {
             handle.tell(Change::GetJob { id, reply });
         });
     }
 
     fn job_wait(&self, call: Call, id: String, reply: Reply<Arc<JobFacts>>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask(RemoteCall::JobWait(id), reply);
+        }
         self.with(&call, reply, |handle, reply| {
             handle.tell(Change::WaitJob { id, reply });
         });
     }
 
     fn cancel_job(&self, call: Call, id: String, reply: Reply<Arc<JobFacts>>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask(RemoteCall::CancelJob(id), reply);
+        }
         self.with(&call, reply, |handle, reply| {
             handle.tell(Change::CancelJob { id, reply });
         });
     }
 
     fn shell_start(&self, call: Call, command: ShellCommand, reply: Reply<Arc<ShellFacts>>) {
-        self.with(&call, reply, |handle, reply| {
+        self.with_own(&call, reply, |handle, reply| {
             let facts = handle.snapshot().facts.clone();
             let cwd = match shell_folder(&facts.cwd, command.cwd.as_deref()) {
                 Ok(cwd) => cwd,
@@ -90,6 +109,9 @@ impl Jobs for Engine {
     }
 
     fn call_tool(&self, call: Call, tool: String, arguments: Value<'static>, reply: Reply<ToolOutcome>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask(RemoteCall::CallTool(tool, arguments), reply);
+        }
         self.with(&call.clone(), reply, |handle, reply| {
             if tool != DELEGATE && handle.tools.find(&tool).is_none() && !tool.starts_with("mcp__") {
                 return reply.fail(ApiError::invalid_param("tool", "the name of a tool of the session"));

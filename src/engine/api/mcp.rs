@@ -13,7 +13,7 @@ use crate::session::{ApiError, Call, McpServers, McpSwitch, McpTyped, Reply, Ses
 
 impl McpServers for Engine {
     fn mcp_servers(&self, call: Call, reply: Reply<Vec<McpServer>>) {
-        self.with(&call, reply, |handle, reply| reply.ok(self.shared.mcp.listed(&handle)));
+        self.with_own(&call, reply, |handle, reply| reply.ok(self.shared.mcp.listed(&handle)));
     }
 
     fn bring_mcp(&self, call: Call, servers: SessionServers, reply: Reply<()>) {
@@ -30,7 +30,7 @@ impl McpServers for Engine {
 
     fn set_mcp(&self, call: Call, switch: McpSwitch, reply: Reply<McpServer>) {
         let shared = self.shared.clone();
-        self.with(&call.clone(), reply, |handle, reply| {
+        self.with_own(&call.clone(), reply, |handle, reply| {
             let known = match shared.mcp.listed_one(&handle, &switch.server) {
                 Ok(known) => known,
                 Err(error) => return reply.fail(error),
@@ -66,7 +66,7 @@ impl McpServers for Engine {
 
     fn restart_mcp(&self, call: Call, server: String, reply: Reply<McpServer>) {
         let shared = self.shared.clone();
-        self.with(&call, reply, |handle, reply| {
+        self.with_own(&call, reply, |handle, reply| {
             self.shared.tasks.spawn(async move { reply.send(shared.mcp.restart(&handle, &server).await) });
         });
     }

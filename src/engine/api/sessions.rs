@@ -204,6 +204,9 @@ impl Sessions for Engine {
     }
 
     fn read_output(&self, call: Call, handle: String, offset: u64, limit: usize, reply: Reply<OutputPart>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask(RemoteCall::ReadOutput(handle, offset, limit), reply);
+        }
         let state_dir = self.shared.settings.state_dir.clone();
         let tasks = self.shared.tasks.clone();
         self.with(&call, reply, |session, reply| {

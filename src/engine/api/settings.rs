@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
+
 use crate::catalogue::{self, ErrorCode};
 use crate::engine::change::Change;
+use crate::engine::configuration::Configuration;
 use crate::engine::foreign::Occasion;
 use crate::engine::host::Engine;
 use crate::engine::login::LoginDesk;
-use crate::engine::remote::{RemoteCall, owner_elsewhere};
+use crate::engine::remote::{Owner, RemoteCall, owner_elsewhere};
 use crate::engine::{rulebook, trust_preview};
 use crate::facts::agent::{AgentOption, ListedAgent};
 use crate::facts::permissions::{AuditPage, AuditWanted, ListedRule, TrustPreview};
@@ -40,7 +43,10 @@ impl SessionSettings for Engine {
         reply: Reply<(String, String)>,
     ) {
         if let Some(owner) = owner_elsewhere(self, &call) {
-            return owner.ask(RemoteCall::SetModel(provider, model), reply);
+            let keep = move |files: &Configuration, (provider, model): &(String, String)| {
+                files.choose_model(reach, provider, model)
+            };
+            return ask_and_keep(self, owner, reach, RemoteCall::SetModel(provider, model), keep, reply);
         }
         let config = self.shared.configuration.newest();
         let (shared, foreign) = (self.shared.clone(), self.foreign.clone());
@@ -82,6 +88,9 @@ impl SessionSettings for Engine {
     }
 
     fn cycle_model(&self, call: Call, forward: bool, reply: Reply<(String, String)>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask(RemoteCall::CycleModel(forward), reply);
+        }
         let config = self.shared.configuration.newest();
         let ready = config.providers.ready();
         let foreign = self.foreign.clone();
@@ -132,11 +141,9 @@ impl SessionSettings for Engine {
         reply: Reply<ThinkingLevel>,
     ) {
         if let Some(owner) = owner_elsewhere(self, &call) {
-            let read = |word: Result<String, ApiError>| {
-                reply.send(word.map(|word| ThinkingLevel::parse(&word).unwrap_or(ThinkingLevel::Off)));
-            };
-            let level = level.map(|level| level.as_str().to_owned());
-            return owner.ask(RemoteCall::SetThinking(level), Reply::new(read));
+            let keep =
+                move |files: &Configuration, level: &ThinkingLevel| files.choose_thinking(reach, *level);
+            return ask_and_keep(self, owner, reach, RemoteCall::SetThinking(level), keep, reply);
         }
         let (shared, foreign) = (self.shared.clone(), self.foreign.clone());
         self.with(&call.clone(), reply, |handle, reply| {
@@ -171,10 +178,7 @@ impl SessionSettings for Engine {
 
     fn set_mode(&self, call: Call, mode: Mode, reply: Reply<Mode>) {
         if let Some(owner) = owner_elsewhere(self, &call) {
-            let read = move |word: Result<String, ApiError>| {
-                reply.send(word.map(|word| Mode::parse(&word).unwrap_or(mode)));
-            };
-            return owner.ask(RemoteCall::SetMode(mode.as_str().to_owned()), Reply::new(read));
+            return owner.ask(RemoteCall::SetMode(mode), reply);
         }
         self.with(&call.clone(), reply, |handle, reply| {
             handle.tell(Change::SetMode { call, mode, reply });
@@ -200,6 +204,9 @@ impl SessionSettings for Engine {
     }
 
     fn set_option(&self, call: Call, option: String, value: Value<'static>, reply: Reply<Vec<AgentOption>>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask(RemoteCall::SetOption(option, value), reply);
+        }
         let foreign = self.foreign.clone();
         self.with(&call.clone(), reply, |handle, reply| {
             if handle.snapshot().facts.agent.is_none() {
@@ -222,6 +229,9 @@ impl SessionSettings for Engine {
     }
 
     fn agent_options(&self, call: Call, reply: Reply<Vec<AgentOption>>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask(RemoteCall::AgentOptions, reply);
+        }
         let foreign = self.foreign.clone();
         self.with(&call.clone(), reply, |handle, reply| {
             if handle.snapshot().facts.agent.is_none() {
@@ -248,7 +258,7 @@ impl SessionSettings for Engine {
 
     fn trust_project(&self, call: Call, trusted: bool, shown: Option<ShownFiles>, reply: Reply<bool>) {
         let shared = self.shared.clone();
-        self.with(&call, reply, |handle, reply| {
+        self.with_own(&call, reply, |handle, reply| {
             let cwd = handle.snapshot().facts.cwd.clone();
             let trust = move || reply.send(shared.trust(&cwd, trusted, shown.as_ref()).map(|()| trusted));
             self.shared.tasks.spawn_blocking(trust);
@@ -259,14 +269,14 @@ impl SessionSettings for Engine {
 impl Permissions for Engine {
     fn rules(&self, call: Call, reply: Reply<Vec<ListedRule>>) {
         let shared = self.shared.clone();
-        self.with(&call, reply, |handle, reply| {
+        self.with_own(&call, reply, |handle, reply| {
             self.shared.tasks.spawn_blocking(move || reply.ok(rulebook::listed(&shared, &handle)));
         });
     }
 
     fn remove_rule(&self, call: Call, id: String, reply: Reply<()>) {
         let shared = self.shared.clone();
-        self.with(&call, reply, |handle, reply| {
+        self.with_own(&call, reply, |handle, reply| {
             self.shared.tasks.spawn_blocking(move || reply.send(rulebook::take_back(&shared, &handle, &id)));
         });
     }
@@ -293,7 +303,7 @@ impl Permissions for Engine {
 
     fn trust_preview(&self, call: Call, reply: Reply<TrustPreview>) {
         let shared = self.shared.clone();
-        self.with(&call, reply, |handle, reply| {
+        self.with_own(&call, reply, |handle, reply| {
             let cwd = handle.snapshot().facts.cwd.clone();
             let preview = move || reply.ok(trust_preview::preview(&shared.configuration.files_of(&cwd)));
             self.shared.tasks.spawn_blocking(preview);
@@ -313,6 +323,41 @@ impl Logins for Engine {
     fn logout(&self, call: Call, provider: String, reply: Reply<bool>) {
         LoginDesk(&self.shared).forget(&call, provider, reply);
     }
+}
+
+/// Has the owner of a session set something, and keeps it for the person's later sessions on this machine where that is
+/// wished. What a project has chosen is in its folder, which is the owner's.
+fn ask_and_keep<T: DeserializeOwned + Send + 'static>(
+    engine: &Engine,
+    owner: Owner,
+    reach: Reach,
+    call: RemoteCall,
+    keep: impl FnOnce(&Configuration, &T) -> Result<(), ApiError> + Send + 'static,
+    reply: Reply<T>,
+) {
+    match reach {
+        Reach::Session => return owner.ask(call, reply),
+        Reach::Project => {
+            let expected = "\"session\" or \"user\" here: the session's project is on another host";
+            return reply.fail(ApiError::invalid_param("scope", expected));
+        }
+        Reach::User => {}
+    }
+    let (shared, executor) = (engine.shared.clone(), engine.shared.executor.clone());
+    let set = Reply::new(move |set: Result<T, ApiError>| match set {
+        Err(error) => reply.fail(error),
+        Ok(set) => drop(shared.clone().tasks.spawn_blocking_on(
+            move || {
+                let kept = keep(&shared.configuration, &set).map(|()| set);
+                reply.send(kept.map_err(|error| {
+                    let what = "The session has it, but it is not kept for later sessions of this machine";
+                    ApiError { message: format!("{what}: {}", error.message), ..error }
+                }));
+            },
+            &executor,
+        )),
+    });
+    owner.ask(call, set);
 }
 
 /// `request/unknown-model`, with the most similar names.

@@ -15,7 +15,7 @@ use crate::event::{Event, WaitingMessages};
 use crate::facts::CommandFacts;
 use crate::facts::editor::Editor;
 use crate::interaction::ClientAnswer;
-use crate::message::{EntryId, TurnId};
+use crate::message::EntryId;
 use crate::session::{
     ActionResult, Again, ApiError, Call, Client, DialogResult, Edited, Interrupted, Prompt, Prompted,
     Questions, Queues, Removed, Reply, Response, Resumed, Turns, Undo, Undone, Undos,
@@ -30,7 +30,7 @@ impl Turns for Engine {
 
     fn steer(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
         if let Some(owner) = owner_elsewhere(self, &call) {
-            return owner.ask_prompt(RemoteCall::Steer(prompt.into()), reply);
+            return owner.ask_prompt(&call, prompt, RemoteCall::Steer, reply);
         }
         self.with(&call.clone(), reply, |handle, reply| {
             let incoming = Incoming::of_op(&call.session, "steer", prompt);
@@ -42,7 +42,7 @@ impl Turns for Engine {
 
     fn follow_up(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
         if let Some(owner) = owner_elsewhere(self, &call) {
-            return owner.ask_prompt(RemoteCall::FollowUp(prompt.into()), reply);
+            return owner.ask_prompt(&call, prompt, RemoteCall::FollowUp, reply);
         }
         self.with(&call.clone(), reply, |handle, reply| {
             let incoming = Incoming::of_op(&call.session, "follow_up", prompt);
@@ -54,7 +54,8 @@ impl Turns for Engine {
 
     fn ask_again(&self, call: Call, how: Again, key: Option<String>, reply: Reply<Prompted>) {
         if let Some(owner) = owner_elsewhere(self, &call) {
-            return owner.ask_prompt(RemoteCall::AskAgain(how == Again::Retry, key), reply);
+            let key = key.or_else(|| Some(self.shared.clock.id("r-")));
+            return owner.ask(RemoteCall::AskAgain(how, key), reply);
         }
         self.with(&call.clone(), reply, |handle, reply| {
             let request = key.map(|key| incoming::of_op(&handle.id, &key, [how.as_str()]));
@@ -83,15 +84,7 @@ impl Turns for Engine {
 
     fn interrupt(&self, call: Call, key: Option<String>, reply: Reply<Interrupted>) {
         if let Some(owner) = owner_elsewhere(self, &call) {
-            let read = |done: Result<(Vec<Arc<str>>, String, bool), ApiError>| {
-                reply.send(done.map(|(waits_for, text, is_repeated)| Interrupted {
-                    waits_for,
-                    text,
-                    is_repeated,
-                    ..Interrupted::default()
-                }));
-            };
-            return owner.ask(RemoteCall::Interrupt(key), Reply::new(read));
+            return owner.ask(RemoteCall::Interrupt(key), reply);
         }
         self.with(&call.clone(), reply, |handle, reply| {
             let request = key.map(|key| incoming::of_op(&handle.id, &key, ["interrupt"]));
@@ -128,9 +121,11 @@ impl Turns for Engine {
                 shared.mcp.ready(&handle).await;
                 let of_servers = mcp::commands(&shared.mcp.used(&handle));
                 let agent = handle.snapshot().facts.agent.clone();
+                let in_realm = shared.federation.get().is_some();
                 let searched = move || {
                     let project = shared.search_folder(&handle.snapshot().facts.cwd);
-                    let mut all: Vec<_> = commands::listed(&project).into_iter().chain(of_servers).collect();
+                    let mut all: Vec<_> =
+                        commands::listed(&project, in_realm).into_iter().chain(of_servers).collect();
                     let of_agent = agent.iter().flat_map(|agent| agent.commands.iter());
                     for own in of_agent.filter_map(commands::of_agent) {
                         // A name that is known here is ours.
@@ -183,6 +178,9 @@ impl Queues for Engine {
     }
 
     fn edit_pending(&self, call: Call, entry: EntryId, content: Edited, reply: Reply<()>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask(RemoteCall::EditPending(entry, content), reply);
+        }
         self.with(&call.clone(), reply, |handle, reply| {
             handle.tell(Change::EditPending { call, entry, content: Box::new(content), reply });
         });
@@ -190,10 +188,7 @@ impl Queues for Engine {
 
     fn remove_pending(&self, call: Call, entry: EntryId, reply: Reply<Removed>) {
         if let Some(owner) = owner_elsewhere(self, &call) {
-            let read = |removed: Result<(String, usize), ApiError>| {
-                reply.send(removed.map(|(text, images)| Removed { text, images }));
-            };
-            return owner.ask(RemoteCall::RemovePending(entry), Reply::new(read));
+            return owner.ask(RemoteCall::RemovePending(entry), reply);
         }
         self.with(&call.clone(), reply, |handle, reply| {
             handle.tell(Change::RemovePending { call, entry, reply });
@@ -211,10 +206,7 @@ impl Queues for Engine {
 
     fn resume_queue(&self, call: Call, reply: Reply<Resumed>) {
         if let Some(owner) = owner_elsewhere(self, &call) {
-            let read = |resumed: Result<(bool, Option<TurnId>), ApiError>| {
-                reply.send(resumed.map(|(is_resumed, turn)| Resumed { is_resumed, turn }));
-            };
-            return owner.ask(RemoteCall::ResumeQueue, Reply::new(read));
+            return owner.ask(RemoteCall::ResumeQueue, reply);
         }
         self.with(&call.clone(), reply, |handle, reply| {
             handle.tell(Change::ResumeQueue { call, reply });
@@ -224,6 +216,9 @@ impl Queues for Engine {
 
 impl Undos for Engine {
     fn undo(&self, call: Call, wish: Undo, reply: Reply<Undone>) {
+        if let Some(owner) = owner_elsewhere(self, &call) {
+            return owner.ask(RemoteCall::Undo(wish), reply);
+        }
         self.with(&call.clone(), reply, |handle, reply| {
             handle.tell(Change::Undo { call, wish, reply });
         });

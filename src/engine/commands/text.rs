@@ -1,6 +1,6 @@
 //! The texts of commands about the program, a project and a session. Runs nothing.
 
-use crate::catalogue::COMMANDS;
+use crate::catalogue::{COMMANDS, CommandSpec};
 use crate::context::Project;
 use crate::engine::snapshot::SessionSnapshot;
 use crate::facts::mcp::McpServer;
@@ -10,9 +10,9 @@ use crate::projection;
 use crate::tool;
 use crate::tool::toolbox::Toolbox;
 
-pub(super) fn help() -> String {
-    let width = COMMANDS.iter().map(|command| command.usage.len()).max().unwrap_or_default();
-    let lines = COMMANDS.iter().map(|command| format!("{:width$}  {}", command.usage, command.doc));
+pub(super) fn help(commands: &[&CommandSpec]) -> String {
+    let width = commands.iter().map(|command| command.usage.len()).max().unwrap_or_default();
+    let lines = commands.iter().map(|command| format!("{:width$}  {}", command.usage, command.doc));
     lines.collect::<Vec<_>>().join("\n")
 }
 

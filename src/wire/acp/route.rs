@@ -165,7 +165,7 @@ fn open(
             let SessionPlace { folder, servers, further: roots } = place;
             // Before its servers are brought there.
             if let Some(facts) = project.api.facts(session)
-                && !is_same_folder(&facts.cwd, &folder)
+                && is_in_other_folder(&facts, &folder)
             {
                 return acp.reject(connection, &id, &other_folder(&facts.cwd, &folder));
             }
@@ -263,6 +263,11 @@ fn entered(connection: &Connection, id: Arc<str>, opening: Opening) -> impl FnOn
     }
 }
 
+/// Whether a session works in another folder of this machine. The folder of another host's session is one of that host.
+fn is_in_other_folder(facts: &SessionFacts, folder: &Path) -> bool {
+    !facts.is_elsewhere && !is_same_folder(&facts.cwd, folder)
+}
+
 /// Why a session is not opened for a folder.
 fn other_folder(cwd: &str, folder: &Path) -> Fault {
     Fault::new(Code::InvalidParams, format!("The session works in {cwd}, not in {}.", folder.display()))
@@ -290,7 +295,7 @@ fn settle(connection: &Connection, id: &str, opening: Opening, opened: Result<Op
     let Some(facts) = project.api.facts(&session) else {
         return leave(&Fault::new(Code::Internal, "The session has ended."));
     };
-    if old.is_some() && !is_same_folder(&facts.cwd, &folder) {
+    if old.is_some() && is_in_other_folder(&facts, &folder) {
         return leave(&other_folder(&facts.cwd, &folder));
     }
     let call = Call { connection: number, request: id.into(), session: session.clone() };

@@ -1,0 +1,59 @@
+//! The answer that is owed to another host.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::call::{RemoteAnswer, written};
+use crate::catalogue::ErrorCode;
+use crate::edn;
+use crate::engine::taken::{End, TakenRequests};
+use crate::federation::Federation;
+use crate::session::{ApiError, Reply};
+
+/// The answer that is owed to another host.
+pub struct Owed {
+    pub(super) federation: Arc<Federation>,
+    pub(super) request: Arc<str>,
+    pub(super) executor: tokio::runtime::Handle,
+    /// Where the answer is kept until it is asked for, if the request was answered when it began.
+    pub(super) end: Option<End>,
+}
+
+impl Owed {
+    pub(super) fn reply<T: Serialize + Send + 'static>(self) -> Reply<T> {
+        Reply::new(move |result| self.send(result))
+    }
+
+    pub(super) fn send<T: Serialize>(self, result: Result<T, ApiError>) {
+        let text = text_of(RemoteAnswer::of(result));
+        let Self { federation, request, executor, end } = self;
+        match end {
+            Some(end) => end.is(text),
+            None => drop(executor.spawn(async move { federation.answer(&request, &text).await })),
+        }
+    }
+}
+
+/// An answer as text. One that cannot be written is a refusal, so that nobody waits for it.
+pub(super) fn text_of<T: Serialize>(answer: RemoteAnswer<T>) -> Arc<str> {
+    let value = edn::to_value(&answer).or_else(|error| {
+        let error = ApiError::failed(format!("The answer cannot be sent to another host: {error}."));
+        edn::to_value(&RemoteAnswer::<()>::of(Err(error)))
+    });
+    value.map(|value| written(&value)).unwrap_or_default().into()
+}
+
+impl Owed {
+    /// Sends how an earlier request has ended, once it has.
+    pub(super) async fn send_end(self, taken: &TakenRequests, of: &str) {
+        let Some(ended) = taken.end_of(of).await else {
+            let message = "The session's owner does not know what became of that: its process has ended since. It may be \
+                           done, in part or as a whole.";
+            return self.send::<()>(Err(ApiError::new(ErrorCode::Failed, message)));
+        };
+        if self.federation.answer(&self.request, &ended).await {
+            taken.forget(of);
+        }
+    }
+}
