@@ -488,6 +488,10 @@ fn chat_ends_the_turn_by_control_c_at_a_question() {
     chat.press("\r");
     chat.wait_for("you> ");
     assert!(!setup.project().join("a.txt").exists());
+    // A key is never asked for where the next line goes to the model.
+    chat.press("/login openai\r");
+    chat.wait_for("edn-bridge login openai in another terminal");
+    chat.wait_for("you> ");
     chat.press(CONTROL_D);
     chat.all();
 }

@@ -71,6 +71,11 @@ pub(super) fn run(options: &Options, arguments: &ChatArguments) -> Exit {
         match text.trim() {
             "" => {}
             "/exit" | "/quit" => break,
+            // A key that is pasted at the next line would be said to the model.
+            command if is_login(command) => {
+                let told = "in another terminal logs in; this chat uses it. A key that is typed here goes to the model.";
+                chat.say(Meaning::Note, &format!("edn-bridge {} {told}", command.trim_start_matches('/')));
+            }
             _ => chat.turn(&text)?,
         }
     }
@@ -79,6 +84,10 @@ pub(super) fn run(options: &Options, arguments: &ChatArguments) -> Exit {
     }
     console.end();
     Ok(ExitCode::SUCCESS)
+}
+
+fn is_login(command: &str) -> bool {
+    command.split_whitespace().next() == Some("/login")
 }
 
 /// A conversation.

@@ -147,8 +147,12 @@ pub(super) fn run(options: &Options, arguments: &UsageArguments) -> Exit {
             (if cost > 0.0 { format!("{cost:.4}") } else { "-".to_owned() }, None),
         ]
     };
+    let length = match arguments.by {
+        By::Session => sessions::id_length(&sums.keys().map(String::as_str).collect::<Vec<_>>()),
+        _ => usize::MAX,
+    };
     for (key, sum) in &sums {
-        let mut row = row(key, Meaning::Name, sum);
+        let mut row = row(key.get(..length).unwrap_or(key), Meaning::Name, sum);
         row.extend((bars > 0).then(|| (measure.bar(sum, bars), Some(Meaning::Well))));
         table.row(row);
     }
