@@ -19,8 +19,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use edn_bridge::config::{Share, Takeover, Workspace};
+use edn_bridge::federation::{Federation, Terms};
+use edn_bridge::limits::REALM_WATCH;
 use edn_bridge::realm::rules::LeaseTerms;
-use edn_bridge::realm::{Claim, Followed, PostgresRealm, Realm, RealmError, Tail, follow};
+use edn_bridge::realm::{Claim, PostgresRealm, Realm, RealmError, Tail};
 use edn_bridge::store::Entry;
 use promises::{entry, header, host};
 use server::Server;
@@ -54,6 +57,7 @@ fn main() {
         second_client(&server).await;
         takeover(&server).await;
     });
+    idle(&server);
     let bytes = server.sql(
         "SELECT (pg_total_relation_size('edn_bridge.entry') / (SELECT count(*) FROM edn_bridge.entry))::int",
     );
@@ -173,15 +177,19 @@ async fn sixteen(server: &Server) {
 async fn second_client(server: &Server) {
     let (a, b) = (server.host("laptop").await, server.host("desk").await);
     let claim = a.create(&header("followed")).await.unwrap();
-    let mut followed = follow(b as Arc<dyn Realm>, claim.session.clone(), Tail::default());
-    while !matches!(followed.recv().await, Some(Followed::Level(_))) {}
-    let (mut at, mut delays, mut appends) = (Tail::default(), Vec::new(), Vec::new());
+    let mut hints = b.watch(Some(&claim.session)).await.unwrap();
+    let (mut seen, mut at, mut delays, mut appends) =
+        (Tail::default(), Tail::default(), Vec::new(), Vec::new());
     for n in 0..200 {
         let one = [six_hundred(&format!("e{n}"))];
         let begin = Instant::now();
         at = a.append(&claim, &at, &one, None).await.unwrap();
         appends.push(begin.elapsed());
-        while !matches!(followed.recv().await, Some(Followed::Entries(_))) {}
+        while seen != at {
+            let _ = tokio::time::timeout(REALM_WATCH, hints.recv()).await;
+            let page = b.read(&claim.session, &seen, 512).await.unwrap();
+            seen = seen.after(page.entries.iter().map(|entry| &entry.id));
+        }
         delays.push(begin.elapsed());
     }
     println!(
@@ -190,6 +198,37 @@ async fn second_client(server: &Server) {
         percentile(&mut delays, 90),
         percentile(&mut appends, 50)
     );
+}
+
+/// Statements of a host with nothing to do, which has entered a realm as a program does.
+fn idle(server: &Server) {
+    let (url, me) = (server.url(), host("idle", "1"));
+    let terms = Terms {
+        share: Share::Ask,
+        takeover: Takeover::Ask,
+        workspace: Workspace::Own,
+        lease: Duration::from_secs(15),
+        state_dir: server.data(),
+    };
+    let connect = move |executor: &tokio::runtime::Handle| {
+        let _executor = executor.enter();
+        Ok(Arc::new(PostgresRealm::new(&url, me, "bench", LeaseTerms::default())?) as Arc<dyn Realm>)
+    };
+    let federation = Federation::enter(connect, terms).unwrap();
+    let count = || {
+        server.sql("SELECT pg_sleep(1.1)");
+        let sum =
+            server.sql("SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = 'postgres'");
+        sum[0].parse::<f64>().unwrap()
+    };
+    // The other hosts of this benchmark are gone, and what the first renewal begins is done.
+    std::thread::sleep(Duration::from_secs(10));
+    let (begin, before) = (Instant::now(), count());
+    std::thread::sleep(Duration::from_secs(60));
+    // Two statements are the count's own.
+    let made = count() - before - 2.0;
+    println!("an idle host: {:.2} statements a second", made / begin.elapsed().as_secs_f64());
+    federation.leave();
 }
 
 async fn takeover(server: &Server) {

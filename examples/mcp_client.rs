@@ -202,6 +202,7 @@ async fn call(tool: &dyn Tool, folder: &std::path::Path, arguments: Value<'stati
         handle: format!("o-{}", std::process::id()),
         sandbox: None,
         environment: Environment::default(),
+        lifeline: None,
         barred: Arc::default(),
         revision: None,
         stop: CancellationToken::new(),

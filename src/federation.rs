@@ -13,7 +13,8 @@ mod lost;
 mod member;
 mod slot;
 
-pub use joined::{Federation, Heard, LostSession, Notice};
+pub use joined::{Federation, Heard, Notice};
 pub use journals::FederatedJournals;
+pub use lost::LostSession;
 pub use member::{RealmMember, Terms};
 pub use slot::SlotText;

@@ -47,6 +47,30 @@ fn branch_of(head: &str) -> Option<&str> {
     head.trim().strip_prefix("ref:")?.trim().strip_prefix("refs/heads/")
 }
 
+/// The repository that a folder's remote `origin` is, as `host/path`: the same for each way to reach it, without user and
+/// password. `None` if there is no such remote, or it is on this machine.
+pub fn remote(folder: &Path) -> Option<Arc<str>> {
+    let root = folder.ancestors().find(|folder| folder.join(".git").exists())?;
+    let config = read(&shared_folder(&own_folder(root)?).join("config"))?;
+    let section = config.split("[remote \"origin\"]").nth(1)?;
+    let lines = section.lines().take_while(|line| !line.trim_start().starts_with('['));
+    let url = lines.filter_map(|line| line.split_once('=')).find(|(key, _)| key.trim() == "url")?.1;
+    repository(url.trim()).map(Arc::from)
+}
+
+/// The host and path of a remote's address.
+fn repository(url: &str) -> Option<String> {
+    let (place, path) = match url.split_once("://") {
+        Some(("file", _)) => return None,
+        Some((_, rest)) => rest.split_once('/')?,
+        // `user@host:path`
+        None => url.split_once(':').filter(|(host, _)| !host.contains('/'))?,
+    };
+    let host = place.rsplit('@').next()?.split(':').next()?.to_ascii_lowercase();
+    let path = path.split(['?', '#']).next()?.trim_matches('/').trim_end_matches(".git");
+    (!host.is_empty() && !path.is_empty()).then(|| format!("{host}/{path}"))
+}
+
 /// The folder with a worktree's own `HEAD`: `.git`, or the target of a linked worktree's or a submodule's file.
 pub fn own_folder(root: &Path) -> Option<PathBuf> {
     let git = root.join(".git");
@@ -75,6 +99,27 @@ fn start(path: &Path, most: u64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn remote_is_one_for_each_way_to_it() {
+        for url in [
+            "https://ann:token@Example.org/ann/tool.git",
+            "https://example.org/ann/tool?token=1",
+            "ssh://git@example.org:2222/ann/tool.git/",
+            "git@example.org:ann/tool.git",
+        ] {
+            assert_eq!(repository(url).as_deref(), Some("example.org/ann/tool"), "{url}");
+        }
+        for url in ["file:///srv/tool.git", "/srv/tool.git", "../tool", "", "https://example.org/"] {
+            assert_eq!(repository(url), None, "{url}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join(".git")).unwrap();
+        let config = "[core]\n\tbare = false\n[remote \"other\"]\n\turl = git@b:c\n[remote \"origin\"]\n\turl = git@a:b\n[x]\n";
+        std::fs::write(dir.path().join(".git/config"), config).unwrap();
+        assert_eq!(remote(dir.path()).as_deref(), Some("a/b"));
+        assert_eq!(remote(Path::new("/")), None);
+    }
 
     #[test]
     fn head_that_is_no_regular_file_names_no_branch() {

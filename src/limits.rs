@@ -565,6 +565,9 @@ pub const PROCESS_READ_BYTES: usize = 64 * 1024;
 /// How long an ended command may take to exit by itself.
 pub const PROCESS_GRACE: Duration = Duration::from_millis(300);
 
+/// How often a runner looks at the clock while its program has a deadline: the timer stands still while the machine sleeps.
+pub const RUNNER_LOOK: Duration = Duration::from_millis(250);
+
 /// How long a runner kills its descendants, which may start others meanwhile or belong to another user.
 pub const RUNNER_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -1360,6 +1363,9 @@ pub const REALM_SLOT_BYTES: usize = 16 * 1024;
 
 /// Hosts of a realm that are listed. A person has some machines.
 pub const REALM_HOSTS: usize = 256;
+
+/// Folders of a host that are looked at for the repository of a session that is taken.
+pub const REALM_FOLDERS: usize = 256;
 
 /// Sessions of lost hosts that a host takes at once without being asked: each is opened, and goes on.
 pub const REALM_TAKEOVERS: usize = 16;

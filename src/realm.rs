@@ -10,7 +10,6 @@
 
 mod calls;
 mod error;
-mod follow;
 mod keeper;
 mod local;
 #[cfg(feature = "postgres")]
@@ -21,7 +20,6 @@ mod writer;
 
 pub use calls::{Hints, Realm, RealmCall, Requests, Utterances};
 pub use error::{Doubt, RealmError};
-pub use follow::{Followed, follow};
 pub use keeper::{Kept, keep};
 pub use local::LocalRealm;
 #[cfg(feature = "postgres")]

@@ -25,11 +25,13 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::descriptors;
@@ -70,6 +72,10 @@ pub fn enable() {
 #[cfg(not(target_os = "linux"))]
 pub fn enable() {}
 
+/// When a program must have ended, on the clock that goes on while the machine sleeps
+/// ([`since_boot`](crate::clock::since_boot)). Whoever gives it puts it off for as long as the program may run on.
+pub type Lifeline = watch::Receiver<Option<Duration>>;
+
 /// A program that is to be run.
 #[derive(Debug)]
 pub struct Program {
@@ -83,6 +89,7 @@ pub struct Program {
     /// The end of a pipe that is its standard input, instead of `input`.
     live: Option<OwnedFd>,
     sandbox: Option<Sandbox>,
+    lifeline: Option<Lifeline>,
 }
 
 impl Program {
@@ -98,6 +105,7 @@ impl Program {
             input: Vec::new(),
             live: None,
             sandbox: None,
+            lifeline: None,
         }
     }
 
@@ -158,6 +166,14 @@ impl Program {
         self
     }
 
+    /// It ends by itself, with all that it has started, when the time comes that a lifeline says, also if this process is
+    /// stopped. Only for [`Program::start`], and only below a runner.
+    #[must_use]
+    pub fn until(mut self, lifeline: Option<Lifeline>) -> Self {
+        self.lifeline = lifeline;
+        self
+    }
+
     /// Starts it. Ends with what is returned.
     ///
     /// # Errors
@@ -165,9 +181,11 @@ impl Program {
     pub async fn start(mut self, stdout: Stdio, stderr: Stdio) -> io::Result<RunningProgram> {
         let Some(executable) = EXECUTABLE.get() else { return self.start_directly(stdout, stderr) };
         let (input, live) = (std::mem::take(&mut self.input), self.live.take());
+        let mut lifeline = self.lifeline.take();
+        let deadline = lifeline.as_mut().and_then(|lifeline| *lifeline.borrow_and_update());
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         let stdin = if live.is_some() { inside::Stdin::Pipe } else { inside::Stdin::Bytes(input.len()) };
-        let mut command = tokio::process::Command::from(self.below(executable, stdin));
+        let mut command = tokio::process::Command::from(self.below(executable, stdin, deadline));
         command.stdin(OwnedFd::from(theirs)).stdout(stdout).stderr(stderr);
         let mut child = {
             let mut runners = runners();
@@ -194,16 +212,19 @@ impl Program {
         }
         ours.set_nonblocking(true)?;
         let mut running = RunningProgram(Way::Runner(Control {
-            socket: UnixStream::from_std(ours)?,
+            line: Line {
+                socket: UnixStream::from_std(ours)?,
+                message: [0; inside::MESSAGE_BYTES],
+                filled: 0,
+            },
             id,
-            message: [0; inside::MESSAGE_BYTES],
-            filled: 0,
+            lifeline,
             exited: None,
         }));
         let Way::Runner(control) = &mut running.0 else { return Ok(running) };
         // A runner that cannot be written to says why below.
-        let _ = control.socket.write_all(&input).await;
-        match control.next().await? {
+        let _ = control.line.socket.write_all(&input).await;
+        match control.line.next().await? {
             Some((inside::STARTED, _)) => Ok(running),
             Some((inside::FAILED, error)) => Err(io::Error::from_raw_os_error(error)),
             _ => Err(io::Error::other("its runner ended")),
@@ -221,7 +242,7 @@ impl Program {
             return Ok(Blocking { child, control: None });
         };
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-        let mut command = self.below(executable, inside::Stdin::Bytes(0));
+        let mut command = self.below(executable, inside::Stdin::Bytes(0), None);
         command.stdin(OwnedFd::from(theirs)).stdout(stdout).stderr(stderr);
         let mut runners = runners();
         let child = command.spawn()?;
@@ -239,10 +260,10 @@ impl Program {
     }
 
     /// The command that starts it below a runner.
-    fn below(self, executable: &PathBuf, input: inside::Stdin) -> Command {
+    fn below(self, executable: &PathBuf, input: inside::Stdin, deadline: Option<Duration>) -> Command {
         let mut command = Command::new(executable);
         command.arg0(lineage::NAME);
-        inside::Order { input, files: descriptors::given(), sandbox: self.sandbox.as_ref() }
+        inside::Order { input, files: descriptors::given(), deadline, sandbox: self.sandbox.as_ref() }
             .write(&mut command);
         command.arg(&self.program).args(&self.arguments);
         self.surroundings(&mut command);
@@ -326,15 +347,22 @@ enum Way {
 /// The bridge's side of a runner.
 #[derive(Debug)]
 struct Control {
-    socket: UnixStream,
+    line: Line,
     id: Option<u32>,
-    /// What has come of the next message.
-    message: [u8; inside::MESSAGE_BYTES],
-    filled: usize,
+    lifeline: Option<Lifeline>,
     exited: Option<ExitStatus>,
 }
 
-impl Control {
+/// The bridge's end of a runner's socket.
+#[derive(Debug)]
+struct Line {
+    socket: UnixStream,
+    /// What has come of the next message.
+    message: [u8; inside::MESSAGE_BYTES],
+    filled: usize,
+}
+
+impl Line {
     /// The next message; `None` when the runner has ended. May be given up and asked again.
     async fn next(&mut self) -> io::Result<Option<(u8, i32)>> {
         while let Some(rest) = self.message.get_mut(self.filled..).filter(|rest| !rest.is_empty()) {
@@ -350,12 +378,37 @@ impl Control {
         let [kind, number @ ..] = self.message;
         Ok(Some((kind, i32::from_be_bytes(number))))
     }
+}
 
+/// The next deadline. Waits for ever where there is none.
+async fn next_deadline(lifeline: &mut Option<Lifeline>) -> Option<Duration> {
+    if let Some(given) = lifeline {
+        if given.changed().await.is_ok() {
+            return *given.borrow_and_update();
+        }
+        // Nobody puts it off any more: the last one holds.
+        *lifeline = None;
+    }
+    std::future::pending().await
+}
+
+impl Control {
     async fn exited(&mut self) -> io::Result<ExitStatus> {
         if let Some(exited) = self.exited {
             return Ok(exited);
         }
-        let status = match self.next().await? {
+        let message = loop {
+            tokio::select! {
+                message = self.line.next() => break message?,
+                deadline = next_deadline(&mut self.lifeline) => {
+                    if let Some(deadline) = deadline {
+                        // So few bytes are written whole. Where there is no room, the next ones come later.
+                        let _ = self.line.socket.try_write(&inside::millis(deadline).to_be_bytes());
+                    }
+                }
+            }
+        };
+        let status = match message {
             Some((_, status)) => ExitStatus::from_raw(status),
             // Somebody has killed it.
             None => ExitStatus::from_raw(Signal::KILL.as_raw()),
@@ -364,8 +417,8 @@ impl Control {
     }
 
     async fn end(&mut self) {
-        let _ = self.socket.shutdown().await;
-        let over = async { while let Ok(Some(_)) = self.next().await {} };
+        let _ = self.line.socket.shutdown().await;
+        let over = async { while let Ok(Some(_)) = self.line.next().await {} };
         if timeout(RUNNER_PATIENCE.saturating_mul(2), over).await.is_err() {
             // Stopped by a program that may: what is below it falls to this process, which ends it.
             let runners = runners();

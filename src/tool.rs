@@ -16,6 +16,7 @@ use crate::environment::Environment;
 use crate::event::{Body, Event, FileEdit, ToolCall};
 use crate::message::Block;
 use crate::provider::ToolSpec;
+use crate::runner::Lifeline;
 use crate::runner::sandbox::Sandbox;
 use crate::value::{Map, Value};
 
@@ -80,6 +81,8 @@ pub struct Context {
     pub sandbox: Option<Sandbox>,
     /// The variables of commands.
     pub environment: Environment,
+    /// When the programs that it starts must have ended, if they may not outlive something.
+    pub lifeline: Option<Lifeline>,
     /// The paths that rules deny below readable folders.
     pub barred: Arc<walk::Barred>,
     /// The text that a person put in place of the proposed one, for a tool that writes a file.
@@ -124,6 +127,7 @@ impl Context {
             handle: "o-1".to_owned(),
             sandbox: None,
             environment: Environment::default(),
+            lifeline: None,
             barred: Arc::default(),
             revision: None,
             stop,

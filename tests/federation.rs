@@ -403,3 +403,120 @@ fn lost_session_in_a_shared_folder_is_taken_by_one_host() {
     ask(&mut c, "take_session", &format!("{{:session-id {idle:?}}}"));
     assert_eq!(row(&idle), ["gamma|2"]);
 }
+
+#[test]
+fn copy_needs_no_hints_and_takes_in_no_other_log() {
+    let Some(server) = Server::start() else { return };
+    let says = r#"{:turns [{:steps [{:delta "said"}]}] :then :cycle}"#;
+    let (alpha, beta) = (host(&server, "alpha", ":all", says), host(&server, "beta", ":all", says));
+    let (mut a, mut b) = (alpha.setup.interactor(), beta.setup.interactor());
+    let session = shared(&mut a);
+    listed(&mut b, &session, |_| true);
+    switch(&mut b, &session);
+    for n in 0..4 {
+        // Whoever listens is cut off, again and again.
+        server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'");
+        ask(&mut a, "prompt", &format!("{{:message \"{n}\"}}"));
+        end_of_turn(&mut a);
+    }
+    let all = texts(&mut a);
+    let cell = std::cell::RefCell::new(&mut b);
+    wait_until("the copy has everything", || texts(&mut cell.borrow_mut()) == all);
+
+    // Another entry stands where the copy has its last one, as in a backup that was restored and written to.
+    let of = format!("WHERE session = '{session}'");
+    server.sql(&format!(
+        "UPDATE edn_bridge.entry SET id = 'other' {of} AND seq = (SELECT max(seq) FROM edn_bridge.entry {of}); \
+         INSERT INTO edn_bridge.entry (session, seq, id, epoch, line) SELECT session, max(seq) + 1, 'next', 1, \
+           (SELECT replace(line, '\"0\"', '\"never\"') FROM edn_bridge.entry {of} AND line LIKE '%\"0\"%') \
+         FROM edn_bridge.entry {of} GROUP BY session; \
+         UPDATE edn_bridge.session SET tail = tail + 1, tail_id = 'next' WHERE id = '{session}'"
+    ));
+    let log = beta.setup.state().join("daemon.log");
+    wait_until("the copy stops", || {
+        std::fs::read_to_string(&log).is_ok_and(|log| log.contains("takes in nothing more"))
+    });
+    assert_eq!(texts(&mut b), all);
+}
+
+/// A daemon that is stopped alone cannot end its tools: their runners do.
+#[test]
+fn tool_of_a_stopped_daemon_ends_before_its_session_is_taken() {
+    let Some(server) = Server::start() else { return };
+    let script = r#"{:turns [{:steps [{:tool-call {:name "bash" :arguments {:command
+        "echo $$ > pid; mv pid began; sleep 1000"}}}]}] :then :cycle}"#;
+    let alpha = host_with(&server, "alpha", ":share :all :lease-ms 9000", script);
+    let beta = host(&server, "beta", ":all", script);
+    let (mut a, mut b) = (alpha.setup.interactor(), beta.setup.interactor());
+    let session = shared(&mut a);
+    listed(&mut b, &session, |_| true);
+    ask(&mut a, "set_mode", "{:mode \"yolo\"}");
+    ask(&mut a, "prompt", "{:message \"run\"}");
+    wait_until("the tool runs", || alpha.file("began").exists());
+    let tool: i64 = std::fs::read_to_string(alpha.file("began")).unwrap().trim().parse().unwrap();
+    // Longer than the deadline that it began with: renewals put that off.
+    let renewed =
+        "SELECT until > clock_timestamp() + interval '8 seconds' FROM edn_bridge.host WHERE name = 'alpha'";
+    let first = server.sql("SELECT until FROM edn_bridge.host WHERE name = 'alpha'");
+    for _ in 0..3 {
+        let until = server.sql("SELECT until FROM edn_bridge.host WHERE name = 'alpha'");
+        wait_until("the lease is renewed", || {
+            server.sql("SELECT until FROM edn_bridge.host WHERE name = 'alpha'") != until
+                && server.sql(renewed) == ["t"]
+        });
+    }
+    assert!(first != server.sql("SELECT until FROM edn_bridge.host WHERE name = 'alpha'") && runs(tool));
+    let daemon = alpha.pid();
+    signal(daemon, "-STOP");
+    let take = format!("{{:session-id {session:?}}}");
+    let cell = std::cell::RefCell::new(&mut b);
+    wait_until("the session is taken", || {
+        let taken = cell.borrow_mut().ask("t", "take_session", &take);
+        assert!(matches!(code(&taken), "" | "realm/owned"), "{taken}");
+        code(&taken).is_empty()
+    });
+    assert!(!runs(tool), "it runs although another host owns its session");
+    signal(daemon, "-CONT");
+    listed(&mut a, &session, |row| host_of(row) == "beta");
+}
+
+/// Makes a folder one of a repository.
+fn clone_of(folder: &std::path::Path, url: &str) {
+    std::fs::create_dir_all(folder.join(".git")).unwrap();
+    std::fs::write(folder.join(".git/config"), format!("[remote \"origin\"]\n\turl = {url}\n")).unwrap();
+}
+
+#[test]
+fn taken_session_goes_on_in_a_folder_of_its_repository() {
+    let Some(server) = Server::start() else { return };
+    let says = r#"{:turns [{:steps [{:delta "said"}]}] :then :cycle}"#;
+    let (alpha, beta) = (host(&server, "alpha", ":all", says), host(&server, "beta", ":all", says));
+    clone_of(&alpha.setup.project(), "https://ann:token@example.org/ann/tool.git");
+    let (mut a, mut b) = (alpha.setup.interactor(), beta.setup.interactor());
+    let first = shared(&mut a);
+    ask(&mut a, "new_session", "{}");
+    let second = shared(&mut a);
+    listed(&mut b, &second, |_| true);
+    let slots = server.sql("SELECT string_agg(slot, ' ') FROM edn_bridge.session").concat();
+    assert!(slots.contains("example.org/ann/tool") && !slots.contains("token"), "{slots}");
+    a.kill();
+    assert!(alpha.control(&["stop", "--now"]).status.success());
+    // As on another machine: the folder is not there.
+    std::fs::rename(alpha.setup.project(), alpha.setup.project().with_extension("gone")).unwrap();
+    listed(&mut b, &second, is_lost);
+
+    let take = |session: &str, more: &str| format!("{{:session-id {session:?} {more}}}");
+    let refused = b.ask("t", "take_session", &take(&first, ""));
+    assert_eq!(code(&refused), "request/invalid-params", "{refused}");
+    assert!(refused.to_string().contains("example.org/ann/tool"), "{refused}");
+    let other = tempfile::tempdir().unwrap();
+    let folder = other.path().canonicalize().unwrap();
+    clone_of(&folder, "git@example.org:ann/tool.git");
+    ask(&mut b, "take_session", &take(&first, &format!(":cwd {folder:?}")));
+    listed(&mut b, &first, |row| host_of(row) == "beta");
+    let taken = ask(&mut b, "take_session", &take(&second, ""));
+    assert_eq!(data(&taken, "cwd"), folder.to_str().unwrap(), "a folder that this host knows");
+    assert!(
+        listed(&mut b, &second, |row| host_of(row) == "beta").to_string().contains(folder.to_str().unwrap())
+    );
+}

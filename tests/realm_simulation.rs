@@ -140,18 +140,18 @@ macro_rules! planted {
 }
 
 planted! {
-    retry_without_settle_is_found: RetryWithoutSettle, 1;
+    retry_without_settle_is_found: RetryWithoutSettle, 44;
     new_ids_on_retry_are_found: NewIdsOnRetry, 48;
-    old_decision_after_settle_is_found: NoNewDecision, 988;
-    hint_as_answer_is_found: HintAsAnswer, 59;
+    old_decision_after_settle_is_found: NoNewDecision, 7282;
+    hint_as_answer_is_found: HintAsAnswer, 155;
     append_during_settle_is_found: AppendDuringSettle, 0;
-    answer_of_old_claim_is_found: AnswerOfOldClaim, 2595;
-    lease_from_answer_is_found: LeaseFromAnswer, 174;
+    answer_of_old_claim_is_found: AnswerOfOldClaim, 34879;
+    lease_from_answer_is_found: LeaseFromAnswer, 697;
     monotonic_lease_is_found: MonotonicLease, 67;
     wall_clock_lease_is_found: WallClockLease, 68;
-    tool_in_margin_is_found: ToolInMargin, 1;
+    tool_in_margin_is_found: ToolInMargin, 23;
     tool_beyond_lease_is_found: NoKillAtEnd, 93;
-    claim_over_lapse_is_found: ClaimOverLapse, 940;
+    claim_over_lapse_is_found: ClaimOverLapse, 699;
     claim_after_doubtful_hand_over_is_found: GoOnAfterHandOver, 2422;
     owner_that_does_not_watch_is_found: OwnerDoesNotWatch, 10;
     decision_before_reading_is_found: DecideBeforeReading, 252;
@@ -161,7 +161,7 @@ planted! {
     write_after_set_back_is_found: WriteAfterSetBack, 1;
     claim_without_epoch_is_found: ClaimWithoutEpoch, 0;
     append_without_fence_is_found: AppendNotFenced, 271;
-    place_by_number_is_found: PlaceByNumber, 48;
+    place_by_number_is_found: PlaceByNumber, 8;
     claim_of_held_session_is_found: ClaimOfHeld, 7;
     append_in_parts_is_found: AppendInParts, 92;
     acknowledgement_before_sync_is_found: NoSync, 8;

@@ -184,7 +184,7 @@ macro_rules! each_op {
                 "Deletes a session, live or on disk, with its journal and its kept outputs. Nothing of it comes back after the answer. A session that runs, that a client shows or that another process has open is refused.";
             TakeSession take_session Write false { "session-id" Shape::Filled, "cwd" Shape::Filled ;? }
                 ["session-id" "cwd"] [NotFound]
-                "Makes this host the owner of a session of the realm whose owner is lost, in a folder of this host: `:cwd`, or else that of the connection's focus. A turn that was cut off is marked. A session that a living host owns is refused with `realm/owned`.";
+                "Makes this host the owner of a session of the realm whose owner is lost, in a folder of this host: `:cwd`, or else one of the same git remote (`origin`), or that of the connection's focus where the session has no remote. A turn that was cut off is marked. A session that a living host owns is refused with `realm/owned`.";
             HandOverSession hand_over_session Write false { "session-id" Shape::Filled, "host" Shape::Filled }
                 ["session-id" "host"] [NotFound SessionNotIdle]
                 "Makes another host of the realm the owner of a session of this host. That host must be there. A session in which a turn runs is refused.";

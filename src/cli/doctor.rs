@@ -535,7 +535,8 @@ fn realm(found: &mut Findings, settings: &Settings) {
             };
             let share = policy.share.as_str();
             let about = format!("This machine is {} in the realm, shares {share}{takes}", policy.host);
-            found.well("realm", format!("{about}. {}.", lines.join("; ")));
+            let told = lines.join("; ");
+            found.well("realm", format!("{about}. {}.", told.trim_end_matches('.')));
         }
         Err(failure) => found.broken("realm", failure.to_string(), "`edn-bridge realm check` says more."),
     }

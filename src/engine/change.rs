@@ -46,6 +46,8 @@ pub enum Change {
     Taken { ack: Ack<()> },
     /// A person shares the session with the other hosts.
     Share { reply: Reply<()> },
+    /// Another host owns the session from now on, if nothing runs in it.
+    Give { host: String, reply: Reply<String> },
 
     // Messages and turns, from clients.
     /// A client sent a message that starts a turn.

@@ -7,7 +7,7 @@
 mod choice;
 mod text;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::catalogue::{COMMANDS, CommandSpec, REALM_COMMANDS};
@@ -190,9 +190,16 @@ impl Commands<'_> {
                 self.0.hosts(call.clone(), reply);
             }
             Command::Take(folder) => {
-                let folder =
-                    folder.map(PathBuf::from).or_else(|| Some(snapshot.facts.cwd.to_string().into()));
-                let reply = self.text(&call, |cwd| format!("This host goes on with the session, in {cwd}."));
+                let folder = folder.map(PathBuf::from);
+                let (is_given, own) = (folder.is_some(), self.0.shared.settings.cwd.clone());
+                let reply = self.text(&call, move |cwd: String| {
+                    let why = match (is_given, own == Path::new(&cwd)) {
+                        (true, _) => "as you said",
+                        (false, true) => "the folder of this project",
+                        (false, false) => "which has the same git remote",
+                    };
+                    format!("This host goes on with the session, in {cwd} ({why}).")
+                });
                 self.0.take_session(call.clone(), handle.id.clone(), folder, reply);
             }
             Command::Give(host) => {

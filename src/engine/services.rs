@@ -37,6 +37,7 @@ use crate::limits::{LEDGER_WINDOW_MS, LET_GO_TRIES, PROMPT_NOTES_BYTES, PROMPT_N
 use crate::memory::Memory;
 use crate::message::SessionId;
 use crate::query::world::PromptPart;
+use crate::runner::Lifeline;
 use crate::session::{ApiError, Call, ShownFiles, Tally, ToolAnswer};
 use crate::store::{Journals, StoreError};
 use crate::tool::glob;
@@ -216,6 +217,12 @@ impl Services {
         let Ok(handle) = self.tree.get(&client.focused()) else { return };
         let body = Body::CommandResult(Arc::new(CommandOutcome { kind, message }));
         let _ = client.deliver(&handle.event(body, Some(call.cause())));
+    }
+
+    /// When what runs in a session must have ended: with this host's lease, if hosts share the session.
+    pub fn lifeline(&self, facts: &SessionFacts) -> Option<Lifeline> {
+        facts.host.as_ref()?;
+        self.federation.get().map(|federation| federation.lifeline())
     }
 
     /// How long keys of requests are known, in milliseconds. One time for all wires: a ledger has their keys side by side.

@@ -7,7 +7,6 @@ use std::sync::{Arc, Weak};
 
 use tokio::time::{sleep, timeout};
 
-use crate::catalogue::ErrorCode;
 use crate::engine::actions::PendingActions;
 use crate::engine::actor::no_realm;
 use crate::engine::agent::Agent;
@@ -24,7 +23,7 @@ use crate::engine::services::{Services, refused};
 use crate::engine::taken::TakenRequests;
 use crate::engine::takeover::take_over;
 use crate::event::{Event, Piece};
-use crate::facts::{HostFacts, Phase};
+use crate::facts::HostFacts;
 use crate::federation::{Federation, Heard, Notice};
 use crate::limits::{REALM_SAY, REALM_WATCH};
 use crate::message::SessionId;
@@ -58,6 +57,7 @@ pub fn federate(engine: &Engine, federation: Arc<Federation>) {
                     engine.followers.leave(&shared, session);
                 }
                 if let Ok(handle) = shared.tree.get(session) {
+                    shared.tree.begin_elsewhere(session);
                     handle.tell(Change::Unload(Unload { lookup: handle.last_used(), waiting: None }));
                 }
             }
@@ -202,11 +202,15 @@ impl Opener {
         // The folder of another host's session is one of that host's.
         let focus = self.shared.tree.get(&call.session).ok().map(|handle| handle.snapshot().facts.clone());
         let focus = focus.filter(|facts| !facts.is_elsewhere);
+        let is_given = cwd.is_some();
         let cwd = cwd.or_else(|| focus.map(|facts| facts.cwd.to_string().into()));
         let cwd = cwd.unwrap_or_else(|| self.shared.settings.cwd.clone());
         let opener = self.clone();
         let taking = async move {
-            reply.send(opener.take_now(session, cwd).await);
+            reply.send(match opener.folder_for(&session, cwd, is_given).await {
+                Ok(folder) => opener.take_now(session, folder).await,
+                Err(error) => Err(error),
+            });
         };
         self.shared.tasks.spawn_on(taking, &self.shared.executor);
     }
@@ -238,20 +242,7 @@ impl Opener {
             Ok(handle) => handle,
             Err(error) => return reply.fail(error),
         };
-        let federation = self.shared.federation.get().cloned();
-        let giving = async move {
-            let Some(federation) = federation else { return reply.fail(no_realm()) };
-            if handle.snapshot().facts.phase != Phase::Idle || handle.is_busy.load(Ordering::Acquire) {
-                let message = "Something runs in the session: hand it over when that has ended.";
-                return reply.fail(ApiError::new(ErrorCode::SessionNotIdle, message));
-            }
-            let given = federation.give(&handle.id, &host).await.map_err(|error| refused(&error));
-            if given.is_ok() {
-                let _ = handle.ask(|ack| Change::Taken { ack }).await;
-            }
-            reply.send(given.map(|()| host));
-        };
-        self.shared.tasks.spawn_on(giving, &self.shared.executor);
+        handle.tell(Change::Give { host, reply });
     }
 
     /// The hosts of the realm.

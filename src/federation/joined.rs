@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
 use super::log::{LogPart, SharedLog, Start};
-use super::lost::LostSessions;
+use super::lost::{LostSession, LostSessions};
 use super::member::{RealmMember, Terms, lock};
 use crate::config::{Share, Takeover};
 use crate::limits::{REALM_CLOSE, REALM_ENTER, REALM_LOOK, REALM_REST, REALM_SESSIONS, REALM_WATCH};
@@ -43,15 +43,6 @@ pub enum Notice {
     Lost(Arc<LostSession>, bool),
 }
 
-/// A session to be taken.
-#[derive(Debug, PartialEq, Eq)]
-pub struct LostSession {
-    /// The session.
-    pub session: SessionId,
-    /// Its folder, which this host has too.
-    pub cwd: Arc<str>,
-}
-
 /// What became of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heard {
@@ -74,6 +65,8 @@ pub struct Federation {
     /// Woken where the list may be old, or is to be looked at more often.
     dirty: Arc<Notify>,
     lost: Mutex<LostSessions>,
+    /// When what runs in shared sessions must have ended.
+    until: watch::Sender<Option<Duration>>,
 }
 
 struct OpenLog {
@@ -133,6 +126,7 @@ impl Federation {
             listeners: Mutex::default(),
             dirty: Arc::default(),
             lost: Mutex::default(),
+            until: watch::Sender::default(),
         });
         let mut kept = kept;
         let entered = async {
@@ -164,6 +158,12 @@ impl Federation {
             heard != Heard::Gone
         });
         is_taken
+    }
+
+    /// When what runs in a shared session must have ended, on the clock that goes on in sleep; each renewal puts it off. It
+    /// comes a little before the lease is over: what is ended then is gone when another host can take the session.
+    pub fn lifeline(&self) -> watch::Receiver<Option<Duration>> {
+        self.until.subscribe()
     }
 
     /// Has the engines of this process let a session go that they have open for other hosts alone.
@@ -425,16 +425,22 @@ impl Drop for Federation {
 const ANSWER_TRIES: usize = 30;
 
 async fn watch_lease(federation: Weak<Federation>, mut kept: watch::Receiver<Kept>) {
-    let (mut was_over, mut lapses) = (false, kept.borrow().lapses);
+    let (mut was_over, mut was_away, mut lapses) = (false, false, kept.borrow().lapses);
+    // What holds already is looked at first.
+    kept.mark_changed();
     while kept.changed().await.is_ok() {
         let Some(federation) = federation.upgrade() else { return };
         let now = kept.borrow_and_update().clone();
+        let early = LeaseTerms::new(federation.terms.lease).margin.checked_div(4).unwrap_or_default();
+        federation.until.send_replace(now.ends_at().map(|end| end.saturating_sub(early)));
         if let Some(error) = &now.error {
             tracing::warn!(%error, "this host's lease in the realm is not renewed");
         }
         let is_away = now.error.as_ref().is_some_and(RealmError::may_pass);
         federation.is_reachable.store(!is_away, Ordering::Release);
-        federation.dirty.notify_one();
+        if is_away != std::mem::replace(&mut was_away, is_away) {
+            federation.dirty.notify_one();
+        }
         let is_over = now.standing() == LeaseStanding::Over;
         // A process that was paused past its lease may hear of the next renewal first.
         let has_lapsed = std::mem::replace(&mut lapses, now.lapses) != now.lapses;

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use super::joined::Federation;
 use super::log::{Start, again, state_of};
 use super::member::ownership_of;
-use crate::limits::REALM_PAGE;
+use crate::limits::{LET_GO_TRIES, REALM_PAGE};
 use crate::message::SessionId;
 use crate::realm::rules::LeaseStanding;
 use crate::realm::{Opened, RealmError, Tail};
@@ -236,7 +236,15 @@ impl Journals for FederatedJournals {
     fn discard(&self, session: &SessionId, location: Option<&str>) -> Result<(), StoreError> {
         // The realm first: a session whose file alone is gone would come back as a copy.
         self.delete_shared(session)?;
-        self.local.discard(session, location)
+        let mut discarded = self.local.discard(session, location);
+        for _ in 0..LET_GO_TRIES {
+            let Err(StoreError::Locked { .. }) = discarded else { break };
+            // Another engine of this process has opened it meanwhile, for a host that follows it.
+            self.federation.let_go(session);
+            self.federation.wait_until_closed(session);
+            discarded = self.local.discard(session, location);
+        }
+        discarded
     }
 
     fn discarded(&self) -> Result<Vec<SessionId>, StoreError> {

@@ -3,19 +3,20 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::member::{RealmMember, lock, ownership_of};
 use super::slot::SlotText;
 use crate::config::Workspace;
-use crate::limits::{REALM_PAGE, REALM_PAGE_BYTES, REALM_WAITING, REALM_WATCH};
+use crate::git;
+use crate::limits::{REALM_LOOK, REALM_PAGE, REALM_PAGE_BYTES, REALM_WAITING, REALM_WATCH};
 use crate::message::SessionId;
-use crate::realm::rules::{LeaseStanding, Stop};
+use crate::realm::rules::{LeaseStanding, Offer, Replica, Stop};
 use crate::realm::{Claim, HostName, RealmError, RealmWriter, Tail, Written};
 use crate::store::{Done, Entry, FromElsewhere, Header, Journal, Log, Ownership, StoreError, Told};
 
@@ -30,6 +31,7 @@ pub(super) struct SharedLog {
 /// What the journal's task shares with those who ask it.
 pub(super) struct LogPart {
     session: SessionId,
+    member: Arc<RealmMember>,
     local: Journal,
     ownership: Mutex<Ownership>,
     claim: Mutex<Option<Claim>>,
@@ -85,6 +87,7 @@ impl SharedLog {
         let (work, waiting) = mpsc::channel(REALM_WAITING);
         let part = Arc::new(LogPart {
             session: header.session.clone(),
+            member: federation.clone(),
             local,
             ownership: Mutex::new(ownership),
             claim: Mutex::new(claim.clone()),
@@ -97,9 +100,10 @@ impl SharedLog {
         let writer = claim.and_then(|claim| RealmWriter::new(federation.realm_shared(), claim, &tail).ok());
         // Nothing runs yet that a lapse since the claim would have to end.
         let lapses = federation.lapses();
+        let (federation, copy) = (federation.clone(), Replica::new(tail));
         let writer =
-            Writer { federation: federation.clone(), part: part.clone(), header, writer, lapses, tail, text };
-        federation.executor().spawn(writer.run(waiting));
+            Writer { federation, part: part.clone(), header, writer, lapses, copy, text, folder: None };
+        writer.federation.executor().clone().spawn(writer.run(waiting));
         Self { part, _open: work }
     }
 
@@ -172,10 +176,14 @@ impl Log for SharedLog {
         }
         // At once: the session's task may be awaited by this one.
         if let Some(error) = self.part.not_ours() {
-            return match entries.is_empty() {
-                true => self.part.local.settle(done),
-                false => done(Err(Arc::new(error))),
-            };
+            if entries.is_empty() {
+                return self.part.local.settle(done);
+            }
+            // What a turn wanted to save that has just been ended.
+            let (part, entries) = (self.part.clone(), entries.to_vec());
+            let keeping = async move { part.member.keep_lost(&part.session, &entries).await };
+            self.part.member.executor().spawn(keeping);
+            return done(Err(Arc::new(error)));
         }
         self.send(match entries.is_empty() {
             true => Work::Settle(done),
@@ -255,6 +263,9 @@ impl LogPart {
     /// Why nothing may be appended, if another host owns the session.
     fn not_ours(&self) -> Option<StoreError> {
         match &*lock(&self.ownership) {
+            Ownership::Theirs { host, .. } if **host == *self.member.host().as_str() => {
+                Some(StoreError::RealmUnreachable(LEASE_OVER.to_owned()))
+            }
             Ownership::Theirs { host, is_lost: true } => {
                 Some(StoreError::OwnerLost { host: host.to_string() })
             }
@@ -295,9 +306,11 @@ struct Writer {
     writer: Option<RealmWriter>,
     /// How often the lease was over when the claim was asked for.
     lapses: u64,
-    /// The last entry that the local file has.
-    tail: Tail,
+    /// What the local file has.
+    copy: Replica,
     text: SlotText,
+    /// The folder whose repository the text names.
+    folder: Option<Arc<str>>,
 }
 
 impl Writer {
@@ -324,7 +337,7 @@ impl Writer {
                 Ok(()) => self.part.keep(&entries, move || done(Ok(()))),
                 Err(error) => {
                     done(Err(Arc::new(error)));
-                    if self.writer.is_none() && self.part.not_ours().is_none() && self.tail.seq > 0 {
+                    if self.writer.is_none() && self.part.not_ours().is_none() && self.copy.tail().seq > 0 {
                         self.lose().await;
                     }
                 }
@@ -344,7 +357,7 @@ impl Writer {
             self.lapses = self.federation.lapses();
             let claim = again(|| self.federation.realm().create(&self.header)).await;
             let claim = claim.map_err(|error| self.federation.refused(&error))?;
-            if claim.tail != self.tail {
+            if claim.tail != *self.copy.tail() {
                 // Entries whose answer was lost are there after all. They are taken in first, and then this goes on.
                 let host = self.federation.host_name();
                 self.set(Ownership::Theirs { host, is_lost: false }).await;
@@ -353,13 +366,14 @@ impl Writer {
             }
             self.own(claim)?;
         }
+        self.look_at_folder().await;
         let Some(writer) = &mut self.writer else { return Err(StoreError::Closed) };
         let mut text = self.text.clone();
         text.is_folder_shared = self.federation.terms.workspace == Workspace::Shared;
         entries.iter().for_each(|entry| text.take(entry, &self.part.session));
         match write(&self.federation, writer, entries, Some(&text.write())).await {
             Ok(()) => {
-                self.tail = writer.tail().clone();
+                self.copy = Replica::new(writer.tail().clone());
                 self.text = text;
                 Ok(())
             }
@@ -367,15 +381,27 @@ impl Writer {
                 let error = stopped.error(&self.federation);
                 if stopped.is_end() {
                     self.disown();
-                    self.federation.keep_lost(&self.part.session, entries);
+                    self.federation.keep_lost(&self.part.session, entries).await;
                 }
                 Err(error)
             }
         }
     }
 
+    /// Looks which repository the session's folder is one of, once for each folder.
+    async fn look_at_folder(&mut self) {
+        let cwd = match &*lock(&self.part.ownership) {
+            Ownership::Ours { cwd, .. } if self.folder.as_ref() != Some(cwd) => cwd.clone(),
+            _ => return,
+        };
+        self.folder = Some(cwd.clone());
+        let looking = tokio::task::spawn_blocking(move || git::remote(Path::new(&*cwd)));
+        // A folder that does not answer holds nothing up.
+        self.text.remote = timeout(REALM_LOOK, looking).await.ok().and_then(Result::ok).flatten();
+    }
+
     fn own(&mut self, claim: Claim) -> Result<(), StoreError> {
-        let writer = RealmWriter::new(self.federation.realm_shared(), claim.clone(), &self.tail);
+        let writer = RealmWriter::new(self.federation.realm_shared(), claim.clone(), self.copy.tail());
         self.writer = Some(writer.map_err(|error| self.federation.refused(&error))?);
         *lock(&self.part.claim) = Some(claim);
         Ok(())
@@ -452,24 +478,40 @@ impl Writer {
         }
     }
 
-    /// Takes in the entries after the local tail, up to a place, or to the end.
+    /// Takes in the entries after those of the local file, up to a place, or to the end. Where the log is another one than
+    /// the copy's, the copy stays as it is.
     async fn pull(&mut self, until: Option<u64>) -> Result<(), RealmError> {
         loop {
-            if until.is_some_and(|until| self.tail.seq >= until) {
+            if let Some(stop) = self.copy.stopped() {
+                return Err(stop.clone().error(&self.part.session));
+            }
+            if until.is_some_and(|until| self.copy.tail().seq >= until) {
                 return Ok(());
             }
-            let page = self.federation.realm().read(&self.part.session, &self.tail, REALM_PAGE).await?;
-            if page.entries.is_empty() {
+            let asked = self.copy.tail().clone();
+            let page = self.federation.realm().read(&self.part.session, &asked, REALM_PAGE).await;
+            let page = page.inspect_err(|error| {
+                if let Some(stop) = Stop::of(error) {
+                    tracing::warn!(%error, session = %self.part.session, "the copy of a session takes in nothing more");
+                    self.copy.stop(stop);
+                }
+            })?;
+            let mut next = Vec::with_capacity(page.entries.len());
+            for (seq, entry) in (asked.seq.saturating_add(1)..).zip(page.entries) {
+                if self.copy.offer(seq, &entry.id) == Offer::Apply {
+                    next.push(entry);
+                }
+            }
+            if next.is_empty() {
                 return Ok(());
             }
-            self.tail = self.tail.after(page.entries.iter().map(|entry| &entry.id));
-            page.entries.iter().for_each(|entry| self.text.take(entry, &self.part.session));
+            next.iter().for_each(|entry| self.text.take(entry, &self.part.session));
             let (kept, is_kept) = oneshot::channel();
-            self.part.keep(&page.entries, move || {
+            self.part.keep(&next, move || {
                 let _ = kept.send(());
             });
             let _ = is_kept.await;
-            self.part.tell(FromElsewhere::Entries(page.entries)).await;
+            self.part.tell(FromElsewhere::Entries(next)).await;
         }
     }
 
@@ -482,7 +524,8 @@ impl Writer {
         self.lapses = self.federation.lapses();
         let (federation, session) = (self.federation.clone(), self.part.session.clone());
         let refused = |error: RealmError| federation.refused(&error);
-        let claim = again(|| federation.realm().claim(&session, &cwd, &self.tail)).await.map_err(refused)?;
+        let claim =
+            again(|| federation.realm().claim(&session, &cwd, self.copy.tail())).await.map_err(refused)?;
         // The log ends there until this host appends.
         self.pull(Some(claim.tail.seq)).await.map_err(|error| self.federation.refused(&error))?;
         let epoch = claim.epoch;
@@ -530,6 +573,11 @@ impl Writer {
 /// What is told where entries were not known.
 const CHANGED: &str = "The session has entries whose saving was in doubt. They are read first; try again.";
 
+/// What is told of a session that this host owned until its lease was over. The folder is one of the state folder.
+const LEASE_OVER: &str = "The realm could not be reached for so long that this machine's lease is over: other machines can \
+                          take the session. Once the realm can be reached it goes on here, unless another one has it. What \
+                          could not be saved is kept in `lost` in the state folder.";
+
 /// Why entries were not written.
 enum Stopped {
     /// The realm refused them; the next ones may be written.
@@ -546,11 +594,7 @@ impl Stopped {
     fn error(&self, federation: &RealmMember) -> StoreError {
         match self {
             Self::Refused(error) | Self::End(Some(error)) => federation.refused(error),
-            Self::End(None) => {
-                let message = "The realm could not be reached for so long that this host does not own the session any \
-                               more. Take it again (/take) once it can be.";
-                StoreError::Realm(message.to_owned())
-            }
+            Self::End(None) => StoreError::RealmUnreachable(LEASE_OVER.to_owned()),
         }
     }
 }

@@ -1,13 +1,22 @@
 //! Which sessions a host takes without being asked, and when. Makes no calls.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::joined::LostSession;
 use super::slot::SlotText;
 use crate::limits::REALM_TAKEOVERS;
 use crate::message::SessionId;
 use crate::realm::{HostName, RealmSlot};
+
+/// A session to be taken.
+#[derive(Debug, PartialEq, Eq)]
+pub struct LostSession {
+    /// The session.
+    pub session: SessionId,
+    /// Its folder, which this host has too.
+    pub cwd: Arc<str>,
+}
 
 /// The sessions whose hosts are lost.
 #[derive(Debug, Default)]

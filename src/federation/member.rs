@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::io::{Seek as _, SeekFrom, Write as _};
+use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -135,17 +135,19 @@ impl RealmMember {
     }
 
     /// Keeps entries that the realm did not take, for a person: `lost/SESSION.edn` in the state folder.
-    pub(super) fn keep_lost(&self, session: &SessionId, entries: &[Arc<Entry>]) {
+    pub(super) async fn keep_lost(&self, session: &SessionId, entries: &[Arc<Entry>]) {
         let folder = self.terms.state_dir.join("lost");
+        let path = folder.join(format!("{session}.edn"));
         let mut text = Vec::new();
         entries.iter().for_each(|entry| entry.write_line(&mut text));
-        let kept = private::make_folder(&folder).and_then(|()| {
-            let path = folder.join(format!("{session}.edn"));
+        let made = folder.clone();
+        let keeping = tokio::task::spawn_blocking(move || {
+            private::make_folder(&made)?;
             let mut file = private::open(&path)?;
             file.seek(SeekFrom::End(0))?;
             file.write_all(&text)
         });
-        match kept {
+        match keeping.await.unwrap_or_else(|error| Err(io::Error::other(error))) {
             Ok(()) => tracing::warn!(%session, "what the realm did not take is in {}", folder.display()),
             Err(error) => tracing::error!(%error, %session, "what the realm did not take is lost"),
         }

@@ -20,6 +20,8 @@ pub struct SlotText {
     pub messages: u64,
     /// Whether a turn runs.
     pub is_streaming: bool,
+    /// The repository of its folder, as `host/path`.
+    pub remote: Option<Arc<str>>,
     /// Whether its folder is one that the hosts share.
     pub is_folder_shared: bool,
 }
@@ -49,6 +51,7 @@ impl SlotText {
         map.put_some("first-message", self.first_message.as_deref().map(str::to_owned));
         map.put("messages", Value::int(i64::try_from(self.messages).unwrap_or(i64::MAX)));
         map.put("streaming", self.is_streaming);
+        map.put_some("remote", self.remote.as_deref().map(str::to_owned));
         if self.is_folder_shared {
             map.put("folder-shared", true);
         }
@@ -68,6 +71,7 @@ impl SlotText {
             first_message: words("first-message"),
             messages: messages.and_then(|messages| u64::try_from(messages).ok()).unwrap_or(0),
             is_streaming: is("streaming"),
+            remote: words("remote"),
             is_folder_shared: is("folder-shared"),
         }
     }

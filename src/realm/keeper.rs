@@ -30,6 +30,11 @@ pub struct Kept {
 }
 
 impl Kept {
+    /// When the lease is over, on the clock that goes on in sleep; `None` if it was never granted.
+    pub fn ends_at(&self) -> Option<Duration> {
+        self.ends_at
+    }
+
     /// What this host may do now, by the clock: a process that was paused finds out before anybody tells it.
     pub fn standing(&self) -> LeaseStanding {
         let now = since_boot();
@@ -44,7 +49,7 @@ impl Kept {
     }
 }
 
-/// Renews the lease until the receiver is dropped. The receiver is told when what the host may do changes. Runs on the runtime that this is called in.
+/// Renews the lease until the receiver is dropped. The receiver is told when what the host may do changes, and for how long. Runs on the runtime that this is called in.
 pub fn keep(realm: Arc<dyn Realm>, terms: LeaseTerms) -> watch::Receiver<Kept> {
     let (to, kept) = watch::channel(Kept {
         told: LeaseStanding::Over,
@@ -102,7 +107,8 @@ fn say(to: &watch::Sender<Kept>, lease: &mut Lease, error: Option<&RealmError>) 
     let (margin_at, ends_at) = (lease.margin_at(), lease.ends_at());
     let fails = |error: Option<&RealmError>| error.map(std::mem::discriminant);
     to.send_if_modified(|kept| {
-        let is_new = (kept.told, kept.lapses) != (told, lapses) || fails(kept.error.as_ref()) != fails(error);
+        let is_new = (kept.told, kept.lapses, kept.ends_at) != (told, lapses, ends_at)
+            || fails(kept.error.as_ref()) != fails(error);
         *kept = Kept { told, margin_at, ends_at, lapses, error: error.cloned() };
         is_new
     });

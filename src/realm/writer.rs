@@ -106,7 +106,8 @@ impl RealmWriter {
 
     async fn settle(&mut self) -> Result<Vec<Arc<Entry>>, RealmError> {
         for left in (0..REALM_SETTLES).rev() {
-            let answer = self.realm.settle(&self.claim, self.owner.tail()).await;
+            let asked = self.owner.tail().clone();
+            let answer = self.realm.settle(&self.claim, &asked).await;
             let (ids, found) = match answer {
                 Ok(page) => {
                     let ids: Vec<EntryId> = page.entries.iter().map(|entry| entry.id.clone()).collect();
@@ -114,7 +115,7 @@ impl RealmWriter {
                 }
                 Err(error) => (Err(error), Vec::new()),
             };
-            let settled = self.owner.settled(ids.as_ref().map(Vec::as_slice));
+            let settled = self.owner.settled(&asked, ids.as_ref().map(Vec::as_slice));
             match settled {
                 Settled::Again if left > 0 => sleep(PAUSE).await,
                 Settled::Again => break,

@@ -2,7 +2,8 @@
 //!
 //! It is this executable, started with the name of a runner. Its standard input is a socket to the bridge: first
 //! comes what the program is to read, then nothing, and the end of that socket is the order to end everything.
-//! The other way it tells that the program was started, or not, and how it ended. It ends itself when nothing
+//! Where a program may not outlive something that the bridge must renew, what comes in between are deadlines: the runner ends
+//! everything when the last one comes, also while the bridge stands still. The other way it tells that the program was started, or not, and how it ended. It ends itself when nothing
 //! is left below it.
 //!
 //! A program that may do what the user may can stop or kill its runner: then the bridge ends what is left
@@ -17,7 +18,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -28,8 +29,9 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process};
 
 use super::lineage::{self, NAME};
 use super::sandbox::Sandbox;
+use crate::clock::since_boot;
 use crate::descriptors;
-use crate::limits::{PROCESS_GRACE, RUNNER_PATIENCE, RUNNER_PAUSE, RUNNER_ROUND};
+use crate::limits::{PROCESS_GRACE, RUNNER_LOOK, RUNNER_PATIENCE, RUNNER_PAUSE, RUNNER_ROUND};
 
 /// The program was started.
 pub(super) const STARTED: u8 = b'S';
@@ -74,16 +76,19 @@ pub(super) struct Order<'a> {
     pub(super) input: Stdin,
     /// How many files it may have open.
     pub(super) files: Option<u64>,
+    /// When it must have ended, on the clock that goes on while the machine sleeps.
+    pub(super) deadline: Option<Duration>,
     /// Where it may write.
     pub(super) sandbox: Option<&'a Sandbox>,
 }
 
 impl Order<'_> {
-    /// Three words: the numbers, and how many words of the sandbox follow.
+    /// Four words: the numbers, and how many words of the sandbox follow.
     pub(super) fn write(&self, command: &mut Command) {
         let words = self.sandbox.map(Sandbox::to_words);
         command.arg(self.input.to_word());
         command.arg(self.files.map_or_else(|| "-".to_owned(), |files| files.to_string()));
+        command.arg(self.deadline.map_or_else(|| "-".to_owned(), |deadline| millis(deadline).to_string()));
         command.arg(words.as_ref().map_or_else(|| "-".to_owned(), |words| words.len().to_string()));
         command.args(words.into_iter().flatten());
     }
@@ -93,6 +98,7 @@ impl Order<'_> {
 struct Job {
     input: Stdin,
     files: Option<u64>,
+    deadline: Option<Duration>,
     sandbox: Option<Sandbox>,
     program: OsString,
     arguments: Vec<OsString>,
@@ -101,7 +107,8 @@ struct Job {
 impl Job {
     fn read(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
         let mut number = || words.next()?.into_string().ok();
-        let (input, files, sandbox) = (Stdin::from_word(&number()?)?, number()?, number()?);
+        let (input, files) = (Stdin::from_word(&number()?)?, number()?);
+        let (deadline, sandbox) = (number()?, number()?);
         let sandbox = match sandbox.as_str() {
             "-" => None,
             count => Some(Sandbox::from_words(&mut words, count.parse().ok()?)?),
@@ -109,6 +116,7 @@ impl Job {
         Some(Self {
             input,
             files: files.parse().ok(),
+            deadline: deadline.parse().ok().map(Duration::from_millis),
             sandbox,
             program: words.next()?,
             arguments: words.collect(),
@@ -135,8 +143,9 @@ fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     let Ok(mut control) = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from) else {
         return ExitCode::from(NOT_STARTED);
     };
-    let started =
-        Job::read(words).ok_or(io::Error::from(Errno::INVAL)).and_then(|job| start(job, &mut control));
+    let job = Job::read(words).ok_or(io::Error::from(Errno::INVAL));
+    let deadline = job.as_ref().ok().and_then(|job| job.deadline);
+    let started = job.and_then(|job| start(job, &mut control));
     // Its own ends of the program's pipes would keep their end from being seen.
     let _ = let_go();
     let command = match started {
@@ -149,7 +158,7 @@ fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     tell(&control, STARTED, 0);
     let (ended, has_ended) = channel();
     let Ok(listening) = control.try_clone() else { return ExitCode::from(NOT_STARTED) };
-    let listening = thread::Builder::new().spawn(move || end_when_told(listening, &has_ended));
+    let listening = thread::Builder::new().spawn(move || end_when_told(listening, &has_ended, deadline));
     let mut code = ExitCode::SUCCESS;
     if listening.is_err() {
         end_all(below, lineage::own_children);
@@ -286,11 +295,43 @@ fn tell(mut control: &UnixStream, kind: u8, number: i32) {
     let _ = control.write_all(&message);
 }
 
-/// Waits for the end of the socket and ends what is left: politely first, if the program still runs. The
-/// process ends when the other thread finds nothing left.
-fn end_when_told(mut control: UnixStream, has_ended: &Receiver<()>) {
-    let _ = io::copy(&mut control, &mut io::sink());
-    if has_ended.try_recv().is_err() {
+/// The word of a deadline, in the order and later on the socket.
+pub(super) fn millis(deadline: Duration) -> u64 {
+    u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Waits for the end of the socket or the deadline, whichever comes first. The bridge puts the deadline off; one that is
+/// stopped does not. Returns whether the deadline came.
+fn is_late(mut control: &UnixStream, mut deadline: Option<Duration>) -> bool {
+    let (mut message, mut filled) = ([0; 8], 0usize);
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_sub(since_boot()));
+        if left == Some(Duration::ZERO) {
+            return true;
+        }
+        // The timer of a read stands still while the machine sleeps.
+        let wait = left.map(|left| left.min(RUNNER_LOOK));
+        let Some(rest) = message.get_mut(filled..) else { return false };
+        if control.set_read_timeout(wait).is_err() {
+            return false;
+        }
+        match control.read(rest) {
+            Ok(0) => return false,
+            Ok(count) => filled = filled.saturating_add(count),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(_) => return false,
+        }
+        if filled == message.len() {
+            deadline = Some(Duration::from_millis(u64::from_be_bytes(message)));
+            filled = 0;
+        }
+    }
+}
+
+/// Ends what is left when it is time: politely first, if the program still runs and the deadline has not come. The process
+/// ends when the other thread finds nothing left.
+fn end_when_told(control: UnixStream, has_ended: &Receiver<()>, deadline: Option<Duration>) {
+    if !is_late(&control, deadline) && has_ended.try_recv().is_err() {
         below().into_iter().for_each(|process| signal(process, Signal::TERM));
         let _ = has_ended.recv_timeout(PROCESS_GRACE);
     }

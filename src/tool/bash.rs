@@ -56,6 +56,7 @@ impl Tool for Bash {
                 timeout: Some(Duration::from_secs(seconds)),
                 sandbox: context.sandbox.clone(),
                 environment: context.environment.clone(),
+                lifeline: context.lifeline.clone(),
             };
             let output = context.outputs.collect(context.handle.clone());
             let (end, kept) = match run(job, output, &context.stop, context.progress.as_ref()).await {

@@ -16,7 +16,7 @@ use super::output::{Collector, KeptOutput};
 use crate::environment::Environment;
 use crate::limits::{PROCESS_GRACE, PROCESS_READ_BYTES, TOOL_UPDATE_PAUSE};
 use crate::runner::sandbox::Sandbox;
-use crate::runner::{self, Program};
+use crate::runner::{self, Lifeline, Program};
 
 /// What is to be run.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub struct ProcessRequest {
     pub sandbox: Option<Sandbox>,
     /// Its variables.
     pub environment: Environment,
+    /// When it must have ended, if it may not outlive something.
+    pub lifeline: Option<Lifeline>,
 }
 
 /// How it ended.
@@ -60,7 +62,7 @@ pub async fn run(
     // Both of its outputs go into one pipe, in the order in which it writes.
     let (mut reader, writer) = runner::pipe()?;
     let program = Program::new("bash").args(["-c", &job.command]).cwd(&job.cwd);
-    let program = program.environment(&job.environment).sandbox(job.sandbox);
+    let program = program.environment(&job.environment).sandbox(job.sandbox).until(job.lifeline);
     let mut running = program.start(writer.try_clone()?.into(), writer.into()).await?;
     let deadline = job.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let mut buffer = vec![0u8; PROCESS_READ_BYTES];
@@ -115,7 +117,7 @@ pub async fn run_apart(
     let (mut reader, writer) = runner::pipe()?;
     let (mut error_reader, error_writer) = runner::pipe()?;
     let program = Program::new("bash").args(["-c", &job.command]).cwd(&job.cwd);
-    let program = program.environment(&job.environment).sandbox(job.sandbox);
+    let program = program.environment(&job.environment).sandbox(job.sandbox).until(job.lifeline);
     let mut running = program.start(writer.into(), error_writer.into()).await?;
     let deadline = job.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let never = Instant::now();
@@ -181,6 +183,7 @@ mod tests {
             timeout: None,
             sandbox: None,
             environment: Environment::default(),
+            lifeline: None,
         };
         let looks = Mutex::new(Vec::new());
         let progress = |_: &str| looks.lock().unwrap().push(Instant::now());

@@ -141,6 +141,7 @@ impl Project {
             handle: "o-1".to_owned(),
             sandbox: None,
             environment: Environment::default(),
+            lifeline: None,
             barred: Arc::default(),
             revision: None,
             stop: self.stop.clone(),

@@ -13,41 +13,42 @@ use crate::server::{PATIENCE, Server};
 
 const PLACE: &str = "/project";
 
+/// Runs a test at a host of a server of its own.
+fn at_one_host(test: impl AsyncFnOnce(&PostgresRealm)) {
+    let Some(server) = Server::start() else { return };
+    run(async { test(&*server.host("laptop").await).await });
+}
+
 #[test]
 fn owner_keeps_a_session_in_postgres() {
-    let Some(server) = Server::start() else { return };
-    run(async { promises::owner_keeps_a_session(&*server.host("laptop").await).await });
+    at_one_host(async |realm| promises::owner_keeps_a_session(realm).await);
 }
 
 #[test]
 fn append_elsewhere_than_at_the_end_changes_nothing() {
-    let Some(server) = Server::start() else { return };
-    run(async { promises::append_fits_in_one_place(&*server.host("laptop").await).await });
+    at_one_host(async |realm| promises::append_fits_in_one_place(realm).await);
 }
 
 #[test]
 fn older_claim_appends_nothing() {
-    let Some(server) = Server::start() else { return };
-    run(async { promises::older_claim_is_fenced(&*server.host("laptop").await).await });
+    at_one_host(async |realm| promises::older_claim_is_fenced(realm).await);
 }
 
 #[test]
 fn log_without_what_is_known_is_refused() {
-    let Some(server) = Server::start() else { return };
-    run(async { promises::lacking_log_is_refused(&*server.host("laptop").await).await });
+    at_one_host(async |realm| promises::lacking_log_is_refused(realm).await);
 }
 
 #[test]
 fn session_is_made_once() {
-    let Some(server) = Server::start() else { return };
-    run(async { promises::session_is_made_once(&*server.host("laptop").await).await });
+    at_one_host(async |realm| promises::session_is_made_once(realm).await);
 }
 
 #[test]
 fn session_changes_hands_between_living_hosts() {
     let Some(server) = Server::start() else { return };
     run(async {
-        let (a, b) = (server.host("laptop").await, server.host("desk").await);
+        let (a, b) = server.two_hosts().await;
         let claim = a.create(&header("s-1")).await.unwrap();
         let session = claim.session.clone();
         let at = a.append(&claim, &Tail::default(), &entries(&["a"]), None).await.unwrap();
@@ -84,7 +85,7 @@ fn session_changes_hands_between_living_hosts() {
 fn owner_that_is_lost_loses_its_session_to_who_asks() {
     let Some(server) = Server::start() else { return };
     run(async {
-        let (a, b) = (server.host("laptop").await, server.host("desk").await);
+        let (a, b) = server.two_hosts().await;
         let claim = a.create(&header("s-1")).await.unwrap();
         let session = claim.session.clone();
         let at = a.append(&claim, &Tail::default(), &entries(&["a"]), None).await.unwrap();
@@ -175,7 +176,7 @@ fn two_hosts_with_one_name_are_refused() {
 fn request_is_answered_once_by_the_owner() {
     let Some(server) = Server::start() else { return };
     run(async {
-        let (a, b) = (server.host("laptop").await, server.host("desk").await);
+        let (a, b) = server.two_hosts().await;
         let claim = a.create(&header("s-1")).await.unwrap();
         let mut requests = a.requests().await.unwrap();
         let answerer = a.clone();
@@ -203,15 +204,14 @@ fn request_is_answered_once_by_the_owner() {
 
 #[test]
 fn deleted_session_is_gone_in_postgres() {
-    let Some(server) = Server::start() else { return };
-    run(async { promises::deleted_session_is_gone(&*server.host("laptop").await).await });
+    at_one_host(async |realm| promises::deleted_session_is_gone(realm).await);
 }
 
 #[test]
 fn deleted_session_is_made_by_no_late_call() {
     let Some(server) = Server::start() else { return };
     run(async {
-        let (a, b) = (server.host("laptop").await, server.host("desk").await);
+        let (a, b) = server.two_hosts().await;
         let old = a.create(&header("s-1")).await.unwrap();
         let session = old.session.clone();
         let at =
@@ -276,7 +276,7 @@ fn what_nobody_needs_any_more_is_removed() {
 fn what_an_owner_says_is_heard_piece_by_piece() {
     let Some(server) = Server::start() else { return };
     run(async {
-        let (a, b) = (server.host("laptop").await, server.host("desk").await);
+        let (a, b) = server.two_hosts().await;
         let claim = a.create(&header("s-1")).await.unwrap();
         let mut heard = b.hear(&claim.session).await.unwrap();
         let mut other = b.hear(&"s-2".into()).await.unwrap();
@@ -297,7 +297,7 @@ fn what_an_owner_says_is_heard_piece_by_piece() {
 fn sessions_are_found_by_owner_and_text() {
     let Some(server) = Server::start() else { return };
     run(async {
-        let (a, b) = (server.host("laptop").await, server.host("desk").await);
+        let (a, b) = server.two_hosts().await;
         let one = a.create(&header("s-1")).await.unwrap();
         let two = b.create(&header("s-2")).await.unwrap();
         a.append(&one, &Tail::default(), &[entry("a", "Where is the Needle?")], Some("{:name \"hay\"}"))
@@ -473,30 +473,47 @@ fn pooler_of_transactions_is_refused() {
 }
 
 #[test]
-fn follower_needs_no_hints() {
+fn lost_hints_are_told_as_anything() {
     let Some(server) = Server::start() else { return };
     run(async {
-        let (a, b) = (server.host("laptop").await, server.host("desk").await);
-        let claim = a.create(&header("s-1")).await.unwrap();
-        let mut hints = b.watch(Some(&claim.session)).await.unwrap();
-        let mut followed =
-            edn_bridge::realm::follow(b.clone() as Arc<dyn Realm>, claim.session.clone(), Tail::default());
-        let mut at = Tail::default();
-        let mut seen = Vec::new();
-        for n in 0..20 {
-            // Whoever listens is cut off, again and again.
-            server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'");
-            at = a.append(&claim, &at, &entries(&[&format!("e{n}")]), None).await.unwrap();
-        }
-        while seen.len() < 20 {
-            match tokio::time::timeout(PATIENCE, followed.recv()).await.unwrap().unwrap() {
-                edn_bridge::realm::Followed::Entries(entries) => seen.extend(entries),
-                edn_bridge::realm::Followed::Level(_) | edn_bridge::realm::Followed::Away(_) => {}
-                other => panic!("{other:?}"),
+        let b = server.host("desk").await;
+        let mut hints = b.watch(Some(&"s-1".into())).await.unwrap();
+        // Whoever listens is cut off. It listens again, and may have missed something.
+        server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'");
+        while hints.recv().await.unwrap() != RealmHint::Anything {}
+    });
+}
+
+#[test]
+fn renewal_tells_what_no_hint_told() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let (a, b) = server.two_hosts().await;
+        a.create(&header("s-1")).await.unwrap();
+        let mut requests = b.requests().await.unwrap();
+        let mut hints = b.watch(None).await.unwrap();
+        let mut told = async || {
+            while let Ok(hint) = hints.try_recv() {
+                drop(hint);
             }
+            b.renew().await.unwrap();
+            std::iter::from_fn(|| hints.try_recv().ok()).any(|hint| hint == RealmHint::Anything)
+        };
+        // The first hints of both hosts may still be under way.
+        let until = tokio::time::Instant::now() + PATIENCE;
+        while told().await {
+            assert!(tokio::time::Instant::now() < until, "it never is as it was");
         }
-        assert_eq!(seen, log(&*a, &claim.session).await);
-        // Whoever lost hints is told so.
-        while tokio::time::timeout(PATIENCE, hints.recv()).await.unwrap().unwrap() != RealmHint::Anything {}
+        server.sql("UPDATE edn_bridge.session SET changed = clock_timestamp()");
+        assert!(told().await, "a session has changed");
+        assert!(!told().await, "nothing has changed");
+        server.sql("UPDATE edn_bridge.host SET until = clock_timestamp() WHERE name = 'laptop'");
+        assert!(told().await, "a host is lost");
+        server.sql(
+            "INSERT INTO edn_bridge.request (id, session, host, asker, call, expires) \
+               VALUES ('r', 's-1', 'desk', 'laptop', ':x', clock_timestamp() + interval '1 minute')",
+        );
+        b.renew().await.unwrap();
+        assert_eq!(&*requests.recv().await.unwrap().request.call, ":x");
     });
 }

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use edn_bridge::message::{Block, EntryId, Message, Role, SessionId};
 use edn_bridge::realm::{
@@ -10,8 +11,14 @@ use edn_bridge::realm::{
 };
 use edn_bridge::store::{Entry, EntryBody, Header};
 
+/// How long anything may take that is waited for.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs a test, which ends in bounded time: whatever it waits for, it does not wait for ever.
 pub fn run<T>(test: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(test)
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime
+        .block_on(async { tokio::time::timeout(PATIENCE * 3, test).await.expect("the test waits for ever") })
 }
 
 /// A host. The number of its run is the one in `run`, such as 3 in `r3`.

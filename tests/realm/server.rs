@@ -13,8 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::promises::host;
 
-/// How long anything may take that is waited for.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub use crate::promises::PATIENCE;
 
 /// A running server.
 pub struct Server {
@@ -234,6 +233,11 @@ impl Server {
     /// A host that has entered the realm.
     pub async fn host(&self, name: &str) -> Arc<PostgresRealm> {
         self.host_at(name, self.port).await
+    }
+
+    /// Two hosts that have entered the realm: `laptop` and `desk`.
+    pub async fn two_hosts(&self) -> (Arc<PostgresRealm>, Arc<PostgresRealm>) {
+        (self.host("laptop").await, self.host("desk").await)
     }
 
     pub async fn host_at(&self, name: &str, port: u16) -> Arc<PostgresRealm> {

@@ -11,7 +11,7 @@ use crate::server::Server;
 
 /// Runs `openssl` in a folder.
 fn openssl(folder: &Path, args: &str) {
-    let output = Command::new("openssl").args(args.split(' ')).current_dir(folder).output().unwrap();
+    let output = Command::new("openssl").args(args.split_whitespace()).current_dir(folder).output().unwrap();
     assert!(output.status.success(), "openssl {args}: {}", String::from_utf8_lossy(&output.stderr));
 }
 

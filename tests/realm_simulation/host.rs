@@ -26,7 +26,7 @@ pub enum Call {
     Read { session: usize, after: Tail },
     Claim { session: usize, known: Tail, lapses: u64 },
     Append { session: usize, epoch: u64 },
-    Settle { session: usize, epoch: u64 },
+    Settle { session: usize, epoch: u64, asked: Tail },
     Release,
     HandOver { session: usize, epoch: u64 },
     Other,
@@ -221,11 +221,11 @@ impl Host {
             Call::Claim { session, known, lapses } => self.claimed(session, known, lapses, answer, out),
             // What was asked by an earlier claim says nothing to this one.
             Call::Append { session, epoch }
-            | Call::Settle { session, epoch }
+            | Call::Settle { session, epoch, .. }
             | Call::HandOver { session, epoch }
                 if !self.makes(Mistake::AnswerOfOldClaim) && !self.owns_in(session, epoch) => {}
             Call::Append { session, .. } => self.appended(session, answer, out),
-            Call::Settle { session, .. } => self.settled(session, answer, out),
+            Call::Settle { session, asked, .. } => self.settled(session, &asked, answer, out),
             Call::HandOver { session, .. } => self.handed_over(session, answer, out),
             Call::Release | Call::Other => {}
         }
@@ -314,7 +314,7 @@ impl Host {
                 self.has_ended = true;
                 (0..self.seats.len()).for_each(|session| self.give_up(session, out));
             }
-            Err(_) => {}
+            Err(_) => self.lease.failed(self.clock(out.now)),
         }
     }
 
@@ -407,8 +407,8 @@ impl Host {
             }
         };
         seat.owner = page.owner;
-        let is_newest = seat.replica.tail() == after || is_careless;
-        if is_newest && let Err(stop) = seat.replica.found(page.tail.seq) {
+        let asked = if is_careless { seat.replica.tail().clone() } else { after.clone() };
+        if let Err(stop) = seat.replica.found(&asked, page.tail.seq) {
             return self.lacks(session, stop, out);
         }
         if seat.owning().is_some() {

@@ -416,24 +416,33 @@ impl Host {
         owning.is_settling = true;
         let (claim, known) = (owning.claim.clone(), owning.owner.tail().clone());
         self.send(
-            Call::Settle { session, epoch: claim.epoch },
+            Call::Settle { session, epoch: claim.epoch, asked: known.clone() },
             Statement::Settle { session, claim, known },
             out,
         );
     }
 
-    pub fn settled(&mut self, session: usize, answer: Result<Reply, RealmError>, out: &mut Out<'_>) {
+    pub fn settled(
+        &mut self,
+        session: usize,
+        asked: &Tail,
+        answer: Result<Reply, RealmError>,
+        out: &mut Out<'_>,
+    ) {
         let is_stubborn = self.makes(Mistake::NoNewDecision);
+        // Both take any answer for one to the newest question.
+        let is_careless = self.makes(Mistake::AnswerOfOldClaim) || self.makes(Mistake::AppendDuringSettle);
         let Some(owning) = self.seats[session].owning() else { return };
         owning.is_settling = false;
         let before = owning.owner.tail().seq;
+        let asked = if is_careless { owning.owner.tail().clone() } else { asked.clone() };
         let (verdict, page) = match answer {
             Ok(Reply::Page(page)) => {
                 let ids: Vec<EntryId> = page.entries.iter().map(|entry| entry.id.clone()).collect();
-                (owning.owner.settled(Ok(&ids)), Some(page))
+                (owning.owner.settled(&asked, Ok(&ids)), Some(page))
             }
             Ok(_) => return,
-            Err(error) => (owning.owner.settled(Err(&error)), None),
+            Err(error) => (owning.owner.settled(&asked, Err(&error)), None),
         };
         match verdict {
             Settled::Again => {}

@@ -21,6 +21,7 @@ impl SessionActor {
                 let shared = self.durable.share().await;
                 reply.send(shared);
             }
+            Change::Give { host, reply } => reply.send(self.give(host).await),
 
             Change::Prompt { call, incoming, reply } => self.prompt(call, incoming, reply).await,
             Change::Enqueue { call, incoming, until, reply } => {

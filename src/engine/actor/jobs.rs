@@ -170,6 +170,7 @@ impl Programs {
             timeout: timeout_seconds.map(|seconds| Duration::from_secs(seconds.min(BASH_MAX_SECONDS))),
             sandbox: None,
             environment: durable.handle.config().environment.clone(),
+            lifeline: durable.shared.lifeline(&durable.state.facts),
         };
         let outputs = Outputs::new(&durable.shared.settings.state_dir, durable.handle.id.as_str());
         let collector = outputs.collect(durable.shared.clock.id("o-"));

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::SessionActor;
+use super::shared::no_realm;
+use crate::catalogue::ErrorCode;
 use crate::engine::keeper::Departed;
 use crate::engine::queue::{self, QueuedMessage};
 use crate::engine::running::RunningTurn;
+use crate::engine::services::refused;
 use crate::facts::Phase;
 use crate::session::{ApiError, Call, Ended, Interrupted, Reply};
 use crate::store::record::{KeyedRequest, TurnEvent, Wish};
@@ -52,6 +55,18 @@ impl SessionActor {
         }
         self.durable.changed(None);
         self.durable.shared.tree.announce(None);
+    }
+
+    /// Makes another host the owner of the session, in which nothing may run.
+    pub(super) async fn give(&mut self, host: String) -> Result<String, ApiError> {
+        if !self.is_at_rest() {
+            let message = "Something runs in the session: hand it over when that has ended.";
+            return Err(ApiError::new(ErrorCode::SessionNotIdle, message));
+        }
+        let federation = self.durable.shared.federation.get().cloned().ok_or_else(no_realm)?;
+        let given = federation.give(&self.durable.handle.id, &host).await;
+        self.look_at_owner().await;
+        given.map(|()| host).map_err(|error| refused(&error))
     }
 
     /// Ends the running turn for a client. One with a known key ends nothing.

@@ -750,6 +750,7 @@ impl Batch<'_> {
             handle: turn.shared.clock.id("o-"),
             sandbox,
             environment: turn.environment(),
+            lifeline: turn.lifeline(),
             barred: self.barred(&call.name, plan).into(),
             revision,
             stop,
@@ -816,7 +817,14 @@ impl Batch<'_> {
 async fn start_job(turn: &Turn, command: String, cwd: PathBuf, sandbox: Option<Sandbox>) -> Outcome {
     let id: Arc<str> = turn.shared.clock.id("j-").into();
     let environment = turn.environment();
-    let job = process::ProcessRequest { command, cwd, timeout: None, sandbox, environment };
+    let job = process::ProcessRequest {
+        command,
+        cwd,
+        timeout: None,
+        sandbox,
+        environment,
+        lifeline: turn.lifeline(),
+    };
     let (name, turn_id, job) = (id.clone(), turn.id.clone(), Box::new(job));
     match turn.session.request(|ack| Change::StartJob { id: name, turn: turn_id, job, ack }).await {
         Ok(()) => {

@@ -22,6 +22,7 @@ use crate::limits::REALM_LOOK;
 use crate::mcp::Answerer;
 use crate::message::{StopReason, TurnId};
 use crate::provider::models::Model;
+use crate::runner::Lifeline;
 use crate::session::ApiError;
 use crate::store::{Entry, EntryBody};
 use crate::tool::toolbox::{Source, Toolbox};
@@ -125,6 +126,11 @@ impl Turn {
                 () = tokio::time::sleep(REALM_LOOK) => {}
             }
         }
+    }
+
+    /// When what the turn starts must have ended: with this host's lease, if hosts share the session.
+    pub fn lifeline(&self) -> Option<Lifeline> {
+        self.shared.lifeline(&self.session.snapshot().facts)
     }
 
     /// Appends entries to the journal.

@@ -162,8 +162,9 @@ impl Owner {
         self.is_in_doubt()
     }
 
-    /// The answer to a settle: the ids of the entries beyond the tail, in their order.
-    pub fn settled(&mut self, answer: Result<&[EntryId], &RealmError>) -> Settled {
+    /// The answer to a settle: the ids of the entries beyond the place that was asked for, in their order. That must be the
+    /// tail still: the answer to an earlier question says nothing about the log's end.
+    pub fn settled(&mut self, asked: &Tail, answer: Result<&[EntryId], &RealmError>) -> Settled {
         let pending = match &self.state {
             State::InDoubt(pending) => pending.clone(),
             State::Steady => None,
@@ -172,6 +173,7 @@ impl Owner {
             State::Stopped(stop) => return Settled::Stop(stop.clone()),
         };
         match answer {
+            Ok(_) if *asked != self.tail => Settled::Again,
             Ok(found) => {
                 if !found.is_empty() {
                     let tail = self.tail.after(found);
@@ -236,6 +238,12 @@ mod tests {
         Owner::new(&Claim { session: "s".into(), epoch: 3, tail: tail.clone() }, &tail).unwrap()
     }
 
+    /// The answer to a question about the tail.
+    fn settled(owner: &mut Owner, answer: Result<&[EntryId], &RealmError>) -> Settled {
+        let asked = owner.tail().clone();
+        owner.settled(&asked, answer)
+    }
+
     const DOUBT: RealmError = RealmError::InDoubt(Doubt::NoAnswer);
 
     fn fenced() -> RealmError {
@@ -257,10 +265,10 @@ mod tests {
         owner.begin(ids(&["a"])).unwrap();
         assert_eq!(owner.appended(Err(&DOUBT)), Appended::Settle);
         assert_eq!(owner.begin(ids(&["b"])), Err(NotNow::InDoubt));
-        assert_eq!(owner.settled(Err(&DOUBT)), Settled::Again);
-        assert_eq!(owner.settled(Err(&RealmError::Unreachable("away".into()))), Settled::Again);
+        assert_eq!(settled(&mut owner, Err(&DOUBT)), Settled::Again);
+        assert_eq!(settled(&mut owner, Err(&RealmError::Unreachable("away".into()))), Settled::Again);
         assert_eq!(owner.begin(ids(&["b"])), Err(NotNow::InDoubt));
-        assert_eq!(owner.settled(Ok(&ids(&["a"]))), Settled::Acknowledge);
+        assert_eq!(settled(&mut owner, Ok(&ids(&["a"]))), Settled::Acknowledge);
         assert_eq!(owner.begin(ids(&["b"])).unwrap(), Tail::at(6, "a".into()));
     }
 
@@ -269,12 +277,12 @@ mod tests {
         let mut owner = owner();
         owner.begin(ids(&["a"])).unwrap();
         owner.appended(Err(&DOUBT));
-        assert_eq!(owner.settled(Ok(&[])), Settled::DecideAnew);
+        assert_eq!(settled(&mut owner, Ok(&[])), Settled::DecideAnew);
         assert!(owner.has_open_doubt(), "the statement may still be carried out");
         // Something else is wanted now. The late statement comes first, and takes the place.
         owner.begin(ids(&["b"])).unwrap();
         assert_eq!(owner.appended(Err(&RealmError::InDoubt(Doubt::NoRow))), Appended::Settle);
-        assert_eq!(owner.settled(Ok(&ids(&["a"]))), Settled::DecideAnew);
+        assert_eq!(settled(&mut owner, Ok(&ids(&["a"]))), Settled::DecideAnew);
         assert!(!owner.has_open_doubt(), "nothing else fits after the old tail");
         assert_eq!(owner.begin(ids(&["b"])).unwrap(), Tail::at(6, "a".into()));
     }
@@ -284,12 +292,25 @@ mod tests {
         let mut owner = owner();
         owner.begin(ids(&["a"])).unwrap();
         owner.appended(Err(&DOUBT));
-        owner.settled(Ok(&[]));
+        settled(&mut owner, Ok(&[]));
         assert!(!owner.heard(5));
         assert!(owner.heard(6));
         assert_eq!(owner.begin(ids(&["b"])), Err(NotNow::InDoubt));
-        assert_eq!(owner.settled(Ok(&ids(&["a"]))), Settled::Level);
+        assert_eq!(settled(&mut owner, Ok(&ids(&["a"]))), Settled::Level);
         assert_eq!(owner.tail().seq, 6);
+    }
+
+    #[test]
+    fn answer_to_an_earlier_question_settles_nothing() {
+        let mut owner = owner();
+        let asked = owner.tail().clone();
+        owner.begin(ids(&["a"])).unwrap();
+        owner.appended(Ok(&Tail::at(6, "a".into())));
+        owner.begin(ids(&["b"])).unwrap();
+        owner.appended(Err(&DOUBT));
+        assert_eq!(owner.settled(&asked, Ok(&ids(&["a"]))), Settled::Again, "of before the first append");
+        assert_eq!(*owner.tail(), Tail::at(6, "a".into()));
+        assert_eq!(settled(&mut owner, Ok(&ids(&["b"]))), Settled::Acknowledge);
     }
 
     #[test]
@@ -298,7 +319,7 @@ mod tests {
         owner.begin(ids(&["a"])).unwrap();
         assert_eq!(owner.appended(Ok(&Tail::at(9, "a".into()))), Appended::Settle);
         assert_eq!(owner.appended(Ok(&Tail::at(6, "a".into()))), Appended::Settle, "nothing is under way");
-        assert_eq!(owner.settled(Ok(&[])), Settled::DecideAnew);
+        assert_eq!(settled(&mut owner, Ok(&[])), Settled::DecideAnew);
     }
 
     #[test]
@@ -317,12 +338,12 @@ mod tests {
             owner.begin(ids(&["a"])).unwrap();
             if in_doubt {
                 owner.appended(Err(&DOUBT));
-                assert_eq!(owner.settled(Err(&fenced())), Settled::Stop(Stop::Fenced));
+                assert_eq!(settled(&mut owner, Err(&fenced())), Settled::Stop(Stop::Fenced));
             } else {
                 assert_eq!(owner.appended(Err(&fenced())), Appended::Stop(Stop::Fenced));
             }
             assert_eq!(owner.begin(ids(&["b"])), Err(NotNow::Stopped(Stop::Fenced)));
-            assert_eq!(owner.settled(Ok(&[])), Settled::Stop(Stop::Fenced));
+            assert_eq!(settled(&mut owner, Ok(&[])), Settled::Stop(Stop::Fenced));
             assert_eq!(owner.appended(Ok(&Tail::at(6, "a".into()))), Appended::Stop(Stop::Fenced));
         }
     }
@@ -341,6 +362,6 @@ mod tests {
         owner.begin(ids(&["a"])).unwrap();
         owner.appended(Err(&DOUBT));
         let behind = RealmError::Behind { known: known.clone(), found: 4 };
-        assert_eq!(owner.settled(Err(&behind)), Settled::Stop(Stop::Behind { known, found: 4 }));
+        assert_eq!(settled(&mut owner, Err(&behind)), Settled::Stop(Stop::Behind { known, found: 4 }));
     }
 }

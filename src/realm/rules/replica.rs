@@ -64,13 +64,17 @@ impl Replica {
         self.stopped.is_none() && seq > self.tail.seq
     }
 
-    /// The engine has just said that the log has that many entries.
+    /// The engine was asked from a place, and said that the log has that many entries. If the copy has grown since, the
+    /// answer says nothing.
     ///
     /// # Errors
     /// If those are fewer than the copy has.
-    pub fn found(&mut self, seq: u64) -> Result<(), Stop> {
+    pub fn found(&mut self, asked: &Tail, seq: u64) -> Result<(), Stop> {
         if let Some(stop) = &self.stopped {
             return Err(stop.clone());
+        }
+        if *asked != self.tail {
+            return Ok(());
         }
         Stop::unless_holds(&self.tail, seq, None).map_or(Ok(()), |stop| Err(self.stop(stop)))
     }
@@ -109,9 +113,11 @@ mod tests {
     fn replica_of_a_shorter_log_stops() {
         let mut replica = Replica::new(Tail::at(2, "b".into()));
         assert_eq!([1, 2, 3].map(|seq| replica.heard(seq)), [false, false, true]);
-        assert_eq!(replica.found(2), Ok(()));
+        let tail = replica.tail().clone();
+        assert_eq!(replica.found(&tail, 2), Ok(()));
+        assert_eq!(replica.found(&Tail::at(1, "a".into()), 1), Ok(()), "asked before it grew");
         let behind = Stop::Behind { known: Tail::at(2, "b".into()), found: 1 };
-        assert_eq!(replica.found(1), Err(behind.clone()));
+        assert_eq!(replica.found(&tail, 1), Err(behind.clone()));
         assert_eq!(replica.offer(3, &"c".into()), Offer::Stop(behind));
     }
 }
