@@ -332,7 +332,8 @@ fn deleted_session_leaves_copies_to_their_machines() {
     let cell = std::cell::RefCell::new(&mut a);
     wait_until("it is deleted", || {
         let deleted = cell.borrow_mut().ask("d", "delete_session", &format!("{{:session-id {session:?}}}"));
-        assert!(matches!(code(&deleted), "" | "request/session-not-idle"), "{deleted}");
+        let is_open = deleted.to_string().contains("is open already");
+        assert!(matches!(code(&deleted), "" | "request/session-not-idle") || is_open, "{deleted}");
         code(&deleted).is_empty()
     });
     assert_eq!(server.sql(&format!("SELECT deleted FROM edn_bridge.session WHERE id = '{session}'")), ["t"]);
