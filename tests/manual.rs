@@ -1,5 +1,6 @@
-//! The manual against the program: README.md, SECURITY.md and the chapters of `info edn-bridge`. Each command of them is run, or stands in `NOT_RUN`
-//! with the reason; options, commands, attributes, configurations, requests and dialogues are those of the program.
+//! The manual against the program: README.md, SECURITY.md and the chapters of `info edn-bridge`. Each command of
+//! them is run, or stands in `NOT_RUN` with the reason; options, commands, attributes, configurations, requests and
+//! dialogues are those of the program.
 //! tests/tutorial.rs runs the tutorial.
 
 #![allow(
@@ -192,6 +193,7 @@ const RUN: &[(&str, &str, &str)] = &[
 const NOT_RUN: &[(&str, &str)] = &[
     ("edn-bridge chat", "needs a terminal: tests/repl_terminal.rs has one"),
     ("edn-bridge login", "needs a person in a browser: tests/logins.rs plays one"),
+    ("edn-bridge login NAME", "needs a person in a browser: tests/logins.rs plays one"),
     ("edn-bridge login PROVIDER", "needs a person in a browser: tests/logins.rs plays one"),
     ("edn-bridge login anthropic", "needs a person in a browser: tests/logins.rs plays one"),
     ("edn-bridge models fetch", "loads 98 MB: tests/embedded_model.rs"),
@@ -207,6 +209,9 @@ const NOT_RUN: &[(&str, &str)] = &[
         "builds for minutes: make dist-check",
     ),
     ("cargo package --workspace", "builds for minutes: make dist-check"),
+    ("cargo publish --workspace --dry-run", "asks the registry, and builds for minutes"),
+    ("nix build", "needs nixpkgs, which only the network has"),
+    ("nix build .#small", "needs nixpkgs, which only the network has"),
     ("cargo build --release --features postgres", "builds for minutes: make features"),
     ("cargo bench --bench realm", "measures for minutes"),
     (
@@ -235,6 +240,7 @@ const OTHERS: &[&str] = &[
     "--acp",
     "--batch",
     "--bench",
+    "--dry-run",
     "--eval",
     "--features",
     "--locked",
@@ -250,7 +256,8 @@ const OTHERS: &[&str] = &[
     "--workspace",
 ];
 
-/// Requests, and what answers them, in blocks with lines after `> ` and `< `: the page, a text of the block, the command.
+/// Requests, and what answers them, in blocks with lines after `> ` and `< `: the page, a text of the block, and the
+/// command; without one, the socket of the control wire.
 const DIALOGUES: &[(&str, &str, &[&str])] = &[
     ("README.md", ":op \"handshake\"", &["serve"]),
     ("docs/acp.md", "\"initialize\"", &["acp"]),
@@ -354,7 +361,9 @@ fn commands() -> Vec<(String, String)> {
         commands.extend(commands_of(block).into_iter().map(|(command, _)| (place.clone(), command)));
     }
     let is_command = |span: &str| {
-        ["edn-bridge ", "make ", "cargo ", "podman ", "apt "].iter().any(|begin| span.starts_with(begin))
+        ["edn-bridge ", "make ", "cargo ", "podman ", "apt ", "nix "]
+            .iter()
+            .any(|begin| span.starts_with(begin))
             || span.contains("| edn-bridge ")
     };
     commands.extend(spans().into_iter().filter(|(_, span)| is_command(span)));

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Command, CommandFactory as _, ValueEnum};
+use clap::{Command as Grammar, CommandFactory as _, ValueEnum};
 
 use super::{Arguments, Exit, Failure, out};
 
@@ -35,11 +35,11 @@ pub(super) fn completion(shell: Shell) -> Exit {
 }
 
 /// The command without what its help hides: the generators offer that too.
-fn offered(command: &Command) -> Command {
+fn offered(command: &Grammar) -> Grammar {
     // A name must outlive the command, and the process ends with it.
     let name: &'static str = command.get_name().to_owned().leak();
     let about = command.get_about().cloned().unwrap_or_default();
-    Command::new(name)
+    Grammar::new(name)
         .about(about)
         .args(command.get_arguments().filter(|argument| !argument.is_hide_set()))
         .subcommands(command.get_subcommands().filter(|below| !below.is_hide_set()).map(offered))
