@@ -322,8 +322,8 @@ fn provider_failures_are_distinguished() {
         (
             "JSON that says what is wrong",
             Answer::json(200, r#"{"error":{"message":"no such model","type":"not_found_error"}}"#),
-            ErrorKind::Fatal,
-            "refused: no such model",
+            ErrorKind::NotConfigured,
+            "p has no such model or address: no such model",
         ),
         (
             "a way to elsewhere",

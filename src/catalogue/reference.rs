@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use crate::catalogue::{
-    COMMANDS, ERROR_CODES, FEATURES, OPS, PROTOCOL_VERSION_TEXT, SCOPE_KEYS, Shape, TOPICS,
+    COMMANDS, ERROR_CODES, FEATURES, OPS, PROTOCOL_VERSION_TEXT, REALM_COMMANDS, SCOPE_KEYS, Shape, TOPICS,
 };
 use crate::limits;
 use crate::message::{Mode, ThinkingLevel};
@@ -52,6 +52,9 @@ fn write_tables(file: &mut String) -> std::fmt::Result {
     writeln!(file, "  :features {features:?}")?;
     let commands: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
     writeln!(file, "  :commands {commands:?}")?;
+    let listed: Vec<&str> =
+        commands.into_iter().filter(|command| !REALM_COMMANDS.contains(command)).collect();
+    writeln!(file, "  :listed-commands {listed:?}")?;
     let codes: Vec<&str> = ERROR_CODES.iter().map(|spec| spec.name).collect();
     writeln!(file, "  :error-codes {codes:?}")?;
     let with_data = ERROR_CODES.iter().filter(|spec| !spec.data.is_empty());

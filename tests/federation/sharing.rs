@@ -8,7 +8,7 @@ use crate::support::{data, files, wait_until};
 use crate::{ask, assert_whole, end_of_turn, host, listed, switch, texts};
 
 #[test]
-fn session_shared_in_part_is_shared_as_a_whole_at_the_next_start() {
+fn session_shared_in_part_is_shared_whole_at_the_next_start() {
     let Some(server) = Server::start() else { return };
     let alpha = host(&server, "alpha", ":ask", END);
     let mut a = alpha.setup.interactor();
