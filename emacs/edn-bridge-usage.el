@@ -103,24 +103,31 @@ asked for."
                edn-bridge-program))
     (let ((buffer (current-buffer))
           (errors (generate-new-buffer " *edn-bridge usage errors*"))
-          (by edn-bridge-usage--by))
+          (by edn-bridge-usage--by)
+          process pipe)
       (edn-bridge-usage--show-text "Reading the sessions …\n")
-      (setq edn-bridge-usage--process
-            (make-process
-             :name "edn-bridge-usage"
-             :buffer (generate-new-buffer " *edn-bridge usage output*")
-             :command (append (apply #'edn-bridge-program-command
-                                     edn-bridge-program-args)
-                              (list "usage" "--json" "--by" (symbol-name by)))
-             :connection-type 'pipe :noquery t :file-handler t
-             :stderr errors
-             :sentinel
-             (lambda (process _event)
-               (unless (process-live-p process)
-                 (edn-bridge-usage--ended process errors buffer by)))))
-      (when-let ((pipe (get-buffer-process errors)))
-        (set-process-query-on-exit-flag pipe nil)
-        (set-process-sentinel pipe #'ignore)))))
+      ;; What it wrote to its standard error may come after its end.
+      (let ((sentinel (lambda (&rest _)
+                        (unless (or (null process) (process-live-p process)
+                                    (and pipe (process-live-p pipe)))
+                          (edn-bridge-usage--ended process errors buffer by)))))
+        (setq process
+              (make-process
+               :name "edn-bridge-usage"
+               :buffer (generate-new-buffer " *edn-bridge usage output*")
+               :command (append (apply #'edn-bridge-program-command
+                                       edn-bridge-program-args)
+                                (list "usage" "--json" "--by" (symbol-name by)))
+               :connection-type 'pipe :noquery t :file-handler t
+               :stderr errors
+               :sentinel sentinel)
+              pipe (get-buffer-process errors)
+              edn-bridge-usage--process process)
+        (when pipe
+          (set-process-query-on-exit-flag pipe nil)
+          (set-process-sentinel pipe sentinel))
+        ;; A remote one may have ended while it was started.
+        (funcall sentinel)))))
 
 (defun edn-bridge-usage--ended (process errors buffer by)
   "Show in BUFFER the figures by BY that PROCESS has written.
@@ -154,10 +161,6 @@ shown below them."
   "Return what a process that has ended wrote to the buffer ERRORS."
   (if (not (buffer-live-p errors))
       ""
-    (when-let ((pipe (get-buffer-process errors)))
-      (let ((rounds 0))
-        (while (and (< (cl-incf rounds) 20)
-                    (accept-process-output pipe 0.02)))))
     (with-current-buffer errors
       (mapconcat #'edn-bridge-visible-label
                  (split-string (string-trim (buffer-string)) "\n") "\n"))))
