@@ -285,7 +285,8 @@
       (edn-bridge-input-abort)
       (edn-bridge-test-wait (string-search "Held back since the abort"
                                            (edn-bridge-transcript-footer)))
-      (should-not (edn-bridge-chat-running-p))
+      ;; The queue is held before the turn has ended.
+      (edn-bridge-test-wait (not (edn-bridge-chat-running-p)))
       (should (= 1 (count "^Begin")))
       (should-not (= 1 (count "^later$")))
       (edn-bridge-queue-resume)
