@@ -35,12 +35,19 @@ ACP_NODE='@agentclientprotocol/sdk@2.4.0'
 say() { printf '%s\n' "$*" >&2; }
 die() { say "make: $*"; exit 1; }
 
-# step NAME COMMAND…: prints one line, and the command's output if it fails (or with V=1).
+# step NAME COMMAND…: prints one line, and the command's output if it fails (or with V=1). A function fails with the
+# first of its commands that fails.
 step() {
-  local name=$1 log begun=$SECONDS status=0; shift
+  local name=$1 log begun=$SECONDS status; shift
   log=$LOGS/$(tr -cs 'a-z0-9\n' - <<<"${name,,}").log
   printf '== %s\n' "$name" >&2
-  if [ -n "${V:-}" ]; then "$@" >&2 || status=$?; else "$@" >"$log" 2>&1 || status=$?; fi
+  # Bash ignores errexit in all that a condition runs, so neither `||` nor a caller's `if` may stand around the function.
+  set +e
+  (set -e; false; true)
+  [ $? -ne 0 ] || die "the step '$name' is in a condition, where only the last command of a function can fail"
+  if [ -n "${V:-}" ]; then (strictly "$@") >&2; else (strictly "$@") >"$log" 2>&1; fi
+  status=$?
+  set -e
   if [ $status -ne 0 ]; then
     [ -n "${V:-}" ] || cat "$log" >&2
     die "$name failed (status $status)"
@@ -49,6 +56,8 @@ step() {
   [ -n "${V:-}" ] || grep -E '^ *Summary \[|^Ran [0-9]+ tests|^test result: ' "$log" | tail -n 1 >&2 || true
   [ $((SECONDS - begun)) -lt 5 ] || printf '   %d s\n' $((SECONDS - begun)) >&2
 }
+
+strictly() { shopt -s inherit_errexit; set -e; "$@"; }
 
 has() { command -v "$1" >/dev/null 2>&1; }
 has_pip() { python3 -m pip --version >/dev/null 2>&1 || has pip3 || has pip; }

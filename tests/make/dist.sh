@@ -79,7 +79,7 @@ archive() {
 
 # The package has the Emacs package too, where Debian's Emacs finds packages.
 debian() {
-  local root=$work/debian/edn-bridge arch elpa
+  local root=$work/debian/edn-bridge arch elpa size depends date
   arch=$(dpkg --print-architecture)
   tree "$root/usr" "$1"
   rm "$root/usr/share/doc/edn-bridge"/LICENSE-*
@@ -88,11 +88,15 @@ debian() {
   tar -C "$elpa" -xf "$DIST/edn-bridge-$VERSION.tar"
   emacs -Q --batch --eval "(progn (require 'package) (package-generate-autoloads \"edn-bridge\" \"$elpa/edn-bridge-$VERSION\"))"
   rm -f "$elpa/edn-bridge-$VERSION"/*~
-  sed -e "s/@VERSION@/$VERSION/" -e "s/@ARCH@/$arch/" -e "s/@SIZE@/$(du -sk --apparent-size "$root/usr" | cut -f1)/" \
-    -e "s/@DEPENDS@/$(cd "$work" && shlibs "$root/usr/bin/edn-bridge")/" packaging/control >"$root/DEBIAN/control"
+  # In variables, because a command that fails inside an argument fails nothing.
+  size=$(du -sk --apparent-size "$root/usr" | cut -f1)
+  depends=$(cd "$work" && shlibs "$root/usr/bin/edn-bridge")
+  date=$(date -Rd "@$SOURCE_DATE_EPOCH")
+  sed -e "s/@VERSION@/$VERSION/" -e "s/@ARCH@/$arch/" -e "s/@SIZE@/$size/" -e "s/@DEPENDS@/$depends/" \
+    packaging/control >"$root/DEBIAN/control"
   { cat packaging/copyright; sed 's/^$/./; s/^/ /' LICENSE-MIT; } >"$root/usr/share/doc/edn-bridge/copyright"
   printf 'edn-bridge (%s) unstable; urgency=low\n\n  * See changelog.gz.\n\n -- edn-bridge <edn-bridge@localhost>  %s\n' \
-    "$VERSION" "$(date -Rd "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$root/usr/share/doc/edn-bridge/changelog.Debian.gz"
+    "$VERSION" "$date" | gzip -9n >"$root/usr/share/doc/edn-bridge/changelog.Debian.gz"
   (cd "$root" && find usr -type f | sort | xargs -d '\n' md5sum) >"$root/DEBIAN/md5sums"
   chmod -R u=rwX,go=rX "$root"
   find "$root" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
@@ -102,7 +106,7 @@ debian() {
 # The packages of the libraries that a program is linked to.
 shlibs() {
   mkdir -p debian && : >debian/control
-  dpkg-shlibdeps -O -e"$1" 2>/dev/null | sed -n 's/^shlibs:Depends=//p'
+  dpkg-shlibdeps -O -e"$1" | sed -n 's/^shlibs:Depends=//p' | grep .
 }
 
 step 'the manual' manual

@@ -4,6 +4,7 @@
 
 has cargo || die 'cargo was not found; install Rust from https://rustup.rs and try again'
 packages emacs emacs-tests model pip node clojure nix postgres
+step 'steps of these scripts' tests/make/test-step.sh
 step 'format' cargo fmt --all --check
 typos_tool $TYPOS
 step 'typos' typos
