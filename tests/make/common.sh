@@ -71,7 +71,7 @@ has_postgres() { has initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/d
 has_package_lint() { compgen -G '/usr/share/emacs/site-lisp/elpa/package-lint-*' >/dev/null; }
 
 # The missing Debian packages for each purpose: emacs, emacs-tests, screenshots, model, pip, node, clojure, nix, dist,
-# dist-check, postgres.
+# dist-debian, dist-static, dist-check, postgres.
 missing_packages() {
   local wanted
   for wanted; do
@@ -90,9 +90,9 @@ missing_packages() {
       nix) has nix-instantiate || echo nix-bin ;;
       dist)
         has pandoc || echo pandoc
-        has makeinfo || echo texinfo
-        has dpkg-shlibdeps || echo dpkg-dev
-        has musl-gcc || echo musl-tools ;;
+        has makeinfo || echo texinfo ;;
+      dist-debian) has dpkg-shlibdeps || echo dpkg-dev ;;
+      dist-static) has musl-gcc || echo musl-tools ;;
       dist-check)
         has_pip || echo python3-pip
         has groff || echo groff

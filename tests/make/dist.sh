@@ -5,8 +5,12 @@
 . tests/make/common.sh
 
 has cargo || die 'cargo was not found; install Rust from https://rustup.rs and try again'
-packages emacs model dist
-for program in emacs pandoc makeinfo dpkg-deb musl-gcc; do has $program || die "$program was not found"; done
+# Each of the two programs has needs of its own.
+purposes='emacs dist' needed='emacs pandoc makeinfo'
+[ "${STATIC:-}" = only ] || { purposes+=' model dist-debian'; needed+=' dpkg dpkg-deb dpkg-shlibdeps'; }
+[ "${STATIC:-}" = no ] || { purposes+=' dist-static'; needed+=' musl-gcc'; }
+packages $purposes
+for program in $needed; do has "$program" || die "$program was not found"; done
 VERSION=$(cargo pkgid --locked | sed 's/.*[@#]//')
 DIST=$CARGO_TARGET_DIR/dist
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
@@ -18,10 +22,15 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || 
 export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
 umask 022
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
-RUSTFLAGS="--remap-path-prefix=$PWD=/edn-bridge --remap-path-prefix=$cargo_home=/cargo"
-RUSTFLAGS+=" --remap-path-prefix=$(rustc --print sysroot)=/rust --remap-path-prefix=$CARGO_TARGET_DIR=/target"
+rust=$(rustc --print sysroot)
+# Cargo's form for options with blanks. C compilers have none.
+CARGO_ENCODED_RUSTFLAGS=$(printf -- '--remap-path-prefix=%s\x1f' "$PWD=/edn-bridge" "$cargo_home=/cargo" "$rust=/rust")
+CARGO_ENCODED_RUSTFLAGS+=--remap-path-prefix=$CARGO_TARGET_DIR=/target
+[[ $cargo_home$CARGO_TARGET_DIR != *[[:space:]]* ]] ||
+  die "no path with a blank can be given to the C compiler; set CARGO_HOME ($cargo_home) and CARGO_TARGET_DIR\
+ ($CARGO_TARGET_DIR) to folders without"
 CFLAGS="-ffile-prefix-map=$cargo_home=/cargo -ffile-prefix-map=$CARGO_TARGET_DIR=/target"
-export RUSTFLAGS CFLAGS CXXFLAGS="$CFLAGS"
+export CARGO_ENCODED_RUSTFLAGS CFLAGS CXXFLAGS="$CFLAGS"
 
 # pack FOLDER NAME: a tar of FOLDER/NAME, to standard output, with no trace of who made it and when.
 pack() {
