@@ -3,5 +3,5 @@
 . tests/make/common.sh
 
 packages pip clojure
-[ -x "$DEBUG" ] || step 'build' cargo build --locked $INNER
+step 'build' cargo build --locked $INNER
 client_tests
