@@ -125,8 +125,8 @@ impl Settings {
         let Overrides { provider, model, mode, usual, origins } = &self.overrides;
         let provider =
             provider.clone().or_else(|| layers.provider.as_deref().map(Arc::from)).unwrap_or(usual.0.clone());
-        // A configured model belongs to the provider in the same layer.
-        let named = layers.provider.as_deref() == Some(&*provider);
+        // A configured model belongs to the configured provider.
+        let named = layers.provider.as_deref().is_none_or(|configured| configured == &*provider);
         let configured = layers.model.as_deref().filter(|_| named).map(Arc::from);
         let default = if provider == usual.0 { usual.1.clone() } else { provider.clone() };
         self.model = model.clone().or(configured).unwrap_or(default);

@@ -205,6 +205,7 @@ const BROKEN: &[(&str, &str, &[&str])] = &[
         "configuration",
         &["user.edn:3:3: a rule allows, asks or denies; \"perhaps\" is neither"],
     ),
+    ("\u{feff}{:mode :ask}", "configuration", &["user.edn: it begins with a byte order mark"]),
 ];
 
 #[test]
@@ -297,6 +298,35 @@ fn mistake_of_a_configuration_is_told_once_and_plainly() {
     let found = findings(&told, "configuration");
     let of = |name: &str| found.iter().find(|(_, what)| what.contains(name)).unwrap().0.as_str();
     assert_eq!((of("no setting :colour"), of("no setting :modl"), status), ("broken", "note", Some(1)));
+}
+
+#[test]
+fn unreadable_configuration_accuses_no_model() {
+    let setup = Setup::new();
+    let config = setup.dir.path().join("user.edn");
+    std::fs::write(&config, "{:provider \"anthropic\" :model").unwrap();
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    let (status, told) = report(&setup);
+    let model = findings(&told, "model");
+    assert_eq!((status, model.len(), model[0].0.as_str()), (Some(1), 1, "note"), "{told}");
+    assert!(model[0].1.contains("the configuration cannot be read"), "{model:?}");
+}
+
+#[test]
+fn configuration_beside_the_workspace_restricts_nothing_there() {
+    let setup = Setup::new().script("{:turns [{:steps []}]}");
+    std::fs::write(setup.dir.path().join("user.edn"), "{}").unwrap();
+    std::fs::write(setup.project().join("user.edn"), "{}").unwrap();
+    let told = |config: &str| {
+        let mut command = setup.command();
+        command.args(["doctor", "--config", config]).current_dir(setup.project());
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    let beside = setup.project().join("../user.edn");
+    assert!(!told(beside.to_str().unwrap()).contains("The workspace contains"), "{}", beside.display());
+    // The sandbox is not on every system.
+    let inside = told("user.edn");
+    assert_eq!(inside.contains("The workspace contains"), inside.contains("(Landlock) keeps"), "{inside}");
 }
 
 #[test]

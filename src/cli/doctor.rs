@@ -21,6 +21,7 @@ use edn_bridge::http;
 use edn_bridge::limits::LISTING_BYTES;
 use edn_bridge::private;
 use edn_bridge::provider::embedded::{self, ModelFile};
+use edn_bridge::provider::models::Models;
 use edn_bridge::provider::{Provider, scripted};
 use edn_bridge::runner::{Program, sandbox};
 use edn_bridge::similar;
@@ -111,7 +112,7 @@ pub(super) fn run(options: &Options, as_edn: bool) -> Exit {
             agents(&mut found, &settings, &layers);
             state(&mut found, &settings.state_dir);
             sessions(&mut found, options, &settings);
-            models(&mut found, &settings);
+            models(&mut found, &settings, is_read);
             servers(&mut found, &settings);
             realm(&mut found, &settings);
             socket(&mut found, &settings);
@@ -388,8 +389,22 @@ fn fault(path: &Path) -> Option<String> {
 }
 
 /// The embedded model. Nothing else is needed for a turn with it.
-fn models(found: &mut Findings, settings: &Settings) {
+fn models(found: &mut Findings, settings: &Settings, is_read: bool) {
     let (provider, model) = (&settings.provider, &settings.model);
+    if !is_read && settings.origin("provider") == "default" {
+        return found.note(
+            "model",
+            "Which model new sessions are to ask is not known: the configuration cannot be read.",
+            "Correct it first.",
+        );
+    }
+    if let Some(missing) = half_named(settings) {
+        return found.broken(
+            "model",
+            missing,
+            "`edn-bridge models list` lists the models with their providers.",
+        );
+    }
     let is_wanted = &**provider == embedded::NAME;
     if !is_wanted {
         found.well("model", format!("New sessions ask the provider {provider} for the model {model}."));
@@ -417,8 +432,12 @@ fn models(found: &mut Findings, settings: &Settings) {
                 "Run `edn-bridge models fetch` once, or choose another provider.",
             );
         }
-        Err(error) => found.note("model", error.to_string(), "Run `edn-bridge models fetch` once."),
+        Err(_) => found.well("model", "The embedded model is not there; new sessions do not ask it."),
     }
+}
+
+fn half_named(settings: &Settings) -> Option<String> {
+    Models::new(&settings.models).0.half_named(&settings.provider, &settings.model)
 }
 
 /// The servers of models, and what a turn of a new session would need of the one that it asks.
@@ -451,8 +470,9 @@ fn servers(found: &mut Findings, settings: &Settings) {
             format!("There is no key for the provider {}, which new sessions are to ask.", settings.provider),
             format!("Set its key's variable, or run `edn-bridge login {}`.", settings.provider),
         ),
-        (None, Some(chosen)) => server(found, &*chosen, &settings.model),
-        (None, None) => {}
+        // Without the name of its model, it could only say that it does not have it.
+        (None, Some(chosen)) if half_named(settings).is_none() => server(found, &*chosen, &settings.model),
+        (None, _) => {}
     }
     keys(found, &providers);
 }
@@ -554,7 +574,9 @@ fn socket(found: &mut Findings, settings: &Settings) {
 /// Landlock can only add rights, so a protected file inside the workspace has a cost.
 fn workspace(found: &mut Findings, settings: &Settings) {
     let KeptFiles { guarded, hidden } = settings.kept();
-    let inside = hidden.iter().chain(&guarded).find(|path| path.starts_with(&settings.cwd));
+    // As the sandbox finds them: the file that --config names may be told in any way.
+    let resolved = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+    let inside = hidden.iter().chain(&guarded).map(resolved).find(|path| path.starts_with(&settings.cwd));
     if let Some(path) = inside.filter(|_| sandbox::state() == sandbox::SandboxState::Enforced) {
         found.note(
             "sandbox",

@@ -338,6 +338,10 @@ pub(super) fn contents(path: &Path) -> std::io::Result<Vec<u8>> {
         let message = format!("it has more than the {CONFIG_BYTES} bytes that are read");
         return Err(std::io::Error::new(ErrorKind::FileTooLarge, message));
     }
+    if bytes.starts_with(b"\xef\xbb\xbf") {
+        let message = "it begins with a byte order mark: save it as UTF-8 without one";
+        return Err(std::io::Error::new(ErrorKind::InvalidData, message));
+    }
     Ok(bytes)
 }
 

@@ -179,7 +179,7 @@ impl Models {
     /// Adds a model that the user named without listing it, so that it can be chosen again.
     #[must_use]
     pub fn with(mut self, provider: &str, id: &str) -> Self {
-        if self.find(provider, id).is_none() {
+        if self.find(provider, id).is_none() && self.half_named(provider, id).is_none() {
             let model = self.describe(provider, id);
             self.0.push(model);
         }
@@ -194,6 +194,28 @@ impl Models {
     /// One of them.
     pub fn find(&self, provider: &str, id: &str) -> Option<&Model> {
         self.0.iter().find(|model| &*model.provider == provider && &*model.id == id)
+    }
+
+    /// What is missing, for a person, where only a model or only a provider was named: the other one is the usual one, which
+    /// does not go with it. A model that is not listed may be there.
+    pub fn half_named(&self, provider: &str, id: &str) -> Option<String> {
+        if self.find(provider, id).is_some() {
+            return None;
+        }
+        let its = self.0.iter().filter(|model| &*model.provider == provider);
+        let its: Vec<&str> = its.map(|model| &*model.id).collect();
+        if id == provider && !its.is_empty() {
+            let its = its.join(", ");
+            return Some(format!(
+                "No model of {provider} is named. Name one with --model, :model in the configuration, or /model: {its}."
+            ));
+        }
+        let other = self.0.iter().find(|model| &*model.id == id).filter(|_| provider == embedded::NAME)?;
+        Some(format!(
+            "The model {id} is one of {0}, and the provider is {provider}. Name {0} too: --provider {0}, :provider {0:?} in \
+             the configuration, or /model {0} {id}.",
+            other.provider
+        ))
     }
 
     /// The facts about a model, or assumptions about an unlisted one.
@@ -249,6 +271,22 @@ mod tests {
                 1
             );
         }
+    }
+
+    #[test]
+    fn half_named_model_is_told_what_is_missing() {
+        let (models, _) = Models::new(&[]);
+        let told = |provider, id| models.half_named(provider, id).unwrap_or_default();
+        assert!(told("embedded", "gpt-5").contains("--provider openai, :provider \"openai\""));
+        assert!(told("openai", "openai").contains("--model") && told("openai", "openai").contains("gpt-5, "));
+        // Servers of this machine may answer for any name, and a hosted one may have a model that is not listed.
+        for (provider, id) in
+            [("openai", "gpt-5"), ("openai", "gpt-99"), ("ollama", "ollama"), ("embedded", "mine")]
+        {
+            assert_eq!(told(provider, id), "", "{provider} {id}");
+        }
+        assert!(models.clone().with("openai", "openai").find("openai", "openai").is_none());
+        assert!(models.with("openai", "gpt-99").find("openai", "gpt-99").is_some());
     }
 
     #[test]
