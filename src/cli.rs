@@ -133,7 +133,7 @@ enum Command {
     ///
     /// Exit status: 0 answered, 1 failed, 2 wrong usage, 3 the model's server cannot be reached or is overloaded, 4 the
     /// configuration or the provider is not usable, 5 ended by --max-turns or by the length of the answer, 6 no answer
-    /// that fits --schema, 130 interrupted.
+    /// that fits --schema, 130 interrupted (128 and its number for another signal).
     Prompt(prompt::PromptArguments),
     /// A conversation on this terminal: streamed Markdown, approvals with diffs, slash commands, files after @.
     Chat(chat::ChatArguments),
@@ -171,7 +171,6 @@ enum Command {
         format: String,
     },
     /// The rules that calls of tools are judged by.
-    #[command(args_conflicts_with_subcommands = true)]
     Rules {
         #[command(subcommand)]
         command: Option<permissions::RulesCommand>,
@@ -361,7 +360,7 @@ enum Failure {
     #[error(transparent)]
     Fetch(#[from] FetchError),
     /// A bridge refused a request.
-    #[error(transparent)]
+    #[error("{}", .0.message)]
     Refused(#[from] Refused),
     /// A form on standard input has no end.
     #[error("standard input ended within a form")]
@@ -445,9 +444,7 @@ pub fn main() -> ExitCode {
         Command::Realm { command } => federate::run(&options, command),
         Command::Control { command } => control::run(&options, command),
         Command::Models { command } => models::run(&options, command),
-        Command::Rules { command, json } => {
-            permissions::rules(&options, command.unwrap_or(permissions::RulesCommand::List { json }))
-        }
+        Command::Rules { command, json } => permissions::rules(&options, command, json),
         Command::Audit { limit, json } => permissions::audit(&options, limit, json),
         Command::Usage(arguments) => usage::run(&options, &arguments),
         Command::Top(arguments) => top::run(&options, &arguments),

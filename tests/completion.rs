@@ -67,6 +67,11 @@ fn help_has_own_options_before_the_common_ones() {
     let help = run(&setup, &["prompt", "--help"]);
     let place = |text: &str| help.find(text).unwrap_or_else(|| panic!("{text}: {help}"));
     assert!(place("--max-turns") < place("Common options:") && place("--output") < place("Common options:"));
+    // It fits a usual terminal, and a pipe has as many columns.
+    for command in [&["--help"][..], &["prompt", "-h"], &["serve", "--help"]] {
+        let help = run(&setup, command);
+        assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
+    }
     // What a new user needs comes first.
     let order = commands(&setup);
     let at = |name: &str| order.iter().position(|other| other == name).unwrap();

@@ -48,6 +48,11 @@ impl Terminal {
 
     /// Starts a command of the program, as [`Self::start`] does the REPL.
     fn open(setup: &Setup, words: &[&str]) -> Option<Self> {
+        Self::open_with(setup, words, 100)
+    }
+
+    /// The same on a terminal of so many columns.
+    fn open_with(setup: &Setup, words: &[&str], columns: u16) -> Option<Self> {
         if Command::new("setsid").arg("--version").output().is_err() {
             eprintln!("setsid is not installed: not run");
             return None;
@@ -56,7 +61,7 @@ impl Terminal {
         grantpt(&keys).unwrap();
         unlockpt(&keys).unwrap();
         let name = ptsname(&keys, Vec::new()).unwrap().into_string().unwrap();
-        tcsetwinsize(&keys, Winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        tcsetwinsize(&keys, Winsize { ws_row: 40, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
         let side = || File::options().read(true).write(true).open(&name).unwrap();
         // The terminal is the program's own, so that nothing reaches for the one that the tests run on.
         let repl = setup.command();
@@ -310,6 +315,37 @@ fn commands_on_a_terminal_show_hidden_characters_as_codes() {
         let codes = if is_list { ["u{1B}]52", "u{1B}]8"] } else { ["u{9D}0;t", "u{202E}"] };
         assert!(codes.iter().all(|code| shown.contains(code)), "{words:?}: {shown:?}");
     }
+}
+
+#[test]
+fn help_is_broken_and_values_are_whole_on_a_narrow_terminal() {
+    let setup = Setup::new();
+    let shown =
+        |words: &[&str], columns| Some(plain(Terminal::open_with(&setup, words, columns)?.all().as_bytes()));
+    let Some(help) = shown(&["prompt", "-h"], 72) else { return };
+    assert!(help.lines().all(|line| line.chars().count() <= 72) && help.contains("--max-turns"), "{help}");
+    let values = shown(&["config", "show"], 40).unwrap();
+    let state = format!("state-dir   {}  the option --state-dir", setup.state().display());
+    assert!(values.replace('\r', "").contains(&state) && !values.contains('…'), "{values}");
+}
+
+#[test]
+fn list_that_leaves_sessions_out_says_so() {
+    let setup = Setup::new().script("{:turns [{:steps [{:delta \"Hi.\"}]}]}");
+    for text in ["one", "two"] {
+        let output = setup.command().args(["prompt", text]).stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+    let shown = |words: &[&str]| {
+        Some(plain(Terminal::open(&setup, &[&["sessions", "list"], words].concat())?.all().as_bytes()))
+    };
+    let Some(first) = shown(&["--limit", "1"]) else { return };
+    assert!(
+        first.contains("LAST USED (UTC)") && first.contains("There are more than 1; --limit N"),
+        "{first}"
+    );
+    assert!(shown(&["--limit", "1", "hi"]).unwrap().contains("There are more than 1"));
+    assert!(!shown(&["--limit", "2"]).unwrap().contains("There are more"));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::served::NO_TELEMETRY;
 use super::style::{Meaning, Painter};
 use super::table::Table;
-use super::{Exit, FAILED, Failure, Options, out};
+use super::{Exit, FAILED, Failure, Options, USAGE, out};
 
 #[derive(Subcommand)]
 pub(super) enum ConfigCommand {
@@ -35,7 +36,7 @@ pub(super) enum ConfigCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Opens your configuration in $VISUAL or $EDITOR, and checks it afterwards.
+    /// Opens your configuration in $VISUAL, $EDITOR or vi, and checks it afterwards.
     Edit {
         /// That of this folder's project instead.
         #[arg(long)]
@@ -64,6 +65,7 @@ fn problems(settings: &Settings, layers: &Layers) -> Vec<String> {
             found.push(why);
         }
     }
+    found.extend(Models::new(&settings.models).0.half_named(&settings.provider, &settings.model));
     if layers.telemetry.endpoint.is_some() && !cfg!(feature = "otel") {
         found.push(NO_TELEMETRY.to_owned());
     }
@@ -160,7 +162,7 @@ fn show(options: &Options, as_json: bool) -> Exit {
         edn_bridge::json::write(&Value::vector(all), &mut text);
         return out::print(&format!("{}\n", String::from_utf8_lossy(&text)));
     }
-    let mut table = Table::new(&["KEY", "VALUE", "FROM"], 1, &[]);
+    let mut table = Table::new(&["KEY", "VALUE", "FROM"], 1, &[]).whole();
     for (key, value, from) in rows {
         let shown = match &value {
             Value::Nil => "none".to_owned(),
@@ -180,12 +182,21 @@ fn edit(options: &Options, project: bool) -> Exit {
     let none =
         || Failure::Failed("There is no folder for a configuration: name a file with --config.".to_owned());
     let path = path.ok_or_else(none)?;
+    let editor =
+        ["VISUAL", "EDITOR"].into_iter().filter_map(std::env::var_os).find(|editor| !editor.is_empty());
+    // One that is named may need no terminal.
+    let editor = match editor {
+        Some(editor) => editor,
+        None if io::stdin().is_terminal() && io::stdout().is_terminal() => OsString::from("vi"),
+        None => {
+            let message =
+                format!("There is no terminal for vi: set $EDITOR, or change {} yourself.", path.display());
+            return Err(Failure::Status { code: USAGE, message });
+        }
+    };
     if matches!(path.try_exists(), Ok(false)) {
         make(&path, project)?;
     }
-    let editor =
-        ["VISUAL", "EDITOR"].into_iter().filter_map(std::env::var_os).find(|editor| !editor.is_empty());
-    let editor = editor.unwrap_or_else(|| OsString::from("vi"));
     open(&editor, &path)?;
     check(options)
 }

@@ -26,7 +26,17 @@ pub(super) enum RulesCommand {
     },
 }
 
-pub(super) fn rules(options: &Options, command: RulesCommand) -> Exit {
+/// Without a command, and with or without the option before one, the rules are listed.
+pub(super) fn rules(options: &Options, command: Option<RulesCommand>, as_json: bool) -> Exit {
+    let command = match command {
+        None => RulesCommand::List { json: as_json },
+        Some(RulesCommand::List { json }) => RulesCommand::List { json: json || as_json },
+        Some(RulesCommand::Remove { .. }) if as_json => {
+            let message = "--json is for lists: `rules remove` has none".to_owned();
+            return Err(super::Failure::Status { code: super::USAGE, message });
+        }
+        Some(remove) => remove,
+    };
     let attached = Attached::new("edn-bridge rules", options.settings()?, options.durability(), None)?;
     let done = (|| {
         let listed = attached.client.ask("list_rules", Value::from(Map::new()))?;
@@ -117,7 +127,8 @@ pub(super) fn audit(options: &Options, limit: usize, as_json: bool) -> Exit {
     if records.is_empty() {
         return out::note("Nothing was asked yet.");
     }
-    let mut table = Table::new(&["WHEN", "SESSION", "OUTCOME", "BY", "ABOUT"], 4, &[]).keeping(&[1], &[3, 0]);
+    let mut table =
+        Table::new(&["WHEN (UTC)", "SESSION", "OUTCOME", "BY", "ABOUT"], 4, &[]).keeping(&[1], &[3, 0]);
     let ids: BTreeSet<&str> = records.iter().map(|record| text(record, "session-id")).collect();
     let length = sessions::id_length(&ids.into_iter().collect::<Vec<_>>());
     for record in &records {

@@ -211,10 +211,9 @@ fn resolve_all(store: &Store, cwd: &Path, sessions: &[String]) -> Result<Vec<Ses
 
 fn table(with_folder: bool) -> Table {
     match with_folder {
-        false => {
-            Table::new(&["SESSION", "LAST USED", "MESSAGES", "NAME", ""], 3, &[2]).keeping(&[0], &[2, 1])
-        }
-        true => Table::new(&["SESSION", "LAST USED", "MESSAGES", "NAME", "FOLDER", ""], 3, &[2])
+        false => Table::new(&["SESSION", "LAST USED (UTC)", "MESSAGES", "NAME", ""], 3, &[2])
+            .keeping(&[0], &[2, 1]),
+        true => Table::new(&["SESSION", "LAST USED (UTC)", "MESSAGES", "NAME", "FOLDER", ""], 3, &[2])
             .keeping(&[0], &[2, 1, 4]),
     }
 }
@@ -264,10 +263,14 @@ fn list(store: &Store, cwd: Option<&Path>, words: &str, archived: bool, limit: u
             store.list(cwd)?.into_iter().filter(|info| is_wanted(info)).map(|info| (info, None)).collect()
         }
         false => {
-            let hits = store.search(cwd, words, limit)?.into_iter().filter(|hit| is_wanted(&hit.info));
+            let hits = store
+                .search(cwd, words, limit.saturating_add(1))?
+                .into_iter()
+                .filter(|hit| is_wanted(&hit.info));
             hits.map(|hit| (hit.info, Some(hit.excerpt))).collect()
         }
     };
+    let has_more = found.len() > limit;
     let found: Vec<_> = found.into_iter().take(limit).collect();
     if as_json {
         let all = found.iter().map(|(info, excerpt)| as_value(info, excerpt.as_deref()));
@@ -300,8 +303,13 @@ fn list(store: &Store, cwd: Option<&Path>, words: &str, archived: bool, limit: u
         rows.row(cells(info, &short(info), cwd.is_none()));
     }
     let text = rows.text();
+    // In a pipe rows are counted; what is said beside them would only be in the way.
+    let ended = |shown: Exit| match has_more && std::io::stdout().is_terminal() {
+        true => shown.and_then(|_| out::note(&format!("There are more than {limit}; --limit N shows more."))),
+        false => shown,
+    };
     if words.is_empty() {
-        return out::show(&text);
+        return ended(out::show(&text));
     }
     // Below each row, what was found in it.
     let painter = Painter::stdout();
@@ -314,7 +322,7 @@ fn list(store: &Store, cwd: Option<&Path>, words: &str, archived: bool, limit: u
             let _ = writeln!(all, "    {}", painter.plain(excerpt));
         }
     }
-    out::show(&all)
+    ended(out::show(&all))
 }
 
 fn as_value(info: &StoredSession, excerpt: Option<&str>) -> Value<'static> {

@@ -27,6 +27,8 @@ pub(super) struct Table {
     kept: &'static [usize],
     /// Columns that are left out where the others do not fit otherwise, the first ones first.
     spare: &'static [usize],
+    /// Whether no text is cut: where the terminal is too narrow, it breaks the rows, which have no columns then.
+    is_whole: bool,
     rows: Vec<Vec<(String, Option<Meaning>)>>,
 }
 
@@ -39,6 +41,7 @@ impl Table {
             cut,
             kept: &[],
             spare: &[],
+            is_whole: false,
             rows: Vec::new(),
         }
     }
@@ -47,6 +50,13 @@ impl Table {
     #[must_use]
     pub(super) const fn keeping(mut self, kept: &'static [usize], spare: &'static [usize]) -> Self {
         (self.kept, self.spare) = (kept, spare);
+        self
+    }
+
+    /// The same without a cut text, for values that are read rather than looked over.
+    #[must_use]
+    pub(super) const fn whole(mut self) -> Self {
+        self.is_whole = true;
         self
     }
 
@@ -82,8 +92,12 @@ impl Table {
             }
         }
         let mut shown: Vec<usize> = (0..widths.len()).collect();
-        if let Some(columns) = columns {
-            self.fit(columns, &mut widths, &mut shown);
+        match columns {
+            Some(columns) if !self.is_whole => self.fit(columns, &mut widths, &mut shown),
+            Some(columns) if all(&shown, &|at| widths.get(at).copied().unwrap_or_default()) > columns => {
+                widths.iter_mut().skip(1).for_each(|wide| *wide = 0);
+            }
+            _ => {}
         }
         let mut text = String::new();
         if columns.is_some() {
@@ -99,10 +113,6 @@ impl Table {
 
     /// Makes the columns fit: leaves out spare ones, and cuts texts.
     fn fit(&self, columns: usize, widths: &mut [usize], shown: &mut Vec<usize>) {
-        let all = |shown: &[usize], of: &dyn Fn(usize) -> usize| {
-            let gaps = GAP.saturating_mul(shown.len().saturating_sub(1));
-            shown.iter().fold(gaps, |all, at| all.saturating_add(of(*at)))
-        };
         let wide = |at: usize| widths.get(at).copied().unwrap_or_default();
         let is_whole = |at: &usize| self.right.contains(at) || self.kept.contains(at);
         let least = |at: usize| if is_whole(&at) { wide(at) } else { wide(at).min(LEAST) };
@@ -147,7 +157,7 @@ impl Table {
             if !shown.contains(&at) {
                 continue;
             }
-            let cell = fitting(cell, *wide);
+            let cell = if self.is_whole { cell.clone() } else { fitting(cell, *wide) };
             let room = wide.saturating_sub(cell.width());
             let (before, after) = if self.right.contains(&at) { (room, 0) } else { (0, room) };
             blanks += before;
@@ -161,6 +171,12 @@ impl Table {
         out.push_str(&line);
         out.push('\n');
     }
+}
+
+/// The columns of a row.
+fn all(shown: &[usize], of: &dyn Fn(usize) -> usize) -> usize {
+    let gaps = GAP.saturating_mul(shown.len().saturating_sub(1));
+    shown.iter().fold(gaps, |all, at| all.saturating_add(of(*at)))
 }
 
 /// The text, or as much of it as fits before an ellipsis.
@@ -220,6 +236,22 @@ mod tests {
         assert_eq!(at(20), "claude-opus-4-1-202…");
         let whole = table.laid_out(Painter::bare(), None);
         assert_eq!(whole, "claude-opus-4-1-20250805  ready  Claude Opus 4.1 of August\n");
+    }
+
+    #[test]
+    fn whole_rows_are_never_cut() {
+        let at = |columns| {
+            let mut table = Table::new(&["KEY", "VALUE", "FROM"], 1, &[]).whole();
+            for (key, value, from) in [("cwd", "/home/me/project", "default"), ("mode", "ask", "default")] {
+                table.row([key, value, from].map(|text| (text.to_owned(), None)));
+            }
+            table.laid_out(Painter::bare(), Some(columns))
+        };
+        assert_eq!(
+            at(31),
+            "KEY   VALUE             FROM\ncwd   /home/me/project  default\nmode  ask               default\n"
+        );
+        assert_eq!(at(30), "KEY   VALUE  FROM\ncwd   /home/me/project  default\nmode  ask  default\n");
     }
 
     #[test]

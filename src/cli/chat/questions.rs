@@ -136,7 +136,7 @@ impl Asker<'_> {
         let rule = approval.get("suggested-rule").and_then(|rule| Rule::from_value(rule).ok());
         let always = match &rule {
             Some(rule) => {
-                self.show(Meaning::Faint, &format!("always would allow: {}", rule.text()));
+                self.show(Meaning::Faint, &format!("always makes the rule: {}", rule.text()));
                 ", [a]lways"
             }
             None => "",
