@@ -179,7 +179,8 @@ fn exit_status_says_what_kept_the_answer_away() {
         "{output:?}"
     );
     // A provider that is known and has no key.
-    let setup = Setup::new().arg("--provider").arg("anthropic").env("ANTHROPIC_API_KEY", "");
+    let setup = Setup::new().arg("--provider").arg("anthropic").arg("--model").arg("claude-sonnet-4-5");
+    let setup = setup.env("ANTHROPIC_API_KEY", "");
     let output = run(&setup, &["hi"], None);
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(4), ""), "{output:?}");
     assert!(err(&output).contains("There is no key for Anthropic"), "{output:?}");
@@ -196,6 +197,108 @@ fn turn_that_a_limit_ends_gives_what_was_said() {
     assert_eq!(output.status.code(), Some(5), "{output:?}");
     let text = out(&output);
     assert!(text.contains("\"text\":\"I look.\"") && text.contains("ended after 1 call"), "{text}");
+}
+
+#[test]
+fn tools_of_the_last_call_run_to_their_end() {
+    let write = |file: &str| {
+        format!("{{:tool-call {{:name \"write\" :arguments {{:path \"{file}\" :content \"x\"}}}}}}")
+    };
+    let script =
+        format!("{{:turns [{{:steps [{} {}]}} {{:steps [{{:delta \"Late.\"}}]}}]}}", write("a"), write("b"));
+    let setup = Setup::new().script(&script).arg("--mode").arg("accept-edits");
+    let output = run(&setup, &["--max-turns", "1", "--output", "json", "hi"], None);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), json["text"].as_str()), (Some(5), Some("")), "{json}");
+    for at in [0, 1] {
+        assert_eq!(json["tool-calls"][at]["error"], false, "{json}");
+    }
+    assert!(["a", "b"].iter().all(|file| setup.project().join(file).exists()));
+    // What the model may still have begun to say is not shown.
+    assert_eq!(out(&run(&setup, &["--max-turns", "1", "hi"], None)), "");
+}
+
+#[test]
+fn half_of_a_model_is_told_with_the_other() {
+    let setup = Setup::new().env("ANTHROPIC_API_KEY", "canary-0");
+    let config = setup.dir.path().join("user.edn");
+    std::fs::write(&config, "{:model \"claude-sonnet-4-5\"}").unwrap();
+    let config = config.to_str().unwrap();
+    for (words, expected) in [
+        (&["--model", "claude-sonnet-4-5"][..], "--provider anthropic, :provider \"anthropic\""),
+        (&["--config", config], "--provider anthropic, :provider \"anthropic\""),
+        (&["--provider", "anthropic"], "No model of anthropic is named. Name one with --model"),
+    ] {
+        let output = run(&setup, &[words, &["hi"]].concat(), None);
+        assert_eq!((output.status.code(), out(&output).as_str()), (Some(4), ""), "{output:?}");
+        assert!(err(&output).contains(expected), "{output:?}");
+        for command in [&["doctor"][..], &["config", "check"]] {
+            let output = setup.command().args(command).args(words).output().unwrap();
+            let told = out(&output);
+            assert!(told.contains(expected), "{command:?}: {told}");
+            assert_eq!(output.status.code(), Some(1), "{told}");
+        }
+        let listed = setup.command().args(["models", "list"]).args(words).output().unwrap();
+        assert!(!out(&listed).contains('*'), "a model that there is not is chosen: {listed:?}");
+    }
+    // Each may come from another place.
+    let shown =
+        setup.command().args(["config", "show", "--config", config, "--provider", "anthropic"]).output();
+    let shown = out(&shown.unwrap());
+    let model = shown.lines().find(|line| line.starts_with("model ")).unwrap();
+    assert!(model.contains("claude-sonnet-4-5") && model.ends_with("user.edn"), "{shown}");
+}
+
+#[test]
+fn refusal_is_a_sentence_without_a_code() {
+    let setup = Setup::new().script(ECHO);
+    for (words, expected) in [
+        (&["rules", "remove", "x"][..], "edn-bridge: There is no rule \"x\".\n"),
+        (
+            &["query", "x"],
+            "edn-bridge: The query is not valid EQL. At offset 0: expected a vector: a query, found symbol x.\n",
+        ),
+    ] {
+        let output = setup.command().args(words).output().unwrap();
+        assert_eq!((output.status.code(), err(&output).as_str()), (Some(1), expected));
+    }
+}
+
+#[test]
+fn options_may_stand_before_a_command_of_rules() {
+    let setup = Setup::new().script(ECHO);
+    for (words, status, expected) in [
+        (&["--color", "never", "list"][..], 0, ""),
+        (&["--json", "list"], 0, "[]\n"),
+        (&["list", "--json"], 0, "[]\n"),
+        (&["--json"], 0, "[]\n"),
+        (&["--json", "remove", "x"], 2, ""),
+    ] {
+        let output = setup.command().arg("rules").args(words).output().unwrap();
+        assert_eq!(
+            (output.status.code(), out(&output).as_str()),
+            (Some(status), expected),
+            "{words:?}: {output:?}"
+        );
+    }
+}
+
+#[test]
+fn editing_needs_a_terminal_or_a_named_editor() {
+    let setup = Setup::new().env("VISUAL", "").env("EDITOR", "");
+    let config = setup.dir.path().join("user.edn");
+    let edit = |setup: &Setup| {
+        let mut command = setup.command();
+        command.args(["config", "edit", "--config", config.to_str().unwrap()]).stdin(Stdio::null());
+        command.output().unwrap()
+    };
+    let output = edit(&setup);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(err(&output).contains("There is no terminal for vi: set $EDITOR"), "{output:?}");
+    assert!(!config.exists(), "it made a file that nobody edited");
+    let setup = setup.env("EDITOR", "true");
+    let output = edit(&setup);
+    assert!(output.status.success() && config.exists(), "{output:?}");
 }
 
 #[test]
@@ -230,20 +333,23 @@ fn structured_answer_fits_its_schema_or_is_asked_again() {
 }
 
 #[test]
-fn interrupt_ends_the_turn_and_keeps_what_was_said() {
-    let setup =
-        Setup::new().script("{:turns [{:steps [{:delta \"Begun\"} {:sleep-ms 600000} {:delta \"late\"}]}]}");
-    let mut command = setup.command();
-    command.args(["prompt", "hi"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut begun = [0; 5];
-    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut begun).unwrap();
-    let id = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), out(&output).as_str()), (Some(130), "\n"), "{output:?}");
-    let shown = setup.command().args(["sessions", "show", "hi"]).output().unwrap();
-    assert!(out(&shown).contains("\nBegun\n\n**The turn was ended here.**\n"), "{}", out(&shown));
+fn signal_ends_the_turn_and_keeps_what_was_said() {
+    use rustix::process::{Pid, Signal, kill_process};
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let setup = Setup::new()
+            .script("{:turns [{:steps [{:delta \"Begun\"} {:sleep-ms 600000} {:delta \"late\"}]}]}");
+        let mut command = setup.command();
+        command.args(["prompt", "hi"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut begun = [0; 5];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut begun).unwrap();
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let status = 128 + signal.as_raw();
+        assert_eq!((output.status.code(), out(&output).as_str()), (Some(status), "\n"), "{output:?}");
+        let shown = setup.command().args(["sessions", "show", "hi"]).output().unwrap();
+        assert!(out(&shown).contains("\nBegun\n\n**The turn was ended here.**\n"), "{}", out(&shown));
+    }
 }
 
 #[test]

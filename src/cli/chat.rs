@@ -11,6 +11,7 @@ use clap::Args;
 use edn_bridge::client::frame;
 use edn_bridge::repl::message_line::{MessageLine, Word};
 use edn_bridge::value::{Map, Owned, Value};
+use tokio::signal::unix::SignalKind;
 
 use super::prompt::console::{Console, News};
 use super::prompt::told::Teller;
@@ -50,7 +51,7 @@ pub(super) fn run(options: &Options, arguments: &ChatArguments) -> Exit {
     let folder = settings.cwd.clone();
     let console = Console::open("edn-bridge chat", options, settings, resumed.as_ref(), true);
     let console = console.map_err(unusable)?;
-    console.catch_interrupts()?;
+    console.catch([SignalKind::interrupt()])?;
     let chat = Chat { console: &console, painter: Painter::stdout() };
     if resumed.is_some() {
         chat.show_past()?;
@@ -182,7 +183,7 @@ impl Chat<'_> {
             let event = match self.console.next(teller.tick()) {
                 None => continue,
                 Some(News::Gone) => return Err(Failure::Failed("the bridge has ended".to_owned())),
-                Some(News::Interrupt) => {
+                Some(News::Interrupt(_)) => {
                     self.console.tell("abort", Map::new());
                     continue;
                 }

@@ -22,6 +22,7 @@ use edn_bridge::message::SessionId;
 use edn_bridge::provider::{embedded, scripted};
 use edn_bridge::store::Journals as _;
 use edn_bridge::value::{Map, Owned, Value};
+use tokio::signal::unix::SignalKind;
 
 use super::{Exit, FAILED, Failure, INTERRUPTED, LIMIT, NO_ANSWER, NOT_SET_UP, Options, UNREACHABLE};
 use super::{input, schema, sessions};
@@ -244,7 +245,7 @@ pub(super) fn is_failed(result: &Owned) -> bool {
 impl Asked {
     /// Sends it and prints what happens, to the end.
     fn see_through(self, console: &Console, arguments: &PromptArguments) -> Exit {
-        console.catch_interrupts()?;
+        console.catch([SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()])?;
         let mut message = self.message.clone();
         if let Some(shape) = &self.shape {
             let mut tool = Map::new();
@@ -264,7 +265,8 @@ impl Asked {
             calls: 0,
             misfits: 0,
             is_over_limit: false,
-            is_interrupted: false,
+            interrupted: None,
+            open: None,
             proposed: None,
         };
         let ended = loop {
@@ -277,8 +279,8 @@ impl Asked {
                     continue;
                 }
                 Some(News::Gone) => return Err(gone(self.resumed.as_ref())),
-                Some(News::Interrupt) => {
-                    run.interrupt();
+                Some(News::Interrupt(signal)) => {
+                    run.interrupt(signal);
                     continue;
                 }
                 Some(News::Event(event)) => event,
@@ -287,16 +289,22 @@ impl Asked {
                 console.printed(&event);
                 continue;
             }
-            teller.tell(&event);
+            if arguments.output == Output::Events || !run.is_late(&event) {
+                teller.tell(&event);
+            }
             console.printed(&event);
             let data = frame::data(&event);
             match frame::topic(&event) {
                 "assistant/message" => {
-                    run.count(frame::text(data, "stop-reason") == "tool-use", arguments.max_turns);
+                    run.count(data, arguments.max_turns);
                 }
                 "tool/requested" => run.answered(self.take_answer(console, data, &mut teller)),
                 "tool/start" => run.proposed = Some(Instant::now()),
-                "tool/executing" | "tool/result" => run.proposed = None,
+                "tool/executing" => run.proposed = None,
+                "tool/result" => {
+                    run.proposed = None;
+                    run.has_result();
+                }
                 "turn/ended" => break Ended::Turn(data.clone()),
                 "command-result" => {
                     let message = frame::text(data, "message").to_owned();
@@ -360,7 +368,10 @@ struct Run<'c> {
     /// Answers that did not fit the schema.
     misfits: u32,
     is_over_limit: bool,
-    is_interrupted: bool,
+    /// The status of an end by a signal, by the convention of shells.
+    interrupted: Option<u8>,
+    /// The calls of the last answer that may be, which have no result yet.
+    open: Option<usize>,
     /// When a call was proposed that does not run yet.
     proposed: Option<Instant>,
 }
@@ -383,17 +394,45 @@ impl Run<'_> {
         asked.first().cloned()
     }
 
-    /// Counts a call of the model, and ends the turn after its tools if there may be no further one.
-    fn count(&mut self, goes_on: bool, most: Option<u32>) {
+    /// Counts a call of the model. After the last that may be, the turn is to end once its tools have.
+    fn count(&mut self, answer: &Owned, most: Option<u32>) {
         // What marks the end is no call.
         if self.is_over_limit {
             return;
         }
-        self.calls = self.calls.saturating_add(1);
-        if goes_on && most.is_some_and(|most| self.calls >= most) {
-            self.is_over_limit = true;
-            self.console.tell("interrupt", Map::new());
+        if self.open.is_some() {
+            return self.end_over_limit();
         }
+        self.calls = self.calls.saturating_add(1);
+        let goes_on = frame::text(answer, "stop-reason") == "tool-use";
+        if goes_on && most.is_some_and(|most| self.calls >= most) {
+            let content = answer.get("content").and_then(Value::as_slice).unwrap_or_default();
+            let is_call = |block: &&Owned| block.get("type").and_then(Value::as_keyword) == Some("tool-call");
+            self.open = Some(content.iter().filter(is_call).count());
+        }
+    }
+
+    /// A call has its result. With that of the last one the turn ends, if the model may not be called again: an interrupt
+    /// before would keep calls from running that have not begun.
+    fn has_result(&mut self) {
+        self.open = self.open.map(|open| open.saturating_sub(1));
+        if self.open == Some(0) && !self.is_over_limit {
+            self.end_over_limit();
+        }
+    }
+
+    /// Whether it is of a call of the model that began before the limit could end the turn: nobody asked for its answer.
+    fn is_late(&self, event: &Owned) -> bool {
+        self.is_over_limit
+            && match frame::topic(event) {
+                "assistant/message" => !frame::message_text(frame::data(event)).is_empty(),
+                topic => topic.ends_with("-delta") || topic == "assistant/delta",
+            }
+    }
+
+    fn end_over_limit(&mut self) {
+        self.is_over_limit = true;
+        self.console.tell("interrupt", Map::new());
     }
 
     /// Counts an answer that does not fit the schema, and ends the turn with the last that may be.
@@ -404,8 +443,8 @@ impl Run<'_> {
         }
     }
 
-    fn interrupt(&mut self) {
-        self.is_interrupted = true;
+    fn interrupt(&mut self, signal: SignalKind) {
+        self.interrupted = u8::try_from(signal.as_raw_value()).ok().map(|number| number.saturating_add(128));
         self.console.tell("abort", Map::new());
     }
 
@@ -442,7 +481,7 @@ impl Run<'_> {
         let outcome = frame::text(ended, "outcome");
         match outcome {
             _ if wants_answer && is_answered => (0, None),
-            _ if self.is_interrupted => (INTERRUPTED, Some("the turn was interrupted".to_owned())),
+            _ if let Some(status) = self.interrupted => (status, Some("the turn was interrupted".to_owned())),
             _ if self.is_over_limit => {
                 let calls = if self.calls == 1 { "call" } else { "calls" };
                 (LIMIT, Some(format!("the turn was ended after {} {calls} of the model", self.calls)))
@@ -456,13 +495,17 @@ impl Run<'_> {
             "completed" => (0, None),
             "aborted" | "interrupted" => (INTERRUPTED, Some("another client has ended the turn".to_owned())),
             _ => {
-                let why = Some(frame::text(ended, "error-message")).filter(|why| !why.is_empty());
+                let mut why = frame::text(ended, "error-message").to_owned();
+                if why.starts_with("permission-required:") {
+                    why.push_str(" Here: --mode accept-edits, or --mode yolo; edn-bridge chat asks you.");
+                }
+                let why = Some(why).filter(|why| !why.is_empty());
                 let code = match frame::text(ended, "error-kind") {
                     "overloaded" | "rate-limited" | "dropped" => UNREACHABLE,
                     "not-configured" => NOT_SET_UP,
                     _ => FAILED,
                 };
-                (code, Some(why.unwrap_or("the turn failed").to_owned()))
+                (code, Some(why.unwrap_or_else(|| "the turn failed".to_owned())))
             }
         }
     }

@@ -15,6 +15,7 @@ use edn_bridge::message::SessionId;
 use edn_bridge::value::{Map, Owned, Value};
 use rustix::event::{PollFd, PollFlags, poll};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
 
 use crate::cli::attached::Attached;
 use crate::cli::served::Own;
@@ -24,8 +25,8 @@ use crate::cli::{Failure, Options};
 pub(in crate::cli) enum News {
     /// An event's frame.
     Event(Owned),
-    /// The person pressed C-c.
-    Interrupt,
+    /// This signal came: the person pressed C-c, or the process is to end.
+    Interrupt(SignalKind),
     /// The bridge has gone.
     Gone,
 }
@@ -68,27 +69,34 @@ impl Console {
         Ok(Self { client, own, news, on_interrupt, pressed: OnceCell::new(), reported: Cell::new(0) })
     }
 
-    /// From now on C-c is told instead of ending the process.
-    pub(in crate::cli) fn catch_interrupts(&self) -> Result<(), Failure> {
+    /// From now on these signals are told instead of ending the process.
+    pub(in crate::cli) fn catch<const N: usize>(&self, signals: [SignalKind; N]) -> Result<(), Failure> {
         let told = self.on_interrupt.clone();
         let (is_ready, ready) = channel();
-        let (mut press, pressed) = UnixStream::pair().map_err(Failure::start)?;
+        let (press, pressed) = UnixStream::pair().map_err(Failure::start)?;
         for end in [&press, &pressed] {
             end.set_nonblocking(true).map_err(Failure::start)?;
         }
+        let press = Arc::new(press);
         let _ = self.pressed.set(pressed);
         let executor =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::start)?;
         let waiting = async move {
-            let signals = signal(SignalKind::interrupt());
-            let _ = is_ready.send(());
-            let Ok(mut signals) = signals else { return };
-            while signals.recv().await.is_some() {
-                let _ = press.write(&[0]);
-                if told.send(News::Interrupt).is_err() {
-                    return;
-                }
+            let mut caught = JoinSet::new();
+            for kind in signals {
+                let Ok(mut signal) = signal(kind) else { continue };
+                let (told, press) = (told.clone(), press.clone());
+                caught.spawn(async move {
+                    while signal.recv().await.is_some() {
+                        let _ = (&*press).write(&[0]);
+                        if told.send(News::Interrupt(kind)).is_err() {
+                            return;
+                        }
+                    }
+                });
             }
+            let _ = is_ready.send(());
+            caught.join_all().await;
         };
         let thread = std::thread::Builder::new().name("interrupts".to_owned());
         thread.spawn(move || executor.block_on(waiting)).map_err(Failure::start)?;
@@ -133,7 +141,7 @@ impl Console {
                 other => other.unwrap_or(News::Gone),
             },
         };
-        if matches!(next, News::Interrupt) {
+        if matches!(next, News::Interrupt(_)) {
             let _ = self.pressed.get().map(|mut pressed| pressed.read(&mut [0]));
         }
         Some(next)
@@ -144,7 +152,7 @@ impl Console {
         while let Some(news) = self.next(Some(Duration::ZERO)) {
             match news {
                 News::Event(event) => self.printed(&event),
-                News::Interrupt => {}
+                News::Interrupt(_) => {}
                 News::Gone => {
                     let _ = self.on_interrupt.send(News::Gone);
                     return;
