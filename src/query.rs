@@ -32,7 +32,7 @@ use crate::query::world::World;
 use crate::session::{ApiError, Call, GraphQuery, QueryAnswer, Reply, SessionApi};
 use crate::value::{Map, Value};
 
-pub use parted::{Parted, parted};
+pub use parted::{Parted, is_of_host, parted};
 pub use resolvers::graph;
 
 /// A query that is ready to run.

@@ -39,8 +39,9 @@ pub use entry::{Entry, EntryBody, FORMAT, Header, HeaderError, Parent};
 pub use error::StoreError;
 pub use files::{FileOps, JournalLock, LockError, LogFile, SystemFiles};
 pub use journals::{FromElsewhere, Journal, Journals, Loaded, Log, Ownership, Told, is_shared};
-pub use listing::{Hit, StoredSession};
+pub use listing::{Hit, StoredSession, is_name};
 pub use reading::{JournalContent, JournalFault};
+pub use shelf::Discarding;
 pub use verify::{Repaired, VerifyReport};
 
 use error::is_want;
@@ -128,6 +129,24 @@ impl Store {
             None => self.look_up(session)?,
         };
         self.open_file(&path.ok_or_else(|| StoreError::NoSession { session: session.clone() })?)
+    }
+
+    /// Takes the lock of a session that is to be discarded: from then on nobody opens it.
+    ///
+    /// # Errors
+    /// Those of [`Journals::discard`].
+    pub fn discarding(
+        &self,
+        session: &SessionId,
+        location: Option<&str>,
+    ) -> Result<Discarding<'_>, StoreError> {
+        let path = self.look_up(session)?;
+        let real = |path: &Path| path.canonicalize().ok();
+        let is_here = |location: &Path| path.as_deref().is_some_and(|path| real(path) == real(location));
+        if let Some(location) = location.map(Path::new).filter(|location| !is_here(location)) {
+            return Err(StoreError::Elsewhere { path: location.to_owned() });
+        }
+        self.shelf.discarding(path.ok_or_else(|| StoreError::NoSession { session: session.clone() })?)
     }
 
     fn journal(&self, session: SessionId, file: JournalFile) -> Journal {
@@ -292,13 +311,7 @@ impl Journals for Store {
     }
 
     fn discard(&self, session: &SessionId, location: Option<&str>) -> Result<(), StoreError> {
-        let path = self.look_up(session)?;
-        let real = |path: &Path| path.canonicalize().ok();
-        let is_here = |location: &Path| path.as_deref().is_some_and(|path| real(path) == real(location));
-        if let Some(location) = location.map(Path::new).filter(|location| !is_here(location)) {
-            return Err(StoreError::Elsewhere { path: location.to_owned() });
-        }
-        self.shelf.discard(&path.ok_or_else(|| StoreError::NoSession { session: session.clone() })?)
+        self.discarding(session, location)?.complete()
     }
 
     fn discarded(&self) -> Result<Vec<SessionId>, StoreError> {

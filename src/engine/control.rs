@@ -20,10 +20,12 @@ use crate::engine::ledger::{Ledger, Lookup};
 use crate::engine::remote::{Owner, RemoteCall};
 use crate::event::{Body, ControlHandled};
 use crate::facts::Phase;
+use crate::federation::SlotText;
 use crate::files::{self, Expected};
 use crate::interaction::ClientAnswer;
 use crate::limits::{CONTROL_FILE_BYTES, CONTROL_SOFT_BYTES};
 use crate::message::SessionId;
+use crate::realm::RealmSlot;
 use crate::session::control::{
     Capabilities, ContentRef, ControlAck, ControlAction, ControlKind, ControlRequest, ControlResult,
     ControlText, SentAt, TeamMember,
@@ -199,9 +201,15 @@ impl Engine {
             Err(why) => return (Outcome::rejected(why), None),
         };
         let most = if is_passed_on { CONTROL_FILE_BYTES } else { policy.hard_limit_bytes };
-        if let Some((owner, id)) = self.owner_of(request).filter(|_| !is_passed_on) {
-            let outcome = self.pass_on(&policy, &owner, request, asked).await;
-            return (outcome, self.shared.tree.get(&id).ok());
+        if !is_passed_on {
+            match self.owner_of(&policy, team, request) {
+                Ok(Some((owner, id))) => {
+                    let outcome = self.pass_on(&policy, &owner, &id, request, asked).await;
+                    return (outcome, self.shared.tree.get(&id).ok());
+                }
+                Ok(None) => {}
+                Err(outcome) => return (outcome, None),
+            }
         }
         let target = match self.target(&policy, team, request).await {
             Ok(target) => target,
@@ -261,12 +269,8 @@ impl Engine {
         let not_found = || Outcome::no(ControlResult::NotFound, "there is no such session in the team");
         let is_of_team = |cwd: &str| policy.team_of(Path::new(cwd)).is_some_and(|of| of.name == team.name);
         let above = request.session_id.strip_prefix(OWN_PREFIX).unwrap_or(&request.session_id);
-        let agent = request.agent_id.strip_prefix(OWN_PREFIX).unwrap_or(&request.agent_id);
-        let mut live = self.shared.tree.all();
-        live.retain(|handle| {
-            let facts = &handle.snapshot().facts;
-            !facts.is_elsewhere && is_of_team(&facts.cwd)
-        });
+        let agent = agent_of(request);
+        let live = self.live_in(policy, team);
         let by_id = live.iter().find(|handle| handle.id.as_str() == agent);
         let found = match by_id {
             Some(handle) => Some(handle.clone()),
@@ -327,11 +331,45 @@ impl Engine {
         false
     }
 
-    /// The owner of the session with that id, if that is another host. Of a name only the owner knows whose it is.
-    fn owner_of(&self, request: &ControlRequest) -> Option<(Owner, SessionId)> {
-        let agent = request.agent_id.strip_prefix(OWN_PREFIX).unwrap_or(&request.agent_id);
+    /// The live sessions of this host that belong to a team.
+    fn live_in(&self, policy: &ControlPolicy, team: &Team) -> Vec<Handle> {
+        let is_of_team = |cwd: &str| policy.team_of(Path::new(cwd)).is_some_and(|of| of.name == team.name);
+        let mut live = self.shared.tree.all();
+        live.retain(|handle| {
+            let facts = &handle.snapshot().facts;
+            !facts.is_elsewhere && is_of_team(&facts.cwd)
+        });
+        live
+    }
+
+    /// The owner of the session that a request means, if that is another host: by its id, or by the name that lists show
+    /// of it, unless a session of this host has that name. The owner looks whether it belongs to the team.
+    fn owner_of(
+        &self,
+        policy: &ControlPolicy,
+        team: &Team,
+        request: &ControlRequest,
+    ) -> Result<Option<(Owner, SessionId)>, Outcome> {
+        let agent = agent_of(request);
         let id = SessionId::from(agent);
-        Some((Owner::listed(self, &id)?, id))
+        if let Some(owner) = Owner::listed(self, &id) {
+            return Ok(Some((owner, id)));
+        }
+        let is_here =
+            |handle: &Handle| handle.id == id || handle.snapshot().facts.name.as_deref() == Some(agent);
+        if self.live_in(policy, team).iter().any(is_here) {
+            return Ok(None);
+        }
+        let slots = self.shared.federation.get().map(|federation| federation.sessions()).unwrap_or_default();
+        let is_named = |slot: &RealmSlot| SlotText::read(&slot.text).name.as_deref() == Some(agent);
+        let named = slots.into_iter().filter(is_named).map(|slot| slot.header.session);
+        let mut owners = named.filter_map(|id| Some((Owner::listed(self, &id)?, id)));
+        match (owners.next(), owners.next()) {
+            (Some(_), Some(_)) => {
+                Err(Outcome::rejected("several sessions of other hosts have that name: give an id"))
+            }
+            (found, _) => Ok(found),
+        }
     }
 
     /// Has the session's owner serve a request: its policy counts, its ledger knows the key, and its clock the time.
@@ -339,6 +377,7 @@ impl Engine {
         &self,
         policy: &ControlPolicy,
         owner: &Owner,
+        id: &SessionId,
         request: &ControlRequest,
         asked: &ControlAction,
     ) -> Outcome {
@@ -350,7 +389,8 @@ impl Engine {
                 Err(why) => return Outcome::rejected(why),
             }
         }
-        let passed = RemoteCall::Control(Box::new(ControlRequest { asked: Ok(asked), ..request.clone() }));
+        let (asked, agent_id) = (Ok(asked), id.to_string());
+        let passed = RemoteCall::Control(Box::new(ControlRequest { asked, agent_id, ..request.clone() }));
         let patience = Duration::from_millis(policy.ack_timeout_ms);
         match tokio::time::timeout(patience, owner.call::<ControlAck>(&passed)).await {
             Ok(Ok(ControlAck { result, duplicate, detail, error, .. })) => {
@@ -463,6 +503,11 @@ fn allowed<'p>(
     };
     let may = powers.iter().all(|power| member.may.iter().any(|known| known == power));
     may.then_some(team).ok_or("the sender may not do that")
+}
+
+/// The id or the name of the session that a request means.
+fn agent_of(request: &ControlRequest) -> &str {
+    request.agent_id.strip_prefix(OWN_PREFIX).unwrap_or(&request.agent_id)
 }
 
 /// Why the time of a request is wrong.

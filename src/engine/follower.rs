@@ -35,6 +35,11 @@ struct Follower {
 }
 
 impl Followers {
+    /// Whether a connection is that of another host.
+    pub(super) const fn has(connection: u64) -> bool {
+        connection >= FIRST
+    }
+
     /// Forgets who follows a session.
     pub(super) fn leave(&self, shared: &Services, session: &SessionId) {
         self.all().retain(|(of, _), follower| {

@@ -103,6 +103,10 @@ fn follow(engine: &Engine, handle: &Handle) {
                 while is_elsewhere(&handle) {
                     let is_asked = timeout(FOLLOW_AGAIN, handle.follow_now.notified()).await.is_ok();
                     let Some(engine) = weak.upgrade() else { return };
+                    // Taken meanwhile, it has its own questions, which nobody else asks here.
+                    if !is_elsewhere(&handle) {
+                        return;
+                    }
                     if is_asked || engine.shared.tree.is_viewed(&handle.id, None) {
                         follow_owner(&engine, &handle).await;
                     }

@@ -183,6 +183,7 @@ fn in_use(session: &SessionId, why: &str) -> ApiError {
 fn not_changed(error: &StoreError) -> ApiError {
     match error {
         StoreError::NoSession { session } => ApiError::not_found("session", session.as_str()),
+        StoreError::Locked { .. } => ApiError::new(ErrorCode::SessionNotIdle, error.to_string()),
         error => refused(error),
     }
 }

@@ -308,19 +308,22 @@ impl Federation {
         }
     }
 
-    /// Answers a request of another host. Returns whether that is kept.
-    pub async fn answer(&self, request: &str, answer: &str) -> bool {
-        for _ in 0..ANSWER_TRIES {
+    /// Answers a request of another host. Returns whether that is its answer: another host may own the session by now. One
+    /// who is patient tries it while the realm is away, as the asker waits then.
+    pub async fn answer(&self, request: &str, answer: &str, is_patient: bool) -> bool {
+        let mut tries = 0..ANSWER_TRIES;
+        loop {
             match self.realm.answer(request, answer).await {
-                Err(error) if error.may_pass() => sleep(REALM_WATCH).await,
+                Err(error) if error.may_pass() && (is_patient || tries.next().is_some()) => {
+                    sleep(REALM_WATCH).await;
+                }
                 Err(error) => {
                     tracing::warn!(%error, "a request of another host is not answered");
                     return false;
                 }
-                Ok(()) => return true,
+                Ok(is_kept) => return is_kept,
             }
         }
-        false
     }
 
     /// Tells the hosts that follow a session of this one something that is not kept.

@@ -14,8 +14,8 @@ use crate::realm::rules::LeaseStanding;
 use crate::realm::{Opened, RealmError, Tail};
 use crate::store::record::KeyedRequest;
 use crate::store::{
-    CommitCounters, Durability, Entry, Header, Hit, Journal, Journals, Loaded, Ownership, Store, StoreError,
-    StoredSession, is_shared,
+    CommitCounters, Discarding, Durability, Entry, Header, Hit, Journal, Journals, Loaded, Ownership, Store,
+    StoreError, StoredSession, is_shared,
 };
 
 /// The journals of the state folder, some of which are shared.
@@ -53,7 +53,9 @@ impl FederatedJournals {
         }
         let (tail, text) = state_of(&loaded.entries, &session);
         let owner = opened.as_ref().and_then(|opened| opened.owner.as_ref());
-        let is_ours = owner.is_some_and(|owner| owner.host == *self.federation.host());
+        // One that another host has given to this one waits to be taken: its folder is one of that host.
+        let is_ours = owner.is_some_and(|owner| owner.host == *self.federation.host())
+            && last_host(&loaded).is_none_or(|last| **last == *self.federation.host().as_str());
         let mut claim = None;
         let mut ownership = match &opened {
             Some(_) => ownership_of(owner),
@@ -68,18 +70,31 @@ impl FederatedJournals {
             ownership = Ownership::Ours { host, epoch: claimed.epoch, cwd };
             claim = Some(claimed);
         }
+        let last_host = last_host(&loaded).cloned();
         let Loaded { journal: local, header, entries, faults } = loaded;
-        let start = Start { header: header.clone(), local, tail, text, claim, ownership };
+        let start = Start { header: header.clone(), local, tail, text, last_host, claim, ownership };
         let journal = self.federation.open(start);
         Ok(Loaded { journal, header, entries, faults })
     }
 
+    /// Takes the lock of a session's file, once whoever follows it here for another host has let it go.
+    fn discarding(&self, session: &SessionId, location: Option<&str>) -> Result<Discarding<'_>, StoreError> {
+        let mut tries = 0..LET_GO_TRIES;
+        loop {
+            self.federation.wait_until_closed(session);
+            match self.local.discarding(session, location) {
+                // Another engine of this process has opened it meanwhile, for a host that follows it.
+                Err(StoreError::Locked { .. }) if tries.next().is_some() => self.federation.let_go(session),
+                taken => return taken,
+            }
+        }
+    }
+
     /// Deletes a session from the realm, if this host owns it.
-    fn delete_shared(&self, session: &SessionId) -> Result<(), StoreError> {
-        self.federation.wait_until_closed(session);
-        let Some(path) = self.local.look_up(session)? else { return Ok(()) };
-        let read = self.local.read_file(&path)?;
-        if !is_shared(&read.header, &read.entries) {
+    fn delete_shared(&self, session: &SessionId, path: &Path) -> Result<(), StoreError> {
+        let read = self.local.read_file(path)?;
+        // The file does not say yet that it is shared if a kill stopped that.
+        if !is_shared(&read.header, &read.entries) && !self.federation.owns(session) {
             return Ok(());
         }
         let realm = self.federation.realm();
@@ -153,10 +168,14 @@ fn tail_of(entries: &[Arc<Entry>]) -> Tail {
     Tail::default().after(entries.iter().map(|entry| &entry.id))
 }
 
+/// The host that wrote to a session last as its owner.
+fn last_host(loaded: &Loaded) -> Option<&Arc<str>> {
+    loaded.owners().next_back().map(|owner| &owner.host)
+}
+
 /// The last known owner of a session, while the realm cannot be asked.
 fn last_owner(loaded: &Loaded) -> Ownership {
-    let host = loaded.owners().next_back().map(|owner| owner.host.clone());
-    let host = host.or_else(|| loaded.header.replica_of.clone()).unwrap_or_default();
+    let host = last_host(loaded).or(loaded.header.replica_of.as_ref()).cloned().unwrap_or_default();
     Ownership::Theirs { host, is_lost: false }
 }
 
@@ -234,17 +253,10 @@ impl Journals for FederatedJournals {
     }
 
     fn discard(&self, session: &SessionId, location: Option<&str>) -> Result<(), StoreError> {
-        // The realm first: a session whose file alone is gone would come back as a copy.
-        self.delete_shared(session)?;
-        let mut discarded = self.local.discard(session, location);
-        for _ in 0..LET_GO_TRIES {
-            let Err(StoreError::Locked { .. }) = discarded else { break };
-            // Another engine of this process has opened it meanwhile, for a host that follows it.
-            self.federation.let_go(session);
-            self.federation.wait_until_closed(session);
-            discarded = self.local.discard(session, location);
-        }
-        discarded
+        // Nobody writes to it from here on. Then the realm: a session whose file alone is gone would come back as a copy.
+        let discarding = self.discarding(session, location)?;
+        self.delete_shared(session, discarding.path())?;
+        discarding.complete()
     }
 
     fn discarded(&self) -> Result<Vec<SessionId>, StoreError> {

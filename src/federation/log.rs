@@ -14,11 +14,13 @@ use super::member::{RealmMember, lock, ownership_of};
 use super::slot::SlotText;
 use crate::config::Workspace;
 use crate::git;
-use crate::limits::{REALM_LOOK, REALM_PAGE, REALM_PAGE_BYTES, REALM_WAITING, REALM_WATCH};
+use crate::limits::{REALM_LOOK, REALM_PAGE, REALM_PAGE_BYTES, REALM_SESSIONS, REALM_WAITING, REALM_WATCH};
 use crate::message::SessionId;
 use crate::realm::rules::{LeaseStanding, Offer, Replica, Stop};
-use crate::realm::{Claim, HostName, RealmError, RealmWriter, Tail, Written};
-use crate::store::{Done, Entry, FromElsewhere, Header, Journal, Log, Ownership, StoreError, Told};
+use crate::realm::{Claim, HostName, RealmError, RealmFilter, RealmSlot, RealmWriter, Tail, Written};
+use crate::store::{
+    Done, Entry, EntryBody, FromElsewhere, Header, Journal, Log, Ownership, StoreError, Told,
+};
 
 /// The journal of a shared session.
 #[derive(Debug)]
@@ -68,6 +70,8 @@ pub(super) struct Start {
     /// What the local file holds.
     pub tail: Tail,
     pub text: SlotText,
+    /// The host that wrote to it last as its owner.
+    pub last_host: Option<Arc<str>>,
     /// The claim, if this host owns it already.
     pub claim: Option<Claim>,
     pub ownership: Ownership,
@@ -83,7 +87,7 @@ pub(super) fn state_of(entries: &[Arc<Entry>], session: &SessionId) -> (Tail, Sl
 impl SharedLog {
     /// The journal of a session from that start.
     pub(super) fn start(federation: &Arc<RealmMember>, start: Start) -> Self {
-        let Start { header, local, tail, text, claim, ownership } = start;
+        let Start { header, local, tail, text, last_host, claim, ownership } = start;
         let (work, waiting) = mpsc::channel(REALM_WAITING);
         let part = Arc::new(LogPart {
             session: header.session.clone(),
@@ -101,8 +105,9 @@ impl SharedLog {
         // Nothing runs yet that a lapse since the claim would have to end.
         let lapses = federation.lapses();
         let (federation, copy) = (federation.clone(), Replica::new(tail));
+        let folder = None;
         let writer =
-            Writer { federation, part: part.clone(), header, writer, lapses, copy, text, folder: None };
+            Writer { federation, part: part.clone(), header, writer, lapses, copy, text, last_host, folder };
         writer.federation.executor().clone().spawn(writer.run(waiting));
         Self { part, _open: work }
     }
@@ -111,7 +116,8 @@ impl SharedLog {
     pub(super) fn of_new(federation: &Arc<RealmMember>, header: Header, local: Journal) -> Self {
         let ownership = Ownership::Ours { host: federation.host_name(), epoch: 1, cwd: header.cwd.clone() };
         let (tail, text) = (Tail::default(), SlotText::default());
-        Self::start(federation, Start { header, local, tail, text, claim: None, ownership })
+        let last_host = Some(federation.host_name());
+        Self::start(federation, Start { header, local, tail, text, last_host, claim: None, ownership })
     }
 
     /// The journal of a session of this machine, whose entries are brought into the realm first.
@@ -150,7 +156,8 @@ impl SharedLog {
         let (host, cwd) = (federation.host_name(), header.cwd.clone());
         let ownership = Ownership::Ours { host, epoch: claim.epoch, cwd };
         let claim = Some(Claim { tail: tail.clone(), ..claim });
-        Ok(Self::start(federation, Start { header, local, tail, text, claim, ownership }))
+        let last_host = Some(federation.host_name());
+        Ok(Self::start(federation, Start { header, local, tail, text, last_host, claim, ownership }))
     }
 
     /// What its task shares with those who ask it.
@@ -309,6 +316,8 @@ struct Writer {
     /// What the local file has.
     copy: Replica,
     text: SlotText,
+    /// The host that wrote to it last as its owner: of another host's folder this one knows nothing.
+    last_host: Option<Arc<str>>,
     /// The folder whose repository the text names.
     folder: Option<Arc<str>>,
 }
@@ -467,9 +476,13 @@ impl Writer {
             self.set(ownership_of(owner.as_ref())).await;
         }
         // What an interruption of the line took from this host, and nobody else has taken meanwhile; and what another host
-        // has given to it.
+        // has given to it, if the hosts share its folder.
         if is_ours && self.federation.standing() == LeaseStanding::Held {
-            let cwd = self.federation.slot(&self.part.session).map(|slot| PathBuf::from(&*slot.cwd));
+            let is_last =
+                self.last_host.as_deref().is_none_or(|last| last == self.federation.host().as_str());
+            let slot = self.federation.slot(&self.part.session);
+            let slot = slot.filter(|slot| is_last || SlotText::read(&slot.text).is_folder_shared);
+            let cwd = slot.map(|slot| PathBuf::from(&*slot.cwd));
             if let Some(cwd) = cwd.filter(|cwd| cwd.is_dir())
                 && let Err(error) = self.take(cwd).await
             {
@@ -505,7 +518,14 @@ impl Writer {
             if next.is_empty() {
                 return Ok(());
             }
-            next.iter().for_each(|entry| self.text.take(entry, &self.part.session));
+            for entry in &next {
+                self.text.take(entry, &self.part.session);
+                if let EntryBody::Owner(owner) = &entry.body
+                    && owner.session_id == self.part.session
+                {
+                    self.last_host = Some(owner.host.clone());
+                }
+            }
             let (kept, is_kept) = oneshot::channel();
             self.part.keep(&next, move || {
                 let _ = kept.send(());
@@ -521,6 +541,12 @@ impl Writer {
             return Ok(());
         }
         self.federation.may_begin()?;
+        if let Some(host) = self.shared_in_part().await.map_err(|error| self.federation.refused(&error))? {
+            return Err(StoreError::Realm(format!(
+                "The host {host} has shared only a part of the session so far. It shares the rest when it is there again; \
+                 until then the session stays there."
+            )));
+        }
         self.lapses = self.federation.lapses();
         let (federation, session) = (self.federation.clone(), self.part.session.clone());
         let refused = |error: RealmError| federation.refused(&error);
@@ -530,9 +556,22 @@ impl Writer {
         self.pull(Some(claim.tail.seq)).await.map_err(|error| self.federation.refused(&error))?;
         let epoch = claim.epoch;
         self.own(claim)?;
+        self.last_host = Some(self.federation.host_name());
         let cwd = cwd.to_string_lossy().into();
         self.set(Ownership::Ours { host: self.federation.host_name(), epoch, cwd }).await;
         Ok(())
+    }
+
+    /// The other host that has shared a session only in part. What lists have shown once is whole, for good; that they
+    /// showed nothing may be long ago.
+    async fn shared_in_part(&self) -> Result<Option<HostName>, RealmError> {
+        let listed = self.federation.slot(&self.part.session).filter(|slot| slot.text.is_empty());
+        let owner = listed.and_then(|slot| slot.owner).map(|owner| owner.host);
+        let Some(host) = owner.filter(|host| host != self.federation.host()) else { return Ok(None) };
+        let of_host = RealmFilter { host: Some(host), text: None };
+        let now = self.federation.realm().list(&of_host, REALM_SESSIONS).await?;
+        let is_in_part = |slot: &RealmSlot| slot.header.session == self.part.session && slot.text.is_empty();
+        Ok(of_host.host.filter(|_| now.iter().any(is_in_part)))
     }
 
     async fn give(&mut self, host: HostName) -> Result<(), StoreError> {

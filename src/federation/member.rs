@@ -129,7 +129,9 @@ impl RealmMember {
             RealmError::Held { host } => StoreError::Owned { host: host.to_string() },
             RealmError::OwnerLost { host } => StoreError::OwnerLost { host: host.to_string() },
             RealmError::NoSession { session } => StoreError::NoSession { session: session.clone() },
-            RealmError::Unreachable(_) => StoreError::RealmUnreachable(error.to_string()),
+            // Asked again, whoever owns it then is asked.
+            RealmError::Fenced { .. } => StoreError::RealmUnreachable(FENCED.to_owned()),
+            error if error.may_pass() => StoreError::RealmUnreachable(error.to_string()),
             error => StoreError::Realm(error.to_string()),
         }
     }
@@ -153,6 +155,8 @@ impl RealmMember {
         }
     }
 }
+
+const FENCED: &str = "Another host has taken the session meanwhile, and nothing was saved here. Try again: that host is asked then.";
 
 const UNREACHABLE: &str =
     "The realm cannot be reached. Try again; sessions of this machine alone are not affected.";

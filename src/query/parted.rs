@@ -56,6 +56,11 @@ pub fn parted(query: &GraphQuery) -> Option<Parted> {
     (!keys.is_empty()).then(|| Parted { keys, theirs: with(theirs), ours: with(ours) })
 }
 
+/// Whether a query asks for nothing but what only the session's host knows. It changes nothing then.
+pub fn is_of_host(query: &GraphQuery) -> bool {
+    parse::parse(&query.text).is_ok_and(|query| query.asks.iter().all(|ask| key_of_host(ask).is_some()))
+}
+
 /// The key of an ask that only the session's host can answer.
 fn key_of_host(ask: &Element) -> Option<&Key> {
     let (Element::Property { key, .. } | Element::Join { key, .. }) = ask else { return None };
@@ -92,6 +97,8 @@ mod tests {
         assert_eq!(keys, ["psi.agent-session/jobs", "psi.job/list"].map(Value::keyword));
         assert_eq!(theirs.text, "[{:psi.agent-session/jobs [:psi.job/id]} (:psi.job/list {:limit 1})]");
         assert_eq!(ours.text, "[:psi.realm/host (psi.job/cancel {})]");
+        assert!(is_of_host(&theirs) && !is_of_host(&ours));
+        assert!(!is_of_host(&query("[(psi.job/cancel {})]")) && !is_of_host(&query("[")));
         assert!(theirs.strict && ours.strict);
     }
 }

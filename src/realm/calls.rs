@@ -171,6 +171,7 @@ pub trait Realm: Debug + Send + Sync {
     /// expired. The receiver gives each one an [`answer`](Realm::answer); by its id it knows one that comes again.
     fn requests(&self) -> RealmCall<'_, Requests>;
 
-    /// Answers a request. A second answer changes nothing.
-    fn answer<'a>(&'a self, request: &'a str, answer: &'a str) -> RealmCall<'a, ()>;
+    /// Answers a request. Returns whether that is its answer: not if it has another one, if it was posted again and is
+    /// another host's now, or if a later run of this host has entered. What this host has not answered it does not begin.
+    fn answer<'a>(&'a self, request: &'a str, answer: &'a str) -> RealmCall<'a, bool>;
 }

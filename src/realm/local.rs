@@ -429,7 +429,7 @@ impl Realm for LocalRealm {
         async { Err(RealmError::Alone) }.boxed()
     }
 
-    fn answer<'a>(&'a self, _: &'a str, _: &'a str) -> RealmCall<'a, ()> {
+    fn answer<'a>(&'a self, _: &'a str, _: &'a str) -> RealmCall<'a, bool> {
         async { Err(RealmError::Alone) }.boxed()
     }
 }

@@ -24,7 +24,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::limits::{
     JOURNAL_LINE_BYTES, REALM_ANSWER_WAIT, REALM_HINT_BYTES, REALM_HOSTS, REALM_PAGE, REALM_PAGE_BYTES,
-    REALM_REST, REALM_SESSIONS, REALM_SLOT_BYTES, REALM_SWEEP, REALM_SWEEP_PAUSE, REALM_WAITING, REALM_WATCH,
+    REALM_REST, REALM_SESSIONS, REALM_SETTLES, REALM_SLOT_BYTES, REALM_SWEEP, REALM_SWEEP_PAUSE,
+    REALM_WAITING, REALM_WATCH,
 };
 use crate::message::{EntryId, SessionId};
 use crate::realm::calls::{Hints, Realm, RealmCall, Requests, Utterances};
@@ -35,7 +36,7 @@ use crate::realm::types::{
     Tail,
 };
 use crate::secret::Secret;
-use crate::store::{Entry, Header};
+use crate::store::{Entry, Header, is_name};
 use config::Address;
 use hints::{Board, News};
 use link::{Kind, Link, Pool};
@@ -107,7 +108,7 @@ const SLOT: &str = "UPDATE edn_bridge.session SET slot = $4, changed = clock_tim
      WHERE member = current_user AND id = $1 AND owner = $2 AND epoch = $3";
 
 const LIST: &str = "SELECT s.header, s.owner, coalesce(h.until > clock_timestamp(), false), s.cwd, s.tail, s.slot, \
-       (extract(epoch FROM s.changed) * 1000)::bigint \
+       (extract(epoch FROM s.changed) * 1000)::bigint, s.id \
      FROM edn_bridge.session s LEFT JOIN edn_bridge.host h ON h.member = current_user AND h.name = s.owner \
      WHERE s.member = current_user AND NOT s.deleted AND ($1::text IS NULL OR s.owner = $1) \
        AND ($2::text IS NULL OR position(lower($2) in lower(s.slot)) > 0 OR EXISTS (\
@@ -154,12 +155,20 @@ const POST: &str = "INSERT INTO edn_bridge.request AS r (id, session, host, aske
 
 const ANSWERED: &str = "SELECT answer FROM edn_bridge.request WHERE member = current_user AND id = $1";
 
-const REQUESTS: &str = "SELECT id, session, asker, call FROM edn_bridge.request \
+const REQUESTS: &str = "SELECT id FROM edn_bridge.request \
      WHERE member = current_user AND host = $1 AND answer IS NULL AND expires > clock_timestamp() \
      ORDER BY at, id LIMIT $2";
 
-const ANSWER: &str = "UPDATE edn_bridge.request SET answer = $2 \
-     WHERE member = current_user AND id = $1 AND answer IS NULL";
+/// One at a time: many large ones together would not fit in memory.
+const REQUEST: &str = "SELECT session, asker, call FROM edn_bridge.request \
+     WHERE member = current_user AND id = $1 AND octet_length(call) <= $2";
+
+/// Not by a host that it was taken from: what that says is no answer of the owner. The same answer again is one whose own
+/// answer was lost.
+const ANSWER: &str = "UPDATE edn_bridge.request r SET answer = $2 \
+     WHERE r.member = current_user AND r.id = $1 AND r.host = $3 AND (r.answer IS NULL OR r.answer = $2) \
+       AND EXISTS (SELECT 1 FROM edn_bridge.host h WHERE h.member = current_user AND h.name = $3 \
+         AND h.incarnation = $4)";
 
 /// What nobody needs any more, a bounded number of rows of each: requests long after anybody could ask for the answer
 /// again, entries of deleted sessions, and hosts that were not there for a month and own nothing.
@@ -351,7 +360,7 @@ impl PostgresRealm {
         let row = rows.first().ok_or_else(|| RealmError::NoSession { session: session.clone() })?;
         unless_deleted(row, 6, session)?;
         Ok(Opened {
-            header: header(row, 0)?,
+            header: header(row, 0, session.as_str())?,
             tail: Tail { seq: seq(row, 1)?, id: id(row, 2)? },
             epoch: seq(row, 3)?,
             owner: owner(row, 4)?,
@@ -362,23 +371,25 @@ impl PostgresRealm {
         let known_id = known.id.as_ref().map(EntryId::as_str);
         let params: [link::Param<'_>; 6] =
             [&session.as_str(), &self.name(), &&*self.me.incarnation.id, &cwd, &place(known.seq), &known_id];
-        let rows = self.pool().rows(Kind::Write, CLAIM, &params).await?;
-        if let Some(row) = rows.first() {
-            self.changed(session);
-            let tail = Tail { seq: seq(row, 1)?, id: id(row, 2)? };
-            return Ok(Claim { session: session.clone(), epoch: seq(row, 0)?, tail });
+        for _ in 0..REALM_SETTLES {
+            let rows = self.pool().rows(Kind::Write, CLAIM, &params).await?;
+            if let Some(row) = rows.first() {
+                self.changed(session);
+                let tail = Tail { seq: seq(row, 1)?, id: id(row, 2)? };
+                return Ok(Claim { session: session.clone(), epoch: seq(row, 0)?, tail });
+            }
+            // Why not: by a look that may find something newer than the claim did, such as a lease that has just ended.
+            let opened = self.open_now(session).await?;
+            if let Some(OwnedBy { host, is_lost: false }) = opened.owner
+                && host != self.me.name
+            {
+                return Err(RealmError::Held { host });
+            }
+            let mut borrowed = self.pool().borrow().await?;
+            let read = Self::read_page(&mut borrowed.link, session, known, 1).await;
+            borrowed.done(read)?;
+            self.is_here().await?;
         }
-        // Why not: by a look that may find something newer than the claim did.
-        let opened = self.open_now(session).await?;
-        if let Some(OwnedBy { host, is_lost: false }) = opened.owner
-            && host != self.me.name
-        {
-            return Err(RealmError::Held { host });
-        }
-        let mut borrowed = self.pool().borrow().await?;
-        let read = Self::read_page(&mut borrowed.link, session, known, 1).await;
-        borrowed.done(read)?;
-        self.is_here().await?;
         Err(RealmError::Unreachable("the session has just changed".into()))
     }
 
@@ -456,7 +467,7 @@ impl Realm for PostgresRealm {
                     sessions: seq(row, 4)?,
                 })
             };
-            rows.iter().map(host).collect()
+            Ok(rows.iter().filter_map(|row| readable(host(row), "a host of the realm")).collect())
         }
         .boxed()
     }
@@ -505,7 +516,7 @@ impl Realm for PostgresRealm {
             let rows = self.pool().rows(Kind::Read, LIST, &[&host, &filter.text.as_deref(), &most]).await?;
             let slot = |row: &Row| {
                 Ok(RealmSlot {
-                    header: header(row, 0)?,
+                    header: header(row, 0, get(row, 7)?)?,
                     owner: owner(row, 1)?,
                     cwd: get::<&str>(row, 3)?.into(),
                     tail: seq(row, 4)?,
@@ -513,15 +524,7 @@ impl Realm for PostgresRealm {
                     changed_ms: get(row, 6)?,
                 })
             };
-            // One that a newer program wrote hides no other.
-            let readable = |row: &Row| {
-                slot(row)
-                    .inspect_err(
-                        |error: &RealmError| tracing::warn!(%error, "a session of the realm is not listed"),
-                    )
-                    .ok()
-            };
-            Ok(rows.iter().filter_map(readable).collect())
+            Ok(rows.iter().filter_map(|row| readable(slot(row), "a session of the realm")).collect())
         }
         .boxed()
     }
@@ -709,7 +712,7 @@ impl Realm for PostgresRealm {
 
     fn requests(&self) -> RealmCall<'_, Requests> {
         async {
-            let (to, requests) = mpsc::channel(REALM_WAITING);
+            let (to, requests) = mpsc::channel(1);
             let mut woken = self.board.post();
             let (shared, name, end) = (self.shared.clone(), self.me.name.clone(), self.end.clone());
             let forward = async move {
@@ -718,9 +721,24 @@ impl Realm for PostgresRealm {
                     let mut pause = REALM_WATCH;
                     if let Ok(open) = open_requests(&shared.pool, &name).await {
                         pause = REALM_REST;
-                        given.retain(|id| open.iter().any(|posted| posted.request.id == *id));
-                        for posted in open {
-                            if given.insert(posted.request.id.clone()) && to.send(posted).await.is_err() {
+                        given.retain(|id| open.contains(id));
+                        for id in open {
+                            if given.contains(&id) {
+                                continue;
+                            }
+                            let posted = match request(&shared.pool, &id).await {
+                                Ok(posted) => posted,
+                                // One that cannot be read holds up no other.
+                                Err(RealmError::Damaged(_)) => None,
+                                Err(_) => {
+                                    pause = REALM_WATCH;
+                                    break;
+                                }
+                            };
+                            given.insert(id);
+                            if let Some(posted) = posted
+                                && to.send(posted).await.is_err()
+                            {
                                 return;
                             }
                         }
@@ -734,27 +752,37 @@ impl Realm for PostgresRealm {
         .boxed()
     }
 
-    fn answer<'a>(&'a self, request: &'a str, answer: &'a str) -> RealmCall<'a, ()> {
+    fn answer<'a>(&'a self, request: &'a str, answer: &'a str) -> RealmCall<'a, bool> {
         async move {
             too_long(answer.len(), JOURNAL_LINE_BYTES)?;
-            self.pool().count(ANSWER, &[&request, &answer]).await?;
-            self.board.tell(News::Answer(request.into()));
-            Ok(())
+            let params: [link::Param<'_>; 4] = [&request, &answer, &self.name(), &&*self.me.incarnation.id];
+            let is_kept = self.pool().count(ANSWER, &params).await? > 0;
+            if is_kept {
+                self.board.tell(News::Answer(request.into()));
+            }
+            Ok(is_kept)
         }
         .boxed()
     }
 }
 
-async fn open_requests(pool: &Pool, host: &HostName) -> Result<Vec<Posted>, RealmError> {
+async fn open_requests(pool: &Pool, host: &HostName) -> Result<Vec<Arc<str>>, RealmError> {
     let rows = pool.rows(Kind::Read, REQUESTS, &[&host.as_str(), &number(REALM_WAITING)]).await?;
+    rows.iter().map(|row| Ok(get::<&str>(row, 0)?.into())).collect()
+}
+
+/// A request, unless it is gone, or longer than one can be.
+async fn request(pool: &Pool, id: &Arc<str>) -> Result<Option<Posted>, RealmError> {
+    let most = i32::try_from(JOURNAL_LINE_BYTES).unwrap_or(i32::MAX);
+    let rows = pool.rows(Kind::Read, REQUEST, &[&&**id, &most]).await?;
     let posted = |row: &Row| {
         Ok(Posted {
-            session: get::<&str>(row, 1)?.into(),
-            from: host_name(get(row, 2)?)?,
-            request: RealmRequest { id: get::<&str>(row, 0)?.into(), call: get::<&str>(row, 3)?.into() },
+            session: get::<&str>(row, 0)?.into(),
+            from: host_name(get(row, 1)?)?,
+            request: RealmRequest { id: id.clone(), call: get::<&str>(row, 2)?.into() },
         })
     };
-    rows.iter().map(posted).collect()
+    rows.first().map(posted).transpose()
 }
 
 /// Refuses a session whose row says that it was deleted.
@@ -804,8 +832,18 @@ fn id(row: &Row, place: usize) -> Result<Option<EntryId>, RealmError> {
     Ok(opt::<&str>(row, place)?.map(EntryId::from))
 }
 
-fn header(row: &Row, place: usize) -> Result<Header, RealmError> {
-    Header::read(get::<&str>(row, place)?.as_bytes()).map_err(damaged)
+/// The header of a session of that id. The id becomes the name of files.
+fn header(row: &Row, place: usize, id: &str) -> Result<Header, RealmError> {
+    let header = Header::read(get::<&str>(row, place)?.as_bytes()).map_err(damaged)?;
+    if header.session.as_str() != id || !is_name(&header.session) {
+        return Err(damaged("a session's id is none, or not that of its header"));
+    }
+    Ok(header)
+}
+
+/// What is left of a row that may be one of a newer program, which hides no other.
+fn readable<T>(read: Result<T, RealmError>, what: &str) -> Option<T> {
+    read.inspect_err(|error| tracing::warn!(%error, "{what} is not listed")).ok()
 }
 
 fn host_name(name: &str) -> Result<HostName, RealmError> {

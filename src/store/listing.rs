@@ -174,6 +174,11 @@ pub(super) fn file_name(session: &SessionId) -> Option<String> {
     Path::new(&name).file_name().is_some_and(|plain| plain == name.as_str()).then_some(name)
 }
 
+/// Whether a session's id can name its files: it leads to no other folder.
+pub fn is_name(session: &SessionId) -> bool {
+    file_name(session).is_some()
+}
+
 /// A session's file by its id. An error if its existence is unknown.
 pub(super) fn find(root: &Path, session: &SessionId) -> io::Result<Option<PathBuf>> {
     let Some(name) = file_name(session) else { return Ok(None) };

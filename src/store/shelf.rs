@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::message::SessionId;
 use crate::store::error::StoreError;
-use crate::store::files::{FileOps, children};
+use crate::store::files::{FileOps, JournalLock, children};
 use crate::store::journal_file::{folder, lock};
 use crate::store::listing;
 
@@ -23,6 +23,37 @@ pub(super) struct Shelf {
     archived: PathBuf,
     deleted: PathBuf,
     files: Arc<dyn FileOps>,
+}
+
+/// A session that nobody has open, and nobody opens, until it is discarded or this is dropped.
+#[derive(Debug)]
+pub struct Discarding<'s> {
+    shelf: &'s Shelf,
+    path: PathBuf,
+    _lock: JournalLock,
+}
+
+impl Discarding<'_> {
+    /// The session's file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes the session's file away. From then on there is no such session, also after a kill.
+    ///
+    /// # Errors
+    /// If the system refuses; the session is there as before.
+    pub fn complete(self) -> Result<(), StoreError> {
+        let Shelf { deleted, files, .. } = self.shelf;
+        let to = deleted.join(self.path.file_name().unwrap_or_default());
+        let moved = || -> io::Result<()> {
+            files.make_folder(deleted)?;
+            files.replace(&self.path, &to)?;
+            files.sync_folder(folder(&self.path))?;
+            files.sync_folder(deleted)
+        };
+        moved().map_err(|error| StoreError::io("Cannot delete", &self.path, error))
+    }
 }
 
 impl Shelf {
@@ -62,20 +93,10 @@ impl Shelf {
         set().map_err(|error| StoreError::io("Cannot write", &mark, error))
     }
 
-    /// Takes a session's file away. From then on there is no such session, also after a kill.
-    pub(super) fn discard(&self, path: &Path) -> Result<(), StoreError> {
-        let lock = lock(path, self.files.as_ref())?;
-        let name = path.file_name().unwrap_or_default();
-        let to = self.deleted.join(name);
-        let moved = || -> io::Result<()> {
-            self.files.make_folder(&self.deleted)?;
-            self.files.replace(path, &to)?;
-            self.files.sync_folder(folder(path))?;
-            self.files.sync_folder(&self.deleted)
-        };
-        let moved = moved().map_err(|error| StoreError::io("Cannot delete", path, error));
-        drop(lock);
-        moved
+    /// Takes the lock of a session's file that is to be discarded.
+    pub(super) fn discarding(&self, path: PathBuf) -> Result<Discarding<'_>, StoreError> {
+        let lock = lock(&path, self.files.as_ref())?;
+        Ok(Discarding { shelf: self, path, _lock: lock })
     }
 
     /// The sessions of which something may be left.

@@ -19,7 +19,7 @@ pub struct Two {
 }
 
 impl Two {
-    fn with(script: &str, prepare: impl Fn(&Daemon)) -> Option<Self> {
+    pub fn with(script: &str, prepare: impl Fn(&Daemon)) -> Option<Self> {
         let server = Server::start()?;
         let (alpha, beta) = (host(&server, "alpha", ":all", script), host(&server, "beta", ":all", END));
         [&alpha, &beta].into_iter().for_each(prepare);
@@ -233,14 +233,16 @@ fn query_asks_the_host_what_it_alone_knows() {
     assert_eq!(refusal(b, "query_eql", &strict), "realm/owner-lost");
 }
 
+/// Gives a host a team for control.
+pub fn team(host: &Daemon) {
+    let path = host.setup.dir.path().join("config/edn-bridge/config.edn");
+    let realm = std::fs::read_to_string(&path).unwrap();
+    let team = ":control {:teams [{:name \"t\" :members [\"ann\"]}]}}";
+    std::fs::write(path, format!("{} {team}", realm.trim_end().strip_suffix('}').unwrap())).unwrap();
+}
+
 #[test]
 fn control_requests_reach_a_session_of_another_host() {
-    let team = |host: &Daemon| {
-        let path = host.setup.dir.path().join("config/edn-bridge/config.edn");
-        let realm = std::fs::read_to_string(&path).unwrap();
-        let team = ":control {:teams [{:name \"t\" :members [\"ann\"]}]}}";
-        std::fs::write(path, format!("{} {team}", realm.trim_end().strip_suffix('}').unwrap())).unwrap();
-    };
     let script = calls("bash", &format!("{{:command {:?}}}", until("go")));
     let Some(mut two) = Two::with(&script, team) else { return };
     let Two { alpha, a, b, session, server, .. } = &mut two;

@@ -485,6 +485,41 @@ fn lost_hints_are_told_as_anything() {
 }
 
 #[test]
+fn answer_counts_of_the_owner_that_is_asked_alone() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let (a, b) = server.two_hosts().await;
+        a.create(&header("s-1")).await.unwrap();
+        let ask = |id: &str| {
+            server.sql(&format!(
+                "INSERT INTO edn_bridge.request (id, session, host, asker, call, expires) VALUES \
+                   ('{id}', 's-1', 'laptop', 'desk', ':x', clock_timestamp() + interval '1 minute')"
+            ));
+        };
+        let said = |id: &str| server.sql(&format!("SELECT answer FROM edn_bridge.request WHERE id = '{id}'"));
+        // Its answer may have been lost: made again, it is its answer still.
+        ask("r-1");
+        assert!(a.answer("r-1", ":begun").await.unwrap());
+        assert!(a.answer("r-1", ":begun").await.unwrap());
+        assert!(!a.answer("r-1", ":other").await.unwrap());
+        // It was posted again, and is another owner's meanwhile.
+        ask("r-2");
+        server.sql("UPDATE edn_bridge.request SET host = 'desk' WHERE id = 'r-2'");
+        assert!(!a.answer("r-2", ":late").await.unwrap());
+        assert_eq!(said("r-2"), [""]);
+        assert!(b.answer("r-2", ":done").await.unwrap());
+        // A later run of the host has entered.
+        ask("r-3");
+        let later = PostgresRealm::new(&server.url(), host("laptop", "2"), "test", LeaseTerms::default());
+        let later = later.unwrap();
+        later.renew().await.unwrap();
+        assert!(!a.answer("r-3", ":begun").await.unwrap());
+        assert!(later.answer("r-3", ":begun").await.unwrap());
+        assert_eq!((said("r-2"), said("r-3")), (vec![":done".to_owned()], vec![":begun".to_owned()]));
+    });
+}
+
+#[test]
 fn renewal_tells_what_no_hint_told() {
     let Some(server) = Server::start() else { return };
     run(async {

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 
 use super::call::{RemoteAnswer, RemoteCall, written};
 use crate::edn;
+use crate::engine::follower::Followers;
 use crate::engine::handle::Handle;
 use crate::engine::host::Engine;
 use crate::engine::services::refused;
@@ -20,9 +21,12 @@ pub struct Owner {
     pub(super) engine: Engine,
     federation: Arc<Federation>,
     session: SessionId,
+    /// Whether nobody is asked: another host asks this one, or the session is this one's and not at work yet.
+    is_nobody: bool,
 }
 
-/// The owner of a call's session, if that is another host.
+/// The owner of a call's session, if that is another host. What another host asks is passed on to nobody: two hosts that
+/// take each other for the owner would ask each other for ever.
 pub fn owner_elsewhere(engine: &Engine, call: &Call) -> Option<Owner> {
     let federation = engine.shared.federation.get()?;
     let handle = engine.shared.tree.get(&call.session).ok()?;
@@ -30,7 +34,8 @@ pub fn owner_elsewhere(engine: &Engine, call: &Call) -> Option<Owner> {
         return None;
     }
     engine.attend(call, &handle);
-    Some(Owner::new(engine, federation, &call.session))
+    let owner = Owner::of(engine, federation, &handle);
+    Some(Owner { is_nobody: owner.is_nobody || Followers::has(call.connection), ..owner })
 }
 
 /// Why something is not done for a session of another host: it stays there.
@@ -41,8 +46,15 @@ pub fn stays_elsewhere(handle: &Handle) -> Option<ApiError> {
 }
 
 impl Owner {
-    pub(super) fn new(engine: &Engine, federation: &Arc<Federation>, session: &SessionId) -> Self {
-        Self { engine: engine.clone(), federation: federation.clone(), session: session.clone() }
+    /// The owner of a session that is open here, and another host's.
+    pub(super) fn of(engine: &Engine, federation: &Arc<Federation>, handle: &Handle) -> Self {
+        let is_nobody = handle.snapshot().facts.host.as_deref() == Some(federation.host().as_str());
+        Self { is_nobody, ..Self::new(engine, federation, &handle.id) }
+    }
+
+    fn new(engine: &Engine, federation: &Arc<Federation>, session: &SessionId) -> Self {
+        let (engine, federation) = (engine.clone(), federation.clone());
+        Self { engine, federation, session: session.clone(), is_nobody: false }
     }
 
     /// The owner of a session that need not be open here, if the realm's list has another host as that.
@@ -80,6 +92,13 @@ impl Owner {
     /// # Errors
     /// What the owner refuses, and where there is no answer from it.
     pub async fn call<T: DeserializeOwned>(&self, call: &RemoteCall) -> Result<T, ApiError> {
+        if self.is_nobody {
+            return Err(refused(&StoreError::RealmUnreachable(format!(
+                "The host {} does not go on with the session yet, or not any more. Try again; if the session was given to \
+                 that host, take it there (/take FOLDER).",
+                self.federation.host()
+            ))));
+        }
         let id: Arc<str> = self.engine.shared.clock.id("r-").into();
         let mut answer = self.post(&id, call).await?;
         if matches!(answer, RemoteAnswer::Begun) {

@@ -5,10 +5,12 @@ use super::owed::Owed;
 use super::questions::open_questions;
 use crate::engine::handle::Handle;
 use crate::engine::host::Engine;
+use crate::query;
 use crate::session::{
-    Call, Graph as _, Jobs as _, Questions as _, Queues as _, Reach, SessionSettings as _, Sessions as _,
-    Turns as _, Undos as _,
+    ApiError, Call, Graph as _, Jobs as _, Prompt, Questions as _, Queues as _, Reach, SessionSettings as _,
+    Sessions as _, Turns as _, Undos as _,
 };
+use crate::slash::{self, UserInput};
 
 /// Makes the call at the session's owner, for the asker.
 pub(super) fn carry_out(asked: RemoteCall, engine: &Engine, call: Call, handle: &Handle, owed: Owed) {
@@ -21,6 +23,10 @@ pub(super) fn carry_out(asked: RemoteCall, engine: &Engine, call: Call, handle: 
         }
         RemoteCall::Questions => owed.send(Ok(open_questions(engine, handle))),
         RemoteCall::Respond(given) => engine.respond(call, given.read(), owed.reply()),
+        RemoteCall::Prompt(Prompt { ref message, .. }) if is_command(message) => {
+            let expected = "text for the model: a slash command runs at the host where it is typed";
+            owed.send::<()>(Err(ApiError::invalid_param("message", expected)));
+        }
         RemoteCall::Prompt(prompt) => engine.prompt(call, prompt, owed.reply()),
         RemoteCall::Steer(prompt) => engine.steer(call, prompt, owed.reply()),
         RemoteCall::FollowUp(prompt) => engine.follow_up(call, prompt, owed.reply()),
@@ -57,6 +63,15 @@ pub(super) fn carry_out(asked: RemoteCall, engine: &Engine, call: Call, handle: 
         RemoteCall::ReadOutput(output, offset, limit) => {
             engine.read_output(call, output, offset, limit, owed.reply());
         }
+        RemoteCall::Query(query) if !query::is_of_host(&query) => {
+            let expected = "a query of what the session's host alone knows";
+            owed.send::<()>(Err(ApiError::invalid_param("query", expected)));
+        }
         RemoteCall::Query(query) => engine.query(call, query, owed.reply()),
     }
+}
+
+/// Whether a message is a slash command of this program.
+fn is_command(message: &str) -> bool {
+    matches!(slash::read(message), UserInput::Command(_) | UserInput::Usage(_))
 }

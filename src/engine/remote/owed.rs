@@ -9,6 +9,7 @@ use crate::catalogue::ErrorCode;
 use crate::edn;
 use crate::engine::taken::{End, TakenRequests};
 use crate::federation::Federation;
+use crate::limits::JOURNAL_LINE_BYTES;
 use crate::session::{ApiError, Reply};
 
 /// The answer that is owed to another host.
@@ -30,18 +31,22 @@ impl Owed {
         let Self { federation, request, executor, end } = self;
         match end {
             Some(end) => end.is(text),
-            None => drop(executor.spawn(async move { federation.answer(&request, &text).await })),
+            None => drop(executor.spawn(async move { federation.answer(&request, &text, false).await })),
         }
     }
 }
 
-/// An answer as text. One that cannot be written is a refusal, so that nobody waits for it.
+/// An answer as text. One that cannot be written, or is too long to cross, is a refusal, so that nobody waits for it.
 pub(super) fn text_of<T: Serialize>(answer: RemoteAnswer<T>) -> Arc<str> {
-    let value = edn::to_value(&answer).or_else(|error| {
-        let error = ApiError::failed(format!("The answer cannot be sent to another host: {error}."));
-        edn::to_value(&RemoteAnswer::<()>::of(Err(error)))
-    });
-    value.map(|value| written(&value)).unwrap_or_default().into()
+    let text = edn::to_value(&answer).map(|value| written(&value));
+    let why = match text {
+        Ok(text) if text.len() <= JOURNAL_LINE_BYTES => return text.into(),
+        Ok(text) => format!("it takes {} bytes, which is more than {JOURNAL_LINE_BYTES}", text.len()),
+        Err(error) => error.to_string(),
+    };
+    let error =
+        ApiError::failed(format!("It is done, but its answer cannot be sent to another host: {why}."));
+    edn::to_value(&RemoteAnswer::<()>::of(Err(error))).map(|value| written(&value)).unwrap_or_default().into()
 }
 
 impl Owed {
@@ -52,7 +57,7 @@ impl Owed {
                            done, in part or as a whole.";
             return self.send::<()>(Err(ApiError::new(ErrorCode::Failed, message)));
         };
-        if self.federation.answer(&self.request, &ended).await {
+        if self.federation.answer(&self.request, &ended, true).await {
             taken.forget(of);
         }
     }

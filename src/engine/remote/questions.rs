@@ -15,7 +15,7 @@ use crate::session::{ApiError, Call};
 /// Has the owner of a session tell this host what no entry says, and asks this host's clients what it asks.
 pub async fn follow_owner(engine: &Engine, handle: &Handle) {
     let Some(federation) = engine.shared.federation.get() else { return };
-    let owner = Owner::new(engine, federation, &handle.id);
+    let owner = Owner::of(engine, federation, handle);
     let _: Result<(), ApiError> = owner.call(&RemoteCall::Follow).await;
     let open: Result<Vec<RemoteQuestion>, ApiError> = owner.call(&RemoteCall::Questions).await;
     match open {

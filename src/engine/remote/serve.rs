@@ -51,7 +51,8 @@ async fn serve(engine: &Engine, federation: Arc<Federation>, posted: &Posted) {
     };
     if asked.ends_late() {
         owed.end = Some(engine.remote.begin(&request));
-        if !federation.answer(&request, &text_of(RemoteAnswer::<()>::Begun)).await {
+        if !federation.answer(&request, &text_of(RemoteAnswer::<()>::Begun), false).await {
+            // Whoever owns the session now begins it, or this host's next run has.
             return;
         }
     }
