@@ -200,7 +200,9 @@ pub fn signal(pid: i64, name: &str) {
 
 /// Whether a process runs.
 pub fn runs(pid: i64) -> bool {
-    !std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default().is_empty()
+    // Not its command line, which is empty for a moment while it executes another program.
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
 }
 
 /// A command of which each run says which value a variable has.
