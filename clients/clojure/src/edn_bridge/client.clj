@@ -4,8 +4,9 @@
     (with-open [bridge (connect {:dir \"/my/project\"})]
       (:text @(prompt! bridge \"What does this project do?\")))
 
-  A connection has three threads. One reads lines and keeps promises. One calls the handlers of events, one after the
-  other. One calls :on-question. So handlers may make requests and wait for them."
+  A connection has a thread that reads lines and keeps the promises of requests, one that calls the handlers of events,
+  one after the other, and one that calls :on-question, if there is that. Each prompt! that runs has one more. So handlers
+  may make requests and prompts and wait for them."
   (:require [clojure.edn :as edn]
             [clojure.java.io :as io]
             [clojure.string :as str])
@@ -21,7 +22,9 @@
 
 (def ^:private max-line "The longest line that is sent, in bytes: the bridge reads no longer one." (* 16 1024 1024))
 (def ^:private max-received "The longest line that is read, in bytes. More than the bridge sends." (* 64 1024 1024))
-(def ^:private max-queued "The events that wait for handlers. Further ones are counted as missed." 10000)
+(def ^:private max-queued
+  "The events that wait for handlers. Further ones are counted as missed; for an :on-delta, further pieces are left out."
+  10000)
 (def ^:private max-questions "The questions that wait for :on-question. Further ones are left to others." 1000)
 (def ^:private timeout-ms "How long `ask` waits, unless it says otherwise." 60000)
 (def ^:private close-ms "How long `close!` waits for the process before it ends it." 10000)
@@ -71,7 +74,8 @@
 (declare close!)
 
 (defrecord ^:private Connection
-  ;; state: {:pending {id promise}, :handlers {key {:topics :handler}}, :closed reason}. in is read by one thread only.
+  ;; state: {:pending {id promise}, :handlers {key {:topics :handler}}, :prompts {key function}, :closed reason}. The
+  ;; reader calls the functions of :prompts with each event, and `end!` with ::end. in is read by one thread only.
   [state ^InputStream in ^OutputStream out ^Process process hang-up ^LinkedBlockingQueue events
    ^LinkedBlockingQueue questions options server-info]
   Closeable
@@ -92,6 +96,8 @@
     (when-not (:closed before)
       (doseq [[_ answer] (:pending before)]
         (deliver answer (refusal "client/closed" reason)))
+      (doseq [put! (vals (:prompts before))]
+        (put! ::end))
       ;; A full queue has room again once its reader goes on.
       (doseq [^LinkedBlockingQueue queue [events questions]]
         (when-not (.offer queue ::end)
@@ -124,6 +130,8 @@
           taken (.offer events event)]
       ;; Only this thread changes :seq and :missed.
       (swap! state assoc :seq (:seq frame) :missed (if taken 0 (inc missed)))
+      (doseq [put! (vals (:prompts @state))]
+        (put! event))
       (when (and (= "interaction/requested" (:topic event)) (:on-question (:options connection)))
         (.offer ^LinkedBlockingQueue (:questions connection) (:data event))))
     (let [[before _] (swap-vals! state update :pending dissoc (:id frame))]
@@ -141,9 +149,16 @@
               "the bridge has ended"
               ;; Java may close the stream of a process that is killed under the reader.
               (catch IOException error (str "the bridge has ended: " (ex-message error)))
-              (catch RuntimeException error (str "the bridge sent what is no frame: " (ex-message error))))
+              ;; Also what is no exception, such as an overflow of the stack: every promise must be kept.
+              (catch Throwable error (str "the bridge sent what is no frame: " (ex-message error))))
         ended (and process (not (:closed @(:state connection))) (.waitFor process 1 TimeUnit/SECONDS))]
     (end! connection (str why (when ended (str " (exit status " (.exitValue process) ")"))))))
+
+(defn- call-handler! [handler event]
+  (try (handler event)
+       ;; Also what is no exception, such as that of `assert`: the thread has more to do.
+       (catch Throwable error
+         (tap> {:edn-bridge/handler-failed error :event event}))))
 
 (defn- call-handlers! [{:keys [state ^LinkedBlockingQueue events]}]
   (loop []
@@ -151,13 +166,8 @@
       (when-not (= ::end event)
         (doseq [{:keys [topics handler]} (vals (:handlers @state))
                 :when (contains? topics (:topic event))]
-          (try (handler event)
-               (catch Exception error
-                 (tap> {:edn-bridge/handler-failed error :event event}))))
-        (recur))))
-  (doseq [{:keys [on-end]} (vals (:handlers @state))
-          :when on-end]
-    (on-end (:closed @state))))
+          (call-handler! handler event))
+        (recur)))))
 
 (defn- run-thread! [name run]
   (doto (Thread. ^Runnable run (str "edn-bridge " name))
@@ -215,11 +225,6 @@
 
 ;; Events
 
-(defn- add-handler! [{:keys [state]} topics handler on-end]
-  (let [key (Object.)]
-    (swap! state assoc-in [:handlers key] {:topics (set topics) :handler handler :on-end on-end})
-    (fn [] (swap! state update :handlers dissoc key) nil)))
-
 (defn subscribe!
   "Calls the handler with each event of the topics: {:topic :data :seq :ts :id :missed}. `tap>` is such a handler.
 
@@ -228,8 +233,10 @@
 
   Handlers run one after the other, in a thread of their own. What one throws goes to tap> as
   {:edn-bridge/handler-failed exception :event event}. Returns a function that ends this."
-  [connection topics handler]
-  (let [stop (add-handler! connection topics handler nil)]
+  [{:keys [state] :as connection} topics handler]
+  (let [key (Object.)
+        stop (fn [] (swap! state update :handlers dissoc key) nil)]
+    (swap! state assoc-in [:handlers key] {:topics (set topics) :handler handler})
     (try
       (when-let [ignored (seq (:ignored (ask connection "subscribe" {:topics (vec topics)})))]
         (throw (ex-info (str "no such topic: " (str/join ", " ignored)) {:code "client/invalid"})))
@@ -243,42 +250,58 @@
   [{:keys [text content]}]
   (or text (str/join (keep #(when (= :text (:type %)) (:text %)) content))))
 
+(defn- turn-end
+  "Takes the events of a turn until it or the connection ends. Returns what the promise of `prompt!` is kept with."
+  [{:keys [state]} ^LinkedBlockingQueue events turn-id on-delta]
+  (loop [messages []]
+    (let [{:keys [topic data] :as event} (.take events)]
+      (cond
+        (= ::end event) (refusal "client/closed" (:closed @state))
+        (not= turn-id (:turn-id data)) (recur messages)
+        (= "assistant/delta" topic) (do (call-handler! #(on-delta (:text (:data %))) event)
+                                        (recur messages))
+        (= "assistant/message" topic) (recur (conj messages data))
+        :else {:ok (= "completed" (:outcome data))
+               :text (if-let [message (peek messages)] (text-of message) "")
+               :outcome (:outcome data)
+               :turn-id turn-id
+               :stop-reason (:stop-reason data)
+               :error (:error-message data)
+               :usage (:usage data)
+               :messages messages}))))
+
 (defn prompt!
   "Starts a turn and returns a promise, kept at its end with {:ok :text :outcome :turn-id :stop-reason :error :usage
   :messages}. :ok is whether the :outcome is \"completed\". A refused prompt keeps it with a refusal, as `request!`. For
   a slash command, which has no turn, the :outcome is \"command\".
 
-  Options: :on-delta, a function of each piece of text as it comes; :params, further params of the op."
+  Options: :on-delta, a function of each piece of text as it comes, called in a thread of this prompt, for the last time
+  before the promise is kept; :params, further params of the op."
   ([connection message] (prompt! connection message {}))
-  ([connection message {:keys [on-delta params]}]
+  ([{:keys [state] :as connection} message {:keys [on-delta params]}]
    (let [result (promise)
-         turn (promise)
-         messages (atom [])
-         stop (atom nil)
-         finish (fn [value] (when-let [stop @stop] (stop)) (deliver result value))
-         handle (fn [{:keys [topic data]}]
-                  ;; The reader's thread keeps `turn`, so waiting for it here stops nothing that it needs.
-                  (when (and @turn (= @turn (:turn-id data)))
-                    (case topic
-                      "assistant/delta" (when on-delta (on-delta (:text data)))
-                      "assistant/message" (swap! messages conj data)
-                      "turn/ended" (finish {:ok (= "completed" (:outcome data))
-                                            :text (if-let [message (peek @messages)] (text-of message) "")
-                                            :outcome (:outcome data)
-                                            :turn-id (:turn-id data)
-                                            :stop-reason (:stop-reason data)
-                                            :error (:error-message data)
-                                            :usage (:usage data)
-                                            :messages @messages}))))
-         topics ["assistant/delta" "assistant/message" "turn/ended"]
-         answered (fn [{:keys [ok data] :as answer}]
-                    (deliver turn (:turn-id data))
-                    (cond (not ok) (finish answer)
-                          (nil? (:turn-id data)) (finish {:ok true :text "" :outcome "command"})))]
-     (reset! stop (add-handler! connection topics handle #(deliver result (refusal "client/closed" %))))
-     (let [subscribed (request! connection "subscribe" {:topics topics})
+         key (Object.)
+         events (LinkedBlockingQueue.)
+         ;; Called by the reader, so it waits for nothing. A turn has few messages and one end; they are never left out.
+         put! (fn [{:keys [topic] :as event}]
+                (when (or (= ::end event)
+                          (contains? #{"assistant/message" "turn/ended"} topic)
+                          (and on-delta (= "assistant/delta" topic) (< (.size events) (long max-queued))))
+                  (.put events event)))]
+     (swap! state assoc-in [:prompts key] put!)
+     (let [topics ["assistant/delta" "assistant/message" "turn/ended"]
+           subscribed (request! connection "subscribe" {:topics topics})
            prompted (request! connection "prompt" (assoc params :message message))]
-       (run-thread! "prompt" #(do @subscribed (answered @prompted))))
+       (run-thread! "prompt"
+                    (fn []
+                      @subscribed
+                      (let [{:keys [ok data] :as answer} @prompted
+                            turn-id (:turn-id data)
+                            end (cond (not ok) answer
+                                      turn-id (turn-end connection events turn-id on-delta)
+                                      :else {:ok true :text "" :outcome "command"})]
+                        (swap! state update :prompts dissoc key)
+                        (deliver result end)))))
      result)))
 
 ;; Questions
@@ -313,15 +336,18 @@
         (let [respond #(deref (request! connection "interaction_respond"
                                         (assoc % :interaction-id (:interaction-id question)))
                               timeout-ms nil)
-              answer (try ((:on-question options) question)
-                          ;; The question must not stay open: its turn would wait for ever.
-                          (catch Exception error
-                            (tap> {:edn-bridge/question-failed error :question question})
-                            (cancel question)))
-              refused (when answer (respond answer))]
-          (when (= "request/invalid-params" (:code refused))
-            (tap> {:edn-bridge/question-failed refused :question question})
-            (respond (cancel question))))
+              failed (fn [why]
+                       (tap> {:edn-bridge/question-failed why :question question})
+                       ;; The question must not stay open: its turn would wait for ever.
+                       (respond (cancel question)))]
+          (try
+            (when-let [answer ((:on-question options) question)]
+              (let [{:keys [code] :as refused} (respond answer)]
+                (when (contains? #{"request/invalid-params" "client/invalid"} code)
+                  (failed refused))))
+            ;; Also what is no exception, such as that of `assert`.
+            (catch Throwable error
+              (failed error))))
         (recur)))))
 
 ;; Where a bridge is found

@@ -188,6 +188,17 @@
               (is (:ok (got (bridge/prompt! b "Hi."))))
               (is (= "no idea" (ex-message (:edn-bridge/handler-failed (next-tap)))))))))
 
+(deftest handler-whose-assertion-fails-runs-again
+  (with-open [b (started hello)]
+    (tapped :edn-bridge/handler-failed
+            (fn [next-tap]
+              (bridge/subscribe! b ["turn/ended"] (fn [event] (assert (nil? event))))
+              (dotimes [_ 2]
+                (is (:ok (got (bridge/prompt! b "Hi." {:on-delta #(assert (nil? %))}))))
+                ;; Two pieces and the end.
+                (dotimes [_ 3]
+                  (is (instance? AssertionError (:edn-bridge/handler-failed (next-tap))))))))))
+
 (deftest handler-may-ask-and-wait
   (with-open [b (started hello)]
     (let [state (promise)]
@@ -195,14 +206,38 @@
       (bridge/prompt! b "Hi.")
       (is (= "idle" (get-in (got state) [:state :phase]))))))
 
+(deftest handler-may-prompt-and-wait
+  (with-open [b (started hello)]
+    (let [pieces (atom [])
+          answer (promise)
+          stop (promise)]
+      (deliver stop (bridge/subscribe! b ["turn/ended"]
+                                       (fn [_]
+                                         (@stop)
+                                         (deliver answer (got (bridge/prompt! b "Again."
+                                                                              {:on-delta #(swap! pieces conj %)}))))))
+      (bridge/prompt! b "Hi.")
+      (is (= "Hello from the bridge." (:text (got answer)) (str/join @pieces))))))
+
+(deftest prompt-ends-while-a-handler-waits
+  (with-redefs [bridge/max-queued 2]
+    (with-open [b (started hello)]
+      (let [go-on (promise)]
+        (bridge/subscribe! b ["turn/stage"] (fn [_] (deref go-on patience nil)))
+        (is (= "Hello from the bridge." (:text (got (bridge/prompt! b "Hi.")))))
+        (deliver go-on true)))))
+
 (deftest subscription-that-was-ended-hears-nothing
   (with-open [b (started hello)]
-    (let [heard (atom 0)
-          stop (bridge/subscribe! b ["turn/ended"] (fn [_] (swap! heard inc)))]
-      (got (bridge/prompt! b "Hi."))
+    (let [heard (LinkedBlockingQueue.)
+          stop (bridge/subscribe! b ["turn/ended"] #(.put heard %))
+          next-event (events b "turn/ended")]
+      (bridge/prompt! b "Hi.")
+      (next-event)
       (stop)
-      (got (bridge/prompt! b "Again."))
-      (is (= 1 @heard)))))
+      (bridge/prompt! b "Again.")
+      (next-event)
+      (is (= 1 (.size heard))))))
 
 (deftest unknown-topic-throws
   (with-open [b (started hello)]
@@ -264,12 +299,24 @@
               (is (= "no idea" (ex-message (:edn-bridge/question-failed (next-tap)))))
               (is (not (.exists (io/file (project) "a.txt"))))))))
 
-(deftest answer-of-wrong-shape-cancels-the-question
+(deftest callback-whose-assertion-fails-cancels-the-question
   (tapped :edn-bridge/question-failed
           (fn [next-tap]
-            (with-open [b (started writes :on-question #(bridge/accept % {:outcome "perhaps"}))]
+            (with-open [b (started writes :on-question #(assert (nil? %)))]
               (is (not= ::late (got (bridge/prompt! b "Write."))))
-              (is (= "request/invalid-params" (:code (:edn-bridge/question-failed (next-tap)))))))))
+              (is (instance? AssertionError (:edn-bridge/question-failed (next-tap))))
+              ;; The thread goes on.
+              (is (not= ::late (got (bridge/prompt! b "Write."))))))))
+
+(deftest answer-of-wrong-shape-cancels-the-question
+  (doseq [[answer told] [[{:status "accepted" :value {:outcome "perhaps"}} #(= "request/invalid-params" (:code %))]
+                         [{:status "accepted" :value inc} #(= "client/invalid" (:code %))]
+                         [true #(instance? ClassCastException %)]]]
+    (tapped :edn-bridge/question-failed
+            (fn [next-tap]
+              (with-open [b (started writes :on-question (constantly answer))]
+                (is (not= ::late (got (bridge/prompt! b "Write."))))
+                (is (told (:edn-bridge/question-failed (next-tap)))))))))
 
 (deftest turn-fails-where-nobody-can-be-asked
   (with-open [b (started writes)]
