@@ -527,6 +527,8 @@ class EventStream:
         self._bridge = bridge
         self._events: collections.deque[Event] = collections.deque()
         self._missed = 0
+        #: What the callback raised for a question that came while this stream was open.
+        self._question_error: Optional[Exception] = None
         self._changed = threading.Condition()
         self._closed = False
 
@@ -670,8 +672,8 @@ class Bridge:
         self._seq = 0
         self._why_closed: Optional[str] = None
         self._on_question = on_question
-        self._questions: queue.Queue[Optional[Question]] = queue.Queue(MAX_QUESTIONS)
-        self._question_error: Optional[BaseException] = None
+        #: Each question with the streams that were open when it came.
+        self._questions: queue.Queue[Optional[tuple[Question, list[EventStream]]]] = queue.Queue(MAX_QUESTIONS)
         threading.Thread(target=self._read, name="edn-bridge reader", daemon=True).start()
         try:
             wanted = [*features, *(["interactor"] if on_question else [])]
@@ -748,7 +750,8 @@ class Bridge:
         """Starts a turn and waits for its end, at most `timeout` seconds (None: for ever).
 
         `on_delta` gets the text as it comes. Raises `TurnEnded` if the turn does not complete, unless `check` is false;
-        `BridgeTimeout` if it takes too long (it goes on: `abort` ends it); and what a callback for questions raised.
+        `BridgeTimeout` if it takes too long (it goes on: `abort` ends it); and what the callback raised for a question
+        that came meanwhile.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         with self.events("assistant/delta", "assistant/message", "turn/ended") as events:
@@ -770,9 +773,8 @@ class Bridge:
                     messages.append(data)
                 elif event.topic == "turn/ended":
                     break
-        error, self._question_error = self._question_error, None
-        if error is not None:
-            raise error
+        if events._question_error is not None:
+            raise events._question_error
         answer = Answer(
             text=_text(messages[-1]) if messages else "",
             outcome=data["outcome"],
@@ -876,22 +878,25 @@ class Bridge:
                 stream._put(event)
         if topic == "interaction/requested" and self._on_question:
             data = event.data
+            question = Question(data["kind"], data["payload"], data["interaction-id"], data)
             try:
-                self._questions.put_nowait(Question(data["kind"], data["payload"], data["interaction-id"], data))
+                self._questions.put_nowait((question, streams))
             except queue.Full:
                 _log.warning("a question is left open, because %d others wait", MAX_QUESTIONS)
 
     def _answer_questions(self) -> None:
         """The thread of the callback."""
         while True:
-            question = self._questions.get()
-            if question is None:
+            taken = self._questions.get()
+            if taken is None:
                 return
+            question, streams = taken
             try:
                 answer = self._on_question(question)
             except Exception as error:
-                # `prompt` raises it. The question must not stay open: its turn would wait for ever.
-                self._question_error, answer = error, question.cancel()
+                # The question must not stay open: its turn would wait for ever.
+                self._question_failed(error, streams)
+                answer = question.cancel()
             if answer is None:
                 continue
             try:
@@ -899,8 +904,15 @@ class Bridge:
             except (InteractionAlreadyAnswered, NotFound, BridgeClosed):
                 pass  # Somebody else was faster, or it is asked no more.
             except Exception as error:
-                self._question_error = error
+                self._question_failed(error, streams)
                 self._cancel(question)
+
+    def _question_failed(self, error: Exception, streams: list[EventStream]) -> None:
+        """Tells the prompt that waits for the question's turn, which raises it; the log if nobody waits any more."""
+        for stream in streams:
+            stream._question_error = error
+        if all(stream._closed for stream in streams):
+            _log.warning("the callback for a question raised: %r", error)
 
     def _cancel(self, question: Question) -> None:
         try:

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -194,6 +195,26 @@ class Live(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "no idea"):
             bridge.prompt("Write.", timeout=PATIENCE)
         self.assertFalse((self.project / "a.txt").exists())
+
+    def test_callback_that_raises_late_spoils_no_later_prompt(self):
+        asked, late = threading.Event(), threading.Event()
+
+        def broken_once(question):
+            if asked.is_set():
+                return question.approve()
+            asked.set()
+            late.wait(PATIENCE)
+            raise RuntimeError("no idea")
+
+        bridge = self.start(WRITES[:-1] + " :then :cycle}", on_question=broken_once)
+        with self.assertRaises(edn_bridge.BridgeTimeout):
+            bridge.prompt("Write.", timeout=0)
+        self.assertTrue(asked.wait(PATIENCE))
+        with bridge.events("turn/ended", timeout=PATIENCE) as ends, self.assertLogs("edn_bridge", "WARNING") as logs:
+            late.set()
+            next(ends)
+        self.assertIn("no idea", logs.output[0])
+        self.assertEqual(bridge.prompt("Write again.", timeout=PATIENCE).outcome, "completed")
 
     def test_answer_of_wrong_shape_raises_in_prompt(self):
         bridge = self.start(WRITES, on_question=lambda question: question.accept(outcome="perhaps"))
