@@ -396,7 +396,7 @@ type Exit = Result<ExitCode, Failure>;
 pub fn main() -> ExitCode {
     edn_bridge::heap::set_up();
     edn_bridge::runner::enable();
-    let matches = Arguments::command().get_matches();
+    let matches = Arguments::command().try_get_matches().unwrap_or_else(|error| told(&error));
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let options = Options { origins: origins(&matches), ..arguments.options };
     // Editors of the Agent Client Protocol show each line of standard error as a failure. `config` and `doctor` print
@@ -479,6 +479,16 @@ pub fn main() -> ExitCode {
                 _ => FAILED,
             })
         }
+    }
+}
+
+/// Says what is wrong with the command line, and ends. In the usage, what a variable sets would stand as if it had to be
+/// written.
+fn told(error: &clap::Error) -> ! {
+    let alone = Arguments::command().mut_args(|argument| argument.env(None::<&'static str>));
+    match alone.try_get_matches() {
+        Err(same) if error.use_stderr() && same.kind() == error.kind() => same.exit(),
+        _ => error.exit(),
     }
 }
 

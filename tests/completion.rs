@@ -72,6 +72,11 @@ fn help_has_own_options_before_the_common_ones() {
         let help = run(&setup, command);
         assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
     }
+    // The usage of a command that was called wrongly names what is to be written, not what a variable sets.
+    let wrong =
+        setup.command().env("EDN_BRIDGE_PROVIDER", "scripted").args(["sessions", "rename", "x"]).output();
+    let told = String::from_utf8(wrong.unwrap().stderr).unwrap();
+    assert!(told.contains(" <SESSION> <NAME>") && !told.contains("--provider"), "{told}");
     // What a new user needs comes first.
     let order = commands(&setup);
     let at = |name: &str| order.iter().position(|other| other == name).unwrap();

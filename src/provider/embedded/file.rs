@@ -62,7 +62,7 @@ fn check_known(model: &'static KnownModel, state_dir: &Path) -> Result<PathBuf, 
             ErrorKind::NotConfigured,
             format!(
                 "the embedded model is not there ({}); run `edn-bridge models fetch` once, \
-                 or name a GGUF file with --model-file FILE",
+                 name a GGUF file with --model-file FILE, or choose another model with --provider and --model",
                 path.display()
             ),
         )),
