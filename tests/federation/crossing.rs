@@ -24,6 +24,8 @@ impl Two {
         let (alpha, beta) = (host(&server, "alpha", ":all", script), host(&server, "beta", ":all", END));
         [&alpha, &beta].into_iter().for_each(prepare);
         let (mut a, mut b) = (alpha.setup.interactor(), beta.setup.interactor());
+        // The owner has another session too, which is none of the other host's business.
+        ask(&mut a, "new_session", "{}");
         let session = shared(&mut a);
         listed(&mut b, &session, |row| host_of(row) == "alpha");
         switch(&mut b, &session);
@@ -94,8 +96,10 @@ fn jobs_of_another_host_are_seen_and_ended() {
     });
     assert_eq!(refusal(b, "inspect_background_job", "{:job-id \"j\"}"), "request/not-found");
     ask(b, "cancel_background_job", &format!("{{:job-id {id:?}}}"));
-    let cell = std::cell::RefCell::new(&mut *a);
-    wait_until("it has ended", || job(&mut cell.borrow_mut()).is_none());
+    for bridge in [a, b] {
+        let cell = std::cell::RefCell::new(bridge);
+        wait_until("it has ended", || job(&mut cell.borrow_mut()).is_none());
+    }
 }
 
 #[test]

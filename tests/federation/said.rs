@@ -109,3 +109,34 @@ fn what_a_tool_and_a_retry_do_is_shown_on_the_other_host() {
     assert_eq!(theirs.len(), 2, "{theirs:?}");
     assert_eq!(results(b), theirs, "with the diff");
 }
+
+#[test]
+fn late_piece_is_not_shown_behind_its_entry() {
+    let Some(mut two) = Two::start("{:turns [{:steps [{:delta \"It \"} {:sleep-ms 3600000}]}]}") else {
+        return;
+    };
+    let Two { server, b, session, .. } = &mut two;
+    ask(b, "prompt", "{:message \"say\"}");
+    let cell = std::cell::RefCell::new(&mut *b);
+    wait_until("the other host hears it", || said(&mut cell.borrow_mut(), "assistant/delta") == "It ");
+    let first = frames(b, "assistant/delta").remove(0);
+    let turn = at(&first, &["data", "turn-id"]).and_then(Value::as_str).unwrap().to_owned();
+    let offset = server.sql(&format!("SELECT tail FROM edn_bridge.session WHERE id = '{session}'")).concat();
+    // The test speaks for the owner, as its words cross.
+    let say = |piece: &str, said: &str| {
+        let word = format!("{{:offset {offset} :turn {turn:?} :piece {piece} :said {said}}}");
+        server.sql(&format!(
+            "SELECT pg_notify(channel || '_' || left(encode(sha256('{session}'), 'hex'), 24), 's {word}') \
+             FROM edn_bridge.member"
+        ));
+    };
+    say("[1 3]", "{:Text \"says\"}");
+    let cell = std::cell::RefCell::new(&mut *b);
+    wait_until("a piece is heard", || said(&mut cell.borrow_mut(), "assistant/delta") == "It says");
+    ask(b, "abort", "{}");
+    end_of_turn(b);
+    say("[1 7]", "{:Text \" more\"}");
+    say("nil", "{:Executing {:id \"c\" :name \"after\" :summary \"\"}}");
+    b.until(|frame| is_event(frame, "tool/executing"));
+    assert_eq!(said(b, "assistant/delta"), "It says");
+}

@@ -1,16 +1,26 @@
-//! A session that is shared in part, because its host was killed meanwhile, is shared as a whole by its next start.
+//! What a kill or a lost claim leaves of a session that is shared: one that is shared in part is shared as a whole by its
+//! host's next start, unless another host has taken it; what the realm did not take is kept for a person.
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 
-use crate::fixture::{END, session_of};
+use edn_bridge::edn;
+use edn_bridge::value::Value;
+
+use crate::fixture::{Daemon, END, session_of};
 use crate::server::Server;
-use crate::support::{data, files, wait_until};
-use crate::{ask, assert_whole, end_of_turn, host, listed, switch, texts};
+use crate::support::{code, data, files, wait_until};
+use crate::{ask, assert_whole, end_of_turn, host, host_of, is_lost, listed, switch, texts};
 
-#[test]
-fn session_shared_in_part_is_shared_whole_at_the_next_start() {
-    let Some(server) = Server::start() else { return };
-    let alpha = host(&server, "alpha", ":ask", END);
+/// A session of a stopped host, of which the realm has the first two entries and the host's file has all.
+struct InPart {
+    session: String,
+    /// The texts of its messages.
+    whole: Vec<String>,
+    path: PathBuf,
+}
+
+fn shared_in_part(server: &Server, alpha: &Daemon) -> InPart {
     let mut a = alpha.setup.interactor();
     for message in ["first", "second", "third"] {
         ask(&mut a, "prompt", &format!("{{:message {message:?}}}"));
@@ -37,12 +47,21 @@ fn session_shared_in_part_is_shared_whole_at_the_next_start() {
         "UPDATE edn_bridge.session SET owner = 'alpha', slot = '', tail = 2, \
          tail_id = (SELECT id FROM edn_bridge.entry WHERE {of} AND seq = 2) WHERE id = '{session}'"
     ));
-    let tail =
-        || server.sql(&format!("SELECT tail FROM edn_bridge.session WHERE id = '{session}'"))[0].clone();
-    assert_eq!(tail(), "2");
+    assert_eq!(tail(server, &session), "2");
+    InPart { session, whole, path }
+}
 
+fn tail(server: &Server, session: &str) -> String {
+    server.sql(&format!("SELECT tail FROM edn_bridge.session WHERE id = '{session}'")).concat()
+}
+
+#[test]
+fn session_shared_in_part_is_shared_whole_at_the_next_start() {
+    let Some(server) = Server::start() else { return };
+    let alpha = host(&server, "alpha", ":ask", END);
+    let InPart { session, whole, .. } = shared_in_part(&server, &alpha);
     let mut a = alpha.setup.interactor();
-    wait_until("it is shared as a whole", || tail() != "2");
+    wait_until("it is shared as a whole", || tail(&server, &session) != "2");
     assert_whole(&server, &session);
     let beta = host(&server, "beta", ":ask", END);
     let mut b = beta.setup.interactor();
@@ -57,4 +76,75 @@ fn session_shared_in_part_is_shared_whole_at_the_next_start() {
     end_of_turn(&mut a);
     assert_eq!(texts(&mut a), texts(&mut b));
     assert_whole(&server, &session);
+}
+
+#[test]
+fn session_shared_in_part_that_another_host_took_is_kept() {
+    let Some(server) = Server::start() else { return };
+    let alpha = host(&server, "alpha", ":ask", END);
+    let InPart { session, whole, path } = shared_in_part(&server, &alpha);
+    let alone = std::fs::read(&path).unwrap();
+    let beta = host(&server, "beta", ":ask", END);
+    let mut b = beta.setup.interactor();
+    listed(&mut b, &session, is_lost);
+    let cwd = beta.setup.project();
+    ask(&mut b, "take_session", &format!("{{:session-id {session:?} :cwd {cwd:?}}}"));
+    listed(&mut b, &session, |row| host_of(row) == "beta");
+    switch(&mut b, &session);
+    ask(&mut b, "prompt", "{:message \"there\"}");
+    assert_eq!(data(&end_of_turn(&mut b), "outcome"), "completed");
+    let theirs = texts(&mut b);
+    assert_whole(&server, &session);
+    let there = tail(&server, &session);
+
+    // Its former host has it all, and mixes neither into the other.
+    let mut a = alpha.setup.interactor();
+    listed(&mut a, &session, |_| true);
+    switch(&mut a, &session);
+    assert_eq!(texts(&mut a), whole);
+    ask(&mut a, "prompt", "{:message \"here\"}");
+    assert_eq!(data(&end_of_turn(&mut a), "outcome"), "completed");
+    assert_eq!(texts(&mut a)[..whole.len()], whole);
+    assert!(std::fs::read(&path).unwrap().starts_with(&alone));
+    assert_eq!((tail(&server, &session), texts(&mut b)), (there, theirs));
+    assert_whole(&server, &session);
+}
+
+#[test]
+fn prompt_that_the_realm_did_not_take_is_kept_whole() {
+    let Some(server) = Server::start() else { return };
+    let alpha = host(&server, "alpha", ":all", END);
+    let mut a = alpha.setup.interactor();
+    let session = crate::shared(&mut a);
+    // Another host has the session from just before the append is carried out.
+    let takes = format!(
+        "DO $$ BEGIN PERFORM FROM edn_bridge.session WHERE id = '{session}' FOR UPDATE; \
+         PERFORM pg_advisory_lock(1); \
+         WHILE NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+           AND query LIKE '%INSERT INTO edn_bridge.entry%' AND pid <> pg_backend_pid()) \
+         LOOP PERFORM pg_stat_clear_snapshot(), pg_sleep(0.005); END LOOP; \
+         UPDATE edn_bridge.session SET owner = 'beta', epoch = epoch + 1 WHERE id = '{session}'; END $$"
+    );
+    let text = "first line\nsecond \u{1f980} \"quoted\" \\ line\n".repeat(200);
+    std::thread::scope(|scope| {
+        let taking = scope.spawn(|| server.sql(&takes));
+        let holds = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
+        wait_until("the session is held", || server.sql(holds) == ["1"]);
+        let mut message = Vec::new();
+        edn::write_compact(&Value::from(text.as_str()), &mut message);
+        let refused = a.ask("p", "prompt", &format!("{{:message {}}}", String::from_utf8(message).unwrap()));
+        assert!(!code(&refused).is_empty() && refused.to_string().contains("does not own"), "{refused}");
+        taking.join().unwrap();
+    });
+    let path = alpha.setup.state().join(format!("lost/{session}.edn"));
+    wait_until("it is kept", || path.exists());
+    let kept = std::fs::read_to_string(&path).unwrap();
+    let is_it = |line: &str| {
+        let entry = edn::read_one(line.as_bytes()).unwrap().into_owned();
+        entry.to_string().contains(&Value::from(text.as_str()).to_string())
+    };
+    assert_eq!(kept.lines().filter(|line| is_it(line)).count(), 1, "{kept}");
+    let in_realm =
+        format!("SELECT count(*) FROM edn_bridge.entry WHERE session = '{session}' AND line LIKE '%second%'");
+    assert_eq!(server.sql(&in_realm), ["0"]);
 }

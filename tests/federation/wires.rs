@@ -33,6 +33,14 @@ fn terminal_interface_drives_a_session_of_another_host() {
     end_of_turn(a);
     end_of_turn(a);
     assert_eq!(texts(a).len(), 8);
+
+    // A tool of the session reads where the session is.
+    std::fs::write(alpha.file("only.txt"), "of alpha").unwrap();
+    let read = |path: &str| json!({"session_id": session, "name": "read", "arguments": {"path": path}});
+    let result = peer.ask("tool.call", read("only.txt"));
+    assert!(result.to_string().contains("of alpha"), "{result}");
+    std::fs::write(beta.file("other.txt"), "of beta").unwrap();
+    assert_eq!(peer.code("tool.call", read("other.txt")), -32000);
 }
 
 #[test]
