@@ -7,16 +7,17 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use edn_codec::value::{Owned, Value};
 
 use crate::local::Stream;
 use crate::{LONGEST_LINE, LONGEST_REQUEST, frame};
 
-/// The callers that wait for answers; `None` once the connection is gone.
-type Asked = Mutex<Option<HashMap<String, Sender<Owned>>>>;
+/// The callers that wait for answers; once the connection has ended, why.
+type Asked = Mutex<Result<HashMap<String, Sender<Owned>>, Refused>>;
 
 /// How a client introduces itself in the handshake.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +50,7 @@ pub struct Refused {
     pub code: String,
     /// The cause, and what to do about it.
     pub message: String,
-    /// Whether the same request may succeed later.
+    /// Whether the same request may succeed later. If the client itself refused, that is so if no answer came in time.
     pub is_retryable: bool,
     /// Further facts.
     pub data: Option<Owned>,
@@ -84,9 +85,29 @@ impl Client {
     /// # Errors
     /// If the server hangs up or has no common version.
     pub fn connect(stream: Stream, hello: &Hello<'_>) -> Result<(Self, Receiver<Owned>), Refused> {
+        Self::over(stream, hello, None)
+    }
+
+    /// The same for a server that may be stopped: it is given up if it does not answer the handshake within the time.
+    ///
+    /// # Errors
+    /// If the server hangs up, has no common version, or does not answer in time.
+    pub fn connect_within(
+        stream: Stream,
+        hello: &Hello<'_>,
+        patience: Duration,
+    ) -> Result<(Self, Receiver<Owned>), Refused> {
+        Self::over(stream, hello, Some(patience))
+    }
+
+    fn over(
+        stream: Stream,
+        hello: &Hello<'_>,
+        patience: Option<Duration>,
+    ) -> Result<(Self, Receiver<Owned>), Refused> {
         let input = stream.try_clone().map_err(unreachable)?;
         let socket = stream.try_clone().map_err(unreachable)?;
-        Self::start(input, stream, Some(socket), hello)
+        Self::start(input, stream, Some(socket), hello, patience)
     }
 
     /// The same over two streams, such as the standard output and input of `edn-bridge serve`. The connection ends when
@@ -99,7 +120,7 @@ impl Client {
         output: impl Write + Send + 'static,
         hello: &Hello<'_>,
     ) -> Result<(Self, Receiver<Owned>), Refused> {
-        Self::start(input, output, None, hello)
+        Self::start(input, output, None, hello, None)
     }
 
     fn start(
@@ -107,8 +128,9 @@ impl Client {
         output: impl Write + Send + 'static,
         socket: Option<Stream>,
         hello: &Hello<'_>,
+        patience: Option<Duration>,
     ) -> Result<(Self, Receiver<Owned>), Refused> {
-        let asked = Arc::new(Mutex::new(Some(HashMap::new())));
+        let asked = Arc::new(Mutex::new(Ok(HashMap::new())));
         let (events, receiver) = match hello.kept_events {
             Some(kept) => {
                 let (events, receiver) = sync_channel(kept);
@@ -127,7 +149,7 @@ impl Client {
         let output = Mutex::new(Box::new(output) as Box<dyn Write + Send>);
         let client = Self { output, socket, next: AtomicU64::new(1), asked, server: OnceLock::new() };
         let info = frame::client_info(hello.name, hello.version, hello.features);
-        let agreed = client.await_answer(client.send("handshake", &info)?)?;
+        let agreed = client.await_answer(&client.send("handshake", &info)?, patience)?;
         let _ = client.server.set(agreed.get("server-info").cloned().unwrap_or(Value::Nil));
         Ok((client, receiver))
     }
@@ -143,7 +165,15 @@ impl Client {
     /// # Errors
     /// The server's error, or a lost connection.
     pub fn ask(&self, op: &str, params: Owned) -> Result<Owned, Refused> {
-        self.await_answer(self.send(op, &as_line(&params))?)
+        self.await_answer(&self.send(op, &as_line(&params))?, None)
+    }
+
+    /// The same, and waits at most for that time. An answer that comes later is nobody's.
+    ///
+    /// # Errors
+    /// The server's error, a lost connection, or no answer in time.
+    pub fn ask_within(&self, op: &str, params: Owned, patience: Duration) -> Result<Owned, Refused> {
+        self.await_answer(&self.send(op, &as_line(&params))?, Some(patience))
     }
 
     /// Sends a request and waits for no answer, such as for `ack` or `abort`.
@@ -164,14 +194,21 @@ impl Client {
         }
         line.push('\n');
         let (sender, receiver) = channel();
-        self.asked().as_mut().ok_or_else(gone)?.insert(id, sender);
+        self.asked().as_mut().map_err(|ended| ended.clone())?.insert(id, sender);
         let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         output.write_all(line.as_bytes()).and_then(|()| output.flush()).map_err(|_| gone())?;
         Ok(receiver)
     }
 
-    fn await_answer(&self, receiver: Receiver<Owned>) -> Result<Owned, Refused> {
-        let answer = receiver.recv().map_err(|_| gone())?;
+    fn await_answer(&self, receiver: &Receiver<Owned>, patience: Option<Duration>) -> Result<Owned, Refused> {
+        let answer = match patience {
+            None => receiver.recv().map_err(RecvTimeoutError::from),
+            Some(patience) => receiver.recv_timeout(patience),
+        };
+        let answer = answer.map_err(|error| match error {
+            RecvTimeoutError::Timeout => late(),
+            RecvTimeoutError::Disconnected => self.asked().as_ref().err().cloned().unwrap_or_else(gone),
+        })?;
         if frame::kind(&answer) == "error" {
             let data = Some(frame::data(&answer)).filter(|data| !data.is_nil()).cloned();
             let message = frame::text(&answer, "error-message").to_owned();
@@ -181,7 +218,7 @@ impl Client {
         Ok(frame::data(&answer).clone())
     }
 
-    fn asked(&self) -> MutexGuard<'_, Option<HashMap<String, Sender<Owned>>>> {
+    fn asked(&self) -> MutexGuard<'_, Result<HashMap<String, Sender<Owned>>, Refused>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -210,6 +247,10 @@ fn gone() -> Refused {
     Refused::here("The bridge has ended.")
 }
 
+fn late() -> Refused {
+    Refused { is_retryable: true, ..Refused::here("The bridge has not answered in time.") }
+}
+
 fn unreachable(error: io::Error) -> Refused {
     Refused::here(format!("The bridge cannot be reached: {error}"))
 }
@@ -221,17 +262,35 @@ fn as_line(params: &Owned) -> String {
     String::from_utf8_lossy(&text).replace('\n', "\\n")
 }
 
-fn read(mut input: BufReader<impl Read>, asked: &Asked, events: &Events) {
+/// Reads to the end, and tells those who wait that no answer will come.
+fn read(input: BufReader<impl Read>, asked: &Asked, events: &Events) {
+    let ended = pass_on(input, asked, events);
+    *asked.lock().unwrap_or_else(PoisonError::into_inner) = Err(ended);
+}
+
+/// Passes frames on until the connection ends; returns why. A line that is no frame ends it too: whose answer it was
+/// nobody knows.
+fn pass_on(mut input: BufReader<impl Read>, asked: &Asked, events: &Events) -> Refused {
     let mut line = Vec::new();
     loop {
         line.clear();
         let count = input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
         if !matches!(count, Ok(count) if count > 0) {
-            // Waiting callers learn that no answer will come.
-            *asked.lock().unwrap_or_else(PoisonError::into_inner) = None;
-            return;
+            return gone();
         }
-        let Ok(frame) = edn_codec::read_one(&line).map(Value::into_owned) else { continue };
+        let frame = match edn_codec::read_one(&line) {
+            Ok(frame) if frame.as_map().is_some() => frame.into_owned(),
+            _ if line.last() == Some(&b'\n') => {
+                return Refused::here("The bridge sent a line that is no frame. The connection has ended.");
+            }
+            _ if u64::try_from(line.len()).is_ok_and(|length| length < LONGEST_LINE) => {
+                return Refused::here("The bridge has ended in the middle of a line.");
+            }
+            _ => {
+                let message = format!("The bridge sent a line of more than {LONGEST_LINE} bytes.");
+                return Refused::here(message + " The connection has ended.");
+            }
+        };
         if frame::kind(&frame) == "event" {
             // Answers must not wait behind events that nobody takes.
             match events {
@@ -241,8 +300,12 @@ fn read(mut input: BufReader<impl Read>, asked: &Asked, events: &Events) {
             continue;
         }
         let id = frame::text(&frame, "id");
-        let sender =
-            asked.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(|asked| asked.remove(id));
+        let sender = asked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_mut()
+            .ok()
+            .and_then(|asked| asked.remove(id));
         if let Some(sender) = sender {
             let _ = sender.send(frame);
         }

@@ -146,3 +146,52 @@ fn events_beyond_those_that_are_kept_are_dropped() {
     let seqs: Vec<i64> = events.iter().map(|event| event.get("seq").unwrap().as_i64().unwrap()).collect();
     assert_eq!(seqs, [1, 2]);
 }
+
+#[test]
+fn line_that_is_no_frame_ends_the_connection() {
+    for (sent, why) in [
+        ("no frame]\n", "no frame"),
+        ("5\n", "no frame"),
+        ("{:id", "in the middle of a line"),
+        ("", "has ended"),
+    ] {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let serving = std::thread::spawn(move || {
+            let mut output = theirs.try_clone().unwrap();
+            let mut lines = BufReader::new(&theirs).lines();
+            let request = read(&lines.next().unwrap().unwrap());
+            let id = frame::text(&request, "id");
+            writeln!(output, "{{:id {id:?} :kind :response :ok true :data {{}}}}").unwrap();
+            lines.next().unwrap().unwrap();
+            output.write_all(sent.as_bytes()).unwrap();
+            // Only a half line needs the end of the stream.
+            if sent.ends_with('\n') { Some(theirs) } else { None }
+        });
+        let hello = Hello { name: "t", version: "1", features: &[], kept_events: None };
+        let (client, events) = Client::connect(ours, &hello).unwrap();
+        let (answer, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || drop(answer.send([1, 2].map(|_| client.ask("ping", read("{}"))))));
+        let patience = std::time::Duration::from_secs(60);
+        for refused in told.recv_timeout(patience).expect("it waits for an answer that nobody sends") {
+            let refused = refused.unwrap_err();
+            assert!(refused.code.is_empty() && refused.message.contains(why), "{sent:?}: {refused}");
+        }
+        assert_eq!(events.iter().count(), 0, "their end is that of the connection");
+        drop(serving.join());
+    }
+}
+
+#[test]
+fn silent_server_is_given_up_in_time() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let hello = Hello { name: "t", version: "1", features: &[], kept_events: None };
+    let short = std::time::Duration::from_millis(1);
+    let refused = Client::connect_within(ours, &hello, short).unwrap_err();
+    assert!(refused.is_retryable && refused.message.contains("in time"), "{refused}");
+    let mut asked = String::new();
+    let mut theirs = BufReader::new(theirs);
+    assert!(
+        theirs.read_line(&mut asked).unwrap() > 0 && theirs.read_line(&mut asked).unwrap() == 0,
+        "it hangs up"
+    );
+}
