@@ -524,6 +524,10 @@ pub const REPL_HISTORY: usize = 2_000;
 /// Events that wait for the terminal of the REPL. Further ones are dropped.
 pub const REPL_EVENTS: usize = 1_024;
 
+/// How long a command waits until a bridge that it finds shakes hands and says what it has open. A loaded one needs
+/// seconds; one that is stopped must not stop the command.
+pub const BRIDGE_PATIENCE: Duration = Duration::from_secs(10);
+
 /// How long `top` waits for a bridge's answer, beyond the pause between two looks or [`TOP_PAUSE`]. A stopped process must
 /// not stop the view.
 pub const TOP_PATIENCE: Duration = Duration::from_secs(3);

@@ -1,20 +1,22 @@
 //! Commands as clients of the EDN wire: of the engine that has their session, in the daemon or in an editor's bridge, or
 //! else of an engine of this program's own. Knows no op but those that find a session.
 
+use std::fmt::Display;
+use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use edn_bridge::client::{Client, Hello, Refused};
 use edn_bridge::config::Settings;
-use edn_bridge::limits::REPL_EVENTS;
+use edn_bridge::limits::{BRIDGE_PATIENCE, REPL_EVENTS};
 use edn_bridge::message::SessionId;
 use edn_bridge::store::Durability;
 use edn_bridge::value::{Map, Owned, Value};
-use edn_bridge::wire::transport::socket::{self, Purpose};
+use edn_bridge::wire::transport::socket::{self, Purpose, RunningProcess};
 
 use super::served::Own;
-use super::{Failure, Options, daemon};
+use super::{Failure, Options, daemon, out};
 
 /// A connection, and its engine if that is our own.
 pub(super) struct Attached {
@@ -36,12 +38,13 @@ impl Attached {
         session: Option<&str>,
     ) -> Result<Self, Failure> {
         let project = socket::connect(Purpose::Clients, &settings.state_dir, Some(&settings.cwd));
-        let elsewhere =
+        let mut elsewhere =
             session.map(|_| socket::connect(Purpose::Clients, &settings.state_dir, None)).unwrap_or_default();
-        for socket::RunningProcess { stream, .. } in project.into_iter().chain(elsewhere) {
-            let Ok((client, events)) = open(name, stream) else { continue };
-            if session.is_none_or(|session| has(&client, session)) {
-                return Ok(Self { client: Arc::new(client), events, own: None });
+        elsewhere.retain(|process| project.iter().all(|known| known.path != process.path));
+        for RunningProcess { path, stream } in project.into_iter().chain(elsewhere) {
+            let Some(bridge) = Running::reach(&hello(name), stream, path.display()) else { continue };
+            if session.is_none_or(|session| bridge.has(session)) {
+                return Ok(bridge.attached());
             }
         }
         let (own, stream) = Own::start(settings, durability)?;
@@ -64,25 +67,28 @@ impl Attached {
         let hello = Hello { features, kept_events: None, ..hello(name) };
         let Some(session) = session.map(SessionId::as_str) else {
             let (own, stream) = Own::start(settings, options.durability())?;
-            return Ok(Self::talks(Client::connect(stream, &hello)?, Some(own)));
+            return Ok(Self::talks(Client::connect(stream, &hello)?, own));
         };
         let daemon = daemon::join(options, &settings, session)?;
         let elsewhere = || socket::connect(Purpose::Clients, &settings.state_dir, None);
-        let elsewhere = std::iter::once_with(elsewhere).flatten().map(|process| process.stream);
-        for stream in daemon.into_iter().chain(elsewhere) {
-            let Ok(opened) = Client::connect(stream, &hello) else { continue };
-            if has(&opened.0, session) && switch(&opened.0, session).is_ok() {
-                return Ok(Self::talks(opened, None));
+        let elsewhere = std::iter::once_with(elsewhere).flatten();
+        let elsewhere = elsewhere.map(|process| (process.stream, process.path.display().to_string()));
+        for (stream, place) in
+            daemon.map(|stream| (stream, "the daemon".to_owned())).into_iter().chain(elsewhere)
+        {
+            let Some(bridge) = Running::reach(&hello, stream, place) else { continue };
+            if bridge.has(session) && switch(&bridge.client, session).is_ok() {
+                return Ok(bridge.attached());
             }
         }
         let (own, stream) = Own::start(settings, options.durability())?;
         let opened = Client::connect(stream, &hello)?;
         switch(&opened.0, session).map_err(|refused| Failure::Failed(refused.message))?;
-        Ok(Self::talks(opened, Some(own)))
+        Ok(Self::talks(opened, own))
     }
 
-    fn talks((client, events): (Client, Receiver<Owned>), own: Option<Own>) -> Self {
-        Self { client: Arc::new(client), events, own }
+    fn talks((client, events): (Client, Receiver<Owned>), own: Own) -> Self {
+        Self { client: Arc::new(client), events, own: Some(own) }
     }
 
     pub(super) fn end(self) {
@@ -98,14 +104,49 @@ pub(super) const fn hello(name: &str) -> Hello<'_> {
     Hello { name, version: env!("CARGO_PKG_VERSION"), features: &[], kept_events: Some(REPL_EVENTS) }
 }
 
-/// Shakes hands. The second part yields the events.
+/// Shakes hands with an engine of our own. The second part yields the events.
 pub(super) fn open(name: &str, stream: UnixStream) -> Result<(Client, Receiver<Owned>), Refused> {
     Client::connect(stream, &hello(name))
 }
 
-/// Whether a session is live there.
-pub(super) fn has(client: &Client, session: &str) -> bool {
-    client.ask("get_state", named(session)).is_ok()
+/// A connection to a bridge of another process.
+pub(super) struct Running {
+    /// The connection.
+    pub(super) client: Client,
+    /// Its events.
+    pub(super) events: Receiver<Owned>,
+    place: String,
+}
+
+impl Running {
+    /// Shakes hands. `None` if the bridge has gone, speaks another version, or does not answer, which is said.
+    pub(super) fn reach(hello: &Hello<'_>, stream: UnixStream, place: impl Display) -> Option<Self> {
+        let place = place.to_string();
+        match Client::connect_within(stream, hello, BRIDGE_PATIENCE) {
+            Ok((client, events)) => Some(Self { client, events, place }),
+            Err(refused) => {
+                say_if_late(&refused, &place);
+                None
+            }
+        }
+    }
+
+    /// Whether a session is live there.
+    pub(super) fn has(&self, session: &str) -> bool {
+        let answer = self.client.ask_within("get_state", named(session), BRIDGE_PATIENCE);
+        answer.inspect_err(|refused| say_if_late(refused, &self.place)).is_ok()
+    }
+
+    fn attached(self) -> Attached {
+        Attached { client: Arc::new(self.client), events: self.events, own: None }
+    }
+}
+
+/// Says which bridge does not answer: a stopped one is passed over.
+fn say_if_late(refused: &Refused, place: &str) {
+    if refused.code.is_empty() && refused.is_retryable {
+        let _ = writeln!(out::stderr(), "edn-bridge: a bridge does not answer, and is passed over: {place}");
+    }
 }
 
 /// Moves the connection to a session.

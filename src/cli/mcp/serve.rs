@@ -23,7 +23,7 @@ use edn_bridge::value::{Map, Owned, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
 use tokio_util::sync::CancellationToken;
 
-use super::super::attached::hello;
+use super::super::attached::{Running, hello};
 use super::super::served::Own;
 use super::super::{Exit, Failure, Options, serve, sessions};
 
@@ -141,14 +141,11 @@ impl Project {
 
     /// A new connection: to the running bridge of the project, else to our engine.
     fn connect(&self) -> Result<Seat, String> {
-        let open = |stream| {
-            let opened = Client::connect(stream, &hello("edn-bridge mcp serve"));
-            opened.map(|(client, events)| Seat { client: Arc::new(client), events })
-        };
+        let hello = hello("edn-bridge mcp serve");
         let running = socket::connect(Purpose::Clients, &self.settings.state_dir, Some(&self.settings.cwd));
-        for socket::RunningProcess { stream, .. } in running {
-            if let Ok(seat) = open(stream) {
-                return Ok(seat);
+        for socket::RunningProcess { path, stream } in running {
+            if let Some(bridge) = Running::reach(&hello, stream, path.display()) {
+                return Ok(Seat { client: Arc::new(bridge.client), events: bridge.events });
             }
         }
         let mut own = self.own();
@@ -160,7 +157,9 @@ impl Project {
             }),
         };
         drop(own);
-        open(stream.map_err(|failure| failure.to_string())?).map_err(|refused| refused.to_string())
+        let opened = Client::connect(stream.map_err(|failure| failure.to_string())?, &hello);
+        let (client, events) = opened.map_err(|refused| refused.to_string())?;
+        Ok(Seat { client: Arc::new(client), events })
     }
 
     /// Does something with a connection. One that has ended since it was last used is replaced once.

@@ -11,9 +11,9 @@ use edn_bridge::client::{Client, Refused};
 use edn_bridge::config::Settings;
 use edn_bridge::message::SessionId;
 use edn_bridge::value::{Map, Owned, Value};
-use edn_bridge::wire::transport::socket::{self, Purpose};
+use edn_bridge::wire::transport::socket::{self, Purpose, RunningProcess};
 
-use crate::cli::attached::{has, open};
+use crate::cli::attached::{Running, hello, open};
 use crate::cli::progress::Bar;
 use crate::cli::served::Own;
 use crate::cli::table::Table;
@@ -37,7 +37,7 @@ pub(in crate::cli) fn age(text: &str) -> Result<Duration, String> {
 struct Keepers<'o> {
     options: &'o Options,
     settings: &'o Settings,
-    running: Vec<(Client, Receiver<Owned>)>,
+    running: Vec<Running>,
     own: Option<(Own, Client, Receiver<Owned>)>,
 }
 
@@ -47,16 +47,16 @@ const NAME: &str = "edn-bridge sessions";
 impl<'o> Keepers<'o> {
     fn new(options: &'o Options, settings: &'o Settings) -> Self {
         let running = socket::connect(Purpose::Clients, &settings.state_dir, None).into_iter();
-        let running = running.filter_map(|process| open(NAME, process.stream).ok()).collect();
-        Self { options, settings, running, own: None }
+        let reach =
+            |process: RunningProcess| Running::reach(&hello(NAME), process.stream, process.path.display());
+        Self { options, settings, running: running.filter_map(reach).collect(), own: None }
     }
 
     /// Asks whoever has the session open, else our own engine.
     fn ask(&mut self, op: &str, session: &SessionId, params: Map<'static>) -> Result<Owned, Failure> {
         let params = params.with("session-id", session.as_str().to_owned());
-        let live = self.running.iter().find(|(client, _)| has(client, session.as_str()));
-        if let Some((client, _)) = live {
-            return client.ask(op, Value::from(params)).map_err(told);
+        if let Some(bridge) = self.running.iter().find(|bridge| bridge.has(session.as_str())) {
+            return bridge.client.ask(op, Value::from(params)).map_err(told);
         }
         let client = match &mut self.own {
             Some((_, client, _)) => client,
@@ -84,7 +84,7 @@ fn told(refused: Refused) -> Failure {
 /// Has a bridge that runs here take a session: a process of this command's own would give it up again.
 pub(super) fn take(options: &Options, settings: &Settings, session: &SessionId, folder: &Path) -> Exit {
     let keepers = Keepers::new(options, settings);
-    let Some((client, _)) = keepers.running.first() else {
+    let Some(bridge) = keepers.running.first() else {
         let message = "No bridge runs here that could go on with the session. Start one (`edn-bridge daemon start`, and \
                        an editor), and take it again.";
         return Err(Failure::Failed(message.to_owned()));
@@ -92,7 +92,7 @@ pub(super) fn take(options: &Options, settings: &Settings, session: &SessionId, 
     let params = Map::new()
         .with("session-id", session.as_str().to_owned())
         .with("cwd", folder.to_string_lossy().into_owned());
-    client.ask("take_session", Value::from(params)).map_err(told)?;
+    bridge.client.ask("take_session", Value::from(params)).map_err(told)?;
     out::print(&format!("This host goes on with {session}, in {}.\n", folder.display()))
 }
 
