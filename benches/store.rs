@@ -209,9 +209,11 @@ fn list() {
     let again = Store::new(dir.path(), Durability::Full).unwrap();
     timed("list: 10,000 sessions, index there, first of process", &|| again.list(None).unwrap().len());
     timed("list: the 500 of one project, warm", &|| again.list(Some(Path::new("/project/7"))).unwrap().len());
-    timed("search: the first, which reads all files", &|| store.search(None, "word500", 100).unwrap().len());
+    timed("search: the first, which reads all files", &|| {
+        store.search(None, "word500", true, 100).unwrap().len()
+    });
     for words in ["word500", "number4321", "ordinary message", "absent"] {
-        timed(&format!("search: {words:?}, warm"), &|| store.search(None, words, 100).unwrap().len());
+        timed(&format!("search: {words:?}, warm"), &|| store.search(None, words, true, 100).unwrap().len());
     }
     let index = std::fs::metadata(dir.path().join("sessions-index.db")).map_or(0, |metadata| metadata.len());
     println!("search: the index has {index} bytes");

@@ -25,6 +25,8 @@ mod shelf;
 mod verify;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -153,21 +155,9 @@ impl Store {
         Journal::new(FileLog::new(session, file, self.committer.clone(), self.locations.clone()))
     }
 
-    /// Notes which of the listed sessions are archived.
-    fn marked<T>(
-        &self,
-        mut listed: Vec<T>,
-        info: impl Fn(&mut T) -> &mut StoredSession,
-    ) -> Result<Vec<T>, StoreError> {
-        let archived = self
-            .shelf
-            .all()
-            .map_err(|error| StoreError::io("Cannot read all sessions in", &self.root, error))?;
-        for one in &mut listed {
-            let info = info(one);
-            info.archived = info.path.file_name().is_some_and(|name| archived.contains(name));
-        }
-        Ok(listed)
+    /// The names of the archived sessions' files.
+    fn archived(&self) -> Result<HashSet<OsString>, StoreError> {
+        self.shelf.all().map_err(|error| StoreError::io("Cannot read all sessions in", &self.root, error))
     }
 
     /// The header with the file of the session's parent.
@@ -338,22 +328,34 @@ impl Journals for Store {
         let refused = |error| StoreError::io("Cannot read all sessions in", &self.root, error);
         #[cfg(feature = "index")]
         if let Some(list) = self.index.list(&self.root, project.as_deref()).map_err(refused)? {
-            return self.marked(list, |info| info);
+            return Ok(marked(&self.archived()?, list, |info| info));
         }
         let list = listing::list(&self.root, project.as_deref()).map_err(refused)?;
-        self.marked(list, |info| info)
+        Ok(marked(&self.archived()?, list, |info| info))
     }
 
-    fn search(&self, cwd: Option<&Path>, text: &str, limit: usize) -> Result<Vec<Hit>, StoreError> {
+    fn search(
+        &self,
+        cwd: Option<&Path>,
+        text: &str,
+        archived: bool,
+        limit: usize,
+    ) -> Result<Vec<Hit>, StoreError> {
         let project = cwd.map(|cwd| self.project_dir(cwd));
         let limit = limit.min(SEARCH_HITS);
+        let marks = self.archived()?;
+        // Before the limit: one that is not wanted takes no place.
+        let is_wanted = |path: &Path| archived || !is_marked(&marks, path);
         let refused = |error| StoreError::io("Cannot search all sessions in", &self.root, error);
         #[cfg(feature = "index")]
-        if let Some(hits) = self.index.search(&self.root, project.as_deref(), text, limit).map_err(refused)? {
-            return self.marked(hits, |hit| &mut hit.info);
+        if let Some(hits) =
+            self.index.search(&self.root, project.as_deref(), text, limit, &is_wanted).map_err(refused)?
+        {
+            return Ok(marked(&marks, hits, |hit| &mut hit.info));
         }
-        let hits = listing::search(&self.root, project.as_deref(), text, limit).map_err(refused)?;
-        self.marked(hits, |hit| &mut hit.info)
+        let hits =
+            listing::search(&self.root, project.as_deref(), text, limit, &is_wanted).map_err(refused)?;
+        Ok(marked(&marks, hits, |hit| &mut hit.info))
     }
 
     fn location(&self) -> Cow<'_, str> {
@@ -367,6 +369,24 @@ impl Journals for Store {
     fn counters(&self) -> CommitCounters {
         self.committer.counters()
     }
+}
+
+/// Whether the session in that file is archived.
+fn is_marked(archived: &HashSet<OsString>, path: &Path) -> bool {
+    path.file_name().is_some_and(|name| archived.contains(name))
+}
+
+/// Notes of each session whether it is archived.
+fn marked<T>(
+    archived: &HashSet<OsString>,
+    mut listed: Vec<T>,
+    info: impl Fn(&mut T) -> &mut StoredSession,
+) -> Vec<T> {
+    for one in &mut listed {
+        let info = info(one);
+        info.archived = is_marked(archived, &info.path);
+    }
+    listed
 }
 
 /// Why a shared session is not opened without the others.

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value as Json;
-use support::{Setup, text};
+use support::{Setup, text, wait_until};
 
 const ECHO: &str = "{:turns [{:steps [{:echo :last-user}]}]}";
 
@@ -51,6 +51,35 @@ fn session_is_found_by_a_name_with_dots_not_by_nothing() {
         assert!(status != Some(0) && err.contains("is empty"), "{words:?}: {out}{err}");
     }
     assert_eq!(json(&setup, &["sessions", "list", "--json"]).len(), 1);
+}
+
+#[test]
+fn path_names_a_session_only_where_files_are_read() {
+    let setup = Setup::new().script(ECHO);
+    let (kept, named) = (said(&setup, "kept"), said(&setup, "Fix deps.edn"));
+    let listed = json(&setup, &["sessions", "list", "--json"]);
+    let file = listed.iter().find(|one| one["id"] == *kept).unwrap()["file"].as_str().unwrap().to_owned();
+    // A copy elsewhere is no session, and neither is one that is not there.
+    let copy = setup.dir.path().join(format!("{kept}.edn"));
+    std::fs::copy(&file, &copy).unwrap();
+    let (copy, gone) = (copy.to_str().unwrap(), format!("/nowhere/{kept}.edn"));
+    for path in [copy, &gone, &file] {
+        for words in [&["sessions", "delete", "--yes", path][..], &["sessions", "archive", path]] {
+            let (status, out, err) = run(&setup, words);
+            assert!(status == Some(1) && err.contains("There is no session"), "{words:?}: {out}{err}");
+        }
+    }
+    assert_eq!(json(&setup, &["sessions", "list", "--json"]).len(), 2);
+    for path in [copy, &file] {
+        let (status, shown, err) = run(&setup, &["sessions", "show", path]);
+        assert!(status == Some(0) && shown.starts_with("# kept\n"), "{shown}{err}");
+    }
+    let (status, _, err) = run(&setup, &["sessions", "show", &gone]);
+    assert!(status == Some(1) && err.contains("There is no session"), "{err}");
+    // The name of a session may end so.
+    assert_eq!(run(&setup, &["sessions", "show", "fix deps.edn"]).0, Some(0));
+    let (status, out, err) = run(&setup, &["sessions", "archive", "Fix deps.edn"]);
+    assert_eq!((status, out), (Some(0), format!("{named} is archived.\n")), "{err}");
 }
 
 #[test]
@@ -102,6 +131,47 @@ fn session_that_is_open_is_changed_by_its_bridge() {
 }
 
 #[test]
+fn stopped_bridge_is_named_and_passed_over() {
+    let setup = Setup::new().script(ECHO);
+    let id = said(&setup, "of nobody");
+    let stopped = setup.ready();
+    let signal = |name| {
+        rustix::process::kill_process(
+            rustix::process::Pid::from_raw(stopped.pid().cast_signed()).unwrap(),
+            name,
+        )
+        .unwrap();
+    };
+    signal(rustix::process::Signal::STOP);
+    let commands = [&["sessions", "rename", &id, "Mine"][..], &["query", "[:psi.process/pid]"]];
+    let mut all: Vec<_> = commands
+        .iter()
+        .map(|words| {
+            let mut command = setup.command();
+            command.args(*words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            std::cell::RefCell::new(command.spawn().unwrap())
+        })
+        .collect();
+    for (child, words) in all.iter().zip(commands) {
+        wait_until(&format!("{words:?} waits for a stopped bridge"), || {
+            child.borrow_mut().try_wait().unwrap().is_some()
+        });
+    }
+    for (child, words) in all.drain(..).zip(commands) {
+        let output = child.into_inner().wait_with_output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{words:?}: {err}");
+        assert!(
+            err.contains("does not answer") && err.contains(&format!("-{}.sock", stopped.pid())),
+            "{err}"
+        );
+    }
+    assert_eq!(json(&setup, &["sessions", "list", "--json"])[0]["name"], "Mine");
+    signal(rustix::process::Signal::CONT);
+    stopped.finish();
+}
+
+#[test]
 fn old_sessions_are_pruned_and_others_stay() {
     let setup = Setup::new().script(ECHO);
     let (old, new) = (said(&setup, "long ago"), said(&setup, "just now"));
@@ -131,6 +201,23 @@ fn search_without_a_match_says_so_and_fails() {
     let (status, out, err) = run(&setup, &["sessions", "list", "zzz"]);
     assert_eq!((status, out.as_str()), (Some(1), ""));
     assert!(err.contains("No session of this folder") && err.contains("\"zzz\""), "{err}");
+    let (status, out, err) = run(&setup, &["sessions", "list", "zzz", "--json"]);
+    assert_eq!((status, out.as_str()), (Some(1), "[]\n"), "{err}");
+}
+
+#[test]
+fn archived_match_takes_no_place_of_the_limit() {
+    let setup = Setup::new().script(ECHO);
+    // Of two that fit alike, the later one is listed first.
+    let (open, best) = (said(&setup, "the needle is among many other words here"), said(&setup, "needle"));
+    let found = |words: &[&str]| -> Vec<String> {
+        let words = [&["sessions", "list", "needle", "--limit", "1", "--json"], words].concat();
+        json(&setup, &words).iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(found(&[]), [best.as_str()]);
+    assert_eq!(run(&setup, &["sessions", "archive", &best]).0, Some(0));
+    assert_eq!(found(&[]), [open.as_str()]);
+    assert_eq!(found(&["--archived"]), [best.as_str()]);
 }
 
 #[test]
@@ -279,6 +366,22 @@ fn configuration_is_checked_shown_and_edited() {
 }
 
 #[test]
+fn no_file_is_made_behind_a_link_of_a_project() {
+    let setup = Setup::new().script(ECHO);
+    let (folder, elsewhere) = (setup.project().join(".edn-bridge"), setup.dir.path().join("elsewhere"));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, folder.join("config.edn")).unwrap();
+    let output =
+        setup.command().env("EDITOR", "true").args(["config", "edit", "--project"]).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && err.contains("is a link that leads nowhere"), "{err}");
+    assert!(!elsewhere.exists());
+    std::fs::remove_file(folder.join("config.edn")).unwrap();
+    let edit = setup.command().env("EDITOR", "true").args(["config", "edit", "--project"]).output().unwrap();
+    assert!(edit.status.success() && folder.join("config.edn").exists(), "{edit:?}");
+}
+
+#[test]
 fn closed_pipe_is_no_error_in_any_command() {
     let setup = Setup::new().script(ECHO);
     for n in 0..3 {
@@ -375,4 +478,17 @@ fn usage_is_summed_and_a_fork_counts_once() {
     assert!(!page.contains("<script"), "{page}");
     let (_, out, err) = run(&setup, &["usage", "--since", "0h"]);
     assert!(out.is_empty() && err.contains("No model was called"), "{out}{err}");
+}
+
+#[test]
+fn usage_says_that_a_folder_is_left_out() {
+    let setup = Setup::new().script("{:turns [{:steps [{:delta \"Hi\"}] :usage {:input 7 :output 2}}]}");
+    said(&setup, "first");
+    let (status, _, err) = run(&setup, &["usage"]);
+    assert_eq!((status, err.as_str()), (Some(0), ""));
+    // Whoever the user is, this cannot be looked into.
+    std::os::unix::fs::symlink("round", setup.state().join("sessions/round")).unwrap();
+    let (status, out, err) = run(&setup, &["usage"]);
+    assert!(status == Some(0) && out.contains(" 7 "), "{out}{err}");
+    assert!(err.contains("0 sessions and 1 folders of sessions cannot be read"), "{err}");
 }

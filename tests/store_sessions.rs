@@ -109,7 +109,7 @@ fn search_finds_messages_and_names_without_index_too() {
     let found = |text: &str| -> Vec<String> {
         let mut ids: Vec<_> = place
             .store
-            .search(None, text, 10)
+            .search(None, text, true, 10)
             .unwrap()
             .iter()
             .map(|hit| hit.info.header.session.to_string())
@@ -138,19 +138,19 @@ fn search_finds_messages_and_names_without_index_too() {
             fs::write(&index, damage).unwrap();
         }
         let store = Store::new(place.folder.path(), Durability::Full).unwrap();
-        assert_eq!(store.search(None, "lexers", 10).unwrap().len(), 1);
+        assert_eq!(store.search(None, "lexers", true, 10).unwrap().len(), 1);
         assert_eq!(store.list(None).unwrap().len(), 2);
     }
     let _ = fs::remove_file(&index);
     let store = Store::new(place.folder.path(), Durability::Full).unwrap();
-    let hits = store.search(None, "lexers", 10).unwrap();
+    let hits = store.search(None, "lexers", true, 10).unwrap();
     assert_eq!(hits[0].excerpt, "parsers \"and\" lexers");
     // What is appended is found without reading the rest again.
     let path = std::path::PathBuf::from(&*hits[0].info.location());
     let journal = store.open_file(&path).unwrap().journal;
     append(&journal, &[entry("e1", Some("e0"), "something newer")]).unwrap();
-    assert_eq!(store.search(None, "newer", 10).unwrap().len(), 1);
-    assert_eq!(store.search(None, "lexers", 10).unwrap().len(), 1);
+    assert_eq!(store.search(None, "newer", true, 10).unwrap().len(), 1);
+    assert_eq!(store.search(None, "lexers", true, 10).unwrap().len(), 1);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -205,9 +205,17 @@ fn make(path: &Path, project: bool) -> Result<(), Failure> {
     let failed = || Failure::io(path.display().to_string());
     let folder = path.parent().map(PathBuf::from).unwrap_or_default();
     std::fs::create_dir_all(folder).map_err(failed())?;
+    // A link of a project that leads nowhere would have a file made elsewhere.
+    if project && path.is_symlink() {
+        let message =
+            format!("{} is a link that leads nowhere: remove it, or make its target.", path.display());
+        return Err(Failure::Failed(message));
+    }
     // Yours may hold keys; a project's is for everybody who has it.
     match project {
-        true => std::fs::write(path, BEGINNING).map_err(failed()),
+        true => std::fs::File::create_new(path)
+            .and_then(|mut file| file.write_all(BEGINNING.as_bytes()))
+            .map_err(failed()),
         false => private::replace(path, BEGINNING.as_bytes()).map_err(failed()),
     }
 }

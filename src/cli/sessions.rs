@@ -263,10 +263,7 @@ fn list(store: &Store, cwd: Option<&Path>, words: &str, archived: bool, limit: u
             store.list(cwd)?.into_iter().filter(|info| is_wanted(info)).map(|info| (info, None)).collect()
         }
         false => {
-            let hits = store
-                .search(cwd, words, limit.saturating_add(1))?
-                .into_iter()
-                .filter(|hit| is_wanted(&hit.info));
+            let hits = store.search(cwd, words, archived, limit.saturating_add(1))?.into_iter();
             hits.map(|hit| (hit.info, Some(hit.excerpt))).collect()
         }
     };
@@ -276,7 +273,8 @@ fn list(store: &Store, cwd: Option<&Path>, words: &str, archived: bool, limit: u
         let all = found.iter().map(|(info, excerpt)| as_value(info, excerpt.as_deref()));
         let mut text = Vec::new();
         edn_bridge::json::write(&Value::vector(all), &mut text);
-        return out::print(&format!("{}\n", String::from_utf8_lossy(&text)));
+        out::print(&format!("{}\n", String::from_utf8_lossy(&text)))?;
+        return Ok(ExitCode::from(if found.is_empty() && !words.is_empty() { FAILED } else { 0 }));
     }
     if found.is_empty() && !words.is_empty() {
         let place = if cwd.is_some() { " of this folder (--all looks in all folders)" } else { "" };
@@ -355,6 +353,12 @@ fn unnamed() -> Failure {
 
 /// A session's file by its path, its id, the beginning of its id, or its name.
 fn find_or_named(store: &Store, cwd: &Path, session: &str) -> Result<PathBuf, Failure> {
+    // The name of a session, which may be its first message, may have dots and slashes too.
+    let path = Path::new(session);
+    let is_path = session.contains('/') || path.extension().is_some_and(|ending| ending == "edn");
+    if is_path && path.is_file() {
+        return Ok(path.to_owned());
+    }
     match find(store, session) {
         Err(Failure::NoSession(why)) => {
             let id = resolve(store, cwd, session)?;
@@ -399,16 +403,11 @@ pub(super) fn resolve(store: &Store, cwd: &Path, session: &str) -> Result<Sessio
     }
 }
 
-/// A session's file by its path, its id, or the beginning of its id.
+/// A session's file by its id, or the beginning of its id.
 fn find(store: &Store, session: &str) -> Result<PathBuf, Failure> {
     // Everything begins with nothing, also where a script's variable is not set.
     if session.trim().is_empty() {
         return Err(unnamed());
-    }
-    // The name of a session, which may be its first message, may have dots and slashes too.
-    let path = Path::new(session);
-    if path.extension().is_some_and(|ending| ending == "edn") || (session.contains('/') && path.exists()) {
-        return Ok(path.to_owned());
     }
     if let Some(path) = store.look_up(&SessionId::from(session))? {
         return Ok(path);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueEnum};
+use edn_bridge::clock::rfc3339;
 use edn_bridge::export::{self, UsageFigure, UsageRow};
 use edn_bridge::message::{Role, Usage};
 use edn_bridge::store::{EntryBody, JournalContent};
@@ -67,7 +68,7 @@ pub(super) fn run(options: &Options, arguments: &UsageArguments) -> Exit {
     let store = options.store(&settings)?;
     let files = store.all_files()?;
     let oldest = arguments.since.and_then(|age| SystemTime::now().checked_sub(age));
-    let from = oldest.and_then(|time| jiff::Timestamp::try_from(time).ok()).map(|time| time.to_string());
+    let from = oldest.and_then(noted);
     let by = match arguments.html {
         Some(_) => vec![By::Day, By::Project, By::Model],
         None => vec![arguments.by],
@@ -97,9 +98,11 @@ pub(super) fn run(options: &Options, arguments: &UsageArguments) -> Exit {
         });
     }
     bar.clear();
-    if unread > 0 {
+    let closed = files.closed.len();
+    if unread > 0 || closed > 0 {
         tracing::warn!(
-            "{unread} sessions cannot be read and are left out; edn-bridge sessions verify says why"
+            "{unread} sessions and {closed} folders of sessions cannot be read and are left out; edn-bridge sessions \
+             verify says why"
         );
     }
     if let Some(path) = &arguments.html {
@@ -226,6 +229,11 @@ const fn name(by: By) -> &'static str {
     }
 }
 
+/// A time in the form that messages have theirs in: such times compare as text.
+fn noted(time: SystemTime) -> Option<Arc<str>> {
+    jiff::Timestamp::try_from(time).map(rfc3339).ok()
+}
+
 /// Where a model call belongs.
 struct Call<'c> {
     content: &'c JournalContent,
@@ -258,7 +266,6 @@ fn add(
             EntryBody::Model { provider, id } => model = format!("{provider} {id}"),
             EntryBody::Message(message) if message.role == Role::Assistant => {
                 let Some(usage) = message.usage else { continue };
-                // Times of one form compare as text.
                 if from.is_some_and(|from| &*message.timestamp < from)
                     || !seen.insert(message.id.as_str().into())
                 {
@@ -274,6 +281,14 @@ fn add(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn oldest_time_has_the_form_of_a_message() {
+        let at = noted(SystemTime::UNIX_EPOCH + Duration::from_nanos(1)).unwrap();
+        assert_eq!(&*at, "1970-01-01T00:00:00.000Z");
+        // With a shorter form, "1970-01-01T00:00:00Z", this one would be older.
+        assert!("1970-01-01T00:00:00.001Z" > &*at);
+    }
 
     #[test]
     fn bars_are_as_long_as_their_share() {

@@ -106,9 +106,8 @@ fn search(
 ) -> Result<Vec<ListedSession>, ApiError> {
     let project = (wanted.scope == ListScope::Project).then(|| Path::new(&*asking.cwd));
     let limit = wanted.limit.unwrap_or(SEARCH_HITS).min(SEARCH_HITS);
-    let hits = services.read_journals(|journals| journals.search(project, text, limit));
-    let hits = hits.map_err(|error| refused(&error))?.into_iter();
-    let hits = hits.filter(|hit| wanted.archived || !hit.info.archived).map(|hit| {
+    let hits = services.read_journals(|journals| journals.search(project, text, wanted.archived, limit));
+    let hits = hits.map_err(|error| refused(&error))?.into_iter().map(|hit| {
         let mut listed = owned(services, disk_slot(hit.info));
         // A live session is shown with its current state.
         if let Ok(live) = services.tree.get(&listed.slot.id) {

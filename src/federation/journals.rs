@@ -275,8 +275,14 @@ impl Journals for FederatedJournals {
         self.local.list(cwd)
     }
 
-    fn search(&self, cwd: Option<&Path>, text: &str, limit: usize) -> Result<Vec<Hit>, StoreError> {
-        self.local.search(cwd, text, limit)
+    fn search(
+        &self,
+        cwd: Option<&Path>,
+        text: &str,
+        archived: bool,
+        limit: usize,
+    ) -> Result<Vec<Hit>, StoreError> {
+        self.local.search(cwd, text, archived, limit)
     }
 
     fn location(&self) -> Cow<'_, str> {

@@ -249,7 +249,9 @@ impl Realm for LocalRealm {
             }
             let stored = match &filter.text {
                 None => realm.store.list(None)?,
-                Some(text) => realm.store.search(None, text, most)?.into_iter().map(|hit| hit.info).collect(),
+                Some(text) => {
+                    realm.store.search(None, text, true, most)?.into_iter().map(|hit| hit.info).collect()
+                }
             };
             let slot = |stored: StoredSession| {
                 let owned = realm.lock();

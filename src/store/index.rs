@@ -98,19 +98,21 @@ impl Index {
         }))
     }
 
-    /// Sessions with all words of `text` in one message or name, best first; `None` if no index is possible.
+    /// The wanted sessions with all words of `text` in one message or name, best first; `None` if no index is possible.
     pub(super) fn search(
         &self,
         root: &Path,
         project: Option<&Path>,
         text: &str,
         limit: usize,
+        is_wanted: &dyn Fn(&Path) -> bool,
     ) -> io::Result<Option<Vec<Hit>>> {
         let found = listing::find_all(root, project)?;
         let Some(query) = query(text).filter(|_| !found.is_empty()) else { return Ok(Some(Vec::new())) };
         self.with(|connection| {
             let mut known: HashMap<i64, Known> = read_on(connection, refresh(connection, &found, project)?)?
                 .into_iter()
+                .filter(|known| is_wanted(&known.info.path))
                 .map(|known| (known.id, known))
                 .collect();
             let mut statement = connection.prepare_cached(

@@ -105,11 +105,17 @@ pub trait Journals: Debug + Send + Sync {
     fn list(&self, cwd: Option<&Path>) -> Result<Vec<StoredSession>, StoreError>;
 
     /// The sessions with all words of `text` in one of their messages or in their name: those of one project,
-    /// or all with `None`.
+    /// or all with `None`; archived ones only if they are asked for. At most `limit`.
     ///
     /// # Errors
     /// Those of [`Journals::list`].
-    fn search(&self, cwd: Option<&Path>, text: &str, limit: usize) -> Result<Vec<Hit>, StoreError>;
+    fn search(
+        &self,
+        cwd: Option<&Path>,
+        text: &str,
+        archived: bool,
+        limit: usize,
+    ) -> Result<Vec<Hit>, StoreError>;
 
     /// Where all of them are.
     fn location(&self) -> Cow<'_, str>;

@@ -296,13 +296,20 @@ pub(super) fn searched(entry: &Entry) -> Option<String> {
     }
 }
 
-/// Searches by reading every file, for a program without an index.
-pub(super) fn search(root: &Path, project: Option<&Path>, text: &str, limit: usize) -> io::Result<Vec<Hit>> {
+/// Searches by reading every wanted file, for a program without an index.
+pub(super) fn search(
+    root: &Path,
+    project: Option<&Path>,
+    text: &str,
+    limit: usize,
+    is_wanted: &dyn Fn(&Path) -> bool,
+) -> io::Result<Vec<Hit>> {
     let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
     if words.is_empty() {
         return Ok(Vec::new());
     }
     let mut found = find_all(root, project)?;
+    found.retain(|found| is_wanted(&found.path));
     found.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| b.path.cmp(&a.path)));
     let mut hits = side_by_side(&found, |found| {
         let mut bytes = Vec::new();
