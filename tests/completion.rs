@@ -116,7 +116,12 @@ fn completion_works_in_the_shells_that_are_there() {
 fn manual_has_a_page_for_every_command() {
     let setup = Setup::new();
     let folder = setup.dir.path().join("man/man1");
+    // What is there already is no page of ours.
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("note"), "").unwrap();
     let told = run(&setup, &["man", folder.to_str().unwrap()]);
+    let pages = std::fs::read_dir(&folder).unwrap().count() - 1;
+    assert_eq!(told, format!("{pages} pages are in {}.\n", folder.display()));
     for command in commands(&setup).iter().filter(|name| *name != "help") {
         assert!(folder.join(format!("edn-bridge-{command}.1")).exists(), "{command}: {told}");
     }

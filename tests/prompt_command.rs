@@ -399,3 +399,13 @@ fn closed_output_ends_nothing() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
 }
+
+#[test]
+fn message_that_is_too_long_is_wrong_usage() {
+    let setup = Setup::new().script(ECHO);
+    let long = setup.dir.path().join("long");
+    std::fs::File::create(&long).unwrap().set_len(16 * 1024 * 1024 + 1).unwrap();
+    let output = setup.command().arg("prompt").stdin(std::fs::File::open(&long).unwrap()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(err(&output).contains("more than the 16777216 bytes"), "{output:?}");
+}

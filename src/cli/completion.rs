@@ -55,7 +55,12 @@ pub(super) fn man(folder: Option<PathBuf>) -> Exit {
     };
     let failed = || Failure::io(folder.display().to_string());
     std::fs::create_dir_all(&folder).map_err(failed())?;
+    let pages = pages(&command);
     clap_mangen::generate_to(command, &folder).map_err(failed())?;
-    let pages = std::fs::read_dir(&folder).map_err(failed())?.count();
     out::print(&format!("{pages} pages are in {}.\n", folder.display()))
+}
+
+/// How many pages a command has: one, and those of its subcommands.
+fn pages(command: &Grammar) -> usize {
+    command.get_subcommands().filter(|below| !below.is_hide_set()).map(pages).fold(1, usize::saturating_add)
 }

@@ -7,7 +7,7 @@ use edn_bridge::limits::MAX_LINE_BYTES;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 
-use super::out;
+use super::{Failure, USAGE, out};
 
 /// After so long without text, a person is told what the program waits for.
 const QUIET: Timespec = Timespec { tv_sec: 3, tv_nsec: 0 };
@@ -22,7 +22,7 @@ pub(super) fn is_piped() -> bool {
 ///
 /// # Errors
 /// When it cannot be read, or is longer than a message may be.
-pub(super) fn read() -> Result<String, String> {
+pub(super) fn read() -> Result<String, Failure> {
     let stdin = io::stdin();
     if stdin.is_terminal() {
         let _ = writeln!(out::stderr(), "edn-bridge: the message comes from the terminal; C-d ends it");
@@ -36,11 +36,11 @@ pub(super) fn read() -> Result<String, String> {
     let mut bytes = Vec::new();
     let most = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX);
     let read = stdin.lock().take(most.saturating_add(1)).read_to_end(&mut bytes);
-    read.map_err(|error| format!("standard input: {error}"))?;
+    read.map_err(Failure::io("standard input"))?;
     if bytes.len() > MAX_LINE_BYTES {
-        return Err(format!(
-            "standard input has more than the {MAX_LINE_BYTES} bytes that a message may have"
-        ));
+        let message =
+            format!("standard input has more than the {MAX_LINE_BYTES} bytes that a message may have");
+        return Err(Failure::Status { code: USAGE, message });
     }
     Ok(match String::from_utf8(bytes) {
         Ok(text) => text,

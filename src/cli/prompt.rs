@@ -96,12 +96,11 @@ pub(super) fn prompt(options: &Options, arguments: PromptArguments) -> Exit {
 
 /// The message with what was piped.
 fn message(text: Option<&str>) -> Result<String, Failure> {
-    let piped = || input::read().map_err(Failure::Failed);
     let message = match text {
-        Some("-") => guarded(piped()?),
-        None if input::is_piped() => guarded(piped()?),
+        Some("-") => guarded(input::read()?),
+        None if input::is_piped() => guarded(input::read()?),
         None => return Err(usage("there is no message: give one, or pipe one in")),
-        Some(text) if input::is_piped() => match piped()? {
+        Some(text) if input::is_piped() => match input::read()? {
             attached if attached.trim().is_empty() => text.to_owned(),
             attached => format!("{text}\n\n{}", mark::marked("standard-input", &[], &attached)),
         },
