@@ -348,6 +348,46 @@ return function(test, support)
     end)
   end)
 
+  test('only_what_needs_a_chat_starts_one', function()
+    local project = support.project(HELLO)
+    vim.cmd.cd(project.cwd)
+    support.after(function()
+      vim.cmd.cd('/')
+    end)
+    plugin.setup({ cmd = project.cmd, env = project.env })
+    local told = {}
+    replace(vim, 'notify', function(text)
+      told[#told + 1] = text
+    end)
+    vim.cmd.runtime('plugin/edn-bridge.lua')
+    for _, name in ipairs({ 'close', 'abort', 'question', 'send' }) do
+      vim.cmd.EdnBridge(name)
+      support.same(require('edn-bridge.chat').all[project.cwd], nil, name)
+    end
+    support.same(#told, 4)
+  end)
+
+  test('closed_chat_stays_closed', function()
+    local chat = open(HELLO)
+    for _, name in ipairs({ 'close', 'abort', 'question', 'send', 'close' }) do
+      vim.cmd.EdnBridge(name)
+      support.same(chat.connection.closed, 'the connection was closed', name)
+    end
+    vim.api.nvim_buf_delete(chat.draft, { force = true })
+    vim.cmd.EdnBridge('send')
+  end)
+
+  test('history_after_a_loss_says_that_it_is_not_all', function()
+    -- The real bridge, behind a line that loses the first delta and has the history cut.
+    local chat = open(HELLO, { 'sh', '-c', [[sed -u '/"get_messages"/s/:params {/&:limit 1 /' |
+      "$@" | sed -u "/assistant.delta.*:at 0/d"]], 'sh' })
+    send(chat, 'Hi.')
+    wait_for(chat, 'Hello from the bridge.')
+    idle(chat)
+    send(chat, 'Again.')
+    wait_for(chat, 'Earlier messages are not shown.')
+  end)
+
   test('call_shows_what_it_did', function()
     local chat = open(WRITES)
     send(chat, 'Write.')
@@ -364,6 +404,35 @@ return function(test, support)
     press('<CR>')
     assert(lines(0):find('+two', 1, true), lines(0))
   end)
+
+  for name, case in pairs({ one = { nil, { index = 9 } }, several = { true, { indices = { 9 } } } }) do
+    test('tenth_option_is_chosen_from_a_list_of_' .. name, function()
+      support.after(function()
+        vim.cmd('silent! %bwipeout!')
+      end)
+      local offered
+      replace(vim.ui, 'select', function(options, how, choose)
+        offered = vim.tbl_map(how.format_item, options)
+        choose(options[10], 10)
+      end)
+      local payload = { prompt = 'Which?', multi = case[1], options = {} }
+      for place = 1, 10 do
+        payload.options[place] = { label = 'Option ' .. place }
+      end
+      local sent
+      local data = { kind = 'select', payload = payload, ['interaction-id'] = 'i-' .. name }
+      local buffer = require('edn-bridge.questions').show(data, 0, function(params)
+        sent = params
+      end)
+      vim.api.nvim_set_current_win(vim.fn.win_findbuf(buffer)[1])
+      press('1')
+      support.same(sent, nil)
+      assert(vim.wo.winbar:find('y choose', 1, true), vim.wo.winbar)
+      press('y')
+      support.same(sent, { ['interaction-id'] = 'i-' .. name, status = 'accepted', value = case[2] })
+      support.same({ #offered, offered[10] }, { 10, 'Option 10' })
+    end)
+  end
 
   --- Questions that no scripted model asks, by their payloads: what is shown, and what a key answers.
   for name, case in pairs({

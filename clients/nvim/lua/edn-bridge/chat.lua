@@ -120,10 +120,7 @@ end
 
 --- The session was switched to, or a loss is made good: its history as a whole.
 on['session/rehydrated'] = function(chat, data)
-  chat:rebuild(data.messages)
-  if data.more then
-    chat:note('Earlier messages are not shown.')
-  end
+  chat:rebuild(data)
 end
 
 on['messages/replaced'] = function(chat)
@@ -164,11 +161,12 @@ on['ui/frontend-action-requested'] = function(chat, data)
   end)
 end
 
---- Shows messages in place of the transcript.
-function Chat:rebuild(messages)
+--- Shows the messages of a session in place of the transcript.
+---@param data {messages: table[], more?: boolean}
+function Chat:rebuild(data)
   self.transcript:clear()
   local calls = {}
-  for _, message in ipairs(messages) do
+  for _, message in ipairs(data.messages) do
     local text = text_of(message)
     if message.role == 'user' then
       self.transcript:say('You', text)
@@ -188,12 +186,15 @@ function Chat:rebuild(messages)
       self.transcript:tool(id, message['is-error'] and '✗' or '✓', name, text)
     end
   end
+  if data.more then
+    self:note('Earlier messages are not shown.')
+  end
 end
 
 --- Fetches the history and shows it anew. What is streamed meanwhile stands in the next messages.
 function Chat:reload()
   self:request('get_messages', {}, function(data)
-    self:rebuild(data.messages)
+    self:rebuild(data)
   end)
 end
 
@@ -260,6 +261,9 @@ end
 
 --- Sends the draft: as a prompt, or to the running turn.
 function Chat:send()
+  if not vim.api.nvim_buf_is_valid(self.draft) then
+    return vim.notify('The draft was closed; :EdnBridge opens the chat again.', vim.log.levels.WARN)
+  end
   local text = table.concat(vim.api.nvim_buf_get_lines(self.draft, 0, -1, false), '\n')
   if not text:find('%S') then
     return
@@ -281,6 +285,10 @@ end
 
 function Chat:abort()
   self:request('abort')
+end
+
+function Chat:close()
+  self.connection:close()
 end
 
 --- Goes to an open question.

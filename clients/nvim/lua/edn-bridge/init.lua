@@ -12,8 +12,22 @@ end
 --- The chat of the current folder; it connects if it is not connected.
 ---@return EdnBridgeChat
 function M.chat()
-  local cwd = vim.uv.fs_realpath(vim.fn.getcwd())
-  return require('edn-bridge.chat').get({ cmd = M.options.cmd, env = M.options.env, cwd = cwd })
+  return require('edn-bridge.chat').get({ cmd = M.options.cmd, env = M.options.env, cwd = M.folder() })
+end
+
+function M.folder()
+  return vim.uv.fs_realpath(vim.fn.getcwd())
+end
+
+--- A command for the chat of the current folder. It starts nothing: without a chat there is nothing to do.
+local function of_open_chat(method)
+  return function()
+    local chat = require('edn-bridge.chat').all[M.folder()]
+    if chat then
+      return chat[method](chat)
+    end
+    vim.notify('This folder has no chat; :EdnBridge opens one.')
+  end
 end
 
 --- What `:EdnBridge NAME` does.
@@ -21,24 +35,16 @@ M.commands = {
   open = function()
     M.chat():open()
   end,
-  send = function()
-    M.chat():send()
-  end,
-  abort = function()
-    M.chat():abort()
-  end,
-  question = function()
-    M.chat():go_to_question()
-  end,
+  send = of_open_chat('send'),
+  abort = of_open_chat('abort'),
+  question = of_open_chat('go_to_question'),
   sessions = function()
     M.chat():choose_session()
   end,
   new = function()
     M.chat():new_session()
   end,
-  close = function()
-    M.chat().connection:close()
-  end,
+  close = of_open_chat('close'),
 }
 
 function M.run(name)

@@ -4,7 +4,8 @@ local transcript = require('edn-bridge.transcript')
 
 local M = {}
 
---- The keys of each kind: what they say, and the value of the answer. `later` asks for a text first.
+--- The keys of each kind: what they say, and the value of the answer. `ask` and `note` ask for a text first, `options`
+--- for one of them.
 local approve = {
   { 'y', 'allow once', { outcome = 'approve', scope = 'once' } },
   { 's', 'allow for this session', { outcome = 'approve', scope = 'session' } },
@@ -65,18 +66,25 @@ function M.dress(window, hints)
   set.conceallevel, set.foldenable, set.wrap = 0, false, true
 end
 
+--- The answer that is the option at a place, from 1.
+local function choice(payload, place)
+  return payload.multi and { indices = { place - 1 } } or { index = place - 1 }
+end
+
 local function keys_of(kind, payload)
   if kind ~= 'select' then
     return vim.tbl_filter(function(key)
       return not key.rule or payload['suggested-rule'] ~= nil
     end, KEYS[kind] or {})
   end
+  local options = payload.options or {}
+  -- A number of two digits is no key, and its first digit must not answer.
+  if #options > 9 then
+    return { { 'y', 'choose', options = options } }
+  end
   local keys = {}
-  for place in ipairs(payload.options or {}) do
-    if place < 10 then
-      local value = payload.multi and { indices = { place - 1 } } or { index = place - 1 }
-      keys[place] = { tostring(place), '', value }
-    end
+  for place in ipairs(options) do
+    keys[place] = { tostring(place), '', choice(payload, place) }
   end
   return keys
 end
@@ -105,6 +113,17 @@ function M.show(data, beside, respond)
         -- Only the core's own function hides what is typed. The person asked for it, by a key.
         local secret = vim.fn.inputsecret(key.ask)
         return secret ~= '' and accept({ [key[3]] = secret })
+      elseif key.options then
+        return vim.ui.select(key.options, {
+          prompt = payload.prompt,
+          format_item = function(option)
+            return option.label
+          end,
+        }, function(_, place)
+          if place then
+            accept(choice(payload, place))
+          end
+        end)
       elseif key.ask or key.note then
         return vim.ui.input({ prompt = key.ask or key.note }, function(text)
           if text then
@@ -117,7 +136,7 @@ function M.show(data, beside, respond)
       accept(value)
     end)
   end
-  if kind == 'select' then
+  if kind == 'select' and #(payload.options or {}) < 10 then
     table.insert(hints, 1, '1-9 choose')
   end
   on('q', 'give no answer', function()
