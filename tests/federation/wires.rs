@@ -4,9 +4,10 @@ use serde_json::json;
 
 use crate::crossing::Two;
 use crate::editor::Editor;
+use crate::fixture::signal;
 use crate::peer::{CAN, Peer};
 use crate::support::{at, data, is_event};
-use crate::{ask, end_of_turn, texts};
+use crate::{ask, end_of_turn, is_lost, listed, texts};
 use edn_bridge::value::Value;
 
 const SAYS: &str =
@@ -34,13 +35,14 @@ fn terminal_interface_drives_a_session_of_another_host() {
     end_of_turn(a);
     assert_eq!(texts(a).len(), 8);
 
-    // A tool of the session reads where the session is.
+    // A single tool is asked of the owner: with that lost nothing here runs it, although the folder is here.
     std::fs::write(alpha.file("only.txt"), "of alpha").unwrap();
     let read = |path: &str| json!({"session_id": session, "name": "read", "arguments": {"path": path}});
     let result = peer.ask("tool.call", read("only.txt"));
     assert!(result.to_string().contains("of alpha"), "{result}");
-    std::fs::write(beta.file("other.txt"), "of beta").unwrap();
-    assert_eq!(peer.code("tool.call", read("other.txt")), -32000);
+    signal(alpha.pid(), "-KILL");
+    listed(b, session, is_lost);
+    peer.code("tool.call", read("only.txt"));
 }
 
 #[test]

@@ -2,13 +2,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use edn_bridge::realm::rules::LeaseTerms;
 use edn_bridge::realm::{PostgresRealm, Realm, RealmError, RealmFilter, RealmHint, RealmRequest, Tail};
 use edn_bridge::secret::Secret;
 
-use crate::promises::{self, entries, entry, header, host, ids, log, run};
+use crate::promises::{self, entries, entry, header, host, ids, log, poll, run};
 use crate::server::{PATIENCE, Server};
 
 const PLACE: &str = "/project";
@@ -236,11 +235,8 @@ fn deleted_session_is_made_by_no_late_call() {
         assert!(matches!(late, Err(RealmError::InDoubt(_))), "{late:?}");
         assert!(matches!(a.settle(&claim, &at).await, Err(RealmError::Fenced { .. })));
         // Nothing of what it said is left, sooner or later.
-        let until = tokio::time::Instant::now() + PATIENCE;
-        while server.sql("SELECT sum(tail) FROM edn_bridge.session WHERE deleted") != ["0"] {
-            assert!(tokio::time::Instant::now() < until);
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let left = "SELECT sum(tail) FROM edn_bridge.session WHERE deleted";
+        poll("it is removed", async || (server.sql(left) == ["0"]).then_some(())).await;
         assert_eq!(server.sql("SELECT session, id FROM edn_bridge.entry"), ["s-2|a"]);
         let row = "SELECT header, cwd, slot, owner FROM edn_bridge.session WHERE deleted";
         assert_eq!(server.sql(row), ["|||"]);
@@ -262,12 +258,9 @@ fn what_nobody_needs_any_more_is_removed() {
     );
     run(async {
         let _entered = server.host("laptop").await;
-        let until = tokio::time::Instant::now() + PATIENCE;
         // The hosts come last.
-        while server.sql("SELECT name FROM edn_bridge.host ORDER BY name") != ["away", "laptop", "owns"] {
-            assert!(tokio::time::Instant::now() < until);
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let hosts = || server.sql("SELECT name FROM edn_bridge.host ORDER BY name");
+        poll("it is removed", async || (hosts() == ["away", "laptop", "owns"]).then_some(())).await;
     });
     assert_eq!(server.sql("SELECT id FROM edn_bridge.request"), ["new"]);
 }
@@ -456,15 +449,12 @@ fn pooler_of_transactions_is_refused() {
             .spawn()
             .unwrap();
         let refused = run(async {
-            let until = tokio::time::Instant::now() + PATIENCE;
-            loop {
-                match PostgresRealm::check(&server.url_at(port)).await {
-                    Err(RealmError::Unreachable(_)) if tokio::time::Instant::now() < until => {
-                        tokio::time::sleep(Duration::from_millis(20)).await;
-                    }
-                    refused => break refused.unwrap_err(),
-                }
-            }
+            let url = server.url_at(port);
+            let check = async || match PostgresRealm::check(&url).await {
+                Err(RealmError::Unreachable(_)) => None,
+                refused => Some(refused.unwrap_err()),
+            };
+            poll("the pooler answers", check).await
         });
         process.kill().unwrap();
         process.wait().unwrap();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use edn_bridge::message::SessionId;
 use edn_bridge::realm::rules::LeaseTerms;
@@ -12,7 +12,7 @@ use edn_bridge::store::Entry;
 use rustix::process::Signal;
 
 use crate::believer::Believer;
-use crate::promises::{entries, entry, header, ids, log, run};
+use crate::promises::{entries, entry, header, ids, log, poll, run};
 use crate::proxy::{FAIR, Proxy, Weather};
 use crate::server::{PATIENCE, Server};
 
@@ -181,16 +181,15 @@ fn paused_owner_starts_no_tool_and_appends_nothing() {
     let session = SessionId::from("s-1");
     let (taken_at, all) = run(async {
         let other = server.host("desk").await;
-        let until = Instant::now() + PATIENCE;
-        let claim = loop {
-            assert!(Instant::now() < until, "its lease does not end");
-            match other.claim(&session, Path::new("/project"), &Tail::default()).await {
-                Ok(claim) => break claim,
-                Err(RealmError::Held { host }) => assert_eq!(host.as_str(), "laptop"),
-                Err(error) => panic!("{error:?}"),
+        let take = async || match other.claim(&session, Path::new("/project"), &Tail::default()).await {
+            Ok(claim) => Some(claim),
+            Err(RealmError::Held { host }) => {
+                assert_eq!(host.as_str(), "laptop");
+                None
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            Err(error) => panic!("{error:?}"),
         };
+        let claim = poll("its lease ends", take).await;
         let taken_at = SystemTime::now();
         owner.signal(Signal::CONT);
         let lines = owner.until("fenced");

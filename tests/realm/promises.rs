@@ -21,6 +21,18 @@ pub fn run<T>(test: impl Future<Output = T>) -> T {
         .block_on(async { tokio::time::timeout(PATIENCE * 3, test).await.expect("the test waits for ever") })
 }
 
+/// What a look finds at last. Only for what nothing tells of, such as the rows of a database.
+pub async fn poll<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let until = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(tokio::time::Instant::now() < until, "it takes too long until {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 /// A host. The number of its run is the one in `run`, such as 3 in `r3`.
 pub fn host(name: &str, run: &str) -> HostId {
     let number = run.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(1);
