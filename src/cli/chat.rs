@@ -5,6 +5,7 @@ mod markdown;
 mod questions;
 
 use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -51,40 +52,10 @@ pub(super) fn run(options: &Options, arguments: &ChatArguments) -> Exit {
     let folder = settings.cwd.clone();
     let console = Console::open("edn-bridge chat", options, settings, resumed.as_ref(), true);
     let console = console.map_err(unusable)?;
-    console.catch([SignalKind::interrupt()])?;
     let chat = Chat { console: &console, painter: Painter::stdout() };
-    if resumed.is_some() {
-        chat.show_past()?;
-        chat.rest()?;
-    }
-    let commands = console.ask("get_commands", Map::new())?;
-    let commands = commands.get("commands").and_then(Value::as_slice).unwrap_or_default().iter();
-    let text = |command, key| frame::text(command, key).to_owned();
-    let commands =
-        commands.map(|command| Word { name: text(command, "name"), about: text(command, "description") });
-    let line = MessageLine::new(commands.collect(), folder, &history, chat.painter.has_colours());
-    let mut line = line.map_err(Failure::io("the terminal"))?;
-    chat.say(
-        Meaning::Faint,
-        "/help lists the commands, @ names a file, M-RET breaks the line, C-d ends the chat.",
-    );
-    while let Some(text) = line.read().map_err(Failure::io("the terminal"))? {
-        match text.trim() {
-            "" => {}
-            "/exit" | "/quit" => break,
-            // A key that is pasted at the next line would be said to the model.
-            command if is_login(command) => {
-                let told = "in another terminal logs in; this chat uses it. A key that is typed here goes to the model.";
-                chat.say(Meaning::Note, &format!("edn-bridge {} {told}", command.trim_start_matches('/')));
-            }
-            _ => chat.turn(&text)?,
-        }
-    }
-    if let Some(session) = chat.kept() {
-        chat.say(Meaning::Faint, &format!("edn-bridge chat --session {session} goes on with it."));
-    }
+    let ended = chat.talk(resumed.is_some(), folder, &history);
     console.end();
-    Ok(ExitCode::SUCCESS)
+    ended
 }
 
 fn is_login(command: &str) -> bool {
@@ -98,6 +69,45 @@ struct Chat<'c> {
 }
 
 impl Chat<'_> {
+    /// The whole conversation.
+    fn talk(&self, goes_on: bool, folder: PathBuf, history: &Path) -> Exit {
+        self.console.catch([SignalKind::interrupt()])?;
+        if goes_on {
+            self.show_past()?;
+            self.rest()?;
+        }
+        let commands = self.console.ask("get_commands", Map::new())?;
+        let commands = commands.get("commands").and_then(Value::as_slice).unwrap_or_default().iter();
+        let text = |command, key| frame::text(command, key).to_owned();
+        let commands =
+            commands.map(|command| Word { name: text(command, "name"), about: text(command, "description") });
+        let line = MessageLine::new(commands.collect(), folder, history, self.painter.has_colours());
+        let mut line = line.map_err(Failure::io("the terminal"))?;
+        self.say(
+            Meaning::Faint,
+            "/help lists the commands, @ names a file, M-RET breaks the line, C-d ends the chat.",
+        );
+        while let Some(text) = line.read().map_err(Failure::io("the terminal"))? {
+            match text.trim() {
+                "" => {}
+                "/exit" | "/quit" => break,
+                // A key that is pasted at the next line would be said to the model.
+                command if is_login(command) => {
+                    let told = "in another terminal logs in; this chat uses it. A key that is typed here goes to the model.";
+                    self.say(
+                        Meaning::Note,
+                        &format!("edn-bridge {} {told}", command.trim_start_matches('/')),
+                    );
+                }
+                _ => self.turn(&text)?,
+            }
+        }
+        if let Some(session) = self.kept() {
+            self.say(Meaning::Faint, &format!("edn-bridge chat --session {session} goes on with it."));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
     fn say(&self, meaning: Meaning, text: &str) {
         let _ = writeln!(std::io::stdout().lock(), "{}", self.painter.paint(meaning, text));
     }
