@@ -17,8 +17,9 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use support::{Bridge, PATIENCE, Setup};
@@ -706,6 +707,36 @@ fn chat_goes_on_in_a_session_of_the_daemon() {
     editor.kill();
     let stopped = setup.command().args(["daemon", "stop", "--now"]).output().unwrap();
     assert!(stopped.status.success(), "{stopped:?}");
+}
+
+#[test]
+fn control_c_ends_a_chat_whose_request_has_no_answer() {
+    let setup =
+        Setup::new().script("{:turns [{:steps [{:delta \"First.\"}]}]}").env("EDN_BRIDGE_DAEMON", "auto");
+    let mut editor = setup.ready();
+    editor.ask("p", "prompt", "{:message \"begin\"}");
+    editor.event("turn/ended");
+    let daemon = |words: &[&str]| setup.command().arg("daemon").args(words).output().unwrap();
+    let status = daemon(&["status", "--format", "edn"]).stdout;
+    let status = edn_bridge::edn::read_one(&status).unwrap().into_owned();
+    let pid = i32::try_from(status.get("pid").unwrap().as_i64().unwrap()).unwrap();
+    let signal = |signal| kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+    let Some(mut chat) = Terminal::open(&setup, &["chat", "--continue"]) else { return };
+    chat.wait_for("First.");
+    chat.wait_for("you> ");
+    signal(Signal::STOP);
+    chat.press("and now\r");
+    let deadline = Instant::now() + PATIENCE;
+    while chat.child.try_wait().unwrap().is_none() && Instant::now() < deadline {
+        chat.press("\u{3}");
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+    signal(Signal::CONT);
+    let ended = chat.child.try_wait().unwrap().map(|status| status.code());
+    assert_eq!(ended, Some(Some(130)), "{}", plain(&chat.seen));
+    assert!(chat.all().contains("the bridge does not answer"));
+    editor.kill();
+    assert!(daemon(&["stop", "--now"]).status.success());
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! `prompt` in a session that the daemon has open.
 
 use std::process::{Command, Output, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use edn_bridge::client::Lines;
 
-use crate::fixture::{Daemon, approve};
+use crate::fixture::{Daemon, approve, signal};
 use crate::support::{Bridge, PATIENCE, Setup, code, data, is_event};
 
 const ECHO: &str = "{:turns [{:steps [{:echo :last-user}]}] :then :cycle}";
@@ -107,4 +107,34 @@ fn prompt_of_a_busy_session_is_refused() {
     assert_eq!((out(&output), output.status.code()), ("", Some(1)), "{output:?}");
     assert_eq!(code(&editor.ask("a", "abort", "{}")), "");
     editor.event("turn/ended");
+}
+
+#[test]
+fn second_interrupt_ends_prompt_of_a_stopped_daemon() {
+    let daemon =
+        Daemon::new(Setup::new().script(
+            "{:turns [{:steps [{:delta \"end\"}]} {:steps [{:delta \"Begun\"} {:sleep-ms 600000}]}]}",
+        ));
+    let mut editor = daemon.setup.interactor();
+    let session = begun(&mut editor);
+    let mut command = daemon.setup.command();
+    command.args(["prompt", "--session", &session, "again"]).stdin(Stdio::null());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = [0; 5];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
+    let pid = daemon.pid();
+    signal(pid, "-STOP");
+    let deadline = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() && Instant::now() < deadline {
+        // By its id: who has ended meanwhile is not reaped yet.
+        signal(child.id().into(), "-INT");
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+    signal(pid, "-CONT");
+    let has_ended = child.try_wait().unwrap().is_some();
+    child.kill().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(has_ended, "C-c does not end it: {output:?}");
+    let told = str::from_utf8(&output.stderr).unwrap();
+    assert!(output.status.code() == Some(130) && told.contains("the bridge does not answer"), "{output:?}");
 }

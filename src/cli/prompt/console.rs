@@ -4,13 +4,13 @@
 use std::cell::{Cell, OnceCell};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use edn_bridge::client::{Client, Refused};
 use edn_bridge::config::Settings;
-use edn_bridge::limits::FLOW_WINDOW_EVENTS;
+use edn_bridge::limits::{FLOW_WINDOW_EVENTS, SAME_SIGNAL};
 use edn_bridge::message::SessionId;
 use edn_bridge::value::{Map, Owned, Value};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 
 use crate::cli::attached::Attached;
 use crate::cli::served::Own;
-use crate::cli::{Failure, Options};
+use crate::cli::{Failure, Options, out};
 
 /// What the main thread, which prints, is told.
 pub(in crate::cli) enum News {
@@ -31,12 +31,30 @@ pub(in crate::cli) enum News {
     Gone,
 }
 
+/// Since when a signal waits for a word of the bridge.
+#[derive(Clone, Default)]
+struct Unheard(Arc<Mutex<Option<Instant>>>);
+
+impl Unheard {
+    /// The bridge has said something.
+    fn is_over(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// A signal came. Returns whether it is a second one, and the bridge has said nothing since the first.
+    fn again(&self) -> bool {
+        let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        since.get_or_insert_with(Instant::now).elapsed() > SAME_SIGNAL
+    }
+}
+
 /// A conversation.
 pub(in crate::cli) struct Console {
     client: Arc<Client>,
     own: Option<Own>,
     news: Receiver<News>,
     on_interrupt: Sender<News>,
+    unheard: Unheard,
     /// Has a byte for each C-c that is not told yet: who waits for a line looks at it too.
     pressed: OnceCell<UnixStream>,
     /// The number of the last event that the bridge knows to be printed.
@@ -57,8 +75,11 @@ impl Console {
         let Attached { client, events, own } = Attached::talking(name, options, settings, session, features)?;
         let (sender, news) = channel();
         let on_interrupt = sender.clone();
+        let unheard = Unheard::default();
+        let heard = unheard.clone();
         let passing = move || {
             for event in events {
+                heard.is_over();
                 if sender.send(News::Event(event)).is_err() {
                     return;
                 }
@@ -66,12 +87,14 @@ impl Console {
             let _ = sender.send(News::Gone);
         };
         std::thread::Builder::new().name("events".to_owned()).spawn(passing).map_err(Failure::start)?;
-        Ok(Self { client, own, news, on_interrupt, pressed: OnceCell::new(), reported: Cell::new(0) })
+        let (pressed, reported) = (OnceCell::new(), Cell::new(0));
+        Ok(Self { client, own, news, on_interrupt, unheard, pressed, reported })
     }
 
-    /// From now on these signals are told instead of ending the process.
+    /// From now on these signals are told instead of ending the process. A second one ends it, at any moment, if the bridge
+    /// has said nothing since the first: it may be stopped, and what this process asked it waits for as long.
     pub(in crate::cli) fn catch<const N: usize>(&self, signals: [SignalKind; N]) -> Result<(), Failure> {
-        let told = self.on_interrupt.clone();
+        let (told, unheard) = (self.on_interrupt.clone(), self.unheard.clone());
         let (is_ready, ready) = channel();
         let (press, pressed) = UnixStream::pair().map_err(Failure::start)?;
         for end in [&press, &pressed] {
@@ -85,9 +108,13 @@ impl Console {
             let mut caught = JoinSet::new();
             for kind in signals {
                 let Ok(mut signal) = signal(kind) else { continue };
-                let (told, press) = (told.clone(), press.clone());
+                let (told, press, unheard) = (told.clone(), press.clone(), unheard.clone());
                 caught.spawn(async move {
                     while signal.recv().await.is_some() {
+                        if unheard.again() {
+                            let _ = writeln!(out::stderr(), "\nedn-bridge: the bridge does not answer");
+                            std::process::exit(kind.as_raw_value().saturating_add(128));
+                        }
                         let _ = (&*press).write(&[0]);
                         if told.send(News::Interrupt(kind)).is_err() {
                             return;
@@ -112,7 +139,9 @@ impl Console {
     /// Asks, and waits for the answer.
     pub(in crate::cli) fn ask(&self, op: &str, params: Map<'static>) -> Result<Owned, Failure> {
         let refused = |refused: Refused| Failure::Failed(refused.message);
-        self.client.ask(op, Value::from(params)).map_err(refused)
+        let answer = self.client.ask(op, Value::from(params));
+        self.unheard.is_over();
+        answer.map_err(refused)
     }
 
     /// Asks, and waits for no answer.
