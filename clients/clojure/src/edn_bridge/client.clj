@@ -5,8 +5,8 @@
       (:text @(prompt! bridge \"What does this project do?\")))
 
   A connection has a thread that reads lines and keeps the promises of requests, one that calls the handlers of events,
-  one after the other, and one that calls :on-question, if there is that. Each prompt! that runs has one more. So handlers
-  may make requests and prompts and wait for them."
+  one after the other, and one that calls :on-question, if there is that. Each prompt! that runs has one more. So
+  handlers may make requests and prompts and wait for them."
   (:require [clojure.edn :as edn]
             [clojure.java.io :as io]
             [clojure.string :as str])
@@ -23,7 +23,8 @@
 (def ^:private max-line "The longest line that is sent, in bytes: the bridge reads no longer one." (* 16 1024 1024))
 (def ^:private max-received "The longest line that is read, in bytes. More than the bridge sends." (* 64 1024 1024))
 (def ^:private max-queued
-  "The events that wait for handlers. Further ones are counted as missed; for an :on-delta, further pieces are left out."
+  "The events that wait for handlers. Further ones are counted as missed. For an :on-delta, further pieces are left out
+  without a word: the promise has the whole text."
   10000)
 (def ^:private max-questions "The questions that wait for :on-question. Further ones are left to others." 1000)
 (def ^:private timeout-ms "How long `ask` waits, unless it says otherwise." 60000)
