@@ -12,9 +12,8 @@ use clap::Args;
 use edn_bridge::client::frame;
 use edn_bridge::repl::message_line::{MessageLine, Word};
 use edn_bridge::value::{Map, Owned, Value};
-use tokio::signal::unix::SignalKind;
 
-use super::prompt::console::{Console, News};
+use super::prompt::console::{Console, News, SignalKind};
 use super::prompt::told::Teller;
 use super::prompt::{
     Goal, Output, TOPICS, check_provider, is_failed, is_of, not_set_up, resumed, turn_of, unusable,

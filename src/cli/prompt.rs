@@ -22,11 +22,10 @@ use edn_bridge::message::SessionId;
 use edn_bridge::provider::{embedded, scripted};
 use edn_bridge::store::Journals as _;
 use edn_bridge::value::{Map, Owned, Value};
-use tokio::signal::unix::SignalKind;
 
 use super::{Exit, FAILED, Failure, INTERRUPTED, LIMIT, NO_ANSWER, NOT_SET_UP, Options, UNREACHABLE};
 use super::{input, schema, sessions};
-use console::{Console, News};
+use console::{Console, News, SignalKind};
 use told::Teller;
 
 /// The tool with which the model gives a structured answer.

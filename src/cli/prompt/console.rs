@@ -14,7 +14,8 @@ use edn_bridge::limits::{FLOW_WINDOW_EVENTS, SAME_SIGNAL};
 use edn_bridge::message::SessionId;
 use edn_bridge::value::{Map, Owned, Value};
 use rustix::event::{PollFd, PollFlags, poll};
-use tokio::signal::unix::{SignalKind, signal};
+pub(in crate::cli) use tokio::signal::unix::SignalKind;
+use tokio::signal::unix::signal;
 use tokio::task::JoinSet;
 
 use crate::cli::attached::Attached;
