@@ -6,11 +6,12 @@ mod support;
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value as Json;
-use support::{Setup, text, wait_until};
+use support::{Bridge, Setup, text, wait_until};
 
 const ECHO: &str = "{:turns [{:steps [{:echo :last-user}]}]}";
 
@@ -34,6 +35,16 @@ fn said(setup: &Setup, message: &str) -> String {
     let listed = json(setup, &["sessions", "list", "--json"]);
     let one = listed.iter().find(|one| one["name"] == message).unwrap();
     one["id"].as_str().unwrap().to_owned()
+}
+
+/// Waits until other programs reach a bridge: its socket is made beside its first answers.
+fn wait_until_reached(setup: &Setup, bridge: &Bridge) {
+    let ending = format!("-{}.sock", bridge.pid());
+    let is_its = |path: &std::path::PathBuf| path.to_string_lossy().ends_with(&ending);
+    let sockets = || std::fs::read_dir(setup.state().join("run")).into_iter().flatten().flatten();
+    wait_until("the bridge does not listen", || {
+        sockets().map(|file| file.path()).filter(is_its).any(|path| UnixStream::connect(path).is_ok())
+    });
 }
 
 #[test]
@@ -119,6 +130,7 @@ fn session_that_is_open_is_changed_by_its_bridge() {
     let setup = Setup::new().script(ECHO);
     let id = said(&setup, "kept open");
     let mut bridge = setup.ready();
+    wait_until_reached(&setup, &bridge);
     bridge.ask("1", "switch_session", &format!("{{:session-id {id:?}}}"));
     let (status, _, err) = run(&setup, &["sessions", "rename", &id, "Renamed"]);
     assert_eq!(status, Some(0), "{err}");
@@ -135,6 +147,7 @@ fn stopped_bridge_is_named_and_passed_over() {
     let setup = Setup::new().script(ECHO);
     let id = said(&setup, "of nobody");
     let stopped = setup.ready();
+    wait_until_reached(&setup, &stopped);
     let signal = |name| {
         rustix::process::kill_process(
             rustix::process::Pid::from_raw(stopped.pid().cast_signed()).unwrap(),
