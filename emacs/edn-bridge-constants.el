@@ -167,6 +167,7 @@
     "realm/owned"
     "realm/owner-lost"
     "realm/unreachable"
+    "realm/in-doubt"
     "runtime/query-failed"
     "runtime/failed")
   "Codes of errors.")

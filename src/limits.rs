@@ -1414,7 +1414,7 @@ pub const TELEMETRY_ANSWER_BYTES: usize = 16 * 1024;
 pub const PLOT_ROWS: usize = 60;
 
 /// Connections of a host to a realm's engine for statements: with four, 16 sessions at once append as fast as with more,
-/// and a thousand hosts still fit on one engine. Two more are for hints.
+/// and a thousand hosts still fit on one engine. Two more are for hints, and one for the lease where all are in use.
 pub const REALM_CONNECTIONS: usize = 4;
 
 /// How long a connection to a realm's engine stays without being needed. A host with nothing to do keeps two: one for its

@@ -484,6 +484,12 @@ class RealmUnreachable(WireError):
     code = "realm/unreachable"
 
 
+class RealmInDoubt(WireError):
+    """The realm did not answer in time: whether it was done is not known. With the same key it is done once."""
+
+    code = "realm/in-doubt"
+
+
 class QueryFailed(WireError):
     """A strict query names an attribute that cannot be resolved. `data` may have `missing` and `errors`."""
 

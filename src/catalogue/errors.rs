@@ -88,6 +88,7 @@ error_codes! {
     RealmOwned "realm/owned" false [] "Another host of the realm owns the session, and is there.";
     RealmOwnerLost "realm/owner-lost" true [] "The host that owns the session is not there. `take_session` takes it; it can be read meanwhile.";
     RealmUnreachable "realm/unreachable" true [] "The engine of the realm cannot be reached. Nothing was done; the session can be read.";
+    RealmInDoubt "realm/in-doubt" false [] "The engine of the realm, or the host of the session, did not answer in time: whether it was done is not known. With the same `:idempotency-key` it is done once; anything else is to be looked at first.";
     QueryFailed "runtime/query-failed" false ["missing?", "errors?"] "A strict query names an attribute that cannot be resolved.";
     Failed "runtime/failed" false [] "The runtime failed; the message gives the reason.";
 }

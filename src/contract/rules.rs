@@ -80,6 +80,7 @@ const ANYBODYS: &[&str] = &[
     "realm/owned",
     "realm/owner-lost",
     "realm/unreachable",
+    "realm/in-doubt",
     "runtime/failed",
 ];
 

@@ -2,7 +2,7 @@
 //! passes on the running answer; everything else other hosts read from the entries.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -32,12 +32,27 @@ struct Follower {
     heard: Instant,
     /// The connection that passes on the words of the session, to all hosts that follow it.
     speaker: Arc<AtomicU64>,
+    answers: Arc<AtomicBool>,
 }
 
 impl Followers {
     /// Whether a connection is that of another host.
     pub(super) const fn has(connection: u64) -> bool {
         connection >= FIRST
+    }
+
+    /// Notes whether people at a host answer questions of a session. Returns whether that has just begun.
+    pub(super) fn has_people(&self, shared: &Services, connection: u64, answers: bool) -> bool {
+        let all = self.all();
+        let Some(follower) = all.values().find(|follower| follower.connection == connection) else {
+            return false;
+        };
+        let before = follower.answers.swap(answers, Ordering::AcqRel);
+        drop(all);
+        if before && !answers {
+            shared.questions.left(connection);
+        }
+        answers && !before
     }
 
     /// Forgets who follows a session.
@@ -71,6 +86,8 @@ impl Followers {
         let connection = FIRST.saturating_add(self.numbers.fetch_add(1, Ordering::Relaxed));
         let speaker = first_of(&all, session).map(|first| first.speaker.clone());
         let speaker = speaker.unwrap_or_else(|| Arc::new(AtomicU64::new(connection)));
+        // It asks because somebody there wants something, and says soon whether they answer questions.
+        let answers = Arc::new(AtomicBool::new(true));
         let client: Arc<dyn Client> = Arc::new(RemoteClient {
             session: session.clone(),
             federation: shared.federation.get().cloned(),
@@ -78,9 +95,10 @@ impl Followers {
             words: Arc::default(),
             connection,
             speaker: speaker.clone(),
+            answers: answers.clone(),
         });
         shared.hub.attach(connection, client.clone());
-        all.insert(key.clone(), Follower { connection, heard: Instant::now(), speaker });
+        all.insert(key.clone(), Follower { connection, heard: Instant::now(), speaker, answers });
         shared.executor.spawn(expire(Arc::downgrade(self), Arc::downgrade(shared), key, connection));
         (connection, Some(client))
     }
@@ -138,6 +156,7 @@ struct RemoteClient {
     words: Arc<Mutex<Words>>,
     connection: u64,
     speaker: Arc<AtomicU64>,
+    answers: Arc<AtomicBool>,
 }
 
 impl RemoteClient {
@@ -204,7 +223,7 @@ impl Client for RemoteClient {
     }
 
     fn is_interactor(&self) -> bool {
-        true
+        self.answers.load(Ordering::Acquire)
     }
 
     fn asks_about(&self, session: &SessionId, _: Option<&crate::event::Subagent>) -> bool {

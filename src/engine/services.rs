@@ -245,6 +245,7 @@ pub fn refused(error: &StoreError) -> ApiError {
         StoreError::Owned { .. } => ErrorCode::RealmOwned,
         StoreError::OwnerLost { .. } => ErrorCode::RealmOwnerLost,
         StoreError::RealmUnreachable(_) => ErrorCode::RealmUnreachable,
+        StoreError::RealmInDoubt(_) => ErrorCode::RealmInDoubt,
         _ => return ApiError { retryable: error.may_pass(), ..ApiError::failed(error.to_string()) },
     };
     ApiError::new(code, error.to_string())

@@ -100,6 +100,13 @@ impl SessionTree {
         self.clients.clients().into_iter().any(views)
     }
 
+    /// Whether a client that shows a session answers its questions.
+    pub fn is_answered(&self, session: &SessionId) -> bool {
+        let answers =
+            |(_, client): (u64, Arc<dyn Client>)| client.focused() == *session && client.is_interactor();
+        self.clients.clients().into_iter().any(answers)
+    }
+
     /// Records a lookup of a session.
     fn touch(&self, handle: &Handle) {
         handle.touch(self.lookups.fetch_add(1, Ordering::AcqRel).saturating_add(1));

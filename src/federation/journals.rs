@@ -206,7 +206,9 @@ impl Journals for FederatedJournals {
         let local = self.local.create_with(header.clone(), &mut entries.iter().cloned())?;
         match self.federation.wait_for(self.federation.share(header, entries, local.clone())) {
             // It is this machine's, and can be shared later.
-            Err(StoreError::Realm(why) | StoreError::RealmUnreachable(why)) => {
+            Err(
+                StoreError::Realm(why) | StoreError::RealmUnreachable(why) | StoreError::RealmInDoubt(why),
+            ) => {
                 tracing::warn!(%why, "a new session is not shared");
                 Ok(local)
             }

@@ -131,6 +131,7 @@ impl RealmMember {
             RealmError::NoSession { session } => StoreError::NoSession { session: session.clone() },
             // Asked again, whoever owns it then is asked.
             RealmError::Fenced { .. } => StoreError::RealmUnreachable(FENCED.to_owned()),
+            RealmError::InDoubt(_) | RealmError::Unanswered => StoreError::RealmInDoubt(error.to_string()),
             error if error.may_pass() => StoreError::RealmUnreachable(error.to_string()),
             error => StoreError::Realm(error.to_string()),
         }

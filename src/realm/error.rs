@@ -100,7 +100,9 @@ pub enum RealmError {
         host: HostName,
     },
     /// A request was not answered in time. It may have been carried out: the same id asks for the same answer.
-    #[error("The owner of the session has not answered in time. Ask again with the same key.")]
+    #[error(
+        "The owner of the session has not answered in time: whether it was done is not known. Look before you ask again."
+    )]
     Unanswered,
     /// There is no other host: the realm is this machine alone.
     #[error("Only this host is in the realm.")]

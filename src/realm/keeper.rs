@@ -69,10 +69,10 @@ pub fn keep(realm: Arc<dyn Realm>, terms: LeaseTerms) -> watch::Receiver<Kept> {
 
 async fn run(realm: Arc<dyn Realm>, mut lease: Lease, to: &watch::Sender<Kept>) {
     let mut error: Option<RealmError> = None;
-    let mut is_over = false;
+    let mut is_replaced = false;
     loop {
         let sent = since_boot();
-        if !is_over && sent >= lease.renew_at() {
+        if !is_replaced && sent >= lease.renew_at() {
             lease.sending(sent);
             let mut renewal = realm.renew();
             let answer = loop {
@@ -89,14 +89,15 @@ async fn run(realm: Arc<dyn Realm>, mut lease: Lease, to: &watch::Sender<Kept>) 
                 }
                 Err(failed) => {
                     lease.failed(now);
-                    is_over = matches!(failed, RealmError::NameTaken { .. } | RealmError::Unfit(_));
+                    // What else the engine refuses with, a person may mend there.
+                    is_replaced = matches!(failed, RealmError::NameTaken { .. });
                     error = Some(failed);
                 }
             }
         }
         say(to, &mut lease, error.as_ref());
         let now = since_boot();
-        let ahead = [Some(lease.renew_at()).filter(|_| !is_over), lease.margin_at(), lease.ends_at()];
+        let ahead = [Some(lease.renew_at()).filter(|_| !is_replaced), lease.margin_at(), lease.ends_at()];
         let next = ahead.into_iter().flatten().filter(|at| *at > now).min();
         sleep(next.map_or(LOOK, |at| at.saturating_sub(now)).min(LOOK)).await;
     }

@@ -206,6 +206,8 @@ pub struct PostgresRealm {
 
 struct Shared {
     pool: Pool,
+    /// Whoever removes what nobody needs any more.
+    sweeping: tokio::sync::Mutex<()>,
 }
 
 impl fmt::Debug for PostgresRealm {
@@ -228,7 +230,8 @@ impl PostgresRealm {
         let address = Address::parse(url.expose())?;
         let end = CancellationToken::new();
         let board = Board::start(address.clone(), end.clone());
-        let shared = Arc::new(Shared { pool: Pool::new(address, is_fit) });
+        let shared =
+            Arc::new(Shared { pool: Pool::new(address, is_fit), sweeping: tokio::sync::Mutex::default() });
         Ok(Self {
             me,
             build: build.into(),
@@ -304,6 +307,8 @@ impl PostgresRealm {
     fn sweep(&self) {
         let (shared, end) = (self.shared.clone(), self.end.clone());
         let sweeping = async move {
+            // One after the other: they would wait for each other's rows, and hold connections meanwhile.
+            let _turn = shared.sweeping.lock().await;
             for sql in SWEEP {
                 while shared.pool.count(sql, &[&number(REALM_SWEEP)]).await?
                     >= u64::try_from(REALM_SWEEP).unwrap_or(0)
@@ -434,7 +439,7 @@ impl Realm for PostgresRealm {
                 &is_first,
                 &run,
             ];
-            let rows = self.pool().rows(Kind::Write, RENEW, &params).await?;
+            let rows = self.pool().rows_at_once(Kind::Write, RENEW, &params).await?;
             let row = rows.first().ok_or_else(|| damaged("a renewal says nothing"))?;
             if get::<i64>(row, 0)? == 0 {
                 return Err(RealmError::NameTaken { host: self.me.name.clone() });

@@ -105,7 +105,10 @@ pub enum StoreError {
     /// The realm cannot be reached, and nothing was done; contains the reason.
     #[error("{0}")]
     RealmUnreachable(String),
-    /// The realm refused, or did not say whether it was done; contains the reason.
+    /// The realm did not say whether it was done; contains what is known.
+    #[error("{0}")]
+    RealmInDoubt(String),
+    /// The realm refused; contains the reason.
     #[error("{0}")]
     Realm(String),
     /// The store is shutting down.

@@ -1,8 +1,7 @@
 //! What a kill or a lost claim leaves of a session that is shared: one that is shared in part is shared as a whole by its
-//! host's next start, unless another host has taken it; what the realm did not take is kept for a person.
+//! host's next start; what the realm did not take is kept for a person. Who looks at it from elsewhere is counted for that.
 
 use std::cell::RefCell;
-use std::path::PathBuf;
 
 use edn_bridge::edn;
 use edn_bridge::value::Value;
@@ -10,14 +9,13 @@ use edn_bridge::value::Value;
 use crate::fixture::{Daemon, END, session_of};
 use crate::server::Server;
 use crate::support::{code, data, files, wait_until};
-use crate::{ask, assert_whole, end_of_turn, host, host_of, is_lost, listed, switch, texts};
+use crate::{ask, assert_whole, end_of_turn, host, listed, switch, texts};
 
 /// A session of a stopped host, of which the realm has the first two entries and the host's file has all.
 struct InPart {
     session: String,
     /// The texts of its messages.
     whole: Vec<String>,
-    path: PathBuf,
 }
 
 fn shared_in_part(server: &Server, alpha: &Daemon) -> InPart {
@@ -48,7 +46,7 @@ fn shared_in_part(server: &Server, alpha: &Daemon) -> InPart {
          tail_id = (SELECT id FROM edn_bridge.entry WHERE {of} AND seq = 2) WHERE id = '{session}'"
     ));
     assert_eq!(tail(server, &session), "2");
-    InPart { session, whole, path }
+    InPart { session, whole }
 }
 
 fn tail(server: &Server, session: &str) -> String {
@@ -59,7 +57,7 @@ fn tail(server: &Server, session: &str) -> String {
 fn session_shared_in_part_is_shared_whole_at_the_next_start() {
     let Some(server) = Server::start() else { return };
     let alpha = host(&server, "alpha", ":ask", END);
-    let InPart { session, whole, .. } = shared_in_part(&server, &alpha);
+    let InPart { session, whole } = shared_in_part(&server, &alpha);
     let mut a = alpha.setup.interactor();
     wait_until("it is shared as a whole", || tail(&server, &session) != "2");
     assert_whole(&server, &session);
@@ -75,38 +73,6 @@ fn session_shared_in_part_is_shared_whole_at_the_next_start() {
     assert_eq!(data(&end_of_turn(&mut b), "outcome"), "completed");
     end_of_turn(&mut a);
     assert_eq!(texts(&mut a), texts(&mut b));
-    assert_whole(&server, &session);
-}
-
-#[test]
-fn session_shared_in_part_that_another_host_took_is_kept() {
-    let Some(server) = Server::start() else { return };
-    let alpha = host(&server, "alpha", ":ask", END);
-    let InPart { session, whole, path } = shared_in_part(&server, &alpha);
-    let alone = std::fs::read(&path).unwrap();
-    let beta = host(&server, "beta", ":ask", END);
-    let mut b = beta.setup.interactor();
-    listed(&mut b, &session, is_lost);
-    let cwd = beta.setup.project();
-    ask(&mut b, "take_session", &format!("{{:session-id {session:?} :cwd {cwd:?}}}"));
-    listed(&mut b, &session, |row| host_of(row) == "beta");
-    switch(&mut b, &session);
-    ask(&mut b, "prompt", "{:message \"there\"}");
-    assert_eq!(data(&end_of_turn(&mut b), "outcome"), "completed");
-    let theirs = texts(&mut b);
-    assert_whole(&server, &session);
-    let there = tail(&server, &session);
-
-    // Its former host has it all, and mixes neither into the other.
-    let mut a = alpha.setup.interactor();
-    listed(&mut a, &session, |_| true);
-    switch(&mut a, &session);
-    assert_eq!(texts(&mut a), whole);
-    ask(&mut a, "prompt", "{:message \"here\"}");
-    assert_eq!(data(&end_of_turn(&mut a), "outcome"), "completed");
-    assert_eq!(texts(&mut a)[..whole.len()], whole);
-    assert!(std::fs::read(&path).unwrap().starts_with(&alone));
-    assert_eq!((tail(&server, &session), texts(&mut b)), (there, theirs));
     assert_whole(&server, &session);
 }
 
@@ -133,7 +99,10 @@ fn prompt_that_the_realm_did_not_take_is_kept_whole() {
         let mut message = Vec::new();
         edn::write_compact(&Value::from(text.as_str()), &mut message);
         let refused = a.ask("p", "prompt", &format!("{{:message {}}}", String::from_utf8(message).unwrap()));
-        assert!(!code(&refused).is_empty() && refused.to_string().contains("does not own"), "{refused}");
+        assert!(
+            !code(&refused).is_empty() && refused.to_string().contains("nothing was saved here"),
+            "{refused}"
+        );
         taking.join().unwrap();
     });
     let path = alpha.setup.state().join(format!("lost/{session}.edn"));
@@ -147,4 +116,27 @@ fn prompt_that_the_realm_did_not_take_is_kept_whole() {
     let in_realm =
         format!("SELECT count(*) FROM edn_bridge.entry WHERE session = '{session}' AND line LIKE '%second%'");
     assert_eq!(server.sql(&in_realm), ["0"]);
+}
+
+#[test]
+fn host_whose_clients_only_look_answers_no_question() {
+    let Some(server) = Server::start() else { return };
+    let asks =
+        r#"{:turns [{:steps [{:tool-call {:name "bash" :arguments {:command "true"}}}]}] :then :cycle}"#;
+    let (alpha, beta) = (host(&server, "alpha", ":all", asks), host(&server, "beta", ":all", END));
+    let (mut a, mut b) = (alpha.setup.ready(), beta.setup.ready());
+    let session = crate::shared(&mut a);
+    listed(&mut b, &session, |_| true);
+    switch(&mut b, &session);
+    let query = "{:query \"[{:psi.connection/list [:psi.connection/is-interactor]}]\"}";
+    let cell = RefCell::new(&mut a);
+    wait_until("the owner knows who looks", || {
+        let all = ask(&mut cell.borrow_mut(), "query_eql", query).to_string();
+        all.matches("is-interactor").count() == 2 && !all.contains("true}")
+    });
+    // As where nobody looks at all: it waits for no answer.
+    ask(&mut a, "subscribe", "{:topics [\"turn/ended\"]}");
+    ask(&mut a, "prompt", "{:message \"run\"}");
+    let ended = end_of_turn(&mut a).to_string();
+    assert!(ended.contains("permission-required"), "{ended}");
 }

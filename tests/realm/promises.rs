@@ -109,7 +109,11 @@ pub async fn owner_keeps_a_session(realm: &dyn Realm) {
     assert_eq!(log(realm, &session).await, four);
     let hinted =
         tokio::time::timeout(std::time::Duration::from_secs(20), hints.recv()).await.unwrap().unwrap();
-    assert!(matches!(hinted, RealmHint::Session { session: of, .. } if of == session));
+    // Whoever has just begun to listen may have missed something, and is told that.
+    assert!(match hinted {
+        RealmHint::Session { session: of, .. } => of == session,
+        RealmHint::Anything => true,
+    });
 
     let page = realm.read(&session, &tail(2, "b"), 1).await.unwrap();
     assert_eq!((ids(&page.entries), page.tail), (vec!["c"], tail(4, "d")));

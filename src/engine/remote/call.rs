@@ -15,8 +15,11 @@ use crate::value::{Map, Value};
 /// What is asked of a session's owner.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum RemoteCall {
-    /// The asker's clients see the session: they are told what no entry says, and answer its questions.
-    Follow,
+    /// The asker's clients see the session: they are told what no entry says, and answer its questions if one of them can.
+    Follow {
+        /// Whether one can.
+        answers: bool,
+    },
     /// The open questions of its turns.
     Questions,
     /// How a call ended that was answered when it began, by the id of its request.

@@ -17,7 +17,13 @@ pub(super) fn carry_out(asked: RemoteCall, engine: &Engine, call: Call, handle: 
     match asked {
         // Answered where requests are taken.
         RemoteCall::End(_) | RemoteCall::Control(_) => {}
-        RemoteCall::Follow => {
+        RemoteCall::Follow { answers } => {
+            if engine.followers.has_people(&engine.shared, call.connection, answers)
+                && let Some(client) = engine.shared.hub.client(call.connection)
+            {
+                // It asks for open questions itself.
+                let _ = engine.joined(call.connection, &client);
+            }
             engine.attend(&call, handle);
             owed.send(Ok(()));
         }

@@ -16,7 +16,11 @@ use crate::session::{ApiError, Call};
 pub async fn follow_owner(engine: &Engine, handle: &Handle) {
     let Some(federation) = engine.shared.federation.get() else { return };
     let owner = Owner::of(engine, federation, handle);
-    let _: Result<(), ApiError> = owner.call(&RemoteCall::Follow).await;
+    let answers = engine.shared.tree.is_answered(&handle.id);
+    let _: Result<(), ApiError> = owner.call(&RemoteCall::Follow { answers }).await;
+    if !answers {
+        return;
+    }
     let open: Result<Vec<RemoteQuestion>, ApiError> = owner.call(&RemoteCall::Questions).await;
     match open {
         Ok(open) => open.into_iter().for_each(|question| ask_for_owner(engine, handle, question)),

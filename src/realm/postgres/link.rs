@@ -246,7 +246,7 @@ pub(super) type IsFit = for<'a> fn(&'a mut Link) -> BoxFuture<'a, Result<(), Rea
 pub(super) struct Borrowed<'a> {
     pub(super) link: Link,
     pool: &'a Pool,
-    _permit: tokio::sync::SemaphorePermit<'a>,
+    _permit: Option<tokio::sync::SemaphorePermit<'a>>,
 }
 
 impl Pool {
@@ -262,7 +262,13 @@ impl Pool {
     pub(super) async fn borrow(&self) -> Result<Borrowed<'_>, RealmError> {
         let busy = || RealmError::Unreachable("its connections are all waiting for answers".into());
         let permit = timeout(REALM_CALL_WAIT, self.permits.acquire()).await.map_err(|_| busy())?;
-        let permit = permit.map_err(|_| busy())?;
+        self.connect(Some(permit.map_err(|_| busy())?)).await
+    }
+
+    async fn connect<'a>(
+        &'a self,
+        permit: Option<tokio::sync::SemaphorePermit<'a>>,
+    ) -> Result<Borrowed<'a>, RealmError> {
         let idle = {
             let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
             // One that is seldom needed costs the engine a process.
@@ -289,6 +295,18 @@ impl Pool {
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, RealmError> {
         let mut borrowed = self.borrow().await?;
+        let answer = borrowed.link.rows(kind, sql, params).await;
+        borrowed.done(answer)
+    }
+
+    /// Runs one statement that waits for no other: a renewal, which work in sessions must not hold up.
+    pub(super) async fn rows_at_once(
+        &self,
+        kind: Kind,
+        sql: &'static str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, RealmError> {
+        let mut borrowed = self.connect(None).await?;
         let answer = borrowed.link.rows(kind, sql, params).await;
         borrowed.done(answer)
     }
