@@ -1339,6 +1339,10 @@ pub const REALM_CLOSE: Duration = Duration::from_secs(2);
 /// not notice it.
 pub const REALM_LOOK: Duration = Duration::from_millis(250);
 
+/// How many times as long as its list of all sessions took a host rests before the next one: every append of any host is a
+/// reason to list, and it shall take no more than a fifth of the time.
+pub const REALM_LIST_RESTS: u32 = 4;
+
 /// How long pieces of a running answer are merged before they go to other hosts. A person sees no difference, and an
 /// engine has a thirtieth of the work.
 pub const REALM_SAY: Duration = Duration::from_millis(30);

@@ -18,7 +18,9 @@ use super::log::{LogPart, SharedLog, Start};
 use super::lost::{LostSession, LostSessions};
 use super::member::{RealmMember, Terms, lock};
 use crate::config::{Share, Takeover};
-use crate::limits::{REALM_CLOSE, REALM_ENTER, REALM_LOOK, REALM_REST, REALM_SESSIONS, REALM_WATCH};
+use crate::limits::{
+    REALM_CLOSE, REALM_ENTER, REALM_LIST_RESTS, REALM_LOOK, REALM_REST, REALM_SESSIONS, REALM_WATCH,
+};
 use crate::message::SessionId;
 use crate::realm::rules::{LeaseStanding, LeaseTerms};
 use crate::realm::{
@@ -478,6 +480,7 @@ async fn follow_hints(federation: Weak<Federation>) {
 
 async fn keep_list(federation: Weak<Federation>) {
     loop {
+        let begun = Instant::now();
         let (dirty, pause) = {
             let Some(federation) = federation.upgrade() else { return };
             if let Err(error) = federation.refresh().await {
@@ -485,9 +488,10 @@ async fn keep_list(federation: Weak<Federation>) {
             }
             (federation.dirty.clone(), federation.list_pause())
         };
+        let rest = REALM_LOOK.max(begun.elapsed().saturating_mul(REALM_LIST_RESTS));
         let _ = tokio::time::timeout(pause, dirty.notified()).await;
-        // Many hints, one list.
-        sleep(REALM_LOOK).await;
+        // Many hints, one list; and of many sessions, whose list takes long, fewer lists.
+        sleep(rest).await;
     }
 }
 
