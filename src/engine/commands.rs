@@ -404,6 +404,10 @@ impl Commands<'_> {
 
     /// Searches the session's folder again, and reports the result.
     async fn look_again(&self, handle: &Handle) -> String {
+        // That of another host is looked at there.
+        if handle.snapshot().facts.is_elsewhere {
+            return String::new();
+        }
         let (shared, session) = (self.0.shared.clone(), handle.clone());
         let looked = tokio::task::spawn_blocking(move || shared.search_folder(&session.snapshot().facts.cwd));
         let Ok(project) = looked.await else { return String::new() };
@@ -491,7 +495,7 @@ fn own(in_realm: bool) -> impl Iterator<Item = &'static CommandSpec> {
 }
 
 /// The slash commands, for completion: the program's own, then the additional ones.
-pub(super) fn listed(project: &Project, in_realm: bool) -> Vec<CommandFacts> {
+pub(super) fn listed(project: Option<&Project>, in_realm: bool) -> Vec<CommandFacts> {
     let own = own(in_realm).map(|command| CommandFacts {
         name: command.name.to_owned(),
         usage: command.usage.to_owned(),
@@ -499,7 +503,7 @@ pub(super) fn listed(project: &Project, in_realm: bool) -> Vec<CommandFacts> {
         source: "built-in",
         server: None,
     });
-    let added = added(project).map(|one| CommandFacts {
+    let added = project.into_iter().flat_map(added).map(|one| CommandFacts {
         name: one.name.to_owned(),
         usage: one.usage,
         description: one.description.to_owned(),

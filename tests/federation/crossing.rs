@@ -185,6 +185,8 @@ fn settings_go_to_the_owner_and_usual_ones_stay() {
         ("trust_preview", "{}"),
         ("list_rules", "{}"),
         ("list_mcp", "{}"),
+        ("complete_mcp", "{:reference \"files:\"}"),
+        ("list_audit", "{}"),
     ] {
         let refused = b.ask("s", op, params);
         assert_eq!(code(&refused), "realm/owned", "{op} {refused}");

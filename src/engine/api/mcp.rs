@@ -73,7 +73,7 @@ impl McpServers for Engine {
 
     fn complete_mcp(&self, call: Call, typed: McpTyped, reply: Reply<McpCompletion>) {
         let shared = self.shared.clone();
-        self.with(&call, reply, |handle, reply| {
+        self.with_own(&call, reply, |handle, reply| {
             self.shared.tasks.spawn(async move {
                 shared.mcp.ready(&handle).await;
                 reply.send(complete(&shared, &handle, typed).await);

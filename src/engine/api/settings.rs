@@ -283,7 +283,7 @@ impl Permissions for Engine {
 
     fn audit(&self, call: Call, wanted: AuditWanted, reply: Reply<AuditPage>) {
         let path = audit::path(&self.shared.settings.state_dir);
-        self.with(&call, reply, |handle, reply| {
+        self.with_own(&call, reply, |handle, reply| {
             self.shared.tasks.spawn_blocking(move || {
                 let is_of = |record: &Map<'_>, key| {
                     record.get_keyword(key).and_then(Value::as_str) == Some(handle.id.as_str())

@@ -118,15 +118,22 @@ impl Turns for Engine {
         let shared = self.shared.clone();
         self.with(&call, reply, |handle, reply| {
             shared.clone().tasks.spawn(async move {
-                shared.mcp.ready(&handle).await;
-                let of_servers = mcp::commands(&shared.mcp.used(&handle));
-                let agent = handle.snapshot().facts.agent.clone();
+                let facts = handle.snapshot().facts.clone();
+                // Of a session of another host, servers and what is in its folder are that host's.
+                let of_servers = if facts.is_elsewhere {
+                    Vec::new()
+                } else {
+                    shared.mcp.ready(&handle).await;
+                    mcp::commands(&shared.mcp.used(&handle))
+                };
                 let in_realm = shared.federation.get().is_some();
                 let searched = move || {
-                    let project = shared.search_folder(&handle.snapshot().facts.cwd);
-                    let mut all: Vec<_> =
-                        commands::listed(&project, in_realm).into_iter().chain(of_servers).collect();
-                    let of_agent = agent.iter().flat_map(|agent| agent.commands.iter());
+                    let project = (!facts.is_elsewhere).then(|| shared.search_folder(&facts.cwd));
+                    let mut all: Vec<_> = commands::listed(project.as_deref(), in_realm)
+                        .into_iter()
+                        .chain(of_servers)
+                        .collect();
+                    let of_agent = facts.agent.iter().flat_map(|agent| agent.commands.iter());
                     for own in of_agent.filter_map(commands::of_agent) {
                         // A name that is known here is ours.
                         if !all.iter().any(|known| known.name == own.name) {
