@@ -78,7 +78,7 @@ fn query_command_asks_running_bridge() {
     assert!(out.contains("psi.agent-session/by-id psi.agent-session/facts"), "{out}");
     let (code, _, told) = query(&["[:a {:b}]"]);
     assert_eq!(code, Some(1));
-    assert!(told.contains("request/invalid-query"), "{told}");
+    assert!(told.contains("is not valid EQL"), "{told}");
 }
 
 #[test]
