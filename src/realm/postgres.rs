@@ -290,7 +290,7 @@ impl PostgresRealm {
             pulse.clone_into(&mut known);
             self.board.missed();
         } else if has_requests {
-            self.board.wake();
+            self.board.wake(&News::Request(self.me.name.clone()));
         }
     }
 
@@ -676,7 +676,7 @@ impl Realm for PostgresRealm {
     fn post<'a>(&'a self, session: &'a SessionId, request: &'a RealmRequest) -> RealmCall<'a, Arc<str>> {
         async move {
             too_long(request.call.len(), JOURNAL_LINE_BYTES)?;
-            let mut woken = self.board.post();
+            let mut woken = self.board.wait_for(News::Answer(request.id.clone()));
             let wait = REALM_ANSWER_WAIT.as_secs_f64();
             let params: [link::Param<'_>; 5] =
                 [&&*request.id, &session.as_str(), &self.name(), &&*request.call, &wait];
@@ -718,7 +718,7 @@ impl Realm for PostgresRealm {
     fn requests(&self) -> RealmCall<'_, Requests> {
         async {
             let (to, requests) = mpsc::channel(1);
-            let mut woken = self.board.post();
+            let mut woken = self.board.wait_for(News::Request(self.me.name.clone()));
             let (shared, name, end) = (self.shared.clone(), self.me.name.clone(), self.end.clone());
             let forward = async move {
                 let mut given: HashSet<Arc<str>> = HashSet::new();
@@ -726,7 +726,8 @@ impl Realm for PostgresRealm {
                     let mut pause = REALM_WATCH;
                     if let Ok(open) = open_requests(&shared.pool, &name).await {
                         pause = REALM_REST;
-                        given.retain(|id| open.contains(id));
+                        let now: HashSet<&Arc<str>> = open.iter().collect();
+                        given.retain(|id| now.contains(id));
                         for id in open {
                             if given.contains(&id) {
                                 continue;

@@ -89,8 +89,8 @@ struct Listening {
 struct Desks {
     watchers: Vec<Desk<RealmHint>>,
     hearers: HashMap<String, Vec<mpsc::Sender<Arc<str>>>>,
-    /// Woken by any news of requests and answers.
-    post: Vec<mpsc::Sender<()>>,
+    /// Who waits for requests to a host, or for one answer.
+    post: Vec<(News, mpsc::Sender<()>)>,
     /// The probe that hints come through at all.
     echo: Option<(String, oneshot::Sender<()>)>,
 }
@@ -149,16 +149,15 @@ impl Board {
         lock(&self.desks).miss();
     }
 
-    /// Requests wait that no hint may have told of.
-    pub(super) fn wake(&self) {
-        lock(&self.desks).wake();
+    /// Something has happened that no hint may have told: wakes who waits for it.
+    pub(super) fn wake(&self, news: &News) {
+        lock(&self.desks).wake(|awaited| awaited == news);
     }
 
-    /// Wakes whoever waits for requests or answers. One that is not taken in time is as good as the next one.
-    pub(super) fn post(&self) -> mpsc::Receiver<()> {
-        let (to, woken) = mpsc::channel(1);
-        lock(&self.desks).post.push(to);
-        woken
+    /// Wakes whoever waits for this: requests to a host, or one answer. One that is not taken in time is as good as the
+    /// next one.
+    pub(super) fn wait_for(&self, awaited: News) -> mpsc::Receiver<()> {
+        lock(&self.desks).wait_for(awaited)
     }
 }
 
@@ -330,19 +329,30 @@ impl Desks {
                     }
                 }
             }
-            Some(News::Request(_) | News::Answer(_)) => self.wake(),
+            Some(news @ (News::Request(_) | News::Answer(_))) => self.wake(|awaited| *awaited == news),
             None => {}
         }
     }
 
-    fn wake(&mut self) {
-        self.post.retain(|to| !matches!(to.try_send(()), Err(mpsc::error::TrySendError::Closed(()))));
+    fn wait_for(&mut self, awaited: News) -> mpsc::Receiver<()> {
+        let (to, woken) = mpsc::channel(1);
+        self.post.push((awaited, to));
+        woken
+    }
+
+    fn wake(&mut self, is_awaited: impl Fn(&News) -> bool) {
+        self.post.retain(|(awaited, to)| {
+            if is_awaited(awaited) {
+                let _ = to.try_send(());
+            }
+            !to.is_closed()
+        });
     }
 
     /// Says to everybody that something may be missing.
     fn miss(&mut self) {
         self.watchers.iter_mut().for_each(|desk| desk.offer(RealmHint::Anything));
-        self.wake();
+        self.wake(|_| true);
     }
 
     /// Forgets who has gone, and tells those who have missed something. Returns the channels nobody hears any more.
@@ -351,7 +361,7 @@ impl Desks {
         for desk in self.watchers.iter_mut().filter(|desk| desk.missed) {
             desk.offer(RealmHint::Anything);
         }
-        self.post.retain(|to| !to.is_closed());
+        self.post.retain(|(_, to)| !to.is_closed());
         let mut gone = Vec::new();
         self.hearers.retain(|suffix, to| {
             to.retain(|to| !to.is_closed());
@@ -397,6 +407,27 @@ mod tests {
         for wrong in ["", "s", "s x y", "r a/b", "z 1"] {
             assert_eq!(News::read(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn news_wakes_who_waits_for_it_and_nobody_else() {
+        let mut desks = Desks::default();
+        let host = |name| News::Request(HostName::parse(name).unwrap());
+        let mut waiting =
+            [News::Answer("1".into()), News::Answer("2".into()), host("laptop"), host("server")]
+                .map(|awaited| desks.wait_for(awaited));
+        let mut woken = |desks: &mut Desks, text: &str| {
+            desks.take_in("c", text);
+            waiting.each_mut().map(|woken| woken.try_recv().is_ok())
+        };
+        assert_eq!(woken(&mut desks, "a 1"), [true, false, false, false]);
+        assert_eq!(woken(&mut desks, "r laptop"), [false, false, true, false]);
+        assert_eq!(woken(&mut desks, "s 1 1"), [false; 4]);
+        desks.miss();
+        assert_eq!(woken(&mut desks, "a 3"), [true; 4]);
+        drop(waiting);
+        desks.take_in("c", "a 3");
+        assert!(desks.post.is_empty(), "who has gone is forgotten");
     }
 
     #[test]
