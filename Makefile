@@ -26,7 +26,7 @@ export PATH := $(CARGO_TARGET_DIR)/tools/bin:$(PATH)
 
 # For lints and tests: everything except the embedded model, whose C++ takes minutes to compile. The release, which is
 # linted too, has neither telemetry nor PostgreSQL; this has both.
-export INNER := --no-default-features --features index,otel,postgres
+export INNER := --no-default-features --features index,otel,postgres,nats
 
 # A prompt is passed on verbatim: no quoting, no expansion.
 override PROMPT := $(value PROMPT)

@@ -1,7 +1,7 @@
-//! What sessions on several machines cost, on a PostgreSQL of the benchmark's own.
+//! What sessions on several machines cost, on a PostgreSQL and a NATS server of the benchmark's own.
 //!
-//! `cargo bench --features postgres --bench realm`. Each figure stands beside one of the same minute: an append beside a
-//! bare INSERT and an `fdatasync`, sixteen sessions beside sixteen whose appends notify.
+//! `cargo bench --features postgres,nats --bench realm`. Each figure stands beside one of the same minute: an append beside
+//! a bare INSERT or message and an `fdatasync`, sixteen sessions beside sixteen whose appends notify.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,11 +23,16 @@ use edn_bridge::config::{Share, Takeover, Workspace};
 use edn_bridge::federation::{Federation, Terms};
 use edn_bridge::limits::REALM_WATCH;
 use edn_bridge::realm::rules::LeaseTerms;
-use edn_bridge::realm::{Claim, PostgresRealm, Realm, RealmError, Tail};
+use edn_bridge::realm::{Claim, Realm, RealmError, Tail, connect};
 use edn_bridge::store::Entry;
+use nats_server::NatsServer;
 use promises::{entry, header, host};
-use server::Server;
+use server::{Engine, Server};
 
+#[path = "../tests/realm/engines.rs"]
+mod engines;
+#[path = "../tests/realm/nats_server.rs"]
+mod nats_server;
 #[path = "../tests/realm/promises.rs"]
 mod promises;
 #[path = "../tests/realm/server.rs"]
@@ -62,6 +67,15 @@ fn main() {
         "SELECT (pg_total_relation_size('edn_bridge.entry') / (SELECT count(*) FROM edn_bridge.entry))::int",
     );
     println!("bytes on disk for an entry of 600 bytes, indexes included: {}", bytes[0]);
+    let Some(server) = NatsServer::start() else { return };
+    println!("NATS:");
+    promises::run(async {
+        one_session_in_nats(&server).await;
+        let rate = appends_of_sixteen(&server.host("laptop").await).await;
+        println!("16 sessions, the best of three: {rate:.0} appends/s");
+        second_client(&server).await;
+        takeover(&server).await;
+    });
 }
 
 fn percentile(times: &mut [Duration], percent: usize) -> f64 {
@@ -111,15 +125,34 @@ async fn one_session(server: &Server) {
     println!("append / bare INSERT, p50: {:.2}", percentile(&mut appends, 50) / percentile(&mut inserts, 50));
 }
 
-async fn sixteen(server: &Server) {
+async fn one_session_in_nats(server: &NatsServer) {
     let realm = server.host("laptop").await;
+    let claim = realm.create(&header("one")).await.unwrap();
+    let client = async_nats::connect(format!("127.0.0.1:{}", server.port())).await.unwrap();
+    let line = six_hundred("bare").line();
+    let (mut appends, mut bare) = (Vec::new(), Vec::new());
+    let mut at = Tail::default();
+    for n in 0..APPENDS {
+        let one = [six_hundred(&format!("e{n}"))];
+        let begin = Instant::now();
+        at = realm.append(&claim, &at, &one, None).await.unwrap();
+        appends.push(begin.elapsed());
+        let begin = Instant::now();
+        client.request(format!("edn_bridge.bench.{n}"), line.clone().into()).await.unwrap();
+        bare.push(begin.elapsed());
+    }
+    for (what, times) in [("append", &mut appends), ("bare message", &mut bare)] {
+        println!("{what}: p50 {:.2} ms, p90 {:.2} ms", percentile(times, 50), percentile(times, 90));
+    }
+}
+
+/// Appends a second of sixteen sessions at once, the best of three rounds.
+async fn appends_of_sixteen(realm: &Arc<dyn Realm>) -> f64 {
     let mut claims: Vec<(Claim, Tail)> = Vec::new();
     for n in 0..SESSIONS {
         claims.push((realm.create(&header(&format!("many-{n}"))).await.unwrap(), Tail::default()));
-        realm.create(&header(&format!("notifying-{n}"))).await.unwrap();
     }
-    let count = (SESSIONS * EACH) as f64;
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let mut best = 0.0_f64;
     for round in 0..3 {
         let begin = Instant::now();
         let tasks: Vec<_> = claims
@@ -138,7 +171,19 @@ async fn sixteen(server: &Server) {
         for task in tasks {
             claims.push(task.await.unwrap());
         }
-        ours.push(count / begin.elapsed().as_secs_f64());
+        best = best.max((SESSIONS * EACH) as f64 / begin.elapsed().as_secs_f64());
+    }
+    best
+}
+
+async fn sixteen(server: &Server) {
+    let realm = server.host("laptop").await;
+    for n in 0..SESSIONS {
+        realm.create(&header(&format!("notifying-{n}"))).await.unwrap();
+    }
+    let ours = appends_of_sixteen(&realm).await;
+    let mut theirs = 0.0_f64;
+    for round in 0..3 {
         let mut clients = Vec::new();
         for _ in 0..SESSIONS {
             let client = raw(server).await;
@@ -163,18 +208,16 @@ async fn sixteen(server: &Server) {
         for task in tasks {
             task.await.unwrap();
         }
-        theirs.push(count / begin.elapsed().as_secs_f64());
+        theirs = theirs.max((SESSIONS * EACH) as f64 / begin.elapsed().as_secs_f64());
     }
-    let best = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
     println!(
-        "16 sessions, the best of three: {:.0} appends/s on 4 connections; {:.0} with NOTIFY in the append, on 16: {:.1} times",
-        best(&ours),
-        best(&theirs),
-        best(&ours) / best(&theirs)
+        "16 sessions, the best of three: {ours:.0} appends/s on 4 connections; {theirs:.0} with NOTIFY in the append, on 16: \
+         {:.1} times",
+        ours / theirs
     );
 }
 
-async fn second_client(server: &Server) {
+async fn second_client(server: &impl Engine) {
     let (a, b) = (server.host("laptop").await, server.host("desk").await);
     let claim = a.create(&header("followed")).await.unwrap();
     let mut hints = b.watch(Some(&claim.session)).await.unwrap();
@@ -210,11 +253,11 @@ fn idle(server: &Server) {
         lease: Duration::from_secs(15),
         state_dir: server.data(),
     };
-    let connect = move |executor: &tokio::runtime::Handle| {
+    let connected = move |executor: &tokio::runtime::Handle| {
         let _executor = executor.enter();
-        Ok(Arc::new(PostgresRealm::new(&url, me, "bench", LeaseTerms::default())?) as Arc<dyn Realm>)
+        connect(&url, me, "bench", LeaseTerms::default())
     };
-    let federation = Federation::enter(connect, terms).unwrap();
+    let federation = Federation::enter(connected, terms).unwrap();
     let count = || {
         server.sql("SELECT pg_sleep(1.1)");
         let sum =
@@ -231,10 +274,9 @@ fn idle(server: &Server) {
     federation.leave();
 }
 
-async fn takeover(server: &Server) {
+async fn takeover(server: &impl Engine) {
     let lost = host("gone", "1");
-    let lost =
-        PostgresRealm::new(&server.url(), lost, "bench", LeaseTerms::new(Duration::from_secs(3))).unwrap();
+    let lost = connect(&server.url(), lost, "bench", LeaseTerms::new(Duration::from_secs(3))).unwrap();
     let taker = server.host("desk").await;
     let begin = Instant::now();
     lost.renew().await.unwrap();

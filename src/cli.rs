@@ -562,8 +562,10 @@ fn set_up_log(
 ) {
     let mut filter = tracing_subscriber::EnvFilter::try_new(filter).unwrap_or_else(|_| "warn".into());
     // The first writes whole messages, and addresses with their keys; what matters of them is told without it. The second
-    // has texts of conversations, for a receiver that the user named.
-    for quiet in ["rmcp=off".to_owned(), format!("{}=off", edn_bridge::telemetry::TEXTS)] {
+    // has texts of conversations, for a receiver that the user named. The third takes the end of a connection for an error.
+    for quiet in
+        ["rmcp=off".to_owned(), "async_nats=off".to_owned(), format!("{}=off", edn_bridge::telemetry::TEXTS)]
+    {
         if let Ok(quiet) = quiet.parse() {
             filter = filter.add_directive(quiet);
         }

@@ -8,22 +8,40 @@
 //!
 //! Knows entries, headers and texts; what a slot, a request or an answer says is for the rooms above.
 
+#[cfg(feature = "realm")]
+mod board;
 mod calls;
+#[cfg(feature = "realm")]
+mod check;
+#[cfg(feature = "realm")]
+mod engine;
 mod error;
 mod keeper;
 mod local;
+#[cfg(feature = "nats")]
+mod nats;
 #[cfg(feature = "postgres")]
 mod postgres;
 pub mod rules;
+#[cfg(feature = "realm")]
+mod texts;
+#[cfg(feature = "realm")]
+mod tls;
 mod types;
 mod writer;
 
 pub use calls::{Hints, Realm, RealmCall, Requests, Utterances};
+#[cfg(feature = "realm")]
+pub use check::RealmCheck;
+#[cfg(feature = "realm")]
+pub use engine::{check, connect, init};
 pub use error::{Doubt, RealmError};
 pub use keeper::{Kept, keep};
 pub use local::LocalRealm;
+#[cfg(feature = "nats")]
+pub use nats::NatsRealm;
 #[cfg(feature = "postgres")]
-pub use postgres::{PostgresRealm, RealmCheck};
+pub use postgres::PostgresRealm;
 pub use types::{
     Claim, Host, HostId, HostName, Incarnation, Opened, OwnedBy, Posted, RealmFilter, RealmHint, RealmPage,
     RealmRequest, RealmSlot, Tail,

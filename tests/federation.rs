@@ -1,7 +1,7 @@
 //! Two hosts with a daemon each, and one PostgreSQL: a session of one is driven from the other, and taken when that is
 //! lost.
 
-#![cfg(feature = "postgres")]
+#![cfg(feature = "realm")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -18,8 +18,13 @@ mod attacks;
 mod crossing;
 #[path = "acp_wire/editor.rs"]
 mod editor;
+#[path = "realm/engines.rs"]
+mod engines;
 #[path = "daemon/fixture.rs"]
 mod fixture;
+#[cfg(feature = "nats")]
+#[path = "realm/nats_server.rs"]
+mod nats_server;
 #[path = "acp_wire/official.rs"]
 mod official;
 #[path = "ui_wire/peer.rs"]
@@ -42,7 +47,7 @@ use std::cell::Cell;
 
 use edn_bridge::value::{Owned, Value};
 use fixture::{Daemon, approve, runs, session_of, signal};
-use server::Server;
+use server::{Engine, Server};
 use support::{Bridge, Setup, at, code, data, is_event, wait_until};
 
 /// A model that calls `bash` once in each turn, which notes in the session's folder that it ran.
@@ -50,11 +55,11 @@ const NOTES: &str = r#"{:turns [{:steps [{:tool-call {:name "bash" :arguments {:
                                {:steps [{:delta "it "} {:delta "ran"}]}] :then :cycle}"#;
 
 /// A host of the server's realm with a lease of three seconds.
-fn host(server: &Server, name: &str, share: &str, script: &str) -> Daemon {
+fn host(server: &impl Engine, name: &str, share: &str, script: &str) -> Daemon {
     host_with(server, name, &format!(":share {share} :lease-ms 3000"), script)
 }
 
-fn host_with(server: &Server, name: &str, more: &str, script: &str) -> Daemon {
+fn host_with(server: &impl Engine, name: &str, more: &str, script: &str) -> Daemon {
     let setup = Setup::new().script(script);
     let folder = setup.dir.path().join("config/edn-bridge");
     std::fs::create_dir_all(&folder).unwrap();
@@ -120,17 +125,12 @@ fn shared(bridge: &mut Bridge) -> String {
     session_of(bridge)
 }
 
-/// The entries of a session in the engine follow each other, and each is there once.
-fn assert_whole(server: &Server, session: &str) {
-    let of = format!("FROM edn_bridge.entry WHERE session = '{session}'");
-    let counts = server.sql(&format!("SELECT count(*), max(seq), count(DISTINCT id) {of}"));
-    let all = server.sql(&format!("SELECT tail FROM edn_bridge.session WHERE id = '{session}'"));
-    assert_eq!(counts, [format!("{0}|{0}|{0}", all[0])]);
+on_each_engine! {
+    session_is_driven_from_another_host_and_taken_when_lost
 }
 
-#[test]
-fn session_is_driven_from_another_host_and_taken_when_lost() {
-    let Some(server) = Server::start() else { return };
+fn session_is_driven_from_another_host_and_taken_when_lost<E: Engine>() {
+    let Some(server) = E::start() else { return };
     let says = r#"{:turns [{:steps [{:delta "it "} {:delta "ran"}]}] :then :cycle}"#;
     let (alpha, beta) = (host(&server, "alpha", ":all", NOTES), host(&server, "beta", ":all", says));
     let (mut a, mut b) = (alpha.setup.interactor(), beta.setup.interactor());
@@ -195,7 +195,7 @@ fn session_is_driven_from_another_host_and_taken_when_lost() {
     let now = texts(&mut b);
     assert_eq!(now[..4], seen);
     assert_eq!(now.len(), 8, "{now:?}");
-    assert_whole(&server, &session);
+    server.assert_whole(&session);
 
     // Who was lost comes back, and follows.
     let mut a = alpha.setup.interactor();
@@ -225,7 +225,7 @@ fn session_that_was_handed_over_goes_on_at_the_other_host() {
     let here = texts(&mut b);
     end_of_turn(&mut a);
     assert_eq!(texts(&mut a), here);
-    assert_whole(&server, &session);
+    server.assert_whole(&session);
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn engine_that_is_away_holds_up_shared_sessions_alone() {
     let told = a.event("command-result");
     assert_eq!(data(&told, "type"), "text", "{told}");
     let session = session_of(&mut a);
-    assert_whole(&server, &session);
+    server.assert_whole(&session);
 
     server.stop();
     let shown = Cell::new(String::new());
@@ -272,7 +272,7 @@ fn engine_that_is_away_holds_up_shared_sessions_alone() {
     let after = texts(&mut a);
     assert_eq!(after[..before.len()], before);
     assert_eq!(after.len(), before.len() + 2, "{after:?}");
-    assert_whole(&server, &session);
+    server.assert_whole(&session);
 }
 
 #[test]
@@ -401,7 +401,7 @@ fn lost_session_in_a_shared_folder_is_taken_by_one_host() {
     let row =
         |of: &str| server.sql(&format!("SELECT owner, epoch FROM edn_bridge.session WHERE id = '{of}'"));
     assert_eq!(row(&session), [format!("{owner}|2")], "one claim beyond the first");
-    assert_whole(&server, &session);
+    server.assert_whole(&session);
     // Nobody shows the other one, in which nothing ran: it waits for whoever wants it.
     assert_eq!(row(&idle), ["alpha|1"]);
     ask(&mut c, "take_session", &format!("{{:session-id {idle:?}}}"));

@@ -54,7 +54,7 @@ const TABLE: &[(&str, &[&str])] = &[
     // What a journal keeps.
     ("store", &["value", "edn", "limits", "descriptors", "private", "message", "project"]),
     // What several machines share, in entries.
-    ("realm", &["limits", "clock", "secret", "sha256", "message", "store"]),
+    ("realm", &["limits", "clock", "secret", "sha256", "http", "message", "store"]),
     // An entry is an event too.
     ("event", &["value", "limits", "secret", "message", "delivery", "catalogue", "facts", "store"]),
     ("session", &["value", "limits", "secret", "message", "catalogue", "facts", "event"]),
@@ -467,10 +467,15 @@ fn only_the_room_of_servers_uses_rmcp() {
 }
 
 #[test]
-fn only_one_engine_of_a_realm_uses_tokio_postgres() {
+fn each_engine_of_a_realm_keeps_its_client_to_itself() {
     for (file, text) in sources() {
-        let room = file.starts_with("src/realm/postgres") || file == Path::new("src/realm/postgres.rs");
-        assert!(room || !text.contains("tokio_postgres"), "{} uses tokio_postgres", file.display());
+        for (client, engine) in [("tokio_postgres", "postgres"), ("async_nats", "nats")] {
+            let room = file.starts_with(format!("src/realm/{engine}"))
+                || file == Path::new(&format!("src/realm/{engine}.rs"));
+            // Its log is turned off by its name.
+            let is_used = text.contains(&format!("{client}::")) || text.contains(&format!("use {client}"));
+            assert!(room || !is_used, "{} uses {client}", file.display());
+        }
     }
 }
 

@@ -13,6 +13,10 @@
 )]
 
 #[cfg(feature = "postgres")]
+#[allow(dead_code, unused_macros, reason = "the tests of the realm use the rest")]
+#[path = "realm/engines.rs"]
+mod engines;
+#[cfg(feature = "postgres")]
 #[allow(dead_code, reason = "the tests of the realm use the rest")]
 #[path = "realm/promises.rs"]
 mod promises;
@@ -585,6 +589,8 @@ fn every_command_of_the_manual_is_run_or_has_a_reason() {
 #[cfg(feature = "postgres")]
 #[test]
 fn commands_of_the_realm_work() {
+    use server::Engine as _;
+
     let Some(server) = server::Server::start() else { return };
     let place = Place::new();
     let realm = format!("{{:realm {{:engine {:?} :host \"laptop\"}}}}", server.url().expose());

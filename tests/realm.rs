@@ -11,23 +11,35 @@
     reason = "tests"
 )]
 
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
 #[path = "realm/believer.rs"]
 mod believer;
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
 #[path = "realm/engine.rs"]
 mod engine;
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
+#[path = "realm/engines.rs"]
+mod engines;
+#[cfg(feature = "realm")]
 #[path = "realm/faults.rs"]
 mod faults;
 #[path = "realm/local.rs"]
 mod local;
+#[cfg(feature = "nats")]
+#[path = "realm/nats.rs"]
+mod nats;
+#[cfg(feature = "nats")]
+#[path = "realm/nats_server.rs"]
+mod nats_server;
+#[cfg(feature = "postgres")]
+#[path = "realm/postgres.rs"]
+mod postgres;
 #[path = "realm/promises.rs"]
 mod promises;
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
 #[path = "realm/proxy.rs"]
 mod proxy;
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
 #[path = "realm/server.rs"]
 mod server;
 #[cfg(feature = "postgres")]

@@ -2,30 +2,30 @@
 //! `run/realm.lock`. Engines of one process share its part.
 
 use std::sync::{Arc, Mutex, PoisonError};
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
 use std::time::Duration;
 
 use clap::Subcommand;
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
 use edn_bridge::config::EngineAddress;
 use edn_bridge::config::{RealmPolicy, Settings};
 use edn_bridge::federation::Federation;
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
 use edn_bridge::{
     auth,
     federation::Terms,
     private,
     realm::{
-        Host, HostId, HostName, Incarnation, PostgresRealm, Realm, RealmCheck, RealmError, RealmFilter,
-        RealmSlot, rules::LeaseTerms,
+        self, Host, HostId, HostName, Incarnation, Realm, RealmCheck, RealmError, RealmFilter, RealmSlot,
+        rules::LeaseTerms,
     },
     secret::Secret,
     wire::transport::socket,
 };
 
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
 use super::daemon::Lock;
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
 use super::out;
 use super::{Exit, Failure, Options};
 
@@ -44,17 +44,17 @@ pub(super) enum RealmCommand {
 }
 
 /// What is told where the configuration names a realm that this program cannot reach.
-#[cfg(not(feature = "postgres"))]
-pub(super) const NOT_BUILT: &str = "The configuration names a realm, and this program was built without it (the feature \
-                                    `postgres`): it sees no session of other hosts, and shares none.";
+#[cfg(not(feature = "realm"))]
+pub(super) const NOT_BUILT: &str = "The configuration names a realm, and this program was built without it (the \
+                                    features `postgres` and `nats`): it sees no session of other hosts, and shares none.";
 
-#[cfg(not(feature = "postgres"))]
+#[cfg(not(feature = "realm"))]
 pub(super) fn check(_: &Settings, _: &RealmPolicy) -> Result<Vec<String>, Failure> {
     Err(Failure::Failed(NOT_BUILT.to_owned()))
 }
 
 /// How long a process waits for one that speaks for this host and is about to end.
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The part of this process in a realm, with the number of engines that use it.
@@ -63,7 +63,7 @@ static PART: Mutex<Option<Part>> = Mutex::new(None);
 struct Part {
     federation: Arc<Federation>,
     users: usize,
-    #[cfg(feature = "postgres")]
+    #[cfg(feature = "realm")]
     _lock: Lock,
 }
 
@@ -105,13 +105,13 @@ pub(super) fn join(settings: &Settings) -> Result<Option<Member>, Failure> {
     enter(settings, policy, &mut part)
 }
 
-#[cfg(not(feature = "postgres"))]
+#[cfg(not(feature = "realm"))]
 fn enter(_: &Settings, _: &RealmPolicy, _: &mut Option<Part>) -> Result<Option<Member>, Failure> {
     tracing::warn!("{NOT_BUILT}");
     Ok(None)
 }
 
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
 fn enter(
     settings: &Settings,
     policy: &RealmPolicy,
@@ -136,8 +136,7 @@ fn enter(
     };
     let connect = move |executor: &tokio::runtime::Handle| {
         let _executor = executor.enter();
-        let realm = PostgresRealm::new(&url, me, env!("CARGO_PKG_VERSION"), LeaseTerms::new(lease))?;
-        Ok(Arc::new(realm) as Arc<dyn Realm>)
+        realm::connect(&url, me, env!("CARGO_PKG_VERSION"), LeaseTerms::new(lease))
     };
     let federation = Federation::enter(connect, terms).map_err(|error| Failure::Failed(error.to_string()))?;
     *part = Some(Part { federation: federation.clone(), users: 1, _lock: lock });
@@ -146,7 +145,7 @@ fn enter(
 
 /// Who this process is. `realm-key` in the state folder has the folder's own key, made once, and the number of the last run
 /// that entered the realm; who enters counts it up, with `run/realm.lock`.
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
 fn host_id(settings: &Settings, policy: &RealmPolicy, enters: bool) -> Result<HostId, Failure> {
     let path = settings.state_dir.join("realm-key");
     let failed = |error| Failure::io(path.display().to_string())(error);
@@ -169,7 +168,7 @@ fn host_id(settings: &Settings, policy: &RealmPolicy, enters: bool) -> Result<Ho
 }
 
 /// The URL of the engine.
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
 fn address(policy: &RealmPolicy, settings: &Settings) -> Result<Secret, Failure> {
     match &policy.engine {
         EngineAddress::Url(url) => Ok(url.clone()),
@@ -182,21 +181,21 @@ fn address(policy: &RealmPolicy, settings: &Settings) -> Result<Secret, Failure>
 }
 
 /// Runs a call on a runtime of its own.
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
 fn wait_for<T>(call: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::start)?;
     Ok(runtime.block_on(call))
 }
 
-#[cfg(not(feature = "postgres"))]
+#[cfg(not(feature = "realm"))]
 pub(super) fn run(_: &Options, _: RealmCommand) -> Exit {
     Err(Failure::Failed(
-        "This program was built without a realm: build it with the feature `postgres`.".to_owned(),
+        "This program was built without a realm: build it with the feature `postgres` or `nats`.".to_owned(),
     ))
 }
 
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
 pub(super) fn run(options: &Options, command: RealmCommand) -> Exit {
     let settings = options.settings()?;
     let Some(policy) = &settings.realm else {
@@ -208,11 +207,11 @@ pub(super) fn run(options: &Options, command: RealmCommand) -> Exit {
     match command {
         RealmCommand::Init { grant } => {
             let grant: Vec<&str> = grant.iter().map(String::as_str).collect();
-            told(wait_for(PostgresRealm::init(&url, &grant))?)?;
+            told(wait_for(realm::init(&url, &grant))?)?;
             out::print("The realm is ready.\n")
         }
         RealmCommand::Check => {
-            let check = told(wait_for(PostgresRealm::check(&url))?)?;
+            let check = told(wait_for(realm::check(&url))?)?;
             out::print(&format!("{}\n", lines(&check).join("\n")))
         }
         RealmCommand::Hosts => {
@@ -227,18 +226,18 @@ pub(super) fn run(options: &Options, command: RealmCommand) -> Exit {
     }
 }
 
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
 fn lost(millis: i64) -> String {
     format!("lost for {} s", millis / 1000)
 }
 
 /// What was found of an engine, a sentence each.
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
 fn lines(check: &RealmCheck) -> Vec<String> {
     let crypt = if check.is_encrypted { "encrypted" } else { "not encrypted, on this machine" };
     let millis = |time: Duration| format!("{:.2} ms", time.as_secs_f64() * 1000.0);
     let mut lines = vec![
-        format!("PostgreSQL {} at {}, {crypt}", check.version, check.place),
+        format!("{} {} at {}, {crypt}", check.engine, check.version, check.place),
         format!("a round trip takes {}, an append {}", millis(check.round_trip), millis(check.append)),
     ];
     lines.extend(check.advice.iter().cloned());
@@ -246,35 +245,35 @@ fn lines(check: &RealmCheck) -> Vec<String> {
 }
 
 /// Looks at the engine of the configuration: what was found, a sentence each.
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
 pub(super) fn check(settings: &Settings, policy: &RealmPolicy) -> Result<Vec<String>, Failure> {
     let url = address(policy, settings)?;
-    told(wait_for(PostgresRealm::check(&url))?).map(|check| lines(&check))
+    told(wait_for(realm::check(&url))?).map(|check| lines(&check))
 }
 
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
 fn told<T>(result: Result<T, RealmError>) -> Result<T, Failure> {
     result.map_err(|error| Failure::Failed(error.to_string()))
 }
 
 /// Asks the realm something without being one of its hosts.
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
 fn ask<T>(
     settings: &Settings,
     policy: &RealmPolicy,
     url: &Secret,
-    call: impl FnOnce(&PostgresRealm) -> edn_bridge::realm::RealmCall<'_, T>,
+    call: impl FnOnce(&dyn Realm) -> edn_bridge::realm::RealmCall<'_, T>,
 ) -> Result<T, Failure> {
     let me = host_id(settings, policy, false)?;
     let asked = async {
-        let realm = PostgresRealm::new(url, me, env!("CARGO_PKG_VERSION"), LeaseTerms::new(policy.lease))?;
-        call(&realm).await
+        let realm = realm::connect(url, me, env!("CARGO_PKG_VERSION"), LeaseTerms::new(policy.lease))?;
+        call(&*realm).await
     };
     told(wait_for(asked)?)
 }
 
 /// The sessions of the realm, the last changed first.
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
 fn sessions(settings: &Settings, limit: usize) -> Result<Vec<RealmSlot>, Failure> {
     let Some(policy) = &settings.realm else {
         return Err(Failure::Failed("There is no realm in your configuration.".to_owned()));
@@ -286,7 +285,7 @@ fn sessions(settings: &Settings, limit: usize) -> Result<Vec<RealmSlot>, Failure
 }
 
 /// Lists the sessions of the realm.
-#[cfg(feature = "postgres")]
+#[cfg(feature = "realm")]
 pub(super) fn list(settings: &Settings, limit: usize, as_json: bool) -> Exit {
     use edn_bridge::federation::SlotText;
     use edn_bridge::value::{Map, Value};
@@ -324,7 +323,7 @@ pub(super) fn list(settings: &Settings, limit: usize, as_json: bool) -> Exit {
     out::print(&text)
 }
 
-#[cfg(not(feature = "postgres"))]
+#[cfg(not(feature = "realm"))]
 pub(super) fn list(_: &Settings, _: usize, _: bool) -> Exit {
     Err(Failure::Failed(NOT_BUILT.to_owned()))
 }

@@ -98,8 +98,8 @@ impl RealmPolicy {
         for (key, value) in map.iter() {
             match key.as_keyword().ok_or("a map with keywords as keys")? {
                 "engine" => {
-                    let url = value.as_str().filter(|url| is_postgres(url));
-                    let url = url.ok_or("a map with :engine \"postgres://…\"")?;
+                    let url = value.as_str().filter(|url| is_engine(url));
+                    let url = url.ok_or("a map with :engine \"postgres://…\" or \"nats://…\"")?;
                     engine = Some(EngineAddress::Url(Secret::new(url.to_owned())));
                 }
                 "engine-command" => {
@@ -163,8 +163,8 @@ impl RealmPolicy {
     }
 }
 
-fn is_postgres(url: &str) -> bool {
-    ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme))
+fn is_engine(url: &str) -> bool {
+    ["postgres://", "postgresql://", "nats://"].iter().any(|scheme| url.starts_with(scheme))
 }
 
 fn is_host(name: &str) -> bool {
@@ -192,6 +192,7 @@ mod tests {
             read(r#"{:engine-command ["pass" "realm"] :host "b.1" :share :all :lease-ms 3000}"#).unwrap();
         assert_eq!((policy.share, policy.lease.as_millis()), (Share::All, 3000));
         assert_eq!((policy.takeover, policy.workspace), (Takeover::Ask, Workspace::Own));
+        assert!(read(r#"{:engine "nats://x" :host "a"}"#).is_ok());
         let auto = read(r#"{:engine "postgres://x" :host "a" :takeover :auto :workspace :shared}"#).unwrap();
         assert_eq!((auto.takeover, auto.workspace), (Takeover::Auto, Workspace::Shared));
         assert!(matches!(policy.engine, EngineAddress::Command(command) if command == ["pass", "realm"]));

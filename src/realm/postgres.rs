@@ -28,20 +28,20 @@ use crate::limits::{
     REALM_WAITING, REALM_WATCH,
 };
 use crate::message::{EntryId, SessionId};
+use crate::realm::board::{Board, News, woken_or};
 use crate::realm::calls::{Hints, Realm, RealmCall, Requests, Utterances};
+use crate::realm::check::RealmCheck;
 use crate::realm::error::{Doubt, RealmError};
 use crate::realm::rules::{LeaseTerms, Stop};
+use crate::realm::texts::{damaged, header, host_name, readable, text, too_long};
 use crate::realm::types::{
     Claim, Host, HostId, HostName, Opened, OwnedBy, Posted, RealmFilter, RealmPage, RealmRequest, RealmSlot,
     Tail,
 };
 use crate::secret::Secret;
-use crate::store::{Entry, Header, is_name};
+use crate::store::{Entry, Header};
 use config::Address;
-use hints::{Board, News};
 use link::{Kind, Link, Pool};
-
-pub use schema::RealmCheck;
 
 /// Fence, place and slot are one step: no row of the session, no entries.
 const APPEND: &str = "WITH s AS (\
@@ -229,7 +229,7 @@ impl PostgresRealm {
     pub fn new(url: &Secret, me: HostId, build: &str, terms: LeaseTerms) -> Result<Self, RealmError> {
         let address = Address::parse(url.expose())?;
         let end = CancellationToken::new();
-        let board = Board::start(address.clone(), end.clone());
+        let board = hints::start(address.clone(), end.clone());
         let shared =
             Arc::new(Shared { pool: Pool::new(address, is_fit), sweeping: tokio::sync::Mutex::default() });
         Ok(Self {
@@ -365,7 +365,7 @@ impl PostgresRealm {
         let row = rows.first().ok_or_else(|| RealmError::NoSession { session: session.clone() })?;
         unless_deleted(row, 6, session)?;
         Ok(Opened {
-            header: header(row, 0, session.as_str())?,
+            header: header(get(row, 0)?, session.as_str())?,
             tail: Tail { seq: seq(row, 1)?, id: id(row, 2)? },
             epoch: seq(row, 3)?,
             owner: owner(row, 4)?,
@@ -521,7 +521,7 @@ impl Realm for PostgresRealm {
             let rows = self.pool().rows(Kind::Read, LIST, &[&host, &filter.text.as_deref(), &most]).await?;
             let slot = |row: &Row| {
                 Ok(RealmSlot {
-                    header: header(row, 0, get(row, 7)?)?,
+                    header: header(get(row, 0)?, get(row, 7)?)?,
                     owner: owner(row, 1)?,
                     cwd: get::<&str>(row, 3)?.into(),
                     tail: seq(row, 4)?,
@@ -701,7 +701,7 @@ impl Realm for PostgresRealm {
             while Instant::now() < end {
                 // Again and again: the host looks for requests when it hears of one.
                 self.board.tell(News::Request(host.clone()));
-                hints::woken_or(&mut woken, REALM_WATCH).await;
+                woken_or(&mut woken, REALM_WATCH).await;
                 let answered = match self.pool().rows(Kind::Read, ANSWERED, &[&&*request.id]).await {
                     Err(RealmError::Unreachable(_)) => continue,
                     answered => answered?,
@@ -749,7 +749,7 @@ impl Realm for PostgresRealm {
                             }
                         }
                     }
-                    hints::woken_or(&mut woken, pause).await;
+                    woken_or(&mut woken, pause).await;
                 }
             };
             tokio::spawn(async move { end.run_until_cancelled(forward).await });
@@ -796,27 +796,12 @@ fn unless_deleted(row: &Row, place: usize, session: &SessionId) -> Result<(), Re
     if get(row, place)? { Err(RealmError::Deleted { session: session.clone() }) } else { Ok(()) }
 }
 
-fn too_long(bytes: usize, most: usize) -> Result<(), RealmError> {
-    if bytes > most { Err(RealmError::TooLong { bytes, most }) } else { Ok(()) }
-}
-
-/// A line of a journal without its line feed. It is text: the codec writes nothing else.
-fn text(line: Vec<u8>) -> Result<String, RealmError> {
-    let mut line = String::from_utf8(line).map_err(damaged)?;
-    line.truncate(line.trim_end_matches('\n').len());
-    Ok(line)
-}
-
 fn place(seq: u64) -> i64 {
     i64::try_from(seq).unwrap_or(i64::MAX)
 }
 
 fn number(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
-}
-
-fn damaged(error: impl fmt::Display) -> RealmError {
-    RealmError::Damaged(error.to_string().into())
 }
 
 fn get<'a, T: tokio_postgres::types::FromSql<'a>>(row: &'a Row, place: usize) -> Result<T, RealmError> {
@@ -836,24 +821,6 @@ fn seq(row: &Row, place: usize) -> Result<u64, RealmError> {
 
 fn id(row: &Row, place: usize) -> Result<Option<EntryId>, RealmError> {
     Ok(opt::<&str>(row, place)?.map(EntryId::from))
-}
-
-/// The header of a session of that id. The id becomes the name of files.
-fn header(row: &Row, place: usize, id: &str) -> Result<Header, RealmError> {
-    let header = Header::read(get::<&str>(row, place)?.as_bytes()).map_err(damaged)?;
-    if header.session.as_str() != id || !is_name(&header.session) {
-        return Err(damaged("a session's id is none, or not that of its header"));
-    }
-    Ok(header)
-}
-
-/// What is left of a row that may be one of a newer program, which hides no other.
-fn readable<T>(read: Result<T, RealmError>, what: &str) -> Option<T> {
-    read.inspect_err(|error| tracing::warn!(%error, "{what} is not listed")).ok()
-}
-
-fn host_name(name: &str) -> Result<HostName, RealmError> {
-    HostName::parse(name).ok_or_else(|| damaged("a host's name is none"))
 }
 
 /// The owner's name, and right after it whether that host is alive.

@@ -8,9 +8,9 @@ use edn_bridge::value::Value;
 
 use crate::crossing::{Two, team};
 use crate::fixture::{Daemon, END, session_of};
-use crate::server::Server;
+use crate::server::{Engine as _, Server};
 use crate::support::{Bridge, at, code, control, data, files, wait_until};
-use crate::{ask, assert_whole, end_of_turn, host, host_of, is_lost, listed, shared, switch, texts};
+use crate::{ask, end_of_turn, host, host_of, is_lost, listed, shared, switch, texts};
 
 /// What a host answers to a call that another one posts, in EDN. The row says it even where no host waits for it.
 fn posted(server: &Server, id: &str, session: &str, asker: &str, call: &str) {
@@ -221,7 +221,7 @@ fn session_that_somebody_has_open_is_not_deleted_in_part() {
     assert_eq!(refused.get("retryable").and_then(Value::as_bool), Some(true));
     let row = format!("SELECT deleted FROM edn_bridge.session WHERE id = '{session}'");
     assert_eq!(server.sql(&row), ["f"]);
-    assert_whole(&server, &session);
+    server.assert_whole(&session);
     drop(held);
     // A process that another test is just starting may hold it a little longer.
     let cell = std::cell::RefCell::new(&mut a);

@@ -4,7 +4,7 @@
 use edn_bridge::value::Value;
 
 use crate::fixture::{Daemon, END, approve, session_of, signal, until};
-use crate::server::Server;
+use crate::server::{Engine as _, Server};
 use crate::support::{Bridge, at, code, control, data, is_event, wait_until};
 use crate::{ask, end_of_turn, host, host_of, host_with, listed, question, shared, switch};
 

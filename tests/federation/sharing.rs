@@ -7,9 +7,9 @@ use edn_bridge::edn;
 use edn_bridge::value::Value;
 
 use crate::fixture::{Daemon, END, session_of};
-use crate::server::Server;
+use crate::server::{Engine as _, Server};
 use crate::support::{code, data, files, wait_until};
-use crate::{ask, assert_whole, end_of_turn, host, listed, switch, texts};
+use crate::{ask, end_of_turn, host, listed, switch, texts};
 
 /// A session of a stopped host, of which the realm has the first two entries and the host's file has all.
 struct InPart {
@@ -60,7 +60,7 @@ fn session_shared_in_part_is_shared_whole_at_the_next_start() {
     let InPart { session, whole } = shared_in_part(&server, &alpha);
     let mut a = alpha.setup.interactor();
     wait_until("it is shared as a whole", || tail(&server, &session) != "2");
-    assert_whole(&server, &session);
+    server.assert_whole(&session);
     let beta = host(&server, "beta", ":ask", END);
     let mut b = beta.setup.interactor();
     listed(&mut b, &session, |_| true);
@@ -73,7 +73,7 @@ fn session_shared_in_part_is_shared_whole_at_the_next_start() {
     assert_eq!(data(&end_of_turn(&mut b), "outcome"), "completed");
     end_of_turn(&mut a);
     assert_eq!(texts(&mut a), texts(&mut b));
-    assert_whole(&server, &session);
+    server.assert_whole(&session);
 }
 
 #[test]

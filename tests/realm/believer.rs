@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use edn_bridge::realm::rules::{LeaseStanding, LeaseTerms};
-use edn_bridge::realm::{PostgresRealm, Realm, RealmError, RealmWriter, Tail, Written, keep};
+use edn_bridge::realm::{Realm, RealmError, RealmWriter, Tail, Written, connect, keep};
 use edn_bridge::secret::Secret;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -107,8 +107,7 @@ fn believer() {
     let me = host(name, generation);
     run(async {
         let terms = LeaseTerms::new(Duration::from_secs(3));
-        let realm: Arc<dyn Realm> =
-            Arc::new(PostgresRealm::new(&Secret::new(url), me, "test", terms).unwrap());
+        let realm: Arc<dyn Realm> = connect(&Secret::new(url), me, "test", terms).unwrap();
         let kept = keep(realm.clone(), terms);
         let session = "s-1".into();
         let mut known = Tail::default();

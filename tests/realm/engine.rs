@@ -1,51 +1,63 @@
-//! A realm in PostgreSQL: what it promises, to one host and to several.
+//! What an engine promises, to one host and to several.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use edn_bridge::realm::rules::LeaseTerms;
-use edn_bridge::realm::{PostgresRealm, Realm, RealmError, RealmFilter, RealmHint, RealmRequest, Tail};
-use edn_bridge::secret::Secret;
+use edn_bridge::realm::{Realm, RealmError, RealmFilter, RealmRequest, Tail};
 
-use crate::promises::{self, entries, entry, header, host, ids, log, poll, run};
-use crate::server::{PATIENCE, Server};
+use crate::engines::Engine;
+use crate::on_each_engine;
+use crate::promises::{self, PATIENCE, entries, entry, header, host, ids, log, poll, run};
 
 const PLACE: &str = "/project";
 
+on_each_engine! {
+    owner_keeps_a_session
+    append_elsewhere_than_at_the_end_changes_nothing
+    older_claim_appends_nothing
+    log_without_what_is_known_is_refused
+    session_is_made_once
+    session_changes_hands_between_living_hosts
+    owner_that_is_lost_loses_its_session_to_who_asks
+    later_run_of_a_host_takes_its_sessions_at_once
+    later_run_is_displaced_by_no_earlier_one
+    two_hosts_with_one_name_are_refused
+    request_is_answered_once_by_the_owner
+    deleted_session_is_gone
+    deleted_session_is_made_by_no_late_call
+    what_an_owner_says_is_heard_piece_by_piece
+    sessions_are_found_by_owner_and_text
+    long_entries_are_read_page_by_page
+}
+
 /// Runs a test at a host of a server of its own.
-fn at_one_host(test: impl AsyncFnOnce(&PostgresRealm)) {
-    let Some(server) = Server::start() else { return };
+fn at_one_host<E: Engine>(test: impl AsyncFnOnce(&dyn Realm)) {
+    let Some(server) = E::start() else { return };
     run(async { test(&*server.host("laptop").await).await });
 }
 
-#[test]
-fn owner_keeps_a_session_in_postgres() {
-    at_one_host(async |realm| promises::owner_keeps_a_session(realm).await);
+fn owner_keeps_a_session<E: Engine>() {
+    at_one_host::<E>(async |realm| promises::owner_keeps_a_session(realm).await);
 }
 
-#[test]
-fn append_elsewhere_than_at_the_end_changes_nothing() {
-    at_one_host(async |realm| promises::append_fits_in_one_place(realm).await);
+fn append_elsewhere_than_at_the_end_changes_nothing<E: Engine>() {
+    at_one_host::<E>(async |realm| promises::append_fits_in_one_place(realm).await);
 }
 
-#[test]
-fn older_claim_appends_nothing() {
-    at_one_host(async |realm| promises::older_claim_is_fenced(realm).await);
+fn older_claim_appends_nothing<E: Engine>() {
+    at_one_host::<E>(async |realm| promises::older_claim_is_fenced(realm).await);
 }
 
-#[test]
-fn log_without_what_is_known_is_refused() {
-    at_one_host(async |realm| promises::lacking_log_is_refused(realm).await);
+fn log_without_what_is_known_is_refused<E: Engine>() {
+    at_one_host::<E>(async |realm| promises::lacking_log_is_refused(realm).await);
 }
 
-#[test]
-fn session_is_made_once() {
-    at_one_host(async |realm| promises::session_is_made_once(realm).await);
+fn session_is_made_once<E: Engine>() {
+    at_one_host::<E>(async |realm| promises::session_is_made_once(realm).await);
 }
 
-#[test]
-fn session_changes_hands_between_living_hosts() {
-    let Some(server) = Server::start() else { return };
+fn session_changes_hands_between_living_hosts<E: Engine>() {
+    let Some(server) = E::start() else { return };
     run(async {
         let (a, b) = server.two_hosts().await;
         let claim = a.create(&header("s-1")).await.unwrap();
@@ -80,9 +92,8 @@ fn session_changes_hands_between_living_hosts() {
     });
 }
 
-#[test]
-fn owner_that_is_lost_loses_its_session_to_who_asks() {
-    let Some(server) = Server::start() else { return };
+fn owner_that_is_lost_loses_its_session_to_who_asks<E: Engine>() {
+    let Some(server) = E::start() else { return };
     run(async {
         let (a, b) = server.two_hosts().await;
         let claim = a.create(&header("s-1")).await.unwrap();
@@ -106,15 +117,13 @@ fn owner_that_is_lost_loses_its_session_to_who_asks() {
     });
 }
 
-#[test]
-fn later_run_of_a_host_takes_its_sessions_at_once() {
-    let Some(server) = Server::start() else { return };
+fn later_run_of_a_host_takes_its_sessions_at_once<E: Engine>() {
+    let Some(server) = E::start() else { return };
     run(async {
         let first = server.host("laptop").await;
         let claim = first.create(&header("s-1")).await.unwrap();
         let at = first.append(&claim, &Tail::default(), &entries(&["a"]), None).await.unwrap();
-        let again =
-            PostgresRealm::new(&server.url(), host("laptop", "2"), "test", LeaseTerms::default()).unwrap();
+        let again = server.realm(host("laptop", "2"));
         again.renew().await.unwrap();
         assert!(
             matches!(first.renew().await, Err(RealmError::NameTaken { .. })),
@@ -127,13 +136,10 @@ fn later_run_of_a_host_takes_its_sessions_at_once() {
     });
 }
 
-#[test]
-fn later_run_is_displaced_by_no_earlier_one() {
-    let Some(server) = Server::start() else { return };
+fn later_run_is_displaced_by_no_earlier_one<E: Engine>() {
+    let Some(server) = E::start() else { return };
     run(async {
-        let of_run = |run| {
-            PostgresRealm::new(&server.url(), host("laptop", run), "test", LeaseTerms::default()).unwrap()
-        };
+        let of_run = |run| server.realm(host("laptop", run));
         let later = of_run("2");
         later.renew().await.unwrap();
         // The first renewal of a run that was killed is carried out only now.
@@ -142,27 +148,13 @@ fn later_run_is_displaced_by_no_earlier_one() {
     });
 }
 
-#[test]
-fn engine_that_knows_an_earlier_run_lets_the_later_one_in() {
-    let Some(server) = Server::start() else { return };
-    run(async {
-        let later =
-            PostgresRealm::new(&server.url(), host("laptop", "2"), "test", LeaseTerms::default()).unwrap();
-        later.renew().await.unwrap();
-        // Set back to a state that has the first run, whose lease holds.
-        server.sql("UPDATE edn_bridge.host SET run = 1, incarnation = 'laptop-1'");
-        later.renew().await.unwrap();
-    });
-}
-
-#[test]
-fn two_hosts_with_one_name_are_refused() {
-    let Some(server) = Server::start() else { return };
+fn two_hosts_with_one_name_are_refused<E: Engine>() {
+    let Some(server) = E::start() else { return };
     run(async {
         let first = server.host("laptop").await;
         let mut other = host("laptop", "2");
         other.key = "another state folder".into();
-        let other = PostgresRealm::new(&server.url(), other, "test", LeaseTerms::default()).unwrap();
+        let other = server.realm(other);
         let refused = other.renew().await.unwrap_err();
         assert!(refused.to_string().contains("name laptop"), "{refused}");
         first.renew().await.unwrap();
@@ -171,9 +163,8 @@ fn two_hosts_with_one_name_are_refused() {
     });
 }
 
-#[test]
-fn request_is_answered_once_by_the_owner() {
-    let Some(server) = Server::start() else { return };
+fn request_is_answered_once_by_the_owner<E: Engine>() {
+    let Some(server) = E::start() else { return };
     run(async {
         let (a, b) = server.two_hosts().await;
         let claim = a.create(&header("s-1")).await.unwrap();
@@ -201,14 +192,12 @@ fn request_is_answered_once_by_the_owner() {
     });
 }
 
-#[test]
-fn deleted_session_is_gone_in_postgres() {
-    at_one_host(async |realm| promises::deleted_session_is_gone(realm).await);
+fn deleted_session_is_gone<E: Engine>() {
+    at_one_host::<E>(async |realm| promises::deleted_session_is_gone(realm).await);
 }
 
-#[test]
-fn deleted_session_is_made_by_no_late_call() {
-    let Some(server) = Server::start() else { return };
+fn deleted_session_is_made_by_no_late_call<E: Engine>() {
+    let Some(server) = E::start() else { return };
     run(async {
         let (a, b) = server.two_hosts().await;
         let old = a.create(&header("s-1")).await.unwrap();
@@ -234,40 +223,14 @@ fn deleted_session_is_made_by_no_late_call() {
         let late = a.append(&claim, &at, &entries(&["c"]), None).await;
         assert!(matches!(late, Err(RealmError::InDoubt(_))), "{late:?}");
         assert!(matches!(a.settle(&claim, &at).await, Err(RealmError::Fenced { .. })));
-        // Nothing of what it said is left, sooner or later.
-        let left = "SELECT sum(tail) FROM edn_bridge.session WHERE deleted";
-        poll("it is removed", async || (server.sql(left) == ["0"]).then_some(())).await;
-        assert_eq!(server.sql("SELECT session, id FROM edn_bridge.entry"), ["s-2|a"]);
-        let row = "SELECT header, cwd, slot, owner FROM edn_bridge.session WHERE deleted";
-        assert_eq!(server.sql(row), ["|||"]);
+        // Nothing of what it said is left, sooner or later, and the other session is as it was.
+        poll("it is removed", async || server.is_gone(&session).then_some(())).await;
+        assert_eq!(ids(&log(&*a, &kept.session).await), ["a"]);
     });
 }
 
-#[test]
-fn what_nobody_needs_any_more_is_removed() {
-    let Some(server) = Server::start() else { return };
-    server.sql(
-        "INSERT INTO edn_bridge.request (id, session, host, asker, call, expires) SELECT 'old-' || n, 's-1', 'a', 'b', '', \
-           clock_timestamp() - interval '2 days' FROM generate_series(1, 25000) n; \
-         INSERT INTO edn_bridge.request (id, session, host, asker, call, expires) \
-           VALUES ('new', 's-1', 'a', 'b', '', clock_timestamp()); \
-         INSERT INTO edn_bridge.host (name, key, incarnation, build, until, run) SELECT name, 'k', 'i', 'b', \
-           clock_timestamp() - days, 1 FROM (VALUES ('gone', interval '31 days'), ('owns', interval '31 days'), \
-             ('away', interval '29 days')) h (name, days); \
-         INSERT INTO edn_bridge.session (id, header, cwd, owner, epoch) VALUES ('s-1', '', '', 'owns', 1)",
-    );
-    run(async {
-        let _entered = server.host("laptop").await;
-        // The hosts come last.
-        let hosts = || server.sql("SELECT name FROM edn_bridge.host ORDER BY name");
-        poll("it is removed", async || (hosts() == ["away", "laptop", "owns"]).then_some(())).await;
-    });
-    assert_eq!(server.sql("SELECT id FROM edn_bridge.request"), ["new"]);
-}
-
-#[test]
-fn what_an_owner_says_is_heard_piece_by_piece() {
-    let Some(server) = Server::start() else { return };
+fn what_an_owner_says_is_heard_piece_by_piece<E: Engine>() {
+    let Some(server) = E::start() else { return };
     run(async {
         let (a, b) = server.two_hosts().await;
         let claim = a.create(&header("s-1")).await.unwrap();
@@ -286,9 +249,8 @@ fn what_an_owner_says_is_heard_piece_by_piece() {
     });
 }
 
-#[test]
-fn sessions_are_found_by_owner_and_text() {
-    let Some(server) = Server::start() else { return };
+fn sessions_are_found_by_owner_and_text<E: Engine>() {
+    let Some(server) = E::start() else { return };
     run(async {
         let (a, b) = server.two_hosts().await;
         let one = a.create(&header("s-1")).await.unwrap();
@@ -314,9 +276,8 @@ fn sessions_are_found_by_owner_and_text() {
     });
 }
 
-#[test]
-fn long_entries_are_read_page_by_page() {
-    let Some(server) = Server::start() else { return };
+fn long_entries_are_read_page_by_page<E: Engine>() {
+    let Some(server) = E::start() else { return };
     run(async {
         let a = server.host("laptop").await;
         let claim = a.create(&header("s-1")).await.unwrap();
@@ -328,217 +289,9 @@ fn long_entries_are_read_page_by_page() {
         let page = a.read(&claim.session, &Tail::default(), 512).await.unwrap();
         assert_eq!((ids(&page.entries), page.tail.seq), (vec!["e0"], 5), "two are more than a page");
         assert_eq!(ids(&log(&*a, &claim.session).await), ["e0", "e1", "e2", "e3", "e4"]);
-        let twice = a.append(&claim, &at, &entries(&["e4"]), None).await;
-        assert!(matches!(twice, Err(RealmError::Refused(_))), "{twice:?}");
         let many: Vec<_> = (0..513).map(|n| entry(&format!("m{n}"), "x")).collect();
         assert!(matches!(a.append(&claim, &at, &many, None).await, Err(RealmError::TooLong { .. })));
         let at = a.append(&claim, &at, &many[..512], None).await.unwrap();
         assert_eq!(at.seq, 517);
-    });
-}
-
-#[test]
-fn roles_see_nothing_of_each_other() {
-    let Some(server) = Server::start() else { return };
-    server.sql("CREATE ROLE ann LOGIN; CREATE ROLE \"Bob \"\"b\" LOGIN; CREATE ROLE eve LOGIN");
-    run(async {
-        PostgresRealm::init(&server.url(), &["ann", "Bob \"b"]).await.unwrap();
-        let realm = |user: &str, name: &str| {
-            let url = Secret::new(format!("postgres://{user}@127.0.0.1:{}/postgres", server.port));
-            PostgresRealm::new(&url, host(name, user), "test", LeaseTerms::default()).unwrap()
-        };
-        let (ann, bob, eve) = (realm("ann", "laptop"), realm("Bob%20%22b", "laptop"), realm("eve", "laptop"));
-        for realm in [&ann, &bob] {
-            realm.renew().await.unwrap();
-            let claim = realm.create(&header("s-1")).await.unwrap();
-            let text = format!("of {}", realm.me().incarnation.id);
-            realm.append(&claim, &Tail::default(), &[entry("a", &text)], None).await.unwrap();
-        }
-        for realm in [&ann, &bob] {
-            assert_eq!(realm.list(&RealmFilter::default(), 10).await.unwrap().len(), 1);
-            assert_eq!(realm.hosts().await.unwrap().len(), 1);
-        }
-        let refused = eve.renew().await.unwrap_err();
-        assert!(refused.to_string().contains("--grant"), "{refused}");
-    });
-    for table in ["host", "session", "entry", "member"] {
-        assert_eq!(
-            server.sql_as("ann", &format!("SELECT DISTINCT member FROM edn_bridge.{table}")),
-            ["ann"],
-            "{table}"
-        );
-    }
-    let channels = server.sql("SELECT count(DISTINCT channel) FROM edn_bridge.member");
-    assert_eq!(channels, ["2"], "nobody else knows a user's channel");
-}
-
-#[test]
-fn realm_is_made_once_and_a_newer_one_is_refused() {
-    let Some(server) = Server::start() else { return };
-    run(async {
-        PostgresRealm::init(&server.url(), &[]).await.unwrap();
-        let check = PostgresRealm::check(&server.url()).await.unwrap();
-        assert_eq!(check.advice.len(), 2, "{check:?}");
-        assert!(check.place.starts_with("127.0.0.1:") && !check.is_encrypted);
-        // One of version 1 is brought up to date, with what is in it.
-        let claim = server.host("laptop").await.create(&header("s-1")).await.unwrap();
-        server.sql(
-            "DELETE FROM edn_bridge.version WHERE version > 1; ALTER TABLE edn_bridge.session DROP COLUMN deleted; \
-             ALTER TABLE edn_bridge.request RENAME COLUMN call TO params; \
-             ALTER TABLE edn_bridge.request ADD COLUMN op text, ADD COLUMN key text; CREATE TABLE edn_bridge.blob ()",
-        );
-        let old = PostgresRealm::check(&server.url()).await.unwrap_err();
-        assert!(old.to_string().contains("realm init"), "{old}");
-        PostgresRealm::init(&server.url(), &[]).await.unwrap();
-        server.host("laptop").await.open(&claim.session).await.unwrap();
-        server.sql("INSERT INTO edn_bridge.version VALUES (99)");
-        for refused in [
-            PostgresRealm::init(&server.url(), &[]).await.unwrap_err(),
-            PostgresRealm::check(&server.url()).await.map(drop).unwrap_err(),
-        ] {
-            assert!(refused.to_string().contains("version 99"), "{refused}");
-        }
-        server.sql("DROP SCHEMA edn_bridge CASCADE");
-        let none = PostgresRealm::check(&server.url()).await.unwrap_err();
-        assert!(none.to_string().contains("realm init"), "{none}");
-    });
-}
-
-#[test]
-fn engine_that_does_not_sync_is_refused() {
-    let Some(mut server) = Server::start() else { return };
-    for setting in ["synchronous_commit", "fsync", "full_page_writes"] {
-        server.stop();
-        server.configure(&format!("{setting} = off"));
-        server.begin();
-        run(async {
-            let realm = PostgresRealm::new(&server.url(), host("laptop", "1"), "test", LeaseTerms::default())
-                .unwrap();
-            for refused in [
-                PostgresRealm::check(&server.url()).await.map(drop).unwrap_err(),
-                realm.renew().await.unwrap_err(),
-            ] {
-                assert!(refused.to_string().contains(&format!("{setting} = off")), "{refused}");
-            }
-        });
-    }
-}
-
-#[test]
-fn pooler_of_transactions_is_refused() {
-    let Some(server) = Server::start() else { return };
-    let pooler = Path::new("/usr/sbin/pgbouncer");
-    if !pooler.exists() {
-        eprintln!("LEFT OUT: pgbouncer (Debian: pgbouncer) is missing");
-        return;
-    }
-    let folder = server.data().join("pooler");
-    std::fs::create_dir(&folder).unwrap();
-    let port = crate::server::free_port();
-    let ignored = ["", "ignore_startup_parameters = options"];
-    for (n, ignore) in ignored.into_iter().enumerate() {
-        let settings = folder.join(format!("{n}.ini"));
-        std::fs::write(&settings, format!(
-            "[databases]\npostgres = host=127.0.0.1 port={} user=edn\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
-             listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\n{ignore}\n",
-            server.port
-        )).unwrap();
-        let mut process = crate::server::command(pooler)
-            .arg(&settings)
-            .stderr(std::process::Stdio::null())
-            .spawn()
-            .unwrap();
-        let refused = run(async {
-            let url = server.url_at(port);
-            let check = async || match PostgresRealm::check(&url).await {
-                Err(RealmError::Unreachable(_)) => None,
-                refused => Some(refused.unwrap_err()),
-            };
-            poll("the pooler answers", check).await
-        });
-        process.kill().unwrap();
-        process.wait().unwrap();
-        assert!(refused.to_string().contains("pooler"), "{n}: {refused}");
-    }
-}
-
-#[test]
-fn lost_hints_are_told_as_anything() {
-    let Some(server) = Server::start() else { return };
-    run(async {
-        let b = server.host("desk").await;
-        let mut hints = b.watch(Some(&"s-1".into())).await.unwrap();
-        // Whoever listens is cut off. It listens again, and may have missed something.
-        server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'");
-        while hints.recv().await.unwrap() != RealmHint::Anything {}
-    });
-}
-
-#[test]
-fn answer_counts_of_the_owner_that_is_asked_alone() {
-    let Some(server) = Server::start() else { return };
-    run(async {
-        let (a, b) = server.two_hosts().await;
-        a.create(&header("s-1")).await.unwrap();
-        let ask = |id: &str| {
-            server.sql(&format!(
-                "INSERT INTO edn_bridge.request (id, session, host, asker, call, expires) VALUES \
-                   ('{id}', 's-1', 'laptop', 'desk', ':x', clock_timestamp() + interval '1 minute')"
-            ));
-        };
-        let said = |id: &str| server.sql(&format!("SELECT answer FROM edn_bridge.request WHERE id = '{id}'"));
-        // Its answer may have been lost: made again, it is its answer still.
-        ask("r-1");
-        assert!(a.answer("r-1", ":begun").await.unwrap());
-        assert!(a.answer("r-1", ":begun").await.unwrap());
-        assert!(!a.answer("r-1", ":other").await.unwrap());
-        // It was posted again, and is another owner's meanwhile.
-        ask("r-2");
-        server.sql("UPDATE edn_bridge.request SET host = 'desk' WHERE id = 'r-2'");
-        assert!(!a.answer("r-2", ":late").await.unwrap());
-        assert_eq!(said("r-2"), [""]);
-        assert!(b.answer("r-2", ":done").await.unwrap());
-        // A later run of the host has entered.
-        ask("r-3");
-        let later = PostgresRealm::new(&server.url(), host("laptop", "2"), "test", LeaseTerms::default());
-        let later = later.unwrap();
-        later.renew().await.unwrap();
-        assert!(!a.answer("r-3", ":begun").await.unwrap());
-        assert!(later.answer("r-3", ":begun").await.unwrap());
-        assert_eq!((said("r-2"), said("r-3")), (vec![":done".to_owned()], vec![":begun".to_owned()]));
-    });
-}
-
-#[test]
-fn renewal_tells_what_no_hint_told() {
-    let Some(server) = Server::start() else { return };
-    run(async {
-        let (a, b) = server.two_hosts().await;
-        a.create(&header("s-1")).await.unwrap();
-        let mut requests = b.requests().await.unwrap();
-        let mut hints = b.watch(None).await.unwrap();
-        let mut told = async || {
-            while let Ok(hint) = hints.try_recv() {
-                drop(hint);
-            }
-            b.renew().await.unwrap();
-            std::iter::from_fn(|| hints.try_recv().ok()).any(|hint| hint == RealmHint::Anything)
-        };
-        // The first hints of both hosts may still be under way.
-        let until = tokio::time::Instant::now() + PATIENCE;
-        while told().await {
-            assert!(tokio::time::Instant::now() < until, "it never is as it was");
-        }
-        server.sql("UPDATE edn_bridge.session SET changed = clock_timestamp()");
-        assert!(told().await, "a session has changed");
-        assert!(!told().await, "nothing has changed");
-        server.sql("UPDATE edn_bridge.host SET until = clock_timestamp() WHERE name = 'laptop'");
-        assert!(told().await, "a host is lost");
-        server.sql(
-            "INSERT INTO edn_bridge.request (id, session, host, asker, call, expires) \
-               VALUES ('r', 's-1', 'desk', 'laptop', ':x', clock_timestamp() + interval '1 minute')",
-        );
-        b.renew().await.unwrap();
-        assert_eq!(&*requests.recv().await.unwrap().request.call, ":x");
     });
 }

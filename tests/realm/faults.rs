@@ -7,14 +7,27 @@ use std::time::{Instant, SystemTime};
 
 use edn_bridge::message::SessionId;
 use edn_bridge::realm::rules::LeaseTerms;
-use edn_bridge::realm::{Claim, PostgresRealm, Realm, RealmError, RealmWriter, Tail, Written};
+use edn_bridge::realm::{Claim, Realm, RealmError, RealmWriter, Tail, Written, connect};
 use edn_bridge::store::Entry;
 use rustix::process::Signal;
 
 use crate::believer::Believer;
-use crate::promises::{entries, entry, header, ids, log, poll, run};
+use crate::engines::Engine;
+use crate::on_each_engine;
+use crate::promises::{PATIENCE, entries, entry, header, ids, log, poll, run};
 use crate::proxy::{FAIR, Proxy, Weather};
-use crate::server::{PATIENCE, Server};
+
+on_each_engine! {
+    killed_owners_lose_and_double_nothing
+    killed_engine_loses_and_doubles_nothing
+    six_believers_leave_one_whole_log
+    paused_owner_starts_no_tool_and_appends_nothing
+    engine_that_is_away_refuses_and_comes_back
+    silent_cut_is_noticed_in_bounded_time
+    lost_answer_is_looked_up
+    late_statement_is_carried_out_once
+    late_statement_before_the_retry_is_found
+}
 
 /// Kills in the ordinary run: some seconds.
 const KILLS: usize = 6;
@@ -48,7 +61,7 @@ impl Dice {
 }
 
 /// A server with the session `s-1`, which nobody owns.
-fn with_session(server: &Server) {
+fn with_session(server: &impl Engine) {
     run(async {
         let maker = server.host("maker").await;
         let claim = maker.create(&header("s-1")).await.unwrap();
@@ -57,7 +70,7 @@ fn with_session(server: &Server) {
 }
 
 /// Whether everything that was acknowledged is there, at its number, and nothing twice. Returns the log.
-fn is_whole(server: &Server, saved: &[(u64, String)]) -> Vec<Arc<Entry>> {
+fn is_whole(server: &impl Engine, saved: &[(u64, String)]) -> Vec<Arc<Entry>> {
     let all = run(async { log(&*server.host("reader").await, &"s-1".into()).await });
     let places: BTreeMap<&str, u64> =
         (1..).zip(&all).map(|(place, entry)| (entry.id.as_str(), place)).collect();
@@ -79,9 +92,8 @@ fn is_whole(server: &Server, saved: &[(u64, String)]) -> Vec<Arc<Entry>> {
     all
 }
 
-#[test]
-fn killed_owners_lose_and_double_nothing() {
-    let Some(server) = Server::start() else { return };
+fn killed_owners_lose_and_double_nothing<E: Engine>() {
+    let Some(server) = E::start() else { return };
     with_session(&server);
     let mut dice = Dice::new();
     let mut saved = Vec::new();
@@ -100,9 +112,8 @@ fn killed_owners_lose_and_double_nothing() {
     );
 }
 
-#[test]
-fn killed_engine_loses_and_doubles_nothing() {
-    let Some(mut server) = Server::start() else { return };
+fn killed_engine_loses_and_doubles_nothing<E: Engine>() {
+    let Some(mut server) = E::start() else { return };
     with_session(&server);
     let mut dice = Dice::new();
     let owner = Believer::start(&server.url(), "laptop", "r0", None);
@@ -123,9 +134,8 @@ fn killed_engine_loses_and_doubles_nothing() {
     );
 }
 
-#[test]
-fn six_believers_leave_one_whole_log() {
-    let Some(mut server) = Server::start() else { return };
+fn six_believers_leave_one_whole_log<E: Engine>() {
+    let Some(mut server) = E::start() else { return };
     let url = server.url();
     let saved = run(async {
         let first = server.host("laptop").await;
@@ -135,8 +145,8 @@ fn six_believers_leave_one_whole_log() {
             let (claim, url) = (claim.clone(), url.clone());
             tokio::spawn(async move {
                 let me = crate::promises::host("laptop", "1");
-                let realm = PostgresRealm::new(&url, me, "test", LeaseTerms::default()).unwrap();
-                let mut writer = RealmWriter::new(Arc::new(realm), claim, &Tail::default()).unwrap();
+                let realm = connect(&url, me, "test", LeaseTerms::default()).unwrap();
+                let mut writer = RealmWriter::new(realm, claim, &Tail::default()).unwrap();
                 let (mut saved, mut count) = (Vec::new(), 0);
                 while count < WRITES {
                     let wanted = [entry(&format!("r{n}-{count}"), &format!("{n} wants {count}"))];
@@ -170,9 +180,8 @@ fn six_believers_leave_one_whole_log() {
     eprintln!("six believers: {} entries, {} acknowledged, 0 lost, 0 doubled", all.len(), saved.len());
 }
 
-#[test]
-fn paused_owner_starts_no_tool_and_appends_nothing() {
-    let Some(server) = Server::start() else { return };
+fn paused_owner_starts_no_tool_and_appends_nothing<E: Engine>() {
+    let Some(server) = E::start() else { return };
     with_session(&server);
     let tools = tempfile::tempdir().unwrap();
     let owner = Believer::start(&server.url(), "laptop", "r0", Some(tools.path()));
@@ -212,9 +221,8 @@ fn paused_owner_starts_no_tool_and_appends_nothing() {
     owner.kill();
 }
 
-#[test]
-fn engine_that_is_away_refuses_and_comes_back() {
-    let Some(mut server) = Server::start() else { return };
+fn engine_that_is_away_refuses_and_comes_back<E: Engine>() {
+    let Some(mut server) = E::start() else { return };
     let realm = run(async { server.host("laptop").await });
     drop(realm);
     run(async {
@@ -240,7 +248,7 @@ fn engine_that_is_away_refuses_and_comes_back() {
 }
 
 /// A session of a host that is reached through a network that the test holds.
-async fn through(proxy: &Proxy, server: &Server) -> (Arc<PostgresRealm>, RealmWriter) {
+async fn through(proxy: &Proxy, server: &impl Engine) -> (Arc<dyn Realm>, RealmWriter) {
     let realm = server.host_at("laptop", proxy.port).await;
     let claim = realm.create(&header("s-1")).await.unwrap();
     let mut writer = RealmWriter::new(realm.clone(), claim, &Tail::default()).unwrap();
@@ -248,11 +256,10 @@ async fn through(proxy: &Proxy, server: &Server) -> (Arc<PostgresRealm>, RealmWr
     (realm, writer)
 }
 
-#[test]
-fn silent_cut_is_noticed_in_bounded_time() {
-    let Some(server) = Server::start() else { return };
+fn silent_cut_is_noticed_in_bounded_time<E: Engine>() {
+    let Some(server) = E::start() else { return };
     run(async {
-        let proxy = Proxy::to(server.port).await;
+        let proxy = Proxy::to(server.port()).await;
         let (realm, mut writer) = through(&proxy, &server).await;
         proxy.set(Weather { holds_questions: true, holds_answers: true, ..FAIR });
         let session = SessionId::from("s-1");
@@ -273,11 +280,10 @@ fn silent_cut_is_noticed_in_bounded_time() {
     });
 }
 
-#[test]
-fn lost_answer_is_looked_up() {
-    let Some(server) = Server::start() else { return };
+fn lost_answer_is_looked_up<E: Engine>() {
+    let Some(server) = E::start() else { return };
     run(async {
-        let proxy = Proxy::to(server.port).await;
+        let proxy = Proxy::to(server.port()).await;
         let (realm, mut writer) = through(&proxy, &server).await;
         proxy.set(Weather { swallows_answers: true, ..FAIR });
         let reader = server.host("desk").await;
@@ -297,15 +303,14 @@ fn lost_answer_is_looked_up() {
     });
 }
 
-#[test]
-fn late_statement_is_carried_out_once() {
+fn late_statement_is_carried_out_once<E: Engine>() {
     // What is wanted after the doubt: the same, or something else.
     for (wanted_then, expected) in [("b", vec!["a", "b", "c"]), ("x", vec!["a", "x", "c"])] {
-        let Some(server) = Server::start() else { return };
+        let Some(server) = E::start() else { return };
         run(async {
-            let proxy = Proxy::to(server.port).await;
+            let proxy = Proxy::to(server.port()).await;
             let (realm, mut writer) = through(&proxy, &server).await;
-            let direct = server.host_at("laptop", server.port).await;
+            let direct = server.host_at("laptop", server.port()).await;
             let session = SessionId::from("s-1");
             proxy.set(Weather { holds_questions: true, ..FAIR });
             // The append is under way when its caller gives up; the connection is closed, and its bytes are held.
@@ -327,11 +332,10 @@ fn late_statement_is_carried_out_once() {
     }
 }
 
-#[test]
-fn late_statement_before_the_retry_is_found() {
-    let Some(server) = Server::start() else { return };
+fn late_statement_before_the_retry_is_found<E: Engine>() {
+    let Some(server) = E::start() else { return };
     run(async {
-        let proxy = Proxy::to(server.port).await;
+        let proxy = Proxy::to(server.port()).await;
         let (realm, mut writer) = through(&proxy, &server).await;
         let session = SessionId::from("s-1");
         proxy.set(Weather { holds_questions: true, ..FAIR });
@@ -352,93 +356,11 @@ fn late_statement_before_the_retry_is_found() {
     });
 }
 
-/// Waits until the engine works on no statement of an append any more.
-async fn until_idle(server: &Server) {
-    let busy = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'WITH s AS%'";
+/// Waits until the engine works on no append any more.
+async fn until_idle(server: &impl Engine) {
     let until = Instant::now() + PATIENCE;
-    while server.sql(busy) != ["0"] {
+    while !server.is_idle() {
         assert!(Instant::now() < until);
         tokio::task::yield_now().await;
     }
-}
-
-#[test]
-fn clock_that_jumps_ahead_harms_nothing() {
-    let Some(server) = Server::start() else { return };
-    run(async {
-        let (a, b) = server.two_hosts().await;
-        let claim = a.create(&header("s-1")).await.unwrap();
-        let session = claim.session.clone();
-        let at = a.append(&claim, &Tail::default(), &entries(&["a"]), None).await.unwrap();
-        // The engine's clock is ahead: the lease is over although its owner has just renewed it.
-        server.sql("UPDATE edn_bridge.host SET until = until - interval '1 hour' WHERE name = 'laptop'");
-        let at = a.append(&claim, &at, &entries(&["b"]), None).await.unwrap();
-        let taken = b.claim(&session, Path::new("/project"), &Tail::default()).await.unwrap();
-        assert!(matches!(a.append(&claim, &at, &entries(&["c"]), None).await, Err(RealmError::InDoubt(_))));
-        assert!(matches!(a.settle(&claim, &at).await, Err(RealmError::Fenced { .. })));
-        b.append(&taken, &at, &entries(&["d"]), None).await.unwrap();
-        assert_eq!(ids(&log(&*a, &session).await), ["a", "b", "d"]);
-    });
-}
-
-#[test]
-fn engine_that_was_set_back_stops_the_owner() {
-    let Some(mut server) = Server::start() else { return };
-    let session = SessionId::from("s-1");
-    run(async {
-        let realm = server.host("laptop").await;
-        let claim = realm.create(&header("s-1")).await.unwrap();
-        let mut writer = RealmWriter::new(realm.clone(), claim, &Tail::default()).unwrap();
-        writer.write(&entries(&["a"]), None).await.unwrap();
-        server.stop();
-        // A server that lacks the newest entries takes over at the same address.
-        let mut older = Server::of(&server.data(), "");
-        older.stop();
-        server.begin();
-        while !matches!(writer.write(&entries(&["b", "c"]), None).await, Ok(Written::Saved(_))) {}
-        server.stop();
-        older.port = server.port;
-        older.configure("");
-        older.begin();
-        let stopped = loop {
-            match writer.write(&entries(&["d"]), None).await {
-                Err(error) if error.may_pass() => {}
-                Ok(Written::DecideAnew(_)) => {}
-                other => break other.unwrap_err(),
-            }
-        };
-        assert!(matches!(stopped, RealmError::Behind { found: 1, .. }), "{stopped:?}");
-        let again = writer.write(&entries(&["d"]), None).await.unwrap_err();
-        assert!(matches!(again, RealmError::Behind { .. }), "it stays so: {again:?}");
-        let claimed = loop {
-            match realm.claim(&session, Path::new("/project"), writer.tail()).await {
-                Err(error) if error.may_pass() => realm.renew().await.unwrap_or_default(),
-                claimed => break claimed,
-            }
-        };
-        assert!(matches!(claimed, Err(RealmError::Behind { .. })), "{claimed:?}");
-        assert_eq!(older.sql("SELECT tail FROM edn_bridge.session"), ["1"], "nothing is written");
-    });
-}
-
-#[test]
-fn restored_backup_is_noticed_by_who_knows_more() {
-    let Some(server) = Server::start() else { return };
-    run(async {
-        let (a, b) = server.two_hosts().await;
-        let claim = a.create(&header("s-1")).await.unwrap();
-        let session = claim.session.clone();
-        let at = a.append(&claim, &Tail::default(), &entries(&["a", "b", "c"]), None).await.unwrap();
-        // A backup of the time after "a" is restored, and another host goes on with it.
-        server.sql("DELETE FROM edn_bridge.entry WHERE seq > 1; UPDATE edn_bridge.session SET tail = 1, tail_id = 'a', epoch = 1, owner = NULL");
-        let taken = b.claim(&session, Path::new("/project"), &Tail::at(1, "a".into())).await.unwrap();
-        let other = b.append(&taken, &taken.tail, &entries(&["x", "y", "z"]), None).await.unwrap();
-        for error in [
-            a.read(&session, &at, 5).await.map(drop).unwrap_err(),
-            a.settle(&claim, &at).await.map(drop).unwrap_err(),
-        ] {
-            assert!(matches!(error, RealmError::Diverged { seq: 3, .. }), "{error:?}");
-        }
-        assert!(b.append(&taken, &other, &entries(&["ä"]), None).await.is_ok());
-    });
 }

@@ -3,16 +3,14 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use edn_bridge::realm::rules::LeaseTerms;
-use edn_bridge::realm::{PostgresRealm, Realm as _};
+use edn_bridge::message::SessionId;
+use edn_bridge::realm::init;
 use edn_bridge::secret::Secret;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::promises::host;
-
+pub use crate::engines::Engine;
 pub use crate::promises::PATIENCE;
 
 /// A running server.
@@ -112,11 +110,7 @@ pub fn open_to_others(folder: &Path) {
 }
 
 impl Server {
-    /// A server with a realm; `None` if PostgreSQL is not installed, which is said.
-    pub fn start() -> Option<Self> {
-        Self::with("")
-    }
-
+    /// A server with settings and a realm; `None` if PostgreSQL is not installed, which is said.
     pub fn with(settings: &str) -> Option<Self> {
         let Some(bin) = programs() else {
             eprintln!("LEFT OUT: PostgreSQL (Debian: postgresql) is missing");
@@ -124,7 +118,7 @@ impl Server {
         };
         let data = template(&bin);
         let server = Self::of(&data, settings);
-        crate::promises::run(async { PostgresRealm::init(&server.url(), &[]).await }).ok();
+        crate::promises::run(async { init(&server.url(), &[]).await }).ok();
         Some(server)
     }
 
@@ -136,7 +130,7 @@ impl Server {
         assert!(copied.success());
         let mut server = Self { folder, port: free_port(), process: None };
         server.configure(settings);
-        server.begin();
+        server.start_up();
         server
     }
 
@@ -158,7 +152,7 @@ impl Server {
     }
 
     /// Starts it, and waits until it answers.
-    pub fn begin(&mut self) {
+    fn start_up(&mut self) {
         let bin = programs().unwrap();
         let until = Instant::now() + PATIENCE;
         loop {
@@ -206,47 +200,6 @@ impl Server {
         }
     }
 
-    /// Kills it as a power failure would, apart from the system's own memory.
-    pub fn kill(&mut self) {
-        self.signal(Signal::KILL);
-        if let Some(mut process) = self.process.take() {
-            process.wait().unwrap();
-        }
-    }
-
-    /// Ends it in good order.
-    pub fn stop(&mut self) {
-        self.signal(Signal::INT);
-        if let Some(mut process) = self.process.take() {
-            process.wait().unwrap();
-        }
-    }
-
-    pub fn url(&self) -> Secret {
-        self.url_at(self.port)
-    }
-
-    pub fn url_at(&self, port: u16) -> Secret {
-        Secret::new(format!("postgres://edn@127.0.0.1:{port}/postgres"))
-    }
-
-    /// A host that has entered the realm.
-    pub async fn host(&self, name: &str) -> Arc<PostgresRealm> {
-        self.host_at(name, self.port).await
-    }
-
-    /// Two hosts that have entered the realm: `laptop` and `desk`.
-    pub async fn two_hosts(&self) -> (Arc<PostgresRealm>, Arc<PostgresRealm>) {
-        (self.host("laptop").await, self.host("desk").await)
-    }
-
-    pub async fn host_at(&self, name: &str, port: u16) -> Arc<PostgresRealm> {
-        let realm =
-            PostgresRealm::new(&self.url_at(port), host(name, "1"), "test", LeaseTerms::default()).unwrap();
-        realm.renew().await.unwrap();
-        Arc::new(realm)
-    }
-
     /// Runs SQL as the owner of the tables, and returns the first column of the last statement's rows.
     pub fn sql(&self, sql: &str) -> Vec<String> {
         self.sql_as("edn", sql)
@@ -276,6 +229,58 @@ impl Server {
             .unwrap();
         assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+    }
+}
+
+impl Engine for Server {
+    fn start() -> Option<Self> {
+        Self::with("")
+    }
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn url_at(&self, port: u16) -> Secret {
+        Secret::new(format!("postgres://edn@127.0.0.1:{port}/postgres"))
+    }
+
+    fn begin(&mut self) {
+        self.start_up();
+    }
+
+    fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        if let Some(mut process) = self.process.take() {
+            process.wait().unwrap();
+        }
+    }
+
+    fn stop(&mut self) {
+        self.signal(Signal::INT);
+        if let Some(mut process) = self.process.take() {
+            process.wait().unwrap();
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        let busy = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'WITH s AS%'";
+        self.sql(busy) == ["0"]
+    }
+
+    fn is_gone(&self, session: &SessionId) -> bool {
+        let left = format!(
+            "SELECT tail, header, cwd, slot, owner, (SELECT count(*) FROM edn_bridge.entry WHERE session = '{session}') \
+             FROM edn_bridge.session WHERE deleted AND id = '{session}'"
+        );
+        self.sql(&left) == ["0|||||0"]
+    }
+
+    fn assert_whole(&self, session: &str) {
+        let of = format!("FROM edn_bridge.entry WHERE session = '{session}'");
+        let counts = self.sql(&format!("SELECT count(*), max(seq), count(DISTINCT id) {of}"));
+        let all = self.sql(&format!("SELECT tail FROM edn_bridge.session WHERE id = '{session}'"));
+        assert_eq!(counts, [format!("{0}|{0}|{0}", all[0])]);
     }
 }
 

@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use edn_bridge::message::SessionId;
 use edn_bridge::realm::rules::LeaseTerms;
-use edn_bridge::realm::{PostgresRealm, Realm, RealmError, RealmWriter, Tail, Written};
+use edn_bridge::realm::{Realm, RealmError, RealmWriter, Tail, Written, connect};
 use edn_bridge::secret::Secret;
 
 use crate::promises::{entries, header, host, ids, log, run};
-use crate::server::{PATIENCE, Server, command, open_to_others, programs};
+use crate::server::{Engine as _, PATIENCE, Server, command, open_to_others, programs};
 
 /// A server with a realm, and its standby, which follows it.
 fn pair() -> Option<(Server, Server)> {
@@ -48,18 +48,17 @@ fn is_synchronous(primary: &Server) {
 }
 
 /// A host that knows both addresses.
-async fn of_both(primary: &Server, standby: &Server) -> Arc<PostgresRealm> {
+async fn of_both(primary: &Server, standby: &Server) -> Arc<dyn Realm> {
     let url = format!(
         "postgres://edn@127.0.0.1:{},127.0.0.1:{}/postgres?target_session_attrs=read-write",
         primary.port, standby.port
     );
-    let realm =
-        PostgresRealm::new(&Secret::new(url), host("laptop", "1"), "test", LeaseTerms::default()).unwrap();
+    let realm = connect(&Secret::new(url), host("laptop", "1"), "test", LeaseTerms::default()).unwrap();
     realm.renew().await.unwrap();
-    Arc::new(realm)
+    realm
 }
 
-async fn writer_of(realm: &Arc<PostgresRealm>) -> RealmWriter {
+async fn writer_of(realm: &Arc<dyn Realm>) -> RealmWriter {
     let claim = realm.create(&header("s-1")).await.unwrap();
     RealmWriter::new(realm.clone(), claim, &Tail::default()).unwrap()
 }

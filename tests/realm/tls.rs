@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use edn_bridge::realm::PostgresRealm;
+use edn_bridge::realm::check;
 use edn_bridge::secret::Secret;
 
 use crate::promises::run;
-use crate::server::Server;
+use crate::server::{Engine as _, Server};
 
 /// Runs `openssl` in a folder.
 fn openssl(folder: &Path, args: &str) {
@@ -77,7 +77,7 @@ fn certificate_is_verified_with_its_name_and_authority() {
             "postgres://edn@{host}:{port}/postgres?hostaddr=127.0.0.1&sslmode=verify-full{roots}"
         ))
     };
-    let check = |host: &str, roots: Option<&Path>| run(PostgresRealm::check(&address(host, roots)));
+    let check = |host: &str, roots: Option<&Path>| run(check(&address(host, roots)));
     let refused = |host: &str, roots: Option<&Path>| check(host, roots).unwrap_err().to_string();
 
     let none = refused("db.example", Some(&ours));

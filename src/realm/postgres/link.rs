@@ -19,7 +19,7 @@ use tokio_postgres::{AsyncMessage, Client, Connection, Row, Statement};
 use crate::limits::{REALM_CALL_WAIT, REALM_CONNECTIONS, REALM_IDLE, REALM_STATEMENT_WAIT};
 use crate::realm::error::{Doubt, RealmError};
 use crate::realm::postgres::config::Address;
-use crate::realm::postgres::tls;
+use crate::realm::tls;
 
 /// A parameter of a statement.
 pub(super) type Param<'a> = &'a (dyn ToSql + Sync);

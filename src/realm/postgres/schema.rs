@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::limits::REALM_INIT_WAIT;
+use crate::realm::check::RealmCheck;
 use crate::realm::error::RealmError;
 use crate::realm::postgres::config::Address;
 use crate::realm::postgres::link::{Kind, Link, Purpose};
@@ -212,23 +213,6 @@ pub(super) async fn init(address: &Address, grant: &[&str]) -> Result<Look, Real
     Ok(looked)
 }
 
-/// What `realm check` and `doctor` say of an engine.
-#[derive(Debug, Clone)]
-pub struct RealmCheck {
-    /// Where it is, without user and password.
-    pub place: Arc<str>,
-    /// PostgreSQL's version.
-    pub version: Arc<str>,
-    /// Whether the connection is encrypted.
-    pub is_encrypted: bool,
-    /// The time of a question and its answer.
-    pub round_trip: Duration,
-    /// The time of something that is on the engine's disk afterwards.
-    pub append: Duration,
-    /// What a person should know, a sentence each.
-    pub advice: Vec<String>,
-}
-
 /// Looks at an engine that has a realm, and measures it.
 pub(super) async fn check(address: &Address) -> Result<RealmCheck, RealmError> {
     let mut link = Link::connect(address, Purpose::Keep, None, ()).await?;
@@ -261,6 +245,7 @@ pub(super) async fn check(address: &Address) -> Result<RealmCheck, RealmError> {
     }
     Ok(RealmCheck {
         place: address.name(),
+        engine: "PostgreSQL",
         version: looked.version,
         is_encrypted: address.is_encrypted,
         round_trip,

@@ -1,0 +1,295 @@
+//! What NATS alone promises, and what of it is refused.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use edn_bridge::realm::{RealmError, RealmHint, RealmRequest, RealmWriter, Tail, Written, check, init};
+use edn_bridge::secret::Secret;
+
+use crate::engines::Engine;
+use crate::nats_server::NatsServer;
+use crate::promises::{PATIENCE, entries, entry, header, host, ids, log, poll, run};
+
+#[test]
+fn realm_in_nats_is_made_once_and_a_newer_one_is_refused() {
+    let Some(server) = NatsServer::with("") else { return };
+    run(async {
+        let none = check(&server.url()).await.unwrap_err();
+        assert!(none.to_string().contains("realm init"), "{none}");
+        init(&server.url(), &[]).await.unwrap();
+        init(&server.url(), &[]).await.unwrap();
+        let granted = init(&server.url(), &["ann"]).await.unwrap_err();
+        assert!(granted.to_string().contains("accounts"), "{granted}");
+        let looked = check(&server.url()).await.unwrap();
+        assert!(looked.advice.is_empty() && looked.engine == "NATS" && !looked.is_encrypted, "{looked:?}");
+        let unseen = Secret::new(format!("nats://127.0.0.1:{}?monitor=http://127.0.0.1:1", server.port()));
+        let unseen = check(&unseen).await.unwrap();
+        assert!(unseen.advice[0].contains("sync_interval: always"), "{unseen:?}");
+    });
+    let mut config = server.ask("$JS.API.STREAM.INFO.EDN_BRIDGE", "")["config"].clone();
+    for (key, value, said) in [
+        ("metadata", serde_json::json!({ "edn_bridge": "99" }), "version 99"),
+        ("max_age", serde_json::json!(3_600_000_000_000_u64), "a limit"),
+    ] {
+        let before = config[key].clone();
+        config[key] = value;
+        server.ask("$JS.API.STREAM.UPDATE.EDN_BRIDGE", &config.to_string());
+        run(async {
+            for refused in [
+                init(&server.url(), &[]).await.unwrap_err(),
+                check(&server.url()).await.map(drop).unwrap_err(),
+                server.realm(host("laptop", "1")).renew().await.unwrap_err(),
+            ] {
+                assert!(refused.to_string().contains(said), "{refused}");
+            }
+        });
+        config[key] = before;
+    }
+}
+
+#[test]
+fn server_that_does_not_sync_is_refused() {
+    let Some(server) = NatsServer::hasty() else { return };
+    run(async {
+        let refused = init(&server.url(), &[]).await.unwrap_err();
+        assert!(refused.to_string().contains("sync_interval: always"), "{refused}");
+    });
+}
+
+#[test]
+fn server_that_is_too_old_is_refused() {
+    let Some(server) = crate::nats_server::old_one() else { return };
+    run(async {
+        for refused in [
+            init(&server.url(), &[]).await.unwrap_err(),
+            check(&server.url()).await.map(drop).unwrap_err(),
+            server.realm(host("laptop", "1")).renew().await.unwrap_err(),
+        ] {
+            assert!(refused.to_string().contains("2.12 is the oldest"), "{refused}");
+        }
+    });
+}
+
+#[test]
+fn accounts_see_nothing_of_each_other() {
+    let Some(server) = NatsServer::with(
+        "accounts { A: { jetstream: enabled, users: [{ user: ann, password: secret }] }, \
+           B: { jetstream: enabled, users: [{ user: \"Bob b\", password: \"p@:s\" }] } }",
+    ) else {
+        return;
+    };
+    run(async {
+        let realm = async |login: &str| {
+            let url = Secret::new(format!("nats://{login}@127.0.0.1:{}", server.port()));
+            init(&url, &[]).await?;
+            let realm =
+                edn_bridge::realm::connect(&url, host("laptop", login), "test", Default::default()).unwrap();
+            realm.renew().await.map(|()| realm)
+        };
+        let (ann, bob) = (realm("ann:secret").await.unwrap(), realm("Bob%20b:p%40%3As").await.unwrap());
+        for realm in [&ann, &bob] {
+            let claim = realm.create(&header("s-1")).await.unwrap();
+            realm.append(&claim, &Tail::default(), &entries(&["a"]), None).await.unwrap();
+            assert_eq!(realm.list(&Default::default(), 10).await.unwrap().len(), 1);
+            assert_eq!(realm.hosts().await.unwrap().len(), 1);
+        }
+        let refused = realm("ann:wrong").await.unwrap_err();
+        assert!(refused.to_string().contains("does not let this user in"), "{refused}");
+    });
+}
+
+#[test]
+fn lost_hints_of_nats_are_told_as_anything() {
+    let Some(mut server) = NatsServer::start() else { return };
+    run(async {
+        let b = server.host("desk").await;
+        let mut hints = b.watch(Some(&"s-1".into())).await.unwrap();
+        while hints.try_recv().is_ok() {}
+        server.kill();
+        server.begin();
+        while hints.recv().await.unwrap() != RealmHint::Anything {}
+    });
+}
+
+#[test]
+fn answer_in_nats_counts_of_who_is_asked_alone() {
+    let Some(server) = NatsServer::start() else { return };
+    run(async {
+        let (a, b) = server.two_hosts().await;
+        a.create(&header("s-1")).await.unwrap();
+        let ask =
+            |id: &str| server.ask(&format!("edn_bridge.a.s-1.{id}"), "{\"host\":\"laptop\",\"answer\":null}");
+        let said = |id: &str| server.last(&format!("edn_bridge.a.s-1.{id}")).unwrap();
+        // Its answer may have been lost: made again, it is its answer still.
+        ask("r-1");
+        assert!(a.answer("r-1", ":begun").await.unwrap());
+        assert!(a.answer("r-1", ":begun").await.unwrap());
+        assert!(!a.answer("r-1", ":other").await.unwrap());
+        // It was posted again, and is another owner's meanwhile.
+        ask("r-2");
+        server.rewrite("edn_bridge.a.s-1.r-2", "laptop", "desk");
+        assert!(!a.answer("r-2", ":late").await.unwrap());
+        assert!(!said("r-2").contains("late"));
+        assert!(b.answer("r-2", ":done").await.unwrap());
+        // A later run of the host has entered.
+        ask("r-3");
+        let later = server.realm(host("laptop", "2"));
+        later.renew().await.unwrap();
+        assert!(!a.answer("r-3", ":begun").await.unwrap());
+        assert!(later.answer("r-3", ":begun").await.unwrap());
+        assert!(said("r-2").contains(":done") && said("r-3").contains(":begun"));
+        assert!(!a.answer("r-9", ":x").await.unwrap(), "nobody has asked");
+    });
+}
+
+#[test]
+fn renewal_in_nats_tells_what_no_hint_told() {
+    let Some(server) = NatsServer::start() else { return };
+    run(async {
+        let (a, b) = server.two_hosts().await;
+        a.create(&header("s-1")).await.unwrap();
+        let mut requests = b.requests().await.unwrap();
+        let mut hints = b.watch(None).await.unwrap();
+        let mut told = async || {
+            while let Ok(hint) = hints.try_recv() {
+                drop(hint);
+            }
+            b.renew().await.unwrap();
+            std::iter::from_fn(|| hints.try_recv().ok()).any(|hint| hint == RealmHint::Anything)
+        };
+        // The first hints of both hosts may still be under way.
+        let until = tokio::time::Instant::now() + PATIENCE;
+        while told().await {
+            assert!(tokio::time::Instant::now() < until, "it never is as it was");
+        }
+        server.rewrite("edn_bridge.c.s-1", "\"slot\":\"\"", "\"slot\":\":x\"");
+        assert!(told().await, "a session has changed");
+        assert!(!told().await, "nothing has changed");
+        server.rewrite("edn_bridge.h.laptop", "\"lease_ms\":15000", "\"lease_ms\":0");
+        assert!(told().await, "a host is lost");
+        let call = "{\"id\":\"r\",\"session\":\"s-1\",\"asker\":\"laptop\",\"call\":\":x\"}";
+        server.ask("edn_bridge.a.s-1.r", "{\"host\":\"desk\",\"answer\":null}");
+        server.ask("edn_bridge.q.s-1.desk.r", call);
+        b.renew().await.unwrap();
+        assert_eq!(&*requests.recv().await.unwrap().request.call, ":x");
+    });
+}
+
+#[test]
+fn request_that_is_answered_comes_to_no_later_run() {
+    let Some(server) = NatsServer::start() else { return };
+    run(async {
+        let (a, b) = server.two_hosts().await;
+        let claim = a.create(&header("s-1")).await.unwrap();
+        let mut requests = a.requests().await.unwrap();
+        let request = |id: &str| RealmRequest { id: id.into(), call: ":x".into() };
+        let answering = async {
+            let posted = requests.recv().await.unwrap();
+            a.answer(&posted.request.id, ":done").await.unwrap();
+        };
+        let first = request("r-1");
+        let (answer, ()) = tokio::join!(b.post(&claim.session, &first), answering);
+        assert_eq!(&*answer.unwrap(), ":done");
+        // The call is still in the stream.
+        assert_eq!(server.subjects("edn_bridge.q.>"), ["edn_bridge.q.s-1.laptop.r-1"]);
+        let later = server.realm(host("laptop", "2"));
+        later.renew().await.unwrap();
+        let mut requests = later.requests().await.unwrap();
+        let second = request("r-2");
+        let received = async {
+            let posted = requests.recv().await.unwrap();
+            later.answer(&posted.request.id, ":done").await.unwrap();
+            posted.request.id
+        };
+        let (_, received) = tokio::join!(b.post(&claim.session, &second), received);
+        assert_eq!(&*received, "r-2");
+    });
+}
+
+#[test]
+fn lease_in_nats_that_is_over_early_harms_nothing() {
+    let Some(server) = NatsServer::start() else { return };
+    run(async {
+        let (a, b) = server.two_hosts().await;
+        let claim = a.create(&header("s-1")).await.unwrap();
+        let session = claim.session.clone();
+        let at = a.append(&claim, &Tail::default(), &entries(&["a"]), None).await.unwrap();
+        // As if the server's clock had jumped ahead, although the owner has just renewed its lease.
+        server.rewrite("edn_bridge.h.laptop", "\"lease_ms\":15000", "\"lease_ms\":0");
+        let at = a.append(&claim, &at, &entries(&["b"]), None).await.unwrap();
+        let taken = b.claim(&session, Path::new("/project"), &Tail::default()).await.unwrap();
+        assert!(matches!(a.append(&claim, &at, &entries(&["c"]), None).await, Err(RealmError::InDoubt(_))));
+        assert!(matches!(a.settle(&claim, &at).await, Err(RealmError::Fenced { .. })));
+        b.append(&taken, &at, &entries(&["d"]), None).await.unwrap();
+        assert_eq!(ids(&log(&*a, &session).await), ["a", "b", "d"]);
+    });
+}
+
+#[test]
+fn stream_that_was_set_back_stops_the_owner() {
+    let Some(mut server) = NatsServer::start() else { return };
+    run(async {
+        let realm = server.host("laptop").await;
+        let claim = realm.create(&header("s-1")).await.unwrap();
+        let mut writer = RealmWriter::new(realm.clone(), claim, &Tail::default()).unwrap();
+        writer.write(&entries(&["a"]), None).await.unwrap();
+        server.stop();
+        let store = server.folder.path().join("store");
+        let older = server.folder.path().join("older");
+        let copied = std::process::Command::new("cp").arg("-r").arg(&store).arg(&older).status().unwrap();
+        assert!(copied.success());
+        server.begin();
+        while !matches!(writer.write(&entries(&["b", "c"]), None).await, Ok(Written::Saved(_))) {}
+        server.stop();
+        // What lacks the newest entries takes the place of what has them.
+        std::fs::remove_dir_all(&store).unwrap();
+        std::fs::rename(&older, &store).unwrap();
+        server.begin();
+        let stopped = loop {
+            match writer.write(&entries(&["d"]), None).await {
+                Err(error) if error.may_pass() => {}
+                Ok(Written::DecideAnew(_)) => {}
+                other => break other.unwrap_err(),
+            }
+        };
+        assert!(matches!(stopped, RealmError::Behind { found: 1, .. }), "{stopped:?}");
+        let claimed = loop {
+            match realm.claim(&"s-1".into(), Path::new("/project"), writer.tail()).await {
+                Err(error) if error.may_pass() => realm.renew().await.unwrap_or_default(),
+                claimed => break claimed,
+            }
+        };
+        assert!(matches!(claimed, Err(RealmError::Behind { .. })), "{claimed:?}");
+        let row = server.last("edn_bridge.c.s-1").unwrap();
+        assert!(row.contains("\"tail\":1,"), "nothing is written: {row}");
+    });
+}
+
+#[test]
+fn entry_of_many_messages_is_whole_or_not_there() {
+    let Some(server) = NatsServer::start() else { return };
+    run(async {
+        let (a, b) = server.two_hosts().await;
+        let claim = a.create(&header("s-1")).await.unwrap();
+        let long: Vec<Arc<_>> =
+            vec![entry("a", "short"), entry("b", &"\u{fc}1234567".repeat(600_000)), entry("c", "end")];
+        let at = a.append(&claim, &Tail::default(), &long, None).await.unwrap();
+        assert!(!server.subjects("edn_bridge.p.e.s-1.2.>").is_empty());
+        assert_eq!(log(&*b, &claim.session).await, long);
+        // Between entries, in the middle of the log.
+        let page = b.read(&claim.session, &Tail::at(1, "a".into()), 1).await.unwrap();
+        assert_eq!(ids(&page.entries), ["b"]);
+        let page = b.read(&claim.session, &Tail::at(2, "b".into()), 5).await.unwrap();
+        assert_eq!(ids(&page.entries), ["c"]);
+        // An append that fits nowhere leaves no piece.
+        let refused = a.append(&claim, &Tail::at(2, "b".into()), &long[1..2], None).await;
+        assert!(matches!(refused, Err(RealmError::InDoubt(_))));
+        a.append(&claim, &at, &entries(&["d"]), None).await.unwrap();
+        assert_eq!(log(&*b, &claim.session).await.len(), 4);
+        // It is deleted with its pieces.
+        let claim = a.claim(&claim.session, Path::new("/project"), &Tail::default()).await.unwrap();
+        a.delete(&claim).await.unwrap();
+        poll("it is removed", async || server.is_gone(&claim.session).then_some(())).await;
+        assert!(server.subjects("edn_bridge.p.>").is_empty());
+    });
+}
