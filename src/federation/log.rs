@@ -188,9 +188,13 @@ impl Log for SharedLog {
             }
             // What a turn wanted to save that has just been ended.
             let (part, entries) = (self.part.clone(), entries.to_vec());
-            let keeping = async move { part.member.keep_lost(&part.session, &entries).await };
-            self.part.member.executor().spawn(keeping);
-            return done(Err(Arc::new(error)));
+            let keeping = async move {
+                part.member.keep_lost(&part.session, &entries).await;
+                // What comes next is kept after it.
+                done(Err(Arc::new(error)));
+            };
+            drop(self.part.member.executor().spawn(keeping));
+            return;
         }
         self.send(match entries.is_empty() {
             true => Work::Settle(done),

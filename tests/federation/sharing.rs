@@ -119,6 +119,37 @@ fn prompt_that_the_realm_did_not_take_is_kept_whole() {
 }
 
 #[test]
+fn turn_keeps_all_that_it_could_not_save_in_order() {
+    let Some(mut server) = Server::start() else { return };
+    let call = "{:tool-call {:name \"bash\" :arguments {:command \"until [ -e go ]; do sleep 0.01; done\"}}}";
+    let script = format!("{{:turns [{{:steps [{}]}}]}}", call.repeat(4));
+    let alpha = host(&server, "alpha", ":all", &script);
+    let mut a = alpha.setup.interactor();
+    let session = crate::shared(&mut a);
+    ask(&mut a, "set_mode", "{:mode \"yolo\"}");
+    ask(&mut a, "prompt", "{:message \"run\"}");
+    for _ in 0..4 {
+        a.event("tool/executing");
+    }
+    server.stop();
+    std::fs::write(alpha.file("go"), "").unwrap();
+    // The first result waits for the engine until the lease is over; all others come after that.
+    end_of_turn(&mut a);
+    let kept = std::fs::read_to_string(alpha.setup.state().join(format!("lost/{session}.edn"))).unwrap();
+    for call in 1..=4 {
+        assert_eq!(kept.matches(&format!(":tool-call-id \"call-{call}\"")).count(), 1, "{kept}");
+    }
+    let last = kept.lines().next_back().unwrap();
+    assert!(last.contains(":event \"ended\""), "{kept}");
+    // An id tells when its entry was made.
+    let id = |line: &str| {
+        let entry = edn::read_one(line.as_bytes()).unwrap().into_owned();
+        entry.get("id").and_then(Value::as_str).unwrap().to_owned()
+    };
+    assert!(kept.lines().map(id).is_sorted(), "{kept}");
+}
+
+#[test]
 fn host_whose_clients_only_look_answers_no_question() {
     let Some(server) = Server::start() else { return };
     let asks =
