@@ -276,6 +276,69 @@ fn engine_that_is_away_holds_up_shared_sessions_alone() {
 }
 
 #[test]
+fn copy_is_read_while_the_engine_is_away_past_the_lease() {
+    let Some(mut two) = crossing::Two::start(NOTES) else { return };
+    let crossing::Two { server, alpha, a, b, session, .. } = &mut two;
+    ask(b, "prompt", "{:message \"before\"}");
+    end_of_turn(b);
+    end_of_turn(a);
+    let before = texts(b);
+    server.stop();
+    let again = "{:message \"again\" :idempotency-key \"k\"}";
+    let cell = std::cell::RefCell::new((a, b));
+    let is_over = |answer: &Owned| answer.to_string().contains("lease is over");
+    wait_until("the owner's lease is over", || {
+        let (a, b) = &mut *cell.borrow_mut();
+        assert_eq!(texts(b), before);
+        is_over(&a.ask("p", "set_mode", "{:mode \"yolo\"}"))
+    });
+    let (a, b) = cell.into_inner();
+    let refused = b.ask("p", "prompt", again);
+    assert_eq!(code(&refused), "realm/unreachable", "{refused}");
+    assert_eq!(texts(b), before);
+
+    server.begin();
+    let cell = std::cell::RefCell::new((&mut *a, &mut *b));
+    wait_until("the owner goes on", || {
+        let (_, b) = &mut *cell.borrow_mut();
+        code(&b.ask("p", "prompt", again)).is_empty()
+    });
+    end_of_turn(b);
+    end_of_turn(a);
+    assert!(ask(b, "prompt", again).to_string().contains(":duplicate true"));
+    let after = texts(b);
+    assert_eq!((after[..before.len()].to_vec(), after.len()), (before, 8), "{after:?}");
+    assert_eq!(texts(a), after);
+    assert_eq!(std::fs::read_to_string(alpha.file("ran")).unwrap(), "ran\nran\n");
+    server.assert_whole(session);
+}
+
+#[test]
+fn copy_is_opened_and_exported_without_an_engine() {
+    let Some(mut two) = crossing::Two::start(NOTES) else { return };
+    let crossing::Two { server, beta, b, session, .. } = &mut two;
+    ask(b, "prompt", "{:message \"words of a person\"}");
+    end_of_turn(b);
+    let before = texts(b);
+    server.stop();
+    let reads = |b: &mut Bridge, page: &str| {
+        assert_eq!(texts(b), before);
+        let exported = ask(b, "export_html", &format!("{{:path {page:?}}}"));
+        let page = std::fs::read_to_string(data(&exported, "path")).unwrap();
+        assert!(page.contains("words of a person"), "{page}");
+        let found = ask(b, "list_sessions", "{:text \"words of a person\" :scope \"all\"}").to_string();
+        assert!(found.contains(&*session), "{found}");
+    };
+    reads(b, "page.html");
+    // By a process that has never reached it, too.
+    b.kill();
+    assert!(beta.control(&["stop", "--now"]).status.success());
+    let mut b = beta.setup.interactor();
+    switch(&mut b, session);
+    reads(&mut b, "again.html");
+}
+
+#[test]
 fn session_that_the_realm_lacks_is_not_written() {
     let Some(server) = Server::start() else { return };
     let says = r#"{:turns [{:steps [{:delta "here"}]}] :then :cycle}"#;

@@ -94,6 +94,7 @@ mod tests {
         );
         let text = "[{:psi.agent-session/jobs [:psi.job/id]} :psi.realm/host (:psi.job/list {:limit 1}) (psi.job/cancel {})]";
         let Parted { theirs, ours, keys } = parted(&query(text)).unwrap();
+        assert!(parted(&ours).is_none(), "its host is asked once");
         assert_eq!(keys, ["psi.agent-session/jobs", "psi.job/list"].map(Value::keyword));
         assert_eq!(theirs.text, "[{:psi.agent-session/jobs [:psi.job/id]} (:psi.job/list {:limit 1})]");
         assert_eq!(ours.text, "[:psi.realm/host (psi.job/cancel {})]");

@@ -53,7 +53,7 @@ fn refusal(bridge: &mut Bridge, op: &str, params: &str) -> String {
 fn changes_of_files_are_undone_where_they_are() {
     let script = calls("write", "{:path \"made\" :content \"by the model\"}");
     let Some(mut two) = Two::start(&script) else { return };
-    let Two { alpha, beta, b, .. } = &mut two;
+    let Two { alpha, beta, a, b, .. } = &mut two;
     ask(b, "prompt", "{:message \"write\"}");
     end_of_turn(b);
     assert_eq!(std::fs::read_to_string(alpha.file("made")).unwrap(), "by the model");
@@ -61,6 +61,11 @@ fn changes_of_files_are_undone_where_they_are() {
     assert!(undone.contains(":steps 1") && undone.contains(":action \"removed\""), "{undone}");
     assert!(!alpha.file("made").exists() && !beta.file("made").exists());
     ask(b, "redo", "{}");
+    assert_eq!(std::fs::read_to_string(alpha.file("made")).unwrap(), "by the model");
+    // What was undone at the owner itself, too.
+    ask(a, "undo", "{}");
+    let redone = ask(b, "redo", "{}").to_string();
+    assert!(redone.contains(":steps 1") && redone.contains(":action \"created\""), "{redone}");
     assert_eq!(std::fs::read_to_string(alpha.file("made")).unwrap(), "by the model");
     // Its refusal crosses with its facts.
     std::fs::write(alpha.file("made"), "by a person").unwrap();
@@ -126,6 +131,14 @@ fn commands_and_tools_of_a_person_run_at_the_session() {
     assert_eq!(data(&part, "text"), "3\n4\n");
 }
 
+/// The messages that wait in a session, with their ids.
+fn waiting(bridge: &mut Bridge) -> Vec<(String, String)> {
+    let waiting = ask(bridge, "list_pending", "{}");
+    let waiting = at(&waiting, &["data", "waiting"]).and_then(Value::as_slice).unwrap().to_vec();
+    let text = |message: &Value<'_>, key| message.get(key).and_then(Value::as_str).unwrap().to_owned();
+    waiting.iter().map(|message| (text(message, "entry-id"), text(message, "text"))).collect()
+}
+
 #[test]
 fn waiting_message_is_edited_from_another_host() {
     let script = calls("bash", &format!("{{:command {:?}}}", until("go")));
@@ -136,13 +149,6 @@ fn waiting_message_is_edited_from_another_host() {
     for message in ["first", "second"] {
         ask(b, "follow_up", &format!("{{:message {message:?}}}"));
     }
-    let waiting = |bridge: &mut Bridge| {
-        let waiting = ask(bridge, "list_pending", "{}");
-        let waiting = at(&waiting, &["data", "waiting"]).and_then(Value::as_slice).unwrap().to_vec();
-        let text = |message: &Value<'_>, key| message.get(key).and_then(Value::as_str).unwrap().to_owned();
-        let both = |message: &Value<'_>| (text(message, "entry-id"), text(message, "text"));
-        waiting.iter().map(both).collect::<Vec<_>>()
-    };
     let before = waiting(a);
     assert_eq!(before.len(), 2);
     let (first, second) = (&before[0].0, &before[1].0);
@@ -152,6 +158,62 @@ fn waiting_message_is_edited_from_another_host() {
     assert_eq!(refusal(b, "edit_pending", "{:entry-id \"e\" :message \"x\"}"), "request/not-found");
     ask(b, "abort", "{}");
     assert_eq!(data(&end_of_turn(b), "outcome"), "aborted");
+}
+
+#[test]
+fn queue_is_ordered_and_resumed_from_another_host() {
+    let script = format!(
+        "{{:turns [{{:steps [{{:tool-call {{:name \"bash\" :arguments {{:command {:?}}}}}}}]}}
+                  {{:steps [{{:delta \"said\"}}]}} {{:steps [{{:delta \"said\"}}]}} {{:steps [{{:delta \"said\"}}]}}]}}",
+        until("go")
+    );
+    let Some(mut two) = Two::start(&script) else { return };
+    let Two { alpha, a, b, .. } = &mut two;
+    ask(b, "prompt", "{:message \"begin\"}");
+    wait_until("the command runs", || alpha.file("began").exists());
+    for message in ["first", "second", "third"] {
+        ask(b, "follow_up", &format!("{{:message {message:?}}}"));
+    }
+    let [first, second, third] = <[_; 3]>::try_from(waiting(a)).unwrap();
+    ask(b, "move_pending", &format!("{{:entry-id {:?} :before {:?}}}", third.0, first.0));
+    ask(b, "move_pending", &format!("{{:entry-id {:?}}}", first.0));
+    assert_eq!(waiting(a), [third, second, first]);
+    assert_eq!(refusal(b, "move_pending", "{:entry-id \"e\"}"), "request/not-found");
+    ask(b, "abort", "{}");
+    assert_eq!(data(&end_of_turn(b), "outcome"), "aborted");
+    assert_eq!(waiting(a).len(), 3, "an abort holds them");
+    let resumed = ask(b, "resume_queue", "{}");
+    assert_eq!(at(&resumed, &["data", "resumed"]).and_then(Value::as_bool), Some(true), "{resumed}");
+    for message in ["third", "second", "first"] {
+        let said = b.event("user/message");
+        assert!(said.to_string().contains(message), "{message} is not in {said}");
+        assert_eq!(data(&end_of_turn(b), "outcome"), "completed");
+    }
+    assert!(waiting(a).is_empty());
+}
+
+#[test]
+fn option_of_an_agent_is_chosen_where_the_agent_runs() {
+    let program = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents/agent.py");
+    let agent = |host: &Daemon| {
+        let env = format!("{{\"STARTED\" {:?} \"AGENT_LOG\" {:?}}}", host.file("started"), host.file("log"));
+        configured(host, &format!(":agents {{\"a\" {{:command [\"python3\" {program:?}] :env {env}}}}}"));
+    };
+    let Some(mut two) = Two::with(END, agent) else { return };
+    let Two { alpha, beta, a, b, .. } = &mut two;
+    assert!(b.ask("o", "agent_options", "{}").to_string().contains("has no agent with options"));
+    ask(a, "new_session", "{:agent \"a\"}");
+    let session = shared(a);
+    listed(b, &session, |row| host_of(row) == "alpha");
+    switch(b, &session);
+    let options = ask(b, "agent_options", "{}").to_string();
+    assert!(options.contains(":id \"model\"") && options.contains("\"m-large\""), "{options}");
+    let set = ask(b, "set_option", "{:option \"model\" :value \"m-large\"}").to_string();
+    assert!(set.contains(":value \"m-large\""), "{set}");
+    assert_eq!(refusal(b, "set_option", "{:option \"none\" :value \"x\"}"), "request/not-found");
+    let given = std::fs::read_to_string(alpha.file("log")).unwrap();
+    assert_eq!(given.matches("session/set_config_option").count(), 1, "{given}");
+    assert!(!beta.file("started").exists(), "no agent of this host is started");
 }
 
 #[test]
@@ -239,12 +301,16 @@ fn query_asks_the_host_what_it_alone_knows() {
     assert_eq!(refusal(b, "query_eql", &strict), "realm/owner-lost");
 }
 
-/// Gives a host a team for control.
-pub fn team(host: &Daemon) {
+/// Adds to a host's configuration.
+fn configured(host: &Daemon, more: &str) {
     let path = host.setup.dir.path().join("config/edn-bridge/config.edn");
     let realm = std::fs::read_to_string(&path).unwrap();
-    let team = ":control {:teams [{:name \"t\" :members [\"ann\"]}]}}";
-    std::fs::write(path, format!("{} {team}", realm.trim_end().strip_suffix('}').unwrap())).unwrap();
+    std::fs::write(path, format!("{} {more}}}", realm.trim_end().strip_suffix('}').unwrap())).unwrap();
+}
+
+/// Gives a host a team for control.
+pub fn team(host: &Daemon) {
+    configured(host, ":control {:teams [{:name \"t\" :members [\"ann\"]}]}");
 }
 
 #[test]
@@ -322,6 +388,25 @@ fn compaction_may_take_longer_than_an_answer() {
     }
     let compacted = ask(b, "compact", "{}");
     assert!(compacted.to_string().contains("The summary."), "{compacted}");
+}
+
+#[test]
+fn question_that_its_own_host_ends_is_withdrawn_elsewhere() {
+    let script = calls("bash", "{:command \"true\"}");
+    let Some(mut two) = Two::start(&script) else { return };
+    let Two { a, b, .. } = &mut two;
+    ask(b, "set_mode", "{:mode \"ask\"}");
+    ask(a, "prompt", "{:message \"begin\"}");
+    let asked = question(b);
+    let id = data(&asked, "interaction-id");
+    assert_eq!(data(&question(a), "interaction-id"), id);
+    ask(a, "abort", "{}");
+    let over = b.event("interaction/answered");
+    assert_eq!((data(&over, "interaction-id"), data(&over, "status")), (id, "cancelled"), "{over}");
+    let late = format!(
+        "{{:interaction-id {id:?} :status \"accepted\" :value {{:outcome \"approve\" :scope \"once\"}}}}"
+    );
+    assert_eq!(refusal(b, "interaction_respond", &late), "request/interaction-already-answered");
 }
 
 #[test]
