@@ -406,17 +406,23 @@ Interactively, choose it; with a prefix argument, from all projects."
 
 (defun edn-bridge-sessions-take (slot folder)
   "Go on here with the session SLOT, whose host is lost, in FOLDER.
-Interactively, choose it from all hosts of the realm, and the folder."
+Where FOLDER is empty, the program looks for one of the same git remote.
+Interactively, choose the session from all hosts of the realm, and the folder."
   (interactive
    (list (edn-bridge-sessions--choose-slot "Take session: " t)
-         (read-directory-name "Go on in folder: " default-directory nil t))
+         ;; What is inserted would have to be deleted for the empty answer.
+         (let ((insert-default-directory nil))
+           (read-directory-name
+            "Go on in folder (empty: one of the same git remote): "
+            nil "" t)))
    edn-bridge-chat-mode)
   (let ((conn (edn-bridge-chat-current)))
     (edn-bridge-rpc-request
      conn "take_session"
-     (list :session-id (plist-get slot :id)
-           :cwd (file-local-name
-                 (directory-file-name (expand-file-name folder))))
+     (append (list :session-id (plist-get slot :id))
+             (unless (equal folder "")
+               (list :cwd (file-local-name
+                           (directory-file-name (expand-file-name folder))))))
      :on-success
      (lambda (data)
        (edn-bridge-chat-with-buffer conn

@@ -97,7 +97,19 @@
         (call-interactively #'edn-bridge-sessions-take)
         (should (equal (plist-get (car sent) :op) "take_session"))
         (should (equal (plist-get (car sent) :params)
-                       '(:session-id "s2" :cwd "/project")))))
+                       '(:session-id "s2" :cwd "/project"))))
+      ;; Who only presses RET leaves the folder to the program.
+      (dolist (answer '(("RET") ("/tmp RET" :cwd "/tmp")))
+        (cl-letf (((symbol-function 'edn-bridge-sessions--choose-slot)
+                   (lambda (&rest _) lost)))
+          (let ((executing-kbd-macro t)
+                (unread-command-events
+                 (listify-key-sequence (kbd (car answer)))))
+            (minibuffer-with-setup-hook
+                (lambda () (should (equal (minibuffer-contents) "")))
+              (call-interactively #'edn-bridge-sessions-take))))
+        (should (equal (plist-get (car sent) :params)
+                       (append '(:session-id "s2") (cdr answer))))))
     (edn-bridge-sessions-hand-over "desk")
     (should (equal (plist-get (car sent) :op) "hand_over_session"))
     (should (equal (plist-get (car sent) :params)

@@ -173,6 +173,24 @@ Return what stands above the draft of the last session."
       (should (string-match-p "● A  \n.*○ A  fork  \n.*○ Task  \n"
                               (buffer-string))))))
 
+(ert-deftest edn-bridge-sessions-header-line-says-on-which-host-one-is ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (pcase-dolist (`(,shown ,face . ,data)
+                   '((nil nil :elsewhere :false :host "desk")
+                     ("on desk%" nil :elsewhere t :host "desk%")
+                     ("desk% is lost" edn-bridge-chat-error
+                      :elsewhere t :owner-lost t :host "desk%")
+                     ("no host" edn-bridge-chat-error
+                      :elsewhere t :owner-lost t :host nil)))
+      (apply #'edn-bridge-test-event conn "session/updated"
+             :session-id "s1" data)
+      (let ((line (edn-bridge-chat--header-line)))
+        (if (not shown)
+            (should-not (string-search "desk" line))
+          (let ((at (string-search (string-replace "%" "%%" shown) line)))
+            (should at)
+            (should (eq (get-text-property at 'face line) face))))))))
+
 (ert-deftest edn-bridge-tree-begins-at-the-current-session ()
   (with-temp-buffer
     (edn-bridge-tree-mode)
