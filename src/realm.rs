@@ -11,7 +11,6 @@
 #[cfg(feature = "realm")]
 mod board;
 mod calls;
-#[cfg(feature = "realm")]
 mod check;
 #[cfg(feature = "realm")]
 mod engine;
@@ -31,8 +30,7 @@ mod types;
 mod writer;
 
 pub use calls::{Hints, Realm, RealmCall, Requests, Utterances};
-#[cfg(feature = "realm")]
-pub use check::RealmCheck;
+pub use check::{RealmCheck, RealmNote};
 #[cfg(feature = "realm")]
 pub use engine::{check, connect, init};
 pub use error::{Doubt, RealmError};

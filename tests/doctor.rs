@@ -1,7 +1,26 @@
 //! `edn-bridge doctor`, with the real binary.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "tests"
+)]
 
+#[cfg(feature = "postgres")]
+#[allow(dead_code, unused_macros, reason = "the tests of the realm use the rest")]
+#[path = "realm/engines.rs"]
+mod engines;
+#[cfg(feature = "postgres")]
+#[allow(dead_code, reason = "the tests of the realm use the rest")]
+#[path = "realm/promises.rs"]
+mod promises;
+#[cfg(feature = "postgres")]
+#[allow(dead_code, reason = "the tests of the realm use the rest")]
+#[path = "realm/server.rs"]
+mod server;
 mod support;
 
 use edn_bridge::edn;
@@ -382,4 +401,37 @@ fn agents_that_can_be_started_and_their_rights_are_told() {
         let told = String::from_utf8(output.stdout).unwrap();
         assert!(!output.status.success() && told.contains(message), "{name}: {told}");
     }
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn realm_that_may_lose_or_show_something_is_noted() {
+    use server::Engine as _;
+
+    let Some(mut server) = server::Server::start() else { return };
+    let setup = Setup::new().script("{:turns [{:steps []}]}");
+    let config = setup.dir.path().join("user.edn");
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    let realm = |url: &str| std::fs::write(&config, format!("{{:realm {{:engine {url:?} :host \"h\"}}}}"));
+    realm(server.url().expose()).unwrap();
+    let (_, told) = report(&setup);
+    let [(well, facts), standby, role] = &findings(&told, "realm")[..] else { panic!("{told}") };
+    assert!(well == "ok" && facts.contains("PostgreSQL 1") && facts.contains("an append "), "{facts}");
+    assert!(!facts.contains("standby"), "{facts}");
+    assert!(standby.0 == "note" && standby.1.starts_with("No standby is synchronous"), "{standby:?}");
+    assert!(role.0 == "note" && role.1.starts_with("This role is not bound"), "{role:?}");
+
+    // A role that row security binds.
+    server.sql("CREATE ROLE ann LOGIN");
+    promises::run(async { edn_bridge::realm::init(&server.url(), &["ann"]).await }).unwrap();
+    realm(&server.url().expose().replace("edn@", "ann@")).unwrap();
+    let (_, told) = report(&setup);
+    let states: Vec<String> = findings(&told, "realm").into_iter().map(|(state, _)| state).collect();
+    assert_eq!(states, ["ok", "note"], "{told}");
+
+    server.kill();
+    let (status, told) = report(&setup);
+    let [(state, what)] = &findings(&told, "realm")[..] else { panic!("{told}") };
+    assert_eq!((status, state.as_str()), (Some(1), "broken"), "{told}");
+    assert!(what.contains("cannot be reached") && what.ends_with('.'), "{what}");
 }

@@ -548,15 +548,17 @@ fn keys(found: &mut Findings, providers: &Providers) {
 fn realm(found: &mut Findings, settings: &Settings) {
     let Some(policy) = &settings.realm else { return };
     match federate::check(settings, policy) {
-        Ok(lines) => {
+        Ok(check) => {
             let takes = match policy.takeover {
                 Takeover::Ask => "",
                 Takeover::Auto => ", and takes sessions of lost machines by itself",
             };
             let share = policy.share.as_str();
             let about = format!("This machine is {} in the realm, shares {share}{takes}", policy.host);
-            let told = lines.join("; ");
-            found.well("realm", format!("{about}. {}.", told.trim_end_matches('.')));
+            found.well("realm", format!("{about}. {}.", federate::facts(&check).join("; ")));
+            for note in check.notes {
+                found.note("realm", note.what, note.advice);
+            }
         }
         Err(failure) => found.broken("realm", failure.to_string(), "`edn-bridge realm check` says more."),
     }

@@ -2,7 +2,6 @@
 //! `run/realm.lock`. Engines of one process share its part.
 
 use std::sync::{Arc, Mutex, PoisonError};
-#[cfg(feature = "realm")]
 use std::time::Duration;
 
 use clap::Subcommand;
@@ -10,13 +9,14 @@ use clap::Subcommand;
 use edn_bridge::config::EngineAddress;
 use edn_bridge::config::{RealmPolicy, Settings};
 use edn_bridge::federation::Federation;
+use edn_bridge::realm::RealmCheck;
 #[cfg(feature = "realm")]
 use edn_bridge::{
     auth,
     federation::Terms,
     private,
     realm::{
-        self, Host, HostId, HostName, Incarnation, Realm, RealmCheck, RealmError, RealmFilter, RealmSlot,
+        self, Host, HostId, HostName, Incarnation, Realm, RealmError, RealmFilter, RealmSlot,
         rules::LeaseTerms,
     },
     secret::Secret,
@@ -49,7 +49,7 @@ pub(super) const NOT_BUILT: &str = "The configuration names a realm, and this pr
                                     features `postgres` and `nats`): it sees no session of other hosts, and shares none.";
 
 #[cfg(not(feature = "realm"))]
-pub(super) fn check(_: &Settings, _: &RealmPolicy) -> Result<Vec<String>, Failure> {
+pub(super) fn check(_: &Settings, _: &RealmPolicy) -> Result<RealmCheck, Failure> {
     Err(Failure::Failed(NOT_BUILT.to_owned()))
 }
 
@@ -212,7 +212,8 @@ pub(super) fn run(options: &Options, command: RealmCommand) -> Exit {
         }
         RealmCommand::Check => {
             let check = told(wait_for(realm::check(&url))?)?;
-            out::print(&format!("{}\n", lines(&check).join("\n")))
+            let notes = check.notes.iter().map(|note| format!("{} {}\n", note.what, note.advice));
+            out::print(&format!("{}\n{}", facts(&check).join("\n"), notes.collect::<String>()))
         }
         RealmCommand::Hosts => {
             let hosts = ask(&settings, policy, &url, |realm| Box::pin(async move { realm.hosts().await }))?;
@@ -231,24 +232,21 @@ fn lost(millis: i64) -> String {
     format!("lost for {} s", millis / 1000)
 }
 
-/// What was found of an engine, a sentence each.
-#[cfg(feature = "realm")]
-fn lines(check: &RealmCheck) -> Vec<String> {
+/// What an engine is, and how long it takes.
+pub(super) fn facts(check: &RealmCheck) -> [String; 2] {
     let crypt = if check.is_encrypted { "encrypted" } else { "not encrypted, on this machine" };
     let millis = |time: Duration| format!("{:.2} ms", time.as_secs_f64() * 1000.0);
-    let mut lines = vec![
+    [
         format!("{} {} at {}, {crypt}", check.engine, check.version, check.place),
         format!("a round trip takes {}, an append {}", millis(check.round_trip), millis(check.append)),
-    ];
-    lines.extend(check.advice.iter().cloned());
-    lines
+    ]
 }
 
-/// Looks at the engine of the configuration: what was found, a sentence each.
+/// Looks at the engine of the configuration.
 #[cfg(feature = "realm")]
-pub(super) fn check(settings: &Settings, policy: &RealmPolicy) -> Result<Vec<String>, Failure> {
+pub(super) fn check(settings: &Settings, policy: &RealmPolicy) -> Result<RealmCheck, Failure> {
     let url = address(policy, settings)?;
-    told(wait_for(realm::check(&url))?).map(|check| lines(&check))
+    told(wait_for(realm::check(&url))?)
 }
 
 #[cfg(feature = "realm")]

@@ -18,6 +18,15 @@ pub struct RealmCheck {
     pub round_trip: Duration,
     /// The time of something that is on the engine's disk afterwards.
     pub append: Duration,
-    /// What a person should know, a sentence each.
-    pub advice: Vec<String>,
+    /// What a person should know.
+    pub notes: Vec<RealmNote>,
+}
+
+/// Something of an engine that a person may want otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RealmNote {
+    /// What is so, in sentences.
+    pub what: &'static str,
+    /// What to do about it, in a sentence.
+    pub advice: &'static str,
 }

@@ -21,10 +21,10 @@ fn realm_in_nats_is_made_once_and_a_newer_one_is_refused() {
         let granted = init(&server.url(), &["ann"]).await.unwrap_err();
         assert!(granted.to_string().contains("accounts"), "{granted}");
         let looked = check(&server.url()).await.unwrap();
-        assert!(looked.advice.is_empty() && looked.engine == "NATS" && !looked.is_encrypted, "{looked:?}");
+        assert!(looked.notes.is_empty() && looked.engine == "NATS" && !looked.is_encrypted, "{looked:?}");
         let unseen = Secret::new(format!("nats://127.0.0.1:{}?monitor=http://127.0.0.1:1", server.port()));
         let unseen = check(&unseen).await.unwrap();
-        assert!(unseen.advice[0].contains("sync_interval: always"), "{unseen:?}");
+        assert!(unseen.notes[0].what.contains("sync_interval: always"), "{unseen:?}");
     });
     let mut config = server.ask("$JS.API.STREAM.INFO.EDN_BRIDGE", "")["config"].clone();
     for (key, value, said) in [

@@ -87,7 +87,7 @@ fn realm_is_made_once_and_a_newer_one_is_refused() {
     run(async {
         init(&server.url(), &[]).await.unwrap();
         let looked = check(&server.url()).await.unwrap();
-        assert_eq!(looked.advice.len(), 2, "{looked:?}");
+        assert_eq!(looked.notes.len(), 2, "{looked:?}");
         assert!(looked.place.starts_with("127.0.0.1:") && !looked.is_encrypted);
         // One of version 1 is brought up to date, with what is in it.
         let claim = server.host("laptop").await.create(&header("s-1")).await.unwrap();

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::http::{self, Http};
 use crate::limits::{REALM_CALL_WAIT, REALM_LOOK};
-use crate::realm::check::RealmCheck;
+use crate::realm::check::{RealmCheck, RealmNote};
 use crate::realm::error::RealmError;
 use crate::realm::nats::address::Address;
 use crate::realm::nats::link::{Check, Kind, Line, Put};
@@ -241,13 +241,13 @@ pub(super) async fn check(address: &Address) -> Result<RealmCheck, RealmError> {
         line.commit(vec![Put::new("edn_bridge.check".to_owned(), Vec::new(), Check::Free)]).await?;
         append = append.min(begin.elapsed());
     }
-    let mut advice = Vec::new();
+    let mut notes = Vec::new();
     if seen.is_none() {
-        advice.push(
-            "Whether the server syncs before it acknowledges cannot be seen from here: its configuration needs \
-             `sync_interval: always` in the `jetstream` part. `?monitor=http://HOST:8222` in the address lets this look."
-                .to_owned(),
-        );
+        notes.push(RealmNote {
+            what: "Whether the server syncs before it acknowledges cannot be seen from here: its configuration needs \
+                   `sync_interval: always` in the `jetstream` part.",
+            advice: "`?monitor=http://HOST:8222` in the address lets this look.",
+        });
     }
     let info = line.client.server_info();
     Ok(RealmCheck {
@@ -257,7 +257,7 @@ pub(super) async fn check(address: &Address) -> Result<RealmCheck, RealmError> {
         is_encrypted: address.is_encrypted,
         round_trip,
         append,
-        advice,
+        notes,
     })
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::limits::REALM_INIT_WAIT;
-use crate::realm::check::RealmCheck;
+use crate::realm::check::{RealmCheck, RealmNote};
 use crate::realm::error::RealmError;
 use crate::realm::postgres::config::Address;
 use crate::realm::postgres::link::{Kind, Link, Purpose};
@@ -227,21 +227,19 @@ pub(super) async fn check(address: &Address) -> Result<RealmCheck, RealmError> {
         link.count(Kind::Write, write, &[]).await?;
         append = append.min(begin.elapsed());
     }
-    let mut advice = Vec::new();
+    let mut notes = Vec::new();
     if looked.standbys.is_empty() {
-        advice.push(
-            "No standby is synchronous (synchronous_standby_names is empty): after a failover to a standby, the newest \
-             entries may be missing. Sessions that notice it stop and say so. With one server alone there is \
-             nothing to do."
-                .to_owned(),
-        );
+        notes.push(RealmNote {
+            what: "No standby is synchronous (synchronous_standby_names is empty): after a failover to a standby, the \
+                   newest entries may be missing. Sessions that notice it stop and say so.",
+            advice: "With one server alone there is nothing to do.",
+        });
     }
     if looked.bypasses {
-        advice.push(
-            "This role is not bound by row security, so its programs are trusted with every user's sessions. Give each \
-             user a role of its own."
-                .to_owned(),
-        );
+        notes.push(RealmNote {
+            what: "This role is not bound by row security, so its programs are trusted with every user's sessions.",
+            advice: "Give each user a role of its own.",
+        });
     }
     Ok(RealmCheck {
         place: address.name(),
@@ -250,7 +248,7 @@ pub(super) async fn check(address: &Address) -> Result<RealmCheck, RealmError> {
         is_encrypted: address.is_encrypted,
         round_trip,
         append,
-        advice,
+        notes,
     })
 }
 
