@@ -593,17 +593,20 @@ fn commands_of_the_realm_work() {
 
     let Some(server) = server::Server::start() else { return };
     let place = Place::new();
-    let realm = format!("{{:realm {{:engine {:?} :host \"laptop\"}}}}", server.url().expose());
+    let realm = format!("{{:realm {{:engine {:?} :host \"laptop\" :share :all}}}}", server.url().expose());
     fs::create_dir_all(place.dir.path().join(".config/edn-bridge")).unwrap();
     fs::write(place.dir.path().join(".config/edn-bridge/config.edn"), realm).unwrap();
     for (line, wanted) in [
-        ("edn-bridge realm init", "The realm is ready."),
-        ("edn-bridge realm check", "PostgreSQL"),
-        ("edn-bridge realm hosts", ""),
-        ("edn-bridge sessions list --realm", ""),
+        ("edn-bridge realm init", &["The realm is ready."][..]),
+        ("edn-bridge realm check", &["PostgreSQL", "a round trip takes ", " ms, an append ", " ms\n"]),
+        // It enters, and shares what it does.
+        ("edn-bridge prompt 'Say hello.'", &["Hello."]),
+        ("edn-bridge realm hosts", &["laptop (this one): ", ", sessions: 1, build "]),
+        ("edn-bridge sessions list --realm", &["s-", "laptop", "/work", "Say hello."]),
     ] {
         let (is_well, printed) = place.run(line);
-        assert!(is_well && printed.contains(wanted), "{line}: {printed}");
+        let is_all = wanted.iter().all(|part| printed.contains(part));
+        assert!(is_well && is_all, "{line}: {printed}");
     }
 }
 
