@@ -54,6 +54,10 @@ use support::{Bridge, Setup, at, code, data, is_event, wait_until};
 const NOTES: &str = r#"{:turns [{:steps [{:tool-call {:name "bash" :arguments {:command "echo ran >> ran"}}}]}
                                {:steps [{:delta "it "} {:delta "ran"}]}] :then :cycle}"#;
 
+/// The hosts of the realm in the graph, beside what needs no engine.
+const HOSTS: &str = "{:query \"[:psi.realm/host {:psi.realm/hosts [:psi.realm-host/name :psi.realm-host/build \
+    :psi.realm-host/is-alive :psi.realm-host/lost-ms :psi.realm-host/sessions]}]\"}";
+
 /// A host of the server's realm with a lease of three seconds.
 fn host(server: &impl Engine, name: &str, share: &str, script: &str) -> Daemon {
     host_with(server, name, &format!(":share {share} :lease-ms 3000"), script)
@@ -180,6 +184,22 @@ fn session_is_driven_from_another_host_and_taken_when_lost<E: Engine>() {
     ] {
         assert!(graph.contains(&known), "{known} is not in {graph}");
     }
+    let hosts = ask(&mut b, "query_eql", HOSTS);
+    let hosts = at(&hosts, &["data", "result", "psi.realm/hosts"]).and_then(Value::as_slice).unwrap();
+    let of = |host: &Owned, key: &str| host.get(&format!("psi.realm-host/{key}")).unwrap().clone();
+    let shown = |host: &Owned| ["name", "build", "is-alive", "sessions"].map(|key| of(host, key).to_string());
+    let build = format!("{:?}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(
+        hosts.iter().map(shown).collect::<Vec<_>>(),
+        [("alpha", "false", "1"), ("beta", "true", "0")].map(|(host, is_alive, sessions)| [
+            format!("{host:?}"),
+            build.clone(),
+            is_alive.to_owned(),
+            sessions.to_owned()
+        ])
+    );
+    let lost = |host| of(host, "lost-ms").as_i64().unwrap();
+    assert!(lost(&hosts[0]) > 0 && lost(&hosts[1]) == 0, "{hosts:?}");
     let refused = b.ask("p", "prompt", "{:message \"lost\"}");
     assert_eq!(code(&refused), "realm/owner-lost", "{refused}");
     assert_eq!(refused.get("retryable").and_then(Value::as_bool), Some(true));
@@ -253,6 +273,8 @@ fn engine_that_is_away_holds_up_shared_sessions_alone() {
         shown.set(refusal.clone());
         refusal == "realm/unreachable"
     });
+    let hosts = ask(&mut a, "query_eql", HOSTS).to_string();
+    assert!(hosts.contains(":errors") && hosts.contains(":psi.realm/host \"alpha\""), "{hosts}");
     let before = texts(&mut a);
     ask(&mut a, "new_session", "{}");
     ask(&mut a, "prompt", "{:message \"on this machine alone\"}");

@@ -28,11 +28,14 @@ use crate::engine::system_prompt;
 use crate::event::StagePassed;
 use crate::facts::agent::ListedAgent;
 use crate::facts::mcp::McpServer;
-use crate::facts::{AtWork, JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats, Slot};
+use crate::facts::{
+    AtWork, HostFacts, JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats, Slot,
+};
 use crate::federation::SlotText;
 use crate::hook::Hook;
 use crate::http;
 use crate::interaction::audit;
+use crate::limits::REALM_CALL_WAIT;
 use crate::memory::Note;
 use crate::message::{Message, SessionId};
 use crate::provider::ToolSpec;
@@ -40,7 +43,7 @@ use crate::query::world::{
     ConnectionFacts, ControlFacts, ProcessFacts, PromptPart, QuestionFacts, QueuedView, Reading,
     ResolverFailure, SessionRow, SessionView, Setting, Shown, StoreFacts, TeamFacts, Walk, World,
 };
-use crate::session::{ApiError, Call, Control as _, Counts, Jobs as _, Reply};
+use crate::session::{ApiError, Call, Control as _, Counts, Jobs as _, Reply, Sessions as _};
 use crate::store::Entry;
 use crate::tool::permission::Rule;
 use crate::value::{Map, Value};
@@ -55,6 +58,7 @@ pub(super) struct ProcessSnapshot {
     call: Call,
     taken: RefCell<HashMap<SessionId, Arc<View>>>,
     questions: OnceCell<Vec<QuestionFacts>>,
+    hosts: OnceCell<Result<Vec<HostFacts>, ResolverFailure>>,
     counts: OnceCell<Counts>,
 }
 
@@ -69,8 +73,8 @@ struct View {
 
 impl ProcessSnapshot {
     pub(super) fn new(engine: Engine, call: Call) -> Self {
-        let (questions, counts) = (OnceCell::new(), OnceCell::new());
-        Self { engine, call, taken: RefCell::default(), questions, counts }
+        let (questions, hosts, counts) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+        Self { engine, call, taken: RefCell::default(), questions, hosts, counts }
     }
 
     fn view(&self, handle: Handle) -> Arc<View> {
@@ -92,6 +96,15 @@ impl ProcessSnapshot {
 
     /// Requests a list from the session API.
     fn ask<T: Send + 'static>(&self, ask: impl FnOnce(Call, Reply<Vec<T>>)) -> Vec<T> {
+        self.asked(PATIENCE, ask).and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// What the session API answers in time, if it does.
+    fn asked<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        ask: impl FnOnce(Call, Reply<Vec<T>>),
+    ) -> Option<Result<Vec<T>, ApiError>> {
         let (sender, receiver) = channel();
         ask(
             self.call.clone(),
@@ -99,7 +112,7 @@ impl ProcessSnapshot {
                 let _ = sender.send(result);
             }),
         );
-        receiver.recv_timeout(PATIENCE).ok().and_then(Result::ok).unwrap_or_default()
+        receiver.recv_timeout(patience).ok()
     }
 }
 
@@ -255,6 +268,18 @@ impl World for ProcessSnapshot {
         let federation = self.engine.shared.federation.get();
         let sessions = federation.map(|federation| federation.sessions()).unwrap_or_default();
         sessions.iter().map(|slot| listing::realm_slot(slot).slot).collect()
+    }
+
+    fn realm_hosts(&self) -> Result<Vec<HostFacts>, ResolverFailure> {
+        let ask = || {
+            if self.engine.shared.federation.get().is_none() {
+                return Ok(Vec::new());
+            }
+            let hosts = self.asked(REALM_CALL_WAIT, |call, reply| self.engine.hosts(call, reply));
+            let hosts = hosts.ok_or_else(|| ResolverFailure::new("The realm does not answer in time."))?;
+            hosts.map_err(|error| ResolverFailure::new(error.message))
+        };
+        self.hosts.get_or_init(ask).clone()
     }
 
     fn at_work(&self) -> Vec<AtWork> {

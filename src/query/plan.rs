@@ -13,7 +13,7 @@ pub enum Cost {
     Ready,
     /// Answers for the query's session, whatever the entity is. Used only if the entity itself leads nowhere.
     Seed,
-    /// Reads the disk. Such a query does not run on the connection's thread.
+    /// Reads the disk or asks the engine of a realm. Such a query does not run on the connection's thread.
     Slow,
 }
 

@@ -10,7 +10,9 @@ use crate::event::question::{QuestionContent, QuestionKind};
 use crate::event::{StagePassed, StatusText, Subagent, Widget, WidgetSpec};
 use crate::facts::agent::ListedAgent;
 use crate::facts::mcp::McpServer;
-use crate::facts::{AtWork, JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats, Slot};
+use crate::facts::{
+    AtWork, HostFacts, JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats, Slot,
+};
 use crate::hook::Hook;
 use crate::memory::Note;
 use crate::message::{EntryId, Message, SessionId, TurnId};
@@ -72,6 +74,12 @@ pub trait World {
 
     /// The sessions of the realm, the last changed first.
     fn realm_sessions(&self) -> Vec<Slot>;
+
+    /// The hosts of the realm, by name; empty if this host is in none. Asks the realm's engine, and waits for it.
+    ///
+    /// # Errors
+    /// If the engine does not answer.
+    fn realm_hosts(&self) -> Result<Vec<HostFacts>, ResolverFailure>;
 
     /// Facts about control.
     fn control(&self) -> ControlFacts;

@@ -9,7 +9,9 @@ use edn_bridge::context::Project;
 use edn_bridge::event::StagePassed;
 use edn_bridge::facts::agent::ListedAgent;
 use edn_bridge::facts::mcp::McpServer;
-use edn_bridge::facts::{AtWork, JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats, Slot};
+use edn_bridge::facts::{
+    AtWork, HostFacts, JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats, Slot,
+};
 use edn_bridge::hook::Hook;
 use edn_bridge::memory::Note;
 use edn_bridge::message::{Message, SessionId, Usage};
@@ -162,6 +164,9 @@ impl World for Process {
     }
     fn realm_sessions(&self) -> Vec<Slot> {
         Vec::new()
+    }
+    fn realm_hosts(&self) -> Result<Vec<HostFacts>, ResolverFailure> {
+        Ok(Vec::new())
     }
     fn at_work(&self) -> Vec<AtWork> {
         Vec::new()

@@ -1,7 +1,10 @@
-//! `:psi.realm/*` and `:psi.realm-session/*`: what this process knows of the realm that it is in. Asks no engine.
+//! `:psi.realm/*`, `:psi.realm-session/*` and `:psi.realm-host/*`: what this process knows of the realm that it is in. The
+//! engine is asked for the hosts alone, because it judges the leases.
 
-use crate::facts::Slot;
+use crate::facts::{HostFacts, Slot};
+use crate::message::count;
 use crate::query::graph::Resolver;
+use crate::query::plan::Cost;
 use crate::query::table::{join, out, table, text};
 
 table! {
@@ -12,6 +15,16 @@ table! {
         "psi.realm-session/name" "Its name, or the start of its first message." => |slot| text(slot.display_name());
         "psi.realm-session/worktree-path" "Its folder at that host." => |slot| text(&slot.cwd);
         "psi.realm-session/is-streaming" "Whether a turn runs in it." => |slot| slot.is_streaming;
+    }
+}
+
+table! {
+    HOST of HostFacts {
+        "psi.realm-host/name" "The host's name." => |host| text(&host.name);
+        "psi.realm-host/build" "The build of its program." => |host| text(&host.build);
+        "psi.realm-host/is-alive" "Whether its lease holds, by the engine's clock." => |host| host.is_alive;
+        "psi.realm-host/lost-ms" "Milliseconds since the end of its lease, by the engine's clock; 0 while it holds." => |host| count(host.lost_ms);
+        "psi.realm-host/sessions" "The number of sessions of the realm that it owns." => |host| count(host.sessions);
     }
 }
 
@@ -35,4 +48,15 @@ pub(super) const PART: &[Resolver] = &[
         )],
         |env, _| SESSION.list("psi.realm/sessions", env.world.realm_sessions().iter()),
     ),
+    Resolver::one(
+        "psi.realm/hosts",
+        &[],
+        &[join(
+            "psi.realm/hosts",
+            "The hosts of the realm, by name, as its engine knows them now; empty if this host is in none.",
+            HOST.outputs,
+        )],
+        |env, _| HOST.list("psi.realm/hosts", env.world.realm_hosts()?.iter()),
+    )
+    .costing(Cost::Slow),
 ];
