@@ -612,6 +612,15 @@ pub struct ListedSession {
     pub recent: Recent,
 }
 
+/// A list of live and stored sessions.
+#[derive(Debug, Default)]
+pub struct ListedSessions {
+    /// The sessions.
+    pub sessions: Vec<ListedSession>,
+    /// Why those of other hosts that a search would find are missing; `None` if they are not.
+    pub missing: Option<Arc<str>>,
+}
+
 /// What happened last in a session.
 #[derive(Debug, Default)]
 pub struct Recent {

@@ -1384,6 +1384,20 @@ pub const REALM_SWEEP: usize = 10_000;
 /// How often a host removes from its realm what nobody needs any more. Nobody waits for it.
 pub const REALM_SWEEP_PAUSE: Duration = Duration::from_secs(60 * 60);
 
+/// How long a search in a realm may take. A person waits for it, and has what is on this machine all the same. The engine
+/// reads every entry: some hundred megabytes of them in that time.
+pub const REALM_FIND_WAIT: Duration = Duration::from_secs(5);
+
+/// The longest entry that a search in a realm reads (64 KiB). A longer one is a tool's output or an image.
+pub const REALM_FIND_BYTES: usize = 64 * 1024;
+
+/// Entries of one session that a search in a realm looks at, the newest that have the words: some have them elsewhere than
+/// in what was said.
+pub const REALM_FIND_ENTRIES: usize = 4;
+
+/// Entries that a search in a realm brings here, of all sessions.
+pub const REALM_FIND_ROWS: usize = 256;
+
 /// Sessions of a realm that are listed.
 pub const REALM_SESSIONS: usize = 10_000;
 

@@ -41,7 +41,7 @@ pub use nats::NatsRealm;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresRealm;
 pub use types::{
-    Claim, Host, HostId, HostName, Incarnation, Opened, OwnedBy, Posted, RealmFilter, RealmHint, RealmPage,
-    RealmRequest, RealmSlot, Tail,
+    Claim, Host, HostId, HostName, Incarnation, Opened, OwnedBy, Posted, RealmFilter, RealmHint, RealmHit,
+    RealmPage, RealmRequest, RealmSlot, Tail,
 };
 pub use writer::{RealmWriter, Written};

@@ -41,7 +41,7 @@ pub use entry::{Entry, EntryBody, FORMAT, Header, HeaderError, Parent};
 pub use error::StoreError;
 pub use files::{FileOps, JournalLock, LockError, LogFile, SystemFiles};
 pub use journals::{FromElsewhere, Journal, Journals, Loaded, Log, Ownership, Told, is_shared};
-pub use listing::{Hit, StoredSession, is_name};
+pub use listing::{Hit, StoredSession, excerpt_of, is_name};
 pub use reading::{JournalContent, JournalFault};
 pub use shelf::Discarding;
 pub use verify::{Repaired, VerifyReport};

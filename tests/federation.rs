@@ -20,6 +20,8 @@ mod crossing;
 mod editor;
 #[path = "realm/engines.rs"]
 mod engines;
+#[path = "federation/finding.rs"]
+mod finding;
 #[path = "daemon/fixture.rs"]
 mod fixture;
 #[cfg(feature = "nats")]

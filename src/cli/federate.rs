@@ -270,26 +270,43 @@ fn ask<T>(
     told(wait_for(asked)?)
 }
 
-/// The sessions of the realm, the last changed first.
+/// The sessions of the realm, the last changed first; with words, those that have them, each with an excerpt.
 #[cfg(feature = "realm")]
-fn sessions(settings: &Settings, limit: usize) -> Result<Vec<RealmSlot>, Failure> {
+fn sessions(
+    settings: &Settings,
+    words: &str,
+    limit: usize,
+) -> Result<Vec<(RealmSlot, Option<String>)>, Failure> {
     let Some(policy) = &settings.realm else {
         return Err(Failure::Failed("There is no realm in your configuration.".to_owned()));
     };
     let url = address(policy, settings)?;
-    ask(settings, policy, &url, |realm| {
-        Box::pin(async move { realm.list(&RealmFilter::default(), limit).await })
-    })
+    if words.is_empty() {
+        let listed = ask(settings, policy, &url, |realm| {
+            Box::pin(async move { realm.list(&RealmFilter::default(), limit).await })
+        });
+        return Ok(listed?.into_iter().map(|slot| (slot, None)).collect());
+    }
+    let hits = ask(settings, policy, &url, |realm| {
+        let words = words.to_owned();
+        Box::pin(async move { realm.find(&words, None, limit).await })
+    });
+    Ok(hits?.into_iter().map(|hit| (hit.slot, Some(hit.excerpt))).collect())
 }
 
-/// Lists the sessions of the realm.
+/// Lists the sessions of the realm, or those with all the words.
 #[cfg(feature = "realm")]
-pub(super) fn list(settings: &Settings, limit: usize, as_json: bool) -> Exit {
+pub(super) fn list(settings: &Settings, words: &str, limit: usize, as_json: bool) -> Exit {
     use edn_bridge::federation::SlotText;
     use edn_bridge::value::{Map, Value};
 
     let mut text = String::new();
-    for slot in sessions(settings, limit)? {
+    let found = sessions(settings, words, limit)?;
+    if found.is_empty() && !words.is_empty() {
+        let why = format!("No session of the realm has {words:?} in a message or in its name.");
+        return Err(Failure::NoSession(why));
+    }
+    for (slot, excerpt) in found {
         let shown = SlotText::read(&slot.text);
         let (host, is_lost) = match &slot.owner {
             Some(owner) => (owner.host.to_string(), owner.is_lost),
@@ -297,13 +314,14 @@ pub(super) fn list(settings: &Settings, limit: usize, as_json: bool) -> Exit {
         };
         let name = shown.name.or(shown.first_message).unwrap_or_default();
         if as_json {
-            let row = Map::new()
+            let mut row = Map::new()
                 .with("id", slot.header.session.as_str().to_owned())
                 .with("host", host)
                 .with("owner_lost", is_lost)
                 .with("cwd", slot.cwd.to_string())
                 .with("name", name.to_string())
                 .with("entries", Value::int(i64::try_from(slot.tail).unwrap_or(i64::MAX)));
+            row.put_some("excerpt", excerpt);
             let mut line = Vec::new();
             edn_bridge::json::write(&Value::from(row), &mut line);
             text.push_str(&String::from_utf8_lossy(&line));
@@ -317,11 +335,14 @@ pub(super) fn list(settings: &Settings, limit: usize, as_json: bool) -> Exit {
             "{session}  {host}{state}  {}  {name}\n",
             edn_bridge::visible::line(&slot.cwd)
         ));
+        if let Some(excerpt) = excerpt {
+            text.push_str(&format!("    {}\n", edn_bridge::visible::line(&excerpt)));
+        }
     }
     out::print(&text)
 }
 
 #[cfg(not(feature = "realm"))]
-pub(super) fn list(_: &Settings, _: usize, _: bool) -> Exit {
+pub(super) fn list(_: &Settings, _: &str, _: usize, _: bool) -> Exit {
     Err(Failure::Failed(NOT_BUILT.to_owned()))
 }

@@ -35,7 +35,7 @@ pub(super) enum SessionsCommand {
         #[arg(long)]
         archived: bool,
         /// Those of the realm, of all its hosts.
-        #[arg(long, conflicts_with_all = ["words", "all", "archived"])]
+        #[arg(long, conflicts_with_all = ["all", "archived"])]
         realm: bool,
         /// At most so many.
         #[arg(long, value_name = "N", default_value_t = 50)]
@@ -130,7 +130,9 @@ pub(super) fn run(options: &Options, command: Option<SessionsCommand>) -> Exit {
         json: false,
     };
     match command.unwrap_or(default) {
-        SessionsCommand::List { realm: true, limit, json, .. } => federate::list(&settings, limit, json),
+        SessionsCommand::List { words, realm: true, limit, json, .. } => {
+            federate::list(&settings, &words.join(" "), limit, json)
+        }
         SessionsCommand::Take { session, folder } => {
             let folder = folder.map(|folder| folder.canonicalize().unwrap_or(folder));
             let folder = folder.unwrap_or_else(|| settings.cwd.clone());

@@ -8,7 +8,7 @@ use crate::clock::rfc3339;
 use crate::engine::handle::Handle;
 use crate::engine::services::{Services, refused};
 use crate::engine::snapshot::SessionSnapshot;
-use crate::facts::{ListedSession, Recent, SessionFacts, Slot};
+use crate::facts::{ListedSession, ListedSessions, Recent, SessionFacts, Slot};
 use crate::federation::SlotText;
 use crate::limits::{LISTED_SESSIONS, SEARCH_HITS};
 use crate::message::{Role, SessionId};
@@ -36,7 +36,7 @@ pub(super) fn list(
     services: &Services,
     asking: &SessionFacts,
     wanted: &Listing,
-) -> Result<Vec<ListedSession>, ApiError> {
+) -> Result<ListedSessions, ApiError> {
     if let Some(text) = &wanted.text {
         return search(services, asking, text, wanted);
     }
@@ -44,11 +44,11 @@ pub(super) fn list(
     let limit = wanted.limit.unwrap_or(LISTED_SESSIONS);
     let found = sessions(services, folder, limit, wanted.archived).map_err(|error| refused(&error))?;
     let slot = |listed| match listed {
-        Listed::Live(handle) => live_slot(&handle.snapshot(), asking),
-        Listed::Stored(info) => owned(services, disk_slot(*info)),
-        Listed::Elsewhere(slot) => realm_slot(&slot),
+        Listed::Live(handle) => Some(live_slot(&handle.snapshot(), asking)),
+        Listed::Stored(info) => Some(owned(services, disk_slot(*info))),
+        Listed::Elsewhere(slot) => (wanted.scope == ListScope::All).then(|| realm_slot(&slot)),
     };
-    Ok(found.into_iter().map(slot).collect())
+    Ok(ListedSessions { sessions: found.into_iter().filter_map(slot).collect(), missing: None })
 }
 
 /// The sessions of a folder, or all, at most `limit`: the live ones, newest first, then the stored ones; with
@@ -94,7 +94,8 @@ pub(super) fn sessions(
     Ok(listed)
 }
 
-/// The sessions with a text in a message or in their name, best first, each with an `excerpt`.
+/// The sessions with a text in a message or in their name, each with an `excerpt`: those of this machine's files, best first,
+/// and then, of all folders, those that only the realm knows to have it. Where its engine cannot be asked, this says so.
 ///
 /// # Errors
 /// Those of [`list`].
@@ -103,20 +104,48 @@ fn search(
     asking: &SessionFacts,
     text: &str,
     wanted: &Listing,
-) -> Result<Vec<ListedSession>, ApiError> {
+) -> Result<ListedSessions, ApiError> {
     let project = (wanted.scope == ListScope::Project).then(|| Path::new(&*asking.cwd));
     let limit = wanted.limit.unwrap_or(SEARCH_HITS).min(SEARCH_HITS);
     let hits = services.read_journals(|journals| journals.search(project, text, wanted.archived, limit));
     let hits = hits.map_err(|error| refused(&error))?.into_iter().map(|hit| {
-        let mut listed = owned(services, disk_slot(hit.info));
-        // A live session is shown with its current state.
-        if let Ok(live) = services.tree.get(&listed.slot.id) {
-            listed = ListedSession { modified: listed.modified, ..live_slot(&live.snapshot(), asking) };
-        }
-        listed.excerpt = Some(hit.excerpt);
-        listed
+        let listed = owned(services, disk_slot(hit.info));
+        found(services, asking, listed, hit.excerpt)
     });
-    Ok(hits.collect())
+    let mut list = ListedSessions { sessions: hits.collect(), missing: None };
+    let room = limit.saturating_sub(list.sessions.len());
+    if let (ListScope::All, Some(federation), 1..) = (wanted.scope, services.federation.get(), room) {
+        match federation.find(text, limit) {
+            Ok(hits) => {
+                let known: HashSet<SessionId> =
+                    list.sessions.iter().map(|listed| listed.slot.id.clone()).collect();
+                let is_wanted = |id: &SessionId| {
+                    !known.contains(id) && (wanted.archived || !services.journals.is_archived(id))
+                };
+                let further = hits.into_iter().filter(|hit| is_wanted(&hit.slot.header.session));
+                let further = further.map(|hit| found(services, asking, realm_slot(&hit.slot), hit.excerpt));
+                list.sessions.extend(further.take(room));
+            }
+            Err(error) => list.missing = Some(error.to_string().into()),
+        }
+    }
+    Ok(list)
+}
+
+/// A session that a search found; a live one with its current state.
+fn found(
+    services: &Services,
+    asking: &SessionFacts,
+    listed: ListedSession,
+    excerpt: String,
+) -> ListedSession {
+    let excerpt = Some(excerpt);
+    match services.tree.get(&listed.slot.id) {
+        Ok(live) => {
+            ListedSession { modified: listed.modified, excerpt, ..live_slot(&live.snapshot(), asking) }
+        }
+        Err(_) => ListedSession { excerpt, ..listed },
+    }
 }
 
 fn live_slot(snapshot: &SessionSnapshot, asking: &SessionFacts) -> ListedSession {

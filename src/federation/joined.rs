@@ -19,13 +19,14 @@ use super::lost::{LostSession, LostSessions};
 use super::member::{RealmMember, Terms, lock};
 use crate::config::{Share, Takeover};
 use crate::limits::{
-    REALM_CLOSE, REALM_ENTER, REALM_LIST_RESTS, REALM_LOOK, REALM_REST, REALM_SESSIONS, REALM_WATCH,
+    REALM_CLOSE, REALM_ENTER, REALM_FIND_WAIT, REALM_LIST_RESTS, REALM_LOOK, REALM_REST, REALM_SESSIONS,
+    REALM_WATCH,
 };
 use crate::message::SessionId;
 use crate::realm::rules::{LeaseStanding, LeaseTerms};
 use crate::realm::{
-    self, Host, HostName, Kept, Posted, Realm, RealmError, RealmFilter, RealmHint, RealmRequest, RealmSlot,
-    Utterances,
+    self, Host, HostName, Kept, Posted, Realm, RealmError, RealmFilter, RealmHint, RealmHit, RealmRequest,
+    RealmSlot, Utterances,
 };
 use crate::store::{Entry, Header, Journal, StoreError};
 
@@ -67,6 +68,8 @@ pub struct Federation {
     /// Woken where the list may be old, or is to be looked at more often.
     dirty: Arc<Notify>,
     lost: Mutex<LostSessions>,
+    /// Had by the search that runs: one host does not search its realm several times at once.
+    finding: tokio::sync::Mutex<()>,
     /// When what runs in shared sessions must have ended.
     until: watch::Sender<Option<Duration>>,
 }
@@ -128,6 +131,7 @@ impl Federation {
             listeners: Mutex::default(),
             dirty: Arc::default(),
             lost: Mutex::default(),
+            finding: tokio::sync::Mutex::default(),
             until: watch::Sender::default(),
         });
         let mut kept = kept;
@@ -188,6 +192,21 @@ impl Federation {
     /// If it cannot be reached.
     pub async fn hosts(&self) -> Result<Vec<Host>, StoreError> {
         self.realm.hosts().await.map_err(|error| self.refused(&error))
+    }
+
+    /// The sessions of other hosts with all words of a text in one message or in their name, at most `most`. Waits for the
+    /// engine, at most [`REALM_FIND_WAIT`]: not for a task of an executor.
+    ///
+    /// # Errors
+    /// If the engine does not say it in time.
+    pub fn find(&self, text: &str, most: usize) -> Result<Vec<RealmHit>, StoreError> {
+        let finding = async {
+            let _one = self.finding.lock().await;
+            self.realm.find(text, Some(self.host()), most).await
+        };
+        let found = self.wait_for(async { tokio::time::timeout(REALM_FIND_WAIT, finding).await });
+        let late = |_| Err(RealmError::Unreachable("its search did not end in time".into()));
+        found.unwrap_or_else(late).map_err(|error| self.refused(&error))
     }
 
     /// Whether a new session is shared from its first entry.

@@ -572,7 +572,7 @@ impl Writer {
         let listed = self.federation.slot(&self.part.session).filter(|slot| slot.text.is_empty());
         let owner = listed.and_then(|slot| slot.owner).map(|owner| owner.host);
         let Some(host) = owner.filter(|host| host != self.federation.host()) else { return Ok(None) };
-        let of_host = RealmFilter { host: Some(host), text: None };
+        let of_host = RealmFilter { host: Some(host) };
         let now = self.federation.realm().list(&of_host, REALM_SESSIONS).await?;
         let is_in_part = |slot: &RealmSlot| slot.header.session == self.part.session && slot.text.is_empty();
         Ok(of_host.host.filter(|_| now.iter().any(is_in_part)))

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use crate::message::SessionId;
 use crate::realm::error::RealmError;
 use crate::realm::types::{
-    Claim, Host, HostId, HostName, Opened, Posted, RealmFilter, RealmHint, RealmPage, RealmRequest,
+    Claim, Host, HostId, HostName, Opened, Posted, RealmFilter, RealmHint, RealmHit, RealmPage, RealmRequest,
     RealmSlot, Tail,
 };
 use crate::store::{Entry, Header};
@@ -82,6 +82,16 @@ pub trait Realm: Debug + Send + Sync {
 
     /// The sessions, the last changed first; at most `most`.
     fn list<'a>(&'a self, filter: &'a RealmFilter, most: usize) -> RealmCall<'a, Vec<RealmSlot>>;
+
+    /// The sessions with all words of a text in one message or in their name, the last changed first; at most `most`, and
+    /// without those that `besides` owns. Takes at most [`REALM_FIND_WAIT`](crate::limits::REALM_FIND_WAIT), and holds up
+    /// no other call.
+    fn find<'a>(
+        &'a self,
+        text: &'a str,
+        besides: Option<&'a HostName>,
+        most: usize,
+    ) -> RealmCall<'a, Vec<RealmHit>>;
 
     /// Makes this host the owner of a session, in a folder of this host: one that nobody owns, that an earlier run of this
     /// host or this run owns, or whose owner's lease is over. The epoch is higher than any before: an append of an earlier

@@ -17,8 +17,8 @@ use crate::realm::calls::{Hints, Realm, RealmCall, Requests, Utterances};
 use crate::realm::error::{Doubt, RealmError};
 use crate::realm::rules::Stop;
 use crate::realm::types::{
-    Claim, Host, HostId, HostName, Opened, OwnedBy, RealmFilter, RealmHint, RealmPage, RealmRequest,
-    RealmSlot, Tail,
+    Claim, Host, HostId, HostName, Opened, OwnedBy, RealmFilter, RealmHint, RealmHit, RealmPage,
+    RealmRequest, RealmSlot, Tail,
 };
 use crate::store::{Entry, Header, Journal, JournalContent, Journals as _, Store, StoreError, StoredSession};
 
@@ -56,6 +56,21 @@ struct Owned {
 }
 
 impl LocalRealm {
+    /// What lists show of a session.
+    fn slot(&self, stored: StoredSession) -> RealmSlot {
+        let owned = self.lock();
+        let owned = owned.owned.get(&stored.header.session);
+        let changed = stored.modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        RealmSlot {
+            owner: Some(OwnedBy { host: self.me.name.clone(), is_lost: false }),
+            cwd: stored.header.cwd.clone(),
+            tail: owned.map_or(0, |owned| owned.tail.seq),
+            text: owned.map(|owned| owned.slot.clone()).unwrap_or_default(),
+            changed_ms: i64::try_from(changed.as_millis()).unwrap_or(i64::MAX),
+            header: stored.header,
+        }
+    }
+
     /// The realm of a host whose sessions are in a store.
     pub fn new(me: HostId, store: Store) -> Self {
         Self { me, store, state: Arc::default() }
@@ -247,26 +262,25 @@ impl Realm for LocalRealm {
             if filter.host.is_some_and(|host| host != realm.me.name) {
                 return Ok(Vec::new());
             }
-            let stored = match &filter.text {
-                None => realm.store.list(None)?,
-                Some(text) => {
-                    realm.store.search(None, text, true, most)?.into_iter().map(|hit| hit.info).collect()
-                }
-            };
-            let slot = |stored: StoredSession| {
-                let owned = realm.lock();
-                let owned = owned.owned.get(&stored.header.session);
-                let changed = stored.modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-                RealmSlot {
-                    owner: Some(OwnedBy { host: realm.me.name.clone(), is_lost: false }),
-                    cwd: stored.header.cwd.clone(),
-                    tail: owned.map_or(0, |owned| owned.tail.seq),
-                    text: owned.map(|owned| owned.slot.clone()).unwrap_or_default(),
-                    changed_ms: i64::try_from(changed.as_millis()).unwrap_or(i64::MAX),
-                    header: stored.header,
-                }
-            };
-            Ok(stored.into_iter().take(most).map(slot).collect())
+            let stored = realm.store.list(None)?;
+            Ok(stored.into_iter().take(most).map(|stored| realm.slot(stored)).collect())
+        })
+        .boxed()
+    }
+
+    fn find<'a>(
+        &'a self,
+        text: &'a str,
+        besides: Option<&'a HostName>,
+        most: usize,
+    ) -> RealmCall<'a, Vec<RealmHit>> {
+        let (text, is_besides) = (text.to_owned(), besides == Some(&self.me.name));
+        self.blocking(move |realm| {
+            if is_besides {
+                return Ok(Vec::new());
+            }
+            let hits = realm.store.search(None, &text, true, most)?.into_iter();
+            Ok(hits.map(|hit| RealmHit { slot: realm.slot(hit.info), excerpt: hit.excerpt }).collect())
         })
         .boxed()
     }

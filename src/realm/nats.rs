@@ -25,9 +25,9 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::limits::{
-    JOURNAL_LINE_BYTES, REALM_ANSWER_WAIT, REALM_HINT_BYTES, REALM_HOSTS, REALM_PAGE, REALM_PAGE_BYTES,
-    REALM_REST, REALM_SESSIONS, REALM_SETTLES, REALM_SLOT_BYTES, REALM_SWEEP_PAUSE, REALM_WAITING,
-    REALM_WATCH,
+    JOURNAL_LINE_BYTES, REALM_ANSWER_WAIT, REALM_FIND_WAIT, REALM_HINT_BYTES, REALM_HOSTS, REALM_PAGE,
+    REALM_PAGE_BYTES, REALM_REST, REALM_SESSIONS, REALM_SETTLES, REALM_SLOT_BYTES, REALM_SWEEP_PAUSE,
+    REALM_WAITING, REALM_WATCH,
 };
 use crate::message::SessionId;
 use crate::realm::board::{Board, News, woken_or};
@@ -37,11 +37,11 @@ use crate::realm::error::{Doubt, RealmError};
 use crate::realm::rules::{LeaseTerms, Stop};
 use crate::realm::texts::{damaged, host_name, readable, text, too_long};
 use crate::realm::types::{
-    Claim, Host, HostId, HostName, Opened, OwnedBy, Posted, RealmFilter, RealmPage, RealmRequest, RealmSlot,
-    Tail,
+    Claim, Host, HostId, HostName, Opened, OwnedBy, Posted, RealmFilter, RealmHit, RealmPage, RealmRequest,
+    RealmSlot, Tail,
 };
 use crate::secret::Secret;
-use crate::store::{Entry, Header};
+use crate::store::{Entry, Header, excerpt_of};
 use address::Address;
 use link::{Check, Line, Put, Stored, Way};
 use records::{Answer, Call, Lease, Row, Run};
@@ -629,57 +629,42 @@ impl Realm for NatsRealm {
     fn list<'a>(&'a self, filter: &'a RealmFilter, most: usize) -> RealmCall<'a, Vec<RealmSlot>> {
         async move {
             let line = self.line().await?;
-            let mut rows = HashMap::new();
-            line.each(records::ROWS, |stored| {
-                if let Some(row) = readable(stored.record::<Row>(), "a session of the realm") {
-                    rows.insert(row.session.clone(), (stored.time_ms, stored.seq, row));
-                }
-            })
-            .await?;
-            let mut leases = HashMap::new();
-            line.each(records::LEASES, |stored| {
-                if let Ok(lease) = stored.record::<Lease>() {
-                    leases.insert(lease.host, (stored.time_ms, lease.lease_ms));
-                }
-            })
-            .await?;
-            let now = line.now_ms().await?;
-            let is_wanted = |row: &Row| {
-                let host = filter.host.as_ref().map(HostName::as_str);
-                !row.is_deleted && (host.is_none() || host == row.owner.as_deref())
-            };
-            let mut rows: Vec<_> = rows.into_values().filter(|(_, _, row)| is_wanted(row)).collect();
-            rows.sort_by_key(|(_, seq, _)| std::cmp::Reverse(*seq));
-            let most = most.min(REALM_SESSIONS);
-            let mut slots = Vec::new();
-            for (changed_ms, _, row) in rows {
-                if slots.len() >= most {
-                    break;
-                }
-                if let Some(text) = &filter.text
-                    && !self.has_text(&line, &row, text).await?
-                {
-                    continue;
-                }
-                let slot = || {
-                    let owner = row.owner()?.map(|host| {
-                        let (at, lease_ms) = leases.get(host.as_str()).copied().unwrap_or_default();
-                        OwnedBy { host, is_lost: !is_alive(at, lease_ms, now) }
-                    });
-                    Ok(RealmSlot {
-                        header: row.header()?,
-                        owner,
-                        cwd: row.cwd.as_str().into(),
-                        tail: row.tail,
-                        text: row.slot.as_str().into(),
-                        changed_ms,
-                    })
-                };
-                slots.extend(readable(slot(), "a session of the realm"));
-            }
-            Ok(slots)
+            let host = filter.host.as_ref().map(HostName::as_str);
+            let slots = slots(&line, |row| host.is_none() || host == row.owner.as_deref()).await?;
+            Ok(slots.take(most.min(REALM_SESSIONS)).collect())
         }
         .boxed()
+    }
+
+    /// Nothing there looks into entries: they are read here.
+    fn find<'a>(
+        &'a self,
+        text: &'a str,
+        besides: Option<&'a HostName>,
+        most: usize,
+    ) -> RealmCall<'a, Vec<RealmHit>> {
+        let finding = async move {
+            let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
+            let mut hits = Vec::new();
+            if words.is_empty() {
+                return Ok(hits);
+            }
+            let line = self.line().await?;
+            let besides = besides.map(HostName::as_str);
+            let slots = slots(&line, |row| besides.is_none() || besides != row.owner.as_deref()).await?;
+            for slot in slots.take(REALM_SESSIONS) {
+                if hits.len() >= most {
+                    break;
+                }
+                if let Some(excerpt) = self.excerpt(&line, &slot.header.session, &words).await? {
+                    hits.push(RealmHit { slot, excerpt });
+                }
+            }
+            Ok(hits)
+        };
+        let late = || RealmError::Unreachable("the search did not end in time".into());
+        async move { tokio::time::timeout(REALM_FIND_WAIT, finding).await.unwrap_or_else(|_| Err(late())) }
+            .boxed()
     }
 
     fn claim<'a>(&'a self, session: &'a SessionId, cwd: &'a Path, known: &'a Tail) -> RealmCall<'a, Claim> {
@@ -965,29 +950,66 @@ impl NatsRealm {
         })
     }
 
-    /// Whether a session has a text in its slot or in an entry, upper and lower case alike.
-    async fn has_text(&self, line: &Line, row: &Row, text: &str) -> Result<bool, RealmError> {
-        let wanted = text.to_lowercase();
-        if row.slot.to_lowercase().contains(&wanted) {
-            return Ok(true);
-        }
-        let (session, mut at) = (SessionId::from(row.session.as_str()), Tail::default());
+    /// The part of a session's first entry that has all the words.
+    async fn excerpt(
+        &self,
+        line: &Line,
+        session: &SessionId,
+        words: &[String],
+    ) -> Result<Option<String>, RealmError> {
+        let mut at = Tail::default();
         loop {
-            let page = match self.read_page(line, &session, &at, REALM_PAGE).await {
-                Err(RealmError::NoSession { .. } | RealmError::Deleted { .. }) => return Ok(false),
+            let page = match self.read_page(line, session, &at, REALM_PAGE).await {
+                Err(RealmError::NoSession { .. } | RealmError::Deleted { .. }) => return Ok(None),
                 page => page?,
             };
-            for entry in &page.entries {
-                if String::from_utf8_lossy(&entry.line()).to_lowercase().contains(&wanted) {
-                    return Ok(true);
-                }
-            }
+            let excerpt = page.entries.iter().find_map(|entry| excerpt_of(entry, words));
             at = at.after(page.entries.iter().map(|entry| &entry.id));
-            if page.entries.is_empty() || at.seq >= page.tail.seq {
-                return Ok(false);
+            if excerpt.is_some() || page.entries.is_empty() || at.seq >= page.tail.seq {
+                return Ok(excerpt);
             }
         }
     }
+}
+
+/// What lists show of the sessions that are wanted, the last changed first.
+async fn slots<W: Fn(&Row) -> bool>(
+    line: &Line,
+    is_wanted: W,
+) -> Result<impl Iterator<Item = RealmSlot> + use<W>, RealmError> {
+    let mut rows = HashMap::new();
+    line.each(records::ROWS, |stored| {
+        if let Some(row) = readable(stored.record::<Row>(), "a session of the realm") {
+            rows.insert(row.session.clone(), (stored.time_ms, stored.seq, row));
+        }
+    })
+    .await?;
+    let mut leases = HashMap::new();
+    line.each(records::LEASES, |stored| {
+        if let Ok(lease) = stored.record::<Lease>() {
+            leases.insert(lease.host, (stored.time_ms, lease.lease_ms));
+        }
+    })
+    .await?;
+    let now = line.now_ms().await?;
+    let mut rows: Vec<_> =
+        rows.into_values().filter(|(_, _, row)| !row.is_deleted && is_wanted(row)).collect();
+    rows.sort_by_key(|(_, seq, _)| std::cmp::Reverse(*seq));
+    let slot = move |(changed_ms, _, row): (i64, _, Row)| {
+        let owner = row.owner()?.map(|host| {
+            let (at, lease_ms) = leases.get(host.as_str()).copied().unwrap_or_default();
+            OwnedBy { host, is_lost: !is_alive(at, lease_ms, now) }
+        });
+        Ok(RealmSlot {
+            header: row.header()?,
+            owner,
+            cwd: row.cwd.as_str().into(),
+            tail: row.tail,
+            text: row.slot.as_str().into(),
+            changed_ms,
+        })
+    };
+    Ok(rows.into_iter().filter_map(move |row: (i64, u64, Row)| readable(slot(row), "a session of the realm")))
 }
 
 /// Gives on the requests to a host that are not answered.

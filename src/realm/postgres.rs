@@ -23,9 +23,9 @@ use tokio_postgres::Row;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::limits::{
-    JOURNAL_LINE_BYTES, REALM_ANSWER_WAIT, REALM_HINT_BYTES, REALM_HOSTS, REALM_PAGE, REALM_PAGE_BYTES,
-    REALM_REST, REALM_SESSIONS, REALM_SETTLES, REALM_SLOT_BYTES, REALM_SWEEP, REALM_SWEEP_PAUSE,
-    REALM_WAITING, REALM_WATCH,
+    JOURNAL_LINE_BYTES, REALM_ANSWER_WAIT, REALM_FIND_BYTES, REALM_FIND_ENTRIES, REALM_FIND_ROWS,
+    REALM_FIND_WAIT, REALM_HINT_BYTES, REALM_HOSTS, REALM_PAGE, REALM_PAGE_BYTES, REALM_REST, REALM_SESSIONS,
+    REALM_SETTLES, REALM_SLOT_BYTES, REALM_SWEEP, REALM_SWEEP_PAUSE, REALM_WAITING, REALM_WATCH,
 };
 use crate::message::{EntryId, SessionId};
 use crate::realm::board::{Board, News, woken_or};
@@ -35,11 +35,11 @@ use crate::realm::error::{Doubt, RealmError};
 use crate::realm::rules::{LeaseTerms, Stop};
 use crate::realm::texts::{damaged, header, host_name, readable, text, too_long};
 use crate::realm::types::{
-    Claim, Host, HostId, HostName, Opened, OwnedBy, Posted, RealmFilter, RealmPage, RealmRequest, RealmSlot,
-    Tail,
+    Claim, Host, HostId, HostName, Opened, OwnedBy, Posted, RealmFilter, RealmHit, RealmPage, RealmRequest,
+    RealmSlot, Tail,
 };
 use crate::secret::Secret;
-use crate::store::{Entry, Header};
+use crate::store::{Entry, Header, excerpt_of};
 use config::Address;
 use link::{Kind, Link, Pool};
 
@@ -111,10 +111,19 @@ const LIST: &str = "SELECT s.header, s.owner, coalesce(h.until > clock_timestamp
        (extract(epoch FROM s.changed) * 1000)::bigint, s.id \
      FROM edn_bridge.session s LEFT JOIN edn_bridge.host h ON h.member = current_user AND h.name = s.owner \
      WHERE s.member = current_user AND NOT s.deleted AND ($1::text IS NULL OR s.owner = $1) \
-       AND ($2::text IS NULL OR position(lower($2) in lower(s.slot)) > 0 OR EXISTS (\
-         SELECT 1 FROM edn_bridge.entry e WHERE e.member = current_user AND e.session = s.id \
-           AND position(lower($2) in lower(e.line)) > 0)) \
-     ORDER BY s.changed DESC, s.id LIMIT $3";
+     ORDER BY s.changed DESC, s.id LIMIT $2";
+
+/// The sessions of a list, each with the newest entries whose lines have the words: those may be elsewhere in the line than
+/// in what was said. The quick look at a line comes before the exact one.
+const FIND: &str = "SELECT s.header, s.owner, coalesce(h.until > clock_timestamp(), false), s.cwd, s.tail, s.slot, \
+       (extract(epoch FROM s.changed) * 1000)::bigint, s.id, e.line \
+     FROM edn_bridge.session s LEFT JOIN edn_bridge.host h ON h.member = current_user AND h.name = s.owner \
+       CROSS JOIN LATERAL (SELECT line, seq FROM edn_bridge.entry \
+         WHERE member = current_user AND session = s.id AND octet_length(line) <= $4::bigint \
+           AND lower(line) LIKE ALL ($2::text[]) AND lower(line) ~ ALL ($3::text[]) \
+         ORDER BY seq DESC LIMIT $5) e \
+     WHERE s.member = current_user AND NOT s.deleted AND s.owner IS DISTINCT FROM $1 \
+     ORDER BY s.changed DESC, s.id, e.seq DESC LIMIT $6";
 
 /// A later run of this host takes its name at once, also at an engine that was set back to an earlier one; whoever else
 /// enters does after the lease. A run that was followed by another one never comes back, nor does a statement that it sent
@@ -518,18 +527,47 @@ impl Realm for PostgresRealm {
         async move {
             let host = filter.host.as_ref().map(HostName::as_str);
             let most = number(most.min(REALM_SESSIONS));
-            let rows = self.pool().rows(Kind::Read, LIST, &[&host, &filter.text.as_deref(), &most]).await?;
-            let slot = |row: &Row| {
-                Ok(RealmSlot {
-                    header: header(get(row, 0)?, get(row, 7)?)?,
-                    owner: owner(row, 1)?,
-                    cwd: get::<&str>(row, 3)?.into(),
-                    tail: seq(row, 4)?,
-                    text: get::<&str>(row, 5)?.into(),
-                    changed_ms: get(row, 6)?,
-                })
-            };
+            let rows = self.pool().rows(Kind::Read, LIST, &[&host, &most]).await?;
             Ok(rows.iter().filter_map(|row| readable(slot(row), "a session of the realm")).collect())
+        }
+        .boxed()
+    }
+
+    fn find<'a>(
+        &'a self,
+        text: &'a str,
+        besides: Option<&'a HostName>,
+        most: usize,
+    ) -> RealmCall<'a, Vec<RealmHit>> {
+        async move {
+            let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
+            if words.is_empty() {
+                return Ok(Vec::new());
+            }
+            let (like, exact): (Vec<_>, Vec<_>) = words.iter().map(|word| patterns(word)).unzip();
+            let params: [link::Param<'_>; 6] = [
+                &besides.map(HostName::as_str),
+                &like,
+                &exact,
+                &number(REALM_FIND_BYTES),
+                &number(REALM_FIND_ENTRIES),
+                &number(REALM_FIND_ROWS),
+            ];
+            let rows = self.pool().rows_aside(REALM_FIND_WAIT, FIND, &params).await?;
+            let mut hits: Vec<RealmHit> = Vec::new();
+            for row in &rows {
+                let session: &str = get(row, 7)?;
+                let is_known = hits.last().is_some_and(|hit| hit.slot.header.session.as_str() == session);
+                let line: &str = get(row, 8)?;
+                let excerpt = Entry::read(line.as_bytes()).and_then(|entry| excerpt_of(&entry, &words));
+                if let Some(excerpt) = excerpt.filter(|_| !is_known)
+                    && let Some(slot) = readable(slot(row), "a session of the realm")
+                {
+                    hits.push(RealmHit { slot, excerpt });
+                }
+            }
+            hits.truncate(most);
+            Ok(hits)
         }
         .boxed()
     }
@@ -821,6 +859,32 @@ fn seq(row: &Row, place: usize) -> Result<u64, RealmError> {
 
 fn id(row: &Row, place: usize) -> Result<Option<EntryId>, RealmError> {
     Ok(opt::<&str>(row, place)?.map(EntryId::from))
+}
+
+/// What lists show of a session: the first columns of [`LIST`] and [`FIND`].
+fn slot(row: &Row) -> Result<RealmSlot, RealmError> {
+    Ok(RealmSlot {
+        header: header(get(row, 0)?, get(row, 7)?)?,
+        owner: owner(row, 1)?,
+        cwd: get::<&str>(row, 3)?.into(),
+        tail: seq(row, 4)?,
+        text: get::<&str>(row, 5)?.into(),
+        changed_ms: get(row, 6)?,
+    })
+}
+
+/// A word in the line of an entry, as a pattern of `LIKE` and as a regular expression: at the start of a word, and no
+/// keyword. No character of it has a meaning.
+fn patterns(word: &str) -> (String, String) {
+    let written = word.replace('\\', "\\\\").replace('"', "\\\"");
+    let escaped = |is_special: fn(char) -> bool| {
+        let escape = |c: char| is_special(c).then_some('\\').into_iter().chain([c]);
+        written.chars().flat_map(escape).collect::<String>()
+    };
+    let like = escaped(|c| matches!(c, '%' | '_' | '\\'));
+    let exact = escaped(|c| c.is_ascii_punctuation());
+    // A line feed is written as `\n`.
+    (format!("%{like}%"), format!("(?:(?<![:[:alnum:]_/-])|(?<=\\\\[nrt])){exact}"))
 }
 
 /// The owner's name, and right after it whether that host is alive.

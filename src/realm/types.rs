@@ -169,8 +169,15 @@ pub struct RealmSlot {
 pub struct RealmFilter {
     /// Those of that owner.
     pub host: Option<HostName>,
-    /// Those with that text in their slot or in an entry, upper and lower case alike.
-    pub text: Option<Arc<str>>,
+}
+
+/// A session that a search found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RealmHit {
+    /// The session.
+    pub slot: RealmSlot,
+    /// The matching part of its text, on one line.
+    pub excerpt: String,
 }
 
 /// That something may have changed. It may be lost, and may say nothing new.

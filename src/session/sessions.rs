@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::facts::{HostFacts, ListedSession, OutputPart, SessionFacts, SessionStats};
+use crate::facts::{HostFacts, ListedSessions, OutputPart, SessionFacts, SessionStats};
 use crate::message::{EntryId, Message, SessionId, TurnId};
 use crate::session::call::{Call, Reply};
 use crate::session::mcp::SessionServers;
@@ -34,7 +34,7 @@ pub trait Sessions: Send + Sync {
 
     /// Sessions, live and on disk, newest first. With a text, the sessions with all of its words, best first,
     /// each with an excerpt.
-    fn list_sessions(&self, call: Call, wanted: Listing, reply: Reply<Vec<ListedSession>>);
+    fn list_sessions(&self, call: Call, wanted: Listing, reply: Reply<ListedSessions>);
 
     /// Opens a session. With a key that opened one before in the same folder, enters that one.
     fn new_session(&self, call: Call, wanted: NewSession, reply: Reply<Opened>);
@@ -142,7 +142,9 @@ pub enum ListScope {
     /// Those of the session's folder.
     #[default]
     Project,
-    /// All.
+    /// All that this machine has files of.
+    Machine,
+    /// All, also those that only the realm has.
     All,
 }
 

@@ -314,17 +314,21 @@ pub(super) fn search(
     let mut hits = side_by_side(&found, |found| {
         let mut bytes = Vec::new();
         File::open(&found.path)?.take(JOURNAL_BYTES).read_to_end(&mut bytes)?;
-        let text = bytes.split(|byte| *byte == b'\n').filter_map(Entry::read).find_map(|entry| {
-            let text = searched(&entry)?;
-            let lower = text.to_lowercase();
-            words.iter().all(|word| lower.contains(word.as_str())).then_some(text)
-        });
-        let Some(text) = text else { return Ok(None) };
-        let first = words.first().map(String::as_str).unwrap_or_default();
-        Ok(glance(found)?.map(|info| Hit { info, excerpt: excerpt(&text, first) }))
+        let mut entries = bytes.split(|byte| *byte == b'\n').filter_map(Entry::read);
+        let Some(excerpt) = entries.find_map(|entry| excerpt_of(&entry, &words)) else { return Ok(None) };
+        Ok(glance(found)?.map(|info| Hit { info, excerpt }))
     })?;
     hits.truncate(limit);
     Ok(hits)
+}
+
+/// The part of an entry's searchable text around the first word, on one line, if it has all the words; those are in lower
+/// case.
+pub fn excerpt_of(entry: &Entry, words: &[String]) -> Option<String> {
+    let text = searched(entry)?;
+    let lower = text.to_lowercase();
+    let has_all = words.iter().all(|word| lower.contains(word.as_str()));
+    has_all.then(|| excerpt(&text, words.first().map(String::as_str).unwrap_or_default()))
 }
 
 /// The line that contains the word, cut around it.

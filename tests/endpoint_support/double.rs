@@ -11,7 +11,7 @@ use edn_bridge::facts::editor::Editor;
 use edn_bridge::facts::mcp::{McpCompletion, McpServer};
 use edn_bridge::facts::permissions::{AuditPage, AuditWanted, ListedRule, TrustPreview};
 use edn_bridge::facts::{
-    BashOutput, CommandFacts, HostFacts, JobFacts, JobStatus, ListedSession, LoginFacts, ModelFacts, Note,
+    BashOutput, CommandFacts, HostFacts, JobFacts, JobStatus, ListedSessions, LoginFacts, ModelFacts, Note,
     OutputPart, ProviderName, SessionFacts, SessionList, SessionStats, ShellFacts, Slot,
 };
 use edn_bridge::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
@@ -273,7 +273,7 @@ impl Sessions for Double {
         stats() -> SessionStats = stats();
         fork_messages() -> Vec<Arc<Message>> = Vec::new();
         last_assistant_text() -> Option<String> = None;
-        list_sessions(wanted: Listing) -> Vec<ListedSession> = Vec::new();
+        list_sessions(wanted: Listing) -> ListedSessions = ListedSessions::default();
         new_session(wanted: NewSession) -> Opened = opened();
         open_session(session: SessionId) -> SessionId = SessionId::from("s");
         set_roots(roots: Vec<std::path::PathBuf>) -> () = ();

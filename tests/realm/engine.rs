@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use edn_bridge::realm::{Realm, RealmError, RealmFilter, RealmRequest, Tail};
+use edn_bridge::store::{Entry, EntryBody};
 
 use crate::engines::Engine;
 use crate::on_each_engine;
@@ -26,7 +27,7 @@ on_each_engine! {
     deleted_session_is_gone
     deleted_session_is_made_by_no_late_call
     what_an_owner_says_is_heard_piece_by_piece
-    sessions_are_found_by_owner_and_text
+    sessions_are_found_by_owner_and_words
     long_entries_are_read_page_by_page
 }
 
@@ -249,30 +250,54 @@ fn what_an_owner_says_is_heard_piece_by_piece<E: Engine>() {
     });
 }
 
-fn sessions_are_found_by_owner_and_text<E: Engine>() {
+fn sessions_are_found_by_owner_and_words<E: Engine>() {
     let Some(server) = E::start() else { return };
     run(async {
         let (a, b) = server.two_hosts().await;
         let one = a.create(&header("s-1")).await.unwrap();
         let two = b.create(&header("s-2")).await.unwrap();
-        a.append(&one, &Tail::default(), &[entry("a", "Where is the Needle?")], Some("{:name \"hay\"}"))
-            .await
-            .unwrap();
-        b.append(&two, &Tail::default(), &[entry("a", "nothing")], Some("{:name \"50% _ \\\\\"}"))
-            .await
-            .unwrap();
-        let found = async |host: Option<&str>, text: Option<&str>| {
-            let host = host.map(|name| promises::host(name, "1").name);
-            let filter = RealmFilter { host, text: text.map(Arc::from) };
+        let named = Entry { body: EntryBody::Name("Hay in an ävenü".into()), ..(*entry("n", "")).clone() };
+        let said = [entry("a", "Look:\nwhere is the Needle?"), entry("b", "In the barn"), Arc::new(named)];
+        a.append(&one, &Tail::default(), &said, Some("{}")).await.unwrap();
+        let said = [entry("a", "50% _x \\d+ (\"quoted\") $1.00")];
+        b.append(&two, &Tail::default(), &said, Some("{}")).await.unwrap();
+        let listed = async |host: Option<&str>| {
+            let filter = RealmFilter { host: host.map(|name| promises::host(name, "1").name) };
             let slots = a.list(&filter, 10).await.unwrap();
             slots.iter().map(|slot| slot.header.session.to_string()).collect::<Vec<_>>()
         };
-        assert_eq!(found(None, None).await, ["s-2", "s-1"]);
-        assert_eq!(found(Some("laptop"), None).await, ["s-1"]);
-        assert_eq!(found(None, Some("needle")).await, ["s-1"]);
-        assert_eq!(found(None, Some("HAY")).await, ["s-1"]);
-        assert_eq!(found(None, Some("% _")).await, ["s-2"], "no character has a meaning");
-        assert!(found(Some("desk"), Some("needle")).await.is_empty());
+        assert_eq!(listed(None).await, ["s-2", "s-1"]);
+        assert_eq!(listed(Some("laptop")).await, ["s-1"]);
+
+        let found = async |text: &str, besides: Option<&str>, most: usize| {
+            let besides = besides.map(|name| promises::host(name, "1").name);
+            let hits = a.find(text, besides.as_ref(), most).await.unwrap();
+            hits.iter().map(|hit| format!("{} {}", hit.slot.header.session, hit.excerpt)).collect::<Vec<_>>()
+        };
+        let all = async |text: &str| found(text, None, 10).await;
+        for words in ["needle", "Where the", "need", "hay", "ävenü", "barn"] {
+            let hits = all(words).await;
+            assert!(hits.len() == 1 && hits[0].starts_with("s-1 "), "{words}: {hits:?}");
+        }
+        assert_eq!(all("needle").await, ["s-1 where is the Needle?"]);
+        for words in ["50%", "_x", "\\d+", "(\"quoted\")", "\"quoted", "$1.00"] {
+            let hits = all(words).await;
+            assert!(hits.len() == 1 && hits[0].starts_with("s-2 "), "{words}: {hits:?}");
+        }
+        // Nothing that a line has beside what was said; no words of two messages; no character has a meaning.
+        for words in ["message", "user", "role", "text", "2026", "needle barn", "5_%", "\\w", ""] {
+            assert_eq!(all(words).await, [""; 0], "{words}");
+        }
+        assert_eq!(found("the", Some("desk"), 10).await.len(), 1);
+        assert_eq!(found("the", Some("laptop"), 10).await, [""; 0]);
+        let both = [entry("z", "barn")];
+        b.append(&two, &Tail::at(1, "a".into()), &both, None).await.unwrap();
+        assert_eq!(all("barn").await.len(), 2);
+        assert_eq!(found("barn", None, 1).await, ["s-2 barn"], "the last changed first");
+        // A word that every line has beside what was said hides none that was said long ago.
+        let said: Vec<_> = ["A message", "b", "c", "d", "e", "f", "g"].map(|text| entry(text, text)).into();
+        b.append(&two, &Tail::at(2, "z".into()), &said, None).await.unwrap();
+        assert_eq!(all("message").await, ["s-2 A message"]);
     });
 }
 

@@ -122,7 +122,7 @@ pub async fn owner_keeps_a_session(realm: &dyn Realm) {
     assert_eq!((slots.len(), &*slots[0].text, slots[0].tail), (1, "{:name \"x\"}", 4));
     realm.slot(&claim, "{:name \"y\"}").await.unwrap();
     assert_eq!(&*realm.list(&RealmFilter::default(), 10).await.unwrap()[0].text, "{:name \"y\"}");
-    let other = RealmFilter { host: HostName::parse("nobody"), text: None };
+    let other = RealmFilter { host: HostName::parse("nobody") };
     assert!(realm.list(&other, 10).await.unwrap().is_empty());
 
     let opened = realm.open(&session).await.unwrap();

@@ -226,7 +226,9 @@ impl Project {
         params.put("scope", if all.and_then(Value::as_bool) == Some(true) { "all" } else { "project" });
         let answer = self.ask("list_sessions", params)?;
         let sessions = answer.get("sessions").cloned().unwrap_or_else(|| Value::vector([Value::Nil; 0]));
-        Ok(Answered::Data(Map::new().with("sessions", sessions)))
+        let mut data = Map::new().with("sessions", sessions);
+        data.put_some("missing", answer.get("missing").cloned());
+        Ok(Answered::Data(data))
     }
 
     fn messages(&self, arguments: &Map<'_>) -> Result<Answered, String> {

@@ -10,7 +10,7 @@ use crate::engine::host::Engine;
 use crate::engine::open::{ForksAtAgent, Written};
 use crate::engine::remote::{RemoteCall, owner_elsewhere};
 use crate::engine::{incoming, listing};
-use crate::facts::{HostFacts, ListedSession, OutputPart, SessionFacts, SessionStats};
+use crate::facts::{HostFacts, ListedSessions, OutputPart, SessionFacts, SessionStats};
 use crate::limits::{SEARCH_QUERY_BYTES, SESSION_ROOTS};
 use crate::message::{EntryId, Message, Role, SessionId};
 use crate::session::{ApiError, Call, Listing, NewSession, Opened, Page, Reply, Sessions, SwitchTarget};
@@ -59,7 +59,7 @@ impl Sessions for Engine {
         });
     }
 
-    fn list_sessions(&self, call: Call, wanted: Listing, reply: Reply<Vec<ListedSession>>) {
+    fn list_sessions(&self, call: Call, wanted: Listing, reply: Reply<ListedSessions>) {
         let shared = self.shared.clone();
         if wanted.text.as_ref().is_some_and(|text| text.len() > SEARCH_QUERY_BYTES) {
             let expected = format!("a text of at most {SEARCH_QUERY_BYTES} bytes");

@@ -8,7 +8,7 @@ use crate::engine::actions::{ArgumentMisfit, PendingAction};
 use crate::engine::snapshot::SessionSnapshot;
 use crate::event::question::QuestionKind;
 use crate::event::{About, Body, Choice, ChoiceItem, ChoiceKind, CommandOutcome, Pick};
-use crate::facts::{ListedSession, ModelFacts};
+use crate::facts::{ListedSession, ListedSessions, ModelFacts};
 use crate::message::{Role, ThinkingLevel};
 use crate::session::{
     ActionResult, ActionStatus, ApiError, Call, ListScope, Listing, Reach, Reply, SessionSettings as _,
@@ -44,25 +44,27 @@ impl Commands<'_> {
     pub(super) fn ask_resume(&self, call: Call, text: Option<&str>) {
         let engine = self.0.clone();
         let asked = call.clone();
-        let reply = Reply::new(move |result: Result<Vec<ListedSession>, ApiError>| match result {
+        let reply = Reply::new(move |result: Result<ListedSessions, ApiError>| match result {
             Ok(listed) => {
-                let items = listed.into_iter().filter_map(|ListedSession { slot, excerpt, .. }| {
-                    let location = slot.location.as_deref()?.to_owned();
-                    let about = About {
-                        created_at: Some(slot.created_at.clone()),
-                        worktree: Some(slot.cwd.clone()),
-                        excerpt,
-                        ..About::default()
-                    };
-                    let (id, label) = (location.clone(), slot.display_name().to_owned());
-                    Some(ChoiceItem { id, label, pick: Pick::Location(location), about })
-                });
+                let items =
+                    listed.sessions.into_iter().filter_map(|ListedSession { slot, excerpt, .. }| {
+                        let location = slot.location.as_deref()?.to_owned();
+                        let about = About {
+                            created_at: Some(slot.created_at.clone()),
+                            worktree: Some(slot.cwd.clone()),
+                            excerpt,
+                            ..About::default()
+                        };
+                        let (id, label) = (location.clone(), slot.display_name().to_owned());
+                        Some(ChoiceItem { id, label, pick: Pick::Location(location), about })
+                    });
                 let items = items.collect();
                 Commands(&engine).ask(&asked, ChoiceKind::ResumeSession, "Select a session to resume", items);
             }
             Err(error) => engine.shared.tell(&asked, "error", error.message),
         });
-        let wanted = Listing { text: text.map(str::to_owned), scope: ListScope::All, ..Listing::default() };
+        let wanted =
+            Listing { text: text.map(str::to_owned), scope: ListScope::Machine, ..Listing::default() };
         self.0.list_sessions(call, wanted, reply);
     }
 

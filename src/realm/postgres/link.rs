@@ -98,11 +98,21 @@ impl Link {
         sql: &'static str,
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, RealmError> {
+        self.rows_within(REALM_CALL_WAIT, kind, sql, params).await
+    }
+
+    async fn rows_within(
+        &mut self,
+        wait: Duration,
+        kind: Kind,
+        sql: &'static str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, RealmError> {
         let answer = async {
             let statement = self.prepared(sql).await.map_err(|error| (Kind::Read, error))?;
             self.client.query(&statement, params).await.map_err(|error| (kind, error))
         };
-        within(REALM_CALL_WAIT, kind, answer).await
+        within(wait, kind, answer).await
     }
 
     /// Runs a statement and returns how many rows it changed.
@@ -308,6 +318,18 @@ impl Pool {
     ) -> Result<Vec<Row>, RealmError> {
         let mut borrowed = self.connect(None).await?;
         let answer = borrowed.link.rows(kind, sql, params).await;
+        borrowed.done(answer)
+    }
+
+    /// Runs one statement that may take long, and takes no connection from others.
+    pub(super) async fn rows_aside(
+        &self,
+        wait: Duration,
+        sql: &'static str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, RealmError> {
+        let mut borrowed = self.connect(None).await?;
+        let answer = borrowed.link.rows_within(wait, Kind::Read, sql, params).await;
         borrowed.done(answer)
     }
 

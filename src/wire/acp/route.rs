@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::catalogue::ErrorCode;
 use crate::edn;
 use crate::event::WaitingMessages;
-use crate::facts::{CommandFacts, ListedSession, ModelFacts, SessionFacts};
+use crate::facts::{CommandFacts, ListedSession, ListedSessions, ModelFacts, SessionFacts};
 use crate::limits::{ACP_LISTED, ACP_SESSIONS};
 use crate::message::{Mode, SessionId, ThinkingLevel, TurnId};
 use crate::session::{
@@ -395,8 +395,8 @@ fn list(acp: &Acp, connection: &Connection, id: Arc<str>, folder: Option<PathBuf
             return acp.reject(connection, &id, &fault);
         }
     };
-    let owed = reply(connection, id.clone(), move |_, listed: Vec<ListedSession>| {
-        Ok(page(listed, folder.as_deref(), from))
+    let owed = reply(connection, id.clone(), move |_, listed: ListedSessions| {
+        Ok(page(listed.sessions, folder.as_deref(), from))
     });
     let wanted = Listing { limit: Some(usize::MAX), scope: ListScope::All, ..Listing::default() };
     let engines = acp.engines.clone();

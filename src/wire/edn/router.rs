@@ -12,7 +12,7 @@ use crate::facts::agent::{AgentOption, ListedAgent};
 use crate::facts::mcp::{McpCompletion, McpServer};
 use crate::facts::permissions::{AuditPage, AuditWanted, ListedRule, TrustPreview};
 use crate::facts::{
-    BashOutput, CommandFacts, JobFacts, ListedSession, LoginFacts, ModelFacts, ProviderName, SessionFacts,
+    BashOutput, CommandFacts, JobFacts, ListedSessions, LoginFacts, ModelFacts, ProviderName, SessionFacts,
 };
 use crate::limits::{MAX_PAGE_MESSAGES, OUTPUT_PART_BYTES};
 use crate::message::image::Image;
@@ -167,10 +167,11 @@ pub(super) fn get_available_models(OpCall { api, call, reply, .. }: OpCall<'_>) 
 pub(super) fn list_sessions(OpCall { api, call, p, reply }: OpCall<'_>) {
     let scope = if p.text("scope") == Some("all") { ListScope::All } else { ListScope::Project };
     let active = call.session.to_value();
-    let reply = shape(reply, move |sessions: Vec<ListedSession>| {
+    let reply = shape(reply, move |list: ListedSessions| {
         let mut data = one("active-session-id", active);
-        let sessions = sessions.iter().map(|session| projection::listed(session).into_owned());
+        let sessions = list.sessions.iter().map(|session| projection::listed(session).into_owned());
         data.put("sessions", Value::vector(sessions));
+        data.put_some("missing", list.missing.as_deref().map(str::to_owned));
         data
     });
     let archived = p.flag("archived?").unwrap_or(false);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::event::TurnOutcome;
 use crate::facts::editor::Editor;
-use crate::facts::{ListedSession, ModelFacts, SessionFacts};
+use crate::facts::{ListedSession, ListedSessions, ModelFacts, SessionFacts};
 use crate::limits::UI_SESSIONS;
 use crate::message::{SessionId, ThinkingLevel, TurnId};
 use crate::session::{
@@ -326,8 +326,8 @@ fn session_list(ask: &Ask<'_>) {
         result.put_some("current_workspace_root", here.as_deref().map(str::to_owned));
         Ok(result)
     });
-    let listed = Reply::new(move |listed: Result<Vec<ListedSession>, ApiError>| match listed {
-        Ok(listed) => reply.ok(listed),
+    let listed = Reply::new(move |listed: Result<ListedSessions, ApiError>| match listed {
+        Ok(listed) => reply.ok(listed.sessions),
         Err(error) => reply.fail(error),
     });
     let wanted = Listing { limit: Some(usize::MAX), scope, ..Listing::default() };
