@@ -9,10 +9,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use edn_bridge::clock::since_boot;
 use edn_bridge::realm::rules::{LeaseStanding, LeaseTerms};
-use edn_bridge::realm::{Realm, RealmError, RealmWriter, Tail, Written, connect, keep};
+use edn_bridge::realm::{Kept, Realm, RealmError, RealmWriter, Tail, Written, connect, keep};
 use edn_bridge::secret::Secret;
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::promises::{entry, host, run};
 use crate::server::PATIENCE;
@@ -20,6 +23,11 @@ use crate::server::PATIENCE;
 const URL: &str = "EDN_BRIDGE_TEST_REALM";
 const WHO: &str = "EDN_BRIDGE_TEST_HOST";
 const TOOLS: &str = "EDN_BRIDGE_TEST_TOOLS";
+
+/// Its lease.
+pub fn terms() -> LeaseTerms {
+    LeaseTerms::new(Duration::from_secs(3))
+}
 
 /// One process.
 pub struct Believer {
@@ -40,14 +48,29 @@ pub fn acknowledged(line: &str) -> Option<(u64, String)> {
     Some((seq.parse().ok()?, id.to_owned()))
 }
 
+/// A tool that it started. Times are those of the clock since boot, which all processes share.
+#[derive(Debug)]
+pub struct Tool {
+    pub started: Duration,
+    /// When its lease was over, as it counted then.
+    pub lease_ends: Duration,
+}
+
+/// What a line says of a tool.
+pub fn tool(line: &str) -> Option<Tool> {
+    let (started, ends) = line.strip_prefix("tool ")?.split_once(' ')?;
+    let time = |nanos: &str| nanos.parse().ok().map(Duration::from_nanos);
+    Some(Tool { started: time(started)?, lease_ends: time(ends)? })
+}
+
 impl Believer {
-    /// Starts one: a host's name, and its run, which begins the ids of what it writes.
-    pub fn start(url: &Secret, name: &str, generation: &str, tools: Option<&Path>) -> Self {
+    /// Starts one: a host's name, its run, which begins the ids of what it writes, and whether it starts tools.
+    pub fn start(url: &Secret, name: &str, generation: &str, tools: bool) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "believer::believer", "--ignored", "--nocapture", "--test-threads=1"]);
         command.env(URL, url.expose()).env(WHO, format!("{name} {generation}"));
-        if let Some(tools) = tools {
-            command.env(TOOLS, tools);
+        if tools {
+            command.env(TOOLS, "yes");
         }
         let mut process =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -97,18 +120,30 @@ fn say(text: &str) {
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
+/// Starts a tool again and again, beside what is written: as long as the lease is there, and no claim has to be made again.
+async fn start_tools(kept: watch::Receiver<Kept>, lapses: u64) {
+    let mut beat = tokio::time::interval(Duration::from_millis(5));
+    while kept.borrow().lapses == lapses {
+        if kept.borrow().standing() == LeaseStanding::Held {
+            let started = since_boot();
+            let ends = kept.borrow().ends_at().unwrap();
+            say(&format!("tool {} {}", started.as_nanos(), ends.as_nanos()));
+        }
+        beat.tick().await;
+    }
+}
+
 /// Writes, whatever happens: claims the session, appends, claims it again once it is fenced off.
 #[test]
 #[ignore = "started by other tests"]
 fn believer() {
     let (Ok(url), Ok(who)) = (std::env::var(URL), std::env::var(WHO)) else { return };
     let (name, generation) = who.split_once(' ').unwrap();
-    let tools = std::env::var_os(TOOLS);
+    let starts_tools = std::env::var_os(TOOLS).is_some();
     let me = host(name, generation);
     run(async {
-        let terms = LeaseTerms::new(Duration::from_secs(3));
-        let realm: Arc<dyn Realm> = connect(&Secret::new(url), me, "test", terms).unwrap();
-        let kept = keep(realm.clone(), terms);
+        let realm: Arc<dyn Realm> = connect(&Secret::new(url), me, "test", terms()).unwrap();
+        let kept = keep(realm.clone(), terms());
         let session = "s-1".into();
         let mut known = Tail::default();
         let mut count = 0u64;
@@ -125,19 +160,17 @@ fn believer() {
             known = claim.tail.clone();
             say(&format!("owns {}", claim.epoch));
             let mut writer = RealmWriter::new(realm.clone(), claim, &known).unwrap();
+            // They end with the claim.
+            let mut tools = JoinSet::new();
+            if starts_tools {
+                tools.spawn(start_tools(kept.clone(), lapses));
+            }
             loop {
                 // One thing is wanted, until it is there: with one id.
                 let wanted =
                     [entry(&format!("{generation}-{count}"), &format!("{generation} wants {count}"))];
-                match kept.borrow().standing() {
-                    LeaseStanding::Held => {
-                        if let Some(tools) = &tools {
-                            std::fs::write(Path::new(tools).join(format!("{name}-{generation}-{count}")), "")
-                                .unwrap();
-                        }
-                    }
-                    LeaseStanding::Margin => {}
-                    LeaseStanding::Over => say("over"),
+                if kept.borrow().standing() == LeaseStanding::Over {
+                    say("over");
                 }
                 match writer.write(&wanted, None).await {
                     Ok(Written::Saved(tail)) => {

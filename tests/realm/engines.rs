@@ -1,11 +1,13 @@
 //! The servers that a realm can be kept in, as tests see them.
 
+use std::process::Child;
 use std::sync::Arc;
 
 use edn_bridge::message::SessionId;
 use edn_bridge::realm::rules::LeaseTerms;
 use edn_bridge::realm::{HostId, Realm, connect};
 use edn_bridge::secret::Secret;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::promises::host;
 
@@ -27,6 +29,26 @@ pub trait Engine: Sized {
 
     /// Ends it in good order.
     fn stop(&mut self);
+
+    /// Its first process. It runs.
+    fn process(&self) -> &Child;
+
+    /// Has all of it stand still until what this returns is dropped.
+    fn pause(&self) -> Paused {
+        let first = Pid::from_child(self.process());
+        let mut paused = Paused(vec![first]);
+        kill_process(first, Signal::STOP).unwrap();
+        // One that stands still starts no more.
+        let children =
+            std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", first.as_raw_nonzero()));
+        let children = children.unwrap();
+        paused.0.extend(children.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)));
+        for &child in &paused.0[1..] {
+            // It may have ended just before.
+            let _ = kill_process(child, Signal::STOP);
+        }
+        paused
+    }
 
     /// Whether it works on no append.
     fn is_idle(&self) -> bool;
@@ -60,6 +82,17 @@ pub trait Engine: Sized {
     /// Two hosts that have entered the realm: `laptop` and `desk`.
     async fn two_hosts(&self) -> (Arc<dyn Realm>, Arc<dyn Realm>) {
         (self.host("laptop").await, self.host("desk").await)
+    }
+}
+
+/// The processes of a server that stands still.
+pub struct Paused(Vec<Pid>);
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        for &process in &self.0 {
+            let _ = kill_process(process, Signal::CONT);
+        }
     }
 }
 

@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use edn_bridge::clock::since_boot;
 use edn_bridge::message::SessionId;
 use edn_bridge::realm::rules::LeaseTerms;
 use edn_bridge::realm::{Claim, Realm, RealmError, RealmWriter, Tail, Written, connect};
 use edn_bridge::store::Entry;
 use rustix::process::Signal;
 
-use crate::believer::Believer;
+use crate::believer::{Believer, Tool};
 use crate::engines::Engine;
 use crate::on_each_engine;
 use crate::promises::{PATIENCE, entries, entry, header, ids, log, poll, run};
@@ -22,6 +24,7 @@ on_each_engine! {
     killed_engine_loses_and_doubles_nothing
     six_believers_leave_one_whole_log
     paused_owner_starts_no_tool_and_appends_nothing
+    owner_that_is_cut_off_starts_no_tool_in_the_last_third
     engine_that_is_away_refuses_and_comes_back
     silent_cut_is_noticed_in_bounded_time
     lost_answer_is_looked_up
@@ -98,7 +101,7 @@ fn killed_owners_lose_and_double_nothing<E: Engine>() {
     let mut dice = Dice::new();
     let mut saved = Vec::new();
     for kill in 0..kills() {
-        let owner = Believer::start(&server.url(), "laptop", &format!("r{kill}"), None);
+        let owner = Believer::start(&server.url(), "laptop", &format!("r{kill}"), false);
         saved.extend(owner.saved(dice.some()));
         saved.extend(owner.kill());
     }
@@ -116,7 +119,7 @@ fn killed_engine_loses_and_doubles_nothing<E: Engine>() {
     let Some(mut server) = E::start() else { return };
     with_session(&server);
     let mut dice = Dice::new();
-    let owner = Believer::start(&server.url(), "laptop", "r0", None);
+    let owner = Believer::start(&server.url(), "laptop", "r0", false);
     let mut saved = Vec::new();
     for _ in 0..kills() {
         saved.extend(owner.saved(dice.some()));
@@ -136,13 +139,16 @@ fn killed_engine_loses_and_doubles_nothing<E: Engine>() {
 
 fn six_believers_leave_one_whole_log<E: Engine>() {
     let Some(mut server) = E::start() else { return };
-    let url = server.url();
     let saved = run(async {
+        let proxy = Proxy::to(server.port()).await;
+        let failed: Arc<AtomicU64> = Arc::default();
         let first = server.host("laptop").await;
         let claim = first.create(&header("s-1")).await.unwrap();
         let writers = (0..6).map(|n| {
             // Each has connections of its own, and the one claim: none of them is told that there are others.
-            let (claim, url) = (claim.clone(), url.clone());
+            let (claim, failed) = (claim.clone(), failed.clone());
+            // Three of them go through a network that is cut.
+            let url = server.url_at(if n % 2 == 0 { server.port() } else { proxy.port });
             tokio::spawn(async move {
                 let me = crate::promises::host("laptop", "1");
                 let realm = connect(&url, me, "test", LeaseTerms::default()).unwrap();
@@ -156,7 +162,10 @@ fn six_believers_leave_one_whole_log<E: Engine>() {
                             count += 1;
                         }
                         Ok(Written::DecideAnew(_)) => {}
-                        Err(error) => assert!(error.may_pass(), "{error:?}"),
+                        Err(error) => {
+                            assert!(error.may_pass(), "{error:?}");
+                            failed.fetch_add(1, Ordering::SeqCst);
+                        }
                     }
                 }
                 saved
@@ -164,11 +173,30 @@ fn six_believers_leave_one_whole_log<E: Engine>() {
         });
         let writers: Vec<_> = writers.collect();
         let session = SessionId::from("s-1");
-        while first.open(&session).await.unwrap().tail.seq < WRITES {
-            tokio::task::yield_now().await;
-        }
+        let has = async |count: u64| {
+            while !first.open(&session).await.is_ok_and(|opened| opened.tail.seq >= count) {
+                tokio::task::yield_now().await;
+            }
+        };
+        // One of them does not come through: the fault is there.
+        let fails = async || {
+            let before = failed.load(Ordering::SeqCst);
+            while failed.load(Ordering::SeqCst) == before {
+                tokio::task::yield_now().await;
+            }
+        };
+        has(WRITES).await;
         server.kill();
         server.begin();
+        has(2 * WRITES).await;
+        let paused = server.pause();
+        fails().await;
+        drop(paused);
+        has(3 * WRITES).await;
+        proxy.set(Weather { holds_questions: true, holds_answers: true, ..FAIR });
+        proxy.until_held().await;
+        fails().await;
+        proxy.set(FAIR);
         let mut saved = Vec::new();
         for writer in writers {
             saved.extend(writer.await.unwrap());
@@ -180,45 +208,76 @@ fn six_believers_leave_one_whole_log<E: Engine>() {
     eprintln!("six believers: {} entries, {} acknowledged, 0 lost, 0 doubled", all.len(), saved.len());
 }
 
+/// Takes `s-1` once its owner's lease is over; returns the claim, and when it was there, on the clock since boot.
+async fn take(other: &dyn Realm) -> (Claim, Duration) {
+    let session = SessionId::from("s-1");
+    let take = async || match other.claim(&session, Path::new("/project"), &Tail::default()).await {
+        Ok(claim) => Some((claim, since_boot())),
+        Err(RealmError::Held { host }) => {
+            assert_eq!(host.as_str(), "laptop");
+            None
+        }
+        Err(error) => panic!("{error:?}"),
+    };
+    poll("its lease ends", take).await
+}
+
+/// Asserts that each tool was started before the last third of a lease: of the one that its owner counted, and of the one
+/// that was over when the session was taken. Returns when the last one was.
+fn assert_early(lines: &[String], taken_at: Duration) -> Duration {
+    let tools: Vec<Tool> = lines.iter().filter_map(|line| crate::believer::tool(line)).collect();
+    for tool in &tools {
+        let in_margin = tool.started + crate::believer::terms().margin;
+        assert!(in_margin <= tool.lease_ends, "in the last third: {tool:?}");
+        assert!(
+            tool.lease_ends <= taken_at,
+            "it counts on more than the engine: {tool:?}, taken at {taken_at:?}"
+        );
+    }
+    tools.last().unwrap().started
+}
+
 fn paused_owner_starts_no_tool_and_appends_nothing<E: Engine>() {
     let Some(server) = E::start() else { return };
     with_session(&server);
-    let tools = tempfile::tempdir().unwrap();
-    let owner = Believer::start(&server.url(), "laptop", "r0", Some(tools.path()));
-    let mut saved = owner.saved(3);
+    let owner = Believer::start(&server.url(), "laptop", "r0", true);
+    let mut lines = owner.until("saved 3 ");
     owner.signal(Signal::STOP);
-    let session = SessionId::from("s-1");
     let (taken_at, all) = run(async {
         let other = server.host("desk").await;
-        let take = async || match other.claim(&session, Path::new("/project"), &Tail::default()).await {
-            Ok(claim) => Some(claim),
-            Err(RealmError::Held { host }) => {
-                assert_eq!(host.as_str(), "laptop");
-                None
-            }
-            Err(error) => panic!("{error:?}"),
-        };
-        let claim = poll("its lease ends", take).await;
-        let taken_at = SystemTime::now();
+        let (claim, taken_at) = take(&*other).await;
         owner.signal(Signal::CONT);
-        let lines = owner.until("fenced");
-        saved.extend(lines.iter().filter_map(|line| crate::believer::acknowledged(line)));
+        lines.extend(owner.until("fenced"));
+        let saved = lines.iter().filter_map(|line| crate::believer::acknowledged(line));
         assert!(
-            saved.iter().all(|(seq, _)| *seq <= claim.tail.seq),
+            saved.into_iter().all(|(seq, _)| seq <= claim.tail.seq),
             "acknowledged after it was taken: {lines:?}"
         );
         other.append(&claim, &claim.tail, &entries(&["taken-0"]), None).await.unwrap();
-        (taken_at, log(&*other, &session).await)
+        (taken_at, log(&*other, &"s-1".into()).await)
     });
     // What it starts from now on would be after a new claim, which it does not get.
-    let late: Vec<_> = std::fs::read_dir(tools.path())
-        .unwrap()
-        .map(Result::unwrap)
-        .filter(|tool| tool.metadata().unwrap().modified().unwrap() > taken_at)
-        .collect();
-    assert!(late.is_empty(), "tools that were started after the lease: {late:?}");
+    assert_early(&lines, taken_at);
     assert_eq!(all.last().unwrap().id.as_str(), "taken-0");
     owner.kill();
+}
+
+fn owner_that_is_cut_off_starts_no_tool_in_the_last_third<E: Engine>() {
+    let Some(server) = E::start() else { return };
+    with_session(&server);
+    run(async {
+        let proxy = Proxy::to(server.port()).await;
+        let owner = Believer::start(&server.url_at(proxy.port), "laptop", "r0", true);
+        let mut lines = owner.until("saved 3 ");
+        // It runs on, and no renewal comes through.
+        proxy.set(Weather { holds_questions: true, holds_answers: true, ..FAIR });
+        let cut_at = since_boot();
+        let (_, taken_at) = take(&*server.host("desk").await).await;
+        lines.extend(owner.until("lapsed"));
+        let last = assert_early(&lines, taken_at);
+        assert!(last > cut_at, "it started nothing after the cut: {last:?}, {cut_at:?}");
+        owner.kill();
+    });
 }
 
 fn engine_that_is_away_refuses_and_comes_back<E: Engine>() {

@@ -134,6 +134,10 @@ impl Engine for NatsServer {
         self.end(Signal::TERM);
     }
 
+    fn process(&self) -> &Child {
+        self.process.as_ref().unwrap()
+    }
+
     fn is_idle(&self) -> bool {
         // What a connection has sent is done before its next message is.
         true

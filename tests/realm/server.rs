@@ -263,6 +263,10 @@ impl Engine for Server {
         }
     }
 
+    fn process(&self) -> &Child {
+        self.process.as_ref().unwrap()
+    }
+
     fn is_idle(&self) -> bool {
         let busy = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'WITH s AS%'";
         self.sql(busy) == ["0"]
