@@ -122,7 +122,7 @@ const FIND: &str = "SELECT s.header, s.owner, coalesce(h.until > clock_timestamp
          WHERE member = current_user AND session = s.id AND octet_length(line) <= $4::bigint \
            AND lower(line) LIKE ALL ($2::text[]) AND lower(line) ~ ALL ($3::text[]) \
          ORDER BY seq DESC LIMIT $5) e \
-     WHERE s.member = current_user AND NOT s.deleted AND s.owner IS DISTINCT FROM $1 \
+     WHERE s.member = current_user AND NOT s.deleted AND ($1::text IS NULL OR s.owner IS DISTINCT FROM $1) \
      ORDER BY s.changed DESC, s.id, e.seq DESC LIMIT $6";
 
 /// A later run of this host takes its name at once, also at an engine that was set back to an earlier one; whoever else

@@ -298,6 +298,8 @@ fn sessions_are_found_by_owner_and_words<E: Engine>() {
         let said: Vec<_> = ["A message", "b", "c", "d", "e", "f", "g"].map(|text| entry(text, text)).into();
         b.append(&two, &Tail::at(2, "z".into()), &said, None).await.unwrap();
         assert_eq!(all("message").await, ["s-2 A message"]);
+        b.release(&two).await.unwrap();
+        assert_eq!(all("message").await, ["s-2 A message"], "one that nobody owns");
     });
 }
 
