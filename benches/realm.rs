@@ -250,12 +250,12 @@ fn idle(server: &Server) {
         share: Share::Ask,
         takeover: Takeover::Ask,
         workspace: Workspace::Own,
-        lease: Duration::from_secs(15),
+        lease: LeaseTerms::default(),
         state_dir: server.data(),
     };
-    let connected = move |executor: &tokio::runtime::Handle| {
+    let connected = move |executor: &tokio::runtime::Handle, lease| {
         let _executor = executor.enter();
-        connect(&url, me, "bench", LeaseTerms::default())
+        connect(&url, me, "bench", lease)
     };
     let federation = Federation::enter(connected, terms).unwrap();
     let count = || {

@@ -126,17 +126,16 @@ fn enter(
     };
     let url = address(policy, settings)?;
     let me = host_id(settings, policy, true)?;
-    let lease = policy.lease;
     let terms = Terms {
         share: policy.share,
         takeover: policy.takeover,
         workspace: policy.workspace,
-        lease,
+        lease: LeaseTerms::new(policy.lease),
         state_dir: settings.state_dir.clone(),
     };
-    let connect = move |executor: &tokio::runtime::Handle| {
+    let connect = move |executor: &tokio::runtime::Handle, lease| {
         let _executor = executor.enter();
-        realm::connect(&url, me, env!("CARGO_PKG_VERSION"), LeaseTerms::new(lease))
+        realm::connect(&url, me, env!("CARGO_PKG_VERSION"), lease)
     };
     let federation = Federation::enter(connect, terms).map_err(|error| Failure::Failed(error.to_string()))?;
     *part = Some(Part { federation: federation.clone(), users: 1, _lock: lock });

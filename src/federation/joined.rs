@@ -95,12 +95,13 @@ impl Deref for Federation {
 }
 
 impl Federation {
-    /// Enters a realm. Where it cannot be reached, this goes on trying: local sessions are not affected.
+    /// Enters the realm that `connect` makes, on the runtime that it is given, with the lease of the terms. Where it cannot
+    /// be reached, this goes on trying: local sessions are not affected.
     ///
     /// # Errors
     /// If the system refuses a thread, or the realm refuses this process for good.
     pub fn enter(
-        connect: impl FnOnce(&tokio::runtime::Handle) -> Result<Arc<dyn Realm>, RealmError>,
+        connect: impl FnOnce(&tokio::runtime::Handle, LeaseTerms) -> Result<Arc<dyn Realm>, RealmError>,
         terms: Terms,
     ) -> Result<Arc<Self>, RealmError> {
         let refused = |error: io::Error| RealmError::Refused(error.to_string().into());
@@ -111,10 +112,10 @@ impl Federation {
             .build()
             .map_err(refused)?;
         let executor = runtime.handle().clone();
-        let realm = connect(&executor)?;
+        let realm = connect(&executor, terms.lease)?;
         let kept = {
             let _executor = executor.enter();
-            realm::keep(realm.clone(), LeaseTerms::new(terms.lease))
+            realm::keep(realm.clone(), terms.lease)
         };
         let member = Arc::new(RealmMember {
             realm,
@@ -404,8 +405,13 @@ impl Federation {
         let is_open = |session: &SessionId| {
             lock(&self.logs).get(session).is_some_and(|log| log.part.strong_count() > 0)
         };
-        let due =
-            lock(&self.lost).due(slots.values(), self.host(), self.terms.lease, Instant::now(), is_open);
+        let due = lock(&self.lost).due(
+            slots.values(),
+            self.host(),
+            self.terms.lease.lease,
+            Instant::now(),
+            is_open,
+        );
         for lost in due.into_iter().map(Arc::new) {
             tracing::info!(session = %lost.session, "a session is taken, because its host is lost");
             if ![false, true].iter().any(|opens| self.tell(&Notice::Lost(lost.clone(), *opens))) {
@@ -455,7 +461,7 @@ async fn watch_lease(federation: Weak<Federation>, mut kept: watch::Receiver<Kep
     while kept.changed().await.is_ok() {
         let Some(federation) = federation.upgrade() else { return };
         let now = kept.borrow_and_update().clone();
-        let early = LeaseTerms::new(federation.terms.lease).margin.checked_div(4).unwrap_or_default();
+        let early = federation.terms.lease.margin.checked_div(4).unwrap_or_default();
         federation.until.send_replace(now.ends_at().map(|end| end.saturating_sub(early)));
         if let Some(error) = &now.error {
             tracing::warn!(%error, "this host's lease in the realm is not renewed");

@@ -6,7 +6,6 @@ use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
@@ -14,7 +13,7 @@ use tokio::sync::watch;
 use crate::config::{Share, Takeover, Workspace};
 use crate::message::SessionId;
 use crate::private;
-use crate::realm::rules::LeaseStanding;
+use crate::realm::rules::{LeaseStanding, LeaseTerms};
 use crate::realm::{HostName, Kept, OwnedBy, Realm, RealmError, RealmSlot};
 use crate::store::{Entry, Ownership, StoreError};
 
@@ -28,7 +27,7 @@ pub struct Terms {
     /// Where the folders of this host's sessions are.
     pub workspace: Workspace,
     /// The lease.
-    pub lease: Duration,
+    pub lease: LeaseTerms,
     /// The state folder: entries that the realm did not take are kept in `lost` there.
     pub state_dir: PathBuf,
 }
