@@ -37,7 +37,8 @@ pub type Requests = mpsc::Receiver<Posted>;
 /// Three errors mean the same for every call: [`RealmError::Unreachable`] nothing was done, [`RealmError::Unfit`] the
 /// engine is one that this program does not trust, [`RealmError::Damaged`] the engine has what this program did not write.
 /// A call that changes something and whose answer is lost returns [`RealmError::InDoubt`]; every such call but `append`
-/// can simply be made again.
+/// can simply be made again. `hand_over`, made again after it was carried out, is refused as fenced: the owner says then
+/// whose the session is.
 ///
 /// An implementation need not be asked by one caller at a time. It reads no clock of this machine to judge a lease.
 pub trait Realm: Debug + Send + Sync {

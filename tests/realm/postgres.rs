@@ -97,7 +97,8 @@ fn realm_is_made_once_and_a_newer_one_is_refused() {
              ALTER TABLE edn_bridge.request ADD COLUMN op text, ADD COLUMN key text; CREATE TABLE edn_bridge.blob ()",
         );
         let old = check(&server.url()).await.unwrap_err();
-        assert!(old.to_string().contains("realm init"), "{old}");
+        let old = old.to_string();
+        assert!(old.contains("version 1") && old.contains("realm init"), "{old}");
         init(&server.url(), &[]).await.unwrap();
         server.host("laptop").await.open(&claim.session).await.unwrap();
         server.sql("INSERT INTO edn_bridge.version VALUES (99)");

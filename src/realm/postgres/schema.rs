@@ -163,10 +163,19 @@ pub(super) async fn is_ready(link: &mut Link) -> Result<Look, RealmError> {
     match found {
         Some(VERSION) => Ok(looked),
         Some(newer) if newer > VERSION => Err(newer_one(newer)),
-        _ => {
+        Some(older) => Err(older_one(older)),
+        None => {
             Err(RealmError::Unfit("The realm's engine has no realm yet. Run `edn-bridge realm init`.".into()))
         }
     }
+}
+
+fn older_one(found: i32) -> RealmError {
+    let text = format!(
+        "The realm has version {found}; this program needs {VERSION}. Run `edn-bridge realm init`, which brings it up to \
+         date."
+    );
+    RealmError::Unfit(text.into())
 }
 
 fn newer_one(found: i32) -> RealmError {
