@@ -277,6 +277,9 @@ fn engine_that_is_away_holds_up_shared_sessions_alone() {
     });
     let hosts = ask(&mut a, "query_eql", HOSTS).to_string();
     assert!(hosts.contains(":errors") && hosts.contains(":psi.realm/host \"alpha\""), "{hosts}");
+    let log = || std::fs::read_to_string(alpha.setup.state().join("daemon.log")).unwrap_or_default();
+    let hints = "hints of the realm are not heard";
+    wait_until("the log tells that no hints come", || log().contains(hints));
     let before = texts(&mut a);
     ask(&mut a, "new_session", "{}");
     ask(&mut a, "prompt", "{:message \"on this machine alone\"}");
@@ -297,6 +300,7 @@ fn engine_that_is_away_holds_up_shared_sessions_alone() {
     assert_eq!(after[..before.len()], before);
     assert_eq!(after.len(), before.len() + 2, "{after:?}");
     server.assert_whole(&session);
+    assert_eq!(log().matches(hints).count(), 1, "it is told once: {}", log());
 }
 
 #[test]

@@ -87,9 +87,30 @@ async fn channel(link: &mut Link) -> Result<String, RealmError> {
     Err(RealmError::Damaged("there is no channel for hints".into()))
 }
 
+/// Whether something works that is tried again and again. The log says it when that changes, once.
+#[derive(Default)]
+struct Standing {
+    fails: bool,
+}
+
+impl Standing {
+    fn fails(&mut self, what: &str, error: &RealmError) {
+        if !std::mem::replace(&mut self.fails, true) {
+            tracing::warn!(%error, "hints of the realm are not {what}: what other hosts do is seen later");
+        }
+    }
+
+    fn works(&mut self, what: &str) {
+        if std::mem::take(&mut self.fails) {
+            tracing::info!("hints of the realm are {what} again");
+        }
+    }
+}
+
 /// Tells all that waits, again and again. What cannot be told is dropped.
 async fn tell_all(address: Address, mut from: mpsc::Receiver<Telling>) {
     let mut open: Option<(Link, String)> = None;
+    let mut standing = Standing::default();
     let mut waiting = Vec::new();
     let mut count = 0u64;
     loop {
@@ -103,7 +124,7 @@ async fn tell_all(address: Address, mut from: mpsc::Receiver<Telling>) {
             }
         }
         if open.as_ref().is_none_or(|(link, _)| link.is_closed()) {
-            open = connect_teller(&address).await;
+            open = connect_teller(&address).await.inspect_err(|error| standing.fails("told", error)).ok();
         }
         let Some((link, channel)) = &mut open else { continue };
         let (mut channels, mut texts) = (Vec::new(), Vec::new());
@@ -121,22 +142,29 @@ async fn tell_all(address: Address, mut from: mpsc::Receiver<Telling>) {
                 }
             }
         }
-        if link.rows(Kind::Read, NOTIFY, &[&channels, &texts]).await.is_err() {
-            open = None;
+        match link.rows(Kind::Read, NOTIFY, &[&channels, &texts]).await {
+            Ok(_) => standing.works("told"),
+            Err(error) => {
+                standing.fails("told", &error);
+                open = None;
+            }
         }
     }
 }
 
-async fn connect_teller(address: &Address) -> Option<(Link, String)> {
-    let mut link = Link::connect(address, Purpose::Hint, None, ()).await.ok()?;
-    let channel = channel(&mut link).await.ok()?;
-    Some((link, channel))
+async fn connect_teller(address: &Address) -> Result<(Link, String), RealmError> {
+    let mut link = Link::connect(address, Purpose::Hint, None, ()).await?;
+    let channel = channel(&mut link).await?;
+    Ok((link, channel))
 }
 
 /// Listens, and connects again for as long as it takes.
 async fn listen_always(address: Address, mut asked: mpsc::Receiver<Listening>, desks: Arc<Mutex<Desks>>) {
+    let mut standing = Standing::default();
     loop {
-        let _ = listen_once(&address, &mut asked, &desks).await;
+        if let Err(error) = listen_once(&address, &mut asked, &desks, &mut standing).await {
+            standing.fails("heard", &error);
+        }
         if asked.is_closed() {
             return;
         }
@@ -148,6 +176,7 @@ async fn listen_once(
     address: &Address,
     asked: &mut mpsc::Receiver<Listening>,
     desks: &Arc<Mutex<Desks>>,
+    standing: &mut Standing,
 ) -> Result<(), RealmError> {
     let notice = desks.clone();
     let on_notice = Arc::new(move |channel: &str, text: &str| {
@@ -185,6 +214,8 @@ async fn listen_once(
                 }
                 // A connection that is cut silently shows itself here.
                 link.rows(Kind::Read, "SELECT 1", &[]).await?;
+                // Said here: one that is cut again and again does not work.
+                standing.works("heard");
             }
         }
     }
