@@ -54,17 +54,18 @@ impl TakenRequests {
         true
     }
 
-    /// Notes a request whose end is asked for later.
-    pub(super) fn begin(&self, id: &Arc<str>) -> End {
-        let (end, ended) = watch::channel(None);
+    /// Notes a request whose end is asked for later, unless too many run: the end of each of them is still wanted.
+    pub(super) fn begin(&self, id: &Arc<str>) -> Option<End> {
         let mut taken = self.known();
-        taken.begun.push_back((id.clone(), ended));
-        if taken.begun.len() > REALM_ENDS {
-            // Of one that has ended nobody may want to know any more.
-            let oldest = taken.begun.iter().position(|(_, ended)| ended.borrow().is_some());
-            taken.begun.remove(oldest.unwrap_or(0));
+        if taken.begun.len() >= REALM_ENDS {
+            // Of one that has ended, or was not begun, nobody may want to know any more.
+            let is_over = |ended: &Ended| ended.borrow().is_some() || ended.has_changed().is_err();
+            let oldest = taken.begun.iter().position(|(_, ended)| is_over(ended))?;
+            taken.begun.remove(oldest);
         }
-        End(end)
+        let (end, ended) = watch::channel(None);
+        taken.begun.push_back((id.clone(), ended));
+        Some(End(end))
     }
 
     /// How a request has ended, once it has; `None` for one that is not known.
@@ -76,5 +77,25 @@ impl TakenRequests {
     /// Its end is told.
     pub(super) fn forget(&self, id: &str) {
         self.known().begun.retain(|(known, _)| **known != *id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end_of_a_call_that_runs_is_kept_and_no_more_begin() {
+        let taken = TakenRequests::default();
+        let id = |number: usize| Arc::<str>::from(format!("r-{number}"));
+        let mut ends: VecDeque<_> = (0..REALM_ENDS).map(|number| taken.begin(&id(number)).unwrap()).collect();
+        assert!(taken.begin(&id(1000)).is_none(), "the end of one that runs would be lost");
+        // The second one is not begun after all, and the third one has ended.
+        ends.remove(1);
+        ends.remove(1).unwrap().is("done".into());
+        let more = [taken.begin(&id(1001)), taken.begin(&id(1002))];
+        assert!(more.iter().all(Option::is_some) && taken.begin(&id(1003)).is_none());
+        let known: Vec<_> = taken.known().begun.iter().take(2).map(|(id, _)| id.clone()).collect();
+        assert_eq!(known, [id(0), id(3)]);
     }
 }

@@ -315,14 +315,14 @@ impl Federation {
         &self,
         session: &SessionId,
         request: &RealmRequest,
-        is_patient: bool,
+        is_patient: impl Fn() -> bool,
     ) -> Result<Arc<str>, StoreError> {
         let mut away = 0..ANSWER_TRIES;
         loop {
             match self.realm.post(session, request).await {
                 // Posted again with its id, it waits on.
-                Err(RealmError::Unanswered) if is_patient => away = 0..ANSWER_TRIES,
-                Err(error) if is_patient && error.may_pass() && away.next().is_some() => {
+                Err(RealmError::Unanswered) if is_patient() => away = 0..ANSWER_TRIES,
+                Err(error) if is_patient() && error.may_pass() && away.next().is_some() => {
                     sleep(REALM_WATCH).await;
                 }
                 answer => return answer.map_err(|error| self.refused(&error)),

@@ -381,13 +381,23 @@ fn compaction_may_take_longer_than_an_answer() {
     let script = r#"{:turns [{:steps [{:delta "one"}]} {:steps [{:delta "two"}]}
                              {:steps [{:sleep-ms 31000} {:delta "The summary."}]}]}"#;
     let Some(mut two) = Two::start(script) else { return };
-    let Two { b, .. } = &mut two;
+    let Two { server, alpha, beta, b, session, .. } = &mut two;
     for message in ["first", "second"] {
         ask(b, "prompt", &format!("{{:message {message:?}}}"));
         end_of_turn(b);
     }
+    // Of a client that leaves, nobody waits for the end.
+    let mut left = beta.setup.interactor();
+    switch(&mut left, session);
+    left.request("left", "bash", "{:command \"touch once; until [ -e go ]; do sleep 0.01; done\"}");
+    wait_until("it runs", || alpha.file("once").exists());
+    drop(left);
     let compacted = ask(b, "compact", "{}");
     assert!(compacted.to_string().contains("The summary."), "{compacted}");
+    let awaited = "SELECT count(*) FROM edn_bridge.request WHERE call LIKE '%:end%' AND answer IS NULL \
+                   AND expires > clock_timestamp()";
+    wait_until("nobody asks for what nobody waits for", || server.sql(awaited) == ["0"]);
+    std::fs::write(alpha.file("go"), "").unwrap();
 }
 
 #[test]

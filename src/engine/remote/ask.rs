@@ -21,6 +21,8 @@ pub struct Owner {
     pub(super) engine: Engine,
     federation: Arc<Federation>,
     session: SessionId,
+    /// The client that asks, if one does: once it is gone, nobody waits for the end of a call.
+    client: Option<u64>,
     /// Whether nobody is asked: another host asks this one, or the session is this one's and not at work yet.
     is_nobody: bool,
 }
@@ -34,8 +36,7 @@ pub fn owner_elsewhere(engine: &Engine, call: &Call) -> Option<Owner> {
         return None;
     }
     engine.attend(call, &handle);
-    let owner = Owner::of(engine, federation, &handle);
-    Some(Owner { is_nobody: owner.is_nobody || Followers::has(call.connection), ..owner })
+    Some(Owner::of(engine, federation, &handle, call.connection))
 }
 
 /// Why something is not done for a session of another host: it stays there.
@@ -46,22 +47,35 @@ pub fn stays_elsewhere(handle: &Handle) -> Option<ApiError> {
 }
 
 impl Owner {
-    /// The owner of a session that is open here, and another host's.
-    pub(super) fn of(engine: &Engine, federation: &Arc<Federation>, handle: &Handle) -> Self {
-        let is_nobody = handle.snapshot().facts.host.as_deref() == Some(federation.host().as_str());
-        Self { is_nobody, ..Self::new(engine, federation, &handle.id) }
-    }
-
-    fn new(engine: &Engine, federation: &Arc<Federation>, session: &SessionId) -> Self {
-        let (engine, federation) = (engine.clone(), federation.clone());
-        Self { engine, federation, session: session.clone(), is_nobody: false }
+    /// The owner of a session that is open here, and another host's, for a connection; 0 is none.
+    pub(super) fn of(
+        engine: &Engine,
+        federation: &Arc<Federation>,
+        handle: &Handle,
+        connection: u64,
+    ) -> Self {
+        let is_here = handle.snapshot().facts.host.as_deref() == Some(federation.host().as_str());
+        Self {
+            engine: engine.clone(),
+            federation: federation.clone(),
+            session: handle.id.clone(),
+            client: engine.shared.hub.client(connection).is_some().then_some(connection),
+            is_nobody: is_here || Followers::has(connection),
+        }
     }
 
     /// The owner of a session that need not be open here, if the realm's list has another host as that.
     pub fn listed(engine: &Engine, session: &SessionId) -> Option<Self> {
         let federation = engine.shared.federation.get()?;
         let owner = federation.owner(session)?;
-        (owner.host != *federation.host()).then(|| Self::new(engine, federation, session))
+        let (engine, federation, session) = (engine.clone(), federation.clone(), session.clone());
+        (owner.host != *federation.host()).then_some(Self {
+            engine,
+            federation,
+            session,
+            client: None,
+            is_nobody: false,
+        })
     }
 
     /// Asks, and completes the reply with the answer.
@@ -87,7 +101,7 @@ impl Owner {
         self.ask(asked(prompt), reply);
     }
 
-    /// Asks, and waits: for the end of a call that may take long while its owner lives.
+    /// Asks, and waits: for the end of a call that may take long while its owner lives, and the client that asks is there.
     ///
     /// # Errors
     /// What the owner refuses, and where there is no answer from it.
@@ -121,11 +135,15 @@ impl Owner {
     ) -> Result<RemoteAnswer<T>, ApiError> {
         let params = edn::to_value(call).map_err(|error| ApiError::failed(error.to_string()))?;
         let request = RealmRequest { id: id.clone(), call: written(&params).into() };
-        let is_patient = matches!(call, RemoteCall::End(_));
+        let is_patient = || matches!(call, RemoteCall::End(_)) && self.is_awaited();
         let answer = self.federation.post(&self.session, &request, is_patient).await;
         let answer = answer.map_err(|error| refused(&error))?;
         let read = edn::read_one(answer.as_bytes()).ok();
         read.and_then(|value| edn::from_value(value.into_owned()).ok()).ok_or_else(|| self.unreadable())
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.client.is_none_or(|client| self.engine.shared.hub.client(client).is_some())
     }
 
     fn unreadable(&self) -> ApiError {

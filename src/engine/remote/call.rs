@@ -16,12 +16,11 @@ use crate::value::{Map, Value};
 #[derive(Debug, Serialize, Deserialize)]
 pub enum RemoteCall {
     /// The asker's clients see the session: they are told what no entry says, and answer its questions if one of them can.
+    /// The answer has the open ones of its turns.
     Follow {
         /// Whether one can.
         answers: bool,
     },
-    /// The open questions of its turns.
-    Questions,
     /// How a call ended that was answered when it began, by the id of its request.
     End(Arc<str>),
     /// An answer to a question.

@@ -15,8 +15,10 @@ use crate::slash::{self, UserInput};
 /// Makes the call at the session's owner, for the asker.
 pub(super) fn carry_out(asked: RemoteCall, engine: &Engine, call: Call, handle: &Handle, owed: Owed) {
     match asked {
-        // Answered where requests are taken.
-        RemoteCall::End(_) | RemoteCall::Control(_) => {}
+        // What is answered where requests are taken asks no session.
+        RemoteCall::End(_) | RemoteCall::Control(_) => {
+            owed.send::<()>(Err(ApiError::failed("It is no call of a session.")));
+        }
         RemoteCall::Follow { answers } => {
             if engine.followers.has_people(&engine.shared, call.connection, answers)
                 && let Some(client) = engine.shared.hub.client(call.connection)
@@ -25,9 +27,8 @@ pub(super) fn carry_out(asked: RemoteCall, engine: &Engine, call: Call, handle: 
                 let _ = engine.joined(call.connection, &client);
             }
             engine.attend(&call, handle);
-            owed.send(Ok(()));
+            owed.send(Ok(if answers { open_questions(engine, handle) } else { Vec::new() }));
         }
-        RemoteCall::Questions => owed.send(Ok(open_questions(engine, handle))),
         RemoteCall::Respond(given) => engine.respond(call, given.read(), owed.reply()),
         RemoteCall::Prompt(Prompt { ref message, .. }) if is_command(message) => {
             let expected = "text for the model: a slash command runs at the host where it is typed";

@@ -15,13 +15,9 @@ use crate::session::{ApiError, Call};
 /// Has the owner of a session tell this host what no entry says, and asks this host's clients what it asks.
 pub async fn follow_owner(engine: &Engine, handle: &Handle) {
     let Some(federation) = engine.shared.federation.get() else { return };
-    let owner = Owner::of(engine, federation, handle);
+    let owner = Owner::of(engine, federation, handle, 0);
     let answers = engine.shared.tree.is_answered(&handle.id);
-    let _: Result<(), ApiError> = owner.call(&RemoteCall::Follow { answers }).await;
-    if !answers {
-        return;
-    }
-    let open: Result<Vec<RemoteQuestion>, ApiError> = owner.call(&RemoteCall::Questions).await;
+    let open: Result<Vec<RemoteQuestion>, ApiError> = owner.call(&RemoteCall::Follow { answers }).await;
     match open {
         Ok(open) => open.into_iter().for_each(|question| ask_for_owner(engine, handle, question)),
         Err(error) => tracing::debug!(%error, "the questions of another host are not known"),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::call::{RemoteAnswer, RemoteCall};
 use super::carry::carry_out;
 use super::owed::{Owed, text_of};
+use crate::catalogue::ErrorCode;
 use crate::edn;
 use crate::engine::host::Engine;
 use crate::federation::Federation;
@@ -50,7 +51,11 @@ async fn serve(engine: &Engine, federation: Arc<Federation>, posted: &Posted) {
         Err(error) => return owed.send::<()>(Err(error)),
     };
     if asked.ends_late() {
-        owed.end = Some(engine.remote.begin(&request));
+        let Some(end) = engine.remote.begin(&request) else {
+            let message = "So many long calls of other hosts run here that no more is begun. Try again once one has ended.";
+            return owed.send::<()>(Err(ApiError::new(ErrorCode::MaxPendingExceeded, message)));
+        };
+        owed.end = Some(end);
         if !federation.answer(&request, &text_of(RemoteAnswer::<()>::Begun), false).await {
             // Whoever owns the session now begins it, or this host's next run has.
             return;
