@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -52,9 +53,6 @@ const ANSWER_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long a host that is not there is listed.
 const HOST_KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Rows that are remembered.
-const ROWS_KEPT: usize = 1024;
-
 /// A realm in NATS JetStream.
 pub struct NatsRealm {
     me: HostId,
@@ -64,8 +62,6 @@ pub struct NatsRealm {
     /// The way of renewals, which work in sessions must not hold up.
     lease_way: Arc<Way>,
     board: Board,
-    /// The number of the message by which this run has entered, as far as it is known.
-    entered: Mutex<Option<u64>>,
     /// Whether this run has entered once.
     has_entered: AtomicBool,
     /// What the last renewal found in the realm.
@@ -78,8 +74,6 @@ pub struct NatsRealm {
 
 struct Shared {
     way: Arc<Way>,
-    /// Rows of sessions as this host last wrote or read them, with their numbers: the server says if there is a newer one.
-    rows: Mutex<HashMap<SessionId, (u64, Row)>>,
 }
 
 impl fmt::Debug for NatsRealm {
@@ -88,8 +82,8 @@ impl fmt::Debug for NatsRealm {
     }
 }
 
-fn is_fit(line: &Line) -> futures_util::future::BoxFuture<'_, Result<(), RealmError>> {
-    stream::is_fit(line).boxed()
+fn is_fit<'a>(address: &'a Address, line: &'a Line) -> BoxFuture<'a, Result<(), RealmError>> {
+    stream::is_fit(address, line).boxed()
 }
 
 /// What became of a change.
@@ -114,10 +108,9 @@ impl NatsRealm {
             me,
             build: build.into(),
             terms,
-            shared: Arc::new(Shared { way, rows: Mutex::default() }),
+            shared: Arc::new(Shared { way }),
             lease_way: Arc::new(Way::new(address, is_fit)),
             board,
-            entered: Mutex::default(),
             has_entered: AtomicBool::new(false),
             pulse: Mutex::default(),
             swept: Mutex::default(),
@@ -172,22 +165,18 @@ impl NatsRealm {
         let session = SessionId::from(row.session.as_str());
         with.push(Put::new(records::row(&session), json(&row)?, Check::Last(seq)));
         // Until its answer is there, nobody knows the newest one.
-        self.shared.forget(&session);
+        line.known.forget(&session);
         match line.commit(with).await? {
             Some(seq) => {
-                self.shared.remember(&session, seq, row.clone());
+                line.known.remember(&session, seq, row.clone());
                 Ok(Changed::Done(row))
             }
             None => {
                 // It may be that another run of this host has entered.
-                self.set_entered(None);
+                line.known.set_entered(None);
                 Ok(Changed::Anew)
             }
         }
-    }
-
-    fn set_entered(&self, seq: Option<u64>) {
-        *self.entered.lock().unwrap_or_else(PoisonError::into_inner) = seq;
     }
 
     /// Changes the row of a session of this host. `None` if its claim counts no more.
@@ -214,17 +203,16 @@ impl NatsRealm {
     /// If one has, or this run has not entered yet.
     async fn as_this_run(&self, line: &Line) -> Result<Put, RealmError> {
         let subject = records::run(&self.me.name);
-        let known = *self.entered.lock().unwrap_or_else(PoisonError::into_inner);
-        let seq = match known {
+        let seq = match line.known.entered() {
             Some(seq) => seq,
             None => {
                 let found = line.last(&subject).await?;
                 let found =
                     found.ok_or_else(|| RealmError::Unreachable("this host's lease is over".into()))?;
-                if *found.record::<Run>()?.incarnation != *self.me.incarnation.id {
+                if *found.of(Run::subject)?.incarnation != *self.me.incarnation.id {
                     return Err(RealmError::NameTaken { host: self.me.name.clone() });
                 }
-                self.set_entered(Some(found.seq));
+                line.known.set_entered(Some(found.seq));
                 found.seq
             }
         };
@@ -234,7 +222,7 @@ impl NatsRealm {
     /// Refuses a host that the realm does not count as this run's and alive.
     async fn is_here(&self, line: &Line) -> Result<(), RealmError> {
         let found = line.last(&records::run(&self.me.name)).await?;
-        let run = found.map(|found| found.record::<Run>()).transpose()?;
+        let run = found.map(|found| found.of(Run::subject)).transpose()?;
         let is_this = run.is_some_and(|run| *run.incarnation == *self.me.incarnation.id);
         let is_alive = lease(line, &self.me.name).await?.is_alive(line.now_ms().await?);
         match (is_this, is_alive) {
@@ -265,11 +253,14 @@ impl NatsRealm {
     ) -> Result<RealmPage, RealmError> {
         for _ in 0..REALM_SETTLES {
             let (_, row) = self.row(line, session).await?;
-            if let Some(entries) = self.entries(line, session, &row, after, most).await? {
-                return Ok(RealmPage { entries, tail: row.tail() });
+            match self.entries(line, session, &row, after, most).await {
+                Ok(Some(entries)) => return Ok(RealmPage { entries, tail: row.tail() }),
+                // It may have been deleted meanwhile.
+                Ok(None) | Err(RealmError::Damaged(_)) => {}
+                Err(error) => return Err(error),
             }
         }
-        Err(damaged(format!("entries of the session {session} are missing")))
+        Err(damaged(format!("entries of the session {session} are missing or cannot be read")))
     }
 
     /// Entries up to the tail of a row; `None` if there is none where there must be one.
@@ -363,7 +354,7 @@ impl NatsRealm {
             Ok(this_run) => {
                 let is_done = line.commit(vec![this_run, renewed]).await?.is_some();
                 if !is_done {
-                    self.set_entered(None);
+                    line.known.set_entered(None);
                 }
                 return Ok(is_done);
             }
@@ -373,7 +364,7 @@ impl NatsRealm {
             Err(error) => return Err(error),
         }
         let found = line.last(&records::run(&self.me.name)).await?;
-        if let Some(run) = found.as_ref().map(Stored::record::<Run>).transpose()? {
+        if let Some(run) = found.as_ref().map(|found: &Stored| found.of(Run::subject)).transpose()? {
             let is_later = *run.key == *self.me.key && run.run < self.me.incarnation.run;
             if !is_later {
                 let lease = lease(line, &self.me.name).await?;
@@ -385,11 +376,9 @@ impl NatsRealm {
             }
         }
         let check = Check::Last(found.map_or(0, |found| found.seq));
-        let mut entering =
-            Put::new(records::run(&self.me.name), json(&Run::new(&self.me, &self.build))?, check);
-        entering.kept = Some(HOST_KEPT);
+        let entering = Put::new(records::run(&self.me.name), json(&Run::new(&self.me, &self.build))?, check);
         let entered = line.commit(vec![renewed, entering]).await?;
-        self.set_entered(entered);
+        line.known.set_entered(entered);
         Ok(entered.is_some())
     }
 
@@ -398,7 +387,7 @@ impl NatsRealm {
         let last = line.last(records::ROWS).await?.map_or(0, |row| row.seq);
         let mut hosts = BTreeMap::new();
         line.each(records::LEASES, |stored| {
-            if let Ok(lease) = stored.record::<Lease>() {
+            if let Ok(lease) = stored.of(Lease::subject) {
                 hosts.insert(lease.host, (stored.time_ms, lease.lease_ms));
             }
         })
@@ -439,7 +428,7 @@ impl NatsRealm {
             match session {
                 Some(session) => left.push(session),
                 None => {
-                    line.each(records::ROWS, |stored| match stored.record::<Row>() {
+                    line.each(records::ROWS, |stored| match stored.of(Row::subject) {
                         Ok(row) if row.is_deleted && row.tail > 0 => left.push(row.session.as_str().into()),
                         _ => {}
                     })
@@ -460,38 +449,18 @@ impl NatsRealm {
 }
 
 impl Shared {
-    fn rows(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, (u64, Row)>> {
-        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn remember(&self, session: &SessionId, seq: u64, row: Row) {
-        let mut rows = self.rows();
-        if rows.len() >= ROWS_KEPT {
-            rows.clear();
-        }
-        rows.insert(session.clone(), (seq, row));
-    }
-
-    fn forget(&self, session: &SessionId) {
-        self.rows().remove(session);
-    }
-
-    fn known(&self, session: &SessionId) -> Option<(u64, Row)> {
-        self.rows().get(session).cloned()
-    }
-
     /// The newest row of a session, by the server that leads the stream, and its number.
     async fn newest(&self, line: &Line, session: &SessionId) -> Result<Option<(u64, Row)>, RealmError> {
         let Some(found) = line.last(&records::row(session)).await? else { return Ok(None) };
-        let row: Row = found.record()?;
-        if *row.session != *session.as_str() {
-            return Err(damaged("the row of a session is another one's"));
-        }
-        Ok(Some((found.seq, row)))
+        Ok(Some((found.seq, found.of(Row::subject)?)))
     }
 
     /// Removes what is left of a deleted session.
     async fn remove(&self, line: &Line, session: &SessionId) -> Result<(), RealmError> {
+        // A message that only says so removes nothing of a session that is there.
+        if self.newest(line, session).await?.is_none_or(|(_, row)| !row.is_deleted) {
+            return Ok(());
+        }
         for filter in records::remains(session) {
             line.purge(&filter).await?;
         }
@@ -516,9 +485,10 @@ impl Realm for NatsRealm {
             for _ in 0..REALM_SETTLES {
                 if self.renew_once(&line).await? {
                     self.has_entered.store(true, Ordering::Release);
-                    // The lease holds, whatever a look finds.
-                    if let Err(error) = self.look_around(&line).await {
-                        tracing::debug!(%error, "the realm is not looked at");
+                    // The lease holds, whatever a look finds, and is renewed in time.
+                    let look = tokio::time::timeout(self.terms.lease / 6, self.look_around(&line)).await;
+                    if !matches!(look, Ok(Ok(()))) {
+                        tracing::debug!("the realm is not looked at this time");
                     }
                     self.sweep_if_due();
                     return Ok(());
@@ -532,7 +502,10 @@ impl Realm for NatsRealm {
     fn leave(&self) -> RealmCall<'_, ()> {
         async {
             let line = self.line().await?;
-            let Ok(check) = self.as_this_run(&line).await else { return Ok(()) };
+            let check = match self.as_this_run(&line).await {
+                Err(RealmError::NameTaken { .. }) => return Ok(()),
+                check => check?,
+            };
             let left = Lease { host: self.me.name.to_string(), lease_ms: 0 };
             let mut left = Put::new(records::lease(&self.me.name), json(&left)?, Check::Free);
             left.kept = Some(HOST_KEPT);
@@ -546,20 +519,20 @@ impl Realm for NatsRealm {
             let line = self.line().await?;
             let (mut runs, mut leases, mut owned) = (BTreeMap::new(), HashMap::new(), HashMap::new());
             line.each(records::RUNS, |stored| {
-                if let Some(run) = readable(stored.record::<Run>(), "a host of the realm") {
+                if let Some(run) = readable(stored.of(Run::subject), "a host of the realm") {
                     runs.insert(run.host.clone(), run);
                 }
             })
             .await?;
             line.each(records::LEASES, |stored| {
-                if let Ok(lease) = stored.record::<Lease>() {
+                if let Ok(lease) = stored.of(Lease::subject) {
                     leases.insert(lease.host.clone(), (stored.time_ms, lease.lease_ms));
                 }
             })
             .await?;
             let mut owners = HashMap::new();
             line.each(records::ROWS, |stored| {
-                if let Ok(row) = stored.record::<Row>() {
+                if let Ok(row) = stored.of(Row::subject) {
                     owners.insert(row.session, row.owner);
                 }
             })
@@ -580,7 +553,7 @@ impl Realm for NatsRealm {
                     build: run.build.into(),
                 })
             };
-            let hosts = runs.into_iter().take(REALM_HOSTS);
+            let hosts = runs.into_iter().filter(|(name, _)| leases.contains_key(name)).take(REALM_HOSTS);
             Ok(hosts.filter_map(|run| readable(host(run), "a host of the realm")).collect())
         }
         .boxed()
@@ -719,7 +692,6 @@ impl Realm for NatsRealm {
                     Ok(_) => Err(RealmError::Fenced { session: claim.session.clone() }),
                 };
             }
-            self.shared.forget(&claim.session);
             self.changed(&claim.session);
             self.sweep(Some(claim.session.clone()));
             Ok(())
@@ -745,7 +717,7 @@ impl Realm for NatsRealm {
             let lines = lines.collect::<Result<Vec<String>, _>>()?;
             let line = self.line().await?;
             for _ in 0..REALM_SETTLES {
-                let known = match self.shared.known(&claim.session) {
+                let known = match line.known.row(&claim.session) {
                     Some(known) => Some(known),
                     None => self.shared.newest(&line, &claim.session).await?,
                 };
@@ -828,12 +800,16 @@ impl Realm for NatsRealm {
             too_long(request.call.len(), JOURNAL_LINE_BYTES)?;
             let mut woken = self.board.wait_for(News::Answer(request.id.clone()));
             let end = Instant::now() + REALM_ANSWER_WAIT;
+            let mut doubt = None;
             let host = loop {
                 match self.post_once(session, request).await {
                     Ok(Changed::Done(Ok(host))) => break host,
                     Ok(Changed::Done(Err(answer))) => return Ok(answer),
                     // With its id it is posted once, however often it is tried.
-                    Ok(Changed::Anew) | Err(RealmError::InDoubt(_)) if Instant::now() < end => {}
+                    Ok(Changed::Anew) if Instant::now() < end => {}
+                    Err(error @ RealmError::InDoubt(_)) if Instant::now() < end => doubt = Some(error),
+                    // An earlier try may have been carried out.
+                    Err(error @ RealmError::Unreachable(_)) => return Err(doubt.unwrap_or(error)),
                     Ok(Changed::Anew) => return Err(just_changed()),
                     Err(error) => return Err(error),
                 }
@@ -864,7 +840,7 @@ impl Realm for NatsRealm {
             let mut woken = self.board.wait_for(News::Request(self.me.name.clone()));
             let (shared, me, end) = (self.shared.clone(), self.me.name.clone(), self.end.clone());
             let forward = async move {
-                let mut given: HashSet<String> = HashSet::new();
+                let mut given: HashSet<u64> = HashSet::new();
                 while !to.is_closed() {
                     let pause = match forward_once(&shared.way, &me, &mut given, &to).await {
                         Ok(()) => REALM_REST,
@@ -892,7 +868,10 @@ impl Realm for NatsRealm {
                     return Ok(false);
                 }
                 // A later run of this host has entered.
-                let Ok(this_run) = self.as_this_run(&line).await else { return Ok(false) };
+                let this_run = match self.as_this_run(&line).await {
+                    Err(RealmError::NameTaken { .. }) => return Ok(false),
+                    this_run => this_run?,
+                };
                 let said = Answer { host: known.host, answer: Some(answer.to_owned()) };
                 let mut said = Put::new(found.subject, json(&said)?, Check::Last(found.seq));
                 said.kept = Some(ANSWER_KEPT);
@@ -901,7 +880,7 @@ impl Realm for NatsRealm {
                     return Ok(true);
                 }
                 let entered = line.last(&records::run(&self.me.name)).await?;
-                let run = entered.map(|entered| entered.record::<Run>()).transpose()?;
+                let run = entered.map(|entered| entered.of(Run::subject)).transpose()?;
                 if run.is_none_or(|run| *run.incarnation != *self.me.incarnation.id) {
                     return Ok(false);
                 }
@@ -960,7 +939,10 @@ impl NatsRealm {
         let mut at = Tail::default();
         loop {
             let page = match self.read_page(line, session, &at, REALM_PAGE).await {
-                Err(RealmError::NoSession { .. } | RealmError::Deleted { .. }) => return Ok(None),
+                // One that cannot be read hides no other.
+                Err(RealmError::NoSession { .. } | RealmError::Deleted { .. } | RealmError::Damaged(_)) => {
+                    return Ok(None);
+                }
                 page => page?,
             };
             let excerpt = page.entries.iter().find_map(|entry| excerpt_of(entry, words));
@@ -979,14 +961,14 @@ async fn slots<W: Fn(&Row) -> bool>(
 ) -> Result<impl Iterator<Item = RealmSlot> + use<W>, RealmError> {
     let mut rows = HashMap::new();
     line.each(records::ROWS, |stored| {
-        if let Some(row) = readable(stored.record::<Row>(), "a session of the realm") {
+        if let Some(row) = readable(stored.of(Row::subject), "a session of the realm") {
             rows.insert(row.session.clone(), (stored.time_ms, stored.seq, row));
         }
     })
     .await?;
     let mut leases = HashMap::new();
     line.each(records::LEASES, |stored| {
-        if let Ok(lease) = stored.record::<Lease>() {
+        if let Ok(lease) = stored.of(Lease::subject) {
             leases.insert(lease.host, (stored.time_ms, lease.lease_ms));
         }
     })
@@ -1012,46 +994,55 @@ async fn slots<W: Fn(&Row) -> bool>(
     Ok(rows.into_iter().filter_map(move |row: (i64, u64, Row)| readable(slot(row), "a session of the realm")))
 }
 
-/// Gives on the requests to a host that are not answered.
+/// Gives on the requests to a host that are not answered. `given` has the numbers of those that were looked at.
 async fn forward_once(
     way: &Way,
     me: &HostName,
-    given: &mut HashSet<String>,
+    given: &mut HashSet<u64>,
     to: &mpsc::Sender<Posted>,
 ) -> Result<(), RealmError> {
     let line = way.line().await?;
     let (mut from, mut open) = (Some(1), HashSet::new());
+    // Those that are answered are there for as long as anybody waits for an answer.
     while let Some(seq) = from
-        && open.len() < REALM_WAITING
+        && open.len() < REALM_WAITING.saturating_mul(16)
     {
         // One page at a time: many large ones together would not fit in memory.
         let (found, next) = line.scan(&records::calls(me), seq, REALM_WAITING, REALM_PAGE_BYTES).await?;
         from = next;
-        for mut stored in found {
-            open.insert(stored.subject.clone());
-            if given.contains(&stored.subject) {
+        for stored in found {
+            let seq = stored.seq;
+            open.insert(seq);
+            if given.contains(&seq) {
                 continue;
             }
-            line.complete(&mut stored).await?;
-            // One that cannot be read holds up no other.
-            if let Some(call) = readable(stored.record::<Call>(), "a request")
-                && let Some(from) = readable(host_name(&call.asker), "a request")
+            let posted = match posted(&line, me, stored).await {
+                // One that cannot be read holds up no other.
+                Err(RealmError::Damaged(_)) => None,
+                posted => posted?,
+            };
+            if let Some(posted) = posted
+                && to.send(posted).await.is_err()
             {
-                let session = SessionId::from(call.session.as_str());
-                let asked = line.last(&records::answer(&session, &call.id)).await?;
-                let asked = asked.map(|asked| asked.record::<Answer>()).transpose()?;
-                if asked.is_some_and(|asked| *asked.host == *me.as_str() && asked.answer.is_none()) {
-                    let request = RealmRequest { id: call.id.into(), call: call.call.into() };
-                    if to.send(Posted { session, from, request }).await.is_err() {
-                        return Ok(());
-                    }
-                }
+                return Ok(());
             }
-            given.insert(stored.subject);
+            given.insert(seq);
         }
     }
-    given.retain(|subject| open.contains(subject));
+    given.retain(|seq| open.contains(seq));
     Ok(())
+}
+
+/// A request to a host, unless it is answered or another host's.
+async fn posted(line: &Line, me: &HostName, mut stored: Stored) -> Result<Option<Posted>, RealmError> {
+    line.complete(&mut stored).await?;
+    let call: Call = stored.record()?;
+    let (session, from) = (SessionId::from(call.session.as_str()), host_name(&call.asker)?);
+    let Some(asked) = line.last(&records::answer(&session, &call.id)).await? else { return Ok(None) };
+    let asked: Answer = asked.record()?;
+    let is_open = *asked.host == *me.as_str() && asked.answer.is_none();
+    let request = RealmRequest { id: call.id.into(), call: call.call.into() };
+    Ok(is_open.then_some(Posted { session, from, request }))
 }
 
 /// A host's lease as it is in the stream: its number, when it was renewed, and for how long.
@@ -1071,7 +1062,7 @@ impl Held {
 /// The lease of a host; one that is over if there is none.
 async fn lease(line: &Line, host: &HostName) -> Result<Held, RealmError> {
     let Some(found) = line.last(&records::lease(host)).await? else { return Ok(Held::default()) };
-    let lease: Lease = found.record()?;
+    let lease = found.of(Lease::subject)?;
     Ok(Held { seq: found.seq, at: found.time_ms, lease_ms: lease.lease_ms })
 }
 

@@ -719,10 +719,13 @@ impl Realm for PostgresRealm {
             let params: [link::Param<'_>; 5] =
                 [&&*request.id, &session.as_str(), &self.name(), &&*request.call, &wait];
             let end = Instant::now() + REALM_ANSWER_WAIT;
+            let mut doubt = None;
             let rows = loop {
                 match self.pool().rows(Kind::Write, POST, &params).await {
                     // With its id it is posted once, however often it is tried.
-                    Err(RealmError::InDoubt(_)) if Instant::now() < end => {}
+                    Err(error @ RealmError::InDoubt(_)) if Instant::now() < end => doubt = Some(error),
+                    // An earlier try may have been carried out.
+                    Err(error @ RealmError::Unreachable(_)) => return Err(doubt.unwrap_or(error)),
                     rows => break rows?,
                 }
             };

@@ -51,8 +51,16 @@ fn realm_in_nats_is_made_once_and_a_newer_one_is_refused() {
 fn server_that_does_not_sync_is_refused() {
     let Some(server) = NatsServer::hasty() else { return };
     run(async {
-        let refused = init(&server.url(), &[]).await.unwrap_err();
-        assert!(refused.to_string().contains("sync_interval: always"), "{refused}");
+        // Made by who could not see it, it is refused by who can.
+        let unseen = format!("nats://127.0.0.1:{}?monitor=http://127.0.0.1:1", server.port());
+        init(&Secret::new(unseen), &[]).await.unwrap();
+        for refused in [
+            init(&server.url(), &[]).await.unwrap_err(),
+            check(&server.url()).await.map(drop).unwrap_err(),
+            server.realm(host("laptop", "1")).renew().await.unwrap_err(),
+        ] {
+            assert!(refused.to_string().contains("sync_interval: always"), "{refused}");
+        }
     });
 }
 
@@ -291,5 +299,40 @@ fn entry_of_many_messages_is_whole_or_not_there() {
         a.delete(&claim).await.unwrap();
         poll("it is removed", async || server.is_gone(&claim.session).then_some(())).await;
         assert!(server.subjects("edn_bridge.p.>").is_empty());
+    });
+}
+
+#[test]
+fn message_of_another_program_deletes_and_hides_nothing() {
+    let Some(server) = NatsServer::start() else { return };
+    run(async {
+        let (a, b) = server.two_hosts().await;
+        for session in ["s-1", "s-2"] {
+            let claim = a.create(&header(session)).await.unwrap();
+            a.append(&claim, &Tail::default(), &entries(&["a"]), None).await.unwrap();
+        }
+        let row = server.last("edn_bridge.c.s-1").unwrap();
+        server.ask("edn_bridge.c.other", &row.replace("\"is_deleted\":false", "\"is_deleted\":true"));
+        server.ask("edn_bridge.c.worse", "\u{0}");
+        // This one was deleted, and its entries are left.
+        server.rewrite("edn_bridge.c.s-2", "\"is_deleted\":false", "\"is_deleted\":true");
+        server.ask("edn_bridge.h.other", "{\"host\":\"laptop\",\"lease_ms\":0}");
+        let later = server.host("later").await;
+        poll("it is removed", async || server.subjects("edn_bridge.e.s-2.>").is_empty().then_some(())).await;
+        assert_eq!(ids(&log(&*later, &"s-1".into()).await), ["a"]);
+        let listed = later.list(&Default::default(), 10).await.unwrap();
+        assert_eq!(listed.len(), 1);
+        assert!(!listed[0].owner.as_ref().unwrap().is_lost);
+
+        let mut requests = b.requests().await.unwrap();
+        server.ask("edn_bridge.q.s-1.desk.r-1", "no record");
+        server.ask("edn_bridge.a.s-1.r-2", "no record");
+        for id in ["r-2", "r-3"] {
+            let call = format!("{{\"id\":{id:?},\"session\":\"s-1\",\"asker\":\"laptop\",\"call\":\":x\"}}");
+            server.ask(&format!("edn_bridge.q.s-1.desk.{id}"), &call);
+        }
+        server.ask("edn_bridge.a.s-1.r-3", "{\"host\":\"desk\",\"answer\":null}");
+        b.renew().await.unwrap();
+        assert_eq!(&*requests.recv().await.unwrap().request.id, "r-3");
     });
 }

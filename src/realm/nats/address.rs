@@ -45,6 +45,10 @@ impl Address {
             }
         }
         let (user, hosts) = place.trim_end_matches('/').rsplit_once('@').unwrap_or(("", place));
+        // A login stands once, before all servers.
+        if user.contains(',') {
+            return Err(unread());
+        }
         let servers = hosts.split(',').map(|host| host.trim_end_matches('/').parse());
         let servers: Vec<ServerAddr> = servers.collect::<Result<_, _>>().map_err(|_| unread())?;
         if servers.iter().any(|server| server.has_user_pass() || server.host().is_empty()) {

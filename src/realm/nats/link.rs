@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::limits::{JOURNAL_LINE_BYTES, REALM_CALL_WAIT, REALM_WAITING};
 use crate::realm::error::{Doubt, RealmError};
 use crate::realm::nats::address::Address;
-use crate::realm::nats::records::{STREAM, piece};
+use crate::realm::nats::records::{Known, STREAM, piece};
 use crate::realm::texts::damaged;
 use crate::realm::tls;
 
@@ -93,6 +93,16 @@ impl Stored {
     pub(super) fn record<T: DeserializeOwned>(&self) -> Result<T, RealmError> {
         serde_json::from_slice(&self.body).map_err(damaged)
     }
+
+    /// The record, if it is in its own subject: one that names another thing is none of that.
+    pub(super) fn of<T: DeserializeOwned>(&self, subject: fn(&T) -> String) -> Result<T, RealmError> {
+        let record = self.record()?;
+        if subject(&record) == self.subject {
+            Ok(record)
+        } else {
+            Err(damaged("a record is in the subject of another one"))
+        }
+    }
 }
 
 /// The way to the engine: a connection as long as it lasts.
@@ -103,7 +113,7 @@ pub(super) struct Way {
 }
 
 /// Looks at a new connection before it is used.
-pub(super) type IsFit = for<'a> fn(&'a Line) -> BoxFuture<'a, Result<(), RealmError>>;
+pub(super) type IsFit = for<'a> fn(&'a Address, &'a Line) -> BoxFuture<'a, Result<(), RealmError>>;
 
 impl Way {
     pub(super) fn new(address: Address, is_fit: IsFit) -> Self {
@@ -123,7 +133,7 @@ impl Way {
         }
         let line = Arc::new(Line::connect(&self.address).await?);
         // Each time: the address may lead to another server than before.
-        (self.is_fit)(&line).await?;
+        (self.is_fit)(&self.address, &line).await?;
         *kept = Some(line.clone());
         Ok(line)
     }
@@ -134,24 +144,27 @@ pub(super) struct Line {
     pub(super) client: Client,
     /// Cancelled when it is lost or given up.
     pub(super) ended: CancellationToken,
+    /// What is known by the numbers of messages. The next connection may lead to a server that was set back, and has given
+    /// the same numbers to other messages.
+    pub(super) known: Known,
 }
 
 impl Line {
     pub(super) async fn connect(address: &Address) -> Result<Self, RealmError> {
         let ended = CancellationToken::new();
-        let (auth, was_asked) = (address.auth.clone(), Arc::new(AtomicBool::new(false)));
-        // The first server that asks gets an answer. The only way to keep the client from coming back by itself.
+        let (auth, is_made) = (address.auth.clone(), Arc::new(AtomicBool::new(false)));
+        let made = is_made.clone();
+        // The only way to keep the client from coming back by itself.
         let login = move |_| {
-            let is_first = !was_asked.swap(true, Ordering::AcqRel);
-            let auth = auth.clone();
-            async move { if is_first { Ok(auth) } else { Err(AuthError::new("the connection was given up")) } }
+            let (auth, is_lost) = (auth.clone(), made.load(Ordering::Acquire));
+            async move { if is_lost { Err(AuthError::new("the connection was given up")) } else { Ok(auth) } }
         };
         let end = ended.clone();
         let mut options = ConnectOptions::with_auth_callback(login)
             .name("edn-bridge")
             .max_reconnects(address.servers.len())
             .ignore_discovered_servers()
-            .connection_timeout(REALM_CALL_WAIT)
+            .connection_timeout(REALM_CALL_WAIT / u32::try_from(address.servers.len()).unwrap_or(1).max(1))
             .ping_interval(REALM_CALL_WAIT)
             .subscription_capacity(REALM_WAITING)
             .event_callback(move |event| {
@@ -167,7 +180,8 @@ impl Line {
         let client = timeout(REALM_CALL_WAIT, options.connect(address.servers.as_slice())).await;
         let unanswered = || RealmError::Unreachable("it does not answer".into());
         let client = client.map_err(|_| unanswered())?.map_err(|error| cannot_connect(&error))?;
-        Ok(Self { client, ended })
+        is_made.store(true, Ordering::Release);
+        Ok(Self { client, ended, known: Known::default() })
     }
 
     /// Asks something, and waits for its answer in bounded time.

@@ -3,6 +3,9 @@
 //! A subject has one message, its last. A session has a row (`c`) that is its fence, its tail and its slot, as in
 //! PostgreSQL, and an entry in each subject of its log (`e`). What is longer than one message has further pieces (`p`).
 
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use serde::{Deserialize, Serialize};
 
 use crate::message::{EntryId, SessionId};
@@ -23,6 +26,9 @@ pub(super) const NEWS: &str = "edn_bridge_hint.news";
 
 /// The version of these records.
 pub(super) const VERSION: u32 = 1;
+
+/// Rows that are remembered.
+const ROWS_KEPT: usize = 1024;
 
 /// Longer parts of a subject are replaced by their digest.
 const TOKEN_BYTES: usize = 200;
@@ -68,7 +74,11 @@ pub(super) fn entry_seq(subject: &str) -> Option<u64> {
 
 /// Which run of a host may do something: written when one enters.
 pub(super) fn run(host: &HostName) -> String {
-    format!("edn_bridge.i.{}", token(host.as_str()))
+    of_host("i", host.as_str())
+}
+
+fn of_host(kind: &str, host: &str) -> String {
+    format!("edn_bridge.{kind}.{}", token(host))
 }
 
 /// The runs of all hosts.
@@ -76,7 +86,7 @@ pub(super) const RUNS: &str = "edn_bridge.i.*";
 
 /// A host's lease: written with each renewal.
 pub(super) fn lease(host: &HostName) -> String {
-    format!("edn_bridge.h.{}", token(host.as_str()))
+    of_host("h", host.as_str())
 }
 
 /// The leases of all hosts.
@@ -139,6 +149,10 @@ pub(super) struct Row {
 }
 
 impl Row {
+    pub(super) fn subject(&self) -> String {
+        row(&self.session.as_str().into())
+    }
+
     pub(super) fn tail(&self) -> Tail {
         Tail { seq: self.tail, id: self.tail_id.as_deref().map(EntryId::from) }
     }
@@ -168,6 +182,10 @@ pub(super) struct Run {
 }
 
 impl Run {
+    pub(super) fn subject(&self) -> String {
+        of_host("i", &self.host)
+    }
+
     pub(super) fn new(me: &HostId, build: &str) -> Self {
         Self {
             host: me.name.to_string(),
@@ -187,7 +205,13 @@ pub(super) struct Lease {
     pub(super) lease_ms: u64,
 }
 
-/// A request to the owner of a session; its call follows in the same message.
+impl Lease {
+    pub(super) fn subject(&self) -> String {
+        of_host("h", &self.host)
+    }
+}
+
+/// A request to the owner of a session; and its call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Call {
     pub(super) id: String,
@@ -201,6 +225,45 @@ pub(super) struct Call {
 pub(super) struct Answer {
     pub(super) host: String,
     pub(super) answer: Option<String>,
+}
+
+/// What a host knows of the stream by the numbers of its messages.
+#[derive(Default)]
+pub(super) struct Known {
+    /// The message by which this run has entered.
+    entered: Mutex<Option<u64>>,
+    /// Rows of sessions as this host last wrote them: the server says if there is a newer one.
+    rows: Mutex<HashMap<SessionId, (u64, Row)>>,
+}
+
+impl Known {
+    pub(super) fn entered(&self) -> Option<u64> {
+        *self.entered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_entered(&self, seq: Option<u64>) {
+        *self.entered.lock().unwrap_or_else(PoisonError::into_inner) = seq;
+    }
+
+    fn rows(&self) -> MutexGuard<'_, HashMap<SessionId, (u64, Row)>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn row(&self, session: &SessionId) -> Option<(u64, Row)> {
+        self.rows().get(session).cloned()
+    }
+
+    pub(super) fn remember(&self, session: &SessionId, seq: u64, row: Row) {
+        let mut rows = self.rows();
+        if rows.len() >= ROWS_KEPT {
+            rows.clear();
+        }
+        rows.insert(session.clone(), (seq, row));
+    }
+
+    pub(super) fn forget(&self, session: &SessionId) {
+        self.rows().remove(session);
+    }
 }
 
 #[cfg(test)]

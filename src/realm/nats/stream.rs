@@ -138,9 +138,13 @@ fn is_new_enough(line: &Line) -> Result<(), RealmError> {
     }
 }
 
-/// Refuses a server without a realm, with one of a newer program, or with one that may lose something.
-pub(super) async fn is_fit(line: &Line) -> Result<(), RealmError> {
+/// Refuses a server without a realm, with one of a newer program, or with one that may lose something. Whether it syncs is
+/// looked at where the address says how.
+pub(super) async fn is_fit(address: &Address, line: &Line) -> Result<(), RealmError> {
     is_new_enough(line)?;
+    if address.monitor.is_some() {
+        is_synced(address, line).await?;
+    }
     let info = line.info::<Info>().await?;
     let info = info.ok_or_else(|| {
         RealmError::Unfit("The realm's engine has no realm yet. Run `edn-bridge realm init`.".into())
@@ -172,7 +176,7 @@ pub(super) async fn init(address: &Address) -> Result<(), RealmError> {
             made => drop(made?),
         }
     }
-    is_fit(&line).await
+    is_fit(address, &line).await
 }
 
 /// Whether the server syncs before it acknowledges, as far as it can be seen: `None` if it cannot.
@@ -187,15 +191,14 @@ pub(super) async fn is_synced(address: &Address, line: &Line) -> Result<Option<(
     let Ok(page) = http::Url::parse(&format!("{}/varz", monitor.trim_end_matches('/'))) else {
         return Err(RealmError::Unfit("The `monitor` of the realm's engine is no address of a page.".into()));
     };
-    let wait = if address.monitor.is_some() { REALM_CALL_WAIT } else { REALM_LOOK };
     let clients = Http::default();
     let Ok(client) = clients.client(&page) else { return Ok(None) };
     let asked = async {
-        let mut answer = http::send(client.get(page), wait).await.ok()?;
-        let text = http::whole(&mut answer, PAGE_BYTES, wait).await.ok()?;
+        let mut answer = http::send(client.get(page), REALM_LOOK).await.ok()?;
+        let text = http::whole(&mut answer, PAGE_BYTES, REALM_LOOK).await.ok()?;
         serde_json::from_slice::<Varz>(&text).ok()
     };
-    let Ok(Some(varz)) = tokio::time::timeout(wait, asked).await else { return Ok(None) };
+    let Ok(Some(varz)) = tokio::time::timeout(REALM_LOOK, asked).await else { return Ok(None) };
     if varz.server_id != line.client.server_info().server_id {
         return Ok(None);
     }
@@ -230,7 +233,7 @@ struct JetStreamConfig {
 /// Looks at a server that has a realm, and measures it.
 pub(super) async fn check(address: &Address) -> Result<RealmCheck, RealmError> {
     let line = Line::connect(address).await?;
-    is_fit(&line).await?;
+    is_fit(address, &line).await?;
     let seen = is_synced(address, &line).await?;
     let (mut round_trip, mut append) = (REALM_CALL_WAIT, REALM_CALL_WAIT);
     for _ in 0..5 {
