@@ -14,6 +14,8 @@
 #[cfg(feature = "realm")]
 #[path = "realm/believer.rs"]
 mod believer;
+#[path = "realm/doubt.rs"]
+mod doubt;
 #[cfg(feature = "realm")]
 #[path = "realm/engine.rs"]
 mod engine;

@@ -371,11 +371,9 @@ impl Writer {
             let claim = again(|| self.federation.realm().create(&self.header)).await;
             let claim = claim.map_err(|error| self.federation.refused(&error))?;
             if claim.tail != *self.copy.tail() {
-                // Entries whose answer was lost are there after all. They are taken in first, and then this goes on.
-                let host = self.federation.host_name();
-                self.set(Ownership::Theirs { host, is_lost: false }).await;
-                self.part.poke();
-                return Err(StoreError::RealmUnreachable(CHANGED.to_owned()));
+                // Entries whose answer was lost are there after all.
+                self.read_first().await;
+                return Err(Stopped::Changed.error(&self.federation));
             }
             self.own(claim)?;
         }
@@ -392,10 +390,12 @@ impl Writer {
             }
             Err(stopped) => {
                 let error = stopped.error(&self.federation);
-                if stopped.is_end() {
-                    self.disown();
-                    self.federation.keep_lost(&self.part.session, entries).await;
+                match stopped {
+                    Stopped::Refused(_) => return Err(error),
+                    Stopped::End(_) => self.disown(),
+                    Stopped::Changed => self.read_first().await,
                 }
+                self.federation.keep_lost(&self.part.session, entries).await;
                 Err(error)
             }
         }
@@ -423,6 +423,15 @@ impl Writer {
     fn disown(&mut self) {
         *lock(&self.part.claim) = None;
         self.writer = None;
+    }
+
+    /// The realm has entries of this host that were not known here. They are taken in as those of another host are, and
+    /// then this host goes on.
+    async fn read_first(&mut self) {
+        self.disown();
+        let host = self.federation.host_name();
+        self.set(Ownership::Theirs { host, is_lost: false }).await;
+        self.part.poke();
     }
 
     /// This host owns the session no more.
@@ -627,23 +636,23 @@ enum Stopped {
     Refused(RealmError),
     /// This host's lease is over, or the session is another host's: nothing more is written.
     End(Option<RealmError>),
+    /// Earlier entries that were refused are there after all. What was wanted was decided without them.
+    Changed,
 }
 
 impl Stopped {
-    fn is_end(&self) -> bool {
-        matches!(self, Self::End(_))
-    }
-
     fn error(&self, federation: &RealmMember) -> StoreError {
         match self {
             Self::Refused(error) | Self::End(Some(error)) => federation.refused(error),
             Self::End(None) => StoreError::RealmUnreachable(LEASE_OVER.to_owned()),
+            Self::Changed => StoreError::RealmUnreachable(CHANGED.to_owned()),
         }
     }
 }
 
 /// Writes entries as their owner. Where an answer is lost, goes on until it is known what became of them, or the lease is
-/// over. Nobody else decides anything meanwhile, so that what is not there is written again, with the same ids.
+/// over. Nobody else decides anything meanwhile, so that what is not there is written again, with the same ids, unless
+/// something else is there.
 async fn write(
     federation: &RealmMember,
     writer: &mut RealmWriter,
@@ -656,7 +665,8 @@ async fn write(
         }
         match writer.write(entries, slot).await {
             Ok(Written::Saved(_)) => return Ok(()),
-            Ok(Written::DecideAnew(_)) => {}
+            Ok(Written::DecideAnew(found)) if found.is_empty() => {}
+            Ok(Written::DecideAnew(_)) => return Err(Stopped::Changed),
             Err(error) if error.may_pass() => sleep(PAUSE).await,
             Err(error) if Stop::of(&error).is_some() => return Err(Stopped::End(Some(error))),
             Err(error) => return Err(Stopped::Refused(error)),

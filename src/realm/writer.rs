@@ -107,11 +107,9 @@ impl RealmWriter {
     async fn settle(&mut self) -> Result<Vec<Arc<Entry>>, RealmError> {
         for left in (0..REALM_SETTLES).rev() {
             let asked = self.owner.tail().clone();
-            let answer = self.realm.settle(&self.claim, &asked).await;
-            let (ids, found) = match answer {
-                Ok(page) => {
-                    let ids: Vec<EntryId> = page.entries.iter().map(|entry| entry.id.clone()).collect();
-                    (Ok(ids), page.entries)
+            let (ids, found) = match self.find(&asked).await {
+                Ok(found) => {
+                    (Ok(found.iter().map(|entry| entry.id.clone()).collect::<Vec<EntryId>>()), found)
                 }
                 Err(error) => (Err(error), Vec::new()),
             };
@@ -124,6 +122,20 @@ impl RealmWriter {
             }
         }
         Err(RealmError::InDoubt(Doubt::NoAnswer))
+    }
+
+    /// All that the log has beyond a place. An append may be longer than a page.
+    async fn find(&self, known: &Tail) -> Result<Vec<Arc<Entry>>, RealmError> {
+        let (mut found, mut place) = (Vec::new(), known.clone());
+        loop {
+            let page = self.realm.settle(&self.claim, &place).await?;
+            let is_last = page.entries.is_empty();
+            place = place.after(page.entries.iter().map(|entry| &entry.id));
+            found.extend(page.entries);
+            if is_last || place.seq >= page.tail.seq {
+                return Ok(found);
+            }
+        }
     }
 }
 
