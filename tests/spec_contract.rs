@@ -366,7 +366,9 @@ fn is_test(name: &str) -> bool {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(file).with_extension("rs");
     let source = std::fs::read_to_string(path).unwrap_or_default();
     let kinds = ["#[test]\nfn", "#[test]\n    fn", "#[tokio::test(start_paused = true)]\n    async fn"];
-    kinds.iter().any(|kind| source.contains(&format!("{kind} {name}() {{")))
+    let each = format!("fn {name}<E: Engine>() {{");
+    let is_each = source.contains(&each) && source.contains(&format!("\n    {name}\n"));
+    is_each || kinds.iter().any(|kind| source.contains(&format!("{kind} {name}() {{")))
 }
 
 #[test]
