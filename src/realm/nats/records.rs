@@ -211,7 +211,7 @@ impl Lease {
     }
 }
 
-/// A request to the owner of a session; and its call.
+/// A request to the owner of a session, with its call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Call {
     pub(super) id: String,
