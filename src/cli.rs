@@ -10,7 +10,6 @@ mod config_command;
 mod control;
 mod daemon;
 mod doctor;
-mod federate;
 mod input;
 mod log;
 mod login;
@@ -20,6 +19,7 @@ mod out;
 mod permissions;
 mod progress;
 mod prompt;
+mod realm;
 mod repl;
 mod schema;
 mod serve;
@@ -256,7 +256,7 @@ enum Command {
     /// The realm: sessions that several of your machines share.
     Realm {
         #[command(subcommand)]
-        command: federate::RealmCommand,
+        command: realm::RealmCommand,
     },
     /// Reads EDN from standard input and prints it canonically, one form a line.
     Edn,
@@ -441,7 +441,7 @@ pub fn main() -> ExitCode {
         Command::Completion { shell } => completion::completion(shell),
         Command::Man { folder } => completion::man(folder),
         Command::Sessions { command } => sessions::run(&options, command),
-        Command::Realm { command } => federate::run(&options, command),
+        Command::Realm { command } => realm::run(&options, command),
         Command::Control { command } => control::run(&options, command),
         Command::Models { command } => models::run(&options, command),
         Command::Rules { command, json } => permissions::rules(&options, command, json),

@@ -31,7 +31,7 @@ use edn_bridge::wire::transport::socket::{self, Purpose};
 
 use super::config_command::{Mistake, mistakes};
 use super::style::{Meaning, Painter};
-use super::{Exit, FAILED, Options, daemon, federate, out};
+use super::{Exit, FAILED, Options, daemon, out, realm};
 
 /// How long a program that is asked for its version may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -547,7 +547,7 @@ fn keys(found: &mut Findings, providers: &Providers) {
 /// The engine of the realm: whether it can be used, and how long it takes.
 fn realm(found: &mut Findings, settings: &Settings) {
     let Some(policy) = &settings.realm else { return };
-    match federate::check(settings, policy) {
+    match realm::check(settings, policy) {
         Ok(check) => {
             let takes = match policy.takeover {
                 Takeover::Ask => "",
@@ -555,7 +555,7 @@ fn realm(found: &mut Findings, settings: &Settings) {
             };
             let share = policy.share.as_str();
             let about = format!("This machine is {} in the realm, shares {share}{takes}", policy.host);
-            found.well("realm", format!("{about}. {}.", federate::facts(&check).join("; ")));
+            found.well("realm", format!("{about}. {}.", realm::facts(&check).join("; ")));
             for note in check.notes {
                 found.note("realm", note.what, note.advice);
             }

@@ -34,7 +34,7 @@ use edn_bridge::wire::ui;
 use serde::{Deserialize, Serialize};
 
 use super::Failure;
-use super::federate::{self, Member};
+use super::realm::{self, Member};
 
 /// How long the end of a connection may take: aborting turns, writing what they did, flushing.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -76,7 +76,7 @@ impl Process {
             .map_err(Failure::start)?;
         let store = Store::new(&settings.state_dir, durability).map_err(Failure::start)?;
         // Sessions of this machine alone need no realm.
-        let member = federate::join(&settings).unwrap_or_else(|failure| {
+        let member = realm::join(&settings).unwrap_or_else(|failure| {
             tracing::error!("this machine is not in its realm: {failure}");
             None
         });

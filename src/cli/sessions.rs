@@ -16,8 +16,8 @@ use edn_bridge::message::{Role, SessionId};
 use edn_bridge::store::{AllFiles, EntryBody, JournalContent, Journals as _, Repaired, Store, StoredSession};
 use edn_bridge::value::{Map, Value};
 
-use super::federate;
 use super::progress::Bar;
+use super::realm;
 use super::style::{Meaning, Painter};
 use super::table::Table;
 use super::{Exit, FAILED, Failure, Options, out};
@@ -131,7 +131,7 @@ pub(super) fn run(options: &Options, command: Option<SessionsCommand>) -> Exit {
     };
     match command.unwrap_or(default) {
         SessionsCommand::List { words, realm: true, limit, json, .. } => {
-            federate::list(&settings, &words.join(" "), limit, json)
+            realm::list(&settings, &words.join(" "), limit, json)
         }
         SessionsCommand::Take { session, folder } => {
             let folder = folder.map(|folder| folder.canonicalize().unwrap_or(folder));

@@ -19,7 +19,7 @@ use edn_bridge::message::SessionId;
 use edn_bridge::wire::transport::Transport;
 use edn_bridge::wire::transport::socket::{self, Listener, SocketPeer};
 
-use super::super::federate::{self, Member};
+use super::super::realm::{self, Member};
 use super::super::serve::on_termination;
 use super::super::{Exit, Failure, Options};
 use super::engines::Engines;
@@ -218,7 +218,7 @@ impl Daemon {
         }
         let entering = std::thread::Builder::new().name("enter-realm".to_owned()).spawn(move || {
             let Some(this) = daemon.upgrade() else { return };
-            let joined = this.options.settings().and_then(|settings| federate::join(&settings));
+            let joined = this.options.settings().and_then(|settings| realm::join(&settings));
             let member = match joined {
                 Ok(Some(member)) => member,
                 Ok(None) => return,
