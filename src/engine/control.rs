@@ -431,7 +431,8 @@ impl Engine {
             }
             ControlAction::Interrupt => {
                 let (request, before) = (Some(noted), Some(sent_at.latest()));
-                let done = answer(handle, |reply| Change::Interrupt { call, request, before, reply });
+                let done =
+                    answer(handle, |reply| Change::Interrupt { call, request, before, at_once: None, reply });
                 match done.await {
                     Ok(Interrupted { is_repeated: true, .. }) => Outcome::duplicate(),
                     Ok(Interrupted { ended: Ended::Turn, .. }) => Outcome::ok("accepted"),

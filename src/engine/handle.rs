@@ -497,12 +497,11 @@ impl Handle {
         self.control.load().is_some()
     }
 
-    /// Ends the running turn after its tool calls, if one runs that began at `latest` or before, in milliseconds since
-    /// the epoch.
-    pub fn interrupt(&self, latest: i64) {
-        if let Some(control) = self.control.load().as_ref().filter(|control| control.began <= latest) {
-            control.interrupt.cancel();
-        }
+    /// Ends the running turn after its tool calls. Returns its controls, if one runs.
+    pub fn interrupt(&self) -> Option<Arc<TurnControl>> {
+        let control = self.control.load_full()?;
+        control.interrupt.cancel();
+        Some(control)
     }
 
     /// Ends the running turn for a client, if one runs. What waits is held.

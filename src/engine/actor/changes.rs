@@ -43,8 +43,8 @@ impl SessionActor {
             Change::Compact { call, wishes, reply } => self.compact(call, wishes, reply),
             Change::CallTool { call, asked, reply } => self.call_tool(call, *asked, reply),
             Change::Abort { request, reply } => self.abort_for(request, reply).await,
-            Change::Interrupt { call, request, before, reply } => {
-                self.interrupt(call, request, before, reply).await;
+            Change::Interrupt { call, request, before, at_once, reply } => {
+                self.interrupt(call, request, (before, at_once), reply).await;
             }
             Change::AbortRetry { reply } => {
                 reply.ok(());

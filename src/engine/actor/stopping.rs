@@ -11,6 +11,7 @@ use crate::engine::keeper::Departed;
 use crate::engine::queue::{self, QueuedMessage};
 use crate::engine::running::RunningTurn;
 use crate::engine::services::refused;
+use crate::engine::turn_control::TurnControl;
 use crate::facts::Phase;
 use crate::session::{ApiError, Call, Ended, Interrupted, Reply};
 use crate::store::record::{KeyedRequest, TurnEvent, Wish};
@@ -96,7 +97,7 @@ impl SessionActor {
         &mut self,
         call: Call,
         request: Option<Box<KeyedRequest>>,
-        before: Option<i64>,
+        (before, at_once): (Option<i64>, Option<Arc<TurnControl>>),
         reply: Reply<Interrupted>,
     ) {
         match self.durable.look_up(request.as_deref()) {
@@ -107,15 +108,18 @@ impl SessionActor {
             Err(error) => return reply.fail(error),
             Ok(None) => {}
         }
-        let ended = match self.turns.running() {
-            None => Ended::Idle,
+        let running = self.turns.running();
+        let ended = match running {
+            None if at_once.is_none() => Ended::Idle,
             Some(turn) if before.is_some_and(|before| turn.control.began > before) => Ended::Later,
-            Some(_) => Ended::Turn,
+            None | Some(_) => Ended::Turn,
         };
+        let is_over =
+            at_once.is_some_and(|ended| running.is_none_or(|turn| !Arc::ptr_eq(&turn.control, &ended)));
         // What control is refused has done nothing, so its entry comes first. A client does not wait for the disk.
         let is_written_first = before.is_some();
         let mut waits_for = Vec::new();
-        if ended == Ended::Turn && !is_written_first {
+        if ended == Ended::Turn && !is_over && !is_written_first {
             waits_for = self.interrupt_turn();
         }
         let waiting = match self.turns.running() {

@@ -89,10 +89,8 @@ impl Turns for Engine {
         self.with(&call.clone(), reply, |handle, reply| {
             let request = key.map(|key| incoming::of_op(&handle.id, &key, ["interrupt"]));
             // At once: a stop does not wait for the disk.
-            if self.is_new(&handle, request.as_deref()) {
-                handle.interrupt(i64::MAX);
-            }
-            handle.tell(Change::Interrupt { call, request, before: None, reply });
+            let at_once = self.is_new(&handle, request.as_deref()).then(|| handle.interrupt()).flatten();
+            handle.tell(Change::Interrupt { call, request, before: None, at_once, reply });
         });
     }
 
