@@ -362,6 +362,8 @@ impl Writer {
 
     async fn append(&mut self, entries: &[Arc<Entry>]) -> Result<(), StoreError> {
         if let Some(error) = self.part.not_ours() {
+            // It was queued while the session was still this host's.
+            self.federation.keep_lost(&self.part.session, entries).await;
             return Err(error);
         }
         if self.writer.is_none() {
@@ -437,8 +439,12 @@ impl Writer {
     /// This host owns the session no more.
     async fn lose(&mut self) {
         self.disown();
-        let owner = self.federation.owner(&self.part.session);
-        self.set(ownership_of(owner.as_ref())).await;
+        self.set(match self.federation.owner(&self.part.session) {
+            Some(owner) => ownership_of(Some(&owner)),
+            // It is too new to be listed, so that nobody else can have taken it yet.
+            None => Ownership::Theirs { host: self.federation.host_name(), is_lost: false },
+        })
+        .await;
     }
 
     async fn set(&self, ownership: Ownership) {

@@ -171,3 +171,37 @@ fn host_whose_clients_only_look_answers_no_question() {
     let ended = end_of_turn(&mut a).to_string();
     assert!(ended.contains("permission-required"), "{ended}");
 }
+
+#[test]
+fn entry_that_waits_while_the_session_is_lost_is_kept() {
+    let Some(server) = Server::start() else { return };
+    let alpha = host(&server, "alpha", ":all", END);
+    let mut a = alpha.setup.interactor();
+    let session = crate::shared(&mut a);
+    // Who asks for entries waits until it is let go.
+    server.sql("CREATE TABLE go (on_with_it boolean)");
+    let blocks = "DO $$ BEGIN LOCK TABLE edn_bridge.entry IN ACCESS EXCLUSIVE MODE; PERFORM pg_advisory_lock(1); \
+         WHILE NOT EXISTS (SELECT FROM go) LOOP PERFORM pg_sleep(0.005); END LOOP; END $$";
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+         AND query LIKE '%edn_bridge.entry%' AND state = 'active'";
+    std::thread::scope(|scope| {
+        let blocking = scope.spawn(|| server.sql(blocks));
+        let holds = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
+        wait_until("the entries are held", || server.sql(holds) == ["1"]);
+        let takes = format!(
+            "UPDATE edn_bridge.session SET owner = 'beta', epoch = epoch + 1, changed = clock_timestamp() \
+             WHERE id = '{session}'"
+        );
+        server.sql(&takes);
+        wait_until("the owner asks whether it is one", || server.sql(waits) != ["0"]);
+        a.request("p", "prompt", "{:message \"too late\"}");
+        // It is with the session by then.
+        a.ask("i", "ping", "{}");
+        server.sql("INSERT INTO go VALUES (true)");
+        blocking.join().unwrap();
+    });
+    let refused = a.answer("p");
+    assert!(!code(&refused).is_empty(), "{refused}");
+    let kept = std::fs::read_to_string(alpha.setup.state().join(format!("lost/{session}.edn"))).unwrap();
+    assert_eq!(kept.matches("too late").count(), 1, "{kept}");
+}
