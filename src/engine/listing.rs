@@ -114,7 +114,10 @@ fn search(
     });
     let mut list = ListedSessions { sessions: hits.collect(), missing: None };
     let room = limit.saturating_sub(list.sessions.len());
-    if let (ListScope::All, Some(federation), 1..) = (wanted.scope, services.federation.get(), room) {
+    let federation = services.federation.get().filter(|_| wanted.scope == ListScope::All);
+    if let (Some(_), 0) = (federation, room) {
+        list.missing = Some(NO_ROOM.into());
+    } else if let Some(federation) = federation {
         match federation.find(text, limit) {
             Ok(hits) => {
                 let known: HashSet<SessionId> =
@@ -131,6 +134,10 @@ fn search(
     }
     Ok(list)
 }
+
+/// What is told where those of this machine are as many as are wanted.
+const NO_ROOM: &str =
+    "This machine has as many sessions with these words as are listed; other hosts were not asked.";
 
 /// A session that a search found; a live one with its current state.
 fn found(

@@ -275,7 +275,8 @@ impl LogPart {
     fn not_ours(&self) -> Option<StoreError> {
         match &*lock(&self.ownership) {
             Ownership::Theirs { host, .. } if **host == *self.member.host().as_str() => {
-                Some(StoreError::RealmUnreachable(LEASE_OVER.to_owned()))
+                let is_over = self.member.standing() == LeaseStanding::Over;
+                Some(StoreError::RealmUnreachable(if is_over { LEASE_OVER } else { CHANGED }.to_owned()))
             }
             Ownership::Theirs { host, is_lost: true } => {
                 Some(StoreError::OwnerLost { host: host.to_string() })
@@ -375,6 +376,7 @@ impl Writer {
             if claim.tail != *self.copy.tail() {
                 // Entries whose answer was lost are there after all.
                 self.read_first().await;
+                self.federation.keep_lost(&self.part.session, entries).await;
                 return Err(Stopped::Changed.error(&self.federation));
             }
             self.own(claim)?;
@@ -628,8 +630,9 @@ impl Writer {
     }
 }
 
-/// What is told where entries were not known.
-const CHANGED: &str = "The session has entries whose saving was in doubt. They are read first; try again.";
+/// What is told until this host has read what it may not know of its own session.
+const CHANGED: &str = "The session may have entries that are not known here: their saving was in doubt, or this machine was \
+                       away. They are read first; try again.";
 
 /// What is told of a session that this host owned until its lease was over. The folder is one of the state folder.
 const LEASE_OVER: &str = "The realm could not be reached for so long that this machine's lease is over: other machines can \

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 
 use super::call::{RemoteAnswer, RemoteCall, written};
+use crate::catalogue::ErrorCode;
 use crate::edn;
 use crate::engine::follower::Followers;
 use crate::engine::handle::Handle;
@@ -59,7 +60,7 @@ impl Owner {
             engine: engine.clone(),
             federation: federation.clone(),
             session: handle.id.clone(),
-            client: engine.shared.hub.client(connection).is_some().then_some(connection),
+            client: (connection != 0).then_some(connection),
             is_nobody: is_here || Followers::has(connection),
         }
     }
@@ -117,7 +118,8 @@ impl Owner {
         let mut answer = self.post(&id, call).await?;
         if matches!(answer, RemoteAnswer::Begun) {
             let end = RemoteCall::End(id);
-            answer = self.post(&self.engine.shared.clock.id("r-").into(), &end).await?;
+            let asked = self.post(&self.engine.shared.clock.id("r-").into(), &end).await;
+            answer = asked.map_err(|error| ApiError::new(ErrorCode::RealmInDoubt, begun(&error.message)))?;
         }
         match answer {
             RemoteAnswer::Done(done) => Ok(done),
@@ -154,4 +156,11 @@ impl Owner {
              this host's program."
         ))
     }
+}
+
+/// What is told of a call that has begun at its owner, if its end cannot be known.
+fn begun(why: &str) -> String {
+    format!(
+        "It began at the session's owner, and may be done, in part or as a whole: how it ended is not known. {why}"
+    )
 }

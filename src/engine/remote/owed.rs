@@ -53,9 +53,9 @@ impl Owed {
     /// Sends how an earlier request has ended, once it has.
     pub(super) async fn send_end(self, taken: &TakenRequests, of: &str) {
         let Some(ended) = taken.end_of(of).await else {
-            let message = "The session's owner does not know what became of that: its process has ended since. It may be \
-                           done, in part or as a whole.";
-            return self.send::<()>(Err(ApiError::new(ErrorCode::Failed, message)));
+            let message = "The session's owner does not know any more how that ended: its process is another one now, or \
+                           too much has ended since. It may be done, in part or as a whole.";
+            return self.send::<()>(Err(ApiError::new(ErrorCode::RealmInDoubt, message)));
         };
         if self.federation.answer(&self.request, &ended, true).await {
             taken.forget(of);
