@@ -16,6 +16,8 @@
 mod attacks;
 #[path = "federation/crossing.rs"]
 mod crossing;
+#[path = "federation/disk.rs"]
+mod disk;
 #[path = "acp_wire/editor.rs"]
 mod editor;
 #[path = "realm/engines.rs"]
@@ -66,12 +68,17 @@ fn host(server: &impl Engine, name: &str, share: &str, script: &str) -> Daemon {
 }
 
 fn host_with(server: &impl Engine, name: &str, more: &str, script: &str) -> Daemon {
+    Daemon::new(member(server, name, more, script))
+}
+
+/// A setup whose configuration names the server's realm.
+fn member(server: &impl Engine, name: &str, more: &str, script: &str) -> Setup {
     let setup = Setup::new().script(script);
     let folder = setup.dir.path().join("config/edn-bridge");
     std::fs::create_dir_all(&folder).unwrap();
     let realm = format!("{{:realm {{:engine {:?} :host {name:?} {more}}}}}", server.url().expose());
     std::fs::write(folder.join("config.edn"), realm).unwrap();
-    Daemon::new(setup)
+    setup
 }
 
 /// An answer that must come: asked again until there is no error.
@@ -104,6 +111,12 @@ fn host_of(row: &Owned) -> &str {
 
 fn is_lost(row: &Owned) -> bool {
     row.get("owner-lost").and_then(Value::as_bool) == Some(true)
+}
+
+/// For how long the engine has been away.
+fn away_ms(bridge: &mut Bridge) -> i64 {
+    let answer = ask(bridge, "query_eql", "{:query \"[:psi.realm/away-ms]\"}");
+    at(&answer, &["data", "result", "psi.realm/away-ms"]).and_then(Value::as_i64).unwrap()
 }
 
 /// The texts of a session's messages.
@@ -311,6 +324,7 @@ fn copy_is_read_while_the_engine_is_away_past_the_lease() {
     end_of_turn(b);
     end_of_turn(a);
     let before = texts(b);
+    assert_eq!(away_ms(b), 0);
     server.stop();
     let again = "{:message \"again\" :idempotency-key \"k\"}";
     let cell = std::cell::RefCell::new((a, b));
@@ -320,6 +334,7 @@ fn copy_is_read_while_the_engine_is_away_past_the_lease() {
         assert_eq!(texts(b), before);
         is_over(&a.ask("p", "set_mode", "{:mode \"yolo\"}"))
     });
+    wait_until("it says for how long the engine has been away", || away_ms(cell.borrow_mut().1) > 3000);
     let (a, b) = cell.into_inner();
     let refused = b.ask("p", "prompt", again);
     assert_eq!(code(&refused), "realm/unreachable", "{refused}");
@@ -331,6 +346,7 @@ fn copy_is_read_while_the_engine_is_away_past_the_lease() {
         let (_, b) = &mut *cell.borrow_mut();
         code(&b.ask("p", "prompt", again)).is_empty()
     });
+    wait_until("the engine is there", || away_ms(cell.borrow_mut().1) == 0);
     end_of_turn(b);
     end_of_turn(a);
     assert!(ask(b, "prompt", again).to_string().contains(":duplicate true"));
@@ -338,6 +354,44 @@ fn copy_is_read_while_the_engine_is_away_past_the_lease() {
     assert_eq!((after[..before.len()].to_vec(), after.len()), (before, 8), "{after:?}");
     assert_eq!(texts(a), after);
     assert_eq!(std::fs::read_to_string(alpha.file("ran")).unwrap(), "ran\nran\n");
+    server.assert_whole(session);
+}
+
+#[test]
+fn clock_of_the_engine_set_back_delays_taking_alone() {
+    let Some(mut two) = crossing::Two::start(NOTES) else { return };
+    let crossing::Two { server, alpha, beta, a, b, session } = &mut two;
+    let until = |name: &str| {
+        server.sql(&format!(
+            "SELECT until < clock_timestamp() + interval '1 minute' FROM edn_bridge.host WHERE name = '{name}'"
+        ))
+    };
+    // What was written before looks as if it was to come.
+    let set_back = |by: &str| {
+        server.sql(&format!(
+            "UPDATE edn_bridge.host SET until = until + interval '{by}'; \
+             UPDATE edn_bridge.session SET changed = changed + interval '{by}'"
+        ))
+    };
+    set_back("1 hour");
+    // Who lives renews its lease by the new time, and goes on.
+    wait_until("leases are as long as ever", || until("alpha") == ["t"] && until("beta") == ["t"]);
+    ask(b, "prompt", "{:message \"go\"}");
+    end_of_turn(b);
+    end_of_turn(a);
+    signal(alpha.pid(), "-KILL");
+    set_back("8 seconds");
+    let take = format!("{{:session-id {session:?} :cwd {:?}}}", beta.setup.project());
+    let refused = b.ask("t", "take_session", &take);
+    assert_eq!(code(&refused), "realm/owned", "{refused}");
+    let cell = std::cell::RefCell::new(&mut *b);
+    wait_until("its lease is over by that clock", || {
+        let taken = cell.borrow_mut().ask("t", "take_session", &take);
+        assert!(matches!(code(&taken), "" | "realm/owned"), "{taken}");
+        code(&taken).is_empty()
+    });
+    ask(b, "prompt", "{:message \"again\"}");
+    assert_eq!(data(&end_of_turn(b), "outcome"), "completed");
     server.assert_whole(session);
 }
 

@@ -74,7 +74,10 @@ const TABLE: &[(&str, &[&str])] = &[
             "message",
         ],
     ),
-    ("federation", &["value", "edn", "limits", "git", "private", "message", "store", "realm", "config"]),
+    (
+        "federation",
+        &["value", "edn", "limits", "clock", "git", "private", "message", "store", "realm", "config"],
+    ),
     ("memory", &["edn", "limits", "private", "facts", "project"]),
     ("export", &["value", "edn", "limits", "visible", "files", "message"]),
     ("projection", &["value", "limits", "message", "facts", "event", "session"]),

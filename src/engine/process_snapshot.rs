@@ -264,6 +264,10 @@ impl World for ProcessSnapshot {
         self.engine.shared.federation.get().map(|federation| federation.host_name())
     }
 
+    fn realm_away(&self) -> Option<Duration> {
+        self.engine.shared.federation.get().and_then(|federation| federation.away_for())
+    }
+
     fn realm_sessions(&self) -> Vec<Slot> {
         let federation = self.engine.shared.federation.get();
         let sessions = federation.map(|federation| federation.sessions()).unwrap_or_default();

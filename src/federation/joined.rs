@@ -6,7 +6,6 @@ use std::fmt;
 use std::io;
 use std::ops::Deref;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -122,7 +121,7 @@ impl Federation {
             terms,
             executor: executor.clone(),
             kept: kept.clone(),
-            is_reachable: AtomicBool::new(true),
+            away_since: Mutex::default(),
             slots: ArcSwap::default(),
         });
         let federation = Arc::new(Self {
@@ -378,7 +377,7 @@ impl Federation {
     async fn refresh(&self) -> Result<(), RealmError> {
         let listed = self.realm.list(&RealmFilter::default(), REALM_SESSIONS).await;
         let is_away = listed.as_ref().is_err_and(RealmError::may_pass);
-        self.is_reachable.store(!is_away, Ordering::Release);
+        self.set_away(is_away);
         let listed = listed?;
         let new: HashMap<_, _> = listed.into_iter().map(|slot| (slot.header.session.clone(), slot)).collect();
         self.take_over(&new);
@@ -432,8 +431,7 @@ impl Federation {
     fn list_pause(&self) -> Duration {
         let follows = |log: &OpenLog| log.part.upgrade().is_some_and(|part| part.is_theirs());
         let is_awaited = lock(&self.lost).is_waiting() || lock(&self.logs).values().any(follows);
-        let is_away = !self.is_reachable.load(Ordering::Acquire);
-        if is_awaited || is_away { REALM_WATCH } else { REALM_REST }
+        if is_awaited || self.away_for().is_some() { REALM_WATCH } else { REALM_REST }
     }
 
     fn poke_all(&self) {
@@ -467,7 +465,7 @@ async fn watch_lease(federation: Weak<Federation>, mut kept: watch::Receiver<Kep
             tracing::warn!(%error, "this host's lease in the realm is not renewed");
         }
         let is_away = now.error.as_ref().is_some_and(RealmError::may_pass);
-        federation.is_reachable.store(!is_away, Ordering::Release);
+        federation.set_away(is_away);
         if is_away != std::mem::replace(&mut was_away, is_away) {
             federation.dirty.notify_one();
         }

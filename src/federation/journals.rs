@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::joined::Federation;
-use super::log::{Start, again, state_of};
+use super::log::{LACKS_ENTRIES, Start, again, state_of};
 use super::member::ownership_of;
 use crate::limits::{LET_GO_TRIES, REALM_PAGE};
 use crate::message::SessionId;
@@ -31,8 +31,8 @@ impl FederatedJournals {
         Self { local, federation }
     }
 
-    /// Joins a session's file with what the realm has of it.
-    fn join(&self, mut loaded: Loaded) -> Result<Loaded, StoreError> {
+    /// Joins a session's file with what the realm has of it. One that is torn lacks entries.
+    fn join(&self, mut loaded: Loaded, mut is_torn: bool) -> Result<Loaded, StoreError> {
         let session = loaded.header.session.clone();
         let opened = match self.federation.wait_for(self.federation.realm().open(&session)) {
             Ok(opened) => Some(opened),
@@ -48,7 +48,7 @@ impl FederatedJournals {
         };
         if opened.is_some() {
             let missing = self.read_after(&session, &tail_of(&loaded.entries))?;
-            append(&loaded.journal, &missing);
+            is_torn = is_torn || !append(&loaded.journal, &missing);
             loaded.entries.extend(missing);
         }
         let (tail, text) = state_of(&loaded.entries, &session);
@@ -72,7 +72,7 @@ impl FederatedJournals {
         }
         let last_host = last_host(&loaded).cloned();
         let Loaded { journal: local, header, entries, faults } = loaded;
-        let start = Start { header: header.clone(), local, tail, text, last_host, claim, ownership };
+        let start = Start { header: header.clone(), local, tail, text, last_host, claim, ownership, is_torn };
         let journal = self.federation.open(start);
         Ok(Loaded { journal, header, entries, faults })
     }
@@ -141,27 +141,36 @@ impl FederatedJournals {
         }
     }
 
-    /// Makes a copy of a session that only the realm has.
-    fn copy(&self, session: &SessionId) -> Result<Loaded, StoreError> {
+    /// Makes a copy of a session that only the realm has. Returns whether it is torn: where the disk takes none, the
+    /// session is read without it.
+    fn copy(&self, session: &SessionId) -> Result<(Loaded, bool), StoreError> {
         let opened = self.federation.wait_for(self.federation.realm().open(session));
         let Opened { header, owner, .. } = opened.map_err(|error| self.federation.refused(&error))?;
         let entries = self.read_after(session, &Tail::default())?;
         let host = owner.map_or_else(|| "".into(), |owner| owner.host.as_str().into());
         let header = Header { replica_of: Some(host), ..header };
-        let journal = self.local.create_with(header.clone(), &mut entries.iter().cloned())?;
-        Ok(Loaded { journal, header, entries, faults: Vec::new() })
+        let (journal, is_torn) = match self.local.create_with(header.clone(), &mut entries.iter().cloned()) {
+            Err(error @ StoreError::Io { .. }) => {
+                tracing::warn!(%error, "{LACKS_ENTRIES}");
+                (self.local.create(header.clone()), true)
+            }
+            made => (made?, false),
+        };
+        Ok((Loaded { journal, header, entries, faults: Vec::new() }, is_torn))
     }
 }
 
-/// Appends entries to a copy, and waits for the disk.
-fn append(local: &Journal, entries: &[Arc<Entry>]) {
+/// Appends entries to a copy, and waits for the disk. Returns whether it has them all.
+fn append(local: &Journal, entries: &[Arc<Entry>]) -> bool {
     for part in entries.chunks(REALM_PAGE) {
         let (done, written) = std::sync::mpsc::channel();
         local.append(part, move |result| drop(done.send(result)));
         if let Ok(Err(error)) = written.recv() {
-            return tracing::warn!(%error, "this machine's copy of a shared session lacks entries");
+            tracing::warn!(%error, "{LACKS_ENTRIES}");
+            return false;
         }
     }
+    true
 }
 
 fn tail_of(entries: &[Arc<Entry>]) -> Tail {
@@ -218,12 +227,12 @@ impl Journals for FederatedJournals {
 
     fn open(&self, session: &SessionId) -> Result<Loaded, StoreError> {
         self.federation.wait_until_closed(session);
-        let loaded = match self.local.open_shared(session) {
+        let (loaded, is_torn) = match self.local.open_shared(session) {
             Err(StoreError::NoSession { .. }) => self.copy(session)?,
-            loaded => loaded?,
+            loaded => (loaded?, false),
         };
         match loaded.is_shared() {
-            true => self.join(loaded),
+            true => self.join(loaded, is_torn),
             false if self.federation.owns(session) => Ok(self.share_whole(loaded)),
             false => Ok(loaded),
         }

@@ -67,7 +67,7 @@ enum Work {
 pub(super) struct Start {
     pub header: Header,
     pub local: Journal,
-    /// What the local file holds.
+    /// What the local file holds, unless it is torn.
     pub tail: Tail,
     pub text: SlotText,
     /// The host that wrote to it last as its owner.
@@ -75,6 +75,8 @@ pub(super) struct Start {
     /// The claim, if this host owns it already.
     pub claim: Option<Claim>,
     pub ownership: Ownership,
+    /// Whether the local file lacks entries already: they could not be written.
+    pub is_torn: bool,
 }
 
 /// The text of a slot, and the place, after these entries.
@@ -87,7 +89,7 @@ pub(super) fn state_of(entries: &[Arc<Entry>], session: &SessionId) -> (Tail, Sl
 impl SharedLog {
     /// The journal of a session from that start.
     pub(super) fn start(federation: &Arc<RealmMember>, start: Start) -> Self {
-        let Start { header, local, tail, text, last_host, claim, ownership } = start;
+        let Start { header, local, tail, text, last_host, claim, ownership, is_torn } = start;
         let (work, waiting) = mpsc::channel(REALM_WAITING);
         let part = Arc::new(LogPart {
             session: header.session.clone(),
@@ -98,7 +100,7 @@ impl SharedLog {
             told: OnceLock::new(),
             look: Notify::new(),
             work: work.downgrade(),
-            is_torn: Arc::default(),
+            is_torn: Arc::new(is_torn.into()),
             open: Arc::default(),
         });
         let writer = claim.and_then(|claim| RealmWriter::new(federation.realm_shared(), claim, &tail).ok());
@@ -117,7 +119,8 @@ impl SharedLog {
         let ownership = Ownership::Ours { host: federation.host_name(), epoch: 1, cwd: header.cwd.clone() };
         let (tail, text) = (Tail::default(), SlotText::default());
         let last_host = Some(federation.host_name());
-        Self::start(federation, Start { header, local, tail, text, last_host, claim: None, ownership })
+        let (claim, is_torn) = (None, false);
+        Self::start(federation, Start { header, local, tail, text, last_host, claim, ownership, is_torn })
     }
 
     /// The journal of a session of this machine, whose entries are brought into the realm first.
@@ -156,8 +159,9 @@ impl SharedLog {
         let (host, cwd) = (federation.host_name(), header.cwd.clone());
         let ownership = Ownership::Ours { host, epoch: claim.epoch, cwd };
         let claim = Some(Claim { tail: tail.clone(), ..claim });
-        let last_host = Some(federation.host_name());
-        Ok(Self::start(federation, Start { header, local, tail, text, last_host, claim, ownership }))
+        let (last_host, is_torn) = (Some(federation.host_name()), false);
+        let start = Start { header, local, tail, text, last_host, claim, ownership, is_torn };
+        Ok(Self::start(federation, start))
     }
 
     /// What its task shares with those who ask it.
@@ -235,7 +239,7 @@ impl LogPart {
         self.local.append(entries, move |written| {
             if let Err(error) = written {
                 is_torn.store(true, Ordering::Release);
-                tracing::warn!(%error, "this machine's copy of a shared session lacks entries");
+                tracing::warn!(%error, "{LACKS_ENTRIES}");
             }
             done();
         });
@@ -629,6 +633,9 @@ impl Writer {
         Ok(())
     }
 }
+
+/// What is told where a copy cannot be written: the session goes on without it, and is read from the engine.
+pub(super) const LACKS_ENTRIES: &str = "this machine's copy of a shared session lacks entries";
 
 /// What is told until this host has read what it may not know of its own session.
 const CHANGED: &str = "The session may have entries that are not known here: their saving was in doubt, or this machine was \

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
+use crate::clock::since_boot;
 use crate::config::{Share, Takeover, Workspace};
 use crate::message::SessionId;
 use crate::private;
@@ -38,7 +39,8 @@ pub struct RealmMember {
     pub(super) terms: Terms,
     pub(super) executor: tokio::runtime::Handle,
     pub(super) kept: watch::Receiver<Kept>,
-    pub(super) is_reachable: AtomicBool,
+    /// Since when the engine has been away, as [`since_boot`] tells it.
+    pub(super) away_since: Mutex<Option<Duration>>,
     pub(super) slots: ArcSwap<HashMap<SessionId, RealmSlot>>,
 }
 
@@ -86,13 +88,25 @@ impl RealmMember {
         self.kept.borrow().lapses
     }
 
+    /// For how long the engine has been away; `None` while it is there. What is shown of other hosts' sessions may be older
+    /// by as much.
+    pub fn away_for(&self) -> Option<Duration> {
+        let since = *lock(&self.away_since);
+        since.map(|since| since_boot().saturating_sub(since))
+    }
+
+    pub(super) fn set_away(&self, is_away: bool) {
+        let mut since = lock(&self.away_since);
+        *since = is_away.then(|| since.unwrap_or_else(since_boot));
+    }
+
     /// Whether a tool, a model call or a prompt may begin now in a shared session of this host.
     ///
     /// # Errors
     /// Why not, as an error of the session's journal.
     pub fn may_begin(&self) -> Result<(), StoreError> {
         let kept = self.kept.borrow();
-        if kept.standing() == LeaseStanding::Held && self.is_reachable.load(Ordering::Acquire) {
+        if kept.standing() == LeaseStanding::Held && self.away_for().is_none() {
             return Ok(());
         }
         let why = kept.error.as_ref().map_or_else(|| UNREACHABLE.to_owned(), ToString::to_string);

@@ -4,6 +4,7 @@
 //! so that a query reads one consistent state. Nothing here waits for a turn.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::context::Project;
 use crate::event::question::{QuestionContent, QuestionKind};
@@ -71,6 +72,9 @@ pub trait World {
 
     /// This host's name in its realm.
     fn realm_host(&self) -> Option<Arc<str>>;
+
+    /// For how long the realm's engine has been away; `None` while it is there, and where this host is in no realm.
+    fn realm_away(&self) -> Option<Duration>;
 
     /// The sessions of the realm, the last changed first.
     fn realm_sessions(&self) -> Vec<Slot>;

@@ -8,9 +8,10 @@ use std::time::Instant;
 use edn_bridge::value::Owned;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
+use crate::ECHO;
+use crate::support::disk::limited;
 use crate::support::guest::{Guest, socket};
 use crate::support::{Bridge, PATIENCE, Setup, at, code, data, is_event, kind, text};
-use crate::{ECHO, limited};
 
 fn opened(answer: &Owned) -> String {
     assert_eq!(kind(answer), "response", "{answer}");

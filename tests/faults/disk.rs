@@ -1,12 +1,13 @@
 //! Faults: a full disk.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
+use crate::support::disk::{limited, on_small_disk, seen};
 use crate::support::{
     self, Bridge, Setup, accept, at, code, control, data, end_of_turn, is_event, kind, text,
 };
-use crate::{ECHO, ENDLESS, journal, limited, stop_reason};
+use crate::{ECHO, ENDLESS, journal, stop_reason};
 
 #[test]
 fn full_disk_is_reported_and_keeps_acknowledged_entries() {
@@ -40,39 +41,6 @@ fn full_disk_is_reported_and_keeps_acknowledged_entries() {
     assert!(text.matches(&message).count() >= 2 * kept, "{kept} turns");
     let output = setup.command().args(["sessions", "verify"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-}
-
-/// A bridge with a disk of that size at a folder, which nobody else sees; `None` where the system lets no user make
-/// one.
-fn on_small_disk(setup: &Setup, folder: &Path, size: &str) -> Option<Bridge> {
-    std::fs::create_dir(folder).unwrap();
-    let mount = |then: &str| format!("mount -t tmpfs -o size={size},mode=700 edn-bridge \"$DISK\" && {then}");
-    let unshare = || {
-        let mut unshare = Command::new("unshare");
-        unshare.args(["--user", "--map-root-user", "--mount", "sh", "-c"]).env("DISK", folder);
-        unshare
-    };
-    let tried = unshare().arg(mount("true")).stdin(Stdio::null()).output();
-    if !tried.as_ref().is_ok_and(|output| output.status.success()) {
-        eprintln!("NOT TRIED: a disk that is full for real; no disk can be made here: {tried:?}");
-        return None;
-    }
-    let program = setup.command();
-    let mut shell = unshare();
-    shell.arg(mount("exec \"$0\" \"$@\" serve")).arg(program.get_program()).args(program.get_args());
-    for (name, value) in program.get_envs() {
-        match value {
-            Some(value) => shell.env(name, value),
-            None => shell.env_remove(name),
-        };
-    }
-    Some(Bridge::start(&mut shell))
-}
-
-/// A folder as the bridge sees it.
-fn seen(bridge: &Bridge, folder: &Path) -> PathBuf {
-    let root = PathBuf::from(format!("/proc/{}/root", bridge.pid()));
-    root.join(folder.strip_prefix("/").unwrap())
 }
 
 fn fill(bridge: &mut Bridge, setup: &Setup) {

@@ -128,21 +128,6 @@ fn unread_standard_error_blocks_nothing() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// A bridge that a shell starts after `limits`.
-fn limited(setup: &Setup, limits: &str) -> Bridge {
-    let program = setup.command();
-    let mut shell = Command::new("sh");
-    shell.arg("-c").arg(format!("{limits}; exec \"$0\" \"$@\" serve")).arg(program.get_program());
-    shell.args(program.get_args());
-    for (name, value) in program.get_envs() {
-        match value {
-            Some(value) => shell.env(name, value),
-            None => shell.env_remove(name),
-        };
-    }
-    Bridge::start(&mut shell)
-}
-
 #[test]
 fn folder_with_non_utf8_name_is_refused_at_start() {
     use std::ffi::OsStr;

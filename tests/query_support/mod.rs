@@ -162,6 +162,9 @@ impl World for Process {
     fn realm_host(&self) -> Option<Arc<str>> {
         None
     }
+    fn realm_away(&self) -> Option<std::time::Duration> {
+        None
+    }
     fn realm_sessions(&self) -> Vec<Slot> {
         Vec::new()
     }

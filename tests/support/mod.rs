@@ -18,6 +18,7 @@ use edn_bridge::edn;
 use edn_bridge::value::Owned;
 
 pub mod ahead;
+pub mod disk;
 pub mod guest;
 pub mod server;
 

@@ -39,6 +39,20 @@ pub(super) const PART: &[Resolver] = &[
         },
     ),
     Resolver::one(
+        "psi.realm/away-ms",
+        &[],
+        &[out(
+            "psi.realm/away-ms",
+            "Milliseconds since the engine of the realm was found to be away; 0 while it is there. What is shown of other \
+             hosts' sessions may be older by as much.",
+        )],
+        |env, _| {
+            let away = env.world.realm_away().unwrap_or_default();
+            let millis = u64::try_from(away.as_millis()).unwrap_or(u64::MAX);
+            Ok(vec![("psi.realm/away-ms", count(millis).into())])
+        },
+    ),
+    Resolver::one(
         "psi.realm/sessions",
         &[],
         &[join(
