@@ -14,6 +14,8 @@
 
 #[path = "federation/attacks.rs"]
 mod attacks;
+#[path = "federation/commands.rs"]
+mod commands;
 #[path = "federation/crossing.rs"]
 mod crossing;
 #[path = "federation/disk.rs"]

@@ -1,9 +1,10 @@
 //! A search of all sessions finds those of other hosts, and says where it cannot.
 
 use edn_bridge::value::{Owned, Value};
+use serde_json::json;
 
 use crate::engines::Engine as _;
-use crate::fixture::END;
+use crate::fixture::{Daemon, END, signal};
 use crate::server::Server;
 use crate::support::{Bridge, at, data, wait_until};
 use crate::{ask, end_of_turn, host, host_of, listed, shared, switch};
@@ -72,4 +73,53 @@ fn search_of_all_sessions_finds_those_of_other_hosts() {
     server.begin();
     let cell = std::cell::RefCell::new(&mut b);
     wait_until("they are found again", || all(&mut cell.borrow_mut(), "quokka").1.is_none());
+}
+
+/// What the command prints, and its status.
+fn listed_by(host: &Daemon, words: &[&str]) -> (Option<i32>, String, String) {
+    let output = host.setup.command().args(["sessions", "list", "--realm"]).args(words).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn command_finds_sessions_of_all_hosts() {
+    let Some(mut server) = Server::start() else { return };
+    let [alpha, beta] = ["alpha", "beta"].map(|name| host(&server, name, ":all", END));
+    let (mut a, mut b) = (alpha.setup.interactor(), beta.setup.interactor());
+    let theirs = shared(&mut a);
+    say(&mut a, "A quokka sleeps\nin the barn");
+    let ours = shared(&mut b);
+    say(&mut b, "A quokka is here");
+
+    let list = |words: &[&str]| {
+        let (status, out, err) = listed_by(&beta, words);
+        assert_eq!(status, Some(0), "{words:?}: {err}");
+        out
+    };
+    let folder = |of: &Daemon| of.setup.project().canonicalize().unwrap().display().to_string();
+    let line = |id: &str, host: &str, folder: &str| format!("{id}  {host}  {folder}  shared\n");
+    let rows = [line(&ours, "beta", &folder(&beta)), line(&theirs, "alpha", &folder(&alpha))];
+    let hits = ["    A quokka is here\n", "    A quokka sleeps\n"];
+    assert_eq!(list(&[]), rows.concat(), "the last changed first");
+    let both = list(&["quokka"]);
+    let has = |row: usize| both.contains(&format!("{}{}", rows[row], hits[row]));
+    assert!(has(0) && has(1) && both.lines().count() == 4, "{both}");
+    assert_eq!(list(&["Quokka", "sleep"]), format!("{}{}", rows[1], hits[1]), "all words, of any host");
+    assert_eq!(list(&["quokka", "--limit", "1"]).lines().count(), 2);
+    let json: serde_json::Value = serde_json::from_str(&list(&["barn", "--json"])).unwrap();
+    assert_eq!(
+        [&json["id"], &json["host"], &json["owner_lost"], &json["excerpt"]],
+        [&json!(theirs), &json!("alpha"), &json!(false), &json!("in the barn")],
+        "{json}"
+    );
+    let (status, out, err) = listed_by(&beta, &["wombat"]);
+    assert!(status == Some(1) && out.is_empty() && err.contains("\"wombat\""), "{status:?} {out} {err}");
+
+    // A host that is gone is no reason to find less.
+    signal(alpha.pid(), "-KILL");
+    wait_until("the host is lost", || list(&["barn"]).contains("  alpha (lost)  "));
+    server.stop();
+    let (status, out, err) = listed_by(&beta, &["quokka"]);
+    assert!(status == Some(1) && out.is_empty() && !err.is_empty(), "{status:?} {out} {err}");
 }

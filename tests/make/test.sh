@@ -24,6 +24,7 @@ tool cargo-nextest $NEXTEST
 tool cargo-deny $CARGO_DENY
 rm -rf "$TOOLS/build"
 step 'dependencies' cargo deny --all-features check bans licenses sources
+step 'crates of the realm' tests/make/realm-crates.sh
 if timeout 60 cargo deny --all-features fetch db >"$LOGS/advisories-fetch.log" 2>&1; then
   # Reported but no failure: a new advisory about a dependency is not the fault of this commit.
   cargo deny --all-features check advisories >"$LOGS/advisories.log" 2>&1 ||
