@@ -47,7 +47,7 @@ fn search_of_all_sessions_finds_those_of_other_hosts() {
     assert_eq!(all(&mut b, "shared").0.len(), 1, "a name");
     assert_eq!(all(&mut b, "wombat"), (Vec::new(), None));
     let (rows, missing) = found(&mut b, ":text \"quokka\" :scope \"all\" :limit 1");
-    assert_eq!(rows, [here.clone()]);
+    assert_eq!(rows, std::slice::from_ref(&here));
     assert!(missing.expect("it says that some are missing").contains("other hosts were not asked"));
     assert_eq!(
         found(&mut b, ":text \"quokka\""),
