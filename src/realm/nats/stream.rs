@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::json;
 
 use crate::http::{self, Http};
@@ -26,31 +27,34 @@ struct Info {
     config: Config,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct Config {
-    #[serde(default)]
     metadata: Metadata,
-    #[serde(default)]
+    subjects: Vec<String>,
     storage: String,
-    #[serde(default)]
     retention: String,
-    #[serde(default)]
+    discard: String,
     num_replicas: u64,
-    #[serde(default)]
     max_msgs_per_subject: i64,
-    #[serde(default)]
     max_msgs: i64,
-    #[serde(default)]
     max_bytes: i64,
-    #[serde(default)]
+    max_msg_size: i64,
     max_age: i64,
-    #[serde(default)]
+    /// A message takes the place of one whose time is over.
+    subject_delete_marker_ttl: i64,
     allow_atomic: bool,
-    #[serde(default)]
     allow_msg_ttl: bool,
-    #[serde(default)]
     allow_direct: bool,
-    #[serde(default)]
+    /// Takes nothing but numbers.
+    allow_msg_counter: bool,
+    no_ack: bool,
+    sealed: bool,
+    deny_purge: bool,
+    mirror: Option<IgnoredAny>,
+    sources: Vec<IgnoredAny>,
+    subject_transform: Option<IgnoredAny>,
+    republish: Option<IgnoredAny>,
     persist_mode: Option<String>,
 }
 
@@ -89,9 +93,21 @@ impl Config {
                 self.max_msgs > 0 || self.max_bytes > 0 || self.max_age > 0,
                 "forgets its oldest messages (a limit)",
             ),
+            (self.discard != "old", "refuses messages where it has one (discard)"),
+            (self.max_msg_size > 0, "refuses long messages (max_msg_size)"),
+            (self.no_ack, "does not say what it has taken (no_ack)"),
+            (self.sealed || self.mirror.is_some(), "cannot be written (sealed or a mirror)"),
+            (self.deny_purge, "keeps what is deleted (deny_purge)"),
+            (self.allow_msg_counter, "takes numbers alone (allow_msg_counter)"),
+            (self.subject_delete_marker_ttl > 0, "writes messages of its own (subject_delete_marker_ttl)"),
+            (
+                self.subjects != [SUBJECTS] || !self.sources.is_empty() || self.subject_transform.is_some(),
+                "has other messages than the realm's (subjects, sources, subject_transform)",
+            ),
+            (self.republish.is_some(), "tells others of messages before they are acknowledged (republish)"),
             (
                 !self.allow_atomic || !self.allow_msg_ttl || !self.allow_direct,
-                "lacks a setting that is needed",
+                "lacks a setting that is needed (allow_atomic, allow_msg_ttl, allow_direct)",
             ),
         ];
         let (_, what) = wrong.iter().find(|(is_wrong, _)| *is_wrong)?;
@@ -109,6 +125,7 @@ fn wanted(replicas: usize) -> serde_json::Value {
         "subjects": [SUBJECTS],
         "storage": "file",
         "retention": "limits",
+        "discard": "old",
         "num_replicas": replicas,
         "max_msgs_per_subject": 1,
         "allow_atomic": true,
@@ -296,7 +313,22 @@ mod tests {
             ("num_replicas", json!(2), "two copies"),
             ("max_msgs_per_subject", json!(5), "than one"),
             ("max_age", json!(1), "a limit"),
+            ("discard", json!("new"), "(discard)"),
+            ("max_msg_size", json!(1024), "max_msg_size"),
+            ("no_ack", json!(true), "no_ack"),
+            ("sealed", json!(true), "sealed"),
+            ("mirror", json!({ "name": "OTHER" }), "mirror"),
+            ("deny_purge", json!(true), "deny_purge"),
+            ("allow_msg_counter", json!(true), "numbers"),
+            ("subject_delete_marker_ttl", json!(1_000_000_000), "of its own"),
+            ("subjects", json!(["edn_bridge.c.*"]), "other messages"),
+            ("subjects", json!([SUBJECTS, "edn_bridge_hint.>"]), "other messages"),
+            ("sources", json!([{ "name": "OTHER" }]), "other messages"),
+            ("subject_transform", json!({ "src": ">", "dest": "x.>" }), "other messages"),
+            ("republish", json!({ "src": ">", "dest": "x.>" }), "republish"),
             ("allow_atomic", json!(false), "is needed"),
+            ("allow_msg_ttl", json!(false), "is needed"),
+            ("allow_direct", json!(false), "is needed"),
         ] {
             let refusal = config(&|config| {
                 if let Some(object) = config.as_object_mut() {
