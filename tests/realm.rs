@@ -31,6 +31,9 @@ mod local;
 #[path = "realm/nats.rs"]
 mod nats;
 #[cfg(feature = "nats")]
+#[path = "realm/nats_cluster.rs"]
+mod nats_cluster;
+#[cfg(feature = "nats")]
 #[path = "realm/nats_server.rs"]
 mod nats_server;
 #[cfg(feature = "postgres")]

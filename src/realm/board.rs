@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use crate::limits::{REALM_CALL_WAIT, REALM_WAITING};
 use crate::message::SessionId;
 use crate::realm::calls::{Hints, Utterances};
+use crate::realm::error::RealmError;
 use crate::realm::types::{HostName, RealmHint};
 
 /// What a hint says, as text: a letter, a space, and the rest.
@@ -223,6 +224,26 @@ impl Desk<RealmHint> {
     fn offer(&mut self, hint: RealmHint) {
         let hint = if self.missed { RealmHint::Anything } else { hint };
         self.missed = matches!(self.to.try_send(hint), Err(mpsc::error::TrySendError::Full(_)));
+    }
+}
+
+/// Whether hints work, which are tried again and again. The log says it when that changes, once.
+#[derive(Default)]
+pub(super) struct Standing {
+    fails: bool,
+}
+
+impl Standing {
+    pub(super) fn fails(&mut self, what: &str, error: &RealmError) {
+        if !std::mem::replace(&mut self.fails, true) {
+            tracing::warn!(%error, "hints of the realm are not {what}: what other hosts do is seen later");
+        }
+    }
+
+    pub(super) fn works(&mut self, what: &str) {
+        if std::mem::take(&mut self.fails) {
+            tracing::info!("hints of the realm are {what} again");
+        }
     }
 }
 

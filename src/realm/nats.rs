@@ -181,6 +181,15 @@ impl NatsRealm {
 
     /// Changes the row of a session of this host. `None` if its claim counts no more.
     async fn ours(&self, claim: &Claim, change: impl Fn(&mut Row)) -> Result<Option<Row>, RealmError> {
+        let changed = |row: &mut Row| {
+            row.changed_ms = None;
+            change(row);
+        };
+        self.rewrite(claim, changed).await
+    }
+
+    /// Writes the row of a session of this host again. `None` if its claim counts no more.
+    async fn rewrite(&self, claim: &Claim, change: impl Fn(&mut Row)) -> Result<Option<Row>, RealmError> {
         let line = self.line().await?;
         for _ in 0..REALM_SETTLES {
             let Some((seq, mut row)) = self.shared.newest(&line, &claim.session).await? else {
@@ -263,6 +272,32 @@ impl NatsRealm {
         Err(damaged(format!("entries of the session {session} are missing or cannot be read")))
     }
 
+    /// Refuses a log that lacks what is known. Returns the number in the stream after that; `None` if there is no entry
+    /// where there must be one.
+    async fn holds(
+        &self,
+        line: &Line,
+        session: &SessionId,
+        row: &Row,
+        known: &Tail,
+    ) -> Result<Option<u64>, RealmError> {
+        let tail = row.tail();
+        let mut from = 1;
+        let at_known = if known.seq == 0 || known.seq > tail.seq {
+            None
+        } else if known.seq == tail.seq {
+            tail.id.clone()
+        } else {
+            let Some(found) = line.last(&records::entry(session, known.seq)).await? else { return Ok(None) };
+            from = found.seq.saturating_add(1);
+            Some(entry(session, &found)?.id.clone())
+        };
+        match Stop::unless_holds(known, tail.seq, at_known.as_ref()) {
+            Some(stop) => Err(stop.error(session)),
+            None => Ok(Some(from)),
+        }
+    }
+
     /// Entries up to the tail of a row; `None` if there is none where there must be one.
     async fn entries(
         &self,
@@ -273,19 +308,7 @@ impl NatsRealm {
         most: usize,
     ) -> Result<Option<Vec<Arc<Entry>>>, RealmError> {
         let tail = row.tail();
-        let mut from = 1;
-        let at_known = if after.seq == 0 || after.seq > tail.seq {
-            None
-        } else if after.seq == tail.seq {
-            tail.id.clone()
-        } else {
-            let Some(known) = line.last(&records::entry(session, after.seq)).await? else { return Ok(None) };
-            from = known.seq.saturating_add(1);
-            Some(entry(session, &known)?.id.clone())
-        };
-        if let Some(stop) = Stop::unless_holds(after, tail.seq, at_known.as_ref()) {
-            return Err(stop.error(session));
-        }
+        let Some(from) = self.holds(line, session, row, after).await? else { return Ok(None) };
         let most = most.clamp(1, REALM_PAGE);
         let mut entries = Vec::new();
         if after.seq == tail.seq {
@@ -317,8 +340,10 @@ impl NatsRealm {
     async fn claim_now(&self, session: &SessionId, cwd: &str, known: &Tail) -> Result<Claim, RealmError> {
         let line = self.line().await?;
         for _ in 0..REALM_SETTLES {
+            self.is_here(&line).await?;
+            let mut with = vec![self.as_this_run(&line).await?];
+            // The row comes last: it changes with each append of an owner that is to be replaced.
             let (seq, mut row) = self.row(&line, session).await?;
-            let mut with = Vec::new();
             if let Some(host) = row.owner()?.filter(|host| *host != self.me.name) {
                 let lease = lease(&line, &host).await?;
                 if lease.is_alive(line.now_ms().await?) {
@@ -328,13 +353,12 @@ impl NatsRealm {
                 let check = Check::Other(records::lease(&host), lease.seq);
                 with.push(Put::new(records::touch(&self.me.name, 1), Vec::new(), check));
             }
-            if self.entries(&line, session, &row, known, 1).await?.is_none() {
+            if self.holds(&line, session, &row, known).await?.is_none() {
                 continue;
             }
-            self.is_here(&line).await?;
-            with.push(self.as_this_run(&line).await?);
             row.owner = Some(self.me.name.to_string());
             row.epoch = row.epoch.saturating_add(1);
+            row.changed_ms = None;
             cwd.clone_into(&mut row.cwd);
             if let Changed::Done(row) = self.write(&line, seq, row, with).await? {
                 self.changed(session);
@@ -452,7 +476,9 @@ impl Shared {
     /// The newest row of a session, by the server that leads the stream, and its number.
     async fn newest(&self, line: &Line, session: &SessionId) -> Result<Option<(u64, Row)>, RealmError> {
         let Some(found) = line.last(&records::row(session)).await? else { return Ok(None) };
-        Ok(Some((found.seq, found.of(Row::subject)?)))
+        let mut row: Row = found.of(Row::subject)?;
+        row.changed_ms.get_or_insert(found.time_ms);
+        Ok(Some((found.seq, row)))
     }
 
     /// Removes what is left of a deleted session.
@@ -563,7 +589,10 @@ impl Realm for NatsRealm {
         async move {
             let line = self.line().await?;
             let session = &header.session;
-            if self.shared.newest(&line, session).await?.is_none() {
+            for _ in 0..REALM_SETTLES {
+                if self.shared.newest(&line, session).await?.is_some() {
+                    break;
+                }
                 self.is_here(&line).await?;
                 let row = Row {
                     session: session.to_string(),
@@ -575,6 +604,7 @@ impl Realm for NatsRealm {
                     tail_id: None,
                     slot: String::new(),
                     is_deleted: false,
+                    changed_ms: None,
                 };
                 let with = vec![self.as_this_run(&line).await?];
                 if let Changed::Done(_) = self.write(&line, 0, row, with).await? {
@@ -582,7 +612,11 @@ impl Realm for NatsRealm {
                     return Ok(Claim { session: session.clone(), epoch: 1, tail: Tail::default() });
                 }
             }
-            if self.row(&line, session).await?.1.header()? == *header {
+            let row = match self.row(&line, session).await {
+                Err(RealmError::NoSession { .. }) => return Err(just_changed()),
+                row => row?.1,
+            };
+            if row.header()? == *header {
                 self.claim_now(session, &header.cwd, &Tail::default()).await
             } else {
                 Err(RealmError::Taken { session: session.clone() })
@@ -733,6 +767,7 @@ impl Realm for NatsRealm {
                 let puts = numbered.map(put).collect();
                 let tail = after.after(entries.iter().map(|entry| &entry.id));
                 (row.tail, row.tail_id) = (tail.seq, Some(last.id.to_string()));
+                row.changed_ms = None;
                 if let Some(slot) = slot {
                     slot.clone_into(&mut row.slot);
                 }
@@ -751,7 +786,7 @@ impl Realm for NatsRealm {
             let line = self.line().await?;
             // The row is written again as it is. That takes the place of what is still under way, and is answered by as many
             // servers as an append: what is found then is on all of them.
-            let is_ours = self.ours(claim, |_| ()).await?.is_some();
+            let is_ours = self.rewrite(claim, |_| ()).await?.is_some();
             // An engine that was set back may not know the claim any more: that it lacks entries says more than that.
             match self.read_page(&line, &claim.session, known, REALM_PAGE).await {
                 Ok(page) if is_ours => Ok(page),
@@ -923,10 +958,17 @@ impl NatsRealm {
         let asked = Answer { host: host.to_string(), answer: None };
         let mut asked = Put::new(subject, json(&asked)?, Check::Last(found.map_or(0, |found| found.seq)));
         asked.kept = Some(ANSWER_KEPT);
-        Ok(match line.commit(vec![call, asked]).await? {
-            Some(_) => Changed::Done(Ok(host)),
-            None => Changed::Anew,
-        })
+        if line.commit(vec![call, asked]).await?.is_none() {
+            return Ok(Changed::Anew);
+        }
+        // The session may have been deleted meanwhile, with what it had then.
+        match self.row(&line, session).await {
+            Err(error @ RealmError::Deleted { .. }) => {
+                self.sweep(Some(session.clone()));
+                Err(error)
+            }
+            _ => Ok(Changed::Done(Ok(host))),
+        }
     }
 
     /// The part of a session's first entry that has all the words.
@@ -962,7 +1004,8 @@ async fn slots<W: Fn(&Row) -> bool>(
     let mut rows = HashMap::new();
     line.each(records::ROWS, |stored| {
         if let Some(row) = readable(stored.of(Row::subject), "a session of the realm") {
-            rows.insert(row.session.clone(), (stored.time_ms, stored.seq, row));
+            let changed_ms = row.changed_ms.unwrap_or(stored.time_ms);
+            rows.insert(row.session.clone(), (changed_ms, stored.seq, row));
         }
     })
     .await?;
@@ -976,7 +1019,7 @@ async fn slots<W: Fn(&Row) -> bool>(
     let now = line.now_ms().await?;
     let mut rows: Vec<_> =
         rows.into_values().filter(|(_, _, row)| !row.is_deleted && is_wanted(row)).collect();
-    rows.sort_by_key(|(_, seq, _)| std::cmp::Reverse(*seq));
+    rows.sort_by_key(|(changed_ms, seq, _)| std::cmp::Reverse((*changed_ms, *seq)));
     let slot = move |(changed_ms, _, row): (i64, _, Row)| {
         let owner = row.owner()?.map(|host| {
             let (at, lease_ms) = leases.get(host.as_str()).copied().unwrap_or_default();

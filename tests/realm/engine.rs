@@ -28,6 +28,7 @@ on_each_engine! {
     deleted_session_is_made_by_no_late_call
     what_an_owner_says_is_heard_piece_by_piece
     sessions_are_found_by_owner_and_words
+    settled_session_keeps_its_place_in_lists
     long_entries_are_read_page_by_page
 }
 
@@ -300,6 +301,29 @@ fn sessions_are_found_by_owner_and_words<E: Engine>() {
         assert_eq!(all("message").await, ["s-2 A message"]);
         b.release(&two).await.unwrap();
         assert_eq!(all("message").await, ["s-2 A message"], "one that nobody owns");
+    });
+}
+
+fn settled_session_keeps_its_place_in_lists<E: Engine>() {
+    let Some(server) = E::start() else { return };
+    run(async {
+        let (a, b) = server.two_hosts().await;
+        let first = a.create(&header("s-1")).await.unwrap();
+        let at = a.append(&first, &Tail::default(), &entries(&["a"]), None).await.unwrap();
+        b.create(&header("s-2")).await.unwrap();
+        let listed = async || {
+            let slots = b.list(&RealmFilter::default(), 10).await.unwrap();
+            slots.iter().map(|slot| (slot.header.session.to_string(), slot.changed_ms)).collect::<Vec<_>>()
+        };
+        let before = listed().await;
+        assert_eq!(before[0].0, "s-2");
+        for _ in 0..2 {
+            a.settle(&first, &at).await.unwrap();
+            assert_eq!(listed().await, before, "settling changes nothing");
+        }
+        a.append(&first, &at, &entries(&["b"]), None).await.unwrap();
+        let after = listed().await;
+        assert!(after[0].0 == "s-1" && after[0].1 > before[1].1, "{after:?}");
     });
 }
 

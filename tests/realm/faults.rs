@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use edn_bridge::clock::since_boot;
+use edn_bridge::limits::REALM_CALL_WAIT;
 use edn_bridge::message::SessionId;
 use edn_bridge::realm::rules::LeaseTerms;
 use edn_bridge::realm::{Claim, Realm, RealmError, RealmWriter, Tail, Written, connect};
@@ -30,6 +31,8 @@ on_each_engine! {
     lost_answer_is_looked_up
     late_statement_is_carried_out_once
     late_statement_before_the_retry_is_found
+    late_answer_harms_no_other_call
+    hints_that_fail_are_told_once_in_the_log
 }
 
 /// Kills in the ordinary run: some seconds.
@@ -38,15 +41,15 @@ const KILLS: usize = 6;
 /// What each of the six writes.
 const WRITES: u64 = 15;
 
-fn kills() -> usize {
+pub fn kills() -> usize {
     std::env::var("EDN_BRIDGE_REALM_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS)
 }
 
 /// Random choices that a seed repeats.
-struct Dice(u64);
+pub struct Dice(u64);
 
 impl Dice {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let seed = std::env::var("EDN_BRIDGE_REALM_SEED").ok().and_then(|text| text.parse().ok());
         Self(seed.unwrap_or(4711) | 1)
     }
@@ -58,7 +61,7 @@ impl Dice {
         self.0 % sides
     }
 
-    fn some(&mut self) -> usize {
+    pub fn some(&mut self) -> usize {
         1 + usize::try_from(self.roll(40)).unwrap()
     }
 }
@@ -72,11 +75,17 @@ fn with_session(server: &impl Engine) {
     });
 }
 
-/// Whether everything that was acknowledged is there, at its number, and nothing twice. Returns the log.
-fn is_whole(server: &impl Engine, saved: &[(u64, String)]) -> Vec<Arc<Entry>> {
+/// The log, in which everything that was acknowledged is there, at its number, and nothing twice.
+fn whole(server: &impl Engine, saved: &[(u64, String)]) -> Vec<Arc<Entry>> {
     let all = run(async { log(&*server.host("reader").await, &"s-1".into()).await });
+    assert_whole(&all, saved);
+    all
+}
+
+/// Asserts that a log has everything that was acknowledged, at its number, and nothing twice.
+pub fn assert_whole(all: &[Arc<Entry>], saved: &[(u64, String)]) {
     let places: BTreeMap<&str, u64> =
-        (1..).zip(&all).map(|(place, entry)| (entry.id.as_str(), place)).collect();
+        (1..).zip(all).map(|(place, entry)| (entry.id.as_str(), place)).collect();
     assert_eq!(places.len(), all.len(), "an id stands twice");
     for (seq, id) in saved {
         assert_eq!(places.get(id.as_str()), Some(seq), "{id} was acknowledged at {seq}");
@@ -86,13 +95,12 @@ fn is_whole(server: &impl Engine, saved: &[(u64, String)]) -> Vec<Arc<Entry>> {
     assert_eq!(wishes.len(), all.len(), "something was written twice");
     // Of each run, everything up to its last is there, in its order.
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    for entry in &all {
+    for entry in all {
         let (run, count) = entry.id.as_str().rsplit_once('-').unwrap();
         let next = counts.entry(run).or_default();
         assert_eq!(count.parse::<u64>().unwrap(), *next, "of run {run}");
         *next += 1;
     }
-    all
 }
 
 fn killed_owners_lose_and_double_nothing<E: Engine>() {
@@ -105,7 +113,7 @@ fn killed_owners_lose_and_double_nothing<E: Engine>() {
         saved.extend(owner.saved(dice.some()));
         saved.extend(owner.kill());
     }
-    let all = is_whole(&server, &saved);
+    let all = whole(&server, &saved);
     assert!(saved.len() >= kills() && all.len() <= saved.len() + kills(), "{} of {}", saved.len(), all.len());
     eprintln!(
         "{} kills of owners: {} acknowledged, {} in the log, 0 lost, 0 doubled",
@@ -128,7 +136,7 @@ fn killed_engine_loses_and_doubles_nothing<E: Engine>() {
     }
     saved.extend(owner.saved(1));
     saved.extend(owner.kill());
-    let all = is_whole(&server, &saved);
+    let all = whole(&server, &saved);
     eprintln!(
         "{} kills of the engine: {} acknowledged, {} in the log, 0 lost, 0 doubled",
         kills(),
@@ -203,7 +211,7 @@ fn six_believers_leave_one_whole_log<E: Engine>() {
         }
         saved
     });
-    let all = is_whole(&server, &saved);
+    let all = whole(&server, &saved);
     assert_eq!(all.len() as u64, 6 * WRITES);
     eprintln!("six believers: {} entries, {} acknowledged, 0 lost, 0 doubled", all.len(), saved.len());
 }
@@ -413,6 +421,70 @@ fn late_statement_before_the_retry_is_found<E: Engine>() {
         until_idle(&server).await;
         assert_eq!(ids(&log(&*realm, &session).await), ["a", "b"]);
     });
+}
+
+fn late_answer_harms_no_other_call<E: Engine>() {
+    let Some(server) = E::start() else { return };
+    run(async {
+        let proxy = Proxy::to(server.port()).await;
+        let realm = server.host_at("laptop", proxy.port).await;
+        let claim = realm.create(&header("s-1")).await.unwrap();
+        proxy.set(Weather { swallows_answers: true, ..FAIR });
+        let mut late = realm.open(&claim.session);
+        // It has not come in half of the time that a call takes at most.
+        assert!(tokio::time::timeout(REALM_CALL_WAIT / 2, &mut late).await.is_err());
+        proxy.set(Weather { holds_answers: true, ..FAIR });
+        let (wanted, after) = (entries(&["a"]), Tail::default());
+        let mut append = realm.append(&claim, &after, &wanted, None);
+        let late = tokio::select! {
+            late = late => late,
+            appended = &mut append => panic!("it is held: {appended:?}"),
+        };
+        assert!(matches!(late, Err(RealmError::Unreachable(_))), "{late:?}");
+        proxy.set(FAIR);
+        assert_eq!(append.await.unwrap(), Tail::at(1, "a".into()), "its own answer came in time");
+    });
+}
+
+/// What the log says in this thread, as long as the guard lives.
+fn log_here() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+    impl std::io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let log: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let to = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || Lines(to.clone())).finish();
+    (log, tracing::subscriber::set_default(subscriber))
+}
+
+fn hints_that_fail_are_told_once_in_the_log<E: Engine>() {
+    let Some(mut server) = E::start() else { return };
+    let (log, _guard) = log_here();
+    // All of its tasks are in this thread, whose log that is.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let says = |text: &str| String::from_utf8_lossy(&log.lock().unwrap()).matches(text).count();
+    let (not_heard, heard) = ("hints of the realm are not heard", "hints of the realm are heard again");
+    runtime.block_on(async {
+        let realm = server.host("laptop").await;
+        server.stop();
+        poll("the log says it", async || (says(not_heard) > 0).then_some(())).await;
+        // It is tried again and again.
+        let away = tokio::net::TcpListener::bind(("127.0.0.1", server.port())).await.unwrap();
+        for _ in 0..4 {
+            tokio::time::timeout(PATIENCE, away.accept()).await.unwrap().unwrap();
+        }
+        drop(away);
+        server.begin();
+        poll("the log says that they come", async || (says(heard) > 0).then_some(())).await;
+        drop(realm);
+    });
+    assert_eq!((says(not_heard), says(heard)), (1, 1));
 }
 
 /// Waits until the engine works on no append any more.

@@ -9,6 +9,7 @@ use edn_bridge::secret::Secret;
 use crate::engines::Engine;
 use crate::nats_server::NatsServer;
 use crate::promises::{PATIENCE, entries, entry, header, host, ids, log, poll, run};
+use crate::proxy::{FAIR, Proxy};
 
 #[test]
 fn realm_in_nats_is_made_once_and_a_newer_one_is_refused() {
@@ -30,6 +31,14 @@ fn realm_in_nats_is_made_once_and_a_newer_one_is_refused() {
     for (key, value, said) in [
         ("metadata", serde_json::json!({ "edn_bridge": "99" }), "version 99"),
         ("max_age", serde_json::json!(3_600_000_000_000_u64), "a limit"),
+        ("discard", serde_json::json!("new"), "discard"),
+        ("max_msg_size", serde_json::json!(1024), "max_msg_size"),
+        ("no_ack", serde_json::json!(true), "no_ack"),
+        ("subject_delete_marker_ttl", serde_json::json!(1_000_000_000), "subject_delete_marker_ttl"),
+        ("subjects", serde_json::json!(["edn_bridge.>", "other"]), "subjects"),
+        ("allow_direct", serde_json::json!(false), "allow_direct"),
+        ("republish", serde_json::json!({ "src": "edn_bridge.>", "dest": "told.>" }), "republish"),
+        ("deny_purge", serde_json::json!(true), "deny_purge"),
     ] {
         let before = config[key].clone();
         config[key] = value;
@@ -334,5 +343,55 @@ fn message_of_another_program_deletes_and_hides_nothing() {
         server.ask("edn_bridge.a.s-1.r-3", "{\"host\":\"desk\",\"answer\":null}");
         b.renew().await.unwrap();
         assert_eq!(&*requests.recv().await.unwrap().request.id, "r-3");
+    });
+}
+
+#[test]
+fn host_that_has_entered_anew_makes_a_session() {
+    let Some(server) = NatsServer::start() else { return };
+    run(async {
+        let a = server.host("laptop").await;
+        a.create(&header("s-1")).await.unwrap();
+        // What it knows of its entry into the realm is not so any more.
+        server.rewrite("edn_bridge.i.laptop", "laptop", "laptop");
+        a.create(&header("s-2")).await.unwrap();
+    });
+}
+
+#[test]
+fn claim_needs_no_entry_after_what_is_known() {
+    let Some(server) = NatsServer::start() else { return };
+    run(async {
+        let a = server.host("laptop").await;
+        let claim = a.create(&header("s-1")).await.unwrap();
+        a.append(&claim, &Tail::default(), &entries(&["a", "b", "c"]), None).await.unwrap();
+        server.ask("edn_bridge.e.s-1.2", "no entry");
+        let known = Tail::at(1, "a".into());
+        let claim = a.claim(&claim.session, Path::new("/project"), &known).await.unwrap();
+        assert_eq!(claim.tail.seq, 3);
+    });
+}
+
+#[test]
+fn request_that_comes_after_a_deletion_leaves_nothing() {
+    let Some(server) = NatsServer::start() else { return };
+    run(async {
+        let proxy = Proxy::to(server.port()).await;
+        let (a, b) = (server.host("laptop").await, server.host_at("desk", proxy.port).await);
+        let claim = a.create(&header("s-1")).await.unwrap();
+        let session = claim.session.clone();
+        // It has seen the session, and is not written yet.
+        proxy.hold_from("edn_bridge.q.s-1");
+        let request = RealmRequest { id: "r-1".into(), call: ":x".into() };
+        let posting = b.post(&session, &request);
+        let deleting = async {
+            proxy.until_held().await;
+            a.delete(&claim).await.unwrap();
+            poll("it is removed", async || server.is_gone(&session).then_some(())).await;
+            proxy.set(FAIR);
+        };
+        let (refused, ()) = tokio::join!(posting, deleting);
+        assert!(matches!(refused, Err(RealmError::Deleted { .. })), "{refused:?}");
+        poll("the request is removed", async || server.is_gone(&session).then_some(())).await;
     });
 }

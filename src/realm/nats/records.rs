@@ -146,6 +146,9 @@ pub(super) struct Row {
     pub(super) tail_id: Option<String>,
     pub(super) slot: String,
     pub(super) is_deleted: bool,
+    /// When it changed, in milliseconds since the epoch, if that is not when it was written: settling changes nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) changed_ms: Option<i64>,
 }
 
 impl Row {

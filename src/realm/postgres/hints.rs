@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::limits::{REALM_BEAT, REALM_CALL_WAIT, REALM_IDLE, REALM_RECONNECT, REALM_WATCH};
 use crate::message::SessionId;
-use crate::realm::board::{Board, Desks, Listening, Telling, lock};
+use crate::realm::board::{Board, Desks, Listening, Standing, Telling, lock};
 use crate::realm::error::RealmError;
 use crate::realm::postgres::config::Address;
 use crate::realm::postgres::link::{Kind, Link, Purpose, pooler};
@@ -85,26 +85,6 @@ async fn channel(link: &mut Link) -> Result<String, RealmError> {
         // Another host has just made it.
     }
     Err(RealmError::Damaged("there is no channel for hints".into()))
-}
-
-/// Whether something works that is tried again and again. The log says it when that changes, once.
-#[derive(Default)]
-struct Standing {
-    fails: bool,
-}
-
-impl Standing {
-    fn fails(&mut self, what: &str, error: &RealmError) {
-        if !std::mem::replace(&mut self.fails, true) {
-            tracing::warn!(%error, "hints of the realm are not {what}: what other hosts do is seen later");
-        }
-    }
-
-    fn works(&mut self, what: &str) {
-        if std::mem::take(&mut self.fails) {
-            tracing::info!("hints of the realm are {what} again");
-        }
-    }
 }
 
 /// Tells all that waits, again and again. What cannot be told is dropped.
