@@ -57,7 +57,7 @@ fn main() {
     }
     let Some(server) = Server::start() else { return };
     promises::run(async {
-        one_session(&server).await;
+        one_session_in_postgres(&server).await;
         sixteen(&server).await;
         second_client(&server).await;
         takeover(&server).await;
@@ -95,55 +95,63 @@ async fn raw(server: &Server) -> tokio_postgres::Client {
     client
 }
 
-async fn one_session(server: &Server) {
+/// Appends of one session, each right before what it stands beside.
+async fn one_session<const N: usize>(
+    server: &impl Engine,
+    names: [&str; N],
+    mut beside: impl AsyncFnMut(usize) -> [Duration; N],
+) {
     let realm = server.host("laptop").await;
     let claim = realm.create(&header("one")).await.unwrap();
+    let (mut appends, mut others) = (Vec::new(), [const { Vec::new() }; N]);
+    let mut at = Tail::default();
+    for n in 0..APPENDS {
+        let one = [six_hundred(&format!("e{n}"))];
+        let begin = Instant::now();
+        at = realm.append(&claim, &at, &one, None).await.unwrap();
+        appends.push(begin.elapsed());
+        for (times, took) in others.iter_mut().zip(beside(n).await) {
+            times.push(took);
+        }
+    }
+    println!(
+        "append: p50 {:.2} ms, p90 {:.2} ms",
+        percentile(&mut appends, 50),
+        percentile(&mut appends, 90)
+    );
+    for (what, times) in names.iter().zip(&mut others) {
+        println!("{what}: p50 {:.2} ms, p90 {:.2} ms", percentile(times, 50), percentile(times, 90));
+        println!("append / {what}, p50: {:.2}", percentile(&mut appends, 50) / percentile(times, 50));
+    }
+}
+
+async fn one_session_in_postgres(server: &Server) {
     let client = raw(server).await;
     client.batch_execute("CREATE TABLE bare (n bigserial PRIMARY KEY, line text)").await.unwrap();
     let insert = client.prepare("INSERT INTO bare (line) VALUES ($1)").await.unwrap();
     let line = String::from_utf8(six_hundred("bare").line()).unwrap();
     let file = std::fs::File::create(server.data().join("bench")).unwrap();
-    let (mut appends, mut inserts, mut syncs) = (Vec::new(), Vec::new(), Vec::new());
-    let mut at = Tail::default();
-    for n in 0..APPENDS {
-        let one = [six_hundred(&format!("e{n}"))];
-        let begin = Instant::now();
-        at = realm.append(&claim, &at, &one, None).await.unwrap();
-        appends.push(begin.elapsed());
+    let beside = async |_| {
         let begin = Instant::now();
         client.execute(&insert, &[&line]).await.unwrap();
-        inserts.push(begin.elapsed());
+        let inserted = begin.elapsed();
         let begin = Instant::now();
         std::io::Write::write_all(&mut &file, line.as_bytes()).unwrap();
         file.sync_data().unwrap();
-        syncs.push(begin.elapsed());
-    }
-    for (what, times) in [("append", &mut appends), ("bare INSERT", &mut inserts), ("fdatasync", &mut syncs)]
-    {
-        println!("{what}: p50 {:.2} ms, p90 {:.2} ms", percentile(times, 50), percentile(times, 90));
-    }
-    println!("append / bare INSERT, p50: {:.2}", percentile(&mut appends, 50) / percentile(&mut inserts, 50));
+        [inserted, begin.elapsed()]
+    };
+    one_session(server, ["bare INSERT", "fdatasync"], beside).await;
 }
 
 async fn one_session_in_nats(server: &NatsServer) {
-    let realm = server.host("laptop").await;
-    let claim = realm.create(&header("one")).await.unwrap();
     let client = async_nats::connect(format!("127.0.0.1:{}", server.port())).await.unwrap();
     let line = six_hundred("bare").line();
-    let (mut appends, mut bare) = (Vec::new(), Vec::new());
-    let mut at = Tail::default();
-    for n in 0..APPENDS {
-        let one = [six_hundred(&format!("e{n}"))];
-        let begin = Instant::now();
-        at = realm.append(&claim, &at, &one, None).await.unwrap();
-        appends.push(begin.elapsed());
+    let beside = async |n| {
         let begin = Instant::now();
         client.request(format!("edn_bridge.bench.{n}"), line.clone().into()).await.unwrap();
-        bare.push(begin.elapsed());
-    }
-    for (what, times) in [("append", &mut appends), ("bare message", &mut bare)] {
-        println!("{what}: p50 {:.2} ms, p90 {:.2} ms", percentile(times, 50), percentile(times, 90));
-    }
+        [begin.elapsed()]
+    };
+    one_session(server, ["bare message"], beside).await;
 }
 
 /// Appends a second of sixteen sessions at once, the best of three rounds.

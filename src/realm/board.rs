@@ -7,13 +7,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use crate::limits::{REALM_CALL_WAIT, REALM_WAITING};
+use crate::limits::{REALM_CALL_WAIT, REALM_HINT_BYTES, REALM_WAITING, REALM_WATCH};
 use crate::message::SessionId;
-use crate::realm::calls::{Hints, Utterances};
+use crate::realm::calls::{Hints, RealmCall, Utterances};
 use crate::realm::error::RealmError;
+use crate::realm::texts::too_long;
 use crate::realm::types::{HostName, RealmHint};
 
 /// What a hint says, as text: a letter, a space, and the rest.
@@ -111,26 +113,58 @@ impl Board {
     }
 
     /// Says something to those who follow a session, unless too much waits already.
-    pub(super) fn say(&self, session: &SessionId, text: &str) {
-        let _ = self.tell.try_send(Telling::Said((self.channel)(session), text.into()));
+    pub(super) fn say<'a>(&'a self, session: &'a SessionId, text: &'a str) -> RealmCall<'a, ()> {
+        async move {
+            too_long(text.len(), REALM_HINT_BYTES)?;
+            let _ = self.tell.try_send(Telling::Said((self.channel)(session), text.into()));
+            Ok(())
+        }
+        .boxed()
     }
 
-    pub(super) fn watch(&self, session: Option<&SessionId>) -> Hints {
-        let (to, hints) = mpsc::channel(REALM_WAITING);
-        lock(&self.desks).watchers.push(Desk { session: session.cloned(), to, missed: false });
-        hints
+    pub(super) fn watch<'a>(&'a self, session: Option<&'a SessionId>) -> RealmCall<'a, Hints> {
+        async move {
+            let (to, hints) = mpsc::channel(REALM_WAITING);
+            lock(&self.desks).watchers.push(Desk { session: session.cloned(), to, missed: false });
+            Ok(hints)
+        }
+        .boxed()
     }
 
     /// What a session's owner says from when this returns, if the engine can be reached.
-    pub(super) async fn hear(&self, session: &SessionId) -> Utterances {
-        let (to, heard) = mpsc::channel(REALM_WAITING);
-        let channel = (self.channel)(session);
-        lock(&self.desks).hearers.entry(channel.clone()).or_default().push(to);
-        let (done, ready) = oneshot::channel();
-        if self.listen.send(Listening { channel, done }).await.is_ok() {
-            let _ = timeout(REALM_CALL_WAIT, ready).await;
+    pub(super) fn hear<'a>(&'a self, session: &'a SessionId) -> RealmCall<'a, Utterances> {
+        async move {
+            let (to, heard) = mpsc::channel(REALM_WAITING);
+            let channel = (self.channel)(session);
+            lock(&self.desks).hearers.entry(channel.clone()).or_default().push(to);
+            let (done, ready) = oneshot::channel();
+            if self.listen.send(Listening { channel, done }).await.is_ok() {
+                let _ = timeout(REALM_CALL_WAIT, ready).await;
+            }
+            Ok(heard)
         }
-        heard
+        .boxed()
+    }
+
+    /// Waits for an answer of a host that is asked, until a time: `woken` is told of it, and `look` finds it.
+    pub(super) async fn answered<L: Future<Output = Result<Option<Arc<str>>, RealmError>>>(
+        &self,
+        host: &HostName,
+        end: Instant,
+        woken: &mut mpsc::Receiver<()>,
+        look: impl Fn() -> L,
+    ) -> Result<Arc<str>, RealmError> {
+        while Instant::now() < end {
+            // Again and again: the host looks for requests when it hears of one.
+            self.tell(News::Request(host.clone()));
+            woken_or(woken, REALM_WATCH).await;
+            match look().await {
+                Ok(None) | Err(RealmError::Unreachable(_)) => {}
+                Ok(Some(answer)) => return Ok(answer),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(RealmError::Unanswered)
     }
 
     /// Something has changed that no hint may have told.

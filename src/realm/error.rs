@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use crate::message::{EntryId, SessionId};
+#[cfg(feature = "realm")]
+use crate::realm::types::{Claim, RealmPage};
 use crate::realm::types::{HostName, Tail};
 use crate::store::StoreError;
 
@@ -146,5 +148,22 @@ impl From<StoreError> for RealmError {
             StoreError::NoSession { session } => Self::NoSession { session },
             error => Self::Store(Arc::new(error)),
         }
+    }
+}
+
+/// What a claim is told that settles what was in doubt: whether it still counts, and what was found beyond `known`. An
+/// engine that was set back may not know the claim any more: that it lacks entries says more than that.
+#[cfg(feature = "realm")]
+pub(super) fn settled(
+    claim: &Claim,
+    known: &Tail,
+    is_ours: bool,
+    found: Result<RealmPage, RealmError>,
+) -> Result<RealmPage, RealmError> {
+    match found {
+        Ok(page) if is_ours => Ok(page),
+        Ok(_) | Err(RealmError::Deleted { .. }) => Err(RealmError::Fenced { session: claim.session.clone() }),
+        Err(RealmError::NoSession { .. }) => Err(RealmError::Behind { known: known.clone(), found: 0 }),
+        Err(error) => Err(error),
     }
 }

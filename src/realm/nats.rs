@@ -26,17 +26,17 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::limits::{
-    JOURNAL_LINE_BYTES, REALM_ANSWER_WAIT, REALM_FIND_WAIT, REALM_HINT_BYTES, REALM_HOSTS, REALM_PAGE,
-    REALM_PAGE_BYTES, REALM_REST, REALM_SESSIONS, REALM_SETTLES, REALM_SLOT_BYTES, REALM_SWEEP_PAUSE,
-    REALM_WAITING, REALM_WATCH,
+    JOURNAL_LINE_BYTES, REALM_ANSWER_WAIT, REALM_FIND_WAIT, REALM_HOSTS, REALM_PAGE, REALM_PAGE_BYTES,
+    REALM_REST, REALM_SESSIONS, REALM_SETTLES, REALM_SLOT_BYTES, REALM_SWEEP_PAUSE, REALM_WAITING,
+    REALM_WATCH,
 };
 use crate::message::SessionId;
 use crate::realm::board::{Board, News, woken_or};
 use crate::realm::calls::{Hints, Realm, RealmCall, Requests, Utterances};
 use crate::realm::check::RealmCheck;
-use crate::realm::error::{Doubt, RealmError};
+use crate::realm::error::{Doubt, RealmError, settled};
 use crate::realm::rules::{LeaseTerms, Stop};
-use crate::realm::texts::{damaged, host_name, readable, text, too_long};
+use crate::realm::texts::{damaged, host_name, lines, readable, text, too_long};
 use crate::realm::types::{
     Claim, Host, HostId, HostName, Opened, OwnedBy, Posted, RealmFilter, RealmHit, RealmPage, RealmRequest,
     RealmSlot, Tail,
@@ -741,14 +741,8 @@ impl Realm for NatsRealm {
         slot: Option<&'a str>,
     ) -> RealmCall<'a, Tail> {
         async move {
-            too_long(entries.len(), REALM_PAGE)?;
-            too_long(slot.map_or(0, str::len), REALM_SLOT_BYTES)?;
+            let lines = lines(entries, slot)?;
             let Some(last) = entries.last() else { return Ok(after.clone()) };
-            let lines = entries.iter().map(|entry| {
-                let line = text(entry.line())?;
-                too_long(line.len(), JOURNAL_LINE_BYTES).map(|()| line)
-            });
-            let lines = lines.collect::<Result<Vec<String>, _>>()?;
             let line = self.line().await?;
             for _ in 0..REALM_SETTLES {
                 let known = match line.known.row(&claim.session) {
@@ -787,22 +781,14 @@ impl Realm for NatsRealm {
             // The row is written again as it is. That takes the place of what is still under way, and is answered by as many
             // servers as an append: what is found then is on all of them.
             let is_ours = self.rewrite(claim, |_| ()).await?.is_some();
-            // An engine that was set back may not know the claim any more: that it lacks entries says more than that.
-            match self.read_page(&line, &claim.session, known, REALM_PAGE).await {
-                Ok(page) if is_ours => Ok(page),
-                Ok(_) => Err(RealmError::Fenced { session: claim.session.clone() }),
-                Err(RealmError::NoSession { .. }) => {
-                    Err(RealmError::Behind { known: known.clone(), found: 0 })
-                }
-                Err(RealmError::Deleted { session }) => Err(RealmError::Fenced { session }),
-                Err(error) => Err(error),
-            }
+            let found = self.read_page(&line, &claim.session, known, REALM_PAGE).await;
+            settled(claim, known, is_ours, found)
         }
         .boxed()
     }
 
     fn watch<'a>(&'a self, session: Option<&'a SessionId>) -> RealmCall<'a, Hints> {
-        async move { Ok(self.board.watch(session)) }.boxed()
+        self.board.watch(session)
     }
 
     fn slot<'a>(&'a self, claim: &'a Claim, slot: &'a str) -> RealmCall<'a, ()> {
@@ -818,16 +804,11 @@ impl Realm for NatsRealm {
     }
 
     fn say<'a>(&'a self, claim: &'a Claim, text: &'a str) -> RealmCall<'a, ()> {
-        async move {
-            too_long(text.len(), REALM_HINT_BYTES)?;
-            self.board.say(&claim.session, text);
-            Ok(())
-        }
-        .boxed()
+        self.board.say(&claim.session, text)
     }
 
     fn hear<'a>(&'a self, session: &'a SessionId) -> RealmCall<'a, Utterances> {
-        async move { Ok(self.board.hear(session).await) }.boxed()
+        self.board.hear(session)
     }
 
     fn post<'a>(&'a self, session: &'a SessionId, request: &'a RealmRequest) -> RealmCall<'a, Arc<str>> {
@@ -850,21 +831,12 @@ impl Realm for NatsRealm {
                 }
             };
             let subject = records::answer(session, &request.id);
-            while Instant::now() < end {
-                // Again and again: the host looks for requests when it hears of one.
-                self.board.tell(News::Request(host.clone()));
-                woken_or(&mut woken, REALM_WATCH).await;
-                let look = async { self.line().await?.last(&subject).await };
-                let found = match look.await {
-                    Err(RealmError::Unreachable(_)) => continue,
-                    found => found?,
-                };
+            let look = || async {
+                let found = self.line().await?.last(&subject).await?;
                 let answer = found.map(|found| found.record::<Answer>()).transpose()?;
-                if let Some(answer) = answer.and_then(|found| found.answer) {
-                    return Ok(answer.into());
-                }
-            }
-            Err(RealmError::Unanswered)
+                Ok(answer.and_then(|found| found.answer).map(Into::into))
+            };
+            self.board.answered(&host, end, &mut woken, look).await
         }
         .boxed()
     }

@@ -24,16 +24,16 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::limits::{
     JOURNAL_LINE_BYTES, REALM_ANSWER_WAIT, REALM_FIND_BYTES, REALM_FIND_ENTRIES, REALM_FIND_ROWS,
-    REALM_FIND_WAIT, REALM_HINT_BYTES, REALM_HOSTS, REALM_PAGE, REALM_PAGE_BYTES, REALM_REST, REALM_SESSIONS,
-    REALM_SETTLES, REALM_SLOT_BYTES, REALM_SWEEP, REALM_SWEEP_PAUSE, REALM_WAITING, REALM_WATCH,
+    REALM_FIND_WAIT, REALM_HOSTS, REALM_PAGE, REALM_PAGE_BYTES, REALM_REST, REALM_SESSIONS, REALM_SETTLES,
+    REALM_SLOT_BYTES, REALM_SWEEP, REALM_SWEEP_PAUSE, REALM_WAITING, REALM_WATCH,
 };
 use crate::message::{EntryId, SessionId};
 use crate::realm::board::{Board, News, woken_or};
 use crate::realm::calls::{Hints, Realm, RealmCall, Requests, Utterances};
 use crate::realm::check::RealmCheck;
-use crate::realm::error::{Doubt, RealmError};
+use crate::realm::error::{Doubt, RealmError, settled};
 use crate::realm::rules::{LeaseTerms, Stop};
-use crate::realm::texts::{damaged, header, host_name, readable, text, too_long};
+use crate::realm::texts::{damaged, header, host_name, lines, readable, text, too_long};
 use crate::realm::types::{
     Claim, Host, HostId, HostName, Opened, OwnedBy, Posted, RealmFilter, RealmHit, RealmPage, RealmRequest,
     RealmSlot, Tail,
@@ -623,15 +623,9 @@ impl Realm for PostgresRealm {
         slot: Option<&'a str>,
     ) -> RealmCall<'a, Tail> {
         async move {
-            too_long(entries.len(), REALM_PAGE)?;
-            too_long(slot.map_or(0, str::len), REALM_SLOT_BYTES)?;
+            let lines = lines(entries, slot)?;
             let Some(last) = entries.last() else { return Ok(after.clone()) };
             let ids: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
-            let lines = entries.iter().map(|entry| {
-                let line = text(entry.line())?;
-                too_long(line.len(), JOURNAL_LINE_BYTES).map(|()| line)
-            });
-            let lines = lines.collect::<Result<Vec<String>, _>>()?;
             let after_id = after.id.as_ref().map(EntryId::as_str);
             let params: [link::Param<'_>; 10] = [
                 &claim.session.as_str(),
@@ -664,17 +658,9 @@ impl Realm for PostgresRealm {
                     [&claim.session.as_str(), &self.name(), &place(claim.epoch)];
                 let rows = link.rows(Kind::Write, SETTLE, &params).await?;
                 let is_ours = rows.first().map(|row| get(row, 0)).transpose()?.unwrap_or(false);
-                // A statement of its own, whose view of the entries begins after the lock was had. An engine that was set
-                // back may not know the claim any more: that it lacks entries says more than that.
-                match Self::read_page(link, &claim.session, known, REALM_PAGE).await {
-                    Ok(page) if is_ours => Ok(page),
-                    Ok(_) => Err(RealmError::Fenced { session: claim.session.clone() }),
-                    Err(RealmError::NoSession { .. }) => {
-                        Err(RealmError::Behind { known: known.clone(), found: 0 })
-                    }
-                    Err(RealmError::Deleted { session }) => Err(RealmError::Fenced { session }),
-                    Err(error) => Err(error),
-                }
+                // A statement of its own, whose view of the entries begins after the lock was had.
+                let found = Self::read_page(link, &claim.session, known, REALM_PAGE).await;
+                settled(claim, known, is_ours, found)
             };
             let answer = answer.await;
             borrowed.done(answer)
@@ -683,7 +669,7 @@ impl Realm for PostgresRealm {
     }
 
     fn watch<'a>(&'a self, session: Option<&'a SessionId>) -> RealmCall<'a, Hints> {
-        async move { Ok(self.board.watch(session)) }.boxed()
+        self.board.watch(session)
     }
 
     fn slot<'a>(&'a self, claim: &'a Claim, slot: &'a str) -> RealmCall<'a, ()> {
@@ -699,16 +685,11 @@ impl Realm for PostgresRealm {
     }
 
     fn say<'a>(&'a self, claim: &'a Claim, text: &'a str) -> RealmCall<'a, ()> {
-        async move {
-            too_long(text.len(), REALM_HINT_BYTES)?;
-            self.board.say(&claim.session, text);
-            Ok(())
-        }
-        .boxed()
+        self.board.say(&claim.session, text)
     }
 
     fn hear<'a>(&'a self, session: &'a SessionId) -> RealmCall<'a, Utterances> {
-        async move { Ok(self.board.hear(session).await) }.boxed()
+        self.board.hear(session)
     }
 
     fn post<'a>(&'a self, session: &'a SessionId, request: &'a RealmRequest) -> RealmCall<'a, Arc<str>> {
@@ -739,19 +720,12 @@ impl Realm for PostgresRealm {
                 return Ok(answer.into());
             }
             let host = host_name(get(row, 0)?)?;
-            while Instant::now() < end {
-                // Again and again: the host looks for requests when it hears of one.
-                self.board.tell(News::Request(host.clone()));
-                woken_or(&mut woken, REALM_WATCH).await;
-                let answered = match self.pool().rows(Kind::Read, ANSWERED, &[&&*request.id]).await {
-                    Err(RealmError::Unreachable(_)) => continue,
-                    answered => answered?,
-                };
-                if let Some(answer) = answered.first().map(|row| opt::<&str>(row, 0)).transpose()?.flatten() {
-                    return Ok(answer.into());
-                }
-            }
-            Err(RealmError::Unanswered)
+            let look = || async {
+                let rows = self.pool().rows(Kind::Read, ANSWERED, &[&&*request.id]).await?;
+                let answer = rows.first().map(|row| opt::<&str>(row, 0)).transpose()?;
+                Ok(answer.flatten().map(Into::into))
+            };
+            self.board.answered(&host, end, &mut woken, look).await
         }
         .boxed()
     }

@@ -1,10 +1,12 @@
 //! What engines keep as text, and how it is read again.
 
 use std::fmt;
+use std::sync::Arc;
 
+use crate::limits::{JOURNAL_LINE_BYTES, REALM_PAGE, REALM_SLOT_BYTES};
 use crate::realm::error::RealmError;
 use crate::realm::types::HostName;
-use crate::store::{Header, is_name};
+use crate::store::{Entry, Header, is_name};
 
 /// Refuses what is too large.
 pub(super) fn too_long(bytes: usize, most: usize) -> Result<(), RealmError> {
@@ -16,6 +18,17 @@ pub(super) fn text(line: Vec<u8>) -> Result<String, RealmError> {
     let mut line = String::from_utf8(line).map_err(damaged)?;
     line.truncate(line.trim_end_matches('\n').len());
     Ok(line)
+}
+
+/// The lines of entries, as long as they may be appended together.
+pub(super) fn lines(entries: &[Arc<Entry>], slot: Option<&str>) -> Result<Vec<String>, RealmError> {
+    too_long(entries.len(), REALM_PAGE)?;
+    too_long(slot.map_or(0, str::len), REALM_SLOT_BYTES)?;
+    let line = |entry: &Arc<Entry>| {
+        let line = text(entry.line())?;
+        too_long(line.len(), JOURNAL_LINE_BYTES).map(|()| line)
+    };
+    entries.iter().map(line).collect()
 }
 
 /// The header of a session of that id. The id becomes the name of files.

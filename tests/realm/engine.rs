@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use edn_bridge::realm::{Realm, RealmError, RealmFilter, RealmRequest, Tail};
+use edn_bridge::realm::{Realm, RealmError, RealmFilter, RealmHint, RealmRequest, Tail};
 use edn_bridge::store::{Entry, EntryBody};
 
 use crate::engines::Engine;
@@ -30,6 +30,9 @@ on_each_engine! {
     sessions_are_found_by_owner_and_words
     settled_session_keeps_its_place_in_lists
     long_entries_are_read_page_by_page
+    lost_hints_are_told_as_anything
+    answer_counts_of_the_owner_that_is_asked_alone
+    renewal_tells_what_no_hint_told
 }
 
 /// Runs a test at a host of a server of its own.
@@ -344,5 +347,75 @@ fn long_entries_are_read_page_by_page<E: Engine>() {
         assert!(matches!(a.append(&claim, &at, &many, None).await, Err(RealmError::TooLong { .. })));
         let at = a.append(&claim, &at, &many[..512], None).await.unwrap();
         assert_eq!(at.seq, 517);
+    });
+}
+
+fn lost_hints_are_told_as_anything<E: Engine>() {
+    let Some(mut server) = E::start() else { return };
+    run(async {
+        let b = server.host("desk").await;
+        let mut hints = b.watch(Some(&"s-1".into())).await.unwrap();
+        while hints.try_recv().is_ok() {}
+        // Whoever listens is cut off. It listens again, and may have missed something.
+        server.kill();
+        server.begin();
+        while hints.recv().await.unwrap() != RealmHint::Anything {}
+    });
+}
+
+fn answer_counts_of_the_owner_that_is_asked_alone<E: Engine>() {
+    let Some(server) = E::start() else { return };
+    run(async {
+        let (a, b) = server.two_hosts().await;
+        a.create(&header("s-1")).await.unwrap();
+        // Its answer may have been lost: made again, it is its answer still.
+        server.put_request("r-1", "laptop");
+        assert!(a.answer("r-1", ":begun").await.unwrap());
+        assert!(a.answer("r-1", ":begun").await.unwrap());
+        assert!(!a.answer("r-1", ":other").await.unwrap());
+        // It was posted again, and is another owner's meanwhile.
+        server.put_request("r-2", "laptop");
+        server.put_request("r-2", "desk");
+        assert!(!a.answer("r-2", ":late").await.unwrap());
+        assert_eq!(server.answer_of("r-2"), "");
+        assert!(b.answer("r-2", ":done").await.unwrap());
+        // A later run of the host has entered.
+        server.put_request("r-3", "laptop");
+        let later = server.realm(host("laptop", "2"));
+        later.renew().await.unwrap();
+        assert!(!a.answer("r-3", ":begun").await.unwrap());
+        assert!(later.answer("r-3", ":begun").await.unwrap());
+        assert_eq!([server.answer_of("r-2"), server.answer_of("r-3")], [":done", ":begun"]);
+        assert!(!a.answer("r-9", ":x").await.unwrap(), "nobody has asked");
+    });
+}
+
+fn renewal_tells_what_no_hint_told<E: Engine>() {
+    let Some(server) = E::start() else { return };
+    run(async {
+        let (a, b) = server.two_hosts().await;
+        a.create(&header("s-1")).await.unwrap();
+        let mut requests = b.requests().await.unwrap();
+        let mut hints = b.watch(None).await.unwrap();
+        let mut told = async || {
+            while let Ok(hint) = hints.try_recv() {
+                drop(hint);
+            }
+            b.renew().await.unwrap();
+            std::iter::from_fn(|| hints.try_recv().ok()).any(|hint| hint == RealmHint::Anything)
+        };
+        // The first hints of both hosts may still be under way.
+        let until = tokio::time::Instant::now() + PATIENCE;
+        while told().await {
+            assert!(tokio::time::Instant::now() < until, "it never is as it was");
+        }
+        server.change("s-1");
+        assert!(told().await, "a session has changed");
+        assert!(!told().await, "nothing has changed");
+        server.end_lease("laptop");
+        assert!(told().await, "a host is lost");
+        server.put_request("r", "desk");
+        b.renew().await.unwrap();
+        assert_eq!(&*requests.recv().await.unwrap().request.call, ":x");
     });
 }

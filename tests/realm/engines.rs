@@ -1,5 +1,6 @@
 //! The servers that a realm can be kept in, as tests see them.
 
+use std::path::PathBuf;
 use std::process::Child;
 use std::sync::Arc;
 
@@ -58,6 +59,21 @@ pub trait Engine: Sized {
 
     /// Asserts that the entries of a session follow each other, and that each is there once.
     fn assert_whole(&self, session: &str);
+
+    /// Asks a host something about `s-1`. No hint tells of it.
+    fn put_request(&self, id: &str, host: &str);
+
+    /// What a request about `s-1` is answered with; nothing, if it is not answered.
+    fn answer_of(&self, id: &str) -> String;
+
+    /// Has a session changed. No hint tells of it.
+    fn change(&self, session: &str);
+
+    /// Has a host's lease be over, as if the engine's clock had jumped ahead. No hint tells of it.
+    fn end_lease(&self, host: &str);
+
+    /// Where it keeps everything.
+    fn store(&self) -> PathBuf;
 
     fn url(&self) -> Secret {
         self.url_at(self.port())

@@ -1,9 +1,10 @@
 //! What fails in a realm, and what comes of it: the rows of docs/realm.md.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use edn_bridge::clock::since_boot;
@@ -33,6 +34,8 @@ on_each_engine! {
     late_statement_before_the_retry_is_found
     late_answer_harms_no_other_call
     hints_that_fail_are_told_once_in_the_log
+    clock_that_jumps_ahead_harms_nothing
+    engine_that_was_set_back_stops_the_owner
 }
 
 /// Kills in the ordinary run: some seconds.
@@ -446,29 +449,96 @@ fn late_answer_harms_no_other_call<E: Engine>() {
     });
 }
 
-/// What the log says in this thread, as long as the guard lives.
-fn log_here() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-    impl std::io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
+fn clock_that_jumps_ahead_harms_nothing<E: Engine>() {
+    let Some(server) = E::start() else { return };
+    run(async {
+        let (a, b) = server.two_hosts().await;
+        let claim = a.create(&header("s-1")).await.unwrap();
+        let session = claim.session.clone();
+        let at = a.append(&claim, &Tail::default(), &entries(&["a"]), None).await.unwrap();
+        // The lease is over although its owner has just renewed it.
+        server.end_lease("laptop");
+        let at = a.append(&claim, &at, &entries(&["b"]), None).await.unwrap();
+        let taken = b.claim(&session, Path::new("/project"), &Tail::default()).await.unwrap();
+        assert!(matches!(a.append(&claim, &at, &entries(&["c"]), None).await, Err(RealmError::InDoubt(_))));
+        assert!(matches!(a.settle(&claim, &at).await, Err(RealmError::Fenced { .. })));
+        b.append(&taken, &at, &entries(&["d"]), None).await.unwrap();
+        assert_eq!(ids(&log(&*a, &session).await), ["a", "b", "d"]);
+    });
+}
+
+fn engine_that_was_set_back_stops_the_owner<E: Engine>() {
+    let Some(mut server) = E::start() else { return };
+    let (session, older) = (SessionId::from("s-1"), tempfile::tempdir_in("/tmp").unwrap());
+    let older = older.path().join("older");
+    run(async {
+        let realm = server.host("laptop").await;
+        let claim = realm.create(&header("s-1")).await.unwrap();
+        let mut writer = RealmWriter::new(realm.clone(), claim, &Tail::default()).unwrap();
+        writer.write(&entries(&["a"]), None).await.unwrap();
+        server.stop();
+        let copied = std::process::Command::new("cp").arg("-a").arg(server.store()).arg(&older).status();
+        assert!(copied.unwrap().success());
+        server.begin();
+        while !matches!(writer.write(&entries(&["b", "c"]), None).await, Ok(Written::Saved(_))) {}
+        server.stop();
+        // What lacks the newest entries takes the place of what has them.
+        std::fs::remove_dir_all(server.store()).unwrap();
+        let copied = std::process::Command::new("cp").arg("-a").arg(&older).arg(server.store()).status();
+        assert!(copied.unwrap().success());
+        server.begin();
+        let stopped = loop {
+            match writer.write(&entries(&["d"]), None).await {
+                Err(error) if error.may_pass() => {}
+                Ok(Written::DecideAnew(_)) => {}
+                other => break other.unwrap_err(),
+            }
+        };
+        assert!(matches!(stopped, RealmError::Behind { found: 1, .. }), "{stopped:?}");
+        let again = writer.write(&entries(&["d"]), None).await.unwrap_err();
+        assert!(matches!(again, RealmError::Behind { .. }), "it stays so: {again:?}");
+        let claimed = loop {
+            match realm.claim(&session, Path::new("/project"), writer.tail()).await {
+                Err(error) if error.may_pass() => realm.renew().await.unwrap_or_default(),
+                claimed => break claimed,
+            }
+        };
+        assert!(matches!(claimed, Err(RealmError::Behind { .. })), "{claimed:?}");
+        let reader = server.host("desk").await;
+        assert_eq!(ids(&log(&*reader, &session).await), ["a"], "nothing is written");
+    });
+}
+
+thread_local! {
+    /// What the log says in this thread.
+    static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+struct LogHere;
+
+impl std::io::Write for LogHere {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        LOG.with_borrow_mut(|log| log.extend_from_slice(bytes));
+        Ok(bytes.len())
     }
-    let log: Arc<Mutex<Vec<u8>>> = Arc::default();
-    let to = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || Lines(to.clone())).finish();
-    (log, tracing::subscriber::set_default(subscriber))
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Has each thread of this process keep its log. One log for all of them: what is logged is decided once.
+fn keep_logs() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| tracing_subscriber::fmt().with_writer(|| LogHere).init());
 }
 
 fn hints_that_fail_are_told_once_in_the_log<E: Engine>() {
     let Some(mut server) = E::start() else { return };
-    let (log, _guard) = log_here();
+    keep_logs();
     // All of its tasks are in this thread, whose log that is.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let says = |text: &str| String::from_utf8_lossy(&log.lock().unwrap()).matches(text).count();
+    let says = |text: &str| LOG.with_borrow(|log| String::from_utf8_lossy(log).matches(text).count());
     let (not_heard, heard) = ("hints of the realm are not heard", "hints of the realm are heard again");
     runtime.block_on(async {
         let realm = server.host("laptop").await;

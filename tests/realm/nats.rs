@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use edn_bridge::realm::{RealmError, RealmHint, RealmRequest, RealmWriter, Tail, Written, check, init};
+use edn_bridge::realm::{RealmError, RealmRequest, Tail, check, init};
 use edn_bridge::secret::Secret;
 
-use crate::engines::Engine;
+use crate::engines::Engine as _;
 use crate::nats_server::NatsServer;
-use crate::promises::{PATIENCE, entries, entry, header, host, ids, log, poll, run};
+use crate::promises::{entries, entry, header, host, ids, log, poll, run};
 use crate::proxy::{FAIR, Proxy};
 
 #[test]
@@ -116,83 +116,6 @@ fn accounts_see_nothing_of_each_other() {
 }
 
 #[test]
-fn lost_hints_of_nats_are_told_as_anything() {
-    let Some(mut server) = NatsServer::start() else { return };
-    run(async {
-        let b = server.host("desk").await;
-        let mut hints = b.watch(Some(&"s-1".into())).await.unwrap();
-        while hints.try_recv().is_ok() {}
-        server.kill();
-        server.begin();
-        while hints.recv().await.unwrap() != RealmHint::Anything {}
-    });
-}
-
-#[test]
-fn answer_in_nats_counts_of_who_is_asked_alone() {
-    let Some(server) = NatsServer::start() else { return };
-    run(async {
-        let (a, b) = server.two_hosts().await;
-        a.create(&header("s-1")).await.unwrap();
-        let ask =
-            |id: &str| server.ask(&format!("edn_bridge.a.s-1.{id}"), "{\"host\":\"laptop\",\"answer\":null}");
-        let said = |id: &str| server.last(&format!("edn_bridge.a.s-1.{id}")).unwrap();
-        // Its answer may have been lost: made again, it is its answer still.
-        ask("r-1");
-        assert!(a.answer("r-1", ":begun").await.unwrap());
-        assert!(a.answer("r-1", ":begun").await.unwrap());
-        assert!(!a.answer("r-1", ":other").await.unwrap());
-        // It was posted again, and is another owner's meanwhile.
-        ask("r-2");
-        server.rewrite("edn_bridge.a.s-1.r-2", "laptop", "desk");
-        assert!(!a.answer("r-2", ":late").await.unwrap());
-        assert!(!said("r-2").contains("late"));
-        assert!(b.answer("r-2", ":done").await.unwrap());
-        // A later run of the host has entered.
-        ask("r-3");
-        let later = server.realm(host("laptop", "2"));
-        later.renew().await.unwrap();
-        assert!(!a.answer("r-3", ":begun").await.unwrap());
-        assert!(later.answer("r-3", ":begun").await.unwrap());
-        assert!(said("r-2").contains(":done") && said("r-3").contains(":begun"));
-        assert!(!a.answer("r-9", ":x").await.unwrap(), "nobody has asked");
-    });
-}
-
-#[test]
-fn renewal_in_nats_tells_what_no_hint_told() {
-    let Some(server) = NatsServer::start() else { return };
-    run(async {
-        let (a, b) = server.two_hosts().await;
-        a.create(&header("s-1")).await.unwrap();
-        let mut requests = b.requests().await.unwrap();
-        let mut hints = b.watch(None).await.unwrap();
-        let mut told = async || {
-            while let Ok(hint) = hints.try_recv() {
-                drop(hint);
-            }
-            b.renew().await.unwrap();
-            std::iter::from_fn(|| hints.try_recv().ok()).any(|hint| hint == RealmHint::Anything)
-        };
-        // The first hints of both hosts may still be under way.
-        let until = tokio::time::Instant::now() + PATIENCE;
-        while told().await {
-            assert!(tokio::time::Instant::now() < until, "it never is as it was");
-        }
-        server.rewrite("edn_bridge.c.s-1", "\"slot\":\"\"", "\"slot\":\":x\"");
-        assert!(told().await, "a session has changed");
-        assert!(!told().await, "nothing has changed");
-        server.rewrite("edn_bridge.h.laptop", "\"lease_ms\":15000", "\"lease_ms\":0");
-        assert!(told().await, "a host is lost");
-        let call = "{\"id\":\"r\",\"session\":\"s-1\",\"asker\":\"laptop\",\"call\":\":x\"}";
-        server.ask("edn_bridge.a.s-1.r", "{\"host\":\"desk\",\"answer\":null}");
-        server.ask("edn_bridge.q.s-1.desk.r", call);
-        b.renew().await.unwrap();
-        assert_eq!(&*requests.recv().await.unwrap().request.call, ":x");
-    });
-}
-
-#[test]
 fn request_that_is_answered_comes_to_no_later_run() {
     let Some(server) = NatsServer::start() else { return };
     run(async {
@@ -220,65 +143,6 @@ fn request_that_is_answered_comes_to_no_later_run() {
         };
         let (_, received) = tokio::join!(b.post(&claim.session, &second), received);
         assert_eq!(&*received, "r-2");
-    });
-}
-
-#[test]
-fn lease_in_nats_that_is_over_early_harms_nothing() {
-    let Some(server) = NatsServer::start() else { return };
-    run(async {
-        let (a, b) = server.two_hosts().await;
-        let claim = a.create(&header("s-1")).await.unwrap();
-        let session = claim.session.clone();
-        let at = a.append(&claim, &Tail::default(), &entries(&["a"]), None).await.unwrap();
-        // As if the server's clock had jumped ahead, although the owner has just renewed its lease.
-        server.rewrite("edn_bridge.h.laptop", "\"lease_ms\":15000", "\"lease_ms\":0");
-        let at = a.append(&claim, &at, &entries(&["b"]), None).await.unwrap();
-        let taken = b.claim(&session, Path::new("/project"), &Tail::default()).await.unwrap();
-        assert!(matches!(a.append(&claim, &at, &entries(&["c"]), None).await, Err(RealmError::InDoubt(_))));
-        assert!(matches!(a.settle(&claim, &at).await, Err(RealmError::Fenced { .. })));
-        b.append(&taken, &at, &entries(&["d"]), None).await.unwrap();
-        assert_eq!(ids(&log(&*a, &session).await), ["a", "b", "d"]);
-    });
-}
-
-#[test]
-fn stream_that_was_set_back_stops_the_owner() {
-    let Some(mut server) = NatsServer::start() else { return };
-    run(async {
-        let realm = server.host("laptop").await;
-        let claim = realm.create(&header("s-1")).await.unwrap();
-        let mut writer = RealmWriter::new(realm.clone(), claim, &Tail::default()).unwrap();
-        writer.write(&entries(&["a"]), None).await.unwrap();
-        server.stop();
-        let store = server.folder.path().join("store");
-        let older = server.folder.path().join("older");
-        let copied = std::process::Command::new("cp").arg("-r").arg(&store).arg(&older).status().unwrap();
-        assert!(copied.success());
-        server.begin();
-        while !matches!(writer.write(&entries(&["b", "c"]), None).await, Ok(Written::Saved(_))) {}
-        server.stop();
-        // What lacks the newest entries takes the place of what has them.
-        std::fs::remove_dir_all(&store).unwrap();
-        std::fs::rename(&older, &store).unwrap();
-        server.begin();
-        let stopped = loop {
-            match writer.write(&entries(&["d"]), None).await {
-                Err(error) if error.may_pass() => {}
-                Ok(Written::DecideAnew(_)) => {}
-                other => break other.unwrap_err(),
-            }
-        };
-        assert!(matches!(stopped, RealmError::Behind { found: 1, .. }), "{stopped:?}");
-        let claimed = loop {
-            match realm.claim(&"s-1".into(), Path::new("/project"), writer.tail()).await {
-                Err(error) if error.may_pass() => realm.renew().await.unwrap_or_default(),
-                claimed => break claimed,
-            }
-        };
-        assert!(matches!(claimed, Err(RealmError::Behind { .. })), "{claimed:?}");
-        let row = server.last("edn_bridge.c.s-1").unwrap();
-        assert!(row.contains("\"tail\":1,"), "nothing is written: {row}");
     });
 }
 

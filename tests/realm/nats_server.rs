@@ -166,6 +166,30 @@ impl Engine for NatsServer {
         subjects.is_empty() && is_bare.iter().all(|part| row.contains(part))
     }
 
+    fn put_request(&self, id: &str, host: &str) {
+        let call = format!("{{\"id\":{id:?},\"session\":\"s-1\",\"asker\":\"desk\",\"call\":\":x\"}}");
+        self.ask(&format!("edn_bridge.a.s-1.{id}"), &format!("{{\"host\":{host:?},\"answer\":null}}"));
+        self.ask(&format!("edn_bridge.q.s-1.{host}.{id}"), &call);
+    }
+
+    fn answer_of(&self, id: &str) -> String {
+        let asked = self.last(&format!("edn_bridge.a.s-1.{id}")).unwrap();
+        let asked: serde_json::Value = serde_json::from_str(&asked).unwrap();
+        asked["answer"].as_str().unwrap_or_default().to_owned()
+    }
+
+    fn change(&self, session: &str) {
+        self.rewrite(&format!("edn_bridge.c.{session}"), session, session);
+    }
+
+    fn end_lease(&self, host: &str) {
+        self.rewrite(&format!("edn_bridge.h.{host}"), "\"lease_ms\":15000", "\"lease_ms\":0");
+    }
+
+    fn store(&self) -> PathBuf {
+        self.folder.path().join("store")
+    }
+
     fn assert_whole(&self, session: &str) {
         let subjects = self.subjects(&format!("edn_bridge.e.{session}.*"));
         let places = subjects.iter().map(|subject| subject.rsplit('.').next().unwrap().parse().unwrap());

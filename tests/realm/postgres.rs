@@ -2,15 +2,12 @@
 
 use std::path::Path;
 
-use edn_bridge::message::SessionId;
 use edn_bridge::realm::rules::LeaseTerms;
-use edn_bridge::realm::{
-    RealmError, RealmFilter, RealmHint, RealmWriter, Tail, Written, check, connect, init,
-};
+use edn_bridge::realm::{RealmError, RealmFilter, Tail, check, connect, init};
 use edn_bridge::secret::Secret;
 
-use crate::promises::{entries, entry, header, host, ids, log, poll, run};
-use crate::server::{Engine as _, PATIENCE, Server};
+use crate::promises::{entries, entry, header, host, poll, run};
+use crate::server::{Engine as _, Server};
 
 #[test]
 fn engine_that_knows_an_earlier_run_lets_the_later_one_in() {
@@ -167,145 +164,6 @@ fn pooler_of_transactions_is_refused() {
         process.wait().unwrap();
         assert!(refused.to_string().contains("pooler"), "{n}: {refused}");
     }
-}
-
-#[test]
-fn lost_hints_are_told_as_anything() {
-    let Some(server) = Server::start() else { return };
-    run(async {
-        let b = server.host("desk").await;
-        let mut hints = b.watch(Some(&"s-1".into())).await.unwrap();
-        // Whoever listens is cut off. It listens again, and may have missed something.
-        server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'");
-        while hints.recv().await.unwrap() != RealmHint::Anything {}
-    });
-}
-
-#[test]
-fn answer_counts_of_the_owner_that_is_asked_alone() {
-    let Some(server) = Server::start() else { return };
-    run(async {
-        let (a, b) = server.two_hosts().await;
-        a.create(&header("s-1")).await.unwrap();
-        let ask = |id: &str| {
-            server.sql(&format!(
-                "INSERT INTO edn_bridge.request (id, session, host, asker, call, expires) VALUES \
-                   ('{id}', 's-1', 'laptop', 'desk', ':x', clock_timestamp() + interval '1 minute')"
-            ));
-        };
-        let said = |id: &str| server.sql(&format!("SELECT answer FROM edn_bridge.request WHERE id = '{id}'"));
-        // Its answer may have been lost: made again, it is its answer still.
-        ask("r-1");
-        assert!(a.answer("r-1", ":begun").await.unwrap());
-        assert!(a.answer("r-1", ":begun").await.unwrap());
-        assert!(!a.answer("r-1", ":other").await.unwrap());
-        // It was posted again, and is another owner's meanwhile.
-        ask("r-2");
-        server.sql("UPDATE edn_bridge.request SET host = 'desk' WHERE id = 'r-2'");
-        assert!(!a.answer("r-2", ":late").await.unwrap());
-        assert_eq!(said("r-2"), [""]);
-        assert!(b.answer("r-2", ":done").await.unwrap());
-        // A later run of the host has entered.
-        ask("r-3");
-        let later = server.realm(host("laptop", "2"));
-        later.renew().await.unwrap();
-        assert!(!a.answer("r-3", ":begun").await.unwrap());
-        assert!(later.answer("r-3", ":begun").await.unwrap());
-        assert_eq!((said("r-2"), said("r-3")), (vec![":done".to_owned()], vec![":begun".to_owned()]));
-    });
-}
-
-#[test]
-fn renewal_tells_what_no_hint_told() {
-    let Some(server) = Server::start() else { return };
-    run(async {
-        let (a, b) = server.two_hosts().await;
-        a.create(&header("s-1")).await.unwrap();
-        let mut requests = b.requests().await.unwrap();
-        let mut hints = b.watch(None).await.unwrap();
-        let mut told = async || {
-            while let Ok(hint) = hints.try_recv() {
-                drop(hint);
-            }
-            b.renew().await.unwrap();
-            std::iter::from_fn(|| hints.try_recv().ok()).any(|hint| hint == RealmHint::Anything)
-        };
-        // The first hints of both hosts may still be under way.
-        let until = tokio::time::Instant::now() + PATIENCE;
-        while told().await {
-            assert!(tokio::time::Instant::now() < until, "it never is as it was");
-        }
-        server.sql("UPDATE edn_bridge.session SET changed = clock_timestamp()");
-        assert!(told().await, "a session has changed");
-        assert!(!told().await, "nothing has changed");
-        server.sql("UPDATE edn_bridge.host SET until = clock_timestamp() WHERE name = 'laptop'");
-        assert!(told().await, "a host is lost");
-        server.sql(
-            "INSERT INTO edn_bridge.request (id, session, host, asker, call, expires) \
-               VALUES ('r', 's-1', 'desk', 'laptop', ':x', clock_timestamp() + interval '1 minute')",
-        );
-        b.renew().await.unwrap();
-        assert_eq!(&*requests.recv().await.unwrap().request.call, ":x");
-    });
-}
-
-#[test]
-fn clock_that_jumps_ahead_harms_nothing() {
-    let Some(server) = Server::start() else { return };
-    run(async {
-        let (a, b) = server.two_hosts().await;
-        let claim = a.create(&header("s-1")).await.unwrap();
-        let session = claim.session.clone();
-        let at = a.append(&claim, &Tail::default(), &entries(&["a"]), None).await.unwrap();
-        // The engine's clock is ahead: the lease is over although its owner has just renewed it.
-        server.sql("UPDATE edn_bridge.host SET until = until - interval '1 hour' WHERE name = 'laptop'");
-        let at = a.append(&claim, &at, &entries(&["b"]), None).await.unwrap();
-        let taken = b.claim(&session, Path::new("/project"), &Tail::default()).await.unwrap();
-        assert!(matches!(a.append(&claim, &at, &entries(&["c"]), None).await, Err(RealmError::InDoubt(_))));
-        assert!(matches!(a.settle(&claim, &at).await, Err(RealmError::Fenced { .. })));
-        b.append(&taken, &at, &entries(&["d"]), None).await.unwrap();
-        assert_eq!(ids(&log(&*a, &session).await), ["a", "b", "d"]);
-    });
-}
-
-#[test]
-fn engine_that_was_set_back_stops_the_owner() {
-    let Some(mut server) = Server::start() else { return };
-    let session = SessionId::from("s-1");
-    run(async {
-        let realm = server.host("laptop").await;
-        let claim = realm.create(&header("s-1")).await.unwrap();
-        let mut writer = RealmWriter::new(realm.clone(), claim, &Tail::default()).unwrap();
-        writer.write(&entries(&["a"]), None).await.unwrap();
-        server.stop();
-        // A server that lacks the newest entries takes over at the same address.
-        let mut older = Server::of(&server.data(), "");
-        older.stop();
-        server.begin();
-        while !matches!(writer.write(&entries(&["b", "c"]), None).await, Ok(Written::Saved(_))) {}
-        server.stop();
-        older.port = server.port;
-        older.configure("");
-        older.begin();
-        let stopped = loop {
-            match writer.write(&entries(&["d"]), None).await {
-                Err(error) if error.may_pass() => {}
-                Ok(Written::DecideAnew(_)) => {}
-                other => break other.unwrap_err(),
-            }
-        };
-        assert!(matches!(stopped, RealmError::Behind { found: 1, .. }), "{stopped:?}");
-        let again = writer.write(&entries(&["d"]), None).await.unwrap_err();
-        assert!(matches!(again, RealmError::Behind { .. }), "it stays so: {again:?}");
-        let claimed = loop {
-            match realm.claim(&session, Path::new("/project"), writer.tail()).await {
-                Err(error) if error.may_pass() => realm.renew().await.unwrap_or_default(),
-                claimed => break claimed,
-            }
-        };
-        assert!(matches!(claimed, Err(RealmError::Behind { .. })), "{claimed:?}");
-        assert_eq!(older.sql("SELECT tail FROM edn_bridge.session"), ["1"], "nothing is written");
-    });
 }
 
 #[test]

@@ -280,6 +280,34 @@ impl Engine for Server {
         self.sql(&left) == ["0|||||0"]
     }
 
+    fn put_request(&self, id: &str, host: &str) {
+        self.sql(&format!(
+            "DELETE FROM edn_bridge.request WHERE id = '{id}'; \
+             INSERT INTO edn_bridge.request (id, session, host, asker, call, expires) VALUES \
+               ('{id}', 's-1', '{host}', 'desk', ':x', clock_timestamp() + interval '1 minute')"
+        ));
+    }
+
+    fn answer_of(&self, id: &str) -> String {
+        self.sql(&format!("SELECT answer FROM edn_bridge.request WHERE id = '{id}'")).concat()
+    }
+
+    fn change(&self, session: &str) {
+        self.sql(&format!(
+            "UPDATE edn_bridge.session SET changed = clock_timestamp() WHERE id = '{session}'"
+        ));
+    }
+
+    fn end_lease(&self, host: &str) {
+        self.sql(&format!(
+            "UPDATE edn_bridge.host SET until = until - interval '1 hour' WHERE name = '{host}'"
+        ));
+    }
+
+    fn store(&self) -> PathBuf {
+        self.data()
+    }
+
     fn assert_whole(&self, session: &str) {
         let of = format!("FROM edn_bridge.entry WHERE session = '{session}'");
         let counts = self.sql(&format!("SELECT count(*), max(seq), count(DISTINCT id) {of}"));

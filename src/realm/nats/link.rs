@@ -2,7 +2,8 @@
 //!
 //! Its client would make a lost connection again by itself, and then send what its callers have given up. So each
 //! connection is made once; after its loss, or where an answer does not come, the next call makes another one. What is
-//! under way on a connection whose answer did not come goes on there: a call that is late harms no other.
+//! under way on a connection where an answer did not come goes on there: a call that is late harms no other. What was given
+//! up may be carried out late, as after the end of its connection: no append is, because settling has changed the row.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
