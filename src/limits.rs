@@ -1384,8 +1384,8 @@ pub const REALM_SWEEP: usize = 10_000;
 /// How often a host removes from its realm what nobody needs any more. Nobody waits for it.
 pub const REALM_SWEEP_PAUSE: Duration = Duration::from_secs(60 * 60);
 
-/// How long a search in a realm may take. A person waits for it, and has what is on this machine all the same. The engine
-/// reads every entry: some hundred megabytes of them in that time.
+/// How long a search in a realm may take. A person waits for it, and has what is on this machine all the same. PostgreSQL
+/// reads every entry, some hundred megabytes of them in that time; those in NATS are read here, session after session.
 pub const REALM_FIND_WAIT: Duration = Duration::from_secs(5);
 
 /// The longest entry that a search in a realm reads (64 KiB). A longer one is a tool's output or an image.

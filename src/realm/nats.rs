@@ -770,6 +770,16 @@ impl Realm for NatsRealm {
                     return Ok(tail);
                 }
             }
+            let place = after.seq.saturating_add(1);
+            let is_taken = line.last(&records::entry(&claim.session, place)).await?.is_some();
+            let row = self.shared.newest(&line, &claim.session).await?;
+            // An append writes the row as well.
+            if is_taken && row.is_some_and(|(_, row)| row.tail() == *after) {
+                return Err(damaged(format!(
+                    "in the session {}, the place of entry {place} has a message that no host of the realm wrote",
+                    claim.session
+                )));
+            }
             Err(just_changed())
         }
         .boxed()
@@ -824,10 +834,9 @@ impl Realm for NatsRealm {
                     // With its id it is posted once, however often it is tried.
                     Ok(Changed::Anew) if Instant::now() < end => {}
                     Err(error @ RealmError::InDoubt(_)) if Instant::now() < end => doubt = Some(error),
-                    // An earlier try may have been carried out.
-                    Err(error @ RealmError::Unreachable(_)) => return Err(doubt.unwrap_or(error)),
-                    Ok(Changed::Anew) => return Err(just_changed()),
-                    Err(error) => return Err(error),
+                    // An earlier try may have been carried out, whatever is said of this one.
+                    Ok(Changed::Anew) => return Err(doubt.unwrap_or_else(just_changed)),
+                    Err(error) => return Err(doubt.unwrap_or(error)),
                 }
             };
             let subject = records::answer(session, &request.id);

@@ -705,12 +705,15 @@ impl Realm for PostgresRealm {
                 match self.pool().rows(Kind::Write, POST, &params).await {
                     // With its id it is posted once, however often it is tried.
                     Err(error @ RealmError::InDoubt(_)) if Instant::now() < end => doubt = Some(error),
-                    // An earlier try may have been carried out.
-                    Err(error @ RealmError::Unreachable(_)) => return Err(doubt.unwrap_or(error)),
-                    rows => break rows?,
+                    // An earlier try may have been carried out, whatever is said of this one.
+                    Err(error) => return Err(doubt.unwrap_or(error)),
+                    Ok(rows) => break rows,
                 }
             };
             let Some(row) = rows.first() else {
+                if let Some(doubt) = doubt {
+                    return Err(doubt);
+                }
                 return Err(match self.open_now(session).await?.owner {
                     Some(OwnedBy { host, .. }) => RealmError::OwnerLost { host },
                     None => RealmError::OwnerLost { host: host_name("nobody")? },

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,6 +34,31 @@ pub(super) fn config(roots: Option<&Path>) -> Result<ClientConfig, RealmError> {
         store.add(certificate).map_err(|error| unfit(&error))?;
     }
     Ok(builder.with_root_certificates(store).with_no_client_auth())
+}
+
+/// Whether connections are encrypted: what `sslmode` in an address says, or what is usual. `verify-full` is what every mode
+/// but `disable` is taken for.
+///
+/// # Errors
+/// [`RealmError::Unfit`] for a mode that there is not, and for `disable` over a network.
+pub(super) fn is_encrypted(mode: Option<&str>, is_here: bool) -> Result<bool, RealmError> {
+    let unfit = |text: &str| Err(RealmError::Unfit(text.into()));
+    match mode {
+        None => Ok(!is_here),
+        Some("disable") if is_here => Ok(false),
+        Some("disable") => unfit(
+            "The realm's engine is reached over a network, where sslmode=disable would show everything. Use \
+             sslmode=verify-full.",
+        ),
+        Some("verify-full" | "verify-ca" | "require" | "prefer" | "allow") => Ok(true),
+        Some(_) => unfit("The address of the realm's engine has an sslmode that there is not."),
+    }
+}
+
+/// Whether a name or an address is this machine.
+pub(super) fn is_loopback(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Why a certificate is refused, for a person, if that is why a connection failed.

@@ -11,7 +11,7 @@ use edn_bridge::clock::since_boot;
 use edn_bridge::limits::REALM_CALL_WAIT;
 use edn_bridge::message::SessionId;
 use edn_bridge::realm::rules::LeaseTerms;
-use edn_bridge::realm::{Claim, Realm, RealmError, RealmWriter, Tail, Written, connect};
+use edn_bridge::realm::{Claim, Realm, RealmError, RealmRequest, RealmWriter, Tail, Written, connect};
 use edn_bridge::store::Entry;
 use rustix::process::Signal;
 
@@ -33,6 +33,7 @@ on_each_engine! {
     late_statement_is_carried_out_once
     late_statement_before_the_retry_is_found
     late_answer_harms_no_other_call
+    question_that_may_have_come_is_not_refused
     hints_that_fail_are_told_once_in_the_log
     clock_that_jumps_ahead_harms_nothing
     engine_that_was_set_back_stops_the_owner
@@ -370,6 +371,31 @@ fn lost_answer_is_looked_up<E: Engine>() {
         let (written, ()) = tokio::join!(write, carried_out);
         assert_eq!(written.unwrap(), Written::Saved(Tail::at(2, "b".into())));
         assert_eq!(ids(&log(&*realm, &session).await), ["a", "b"]);
+    });
+}
+
+fn question_that_may_have_come_is_not_refused<E: Engine>() {
+    let Some(server) = E::start() else { return };
+    run(async {
+        let owner = server.host("laptop").await;
+        let claim = owner.create(&header("s-1")).await.unwrap();
+        let proxy = Proxy::to(server.port()).await;
+        let asker = server.host_at("desk", proxy.port).await;
+        let text = "nobody hears of this";
+        proxy.set_from(text, Weather { swallows_answers: true, ..FAIR });
+        let request = RealmRequest { id: "r".into(), call: format!("{text:?}").into() };
+        let released = async {
+            poll("it comes", async || {
+                let mut requests = owner.requests().await.unwrap();
+                tokio::time::timeout(Duration::from_millis(100), requests.recv()).await.ok().flatten()
+            })
+            .await;
+            // Whoever asks again finds no owner.
+            owner.release(&claim).await.unwrap();
+            proxy.set(FAIR);
+        };
+        let (answer, ()) = tokio::join!(asker.post(&claim.session, &request), released);
+        assert!(matches!(answer, Err(RealmError::InDoubt(_) | RealmError::Unanswered)), "{answer:?}");
     });
 }
 

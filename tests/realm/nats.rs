@@ -9,7 +9,7 @@ use edn_bridge::secret::Secret;
 use crate::engines::Engine as _;
 use crate::nats_server::NatsServer;
 use crate::promises::{entries, entry, header, host, ids, log, poll, run};
-use crate::proxy::{FAIR, Proxy};
+use crate::proxy::{FAIR, Proxy, Weather};
 
 #[test]
 fn realm_in_nats_is_made_once_and_a_newer_one_is_refused() {
@@ -207,6 +207,12 @@ fn message_of_another_program_deletes_and_hides_nothing() {
         server.ask("edn_bridge.a.s-1.r-3", "{\"host\":\"desk\",\"answer\":null}");
         b.renew().await.unwrap();
         assert_eq!(&*requests.recv().await.unwrap().request.id, "r-3");
+
+        // Nothing can be written where it stands, and that is said instead of tried for ever.
+        let claim = a.create(&header("s-1")).await.unwrap();
+        server.ask("edn_bridge.e.s-1.2", "no entry");
+        let refused = a.append(&claim, &claim.tail, &entries(&["b"]), None).await.unwrap_err();
+        assert!(matches!(&refused, RealmError::Damaged(_)), "{refused:?}");
     });
 }
 
@@ -245,7 +251,7 @@ fn request_that_comes_after_a_deletion_leaves_nothing() {
         let claim = a.create(&header("s-1")).await.unwrap();
         let session = claim.session.clone();
         // It has seen the session, and is not written yet.
-        proxy.hold_from("edn_bridge.q.s-1");
+        proxy.set_from("edn_bridge.q.s-1", Weather { holds_questions: true, ..FAIR });
         let request = RealmRequest { id: "r-1".into(), call: ":x".into() };
         let posting = b.post(&session, &request);
         let deleting = async {

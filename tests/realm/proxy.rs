@@ -24,8 +24,8 @@ pub const FAIR: Weather = Weather { holds_questions: false, holds_answers: false
 pub struct Proxy {
     pub port: u16,
     weather: Arc<watch::Sender<Weather>>,
-    /// What the client sends is held from where it has this text.
-    turn: watch::Sender<Option<&'static str>>,
+    /// The weather from where the client sends this text.
+    turn: watch::Sender<Option<(&'static str, Weather)>>,
     held: Arc<AtomicU64>,
 }
 
@@ -50,9 +50,11 @@ impl Proxy {
                     let mut bytes = vec![0; 65_536];
                     // Also after the client has gone: what it sent is still on its way.
                     while let Ok(count @ 1..) = from_client.read(&mut bytes).await {
-                        let text = *turns.borrow();
-                        if text.is_some_and(|text| String::from_utf8_lossy(&bytes[..count]).contains(text)) {
-                            turned.send_modify(|weather| weather.holds_questions = true);
+                        let turn = *turns.borrow();
+                        if let Some((text, weather)) = turn
+                            && String::from_utf8_lossy(&bytes[..count]).contains(text)
+                        {
+                            turned.send_replace(weather);
                         }
                         if weather.borrow().holds_questions {
                             held.fetch_add(1, Ordering::SeqCst);
@@ -89,9 +91,9 @@ impl Proxy {
         self.weather.send_replace(weather);
     }
 
-    /// Holds what the client sends from where it has a text, until the weather is set.
-    pub fn hold_from(&self, text: &'static str) {
-        self.turn.send_replace(Some(text));
+    /// The weather from where the client sends a text, until it is set again.
+    pub fn set_from(&self, text: &'static str, weather: Weather) {
+        self.turn.send_replace(Some((text, weather)));
     }
 
     /// Waits until something of a client is held.

@@ -1,12 +1,12 @@
 //! The address of a NATS server or cluster: what may stand in it, and that nothing crosses a network unencrypted.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_nats::{Auth, ServerAddr};
 
 use crate::realm::error::RealmError;
+use crate::realm::tls::{is_encrypted, is_loopback};
 
 /// Where the engine is, and how it is reached. It contains a password: nothing prints it.
 #[derive(Clone)]
@@ -33,11 +33,11 @@ impl Address {
         let rest = url.strip_prefix("nats://");
         let rest = rest.ok_or_else(|| unfit("The engine of a realm is an address like nats://user@host."))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (mut is_asked, mut roots, mut monitor, mut replicas) = (None, None, None, 1);
+        let (mut mode, mut roots, mut monitor, mut replicas) = (None, None, None, 1);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
-                Some(("sslmode", "verify-full")) => is_asked = Some(true),
-                Some(("sslmode", "disable")) => is_asked = Some(false),
+                Some(("sslmode", value)) => mode = Some(value),
+                Some(("sslrootcert", "system")) => {}
                 Some(("sslrootcert", path)) => roots = Some(PathBuf::from(plain(path).ok_or_else(unread)?)),
                 Some(("monitor", page)) => monitor = Some(plain(page).ok_or_else(unread)?.into()),
                 Some(("replicas", count)) => replicas = count.parse().map_err(|_| unread())?,
@@ -54,13 +54,7 @@ impl Address {
         if servers.iter().any(|server| server.has_user_pass() || server.host().is_empty()) {
             return Err(unread());
         }
-        let is_here = servers.iter().all(|server| is_loopback(server.host()));
-        if is_asked == Some(false) && !is_here {
-            return Err(unfit(
-                "The realm's engine is reached over a network, where sslmode=disable would show everything. \
-                 Use sslmode=verify-full.",
-            ));
-        }
+        let is_encrypted = is_encrypted(mode, servers.iter().all(|server| is_loopback(server.host())))?;
         let mut auth = Auth::new();
         match user.split_once(':') {
             Some((user, password)) => {
@@ -70,7 +64,6 @@ impl Address {
             None if user.is_empty() => {}
             None => auth.token = Some(plain(user).ok_or_else(unread)?),
         }
-        let is_encrypted = is_asked.unwrap_or(!is_here);
         Ok(Self { servers, auth, roots, is_encrypted, monitor, replicas })
     }
 
@@ -79,11 +72,6 @@ impl Address {
         let name = |server: &ServerAddr| format!("{}:{}", server.host(), server.port());
         self.servers.iter().map(name).collect::<Vec<_>>().join(",").into()
     }
-}
-
-fn is_loopback(host: &str) -> bool {
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// A text in which `%2F` stands for `/`.
@@ -114,6 +102,8 @@ mod tests {
             ("nats://u:p@localhost:4223", Some(false)),
             ("nats://[::1]:4222", Some(false)),
             ("nats://localhost?sslmode=verify-full", Some(true)),
+            ("nats://localhost?sslmode=require&sslrootcert=system", Some(true)),
+            ("nats://localhost?sslmode=nonsense", None),
             ("nats://token@nats.example", Some(true)),
             ("nats://u:p@a.example:4222,b.example:4222?replicas=3&sslrootcert=%2Fetc%2Fca.pem", Some(true)),
             ("nats://127.0.0.1,nats.example", Some(true)),

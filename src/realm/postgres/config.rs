@@ -1,6 +1,5 @@
 //! The address of an engine: what may stand in it, and that nothing crosses a network unencrypted.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -10,6 +9,7 @@ use tokio_postgres::config::{Host, SslMode};
 use crate::limits::REALM_CALL_WAIT;
 use crate::realm::error::RealmError;
 use crate::realm::postgres::tls::Tls;
+use crate::realm::tls::{self, is_encrypted};
 
 /// Where the engine is, and how it is reached. Its text contains a password: nothing prints it.
 #[derive(Clone)]
@@ -50,20 +50,7 @@ impl Address {
         let is_here = !config.get_hosts().is_empty()
             && config.get_hosts().iter().all(is_loopback)
             && config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback);
-        let is_encrypted = match mode {
-            Some("disable") if is_here => false,
-            Some("disable") => {
-                return Err(unfit(
-                    "The realm's engine is reached over a network, where sslmode=disable would show everything. \
-                     Use sslmode=verify-full.",
-                ));
-            }
-            Some("verify-full" | "verify-ca" | "require" | "prefer" | "allow") => true,
-            Some(_) => {
-                return Err(unfit("The address of the realm's engine has an sslmode that there is not."));
-            }
-            None => !is_here,
-        };
+        let is_encrypted = is_encrypted(mode, is_here)?;
         config
             .ssl_mode(if is_encrypted { SslMode::Require } else { SslMode::Disable })
             .connect_timeout(REALM_CALL_WAIT)
@@ -102,9 +89,7 @@ impl Address {
 
 fn is_loopback(host: &Host) -> bool {
     match host {
-        Host::Tcp(name) => {
-            name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-        }
+        Host::Tcp(name) => tls::is_loopback(name),
         Host::Unix(_) => true,
     }
 }
