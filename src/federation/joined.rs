@@ -67,7 +67,7 @@ pub struct Federation {
     /// Woken where the list may be old, or is to be looked at more often.
     dirty: Arc<Notify>,
     lost: Mutex<LostSessions>,
-    /// Had by the search that runs: one host does not search its realm several times at once.
+    /// Locked while a search runs: one host does not search its realm several times at once.
     finding: tokio::sync::Mutex<()>,
     /// When what runs in shared sessions must have ended.
     until: watch::Sender<Option<Duration>>,

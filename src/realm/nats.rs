@@ -656,7 +656,7 @@ impl Realm for NatsRealm {
             if words.is_empty() {
                 return Ok(hits);
             }
-            let line = self.line().await?;
+            let line = self.shared.way.aside().await?;
             let besides = besides.map(HostName::as_str);
             let slots = slots(&line, |row| besides.is_none() || besides != row.owner.as_deref()).await?;
             for slot in slots.take(REALM_SESSIONS) {

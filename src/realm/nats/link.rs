@@ -136,10 +136,16 @@ impl Way {
         if let Some(line) = kept.as_ref().filter(|line| !line.is_left.is_cancelled()) {
             return Ok(line.clone());
         }
-        let line = Arc::new(Line::connect(&self.address).await?);
+        let line = Arc::new(self.aside().await?);
+        *kept = Some(line.clone());
+        Ok(line)
+    }
+
+    /// A connection for one long call, whose answers hold up those of no other.
+    pub(super) async fn aside(&self) -> Result<Line, RealmError> {
+        let line = Line::connect(&self.address).await?;
         // Each time: the address may lead to another server than before.
         (self.is_fit)(&self.address, &line).await?;
-        *kept = Some(line.clone());
         Ok(line)
     }
 }

@@ -115,6 +115,13 @@ impl Link {
         within(wait, kind, answer).await
     }
 
+    /// The engine ends a statement that takes longer than this from now on.
+    async fn end_statements_after(&self, wait: Duration) -> Result<(), RealmError> {
+        let set = format!("SET statement_timeout = {}", wait.as_millis());
+        let answer = async { self.client.batch_execute(&set).await.map_err(|error| (Kind::Read, error)) };
+        within(REALM_CALL_WAIT, Kind::Read, answer).await
+    }
+
     /// Runs a statement and returns how many rows it changed.
     pub(super) async fn count(
         &mut self,
@@ -321,7 +328,8 @@ impl Pool {
         borrowed.done(answer)
     }
 
-    /// Runs one statement that may take long, and takes no connection from others.
+    /// Runs one statement that may take long, and takes no connection from others. The engine works on it no longer than
+    /// `wait` either: that its connection is gone does not end it.
     pub(super) async fn rows_aside(
         &self,
         wait: Duration,
@@ -329,8 +337,9 @@ impl Pool {
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, RealmError> {
         let mut borrowed = self.connect(None).await?;
-        let answer = borrowed.link.rows_within(wait, Kind::Read, sql, params).await;
-        borrowed.done(answer)
+        borrowed.link.end_statements_after(wait).await?;
+        // The connection is not given back: others have another limit.
+        borrowed.link.rows_within(wait, Kind::Read, sql, params).await
     }
 
     /// Runs one statement that changes rows.
