@@ -69,7 +69,7 @@ impl Attached {
             let (own, stream) = Own::start(settings, options.durability())?;
             return Ok(Self::talks(Client::connect(stream, &hello)?, own));
         };
-        let daemon = daemon::join(options, &settings, session)?;
+        let daemon = daemon::join(options, &settings, Some(session))?;
         let elsewhere = || socket::connect(Purpose::Clients, &settings.state_dir, None);
         let elsewhere = std::iter::once_with(elsewhere).flatten();
         let elsewhere = elsewhere.map(|process| (process.stream, process.path.display().to_string()));
@@ -81,10 +81,14 @@ impl Attached {
                 return Ok(bridge.attached());
             }
         }
-        let (own, stream) = Own::start(settings, options.durability())?;
+        let (own, stream) = Own::start(settings.clone(), options.durability())?;
         let opened = Client::connect(stream, &hello)?;
-        switch(&opened.0, session).map_err(|refused| Failure::Failed(refused.message))?;
-        Ok(Self::talks(opened, own))
+        let Err(refused) = switch(&opened.0, session) else { return Ok(Self::talks(opened, own)) };
+        Self::talks(opened, own).end();
+        // A session of the realm is opened by the process that is in it.
+        let bridge = Running::in_realm(&hello, options, &settings)?
+            .filter(|bridge| switch(&bridge.client, session).is_ok());
+        bridge.map(Running::attached).ok_or(Failure::Failed(refused.message))
     }
 
     fn talks((client, events): (Client, Receiver<Owned>), own: Own) -> Self {
@@ -131,6 +135,25 @@ impl Running {
         }
     }
 
+    /// The one that speaks for this machine in its realm: the daemon, or an editor's bridge. `None` where no realm is
+    /// configured, or none of them is in it.
+    pub(super) fn in_realm(
+        hello: &Hello<'_>,
+        options: &Options,
+        settings: &Settings,
+    ) -> Result<Option<Self>, Failure> {
+        if settings.realm.is_none() {
+            return Ok(None);
+        }
+        let daemon = daemon::join(options, settings, None)?.map(|stream| (stream, "the daemon".to_owned()));
+        let bridges = socket::connect(Purpose::Clients, &settings.state_dir, None);
+        let bridges = bridges.into_iter().map(|process| (process.stream, process.path.display().to_string()));
+        let mut bridges = daemon.into_iter().chain(bridges);
+        Ok(bridges.find_map(|(stream, place)| {
+            Self::reach(hello, stream, place).filter(|bridge| is_in_realm(&bridge.client))
+        }))
+    }
+
     /// Whether a session is live there.
     pub(super) fn has(&self, session: &str) -> bool {
         let answer = self.client.ask_within("get_state", named(session), BRIDGE_PATIENCE);
@@ -140,6 +163,14 @@ impl Running {
     fn attached(self) -> Attached {
         Attached { client: Arc::new(self.client), events: self.events, own: None }
     }
+}
+
+/// Whether the process behind a connection is in the realm.
+pub(super) fn is_in_realm(client: &Client) -> bool {
+    let query = Map::new().with("query", "[:psi.realm/host]".to_owned());
+    let answer = client.ask_within("query_eql", Value::from(query), BRIDGE_PATIENCE).ok();
+    let host = |answer: &Owned| answer.get("result")?.get("psi.realm/host")?.as_str().map(drop);
+    answer.as_ref().and_then(host).is_some()
 }
 
 /// Says which bridge does not answer: a stopped one is passed over.

@@ -1,12 +1,12 @@
-//! `/give` and `/take`, typed by a person.
+//! `/give` and `/take`, typed by a person, and commands of a terminal beside a daemon.
 
-use edn_bridge::value::Owned;
+use edn_bridge::value::{Owned, Value};
 
 use crate::crossing::Two;
 use crate::engines::Engine as _;
-use crate::fixture::{END, signal};
+use crate::fixture::{Daemon, END, signal};
 use crate::support::{Bridge, code, data, wait_until};
-use crate::{ask, end_of_turn, host_of, is_lost, listed, texts};
+use crate::{ask, end_of_turn, host_of, is_lost, listed, shared, texts};
 
 /// What a person is told who types a command, with its kind.
 fn typed(bridge: &mut Bridge, command: &str) -> Owned {
@@ -37,7 +37,7 @@ fn say(bridge: &mut Bridge, text: &str) {
 fn commands_give_a_session_away_and_take_it() {
     let Some(mut two) = Two::start(END) else { return };
     let Two { server, alpha, beta, a, b, session } = &mut two;
-    let folder = |of: &crate::fixture::Daemon| of.setup.project().canonicalize().unwrap();
+    let folder = |of: &Daemon| of.setup.project().canonicalize().unwrap();
     ask(b, "prompt", "{:message \"first\"}");
     end_of_turn(b);
     let refused = typed(b, "/take");
@@ -77,4 +77,41 @@ fn commands_give_a_session_away_and_take_it() {
     let all = texts(b);
     assert_eq!(all.len(), 8, "{all:?}");
     server.assert_whole(session);
+}
+
+/// What a command says, which must do its work.
+fn done(host: &Daemon, words: &[&str]) -> String {
+    let output = host.setup.command().args(words).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn commands_reach_shared_sessions_beside_a_daemon() {
+    let Some(two) = Two::start(END) else { return };
+    let Two { server, alpha, beta, mut a, mut b, session, .. } = two;
+    // No editor of this machine shows it.
+    ask(&mut b, "new_session", "{}");
+    let said = done(&beta, &["prompt", "--session", &session, "from a terminal"]);
+    assert!(said.contains("end"), "{said}");
+    assert!(texts(&mut a).iter().any(|text| text.contains("from a terminal")));
+    done(&beta, &["sessions", "rename", &session, "renamed"]);
+    listed(&mut a, &session, |row| row.get("name").and_then(Value::as_str) == Some("renamed"));
+
+    ask(&mut a, "new_session", "{}");
+    done(&alpha, &["sessions", "delete", "--yes", &session]);
+    let left = format!("SELECT count(*) FROM edn_bridge.entry WHERE session = '{session}'");
+    wait_until("the realm has it no more", || server.sql(&left) == ["0"]);
+
+    let other = shared(&mut a);
+    let is_there = |row: &Owned| host_of(row) == "alpha";
+    listed(&mut b, &other, is_there);
+    signal(alpha.pid(), "-KILL");
+    listed(&mut b, &other, is_lost);
+    drop(b);
+    let folder = beta.setup.project();
+    done(&beta, &["sessions", "take", &other, folder.to_str().unwrap()]);
+    let owner = format!("SELECT owner FROM edn_bridge.session WHERE id = '{other}'");
+    assert_eq!(server.sql(&owner), ["beta"]);
 }

@@ -51,9 +51,6 @@ pub trait Engine: Sized {
         paused
     }
 
-    /// Whether it works on no append.
-    fn is_idle(&self) -> bool;
-
     /// Whether nothing of a deleted session is left but that it was deleted.
     fn is_gone(&self, session: &SessionId) -> bool;
 

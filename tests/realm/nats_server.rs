@@ -154,11 +154,6 @@ impl Engine for NatsServer {
         self.process.as_ref().unwrap()
     }
 
-    fn is_idle(&self) -> bool {
-        // What a connection has sent is done before its next message is.
-        true
-    }
-
     fn is_gone(&self, session: &SessionId) -> bool {
         let subjects = self.subjects(&format!("edn_bridge.*.{session}.>"));
         let row = self.last(&format!("edn_bridge.c.{session}")).unwrap_or_default();

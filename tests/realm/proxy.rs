@@ -1,11 +1,13 @@
 //! A network that misbehaves: bytes that are held and let go later, answers that never come, silence without an end.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+
+use crate::promises::poll;
 
 /// What the network does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +28,10 @@ pub struct Proxy {
     weather: Arc<watch::Sender<Weather>>,
     /// The weather from where the client sends this text.
     turn: watch::Sender<Option<(&'static str, Weather)>>,
+    /// Connections of which something was held, and those of them on which the server has said something since, or has
+    /// closed them.
     held: Arc<AtomicU64>,
+    answered: Arc<AtomicU64>,
 }
 
 impl Proxy {
@@ -34,9 +39,15 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (weather, seen) = watch::channel(FAIR);
         let (turn, turns) = watch::channel(None);
-        let (weather, held): (_, Arc<AtomicU64>) = (Arc::new(weather), Arc::default());
+        let (weather, held, answered) = (Arc::new(weather), Arc::<AtomicU64>::default(), Arc::default());
         let here = listener.local_addr().unwrap().port();
-        let proxy = Self { port: here, weather: weather.clone(), turn, held: held.clone() };
+        let proxy = Self {
+            port: here,
+            weather: weather.clone(),
+            turn,
+            held: held.clone(),
+            answered: Arc::clone(&answered),
+        };
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
@@ -46,8 +57,10 @@ impl Proxy {
                 let (mut from_server, mut to_server) = server.into_split();
                 let (turns, turned) = (turns.clone(), weather.clone());
                 let (mut weather, held) = (seen.clone(), held.clone());
+                let (late, answered) = (Arc::new(AtomicBool::new(false)), answered.clone());
+                let is_late = late.clone();
                 tokio::spawn(async move {
-                    let mut bytes = vec![0; 65_536];
+                    let (mut bytes, mut was_held) = (vec![0; 65_536], false);
                     // Also after the client has gone: what it sent is still on its way.
                     while let Ok(count @ 1..) = from_client.read(&mut bytes).await {
                         let turn = *turns.borrow();
@@ -56,12 +69,18 @@ impl Proxy {
                         {
                             turned.send_replace(weather);
                         }
-                        if weather.borrow().holds_questions {
+                        // What answers a server itself gets no answer.
+                        let is_question = bytes[..count] != *b"PONG\r\n";
+                        let is_first = is_question && weather.borrow().holds_questions && !was_held;
+                        if is_first {
+                            was_held = true;
                             held.fetch_add(1, Ordering::SeqCst);
                         }
-                        if weather.wait_for(|it| !it.holds_questions).await.is_err()
-                            || to_server.write_all(&bytes[..count]).await.is_err()
-                        {
+                        let is_fair = weather.wait_for(|it| !it.holds_questions).await.is_ok();
+                        if is_first {
+                            late.store(true, Ordering::SeqCst);
+                        }
+                        if !is_fair || to_server.write_all(&bytes[..count]).await.is_err() {
                             return;
                         }
                     }
@@ -71,7 +90,12 @@ impl Proxy {
                 let mut weather = seen.clone();
                 tokio::spawn(async move {
                     let mut bytes = vec![0; 65_536];
-                    while let Ok(count @ 1..) = from_server.read(&mut bytes).await {
+                    loop {
+                        let read = from_server.read(&mut bytes).await;
+                        if is_late.swap(false, Ordering::SeqCst) {
+                            answered.fetch_add(1, Ordering::SeqCst);
+                        }
+                        let Ok(count @ 1..) = read else { return };
                         if weather.wait_for(|it| !it.holds_answers).await.is_err() {
                             return;
                         }
@@ -94,6 +118,14 @@ impl Proxy {
     /// The weather from where the client sends a text, until it is set again.
     pub fn set_from(&self, text: &'static str, weather: Weather) {
         self.turn.send_replace(Some((text, weather)));
+    }
+
+    /// Waits until the server has carried out what was held.
+    pub async fn until_answered(&self) {
+        poll("the server answers what came late", async || {
+            (self.answered.load(Ordering::SeqCst) == self.held.load(Ordering::SeqCst)).then_some(())
+        })
+        .await;
     }
 
     /// Waits until something of a client is held.

@@ -267,11 +267,6 @@ impl Engine for Server {
         self.process.as_ref().unwrap()
     }
 
-    fn is_idle(&self) -> bool {
-        let busy = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'WITH s AS%'";
-        self.sql(busy) == ["0"]
-    }
-
     fn is_gone(&self, session: &SessionId) -> bool {
         let left = format!(
             "SELECT tail, header, cwd, slot, owner, (SELECT count(*) FROM edn_bridge.entry WHERE session = '{session}') \

@@ -84,17 +84,18 @@ fn asked(
     })))
 }
 
-/// A connection of the EDN wire to the engine of the running daemon that has this session open. `None` if no daemon runs,
-/// none of its engines has the session, or it does not serve this process.
+/// A connection of the EDN wire to the engine of the running daemon that has this session open, or, without a session, to
+/// the one that an editor here would have. `None` if no daemon runs, none of its engines has the session, or it does not
+/// serve this process.
 ///
 /// # Errors
 /// If the options cannot be passed on.
 pub(in super::super) fn join(
     options: &Options,
     settings: &Settings,
-    session: &str,
+    session: Option<&str>,
 ) -> Result<Option<UnixStream>, Failure> {
-    let ask = asked(options, settings, Protocol::Edn, Some(session.to_owned()))?;
+    let ask = asked(options, settings, Protocol::Edn, session.map(str::to_owned))?;
     let joined = || {
         let line = socket::connect_daemon(&settings.state_dir)?;
         line.set_write_timeout(Some(DAEMON_START))?;

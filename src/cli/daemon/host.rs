@@ -362,22 +362,21 @@ impl Daemon {
             // The end of the stream tells the client that it may try again, with the daemon that follows.
             return;
         }
-        let (given, made) = match session {
-            Some(session) => {
-                let Some(given) = self.engines.given_of(&SessionId::from(session.as_str())) else {
-                    return refused(format!("The daemon does not have {session} open."), true);
-                };
-                let Ok([socket]) = <[OwnedFd; 1]>::try_from(descriptors) else {
-                    return refused("The client's socket did not come along.".to_owned(), false);
-                };
-                (given, Transport::socket(UnixStream::from(socket)))
-            }
-            None => {
+        let given = match session {
+            Some(session) => match self.engines.given_of(&SessionId::from(session.as_str())) {
+                Some(given) => given,
+                None => return refused(format!("The daemon does not have {session} open."), true),
+            },
+            None => given,
+        };
+        // A command's socket, or an editor's pipes.
+        let made = match <[OwnedFd; 1]>::try_from(descriptors) {
+            Ok([socket]) => Transport::socket(UnixStream::from(socket)),
+            Err(descriptors) => {
                 let Ok([input, output]) = <[OwnedFd; 2]>::try_from(descriptors) else {
                     return refused("Standard input and output did not come along.".to_owned(), false);
                 };
-                let owner = stream.try_clone();
-                (given, owner.and_then(|owner| Transport::handed(input, output, owner)))
+                stream.try_clone().and_then(|owner| Transport::handed(input, output, owner))
             }
         };
         let (transport, ending) = match made.and_then(|transport| Ok((transport, stream.try_clone()?))) {

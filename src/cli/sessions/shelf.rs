@@ -13,7 +13,7 @@ use edn_bridge::message::SessionId;
 use edn_bridge::value::{Map, Owned, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose, RunningProcess};
 
-use crate::cli::attached::{Running, hello, open};
+use crate::cli::attached::{Running, hello, is_in_realm, open};
 use crate::cli::progress::Bar;
 use crate::cli::served::Own;
 use crate::cli::table::Table;
@@ -33,11 +33,13 @@ pub(in crate::cli) fn age(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs(seconds))
 }
 
-/// Those that may have a session open: the running bridges, and an engine of our own that is started when it is needed.
+/// Those that may have a session open: the running bridges, the one of them that is in the machine's realm, and an engine of
+/// our own that is started when it is needed.
 struct Keepers<'o> {
     options: &'o Options,
     settings: &'o Settings,
     running: Vec<Running>,
+    in_realm: Option<Running>,
     own: Option<(Own, Client, Receiver<Owned>)>,
 }
 
@@ -45,17 +47,19 @@ struct Keepers<'o> {
 const NAME: &str = "edn-bridge sessions";
 
 impl<'o> Keepers<'o> {
-    fn new(options: &'o Options, settings: &'o Settings) -> Self {
+    fn new(options: &'o Options, settings: &'o Settings) -> Result<Self, Failure> {
         let running = socket::connect(Purpose::Clients, &settings.state_dir, None).into_iter();
         let reach =
             |process: RunningProcess| Running::reach(&hello(NAME), process.stream, process.path.display());
-        Self { options, settings, running: running.filter_map(reach).collect(), own: None }
+        let in_realm = Running::in_realm(&hello(NAME), options, settings)?;
+        Ok(Self { options, settings, running: running.filter_map(reach).collect(), in_realm, own: None })
     }
 
-    /// Asks whoever has the session open, else our own engine.
+    /// Asks whoever has the session open, else the bridge that is in the realm, else our own engine.
     fn ask(&mut self, op: &str, session: &SessionId, params: Map<'static>) -> Result<Owned, Failure> {
         let params = params.with("session-id", session.as_str().to_owned());
-        if let Some(bridge) = self.running.iter().find(|bridge| bridge.has(session.as_str())) {
+        let has_it = self.running.iter().find(|bridge| bridge.has(session.as_str()));
+        if let Some(bridge) = has_it.or(self.in_realm.as_ref()) {
             return bridge.client.ask(op, Value::from(params)).map_err(told);
         }
         let client = match &mut self.own {
@@ -66,6 +70,9 @@ impl<'o> Keepers<'o> {
                 &none.insert((own, client, events)).1
             }
         };
+        if self.settings.realm.is_some() && cfg!(feature = "realm") && !is_in_realm(client) {
+            return Err(Failure::Failed(ANOTHER.to_owned()));
+        }
         client.ask(op, Value::from(params)).map_err(told)
     }
 
@@ -77,16 +84,24 @@ impl<'o> Keepers<'o> {
     }
 }
 
+/// What is told where our own engine would see a shared session as one of this machine alone.
+const ANOTHER: &str =
+    "Another process of this machine is in the realm, and does not answer. Nothing is done: try again.";
+
 fn told(refused: Refused) -> Failure {
     Failure::Failed(refused.message)
 }
 
 /// Has a bridge that runs here take a session: a process of this command's own would give it up again.
 pub(super) fn take(options: &Options, settings: &Settings, session: &SessionId, folder: &Path) -> Exit {
-    let keepers = Keepers::new(options, settings);
-    let Some(bridge) = keepers.running.first() else {
-        let message = "No bridge runs here that could go on with the session. Start one (`edn-bridge daemon start`, and \
-                       an editor), and take it again.";
+    let Some(bridge) = Running::in_realm(&hello(NAME), options, settings)? else {
+        let message = match settings.realm {
+            Some(_) => {
+                "No process of this machine is in the realm, so that none could go on with the session. Start the daemon \
+                 (`edn-bridge daemon start`), and take it again."
+            }
+            None => "There is no realm in your configuration.",
+        };
         return Err(Failure::Failed(message.to_owned()));
     };
     let params = Map::new()
@@ -97,7 +112,7 @@ pub(super) fn take(options: &Options, settings: &Settings, session: &SessionId, 
 }
 
 pub(super) fn rename(options: &Options, settings: &Settings, session: &SessionId, name: &str) -> Exit {
-    let mut keepers = Keepers::new(options, settings);
+    let mut keepers = Keepers::new(options, settings)?;
     let done = keepers.ask("rename_session", session, Map::new().with("name", name.to_owned()));
     keepers.end();
     done?;
@@ -155,7 +170,7 @@ fn each(
     done: &str,
     how: impl Fn(&mut Keepers<'_>, &SessionId) -> Result<(), Failure>,
 ) -> Exit {
-    let mut keepers = Keepers::new(options, settings);
+    let mut keepers = Keepers::new(options, settings)?;
     let (bar, mut failed) = (Bar::new(), false);
     for (at, session) in sessions.iter().enumerate() {
         if bar.is_live() {

@@ -226,8 +226,8 @@ impl DurableState {
 /// There is no realm to share with.
 pub fn no_realm() -> ApiError {
     ApiError::failed(
-        "This machine is in no realm. {:realm {:engine \"postgres://…\" :host \"name\"}} in your configuration names one, \
-         and the program must be built with it.",
+        "This process is in no realm. {:realm {:engine \"postgres://…\" :host \"name\"}} in your configuration names one, \
+         the program must be built with it, and one process of a machine is in it: the daemon, or an editor's bridge.",
     )
 }
 

@@ -8,7 +8,7 @@ use crate::engine::change::Change;
 use crate::engine::foreign::Occasion;
 use crate::engine::host::Engine;
 use crate::engine::open::{ForksAtAgent, Written};
-use crate::engine::remote::{RemoteCall, owner_elsewhere};
+use crate::engine::remote::{Owner, RemoteCall, owner_elsewhere};
 use crate::engine::{incoming, listing};
 use crate::facts::{HostFacts, ListedSessions, OutputPart, SessionFacts, SessionStats};
 use crate::limits::{SEARCH_QUERY_BYTES, SESSION_ROOTS};
@@ -172,6 +172,9 @@ impl Sessions for Engine {
     }
 
     fn rename_session(&self, call: Call, session: SessionId, name: String, reply: Reply<String>) {
+        if let Some(owner) = Owner::listed(self, &session) {
+            return owner.ask(RemoteCall::SetName(name), reply);
+        }
         let _executor = self.shared.executor.enter();
         self.opener.rename(call, session, name, reply);
     }

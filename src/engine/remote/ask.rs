@@ -108,6 +108,7 @@ impl Owner {
     /// What the owner refuses, and where there is no answer from it.
     pub async fn call<T: DeserializeOwned>(&self, call: &RemoteCall) -> Result<T, ApiError> {
         if self.is_nobody {
+            self.federation.may_begin().map_err(|error| refused(&error))?;
             return Err(refused(&StoreError::RealmUnreachable(format!(
                 "The host {} does not go on with the session yet, or not any more. Try again; if the session was given to \
                  that host, take it there (/take FOLDER).",

@@ -209,9 +209,9 @@ impl Line {
         match answer {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => match error.kind() {
-                RequestErrorKind::NoResponders => {
-                    Err(RealmError::Unreachable("no server has its stream at this moment".into()))
-                }
+                RequestErrorKind::NoResponders => Err(RealmError::Unreachable(
+                    "no server has its stream at this moment, or JetStream is off".into(),
+                )),
                 RequestErrorKind::MaxPayloadExceeded => {
                     Err(RealmError::Refused("the server takes no message of that size".into()))
                 }
@@ -319,7 +319,9 @@ impl Line {
                     ));
                 }
                 Some(503) => {
-                    return Err(RealmError::Unreachable("no server has its stream at this moment".into()));
+                    return Err(RealmError::Unreachable(
+                        "no server has its stream at this moment, or JetStream is off".into(),
+                    ));
                 }
                 Some(code) => return Err(RealmError::Refused(format!("reading gave {code}").into())),
             }

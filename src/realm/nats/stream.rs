@@ -266,7 +266,17 @@ pub(super) async fn check(address: &Address) -> Result<RealmCheck, RealmError> {
         notes.push(RealmNote {
             what: "Whether the server syncs before it acknowledges cannot be seen from here: its configuration needs \
                    `sync_interval: always` in the `jetstream` part.",
-            advice: "`?monitor=http://HOST:8222` in the address lets this look.",
+            advice: match address.monitor {
+                Some(_) => "The page that `monitor` in the address names cannot be read, or is another server's.",
+                None => "`?monitor=http://HOST:8222` in the address lets this look.",
+            },
+        });
+    }
+    let copies = u64::try_from(address.replicas).unwrap_or(u64::MAX);
+    if copies > 1 && line.info::<Info>().await?.is_some_and(|info| info.config.num_replicas != copies) {
+        notes.push(RealmNote {
+            what: "The stream has another number of copies than `replicas` in the address says.",
+            advice: "Change the stream's (`nats stream edit EDN_BRIDGE --replicas N`), or the address.",
         });
     }
     let info = line.client.server_info();
