@@ -86,9 +86,11 @@ impl Attached {
         let Err(refused) = switch(&opened.0, session) else { return Ok(Self::talks(opened, own)) };
         Self::talks(opened, own).end();
         // A session of the realm is opened by the process that is in it.
-        let bridge = Running::in_realm(&hello, options, &settings)?
-            .filter(|bridge| switch(&bridge.client, session).is_ok());
-        bridge.map(Running::attached).ok_or(Failure::Failed(refused.message))
+        let Some(bridge) = Running::in_realm(&hello, options, &settings)? else {
+            return Err(Failure::Failed(refused.message));
+        };
+        switch(&bridge.client, session).map_err(|refused| Failure::Failed(refused.message))?;
+        Ok(bridge.attached())
     }
 
     fn talks((client, events): (Client, Receiver<Owned>), own: Own) -> Self {

@@ -72,8 +72,8 @@ pub enum Change {
     /// A client ended the running turn. The handle has done so at once; this ends a turn that started since.
     Abort { request: Option<Box<KeyedRequest>>, reply: Reply<bool> },
     /// A client ends the running turn after its tool calls, and gets the text that is no longer delivered. One that
-    /// came through control ends only a turn that began at `before` or earlier, and what waits goes on waiting. Where the
-    /// handle has ended a turn at once, it ends no other: the next one may have begun since.
+    /// came through control ends only a turn that began at `before` or earlier, and what waits goes on waiting. If the
+    /// handle has ended the turn of `at_once` already, no other is ended: the next one may have begun since.
     Interrupt {
         call: Call,
         request: Option<Box<KeyedRequest>>,

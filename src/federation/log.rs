@@ -447,7 +447,7 @@ impl Writer {
         self.disown();
         self.set(match self.federation.owner(&self.part.session) {
             Some(owner) => ownership_of(Some(&owner)),
-            // It is too new to be listed, so that nobody else can have taken it yet.
+            // It is too new to be listed. Other hosts take what is listed, so it is still this one's.
             None => Ownership::Theirs { host: self.federation.host_name(), is_lost: false },
         })
         .await;

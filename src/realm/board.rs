@@ -260,7 +260,7 @@ impl Desk<RealmHint> {
     }
 }
 
-/// Whether hints work, which are tried again and again. The log says it when that changes, once.
+/// Whether hints work. Each change is logged once, however often they are tried.
 #[derive(Default)]
 pub(super) struct Standing {
     fails: bool,

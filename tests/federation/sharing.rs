@@ -195,7 +195,7 @@ fn entry_that_waits_while_the_session_is_lost_is_kept() {
         server.sql(&takes);
         wait_until("the owner asks whether it is one", || server.sql(waits) != ["0"]);
         a.request("p", "prompt", "{:message \"too late\"}");
-        // It is with the session by then.
+        // The session has the prompt by then.
         a.ask("i", "ping", "{}");
         server.sql("INSERT INTO go VALUES (true)");
         blocking.join().unwrap();

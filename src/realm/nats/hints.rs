@@ -115,7 +115,7 @@ async fn listen_once(
             _ = look.tick() => {
                 let gone = lock(desks).sweep();
                 hearing.retain(|channel, _| !gone.contains(channel));
-                // Said here: one that is cut again and again does not work.
+                // Not before: a connection that is lost again and again does not work.
                 standing.works("heard");
             }
         }

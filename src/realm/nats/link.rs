@@ -40,7 +40,7 @@ const PIECE_BYTES: usize = 512 * 1024;
 /// Messages that the server takes as a unit.
 const BATCH: usize = 1000;
 
-/// The pause before what a message under way stands in the way of is tried again.
+/// The pause before a unit is sent again that another message, still under way, has blocked.
 const BUSY: Duration = Duration::from_millis(10);
 
 /// Messages that are read at once: fewer than wait for a reader.
@@ -416,7 +416,7 @@ impl Line {
         }
     }
 
-    /// Has messages taken as a unit, if they are taken now.
+    /// Sends messages as a unit, once.
     async fn put(&self, messages: &[(String, HeaderMap, Bytes)]) -> Result<Taken, RealmError> {
         let count = messages.len();
         let batch = uuid::Uuid::new_v4().simple().to_string();

@@ -115,7 +115,7 @@ impl Link {
         within(wait, kind, answer).await
     }
 
-    /// The engine ends a statement that takes longer than this from now on.
+    /// Has the engine end each later statement after that time.
     async fn end_statements_after(&self, wait: Duration) -> Result<(), RealmError> {
         let set = format!("SET statement_timeout = {}", wait.as_millis());
         let answer = async { self.client.batch_execute(&set).await.map_err(|error| (Kind::Read, error)) };
@@ -328,8 +328,8 @@ impl Pool {
         borrowed.done(answer)
     }
 
-    /// Runs one statement that may take long, and takes no connection from others. The engine works on it no longer than
-    /// `wait` either: that its connection is gone does not end it.
+    /// Runs one statement that may take long, on a connection of its own. The engine ends it after `wait` too: closing the
+    /// connection would not.
     pub(super) async fn rows_aside(
         &self,
         wait: Duration,
