@@ -339,8 +339,9 @@ turns, sessions of other hosts and the daemon.")
    '("C-r" "the notes" "Enter") '("Enter") "second line"
    '("C-x" "k" "Enter"))
   (edn-bridge-terminal-tests-chat)
+  ;; The line above the code.  Its two letters may be in the folder's name too.
   (edn-bridge-terminal-tests-do
-   '("C-r" "el" "Enter") '("Enter") "^The code is on the kill ring")
+   '("C-r" "(x)" "Enter" "C-p" "C-a" "Enter") "^The code is on the kill ring")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do '("C-r" "(x)" "Enter" "C-c" "M-w")
                                 "^The code is on the kill ring")
