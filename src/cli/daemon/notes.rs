@@ -157,9 +157,9 @@ impl Notes {
         self.held().insert(session.to_owned(), Held { claim, note, refusal: None });
     }
 
-    /// Leaves all to the next daemon.
+    /// Leaves all to the next daemon, which has them when this process ends: until then, their sessions are locked too.
     pub(super) fn leave(&self) {
-        for (_, mut held) in self.held().drain() {
+        for held in self.held().values_mut() {
             if held.refusal.is_none() {
                 // An orderly end ends the row of kills.
                 (held.note.is_left, held.note.kills) = (true, 0);
