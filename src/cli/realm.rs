@@ -16,7 +16,7 @@ use edn_bridge::{
     federation::Terms,
     private,
     realm::{
-        self, Host, HostId, HostName, Incarnation, Realm, RealmError, RealmFilter, RealmSlot,
+        self, Host, HostId, HostName, Incarnation, Realm, RealmError, RealmFilter, RealmNote, RealmSlot,
         rules::LeaseTerms,
     },
     secret::Secret,
@@ -210,15 +210,19 @@ pub(super) fn run(options: &Options, command: RealmCommand) -> Exit {
             out::print("The realm is ready.\n")
         }
         RealmCommand::Check => {
-            let check = told(wait_for(realm::check(&url))?)?;
+            let check = check(&settings, policy)?;
             let notes = check.notes.iter().map(|note| format!("{} {}\n", note.what, note.advice));
             out::print(&format!("{}\n{}", facts(&check).join("\n"), notes.collect::<String>()))
         }
         RealmCommand::Hosts => {
-            let hosts = ask(&settings, policy, &url, |realm| Box::pin(async move { realm.hosts().await }))?;
+            let (hosts, me) = hosts(&settings, policy, &url)?;
             let line = |host: &Host| {
                 let state = if host.is_alive { "there".to_owned() } else { lost(host.lost_ms) };
-                let here = if *host.name.as_str() == *policy.host { " (this one)" } else { "" };
+                let here = match host.name == me.name {
+                    true if host.has_name_of(&me) => " (not this one)",
+                    true => " (this one)",
+                    false => "",
+                };
                 format!("{}{here}: {state}, sessions: {}, build {}\n", host.name, host.sessions, host.build)
             };
             out::print(&hosts.iter().map(line).collect::<String>())
@@ -245,7 +249,28 @@ pub(super) fn facts(check: &RealmCheck) -> [String; 2] {
 #[cfg(feature = "realm")]
 pub(super) fn check(settings: &Settings, policy: &RealmPolicy) -> Result<RealmCheck, Failure> {
     let url = address(policy, settings)?;
-    told(wait_for(realm::check(&url))?)
+    let mut check = told(wait_for(realm::check(&url))?)?;
+    let (hosts, me) = hosts(settings, policy, &url)?;
+    if hosts.iter().any(|host| host.has_name_of(&me)) {
+        check.notes.push(NAMESAKE);
+    }
+    Ok(check)
+}
+
+/// What is told where two state folders have one name.
+#[cfg(feature = "realm")]
+const NAMESAKE: RealmNote = RealmNote {
+    what: "Another state folder, of this machine or another, is in the realm under this one's name: while it is \
+           there, this one shares nothing.",
+    advice: "Give one of the two another :host in its configuration.",
+};
+
+/// The hosts of the realm, and who asks.
+#[cfg(feature = "realm")]
+fn hosts(settings: &Settings, policy: &RealmPolicy, url: &Secret) -> Result<(Vec<Host>, HostId), Failure> {
+    ask(settings, policy, url, |realm| {
+        Box::pin(async move { Ok((realm.hosts().await?, realm.me().clone())) })
+    })
 }
 
 #[cfg(feature = "realm")]

@@ -225,7 +225,8 @@ impl Realm for LocalRealm {
         async {
             let sessions = u64::try_from(self.lock().owned.len()).unwrap_or(u64::MAX);
             let build = env!("CARGO_PKG_VERSION").into();
-            Ok(vec![Host { name: self.me.name.clone(), build, is_alive: true, lost_ms: 0, sessions }])
+            let (name, key) = (self.me.name.clone(), self.me.key.clone());
+            Ok(vec![Host { name, key, build, is_alive: true, lost_ms: 0, sessions }])
         }
         .boxed()
     }

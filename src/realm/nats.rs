@@ -576,6 +576,7 @@ impl Realm for NatsRealm {
                     lost_ms: now.saturating_sub(ends),
                     sessions: owned.get(&name).copied().unwrap_or(0),
                     name: host_name(&name)?,
+                    key: run.key.into(),
                     build: run.build.into(),
                 })
             };

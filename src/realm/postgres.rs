@@ -149,7 +149,7 @@ const RENEW: &str = "WITH r AS (INSERT INTO edn_bridge.host AS h (name, key, inc
 const LEAVE: &str = "UPDATE edn_bridge.host SET until = clock_timestamp() \
      WHERE member = current_user AND name = $1 AND incarnation = $2 AND until > clock_timestamp()";
 
-const HOSTS: &str = "SELECT h.name, h.build, h.until > clock_timestamp(), \
+const HOSTS: &str = "SELECT h.name, h.key, h.build, h.until > clock_timestamp(), \
        (extract(epoch FROM clock_timestamp() - h.until) * 1000)::bigint, \
        (SELECT count(*) FROM edn_bridge.session s WHERE s.member = current_user AND s.owner = h.name) \
      FROM edn_bridge.host h WHERE h.member = current_user ORDER BY h.name LIMIT $1";
@@ -475,10 +475,11 @@ impl Realm for PostgresRealm {
             let host = |row: &Row| {
                 Ok(Host {
                     name: host_name(get(row, 0)?)?,
-                    build: get::<&str>(row, 1)?.into(),
-                    is_alive: get(row, 2)?,
-                    lost_ms: get(row, 3)?,
-                    sessions: seq(row, 4)?,
+                    key: get::<&str>(row, 1)?.into(),
+                    build: get::<&str>(row, 2)?.into(),
+                    is_alive: get(row, 3)?,
+                    lost_ms: get(row, 4)?,
+                    sessions: seq(row, 5)?,
                 })
             };
             Ok(rows.iter().filter_map(|row| readable(host(row), "a host of the realm")).collect())

@@ -63,6 +63,8 @@ pub struct HostId {
 pub struct Host {
     /// Its name.
     pub name: HostName,
+    /// The key of its state folder.
+    pub key: Arc<str>,
     /// The build of its program.
     pub build: Arc<str>,
     /// Whether its lease holds, by the engine's clock.
@@ -71,6 +73,13 @@ pub struct Host {
     pub lost_ms: i64,
     /// The sessions that it owns.
     pub sessions: u64,
+}
+
+impl Host {
+    /// Whether another state folder than that of `me` is in the realm under the name of `me`.
+    pub fn has_name_of(&self, me: &HostId) -> bool {
+        self.is_alive && self.name == me.name && self.key != me.key
+    }
 }
 
 /// A place in a session's log: how many entries there are up to it, and the last of them.

@@ -3,10 +3,10 @@
 use edn_bridge::value::{Owned, Value};
 
 use crate::crossing::Two;
-use crate::engines::Engine as _;
+use crate::engines::Engine;
 use crate::fixture::{Daemon, END, signal};
 use crate::support::{Bridge, code, data, wait_until};
-use crate::{ask, end_of_turn, host_of, is_lost, listed, shared, texts};
+use crate::{ask, end_of_turn, host, host_of, is_lost, listed, on_each_engine, shared, texts};
 
 /// What a person is told who types a command, with its kind.
 fn typed(bridge: &mut Bridge, command: &str) -> Owned {
@@ -114,4 +114,24 @@ fn commands_reach_shared_sessions_beside_a_daemon() {
     done(&beta, &["sessions", "take", &other, folder.to_str().unwrap()]);
     let owner = format!("SELECT owner FROM edn_bridge.session WHERE id = '{other}'");
     assert_eq!(server.sql(&owner), ["beta"]);
+}
+
+on_each_engine! {
+    namesake_is_told
+}
+
+fn namesake_is_told<E: Engine>() {
+    let Some(server) = E::start() else { return };
+    let alpha = host(&server, "alpha", ":all", END);
+    let _a = shared(&mut alpha.setup.interactor());
+    let namesake = host(&server, "alpha", ":all", END);
+    for (host, is_namesake) in [(&alpha, false), (&namesake, true)] {
+        let hosts = done(host, &["realm", "hosts"]);
+        let whose = if is_namesake { "alpha (not this one): there" } else { "alpha (this one): there" };
+        assert!(hosts.starts_with(whose), "{hosts}");
+        let doctor = host.setup.command().arg("doctor").output().unwrap();
+        for told in [done(host, &["realm", "check"]), String::from_utf8(doctor.stdout).unwrap()] {
+            assert_eq!(told.contains("Give one of the two another :host"), is_namesake, "{told}");
+        }
+    }
 }
