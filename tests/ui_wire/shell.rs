@@ -1,12 +1,10 @@
 //! The person's own commands, one tool without a run, and the theme.
 
-use std::time::Instant;
-
 use serde_json::{Value, json};
 
 use crate::peer::{CAN, Peer, outline};
 use crate::runs::{ECHO, yolo};
-use crate::support::{PATIENCE, Setup};
+use crate::support::{Setup, wait_until};
 
 fn peer() -> (Setup, Peer) {
     let setup = Setup::new().script(ECHO);
@@ -69,8 +67,8 @@ fn several_commands_run_side_by_side_and_beside_a_run() {
 
 #[test]
 fn task_is_started_waited_for_detached_and_ended() {
-    let (_, mut peer) = peer();
-    let task = peer.ask("shell.start", json!({"command": "echo begun; exec sleep 600"}));
+    let (setup, mut peer) = peer();
+    let task = peer.ask("shell.start", json!({"command": "echo begun; touch begun; exec sleep 600"}));
     let id = task["task_id"].clone();
     assert_eq!((&task["state"], &task["exit_code"]), (&json!("running"), &Value::Null));
     let wait = peer.request("shell.wait", json!({"task_id": id}));
@@ -82,6 +80,7 @@ fn task_is_started_waited_for_detached_and_ended() {
     assert_eq!(peer.code("task.result", json!({"task_id": id})), -32001);
     let tasks = peer.ask("task.list", json!({"state": "running", "kind": "shell"}));
     assert_eq!(tasks["tasks"][0]["task_id"], id);
+    wait_until("the command does not begin", || setup.project().join("begun").exists());
     assert_eq!(peer.ask("shell.cancel", json!({"task_id": id}))["state"], "cancelled");
     let output = peer.ask("shell.output", json!({"task_id": id, "stream": "stdout"}));
     assert_eq!(output["content"], "begun\n");
@@ -215,15 +214,8 @@ fn killed_runtime_leaves_no_command() {
     let mut peer = Peer::ready(&setup, CAN);
     peer.ask("shell.start", json!({"command": "echo $$ > person; exec sleep 600"}));
     peer.run("go");
-    let deadline = Instant::now() + PATIENCE;
-    let wait = |what: &str, is_so: &dyn Fn() -> bool| {
-        while !is_so() {
-            assert!(Instant::now() < deadline, "{what}");
-            std::thread::yield_now();
-        }
-    };
     let pid = |name: &str| std::fs::read_to_string(setup.project().join(name)).unwrap_or_default();
-    wait("the commands begin", &|| pid("person").ends_with('\n') && pid("model").ends_with('\n'));
+    wait_until("the commands begin", || pid("person").ends_with('\n') && pid("model").ends_with('\n'));
     peer.kill();
     for name in ["person", "model"] {
         let stat = std::path::PathBuf::from(format!("/proc/{}/stat", pid(name).trim()));
@@ -231,6 +223,6 @@ fn killed_runtime_leaves_no_command() {
             let stat = std::fs::read_to_string(&stat).unwrap_or_default();
             stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('Z'))
         };
-        wait(name, &is_gone);
+        wait_until(name, is_gone);
     }
 }
