@@ -269,6 +269,11 @@ impl Known {
     }
 }
 
+/// A record as the body of a message.
+pub(super) fn json(record: &impl Serialize) -> Result<Vec<u8>, RealmError> {
+    serde_json::to_vec(record).map_err(texts::damaged)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
