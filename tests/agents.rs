@@ -103,6 +103,36 @@ fn ended(bridge: &mut Bridge) -> Owned {
     last
 }
 
+/// The frame that is wanted, once the turn has ended too. What an agent tells of itself is a state, which may come after
+/// the end of the turn.
+fn until_both(bridge: &mut Bridge, is_wanted: impl Fn(&Owned) -> bool) -> Owned {
+    let (mut wanted, mut is_over) = (None, false);
+    loop {
+        match wanted {
+            Some(wanted) if is_over => return wanted,
+            _ => {}
+        }
+        let frame = bridge.until(|frame| is_wanted(frame) || is_event(frame, "turn/ended"));
+        if is_event(&frame, "turn/ended") {
+            is_over = true;
+        } else {
+            wanted = Some(frame);
+        }
+    }
+}
+
+/// Asks until an answer is as wanted.
+fn until_answered(bridge: &mut Bridge, op: &str, is_wanted: impl Fn(&str) -> bool) -> String {
+    let deadline = std::time::Instant::now() + support::PATIENCE;
+    loop {
+        let answer = bridge.ask("u", op, "{}").to_string();
+        if is_wanted(&answer) {
+            return answer;
+        }
+        assert!(std::time::Instant::now() < deadline, "{answer}");
+    }
+}
+
 /// The text of a message's frame. A long one is told once, in the content.
 fn text(frame: &Owned) -> String {
     let blocks = at(frame, &["data", "content"]).and_then(|content| content.as_slice()).unwrap_or_default();

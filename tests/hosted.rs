@@ -343,7 +343,9 @@ fn provider_failures_are_distinguished() {
         ),
     ] {
         let server = Server::new([answer]);
-        let heard = hear(ask(&provider(&server, "anthropic", ":idle-timeout-ms 300"), request()));
+        let patience = if what == "silence" { 300 } else { 60_000 };
+        let settings = format!(":idle-timeout-ms {patience}");
+        let heard = hear(ask(&provider(&server, "anthropic", &settings), request()));
         assert_eq!(heard.error, Some(kind), "{what}: {heard:?}");
         assert!(heard.message.contains(words), "{what}: {}", heard.message);
         assert!(!heard.message.contains(KEY), "{what}: {}", heard.message);

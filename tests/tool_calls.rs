@@ -239,7 +239,7 @@ fn a_background_job_outlives_its_call_and_can_be_ended() {
 fn nothing_that_runs_outlives_the_connection() {
     let setup = calls(&[
         r#"{:name "bash" :arguments {:command "echo $$ > job; exec sleep 1000" :background true}}"#,
-        r#"{:name "bash" :arguments {:command "echo $$ > call; echo ready; sleep 1000"}}"#,
+        r#"{:name "bash" :arguments {:command "until [ -s job ]; do sleep 0.01; done; echo $$ > call; echo ready; sleep 1000"}}"#,
     ]);
     let mut bridge = go(&setup);
     bridge.event("tool/update");

@@ -174,7 +174,7 @@ fn steering_arrives_between_running_call_and_next_model_call() {
 #[test]
 fn steering_during_the_last_answer_goes_on_with_the_turn() {
     let setup = yolo(&format!(
-        "{{:turns [{{:steps [{{:delta \"a\"}} {{:sleep-ms 1500}} {{:delta \"b\"}}]}} {ECHO}]}}"
+        "{{:turns [{{:steps [{{:delta \"a\"}} {{:sleep-ms 5000}} {{:delta \"b\"}}]}} {ECHO}]}}"
     ));
     let mut bridge = setup.ready();
     let turn = prompt(&mut bridge, "work");

@@ -218,7 +218,7 @@ fn group_and_its_join_keep_the_configuration_of_their_start() {
 
 #[test]
 fn closed_gate_skips_stage() {
-    let workflow = r#"{:stages [{:id :a :body "x" :gate [{:confirm "Really?"}] :interaction-timeout-ms 200
+    let workflow = r#"{:stages [{:id :a :body "x" :gate [{:confirm "Really?"}] :interaction-timeout-ms 3000
                                 :next {:done :b, :skipped :b}}
                                {:id :b :body "x" :gate [{:command "test -e open"}]}]}"#;
     let setup = with("{:turns [{:steps [{:delta \"ok\"}]}]}", workflow);

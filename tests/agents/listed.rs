@@ -173,8 +173,9 @@ fn chosen_options_are_chosen_again_after_a_crash() {
     // What the agent has changed by itself is not the person's choice any more.
     bridge.skip_to_now();
     say(&mut bridge, "option model m-small");
-    bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "model-id") == "m-small");
-    ended(&mut bridge);
+    until_both(&mut bridge, |frame| {
+        is_event(frame, "session/updated") && data(frame, "model-id") == "m-small"
+    });
     say(&mut bridge, "crash");
     ended(&mut bridge);
     turn(&mut bridge, "say fourth");

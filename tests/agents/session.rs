@@ -83,8 +83,8 @@ fn commands_of_the_agent_are_listed_and_reach_it() {
     let setup = with_agent("", "");
     let mut bridge = setup.interactor();
     turn(&mut bridge, "commands");
-    let listed = bridge.ask("c", "get_commands", "{}").to_string();
-    assert!(listed.contains("/review [what]") && listed.contains(":source \"agent\""), "{listed}");
+    let listed = until_answered(&mut bridge, "get_commands", |listed| listed.contains("/review [what]"));
+    assert!(listed.contains(":source \"agent\""), "{listed}");
     assert!(!listed.contains("Odd"), "{listed}");
     let said = turn(&mut bridge, "/review this");
     assert!(said.contains("did not understand '/review this'"), "{said}");
@@ -95,16 +95,7 @@ fn plan_is_a_widget_and_a_fact() {
     let setup = with_agent("", "");
     let mut bridge = setup.interactor();
     say(&mut bridge, "plan");
-    // The widget is a state, so it may come after the end of the turn.
-    let (mut widget, mut is_over) = (String::new(), false);
-    while widget.is_empty() || !is_over {
-        let frame =
-            bridge.until(|frame| is_event(frame, "ui/widgets-updated") || is_event(frame, "turn/ended"));
-        is_over |= is_event(&frame, "turn/ended");
-        if is_event(&frame, "ui/widgets-updated") {
-            widget = frame.to_string();
-        }
-    }
+    let widget = until_both(&mut bridge, |frame| is_event(frame, "ui/widgets-updated")).to_string();
     assert!(widget.contains("✓ First") && widget.contains("● Second"), "{widget}");
     let asked = bridge.ask("q", "query_eql", "{:query \"[:psi.agent-session/plan]\"}").to_string();
     assert!(asked.contains("{:text \"First\" :state \"completed\"}"), "{asked}");
@@ -117,7 +108,9 @@ fn title_and_notice_are_taken_over() {
     say(&mut bridge, "notice Careful; title My title");
     let notice = bridge.event("ui/notification");
     assert_eq!(data(&notice, "message"), "a: Careful");
-    bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "session-name") == "My title");
+    until_both(&mut bridge, |frame| {
+        is_event(frame, "session/updated") && data(frame, "session-name") == "My title"
+    });
     bridge.ask("n", "set_session_name", "{:name \"Mine\"}");
     turn(&mut bridge, "title Other");
     assert_eq!(state(&mut bridge).get("session-name").unwrap().as_str(), Some("Mine"));
@@ -168,8 +161,9 @@ fn modes_of_an_agent_are_an_option_beside_ours() {
     assert_eq!(state(&mut bridge).get("mode").unwrap().as_str(), Some("ask"));
     bridge.skip_to_now();
     say(&mut bridge, "mode-is ask");
-    bridge.until(|frame| is_event(frame, "session/updated") && frame.to_string().contains(":value \"ask\""));
-    ended(&mut bridge);
+    until_both(&mut bridge, |frame| {
+        is_event(frame, "session/updated") && frame.to_string().contains(":value \"ask\"")
+    });
 }
 
 #[test]

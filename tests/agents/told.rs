@@ -13,10 +13,8 @@ fn agents_turn_is_shown_journalled_and_costed() {
     assert_eq!(data(&last, "text"), "Hello, world", "{last}");
     assert_eq!(data(&last, "stop-reason"), "end-turn");
     assert!(last.to_string().contains(":input 10 :output 5"), "{last}");
-    let state = state(&mut bridge).to_string();
-    for part in
-        [":model-provider \"a\"", ":model-id \"m-small\"", ":context-tokens 100", ":context-window 1000"]
-    {
+    let state = until_answered(&mut bridge, "get_state", |state| state.contains(":context-tokens 100"));
+    for part in [":model-provider \"a\"", ":model-id \"m-small\"", ":context-window 1000"] {
         assert!(state.contains(part), "{part}: {state}");
     }
     assert!(state.contains(":info \"scripted 1.0\"") && state.contains(":session-id \"as-"), "{state}");

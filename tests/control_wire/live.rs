@@ -21,8 +21,7 @@ const ANSWER: &str = "{:turns [{:steps [{:delta \"Done.\"}]}] :then :repeat-last
 const LONG: &str =
     "{:turns [{:steps [{:delta \"Working.\"} {:sleep-ms 600000}]} {:steps [{:delta \"Next.\"}]}]}";
 
-const TEAM: &str =
-    r#"{:control {:teams [{:name "dev" :members ["arch" {:name "reader" :may [:interrupt]}]}]}}"#;
+const TEAM: &str = r#"{:control {:ack-timeout-ms 60000 :teams [{:name "dev" :members ["arch" {:name "reader" :may [:interrupt]}]}]}}"#;
 
 /// A setup whose user names a team.
 fn setup(script: &str, config: &str) -> Setup {
@@ -408,7 +407,7 @@ fn text_begins_a_turn_though_as_much_waits_as_may() {
 
 #[test]
 fn text_that_cannot_be_read_back_is_refused_and_is_not_there() {
-    let setup = setup(ANSWER, &TEAM.replace("{:control {", "{:control {:ack-timeout-ms 60000 "));
+    let setup = setup(ANSWER, TEAM);
     let mut bridge = setup.ready();
     let id = session_id(&mut bridge);
     let folder = setup.state().join("control");

@@ -236,7 +236,7 @@ fn unanswered_request_is_sent_again_as_the_same_one() {
             Act::Answer(ack)
         }
     });
-    let ended = send(&setup, &receiver, &["--timeout-ms", "1000"], "hello");
+    let ended = send(&setup, &receiver, &["--timeout-ms", "5000"], "hello");
     assert_eq!(ended.status, 0, "{ended:?}");
     let mut seen = receiver.seen();
     assert_eq!((&seen[0]["meta"]["retry_count"], &seen[1]["meta"]["retry_count"]), (&json!(0), &json!(1)));
@@ -249,7 +249,7 @@ fn unanswered_request_is_sent_again_as_the_same_one() {
 fn request_that_nobody_answers_ends_with_a_timeout() {
     let setup = Setup::new();
     let receiver = Receiver::new(&setup, |_, _| Act::Nothing);
-    let ended = send(&setup, &receiver, &["--timeout-ms", "1000", "--retries", "2"], "hello");
+    let ended = send(&setup, &receiver, &["--timeout-ms", "3000", "--retries", "2"], "hello");
     assert_eq!((ended.status, ended.out.as_str()), (6, ""), "{ended:?}");
     let id = receiver.seen()[0]["request_id"].as_str().unwrap().to_owned();
     assert!(ended.err.contains("may still be done") && ended.err.contains(&id), "{}", ended.err);
@@ -272,7 +272,7 @@ fn stalled_receiver_is_asked_again_what_it_serves() {
         let act: Acts = Arc::new(|request, _| Act::Answer(ack(request, "ok")));
         serve(&listener.accept().unwrap().0, &offer, &seen, &act);
     });
-    let ended = send(&setup, &receiver, &["--timeout-ms", "1000"], "hello");
+    let ended = send(&setup, &receiver, &["--timeout-ms", "3000"], "hello");
     assert_eq!(ended.status, 0, "{ended:?}");
     assert_eq!(audited(&setup), ["sent 0", "acked 0 ok false"]);
     serving.join().unwrap();
@@ -445,7 +445,7 @@ fn file_of_an_unanswered_request_stays_until_it_is_old() {
     let ended = send(
         &setup,
         &receiver,
-        &["--timeout-ms", "1000", "--retries", "0", "--request-id", "../a b"],
+        &["--timeout-ms", "3000", "--retries", "0", "--request-id", "../a b"],
         &large,
     );
     assert_eq!(ended.status, 6, "{ended:?}");

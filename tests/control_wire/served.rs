@@ -137,7 +137,7 @@ fn silence_ends_a_connection_and_lines_do_not() {
     let fake = Arc::new(Fake::new());
     let clock = Arc::new(FixedClock::default());
     let tally = Arc::new(Tally::default());
-    let silence = Duration::from_secs(1);
+    let silence = Duration::from_secs(3);
     let server = Server::with_silence(fake, tally, clock, silence);
     let mut talking = Program::of(&server);
     let mut silent = Program::of(&server);

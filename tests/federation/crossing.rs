@@ -310,7 +310,7 @@ fn configured(host: &Daemon, more: &str) {
 
 /// Gives a host a team for control.
 pub fn team(host: &Daemon) {
-    configured(host, ":control {:teams [{:name \"t\" :members [\"ann\"]}]}");
+    configured(host, ":control {:ack-timeout-ms 60000 :teams [{:name \"t\" :members [\"ann\"]}]}");
 }
 
 #[test]

@@ -80,7 +80,7 @@ impl Setup {
     pub fn team(self) -> Self {
         let folder = self.dir.path().join("config/edn-bridge");
         std::fs::create_dir_all(&folder).unwrap();
-        let teams = "{:control {:teams [{:name \"t\" :members [\"ann\" {:name \"lead\" :may [:answer]}]}]}}";
+        let teams = "{:control {:ack-timeout-ms 60000 :teams [{:name \"t\" :members [\"ann\" {:name \"lead\" :may [:answer]}]}]}}";
         std::fs::write(folder.join("config.edn"), teams).unwrap();
         self
     }
