@@ -246,7 +246,8 @@ The program plays SCRIPT."
         (edn-bridge-mcp-tests-wait-question "Allow mcp__two__look?")
         (edn-bridge-test-push "Allow once")
         (edn-bridge-test-wait
-         (edn-bridge-mcp-tests-shows-p chat "Both have looked."))
+         (and (edn-bridge-mcp-tests-shows-p chat "Both have looked.")
+              (not (edn-bridge-chat-running-p))))
         (let ((told (edn-bridge-live-tests-told)))
           (should (string-search "one has looked" told))
           (should (string-search "two has looked" told)))

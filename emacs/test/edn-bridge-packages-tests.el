@@ -67,9 +67,10 @@ What newer versions of Emacs have themselves is left out there."
      "Permissions: *\nask .*\naccept-edits .*\nread-only .*\nyolo "
      '("yol" "Enter") "^Permissions: yolo"
      ;; The session that was used last comes first.
-     '("Hi" "C-c" "Enter") "You\nHi" "ready · idle" '("C-c" "C-n") "New session"
+     '("Hi" "C-c" "Enter") "You\nHi" "the notes\\." "ready · idle"
+     '("C-c" "C-n") "New session"
      '("C-c" "C-o" "p") "Permissions:" '("yol" "Enter") "^Permissions: yolo"
-     '("there" "C-c" "Enter") "You\nthere" "ready · idle"
+     '("there" "C-c" "Enter") "You\nthere" "Ran one\\." "ready · idle"
      '("C-c" "C-s") "Session: *\nthere +here.*\nHi " '("C-x" ".") "^Act"
      '("w") '("C-y") "^─+\nthere" '("C-a" "C-k"))
     (edn-bridge-terminal-tests-do '("M-x") "M-x")
@@ -96,7 +97,7 @@ What newer versions of Emacs have themselves is left out there."
                                     '("C-a" "C-k"))
       (when (zerop round)
         (edn-bridge-terminal-tests-do '("Hi" "C-c" "Enter") "You\nHi"
-                                      "ready · idle")))))
+                                      "the notes\\." "ready · idle")))))
 
 (ert-deftest edn-bridge-packages-company-shows-its-popup-at-the-draft ()
   (edn-bridge-packages-tests-with (company company-capf)
@@ -111,15 +112,14 @@ What newer versions of Emacs have themselves is left out there."
   (edn-bridge-packages-tests-with (which-key)
       (progn (setq which-key-idle-delay 0.2) (which-key-mode))
     (edn-bridge-terminal-tests-do
-     '("C-c") "queue for after the turn" '("C-g")
-     '("C-c" "C-o") "thinking level" '("C-g")
-     '("C-c" "e") "rewrite region" '("C-g"))))
+     '("C-c") "queue for after the turn" '("C-o") "thinking level"
+     '("n") "^Model: " '("C-c" "e") "rewrite region")))
 
 (ert-deftest edn-bridge-packages-evil-finds-the-keys-of-the-text ()
   (edn-bridge-packages-tests-with (evil)
       (evil-mode)
     (edn-bridge-terminal-tests-do
-     "<I>" '("Hi" "C-c" "Enter") "You\nHi" "ready · idle"
+     "<I>" '("Hi" "C-c" "Enter") "You\nHi" "the notes\\." "ready · idle"
      '("one" "C-c" "Enter") "Allow once (y)"
      '("Escape") "<N>" '("C-c" "C-a") '("y") "Ran one\\."
      '("?" "touch one" "Enter") '("Enter") "▾ bash"

@@ -24,6 +24,9 @@
 (defvar edn-bridge-terminal-tests-folder nil
   "Folder of the running test.")
 
+(defvar edn-bridge-terminal-tests-back 0
+  "How often the running test has gone back to the chat.")
+
 (defvar edn-bridge-terminal-tests-setup nil
   "Form that the Emacs of the test runs before it opens a chat.")
 
@@ -45,7 +48,7 @@
   (edn-bridge-terminal-tests-tmux "capture-pane" "-t" "edn" "-p"))
 
 (defun edn-bridge-terminal-tests-see (regexp)
-  "Wait until the screen shows what REGEXP matches."
+  "Wait until the screen shows what REGEXP matches, and return it."
   (let ((deadline (+ (float-time) 60))
         (case-fold-search nil)
         (screen ""))
@@ -54,7 +57,8 @@
                  (setq screen (edn-bridge-terminal-tests-screen))))
       (when (> (float-time) deadline)
         (ert-fail (list "not seen" regexp screen)))
-      (sleep-for 0.03))))
+      (sleep-for 0.03))
+    screen))
 
 (defun edn-bridge-terminal-tests-reach-draft ()
   "Wait until the cursor is in the draft.
@@ -121,10 +125,8 @@ that the string before it has waited for."
 
 (defun edn-bridge-terminal-tests-click (regexp &optional button)
   "Click with BUTTON of the mouse (0, the first) on what REGEXP matches."
-  (edn-bridge-terminal-tests-see regexp)
-  (let* ((before (substring (edn-bridge-terminal-tests-screen) 0
-                            (string-match regexp
-                                          (edn-bridge-terminal-tests-screen))))
+  (let* ((screen (edn-bridge-terminal-tests-see regexp))
+         (before (substring screen 0 (string-match regexp screen)))
          (row (length (split-string before "\n")))
          (column (1+ (length (car (last (split-string before "\n")))))))
     (edn-bridge-terminal-tests-type
@@ -132,8 +134,12 @@ that the string before it has waited for."
                   (or button 0) column row (or button 0) column row))))
 
 (defun edn-bridge-terminal-tests-chat ()
-  "Go back to the chat, alone on the screen, with point in the draft."
-  (edn-bridge-terminal-tests-command "terminal-tests-chat" "^This is the chat"))
+  "Go back to the chat, alone on the screen, with point in the draft.
+The mode line says when that is done: another message may take the place of
+one in the echo area at once."
+  (edn-bridge-terminal-tests-command
+   "terminal-tests-chat"
+   (format " back-%d\\>" (cl-incf edn-bridge-terminal-tests-back))))
 
 ;;;; What there is, and what was used
 
@@ -252,7 +258,8 @@ turns, sessions of other hosts and the daemon.")
      (let* ((edn-bridge-terminal-tests-socket
              (format "edn-bridge-%d" (emacs-pid)))
             (edn-bridge-terminal-tests-folder
-             (file-name-as-directory (make-temp-file "edn-bridge" t))))
+             (file-name-as-directory (make-temp-file "edn-bridge" t)))
+            (edn-bridge-terminal-tests-back 0))
        (unwind-protect
            (progn
              (edn-bridge-terminal-tests-start ,script)
@@ -281,12 +288,17 @@ turns, sessions of other hosts and the daemon.")
                    confirm-kill-processes nil
                    suggest-key-bindings nil
                    extended-command-suggest-shorter nil)
+             (defvar terminal-tests-back 0)
              (defun terminal-tests-chat ()
                (interactive)
                (switch-to-buffer (car (edn-bridge-chat-buffers)))
                (delete-other-windows)
                (goto-char (point-max))
-               (message "This is the chat"))
+               (setq terminal-tests-back (1+ terminal-tests-back))
+               (force-mode-line-update t))
+             (setq-default mode-line-misc-info
+                           (append mode-line-misc-info
+                                   '((:eval (format " back-%d" terminal-tests-back)))))
              (add-hook 'edn-bridge-chat-ready-hook
                        (lambda () (message "The session is here")))
              ,edn-bridge-terminal-tests-setup
@@ -374,7 +386,7 @@ turns, sessions of other hosts and the daemon.")
    '("C-a" "C-k")
    '("/thinking" "C-c" "Enter") "Select a thinking level:"
    ;; C-g drops what is typed after it and not read yet.
-   '("C-g") "Nothing was chosen"))
+   'quit "Nothing was chosen"))
 
 (defun edn-bridge-terminal-tests-questions ()
   "Use the keys of questions."
@@ -463,7 +475,8 @@ turns, sessions of other hosts and the daemon.")
    '("C-c" "C-w") "● Keys" '("r") "^Name of this session:" '("2" "Enter")
    "● Keys2" '("D") "This chat is on that session"
    '("A") "^Archived sessions are shown" '("a") "\"Keys2\" is archived"
-   '("a") "\"Keys2\" is not archived any more" '("A") "^Archived sessions are hidden"
+   ;; The next key acts on the line, which is drawn anew after the message.
+   "● Keys2.*  archived" '("a") "\"Keys2\" is not archived any more" '("A") "^Archived sessions are hidden"
    '("v") "^Session s-")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-command
@@ -562,8 +575,8 @@ turns, sessions of other hosts and the daemon.")
        '(("c" "ready ·") ("t" "ready ·" ("C-c" "e" "t"))
          ("n" "edn-bridge: project")
          ("r" "notes.txt:1-2") ("f" "@notes.txt")
-         ("a" "^Ask about the region:" ("C-g"))
-         ("i" "^Image:" ("C-g"))
+         ("a" "^Ask about the region:" quit)
+         ("i" "^Image:" quit)
          ("e" "There is no error at point")
          ("x" "ready ·") ("F" "ready ·")
          ("d" "Handshake in")
