@@ -151,8 +151,8 @@ impl From<StoreError> for RealmError {
     }
 }
 
-/// The answer of `settle`: whether the claim still counts, and what was found beyond `known`. An
-/// engine that was set back may not know the claim any more; that it lacks entries says more.
+/// The answer of `settle`: whether the claim still counts, and what was found beyond `known`. An engine that was set back
+/// may not know the claim any more; that it lacks entries says more.
 #[cfg(feature = "realm")]
 pub(super) fn settled(
     claim: &Claim,

@@ -55,7 +55,7 @@ pub struct NatsRealm {
     me: HostId,
     build: Arc<str>,
     terms: LeaseTerms,
-    shared: Arc<Shared>,
+    way: Arc<Way>,
     /// The way of renewals, which work in sessions must not hold up.
     lease_way: Arc<Way>,
     board: Board,
@@ -67,10 +67,6 @@ pub struct NatsRealm {
     swept: Mutex<Option<Instant>>,
     end: CancellationToken,
     _end: DropGuard,
-}
-
-struct Shared {
-    way: Arc<Way>,
 }
 
 impl fmt::Debug for NatsRealm {
@@ -98,7 +94,7 @@ impl NatsRealm {
             me,
             build: build.into(),
             terms,
-            shared: Arc::new(Shared { way }),
+            way,
             lease_way: Arc::new(Way::new(address, is_fit)),
             board,
             has_entered: AtomicBool::new(false),
@@ -130,7 +126,7 @@ impl NatsRealm {
     }
 
     async fn line(&self) -> Result<Arc<Line>, RealmError> {
-        self.shared.way.line().await
+        self.way.line().await
     }
 
     /// Writes the row of a session, and what goes with it, if it is still the one that was read and this run of the host
@@ -254,9 +250,9 @@ impl NatsRealm {
 
     /// Removes what is left of a deleted session, or of all.
     fn sweep(&self, session: Option<SessionId>) {
-        let (shared, end) = (self.shared.clone(), self.end.clone());
+        let (way, end) = (self.way.clone(), self.end.clone());
         let sweeping = async move {
-            let line = shared.way.line().await?;
+            let line = way.line().await?;
             let mut left = Vec::new();
             match session {
                 Some(session) => left.push(session),
@@ -269,7 +265,7 @@ impl NatsRealm {
                 }
             }
             for session in left {
-                shared.remove(&line, &session).await?;
+                remove(&line, &session).await?;
             }
             Ok::<_, RealmError>(())
         };
@@ -278,26 +274,6 @@ impl NatsRealm {
                 tracing::debug!(%error, "what nobody needs any more is not removed from the realm yet");
             }
         });
-    }
-}
-
-impl Shared {
-    /// Removes what is left of a deleted session.
-    async fn remove(&self, line: &Line, session: &SessionId) -> Result<(), RealmError> {
-        // A message that only says so removes nothing of a session that is there.
-        if newest(line, session).await?.is_none_or(|(_, row)| !row.is_deleted) {
-            return Ok(());
-        }
-        for filter in records::remains(session) {
-            line.purge(&filter).await?;
-        }
-        if let Some((seq, mut row)) = newest(line, session).await?
-            && row.is_deleted
-        {
-            (row.tail, row.tail_id) = (0, None);
-            line.commit(vec![Put::new(records::row(session), json(&row)?, Check::Last(seq))]).await?;
-        }
-        Ok(())
     }
 }
 
@@ -417,7 +393,7 @@ impl Realm for NatsRealm {
             if words.is_empty() {
                 return Ok(hits);
             }
-            let line = self.shared.way.aside().await?;
+            let line = self.way.aside().await?;
             let besides = besides.map(HostName::as_str);
             let slots = slots(&line, |row| besides.is_none() || besides != row.owner.as_deref()).await?;
             for slot in slots.take(REALM_SESSIONS) {
@@ -593,18 +569,16 @@ impl Realm for NatsRealm {
                 match posted.await {
                     Ok(Some(Posting::To(host))) => break host,
                     Ok(Some(Posting::Answered(answer))) => return Ok(answer),
+                    Ok(Some(Posting::Deleted)) => {
+                        self.sweep(Some(session.clone()));
+                        return Err(doubt.unwrap_or(RealmError::Deleted { session: session.clone() }));
+                    }
                     // With its id it is posted once, however often it is tried.
                     Ok(None) if Instant::now() < end => {}
                     Err(error @ RealmError::InDoubt(_)) if Instant::now() < end => doubt = Some(error),
                     // An earlier try may have been carried out, whatever is said of this one.
                     Ok(None) => return Err(doubt.unwrap_or_else(just_changed)),
-                    Err(error) => {
-                        if matches!(error, RealmError::Deleted { .. }) {
-                            // With what was posted before that was seen.
-                            self.sweep(Some(session.clone()));
-                        }
-                        return Err(doubt.unwrap_or(error));
-                    }
+                    Err(error) => return Err(doubt.unwrap_or(error)),
                 }
             };
             let subject = records::answer(session, &request.id);
@@ -622,11 +596,11 @@ impl Realm for NatsRealm {
         async {
             let (to, requests) = mpsc::channel(1);
             let mut woken = self.board.wait_for(News::Request(self.me.name.clone()));
-            let (shared, me, end) = (self.shared.clone(), self.me.name.clone(), self.end.clone());
+            let (way, me, end) = (self.way.clone(), self.me.name.clone(), self.end.clone());
             let forward = async move {
                 let mut given: HashSet<u64> = HashSet::new();
                 while !to.is_closed() {
-                    let pause = match forward_once(&shared.way, &me, &mut given, &to).await {
+                    let pause = match forward_once(&way, &me, &mut given, &to).await {
                         Ok(()) => REALM_REST,
                         Err(_) => REALM_WATCH,
                     };
@@ -673,6 +647,24 @@ impl Realm for NatsRealm {
         }
         .boxed()
     }
+}
+
+/// Removes what is left of a deleted session.
+async fn remove(line: &Line, session: &SessionId) -> Result<(), RealmError> {
+    // A message that only says so removes nothing of a session that is there.
+    if newest(line, session).await?.is_none_or(|(_, row)| !row.is_deleted) {
+        return Ok(());
+    }
+    for filter in records::remains(session) {
+        line.purge(&filter).await?;
+    }
+    if let Some((seq, mut row)) = newest(line, session).await?
+        && row.is_deleted
+    {
+        (row.tail, row.tail_id) = (0, None);
+        line.commit(vec![Put::new(records::row(session), json(&row)?, Check::Last(seq))]).await?;
+    }
+    Ok(())
 }
 
 fn just_changed() -> RealmError {

@@ -16,14 +16,18 @@ pub(super) const HOST_KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// A host's lease as it is in the stream: its number, when it was renewed, and for how long.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct StoredLease {
     pub(super) seq: u64,
-    /// In milliseconds since the epoch, by the server's clock.
+    /// Milliseconds since the epoch, by the server's clock.
     at: i64,
     lease_ms: u64,
 }
 
-impl Held {
+impl StoredLease {
+    fn new(stored: &Stored, lease: &Lease) -> Self {
+        Self { seq: stored.seq, at: stored.time_ms, lease_ms: lease.lease_ms }
+    }
+
     pub(super) fn is_alive(&self, now: i64) -> bool {
         now < self.ends()
     }
@@ -34,18 +38,18 @@ impl Held {
 }
 
 /// The lease of a host; one that is over if there is none.
-pub(super) async fn lease(line: &Line, host: &HostName) -> Result<Held, RealmError> {
-    let Some(found) = line.last(&records::lease(host)).await? else { return Ok(Held::default()) };
+pub(super) async fn lease(line: &Line, host: &HostName) -> Result<StoredLease, RealmError> {
+    let Some(found) = line.last(&records::lease(host)).await? else { return Ok(StoredLease::default()) };
     let lease = found.of(Lease::subject)?;
-    Ok(Held { seq: found.seq, at: found.time_ms, lease_ms: lease.lease_ms })
+    Ok(StoredLease::new(&found, &lease))
 }
 
 /// The leases of all hosts, by their names.
-pub(super) async fn leases(line: &Line) -> Result<BTreeMap<String, Held>, RealmError> {
+pub(super) async fn leases(line: &Line) -> Result<BTreeMap<String, StoredLease>, RealmError> {
     let mut leases = BTreeMap::new();
     line.each(records::LEASES, |stored| {
         if let Ok(lease) = stored.of(Lease::subject) {
-            leases.insert(lease.host, Held { seq: stored.seq, at: stored.time_ms, lease_ms: lease.lease_ms });
+            leases.insert(lease.host.clone(), StoredLease::new(&stored, &lease));
         }
     })
     .await?;
@@ -73,9 +77,9 @@ pub(super) async fn hosts(line: &Line) -> Result<Vec<Host>, RealmError> {
         *count = count.saturating_add(1);
     }
     let now = line.now_ms().await?;
-    // One whose lease is not kept any more was there long ago.
+    // The server has removed the leases of those that have not been there for long.
     let known = runs.into_iter().filter_map(|(name, run)| Some((run, leases.get(&name)?)));
-    let host = |(run, lease): (Run, &Held)| {
+    let host = |(run, lease): (Run, &StoredLease)| {
         Ok(Host {
             is_alive: lease.is_alive(now),
             lost_ms: now.saturating_sub(lease.ends()),

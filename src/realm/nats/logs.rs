@@ -15,7 +15,7 @@ use super::leases::leases;
 use super::link::{Line, Stored};
 use super::records::{self, Row};
 
-/// The newest row of a session, by the server that leads the stream, and its number.
+/// The newest row of a session, by the server that leads the stream, and its number in the stream.
 pub(super) async fn newest(line: &Line, session: &SessionId) -> Result<Option<(u64, Row)>, RealmError> {
     let Some(found) = line.last(&records::row(session)).await? else { return Ok(None) };
     let mut row: Row = found.of(Row::subject)?;
@@ -23,7 +23,10 @@ pub(super) async fn newest(line: &Line, session: &SessionId) -> Result<Option<(u
     Ok(Some((found.seq, row)))
 }
 
-/// The row of a session, and its number. One that was deleted is refused.
+/// The row of a session, and its number in the stream.
+///
+/// # Errors
+/// [`RealmError::NoSession`], [`RealmError::Deleted`].
 pub(super) async fn row_of(line: &Line, session: &SessionId) -> Result<(u64, Row), RealmError> {
     let found = newest(line, session).await?;
     let (seq, row) = found.ok_or_else(|| RealmError::NoSession { session: session.clone() })?;
@@ -33,7 +36,7 @@ pub(super) async fn row_of(line: &Line, session: &SessionId) -> Result<(u64, Row
     Ok((seq, row))
 }
 
-/// Entries after a place, and where the log stood.
+/// At most `most` entries after a place, and where the log stood.
 pub(super) async fn read_page(
     line: &Line,
     session: &SessionId,
@@ -113,6 +116,7 @@ async fn entries(
     }
     Ok((!entries.is_empty()).then_some(entries))
 }
+
 /// The part of a session's first entry that has all the words.
 pub(super) async fn excerpt(
     line: &Line,

@@ -26,6 +26,8 @@ pub(super) enum Posting {
     To(HostName),
     /// The answer is there already.
     Answered(Arc<str>),
+    /// The session has been deleted since, and what it had then: the request is left over.
+    Deleted,
 }
 
 /// Posts a request to the owner of a session. `None` if something has changed meanwhile.
@@ -62,9 +64,8 @@ pub(super) async fn post_once(
     if line.commit(vec![call, asked]).await?.is_none() {
         return Ok(None);
     }
-    // The session may have been deleted meanwhile, with what it had then.
     match row_of(line, session).await {
-        Err(error @ RealmError::Deleted { .. }) => Err(error),
+        Err(RealmError::Deleted { .. }) => Ok(Some(Posting::Deleted)),
         _ => Ok(Some(Posting::To(host))),
     }
 }
