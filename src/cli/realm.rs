@@ -202,9 +202,9 @@ pub(super) fn run(options: &Options, command: RealmCommand) -> Exit {
             "There is no realm in your configuration: {:realm {:engine \"postgres://…\" :host \"name\"}}.";
         return Err(Failure::Failed(message.to_owned()));
     };
-    let url = address(policy, &settings)?;
     match command {
         RealmCommand::Init { grant } => {
+            let url = address(policy, &settings)?;
             let grant: Vec<&str> = grant.iter().map(String::as_str).collect();
             told(wait_for(realm::init(&url, &grant))?)?;
             out::print("The realm is ready.\n")
@@ -215,7 +215,7 @@ pub(super) fn run(options: &Options, command: RealmCommand) -> Exit {
             out::print(&format!("{}\n{}", facts(&check).join("\n"), notes.collect::<String>()))
         }
         RealmCommand::Hosts => {
-            let (hosts, me) = hosts(&settings, policy, &url)?;
+            let (hosts, me) = hosts(&settings, policy, &address(policy, &settings)?)?;
             let line = |host: &Host| {
                 let state = if host.is_alive { "there".to_owned() } else { lost(host.lost_ms) };
                 let here = match host.name == me.name {
@@ -245,7 +245,15 @@ pub(super) fn facts(check: &RealmCheck) -> [String; 2] {
     ]
 }
 
-/// Looks at the engine of the configuration.
+/// What is told where two state folders have one name.
+#[cfg(feature = "realm")]
+const NAMESAKE: RealmNote = RealmNote {
+    what: "Another state folder, of this machine or another, is in the realm under this one's name: while it is \
+           there, this one shares nothing.",
+    advice: "Give one of the two another :host in its configuration.",
+};
+
+/// Looks at the engine of the configuration, and whether another state folder has this one's name there.
 #[cfg(feature = "realm")]
 pub(super) fn check(settings: &Settings, policy: &RealmPolicy) -> Result<RealmCheck, Failure> {
     let url = address(policy, settings)?;
@@ -256,14 +264,6 @@ pub(super) fn check(settings: &Settings, policy: &RealmPolicy) -> Result<RealmCh
     }
     Ok(check)
 }
-
-/// What is told where two state folders have one name.
-#[cfg(feature = "realm")]
-const NAMESAKE: RealmNote = RealmNote {
-    what: "Another state folder, of this machine or another, is in the realm under this one's name: while it is \
-           there, this one shares nothing.",
-    advice: "Give one of the two another :host in its configuration.",
-};
 
 /// The hosts of the realm, and who asks.
 #[cfg(feature = "realm")]
