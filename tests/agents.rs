@@ -107,11 +107,7 @@ fn ended(bridge: &mut Bridge) -> Owned {
 /// the end of the turn.
 fn until_both(bridge: &mut Bridge, is_wanted: impl Fn(&Owned) -> bool) -> Owned {
     let (mut wanted, mut is_over) = (None, false);
-    loop {
-        match wanted {
-            Some(wanted) if is_over => return wanted,
-            _ => {}
-        }
+    while wanted.is_none() || !is_over {
         let frame = bridge.until(|frame| is_wanted(frame) || is_event(frame, "turn/ended"));
         if is_event(&frame, "turn/ended") {
             is_over = true;
@@ -119,6 +115,7 @@ fn until_both(bridge: &mut Bridge, is_wanted: impl Fn(&Owned) -> bool) -> Owned 
             wanted = Some(frame);
         }
     }
+    wanted.unwrap()
 }
 
 /// Asks until an answer is as wanted.
