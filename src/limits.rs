@@ -292,8 +292,12 @@ pub const CONTROL_ACK_MS: u64 = 2_000;
 /// Refused control requests that are written into the audit in one second; more are counted.
 pub const CONTROL_AUDIT_REFUSALS: u64 = 100;
 
-/// Control requests that wait to be written into the audit.
+/// Control requests that wait to be written into the audit, and that are written together at most.
 pub const CONTROL_AUDIT_WAITING: usize = 1024;
+
+/// How long the end of the process waits for the audit of control requests: a batch takes some 10 ms, on a slow disk a
+/// second.
+pub const CONTROL_AUDIT_DRAIN: Duration = Duration::from_secs(3);
 
 /// The longest key of a request, and the longest name in a control request, in bytes.
 pub const CONTROL_ID_BYTES: usize = 256;

@@ -153,6 +153,15 @@ impl Engine {
             ack.duplicate = outcome.duplicate;
             ack.error = outcome.code.map(|code| (code, outcome.detail.clone().unwrap_or_default()));
             ack.detail = outcome.detail;
+            let policy = engine.policy();
+            let text = match &request.asked {
+                Ok(ControlAction::Stdin { content: ControlText::Text(text), .. }) if policy.log_text => {
+                    Some(text.as_str())
+                }
+                _ => None,
+            };
+            let patience = Duration::from_millis(policy.ack_timeout_ms);
+            engine.shared.control_audit.record(&request, &ack, text, patience).await;
             reply.ok(ack.clone());
             engine.shared.control.count(outcome.result);
             if let Some(handle) = target {
@@ -160,15 +169,6 @@ impl Engine {
                 let event = handle.event(Body::ControlHandled(Arc::new(handled)), None);
                 let _ = handle.show(&engine.shared.hub, event);
             }
-            let text = match &request.asked {
-                Ok(ControlAction::Stdin { content: ControlText::Text(text), .. })
-                    if engine.policy().log_text =>
-                {
-                    Some(text)
-                }
-                _ => None,
-            };
-            engine.shared.control_audit.record(&request, &ack, text.map(String::as_str));
         };
         self.shared.tasks.spawn_on(serve, &self.shared.executor);
     }

@@ -129,7 +129,7 @@ impl Engine {
         let all = Arc::new(WhenDropped(Mutex::new(Some(reply))));
         let (engine, part) = (self.clone(), all.clone());
         self.shared.executor.spawn(async move {
-            engine.end_servers().await;
+            tokio::join!(engine.end_servers(), engine.shared.control_audit.finish());
             drop(part);
         });
         for handle in self.shared.tree.all() {

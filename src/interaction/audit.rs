@@ -75,7 +75,19 @@ impl Audit {
     ///
     /// # Errors
     /// If it cannot be written. The question's outcome counts nevertheless; the log has the error.
-    pub fn append(&self, mut record: Map<'static>) -> io::Result<()> {
+    pub fn append(&self, record: Map<'static>) -> io::Result<()> {
+        self.append_all([record])
+    }
+
+    /// Appends records in one write with one sync: all of them, or none.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn append_all(&self, records: impl IntoIterator<Item = Map<'static>>) -> io::Result<()> {
+        let mut records = records.into_iter().peekable();
+        if records.peek().is_none() {
+            return Ok(());
+        }
         let _guard = self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(folder) = self.path.parent() {
             private::make_folder(folder)?;
@@ -88,22 +100,25 @@ impl Audit {
             let record = edn::read_one(line).ok()?;
             record.get("hash")?.as_str().map(str::to_owned)
         });
-        record.put("prev", before.unwrap_or_else(|| BEGINNING.to_owned()));
-        let hash = digest(&record);
-        record.put("hash", hash.clone());
-        let mut line = Vec::new();
+        let mut hash = before.unwrap_or_else(|| BEGINNING.to_owned());
+        let mut lines = Vec::new();
         // Ends a line that a crash cut off, so that only that line is broken.
         if last.is_some_and(|line| !line.ends_with(b"\n")) {
-            line.push(b'\n');
+            lines.push(b'\n');
         }
-        edn::write_canonical(&Value::from(record), &mut line);
-        line.push(b'\n');
+        for mut record in records {
+            record.put("prev", hash);
+            hash = digest(&record);
+            record.put("hash", hash.clone());
+            edn::write_canonical(&Value::from(record), &mut lines);
+            lines.push(b'\n');
+        }
         let length = file.metadata()?.len();
-        file.write_all(&line).and_then(|()| file.sync_data()).inspect_err(|_| {
+        file.write_all(&lines).and_then(|()| file.sync_data()).inspect_err(|_| {
             // Removes half a record on a full disk, because it would look like tampering.
             let _ = file.set_len(length);
         })?;
-        // A crash here leaves a head that is one record behind, which can be found in the file.
+        // A crash here leaves a head that is some records behind, which can be found in the file.
         let size = file.metadata()?.len();
         let mut head = Map::new();
         head.put("bytes", crate::message::count(size));
@@ -285,6 +300,18 @@ mod tests {
             Audit::new(dir.path()).append(record).unwrap();
         }
         assert_eq!(verify(&path(dir.path())).unwrap(), 4);
+    }
+
+    #[test]
+    fn records_of_one_write_continue_the_chain() {
+        let dir = tempfile::tempdir().unwrap();
+        let audit = Audit::new(dir.path());
+        for count in [0, 3, 0, 1, 2] {
+            audit
+                .append_all((0..count).map(|n| Map::new().with("kind", "control/request").with("n", n)))
+                .unwrap();
+        }
+        assert_eq!(verify(&path(dir.path())).unwrap(), 6);
     }
 
     #[test]

@@ -159,17 +159,53 @@ fn sent_text_begins_a_turn_that_the_editor_sees() {
         .to_string();
     assert!(query.contains("\"control.stdin.request\" :psi.op/answered 3"), "{query}");
     let path = audit::path(&setup.state());
-    // The receiver writes behind its acknowledgement.
-    let records = awaited(|| {
-        let records = std::fs::read_to_string(&path).unwrap();
-        let has_all = |name: &str| records.matches(&format!("{name:?}")).count() == 3;
-        ["control/sent", "control/acked", "control/request", "control/ack"]
-            .into_iter()
-            .all(has_all)
-            .then_some(records)
-    });
+    // The receiver's records are there before its acknowledgement.
+    let records = std::fs::read_to_string(&path).unwrap();
+    for name in ["control/sent", "control/acked", "control/request", "control/ack"] {
+        assert_eq!(records.matches(&format!("{name:?}")).count(), 3, "{name}: {records}");
+    }
     assert_eq!(audit::verify(&path).unwrap(), 12);
     assert!(!records.contains("from outside"), "{records}");
+}
+
+#[test]
+fn acknowledged_requests_are_in_the_audit_after_any_end() {
+    type End = fn(&mut Bridge);
+    let ends: [(&str, End); 3] = [
+        ("killed", Bridge::kill),
+        ("terminated", |bridge| {
+            let pid = rustix::process::Pid::from_raw(i32::try_from(bridge.pid()).unwrap()).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+            bridge.wait();
+        }),
+        ("closed", |bridge| {
+            bridge.close_input();
+            bridge.wait();
+        }),
+    ];
+    for (name, end) in ends {
+        let setup = setup(ANSWER, TEAM);
+        let mut bridge = setup.ready();
+        let id = session_id(&mut bridge);
+        let socket = socket(&setup);
+        std::thread::scope(|scope| {
+            for sender in 0..10 {
+                let (socket, id) = (&socket, &id);
+                scope.spawn(move || {
+                    let mut program = Program::on(UnixStream::connect(socket).unwrap());
+                    for n in 0..10 {
+                        let request = request("interrupt", &format!("r-{sender}-{n}"), id, "arch");
+                        assert_eq!(program.ask(request.to_string())["result"], "ok");
+                    }
+                });
+            }
+        });
+        end(&mut bridge);
+        let path = audit::path(&setup.state());
+        let records = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(records.matches("\"control/ack\"").count(), 100, "{name}");
+        assert_eq!(audit::verify(&path).unwrap(), 200, "{name}");
+    }
 }
 
 #[test]
@@ -273,10 +309,8 @@ fn what_a_request_carries_is_in_no_record() {
     assert_eq!(results, ["ok", "rejected", "rejected", "not_found", "rejected", "rejected"]);
     bridge.event("assistant/message");
     let audit = audit::path(&setup.state());
-    let records = awaited(|| {
-        let records = std::fs::read_to_string(&audit).unwrap_or_default();
-        (records.matches("control/ack").count() == results.len()).then_some(records)
-    });
+    let records = std::fs::read_to_string(&audit).unwrap();
+    assert_eq!(records.matches("control/ack").count(), results.len());
     let told = std::mem::take(&mut bridge.transcript);
     let (_, rest, log) = bridge.finish();
     assert!(log.contains("turn{"), "{log}");
