@@ -1,8 +1,8 @@
 //! Guarded files run later, or decide what runs. Writing one always needs approval.
 //!
-//! A file is guarded if a program acts on it automatically: when the folder is opened or entered, at a
-//! commit, on a server, at the next start. A file that a person runs by hand (a Makefile, a script) is not
-//! guarded. Knows names and the given folders; knows neither rules nor modes.
+//! A file is guarded if a program acts on it automatically: when the folder is opened or entered, when a file is
+//! saved, at a commit, on a server, at the next start. Every hidden file is taken for one, except a few that are known as
+//! harmless. A file that a person runs by hand (a Makefile, a script) is not guarded, nor the sources of the project. Knows names and the given folders; knows neither rules nor modes.
 
 use std::path::{Path, PathBuf};
 
@@ -35,162 +35,363 @@ impl From<&Path> for Ground {
     }
 }
 
-/// The guarded names of files and folders, in lower case, each with the program that acts on it. A name with
-/// a slash is a suffix of a path or of one of its folders; `*` begins or ends a name that is open there.
-const NAMES: &[(&str, &str)] = &[
-    (".agents", "agents take skills and commands from it"),
-    (".aider.conf.yml", "an agent's settings, commands among them"),
-    (".amazonq", "an agent takes its settings from it"),
-    (".appveyor.yml", "a server runs what it says"),
-    (".augment", "an agent takes its settings from it"),
-    (".autoenv*", "a shell runs it"),
-    (".azure-pipelines", "a server runs what it says"),
-    (".bash_login", "a shell runs it"),
-    (".bash_logout", "a shell runs it"),
-    (".bash_profile", "a shell runs it"),
-    (".bashrc", "a shell runs it"),
-    (".build.yml", "a server runs what it says"),
-    (".buildkite", "a server runs what it says"),
-    (".builds", "a server runs what it says"),
-    (".cargo", "cargo takes the compiler, wrappers and aliases from it"),
-    (".circleci", "a server runs what it says"),
-    (".cirrus.yml", "a server runs what it says"),
-    (".claude", "an agent takes hooks, permissions and commands from it"),
-    (".clinerules", "an agent obeys it"),
-    ("*.code-workspace", "an editor runs its tasks"),
-    (".codex", "an agent takes its settings from it"),
-    (".config/autostart", "the desktop starts it"),
-    (".config/mise*", "mise runs what it says when the folder is entered"),
-    (".config/systemd", "the system starts it"),
-    (".continue", "an agent takes its settings from it"),
-    (".crush.json", "an agent takes its settings from it"),
-    (".cursor", "an editor takes rules and servers from it"),
-    (".cursorrules", "an agent obeys it"),
-    (".devcontainer", "an editor runs its commands"),
-    (".dir-locals-2.el", "Emacs evaluates it"),
-    (".dir-locals.el", "Emacs evaluates it"),
-    (".drone.yml", "a server runs what it says"),
-    (".edn-bridge", "this program takes hooks, rules and workflows from it"),
-    (".emacs", "Emacs runs it"),
-    (".emacs.d", "Emacs runs it"),
-    (".envrc", "direnv runs it"),
-    (".eslintrc*", "an editor's checker runs it"),
-    (".exrc", "vi runs it"),
-    (".factory", "an agent takes its settings from it"),
-    (".fleet", "an editor takes commands and settings from it"),
-    (".forgejo/workflows", "a server runs what it says"),
-    (".gdbinit", "a debugger runs it"),
-    (".gemini", "an agent takes its settings from it"),
-    (".ghci", "GHCi runs it"),
-    (".git", "git runs its hooks and what its configuration names"),
-    ("*.git", "a bare repository: git runs its hooks"),
-    (".gitea/workflows", "a server runs what it says"),
-    (".github/actions", "a server runs it"),
-    (".github/agents", "an agent obeys it"),
-    (".github/chatmodes", "an agent obeys it"),
-    (".github/copilot-instructions.md", "an agent obeys it"),
-    (".github/hooks", "an agent runs it"),
-    (".github/instructions", "an agent obeys it"),
-    (".github/prompts", "an agent takes commands from it"),
-    (".github/workflows", "a server runs it"),
-    (".gitlab", "a server runs what it says"),
-    (".gitlab-ci.yml", "a server runs it"),
-    (".goosehints", "an agent obeys it"),
-    (".helix", "an editor takes commands and settings from it"),
-    (".hg", "Mercurial runs its hooks and what its configuration names"),
-    (".husky", "git runs its hooks"),
-    (".idea", "an editor runs its tasks"),
-    (".irbrc", "Ruby runs it"),
-    (".jj", "Jujutsu runs what its configuration names"),
-    (".junie", "an agent obeys it"),
-    (".kateproject", "an editor takes commands and settings from it"),
-    (".kilocode", "an agent takes its settings from it"),
-    (".kiro", "an editor runs its hooks"),
-    (".lazy.lua", "an editor runs it"),
-    (".lefthook.yml", "git's hooks run what it names"),
-    (".lldbinit", "a debugger runs it"),
-    (".lvimrc", "an editor runs it"),
-    (".mcp.json", "agents start the servers that it names"),
-    (".mise", "mise runs what it says when the folder is entered"),
-    (".mise.toml", "mise runs what it says when the folder is entered"),
-    (".mvn", "Maven takes extensions from it"),
-    (".neoconf.json", "an editor takes commands and settings from it"),
-    (".nova", "an editor takes commands and settings from it"),
-    (".npmrc", "npm takes its shell and its registry from it"),
-    (".nvim", "an editor runs it"),
-    (".nvim.lua", "an editor runs it"),
-    (".nvimrc", "an editor runs it"),
-    (".ocamlinit", "OCaml runs it"),
-    (".opencode", "an agent takes commands from it"),
-    (".overcommit.yml", "git's hooks run what it names"),
-    (".pdbrc*", "a debugger runs it"),
-    (".perldb", "a debugger runs it"),
-    (".pnpmfile.*", "pnpm runs it"),
-    (".pre-commit-config.yaml", "git's hooks run what it names"),
-    (".prettierrc*", "an editor's formatter runs it"),
-    (".profile", "a shell runs it"),
-    (".pryrc", "Ruby runs it"),
-    ("*.pth", "every Python that starts there runs it"),
-    (".pylintrc", "an editor's checker runs what it names"),
-    (".qwen", "an agent takes its settings from it"),
-    (".roo", "an agent takes its settings from it"),
-    (".roomodes", "an agent takes its settings from it"),
-    (".roorules", "an agent obeys it"),
-    (".rprofile", "R runs it"),
-    (".rules", "an agent obeys it"),
-    (".rust-analyzer.toml", "a language server takes commands from it"),
-    (".semaphore", "a server runs what it says"),
-    (".ssh", "it says who may log in, and what is run then"),
-    (".stylelintrc*", "an editor's checker runs it"),
-    (".trae", "an agent takes its settings from it"),
-    (".travis.yml", "a server runs what it says"),
-    (".vim", "an editor runs it"),
-    (".vimrc", "an editor runs it"),
-    (".vs", "an editor takes commands and settings from it"),
-    (".vscode", "an editor runs its tasks and settings"),
-    (".windsurf", "an editor takes rules from it"),
-    (".windsurfrules", "an agent obeys it"),
-    (".woodpecker", "a server runs what it says"),
-    (".woodpecker.yml", "a server runs what it says"),
-    (".yarn", "yarn runs what is in it"),
-    (".yarnrc", "yarn runs the program that it names"),
-    (".yarnrc.yml", "yarn runs what it names"),
-    (".ycm_extra_conf.py", "an editor runs it"),
-    (".zed", "an editor runs its tasks"),
-    (".zlogin", "a shell runs it"),
-    (".zprofile", "a shell runs it"),
-    (".zshenv", "a shell runs it"),
-    (".zshrc", "a shell runs it"),
-    ("_darcs", "Darcs runs what its settings name"),
-    ("_vimrc", "an editor runs it"),
-    ("agent.md", "an agent obeys it"),
-    ("agents.md", "agents obey it"),
-    ("agents.override.md", "an agent obeys it"),
-    ("appveyor.yml", "a server runs what it says"),
-    ("azure-pipelines.yml", "a server runs what it says"),
-    ("bitbucket-pipelines.yml", "a server runs what it says"),
-    ("build.rs", "an editor's language server runs it when a file is saved"),
-    ("claude.local.md", "an agent obeys it"),
-    ("claude.md", "an agent obeys it"),
-    ("crush.json", "an agent takes its settings from it"),
-    ("eslint.config.*", "an editor's checker runs it"),
-    ("gemini.md", "an agent obeys it"),
-    ("jenkinsfile", "a server runs it"),
-    ("lefthook.yml", "git's hooks run what it names"),
-    ("mise.toml", "mise runs what it says when the folder is entered"),
-    ("netlify.toml", "a server runs what it says"),
-    ("opencode.json", "an agent takes its settings from it"),
-    ("opencode.jsonc", "an agent takes its settings from it"),
-    ("prettier.config.*", "an editor's formatter runs it"),
-    ("qwen.md", "an agent obeys it"),
-    ("rust-analyzer.toml", "a language server takes commands from it"),
-    ("rust-toolchain", "rustup takes the compiler from it"),
-    ("rust-toolchain.toml", "rustup takes the compiler from it"),
-    ("sitecustomize.py", "every Python that starts there runs it"),
-    ("stylelint.config.*", "an editor's checker runs it"),
-    (".tool-versions", "asdf and mise take programs from where it says"),
-    ("usercustomize.py", "every Python that starts there runs it"),
-    ("warp.md", "an agent obeys it"),
+/// Hidden files that no program runs and that name none. Every other hidden file, and every file in a hidden folder, is
+/// guarded: a question too many costs a key, a missing name would cost code.
+const HARMLESS: &[&str] = &[
+    ".clang-format",
+    ".dockerignore",
+    ".editorconfig",
+    ".env.dist",
+    ".env.example",
+    ".env.sample",
+    ".env.template",
+    ".eslintignore",
+    ".gitignore",
+    ".gitkeep",
+    ".ignore",
+    ".keep",
+    ".mailmap",
+    ".npmignore",
+    ".prettierignore",
+    ".stylelintignore",
+];
+
+/// The guarded names without a dot at their start, in lower case: one row a program or a kind of program, with all
+/// documented names of its files. A name with a slash is a suffix of a path or of one of its folders; `*` begins or ends a
+/// name that is open there.
+const NAMES: &[(&[&str], &str)] = &[
+    // Agents.
+    (
+        &[
+            "agent.md",
+            "agents.md",
+            "agents.override.md",
+            "agents.local.md",
+            "claude.md",
+            "claude.local.md",
+            "codebuff.md",
+            "codex.md",
+            "copilot-instructions.md",
+            "crush.local.md",
+            "crush.md",
+            "gemini.md",
+            "iflow.md",
+            "kimi.md",
+            "knowledge.md",
+            "*.knowledge.md",
+            "qwen.md",
+            "replit.md",
+            "warp.md",
+        ],
+        "an agent obeys it",
+    ),
+    (
+        &[
+            "codebuff.json",
+            "crush.json",
+            "firebender.json",
+            "gemini-extension.json",
+            "mcp.json",
+            "opencode.json",
+            "opencode.jsonc",
+        ],
+        "an agent takes its settings and the commands of servers from it",
+    ),
+    // Version control and its hooks.
+    (&["*.git"], "a bare repository: git runs its hooks"),
+    (&["_darcs"], "Darcs runs what its settings name"),
+    (&["_fossil_"], "Fossil takes its settings from it"),
+    (
+        &[
+            "captainhook.json",
+            "githooks",
+            "git-hooks",
+            "grumphp.*",
+            "hk.pkl",
+            "hk.*.pkl",
+            "lefthook.*",
+            "lefthook-local.*",
+            "prek.toml",
+            "simple-git-hooks.*",
+        ],
+        "git's hooks run what it names",
+    ),
+    // Servers.
+    (
+        &[
+            "action.yaml",
+            "action.yml",
+            "amplify.yml",
+            "app.json",
+            "appveyor.yaml",
+            "appveyor.yml",
+            "azure-pipelines*",
+            "bitbucket-pipelines.yaml",
+            "bitbucket-pipelines.yml",
+            "bitrise.yml",
+            "buddy.yml",
+            "buildspec*",
+            "circle.yml",
+            "cloudbuild.*",
+            "codefresh.yml",
+            "codemagic.yaml",
+            "dagger.json",
+            "dangerfile*",
+            "earthfile",
+            "goreleaser.yaml",
+            "goreleaser.yml",
+            "heroku.yml",
+            "jenkinsfile*",
+            "*.jenkinsfile",
+            "netlify.toml",
+            "nixpacks.toml",
+            "procfile",
+            "railway.json",
+            "railway.toml",
+            "render.yaml",
+            "renovate.json",
+            "renovate.json5",
+            "screwdriver.yaml",
+            "shippable.yml",
+            "vercel.json",
+            "wercker.yml",
+            "wrangler.json",
+            "wrangler.jsonc",
+            "wrangler.toml",
+            "zuul.d",
+            "zuul.yaml",
+        ],
+        "a server runs what it says",
+    ),
+    // What is run when a folder is entered.
+    (&["mise.*", "mise"], "mise runs what it says when the folder is entered"),
+    (
+        &[
+            "default.nix",
+            "devbox.json",
+            "devbox.lock",
+            "devenv.*",
+            "flake.lock",
+            "flake.nix",
+            "pixi.toml",
+            "shell.nix",
+        ],
+        "direnv evaluates it when the folder is entered",
+    ),
+    (&["rust-toolchain", "rust-toolchain.toml"], "rustup takes the compiler from it"),
+    (&["lean-toolchain"], "elan takes the compiler from it"),
+    // Editors and debuggers.
+    (&["*.code-workspace"], "an editor runs its tasks"),
+    (
+        &["*.geany", "*.kdev4", "*.sublime-project", "*.sublime-settings", "*.sublime-workspace"],
+        "an editor takes commands and settings from it",
+    ),
+    (&["_exrc", "_gvimrc", "_nvimrc", "_vimrc"], "an editor runs it"),
+    (&["project.godot", "plugin.cfg", "*.uproject"], "an editor runs the plugins that it names"),
+    (&["*.xcodeproj", "*.xcworkspace"], "an editor runs its schemes and build phases"),
+    (&["*-gdb.gdb", "*-gdb.py", "*-gdb.scm", "*.dsym"], "a debugger runs it"),
+    // Languages: what an interpreter, an editor's checker, formatter or language server runs or takes programs from.
+    (
+        &[
+            "sitecustomize",
+            "sitecustomize.*",
+            "usercustomize",
+            "usercustomize.*",
+            "*.pth",
+            "*.egg-link",
+            "pyvenv.cfg",
+            "site-packages",
+            "venv",
+        ],
+        "every Python that starts there runs it",
+    ),
+    (
+        &[
+            "conf.py",
+            "conftest.py",
+            "hatch.toml",
+            "ipython_config.py",
+            "jupyter_*",
+            "mypy.ini",
+            "pep8.ini",
+            "pipfile",
+            "poetry.toml",
+            "pylintrc",
+            "pylintrc.toml",
+            "pyproject.toml",
+            "pyrefly.toml",
+            "pyrightconfig.json",
+            "pytest.ini",
+            "pytest.toml",
+            "setup.cfg",
+            "setup.py",
+            "tox.ini",
+            "ty.toml",
+        ],
+        "an editor's checker or test explorer of Python runs it, or what it names",
+    ),
+    (&["cargo.toml", "build.rs"], "a language server builds, and so runs what it names"),
+    (&["rust-analyzer.toml"], "a language server takes commands from it"),
+    (
+        &["target/debug", "target/release", "target/rust-analyzer"],
+        "Cargo runs what it has built there, also from an editor",
+    ),
+    (
+        &[
+            "*.config.cjs",
+            "*.config.cts",
+            "*.config.js",
+            "*.config.mjs",
+            "*.config.mts",
+            "*.config.ts",
+            "*.conf.cjs",
+            "*.conf.js",
+            "*.conf.ts",
+            "commitlint.config.*",
+            "eslint.config.*",
+            "graphql.config.*",
+            "lint-staged.config.*",
+            "postcss.config.*",
+            "prettier.config.*",
+            "stylelint.config.*",
+        ],
+        "an editor's checker, formatter or language server runs it, or the plugins that it names",
+    ),
+    (
+        &[
+            "bunfig.toml",
+            "cspell*",
+            "deno.json",
+            "deno.jsonc",
+            "dprint.json",
+            "dprint.jsonc",
+            "gruntfile.*",
+            "gulpfile.*",
+            "jakefile*",
+            "jsconfig*",
+            "lerna.json",
+            "node_modules",
+            "nx.json",
+            "package.json",
+            "package.json5",
+            "package.yaml",
+            "pnpm-workspace.yaml",
+            "pnpmfile.*",
+            "project.json",
+            "rush.json",
+            "tsconfig*",
+            "workspace.json",
+            "*.workspace.js",
+            "*.workspace.ts",
+        ],
+        "an editor's checkers and servers, and git's hooks, run the plugins and commands that it names",
+    ),
+    (
+        &[
+            "build.gradle*",
+            "*.gradle",
+            "*.gradle.kts",
+            "buildsrc",
+            "gradle.properties",
+            "gradle/wrapper",
+            "gradlew*",
+            "local.properties",
+            "settings.gradle*",
+        ],
+        "an editor imports the build, and so runs it (Gradle)",
+    ),
+    (&["pom.xml", "mvnw*"], "an editor imports the build, and so runs its plugins (Maven)"),
+    (
+        &["*.sbt", "build.mill*", "build.sc", "mill", "mill.bat", "project/*.properties", "project/*.scala"],
+        "an editor imports the build, and so runs it (Scala)",
+    ),
+    (
+        &["bb.edn", "deps.edn", "project.clj", "shadow-cljs.edn", "tests.edn"],
+        "an editor asks the build for its paths, and so runs it (Clojure)",
+    ),
+    (
+        &[
+            "directory.*.props",
+            "directory.*.targets",
+            "global.json",
+            "nuget.config",
+            "omnisharp.json",
+            "*.csproj",
+            "*.fsproj",
+            "*.proj",
+            "*.props",
+            "*.rsp",
+            "*.targets",
+            "*.vbproj",
+            "*.vcxproj",
+        ],
+        "a language server runs its build (.NET)",
+    ),
+    (
+        &[
+            "cmakelists.txt",
+            "*.cmake",
+            "cmakepresets.json",
+            "cmakeuserpresets.json",
+            "meson.build",
+            "meson.options",
+            "meson_options.txt",
+            "*.pri",
+            "*.pro",
+            "vcpkg-configuration.json",
+            "vcpkg.json",
+            "xmake.lua",
+        ],
+        "an editor configures the build, and so runs it (C, C++)",
+    ),
+    (
+        &["compile_commands.json", "compile_flags.txt"],
+        "a language server takes compilers and their options from it",
+    ),
+    (&["build.zig", "build.zig.zon", "zls.build.json", "zls.json"], "a language server runs the build (Zig)"),
+    (&["package.swift", "package@swift*"], "a language server runs it (Swift)"),
+    (&["gemfile*", "gems.*", "*.gemspec", "sorbet", "steepfile"], "a language server runs it (Ruby)"),
+    (&["config/*.exs", "mix.exs", "mix.lock"], "a language server builds, and so runs it (Elixir)"),
+    (
+        &["elvis.config", "erlang_ls.config", "rebar.config*"],
+        "a language server takes commands and plugins from it (Erlang)",
+    ),
+    (
+        &["cabal.project*", "*.cabal", "hie.yaml", "hie.yml", "setup.hs", "setup.lhs", "stack.yaml"],
+        "a language server runs it, or the build that it describes (Haskell)",
+    ),
+    (
+        &["dune", "dune-project", "dune-workspace", "dune.inc"],
+        "a language server asks the build, which may run it (OCaml)",
+    ),
+    (&["lakefile.lean", "lakefile.toml"], "a language server runs it (Lean)"),
+    (&["_coqproject", "_rocqproject"], "an editor takes the options of the prover from it"),
+    (&["*.nimble", "*.nims", "nim.cfg"], "a language server evaluates it (Nim)"),
+    (&["analysis_options.yaml", "pubspec.yaml"], "a language server runs the plugins that it names (Dart)"),
+    (&["renv"], "R runs it at its start"),
+    (
+        &[
+            "composer.json",
+            "phpactor.*",
+            "phpcs.xml*",
+            "phpstan*",
+            "phpunit.xml*",
+            "psalm.xml*",
+            "rector.php",
+        ],
+        "an editor's checker runs what it names (PHP)",
+    ),
+    (&["foundry.toml"], "a language server builds, and so runs what it names (Solidity)"),
+    (&["spago.dhall", "spago.yaml"], "a language server builds, and so runs what it names (PureScript)"),
+    (&["latexmkrc", "texmf.cnf"], "an editor builds a document with it, and so runs it"),
+    (&["ansible.cfg"], "a language server takes plugins from it"),
+    (&["psscriptanalyzersettings.psd1", "*profile.ps1"], "PowerShell, or an editor's checker of it, runs it"),
+    (&["sgconfig.yaml", "sgconfig.yml"], "an editor's checker loads the libraries that it names"),
+    (&["treefmt.nix", "treefmt.toml"], "an editor's formatter runs the programs that it names"),
+    (
+        &["module.bazel", "pants.toml", "tools/bazel", "workspace.bazel", "workspace.bzlmod"],
+        "an editor asks the build for its targets, and so runs it",
+    ),
 ];
 
 impl Ground {
@@ -236,23 +437,46 @@ pub fn reason(path: &Path, ground: &Ground) -> Option<&'static str> {
     }
     let names: Vec<String> =
         inside.components().map(|part| seen(&part.as_os_str().to_string_lossy())).collect();
-    let found = NAMES.iter().find(|(guarded, _)| {
-        let parts: Vec<&str> = guarded.split('/').collect();
-        names.windows(parts.len()).any(|window| {
-            window.iter().zip(&parts).all(|(name, part)| {
-                match (part.strip_prefix('*'), part.strip_suffix('*')) {
-                    (Some(end), _) => name.ends_with(end),
-                    (_, Some(begin)) => name.starts_with(begin),
-                    _ => name == part || is_short(name, part),
-                }
-            })
-        })
-    });
     // A folder of any name is a repository if it contains this file and a few others.
-    let repository = names.last().is_some_and(|name| name == "head");
-    let repository =
-        repository.then_some("it makes a folder a repository: git runs what its configuration names");
-    found.map(|(_, reason)| *reason).or(repository)
+    if names.last().is_some_and(|name| name == "head") {
+        return Some("it makes a folder a repository: git runs what its configuration names");
+    }
+    named(&names).or_else(|| hidden(&names))
+}
+
+/// What acts on a file whose path has one of the guarded names.
+fn named(names: &[String]) -> Option<&'static str> {
+    let fits = |guarded: &str| {
+        let parts: Vec<&str> = guarded.split('/').collect();
+        names
+            .windows(parts.len())
+            .any(|window| window.iter().zip(&parts).all(|(name, part)| is_of(name, part)))
+    };
+    NAMES.iter().find(|(all, _)| all.iter().any(|guarded| fits(guarded))).map(|(_, reason)| *reason)
+}
+
+/// Why a hidden file is guarded, and one in a hidden folder; `None` if it is neither, or harmless.
+fn hidden(names: &[String]) -> Option<&'static str> {
+    let (name, folders) = names.split_last()?;
+    if folders.iter().any(|folder| folder.starts_with('.')) {
+        return Some("it is in a hidden folder: programs take commands and settings from such files");
+    }
+    if name.starts_with('.') && !HARMLESS.contains(&name.as_str()) {
+        return Some("a hidden file: programs take commands and settings from such files");
+    }
+    names.iter().any(|name| is_short(name)).then_some("it may be the short name of a guarded file")
+}
+
+/// Whether a name is of a pattern: the same, or with a `*` at one end, or one between two texts.
+fn is_of(name: &str, pattern: &str) -> bool {
+    match pattern.split_once('*') {
+        None => name == pattern,
+        Some((begin, end)) => {
+            name.len() >= begin.len().saturating_add(end.len())
+                && name.starts_with(begin)
+                && name.ends_with(end)
+        }
+    }
 }
 
 /// A name as the most careless file systems see it: some ignore the case of letters and characters that are not
@@ -262,11 +486,14 @@ fn seen(name: &str) -> String {
     folded(&drawn).trim_end_matches(['.', ' ']).to_owned()
 }
 
-/// Whether a name is the short one that the file systems of DOS give to another: `git~1` for `.git`.
-fn is_short(name: &str, whole: &str) -> bool {
-    let letters = || whole.chars().filter(|c| *c != '.').take(6);
-    name.split_once('~').is_some_and(|(start, count)| {
-        !count.is_empty() && count.chars().all(|c| c.is_ascii_digit()) && start.chars().eq(letters())
+/// Whether a name may be the short one that the file systems of DOS give to another: `git~1` for `.git`.
+fn is_short(name: &str) -> bool {
+    let (stem, ending) = name.split_once('.').unwrap_or((name, ""));
+    stem.split_once('~').is_some_and(|(start, count)| {
+        (1..=6).contains(&start.chars().count())
+            && !count.is_empty()
+            && count.chars().all(|c| c.is_ascii_digit())
+            && ending.chars().count() <= 3
     })
 }
 
@@ -281,7 +508,7 @@ mod tests {
     #[test]
     fn what_runs_later_is_guarded_wherever_it_stands() {
         let ground = Ground::from(Path::new("/w"));
-        for (name, _) in NAMES {
+        for name in NAMES.iter().flat_map(|(names, _)| *names) {
             let name = name.replace('*', "x");
             for path in [format!("/w/{name}"), format!("/w/sub/{}", name.to_uppercase())] {
                 assert!(is_guarded(&path, &ground), "{path}");
@@ -307,7 +534,16 @@ mod tests {
             "/w/docs/HEAD",
             "/w/.hg/hgrc",
             "/w/.eslintrc.cjs",
+            "/w/envrc~1",
+            "/w/AGENTS~1.MD",
+            "/w/.github/CODEOWNERS",
+            "/w/.github/.gitignore",
+            "/w/.env",
+            "/w/.git..x",
             "/w/sub/eslint.config.mjs",
+            "/w/sitecustomize/__init__.py",
+            "/w/sub/mise.dev.toml",
+            "/w/node_modules/eslint/index.js",
             "/elsewhere/a",
         ] {
             assert!(is_guarded(path, &ground), "{path}");
@@ -316,9 +552,11 @@ mod tests {
             "/w/src/main.rs",
             "/w/Makefile",
             "/w/.gitignore",
-            "/w/.github/CODEOWNERS",
+            "/w/sub/.env.example",
             "/w/git/a",
-            "/w/.git..x",
+            "/w/git~a/b",
+            "/w/Rakefile",
+            "/w/justfile",
             "/w/src/Head/a.rs",
         ] {
             assert!(!is_guarded(path, &ground), "{path}");
