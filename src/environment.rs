@@ -36,6 +36,98 @@ impl std::fmt::Debug for Variables {
     }
 }
 
+/// The variables that hold keys of models or of telemetry, beside those that `providers.edn` names: programs do not inherit
+/// them.
+const KEYS: &[&str] = &[
+    "AI_GATEWAY_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_CUSTOM_HEADERS",
+    "ANTHROPIC_FOUNDRY_API_KEY",
+    "AWS_BEARER_TOKEN_BEDROCK",
+    "AZURE_API_KEY",
+    "AZURE_OPENAI_API_KEY",
+    "CEREBRAS_API_KEY",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "CODEX_API_KEY",
+    "COHERE_API_KEY",
+    "CO_API_KEY",
+    "CURSOR_API_KEY",
+    "DASHSCOPE_API_KEY",
+    "DD_API_KEY",
+    "DD_APP_KEY",
+    "DEEPINFRA_API_KEY",
+    "FIREWORKS_API_KEY",
+    "HELICONE_API_KEY",
+    "HF_TOKEN",
+    "HONEYCOMB_API_KEY",
+    "HUGGINGFACEHUB_API_TOKEN",
+    "HUGGING_FACE_HUB_TOKEN",
+    "KIMI_API_KEY",
+    "LANGCHAIN_API_KEY",
+    "LANGFUSE_SECRET_KEY",
+    "LANGSMITH_API_KEY",
+    "LITELLM_API_KEY",
+    "LITELLM_MASTER_KEY",
+    "LLAMA_API_KEY",
+    "MINIMAX_API_KEY",
+    "MOONSHOT_API_KEY",
+    "NEBIUS_API_KEY",
+    "NEW_RELIC_LICENSE_KEY",
+    "NVIDIA_API_KEY",
+    "OLLAMA_API_KEY",
+    "OPENAI_ADMIN_KEY",
+    "OPENCODE_API_KEY",
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "OTEL_EXPORTER_OTLP_LOGS_HEADERS",
+    "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
+    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+    "PERPLEXITY_API_KEY",
+    "QWEN_API_KEY",
+    "REPLICATE_API_TOKEN",
+    "SAMBANOVA_API_KEY",
+    "TOGETHER_API_KEY",
+    "TOGETHER_AI_API_KEY",
+    "VENICE_API_KEY",
+    "VERCEL_AI_GATEWAY_API_KEY",
+    "VERTEX_API_KEY",
+    "VOYAGE_API_KEY",
+    "WANDB_API_KEY",
+    "XIAOMI_API_KEY",
+    "ZAI_API_KEY",
+    "ZHIPUAI_API_KEY",
+    "ZHIPU_API_KEY",
+];
+
+/// The variables that commands need, so that they are hidden only at `:hidden`, though an MCP server gets their value too.
+const NEEDED: &[&str] = &[
+    "ALL_PROXY",
+    "DISPLAY",
+    "GH_TOKEN",
+    "GITHUB_TOKEN",
+    "HOME",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "LANG",
+    "LOGNAME",
+    "NO_PROXY",
+    "PATH",
+    "PWD",
+    "SHELL",
+    "SSH_AUTH_SOCK",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "USER",
+    "WAYLAND_DISPLAY",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_RUNTIME_DIR",
+    "XDG_STATE_HOME",
+];
+
 /// An environment that all its clones share, and the variables that programs do not inherit from it.
 #[derive(Clone, Default)]
 pub struct Environment {
@@ -87,10 +179,14 @@ impl Environment {
         Self { own, ..self.clone() }
     }
 
-    /// The same without these variables for programs, because they hold keys.
+    /// The same without the variables that hold keys, for programs: the known ones, those that the configuration says are
+    /// the keys of providers or the values of servers (`named`), but for those that commands need, and those at `:hidden`.
     #[must_use]
-    pub fn hiding(&self, hidden: impl Into<Arc<[String]>>) -> Self {
-        Self { hidden: hidden.into(), ..self.clone() }
+    pub fn hiding(&self, named: impl IntoIterator<Item = String>, hidden: &[String]) -> Self {
+        let is_needed = |name: &String| NEEDED.iter().any(|needed| needed.eq_ignore_ascii_case(name));
+        let named = named.into_iter().filter(|name| !is_needed(name));
+        let known = KEYS.iter().map(|name| (*name).to_owned());
+        Self { hidden: known.chain(named).chain(hidden.iter().cloned()).collect(), ..self.clone() }
     }
 
     /// A variable's value, hidden or not, if it is text.
@@ -128,13 +224,9 @@ impl Environment {
         self.own.clone().or_else(|| self.brought.newest.load().as_deref().cloned())
     }
 
-    /// The variables that programs do not inherit.
-    pub fn hidden(&self) -> &[String] {
-        &self.hidden
-    }
-
-    fn hides(&self, name: &OsStr) -> bool {
-        self.hidden.iter().any(|hidden| OsStr::new(hidden) == name)
+    /// Whether programs do not inherit a variable. The case of letters does not count: some programs do not look at it.
+    pub fn hides(&self, name: &OsStr) -> bool {
+        self.hidden.iter().any(|hidden| name.eq_ignore_ascii_case(hidden))
     }
 
     fn clients(&self) -> MutexGuard<'_, HashMap<u64, Variables>> {
@@ -149,7 +241,7 @@ mod tests {
     #[test]
     fn brought_variables_replace_own_ones_without_hidden() {
         let environment = Environment::default();
-        let view = environment.hiding(["KEY".to_owned()]);
+        let view = environment.hiding(["KEY".to_owned()], &[]);
         assert_eq!(view.brought(), None);
         assert_eq!(view.get("PATH"), std::env::var("PATH").ok());
         let brought = vec![("KEY".into(), "secret".into()), ("TERM".into(), "dumb".into())];
@@ -162,6 +254,20 @@ mod tests {
     }
 
     #[test]
+    fn keys_are_hidden_in_any_case_and_needed_ones_stay() {
+        let named = ["MY_TOKEN", "GITHUB_TOKEN", "PATH"].map(str::to_owned);
+        let view = Environment::default().hiding(named.clone(), &[]);
+        for name in ["MY_TOKEN", "my_token", "Anthropic_Auth_Token", "OTEL_EXPORTER_OTLP_HEADERS"] {
+            assert!(view.hides(OsStr::new(name)), "{name}");
+        }
+        for name in ["GITHUB_TOKEN", "https_proxy", "PATH", "MY_TOKENS"] {
+            assert!(!view.hides(OsStr::new(name)), "{name}");
+        }
+        let view = Environment::default().hiding(named, &["github_token".to_owned()]);
+        assert!(view.hides(OsStr::new("GITHUB_TOKEN")));
+    }
+
+    #[test]
     fn what_a_client_began_keeps_its_variables() {
         let environment = Environment::default();
         environment.bring(1, vec![("A".into(), "one".into())].into());
@@ -171,7 +277,7 @@ mod tests {
         assert_eq!(first.get("A").as_deref(), Some("one"));
         environment.forget(1);
         assert_eq!(environment.of_client(1), None);
-        assert_eq!(first.hiding(["B".to_owned()]).get("A").as_deref(), Some("one"));
+        assert_eq!(first.hiding(["B".to_owned()], &[]).get("A").as_deref(), Some("one"));
         // A guest brings none.
         assert_eq!(environment.with(environment.of_client(3)).get("A").as_deref(), Some("two"));
     }

@@ -131,7 +131,7 @@ pub enum HookError {
 }
 
 /// The keys of a hook.
-const KEYS: [&str; 7] = ["id", "stage", "point", "kind", "command", "timeout-ms", "tools"];
+const KEYS: [&str; 8] = ["id", "stage", "point", "kind", "command", "timeout-ms", "tools", "watch"];
 
 impl Hook {
     /// Reads `{:stage :tool-call :point :pre :kind :guard :command ["./check"] :timeout-ms 5000 :id "check"

@@ -476,6 +476,9 @@ pub const DAEMON_SHORT_LINE_BYTES: usize = 64 * 1024;
 /// those of its turn. An environment has some 10 KB, and messages of one client share one.
 pub const HANDED_WAITING_BYTES: usize = 512 * 1024;
 
+/// How long a command waits for the socket of a daemon that holds its lock: the daemon looks each second whether it stands.
+pub const DAEMON_BINDS_AGAIN: Duration = Duration::from_secs(3);
+
 /// How long the start of a daemon may take, and the wait for another program that starts it.
 pub const DAEMON_START: Duration = Duration::from_secs(10);
 
@@ -851,6 +854,13 @@ pub const STAGE_OUTPUT_BYTES: usize = 4 * 1024;
 
 /// Files that trust in a project covers: its configuration, its workflows and the files that its hooks name.
 pub const TRUSTED_FILES: usize = 1000;
+
+/// Folders in which a word of one hook or MCP server is looked for: the project's, its `:cwd`, and those that are words. A
+/// command names few; each costs some looks at the disk for each word.
+pub const TRUSTED_FOLDERS: usize = 8;
+
+/// Files and folders that are looked through for the globs at `:watch`: a project with its builds has fewer.
+pub const WATCHED_ENTRIES: usize = 100_000;
 
 /// The largest file that trust covers (16 MiB): a script or a small program. Each is read whole for its digest.
 pub const TRUSTED_FILE_BYTES: u64 = 16 * 1024 * 1024;

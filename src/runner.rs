@@ -285,7 +285,7 @@ impl Program {
             command.env_clear();
             command.envs(variables);
         } else {
-            for name in self.environment.hidden() {
+            for (name, _) in std::env::vars_os().filter(|(name, _)| self.environment.hides(name)) {
                 command.env_remove(name);
             }
         }

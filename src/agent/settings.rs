@@ -64,8 +64,8 @@ pub enum AgentSetupError {
 }
 
 /// The keys of an agent.
-const KEYS: [&str; 9] =
-    ["command", "cwd", "env", "writable", "sandbox", "read-files", "servers", "description", "type"];
+const KEYS: [&str; 10] =
+    ["command", "cwd", "env", "writable", "sandbox", "read-files", "servers", "description", "type", "watch"];
 
 /// What an agent is called in an error.
 const AGENT: &str = "agent";

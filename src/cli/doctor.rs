@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use edn_bridge::clock::{Clock, SystemClock};
-use edn_bridge::config::{KeptFiles, Layers, Settings, Takeover};
+use edn_bridge::config::{KeptFiles, Layers, ProjectFiles, Settings, Takeover, unwatched};
 use edn_bridge::context::{Places, Project};
 use edn_bridge::edn;
 use edn_bridge::engine::{self, Providers};
@@ -171,6 +171,17 @@ fn configuration(found: &mut Findings, settings: &Settings, layers: &Layers, is_
         );
     } else {
         found.well("trust", "This folder is not trusted; it has no configuration that would need it.");
+    }
+    if let Some(ProjectFiles { root, configuration: Some(bytes), .. }) = settings.files.content()
+        && let Ok(value) = edn::read_one(&bytes)
+    {
+        for what in unwatched(&root, &value) {
+            found.note(
+                "trust",
+                format!("Of the project's configuration, {what}."),
+                "Name its files at :watch.",
+            );
+        }
     }
     for Mistake { is_own, text } in mistakes(layers) {
         let what = format!("Passed over: {}", text.trim_end_matches('.'));

@@ -37,10 +37,11 @@ enum Setting {
     Daemon,
     Telemetry,
     Realm,
+    Hidden,
 }
 
 /// The settings by name, also for the nearest name to a mistyped one.
-const SETTINGS: [(&str, Setting); 16] = [
+const SETTINGS: [(&str, Setting); 17] = [
     ("provider", Setting::Provider),
     ("model", Setting::Model),
     ("mode", Setting::Mode),
@@ -57,6 +58,7 @@ const SETTINGS: [(&str, Setting); 16] = [
     ("daemon", Setting::Daemon),
     ("telemetry", Setting::Telemetry),
     ("realm", Setting::Realm),
+    ("hidden", Setting::Hidden),
 ];
 
 /// A value and the file that it comes from.
@@ -148,6 +150,10 @@ pub struct Layers {
     pub providers: Vec<(String, Value<'static>)>,
     /// Where each value came from, in the order in which they were taken.
     pub sources: Vec<Sourced>,
+    /// The variables that the files name at any `{:variable …}`: their values are secrets of whom they are named for.
+    pub named_variables: Vec<String>,
+    /// Further variables that programs do not inherit, from `:hidden`.
+    pub hidden_variables: Vec<String>,
     /// What was passed over, with why; that of the user's file first.
     pub passed_over: Vec<String>,
     /// How much of what was passed over stands in the user's file.
@@ -190,6 +196,7 @@ impl Layers {
 
     /// Takes the values of the user's file over those before. Returns what cannot be taken.
     pub(super) fn take_user(&mut self, file: FileText<'_>, map: &Map<'static>) -> Vec<ConfigError> {
+        map.iter().for_each(|(_, value)| variables(value, &mut self.named_variables));
         let wrong = map.iter().filter_map(|(key, value)| self.take_own(file, key, value).err()).collect();
         (self.own_passed_over, self.own_rules) = (self.passed_over.len(), self.rules.len());
         wrong
@@ -230,6 +237,7 @@ impl Layers {
     /// Takes the values of the project's file over those before. One that cannot be used is passed over.
     pub(super) fn take_project(&mut self, file: FileText<'_>, map: &Map<'static>, trusted: bool) {
         for (key, value) in map.iter() {
+            variables(value, &mut self.named_variables);
             if let Err(error) = self.take(file, key, value, trusted) {
                 self.pass_over(&error, trusted);
             }
@@ -358,6 +366,12 @@ impl Layers {
                 self.sources.push(Sourced { key: name.to_owned(), value: names, from: path.to_owned() });
                 return Ok(());
             }
+            Setting::Hidden => {
+                let expected = "a vector of names of variables";
+                for name in list(Some(value), expected)? {
+                    self.hidden_variables.push(name.as_str().ok_or_else(|| shape(expected))?.to_owned());
+                }
+            }
             Setting::Interaction => {
                 let millis = value.get("orphan-grace-ms").and_then(Value::as_i64);
                 let millis = millis.and_then(|millis| u64::try_from(millis).ok());
@@ -389,6 +403,16 @@ impl Layers {
         }
         Ok(())
     }
+}
+
+/// Collects the names at each `{:variable …}` of a value. The reader bounds how deep a value is.
+fn variables(value: &Value<'_>, names: &mut Vec<String>) {
+    if let Some(name) = value.get("variable").and_then(Value::as_str) {
+        names.push(name.to_owned());
+    }
+    let parts = value.as_slice().unwrap_or_default().iter();
+    let values = value.as_map().into_iter().flat_map(Map::iter).map(|(_, value)| value);
+    parts.chain(values).for_each(|value| variables(value, names));
 }
 
 /// The nearest of some names, as the end of a sentence; empty if none is similar. Two that are equally near are both told.

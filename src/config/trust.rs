@@ -1,15 +1,17 @@
 //! Trust in a project: it holds for the content that was there when the user gave it, not for a path.
 //!
 //! Kept are the digests of what trust lets run: the project's configuration, its workflows, and the files that
-//! its hooks and its servers of tools name. What these run in turn (a script that a script calls) is not looked at. Knows files and
-//! digests; does not know its callers.
+//! its hooks, MCP servers and external agents name, also by a folder, a module or a variable, or at `:watch`. What these run
+//! in turn (a script that a script calls) is not looked at. Knows files and digests; does not know its callers.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
+
+use globset::{GlobBuilder, GlobSetBuilder};
 
 use crate::edn;
 use crate::files;
-use crate::limits::{TRUSTED_FILE_BYTES, TRUSTED_FILES};
+use crate::limits::{TRUSTED_FILE_BYTES, TRUSTED_FILES, TRUSTED_FOLDERS, WATCHED_ENTRIES};
 use crate::sha256;
 use crate::value::{Map, Value};
 
@@ -92,8 +94,7 @@ impl Sealed {
 
     /// The files that the command of a hook or a server names, with their digests.
     pub fn named_by(&self, root: &Path, hook: &Value<'_>) -> Vec<(PathBuf, String)> {
-        let sealed = words(hook).filter_map(|word| {
-            let path = root.join(word);
+        let sealed = candidates(root, hook).into_iter().filter_map(|path| {
             let inside = path.strip_prefix(root).ok()?;
             let digest = self.0.get(&*inside.to_string_lossy())?.clone();
             Some((path, digest))
@@ -177,26 +178,243 @@ impl Trust {
     }
 }
 
-fn words<'v>(hook: &'v Value<'v>) -> impl Iterator<Item = &'v str> {
+/// The programs that run code which stands in other files.
+const INTERPRETERS: &[&str] = &[
+    "ash",
+    "awk",
+    "bash",
+    "bb",
+    "bun",
+    "bunx",
+    "busybox",
+    "cargo",
+    "clojure",
+    "cmd",
+    "csh",
+    "dash",
+    "deno",
+    "dotnet",
+    "elixir",
+    "emacs",
+    "env",
+    "fish",
+    "gawk",
+    "go",
+    "gradle",
+    "groovy",
+    "guile",
+    "java",
+    "jbang",
+    "julia",
+    "just",
+    "ksh",
+    "lua",
+    "luajit",
+    "make",
+    "mvn",
+    "nix",
+    "node",
+    "nodejs",
+    "npm",
+    "npx",
+    "nu",
+    "osascript",
+    "perl",
+    "php",
+    "pipx",
+    "pnpm",
+    "poetry",
+    "powershell",
+    "pwsh",
+    "py",
+    "pypy",
+    "python",
+    "raku",
+    "ruby",
+    "rscript",
+    "rye",
+    "sbcl",
+    "scala",
+    "sh",
+    "swift",
+    "tclsh",
+    "tcsh",
+    "ts-node",
+    "tsx",
+    "uv",
+    "uvx",
+    "xargs",
+    "yarn",
+    "zsh",
+];
+
+/// What a name of a file may lack: an interpreter finds a module by its name alone.
+const MODULES: &[&str] = &[
+    ".py",
+    ".js",
+    ".mjs",
+    ".cjs",
+    ".ts",
+    ".rb",
+    ".pl",
+    ".pm",
+    ".lua",
+    ".sh",
+    "/__main__.py",
+    "/__init__.py",
+    "/index.js",
+    "/index.ts",
+    "/main.js",
+    "/package.json",
+];
+
+/// The words of a command, and of the texts of its variables: as they stand, and their parts.
+fn words(hook: &Value<'_>) -> Vec<String> {
     let command = hook.get("command").and_then(Value::as_slice).unwrap_or_default();
-    // A word may be a text for a shell, or an option with a value.
-    let parts = |word: &'v str| word.split(|c: char| c.is_whitespace() || "=:,;&|()<>'\"`".contains(c));
-    let words = command.iter().filter_map(|word| word.as_str());
-    words.flat_map(move |word| std::iter::once(word).chain(parts(word))).filter(|word| !word.is_empty())
+    let variables = hook.get("env").and_then(Value::as_map).into_iter().flat_map(Map::iter);
+    let texts = command.iter().chain(variables.map(|(_, value)| value)).filter_map(Value::as_str);
+    let mut all = Vec::new();
+    for text in texts {
+        // A word may be a text for a shell, or an option with a value; a blank may be quoted.
+        const QUOTED_BLANK: char = '\u{1}';
+        let text = text.replace("\\ ", &QUOTED_BLANK.to_string());
+        let ends = |c: char| c.is_whitespace() || "=:,;&|()<>{}[]$'\"`".contains(c);
+        let quoted = text.split(['\'', '"']);
+        let parts = std::iter::once(text.as_str()).chain(quoted).chain(text.split(ends));
+        all.extend(parts.filter(|part| !part.is_empty()).map(|part| part.replace(QUOTED_BLANK, " ")));
+    }
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// A path without `.` and `..`, as far as that can be told without the disk; `None` if it is not below the folder.
+fn below(root: &Path, path: &Path) -> Option<PathBuf> {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    (plain != root && plain.starts_with(root)).then_some(plain)
+}
+
+/// The paths below the project's folder that the command of a hook or a server may mean: each of its words, below the
+/// project's folder, below its `:cwd` and below each folder that is a word itself. What stands before a slash may be a
+/// variable, so that the rest is looked for too.
+fn candidates(root: &Path, hook: &Value<'_>) -> Vec<PathBuf> {
+    let words = words(hook);
+    let mut folders = vec![root.to_owned()];
+    let cwd = hook.get("cwd").and_then(Value::as_str);
+    for word in cwd.into_iter().chain(words.iter().map(String::as_str)) {
+        for rest in rests(word) {
+            let found = folders.clone().into_iter().filter_map(|folder| below(root, &folder.join(rest)));
+            let found: Vec<_> = found.filter(|path| path.is_dir() && !folders.contains(path)).collect();
+            folders.extend(found);
+        }
+        folders.truncate(TRUSTED_FOLDERS);
+    }
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for word in &words {
+        for rest in rests(word) {
+            // The module a.b of Python is the file a/b.py.
+            let module = rest.replace('.', "/");
+            for folder in &folders {
+                let named = std::iter::once(rest.to_owned());
+                let named = named
+                    .chain(MODULES.iter().flat_map(|end| [format!("{rest}{end}"), format!("{module}{end}")]));
+                let found = named.filter_map(|name| below(root, &folder.join(name)));
+                paths.extend(found.filter(|path| path.is_file()));
+            }
+        }
+    }
+    paths.extend(watched(root, hook));
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+/// A word, and what follows each of its slashes.
+fn rests(word: &str) -> impl Iterator<Item = &str> {
+    let after = word.match_indices('/').filter_map(move |(at, _)| word.get(at.saturating_add(1)..));
+    std::iter::once(word).chain(after).filter(|rest| !rest.is_empty() && !rest.starts_with('/'))
+}
+
+/// The files that the globs at `:watch` name. More than [`TRUSTED_FILES`] are too many to be trusted.
+fn watched(root: &Path, hook: &Value<'_>) -> Vec<PathBuf> {
+    let globs = hook.get("watch").and_then(Value::as_slice).unwrap_or_default();
+    let mut set = GlobSetBuilder::new();
+    for glob in globs.iter().filter_map(Value::as_str) {
+        if let Ok(glob) = GlobBuilder::new(glob.trim_start_matches("./")).literal_separator(true).build() {
+            set.add(glob);
+        }
+    }
+    let Ok(set) = set.build() else { return Vec::new() };
+    if set.is_empty() {
+        return Vec::new();
+    }
+    let (mut found, mut folders, mut seen) = (Vec::new(), vec![root.to_owned()], 0usize);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            seen = seen.saturating_add(1);
+            if seen > WATCHED_ENTRIES || found.len() > TRUSTED_FILES {
+                return found;
+            }
+            let (path, kind) = (entry.path(), entry.file_type());
+            match kind {
+                Ok(kind) if kind.is_dir() => folders.push(path),
+                Ok(_) if path.strip_prefix(root).is_ok_and(|inside| set.is_match(inside)) => found.push(path),
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// The hooks, servers and agents of a project's configuration, each with its kind and name.
+fn all<'v>(configuration: &'v Value<'v>) -> impl Iterator<Item = (String, &'v Value<'v>)> {
+    let hooks = configuration.get("hooks").and_then(Value::as_slice).unwrap_or_default().iter();
+    let name =
+        |value: &Value<'_>| value.as_str().or_else(|| value.as_keyword()).unwrap_or_default().to_owned();
+    let hooks =
+        hooks.map(move |hook| (format!("the hook {}", hook.get("id").map(name).unwrap_or_default()), hook));
+    let of = |key, kind| {
+        let all = configuration.get(key).and_then(Value::as_map).into_iter().flat_map(Map::iter);
+        all.map(move |(key, value)| (format!("the {kind} {}", name(key)), value))
+    };
+    hooks.chain(of("mcp", "MCP server")).chain(of("agents", "agent"))
 }
 
 /// The files of a project that the hooks and servers of its configuration name.
 fn named(root: &Path, configuration: &[u8]) -> Vec<PathBuf> {
     let Ok(value) = edn::read_one(configuration) else { return Vec::new() };
-    let hooks = value.get("hooks").and_then(Value::as_slice).unwrap_or_default();
-    let of = |key| value.get(key).and_then(Value::as_map).into_iter().flat_map(Map::iter);
-    let servers = of("mcp").chain(of("agents"));
-    let all = hooks.iter().chain(servers.map(|(_, server)| server));
-    let paths = all.flat_map(words).map(|word| root.join(word));
-    let mut paths: Vec<PathBuf> = paths.filter(|path| path.starts_with(root) && path.is_file()).collect();
+    let mut paths: Vec<PathBuf> = all(&value).flat_map(|(_, hook)| candidates(root, hook)).collect();
     paths.sort();
     paths.dedup();
     paths
+}
+
+/// The hooks and servers of a project's configuration whose code trust does not watch: their program is a shell or an
+/// interpreter, and no word of the command is a file of the project. Each as a sentence.
+pub fn unwatched(root: &Path, configuration: &Value<'_>) -> Vec<String> {
+    let is_unwatched = |hook: &Value<'_>| {
+        let program = hook.get("command").and_then(Value::as_slice).and_then(|words| words.first()?.as_str());
+        program.is_some_and(runs_others) && candidates(root, hook).is_empty()
+    };
+    let found = all(configuration).filter(|(_, hook)| is_unwatched(hook));
+    found
+        .map(|(what, _)| format!("{what}: its code is not watched; :watch [\"tools/**\"] seals it"))
+        .collect()
+}
+
+/// Whether a program is a shell or an interpreter, also with a version at its end (`python3.12`).
+fn runs_others(program: &str) -> bool {
+    let name = program.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    let name = name.strip_suffix(".exe").unwrap_or(&name);
+    let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
+    INTERPRETERS.contains(&name) || INTERPRETERS.contains(&plain)
 }
 
 #[cfg(test)]
@@ -249,5 +467,61 @@ mod tests {
             assert_eq!(before.changes(&now).len(), 1, "{name}");
             std::fs::write(root.join(name), "1").unwrap();
         }
+    }
+
+    #[test]
+    fn files_named_by_folder_module_or_variable_are_sealed() {
+        let check = |hooks: &str, path: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            let (root, hooks) = (folder.path(), hooks.as_bytes());
+            std::fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+            std::fs::write(root.join(path), "1").unwrap();
+            let before = Sealed::of(root, Some(hooks));
+            std::fs::write(root.join(path), "2").unwrap();
+            let told = before.changes(&Sealed::of(root, Some(hooks)));
+            assert_eq!(told, [format!("{path} has changed")], "{hooks:?}");
+            // What a server is started from, too.
+            let value = edn::read_one(hooks).unwrap();
+            let server = value
+                .get("mcp")
+                .and_then(|all| all.get("t"))
+                .or_else(|| value.get("hooks")?.as_slice()?.first());
+            assert_eq!(before.named_by(root, server.unwrap()).len(), 1, "{hooks:?}");
+        };
+        for (hooks, path) in [
+            (r#"{:mcp {:t {:command ["python3" "s.py"] :cwd "tools"}}}"#, "tools/s.py"),
+            (r#"{:mcp {:t {:command ["./s.sh"] :cwd "tools"}}}"#, "tools/s.sh"),
+            (r#"{:mcp {:t {:command ["../s.sh"] :cwd "tools/../tools"}}}"#, "s.sh"),
+            (r#"{:mcp {:t {:command ["bash"] :env {"BASH_ENV" "tools/s.sh"}}}}"#, "tools/s.sh"),
+            (r#"{:mcp {:t {:command ["node" "x"] :env {"NODE_OPTIONS" "--require ./a/s.js"}}}}"#, "a/s.js"),
+            (r#"{:hooks [{:command ["python3" "-m" "s"]}]}"#, "s.py"),
+            (r#"{:hooks [{:command ["python3" "-m" "pkg.s"]}]}"#, "pkg/s.py"),
+            (r#"{:hooks [{:command ["python3" "-ms"] :watch ["*.py"]}]}"#, "s.py"),
+            (r#"{:hooks [{:command ["python3" "-m" "s"] :env {"PYTHONPATH" "lib"}}]}"#, "lib/s/__main__.py"),
+            (r#"{:hooks [{:command ["sh" "-c" "cd tools && ./s.sh"]}]}"#, "tools/s.sh"),
+            (r#"{:hooks [{:command ["sh" "-c" "$PWD/tools/s.sh"]}]}"#, "tools/s.sh"),
+            (r#"{:hooks [{:command ["sh" "-c" "${PWD}/tools/s.sh"]}]}"#, "tools/s.sh"),
+            (r#"{:hooks [{:command ["sh" "-c" "\"$(pwd)\"/s.sh"]}]}"#, "s.sh"),
+            (r#"{:hooks [{:command ["sh" "-c" "'my s.sh' x"]}]}"#, "my s.sh"),
+            (r#"{:hooks [{:command ["sh" "-c" "./my\\ s.sh x"]}]}"#, "my s.sh"),
+            (r#"{:hooks [{:command ["make" "x"] :watch ["tools/**"]}]}"#, "tools/a/b.sh"),
+        ] {
+            check(hooks, path);
+        }
+    }
+
+    #[test]
+    fn interpreter_without_sealed_word_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.py"), "1").unwrap();
+        let value = edn::read_one(
+            br#"{:hooks [{:id "h" :command ["python3.12" "-c" "import x"]} {:id "i" :command ["python3" "a.py"]}]
+                 :mcp {"t" {:command ["/usr/bin/env" "sh"]} "u" {:command ["server"]} "v" {:command ["sh"] :watch ["*.py"]}}}"#,
+        )
+        .unwrap();
+        let told = unwatched(folder.path(), &value);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].starts_with("the hook h: its code is not watched"), "{told:?}");
+        assert!(told[1].starts_with("the MCP server t"), "{told:?}");
     }
 }

@@ -210,7 +210,10 @@ impl ConfigRevision {
             workflows: workflows(&settings, layers),
             models,
             distrust: Mutex::new(layers.distrust.clone()),
-            environment: settings.environment.hiding(providers.key_variables()),
+            environment: settings.environment.hiding(
+                providers.key_variables().into_iter().chain(layers.named_variables.iter().cloned()),
+                &layers.hidden_variables,
+            ),
             providers,
             settings,
         };

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use crate::agent::AgentSetups;
-use crate::config::{Files, ProjectFiles};
+use crate::config::{Files, ProjectFiles, unwatched};
 use crate::edn;
 use crate::facts::permissions::{ProjectEffect, TrustPreview};
 use crate::files;
@@ -25,7 +25,10 @@ pub(super) fn preview(project: &Files) -> TrustPreview {
     let mut seen = Preview { runs: Vec::new(), problems: sealed.wrong().into_iter().collect() };
     if let Some(bytes) = &configuration {
         match edn::read_one(bytes) {
-            Ok(Value::Map(map)) => seen.configuration(&root, &map),
+            Ok(Value::Map(map)) => {
+                seen.configuration(&root, &map);
+                seen.problems.extend(unwatched(&root, &Value::Map(map)));
+            }
             Ok(_) => seen.problems.push(".edn-bridge/config.edn is not a map".to_owned()),
             Err(error) => seen.problems.push(format!(".edn-bridge/config.edn: {error}")),
         }

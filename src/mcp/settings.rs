@@ -102,7 +102,7 @@ pub enum ServerError {
 }
 
 /// The keys of a server.
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "command",
     "url",
     "cwd",
@@ -121,6 +121,7 @@ const KEYS: [&str; 18] = [
     "scopes",
     "type",
     "description",
+    "watch",
 ];
 
 /// The servers of a project: what all layers of its configuration say together.
