@@ -44,8 +44,9 @@ use progress::{Lines, SPEC};
 /// Starts a run in the session that waits for it.
 pub fn start(opener: Opener, session: Handle, workflow: Arc<Workflow>, cause: Cause, held: HeldRun) {
     let (tasks, turn) = (opener.shared.tasks.clone(), TurnId::from(&*held.id));
+    let hub = opener.shared.hub.clone();
     let run = run(opener, session.clone(), workflow, Some(cause.clone()), held);
-    agent::spawn(&tasks, session, turn, Some(&cause), &tracing::Span::none(), run);
+    agent::spawn((&tasks, hub), session, turn, Some(&cause), &tracing::Span::none(), run);
 }
 
 /// Runs a workflow to its end in the session that waits for it.

@@ -92,7 +92,8 @@ impl SessionActor {
         };
         let answer = self.agent.clone().answer(task);
         let above = above.unwrap_or_else(Span::none);
-        agent::spawn(&self.durable.shared.tasks, session, id, cause.as_ref(), &above, answer);
+        let shared = &self.durable.shared;
+        agent::spawn((&shared.tasks, shared.hub.clone()), session, id, cause.as_ref(), &above, answer);
     }
 
     /// Starts a turn that works for another session; the returned value reports its end.
@@ -197,7 +198,8 @@ impl SessionActor {
         let run = self.agent.clone().go_on(session.clone(), held);
         // Without its workflow, it ends at once, and its journal says that it was cut off.
         let run = run.unwrap_or_else(|| Box::pin(std::future::ready(TurnEnd::Stopped)));
-        agent::spawn(&self.durable.shared.tasks, session, turn, None, &Span::none(), run);
+        let shared = &self.durable.shared;
+        agent::spawn((&shared.tasks, shared.hub.clone()), session, turn, None, &Span::none(), run);
     }
 
     /// Whether no turn begins by itself: one runs, or somebody waits for the session to be idle.
