@@ -47,6 +47,6 @@ pub use facts::{
 pub use names::{offered, tools_begin};
 pub use place::Place;
 pub use questions::{form, form_answer, page};
-pub use serve::{Answered, OfferedResource, OfferedTool, Offers, serve};
+pub use serve::{Answered, OfferedResource, OfferedTool, Offers, serve, unparsable};
 pub use servers::Servers;
 pub use settings::{Client, Server, ServerError, Settings, Way};

@@ -427,3 +427,27 @@ fn server_that_fails_its_test_has_the_last_word() {
     assert!(said.contains("\n  no module foo [secret]") && !said.contains("canary"), "{said}");
     assert_eq!(said.matches("\n  first").count(), 11, "{said}");
 }
+
+#[test]
+fn served_prompt_answers_slash_commands() {
+    let (setup, _) = configured("{}");
+    let mut server = served(&setup, false, &["--prompt"]);
+    // More than the calls that run at once.
+    for _ in 0..9 {
+        let told = server.call("prompt", &json!({"message": "/status"}));
+        let text = told["result"]["structuredContent"]["text"].as_str().unwrap_or_else(|| panic!("{told}"));
+        assert!(!text.is_empty(), "{told}");
+    }
+    let failed = server.call("prompt", &json!({"message": "/nonesuch"}));
+    assert!(failed["result"]["isError"] == true || failed["error"].is_object(), "{failed}");
+    let said = server.call("prompt", &json!({"message": "Hi"}));
+    assert_eq!(said["result"]["structuredContent"]["text"], "said", "{said}");
+    let wrong = server.call("prompt", &json!({"message": "x", "session_id": "s-none"}));
+    assert_eq!(wrong["result"]["isError"], true, "{wrong}");
+    let text = wrong["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("no argument \"session_id\""), "{wrong}");
+    writeln!(server.input, "{{\"jsonrpc\": ").unwrap();
+    let answer = server.answer();
+    assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(-32700), &Json::Null), "{answer}");
+    server.end();
+}

@@ -5,6 +5,7 @@ mod asking;
 pub mod frame;
 mod lines;
 pub mod local;
+pub mod turn;
 
 pub use asking::{Client, Hello, Refused};
 pub use lines::{Lines, TimedOut};

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::json;
 use crate::limits::{MCP_LINE_BYTES, MCP_SERVED_CALLS};
-use crate::value::Map;
+use crate::value::{Map, Value};
 
 /// What this program offers to clients of the protocol. Each call is on a thread that may block.
 pub trait Offers: Send + Sync + 'static {
@@ -118,6 +118,26 @@ pub async fn serve(
     }
 }
 
+/// The answer to a line that is no JSON (JSON-RPC 2.0, 5.1), which the crate passes over; `None` for any other line.
+pub fn unparsable(line: &[u8]) -> Option<String> {
+    if line.trim_ascii().is_empty() {
+        return None;
+    }
+    let error = serde_json::from_slice::<serde_json::Value>(line).err()?;
+    let error = serde_json::json!({ "code": -32700, "message": format!("The line is no JSON: {error}.") });
+    Some(format!("{}\n", serde_json::json!({ "jsonrpc": "2.0", "id": null, "error": error })))
+}
+
+/// The first argument that a tool does not have, as a sentence for the model: its schema permits no others.
+fn unknown(tool: &OfferedTool, arguments: &Map<'_>) -> Option<String> {
+    let known = tool.schema.get_keyword("properties").and_then(Value::as_map)?;
+    let is_known = |key: &Value<'_>| known.get(key).is_some();
+    let (key, _) = arguments.iter().find(|(key, _)| !is_known(key))?;
+    let name: String = key.as_str().unwrap_or_default().chars().take(100).collect();
+    let names: Vec<&str> = known.iter().filter_map(|(key, _)| key.as_str()).collect();
+    Some(format!("{} has no argument {name:?}; it has {}.", tool.name, names.join(", ")))
+}
+
 struct Handler {
     offers: Arc<dyn Offers>,
     calls: AtomicU64,
@@ -182,17 +202,20 @@ impl ServerHandler for Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if !self.offers.tools().iter().any(|tool| *tool.name == *request.name) {
+        let Some(tool) = self.offers.tools().into_iter().find(|tool| *tool.name == *request.name) else {
             let name: String = request.name.chars().take(100).collect();
             return Err(ErrorData::invalid_params(format!("There is no tool {name:?}."), None));
-        }
-        let name = request.name.into_owned();
+        };
         let arguments = serde_json::to_vec(&request.arguments.unwrap_or_default()).unwrap_or_default();
         let answered = self.ask(&context, move |offers, call| {
             let read =
                 json::read(&arguments).map_err(|error| format!("The arguments cannot be read: {error}."))?;
             let empty = Map::new();
-            offers.call(&name, read.as_map().unwrap_or(&empty), call)
+            let arguments = read.as_map().unwrap_or(&empty);
+            match unknown(&tool, arguments) {
+                Some(why) => Err(why),
+                None => offers.call(tool.name, arguments, call),
+            }
         });
         let result = match answered.await? {
             Ok(Answered::Text(text)) => CallToolResult::success(vec![ContentBlock::text(text)]),

@@ -3,18 +3,20 @@
 //! ops, journals and what is offered; the protocol is the room `mcp`'s.
 
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use edn_bridge::client::{Client, Refused};
+use edn_bridge::client::turn::{END_TOPICS, Outcome};
+use edn_bridge::client::{Client, Refused, frame};
 use edn_bridge::clock;
 use edn_bridge::config::Settings;
 use edn_bridge::limits::{
-    MCP_SERVED_BYTES, MCP_SERVED_MESSAGES, MCP_SERVED_SESSIONS, MCP_SERVED_TEXT_BYTES, PROCESS_READ_BYTES,
+    MCP_LINE_BYTES, MCP_SERVED_BYTES, MCP_SERVED_MESSAGES, MCP_SERVED_SESSIONS, MCP_SERVED_TEXT_BYTES,
+    PROCESS_READ_BYTES,
 };
 use edn_bridge::mcp::{self, Answered, OfferedResource, OfferedTool, Offers};
 use edn_bridge::message::{Message, SessionId};
@@ -75,14 +77,14 @@ pub(super) fn run(options: &Options, may_prompt: bool) -> Exit {
 /// Carries standard input to a stream, and the stream to standard output, on threads that end with the program. The
 /// receiver is told when all is written.
 fn carry(stream: UnixStream) -> io::Result<Receiver<()>> {
-    let (mut input, mut output) = (stream.try_clone()?, stream);
+    let (mut input, output) = (stream.try_clone()?, stream);
     std::thread::Builder::new().name("input".to_owned()).spawn(move || {
-        let _ = pass_on(&mut io::stdin().lock(), &mut input);
+        let _ = pass_on(&mut io::stdin().lock(), &mut Checked { to: &mut input, line: Vec::new() });
         let _ = input.shutdown(Shutdown::Write);
     })?;
     let (done, written) = std::sync::mpsc::channel();
     std::thread::Builder::new().name("output".to_owned()).spawn(move || {
-        let _ = pass_on(&mut output, &mut io::stdout().lock());
+        let _ = pass_lines(&mut BufReader::new(output));
         let _ = done.send(());
     })?;
     Ok(written)
@@ -101,6 +103,51 @@ fn pass_on(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
         }
         to.write_all(buffer.get(..count).unwrap_or_default())?;
         to.flush()?;
+    }
+}
+
+/// Passes on whole lines to standard output, which others write whole lines to as well.
+fn pass_lines(from: &mut impl BufRead) -> io::Result<()> {
+    let mut line = Vec::new();
+    // The lines are this process's own, which bounds them.
+    while from.read_until(b'\n', &mut line)? > 0 {
+        let mut output = io::stdout().lock();
+        output.write_all(&line)?;
+        output.flush()?;
+        line.clear();
+    }
+    Ok(())
+}
+
+/// What comes in, on its way to the server of the protocol, which says nothing of a line that it cannot read.
+struct Checked<'s> {
+    to: &'s mut UnixStream,
+    /// The line so far; one that is too long is left to the server.
+    line: Vec<u8>,
+}
+
+impl Write for Checked<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.to.write(bytes)?;
+        for part in bytes.get(..count).unwrap_or_default().split_inclusive(|byte| *byte == b'\n') {
+            // One byte more than a line may have marks one that is too long.
+            let room = MCP_LINE_BYTES.saturating_add(1).saturating_sub(self.line.len());
+            self.line.extend_from_slice(part.get(..room).unwrap_or(part));
+            if part.ends_with(b"\n") {
+                let is_whole = self.line.len() <= MCP_LINE_BYTES;
+                if let Some(answer) = is_whole.then(|| mcp::unparsable(&self.line)).flatten() {
+                    let mut output = io::stdout().lock();
+                    output.write_all(answer.as_bytes())?;
+                    output.flush()?;
+                }
+                self.line.clear();
+            }
+        }
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
     }
 }
 
@@ -288,17 +335,21 @@ impl Project {
             }
             None => text(&ask("new_session", Map::new())?, "session-id").to_owned(),
         };
-        let topics = Value::vector(["assistant/message", "turn/ended"]);
-        ask("subscribe", Map::new().with("topics", topics))?;
-        // What was told of the turn before.
-        while seat.events.try_recv().is_ok() {}
+        let topics = END_TOPICS.iter().chain(&["assistant/message"]);
+        ask("subscribe", Map::new().with("topics", Value::vector(topics.copied())))?;
         self.asking().insert(call, (seat.client.clone(), id.clone()));
         let prompt = Map::new().with("session-id", id.clone()).with("message", message.to_owned());
         // A bridge that is gone and comes back does not say it twice.
         let prompt = prompt.with("idempotency-key", format!("mcp-{}-{call}", self.started));
-        let said = ask("prompt", prompt).map(|accepted| answer(&seat.events, text(&accepted, "turn-id")));
+        let mut last: Option<(String, String)> = None;
+        let outcome = seat.client.converse(&seat.events, prompt, |event| {
+            let data = frame::data(event);
+            if frame::topic(event) == "assistant/message" && text(data, "stop-reason") != "tool-use" {
+                last = Some((text(data, "text").to_owned(), text(data, "error-message").to_owned()));
+            }
+        });
         self.asking().remove(&call);
-        Ok((id, said?))
+        Ok((id, said(&seat.client, outcome?, last.unwrap_or_default())))
     }
 
     /// Ends the turns that run.
@@ -308,26 +359,25 @@ impl Project {
     }
 }
 
-/// Waits for the last message of a turn.
-fn answer(events: &Receiver<Owned>, turn: &str) -> Result<String, String> {
-    let mut last: Option<(String, String)> = None;
-    loop {
-        let event = events.recv().map_err(|_| "The bridge has ended.".to_owned())?;
-        let data = event.get("data").unwrap_or(&Value::Nil);
-        match text(&event, "event") {
-            "assistant/message" if text(data, "stop-reason") != "tool-use" => {
-                last = Some((text(data, "text").to_owned(), text(data, "error-message").to_owned()));
-            }
-            "turn/ended" if text(data, "turn-id") == turn => {
-                let (said, wrong) = last.unwrap_or_default();
-                return match (wrong.is_empty(), text(data, "stop-reason")) {
-                    (false, _) => Err(wrong),
-                    (true, "aborted") => Err("The turn was aborted.".to_owned()),
-                    (true, _) => Ok(said),
-                };
-            }
-            _ => {}
+/// What a call returns for the outcome of its message, and for the text and the error of the last answer.
+fn said(client: &Client, outcome: Outcome, (text_said, wrong): (String, String)) -> Result<String, String> {
+    match outcome {
+        Outcome::Turn(_) if !wrong.is_empty() => Err(wrong),
+        Outcome::Turn(data) => match text(&data, "stop-reason") {
+            "aborted" => Err("The turn was aborted.".to_owned()),
+            _ => Ok(text_said),
+        },
+        Outcome::Command { failed: true, message } => Err(message),
+        Outcome::Command { failed: false, message } => Ok(message),
+        Outcome::Choice(request) => {
+            let of = |key: &str| text(&request, key).to_owned();
+            let answer =
+                Map::new().with("request-id", of("request-id")).with("action-name", of("action-name"));
+            // Nobody chooses here.
+            let _ = client.tell("frontend_action_result", Value::from(answer.with("status", "cancelled")));
+            Err("This command offers a choice; give it its argument.".to_owned())
         }
+        Outcome::Repeated => Err("The message was given before, and its turn runs no longer.".to_owned()),
     }
 }
 

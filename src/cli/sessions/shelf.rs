@@ -55,11 +55,16 @@ impl<'o> Keepers<'o> {
         Ok(Self { options, settings, running: running.filter_map(reach).collect(), in_realm, own: None })
     }
 
+    /// The running bridge that has the session open, else the one that is in the realm.
+    fn keeper(&self, session: &SessionId) -> Option<&Running> {
+        let has_it = self.running.iter().find(|bridge| bridge.has(session.as_str()));
+        has_it.or(self.in_realm.as_ref())
+    }
+
     /// Asks whoever has the session open, else the bridge that is in the realm, else our own engine.
     fn ask(&mut self, op: &str, session: &SessionId, params: Map<'static>) -> Result<Owned, Failure> {
         let params = params.with("session-id", session.as_str().to_owned());
-        let has_it = self.running.iter().find(|bridge| bridge.has(session.as_str()));
-        if let Some(bridge) = has_it.or(self.in_realm.as_ref()) {
+        if let Some(bridge) = self.keeper(session) {
             return bridge.client.ask(op, Value::from(params)).map_err(told);
         }
         let client = match &mut self.own {
@@ -94,7 +99,10 @@ fn told(refused: Refused) -> Failure {
 
 /// Has a bridge that runs here take a session: a process of this command's own would give it up again.
 pub(super) fn take(options: &Options, settings: &Settings, session: &SessionId, folder: &Path) -> Exit {
-    let Some(bridge) = Running::in_realm(&hello(NAME), options, settings)? else {
+    let keepers = Keepers::new(options, settings)?;
+    // An engine that an editor began with options of its own is another one than a command would get.
+    let bridge = keepers.in_realm.as_ref().and_then(|_| keepers.keeper(session));
+    let Some(bridge) = bridge else {
         let message = match settings.realm {
             Some(_) => {
                 "No process of this machine is in the realm, so that none could go on with the session. Start the daemon \
