@@ -2,7 +2,7 @@
 //!
 //! `serve` finds it or starts it, and passes it the editor's own pipes ([`attach`]); nothing is copied in between. The
 //! daemon ([`host`]) has an engine for each project and set of options ([`realm`]), as a process of its own would. The
-//! two talk in a few lines of EDN ([`line`]) over `run/daemon.sock`. Who holds the lock `run/daemon.lock` is the daemon.
+//! two talk in a few lines of EDN ([`line`]) over `run/daemon.sock`. Who holds the lock `daemon.lock` is the daemon.
 
 mod attach;
 mod commands;

@@ -135,7 +135,7 @@ fn remove(path: &Path) {
 fn file_of_another_kind_is_refused_in_words() {
     let daemon = Daemon::calling(&["true"]);
     std::fs::create_dir_all(daemon.setup.state().join("run")).unwrap();
-    for name in ["run/daemon.lock", "run/daemon.start.lock", "daemon.log"] {
+    for name in ["daemon.lock", "daemon.start.lock", "daemon.log"] {
         let path = daemon.setup.state().join(name);
         for make in [make_pipe, make_folder, make_loop] {
             make(&path);
@@ -159,7 +159,7 @@ fn file_of_another_kind_is_refused_in_words() {
 fn lock_of_another_kind_lets_nobody_end_the_daemon() {
     let daemon = Daemon::calling(&["true"]);
     let (mut editor, pid) = (daemon.setup.interactor(), daemon.pid());
-    let lock = daemon.setup.state().join("run/daemon.lock");
+    let lock = daemon.setup.state().join("daemon.lock");
     let aside = lock.with_extension("aside");
     std::fs::rename(&lock, &aside).unwrap();
     for make in [make_pipe, make_folder] {
@@ -175,4 +175,56 @@ fn lock_of_another_kind_lets_nobody_end_the_daemon() {
     assert_eq!(daemon.pid(), pid);
     assert_eq!(code(&editor.ask("ping", "ping", "{}")), "");
     std::fs::rename(&aside, &lock).unwrap();
+}
+
+#[test]
+fn removed_socket_and_lock_are_made_again() {
+    let daemon = Daemon::calling(&["true"]);
+    let (mut editor, pid) = (daemon.setup.interactor(), daemon.pid());
+    let (run, lock) = (daemon.setup.state().join("run"), daemon.setup.state().join("daemon.lock"));
+    std::fs::remove_file(run.join("daemon.sock")).unwrap();
+    assert_eq!(daemon.pid(), pid);
+    // A second daemon beside it would have another number.
+    std::fs::remove_dir_all(&run).unwrap();
+    assert!(daemon.control(&["start"]).status.success());
+    assert_eq!(daemon.pid(), pid);
+    std::fs::remove_file(&lock).unwrap();
+    wait_until("the lock is not taken again", || lock.exists());
+    assert_eq!(daemon.pid(), pid);
+    assert_eq!(code(&editor.ask("ping", "ping", "{}")), "");
+}
+
+#[test]
+fn daemon_that_loses_its_lock_hands_over() {
+    let daemon = Daemon::calling(&["true"]);
+    let (mut editor, pid) = (daemon.setup.interactor(), daemon.pid());
+    let lock = daemon.setup.state().join("daemon.lock");
+    let other = lock.with_extension("other");
+    let file = std::fs::File::create(&other).unwrap();
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    std::fs::rename(&other, &lock).unwrap();
+    drop(editor.ask("ping", "ping", "{}"));
+    // The other holder serves nobody; once it is gone, a new daemon takes the place.
+    let socket = daemon.setup.state().join("run/daemon.sock");
+    wait_until("it stays", || !socket.exists());
+    drop(file);
+    assert!(daemon.control(&["start"]).status.success());
+    assert_ne!(daemon.pid(), pid);
+    assert_eq!(editor.wait().code(), Some(75));
+}
+
+#[test]
+fn holder_without_a_socket_is_named() {
+    let daemon = Daemon::calling(&["true"]);
+    let lock = daemon.setup.state().join("daemon.lock");
+    std::fs::create_dir_all(daemon.setup.state()).unwrap();
+    std::fs::write(&lock, "{:pid 4711}\n").unwrap();
+    let file = std::fs::File::open(&lock).unwrap();
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    for words in ["status", "stop"] {
+        let told = daemon.control(&[words]);
+        let said = String::from_utf8_lossy(&told.stderr);
+        assert!(said.contains("process 4711 holds the daemon's lock"), "{words}: {told:?}");
+    }
+    drop(file);
 }

@@ -26,11 +26,11 @@ fn files_of_a_dead_daemon_are_no_hindrance() {
     let run = daemon.setup.state().join("run");
     // Its socket and its lock are there. The lock names a process that lives: the number was used again.
     assert!(run.join("daemon.sock").exists());
-    let lock = std::fs::read_to_string(run.join("daemon.lock")).unwrap();
+    let lock = std::fs::read_to_string(run.with_file_name("daemon.lock")).unwrap();
     assert!(lock.contains(&first.to_string()), "{lock}");
     let own = lock.replace(&first.to_string(), &std::process::id().to_string());
-    std::fs::write(run.join("daemon.lock"), own).unwrap();
-    std::fs::write(run.join("daemon.start.lock"), "").unwrap();
+    std::fs::write(run.with_file_name("daemon.lock"), own).unwrap();
+    std::fs::write(run.with_file_name("daemon.start.lock"), "").unwrap();
     let mut bridge = daemon.setup.interactor();
     assert_eq!(code(&bridge.ask("ping", "ping", "{}")), "");
     assert_ne!(daemon.pid(), first);

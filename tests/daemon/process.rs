@@ -347,7 +347,7 @@ fn start_finds_a_daemon_that_another_program_began() {
     let run = daemon.setup.state().join("run");
     std::fs::create_dir_all(&run).unwrap();
     // In place of a daemon that has its lock, and no socket yet.
-    let lock = std::fs::File::create(run.join("daemon.lock")).unwrap();
+    let lock = std::fs::File::create(run.with_file_name("daemon.lock")).unwrap();
     flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
     std::thread::scope(|scope| {
         let starting = scope.spawn(|| daemon.control(&["restart"]));

@@ -13,7 +13,7 @@ use edn_bridge::wire::transport::socket;
 use super::super::served::Protocol;
 use super::super::{Failure, Options, out};
 use super::line::{self, Ask, Attach, Given, Homes, Lines, Told, VERSION};
-use super::place::{NoDaemon, connect_or_start};
+use super::place::{NoDaemon, connect_or_start, silent};
 
 /// The exit status when the daemon ends before the editor. The editor can start `serve` again.
 const DAEMON_ENDED: u8 = 75;
@@ -52,6 +52,8 @@ pub(in super::super) fn serve(
             Err(NoDaemon::Inside) => return Ok(None),
             Err(error) => return Err(Failure::start(error)),
         };
+        // A stopped daemon takes no long line.
+        let _ = stream.set_write_timeout(Some(DAEMON_START));
         // Where that fails, what the daemon has said tells more.
         let _ = line::send(&stream, &ask, &[io::stdin().as_fd(), io::stdout().as_fd()]);
         match wait(&stream, protocol)? {
@@ -158,10 +160,8 @@ fn wait(stream: &UnixStream, protocol: Protocol) -> Result<End, Failure> {
                 let _ = writeln!(out::stderr(), "edn-bridge: the daemon ended");
                 return Ok(End::Served(ExitCode::from(DAEMON_ENDED)));
             }
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                return Err(Failure::Failed(
-                    "the daemon does not answer; see `edn-bridge daemon log`".to_owned(),
-                ));
+            Err(error) if matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => {
+                return Err(Failure::Failed(format!("the daemon: {}", silent(stream))));
             }
             Ok(None) | Err(_) => return Ok(End::Gone),
         }

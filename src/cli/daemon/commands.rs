@@ -17,7 +17,10 @@ use rustix::fs::OFlags;
 use super::super::{Exit, FAILED, Failure, Options, out};
 use super::host;
 use super::line::{self, Ask, Lines, Refused, Status, Told, Working};
-use super::place::{connect_or_start, described, is_missing, log_path, wait_for_end, wait_until_gone};
+use super::place::{
+    connect_or_start, connect_or_wait, described, holder, log_path, mute, silent, wait_for_end,
+    wait_until_gone,
+};
 
 /// What is asked of the daemon.
 #[derive(Subcommand)]
@@ -85,10 +88,14 @@ fn start(options: &Options) -> Exit {
 
 /// Asks the daemon; `None` if none runs. One that is asked to end and ends without an answer has done so.
 fn ask(options: &Options, ask: &Ask) -> Result<Option<Told>, Failure> {
-    let stream = match socket::connect_daemon(&options.state_folder()?) {
-        Ok(stream) => stream,
-        Err(error) if is_missing(&error) => return Ok(None),
-        Err(error) => return Err(Failure::Io { place: "the daemon".to_owned(), error }),
+    let state_dir = options.state_folder()?;
+    let failed = |error| Failure::Io { place: "the daemon".to_owned(), error };
+    let Some(stream) = connect_or_wait(&state_dir).map_err(failed)? else {
+        return match holder(&state_dir).map_err(failed)? {
+            // One that has not said who it is has only begun.
+            Some(0) | None => Ok(None),
+            Some(process) => Err(Failure::Failed(mute(process))),
+        };
     };
     asked_at(&stream, ask, DAEMON_START).map(Some)
 }
@@ -134,17 +141,6 @@ fn asked_at(stream: &UnixStream, ask: &Ask, patience: Duration) -> Result<Told, 
         Some(told) => Ok(told),
         None if is_to_end => Ok(Told::Ending),
         None => Err(Failure::Failed("the daemon did not answer".to_owned())),
-    }
-}
-
-/// What a person is told of a daemon that does not answer.
-fn silent(stream: &UnixStream) -> String {
-    match socket::process_of(stream) {
-        Some(process) => format!(
-            "no answer came in time. Process {process} is stopped or hangs: `kill -CONT {process}` lets it go on, `kill \
-             -KILL {process}` ends it"
-        ),
-        None => "no answer came in time".to_owned(),
     }
 }
 

@@ -17,7 +17,7 @@ use edn_bridge::federation::{Heard, Notice};
 use edn_bridge::limits::{ACCEPT_PAUSE, DAEMON_ASK, DAEMON_ASKING, DAEMON_START};
 use edn_bridge::message::SessionId;
 use edn_bridge::wire::transport::Transport;
-use edn_bridge::wire::transport::socket::{self, Listener, SocketPeer};
+use edn_bridge::wire::transport::socket::{self, Listener, SocketPeer, SocketPlace};
 
 use super::super::realm::{self, Member};
 use super::super::serve::on_termination;
@@ -91,7 +91,7 @@ fn serve(options: &Options, announce: bool) -> Exit {
         |source| Failure::Io { place: socket::folder(&state_dir).display().to_string(), error: source };
     // So that the end of a terminal does not end it. It fails only if the process leads a session already; then nothing is to be done.
     let _ = rustix::process::setsid();
-    edn_bridge::private::make_folder(&socket::folder(&state_dir)).map_err(failed)?;
+    edn_bridge::private::make_folder(&state_dir).map_err(failed)?;
     let Some(mut lock) = take_place(&state_dir).map_err(failed)? else {
         return Err(Failure::Failed("a daemon of this state folder runs already".to_owned()));
     };
@@ -119,11 +119,7 @@ fn serve(options: &Options, announce: bool) -> Exit {
         news: Mutex::new(news.clone()),
     });
     on_termination(move |signal| drop(news.send(News::Signal(signal)))).map_err(Failure::start)?;
-    let accepting = daemon.clone();
-    std::thread::Builder::new()
-        .name("socket".to_owned())
-        .spawn(move || accepting.accept(&listener))
-        .map_err(Failure::start)?;
+    daemon.accept_on(listener).map_err(Failure::start)?;
     if announce {
         // Whoever has started it may be gone by now. Others find it.
         let _ = io::stdout().write_all(READY.as_bytes()).and_then(|()| io::stdout().flush());
@@ -154,6 +150,14 @@ fn serve(options: &Options, announce: bool) -> Exit {
         }
         let is_retired = daemon.is_retired.load(Ordering::Acquire);
         if !is_retired {
+            match keep_lock(&state_dir, &about, &mut lock) {
+                Ok(true) => daemon.keep_socket(&state_dir, &mut place),
+                Ok(false) => {
+                    tracing::warn!("another process is the daemon: this one hands over");
+                    daemon.tell(News::Retire);
+                }
+                Err(error) => tracing::debug!(%error, "the daemon's lock cannot be looked at"),
+            }
             daemon.look_for_left();
         } else if has_follower || socket::connect_daemon(&state_dir).is_ok() {
             has_follower = true;
@@ -207,7 +211,48 @@ fn take_place(state_dir: &Path) -> io::Result<Option<Lock>> {
     }
 }
 
+/// Looks whether the lock that this daemon holds is still the one at its path. One that was removed is taken again. Returns
+/// whether this is the daemon: no, if another process holds the lock there.
+fn keep_lock(state_dir: &Path, about: &str, lock: &mut Option<Lock>) -> io::Result<bool> {
+    let path = lock_path(state_dir);
+    if lock.as_ref().is_some_and(|lock| lock.stands_at(&path)) {
+        return Ok(true);
+    }
+    edn_bridge::private::make_folder(state_dir)?;
+    let Some(mut again) = Lock::take(&path, Duration::ZERO)? else { return Ok(false) };
+    again.describe(about)?;
+    tracing::warn!("the daemon's lock was removed, and is taken again");
+    *lock = Some(again);
+    Ok(true)
+}
+
 impl Daemon {
+    /// Takes clients at a socket, on a thread of its own.
+    fn accept_on(self: &Arc<Self>, listener: Listener) -> io::Result<()> {
+        let accepting = self.clone();
+        let thread = std::thread::Builder::new().name("socket".to_owned());
+        thread.spawn(move || accepting.accept(&listener)).map(drop)
+    }
+
+    /// Looks whether the socket still stands at its place, and binds it again if not.
+    fn keep_socket(self: &Arc<Self>, state_dir: &Path, place: &mut SocketPlace) {
+        if place.stands() {
+            return;
+        }
+        let bound = Listener::bind_daemon(state_dir).and_then(|listener| {
+            let again = listener.place();
+            self.accept_on(listener).map(|()| again)
+        });
+        match bound {
+            Ok(again) => {
+                tracing::warn!("the daemon's socket was removed, and is bound again");
+                // Nobody can connect to the one before.
+                std::mem::replace(place, again).remove();
+            }
+            Err(error) => tracing::debug!(%error, "the daemon's socket cannot be bound again"),
+        }
+    }
+
     /// Speaks for this host in the realm of the configuration, if it names one, for as long as the daemon lives: other
     /// hosts reach its sessions without an editor. Until it has entered, editors are served.
     fn join_realm(self: &Arc<Self>) -> Arc<Mutex<Option<Member>>> {

@@ -11,7 +11,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use edn_bridge::claims::Claim;
-use edn_bridge::limits::{DAEMON_END, DAEMON_LOG_BYTES, DAEMON_START};
+use edn_bridge::edn;
+use edn_bridge::limits::{DAEMON_BINDS_AGAIN, DAEMON_END, DAEMON_LOG_BYTES, DAEMON_START};
 use edn_bridge::private;
 use edn_bridge::runner::lineage;
 use edn_bridge::wire::transport::socket;
@@ -100,6 +101,14 @@ impl Lock {
         }
     }
 
+    /// Whether the file that is locked still stands at a path.
+    pub(super) fn stands_at(&self, path: &Path) -> bool {
+        use std::os::unix::fs::MetadataExt as _;
+        let of = |found: std::fs::Metadata| (found.dev(), found.ino());
+        let held = self.0.metadata().map(of).ok();
+        held.is_some() && path.symlink_metadata().map(of).ok() == held
+    }
+
     /// Writes who holds it, for people.
     pub(super) fn describe(&mut self, text: &str) -> io::Result<()> {
         self.0.set_len(0)?;
@@ -108,9 +117,64 @@ impl Lock {
     }
 }
 
-/// The file whose holder is the daemon.
+/// The file whose holder is the daemon: the lock is the truth, and the socket a pointer. It does not lie beside the sockets,
+/// which may be removed all together.
 pub(super) fn lock_path(state_dir: &Path) -> PathBuf {
-    socket::folder(state_dir).join("daemon.lock")
+    state_dir.join("daemon.lock")
+}
+
+/// The number of the process that holds the daemon's lock; `None` if nobody does. One that has not said it yet is 0.
+pub(super) fn holder(state_dir: &Path) -> io::Result<Option<u32>> {
+    let opened = private::open_regular(&lock_path(state_dir), OpenOptions::new().read(true), OFlags::empty());
+    let file = match opened {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(None),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let about = described(state_dir)?;
+            let pid = edn::read_one(about.as_bytes()).ok().and_then(|about| about.get("pid")?.as_i64());
+            Ok(Some(pid.and_then(|pid| u32::try_from(pid).ok()).unwrap_or_default()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Connects to the daemon. One that holds the lock and has lost its socket binds it again soon, which is waited for; `None`
+/// if there is none after that.
+pub(super) fn connect_or_wait(state_dir: &Path) -> io::Result<Option<UnixStream>> {
+    let begun = Instant::now();
+    loop {
+        match socket::connect_daemon(state_dir) {
+            Ok(stream) => return Ok(Some(stream)),
+            Err(error) if !is_missing(&error) => return Err(error),
+            Err(_) if begun.elapsed() < DAEMON_BINDS_AGAIN && holder(state_dir)?.is_some() => {
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            Err(_) => return Ok(None),
+        }
+    }
+}
+
+/// What a person is told of a daemon that does not answer.
+pub(super) fn silent(stream: &UnixStream) -> String {
+    match socket::process_of(stream) {
+        Some(process) => format!(
+            "no answer came in time. Process {process} is stopped or hangs: `kill -CONT {process}` lets it go on, `kill \
+             -KILL {process}` ends it"
+        ),
+        None => "no answer came in time".to_owned(),
+    }
+}
+
+/// What a person is told of a process that is the daemon by its lock, and cannot be asked.
+pub(super) fn mute(process: u32) -> String {
+    format!(
+        "process {process} holds the daemon's lock and has no socket: it ends, is stopped or hangs. `kill -CONT {process}` \
+         lets it go on, `kill -KILL {process}` ends it"
+    )
 }
 
 /// Waits until the daemon that `about` describes has ended, or another one has taken its place. `about` is the content of
@@ -216,19 +280,15 @@ pub(super) fn log_path(state_dir: &Path) -> PathBuf {
 pub(super) fn connect_or_start(state_dir: &Path, options: &Options) -> Result<UnixStream, NoDaemon> {
     let folder = socket::folder(state_dir);
     let files = |source| NoDaemon::Files { folder: folder.clone(), source };
-    let connect = || match socket::connect_daemon(state_dir) {
-        Ok(stream) => Ok(Some(stream)),
-        Err(error) if is_missing(&error) => Ok(None),
-        Err(error) => Err(files(error)),
-    };
+    let connect = || connect_or_wait(state_dir).map_err(files);
     if let Some(stream) = connect()? {
         return Ok(stream);
     }
     if lineage::is_below_a_runner(std::process::id()) {
         return Err(NoDaemon::Inside);
     }
-    private::make_folder(&folder).map_err(files)?;
-    let starting = Lock::take(&folder.join("daemon.start.lock"), DAEMON_START).map_err(files)?;
+    private::make_folder(state_dir).map_err(files)?;
+    let starting = Lock::take(&state_dir.join("daemon.start.lock"), DAEMON_START).map_err(files)?;
     let Some(_one_at_a_time) = starting else {
         return Err(NoDaemon::Failed("another program has been starting it for too long".to_owned()));
     };
@@ -238,7 +298,10 @@ pub(super) fn connect_or_start(state_dir: &Path, options: &Options) -> Result<Un
         }
         if let Err(error) = start(state_dir, options) {
             // Another one may have come first: whoever began to start it is gone.
-            return connect()?.ok_or(error);
+            return connect()?.ok_or_else(|| match holder(state_dir) {
+                Ok(Some(process @ 1..)) => NoDaemon::Failed(mute(process)),
+                _ => error,
+            });
         }
         // It may have been asked to end by now.
     }

@@ -247,6 +247,11 @@ impl SocketPlace {
         Ok(())
     }
 
+    /// Whether the socket still stands at its place.
+    pub fn stands(&self) -> bool {
+        identity(&self.path).is_ok_and(|file| file == self.file)
+    }
+
     /// Removes the socket, unless something else stands there by now, and ends the wait for clients: see [`was_shut`].
     pub fn remove(&self) {
         let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
