@@ -63,6 +63,39 @@ fn rule_taken_back_holds_in_no_session() {
 }
 
 #[test]
+fn always_holds_at_once_in_sessions_and_processes() {
+    let setup = Setup::new().script(ASKS);
+    let (mut bridge, mut other) = (setup.interactor(), setup.interactor());
+    // The second process has read the rules, and judged by them, before there is one.
+    other.ask("0", "prompt", "{:message \"go\"}");
+    let question = other.event("interaction/requested");
+    support::accept(&mut other, &question, ":value {:outcome \"approve\" :scope \"once\"}");
+    end_of_turn(&mut other);
+    bridge.ask("1", "prompt", "{:message \"go\"}");
+    let question = bridge.event("interaction/requested");
+    support::accept(&mut bridge, &question, ":value {:outcome \"approve\" :scope \"rule\"}");
+    end_of_turn(&mut bridge);
+    bridge.ask("2", "new_session", "{}");
+    let runs_unasked = |bridge: &mut Bridge, id: &str| {
+        bridge.ask(id, "prompt", "{:message \"go\"}");
+        let found = bridge.until(|frame| {
+            support::is_event(frame, "interaction/requested") || support::is_event(frame, "turn/ended")
+        });
+        support::is_event(&found, "turn/ended")
+    };
+    assert!(runs_unasked(&mut bridge, "3"), "in the second session");
+    assert!(runs_unasked(&mut other, "4"), "in the second process");
+    let listed = rules(&mut other, "5", "{}");
+    let [(id, kept, _)] = listed.as_slice() else { panic!("{listed:?}") };
+    assert_eq!(kept, "kept");
+    let answer = bridge.ask("6", "list_rules", "{}").to_string();
+    assert!(!answer.contains(":idle"), "{answer}");
+    // What one process takes back holds in none.
+    other.ask("7", "remove_rule", &format!("{{:rule-id {id:?}}}"));
+    assert!(!runs_unasked(&mut bridge, "8"));
+}
+
+#[test]
 fn preview_shows_what_trust_lets_run_and_what_it_takes() {
     let setup = Setup::new().script(ASKS);
     let folder = setup.project().join(".edn-bridge");

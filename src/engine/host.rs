@@ -25,6 +25,7 @@ use crate::engine::native::NativeAgent;
 use crate::engine::open::Opener;
 use crate::engine::providers::Providers;
 use crate::engine::revision::ConfigurationError;
+use crate::engine::rules::KeptRules;
 use crate::engine::services::Services;
 use crate::engine::session_tree::SessionTree;
 use crate::engine::shelf;
@@ -89,7 +90,7 @@ impl Engine {
             shells: Default::default(),
             stored_reads: Arc::new(Semaphore::new(CONTROL_STORED_READS)),
             configuration,
-            taken_back: Default::default(),
+            kept_rules: KeptRules::new(&settings.state_dir),
             started,
             began: clock.passed(),
             client_requests: Arc::new(ClientRequests::new(hub.clone(), clock.clone())),

@@ -49,10 +49,8 @@ pub struct ConfigRevision {
     pub providers: Providers,
     /// The variables of programs, without those that hold keys.
     pub environment: Environment,
-    /// The permission rules: the configuration's, then those that were kept.
+    /// The permission rules of the configuration's files.
     pub rules: Vec<Rule>,
-    /// How many of them are the configuration's.
-    pub configured_rules: usize,
     /// The hooks, in order.
     pub hooks: Hooks,
     /// The servers of tools. What of them cannot be used is left out, and reported with the reading.
@@ -197,12 +195,10 @@ impl ConfigRevision {
             Some(_) => models.with(&settings.provider, &settings.model),
             None => models,
         };
-        let rules = rules::load(&settings, layers);
         let config = Self {
             revision,
             read_at: rfc3339(read_at),
-            configured_rules: rules.configured,
-            rules: rules.all,
+            rules: rules::configured(layers),
             hooks,
             mcp: of_tools,
             mcp_sealed: layers.mcp.iter().flat_map(|servers| servers.sealed.clone()).collect(),

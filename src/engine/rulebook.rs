@@ -4,7 +4,6 @@ use std::path::Path;
 
 use crate::edn;
 use crate::engine::handle::Handle;
-use crate::engine::rules::{kept, take_out};
 use crate::engine::services::Services;
 use crate::facts::permissions::{ListedRule, RuleSource};
 use crate::session::ApiError;
@@ -13,16 +12,13 @@ use crate::tool::permission::Rule;
 
 /// Why a kept rule is not used.
 const TOO_WIDE: &str = "it is wider than what is suggested now";
-const NOT_YET: &str = "it holds from the next reload on";
 
 /// The rules of a session, and those that were kept for its folder and are not used.
 pub(super) fn listed(services: &Services, session: &Handle) -> Vec<ListedRule> {
     let config = session.config();
     let facts = session.snapshot().facts.clone();
     let cwd = Path::new(&*facts.cwd);
-    let standing = services.standing(&config, cwd);
     let answered = session.rules.all();
-    let (configured, loaded) = standing.split_at_checked(config.configured_rules).unwrap_or((&standing, &[]));
     let mut listed: Vec<ListedRule> = Vec::new();
     let mut add = |rule: &Rule, source, idle| {
         let rule = ListedRule { id: id(rule, source), rule: rule.clone(), source, idle };
@@ -30,15 +26,11 @@ pub(super) fn listed(services: &Services, session: &Handle) -> Vec<ListedRule> {
             listed.push(rule);
         }
     };
-    configured.iter().for_each(|rule| add(rule, RuleSource::Configuration, None));
-    let kept = kept(&services.settings.state_dir, cwd);
+    config.rules.iter().for_each(|rule| add(rule, RuleSource::Configuration, None));
+    let kept = services.kept_rules.of(cwd);
     for (rule, is_used) in &kept {
-        let idle = match is_used {
-            _ if loaded.contains(rule) || answered.contains(rule) => None,
-            true => Some(NOT_YET),
-            false => Some(TOO_WIDE),
-        };
-        add(rule, RuleSource::Kept, idle);
+        let holds = *is_used || answered.contains(rule);
+        add(rule, RuleSource::Kept, (!holds).then_some(TOO_WIDE));
     }
     let only_here = answered.iter().filter(|rule| !kept.iter().any(|(other, _)| other == *rule));
     only_here.for_each(|rule| add(rule, RuleSource::Session, None));
@@ -60,13 +52,8 @@ pub(super) fn take_back(services: &Services, session: &Handle, id: &str) -> Resu
             return Err(ApiError::invalid_param("rule-id", expected));
         }
         RuleSource::Kept => {
-            let taken = take_out(&services.settings.state_dir, &rule, cwd);
+            let taken = services.kept_rules.take_out(&rule, cwd);
             taken.map_err(|error| ApiError::failed(format!("The rule cannot be taken back: {error}.")))?;
-            services.taken_back.put(services.configuration.revision(), cwd, &rule);
-            let same = |other: &Handle| other.snapshot().facts.cwd == facts.cwd;
-            for other in services.tree.all().into_iter().filter(same) {
-                other.rules.remove(&rule);
-            }
         }
         RuleSource::Session => {}
     }

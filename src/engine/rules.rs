@@ -1,7 +1,7 @@
 //! The permission rules that hold in every session: those of the configuration, then those that the person kept
 //! from answers, on disk, until they are taken back. Does not judge calls.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::config::{Layers, RuleValue, Settings};
+use crate::config::{Layers, RuleValue};
 use crate::edn;
 use crate::files;
 use crate::limits::CONFIG_BYTES;
@@ -25,36 +25,16 @@ fn path(state_dir: &Path) -> PathBuf {
     state_dir.join("rules.edn")
 }
 
-/// The rules at a reading of the configuration.
-#[derive(Debug, Default)]
-pub struct Rules {
-    /// Those of the configuration, then those that were kept.
-    pub all: Vec<Rule>,
-    /// How many are the configuration's.
-    pub configured: usize,
-}
-
-/// Reads the rules. An invalid rule is reported and skipped.
-pub fn load(settings: &Settings, layers: &Layers) -> Rules {
-    let mut all = Vec::new();
+/// Reads the configuration's rules. An invalid rule is reported and skipped.
+pub fn configured(layers: &Layers) -> Vec<Rule> {
+    let mut rules = Vec::new();
     for RuleValue { value, place } in &layers.rules {
         match Rule::read(value) {
-            Ok(rule) => all.push(rule),
+            Ok(rule) => rules.push(rule),
             Err(problem) => tracing::warn!("{place}: a rule is left out: {problem}: {value}"),
         }
     }
-    let configured = all.len();
-    for (rule, is_used) in kept(&settings.state_dir, &settings.cwd) {
-        if is_used {
-            all.push(rule);
-        } else {
-            tracing::warn!(
-                "a rule that was kept is wider than what is suggested now, and left out: {rule}",
-                rule = rule.to_value()
-            );
-        }
-    }
-    Rules { all, configured }
+    rules
 }
 
 /// The folder under which rules are kept.
@@ -62,26 +42,123 @@ fn workspace(cwd: &Path) -> PathBuf {
     cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned())
 }
 
-/// The rules that were kept for a folder, and whether each is used.
-pub fn kept(state_dir: &Path, cwd: &Path) -> Vec<(Rule, bool)> {
-    let kept = path(state_dir).canonicalize().and_then(|path| files::read(&path, CONFIG_BYTES));
-    let here = workspace(cwd);
-    let lines = kept.unwrap_or_else(|error| {
-        if error.kind() != io::ErrorKind::NotFound {
-            tracing::warn!(%error, "the rules that were kept, also those that deny, could not be read");
-        }
-        Vec::new()
-    });
-    let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let rule = |line: &[u8]| {
+/// The rules of a state folder that were kept, of all workspaces. The file is the only copy: each look at it compares
+/// its stamp, so that what any session or process keeps or takes back holds in all of them at once.
+#[derive(Debug)]
+pub struct KeptRules {
+    state_dir: PathBuf,
+    reading: Mutex<Reading>,
+}
+
+/// What the file contained when it was last read.
+#[derive(Debug, Default)]
+struct Reading {
+    stamp: Option<Stamp>,
+    rules: Vec<KeptRule>,
+}
+
+/// A rule of the file.
+#[derive(Debug)]
+struct KeptRule {
+    workspace: String,
+    rule: Rule,
+    /// Whether calls are judged by it.
+    is_used: bool,
+}
+
+/// Another version of the file has another stamp: device, inode, length, times of change.
+type Stamp = (u64, u64, u64, (i64, i64), (i64, i64));
+
+impl KeptRules {
+    /// Those of a state folder. Reads nothing yet.
+    pub fn new(state_dir: &Path) -> Self {
+        Self { state_dir: state_dir.to_owned(), reading: Mutex::default() }
+    }
+
+    /// The rules that were kept for a folder, and whether each is used.
+    pub fn of(&self, cwd: &Path) -> Vec<(Rule, bool)> {
+        let here = workspace(cwd);
+        let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        reading.renew(&path(&self.state_dir));
+        let is_here = |kept: &&KeptRule| here.to_str() == Some(&*kept.workspace);
+        reading.rules.iter().filter(is_here).map(|kept| (kept.rule.clone(), kept.is_used)).collect()
+    }
+
+    /// Keeps a rule for all sessions in this workspace. One that is kept already is kept once.
+    ///
+    /// # Errors
+    /// What the system refuses.
+    pub fn keep(&self, rule: &Rule, cwd: &Path) -> io::Result<()> {
+        keep(&self.state_dir, rule, cwd)?;
+        self.read_anew();
+        Ok(())
+    }
+
+    /// Takes a rule out that was kept for a folder. It is gone from the disk when this returns.
+    ///
+    /// # Errors
+    /// What the system refuses.
+    pub fn take_out(&self, rule: &Rule, cwd: &Path) -> io::Result<()> {
+        take_out(&self.state_dir, rule, cwd)?;
+        self.read_anew();
+        Ok(())
+    }
+
+    /// A change of our own is read, whatever the resolution of the file's times.
+    fn read_anew(&self) {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner).stamp = None;
+    }
+}
+
+impl Reading {
+    /// Reads the file again if it is another one than before. While it cannot be read, what was read last holds.
+    fn renew(&mut self, path: &Path) {
+        // Before the bytes: a change in between has yet another stamp.
+        let stamp = |file: Metadata| {
+            let (modified, changed) = ((file.mtime(), file.mtime_nsec()), (file.ctime(), file.ctime_nsec()));
+            (file.dev(), file.ino(), file.len(), modified, changed)
+        };
+        let read = std::fs::metadata(path).map(stamp).and_then(|stamp| match self.stamp == Some(stamp) {
+            true => Ok(None),
+            false => Ok(Some((stamp, files::read(&path.canonicalize()?, CONFIG_BYTES)?))),
+        });
+        let (stamp, bytes) = match read {
+            Ok(None) => return,
+            Ok(Some((stamp, bytes))) => (Some(stamp), bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (None, Vec::new()),
+            Err(error) => {
+                tracing::warn!(%error, "the rules that were kept, also those that deny, could not be read");
+                return;
+            }
+        };
+        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        *self = Self { stamp, rules: lines.filter_map(KeptRule::read).collect() };
+    }
+}
+
+impl KeptRule {
+    /// The rule of a line; `None` for one that is not understood.
+    fn read(line: &[u8]) -> Option<Self> {
         let value = edn::read_one(line).ok()?;
-        let rule = of(&value, &here).filter(|rule| rule.decision != Decision::Ask)?;
+        let workspace = value.get("workspace")?.as_str()?.to_owned();
+        let rule = of(&value, Path::new(&workspace)).filter(|rule| rule.decision != Decision::Ask)?;
         // Earlier versions suggested rules that also allow other programs. One that denies is never too wide.
-        let is_used =
-            rule.decision == Decision::Deny || value.get("form").and_then(Value::as_i64) == Some(FORM);
-        Some((rule.clone(), is_used || permission::is_narrow(&rule, &here)))
-    };
-    lines.filter_map(rule).collect()
+        let is_used = rule.decision == Decision::Deny
+            || has_form(&value)
+            || permission::is_narrow(&rule, Path::new(&workspace));
+        if !is_used {
+            tracing::warn!(
+                "a rule that was kept is wider than what is suggested now, and left out: {rule}",
+                rule = rule.to_value()
+            );
+        }
+        Some(Self { workspace, rule, is_used })
+    }
+}
+
+/// Whether a line has today's format.
+fn has_form(line: &Value<'_>) -> bool {
+    line.get("form").and_then(Value::as_i64) == Some(FORM)
 }
 
 /// The rule of a line, if it was kept for that folder.
@@ -106,24 +183,42 @@ fn open(state_dir: &Path) -> io::Result<File> {
     }
 }
 
-/// Keeps a rule for later processes in this workspace.
-///
-/// # Errors
-/// What the system refuses.
-pub fn keep(state_dir: &Path, rule: &Rule, workspace: &Path) -> io::Result<()> {
+fn keep(state_dir: &Path, rule: &Rule, cwd: &Path) -> io::Result<()> {
+    let here = workspace(cwd);
+    let mut file = open(state_dir)?;
+    let before = whole(&file)?;
+    let is_kept = |line: &[u8]| {
+        edn::read_one(line).is_ok_and(|line| has_form(&line) && of(&line, &here).as_ref() == Some(rule))
+    };
+    if before.split(|byte| *byte == b'\n').any(is_kept) {
+        return Ok(());
+    }
     let mut kept = Map::new();
-    kept.put("workspace", workspace.to_string_lossy().into_owned());
+    kept.put("workspace", here.to_string_lossy().into_owned());
     kept.put("form", FORM);
     kept.put("rule", rule.to_value());
     let mut line = Vec::new();
+    // A line that was cut off, or written by hand without an end, does not swallow this one.
+    if before.last().is_some_and(|byte| *byte != b'\n') {
+        line.push(b'\n');
+    }
     edn::write_compact(&Value::from(kept), &mut line);
     line.push(b'\n');
-    let mut file = open(state_dir)?;
-    let bytes = file.metadata()?.len().saturating_add(u64::try_from(line.len()).unwrap_or(u64::MAX));
+    let bytes = u64::try_from(before.len().saturating_add(line.len())).unwrap_or(u64::MAX);
     if bytes > CONFIG_BYTES {
         return Err(too_long());
     }
     file.write_all(&line)
+}
+
+/// All of an open file of rules.
+fn whole(file: &File) -> io::Result<Vec<u8>> {
+    if file.metadata()?.len() > CONFIG_BYTES {
+        return Err(too_long());
+    }
+    let mut bytes = Vec::new();
+    file.take(CONFIG_BYTES).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Of a longer file, nothing would be read: the rules that deny would be lost.
@@ -133,18 +228,10 @@ fn too_long() -> io::Error {
     ))
 }
 
-/// Takes a rule out that was kept for a folder. It is gone from the disk when this returns.
-///
-/// # Errors
-/// What the system refuses.
-pub fn take_out(state_dir: &Path, rule: &Rule, cwd: &Path) -> io::Result<()> {
+fn take_out(state_dir: &Path, rule: &Rule, cwd: &Path) -> io::Result<()> {
     let here = workspace(cwd);
     let file = open(state_dir)?;
-    if file.metadata()?.len() > CONFIG_BYTES {
-        return Err(too_long());
-    }
-    let mut before = Vec::new();
-    (&file).take(CONFIG_BYTES).read_to_end(&mut before)?;
+    let before = whole(&file)?;
     let mut rest = Vec::with_capacity(before.len());
     for line in before.split_inclusive(|byte| *byte == b'\n') {
         let known = edn::read_one(line).ok().and_then(|value| of(&value, &here));
@@ -155,40 +242,66 @@ pub fn take_out(state_dir: &Path, rule: &Rule, cwd: &Path) -> io::Result<()> {
     private::replace(&path(state_dir), &rest)
 }
 
-/// The kept rules that were taken back since the configuration was read.
-#[derive(Debug, Default)]
-pub struct TakenBack(Mutex<Vec<(u64, PathBuf, Rule)>>);
-
-impl TakenBack {
-    /// Whether a kept rule of that revision was taken back.
-    pub fn has(&self, revision: u64, cwd: &Path, rule: &Rule) -> bool {
-        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.iter().any(|(at, folder, other)| *at >= revision && folder == cwd && other == rule)
-    }
-
-    /// A kept rule was taken back.
-    pub fn put(&self, revision: u64, cwd: &Path, rule: &Rule) {
-        self.forget(cwd, rule);
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.push((revision, cwd.to_owned(), rule.clone()));
-    }
-
-    /// The rule was kept again.
-    pub fn forget(&self, cwd: &Path, rule: &Rule) {
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.retain(|(_, folder, other)| folder != cwd || other != rule);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn denying(command: &str) -> Rule {
+        let (tool, command) = (Some("bash".to_owned()), Some(command.to_owned()));
+        Rule { decision: Decision::Deny, tool, command, ..Rule::allowing() }
+    }
+
+    #[test]
+    fn rule_of_another_process_holds_at_once() {
+        let (folder, cwd) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (ours, theirs) = (KeptRules::new(folder.path()), KeptRules::new(folder.path()));
+        let (rm, mv) = (denying("rm"), denying("mv"));
+        assert_eq!(ours.of(cwd.path()), []);
+        theirs.keep(&rm, cwd.path()).unwrap();
+        theirs.keep(&mv, cwd.path()).unwrap();
+        assert_eq!(ours.of(cwd.path()), [(rm.clone(), true), (mv.clone(), true)]);
+        assert_eq!(ours.of(folder.path()), [], "of another workspace");
+        // Both lines have the same length, and the file may have the same times.
+        theirs.take_out(&rm, cwd.path()).unwrap();
+        assert_eq!(ours.of(cwd.path()), [(mv.clone(), true)]);
+        ours.take_out(&mv, cwd.path()).unwrap();
+        ours.keep(&rm, cwd.path()).unwrap();
+        assert_eq!(ours.of(cwd.path()), [(rm.clone(), true)]);
+        assert_eq!(theirs.of(cwd.path()), [(rm, true)]);
+    }
+
+    #[test]
+    fn rule_that_is_kept_twice_is_one_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let rules = KeptRules::new(folder.path());
+        // A crash has left the first line without an end.
+        std::fs::write(path(folder.path()), "{:workspace").unwrap();
+        for _ in 0..3 {
+            rules.keep(&denying("rm"), folder.path()).unwrap();
+            KeptRules::new(folder.path()).keep(&denying("rm"), folder.path()).unwrap();
+        }
+        rules.keep(&denying("mv"), folder.path()).unwrap();
+        assert_eq!(std::fs::read_to_string(path(folder.path())).unwrap().lines().count(), 3);
+        assert_eq!(rules.of(folder.path()), [(denying("rm"), true), (denying("mv"), true)]);
+    }
+
+    #[test]
+    fn rules_that_cannot_be_read_go_on_to_deny() {
+        let folder = tempfile::tempdir().unwrap();
+        let rules = KeptRules::new(folder.path());
+        rules.keep(&denying("rm"), folder.path()).unwrap();
+        assert_eq!(rules.of(folder.path()).len(), 1);
+        std::fs::remove_file(path(folder.path())).unwrap();
+        std::fs::create_dir(path(folder.path())).unwrap();
+        assert_eq!(rules.of(folder.path()).len(), 1);
+        std::fs::remove_dir(path(folder.path())).unwrap();
+        assert_eq!(rules.of(folder.path()), []);
+    }
+
     #[test]
     fn file_of_rules_that_is_too_long_is_left_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
-        let (tool, command) = (Some("bash".to_owned()), Some("rm".to_owned()));
-        let rule = Rule { decision: Decision::Deny, tool, command, ..Rule::allowing() };
+        let rule = denying("rm");
         keep(folder.path(), &rule, folder.path()).unwrap();
         let mut text = std::fs::read(path(folder.path())).unwrap();
         text.extend(std::iter::repeat_n(b'\n', usize::try_from(CONFIG_BYTES).unwrap()));

@@ -24,7 +24,7 @@ use crate::engine::hub::Hub;
 use crate::engine::keeper::Keeper;
 use crate::engine::mcp::McpDesk;
 use crate::engine::revision::ConfigRevision;
-use crate::engine::rules::TakenBack;
+use crate::engine::rules::KeptRules;
 use crate::engine::session_tree::SessionTree;
 use crate::engine::shells::Shells;
 use crate::engine::system_prompt;
@@ -55,8 +55,8 @@ pub struct Services {
     pub began: Duration,
     pub settings: Arc<Settings>,
     pub configuration: Arc<Configuration>,
-    /// The kept rules that were taken back.
-    pub taken_back: TakenBack,
+    /// The rules from answers that hold in every session of a workspace.
+    pub kept_rules: KeptRules,
     pub journals: Arc<dyn Journals>,
     /// What this process has of a realm, if it is in one.
     pub federation: OnceLock<Arc<Federation>>,
@@ -112,13 +112,12 @@ impl Services {
         rules
     }
 
-    /// The rules of a revision that hold in a folder: without those that were taken back.
+    /// The rules that hold in every session of a folder: those of the configuration, then the kept ones, as they are on
+    /// disk now.
     pub fn standing(&self, config: &ConfigRevision, cwd: &Path) -> Vec<Rule> {
-        let rules = config.rules.iter().enumerate();
-        let holds = |(place, rule): &(usize, &Rule)| {
-            *place < config.configured_rules || !self.taken_back.has(config.revision, cwd, rule)
-        };
-        rules.filter(holds).map(|(_, rule)| rule.clone()).collect()
+        let kept = self.kept_rules.of(cwd).into_iter();
+        let used = kept.filter(|(_, is_used)| *is_used).map(|(rule, _)| rule);
+        config.rules.iter().cloned().chain(used).collect()
     }
 
     /// A session begins to work.

@@ -34,7 +34,7 @@ use crate::event::{Body, Cause, Event, NoticeLevel};
 use crate::hook::command::{self, HookFailure};
 use crate::interaction::{Origin, Question, Resolution, digest};
 use crate::limits::{STAGE_GATE_BYTES, STAGE_OUTPUT_BYTES, WORKFLOW_STEPS};
-use crate::message::{Mode, Role, SessionId, TurnId};
+use crate::message::{Role, SessionId, TurnId};
 use crate::store::EntryBody;
 use crate::store::record::{QuestionRecord, RunEvent, WorkflowRecord};
 use crate::value::{Map, Value};
@@ -571,7 +571,8 @@ impl Run {
                 subagent: session.subagent(),
             },
             timeout,
-            unattended: snapshot.facts.mode == Mode::Yolo,
+            // Only a person can confirm, in every mode.
+            unattended: false,
             journalled: false,
         }
     }

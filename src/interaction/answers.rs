@@ -4,16 +4,18 @@ use crate::event::question::{Answer, Approval, ApprovalScope, ProposedText, Ques
 use crate::limits::TOOL_FILE_BYTES;
 use crate::session::{AnswerFields, ApiError};
 
-/// The answer without a person if everything is allowed (`--yolo`); `None` if only a person can know.
+/// The answer without a person if everything is allowed (`--yolo`): a permission is given. `None` for a question that only
+/// a person can answer.
 pub(super) fn unattended(kind: QuestionKind) -> Option<Answer> {
     let approve = |scope| Answer::Approve { scope, rule: None, content: None };
     Some(match kind {
-        QuestionKind::Ask => Answer::Text(String::new()),
         QuestionKind::Approve => approve(Some(ApprovalScope::Once)),
         QuestionKind::GrantStageTool | QuestionKind::ApproveSubagentEnvelope => approve(None),
-        QuestionKind::Select => Answer::Option(0),
-        QuestionKind::Confirm => Answer::Confirm(true),
-        QuestionKind::DeviceCode | QuestionKind::Password => return None,
+        QuestionKind::Ask
+        | QuestionKind::Select
+        | QuestionKind::Confirm
+        | QuestionKind::DeviceCode
+        | QuestionKind::Password => return None,
     })
 }
 

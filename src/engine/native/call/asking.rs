@@ -1,7 +1,6 @@
 //! Asks the person about a call: a grant for a call outside its stage's tools, an approval if no rule
 //! decides, or an answer for the model. Knows the rules and the questions; does not know how a call runs.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::MutexGuard;
@@ -11,7 +10,6 @@ use crate::crash;
 use crate::diff;
 use crate::engine::answers;
 use crate::engine::execution::{Execution, GrantAnswer};
-use crate::engine::rules;
 use crate::engine::unended::UnendedQuestion;
 use crate::event::question::{
     Answer, Approval, ApprovalScope, CutDiff, GrantRequest, ProposedText, QuestionContent, QuestionKind,
@@ -32,6 +30,9 @@ use crate::tool::walk::Barred;
 use crate::tool::{self, CallError, Outcome, Plan, Proposal, Redirects, Tool};
 use crate::value::Value;
 use crate::visible;
+
+/// The result of a question of the model that no person can see, in every mode: a mode answers permissions only.
+const NOBODY_TO_ASK: &str = "Nobody is there to ask. Decide yourself, and say what you assumed.";
 
 /// A call of somebody else that may run.
 pub struct Admitted {
@@ -503,22 +504,15 @@ impl Batch<'_> {
         }
     }
 
-    /// Keeps a rule from an answer: for the session, or also for later processes in this workspace.
+    /// Keeps a rule from an answer: for the session, or for every session of the workspace.
     fn keep(&self, scope: ApprovalScope, rule: Rule) {
-        if scope == ApprovalScope::Rule {
-            let facts = self.turn.session.snapshot().facts.clone();
-            self.turn.shared.taken_back.forget(Path::new(&*facts.cwd), &rule);
-        }
-        if scope == ApprovalScope::Rule
-            && let Err(error) = rules::keep(&self.turn.shared.settings.state_dir, &rule, &self.cwd)
-        {
-            tracing::warn!(%error, "the rule could not be kept; it holds for this session");
-        }
-        // A rule that is kept is for the folder; a session's approval is for that session.
         let rules = &self.turn.session.rules;
-        match scope {
-            ApprovalScope::Rule => rules.add_above(rule),
-            _ => rules.add(rule),
+        if scope != ApprovalScope::Rule {
+            return rules.add(rule);
+        }
+        if let Err(error) = self.turn.shared.kept_rules.keep(&rule, &self.cwd) {
+            tracing::warn!(%error, "the rule could not be kept; it holds for this session");
+            rules.add_above(rule);
         }
     }
 
@@ -633,7 +627,6 @@ impl Batch<'_> {
                 QuestionContent::Select { prompt, options }
             }
         };
-        let kind = content.kind();
         let Some(_asking) = self.may_ask_now(place).await else { return self.not_run() };
         if let Err(refused) = self.guarded(call, Vote::ToCome).await {
             return refused;
@@ -650,7 +643,7 @@ impl Batch<'_> {
             }
             Resolution::TimedOut => Outcome::failed("Nobody answered in time."),
             Resolution::Withdrawn => return self.not_run(),
-            Resolution::Headless => return self.halt_for(kind, &call.summary),
+            Resolution::Headless => Outcome::failed(NOBODY_TO_ASK),
         };
         self.followed(call, outcome).await
     }
