@@ -328,21 +328,16 @@ fn cancelled_dialog_reaches_the_model() {
 #[test]
 fn turn_without_interactor_halts_and_says_what_to_do() {
     // Subscribing to everything makes no interactor.
-    for script in [TWO, ASK] {
-        let setup = Setup::new().script(script);
-        let mut bridge = with(&setup, "", "");
-        let turn = go(&mut bridge);
-        let last = end_of_turn(&mut bridge);
-        let error = data(&last, "error-message");
-        assert_eq!(data(&last, "stop-reason"), "error");
-        assert!(
-            error.starts_with("permission-required: ") && error.contains(data(&turn, "turn-id")),
-            "{error}"
-        );
-        assert!(!bridge.told().contains(":event \"tool/executing\"") || script == ASK);
-        let records = std::fs::read_to_string(audit::path(&setup.state())).unwrap();
-        assert!(records.contains(":ext-id \"headless\""), "{records}");
-    }
+    let setup = Setup::new().script(TWO);
+    let mut bridge = with(&setup, "", "");
+    let turn = go(&mut bridge);
+    let last = end_of_turn(&mut bridge);
+    let error = data(&last, "error-message");
+    assert_eq!(data(&last, "stop-reason"), "error");
+    assert!(error.starts_with("permission-required: ") && error.contains(data(&turn, "turn-id")), "{error}");
+    assert!(!bridge.told().contains(":event \"tool/executing\""));
+    let records = std::fs::read_to_string(audit::path(&setup.state())).unwrap();
+    assert!(records.contains(":ext-id \"headless\""), "{records}");
 }
 
 #[test]
@@ -385,13 +380,62 @@ fn interactor_learns_the_end_without_a_subscription() {
 }
 
 #[test]
-fn yolo_gives_questions_default_answers() {
-    let setup = Setup::new().script(ASK).arg("--yolo");
-    let mut bridge = with(&setup, "", "");
-    go(&mut bridge);
-    assert_eq!(data(&bridge.event("tool/result"), "result-text"), "");
-    assert_eq!(data(&bridge.event("tool/result"), "result-text"), "red");
-    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "end");
+fn yolo_answers_no_question_of_the_model() {
+    for mode in ["yolo", "ask", "accept-edits", "read-only"] {
+        let setup = Setup::new().script(ASK).arg("--mode").arg(mode);
+        let mut bridge = with(&setup, "", "");
+        go(&mut bridge);
+        for _ in 0..2 {
+            let told = bridge.event("tool/result");
+            let expected = "Nobody is there to ask. Decide yourself, and say what you assumed.";
+            assert_eq!(data(&told, "result-text"), expected, "{mode}");
+        }
+        assert_eq!(data(&end_of_turn(&mut bridge), "text"), "end");
+        let records = std::fs::read_to_string(audit::path(&setup.state())).unwrap();
+        assert_eq!(records.matches(":outcome \"headless\"").count(), 2, "{records}");
+    }
+}
+
+#[test]
+fn question_of_a_session_hides_none_of_another() {
+    let call = r#"{:steps [{:tool-call {:id "a" :name "bash" :arguments {:command "echo $A"}}}
+                           {:tool-call {:id "b" :name "bash" :arguments {:command "echo $B"}}}]}"#;
+    let setup = Setup::new().script(&format!("{{:turns [{call}] :then :cycle}}"));
+    for (features, topic, id) in [
+        ("\"interactor\"", "interaction/requested", "interaction-id"),
+        ("", "ui/dialog-requested", "dialog-id"),
+    ] {
+        let mut bridge = with(&setup, features, &format!("{topic:?}"));
+        go(&mut bridge);
+        let first = bridge.event(topic);
+        bridge.ask("new", "new_session", "{}");
+        go(&mut bridge);
+        let second = bridge.event(topic);
+        assert_ne!(data(&second, "session-id"), data(&first, "session-id"));
+        // Who subscribes again is shown both.
+        bridge.ask("again", "subscribe", &format!("{{:topics [{topic:?}]}}"));
+        for asked in [&first, &second] {
+            assert_eq!(data(&bridge.event(topic), id), data(asked, id));
+        }
+        // Each session's next one comes after its own, in whatever order they are answered.
+        for asked in [&second, &first] {
+            let question = data(asked, id);
+            let (op, params) = match features {
+                "" => ("resolve_dialog", format!("{{:dialog-id {question:?} :result \"once\"}}")),
+                _ => (
+                    "interaction_respond",
+                    format!(
+                        "{{:interaction-id {question:?} :status \"accepted\" :value {{:outcome \"approve\" :scope \"once\"}}}}"
+                    ),
+                ),
+            };
+            assert_eq!(kind(&bridge.ask("r", op, &params)), "response");
+            let next = bridge.event(topic);
+            assert_eq!(data(&next, "session-id"), data(asked, "session-id"));
+        }
+        bridge.close_input();
+        bridge.wait();
+    }
 }
 
 #[test]

@@ -179,7 +179,7 @@ topics! {
          \"timed-out\". Sent like those.";
     DialogRequested "ui/dialog-requested" Lossless true
         ["dialog-id" "kind" "title"]
-        ["message" "options" "placeholder" "default" "parent-session-id" "subagent-id" "subagent-label"]
+        ["message" "options" "placeholder" "default" "parent-session-id" "root-session-id" "subagent-id" "subagent-label"]
         "A question to a person, for connections that support only dialogs.";
     FrontendActionRequested "ui/frontend-action-requested" Lossless false
         ["request-id" "ui/action"] []
@@ -200,7 +200,7 @@ topics! {
         "A slash command ended; this is its outcome.";
     InteractionRequested "interaction/requested" Lossless true
         ["interaction-id" "kind" "correlation-id" "payload"]
-        ["parent-session-id" "subagent-id" "subagent-label"]
+        ["parent-session-id" "root-session-id" "subagent-id" "subagent-label"]
         "The runtime asks a typed question and waits for its answer.";
     InteractionAnswered "interaction/answered" Lossless true
         ["interaction-id" "correlation-id" "status" "ext-id"] ["value"]

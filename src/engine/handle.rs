@@ -234,6 +234,7 @@ impl Handle {
     pub(super) fn subagent(&self) -> Option<Subagent> {
         self.parent.as_ref().map(|link| Subagent {
             parent: link.parent.clone(),
+            root: link.root.clone(),
             id: link.subagent.clone(),
             label: self.snapshot().facts.display_name().into(),
         })

@@ -10,6 +10,8 @@ use crate::message::SessionId;
 pub struct Parentage {
     /// The session for which it works.
     pub parent: SessionId,
+    /// The session above it that works for none.
+    pub root: SessionId,
     /// Its name in questions.
     pub subagent: Arc<str>,
     /// The number of sessions above it.

@@ -176,10 +176,10 @@ impl Replay {
     /// Shows the open questions, which belong to no session. Not while the session's events wait: an open question may
     /// be waiting for them.
     fn ask_questions(&self) {
-        if self.client.is_interactor()
-            && let Some(event) = self.opener.shared.questions.joined(self.connection, &self.client)
-        {
-            let _ = self.client.deliver(&event);
+        if self.client.is_interactor() {
+            for event in self.opener.shared.questions.joined(self.connection, &self.client) {
+                let _ = self.client.deliver(&event);
+            }
         }
     }
 

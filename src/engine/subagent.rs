@@ -70,6 +70,7 @@ impl Opener {
         };
         let link = Parentage {
             parent: parent.id.clone(),
+            root: parent.parent.as_ref().map_or(&parent.id, |above| &above.root).clone(),
             subagent: child.id.as_str().into(),
             depth: parent.depth().saturating_add(1),
             envelope: child.envelope,

@@ -40,6 +40,8 @@ pub struct Dialog {
 pub struct Subagent {
     /// The session that delegated to it.
     pub parent: SessionId,
+    /// The session above it that works for none: questions of all its subagents stand where its own do.
+    pub root: SessionId,
     /// Its id.
     pub id: Arc<str>,
     /// Its name, for people.

@@ -1,6 +1,7 @@
 //! Which questions are open, and which interactor sees which of them.
 //!
-//! Every interactor has a queue and sees the first of it. Has no lock and ends no question: [`super::pending`] does
+//! Every interactor has a queue for each session that works for none, with the questions of its subagents, and sees the
+//! first of each: no question of a session hides one of another. Has no lock and ends no question: [`super::pending`] does
 //! both. Does not know the purpose of a question.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -79,15 +80,37 @@ struct Meanwhile {
     refused: bool,
 }
 
-/// One interactor's questions; it sees the first.
+/// One interactor's questions, oldest first; it sees the first of each root session.
 struct QuestionQueue {
     client: Arc<dyn Client>,
-    questions: VecDeque<Arc<str>>,
+    questions: Vec<Queued>,
+}
+
+/// A question in a queue.
+struct Queued {
+    root: SessionId,
+    id: Arc<str>,
 }
 
 impl QuestionQueue {
     fn contains(&self, id: &str) -> bool {
-        self.questions.iter().any(|question| **question == *id)
+        self.questions.iter().any(|question| *question.id == *id)
+    }
+
+    /// The question of a root session that the interactor sees.
+    fn first_of(&self, root: &SessionId) -> Option<&Arc<str>> {
+        self.questions.iter().find(|question| question.root == *root).map(|question| &question.id)
+    }
+
+    /// The root session of a question that the interactor sees.
+    fn root_if_seen(&self, id: &str) -> Option<&SessionId> {
+        let root = &self.questions.iter().find(|question| *question.id == *id)?.root;
+        self.first_of(root).filter(|first| ***first == *id).map(|_| root)
+    }
+
+    /// The questions that the interactor sees.
+    fn seen(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.questions.iter().map(|question| &question.id).filter(|id| self.root_if_seen(id).is_some())
     }
 }
 
@@ -140,9 +163,9 @@ impl OpenQuestions {
         self.queues.values().any(|queue| queue.contains(id))
     }
 
-    /// The question that a connection sees.
-    pub(super) fn shown_to(&self, connection: u64) -> Option<Arc<str>> {
-        self.queues.get(&connection).and_then(|queue| queue.questions.front().cloned())
+    /// The questions that a connection sees, oldest first.
+    pub(super) fn shown_to(&self, connection: u64) -> Vec<Arc<str>> {
+        self.queues.get(&connection).map(|queue| queue.seen().cloned().collect()).unwrap_or_default()
     }
 
     /// The open questions, oldest first, each with its time, and the number of connections that can answer it.
@@ -217,7 +240,7 @@ impl OpenQuestions {
         let orphaned = open.orphaned.clone();
         self.open.insert(id.clone(), open);
         // A client that was told that it is answered sees it again.
-        for queue in self.queues.values().filter(|queue| refused && queue.questions.front() == Some(id)) {
+        for queue in self.queues.values().filter(|queue| refused && queue.root_if_seen(id).is_some()) {
             if let Some(event) = self.event(queue.client.as_ref(), id) {
                 tell(audience, std::slice::from_ref(&queue.client), event);
             }
@@ -236,30 +259,31 @@ impl OpenQuestions {
         None
     }
 
-    /// Gives a new interactor a queue of the questions that it can answer. Returns the first as an event.
-    pub(super) fn join(&mut self, connection: u64, client: &Arc<dyn Client>) -> Option<Event> {
-        let mut open: Vec<_> = self
-            .open
-            .iter()
-            .filter(|(_, open)| fits(client.as_ref(), &open.question))
-            .map(|(id, open)| (open.asked_at.clone(), id.clone()))
-            .collect();
+    /// Gives a new interactor the questions that it can answer. Returns the first of each root session as an event.
+    pub(super) fn join(&mut self, connection: u64, client: &Arc<dyn Client>) -> Vec<Event> {
+        let mut open: Vec<_> =
+            self.open.iter().filter(|(_, open)| fits(client.as_ref(), &open.question)).collect();
         // Identifiers sort by time, down to a millisecond.
-        open.sort();
-        let questions: VecDeque<Arc<str>> = open.into_iter().map(|(_, id)| id).collect();
-        let event = questions.front().and_then(|id| self.event(client.as_ref(), id));
-        if questions.is_empty() {
+        open.sort_by_key(|(id, open)| (open.asked_at.clone(), (*id).clone()));
+        let queued = |(id, open): (&Arc<str>, &Open)| Queued {
+            root: open.question.origin.root().clone(),
+            id: id.clone(),
+        };
+        let queue =
+            QuestionQueue { client: client.clone(), questions: open.into_iter().map(queued).collect() };
+        let events = queue.seen().filter_map(|id| self.event(client.as_ref(), id)).collect();
+        if queue.questions.is_empty() {
             self.queues.remove(&connection);
         } else {
-            self.queues.insert(connection, QuestionQueue { client: client.clone(), questions });
+            self.queues.insert(connection, queue);
         }
-        event
+        events
     }
 
     /// Removes the queue of a connection that is gone. Returns the questions that no other client sees.
     pub(super) fn leave(&mut self, connection: u64) -> Vec<Arc<str>> {
         let gone = self.queues.remove(&connection).map(|queue| queue.questions).unwrap_or_default();
-        gone.into_iter().filter(|id| !self.is_shown(id)).collect()
+        gone.into_iter().map(|question| question.id).filter(|id| !self.is_shown(id)).collect()
     }
 
     fn note_closed(&mut self, id: &Arc<str>) {
@@ -272,7 +296,7 @@ impl OpenQuestions {
         }
     }
 
-    /// Adds a question to a connection's queue, and shows it if it is the first.
+    /// Adds a question to a connection's queue, and shows it if it is the first of its root session.
     pub(super) fn enqueue(
         &mut self,
         audience: &dyn Audience,
@@ -280,12 +304,13 @@ impl OpenQuestions {
         client: Arc<dyn Client>,
         id: Arc<str>,
     ) {
+        let Some(root) = self.open.get(&id).map(|open| open.question.origin.root().clone()) else { return };
         let queue = self
             .queues
             .entry(connection)
-            .or_insert_with(|| QuestionQueue { client: client.clone(), questions: VecDeque::new() });
-        queue.questions.push_back(id.clone());
-        if queue.questions.len() == 1
+            .or_insert_with(|| QuestionQueue { client: client.clone(), questions: Vec::new() });
+        queue.questions.push(Queued { root, id: id.clone() });
+        if queue.root_if_seen(&id).is_some()
             && let Some(event) = self.event(client.as_ref(), &id)
         {
             tell(audience, &[client], event);
@@ -296,9 +321,9 @@ impl OpenQuestions {
     pub(super) fn advance(&mut self, audience: &dyn Audience, id: &Arc<str>) {
         let mut next = Vec::new();
         for queue in self.queues.values_mut() {
-            let shown = queue.questions.front() == Some(id);
-            queue.questions.retain(|waiting| waiting != id);
-            if let (true, Some(first)) = (shown, queue.questions.front()) {
+            let root = queue.root_if_seen(id).cloned();
+            queue.questions.retain(|waiting| waiting.id != *id);
+            if let Some(first) = root.and_then(|root| queue.first_of(&root)) {
                 next.push((queue.client.clone(), first.clone()));
             }
         }

@@ -1,7 +1,8 @@
 //! The open questions of a process: whose answer counts, and what follows an end.
 //!
 //! Every interactor gets a question at once. The first valid answer wins, and the others are notified. Each
-//! interactor has a queue and sees the next question only after the previous one has ended ([`super::open_questions`]).
+//! interactor has a queue for each root session and sees its next question only after the previous one has ended
+//! ([`super::open_questions`]).
 //! One lock covers all of that, so that two simultaneous answers have an order. Does not know the purpose of a
 //! question.
 
@@ -306,13 +307,13 @@ impl PendingQuestions {
         let id: Arc<str> = dialog.into();
         let mut questions = self.lock();
         let shown = questions.shown_to(connection);
-        let resolution = match (shown, result) {
-            (shown, _) if shown.as_deref() != Some(dialog) && questions.was_closed(&id) => {
-                return Err(already_answered());
-            }
+        let is_shown = shown.contains(&id);
+        let resolution = match (shown.first(), result) {
+            _ if !is_shown && questions.was_closed(&id) => return Err(already_answered()),
             (None, _) => return Err(ApiError::new(ErrorCode::NoActiveDialog, "No dialog is open.")),
-            (Some(shown), _) if *shown != *dialog => {
-                let message = format!("The open dialog is {shown:?}.");
+            (Some(_), _) if !is_shown => {
+                let shown: Vec<String> = shown.iter().map(|id| format!("{id:?}")).collect();
+                let message = format!("The open dialog is {}.", shown.join(" or "));
                 return Err(ApiError::new(ErrorCode::DialogIdMismatch, message));
             }
             (Some(_), None) => {
@@ -348,16 +349,16 @@ impl PendingQuestions {
         self.write_down(id, &open, &EndedBy::Earlier(by), resolution);
     }
 
-    /// A connection became an interactor: queues every open question for it and shows the first.
-    pub fn joined(&self, connection: u64, client: &Arc<dyn Client>) -> Option<Event> {
-        let mut event = self.lock().join(connection, client);
-        // The session has written since.
-        if let Some(event) = &mut event
-            && let Some(session) = event.session.clone()
-        {
-            self.audience.in_order(&session, &mut |offset| event.offset = offset.unwrap_or(event.offset));
+    /// A connection became an interactor: queues every open question for it and returns the first of each root session.
+    pub fn joined(&self, connection: u64, client: &Arc<dyn Client>) -> Vec<Event> {
+        let mut events = self.lock().join(connection, client);
+        for event in &mut events {
+            // The session has written since.
+            if let Some(session) = event.session.clone() {
+                self.audience.in_order(&session, &mut |offset| event.offset = offset.unwrap_or(event.offset));
+            }
         }
-        event
+        events
     }
 
     /// A connection is gone. Questions that no other client sees end as they would without interactors.

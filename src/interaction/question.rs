@@ -28,6 +28,13 @@ pub struct Origin {
     pub subagent: Option<Subagent>,
 }
 
+impl Origin {
+    /// The session in whose queue the question waits: the one that asks, or the uppermost one that it works for.
+    pub fn root(&self) -> &SessionId {
+        self.subagent.as_ref().map_or(&self.session, |subagent| &subagent.root)
+    }
+}
+
 /// A question.
 #[derive(Debug, Clone)]
 pub struct Question {

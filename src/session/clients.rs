@@ -34,7 +34,7 @@ pub trait Clients: Send + Sync {
         session: &SessionId,
         what: Snapshot,
         cause: Option<Cause>,
-    ) -> Option<Event>;
+    ) -> Vec<Event>;
 
     /// Shows a connection that missed events its session and the newest part of its history. Later events
     /// follow.

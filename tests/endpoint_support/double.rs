@@ -197,15 +197,15 @@ impl Clients for Double {
         self.tally.clone()
     }
 
-    fn snapshot(&self, _: u64, session: &SessionId, what: Snapshot, cause: Option<Cause>) -> Option<Event> {
+    fn snapshot(&self, _: u64, session: &SessionId, what: Snapshot, cause: Option<Cause>) -> Vec<Event> {
         let (session, body) = match what {
             Snapshot::State => {
                 (Some(session.clone()), Body::SessionUpdated(Arc::new(SessionFacts::empty("s".into()))))
             }
             Snapshot::Sessions => (None, self.list()),
-            _ => return None,
+            _ => return Vec::new(),
         };
-        Some(Event { session, offset: 0, turn: None, entry: None, cause, piece: None, body })
+        vec![Event { session, offset: 0, turn: None, entry: None, cause, piece: None, body }]
     }
 
     fn catch_up(&self, _: u64) {

@@ -139,33 +139,14 @@ impl Clients for Engine {
         session: &SessionId,
         what: Shown,
         cause: Option<Cause>,
-    ) -> Option<Event> {
-        let handle = self.shared.tree.get(session).ok()?;
-        let facts = handle.snapshot().facts.clone();
-        let body = match what {
-            Shown::State => Body::SessionUpdated(facts),
-            Shown::Footer => Body::FooterUpdated(facts),
-            Shown::Queue => Body::QueueUpdated(Arc::new(handle.snapshot().queue.shown())),
-            Shown::Sessions => return Some(Event { cause, ..self.shared.tree.context_event() }),
-            Shown::Widgets | Shown::WidgetSpecs | Shown::Statuses => {
-                let progress = handle.progress.load();
-                let progress = progress.as_ref()?;
-                match what {
-                    Shown::Widgets => Body::WidgetsUpdated(progress.widgets.clone()),
-                    Shown::WidgetSpecs => Body::WidgetSpecsUpdated(progress.specs.clone()),
-                    _ => Body::StatusUpdated(progress.statuses.clone()),
-                }
-            }
-            Shown::Questions | Shown::Dialogs => {
-                let client = self.shared.hub.client(connection)?;
-                // Each of the two serves one kind of interactor.
-                let dialogs = what == Shown::Dialogs;
-                return (client.is_interactor() && client.dialogs_only() == dialogs)
-                    .then(|| self.joined(connection, &client))
-                    .flatten();
-            }
-        };
-        Some(handle.event(body, cause))
+    ) -> Vec<Event> {
+        if let Shown::Questions | Shown::Dialogs = what {
+            let Some(client) = self.shared.hub.client(connection) else { return Vec::new() };
+            // Each of the two serves one kind of interactor.
+            let is_asked = client.is_interactor() && client.dialogs_only() == (what == Shown::Dialogs);
+            return if is_asked { self.joined(connection, &client) } else { Vec::new() };
+        }
+        self.shown(session, what, cause).into_iter().collect()
     }
 
     fn catch_up(&self, connection: u64) {
@@ -185,5 +166,31 @@ impl Clients for Engine {
         let Ok(handle) = self.shared.tree.get(session) else { return false };
         self.opener.follow_again(connection, replay, handle, offset);
         true
+    }
+}
+
+impl Engine {
+    /// What a client is shown of a session, as one event.
+    fn shown(&self, session: &SessionId, what: Shown, cause: Option<Cause>) -> Option<Event> {
+        let handle = self.shared.tree.get(session).ok()?;
+        let facts = handle.snapshot().facts.clone();
+        let body = match what {
+            Shown::State => Body::SessionUpdated(facts),
+            Shown::Footer => Body::FooterUpdated(facts),
+            Shown::Queue => Body::QueueUpdated(Arc::new(handle.snapshot().queue.shown())),
+            Shown::Sessions => return Some(Event { cause, ..self.shared.tree.context_event() }),
+            Shown::Widgets | Shown::WidgetSpecs | Shown::Statuses => {
+                let progress = handle.progress.load();
+                let progress = progress.as_ref()?;
+                match what {
+                    Shown::Widgets => Body::WidgetsUpdated(progress.widgets.clone()),
+                    Shown::WidgetSpecs => Body::WidgetSpecsUpdated(progress.specs.clone()),
+                    _ => Body::StatusUpdated(progress.statuses.clone()),
+                }
+            }
+            // No single event shows them.
+            Shown::Questions | Shown::Dialogs => return None,
+        };
+        Some(handle.event(body, cause))
     }
 }

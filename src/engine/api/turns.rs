@@ -255,7 +255,7 @@ impl Questions for Engine {
         if !client.is_interactor() {
             return self.shared.questions.left(connection);
         }
-        if let Some(event) = self.joined(connection, &client) {
+        for event in self.joined(connection, &client) {
             let _ = client.deliver(&event);
         }
     }
@@ -276,14 +276,15 @@ impl Engine {
         self.shared.questions.respond(call.connection, given, reply);
     }
 
-    /// A connection answers questions from now on: it sees the first open one, and turns that wait for somebody go on.
-    pub(in crate::engine) fn joined(&self, connection: u64, client: &Arc<dyn Client>) -> Option<Event> {
-        let event = self.shared.questions.joined(connection, client);
+    /// A connection answers questions from now on: it sees the first open one of each root session, and turns that wait
+    /// for somebody go on.
+    pub(in crate::engine) fn joined(&self, connection: u64, client: &Arc<dyn Client>) -> Vec<Event> {
+        let events = self.shared.questions.joined(connection, client);
         for handle in self.shared.tree.all() {
             if handle.snapshot().facts.interrupted.is_some() {
                 handle.tell(Change::TakeUp { variables: None });
             }
         }
-        event
+        events
     }
 }

@@ -221,8 +221,8 @@ impl Clients for ReachedEngines {
         self.tally.clone()
     }
 
-    fn snapshot(&self, _: u64, _: &SessionId, _: Snapshot, _: Option<Cause>) -> Option<Event> {
-        None
+    fn snapshot(&self, _: u64, _: &SessionId, _: Snapshot, _: Option<Cause>) -> Vec<Event> {
+        Vec::new()
     }
 
     fn catch_up(&self, _: u64) {}

@@ -896,7 +896,7 @@ pub fn show_states(acp: &Acp, connection: &Connection) {
             connection.outbox().push_frame(|out, ()| version.update(out, &session, &update));
         }
         let Some(project) = acp.engines.of(&session) else { continue };
-        if let Some(event) = project.api.snapshot(number, &session, Snapshot::State, None) {
+        for event in project.api.snapshot(number, &session, Snapshot::State, None) {
             connection.outbox().push_event(&event, || true);
         }
     }

@@ -401,6 +401,7 @@ fn about(about: &About) -> Map<'_> {
 fn put_subagent<'m>(map: &mut Map<'m>, subagent: Option<&'m Subagent>) {
     if let Some(subagent) = subagent {
         map.put("parent-session-id", subagent.parent.as_str());
+        map.put("root-session-id", subagent.root.as_str());
         map.put("subagent-id", subagent.id.as_ref());
         map.put("subagent-label", subagent.label.as_ref());
     }

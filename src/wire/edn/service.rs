@@ -411,7 +411,7 @@ fn call(connection: &Connection, request: &Request<'_>) -> Call {
 fn show_snapshots(connection: &Connection, session: &SessionId, topics: u64, cause: Option<&Cause>) {
     for spec in TOPICS.iter().filter(|spec| topics & spec.topic.bit() != 0) {
         let Some(what) = snapshot(spec.topic) else { continue };
-        if let Some(event) = connection.api().snapshot(connection.id(), session, what, cause.cloned()) {
+        for event in connection.api().snapshot(connection.id(), session, what, cause.cloned()) {
             connection.deliver(&event);
         }
     }

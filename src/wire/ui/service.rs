@@ -101,7 +101,7 @@ impl Wire for Ui {
         // Its state tells whether the run has ended meanwhile.
         self.desk.lock().caught_up = true;
         let state = connection.api().snapshot(connection.id(), &connection.focused(), Snapshot::State, None);
-        if let Some(event) = state {
+        for event in state {
             self.deliver(connection, &event);
         }
     }
