@@ -31,6 +31,7 @@ mod table;
 #[cfg(feature = "otel")]
 mod telemetry;
 mod top;
+mod typed;
 mod usage;
 
 use std::ffi::OsString;

@@ -455,6 +455,12 @@ pub const AUDIT_READ_BYTES: u64 = 4 * 1024 * 1024;
 /// shell.
 pub const SAME_SIGNAL: Duration = Duration::from_millis(500);
 
+/// Time after a question was drawn in which what is typed was not meant for it: nobody reads and answers so fast.
+pub const QUESTION_SETTLES: Duration = Duration::from_millis(500);
+
+/// Bytes that may be typed ahead at a terminal (64 KiB), which itself keeps at most 4 KiB of a line. Further ones are lost.
+pub const TYPED_BYTES: usize = 64 * 1024;
+
 /// Log lines that wait for the reader of standard error. Further ones are counted and dropped.
 pub const LOG_LINES: usize = 1024;
 

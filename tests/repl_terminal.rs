@@ -424,14 +424,14 @@ fn chat_streams_asks_completes_and_goes_on() {
     assert!(seen.contains("\u{1b}[1m# Plan\u{1b}[0m") && seen.contains("\u{1b}[36mhi\u{1b}[0m"), "{seen:?}");
     chat.press("write it\r");
     chat.wait_for("+one");
-    chat.wait_for("Allow it?");
+    chat.wait_for("and why: ");
     chat.press("no, another word\r");
     chat.wait_for("Not written.");
     chat.wait_for("you> ");
     assert!(!setup.project().join("a.txt").exists());
     chat.press("write it\r");
     chat.wait_for("+two");
-    chat.wait_for("Allow it?");
+    chat.wait_for("and why: ");
     chat.press("y\r");
     chat.wait_for("Written.");
     chat.wait_for("you> ");
@@ -448,7 +448,7 @@ fn chat_streams_asks_completes_and_goes_on() {
     chat.wait_for("you> ");
     // What comes of a choice is shown before the next line, and takes no place of what follows.
     chat.press("/thinking\r");
-    chat.wait_for("Select a thinking level");
+    chat.wait_for("Select a thinking level (a number, or nothing): ");
     chat.press("1\r");
     chat.wait_for("Thinking level set to");
     chat.wait_for("you> ");
@@ -483,14 +483,66 @@ fn chat_asks_what_a_subagent_asks() {
     let Some(mut chat) = Terminal::open(&setup, &["chat"]) else { return };
     chat.wait_for("you> ");
     chat.press("delegate it\r");
-    chat.wait_for("Start a subagent for this, with read?");
+    chat.wait_for("Start a subagent for this, with read? [y/N]: ");
     chat.press("y\r");
     chat.wait_for("+one");
-    chat.wait_for("Allow it?");
+    chat.wait_for("and why: ");
     chat.press("y\r");
     chat.wait_for("All is done.");
     chat.wait_for("you> ");
     assert_eq!(std::fs::read_to_string(setup.project().join("a.txt")).unwrap(), "one\n");
+    chat.press(CONTROL_D);
+    chat.all();
+}
+
+/// Turns that stream for a while and then ask.
+const ASKS_LATE: &str = "{:turns [{:steps [{:delta \"Thinking.\"} {:sleep-ms 1500}
+                                          {:tool-call {:name \"bash\" :arguments {:command \"touch approved\"}}}]}
+                                  {:steps [{:delta \"The end.\"}]}] :then :cycle}";
+
+#[test]
+fn line_typed_before_a_question_is_the_next_message() {
+    for typed in ["yes\r", "y\r", "s\r", "y", "ye"] {
+        let setup = Setup::new().script(ASKS_LATE);
+        let Some(mut chat) = Terminal::open(&setup, &["chat"]) else { return };
+        chat.wait_for("you> ");
+        chat.press("go\r");
+        chat.wait_for("Thinking.");
+        chat.press(typed);
+        chat.wait_for("What you typed before the question is kept for your next message.");
+        chat.wait_for("and why: ");
+        assert!(!setup.project().join("approved").exists(), "{typed}");
+        // After the drawing, an answer counts, and nothing of the earlier line is in it.
+        chat.press("n\r");
+        chat.wait_for("The end.");
+        chat.wait_for(&format!("you> {}", typed.trim()));
+        assert!(!setup.project().join("approved").exists(), "{typed}");
+        chat.press("\u{3}");
+        chat.wait_for("you> ");
+        chat.press(CONTROL_D);
+        chat.all();
+    }
+}
+
+#[test]
+fn answer_within_the_drawing_of_a_question_is_none() {
+    // The clock stands still: no time passes after the drawing.
+    let setup = Setup::new().script(ASKS_LATE).env("EDN_BRIDGE_FIXED_CLOCK", "1");
+    let Some(mut chat) = Terminal::open(&setup, &["chat"]) else { return };
+    chat.wait_for("you> ");
+    chat.press("go\r");
+    chat.wait_for("Thinking.");
+    chat.press("ye");
+    chat.wait_for("Allow it?");
+    chat.press("s\r");
+    chat.press("\u{3}");
+    chat.wait_for("(ended)");
+    // The line was begun before the question and ended after it: all of it is the next message.
+    chat.wait_for("you> yes");
+    assert!(!setup.project().join("approved").exists());
+    chat.press("\u{3}");
+    chat.wait_for("you> ");
+    chat.wait_for("you> ");
     chat.press(CONTROL_D);
     chat.all();
 }
@@ -504,7 +556,7 @@ fn chat_ends_the_turn_by_control_c_at_a_question() {
     let Some(mut chat) = Terminal::open(&setup, &["chat"]) else { return };
     chat.wait_for("you> ");
     chat.press("write it\r");
-    chat.wait_for("Allow it?");
+    chat.wait_for("and why: ");
     chat.press("\u{3}");
     chat.wait_for("Not answered: the turn ends.");
     chat.wait_for("(ended)");
@@ -515,13 +567,14 @@ fn chat_ends_the_turn_by_control_c_at_a_question() {
     chat.wait_for("you> ");
     // A choice is left as well, and the end of the input does not end the program.
     chat.press("/thinking\r");
-    chat.wait_for("Select a thinking level");
+    chat.wait_for("Select a thinking level (a number, or nothing): ");
     chat.press("\u{3}");
     chat.wait_for("you> ");
     chat.press("/thinking\r");
-    chat.wait_for("Select a thinking level");
+    chat.wait_for("Select a thinking level (a number, or nothing): ");
     chat.press("99\r");
     chat.wait_for("Not one of 1 to");
+    chat.wait_for("or nothing): ");
     chat.press("\r");
     chat.wait_for("you> ");
     assert!(!setup.project().join("a.txt").exists());
@@ -687,7 +740,7 @@ fn chat_goes_on_in_a_session_of_the_daemon() {
     assert!(clients.to_string().contains("\"edn-bridge chat\""), "{clients}");
     // The person at the chat is asked: the editor answers no questions.
     chat.press("write it\r");
-    chat.wait_for("Allow it?");
+    chat.wait_for("and why: ");
     chat.press("y\r");
     chat.wait_for("Written.");
     chat.wait_for("you> ");
@@ -753,7 +806,7 @@ fn chat_asks_the_question_that_waits_in_the_daemon() {
     editor.kill();
     let Some(mut chat) = Terminal::open(&setup, &["chat", "--continue"]) else { return };
     chat.wait_for("> write it");
-    chat.wait_for("Allow it?");
+    chat.wait_for("and why: ");
     chat.press("y\r");
     chat.wait_for("Written.");
     chat.wait_for("you> ");

@@ -86,7 +86,9 @@ impl Chat<'_> {
             Meaning::Faint,
             "/help lists the commands, @ names a file, M-RET breaks the line, C-d ends the chat.",
         );
-        while let Some(text) = line.read().map_err(Failure::io("the terminal"))? {
+        loop {
+            line.begin(self.console.take_draft());
+            let Some(text) = line.read().map_err(Failure::io("the terminal"))? else { break };
             match text.trim() {
                 "" => {}
                 "/exit" | "/quit" => break,

@@ -197,7 +197,8 @@ impl Quiet {
         // Each key at once.
         quiet.special_codes[SpecialCodeIndex::VMIN] = 1;
         quiet.special_codes[SpecialCodeIndex::VTIME] = 0;
-        termios::tcsetattr(&input, OptionalActions::Now, &quiet).ok().map(|()| Self(before))
+        // What was typed before the page was named is no part of a key.
+        termios::tcsetattr(&input, OptionalActions::Flush, &quiet).ok().map(|()| Self(before))
     }
 }
 

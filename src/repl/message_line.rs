@@ -59,6 +59,13 @@ impl MessageLine {
         Ok(Self(editor))
     }
 
+    /// Begins the next message with a text, which can be edited.
+    pub fn begin(&mut self, text: String) {
+        if !text.is_empty() {
+            self.0.run_edit_commands(&[EditCommand::InsertString(text)]);
+        }
+    }
+
     /// The next message; `None` at the end of the input.
     ///
     /// # Errors

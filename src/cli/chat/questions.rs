@@ -20,10 +20,33 @@ pub(super) struct Asker<'c> {
 }
 
 impl Asker<'_> {
-    /// A line from the terminal; `None` at its end, or after C-c.
+    /// A line from the terminal about a question that is drawn with this; `None` at its end, or after C-c. What was typed
+    /// before is the beginning of the next message. The colon shows that an answer is read.
     fn line(self, question: &str) -> Option<String> {
+        self.draw(question);
+        if self.console.put_aside() {
+            let _ = writeln!(std::io::stdout().lock());
+            self.show(Meaning::Note, "What you typed before the question is kept for your next message.");
+            self.draw(question);
+        }
+        self.read()
+    }
+
+    /// Another line, after one that does not answer the question.
+    fn line_again(self, question: &str) -> Option<String> {
+        self.draw(question);
+        self.read()
+    }
+
+    fn draw(self, question: &str) {
         let mut out = std::io::stdout().lock();
-        let _ = write!(out, "{} ", self.painter.paint(Meaning::Heading, question));
+        let _ = write!(out, "{}", self.painter.paint(Meaning::Heading, question));
+        let _ = out.flush();
+    }
+
+    fn read(self) -> Option<String> {
+        let mut out = std::io::stdout().lock();
+        let _ = write!(out, ": ");
         let _ = out.flush();
         drop(out);
         let line = self.console.line();
@@ -43,14 +66,16 @@ impl Asker<'_> {
         for (at, label) in labels.iter().enumerate() {
             self.show(Meaning::Name, &format!("{:>3}  {label}", at.saturating_add(1)));
         }
+        let question = format!("{question} (a number, or nothing)");
+        let mut said = self.line(&question)?;
         loop {
-            let said = self.line(&format!("{question} (a number, or nothing)"))?;
             let number = said.parse().ok().and_then(|number: usize| number.checked_sub(1));
             match number.filter(|at| *at < labels.len()) {
                 None if said.is_empty() => return None,
                 None => self.show(Meaning::Note, &format!("Not one of 1 to {}: {said}", labels.len())),
                 picked => return picked,
             }
+            said = self.line_again(&question)?;
         }
     }
 
@@ -141,25 +166,23 @@ impl Asker<'_> {
             }
             None => "",
         };
-        let question = format!("Allow it? [y]es, for this [s]ession{always}, [n]o and why:");
+        let question = format!("Allow it? [y]es, for this [s]ession{always}, [n]o and why");
+        let mut line = self.line(&question);
         loop {
-            let Some(said) = self.line(&question) else { return (None, None) };
+            let Some(said) = line else { return (None, None) };
             let approve = |scope: &'static str| Map::new().with("outcome", "approve").with("scope", scope);
             match said.to_lowercase().as_str() {
                 "y" | "yes" => return (Some(approve("once")), None),
                 "s" | "session" => return (Some(approve("session")), None),
                 "a" | "always" if rule.is_some() => return (Some(approve("rule")), None),
-                "" | "a" | "always" => {}
-                other => {
-                    if !other.starts_with('n') {
-                        continue;
-                    }
+                other if other.starts_with('n') => {
                     let why = reason(&said).to_owned();
                     return (
                         Some(Map::new().with("outcome", "deny")),
                         Some(why).filter(|why| !why.is_empty()),
                     );
                 }
+                _ => line = self.line_again(&question),
             }
         }
     }

@@ -2,13 +2,14 @@
 //! person's C-c in it. Knows no event.
 
 use std::cell::{Cell, OnceCell};
-use std::io::{self, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use edn_bridge::client::{Client, Refused};
+use edn_bridge::clock;
 use edn_bridge::config::Settings;
 use edn_bridge::limits::{FLOW_WINDOW_EVENTS, SAME_SIGNAL};
 use edn_bridge::message::SessionId;
@@ -20,6 +21,7 @@ use tokio::task::JoinSet;
 
 use crate::cli::attached::Attached;
 use crate::cli::served::Own;
+use crate::cli::typed::Typed;
 use crate::cli::{Failure, Options, out};
 
 /// What the main thread, which prints, is told.
@@ -58,6 +60,8 @@ pub(in crate::cli) struct Console {
     unheard: Unheard,
     /// Has a byte for each C-c that is not told yet: who waits for a line looks at it too.
     pressed: OnceCell<UnixStream>,
+    /// What is typed while a turn runs.
+    typed: Typed,
     /// The number of the last event that the bridge knows to be printed.
     reported: Cell<i64>,
 }
@@ -88,8 +92,8 @@ impl Console {
             let _ = sender.send(News::Gone);
         };
         std::thread::Builder::new().name("events".to_owned()).spawn(passing).map_err(Failure::start)?;
-        let (pressed, reported) = (OnceCell::new(), Cell::new(0));
-        Ok(Self { client, own, news, on_interrupt, unheard, pressed, reported })
+        let (pressed, reported, typed) = (OnceCell::new(), Cell::new(0), Typed::new(clock::of_process()));
+        Ok(Self { client, own, news, on_interrupt, unheard, pressed, typed, reported })
     }
 
     /// From now on these signals are told instead of ending the process. A second one ends it, at any moment, if the bridge
@@ -193,22 +197,17 @@ impl Console {
 
     /// A line from the terminal; `None` at its end, and if C-c is pressed, which [`next`](Self::next) tells.
     pub(in crate::cli) fn line(&self) -> Option<String> {
-        let input = io::stdin();
-        loop {
-            let mut ends = vec![PollFd::new(&input, PollFlags::IN)];
-            ends.extend(self.pressed.get().map(|pressed| PollFd::new(pressed, PollFlags::IN)));
-            match poll(&mut ends, None) {
-                Ok(_) if ends.get(1).is_some_and(|pressed| !pressed.revents().is_empty()) => return None,
-                Ok(_) => break,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return None,
-            }
-        }
-        let mut text = String::new();
-        match input.read_line(&mut text) {
-            Ok(0) | Err(_) => None,
-            Ok(_) => Some(text.trim().to_owned()),
-        }
+        self.typed.line(self.pressed.get())
+    }
+
+    /// Puts aside what was typed before the question that is on the screen now. Returns whether there was anything.
+    pub(in crate::cli) fn put_aside(&self) -> bool {
+        self.typed.put_aside(self.pressed.get())
+    }
+
+    /// What was typed for the next message.
+    pub(in crate::cli) fn take_draft(&self) -> String {
+        self.typed.take_draft()
     }
 
     /// Whether C-c was pressed and is not told yet.

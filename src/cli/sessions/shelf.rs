@@ -8,6 +8,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use edn_bridge::client::{Client, Refused};
+use edn_bridge::clock;
 use edn_bridge::config::Settings;
 use edn_bridge::message::SessionId;
 use edn_bridge::value::{Map, Owned, Value};
@@ -17,6 +18,7 @@ use crate::cli::attached::{Running, hello, is_in_realm, open};
 use crate::cli::progress::Bar;
 use crate::cli::served::Own;
 use crate::cli::table::Table;
+use crate::cli::typed::Typed;
 use crate::cli::{Exit, FAILED, Failure, Options, USAGE, out};
 
 /// An age: a number and a unit, h, d or w.
@@ -158,10 +160,12 @@ pub(super) fn delete(
         }
         out::show(&shown.text())?;
         let what = if sessions.len() == 1 { "this session" } else { "these sessions" };
-        let _ = write!(out::stderr(), "Delete {what} for good? [y/N] ");
-        let mut answer = String::new();
-        std::io::stdin().read_line(&mut answer).map_err(Failure::io("standard input"))?;
-        if !matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
+        let _ = write!(out::stderr(), "Delete {what} for good? [y/N]");
+        let typed = Typed::new(clock::of_process());
+        typed.put_aside(None);
+        let _ = write!(out::stderr(), ": ");
+        let answer = typed.line(None).unwrap_or_default();
+        if !matches!(answer.to_lowercase().as_str(), "y" | "yes") {
             return Err(Failure::Failed("nothing is deleted".to_owned()));
         }
     }
