@@ -70,12 +70,6 @@ It is called with a title and a text while the chat is not in view."
                 (buffer-local-value 'edn-bridge-interact--questions buffer))
               (edn-bridge-chat-buffers)))
 
-(defun edn-bridge-attention--asks-itself-p (chat)
-  "Return non-nil if a question in CHAT is of its own session."
-  (seq-find (lambda (question)
-              (null (edn-bridge-interact--question-session question)))
-            (buffer-local-value 'edn-bridge-interact--questions chat)))
-
 (defun edn-bridge-attention--finished ()
   "Return the chats that finished a turn which was not seen."
   (seq-filter (lambda (buffer)
@@ -148,9 +142,7 @@ By the desktop where Emacs is not in focus and can do so, else by a message."
   "Go to a session that asks something, or else has finished.
 Those of this Emacs come first, but what the mode line names before them."
   (interactive)
-  (let ((asking (let ((chats (edn-bridge-attention--asking)))
-                  (or (seq-find #'edn-bridge-attention--asks-itself-p chats)
-                      (car chats))))
+  (let ((asking (car (edn-bridge-attention--asking)))
         (finished (car (edn-bridge-attention--finished)))
         (waiting (car (edn-bridge-work-waiting))))
     (cond

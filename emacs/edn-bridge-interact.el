@@ -9,6 +9,12 @@
 ;; neither the keyboard nor the minibuffer.  Whatever reads from the
 ;; minibuffer does so because a button was pressed.
 ;;
+;; A chat shows the questions of its session, and of the subagents of that.
+;; Those of other sessions are one line above the draft, which leads there.
+;;
+;; An answer belongs to a question that was seen: it is taken half a second
+;; after the question was drawn.  What was typed before was not meant for it.
+;;
 ;; Several frontends may be asked at once.  The first answer counts; the
 ;; others see that the question was answered.
 ;;
@@ -66,8 +72,10 @@ settled.")
 (cl-defstruct (edn-bridge-interact--question (:copier nil))
   "A question that waits for an answer."
   id kind payload conn
-  agent                       ; label of the asking session, unless it is this one
-  session                     ; its id
+  agent                       ; label of the asking subagent, or nil
+  session                     ; id of the asking session, unless it is the chat's
+  root                        ; id of the session that it works for, or its own
+  drawn                       ; time at which it came onto the screen, or nil
   login                       ; non-nil if it is a login's
   start end                   ; markers around its text
   chosen                      ; label of the answer that was sent, or nil
@@ -77,35 +85,118 @@ settled.")
 (defvar-local edn-bridge-interact--questions nil
   "Questions of this chat that wait, the oldest first.")
 
+(defvar-local edn-bridge-interact--elsewhere nil
+  "Questions of other sessions that wait, the oldest first.
+They are not in the transcript.")
+
 (defun edn-bridge-interact-pending ()
   "Return how many questions of this chat wait for an answer."
   (length edn-bridge-interact--questions))
 
+(defun edn-bridge-interact--all ()
+  "Return all questions that this chat was asked and that wait."
+  (append edn-bridge-interact--questions edn-bridge-interact--elsewhere))
+
 (defun edn-bridge-interact--find (id)
-  "Return the waiting question ID of this chat, or nil."
+  "Return the waiting question ID, or nil."
   (seq-find (lambda (question)
               (equal id (edn-bridge-interact--question-id question)))
-            edn-bridge-interact--questions))
+            (edn-bridge-interact--all)))
 
 (defun edn-bridge-interact--at-point ()
-  "Return the waiting question at point, or else the oldest; fail if none."
-  (or (edn-bridge-interact--find
-       (get-text-property (point) 'edn-bridge-question))
-      (car edn-bridge-interact--questions)
-      (user-error "No question is waiting")))
+  "Return the waiting question at point, or else the only one of the chat.
+Without one at point, fail unless exactly one waits, and all of it is on the
+screen."
+  (let ((only (car edn-bridge-interact--questions)))
+    (or (and (get-text-property (point) 'edn-bridge-question)
+             (edn-bridge-interact--find
+              (get-text-property (point) 'edn-bridge-question)))
+        (cond
+         ((null only)
+          (user-error "No question is waiting"))
+         ((cdr edn-bridge-interact--questions)
+          (user-error "Several questions wait; %s goes to one"
+                      (substitute-command-keys "\\[edn-bridge-interact-next]")))
+         ((not (edn-bridge-interact--on-screen-p only))
+          (user-error "The question is not wholly on the screen; %s goes there"
+                      (substitute-command-keys "\\[edn-bridge-interact-next]")))
+         (only)))))
+
+;;;; What was seen
+
+(defconst edn-bridge-interact--settling 0.5
+  "Seconds after a question was drawn in which no answer is meant for it.")
+
+(defvar edn-bridge-interact--clock #'float-time
+  "Function that returns the time in seconds.")
+
+(defun edn-bridge-interact--on-screen-p (question)
+  "Return non-nil if all of QUESTION is seen in the selected window.
+Where nothing is drawn, it is."
+  (or noninteractive
+      (let* ((buttons (edn-bridge-interact--question-start question))
+             (end (edn-bridge-interact--question-end question))
+             (top (edn-bridge-interact--beginning (marker-position buttons))))
+        (and (eq (window-buffer) (current-buffer))
+             (pos-visible-in-window-p top)
+             (pos-visible-in-window-p (max top (1- end)))))))
+
+(defun edn-bridge-interact--on-redisplay (_window)
+  "Note that the questions of this chat are drawn now."
+  (dolist (question edn-bridge-interact--questions)
+    (unless (edn-bridge-interact--question-drawn question)
+      (setf (edn-bridge-interact--question-drawn question)
+            (funcall edn-bridge-interact--clock)))))
+
+(defun edn-bridge-interact--check-seen (question)
+  "Fail unless QUESTION was on the screen before its answer was typed.
+Where nothing is drawn, a program answers."
+  (let ((drawn (edn-bridge-interact--question-drawn question)))
+    (unless (or noninteractive
+                (and drawn
+                     (<= edn-bridge-interact--settling
+                         (- (funcall edn-bridge-interact--clock) drawn))))
+      (user-error "The question has only just appeared; answer it again"))))
 
 ;;;; Events
 
+(defun edn-bridge-interact--root (data)
+  "Return the id of the session to which the question in DATA belongs, or nil."
+  (or (plist-get data :root-session-id)
+      (if (plist-get data :subagent-id)
+          (plist-get data :parent-session-id)
+        (plist-get data :session-id))))
+
+(defun edn-bridge-interact--here-p (question)
+  "Return non-nil if QUESTION belongs to the session that the chat shows."
+  (edn-bridge-chat-mine-p
+   (list :session-id (edn-bridge-interact--question-root question))))
+
+(defun edn-bridge-interact--take (question)
+  "Show QUESTION in the chat, or above the draft that its session asks."
+  (if (edn-bridge-interact--here-p question)
+      (edn-bridge-interact--show question)
+    (setq edn-bridge-interact--elsewhere
+          (append edn-bridge-interact--elsewhere (list question)))
+    (edn-bridge-interact--announce-elsewhere)
+    (run-hook-with-args
+     'edn-bridge-interact-functions
+     ;; The session's own chat tells the user, where there is one.
+     (and (null (edn-bridge-interact--chat-of
+                 (edn-bridge-interact--question-root question)))
+          (edn-bridge-interact--name question)))))
+
 (defun edn-bridge-interact--on-requested (data)
-  "Show the question in DATA of `interaction/requested'."
+  "Take the question in DATA of `interaction/requested'."
   (let ((id (plist-get data :interaction-id))
         (conn edn-bridge-chat--conn)
         (chat (current-buffer)))
     (if-let ((question (edn-bridge-interact--find id)))
         (edn-bridge-interact--ask-on question conn)
-      (edn-bridge-interact--show
+      (edn-bridge-interact--take
        (make-edn-bridge-interact--question
         :id id
+        :root (edn-bridge-interact--root data)
         :kind (edn-bridge-chat-word (plist-get data :kind))
         :payload (plist-get data :payload)
         :conn conn
@@ -133,7 +224,7 @@ An answer that was sent on another connection may have got lost."
 
 (defun edn-bridge-interact--on-followed ()
   "Settle the questions that were not asked again on this connection."
-  (dolist (question (copy-sequence edn-bridge-interact--questions))
+  (dolist (question (edn-bridge-interact--all))
     (unless (eq edn-bridge-chat--conn
                 (edn-bridge-interact--question-conn question))
       (edn-bridge-interact--settle
@@ -145,14 +236,67 @@ An answer that was sent on another connection may have got lost."
   "Function that returns the name of the session with an id, or nil.")
 
 (defun edn-bridge-interact--agent (data)
-  "Return the label of the asking session in DATA, or nil if it is this one."
-  (let ((agent (plist-get data :subagent-id)))
-    (cond (agent (edn-bridge-interact--subagent agent))
-          ((not (edn-bridge-chat-mine-p data))
-           (let ((id (plist-get data :session-id)))
-             (format "session %s"
-                     (or (funcall edn-bridge-interact-session-name-function id)
-                         id)))))))
+  "Return the label of the subagent that asks in DATA, or nil if none does."
+  (when-let ((agent (plist-get data :subagent-id)))
+    (edn-bridge-interact--subagent agent)))
+
+(defun edn-bridge-interact--name (question)
+  "Return what the session to which QUESTION belongs is called, and asks."
+  (let ((id (edn-bridge-interact--question-root question)))
+    (concat (or (funcall edn-bridge-interact-session-name-function id)
+                (format "The session %s" id))
+            (if (string-prefix-p "approve"
+                                 (edn-bridge-interact--question-kind question))
+                " — waits for an approval"
+              " — waits for an answer"))))
+
+(defun edn-bridge-interact--chat-of (id)
+  "Return the chat that shows the session ID, or nil."
+  (seq-find (lambda (buffer)
+              (equal id (buffer-local-value 'edn-bridge-chat--session-id
+                                            buffer)))
+            (edn-bridge-chat-buffers)))
+
+(declare-function edn-bridge-sessions-switch "edn-bridge-sessions")
+
+(defun edn-bridge-interact-visit (id)
+  "Go to the chat of the session ID, which asks something.
+Without one, turn this chat to it, or open one if something was said here."
+  (let ((chat (edn-bridge-interact--chat-of id)))
+    (if (and (null chat) (edn-bridge-chat-unused-p))
+        (edn-bridge-sessions-switch id)
+      (pop-to-buffer
+       (or chat
+           (edn-bridge-chat-open
+            default-directory
+            (lambda () (setq edn-bridge-chat--session-id id)))))
+      (when (> (edn-bridge-interact-pending) 0)
+        (edn-bridge-interact-next)))))
+
+(defun edn-bridge-interact-elsewhere ()
+  "Return the ids of the other sessions of which questions wait, without double."
+  (delete-dups (mapcar #'edn-bridge-interact--question-root
+                       edn-bridge-interact--elsewhere)))
+
+(defun edn-bridge-interact--announce-elsewhere ()
+  "Show which other sessions ask something, a line each."
+  (edn-bridge-chat-set-status
+   'edn-bridge-interact-elsewhere
+   (mapcar
+    (lambda (id)
+      (concat
+       (edn-bridge-visible-label
+        (edn-bridge-interact--name
+         (seq-find (lambda (question)
+                     (equal id (edn-bridge-interact--question-root question)))
+                   edn-bridge-interact--elsewhere)))
+       "  "
+       (make-text-button (copy-sequence "[Open]") nil
+                         'follow-link t
+                         'help-echo "mouse-1, RET: Open"
+                         'action (lambda (_button)
+                                   (edn-bridge-interact-visit id)))))
+    (edn-bridge-interact-elsewhere))))
 
 (defvar-local edn-bridge-interact--tasks nil
   "Tasks of the subagents that this chat was asked about: an alist by id.")
@@ -170,9 +314,10 @@ A bridge that knows this frontend as an interactor sends none."
   (let ((id (plist-get data :dialog-id))
         (conn edn-bridge-chat--conn))
     (unless (edn-bridge-interact--find id)
-      (edn-bridge-interact--show
+      (edn-bridge-interact--take
        (make-edn-bridge-interact--question
         :id id
+        :root (edn-bridge-interact--root data)
         :kind (concat "dialog-" (edn-bridge-chat-word (plist-get data :kind)))
         :payload data
         :conn conn
@@ -220,7 +365,7 @@ Where an answer was sent from here, its response says whether it counted."
 
 (defun edn-bridge-interact--on-closed (_data)
   "Settle the questions that wait: nobody is there to be answered."
-  (dolist (question (copy-sequence edn-bridge-interact--questions))
+  (dolist (question (edn-bridge-interact--all))
     (edn-bridge-interact--settle (edn-bridge-interact--question-id question)
                                  "the connection was lost")))
 
@@ -231,16 +376,20 @@ Those of a connection that is gone wait no more."
                     (lambda (question)
                       (eq (edn-bridge-interact--question-conn question)
                           edn-bridge-chat--conn))
-                    edn-bridge-interact--questions)))
-    (setq edn-bridge-interact--questions nil)
+                    (edn-bridge-interact--all))))
+    (setq edn-bridge-interact--questions nil
+          edn-bridge-interact--elsewhere nil)
     (dolist (question questions)
       ;; The chat may have turned to the session that asks.
       (when (equal (edn-bridge-interact--question-session question)
                    edn-bridge-chat--session-id)
         (setf (edn-bridge-interact--question-session question) nil
               (edn-bridge-interact--question-agent question) nil))
-      (edn-bridge-interact--show question))
-    (unless questions
+      ;; It is drawn anew, elsewhere.
+      (setf (edn-bridge-interact--question-drawn question) nil)
+      (edn-bridge-interact--take question))
+    (edn-bridge-interact--announce-elsewhere)
+    (unless edn-bridge-interact--questions
       (edn-bridge-interact--announce nil))))
 
 ;;;; Showing
@@ -260,6 +409,7 @@ Those of a connection that is gone wait no more."
 (defun edn-bridge-interact--show (question)
   "Show QUESTION at the end of the transcript."
   (edn-bridge-chat-settle)
+  (add-hook 'pre-redisplay-functions #'edn-bridge-interact--on-redisplay nil t)
   (let* ((kind (edn-bridge-interact--question-kind question))
          (payload (edn-bridge-interact--question-payload question))
          (row (or (assoc kind edn-bridge-interact--kinds)
@@ -405,6 +555,7 @@ That is the title of a question that came, or nil where one is settled."
   "Give QUESTION the answer LABEL, which FUNCTION sends.
 Who was at the question is back in the draft then, where the answer of the
 model is seen as it comes."
+  (edn-bridge-interact--check-seen question)
   (let ((edn-bridge-interact--label
          (string-trim (replace-regexp-in-string "([a-z])\\'" "" label)))
         (here (equal (get-text-property (point) 'edn-bridge-question)
@@ -417,34 +568,44 @@ model is seen as it comes."
   "Show OUTCOME in the place of the buttons of question ID, if it waits.
 Of a call, whose own line shows what it does, only the title stays."
   (when-let ((question (edn-bridge-interact--find id)))
-    (setq edn-bridge-interact--questions
-          (delq question edn-bridge-interact--questions))
-    (mapc #'edn-bridge-interact--drop-edited
-          (edn-bridge-interact--question-edited question))
-    (let* ((start (edn-bridge-interact--question-start question))
-           (end (edn-bridge-interact--question-end question))
-           (top (edn-bridge-interact--beginning (marker-position start)))
-           (short (edn-bridge-tools-shown-p
-                   (plist-get (edn-bridge-interact--question-payload question)
-                              :tool-id))))
-      (edn-bridge-transcript-edit
-        ;; Its keys would answer another question now.
-        (remove-list-of-text-properties
-         top end '(keymap edn-bridge-question line-prefix wrap-prefix))
-        (if (not short)
-            (goto-char start)
-          (goto-char top)
-          (end-of-line))
-        (let ((from (point)))
-          (insert (if short " " "")
-                  (propertize (format "→ %s" outcome)
-                              'face 'edn-bridge-chat-notice)
-                  "\n")
-          (edn-bridge-transcript-protect from (point)))
-        (delete-region (point) end))
-      (set-marker start nil)
-      (set-marker end nil))
-    (edn-bridge-interact--announce nil)))
+    (if (memq question edn-bridge-interact--elsewhere)
+        (progn
+          (setq edn-bridge-interact--elsewhere
+                (delq question edn-bridge-interact--elsewhere))
+          (edn-bridge-interact--announce-elsewhere)
+          (run-hook-with-args 'edn-bridge-interact-functions nil))
+      (edn-bridge-interact--settle-here question outcome))))
+
+(defun edn-bridge-interact--settle-here (question outcome)
+  "Show OUTCOME in the place of the buttons of QUESTION, which the chat shows."
+  (setq edn-bridge-interact--questions
+        (delq question edn-bridge-interact--questions))
+  (mapc #'edn-bridge-interact--drop-edited
+        (edn-bridge-interact--question-edited question))
+  (let* ((start (edn-bridge-interact--question-start question))
+         (end (edn-bridge-interact--question-end question))
+         (top (edn-bridge-interact--beginning (marker-position start)))
+         (short (edn-bridge-tools-shown-p
+                 (plist-get (edn-bridge-interact--question-payload question)
+                            :tool-id))))
+    (edn-bridge-transcript-edit
+      ;; Its keys would answer another question now.
+      (remove-list-of-text-properties
+       top end '(keymap edn-bridge-question line-prefix wrap-prefix))
+      (if (not short)
+          (goto-char start)
+        (goto-char top)
+        (end-of-line))
+      (let ((from (point)))
+        (insert (if short " " "")
+                (propertize (format "→ %s" outcome)
+                            'face 'edn-bridge-chat-notice)
+                "\n")
+        (edn-bridge-transcript-protect from (point)))
+      (delete-region (point) end))
+    (set-marker start nil)
+    (set-marker end nil))
+  (edn-bridge-interact--announce nil))
 
 (defvar-local edn-bridge-interact--sent nil
   "Buffers whose text was sent for a file, an alist by the id of the call.
@@ -521,7 +682,7 @@ They are kept until the call has written it.")
     (edn-bridge-interact--give question (nth 0 answer) (nth 1 answer))))
 
 (defun edn-bridge-interact-accept ()
-  "Say yes to the question at point, or else to the oldest."
+  "Say yes to the question at point, or else to the only one on the screen."
   (interactive nil edn-bridge-chat-mode)
   (edn-bridge-interact--choose-answer "y"))
 
@@ -531,7 +692,7 @@ They are kept until the call has written it.")
   (edn-bridge-interact--choose-answer "s"))
 
 (defun edn-bridge-interact-refuse ()
-  "Say no to the question at point, or else to the oldest."
+  "Say no to the question at point, or else to the only one on the screen."
   (interactive nil edn-bridge-chat-mode)
   (edn-bridge-interact--choose-answer "n"))
 
@@ -557,7 +718,7 @@ Interactively, that is the digit that was typed."
         (list :result (plist-get option :value)))))))
 
 (defun edn-bridge-interact-cancel ()
-  "Cancel the question at point, or else the oldest."
+  "Cancel the question at point, or else the only one on the screen."
   (interactive nil edn-bridge-chat-mode)
   (edn-bridge-interact--give (edn-bridge-interact--at-point)
                              "Cancel" #'edn-bridge-interact--cancel))

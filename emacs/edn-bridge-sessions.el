@@ -311,8 +311,9 @@ What this project has comes first, and before it what waits."
      (let* ((works (seq-sort-by
                     #'edn-bridge-sessions--work-rank #'<
                     (seq-remove (lambda (work)
-                                  (equal (edn-bridge-work-id work)
-                                         edn-bridge-chat--session-id))
+                                  (member (edn-bridge-work-id work)
+                                          (cons edn-bridge-chat--session-id
+                                                (edn-bridge-interact-elsewhere))))
                                 (edn-bridge-work-list))))
             (rest (nthcdr edn-bridge-sessions--offered works)))
        (append

@@ -76,6 +76,7 @@ It concerns the sessions of a daemon, in every project."
     (edn-bridge-work-label work)))
 
 (setq edn-bridge-interact-session-name-function #'edn-bridge-work--name-of)
+(add-hook 'edn-bridge-work-hook #'edn-bridge-interact--announce-elsewhere)
 
 (defun edn-bridge-work-label (work)
   "Return what the session of WORK is called, as one short line."

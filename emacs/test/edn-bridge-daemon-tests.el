@@ -576,12 +576,12 @@ That is the text of a script's turns, in EDN."
 (ert-deftest edn-bridge-daemon-question-of-another-session-is-named ()
   (let ((edn-bridge-work--list
          (list (make-edn-bridge-work :id "s-2" :name "Sort the tags"))))
-    (with-temp-buffer
-      (setq-local edn-bridge-chat--session-id "s-1")
-      (should (equal (edn-bridge-interact--agent '(:session-id "s-2"))
-                     "session Sort the tags"))
-      (should (equal (edn-bridge-interact--agent '(:session-id "s-3"))
-                     "session s-3")))))
+    (cl-flet ((name (id)
+                (edn-bridge-interact--name
+                 (make-edn-bridge-interact--question :root id :kind "ask"))))
+      (should (equal (name "s-2") "Sort the tags — waits for an answer"))
+      (should (equal (name "s-3")
+                     "The session s-3 — waits for an answer")))))
 
 (provide 'edn-bridge-daemon-tests)
 

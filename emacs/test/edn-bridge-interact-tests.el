@@ -206,6 +206,90 @@
     (should (equal (plist-get (car sent) :params)
                    '(:interaction-id "i1" :status "cancelled")))))
 
+;;;; An answer belongs to a question that was seen
+
+(ert-deftest edn-bridge-interact-other-session-is-one-line ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-test-ask conn "approve" '(:tool "bash" :tool-id "c9"
+                                                :command "git push --force")
+                         :session-id "s1")
+    (should (= 1 (edn-bridge-interact-pending)))
+    (edn-bridge-test-event
+     conn "interaction/requested" :interaction-id "i2" :kind "approve"
+     :session-id "s2" :payload '(:tool "bash" :command "rm -rf build"))
+    ;; Also that of a subagent of the other one.
+    (edn-bridge-test-event
+     conn "interaction/requested" :interaction-id "i3" :kind "approve"
+     :session-id "s4" :subagent-id "s4" :parent-session-id "s3"
+     :root-session-id "s2" :payload '(:tool "bash" :command "rm -rf dist"))
+    (should (= 1 (edn-bridge-interact-pending)))
+    (should-not (string-search "rm -rf" (edn-bridge-test-transcript)))
+    (should (string-match-p "^The session s2 — waits for an approval  \\[Open\\]$"
+                            (edn-bridge-transcript-footer)))
+    (goto-char (point-max))
+    (edn-bridge-interact-accept)
+    (should (equal "i1" (plist-get (plist-get (car sent) :params)
+                                   :interaction-id)))
+    (dolist (id '("i1" "i2" "i3"))
+      (edn-bridge-test-event conn "interaction/answered"
+                             :interaction-id id :status "accepted"))
+    (should-not (string-search "[Open]" (edn-bridge-transcript-footer)))))
+
+(ert-deftest edn-bridge-interact-moves-with-the-session-of-the-chat ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-ask conn "confirm" '(:prompt "Mine?"))
+    (edn-bridge-test-event
+     conn "interaction/requested" :interaction-id "i2" :kind "confirm"
+     :session-id "s2" :payload '(:prompt "Theirs?"))
+    (setq edn-bridge-chat--session-id "s2")
+    (edn-bridge-test-event conn "session/rehydrated" :session-id "s2"
+                           :messages [])
+    (should (string-search "Theirs?" (edn-bridge-test-transcript)))
+    (should-not (string-search "Mine?" (edn-bridge-test-transcript)))
+    (should (string-search "The session s1" (edn-bridge-transcript-footer)))))
+
+(ert-deftest edn-bridge-interact-unaimed-key-wants-one-question ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-test-ask conn "confirm" '(:prompt "Sure?"))
+    (edn-bridge-test-event conn "interaction/requested"
+                           :interaction-id "i2" :kind "confirm"
+                           :session-id "s1" :payload '(:prompt "And?"))
+    (goto-char (point-max))
+    (dolist (command '(edn-bridge-interact-accept edn-bridge-interact-cancel
+                       edn-bridge-interact-accept-for-session
+                       edn-bridge-interact-refuse))
+      (should-error (funcall command) :type 'user-error))
+    (should-not sent)
+    (edn-bridge-interact-next)
+    (edn-bridge-interact-accept)
+    (should (= 1 (length sent)))
+    ;; Of a single one, all has to be on the screen.
+    (edn-bridge-test-event conn "interaction/answered"
+                           :interaction-id "i1" :status "accepted")
+    (edn-bridge-test-answer conn sent "interaction_respond" :accepted t)
+    (goto-char (point-max))
+    (let ((noninteractive nil))
+      (should-error (edn-bridge-interact--at-point) :type 'user-error))))
+
+(ert-deftest edn-bridge-interact-early-answer-is-refused ()
+  (edn-bridge-test-with-chat (conn sent)
+    (let* ((noninteractive nil)
+           (now 100.0)
+           (edn-bridge-interact--clock (lambda () now)))
+      (edn-bridge-test-ask conn "confirm" '(:prompt "Sure?"))
+      (edn-bridge-interact-next)
+      ;; Not drawn yet, then drawn just now.
+      (should-error (edn-bridge-interact-accept) :type 'user-error)
+      (run-hook-with-args 'pre-redisplay-functions (selected-window))
+      (setq now 100.4)
+      (should-error (edn-bridge-interact-accept) :type 'user-error)
+      (should-error (push-button) :type 'user-error)
+      (should-not sent)
+      (setq now 100.6)
+      (run-hook-with-args 'pre-redisplay-functions (selected-window))
+      (edn-bridge-interact-accept)
+      (should (= 1 (length sent))))))
+
 (ert-deftest edn-bridge-interact-tells-what-is-granted ()
   (pcase-dolist
       (`(,kind ,payload ,shown)
@@ -814,7 +898,8 @@ Point is at the chat's beginning."
                            :status "cancelled")
     (edn-bridge-test-event
      conn "interaction/requested" :interaction-id "i2" :kind "approve"
-     :correlation-id "t1" :session-id "s2"
+     :correlation-id "t1" :session-id "s2" :subagent-id "s2"
+     :parent-session-id "s1" :root-session-id "s1"
      :payload (list :tool "edit" :paths (vector file)
                     :diff "@@ -1 +1 @@\n-one\n+ONE\n" :diff-handle "o-2"
                     :proposal (list :path file :handle "o-1" :size 8)))

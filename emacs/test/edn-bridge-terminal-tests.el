@@ -301,6 +301,9 @@ turns, sessions of other hosts and the daemon.")
                                    '((:eval (format " back-%d" terminal-tests-back)))))
              (add-hook 'edn-bridge-chat-ready-hook
                        (lambda () (message "The session is here")))
+             ;; The tests type faster than people.
+             (with-eval-after-load 'edn-bridge-interact
+               (setq edn-bridge-interact--settling 0))
              ,edn-bridge-terminal-tests-setup
              (edn-bridge))))
     (make-directory (expand-file-name ".edn-bridge" project) t)
