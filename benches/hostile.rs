@@ -8,6 +8,9 @@
 //! next to well-formed requests with the same number, lengths and pace, and next to bad lines that go to
 //! another process. Those waits are not caused by the bridge's handling of bad lines.
 //!
+//! Then queries and commands whose cost would grow without a bound are sent beside the good connection: `ping` is
+//! answered, and memory stays bounded ([`growing`]).
+//!
 //! The bench fails if a kind was not sent, if an answer is wrong, if the process exceeds the memory bounds
 //! below, or if the good connection waits more than twice as long. `EDN_BRIDGE_HOSTILE_LINES` sets the number
 //! of lines (default 100,000), and `EDN_BRIDGE_HOSTILE_SEED` the seed (default 10).
@@ -270,6 +273,51 @@ fn check(steps: &[Step], answers: &[u8], dice: &mut Dice) -> Result<(usize, usiz
     Ok((right, noticed))
 }
 
+/// Queries of few bytes that lead to millions of entities.
+const GROWING: [&str; 3] = [
+    "[{:psi.graph/attributes [{:psi.graph/attributes [{:psi.graph/attributes [:psi.attribute/name]}]}]}]",
+    "[{:psi.graph/attributes [:psi.attribute/name {:psi.graph/attributes ...}]}]",
+    "[{:psi.tool/list [:psi.tool/name {:psi.tool/list ...}]}]",
+];
+
+/// The maximum of resident memory with four growing queries at once: all that queries may hold, twice, because an
+/// allocator keeps pages that are free.
+const GROWING_MB: f64 = 600.0;
+
+/// Sends growing queries on four further connections at once. Returns the longest wait of the good connection for a
+/// `ping`, and the most resident memory.
+fn growing(good: &mut Peer) -> (Duration, f64) {
+    const PING: &str = "{:id \"p\" :kind :request :op \"ping\" :params {}}\n";
+    let mut longest = Duration::ZERO;
+    for query in GROWING {
+        let guests: Vec<UnixStream> = (0..4).map(|_| good.guest()).collect();
+        for mut guest in &guests {
+            let line =
+                format!("{{:id \"g\" :kind :request :op \"query_eql\" :params {{:query {query:?}}}}}\n");
+            guest.write_all(line.as_bytes()).unwrap();
+        }
+        let open = AtomicUsize::new(guests.len());
+        std::thread::scope(|scope| {
+            for mut guest in guests {
+                let open = &open;
+                scope.spawn(move || {
+                    let (mut answer, mut part) = (Vec::new(), [0; 4096]);
+                    while memchr::memmem::find(&answer, b"runtime/query-failed").is_none() {
+                        let count = guest.read(&mut part).unwrap();
+                        assert_ne!(count, 0, "{}", String::from_utf8_lossy(&answer));
+                        answer.extend_from_slice(&part[..count]);
+                    }
+                    open.fetch_sub(1, Ordering::Release);
+                });
+            }
+            while open.load(Ordering::Acquire) > 0 {
+                longest = longest.max(good.ask(PING));
+            }
+        });
+    }
+    (longest, good.most_resident() as f64 / 1e6)
+}
+
 fn main() -> ExitCode {
     let wanted = number("EDN_BRIDGE_HOSTILE_LINES", 100_000);
     let mut dice = Dice(number("EDN_BRIDGE_HOSTILE_SEED", 10).max(1) as u64);
@@ -378,6 +426,16 @@ fn main() -> ExitCode {
         if ratio > MOST_WAIT {
             failures.push(format!("at {name} the good connection waits {ratio:.1} times as long"));
         }
+    }
+    let (longest, grown) = growing(&mut good);
+    println!("\n| beside growing queries of four connections | |\n|---|---|");
+    println!("| the longest wait for `ping` | {:.1} ms |", longest.as_secs_f64() * 1e3);
+    println!("| resident memory at most | {grown:.1} MB |");
+    if grown > GROWING_MB {
+        failures.push(format!("growing queries take {grown:.1} MB, not {GROWING_MB}"));
+    }
+    if longest > Duration::from_millis(500) {
+        failures.push(format!("beside growing queries, a ping waits {longest:?}"));
     }
     if !good.end().success() {
         failures.push("it does not end as it should".to_owned());

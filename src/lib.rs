@@ -30,6 +30,7 @@ pub mod http;
 pub mod json;
 pub mod jsonrpc;
 pub mod memory;
+pub mod meter;
 pub mod private;
 pub mod project;
 pub mod runner;

@@ -402,15 +402,22 @@ pub const MAX_QUERY_BYTES: usize = 256 * 1024;
 /// The deepest nesting of joins in a query, including recursion. Deeper data needs several queries.
 pub const MAX_QUERY_DEPTH: usize = 64;
 
-/// Values in the result of one query: some hundred MB at most.
+/// Steps of one query: each requested value, each entity that a join makes, and each 256 bytes that are copied. The
+/// largest real answers have some hundred thousand values.
 pub const MAX_QUERY_VALUES: usize = 2_000_000;
 
-/// Memory for the result of one query (64 MiB): four of the longest lines, because a value is larger in memory than
+/// Memory for all that one query holds (64 MiB): four of the longest lines, because a value is larger in memory than
 /// on the wire.
 pub const QUERY_BYTES: usize = 4 * MAX_LINE_BYTES;
 
-/// Memory for the results of all queries together (256 MiB): four of the largest at once.
+/// Memory for all that all queries hold together (256 MiB): four of the largest at once.
 pub const QUERIES_BYTES: usize = 4 * QUERY_BYTES;
+
+/// Entities of a join that are answered at once. Enough for resolvers that take lists, and some MB of entities.
+pub const QUERY_PART: usize = 4_096;
+
+/// Entities that a resolver of lists gets before it is known how large one of its answers is (each at most some 100 KB).
+pub const QUERY_FIRST_BATCH: usize = 64;
 
 /// Time limit of one query, in milliseconds. A frontend that queries on every keystroke gives up much earlier.
 pub const QUERY_MILLIS: u64 = 5_000;

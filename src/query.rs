@@ -26,8 +26,10 @@ use std::time::Instant;
 
 use crate::catalogue::ErrorCode;
 use crate::edn;
+use crate::limits::{MAX_QUERY_VALUES, QUERIES_BYTES, QUERY_BYTES, QUERY_MILLIS};
+use crate::meter::{Exhausted, Meter};
 use crate::query::compile::{Level, What};
-use crate::query::run::{AnswerMemory, Outcomes};
+use crate::query::run::Outcomes;
 use crate::query::world::World;
 use crate::session::{ApiError, Call, GraphQuery, QueryAnswer, Reply, SessionApi};
 use crate::value::{Map, Value};
@@ -79,10 +81,26 @@ fn entity(text: &str) -> Result<Map<'static>, ApiError> {
     }
 }
 
+/// Which bound an answer reached.
+fn too_much(why: Exhausted) -> String {
+    match why {
+        Exhausted::Steps | Exhausted::Bytes => format!(
+            "The answer holds more than {MAX_QUERY_VALUES} values or {QUERY_BYTES} bytes, or what leads to it does; ask \
+             for less, or with :limit."
+        ),
+        Exhausted::Pool => {
+            format!("Answers to other queries hold nearly {QUERIES_BYTES} bytes; ask again.")
+        }
+        Exhausted::Time => format!("The answer takes more than {QUERY_MILLIS} ms; ask for less."),
+        Exhausted::Stopped => "The query was stopped.".to_owned(),
+    }
+}
+
 impl Prepared {
-    /// Whether the query waits for the disk or for a change and therefore needs a thread of its own.
+    /// Whether the query waits for the disk or for a change, or can be long because it has a join below a join, and
+    /// therefore needs a thread of its own.
     pub fn waits(&self) -> bool {
-        self.level.mutates() || graph().is_slow(&self.level)
+        self.level.mutates() || self.level.joins() > 1 || graph().is_slow(&self.level)
     }
 
     /// Runs the query's mutations in order, each after the previous one has finished.
@@ -110,19 +128,15 @@ impl Prepared {
         outcomes
     }
 
-    /// Answers from one snapshot of the process. The second value counts the answer's memory until it was sent.
+    /// Answers from one snapshot of the process. The second value holds the answer's memory until it was sent.
     ///
     /// # Errors
     /// `runtime/query-failed` if a bound was reached, or if a strict query could not be resolved completely.
-    pub fn run(
-        &self,
-        world: &dyn World,
-        outcomes: Outcomes,
-    ) -> Result<(QueryAnswer, AnswerMemory), ApiError> {
+    pub fn run(&self, world: &dyn World, outcomes: Outcomes) -> Result<(QueryAnswer, Meter), ApiError> {
         let begun = Instant::now();
         let answered = run::run(graph(), world, &self.level, self.entity.clone(), outcomes);
         kept::count(begun);
-        let answered = answered.map_err(|stop| ApiError::new(ErrorCode::QueryFailed, stop.to_string()))?;
+        let answered = answered.map_err(|why| ApiError::new(ErrorCode::QueryFailed, too_much(why)))?;
         let errors = Some(answered.errors).filter(|errors| !errors.is_empty());
         if self.strict && (!answered.missing.is_empty() || errors.is_some()) {
             let message = "The query is strict, and a part of it could not be resolved.";
@@ -133,6 +147,6 @@ impl Prepared {
             }
             return Err(error);
         }
-        Ok((QueryAnswer { result: answered.result, missing: answered.missing, errors }, answered.memory))
+        Ok((QueryAnswer { result: answered.result, missing: answered.missing, errors }, answered.meter))
     }
 }

@@ -24,6 +24,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("client", &[]),
     // What the wire takes is what the codec reads.
     ("limits", &["edn"]),
+    ("meter", &[]),
     ("json", &["value", "limits"]),
     ("jsonrpc", &["value", "limits", "json"]),
     ("acp", &[]),
@@ -174,6 +175,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "value",
             "edn",
             "limits",
+            "meter",
             "similar",
             "git",
             "message",

@@ -463,3 +463,42 @@ fn texts_and_paths_of_a_guest_are_bounded() {
     let grown = resident(&bridge).saturating_sub(before);
     assert!(grown < 64 * 1024 * 1024, "{grown} bytes more");
 }
+
+/// Queries of few bytes whose joins lead to millions of entities.
+const GROWING: &[&str] = &[
+    "[{:psi.graph/attributes [{:psi.graph/attributes [{:psi.graph/attributes [:psi.attribute/name]}]}]}]",
+    "[{:psi.graph/attributes [:psi.attribute/name {:psi.graph/attributes ...}]}]",
+    "[{:psi.catalog/ops [{:psi.graph/attributes 9}]}]",
+    "[{:psi.tool/list [:psi.tool/name {:psi.tool/list ...}]}]",
+    "[{:psi.tool/list [{:>/a [* {:psi.tool/list [* {:psi.tool/list [* {:psi.tool/list [*]}]}]}]}]}]",
+    "[{:psi.session/live [{:psi.graph/attributes [{:psi.graph/attributes {:psi.attribute/name [{:psi.graph/attributes [*]}]}}]}]}]",
+];
+
+#[test]
+fn growing_queries_of_all_clients_stay_within_memory() {
+    let setup = Setup::new();
+    // Address space for a process at rest, and for all that queries may hold together, with the rests of its threads.
+    let mut bridge = support::disk::limited(&setup, "ulimit -v 2500000");
+    bridge.handshake();
+    let mut guests: Vec<Guest> = (0..3).map(|_| Guest::at(&socket(&setup.state()))).collect();
+    let query = |text: &str| format!("{{:query {}}}", edn::to_string(&Value::from(text)));
+    for (place, text) in GROWING.iter().enumerate() {
+        for guest in &mut guests {
+            guest.send(&format!("g{place}"), "query_eql", &query(text));
+        }
+        bridge.request(&format!("b{place}"), "query_eql", &query(text));
+        // The same connection is served meanwhile.
+        let begun = Instant::now();
+        assert_eq!(support::kind(&bridge.ask(&format!("p{place}"), "ping", "{}")), "response");
+        assert!(begun.elapsed() < Duration::from_secs(4), "{text}: {:?}", begun.elapsed());
+        let refused = bridge.answer(&format!("b{place}"));
+        assert_eq!(support::code(&refused), "runtime/query-failed", "{text}: {refused}");
+        for guest in &mut guests {
+            let id = format!("g{place}");
+            let refused = guest.until(|frame| frame.get("id").and_then(Value::as_str) == Some(&id));
+            assert_eq!(support::code(&refused), "runtime/query-failed", "{text}: {refused}");
+        }
+    }
+    // Nothing of them is held any more.
+    result(&mut bridge, "[{:psi.graph/attributes [:psi.attribute/name]}]");
+}

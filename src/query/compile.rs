@@ -174,6 +174,27 @@ impl Level {
         })
     }
 
+    /// How many joins lead on from one another at most. One to the enclosing level again leads on without end.
+    pub fn joins(&self) -> usize {
+        let below = |sub: &LevelSub| match sub {
+            LevelSub::Level(level) => level.joins(),
+            LevelSub::Union(branches) => {
+                branches.iter().map(|(_, level)| level.joins()).max().unwrap_or_default()
+            }
+            LevelSub::Again(_) => usize::MAX,
+        };
+        let of_ask = |ask: &LevelAsk| match &ask.what {
+            // The same entity.
+            What::Placeholder { sub, .. } => below(sub),
+            What::Attribute { sub, .. }
+            | What::Ident { sub, .. }
+            | What::Link { sub, .. }
+            | What::Mutation { sub, .. } => sub.as_ref().map_or(0, |sub| below(sub).saturating_add(1)),
+            What::All => 0,
+        };
+        self.asks.iter().map(of_ask).max().unwrap_or_default()
+    }
+
     /// Whether it contains a mutation.
     pub fn mutates(&self) -> bool {
         self.asks.iter().any(|ask| matches!(ask.what, What::Mutation { .. }))

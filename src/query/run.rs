@@ -5,22 +5,24 @@
 //! ask with params runs one again. A failing resolver costs only its own attributes, and the failure is
 //! recorded. An attribute that no resolver provides is recorded as missing.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-mod bounds;
 mod entity;
 mod find;
-mod memory;
+mod size;
 mod state;
 
-pub use bounds::{Bounds, Stop};
-use entity::{Entity, Span, everything, kinds, plain, spread};
+use entity::{Ahead, Entity, Span, everything, kinds, pay, plain};
 use find::seeded;
-pub use memory::AnswerMemory;
+use size::{ENTRY, VALUE};
 pub use state::Outcomes;
 use state::{Column, Left, Row, RunningQuery, Via};
 
-use crate::limits::{MAX_QUERY_DEPTH, MAX_QUERY_VALUES, QUERY_MILLIS};
+use crate::limits::{
+    MAX_QUERY_DEPTH, MAX_QUERY_VALUES, QUERIES_BYTES, QUERY_BYTES, QUERY_MILLIS, QUERY_PART,
+};
+use crate::meter::{Exhausted, Meter, Pool};
 use crate::query::compile::{Field, Level, LevelSub, Name, What};
 use crate::query::datum::Datum;
 use crate::query::graph::Graph;
@@ -39,37 +41,49 @@ pub struct Answered {
     pub missing: Vec<Value<'static>>,
     /// The failures, by attribute or path.
     pub errors: Map<'static>,
-    /// What the answer takes, to be kept until it was sent.
-    pub memory: AnswerMemory,
+    /// The budget, which holds what the answer takes until that was sent.
+    pub meter: Meter,
+}
+
+/// The memory of all queries of the process.
+static QUERIES: Pool = Pool::new(QUERIES_BYTES);
+
+/// The budget of one query from now on.
+fn budget() -> Meter {
+    let deadline = Instant::now().checked_add(Duration::from_millis(QUERY_MILLIS));
+    Meter::new(MAX_QUERY_VALUES, QUERY_BYTES).until(deadline).within(&QUERIES)
 }
 
 /// Answers a query.
 ///
 /// # Errors
-/// If a bound was reached.
+/// If its budget is exhausted.
 pub fn run(
     graph: &Graph,
     world: &dyn World,
     level: &Level,
     entity: Map<'static>,
     outcomes: Outcomes,
-) -> Result<Answered, Stop> {
-    let deadline = Instant::now().checked_add(Duration::from_millis(QUERY_MILLIS));
-    run_within(Bounds { values: MAX_QUERY_VALUES, deadline }, graph, world, level, entity, outcomes)
+) -> Result<Answered, Exhausted> {
+    run_within(budget(), graph, world, level, entity, outcomes)
 }
 
-/// Answers a query within bounds.
+/// Answers a query within a budget. What it holds while it runs is paid for, too.
 ///
 /// # Errors
-/// If a bound was reached.
+/// If the budget is exhausted.
 pub fn run_within(
-    bounds: Bounds,
+    mut meter: Meter,
     graph: &Graph,
     world: &dyn World,
     level: &Level,
     entity: Map<'static>,
     outcomes: Outcomes,
-) -> Result<Answered, Stop> {
+) -> Result<Answered, Exhausted> {
+    // The root stays for links.
+    let known = entity.iter().fold(0usize, |sum, (_, value)| sum.saturating_add(size::of_value(value)));
+    let slots = entity.len().saturating_mul(size::SLOT);
+    pay(&mut meter, known.saturating_mul(2).saturating_add(slots))?;
     let mut run = RunningQuery {
         graph,
         world,
@@ -79,20 +93,27 @@ pub fn run_within(
         errors: Map::new(),
         way: Vec::new(),
         demanding: Bits::default(),
-        values: 0,
-        ticks: 0,
-        memory: AnswerMemory::default(),
-        bounds,
+        meter,
+        answer_bytes: HashMap::new(),
     };
     let mut group = [Entity::known(graph, entity)];
     let whole = Via::Level(level);
     let result = run.level(level, whole, None, &mut group)?.pop().unwrap_or(Value::Nil);
-    Ok(Answered { result, missing: run.missing, errors: run.errors, memory: run.memory })
+    Ok(Answered { result, missing: run.missing, errors: run.errors, meter: run.meter })
 }
 
 impl RunningQuery<'_> {
     /// Answers a level for a group of entities, each with a map.
-    fn level(&mut self, level: &Level, via: Via<'_>, left: Left, group: &mut [Entity]) -> Result<Row, Stop> {
+    fn level(
+        &mut self,
+        level: &Level,
+        via: Via<'_>,
+        left: Left,
+        group: &mut [Entity],
+    ) -> Result<Row, Exhausted> {
+        self.meter.look()?;
+        let row = size::of_row(level).saturating_add(VALUE);
+        self.meter.spend(group.len(), group.len().saturating_mul(row))?;
         let mut results = vec![Value::Nil; group.len()];
         for (kind, same) in kinds(group, (0..group.len()).collect()) {
             let plan = self.graph.plan(&kind);
@@ -100,12 +121,12 @@ impl RunningQuery<'_> {
             let mut maps: Vec<Vec<[Value<'static>; 2]>> =
                 same.iter().map(|_| Vec::with_capacity(level.asks.len())).collect();
             for (place, ask) in level.asks.iter().enumerate() {
-                self.tick(same.len())?;
+                self.meter.spend(same.len(), 0)?;
                 if let Some(field) = direct.get(place).copied().flatten() {
                     for (map, at) in maps.iter_mut().zip(&same) {
                         if let Some(handle) = group.get(*at).and_then(|entity| entity.handle(field.handle)) {
                             let value = (field.read)(handle, field.place);
-                            self.memory.take(&value)?;
+                            self.pay_value(&value)?;
                             map.push([ask.key.clone(), value]);
                         }
                     }
@@ -114,9 +135,7 @@ impl RunningQuery<'_> {
                 if let What::All = ask.what {
                     for (map, at) in maps.iter_mut().zip(&same) {
                         if let Some(entity) = group.get(*at) {
-                            let all = everything(self.graph, entity);
-                            all.iter().try_for_each(|[_, value]| self.memory.take(value))?;
-                            map.extend(all);
+                            map.extend(everything(self.graph, entity, &mut self.meter)?);
                         }
                     }
                     continue;
@@ -127,6 +146,8 @@ impl RunningQuery<'_> {
                 }
             }
             for (at, entries) in same.iter().zip(maps) {
+                let unused = level.asks.len().saturating_sub(entries.len());
+                self.meter.give_back(unused.saturating_mul(ENTRY));
                 if let Some(place) = results.get_mut(*at) {
                     *place = Value::from(map_of(entries, level.distinct));
                 }
@@ -146,17 +167,17 @@ impl RunningQuery<'_> {
         plan: &Plan,
         group: &mut [Entity],
         which: &[usize],
-    ) -> Result<Column, Stop> {
+    ) -> Result<Column, Exhausted> {
         match what {
             What::Attribute { name, params, sub } => {
-                let mut data = self.find(name, params.as_ref(), plan, group, which)?;
+                let (mut data, paid) = self.find(name, params.as_ref(), plan, group, which)?;
                 match sub {
-                    None => {
-                        let column: Column = data.into_iter().map(|datum| datum.map(plain)).collect();
-                        column.iter().flatten().try_for_each(|value| self.memory.take(value))?;
+                    None => self.column(data),
+                    Some(sub) => {
+                        let column = self.join(place, sub, key, via, left, &mut data)?;
+                        self.meter.give_back(paid);
                         Ok(column)
                     }
-                    Some(sub) => self.join(place, sub, key, via, left, &mut data),
                 }
             }
             What::Placeholder { params, sub } => {
@@ -169,8 +190,13 @@ impl RunningQuery<'_> {
                 let found = if params.is_empty() {
                     self.level(level, via, None, &mut below)?
                 } else {
+                    let copied = below.iter().fold(0usize, |sum, one| sum.saturating_add(one.copied(params)));
+                    pay(&mut self.meter, copied)?;
                     let mut with: Vec<_> = below.iter().map(|one| one.with(self.graph, params)).collect();
-                    self.level(level, via, None, &mut with)?
+                    let found = self.level(level, via, None, &mut with)?;
+                    self.drop_entities(with);
+                    self.meter.give_back(copied);
+                    found
                 };
                 self.way.pop();
                 for (at, entity) in which.iter().zip(below) {
@@ -186,9 +212,15 @@ impl RunningQuery<'_> {
                 self.apart(place, known, sub.as_ref(), key, None, which.len())
             }
             What::Link { name, params, sub } => {
+                let bytes = self.root.iter().fold(0usize, |sum, (_, value)| {
+                    sum.saturating_add(size::of_value(value)).saturating_add(size::SLOT)
+                });
+                pay(&mut self.meter, bytes)?;
                 let root = self.root.clone();
                 let link = Some((name, params.as_ref()));
-                self.apart(place, root, sub.as_ref(), key, link, which.len())
+                let column = self.apart(place, root, sub.as_ref(), key, link, which.len())?;
+                self.meter.give_back(bytes);
+                Ok(column)
             }
             What::Mutation { name, sub, .. } => {
                 let outcome = self.outcomes.iter().position(|(at, _)| *at == place && self.way.is_empty());
@@ -204,7 +236,7 @@ impl RunningQuery<'_> {
                         why.put("code", error.code.as_str());
                         why.put("message", error.message);
                         why.put_some("data", error.data.map(Value::from));
-                        self.note_error(&Value::Symbol(name.clone()), why);
+                        self.note_error(&Value::Symbol(name.clone()), why)?;
                         None
                     }
                 };
@@ -223,25 +255,21 @@ impl RunningQuery<'_> {
         key: &Value<'static>,
         link: Option<(&Name, Option<&Map<'static>>)>,
         times: usize,
-    ) -> Result<Column, Stop> {
+    ) -> Result<Column, Exhausted> {
         let demanding = std::mem::take(&mut self.demanding);
-        let mut data = match link {
+        let (mut data, paid) = match link {
             Some((name, params)) => {
-                let mut root = [Entity::known(self.graph, known)];
-                let plan = root.first().map(|root| self.graph.plan(&root.known));
-                match plan {
-                    Some(plan) => self.find(name, params, &plan, &mut root, &[0])?,
-                    None => Vec::new(),
-                }
+                let root = Entity::known(self.graph, known);
+                let plan = self.graph.plan(&root.known);
+                let mut root = vec![root];
+                let found = self.find(name, params, &plan, &mut root, &[0])?;
+                self.drop_entities(root);
+                found
             }
-            None => vec![Some(Datum::Value(Value::from(known)))],
+            None => (vec![Some(Datum::Value(Value::from(known)))], 0),
         };
         let column = match sub {
-            None => {
-                let column: Column = data.into_iter().map(|datum| datum.map(plain)).collect();
-                column.iter().flatten().try_for_each(|value| self.memory.take(value))?;
-                column
-            }
+            None => self.column(std::mem::take(&mut data))?,
             Some(LevelSub::Again(_)) => vec![None],
             Some(sub @ LevelSub::Level(level)) => {
                 self.join(place, sub, key, Via::Level(level), None, &mut data)?
@@ -251,12 +279,27 @@ impl RunningQuery<'_> {
             }
         };
         self.demanding = demanding;
+        if sub.is_some() {
+            self.meter.give_back(paid);
+        }
         let value = column.into_iter().next().flatten();
         // Each of the group gets a copy of its own.
-        for copy in value.iter().cycle().take(times.saturating_sub(1)) {
-            self.memory.take(copy)?;
-        }
+        self.meter.spend(times, 0)?;
+        let copies = value.as_ref().map(size::of_value).unwrap_or_default();
+        pay(&mut self.meter, copies.saturating_mul(times.saturating_sub(1)))?;
         Ok(vec![value; times])
+    }
+
+    /// Data as values, where no sub-query follows.
+    fn column(&mut self, data: Vec<Option<Datum>>) -> Result<Column, Exhausted> {
+        data.into_iter().map(|datum| datum.map(|datum| plain(datum, &mut self.meter)).transpose()).collect()
+    }
+
+    /// Drops the entities of an answered group, and takes back what was paid for them.
+    fn drop_entities(&mut self, group: Vec<Entity>) {
+        let paid = group.iter().fold(0usize, |sum, entity| sum.saturating_add(entity.paid));
+        drop(group);
+        self.meter.give_back(paid);
     }
 
     /// Queries all entities that a group leads to at once, and puts each answer back in its place.
@@ -268,7 +311,7 @@ impl RunningQuery<'_> {
         via: Via<'_>,
         left: Left,
         data: &mut [Option<Datum>],
-    ) -> Result<Column, Stop> {
+    ) -> Result<Column, Exhausted> {
         let (via, left) = match sub {
             LevelSub::Level(level) => (Via::Level(level), None),
             LevelSub::Union(branches) => (Via::Union(branches), None),
@@ -286,7 +329,7 @@ impl RunningQuery<'_> {
         if self.way.len() >= MAX_QUERY_DEPTH {
             let mut why = Map::new();
             why.put("message", format!("The data go on below {MAX_QUERY_DEPTH} levels; ask for fewer."));
-            self.note_error(key, why);
+            self.note_error(key, why)?;
             return Ok(vec![None; data.len()]);
         }
         // A list of handles with only field asks needs no bookkeeping.
@@ -296,13 +339,15 @@ impl RunningQuery<'_> {
             let kind = Entity::of(self.graph, first.clone()).known;
             let direct = self.graph.direct(level, &kind);
             if let Some(fields) = direct.iter().copied().collect::<Option<Vec<Field>>>() {
+                self.meter.spend(0, handles.len().saturating_mul(VALUE))?;
+                let row = size::of_row(level);
                 let mut rows = Vec::with_capacity(handles.len());
                 for handle in handles {
-                    self.tick(fields.len())?;
+                    self.meter.spend(fields.len(), row)?;
                     let mut entries = Vec::with_capacity(fields.len());
                     for (ask, field) in level.asks.iter().zip(&fields) {
                         let value = (field.read)(handle, field.place);
-                        self.memory.take(&value)?;
+                        self.pay_value(&value)?;
                         entries.push([ask.key.clone(), value]);
                     }
                     rows.push(Value::from(map_of(entries, level.distinct)));
@@ -310,19 +355,38 @@ impl RunningQuery<'_> {
                 return Ok(vec![Some(Value::Vector(rows.into_boxed_slice()))]);
             }
         }
-        let mut entities = Vec::new();
-        let spans: Vec<Span> =
-            data.iter_mut().map(|datum| spread(self.graph, datum, &mut entities)).collect();
         self.way.push(key.clone());
         let demanding = std::mem::take(&mut self.demanding);
-        let found = match via {
-            Via::Level(level) => self.level(level, via, left, &mut entities)?,
-            Via::Union(branches) => self.union(branches, via, left, &mut entities)?,
-        };
+        let column = self.below(via, left, data)?;
         self.demanding = demanding;
         self.way.pop();
+        Ok(column)
+    }
+
+    /// Answers for all entities that a column leads to, in parts, and puts each answer in its place.
+    fn below(&mut self, via: Via<'_>, left: Left, data: &mut [Option<Datum>]) -> Result<Column, Exhausted> {
+        let spans: Vec<Span> = data.iter().map(Span::of).collect();
+        let places = spans.iter().fold(0usize, |sum, span| sum.saturating_add(span.len()));
+        let places_bytes = places.saturating_mul(VALUE);
+        self.meter.spend(0, places_bytes)?;
+        let mut found = Vec::with_capacity(places);
+        let mut ahead = Ahead::new(data);
+        loop {
+            let mut part = ahead.part(QUERY_PART, self.graph, &mut self.meter)?;
+            if part.is_empty() {
+                break;
+            }
+            found.extend(match via {
+                Via::Level(level) => self.level(level, via, left, &mut part)?,
+                Via::Union(branches) => self.union(branches, via, left, &mut part)?,
+            });
+            self.drop_entities(part);
+        }
         let mut found = found.into_iter();
-        Ok(spans.into_iter().map(|span| span.gather(&mut found)).collect())
+        let whole = spans.into_iter().zip(data).map(|(span, datum)| span.gather(datum.take(), &mut found));
+        let column = whole.collect();
+        self.meter.give_back(places_bytes);
+        Ok(column)
     }
 
     /// Queries each entity with the branch of an attribute that it has; an entity without one gets an empty
@@ -333,7 +397,8 @@ impl RunningQuery<'_> {
         via: Via<'_>,
         left: Left,
         entities: &mut [Entity],
-    ) -> Result<Row, Stop> {
+    ) -> Result<Row, Exhausted> {
+        self.meter.spend(entities.len(), entities.len().saturating_mul(VALUE))?;
         let mut results = vec![Value::from(Map::new()); entities.len()];
         let mut open: Vec<usize> = (0..entities.len()).collect();
         for (name, level) in branches {
@@ -363,6 +428,7 @@ impl RunningQuery<'_> {
             let taken = |at: &usize| entities.get_mut(*at).map(std::mem::take);
             let mut theirs: Vec<Entity> = mine.iter().filter_map(taken).collect();
             let found = self.level(level, via, left, &mut theirs)?;
+            self.drop_entities(theirs);
             for (at, value) in mine.into_iter().zip(found) {
                 if let Some(place) = results.get_mut(at) {
                     *place = value;

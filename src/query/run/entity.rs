@@ -2,11 +2,19 @@
 //!
 //! Knows the graph's numbers; runs no resolver.
 
+use super::size::{self, SLOT};
+use crate::meter::{Exhausted, Meter};
 use crate::query::datum::{Datum, KnownEntity};
 use crate::query::graph::{Graph, Resolve};
 use crate::query::number::{Attr, Bits, ResolverId};
 use crate::query::world::ResolverFailure;
 use crate::value::{Map, Value};
+
+/// An entity in its places in the lists of a level, without what it knows.
+const ENTITY: usize = 2 * size_of::<Entity>();
+
+/// Bytes of data that are copied in one step.
+const STEP_BYTES: usize = 256;
 
 /// The known data of an entity.
 #[derive(Default)]
@@ -21,6 +29,8 @@ pub(super) struct Entity {
     pub(super) tried: Bits,
     /// The resolvers that failed.
     pub(super) failed: Vec<(ResolverId, ResolverFailure)>,
+    /// The bytes that were paid for it, to be given back with it.
+    pub(super) paid: usize,
 }
 
 impl Entity {
@@ -44,6 +54,13 @@ impl Entity {
             with.put(*attr, datum.clone());
         }
         with
+    }
+
+    /// The bytes that [`Self::with`] copies.
+    pub(super) fn copied(&self, more: &Map<'static>) -> usize {
+        let known = self.slots.iter().map(|(_, datum)| SLOT.saturating_add(size::of_datum(datum)));
+        let added = more.iter().map(|(_, value)| SLOT.saturating_add(size::of_value(value)));
+        known.chain(added).fold(ENTITY, usize::saturating_add)
     }
 
     pub(super) fn of(graph: &Graph, handle: KnownEntity) -> Self {
@@ -76,8 +93,12 @@ impl Entity {
     }
 }
 
-/// All known attributes of an entity, and the fields of its handles.
-pub(super) fn everything(graph: &Graph, entity: &Entity) -> Vec<[Value<'static>; 2]> {
+/// All known attributes of an entity, and the fields of its handles. Each is paid for.
+pub(super) fn everything(
+    graph: &Graph,
+    entity: &Entity,
+    meter: &mut Meter,
+) -> Result<Vec<[Value<'static>; 2]>, Exhausted> {
     let mut all = Vec::new();
     for (attr, datum) in &entity.slots {
         match datum {
@@ -90,23 +111,44 @@ pub(super) fn everything(graph: &Graph, entity: &Entity) -> Vec<[Value<'static>;
                         continue;
                     }
                     for (place, output) in node.spec.output.iter().enumerate() {
-                        all.push([Value::keyword(output.name), read(handle, place)]);
+                        let value = read(handle, place);
+                        pay_entry(meter, size::of_value(&value))?;
+                        all.push([Value::keyword(output.name), value]);
                     }
                 }
             }
-            datum => all.push([Value::keyword(graph.name(*attr)), plain(datum.clone())]),
+            datum => {
+                pay_entry(meter, size::of_datum(datum))?;
+                all.push([Value::keyword(graph.name(*attr)), plain(datum.clone(), meter)?]);
+            }
         }
     }
-    all.extend(entity.extra.iter().map(|(key, value)| [key.clone(), value.clone()]));
-    all
+    for (key, value) in entity.extra.iter() {
+        pay_entry(meter, size::of_value(key).saturating_add(size::of_value(value)))?;
+        all.push([key.clone(), value.clone()]);
+    }
+    Ok(all)
 }
 
-/// The value of an entity that is requested without a sub-query.
-pub(super) fn plain(datum: Datum) -> Value<'static> {
+fn pay_entry(meter: &mut Meter, bytes: usize) -> Result<(), Exhausted> {
+    pay(meter, bytes.saturating_add(size::ENTRY))
+}
+
+/// Pays for data of so many bytes: to copy much is more than one step.
+pub(super) fn pay(meter: &mut Meter, bytes: usize) -> Result<(), Exhausted> {
+    meter.spend((bytes / STEP_BYTES).saturating_add(1), bytes)
+}
+
+/// The value of an entity that is requested without a sub-query. A handle is paid for as it becomes a value.
+pub(super) fn plain(datum: Datum, meter: &mut Meter) -> Result<Value<'static>, Exhausted> {
+    let mut whole = |handle: &KnownEntity| {
+        let value = handle.to_value();
+        pay(meter, size::VALUE.saturating_add(size::of_value(&value))).map(|()| value)
+    };
     match datum {
-        Datum::Value(value) => value,
-        Datum::Node(handle) => handle.to_value(),
-        Datum::Nodes(handles) => handles.iter().map(KnownEntity::to_value).collect::<Vec<_>>().into(),
+        Datum::Value(value) => Ok(value),
+        Datum::Node(handle) => whole(&handle),
+        Datum::Nodes(handles) => Ok(handles.iter().map(whole).collect::<Result<Vec<_>, _>>()?.into()),
     }
 }
 
@@ -119,53 +161,137 @@ pub(super) fn kinds(group: &[Entity], mut which: Vec<usize>) -> Vec<(Bits, Vec<u
     same.map(|same| (same.first().map(kind).unwrap_or_default(), same.to_vec())).collect()
 }
 
-/// The range of one datum's entities within the group.
+/// The range of one datum's entities among those of its column.
+#[derive(Clone, Copy)]
 pub(super) enum Span {
+    /// It leads to none and stays as it is.
     None,
-    Value(Value<'static>),
     One,
     Many(usize),
 }
 
-/// Adds the entities that a datum leads to. A datum that leads to none stays unchanged.
-pub(super) fn spread(graph: &Graph, datum: &mut Option<Datum>, entities: &mut Vec<Entity>) -> Span {
-    match datum.take() {
-        None => Span::None,
-        Some(Datum::Node(handle)) => {
-            entities.push(Entity::of(graph, handle));
-            Span::One
+impl Span {
+    pub(super) fn of(datum: &Option<Datum>) -> Self {
+        match datum {
+            Some(Datum::Node(_) | Datum::Value(Value::Map(_))) => Self::One,
+            Some(Datum::Nodes(handles)) => Self::Many(handles.len()),
+            Some(Datum::Value(Value::Vector(items) | Value::List(items)))
+                if items.iter().all(|item| item.as_map().is_some()) =>
+            {
+                Self::Many(items.len())
+            }
+            _ => Self::None,
         }
-        Some(Datum::Nodes(handles)) => {
-            let count = handles.len();
-            entities.extend(handles.into_iter().map(|handle| Entity::of(graph, handle)));
-            Span::Many(count)
+    }
+
+    /// The number of entities.
+    pub(super) fn len(self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::One => 1,
+            Self::Many(count) => count,
         }
-        Some(Datum::Value(Value::Map(map))) => {
-            entities.push(Entity::known(graph, map));
-            Span::One
+    }
+
+    /// Puts the answers of the entities in the place of the datum.
+    pub(super) fn gather(
+        self,
+        datum: Option<Datum>,
+        found: &mut impl Iterator<Item = Value<'static>>,
+    ) -> Option<Value<'static>> {
+        match (self, datum) {
+            (Self::One, _) => found.next(),
+            (Self::Many(count), _) => Some(Value::Vector(found.take(count).collect())),
+            (Self::None, Some(Datum::Value(value))) => Some(value),
+            (Self::None, _) => None,
         }
-        Some(Datum::Value(Value::Vector(items) | Value::List(items)))
-            if items.iter().all(|item| item.as_map().is_some()) =>
-        {
-            let count = items.len();
-            entities.extend(items.into_iter().map(|item| match item {
-                Value::Map(map) => Entity::known(graph, map),
-                _ => Entity::default(),
-            }));
-            Span::Many(count)
-        }
-        Some(Datum::Value(value)) => Span::Value(value),
     }
 }
 
-impl Span {
-    /// Puts the answers of the entities back in the place of the datum.
-    pub(super) fn gather(self, found: &mut impl Iterator<Item = Value<'static>>) -> Option<Value<'static>> {
-        match self {
-            Self::None => None,
-            Self::Value(value) => Some(value),
-            Self::One => found.next(),
-            Self::Many(count) => Some(Value::Vector(found.take(count).collect())),
+/// The entities that one datum leads to.
+enum Source {
+    Nothing,
+    Node(Option<KnownEntity>),
+    Nodes(std::vec::IntoIter<KnownEntity>),
+    Map(Option<Map<'static>>),
+    Maps(std::vec::IntoIter<Value<'static>>),
+}
+
+/// What an entity is made of.
+enum Seed {
+    Node(KnownEntity),
+    Map(Map<'static>),
+}
+
+impl Source {
+    fn new(datum: &mut Option<Datum>, span: Span) -> Self {
+        if let Span::None = span {
+            return Self::Nothing;
         }
+        match datum.take() {
+            Some(Datum::Node(handle)) => Self::Node(Some(handle)),
+            Some(Datum::Nodes(handles)) => Self::Nodes(handles.into_iter()),
+            Some(Datum::Value(Value::Map(map))) => Self::Map(Some(map)),
+            Some(Datum::Value(Value::Vector(items) | Value::List(items))) => {
+                Self::Maps(items.into_vec().into_iter())
+            }
+            _ => Self::Nothing,
+        }
+    }
+}
+
+impl Iterator for Source {
+    type Item = Seed;
+
+    fn next(&mut self) -> Option<Seed> {
+        match self {
+            Self::Nothing => None,
+            Self::Node(handle) => handle.take().map(Seed::Node),
+            Self::Nodes(handles) => handles.next().map(Seed::Node),
+            Self::Map(map) => map.take().map(Seed::Map),
+            Self::Maps(items) => items.next().map(|item| match item {
+                Value::Map(map) => Seed::Map(map),
+                _ => Seed::Map(Map::new()),
+            }),
+        }
+    }
+}
+
+/// The entities that a column leads to, made in parts. Data that lead to none stay in the column.
+pub(super) struct Ahead<'d> {
+    column: std::slice::IterMut<'d, Option<Datum>>,
+    source: Source,
+}
+
+impl<'d> Ahead<'d> {
+    pub(super) fn new(column: &'d mut [Option<Datum>]) -> Self {
+        Self { column: column.iter_mut(), source: Source::Nothing }
+    }
+
+    /// The next entities, at most so many. Each is paid for before it is made.
+    pub(super) fn part(
+        &mut self,
+        most: usize,
+        graph: &Graph,
+        meter: &mut Meter,
+    ) -> Result<Vec<Entity>, Exhausted> {
+        let mut part = Vec::new();
+        while part.len() < most {
+            let Some(seed) = self.source.next() else {
+                let Some(datum) = self.column.next() else { break };
+                let span = Span::of(datum);
+                self.source = Source::new(datum, span);
+                continue;
+            };
+            let known = if let Seed::Map(map) = &seed { map.len() } else { 1 };
+            let paid = ENTITY.saturating_add(known.saturating_mul(SLOT));
+            meter.spend(1, paid)?;
+            let entity = match seed {
+                Seed::Node(handle) => Entity::of(graph, handle),
+                Seed::Map(map) => Entity::known(graph, map),
+            };
+            part.push(Entity { paid, ..entity });
+        }
+        Ok(part)
     }
 }

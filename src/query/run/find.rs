@@ -2,19 +2,23 @@
 //!
 //! Runs the resolvers of missing inputs first. Knows nothing of joins.
 
-use super::bounds::Stop;
-use super::entity::{Entity, Span, spread};
+use super::entity::{Entity, pay};
+use super::size;
 use super::state::{RunningQuery, Via};
+use crate::limits::QUERY_FIRST_BATCH;
+use crate::meter::Exhausted;
 use crate::query::compile::{Level, Name};
 use crate::query::datum::Datum;
-use crate::query::graph::{Env, Graph, InputValue, Inputs, Node, NodeInput, Resolve, ResolverOutput};
+use crate::query::graph::{
+    Env, Graph, InputValue, Inputs, Node, NodeInput, Resolve, ResolverOutput, ResolverResult,
+};
 use crate::query::number::{Attr, Bits, ResolverId};
 use crate::query::plan::Plan;
 use crate::query::world::ResolverFailure;
 use crate::value::{Map, Value};
 
 impl RunningQuery<'_> {
-    /// The attribute of each entity, and a record for each entity without it.
+    /// The attribute of each entity, a record for each entity without it, and the bytes that were paid for the data.
     pub(super) fn find(
         &mut self,
         name: &Name,
@@ -22,22 +26,28 @@ impl RunningQuery<'_> {
         plan: &Plan,
         group: &mut [Entity],
         which: &[usize],
-    ) -> Result<Vec<Option<Datum>>, Stop> {
+    ) -> Result<(Vec<Option<Datum>>, usize), Exhausted> {
+        let mut paid = 0;
         let Some(attr) = name.attr else {
             let key = Value::Keyword(name.text.clone());
-            let known = |at: &usize| group.get(*at)?.extra.get(&key).cloned().map(Datum::Value);
-            let found: Vec<_> = which.iter().map(known).collect();
+            let mut found = Vec::with_capacity(which.len());
+            for at in which {
+                let value = group.get(*at).and_then(|entity| entity.extra.get(&key));
+                if let Some(value) = value {
+                    let bytes = size::of_value(value);
+                    pay(&mut self.meter, bytes)?;
+                    paid = bytes.saturating_add(paid);
+                }
+                found.push(value.cloned().map(Datum::Value));
+            }
             if found.iter().any(Option::is_none) {
-                self.note_missing(&name.text);
+                self.note_missing(&name.text)?;
             }
-            return Ok(found);
+            return Ok((found, paid));
         };
-        let found: Vec<Option<Datum>> = match params {
-            None => {
-                self.demand(attr, plan, group, which)?;
-                which.iter().map(|at| group.get(*at)?.get(attr).cloned()).collect()
-            }
-            Some(params) => self.find_with(attr, params, plan, group, which)?,
+        let found = match params {
+            None => self.demand_all(attr, plan, group, which, &mut paid)?,
+            Some(params) => self.find_with(attr, params, plan, group, which, &mut paid)?,
         };
         if found.iter().any(Option::is_none) {
             let lacking = which.iter().zip(&found).find(|(_, datum)| datum.is_none());
@@ -47,12 +57,25 @@ impl RunningQuery<'_> {
                     let mut why = Map::new();
                     why.put("resolver", Value::symbol(resolver));
                     why.put("message", failure.message);
-                    self.note_error(&Value::Keyword(name.text.clone()), why);
+                    self.note_error(&Value::Keyword(name.text.clone()), why)?;
                 }
-                None => self.note_missing(&name.text),
+                None => self.note_missing(&name.text)?,
             }
         }
-        Ok(found)
+        Ok((found, paid))
+    }
+
+    /// Copies of an attribute of each entity, and the resolution of it first.
+    fn demand_all(
+        &mut self,
+        attr: Attr,
+        plan: &Plan,
+        group: &mut [Entity],
+        which: &[usize],
+        paid: &mut usize,
+    ) -> Result<Vec<Option<Datum>>, Exhausted> {
+        self.demand(attr, plan, group, which)?;
+        which.iter().map(|at| self.copy(group.get(*at).and_then(|entity| entity.get(attr)), paid)).collect()
     }
 
     /// Makes an attribute known to the entities that lack it, by the first way that provides it.
@@ -62,7 +85,7 @@ impl RunningQuery<'_> {
         plan: &Plan,
         group: &mut [Entity],
         which: &[usize],
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Exhausted> {
         let lacks = |group: &[Entity], at: usize| group.get(at).is_some_and(|entity| !entity.has(attr));
         let mut lacking: Vec<usize> = which.iter().copied().filter(|at| lacks(group, *at)).collect();
         if lacking.is_empty() || !self.demanding.add(attr.place()) {
@@ -70,6 +93,7 @@ impl RunningQuery<'_> {
         }
         for id in plan.ways(attr) {
             let Some(node) = self.graph.resolver(*id) else { continue };
+            self.meter.spend(lacking.len(), 0)?;
             let untried = |at: &usize| group.get(*at).is_some_and(|entity| !entity.tried.has(id.place()));
             let mut ready: Vec<usize> = lacking.iter().copied().filter(untried).collect();
             if ready.is_empty() {
@@ -97,24 +121,27 @@ impl RunningQuery<'_> {
         attr: Attr,
         group: &mut [Entity],
         which: &[usize],
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Exhausted> {
         if let Resolve::Fields(read) = node.spec.run {
             let Some(handle) = node.input.first().map(|input| input.attr) else { return Ok(()) };
             let Some(place) = node.output.iter().position(|output| *output == attr) else { return Ok(()) };
             for at in which {
-                self.tick(1)?;
                 if let Some(entity) = group.get_mut(*at)
                     && let Some(value) = entity.handle(handle).map(|handle| read(handle, place))
                 {
+                    let bytes = size::SLOT.saturating_add(size::of_value(&value));
+                    pay(&mut self.meter, bytes)?;
+                    entity.paid = entity.paid.saturating_add(bytes);
                     entity.put(attr, Datum::Value(value));
                 }
             }
             return Ok(());
         }
-        let answers = self.answers(node, &Map::new(), group, which)?;
-        for (at, answer) in which.iter().zip(answers) {
+        let answers = self.answers(id, node, &Map::new(), group, which)?;
+        for (at, (answer, bytes)) in which.iter().zip(answers) {
             let Some(entity) = group.get_mut(*at) else { continue };
             entity.tried.add(id.place());
+            entity.paid = entity.paid.saturating_add(bytes);
             match answer {
                 Ok(answer) => {
                     for (name, datum) in answer {
@@ -130,64 +157,98 @@ impl RunningQuery<'_> {
         Ok(())
     }
 
-    /// A resolver's answer for each entity.
+    /// A resolver's answer for each entity, each with the bytes that were paid for it.
     fn answers(
         &mut self,
+        id: ResolverId,
         node: &Node,
         params: &Map<'static>,
         group: &mut [Entity],
         which: &[usize],
-    ) -> Result<Vec<Result<ResolverOutput, ResolverFailure>>, Stop> {
+    ) -> Result<Vec<(ResolverResult, usize)>, Exhausted> {
         if which.is_empty() {
             return Ok(Vec::new());
         }
-        self.in_time()?;
+        self.meter.look()?;
+        let before = self.meter.held();
         let mut nested = Vec::with_capacity(which.len());
         for at in which {
-            self.tick(1)?;
             let mut below = Vec::new();
             for input in &node.input {
                 if let Some(level) = &input.nested {
-                    let mut data = [group.get(*at).and_then(|entity| entity.get(input.attr)).cloned()];
+                    let mut paid = 0;
+                    let datum = group.get(*at).and_then(|entity| entity.get(input.attr));
+                    let mut data = [self.copy(datum, &mut paid)?];
                     below.push((input.name, self.nested(level, &mut data)?));
+                    self.meter.give_back(paid);
                 }
             }
             nested.push(below);
         }
+        let nested_bytes = self.meter.held().saturating_sub(before);
         let env = Env { world: self.world, graph: self.graph, params };
         let inputs: Vec<Inputs<'_>> = which
             .iter()
             .zip(nested)
             .filter_map(|(at, below)| group.get(*at).map(|entity| inputs_of(entity, &node.input, below)))
             .collect();
-        Ok(match node.spec.run {
-            Resolve::One(run) => inputs.iter().map(|inputs| run(&env, inputs)).collect(),
-            Resolve::Batch(run) => run(&env, &inputs),
-            Resolve::Session(run) => {
-                let answer = |inputs: &Inputs<'_>| match inputs.session() {
-                    Some(session) => run(&env, session),
-                    None => Ok(ResolverOutput::new()),
-                };
-                inputs.iter().map(answer).collect()
+        let mut answers = Vec::with_capacity(inputs.len());
+        let mut rest = inputs.as_slice();
+        while !rest.is_empty() {
+            let batch = self.batch(id, node, rest.len());
+            let (now, later) = rest.split_at_checked(batch).unwrap_or((rest, &[]));
+            rest = later;
+            self.meter.look()?;
+            let made = match node.spec.run {
+                Resolve::One(run) => now.iter().map(|inputs| run(&env, inputs)).collect(),
+                Resolve::Batch(run) => run(&env, now),
+                Resolve::Session(run) => {
+                    let answer = |inputs: &Inputs<'_>| match inputs.session() {
+                        Some(session) => run(&env, session),
+                        None => Ok(ResolverOutput::new()),
+                    };
+                    now.iter().map(answer).collect()
+                }
+                Resolve::Fields(_) => Vec::new(),
+            };
+            let mut sum = 0usize;
+            for answer in made {
+                let bytes = answer.as_ref().map(size::of_output).unwrap_or_default();
+                pay(&mut self.meter, bytes)?;
+                sum = sum.saturating_add(bytes);
+                answers.push((answer, bytes));
             }
-            Resolve::Fields(_) => Vec::new(),
-        })
+            if let Resolve::Batch(_) = node.spec.run {
+                let one = sum.checked_div(now.len()).unwrap_or_default().max(1);
+                self.answer_bytes.entry(id).and_modify(|most| *most = one.max(*most)).or_insert(one);
+            }
+        }
+        drop(inputs);
+        self.meter.give_back(nested_bytes);
+        Ok(answers)
+    }
+
+    /// For how many of so many entities a resolver runs before its answers are paid: for one, unless it takes a list.
+    /// Of a list, the first part tells how large an answer is, and so how many there is room for.
+    fn batch(&self, id: ResolverId, node: &Node, most: usize) -> usize {
+        match node.spec.run {
+            Resolve::Batch(_) => match self.answer_bytes.get(&id) {
+                None => most.min(QUERY_FIRST_BATCH),
+                Some(bytes) => (self.meter.room() / 2).checked_div(*bytes).unwrap_or(most).clamp(1, most),
+            },
+            _ => 1,
+        }
     }
 
     /// The value of a nested input: the answer of its query, without records of missing attributes.
-    fn nested(&mut self, level: &Level, data: &mut [Option<Datum>]) -> Result<Value<'static>, Stop> {
+    fn nested(&mut self, level: &Level, data: &mut [Option<Datum>]) -> Result<Value<'static>, Exhausted> {
         let (missing, errors) = (self.missing.len(), self.errors.clone());
         let sub = std::mem::take(&mut self.demanding);
-        let mut entities = Vec::new();
-        let spans: Vec<Span> =
-            data.iter_mut().map(|datum| spread(self.graph, datum, &mut entities)).collect();
-        let found = self.level(level, Via::Level(level), None, &mut entities)?;
+        let found = self.below(Via::Level(level), None, data)?;
         self.demanding = sub;
         self.missing.truncate(missing);
         self.errors = errors;
-        let mut found = found.into_iter();
-        let value = spans.into_iter().next().and_then(|span| span.gather(&mut found));
-        Ok(value.unwrap_or(Value::Nil))
+        Ok(found.into_iter().next().flatten().unwrap_or(Value::Nil))
     }
 
     /// An attribute with params: its resolver runs for this ask alone.
@@ -198,26 +259,28 @@ impl RunningQuery<'_> {
         plan: &Plan,
         group: &mut [Entity],
         which: &[usize],
-    ) -> Result<Vec<Option<Datum>>, Stop> {
+        paid: &mut usize,
+    ) -> Result<Vec<Option<Datum>>, Exhausted> {
         let mut found: Vec<Option<Datum>> = vec![None; which.len()];
         for id in plan.ways(attr) {
             let Some(node) = self.graph.resolver(*id) else { continue };
             if matches!(node.spec.run, Resolve::Fields(_)) {
                 // A field has no params; it stays as it is.
-                self.demand(attr, plan, group, which)?;
-                return Ok(which.iter().map(|at| group.get(*at)?.get(attr).cloned()).collect());
+                return self.demand_all(attr, plan, group, which, paid);
             }
+            self.meter.spend(which.len(), 0)?;
             let open = which.iter().zip(&found).filter(|(_, datum)| datum.is_none()).map(|(at, _)| *at);
             let mut ready: Vec<usize> = open.collect();
             for input in &node.input {
                 self.demand(input.attr, plan, group, &ready)?;
             }
             ready.retain(|at| group.get(*at).is_some_and(|entity| can_run(entity, &node.input)));
-            let answers = self.answers(node, params, group, &ready)?;
+            let answers = self.answers(*id, node, params, group, &ready)?;
             let name = self.graph.name(attr);
             // The ready ones are in the order of all.
             let mut places = which.iter().zip(&mut found);
-            for (at, answer) in ready.iter().zip(answers) {
+            for (at, (answer, bytes)) in ready.iter().zip(answers) {
+                *paid = paid.saturating_add(bytes);
                 let place = places.find(|(one, _)| *one == at).map(|(_, place)| place);
                 match answer {
                     Ok(answer) => {
@@ -237,7 +300,7 @@ impl RunningQuery<'_> {
         // The entity knew it from the start, like an ident's.
         for (at, place) in which.iter().zip(&mut found) {
             if place.is_none() {
-                *place = group.get(*at).and_then(|entity| entity.get(attr)).cloned();
+                *place = self.copy(group.get(*at).and_then(|entity| entity.get(attr)), paid)?;
             }
         }
         Ok(found)

@@ -1,14 +1,16 @@
 //! The state of a running query: its entities' root, what was noted about it, and how much it used. Knows no
 //! attribute.
 
-use std::time::Instant;
+use std::collections::HashMap;
 
-use super::bounds::{Bounds, Stop};
-use super::memory::AnswerMemory;
+use super::entity::pay;
+use super::size;
 use crate::limits::QUERY_FAILURES;
+use crate::meter::{Exhausted, Meter};
 use crate::query::compile::{Level, Name};
+use crate::query::datum::Datum;
 use crate::query::graph::Graph;
-use crate::query::number::Bits;
+use crate::query::number::{Bits, ResolverId};
 use crate::query::world::World;
 use crate::session::ApiError;
 use crate::value::{Map, Text, Value};
@@ -28,10 +30,9 @@ pub(super) struct RunningQuery<'a> {
     pub(super) way: Vec<Value<'static>>,
     /// The attributes that are being resolved, to cut cycles of resolvers.
     pub(super) demanding: Bits,
-    pub(super) values: usize,
-    pub(super) ticks: u32,
-    pub(super) memory: AnswerMemory,
-    pub(super) bounds: Bounds,
+    pub(super) meter: Meter,
+    /// The bytes of one answer of each batch resolver that has run.
+    pub(super) answer_bytes: HashMap<ResolverId, usize>,
 }
 
 /// The join that led to a level, for recursive asks.
@@ -51,20 +52,22 @@ pub(super) type Column = Vec<Option<Value<'static>>>;
 pub(super) type Row = Vec<Value<'static>>;
 
 impl RunningQuery<'_> {
-    pub(super) fn tick(&mut self, values: usize) -> Result<(), Stop> {
-        self.values = self.values.saturating_add(values);
-        if self.values > self.bounds.values {
-            return Err(Stop::TooLarge);
-        }
-        self.ticks = self.ticks.wrapping_add(1);
-        if self.ticks.is_multiple_of(256) { self.in_time() } else { Ok(()) }
+    /// Pays for a value beyond its place.
+    pub(super) fn pay_value(&mut self, value: &Value<'_>) -> Result<(), Exhausted> {
+        pay(&mut self.meter, size::of_value(value))
     }
 
-    pub(super) fn in_time(&self) -> Result<(), Stop> {
-        if self.bounds.deadline.is_some_and(|deadline| Instant::now() > deadline) {
-            return Err(Stop::TooLong);
-        }
-        Ok(())
+    /// A copy that was paid for before it is made.
+    pub(super) fn copy(
+        &mut self,
+        datum: Option<&Datum>,
+        paid: &mut usize,
+    ) -> Result<Option<Datum>, Exhausted> {
+        let Some(datum) = datum else { return Ok(None) };
+        let bytes = size::of_datum(datum);
+        pay(&mut self.meter, bytes)?;
+        *paid = paid.saturating_add(bytes);
+        Ok(Some(datum.clone()))
     }
 
     fn here(&self, last: &Value<'static>) -> Value<'static> {
@@ -74,16 +77,23 @@ impl RunningQuery<'_> {
         Value::vector(self.way.iter().chain([last]).cloned())
     }
 
-    pub(super) fn note_missing(&mut self, name: &Text<'static>) {
+    pub(super) fn note_missing(&mut self, name: &Text<'static>) -> Result<(), Exhausted> {
+        self.meter.spend(self.missing.len(), 0)?;
         let way = self.here(&Value::Keyword(name.clone()));
         if self.missing.len() < QUERY_FAILURES && !self.missing.contains(&way) {
+            self.pay_value(&way)?;
             self.missing.push(way);
         }
+        Ok(())
     }
 
-    pub(super) fn note_error(&mut self, key: &Value<'static>, why: Map<'static>) {
+    pub(super) fn note_error(&mut self, key: &Value<'static>, why: Map<'static>) -> Result<(), Exhausted> {
         if self.errors.len() < QUERY_FAILURES {
-            self.errors.insert(self.here(key), Value::from(why));
+            let (way, why) = (self.here(key), Value::from(why));
+            self.pay_value(&way)?;
+            self.pay_value(&why)?;
+            self.errors.insert(way, why);
         }
+        Ok(())
     }
 }
