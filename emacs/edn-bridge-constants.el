@@ -117,6 +117,7 @@
     "tool/result"
     "tool/requested"
     "file/requested"
+    "file/changed"
     "request/cancelled"
     "ui/dialog-requested"
     "ui/frontend-action-requested"

@@ -14,6 +14,7 @@
 (require 'seq)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-input)
+(require 'edn-bridge-buffers)
 
 (defcustom edn-bridge-context-share t
   "Non-nil means that messages tell the agent which file you are in.
@@ -30,19 +31,10 @@ active region."
 
 (defun edn-bridge-context-buffer ()
   "Return the buffer whose file, below this folder, was used last, or nil."
-  (let ((folder default-directory))
+  (let ((folder (expand-file-name default-directory)))
     (seq-find (lambda (buffer)
-                (let ((file (buffer-file-name buffer)))
-                  (and file (edn-bridge-context-in-p file folder))))
+                (edn-bridge-buffers-below-p buffer folder))
               (buffer-list))))
-
-(defun edn-bridge-context-in-p (file folder)
-  "Return non-nil if FILE is below FOLDER.
-Nothing is asked of a remote host: that could take a while."
-  (or (string-prefix-p folder file)
-      (and (not (file-remote-p file))
-           (not (file-remote-p folder))
-           (file-in-directory-p file folder))))
 
 (defun edn-bridge-context-language (mode)
   "Return what the language of MODE, a major mode, is called, or nil."

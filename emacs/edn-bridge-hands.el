@@ -260,8 +260,8 @@ It is a cons of `ok' or `error' and a text."
   "Return the buffer that visits PATH, a file of this chat's folder."
   (let ((buffer (edn-bridge-buffers-visiting path)))
     (if (and buffer
-             (edn-bridge-context-in-p (buffer-file-name buffer)
-                                       (expand-file-name default-directory)))
+             (edn-bridge-buffers-below-p
+              buffer (expand-file-name default-directory)))
         buffer
       (error "%s is not open in the editor; editor-buffers tells what is"
              path))))

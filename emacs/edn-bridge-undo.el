@@ -65,8 +65,8 @@ Where others have changed files since, those can be left alone."
                 op (append params '(:skip-changed t)))))))))
 
 (defun edn-bridge-undo--on-undone (data)
-  "Have buffers follow the files that DATA of `files/undone' names.
-Where another client did that, say so."
+  "Tell which files DATA of `files/undone' names if another client asked for it.
+The buffers of these follow as `file/changed' says."
   (when (edn-bridge-chat-mine-p data)
     (let ((files (seq-remove (lambda (file)
                                (equal (plist-get file :action) "skipped"))
@@ -81,9 +81,6 @@ Where another client did that, say so."
                  (mapconcat (lambda (file)
                               (edn-bridge-visible-label (plist-get file :path)))
                             (seq-take files 20) ", "))))
-      (dolist (file files)
-        (edn-bridge-buffers-follow (plist-get file :path)))
-      ;; An edit that Emacs could not save is still in its buffer.
       (when-let ((unsaved (edn-bridge-buffers-unsaved
                            (mapcar (lambda (file) (plist-get file :path))
                                    (plist-get data :files)))))

@@ -11,12 +11,13 @@ use edn_bridge::auth::Credentials;
 use edn_bridge::clock::SystemClock;
 use edn_bridge::environment::Environment;
 use edn_bridge::event::{Body, Event, FileEdit, ToolCall};
+use edn_bridge::files::FileRead;
 use edn_bridge::http::header::LOCATION;
 use edn_bridge::http::{Http, Url};
 use edn_bridge::mcp::{Answer, Answerer, Answering, Ask, Place, Question, Sampled, Servers, Settings, State};
 use edn_bridge::peer::Source;
 use edn_bridge::tool::output::Outputs;
-use edn_bridge::tool::{CallError, Context, OpenFileWrite, OpenFiles, Outcome, Site, Tool};
+use edn_bridge::tool::{CallError, Context, EditorChange, OpenFiles, Outcome, Site, Tool};
 use edn_bridge::value::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -43,12 +44,16 @@ impl Answerer for Agrees {
 struct Nothing;
 
 impl OpenFiles for Nothing {
-    fn read(&self, _: &std::path::Path) -> std::result::Result<Option<Arc<str>>, String> {
+    fn is_asked(&self, _: &std::path::Path) -> bool {
+        false
+    }
+
+    fn text(&self, _: &std::path::Path, _: Option<&FileRead>) -> Result<Option<Arc<str>>, String> {
         Ok(None)
     }
 
-    fn write(&self, _: &std::path::Path, _: &Arc<str>, _: &str) -> OpenFileWrite {
-        OpenFileWrite::Closed
+    fn change(&self, _: &std::path::Path, _: &Arc<str>, _: &str) -> EditorChange {
+        EditorChange::Closed
     }
 }
 

@@ -29,7 +29,9 @@ pub use dialog::{Dialog, DialogOption, DialogShape, QuestionAsked, QuestionEnded
 use question::Answer;
 pub use screen::{Diagnostic, NoticeLevel, Notification, StatusText, Widget, WidgetSpec};
 use stage::{Point, Stage};
-pub use tools::{FileAction, FileEdit, FileRequest, ToolCall, ToolOutput, ToolRequest};
+pub use tools::{
+    ChangedFile, FileAction, FileContent, FileEdit, FileRequest, ToolCall, ToolOutput, ToolRequest,
+};
 
 /// The request that caused an event: its connection and its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -161,6 +163,8 @@ pub enum Body {
     ToolRequested(Arc<ToolRequest>),
     /// A client is asked for the text of a file that it has open, or given one. Only that client gets it.
     FileRequested(Arc<FileRequest>),
+    /// A file that a client has open has changed on disk.
+    FileChanged(Arc<ChangedFile>),
     /// A request to a client ended without its answer. Only that client gets it.
     RequestCancelled {
         /// The request.
@@ -512,6 +516,7 @@ impl Body {
             | Self::ToolResult(_)
             | Self::ToolRequested(_)
             | Self::FileRequested(_)
+            | Self::FileChanged(_)
             | Self::RequestCancelled { .. }
             | Self::StagePassed(_)
             | Self::CommandResult(_)
@@ -537,7 +542,13 @@ impl Body {
 
     /// Whether only the client that it is addressed to gets it, with or without a subscription.
     pub const fn is_addressed(&self) -> bool {
-        matches!(self, Self::ToolRequested(_) | Self::FileRequested(_) | Self::RequestCancelled { .. })
+        matches!(
+            self,
+            Self::ToolRequested(_)
+                | Self::FileRequested(_)
+                | Self::FileChanged(_)
+                | Self::RequestCancelled { .. }
+        )
     }
 
     /// Its approximate size in bytes, for the bounds of queues.
@@ -572,6 +583,7 @@ impl Body {
             }
             Self::ToolStart(call) | Self::ToolExecuting(call) => call.arguments.len(),
             Self::ToolRequested(request) => request.call.arguments.len(),
+            Self::FileChanged(file) => file.weight(),
             Self::FileRequested(request) => match &request.action {
                 FileAction::Read => 0,
                 FileAction::Write { text, .. } => text.len(),

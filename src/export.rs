@@ -95,10 +95,11 @@ pub fn save(path: &Path, text: &str) -> io::Result<()> {
         };
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
     }
-    place.replace(earlier.as_ref(), text.as_bytes(), Rights::Private, &|| true).map_err(|error| match error {
-        ReplaceError::System(error) => error,
-        error => io::Error::other(error),
-    })
+    match place.replace(earlier.as_ref(), text.as_bytes(), Rights::Private, &|| true) {
+        Ok(_) => Ok(()),
+        Err(ReplaceError::System(error)) => Err(error),
+        Err(error) => Err(io::Error::other(error)),
+    }
 }
 
 fn edn_map(transcript: &Transcript) -> String {

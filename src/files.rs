@@ -23,7 +23,7 @@ use crate::sha256;
 
 pub use below::{BelowError, Expected, read_below};
 pub use lock::{FileLock, lock};
-pub use replace::{FilePlace, FileRead, ReplaceError, Rights};
+pub use replace::{FilePlace, FileRead, FileStamp, ReplaceError, Rights};
 
 /// The start of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

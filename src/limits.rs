@@ -626,6 +626,13 @@ pub const TOOL_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// Bytes of a file before or after a change that a person can edit in its question (4 MiB). An open question holds both.
 pub const PROPOSAL_BYTES: usize = 4 * 1024 * 1024;
 
+/// Files of which a session notes the text that its model was shown last (10,000). Beyond it all are forgotten, and are
+/// read again before they are replaced.
+pub const KNOWN_TEXTS: usize = 10_000;
+
+/// Bytes of changed files that editors are sent after one call (64 MiB). The others follow after the next call.
+pub const FOLLOW_BYTES: usize = 64 * 1024 * 1024;
+
 /// Replacements in one `edit`. A program should make a change of more places; each one takes two scans of the file.
 pub const EDITS: usize = 1000;
 

@@ -20,6 +20,7 @@ use crate::facts::{
     BashOutput, CommandFacts, JobFacts, ListedSession, LoginFacts, ModelFacts, Note, Phase, Price,
     ProviderName, SessionFacts, SessionList, SessionStats, Slot, TemplateFacts,
 };
+use crate::files::FileStamp;
 use crate::message::{SessionId, TurnId, count, short};
 use crate::value::{Map, Value};
 
@@ -368,6 +369,15 @@ pub fn tree_widget(sessions: &SessionList) -> Map<'_> {
     widget.put("widget-id", "session-tree");
     widget.put("content-lines", Value::vector(sessions.tree()));
     widget
+}
+
+/// A state of a file.
+pub fn stamp(stamp: FileStamp) -> Map<'static> {
+    let number = |value: u64| Value::Int(value.cast_signed());
+    Map::new()
+        .with("device", number(stamp.device))
+        .with("inode", number(stamp.inode))
+        .with("time", Value::Int(stamp.time))
 }
 
 /// A background job.

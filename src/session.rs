@@ -41,7 +41,9 @@ mod turns;
 mod undo;
 
 pub use call::{ApiError, Call, Reply};
-pub use client_tools::{ClientTools, FileAnswer, OfferedTool, OpenFile, Registered, ToolAnswer};
+pub use client_tools::{
+    ClientTools, EditorText, FileAnswer, OfferedTool, OpenFile, OpenFilesOfClient, Registered, ToolAnswer,
+};
 pub use clients::{Agreed, Client, Clients, InAnswer, Peer, Pressure, Since, Snapshot, Standing};
 pub use control::Control;
 pub use graph::{Graph, GraphQuery, QueryAnswer};

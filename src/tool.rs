@@ -26,6 +26,7 @@ mod error;
 mod fetch;
 mod find;
 pub mod glob;
+mod known;
 mod open_files;
 pub mod output;
 pub mod path;
@@ -42,9 +43,10 @@ pub mod walk;
 mod write;
 
 pub use error::CallError;
+pub use known::{KnownTexts, Writer};
 #[cfg(test)]
 pub use open_files::NoneOpen;
-pub use open_files::{OpenFileWrite, OpenFiles, Site};
+pub use open_files::{EditorChange, MadeInEditor, OpenFiles, Site};
 pub use proposal::{Proposal, Revision};
 pub use read::read_file;
 pub use redirects::Redirects;
@@ -64,9 +66,8 @@ pub const BASH: &str = "bash";
 /// The key in the details of a call of which nobody knows whether it changed its file.
 pub const UNKNOWN: &str = "unknown";
 
-/// The key in the details of a call whose change is in a client that could not save it: on disk the file is as it was, or
-/// will be saved later.
-pub const NOT_SAVED: &str = "unsaved";
+/// The key in the details of a call that showed or wrote a text: its digest.
+pub const DIGEST: &str = "sha256";
 
 /// Where and for whom a call runs.
 #[derive(Clone)]

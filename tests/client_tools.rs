@@ -292,12 +292,24 @@ fn subagent_has_tools_of_clients_in_its_envelope() {
 }
 
 /// Serves the requests for an open file until the call's result, which it returns. `serve` gets the action, the text and
-/// the expected digest.
-fn serving(bridge: &mut Bridge, mut serve: impl FnMut(&str, &str, &str) -> String) -> Owned {
+/// the expected digest. Outcomes of changes are added to `told`.
+fn serving_told(
+    bridge: &mut Bridge,
+    told: &mut Vec<String>,
+    mut serve: impl FnMut(&str, &str, &str) -> String,
+) -> Owned {
     loop {
-        let frame = bridge.until(|frame| is_event(frame, "file/requested") || is_event(frame, "tool/result"));
+        let frame = bridge.until(|frame| {
+            ["file/requested", "file/changed", "request/cancelled", "tool/result"]
+                .iter()
+                .any(|topic| is_event(frame, topic))
+        });
         if is_event(&frame, "tool/result") {
             return frame;
+        }
+        if !is_event(&frame, "file/requested") {
+            told.push(frame.to_string());
+            continue;
         }
         let text = |key| at(&frame, &["data", key]).and_then(|value| value.as_str()).unwrap_or_default();
         let answer = serve(text("action"), text("text"), text("expected"));
@@ -307,6 +319,15 @@ fn serving(bridge: &mut Bridge, mut serve: impl FnMut(&str, &str, &str) -> Strin
     }
 }
 
+fn serving(bridge: &mut Bridge, serve: impl FnMut(&str, &str, &str) -> String) -> Owned {
+    serving_told(bridge, &mut Vec::new(), serve)
+}
+
+/// The answer of a client with unsaved changes to what is on disk.
+fn unsaved(text: &str, disk: &str) -> String {
+    format!(":status \"ok\" :text {text:?} :modified true :base {:?}", edn_bridge::sha256::hex(disk))
+}
+
 /// A bridge whose model makes these calls, and whose client has the file `a` open, under the name of a link to it.
 fn with_open_file(calls: &[&str]) -> (Setup, Bridge) {
     let setup = Setup::new().script(&script(calls)).arg("--yolo");
@@ -314,7 +335,8 @@ fn with_open_file(calls: &[&str]) -> (Setup, Bridge) {
     let link = setup.dir.path().join("link");
     std::os::unix::fs::symlink(setup.project().join("a"), &link).unwrap();
     let mut bridge = setup.ready();
-    let files = format!("{{:files [{{:path {:?} :modified true}}]}}", link.to_str().unwrap());
+    let real = setup.project().canonicalize().unwrap().join("a");
+    let files = format!("{{:files [{{:path {link:?} :real-path {real:?} :modified true}}]}}");
     let registered = bridge.ask("r", "register_files", &files);
     assert_eq!(at(&registered, &["data", "files"]).unwrap().as_i64(), Some(1), "{registered}");
     bridge.ask("p", "prompt", "{:message \"go\"}");
@@ -325,47 +347,135 @@ const READ: &str = r#"{:name "read" :arguments {:path "a"}}"#;
 const EDIT: &str = r#"{:name "edit" :arguments {:path "a" :edits [{:old "unsaved" :new "edited"}]}}"#;
 
 #[test]
-fn open_file_is_read_and_edited_at_its_client() {
-    let (setup, mut bridge) = with_open_file(&[READ, EDIT, EDIT]);
+fn open_file_is_read_at_its_client_and_written_by_the_bridge() {
+    let (setup, mut bridge) = with_open_file(&[READ, EDIT]);
     let mut buffer = "unsaved\n".to_owned();
     let read = serving(&mut bridge, |action, _, _| {
         assert_eq!(action, "read");
-        format!(":status \"ok\" :text {buffer:?} :modified true")
+        unsaved(&buffer, "on disk\n")
     });
     assert!(data(&read, "result-text").contains("unsaved"), "{read}");
-    let (mut tries, mut saved) = (0, true);
-    for expected in ["(1 replacements).", "could not save it"] {
-        buffer = "unsaved\n".to_owned();
-        let edited = serving(&mut bridge, |action, text, digest| match action {
-            "read" => format!(":status \"ok\" :text {buffer:?}"),
-            _ => {
-                tries += 1;
-                assert_eq!(digest, edn_bridge::sha256::hex(&buffer));
-                // The user types meanwhile, once.
-                if tries == 1 {
-                    buffer.push_str("typed\n");
-                    return ":status \"changed\"".to_owned();
-                }
-                buffer = text.to_owned();
-                format!(":status \"ok\" :saved {saved}")
+    let (mut tries, mut told) = (0, Vec::new());
+    let edited = serving_told(&mut bridge, &mut told, |action, text, digest| match action {
+        "read" => unsaved(&buffer, "on disk\n"),
+        _ => {
+            tries += 1;
+            assert_eq!(digest, edn_bridge::sha256::hex(&buffer));
+            // The user types meanwhile, once.
+            if tries == 1 {
+                buffer.push_str("typed\n");
+                return ":status \"changed\"".to_owned();
             }
-        });
-        assert!(!failed(&edited) && data(&edited, "result-text").contains(expected), "{edited}");
-        assert!(edited.to_string().contains("+edited"), "{edited}");
-        saved = false;
+            buffer = text.to_owned();
+            unsaved(&buffer, "on disk\n")
+        }
+    });
+    assert!(!failed(&edited) && data(&edited, "result-text").contains("(1 replacements)."), "{edited}");
+    assert!(edited.to_string().contains("+edited"), "{edited}");
+    assert_eq!((buffer.as_str(), tries), ("edited\ntyped\n", 2));
+    assert_eq!(std::fs::read_to_string(setup.project().join("a")).unwrap(), buffer);
+    let digest = edn_bridge::sha256::hex(&buffer);
+    assert!(
+        matches!(&told[..], [saved] if saved.contains(&digest) && saved.contains(":request-id")),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn text_of_a_client_counts_only_over_what_is_on_disk() {
+    let call = |name: &str| match name {
+        "read" => READ.to_owned(),
+        _ => EDIT.to_owned(),
+    };
+    for name in ["read", "edit"] {
+        for answer in [
+            // Of another file, or of an earlier state of this one.
+            unsaved("a secret unsaved\n", "a secret\n"),
+            // Without any state, as an earlier version answers.
+            ":status \"ok\" :text \"a secret unsaved\\n\" :modified true".to_owned(),
+            ":status \"ok\" :text \"a secret unsaved\\n\" :modified true :visited {:device 1 :inode 1 :time 1}".to_owned(),
+        ] {
+            let (setup, mut bridge) = with_open_file(&[&call(name)]);
+            let result = serving(&mut bridge, |_, _, _| answer.clone());
+            let text = data(&result, "result-text");
+            assert!(failed(&result) && text.contains("changed on disk, and its buffer has unsaved"), "{text}");
+            assert!(!result.to_string().contains("secret"), "{result}");
+            assert_eq!(std::fs::read_to_string(setup.project().join("a")).unwrap(), "on disk\n");
+        }
     }
-    assert_eq!((buffer.as_str(), tries), ("edited\n", 3));
+}
+
+#[test]
+fn text_that_a_mode_has_changed_is_undone_and_not_written() {
+    let (setup, mut bridge) = with_open_file(&[EDIT, EDIT]);
+    let mut told = Vec::new();
+    let mut answer = |is_final: bool| {
+        serving_told(&mut bridge, &mut told, |action, text, _| match action {
+            "read" => unsaved("unsaved\n", "on disk\n"),
+            _ => unsaved(&format!("{text}more\n"), "on disk\n") + if is_final { " :final true" } else { "" },
+        })
+    };
+    let refused = answer(false);
+    assert!(failed(&refused) && data(&refused, "result-text").contains("a mode of"), "{refused}");
     assert_eq!(std::fs::read_to_string(setup.project().join("a")).unwrap(), "on disk\n");
+    // Where the user wants it so, the model sees what was made of its text.
+    let made = answer(true);
+    assert!(!failed(&made) && data(&made, "result-text").contains("+more"), "{made}");
+    assert_eq!(std::fs::read_to_string(setup.project().join("a")).unwrap(), "edited\nmore\n");
+    assert!(told[0].contains("\"not-written\"") && told[1].contains(":request-id"), "{told:?}");
+}
+
+#[test]
+fn file_without_unsaved_changes_is_that_on_disk_and_followed() {
+    let bash =
+        r#"{:name "bash" :arguments {:command "printf 'from a command' > a; mkfifo p; rm b; ln -s a b"}}"#;
+    let setup = Setup::new().script(&script(&[READ, bash])).arg("--yolo");
+    let project = setup.project().canonicalize().unwrap();
+    for name in ["a", "b", "c"] {
+        std::fs::write(project.join(name), "on disk\n").unwrap();
+    }
+    let mut bridge = setup.ready();
+    let file = |name: &str| {
+        use std::os::unix::fs::MetadataExt as _;
+        let found = project.join(name).metadata().unwrap();
+        format!(
+            "{{:path {:?} :visited {{:device {} :inode {} :time {}}}}}",
+            project.join(name),
+            found.dev(),
+            found.ino(),
+            found.mtime() * 1_000_000_000 + found.mtime_nsec()
+        )
+    };
+    bridge.ask("r", "register_files", &format!("{{:files [{} {} {}]}}", file("a"), file("b"), file("c")));
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    let read = bridge.event("tool/result");
+    assert!(data(&read, "result-text").contains("on disk"), "{read}");
+    let mut told = Vec::new();
+    serving_told(&mut bridge, &mut told, |_, _, _| panic!("the disk has its text"));
+    told.sort();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told.iter().any(|told| told.contains("from a command") && told.contains("/a\"")), "{told:?}");
+    assert!(told.iter().any(|told| told.contains(":problem") && told.contains("/b\"")), "{told:?}");
+    assert!(bridge.transcript.iter().all(|line| !line.contains(":event \"file/requested\"")));
 }
 
 #[test]
 fn closed_file_is_that_on_disk() {
     let (setup, mut bridge) = with_open_file(&[READ, &EDIT.replace("unsaved", "on disk")]);
-    let read = serving(&mut bridge, |_, _, _| ":status \"closed\"".to_owned());
+    let mut asked = 0;
+    let mut closed = |bridge: &mut Bridge| {
+        serving(bridge, |_, _, _| {
+            asked += 1;
+            ":status \"closed\"".to_owned()
+        })
+    };
+    let read = closed(&mut bridge);
     assert!(data(&read, "result-text").contains("on disk"), "{read}");
-    let edited = serving(&mut bridge, |_, _, _| ":status \"closed\"".to_owned());
+    let edited = closed(&mut bridge);
     assert!(!failed(&edited), "{edited}");
     assert_eq!(std::fs::read_to_string(setup.project().join("a")).unwrap(), "edited\n");
+    // It is decided once a call.
+    assert_eq!(asked, 2);
 }
 
 #[test]
@@ -375,7 +485,7 @@ fn refusal_of_an_open_file_is_told_and_changes_nothing() {
     let read = serving(&mut bridge, |_, _, _| refused("narrow"));
     assert!(failed(&read) && data(&read, "result-text").contains("it is narrow"), "{read}");
     let edited = serving(&mut bridge, |action, _, _| match action {
-        "read" => ":status \"ok\" :text \"unsaved\"".to_owned(),
+        "read" => unsaved("unsaved", "on disk\n"),
         _ => refused("read-only"),
     });
     assert!(failed(&edited) && data(&edited, "result-text").contains("it is read-only"), "{edited}");
@@ -387,13 +497,54 @@ fn refusal_of_an_open_file_is_told_and_changes_nothing() {
 }
 
 #[test]
+fn file_that_another_editor_has_locked_is_not_written() {
+    let setup = Setup::new().script(&script(&[&EDIT.replace("unsaved", "on disk"); 2])).arg("--yolo");
+    let project = setup.project();
+    std::fs::write(project.join("a"), "on disk\n").unwrap();
+    let lock = project.join(".#a");
+    std::os::unix::fs::symlink("other@elsewhere.12345:1700000000", &lock).unwrap();
+    let mut bridge = setup.ready();
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    let refused = bridge.event("tool/result");
+    assert!(
+        failed(&refused) && data(&refused, "result-text").contains("other@elsewhere.12345 has unsaved"),
+        "{refused}"
+    );
+    // What it is called by a client that has the file open itself.
+    assert_eq!(std::fs::read_to_string(project.join("a")).unwrap(), "on disk\n");
+    let refused = bridge.event("tool/result");
+    assert!(failed(&refused), "{refused}");
+    bridge.event("turn/ended");
+}
+
+#[test]
+fn lock_of_the_client_itself_or_of_an_ended_editor_is_none() {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    // No process has this number.
+    for (lock, own) in [
+        ("me@elsewhere.12345:1700000000".to_owned(), "me@elsewhere.12345"),
+        (format!("me@{}.{}", host.trim(), i32::MAX), ""),
+    ] {
+        let setup = Setup::new().script(&script(&[&EDIT.replace("unsaved", "on disk")])).arg("--yolo");
+        let project = setup.project();
+        std::fs::write(project.join("a"), "on disk\n").unwrap();
+        std::os::unix::fs::symlink(&lock, project.join(".#a")).unwrap();
+        let mut bridge = setup.ready();
+        bridge.ask("r", "register_files", &format!("{{:lock {own:?} :files [{{:path \"/elsewhere\"}}]}}"));
+        bridge.ask("p", "prompt", "{:message \"go\"}");
+        let edited = bridge.event("tool/result");
+        assert!(!failed(&edited), "{lock}: {edited}");
+    }
+}
+
+#[test]
 fn file_of_a_client_that_left_is_that_on_disk() {
     let setup = Setup::new().script(&script(&[READ])).arg("--yolo");
     std::fs::write(setup.project().join("a"), "on disk\n").unwrap();
     let mut bridge = setup.ready();
-    let mut guest = Guest::at(&socket(&setup.state()));
-    let files = format!("{{:files [{{:path {:?}}}]}}", setup.project().join("a").to_str().unwrap());
-    guest.ask("r", "register_files", &files);
+    let mut guest = guest_with_file(&setup);
+    let path = setup.project().canonicalize().unwrap().join("a");
+    let files = format!("{{:files [{{:path {path:?} :modified true}}]}}");
     // Who has closed it is not asked.
     bridge.ask("r", "register_files", &files);
     bridge.ask("r", "register_files", "{:files []}");
@@ -414,7 +565,7 @@ fn open_files_of_a_wrong_shape_are_refused() {
         assert_eq!(code(&refused), "request/invalid-params", "{refused}");
         assert!(refused.to_string().contains(":key \":files\""), "{refused}");
     }
-    for answer in [":status \"ok\"", ":status \"gone\""] {
+    for answer in [":status \"ok\"", ":status \"gone\"", ":status \"ok\" :text \"x\" :bytes \"?\""] {
         let refused = bridge.ask("f", "file_result", &format!("{{:request-id \"r\" {answer}}}"));
         assert_eq!(code(&refused), "request/invalid-params", "{refused}");
     }
@@ -433,13 +584,13 @@ fn answer_file(guest: &mut Guest, answer: &str) -> Owned {
 /// A guest that has the file `a` open, whether it is there yet or not.
 fn guest_with_file(setup: &Setup) -> Guest {
     let mut guest = Guest::at(&socket(&setup.state()));
-    let path = setup.project().join("a");
+    let path = setup.project().canonicalize().unwrap().join("a");
     guest.ask("r", "register_files", &format!("{{:files [{{:path {path:?} :modified true}}]}}"));
     guest
 }
 
 #[test]
-fn change_that_a_client_did_not_confirm_is_undone() {
+fn client_that_leaves_in_a_change_leaves_the_file_to_the_disk() {
     let setup = Setup::new().script(&script(&[EDIT])).arg("--yolo");
     let path = setup.project().join("a");
     std::fs::write(&path, "unsaved").unwrap();
@@ -448,66 +599,19 @@ fn change_that_a_client_did_not_confirm_is_undone() {
     bridge.ask("p", "prompt", "{:message \"go\"}");
     // Looked at twice before it runs, and once when it does.
     for _ in 0..3 {
-        answer_file(&mut guest, ":status \"ok\" :text \"unsaved\"");
+        answer_file(&mut guest, &unsaved("unsaved", "unsaved"));
     }
     let asked = guest.until(|frame| is_event(frame, "file/requested"));
     assert_eq!(data(&asked, "action"), "write");
-    std::fs::write(&path, "edited").unwrap();
     drop(guest);
+    // Its text is gone with it, and the edit is made anew.
     let result = bridge.event("tool/result");
-    assert!(failed(&result) && data(&result, "result-text").contains("did not answer"), "{result}");
+    assert!(!failed(&result), "{result}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "edited");
     bridge.event("turn/ended");
     let undone = bridge.ask("u", "undo", "{}");
     assert!(undone.to_string().contains(":steps 1"), "{undone}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "unsaved");
-}
-
-/// Undoes and redoes, where there is nothing to do either way.
-fn undo_leaves_the_file(bridge: &mut Bridge, path: &std::path::Path) {
-    let undone = bridge.ask("u", "undo", "{}");
-    assert!(undone.to_string().contains(":action \"skipped\""), "{undone}");
-    assert!(data(&undone, "message").starts_with("Nothing was undone. Left as they are: a."), "{undone}");
-    let redone = bridge.ask("u", "redo", "{}");
-    assert!(redone.to_string().contains(":steps 0"), "{redone}");
-    assert_eq!(std::fs::read_to_string(path).unwrap(), "unsaved");
-}
-
-#[test]
-fn undo_leaves_a_file_that_its_client_did_not_save() {
-    let setup = Setup::new().script(&script(&[EDIT])).arg("--yolo");
-    let path = setup.project().join("a");
-    std::fs::write(&path, "unsaved").unwrap();
-    let mut bridge = setup.ready();
-    let mut guest = guest_with_file(&setup);
-    bridge.ask("p", "prompt", "{:message \"go\"}");
-    for _ in 0..3 {
-        answer_file(&mut guest, ":status \"ok\" :text \"unsaved\"");
-    }
-    answer_file(&mut guest, ":status \"ok\" :saved false");
-    let result = bridge.event("tool/result");
-    assert!(!failed(&result) && result.to_string().contains(":unsaved true"), "{result}");
-    bridge.event("turn/ended");
-    undo_leaves_the_file(&mut bridge, &path);
-}
-
-#[test]
-fn redo_makes_no_change_that_was_only_noted() {
-    let setup = Setup::new().script(&script(&[EDIT])).arg("--yolo");
-    let path = setup.project().join("a");
-    std::fs::write(&path, "unsaved").unwrap();
-    let mut bridge = setup.ready();
-    let mut guest = guest_with_file(&setup);
-    bridge.ask("p", "prompt", "{:message \"go\"}");
-    for _ in 0..3 {
-        answer_file(&mut guest, ":status \"ok\" :text \"unsaved\"");
-    }
-    let asked = guest.until(|frame| is_event(frame, "file/requested"));
-    assert_eq!(data(&asked, "action"), "write");
-    let session = data(&bridge.event("tool/executing"), "session-id").to_owned();
-    bridge.kill();
-    let mut bridge = setup.interactor();
-    bridge.ask("s", "switch_session", &format!("{{:session-id {session:?}}}"));
-    undo_leaves_the_file(&mut bridge, &path);
 }
 
 #[test]
@@ -518,18 +622,20 @@ fn client_is_asked_for_a_file_that_is_made_later() {
     let mut second = guest_with_file(&setup);
     let mut first = guest_with_file(&setup);
     bridge.ask("p", "prompt", "{:message \"go\"}");
+    let text = ":status \"ok\" :text \"in the other\" :modified true";
     // The one that said so last has closed it; the other one has not.
     answer_file(&mut first, ":status \"closed\"");
-    answer_file(&mut second, ":status \"ok\" :text \"in the other\"");
+    answer_file(&mut second, text);
     let read = bridge.event("tool/result");
     assert!(data(&read, "result-text").contains("in the other"), "{read}");
     drop(first);
     for _ in 0..3 {
-        answer_file(&mut second, ":status \"ok\" :text \"x\"");
+        answer_file(&mut second, text);
     }
-    assert_eq!(data(&answer_file(&mut second, ":status \"ok\" :saved true"), "action"), "write");
+    let asked = answer_file(&mut second, ":status \"ok\" :text \"new\" :modified true");
+    assert_eq!(data(&asked, "action"), "write");
     assert!(!failed(&bridge.event("tool/result")));
-    assert!(!setup.project().join("a").exists());
+    assert_eq!(std::fs::read_to_string(setup.project().join("a")).unwrap(), "new");
 }
 
 #[test]
@@ -547,7 +653,7 @@ fn undo_does_not_wait_for_a_client_that_is_silent() {
     guest.ask("p", "prompt", "{:message \"edit\"}");
     // Looked at twice before it runs; then its file is locked.
     for _ in 0..2 {
-        answer_file(&mut guest, ":status \"ok\" :text \"unsaved\"");
+        answer_file(&mut guest, &unsaved("unsaved", "unsaved"));
     }
     guest.until(|frame| is_event(frame, "file/requested"));
     let undone = bridge.ask("u", "undo", "{}");

@@ -57,8 +57,8 @@ const TABLE: &[(&str, &[&str])] = &[
     // What several machines share, in entries.
     ("realm", &["limits", "clock", "secret", "sha256", "http", "message", "store"]),
     // An entry is an event too.
-    ("event", &["value", "limits", "secret", "message", "delivery", "catalogue", "facts", "store"]),
-    ("session", &["value", "limits", "secret", "message", "catalogue", "facts", "event"]),
+    ("event", &["value", "limits", "files", "secret", "message", "delivery", "catalogue", "facts", "store"]),
+    ("session", &["value", "limits", "files", "secret", "message", "catalogue", "facts", "event"]),
     (
         "config",
         &[
@@ -81,7 +81,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ),
     ("memory", &["edn", "limits", "private", "facts", "project"]),
     ("export", &["value", "edn", "limits", "visible", "files", "message"]),
-    ("projection", &["value", "limits", "message", "facts", "event", "session"]),
+    ("projection", &["value", "limits", "files", "message", "facts", "event", "session"]),
     ("slash", &["message", "catalogue"]),
     (
         "provider",
@@ -168,7 +168,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "mcp",
         ],
     ),
-    ("context", &["limits", "files", "message", "facts", "tool"]),
+    ("context", &["value", "limits", "files", "message", "facts", "tool"]),
     (
         "query",
         &[

@@ -31,7 +31,7 @@ fn asked(bridge: &mut Bridge) -> Owned {
 }
 
 fn go(bridge: &mut Bridge) -> Owned {
-    bridge.ask("p", "prompt", "{:message \"go\"}");
+    bridge.ask("p", "prompt", "{:message \"go @a.txt\"}");
     asked(bridge)
 }
 

@@ -338,7 +338,7 @@ fn edit_cut_off_by_a_kill_is_undone() {
     let path = |name: &str| setup.project().join(name);
     std::fs::write(path("a"), "old").unwrap();
     let mut bridge = setup.interactor();
-    bridge.ask("p", "prompt", "{:message \"go\"}");
+    bridge.ask("p", "prompt", "{:message \"go @a\"}");
     let session = data(&bridge.event("tool/executing"), "session-id").to_owned();
     wait_until("the files were not written", || {
         std::fs::read_to_string(path("a")).is_ok_and(|text| text == "new") && path("b").exists()

@@ -392,7 +392,7 @@ fn fix_test_ends_when_command_succeeds() {
         "{{:turns [{} {} {} {} {}]}}",
         call("complete-stage", r#"{:outcome "found" :cause "a.txt:1"}"#),
         call("complete-stage", r#"{:summary "I fixed it"}"#),
-        call("write", r#"{:path "a.txt" :content "right"}"#),
+        call("edit", r#"{:path "a.txt" :edits [{:old "wrong" :new "right"}]}"#),
         call("complete-stage", r#"{:summary "now really"}"#),
         "{:steps [{:delta \"x\"}]}"
     );

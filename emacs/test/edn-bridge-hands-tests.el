@@ -7,6 +7,9 @@
 (require 'edn-bridge-test-support)
 (require 'flymake)
 
+(defvar native-comp-enable-subr-trampolines)
+(defvar comp-enable-subr-trampolines)
+
 (defmacro edn-bridge-hands-tests-with-file (spec &rest body)
   "Run BODY in a chat of a folder with a file that is open.
 SPEC is (CONN SENT VISITING TEXT): VISITING is bound to the buffer of the
@@ -59,30 +62,95 @@ file a.el, which has TEXT."
 
 ;;;; Files
 
+(defmacro edn-bridge-hands-tests-blind (&rest body)
+  "Run BODY while nothing of Emacs may look at the files of the test."
+  (declare (indent 0) (debug t))
+  `(cl-letf ((native-comp-enable-subr-trampolines nil)
+             (comp-enable-subr-trampolines nil)
+             ,@(mapcar (lambda (function)
+                         `((symbol-function ',function)
+                           (lambda (&rest _)
+                             (error "%s was called" ',function))))
+                       '(insert-file-contents write-region revert-buffer
+                         file-attributes file-exists-p file-truename
+                         verify-visited-file-modtime save-buffer
+                         file-writable-p find-buffer-visiting
+                         ask-user-about-lock
+                         userlock--ask-user-about-supersession-threat)))
+     ,@body))
+
+(defun edn-bridge-hands-tests-visited (file)
+  "Return the state of FILE as the bridge would tell it."
+  (let ((attributes (file-attributes file)))
+    (list :device (file-attribute-device-number attributes)
+          :inode (file-attribute-inode-number attributes)
+          :time (car (time-convert
+                      (file-attribute-modification-time attributes)
+                      1000000000)))))
+
+(defun edn-bridge-hands-tests-put (file bytes)
+  "Write BYTES to FILE as the bridge does: in a new file of that name."
+  (let ((new (concat file ".new"))
+        (coding-system-for-write 'binary))
+    (write-region bytes nil new nil 'quiet)
+    (rename-file new file t)))
+
+(defmacro edn-bridge-hands-tests-saved (bytes)
+  "Have the bridge save BYTES for the request of the test, and tell so."
+  `(let ((bytes ,bytes))
+     (edn-bridge-hands-tests-put file bytes)
+     (edn-bridge-test-event
+      conn "file/changed" :session-id "s1" :request-id "r1" :path file
+      :sha256 (secure-hash 'sha256 bytes)
+      :visited (edn-bridge-hands-tests-visited file))))
+
+(defmacro edn-bridge-hands-tests-changed (bytes)
+  "Have somebody else give the file BYTES, and the bridge tell of it."
+  `(let ((bytes ,bytes))
+     (edn-bridge-hands-tests-put file bytes)
+     (let ((visited (edn-bridge-hands-tests-visited file)))
+       (edn-bridge-hands-tests-blind
+         (edn-bridge-test-event
+          conn "file/changed" :session-id "s1" :path file
+          :sha256 (secure-hash 'sha256 bytes) :visited visited
+          :bytes (base64-encode-string bytes t))))))
+
 (ert-deftest edn-bridge-files-open-ones-are-told ()
   (edn-bridge-hands-tests-with-file (conn sent visiting "(a)\n")
-    (edn-bridge-files-tell)
-    (should (equal (edn-bridge-hands-tests-params sent "register_files")
-                   (list :files (vector (list :path file
-                                              :modified :false)))))
-    (edn-bridge-test-answer conn sent "register_files" :files 1)
-    (should edn-bridge-buffers-shared)
-    ;; Only news is told.
-    (setq sent nil)
-    (edn-bridge-files-tell)
-    (should-not sent)
-    (with-current-buffer visiting (insert "x"))
-    (edn-bridge-test-event conn "tool/start" :session-id "s1" :tool-id "c1"
-                           :tool-name "read")
-    (should (equal (edn-bridge-hands-tests-params sent "register_files")
-                   (list :files (vector (list :path file :modified t)))))
-    ;; It is the user's to say.
-    (let ((edn-bridge-files-share nil))
+    (cl-flet ((told (modified)
+                (list (list :path file :modified modified
+                            :visited (edn-bridge-hands-tests-visited file))))
+              (files ()
+                (append (plist-get (edn-bridge-hands-tests-params
+                                    sent "register_files")
+                                   :files)
+                        nil)))
+      (let ((expected (told :false)))
+        (edn-bridge-hands-tests-blind (edn-bridge-files-tell))
+        (should (equal (files) expected)))
+      (should (string-match-p
+               (format "@.*\\.%d\\'" (emacs-pid))
+               (plist-get (edn-bridge-hands-tests-params sent "register_files")
+                          :lock)))
+      (edn-bridge-test-answer conn sent "register_files" :files 1)
+      (should edn-bridge-buffers-shared)
+      ;; Only news is told.
+      (setq sent nil)
       (edn-bridge-files-tell)
-      (should (equal (edn-bridge-hands-tests-params sent "register_files")
-                     '(:files [])))
-      (should (equal (edn-bridge-hands-tests-file "read")
-                     '(:request-id "r1" :status "closed"))))))
+      (should-not sent)
+      (with-current-buffer visiting (insert "x"))
+      (edn-bridge-test-event conn "tool/start" :session-id "s1" :tool-id "c1"
+                             :tool-name "read")
+      (should (equal (files) (told t)))
+      ;; It is the user's to say.  Then buffers only follow.
+      (let ((edn-bridge-files-share nil))
+        (edn-bridge-files-tell)
+        (should (equal (files) (told :false)))
+        (should (equal (edn-bridge-hands-tests-file "read")
+                       '(:request-id "r1" :status "closed")))
+        (let ((edn-bridge-buffers-revert nil))
+          (edn-bridge-files-tell)
+          (should-not (files)))))))
 
 (ert-deftest edn-bridge-files-elsewhere-are-not-told ()
   (let* ((elsewhere (make-temp-file "edn-elsewhere"))
@@ -131,21 +199,43 @@ file a.el, which has TEXT."
 
 (ert-deftest edn-bridge-files-read-sees-unsaved-changes ()
   (edn-bridge-hands-tests-with-file (conn sent visiting "(a)\n(b)\n")
+    (edn-bridge-files-tell)
     (with-current-buffer visiting
       (goto-char (point-max))
       (insert "(unsaved ä)\n")
       (narrow-to-region 1 4))
-    (should (equal (edn-bridge-hands-tests-file "read")
-                   '(:request-id "r1" :status "ok"
-                     :text "(a)\n(b)\n(unsaved ä)\n" :modified t)))
+    (edn-bridge-hands-tests-blind
+      (should (equal (edn-bridge-hands-tests-file "read")
+                     (list :request-id "r1" :status "ok"
+                           :text "(a)\n(b)\n(unsaved ä)\n" :modified t
+                           :base (edn-bridge-hands-tests-digest
+                                  "(a)\n(b)\n")))))
     (should (equal (edn-bridge-hands-tests-disk file) "(a)\n(b)\n"))))
 
-(ert-deftest edn-bridge-files-write-is-one-change-and-saved ()
+(ert-deftest edn-bridge-files-text-of-an-unknown-state-says-its-visit ()
+  (edn-bridge-hands-tests-with-file (conn sent visiting "(a)\n")
+    (with-current-buffer visiting (insert "x"))
+    (edn-bridge-files-tell)
+    (let ((answer (edn-bridge-hands-tests-file "read")))
+      (should-not (plist-get answer :base))
+      (should (equal (plist-get answer :visited)
+                     (edn-bridge-hands-tests-visited file))))
+    ;; What was noted before the user saved says nothing any more.
+    (with-current-buffer visiting
+      (let ((inhibit-message t)) (save-buffer))
+      (edn-bridge-files--note-base "0")
+      (insert "y")
+      (let ((inhibit-message t)) (save-buffer))
+      (insert "z"))
+    (should-not (plist-get (edn-bridge-hands-tests-file "read") :base))))
+
+(ert-deftest edn-bridge-files-write-is-one-change-and-not-saved-here ()
   (edn-bridge-hands-tests-with-file (conn sent visiting "one\ntwo\nthree\n")
     (let* ((old "one\ntwo\nthree\nmine\n")
            (new "one\nTWO, 2\nthree\nmine\n")
            (marker nil)
            (ran nil))
+      (edn-bridge-files-tell)
       (with-current-buffer visiting
         (buffer-enable-undo)
         (goto-char (point-max))
@@ -154,20 +244,23 @@ file a.el, which has TEXT."
         (goto-char (point-min))
         (search-forward "three")
         (setq marker (point-marker))
-        (add-hook 'before-save-hook (lambda () (setq ran t)
-                                      (goto-char (point-min))
-                                      (insert "by a hook\n"))
-                  nil t))
-      (let ((answer (edn-bridge-hands-tests-file
-                     "write" :text new
-                     :expected (edn-bridge-hands-tests-digest old))))
-        (should (equal answer '(:request-id "r1" :status "ok" :saved t))))
-      (should (equal (edn-bridge-hands-tests-disk file) new))
+        (add-hook 'before-save-hook (lambda () (setq ran t)) nil t))
+      (edn-bridge-hands-tests-blind
+        (should (equal (edn-bridge-hands-tests-file
+                        "write" :text new
+                        :expected (edn-bridge-hands-tests-digest old))
+                       (list :request-id "r1" :status "ok" :text new
+                             :modified t
+                             :base (edn-bridge-hands-tests-digest
+                                    "one\ntwo\nthree\n")))))
+      (should (equal (edn-bridge-hands-tests-disk file) "one\ntwo\nthree\n"))
+      (edn-bridge-hands-tests-saved new)
       (should-not ran)
       (with-current-buffer visiting
         (should (equal (buffer-string) new))
         (should-not (buffer-modified-p))
         (should (verify-visited-file-modtime))
+        (should (eq (find-buffer-visiting file) visiting))
         ;; Who was reading still is there.
         (should (looking-back "three" (point-min)))
         (should (= marker (point)))
@@ -175,6 +268,51 @@ file a.el, which has TEXT."
                               buffer-undo-list
                             (cdr buffer-undo-list)))
         (should (equal (buffer-string) old))))))
+
+(ert-deftest edn-bridge-files-write-makes-no-lock-and-asks-nothing ()
+  (edn-bridge-hands-tests-with-file (conn sent visiting "one\n")
+    (let ((lock (expand-file-name ".#a.el" folder)))
+      ;; Somebody else's lock, and a file that has changed since.
+      (make-symbolic-link "other@elsewhere.12345" lock)
+      (edn-bridge-hands-tests-put file "two\n")
+      (let ((create-lockfiles t))
+        (edn-bridge-hands-tests-blind
+          (should (equal (plist-get (edn-bridge-hands-tests-file
+                                     "write" :text "three\n" :expected "")
+                                    :status)
+                         "ok"))))
+      (should (equal (file-symlink-p lock) "other@elsewhere.12345")))))
+
+(ert-deftest edn-bridge-files-write-that-is-not-on-disk-is-undone ()
+  (edn-bridge-hands-tests-with-file (conn sent visiting "one\n")
+    (edn-bridge-hands-tests-blind
+      (edn-bridge-hands-tests-file "write" :text "two\n" :expected "")
+      (edn-bridge-test-event conn "request/cancelled" :session-id "s1"
+                             :request-id "r1" :reason "not-written"))
+    (with-current-buffer visiting
+      (should (equal (buffer-string) "one\n"))
+      (should-not (buffer-modified-p)))
+    ;; What the user types meanwhile stays.
+    (edn-bridge-hands-tests-file "write" :text "two\n" :expected "")
+    (with-current-buffer visiting (insert "typed "))
+    (edn-bridge-test-event conn "request/cancelled" :session-id "s1"
+                           :request-id "r1" :reason "not-written")
+    (with-current-buffer visiting
+      (should (equal (buffer-string) "typed two\n"))
+      (should (buffer-modified-p)))))
+
+(ert-deftest edn-bridge-files-saved-with-typed-text-stays-modified ()
+  (edn-bridge-hands-tests-with-file (conn sent visiting "one\n")
+    (edn-bridge-hands-tests-file "write" :text "two\n" :expected "")
+    (with-current-buffer visiting
+      (goto-char (point-max))
+      (insert "typed\n"))
+    (edn-bridge-hands-tests-saved "two\n")
+    (with-current-buffer visiting
+      (should (buffer-modified-p))
+      (should (verify-visited-file-modtime)))
+    (should (equal (plist-get (edn-bridge-hands-tests-file "read") :base)
+                   (edn-bridge-hands-tests-digest "two\n")))))
 
 (ert-deftest edn-bridge-files-write-over-another-text-is-refused ()
   (edn-bridge-hands-tests-with-file (conn sent visiting "one\n")
@@ -189,54 +327,86 @@ file a.el, which has TEXT."
                    "one\ntyped meanwhile\n"))
     (should (equal (edn-bridge-hands-tests-disk file) "one\n"))))
 
-(ert-deftest edn-bridge-files-changed-on-disk-is-not-overwritten ()
-  (edn-bridge-hands-tests-with-file (conn sent visiting "one\n")
-    (write-region "newer\n" nil file nil 'quiet)
-    (set-file-times file (time-add nil 5))
-    ;; The disk has the newer text.
-    (should (equal (edn-bridge-hands-tests-file "read")
-                   '(:request-id "r1" :status "closed")))
-    ;; With unsaved changes nothing is lost, and nothing is asked.
+(ert-deftest edn-bridge-files-follow-by-message ()
+  (edn-bridge-hands-tests-with-file (conn sent visiting "one\ntwo\n")
+    (dolist (read-only '(nil t))
+      (with-current-buffer visiting (setq buffer-read-only read-only))
+      (let ((text (format "one\n%s ä\n" read-only)))
+        (edn-bridge-hands-tests-changed (encode-coding-string text 'utf-8))
+        (with-current-buffer visiting
+          (should (equal (buffer-string) text))
+          (should-not (buffer-modified-p))
+          (should (verify-visited-file-modtime)))))
     (with-current-buffer visiting
-      (let ((inhibit-modification-hooks t)
-            (buffer-file-name nil))
-        (goto-char (point-max))
-        (insert "mine\n"))
-      (set-buffer-modified-p t))
-    (let ((answer (edn-bridge-hands-tests-file
-                   "write" :text "two\n"
-                   :expected (edn-bridge-hands-tests-digest "one\nmine\n"))))
-      (should (equal (plist-get answer :status) "failed"))
-      (should (string-search "changed on disk"
-                             (plist-get answer :error-message))))
-    (should (equal (edn-bridge-hands-tests-disk file) "newer\n"))))
+      (setq buffer-read-only nil)
+      (insert "mine "))
+    (let ((before (with-current-buffer visiting (buffer-string))))
+      (dotimes (_ 2)
+        (edn-bridge-hands-tests-changed "other\n"))
+      (should (equal (with-current-buffer visiting (buffer-string)) before)))
+    ;; It is said once.
+    (should (equal (cl-count-if
+                    (lambda (line)
+                      (string-prefix-p "a.el was changed on disk, and its buffer"
+                                       line))
+                    (split-string (edn-bridge-test-transcript) "\n"))
+                   1))
+    ;; What has become equal has no unsaved changes.
+    (edn-bridge-hands-tests-changed
+     (encode-coding-string (with-current-buffer visiting (buffer-string))
+                           'utf-8))
+    (should-not (buffer-modified-p visiting))
+    (edn-bridge-test-event conn "file/changed" :session-id "s1" :path file
+                           :problem "it is no regular file")
+    (should (string-match-p "^a.el is no file .*: it is no regular file"
+                            (edn-bridge-test-transcript)))
+    (let ((edn-bridge-buffers-revert nil)
+          (before (with-current-buffer visiting (buffer-string))))
+      (edn-bridge-hands-tests-changed "not followed\n")
+      (should (equal (with-current-buffer visiting (buffer-string)) before)))))
 
 (ert-deftest edn-bridge-files-coding-is-kept ()
-  (edn-bridge-hands-tests-with-file (conn sent visiting "a\n")
-    (with-current-buffer visiting
-      (erase-buffer)
-      (insert "é\nb\n")
-      (set-buffer-file-coding-system 'latin-1-dos)
-      (let ((inhibit-message t)) (save-buffer)))
-    (should (equal (plist-get (edn-bridge-hands-tests-file "read") :text)
-                   "é\r\nb\r\n"))
-    ;; What cannot be kept so is not put there; nothing is asked.
-    (let ((answer (edn-bridge-hands-tests-file
-                   "write" :text "世\r\n"
-                   :expected (edn-bridge-hands-tests-digest "é\r\nb\r\n"))))
-      (should (equal (plist-get answer :status) "failed"))
-      (should (string-search "latin-1" (plist-get answer :error-message))))
-    (should (equal (plist-get
-                    (edn-bridge-hands-tests-file
-                     "write" :text "è\r\nb\r\n"
-                     :expected (edn-bridge-hands-tests-digest "é\r\nb\r\n"))
-                    :status)
-                   "ok"))
-    (should (equal (with-temp-buffer
-                     (set-buffer-multibyte nil)
-                     (insert-file-contents-literally file)
-                     (buffer-string))
-                   (encode-coding-string "è\r\nb\r\n" 'latin-1-unix)))))
+  (pcase-dolist (`(,coding . ,bytes)
+                 '((latin-1-dos . "\351\r\nb\r\n")
+                   (utf-16le-with-signature-unix
+                    . "\377\376\351\0\n\0b\0\n\0")
+                   (utf-8-with-signature-unix . "\357\273\277\303\251\nb\n")))
+    (edn-bridge-hands-tests-with-file (conn sent visiting "a\n")
+      (with-current-buffer visiting
+        (erase-buffer)
+        (insert "é\nb\n")
+        (set-buffer-file-coding-system coding)
+        (let ((inhibit-message t)) (save-buffer)))
+      (let* ((dos (eq coding 'latin-1-dos))
+             (text (if dos "é\r\nb\r\n" "é\nb\n"))
+             (answer (edn-bridge-hands-tests-blind
+                       (edn-bridge-hands-tests-file "read"))))
+        (should (equal (plist-get answer :text) text))
+        (should (equal (base64-decode-string (plist-get answer :bytes)) bytes))
+        (should (equal (plist-get answer :base) (secure-hash 'sha256 bytes)))
+        ;; What cannot be kept so is not put there; nothing is asked.
+        (when dos
+          (let ((answer (edn-bridge-hands-tests-file
+                         "write" :text "世\r\n" :expected "")))
+            (should (equal (plist-get answer :status) "failed"))
+            (should (string-search "latin-1"
+                                   (plist-get answer :error-message)))))
+        (edn-bridge-files-tell)
+        (should (plist-get (aref (plist-get (edn-bridge-hands-tests-params
+                                             sent "register_files")
+                                            :files)
+                                 0)
+                           :encoding))
+        (let* ((new (string-replace "é" "è" text))
+               (answer (edn-bridge-hands-tests-file
+                        "write" :text new :expected ""))
+               (written (base64-decode-string (plist-get answer :bytes))))
+          (should (equal (plist-get answer :text) new))
+          (edn-bridge-hands-tests-saved written)
+          (should-not (buffer-modified-p visiting)))
+        (edn-bridge-hands-tests-changed bytes)
+        (should (equal (with-current-buffer visiting (buffer-string))
+                       "é\nb\n"))))))
 
 (ert-deftest edn-bridge-files-read-only-ones-are-the-disks ()
   (edn-bridge-hands-tests-with-file (conn sent visiting "one\n")
@@ -247,16 +417,17 @@ file a.el, which has TEXT."
                     :expected (edn-bridge-hands-tests-digest "one\n"))
                    '(:request-id "r1" :status "closed")))))
 
-(ert-deftest edn-bridge-files-one-that-cannot-be-saved-says-so ()
+(ert-deftest edn-bridge-files-hook-of-saving-runs-if-the-user-says-so ()
   (edn-bridge-hands-tests-with-file (conn sent visiting "one\n")
     (with-current-buffer visiting
-      (setq-local write-region-annotate-functions
-                  (list (lambda (_start _end) (error "Disk full")))))
-    (should (equal (edn-bridge-hands-tests-file
-                    "write" :text "two\n"
-                    :expected (edn-bridge-hands-tests-digest "one\n"))
-                   '(:request-id "r1" :status "ok" :saved :false)))
-    (should (equal (with-current-buffer visiting (buffer-string)) "two\n"))))
+      (add-hook 'before-save-hook
+                (lambda () (goto-char (point-max)) (insert "by a hook\n"))
+                nil t))
+    (let* ((edn-bridge-files-run-before-save t)
+           (answer (edn-bridge-hands-tests-file
+                    "write" :text "two\n" :expected "")))
+      (should (equal (plist-get answer :text) "two\nby a hook\n"))
+      (should (eq (plist-get answer :final) t)))))
 
 (ert-deftest edn-bridge-files-random-edits-arrive ()
   (edn-bridge-hands-tests-with-file (conn sent visiting "")
@@ -274,10 +445,11 @@ file a.el, which has TEXT."
                           (edn-bridge-hands-tests-file
                            "write" :text new
                            :expected (edn-bridge-hands-tests-digest old))
-                          :status)
-                         "ok"))
+                          :text)
+                         new))
           (should (equal (with-current-buffer visiting (buffer-string)) new))
-          (should (equal (edn-bridge-hands-tests-disk file) new))
+          (edn-bridge-hands-tests-saved (encode-coding-string new 'utf-8))
+          (should-not (buffer-modified-p visiting))
           (setq old new))))))
 
 ;;;; Tools

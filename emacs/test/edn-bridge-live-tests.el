@@ -463,7 +463,8 @@
 (defun edn-bridge-live-tests-propose ()
   "Say something in this chat, and wait for the question about a change."
   (goto-char (point-max))
-  (insert "Go")
+  ;; A model may replace only what it has seen.
+  (insert "Go @a.txt")
   (edn-bridge-input-send)
   (edn-bridge-test-wait (= (edn-bridge-interact-pending) 1)))
 

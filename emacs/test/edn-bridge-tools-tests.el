@@ -333,28 +333,6 @@ SPEC is (CONN FILE BUFFER)."
              (kill-buffer))
            (delete-directory folder t))))))
 
-(defun edn-bridge-tools-tests-change (conn name arguments file)
-  "Have CONN receive a call of the tool NAME with ARGUMENTS that changes FILE."
-  (edn-bridge-test-event conn "tool/start" :session-id "s1" :tool-id "c1"
-                         :tool-name name :parsed-args arguments)
-  (write-region "new\n" nil file nil 'quiet)
-  (edn-bridge-test-event conn "tool/result" :session-id "s1" :tool-id "c1"
-                         :tool-name name :is-error :false :result-text "ok"))
-
-(ert-deftest edn-bridge-buffers-follow-their-files ()
-  (pcase-dolist (`(,name . ,arguments) '(("edit" :path "a.txt")
-                                         ("write" :path "a.txt")
-                                         ("bash" :command "x")))
-    (edn-bridge-tools-tests-with-file (conn file buffer)
-      (edn-bridge-tools-tests-change conn name arguments file)
-      (ert-info (name)
-        (should (equal (with-current-buffer buffer (buffer-string)) "new\n"))
-        (should (verify-visited-file-modtime buffer)))))
-  (edn-bridge-tools-tests-with-file (conn file buffer)
-    (let ((edn-bridge-buffers-revert nil))
-      (edn-bridge-tools-tests-change conn "edit" '(:path "a.txt") file)
-      (should (equal (with-current-buffer buffer (buffer-string)) "old\n")))))
-
 (ert-deftest edn-bridge-buffers-unsaved-are-left-alone-and-told ()
   (edn-bridge-tools-tests-with-file (conn file buffer)
     (with-current-buffer buffer (insert "mine "))
@@ -364,11 +342,6 @@ SPEC is (CONN FILE BUFFER)."
                          '(:tool "edit" :tool-id "c1" :diff "@@ -1 +1 @@\n"))
     (should (string-match-p
              "^! a.txt has unsaved changes in Emacs; .*\n\\[Allow once"
-             (edn-bridge-test-transcript)))
-    (edn-bridge-tools-tests-change conn "edit" '(:path "a.txt") file)
-    (should (equal (with-current-buffer buffer (buffer-string)) "mine old\n"))
-    (should (string-match-p
-             "^a.txt was changed on disk, .* \\[Show the difference\\]"
              (edn-bridge-test-transcript)))))
 
 (defun edn-bridge-tools-tests-seen ()

@@ -84,6 +84,7 @@ impl Topic {
                 | Self::FrontendActionRequested
                 | Self::ToolRequested
                 | Self::FileRequested
+                | Self::FileChanged
                 | Self::RequestCancelled
                 | Self::Notification
                 | Self::CommandResult
@@ -173,10 +174,15 @@ topics! {
     FileRequested "file/requested" Lossless true
         ["session-id" "request-id" "path" "action" "timeout-ms"] ["text" "expected"]
         "The agent reads (`:action` \"read\") or changes (\"write\") a file that this client has open; `file_result` answers. \
-         `:expected` is the SHA-256 of the text that `:text` replaces. Sent like `tool/requested`.";
+         `:expected` is the SHA-256 of the text that `:text` replaces. The client saves nothing. Sent like `tool/requested`.";
+    FileChanged "file/changed" Lossless true
+        ["session-id" "path"] ["request-id" "sha256" "visited" "text" "bytes" "problem"]
+        "A file that this client has open is another one on disk: with the change of `:request-id`, or with `:text` \
+         (`:bytes` in base64 for what is not UTF-8), or with a `:problem` for which it is not followed. `:visited` is its \
+         new state. Sent like `tool/requested`.";
     RequestCancelled "request/cancelled" Lossless true ["session-id" "request-id" "reason"] []
         "A `tool/requested` or `file/requested` takes no answer any more, because the turn was \"ended\" or the request \
-         \"timed-out\". Sent like those.";
+         \"timed-out\"; or a change that the client has made was \"not-written\", and is undone. Sent like those.";
     DialogRequested "ui/dialog-requested" Lossless true
         ["dialog-id" "kind" "title"]
         ["message" "options" "placeholder" "default" "parent-session-id" "root-session-id" "subagent-id" "subagent-label"]

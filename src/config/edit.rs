@@ -35,7 +35,7 @@ pub(super) fn change(
         let Some(new) = how(text).map_err(wrong)? else { return Ok(false) };
         let rights = if found.is_some() { Rights::Kept } else { Rights::Private };
         match place.replace(found.as_ref(), new.as_bytes(), rights, &|| true) {
-            Ok(()) => return Ok(true),
+            Ok(_) => return Ok(true),
             Err(ReplaceError::Changed) => {}
             Err(error) => return Err(failed(std::io::Error::other(error.to_string()))),
         }

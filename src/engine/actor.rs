@@ -124,6 +124,7 @@ impl SessionActor {
         }
         let durable = DurableState::new(shared.clone(), handle.clone(), journal, facts, &entries);
         drop(entries);
+        durable.note_known();
         durable.publish();
         durable.listen();
         let run = durable.state.newest_run(None).filter(|_| !durable.state.facts.is_elsewhere);

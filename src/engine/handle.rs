@@ -28,6 +28,7 @@ use crate::limits::REALM_WAITING;
 use crate::message::{Message, SessionId};
 use crate::session::ApiError;
 use crate::store::Entry;
+use crate::tool::KnownTexts;
 use crate::tool::toolbox::Toolbox;
 
 /// The state of the order of a session's events.
@@ -70,6 +71,8 @@ pub struct SharedHandle {
     pub(super) parent: Option<Parentage>,
     /// The tools of its turns. A child has its parent's.
     pub(super) tools: Toolbox,
+    /// The texts of files that its model has seen.
+    pub(super) known: Arc<KnownTexts>,
     /// Whether a client that answers questions has used it.
     attended: Arc<AtomicBool>,
     /// What it keeps of servers of tools.
@@ -158,6 +161,7 @@ impl Handle {
             is_following: AtomicBool::default(),
             follow_now: Notify::new(),
             progress: ArcSwapOption::empty(),
+            known: Arc::default(),
         }))
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::files::FileStamp;
 use crate::value::Value;
 
 /// A tool call, for events.
@@ -52,13 +53,59 @@ pub struct FileRequest {
 pub enum FileAction {
     /// Its text.
     Read,
-    /// It is to have another text, and to be saved.
+    /// It is to have another text. This program saves it.
     Write {
         /// The text.
         text: Arc<str>,
         /// The digest of the text that it replaces.
         expected: Arc<str>,
     },
+}
+
+/// What has become of a file that a client has open.
+#[derive(Debug, Clone, Default)]
+pub struct ChangedFile {
+    /// The file, as the client named it.
+    pub path: String,
+    /// The request whose change is on disk now. Then the client has the text.
+    pub request: Option<Arc<str>>,
+    /// The file now.
+    pub stamp: Option<FileStamp>,
+    /// The digest of its bytes.
+    pub digest: Option<String>,
+    /// What it has now.
+    pub content: Option<FileContent>,
+    /// Why it is not followed.
+    pub problem: Option<String>,
+}
+
+/// The content of a file.
+#[derive(Debug, Clone)]
+pub enum FileContent {
+    /// A text in UTF-8.
+    Text(Arc<str>),
+    /// Other bytes.
+    Bytes(Arc<[u8]>),
+}
+
+impl FileContent {
+    /// Those bytes.
+    pub fn of(bytes: Vec<u8>) -> Self {
+        match String::from_utf8(bytes) {
+            Ok(text) => Self::Text(text.into()),
+            Err(error) => Self::Bytes(error.into_bytes().into()),
+        }
+    }
+}
+
+impl ChangedFile {
+    pub(super) fn weight(&self) -> usize {
+        match &self.content {
+            Some(FileContent::Text(text)) => text.len(),
+            Some(FileContent::Bytes(bytes)) => bytes.len().saturating_mul(4) / 3,
+            None => 0,
+        }
+    }
 }
 
 /// A tool's output, for events.

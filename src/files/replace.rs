@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::Instant;
 
-use rustix::fs::{Access, AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{Access, AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::{PASSING, READING, check_kind, explained, names, not_regular, open_as};
@@ -63,6 +63,24 @@ pub struct FilePlace {
     nameless: bool,
 }
 
+/// What tells a file from another one and from its earlier states, for those who looked at it before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileStamp {
+    /// The device.
+    pub device: u64,
+    /// The inode.
+    pub inode: u64,
+    /// When it was changed last, in nanoseconds since 1970.
+    pub time: i64,
+}
+
+impl FileStamp {
+    fn of(found: &Metadata) -> Self {
+        let time = found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());
+        Self { device: found.dev(), inode: found.ino(), time }
+    }
+}
+
 /// A file as it was read.
 #[derive(Debug)]
 pub struct FileRead {
@@ -76,6 +94,11 @@ impl FileRead {
     /// Its permissions.
     pub fn mode(&self) -> u32 {
         self.metadata.mode() & 0o777
+    }
+
+    /// Its stamp.
+    pub fn stamp(&self) -> FileStamp {
+        FileStamp::of(&self.metadata)
     }
 }
 
@@ -121,6 +144,46 @@ impl FilePlace {
         Ok(Self { folder: at, name: name.to_owned(), nameless: true })
     }
 
+    /// The stamp of the regular file, which is not opened. `None` if there is none.
+    ///
+    /// # Errors
+    /// With [`io::ErrorKind::InvalidInput`] for what is no regular file, and when the system refuses.
+    pub fn stamp(&self) -> io::Result<Option<FileStamp>> {
+        let found = match rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => found,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(explained(error)),
+        };
+        if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+            return Err(not_regular());
+        }
+        #[allow(
+            clippy::unnecessary_cast,
+            clippy::cast_lossless,
+            reason = "the fields differ between systems"
+        )]
+        let time = (found.st_mtime as i64)
+            .saturating_mul(1_000_000_000)
+            .saturating_add(i64::try_from(found.st_mtime_nsec).unwrap_or_default());
+        #[allow(
+            clippy::unnecessary_cast,
+            clippy::cast_sign_loss,
+            reason = "the fields differ between systems"
+        )]
+        Ok(Some(FileStamp { device: found.st_dev as u64, inode: found.st_ino as u64, time }))
+    }
+
+    /// Where the link of this name in the file's folder leads, as it is written there. `None` for no link.
+    pub fn link_beside(&self, name: &OsStr) -> Option<String> {
+        let target = rustix::fs::readlinkat(&self.folder, name, Vec::new()).ok()?;
+        target.into_string().ok()
+    }
+
+    /// The name of the file in its folder.
+    pub fn name(&self) -> &OsStr {
+        &self.name
+    }
+
     /// Reads the regular file. `None` if there is none.
     ///
     /// # Errors
@@ -150,7 +213,7 @@ impl FilePlace {
 
     /// Puts a content in place of what was found here; `None` for nothing. A reader sees the old content or the new one,
     /// never a part, and so does whoever looks after a crash. `go` is asked once, right before the change; if it says no,
-    /// nothing is changed.
+    /// nothing is changed. Returns the stamp of the new file.
     ///
     /// # Errors
     /// See [`ReplaceError`]. But for [`ReplaceError::NotOnDisk`] nothing was changed.
@@ -160,7 +223,7 @@ impl FilePlace {
         content: &[u8],
         rights: Rights,
         go: &dyn Fn() -> bool,
-    ) -> Result<(), ReplaceError> {
+    ) -> Result<FileStamp, ReplaceError> {
         if self.name == RESERVED {
             return Err(ReplaceError::Refused(format!("the name {RESERVED} is reserved for edn-bridge")));
         }
@@ -186,7 +249,9 @@ impl FilePlace {
             let _ = rustix::fs::unlinkat(&self.folder, RESERVED, AtFlags::empty());
         }
         placed?;
-        sync_folder(&self.folder).map_err(ReplaceError::NotOnDisk)
+        let stamp = FileStamp::of(&new.file.metadata()?);
+        sync_folder(&self.folder).map_err(ReplaceError::NotOnDisk)?;
+        Ok(stamp)
     }
 
     /// Removes what was found here, if nobody has changed it since.
@@ -211,7 +276,7 @@ impl FilePlace {
         go: &dyn Fn() -> bool,
     ) -> Result<(), ReplaceError> {
         if found.is_some() && !new.named {
-            self.name(new)?;
+            self.give_name(new)?;
         }
         let seen = self.open_file()?.map(|file| file.metadata()).transpose()?;
         if seen.as_ref().map(stamp) != found.map(|found| stamp(&found.metadata)) {
@@ -312,7 +377,7 @@ impl FilePlace {
     }
 
     /// Gives a file without a name the reserved one.
-    fn name(&self, new: &mut Scratch) -> io::Result<()> {
+    fn give_name(&self, new: &mut Scratch) -> io::Result<()> {
         self.until_free(&|| link(&new.file, &self.folder, OsStr::new(RESERVED)))?;
         new.named = true;
         Ok(())
@@ -534,7 +599,7 @@ mod tests {
         (dir, path, ways)
     }
 
-    fn put(place: &FilePlace, found: Option<&FileRead>, content: &str) -> Result<(), ReplaceError> {
+    fn put(place: &FilePlace, found: Option<&FileRead>, content: &str) -> Result<FileStamp, ReplaceError> {
         place.replace(found, content.as_bytes(), Rights::Kept, &|| true)
     }
 

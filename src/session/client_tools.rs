@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::files::FileStamp;
 use crate::message::image::Image;
 use crate::session::call::{Call, Reply};
 use crate::value::{Map, Value};
@@ -24,7 +25,7 @@ pub trait ClientTools: Send + Sync {
 
     /// Sets the files that the caller's connection has open, in place of its earlier ones, for every session. The reply is
     /// their number.
-    fn register_files(&self, call: Call, files: Vec<OpenFile>, reply: Reply<usize>);
+    fn register_files(&self, call: Call, files: OpenFilesOfClient, reply: Reply<usize>);
 
     /// Answers a file request. The first answer counts, as for a tool request.
     fn file_result(&self, call: Call, request: String, answer: FileAnswer, reply: Reply<()>);
@@ -35,20 +36,47 @@ pub trait ClientTools: Send + Sync {
 pub struct OpenFile {
     /// Its path as the client names it, absolute.
     pub path: String,
+    /// The path without symbolic links, if it is another one.
+    pub real_path: Option<String>,
     /// Whether it has unsaved changes.
     pub modified: bool,
+    /// The client's name of the encoding of the file, if that is not UTF-8.
+    pub encoding: Option<String>,
+    /// The file when the client read or wrote it last. Only a file with it is followed.
+    pub visited: Option<FileStamp>,
+}
+
+/// The files that a client has open.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OpenFilesOfClient {
+    /// The files.
+    pub files: Vec<OpenFile>,
+    /// The start of the links that the client makes beside files with unsaved changes, as Emacs does.
+    pub lock: Option<String>,
+}
+
+/// A client's text of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EditorText {
+    /// The text.
+    pub text: Arc<str>,
+    /// Its bytes in the file, if they are not those of the text in UTF-8.
+    pub bytes: Option<Vec<u8>>,
+    /// Whether it has unsaved changes.
+    pub modified: bool,
+    /// The digest of the file's bytes when the text last equalled them.
+    pub base: Option<String>,
+    /// The file when the client read it, for a text whose base it does not know.
+    pub visited: Option<FileStamp>,
+    /// Whether the user wants the text so, although it is not the one that was asked for.
+    pub is_final: bool,
 }
 
 /// A client's answer to a file request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileAnswer {
-    /// The text that was asked for.
-    Text(Arc<str>),
-    /// The text is the file's now.
-    Written {
-        /// Whether it is on disk.
-        saved: bool,
-    },
+    /// The text that was asked for, or that is there after a change.
+    Text(EditorText),
     /// The file's text is not the one that was to be replaced.
     Changed,
     /// The client does not have the file open any more.

@@ -10,12 +10,13 @@ use super::error::CallError;
 use super::permission::Access;
 use super::write::{MadeChange, OpenText, changing, proposed, tell_diff, write_revision};
 use super::{
-    CallFuture, Changing, Context, NOT_SAVED, OpenFiles, Outcome, Plan, Proposal, Revision, Site, Tool, spec,
+    CallFuture, Changing, Context, DIGEST, OpenFiles, Outcome, Plan, Proposal, Revision, Site, Tool, spec,
     target,
 };
 use crate::diff::unified;
 use crate::limits::{EDIT_ATTEMPTS, EDITS};
 use crate::provider::ToolSpec;
+use crate::sha256;
 use crate::value::{Map, Value};
 
 pub(super) struct Edit;
@@ -87,16 +88,19 @@ impl Tool for Edit {
             changing(&context.stop, &path.clone(), move |go| {
                 // Reads the file again: it may have changed during the question.
                 let site = Site { cwd: &cwd, open: &*open, stop: &stop };
-                let MadeChange { edit, unsaved } = match edit(&path, &arguments, site, &*note, go) {
+                let MadeChange { edit, note } = match edit(&path, &arguments, site, &*note, go) {
                     Ok(replaced) => replaced,
                     Err(error) => return Outcome::not_changed(error),
                 };
                 let places = arguments.get("edits").and_then(Value::as_slice).map_or(0, <[_]>::len);
                 let mut outcome =
-                    Outcome::ok(format!("Edited {} ({places} replacements).{unsaved}", path.display()));
+                    Outcome::ok(format!("Edited {} ({places} replacements).{note}", path.display()));
                 let before = edit.old.as_deref().unwrap_or_default();
                 outcome.details.put("path", path.to_string_lossy().into_owned());
-                outcome.details.put_some(NOT_SAVED, (!unsaved.is_empty()).then_some(true));
+                let digest = sha256::hex(&*edit.new);
+                if open.changed(&path, &sha256::hex(before), digest.clone()) {
+                    outcome.details.put(DIGEST, digest);
+                }
                 let diff = unified(before, &edit.new, &super::path::shown(&path, &cwd));
                 tell_diff(&mut outcome, &diff, &outputs, &handle);
                 outcome.edit = Some(Arc::new(edit));

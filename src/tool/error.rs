@@ -66,6 +66,11 @@ pub enum CallError {
     /// The file changed after it was read: the same call may succeed now.
     #[error("Somebody else changed the file while it was read; nothing was written. Read it and try again.")]
     Changed,
+    /// The model does not know the text that it would replace as a whole.
+    #[error(
+        "{} was not written. It has changed since you read it (or was never read): read it first.", .0.display()
+    )]
+    Unread(PathBuf),
     /// The file is not what a person edited a proposal for.
     #[error(
         "The user edited the proposed text before accepting it, and somebody else changed the file meanwhile; nothing \

@@ -8,11 +8,15 @@ use base64::Engine as _;
 use super::error::CallError;
 use super::permission::Access;
 use super::walk::Barred;
-use super::{CallFuture, Context, Outcome, Plan, Site, Tool, count, cut, spec, target};
+use super::write::OpenText;
+use super::{CallFuture, Context, DIGEST, Outcome, Plan, Site, Tool, count, cut, spec, target};
 use crate::files;
-use crate::limits::{IMAGE_BYTES, READ_BYTES, READ_LINES, TOOL_LINE_BYTES, TOOL_RESULT_BYTES};
+use crate::limits::{
+    IMAGE_BYTES, READ_BYTES, READ_LINES, TOOL_FILE_BYTES, TOOL_LINE_BYTES, TOOL_RESULT_BYTES,
+};
 use crate::message::{Block, image};
 use crate::provider::ToolSpec;
+use crate::sha256;
 use crate::value::Value;
 
 pub(super) struct Read;
@@ -54,18 +58,18 @@ impl Tool for Read {
             let (is_stopped, open) = (move || stop.is_cancelled(), context.open.clone());
             super::blocking(&context.stop, move || {
                 let most = limit.unwrap_or(READ_LINES);
-                let read = match open.read(&path) {
-                    Ok(None) => return read_file(&path, first, limit, &barred, &is_stopped),
-                    Ok(Some(text)) => {
-                        let source = Stoppable { source: text.as_bytes().take(READ_BYTES), is_stopped };
-                        lines(&path, BufReader::new(source), text.len() as u64, first, most)
-                            .map_err(|error| error.to_string())
-                    }
-                    Err(why) => Err(why),
+                let outcome = match open.is_asked(&path) {
+                    false => read_file(&path, first, limit, &barred, &is_stopped),
+                    true => match OpenText::at(&path, &*open) {
+                        Ok(old) => text_lines(&path, old.text().as_bytes(), first, most, &is_stopped)
+                            .unwrap_or_else(|error| unreadable(&path, &error)),
+                        Err(error) => Outcome::failed(error),
+                    },
                 };
-                read.unwrap_or_else(|why| {
-                    Outcome::failed(format!("{} cannot be read: {why}.", path.display()))
-                })
+                if let Some(digest) = outcome.details.get_keyword(DIGEST).and_then(Value::as_str) {
+                    open.shown(&path, digest.to_owned());
+                }
+                outcome
             })
             .await
         })
@@ -81,13 +85,16 @@ pub fn read_file(
     barred: &Barred,
     is_stopped: &dyn Fn() -> bool,
 ) -> Outcome {
-    read(path, first, limit.unwrap_or(READ_LINES), barred, is_stopped).unwrap_or_else(|error| {
-        let why = match error.kind() {
-            io::ErrorKind::NotFound => "there is no such file".to_owned(),
-            _ => error.to_string(),
-        };
-        Outcome::failed(format!("{} cannot be read: {why}.", path.display()))
-    })
+    read(path, first, limit.unwrap_or(READ_LINES), barred, is_stopped)
+        .unwrap_or_else(|error| unreadable(path, &error))
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Outcome {
+    let why = match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        _ => error.to_string(),
+    };
+    Outcome::failed(format!("{} cannot be read: {why}.", path.display()))
 }
 
 /// A source that ends when the call is stopped.
@@ -130,7 +137,29 @@ fn read(
             found.len()
         )));
     }
-    lines(path, reader, found.len(), first, limit)
+    if found.len() > TOOL_FILE_BYTES {
+        return lines(path, reader, found.len(), first, limit);
+    }
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes)?;
+    text_lines(path, &bytes, first, limit, is_stopped)
+}
+
+/// The lines of a text that is not too large to be changed as a whole, with its digest.
+fn text_lines(
+    path: &Path,
+    text: &[u8],
+    first: usize,
+    limit: usize,
+    is_stopped: &dyn Fn() -> bool,
+) -> io::Result<Outcome> {
+    let reader = BufReader::new(Stoppable { source: text.take(READ_BYTES), is_stopped });
+    let size = u64::try_from(text.len()).unwrap_or(u64::MAX);
+    let mut outcome = lines(path, reader, size, first, limit)?;
+    if !outcome.is_error {
+        outcome.details.put(DIGEST, sha256::hex(text));
+    }
+    Ok(outcome)
 }
 
 /// The lines of a text of `size` bytes, as the read tool shows them.

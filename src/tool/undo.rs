@@ -228,10 +228,10 @@ fn put(exchange: &Exchange, ready: Ready) -> Action {
     let rights = exchange.mode.filter(|_| found.is_none()).map_or(Rights::Kept, Rights::Mode);
     let placed = match (place, &found, &bytes) {
         (Some(place), Some(found), None) => place.remove(found),
-        (Some(place), found, Some(bytes)) => place.replace(found.as_ref(), bytes, rights, &|| true),
+        (Some(place), found, Some(bytes)) => place.replace(found.as_ref(), bytes, rights, &|| true).map(drop),
         (None, _, Some(bytes)) => FilePlace::make(&exchange.path)
             .map_err(ReplaceError::from)
-            .and_then(|place| place.replace(None, bytes, rights, &|| true)),
+            .and_then(|place| place.replace(None, bytes, rights, &|| true).map(drop)),
         (_, None, None) | (None, Some(_), None) => Ok(()),
     };
     match placed {

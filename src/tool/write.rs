@@ -1,6 +1,7 @@
 //! `write`: a file's whole content. Also how every tool changes a file: alone, until the moment in which the call may
 //! no longer be ended.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -11,8 +12,8 @@ use super::error::CallError;
 use super::output::{KeptOutput, Outputs};
 use super::permission::Access;
 use super::{
-    CallFuture, Changing, Context, NOT_SAVED, OpenFileWrite, OpenFiles, Outcome, Plan, Proposal, Revision,
-    Site, Tool, spec, target, text,
+    CallFuture, Changing, Context, DIGEST, EditorChange, OpenFiles, Outcome, Plan, Proposal, Revision, Site,
+    Tool, spec, target, text,
 };
 use crate::diff::{GOES_ON, cut, unified};
 use crate::event::FileEdit;
@@ -21,6 +22,7 @@ use crate::limits::{PLACING_GRACE, PROPOSAL_BYTES, TOOL_FILE_BYTES};
 use crate::provider::ToolSpec;
 use crate::sha256;
 use crate::value::Value;
+use crate::visible;
 
 pub(super) struct Write;
 
@@ -28,7 +30,8 @@ impl Tool for Write {
     fn spec(&self) -> ToolSpec {
         spec(
             "write",
-            "Writes a file, in place of what is there. Folders are made as needed. To change a part, use edit.",
+            "Writes a file, in place of what is there, which must have been read before. Folders are made as needed. \
+             To change a part, use edit.",
             &[
                 ("path", "string", "The file, relative to the session's folder.", true),
                 ("content", "string", "The whole content.", true),
@@ -47,15 +50,15 @@ impl Tool for Write {
     fn plan(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<Plan, CallError> {
         let content = text(arguments, "content")?;
         let path = target(site.cwd, arguments, true)?;
-        let diff =
-            unified(OpenText::at(&path, site.open)?.text(), content, &super::path::shown(&path, site.cwd));
+        let old = OpenText::at(&path, site.open)?.known(content)?;
+        let diff = unified(old.text(), content, &super::path::shown(&path, site.cwd));
         Ok(Plan { access: Access::Write(path), diff: Some(diff) })
     }
 
     fn propose(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<(Plan, Option<Proposal>), CallError> {
         let content = text(arguments, "content")?;
         let path = target(site.cwd, arguments, true)?;
-        Ok(proposed(&OpenText::at(&path, site.open)?, content, site.cwd))
+        Ok(proposed(&OpenText::at(&path, site.open)?.known(content)?, content, site.cwd))
     }
 
     fn revised(&self, arguments: &Value<'static>, revision: &Revision) -> Value<'static> {
@@ -81,15 +84,14 @@ impl Tool for Write {
             let (note, open) = (context.changing.clone(), context.open.clone());
             let (outputs, handle) = (context.outputs.clone(), context.handle.clone());
             changing(&context.stop, &path.clone(), move |go| {
-                let replaced = OpenText::at(&path, &*open).and_then(|old| old.replace(content, &*note, go));
-                let MadeChange { edit, unsaved } = match replaced {
+                let old = OpenText::at(&path, &*open).and_then(|old| old.known(&content));
+                let MadeChange { edit, note } = match old.and_then(|old| old.replace(content, &*note, go)) {
                     Ok(replaced) => replaced,
                     Err(error) => return Outcome::not_changed(error),
                 };
                 let bytes = edit.new.len();
-                let mut outcome = Outcome::ok(format!("Wrote {} ({bytes} bytes).{unsaved}", path.display()));
-                outcome.details.put("path", path.to_string_lossy().into_owned());
-                outcome.details.put_some(NOT_SAVED, (!unsaved.is_empty()).then_some(true));
+                let mut outcome = Outcome::ok(format!("Wrote {} ({bytes} bytes).{note}", path.display()));
+                shown_whole(&mut outcome, &*open, &edit);
                 tell_diff(&mut outcome, &diff.unwrap_or_default(), &outputs, &handle);
                 outcome.edit = Some(Arc::new(edit));
                 outcome
@@ -117,7 +119,7 @@ pub(super) async fn write_revision(context: &Context, path: PathBuf, revision: A
             true => old.replace(revision.content.clone(), &*note, go),
             false => Err(CallError::Stale),
         });
-        let MadeChange { edit, unsaved } = match written {
+        let MadeChange { edit, note } = match written {
             Ok(replaced) => replaced,
             Err(error) => return Outcome::not_changed(error),
         };
@@ -125,14 +127,13 @@ pub(super) async fn write_revision(context: &Context, path: PathBuf, revision: A
         let shown = super::path::shown(&path, &cwd);
         let KeptOutput { text, handle: kept, size, .. } = outputs.keep(handle.clone(), &unified(&proposal.new, content, &shown));
         let mut outcome = Outcome::ok(format!(
-            "Wrote {} ({} bytes).{unsaved} The user edited your proposal before accepting it: the file has the user's text, not \
+            "Wrote {} ({} bytes).{note} The user edited your proposal before accepting it: the file has the user's text, not \
              yours. The difference between your proposal and the file:\n{text}",
             path.display(),
             content.len()
         ));
         let before = proposal.old.as_deref().unwrap_or_default();
-        outcome.details.put("path", path.to_string_lossy().into_owned());
-        outcome.details.put_some(NOT_SAVED, (!unsaved.is_empty()).then_some(true));
+        shown_whole(&mut outcome, &*open, &edit);
         tell_diff(&mut outcome, &unified(before, content, &shown), &outputs, &handle);
         outcome.details.put("edited", true);
         if let Some(handle) = kept {
@@ -143,6 +144,14 @@ pub(super) async fn write_revision(context: &Context, path: PathBuf, revision: A
         outcome
     })
     .await
+}
+
+/// Notes that the model knows the whole text of a change.
+fn shown_whole(outcome: &mut Outcome, open: &dyn OpenFiles, edit: &FileEdit) {
+    let digest = sha256::hex(&*edit.new);
+    open.shown(&edit.path, digest.clone());
+    outcome.details.put("path", edit.path.to_string_lossy().into_owned());
+    outcome.details.put(DIGEST, digest);
 }
 
 /// Notes the diff of a change. Of a long one that is the start, and a handle of the whole; the call's own is taken.
@@ -161,32 +170,24 @@ pub(super) fn tell_diff(outcome: &mut Outcome, diff: &str, outputs: &Outputs, ha
 pub(super) struct OpenText<'p> {
     path: &'p Path,
     text: Arc<str>,
-    home: Home<'p>,
-}
-
-/// Where a file's text is kept.
-enum Home<'p> {
-    Disk {
-        /// `None` if the folder does not exist.
-        place: Option<FilePlace>,
-        found: Option<Box<FileRead>>,
-    },
-    /// A client has it open.
-    Client(&'p dyn OpenFiles),
+    open: &'p dyn OpenFiles,
+    /// Whether the text is an editor's, which has unsaved changes or decodes the file.
+    is_editors: bool,
+    /// `None` if the folder does not exist.
+    place: Option<FilePlace>,
+    /// `None` if the file does not exist.
+    found: Option<Box<FileRead>>,
 }
 
 /// A change that was made.
 pub(super) struct MadeChange {
     pub edit: FileEdit,
-    /// What the model is told if the client could not save it; otherwise empty.
-    pub unsaved: &'static str,
+    /// What the model is told if the user's editor has made another text of it; otherwise empty.
+    pub note: String,
 }
 
-/// What the model is told of a change that is only in the client.
-const UNSAVED: &str = " It is in the user's editor, which could not save it: the file on disk is as it was.";
-
 impl<'p> OpenText<'p> {
-    /// Reads a file, which may not be there.
+    /// Reads a file, which may not be there. The text of an editor counts only if it was made of what is on disk.
     ///
     /// # Errors
     /// When it cannot be read, is no text, or is too large to be changed as a whole.
@@ -196,22 +197,30 @@ impl<'p> OpenText<'p> {
             action: "read",
             why: why.to_string(),
         };
-        if let Some(text) = open.read(path).map_err(|why| failed(&why))? {
-            return Ok(Self { path, text, home: Home::Client(open) });
-        }
         let place = FilePlace::open(path).map_err(|error| failed(&error))?;
-        let mut found = match &place {
+        let found = match &place {
             Some(place) => place.read(TOOL_FILE_BYTES).map_err(|error| failed(&error))?,
             None => None,
         };
-        let bytes = found.as_mut().map(|found| std::mem::take(&mut found.bytes)).unwrap_or_default();
-        let text = String::from_utf8(bytes).map_err(|_| failed(&"it is no UTF-8 text"))?;
-        Ok(Self { path, text: text.into(), home: Home::Disk { place, found: found.map(Box::new) } })
+        let mut found = found.map(Box::new);
+        let editors = match open.is_asked(path) {
+            true => open.text(path, found.as_deref()).map_err(|why| failed(&why))?,
+            false => None,
+        };
+        let is_editors = editors.is_some();
+        let text = match editors {
+            Some(text) => text,
+            None => {
+                let bytes = found.as_mut().map(|found| std::mem::take(&mut found.bytes)).unwrap_or_default();
+                String::from_utf8(bytes).map_err(|_| failed(&"it is no UTF-8 text"))?.into()
+            }
+        };
+        Ok(Self { path, text, open, is_editors, place, found })
     }
 
     /// Whether there is such a file.
     pub(super) fn exists(&self) -> bool {
-        !matches!(self.home, Home::Disk { found: None, .. })
+        self.is_editors || self.found.is_some()
     }
 
     /// Its content; empty if there is no file.
@@ -219,7 +228,20 @@ impl<'p> OpenText<'p> {
         &self.text
     }
 
-    /// Puts a new content in its place, if nobody has changed it since. The change is noted before.
+    /// The same, if it may become this content as a whole: nothing is lost that the model has not seen.
+    ///
+    /// # Errors
+    /// [`CallError::Unread`].
+    pub(super) fn known(self, content: &str) -> Result<Self, CallError> {
+        let loses = !self.text.is_empty() && *self.text != *content;
+        match loses && !self.open.may_replace(self.path, &sha256::hex(&*self.text)) {
+            true => Err(CallError::Unread(self.path.to_owned())),
+            false => Ok(self),
+        }
+    }
+
+    /// Puts a new content in its place, if nobody has changed it since. An editor that has the file open changes its
+    /// text first. The change is noted before it is on disk.
     pub(super) fn replace(
         self,
         content: impl Into<Arc<str>>,
@@ -227,50 +249,87 @@ impl<'p> OpenText<'p> {
         go: &dyn Fn() -> bool,
     ) -> Result<MadeChange, CallError> {
         let old = self.exists().then(|| self.text.clone());
-        let edit = FileEdit { path: self.path.to_owned(), old, new: content.into() };
+        let mut edit = FileEdit { path: self.path.to_owned(), old, new: content.into() };
         let failed = |why: &dyn std::fmt::Display| CallError::File {
             path: self.path.to_owned(),
             action: "written",
             why: why.to_string(),
         };
-        if let Home::Disk { place: Some(place), found: Some(found) } = &self.home {
+        if let (Some(place), Some(found)) = (&self.place, &self.found) {
             place.may_replace(found).map_err(|error| failed(&error))?;
         }
+        if let Some(owner) = self.place.as_ref().and_then(|place| other_editor(place, self.open)) {
+            return Err(failed(&format!(
+                "{owner} has unsaved changes in it, by the lock .#{} beside it; if that editor is gone, remove the lock",
+                self.path.file_name().unwrap_or_default().to_string_lossy()
+            )));
+        }
+        let expected = sha256::hex(&*self.text);
+        let made = match self.open.change(self.path, &edit.new, &expected) {
+            EditorChange::Made(made) => Some(made),
+            // What the editor had is gone with it.
+            EditorChange::Closed if self.is_editors => return Err(CallError::Changed),
+            EditorChange::Closed => None,
+            EditorChange::Changed => return Err(CallError::Changed),
+            EditorChange::Failed(why) => return Err(failed(&why)),
+        };
+        let mut told = String::new();
+        if let Some(made) = made.as_ref().filter(|made| *made.text() != edit.new) {
+            if !made.is_final() {
+                return Err(failed(&"a mode of the user's editor changed the text on its way"));
+            }
+            told = format!(
+                " The user's editor made another text of it before it was saved:\n{}",
+                cut(&unified(&edit.new, made.text(), &self.path.to_string_lossy())).0
+            );
+            edit.new = made.text().clone();
+        }
         note(&edit)?;
-        let (place, found) = match self.home {
-            Home::Disk { place, found } => (place, found),
-            Home::Client(open) => {
-                if !go() {
-                    return Err(CallError::Ended);
-                }
-                let unsaved = match open.write(self.path, &edit.new, &sha256::hex(&*self.text)) {
-                    OpenFileWrite::Saved => "",
-                    OpenFileWrite::Unsaved => UNSAVED,
-                    // The file on disk counts again, for another attempt.
-                    OpenFileWrite::Changed | OpenFileWrite::Closed => return Err(CallError::Changed),
-                    OpenFileWrite::Failed(why) => return Err(failed(&why)),
-                    OpenFileWrite::Unknown => {
-                        return Err(CallError::Unknown(format!(
-                            "The user's editor, which has {} open, did not answer; read it to see what it did.",
-                            self.path.display()
-                        )));
-                    }
-                };
-                return Ok(MadeChange { edit, unsaved });
+        let opened;
+        let place = match &self.place {
+            Some(place) => place,
+            None => {
+                opened = FilePlace::make(self.path).map_err(|error| failed(&error))?;
+                &opened
             }
         };
-        let place = match place {
-            Some(place) => place,
-            None => FilePlace::make(self.path).map_err(|error| failed(&error))?,
+        let bytes = made.as_ref().map_or(edit.new.as_bytes(), |made| made.bytes());
+        let placed = place.replace(self.found.as_deref(), bytes, Rights::Kept, go);
+        let stamp = match &placed {
+            Ok(stamp) => Some(*stamp),
+            // It has its name, and is not safe from a failure of the power.
+            Err(ReplaceError::NotOnDisk(_)) => place.stamp().ok().flatten(),
+            Err(_) => None,
         };
-        match place.replace(found.as_deref(), edit.new.as_bytes(), Rights::Kept, go) {
-            Ok(()) => Ok(MadeChange { edit, unsaved: "" }),
+        if let (Some(made), Some(stamp)) = (made, stamp) {
+            made.written(stamp);
+        }
+        match placed {
+            Ok(_) => Ok(MadeChange { edit, note: told }),
             Err(ReplaceError::Changed) => Err(CallError::Changed),
             Err(ReplaceError::Ended) => Err(CallError::Ended),
             Err(error @ ReplaceError::NotOnDisk(_)) => Err(CallError::Unknown(failed(&error).to_string())),
             Err(error) => Err(failed(&error)),
         }
     }
+}
+
+/// The editor that has locked a file, as Emacs does while it has unsaved changes: a link beside it to `user@host.pid`,
+/// perhaps with the time of the boot. `None` for an editor that is asked anyway, and for one that has ended.
+fn other_editor(place: &FilePlace, open: &dyn OpenFiles) -> Option<String> {
+    let mut name = OsString::from(".#");
+    name.push(place.name());
+    let lock = place.link_beside(&name)?;
+    let owner = lock.split_once(':').map_or(lock.as_str(), |(owner, _)| owner);
+    let (at, pid) = owner.rsplit_once('.')?;
+    let (_, host) = at.rsplit_once('@')?;
+    let pid = rustix::process::Pid::from_raw(pid.parse().ok()?)?;
+    if open.is_own_lock(&lock) {
+        return None;
+    }
+    let is_here = rustix::system::uname().nodename().to_bytes() == host.as_bytes();
+    let has_ended = rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH);
+    (!is_here || !has_ended).then(|| visible::line(owner).into_owned())
 }
 
 /// Nothing is decided yet, the file is put in place, or the call was ended before.

@@ -21,10 +21,10 @@ use edn_bridge::session::control::{
 use edn_bridge::session::{
     ActionResult, Again, ApiError, Call, Client, ClientTools, Clients, Control, DialogResult, Edited,
     FileAnswer, Graph, GraphQuery, Interrupted, Jobs, Listing, Logins, McpServers, McpSwitch, McpTyped,
-    NewSession, OfferedTool, OpenFile, Opened, Page, Permissions, Prompt, Prompted, QueryAnswer, Questions,
-    Queues, Reach, Registered, Removed, Reply, Response, Resumed, SessionServers, SessionSettings, Sessions,
-    ShellCommand, ShownFiles, Since, Snapshot, SwitchTarget, Tally, ToolAnswer, ToolOutcome, Turns, Undo,
-    Undone, Undos, Waited,
+    NewSession, OfferedTool, OpenFilesOfClient, Opened, Page, Permissions, Prompt, Prompted, QueryAnswer,
+    Questions, Queues, Reach, Registered, Removed, Reply, Response, Resumed, SessionServers, SessionSettings,
+    Sessions, ShellCommand, ShownFiles, Since, Snapshot, SwitchTarget, Tally, ToolAnswer, ToolOutcome, Turns,
+    Undo, Undone, Undos, Waited,
 };
 use edn_bridge::value::Value;
 
@@ -409,7 +409,7 @@ impl ClientTools for Double {
         register_tools(tools: Vec<OfferedTool>) -> Registered = Registered::default();
         tool_result(request: String, answer: ToolAnswer) -> () = ();
         tool_progress(request: String, text: String) -> () = ();
-        register_files(files: Vec<OpenFile>) -> usize = 0;
+        register_files(files: OpenFilesOfClient) -> usize = 0;
         file_result(request: String, answer: FileAnswer) -> () = ();
     }
 }

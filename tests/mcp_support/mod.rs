@@ -12,11 +12,12 @@ use edn_bridge::clock::SystemClock;
 use edn_bridge::edn;
 use edn_bridge::environment::Environment;
 use edn_bridge::event::ToolCall;
+use edn_bridge::files::FileRead;
 use edn_bridge::http::Http;
 use edn_bridge::mcp::{Answer, Answerer, Answering, Ask, Place, ServerFacts, Servers, Settings, State};
 use edn_bridge::peer::Source;
 use edn_bridge::tool::output::Outputs;
-use edn_bridge::tool::{Context, OpenFileWrite, OpenFiles, Outcome, Site, Tool};
+use edn_bridge::tool::{Context, EditorChange, OpenFiles, Outcome, Site, Tool};
 use edn_bridge::value::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -192,12 +193,16 @@ impl Project {
 struct Nothing;
 
 impl OpenFiles for Nothing {
-    fn read(&self, _: &Path) -> Result<Option<Arc<str>>, String> {
+    fn is_asked(&self, _: &Path) -> bool {
+        false
+    }
+
+    fn text(&self, _: &Path, _: Option<&FileRead>) -> Result<Option<Arc<str>>, String> {
         Ok(None)
     }
 
-    fn write(&self, _: &Path, _: &Arc<str>, _: &str) -> OpenFileWrite {
-        OpenFileWrite::Closed
+    fn change(&self, _: &Path, _: &Arc<str>, _: &str) -> EditorChange {
+        EditorChange::Closed
     }
 }
 

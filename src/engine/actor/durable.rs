@@ -3,6 +3,7 @@
 //! An entry counts only when it is on disk: an append waits for the journal before the state changes, so that nothing has
 //! to be taken back. Does not know what a turn or a job does.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -23,6 +24,7 @@ use crate::message::TurnId;
 use crate::session::{ApiError, Call, Prompted, Reply};
 use crate::store::record::KeyedRequest;
 use crate::store::{Entry, EntryBody, Journal};
+use crate::tool::DIGEST;
 
 /// A session's state on disk, and for its readers.
 pub struct DurableState {
@@ -48,6 +50,19 @@ impl DurableState {
         durable.state.queue_is_new = false;
         durable.note_owner();
         durable
+    }
+
+    /// Notes the texts of files that the results of calls have shown to the model.
+    pub(super) fn note_known(&self) {
+        for message in self.state.entries.branch().iter().filter_map(|entry| entry.body.message()) {
+            let detail = |key| message.details.as_ref().and_then(|details| details.get(key)?.as_str());
+            if let (Some(path), Some(digest)) = (detail("path"), detail(DIGEST))
+                && message.is_error == Some(false)
+                && matches!(message.tool_name.as_deref(), Some("read" | "write" | "edit"))
+            {
+                self.handle.known.shown(Path::new(path), digest.to_owned());
+            }
+        }
     }
 
     /// Takes entries that are on disk into the state.

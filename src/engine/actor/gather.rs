@@ -87,6 +87,9 @@ impl DurableState {
         let Ok((attachments, editor, (skills, mut failures))) = looked.await else {
             return Gathered { bodies: self.with_adopted(vec![message]), failures: Vec::new() };
         };
+        for (path, digest) in attachments.iter().filter_map(|attachment| attachment.seen.as_ref()) {
+            self.handle.known.shown(path, digest.clone());
+        }
         failures.extend(reference::failures(&attachments));
         let mut context =
             MessageContext { text: skills + &reference::shown(&attachments), ..MessageContext::default() };

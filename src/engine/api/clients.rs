@@ -12,8 +12,8 @@ use crate::event::{Body, Cause, Event};
 use crate::limits::{CLIENT_DETAILS_BYTES, CLIENT_FILES};
 use crate::message::SessionId;
 use crate::session::{
-    ApiError, Call, Client, ClientTools, Clients, FileAnswer, OfferedTool, OpenFile, Registered, Reply,
-    Since, Snapshot as Shown, Tally, ToolAnswer,
+    ApiError, Call, Client, ClientTools, Clients, FileAnswer, OfferedTool, OpenFilesOfClient, Registered,
+    Reply, Since, Snapshot as Shown, Tally, ToolAnswer,
 };
 use crate::tool::toolbox::Source;
 
@@ -71,13 +71,14 @@ impl ClientTools for Engine {
         reply.send(self.shared.client_requests.progress(call.connection, &request, &text));
     }
 
-    fn register_files(&self, call: Call, files: Vec<OpenFile>, reply: Reply<usize>) {
+    fn register_files(&self, call: Call, told: OpenFilesOfClient, reply: Reply<usize>) {
+        let OpenFilesOfClient { files, lock } = told;
         if files.len() > CLIENT_FILES {
             let expected = format!("a vector of at most {CLIENT_FILES} files");
             return reply.fail(ApiError::invalid_param("files", &expected));
         }
         let count = files.len();
-        self.shared.client_files.set(call.connection, files);
+        self.shared.client_files.set(call.connection, files, lock);
         // Who has left meanwhile has taken back what was there before.
         if self.shared.hub.client(call.connection).is_none() {
             self.shared.client_files.left(call.connection);

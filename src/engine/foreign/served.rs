@@ -12,6 +12,7 @@ use crate::files;
 use crate::jsonrpc::RpcError;
 use crate::limits::{AGENT_FILE_BYTES, AGENT_TERMINALS};
 use crate::runner::{self, Program};
+use crate::sha256;
 use crate::tool::permission::{Access, Verdict};
 use crate::tool::{Plan, path};
 use crate::value::{Map, Value};
@@ -78,6 +79,7 @@ impl ForeignTurn<'_> {
         let call = proposed(&self.turn.tools(), id, "read".into(), arguments([("path", name.as_ref())]));
         let plan = Plan { access: Access::Read(resolved.clone()), diff: None };
         self.batch.admit(&Arc::new(call), &[plan], true).await.map_err(|refusal| refused(refusal.text))?;
+        let shown = resolved.clone();
         let read = tokio::task::spawn_blocking(move || files::read(&resolved, AGENT_FILE_BYTES)).await;
         let bytes = match read.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
             Ok(bytes) => bytes,
@@ -85,6 +87,7 @@ impl ForeignTurn<'_> {
             Err(error) => return Err(refused(format!("The file cannot be read: {error}."))),
         };
         let text = String::from_utf8(bytes).map_err(|_| refused("The file is no text in UTF-8."))?;
+        self.turn.session.known.shown(&shown, sha256::hex(&text));
         let Some(from) = line.or(limit.map(|_| 1)) else { return Ok(AgentReply::Text(text)) };
         let skip = usize::try_from(from.max(1).saturating_sub(1)).unwrap_or(usize::MAX);
         let most = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));

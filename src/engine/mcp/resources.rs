@@ -100,7 +100,7 @@ impl McpDesk {
                 }
             };
             let name = format!("{}:{}", reference.server, reference.uri);
-            Attachment { name, text, images, failed, server: Some(reference.server.into()) }
+            Attachment { name, text, images, failed, server: Some(reference.server.into()), seen: None }
         });
         attachments.collect()
     }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::crash;
 use crate::engine::change::Change;
-use crate::engine::client_files::Seen;
+use crate::engine::client_files::{Closed, Seen};
 use crate::engine::execution;
 use crate::engine::native::hooks::Boundaries;
 use crate::engine::native::proposal::proposed;
@@ -39,8 +39,8 @@ use crate::tool::permission::{Access, Verdict};
 use crate::tool::process;
 use crate::tool::undo::Texts;
 use crate::tool::{
-    self, CallError, Changing, Context, NOT_SAVED, Outcome, Plan, Proposal, Revision, Site, Telling, Tool,
-    UNKNOWN,
+    self, CallError, Changing, Context, Outcome, Plan, Proposal, Revision, Site, Telling, Tool, UNKNOWN,
+    Writer,
 };
 use crate::value::{Map, Value};
 
@@ -82,6 +82,10 @@ pub struct Batch<'t> {
     is_shown: bool,
     /// Whether a person has allowed its call already, as part of what somebody else asked.
     is_permitted: bool,
+    /// Who replaces texts.
+    writer: Writer,
+    /// The editors that each call need not ask again.
+    closed: std::sync::Mutex<HashMap<Arc<str>, Arc<Closed>>>,
 }
 
 /// Runs one call that no model has made: judged and asked about like any, and shown, but not written.
@@ -100,7 +104,8 @@ pub async fn alone(turn: &Turn, call: ToolCall) -> ToolOutcome {
 /// Runs one call of ours that serves an agent's: judged and asked about like any, but neither shown nor written. With
 /// `is_permitted`, a person has allowed just this as part of the agent's call.
 pub async fn served(turn: &Turn, call: ToolCall, is_permitted: bool) -> Outcome {
-    let batch = Batch { is_shown: false, is_permitted, ..Batch::new(turn, false, None) };
+    let writer = if is_permitted { Writer::PermittedAgent } else { Writer::Agent };
+    let batch = Batch { is_shown: false, is_permitted, writer, ..Batch::new(turn, false, None) };
     single(turn, batch, call).await.1
 }
 
@@ -252,7 +257,7 @@ pub async fn settle(turn: &Turn, call: Arc<ToolCall>, mut outcome: Outcome) -> R
 
 /// Whether nobody knows if the file on disk is changed.
 fn is_uncertain(outcome: &Outcome) -> bool {
-    [UNKNOWN, NOT_SAVED].into_iter().any(|key| outcome.details.get_keyword(key).is_some())
+    outcome.details.get_keyword(UNKNOWN).is_some()
 }
 
 /// The entry of a change whose outcome no result tells.
@@ -322,16 +327,6 @@ fn telling(turn: &Turn, call: &Arc<ToolCall>) -> Arc<Telling> {
     })
 }
 
-/// The files that clients have open, for a call of the turn.
-fn open_files(turn: &Turn, call: &Arc<ToolCall>, stop: CancellationToken) -> Seen {
-    Seen {
-        files: turn.shared.client_files.clone(),
-        event: telling(turn, call),
-        stop,
-        runtime: tokio::runtime::Handle::current(),
-    }
-}
-
 /// Whether the guards have voted on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Vote {
@@ -397,7 +392,36 @@ impl<'t> Batch<'t> {
             unended,
             is_shown: true,
             is_permitted: false,
+            writer: Writer::Model,
+            closed: std::sync::Mutex::default(),
         }
+    }
+
+    /// The files that clients have open, for a call of the turn.
+    fn open_files(&self, call: &Arc<ToolCall>, stop: CancellationToken) -> Seen {
+        let turn = self.turn;
+        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        Seen {
+            files: turn.shared.client_files.clone(),
+            known: turn.session.known.clone(),
+            writer: self.writer,
+            closed: closed.entry(call.id.clone()).or_default().clone(),
+            event: telling(turn, call),
+            stop,
+            runtime: tokio::runtime::Handle::current(),
+        }
+    }
+
+    /// Sends clients what a call has changed of the files that they have open.
+    async fn followed_by_editors(&self, call: &Arc<ToolCall>, plan: &Plan) {
+        let only = match &plan.access {
+            Access::Write(path) => Some(path.clone()),
+            Access::Run(_) | Access::AtClient { read_only: false } | Access::Call { .. } => None,
+            _ => return,
+        };
+        let mut folders = vec![self.cwd.to_path_buf()];
+        folders.extend(self.turn.session.roots().iter().cloned());
+        self.turn.shared.client_files.clone().follow_away(folders, only, telling(self.turn, call)).await;
     }
 }
 
@@ -683,7 +707,7 @@ impl Batch<'_> {
         look: fn(&dyn Tool, Site<'_>, &ToolCall) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         let (tool, cwd, call, stop) = (tool.clone(), self.cwd.clone(), call.clone(), self.turn.stop.clone());
-        let open = open_files(self.turn, &call, stop.clone());
+        let open = self.open_files(&call, stop.clone());
         let Ok(_look) = self.looks.acquire().await else { return Err(CallError::Ended) };
         let planned = tokio::task::spawn_blocking(move || {
             stands(&cwd)?;
@@ -745,7 +769,7 @@ impl Batch<'_> {
         let context = Context {
             cwd: self.cwd.clone(),
             changing: changing(turn, call, &outputs, noted.clone()),
-            open: Arc::new(open_files(turn, call, stop.clone())),
+            open: Arc::new(self.open_files(call, stop.clone())),
             outputs,
             handle: turn.shared.clock.id("o-"),
             sandbox,
@@ -763,6 +787,7 @@ impl Batch<'_> {
         if outcome.is_error && outcome.edit.is_none() {
             outcome.edit = noted.lock().unwrap_or_else(PoisonError::into_inner).take();
         }
+        self.followed_by_editors(call, plan).await;
         outcome
     }
 

@@ -3,11 +3,13 @@
 //! Gives events their topics and keys. [`encode`](super::encode) writes two itself, with the same keys: deltas and lists of
 //! sessions. It also adds the parts that differ between connections.
 
+use base64::Engine as _;
+
 use crate::catalogue::Topic;
 use crate::event::stage::{Point, Stage};
 use crate::event::{
-    About, Body, Choice, Diagnostic, Dialog, DialogShape, Event, FileAction, Pick, Rehydration, StagePassed,
-    Subagent, ToolCall, ToolOutput,
+    About, Body, Choice, Diagnostic, Dialog, DialogShape, Event, FileAction, FileContent, Pick, Rehydration,
+    StagePassed, Subagent, ToolCall, ToolOutput,
 };
 use crate::limits::EVENT_TEXT_BYTES;
 use crate::message::{EntryId, Message, TurnId, count};
@@ -63,6 +65,7 @@ pub const fn topic(body: &Body) -> Topic {
         Body::ToolResult(_) => Topic::ToolResult,
         Body::ToolRequested(_) => Topic::ToolRequested,
         Body::FileRequested(_) => Topic::FileRequested,
+        Body::FileChanged(_) => Topic::FileChanged,
         Body::RequestCancelled { .. } => Topic::RequestCancelled,
         Body::FooterUpdated(_) => Topic::FooterUpdated,
         Body::StagePassed(_) => Topic::TurnStage,
@@ -184,6 +187,23 @@ fn body(body: &Body) -> Map<'_> {
                 }
             }
             map.put("timeout-ms", u64::try_from(asked.timeout.as_millis()).map_or(Value::Nil, count));
+            map
+        }
+        Body::FileChanged(file) => {
+            let mut map = Map::new().with("path", file.path.as_str());
+            map.put_some("request-id", file.request.as_deref());
+            map.put_some("sha256", file.digest.as_deref());
+            map.put_some("visited", file.stamp.map(projection::stamp));
+            match &file.content {
+                Some(FileContent::Text(text)) => {
+                    map.put("text", text.as_ref());
+                }
+                Some(FileContent::Bytes(bytes)) => {
+                    map.put("bytes", base64::engine::general_purpose::STANDARD.encode(bytes));
+                }
+                None => {}
+            }
+            map.put_some("problem", file.problem.as_deref());
             map
         }
         Body::RequestCancelled { request, reason } => {

@@ -2,12 +2,18 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+
 use crate::facts::editor::{self, Editor, File, Position, Selection};
 use crate::facts::rule::Rule;
+use crate::files::FileStamp;
 use crate::limits::{EDITOR_PATH_BYTES, ERROR_NAME_CHARS};
 use crate::message::{EntryId, SessionId, TurnId};
 use crate::secret::Secret;
-use crate::session::{AnswerFields, ApiError, FileAnswer, InAnswer, McpTyped, OfferedTool, OpenFile, Since};
+use crate::session::{
+    AnswerFields, ApiError, EditorText, FileAnswer, InAnswer, McpTyped, OfferedTool, OpenFile,
+    OpenFilesOfClient, Since,
+};
 use crate::value::{Map, Value};
 
 const RANGE: &str = "{:path string :range {:start {:line n :column n} :end {:line n :column n}}}";
@@ -187,23 +193,39 @@ pub(super) fn mcp_typed(params: &Value<'_>) -> Result<McpTyped, ApiError> {
     }
 }
 
-const FILE: &str = "a vector of {:path string :modified flag?}, each path absolute";
+const FILE: &str = "a vector of {:path string :real-path string? :modified flag? :encoding string? :visited {:device int :inode int \
+                    :time int}?}, each path absolute";
 
-/// The `:files` of `register_files`. Ignores unknown keys.
+/// The params of `register_files`. Ignores unknown keys.
 ///
 /// # Errors
 /// `request/invalid-params` for the first one with the wrong shape.
-pub(super) fn open_files(files: &Value<'_>) -> Result<Vec<OpenFile>, ApiError> {
+pub(super) fn open_files(params: &Value<'_>) -> Result<OpenFilesOfClient, ApiError> {
     let read = |file: &Value<'_>| {
-        let path = file
-            .get("path")?
-            .as_str()
-            .filter(|path| path.starts_with('/') && path.len() <= EDITOR_PATH_BYTES)?;
-        let modified = present(file.get("modified")).map_or(Some(false), Value::as_bool)?;
-        Some(OpenFile { path: path.to_owned(), modified })
+        let is_path = |path: &&str| path.starts_with('/') && path.len() <= EDITOR_PATH_BYTES;
+        let path = |value: &Value<'_>| value.as_str().filter(is_path).map(str::to_owned);
+        let name = |value: &Value<'_>| {
+            value.as_str().filter(|name| name.len() <= ERROR_NAME_CHARS).map(str::to_owned)
+        };
+        Some(OpenFile {
+            path: path(file.get("path")?)?,
+            real_path: present(file.get("real-path")).map_or(Some(None), |value| path(value).map(Some))?,
+            modified: present(file.get("modified")).map_or(Some(false), Value::as_bool)?,
+            encoding: present(file.get("encoding")).map_or(Some(None), |value| name(value).map(Some))?,
+            visited: present(file.get("visited")).map_or(Some(None), |value| stamp(value).map(Some))?,
+        })
     };
-    let files = files.as_slice().unwrap_or_default().iter().map(read);
-    files.collect::<Option<_>>().ok_or_else(|| ApiError::invalid_param("files", FILE))
+    let files = params.get("files").and_then(Value::as_slice).unwrap_or_default().iter().map(read);
+    let files = files.collect::<Option<_>>().ok_or_else(|| ApiError::invalid_param("files", FILE))?;
+    let lock = present(params.get("lock")).and_then(Value::as_str).filter(|lock| !lock.is_empty());
+    Ok(OpenFilesOfClient { files, lock: lock.map(str::to_owned) })
+}
+
+/// A state of a file.
+fn stamp(value: &Value<'_>) -> Option<FileStamp> {
+    let number = |key| value.get(key).and_then(Value::as_i64);
+    let natural = |key| number(key).map(i64::cast_unsigned);
+    Some(FileStamp { device: natural("device")?, inode: natural("inode")?, time: number("time")? })
 }
 
 /// The answer in the params of `file_result`.
@@ -218,12 +240,25 @@ pub(super) fn file_answer(params: &Value<'_>) -> Result<FileAnswer, ApiError> {
         "failed" => FileAnswer::Failed(
             text("error-message").unwrap_or_default().chars().take(ERROR_NAME_CHARS).collect(),
         ),
-        _ => match (params.get("saved").and_then(Value::as_bool), text("text")) {
-            (Some(saved), _) => FileAnswer::Written { saved },
-            (None, Some(text)) => FileAnswer::Text(text.into()),
-            (None, None) => {
-                return Err(ApiError::invalid_param("text", "the file's text, or :saved true or false"));
+        _ => match text("text") {
+            Some(found) => FileAnswer::Text(EditorText {
+                text: found.into(),
+                bytes: text("bytes")
+                    .map(|bytes| base64::engine::general_purpose::STANDARD.decode(bytes))
+                    .transpose()
+                    .map_err(|_| {
+                        ApiError::invalid_param("bytes", "the bytes of the text in the file, in base64")
+                    })?,
+                modified: present(params.get("modified")).and_then(Value::as_bool).unwrap_or_default(),
+                base: text("base").map(str::to_owned),
+                visited: present(params.get("visited")).and_then(stamp),
+                is_final: present(params.get("final")).and_then(Value::as_bool).unwrap_or_default(),
+            }),
+            // A client of an earlier version has saved it itself, which nobody has judged.
+            None if params.get("saved").is_some() => {
+                FileAnswer::Failed("it answers as an earlier version; update its package".to_owned())
             }
+            None => return Err(ApiError::invalid_param("text", "the file's text")),
         },
     })
 }

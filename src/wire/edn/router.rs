@@ -651,7 +651,7 @@ pub(super) fn tool_progress(OpCall { api, call, p, reply }: OpCall<'_>) {
 }
 
 pub(super) fn register_files(OpCall { api, call, p, reply }: OpCall<'_>) {
-    match params::open_files(p.value("files")) {
+    match params::open_files(p.0) {
         Ok(files) => {
             api.register_files(call, files, shape(reply, |files: usize| one("files", Value::from(files))))
         }
