@@ -470,7 +470,7 @@ const GROWING: &[&str] = &[
     "[{:psi.graph/attributes [:psi.attribute/name {:psi.graph/attributes ...}]}]",
     "[{:psi.catalog/ops [{:psi.graph/attributes 9}]}]",
     "[{:psi.tool/list [:psi.tool/name {:psi.tool/list ...}]}]",
-    "[{:psi.tool/list [{:>/a [* {:psi.tool/list [* {:psi.tool/list [* {:psi.tool/list [*]}]}]}]}]}]",
+    "[{:psi.tool/list [* {:psi.tool/list ...}]}]",
     "[{:psi.session/live [{:psi.graph/attributes [{:psi.graph/attributes {:psi.attribute/name [{:psi.graph/attributes [*]}]}}]}]}]",
 ];
 

@@ -25,13 +25,18 @@ pub(super) fn of_row(level: &Level) -> usize {
     level.asks.iter().fold(0, |sum, ask| sum.saturating_add(entry(ask)))
 }
 
+/// What a text takes beyond its bytes: it is counted and shared.
+const TEXT: usize = 40;
+
 /// What a value takes beyond its place, approximately. A shared text counts in full, as it does in the answer.
 pub(super) fn of_value(value: &Value<'_>) -> usize {
     let sum = |values: &mut dyn Iterator<Item = &Value<'_>>| {
         values.fold(0usize, |sum, value| sum.saturating_add(VALUE).saturating_add(of_value(value)))
     };
     match value {
-        Value::Str(text) | Value::Keyword(text) | Value::Symbol(text) => text.len(),
+        Value::Str(text) | Value::Symbol(text) => text.len().saturating_add(TEXT),
+        // Nearly all are names of the program's own.
+        Value::Keyword(text) => text.len(),
         Value::Map(map) => sum(&mut map.iter().flat_map(|(key, value)| [key, value])),
         Value::Tagged(tagged) => of_value(&tagged.value).saturating_add(2 * ENTRY),
         Value::Set(set) => sum(&mut set.iter()),
