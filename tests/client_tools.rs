@@ -460,6 +460,28 @@ fn file_without_unsaved_changes_is_that_on_disk_and_followed() {
 }
 
 #[test]
+fn undone_file_is_sent_to_the_client_that_has_it_open() {
+    use std::os::unix::fs::MetadataExt as _;
+    let setup = Setup::new().script(&script(&[READ, &EDIT.replace("unsaved", "on disk")])).arg("--yolo");
+    let path = setup.project().canonicalize().unwrap().join("a");
+    std::fs::write(&path, "on disk\n").unwrap();
+    let mut bridge = setup.ready();
+    let found = path.metadata().unwrap();
+    let time = found.mtime() * 1_000_000_000 + found.mtime_nsec();
+    let visited = format!("{{:device {} :inode {} :time {time}}}", found.dev(), found.ino());
+    bridge.ask("r", "register_files", &format!("{{:files [{{:path {path:?} :visited {visited}}}]}}"));
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    let edited = bridge.event("file/changed").to_string();
+    assert!(edited.contains("edited"), "{edited}");
+    bridge.event("turn/ended");
+    for (op, text) in [("undo", "on disk"), ("redo", "edited")] {
+        bridge.ask(op, op, "{}");
+        let changed = bridge.event("file/changed").to_string();
+        assert!(changed.contains(text), "{op}: {changed}");
+    }
+}
+
+#[test]
 fn closed_file_is_that_on_disk() {
     let (setup, mut bridge) = with_open_file(&[READ, &EDIT.replace("unsaved", "on disk")]);
     let mut asked = 0;

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::answered_rules::AnsweredRules;
 use crate::engine::change::{Ack, Change};
+use crate::engine::client_files::ClientFiles;
 use crate::engine::hub::{Full, Hub};
 use crate::engine::in_flight::InFlight;
 use crate::engine::mcp::SessionMcp;
@@ -28,8 +29,8 @@ use crate::limits::REALM_WAITING;
 use crate::message::{Message, SessionId};
 use crate::session::ApiError;
 use crate::store::Entry;
-use crate::tool::KnownTexts;
 use crate::tool::toolbox::Toolbox;
+use crate::tool::{KnownTexts, Telling};
 
 /// The state of the order of a session's events.
 #[derive(Default)]
@@ -451,6 +452,31 @@ impl Handle {
     pub(super) fn in_order(&self, tell: &mut dyn FnMut(Option<u64>)) {
         let _showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
         tell(Some(self.snapshot.load().offset));
+    }
+
+    /// Passes on events that go to single clients, as `event` is but with other bodies, in their place among the
+    /// session's events.
+    pub(super) fn telling(&self, event: Event) -> Arc<Telling> {
+        let handle = self.clone();
+        Arc::new(move |body, deliver| {
+            handle.in_order(&mut |offset| {
+                let offset = offset.unwrap_or(event.offset);
+                deliver(&Event { body: body.clone(), offset, ..event.clone() });
+            });
+        })
+    }
+
+    /// Sends clients what has changed of the files below the session's folders that they have open, or of one of them
+    /// alone.
+    pub(super) async fn followed_by_editors(
+        &self,
+        files: &Arc<ClientFiles>,
+        only: Option<PathBuf>,
+        event: Event,
+    ) {
+        let mut folders = vec![PathBuf::from(&*self.snapshot().facts.cwd)];
+        folders.extend(self.roots().iter().cloned());
+        files.clone().follow_away(folders, only, self.telling(event)).await;
     }
 
     /// Lets a connection in: `tell` shows it the session, and no event of the session goes out meanwhile.

@@ -90,7 +90,9 @@ async fn undo_turn(
         files.iter().map(|(path, action)| UndoneFile { path: path.clone(), action: (*action).into() });
     let undone = undone.collect();
     let body = Body::FilesUndone(Arc::new(FilesUndone { undone: wish.undoes, files }));
+    let event = durable.handle.event(body.clone(), Some(call.cause()));
     durable.show(body, Some(call.cause()));
+    durable.handle.followed_by_editors(&durable.shared.client_files, None, event).await;
     durable.look_at_branch();
     durable.changed(Some(call.cause()));
     Ok(undone)

@@ -181,6 +181,8 @@ impl ForeignTurn<'_> {
         if let Err(error) = written {
             tracing::warn!(%error, "the journal does not have a tool call of an agent");
         }
+        let event = self.turn.event(Body::ToolExecuting(call.call.clone()));
+        self.turn.session.followed_by_editors(&self.turn.shared.client_files, None, event).await;
     }
 
     /// Ends the calls that the agent has not ended.

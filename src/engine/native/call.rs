@@ -318,13 +318,7 @@ fn changing(turn: &Turn, call: &ToolCall, outputs: &Outputs, noted: Noted) -> Ar
 
 /// Passes on events of a call that go to single clients.
 fn telling(turn: &Turn, call: &Arc<ToolCall>) -> Arc<Telling> {
-    let (session, event) = (turn.session.clone(), turn.event(Body::ToolExecuting(call.clone())));
-    Arc::new(move |body, deliver| {
-        session.in_order(&mut |offset| {
-            let offset = offset.unwrap_or(event.offset);
-            deliver(&Event { body: body.clone(), offset, ..event.clone() });
-        });
-    })
+    turn.session.telling(turn.event(Body::ToolExecuting(call.clone())))
 }
 
 /// Whether the guards have voted on a call.
@@ -419,9 +413,8 @@ impl<'t> Batch<'t> {
             Access::Run(_) | Access::AtClient { read_only: false } | Access::Call { .. } => None,
             _ => return,
         };
-        let mut folders = vec![self.cwd.to_path_buf()];
-        folders.extend(self.turn.session.roots().iter().cloned());
-        self.turn.shared.client_files.clone().follow_away(folders, only, telling(self.turn, call)).await;
+        let event = self.turn.event(Body::ToolExecuting(call.clone()));
+        self.turn.session.followed_by_editors(&self.turn.shared.client_files, only, event).await;
     }
 }
 
