@@ -48,7 +48,11 @@ impl OpenFiles for Nothing {
         false
     }
 
-    fn text(&self, _: &std::path::Path, _: Option<&FileRead>) -> Result<Option<Arc<str>>, String> {
+    fn text(
+        &self,
+        _: &std::path::Path,
+        _: Option<&FileRead>,
+    ) -> std::result::Result<Option<Arc<str>>, String> {
         Ok(None)
     }
 

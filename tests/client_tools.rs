@@ -520,7 +520,7 @@ fn refusal_of_an_open_file_is_told_and_changes_nothing() {
 
 #[test]
 fn file_that_another_editor_has_locked_is_not_written() {
-    let setup = Setup::new().script(&script(&[&EDIT.replace("unsaved", "on disk"); 2])).arg("--yolo");
+    let setup = Setup::new().script(&script(&[EDIT.replace("unsaved", "on disk").as_str(); 2])).arg("--yolo");
     let project = setup.project();
     std::fs::write(project.join("a"), "on disk\n").unwrap();
     let lock = project.join(".#a");
