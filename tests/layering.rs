@@ -227,6 +227,8 @@ const TABLE: &[(&str, &[&str])] = &[
             "clock",
             "diff",
             "heap",
+            // The state of a file that an editor has open.
+            "files",
             "private",
             "runner",
             "secret",

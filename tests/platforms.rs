@@ -53,6 +53,7 @@ const UNIX: &[(&str, &str)] = &[
     ("src/cli/repl.rs", "the same, and the pipe"),
     ("src/cli/doctor.rs", "a look at the access list"),
     ("src/cli/input.rs", "WaitForSingleObject for poll"),
+    ("src/cli/typed.rs", "SetConsoleMode for single keys, FlushConsoleInputBuffer for what was typed before"),
     ("src/cli/serve.rs", "the events of a console for signals"),
     ("src/cli/served.rs", "the events of a console for signals, and the pipe"),
     ("src/cli/top", "SetConsoleMode for single keys, the size of a console, and its events for signals"),
