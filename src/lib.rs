@@ -25,6 +25,7 @@ pub mod diff;
 pub mod environment;
 pub mod files;
 pub mod git;
+pub mod glob;
 pub mod heap;
 pub mod http;
 pub mod json;

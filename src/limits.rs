@@ -558,6 +558,19 @@ pub const TOP_PAUSE: Duration = Duration::from_secs(5);
 /// The largest file of configuration, rules or trusted folders (1 MiB). Real ones have a few KB.
 pub const CONFIG_BYTES: u64 = 1024 * 1024;
 
+/// Words of a rule's command. Real ones have two or three.
+pub const RULE_WORDS: usize = 8;
+
+/// Bytes of a command that are looked through for the words of rules (64 KiB). A longer one is opaque: a person may see
+/// it, and no rule allows it.
+pub const SHELL_BYTES: usize = 64 * 1024;
+
+/// Steps of judging one call by all rules: some 50 ms. A thousand rules and a command of kilobytes need a hundredth.
+pub const RULE_STEPS: usize = 16_000_000;
+
+/// Lists of compiled globs that are kept: those of the rules of a few projects.
+pub const GLOB_LISTS: usize = 16;
+
 /// Rules in one file. Every call is matched against each.
 pub const RULES: usize = 1000;
 
@@ -881,6 +894,9 @@ pub const TRUSTED_FOLDERS: usize = 8;
 
 /// Files and folders that are looked through for the globs at `:watch`: a project with its builds has fewer.
 pub const WATCHED_ENTRIES: usize = 100_000;
+
+/// Steps of matching their paths with the globs at `:watch`: less than a second.
+pub const WATCHED_STEPS: usize = 1_000_000_000;
 
 /// The largest file that trust covers (16 MiB): a script or a small program. Each is read whole for its digest.
 pub const TRUSTED_FILE_BYTES: u64 = 16 * 1024 * 1024;

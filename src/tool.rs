@@ -25,7 +25,6 @@ mod edit;
 mod error;
 mod fetch;
 mod find;
-pub mod glob;
 mod known;
 mod open_files;
 pub mod output;

@@ -25,6 +25,7 @@ const TABLE: &[(&str, &[&str])] = &[
     // What the wire takes is what the codec reads.
     ("limits", &["edn"]),
     ("meter", &[]),
+    ("glob", &["limits", "meter"]),
     ("json", &["value", "limits"]),
     ("jsonrpc", &["value", "limits", "json"]),
     ("acp", &[]),
@@ -65,6 +66,8 @@ const TABLE: &[(&str, &[&str])] = &[
             "value",
             "edn",
             "limits",
+            "meter",
+            "glob",
             "similar",
             "environment",
             "private",
@@ -112,6 +115,8 @@ const TABLE: &[(&str, &[&str])] = &[
         &[
             "value",
             "limits",
+            "meter",
+            "glob",
             "diff",
             "visible",
             "environment",
@@ -168,7 +173,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "mcp",
         ],
     ),
-    ("context", &["value", "limits", "files", "message", "facts", "tool"]),
+    ("context", &["value", "limits", "meter", "files", "message", "facts", "tool"]),
     (
         "query",
         &[
@@ -248,6 +253,8 @@ const TABLE: &[(&str, &[&str])] = &[
             "value",
             "edn",
             "limits",
+            "meter",
+            "glob",
             "visible",
             "similar",
             "clock",
@@ -510,11 +517,39 @@ fn only_both_sides_of_acp_know_the_types_of_the_protocol() {
 fn only_the_bounded_glob_module_builds_globs() {
     let builders = ["globset::", "GlobBuilder", "GitignoreBuilder", "OverrideBuilder", "WalkBuilder"];
     for (file, text) in sources() {
-        if file != Path::new("src/tool/glob.rs") {
+        if file != Path::new("src/glob.rs") {
             let found = builders.iter().find(|builder| text.contains(**builder));
-            assert_eq!(found, None, "{}: a glob is to be bounded in tool::glob", file.display());
+            assert_eq!(found, None, "{}: a glob is to be bounded in glob", file.display());
         }
     }
+}
+
+/// What an evaluation of something that a model, a project or a client wrote looks like.
+const EVALUATIONS: &[&str] = &[
+    ".is_match(",
+    ".matched(",
+    "run(&env",
+    " read(handle",
+    ".read)(",
+    "Mentions::new(",
+    "Bars::new(",
+    "path::resolve(self.cwd",
+];
+
+#[test]
+fn evaluations_run_on_a_meter() {
+    let mut found = 0;
+    for (file, text) in sources() {
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        // A resolver itself is run on one, and each of its fields is paid for.
+        let is_run = file.starts_with("src/query/resolvers") || file == Path::new("src/query/table.rs");
+        if let Some(evaluation) = EVALUATIONS.iter().find(|evaluation| text.contains(**evaluation)) {
+            found += 1;
+            let meter = text.contains("meter.") || text.contains("meter)");
+            assert!(is_run || meter, "{}: {evaluation} without a budget", file.display());
+        }
+    }
+    assert!(found > 6, "{found}");
 }
 
 #[test]

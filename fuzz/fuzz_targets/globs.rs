@@ -5,7 +5,8 @@
 use std::path::Path;
 
 use edn_bridge::limits::{GLOB_BYTES, GLOB_GROUPS};
-use edn_bridge::tool::glob::{PathGlob, escape, ignored, only};
+use edn_bridge::meter::Meter;
+use edn_bridge::glob::{PathGlob, PathGlobs, escape, ignored, only};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -18,6 +19,14 @@ fuzz_target!(|input: &[u8]| {
     }
     if let (Ok(read), Ok(all)) = (read, PathGlob::new(&format!("{glob}/**"))) {
         assert!(!read.is_match(Path::new(path)) || glob.is_empty() || all.is_match(Path::new(path)));
+    }
+    if let Ok(alone) = PathGlob::new(glob) {
+        let mut meter = Meter::new(usize::MAX, usize::MAX);
+        let together = PathGlobs::compiled(vec!["other/**".to_owned(), glob.to_owned()]);
+        let matches = together.matches(Path::new(path), &mut meter).unwrap();
+        assert_eq!(matches.contains(&1), alone.is_match(Path::new(path)), "{glob:?} {path:?}");
+        assert_eq!(together.is_match(Path::new(path), &mut meter), Ok(!matches.is_empty()));
+        assert!(meter.steps() <= 4 * (path.len() + 1), "{}", meter.steps());
     }
     if let Ok(escaped) = PathGlob::new(&escape(path)) {
         assert!(escaped.is_match(Path::new(path)), "{path:?}");

@@ -1,11 +1,12 @@
 //! Random rules, calls and modes: no panic, deny beats allow, a read-only session changes nothing, and without a rule
-//! that allows nobody runs a command unasked.
+//! that allows nobody runs a command unasked. The steps are linear in the call times the rules.
 #![no_main]
 
 use std::path::Path;
 
 use edn_bridge::message::Mode;
-use edn_bridge::tool::permission::{Access, Decision, Ground, Rule, Verdict, judge};
+use edn_bridge::meter::Meter;
+use edn_bridge::tool::permission::{Access, Decision, Ground, Rule, Verdict, judge_within};
 use edn_bridge::tool::walk::Barred;
 use libfuzzer_sys::fuzz_target;
 
@@ -13,7 +14,18 @@ const MODES: [Mode; 4] = [Mode::Ask, Mode::AcceptEdits, Mode::ReadOnly, Mode::Yo
 const TOOLS: [&str; 4] = ["bash", "read", "write", "search"];
 
 fn of(mode: Mode, rules: &[Rule], tool: &str, access: &Access) -> Verdict {
-    judge(mode, rules, &Ground::from(Path::new("/w")), tool, access)
+    let mut meter = Meter::new(usize::MAX, usize::MAX);
+    let verdict = judge_within(&mut meter, mode, rules, &Ground::from(Path::new("/w")), tool, access);
+    let subject = match access {
+        Access::Run(command) => command.len(),
+        Access::Read(path) | Access::Write(path) => path.as_os_str().len(),
+        _ => 0,
+    };
+    let texts = |rule: &Rule| [&rule.path, &rule.command].into_iter().flatten().map(String::len).sum::<usize>() + 1;
+    let about = rules.iter().map(texts).sum::<usize>() + 1;
+    // A look at a word costs some hundred steps, and one at the disk a thousand.
+    assert!(meter.steps() <= 4_000 * (subject + 1) * about, "{} {subject} {about}", meter.steps());
+    verdict
 }
 
 /// A rule from a line such as `dp**/x`: its decision, what it is about, and the glob or the command's words.

@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use globset::{GlobBuilder, GlobSetBuilder};
-
 use crate::edn;
 use crate::files;
-use crate::limits::{TRUSTED_FILE_BYTES, TRUSTED_FILES, TRUSTED_FOLDERS, WATCHED_ENTRIES};
+use crate::glob::{PathGlob, PathGlobs};
+use crate::limits::{TRUSTED_FILE_BYTES, TRUSTED_FILES, TRUSTED_FOLDERS, WATCHED_ENTRIES, WATCHED_STEPS};
+use crate::meter::Meter;
 use crate::sha256;
 use crate::value::{Map, Value};
 
@@ -345,16 +345,13 @@ fn rests(word: &str) -> impl Iterator<Item = &str> {
 /// The files that the globs at `:watch` name. More than [`TRUSTED_FILES`] are too many to be trusted.
 fn watched(root: &Path, hook: &Value<'_>) -> Vec<PathBuf> {
     let globs = hook.get("watch").and_then(Value::as_slice).unwrap_or_default();
-    let mut set = GlobSetBuilder::new();
-    for glob in globs.iter().filter_map(Value::as_str) {
-        if let Ok(glob) = GlobBuilder::new(glob.trim_start_matches("./")).literal_separator(true).build() {
-            set.add(glob);
-        }
-    }
-    let Ok(set) = set.build() else { return Vec::new() };
-    if set.is_empty() {
+    let globs = globs.iter().filter_map(Value::as_str).map(|glob| glob.trim_start_matches("./"));
+    let globs: Vec<String> = globs.filter(|glob| PathGlob::new(glob).is_ok()).map(str::to_owned).collect();
+    if globs.is_empty() {
         return Vec::new();
     }
+    let set = PathGlobs::compiled(globs);
+    let mut meter = Meter::new(WATCHED_STEPS, usize::MAX);
     let (mut found, mut folders, mut seen) = (Vec::new(), vec![root.to_owned()], 0usize);
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
@@ -365,8 +362,12 @@ fn watched(root: &Path, hook: &Value<'_>) -> Vec<PathBuf> {
             let (path, kind) = (entry.path(), entry.file_type());
             match kind {
                 Ok(kind) if kind.is_dir() => folders.push(path),
-                Ok(_) if path.strip_prefix(root).is_ok_and(|inside| set.is_match(inside)) => found.push(path),
-                _ => {}
+                Ok(_) => match path.strip_prefix(root).map(|inside| set.is_match(inside, &mut meter)) {
+                    Ok(Ok(true)) => found.push(path),
+                    Ok(Err(_)) => return found,
+                    Ok(Ok(false)) | Err(_) => {}
+                },
+                Err(_) => {}
             }
         }
     }
@@ -420,6 +421,16 @@ fn runs_others(program: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hostile_globs_at_watch_are_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.sh"), "a").unwrap();
+        let deep = format!("{}a{}", "{".repeat(15_000), "}".repeat(15_000));
+        let value = format!("{{:watch [\"{deep}\" \"*.sh\"]}}");
+        let value = edn::read_one(value.as_bytes()).unwrap();
+        assert_eq!(watched(folder.path(), &value), [folder.path().join("a.sh")]);
+    }
 
     #[test]
     fn only_what_was_shown_is_trusted() {

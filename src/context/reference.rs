@@ -11,6 +11,7 @@ use crate::limits::{
     REFERENCE_BYTES, REFERENCE_LOOKUP_BYTES, REFERENCE_LOOKUPS, REFERENCES, REFERENCES_BYTES, TOOL_FILE_BYTES,
 };
 use crate::message::Block;
+use crate::meter::Meter;
 use crate::tool::walk::Barred;
 use crate::tool::{self, path};
 use crate::value::Value;
@@ -96,9 +97,10 @@ pub fn attach(cwd: &Path, text: &str, room: usize, reader: &Reader<'_>) -> Vec<A
     let mut found: Vec<Attachment> = Vec::new();
     let mut seen: Vec<(PathBuf, Option<Lines>)> = Vec::new();
     let mut left = room.min(REFERENCES_BYTES);
-    let mut look_ups = LookUps { cwd, count: REFERENCE_LOOKUPS, bytes: REFERENCE_LOOKUP_BYTES };
+    let meter = Meter::new(REFERENCE_LOOKUPS, REFERENCE_LOOKUP_BYTES);
+    let mut look_ups = LookUps { cwd, meter, is_spent: false };
     for mention in mentions(text) {
-        if (reader.is_stopped)() || look_ups.is_spent() {
+        if (reader.is_stopped)() || look_ups.is_spent {
             break;
         }
         if (reader.is_elsewhere)(mention.text) {
@@ -219,24 +221,22 @@ const PUNCTUATION: &[char] = &['.', ',', ';', ':', '!', '?', ')', ']', '}', '>',
 /// How many punctuation marks after a name are removed step by step: a name may end with some of them.
 const PUNCTUATION_STEPS: usize = 8;
 
-/// The remaining lookups on disk for a message.
+/// The lookups on disk for a message, and their budget.
 struct LookUps<'c> {
     cwd: &'c Path,
-    count: usize,
-    bytes: usize,
+    meter: Meter,
+    is_spent: bool,
 }
 
 impl LookUps<'_> {
-    fn is_spent(&self) -> bool {
-        self.count == 0 || self.bytes == 0
-    }
-
     fn exists(&mut self, name: &str) -> Option<PathBuf> {
-        if name.is_empty() || name.len() > REFERENCE_BYTES || self.is_spent() {
+        if name.is_empty() || name.len() > REFERENCE_BYTES || self.is_spent {
             return None;
         }
-        self.count = self.count.saturating_sub(1);
-        self.bytes = self.bytes.saturating_sub(name.len());
+        if self.meter.spend(1, name.len()).is_err() {
+            self.is_spent = true;
+            return None;
+        }
         path::resolve(self.cwd, name).ok().filter(|path| path.exists())
     }
 
@@ -425,10 +425,13 @@ mod tests {
         let dir = folder();
         let asked = std::cell::Cell::new(0usize);
         let name = |mention: &str| {
-            let mut look_ups =
-                LookUps { cwd: dir.path(), count: REFERENCE_LOOKUPS, bytes: REFERENCE_LOOKUP_BYTES };
+            let mut look_ups = LookUps {
+                cwd: dir.path(),
+                meter: Meter::new(REFERENCE_LOOKUPS, usize::MAX),
+                is_spent: false,
+            };
             let located = look_ups.locate(Mention { text: mention, quoted: false });
-            asked.set(REFERENCE_LOOKUPS - look_ups.count);
+            asked.set(look_ups.meter.steps());
             matches!(located, Located::File { .. })
         };
         // A name with a long tail is tried a few times, not once per character.

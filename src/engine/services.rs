@@ -31,6 +31,7 @@ use crate::engine::system_prompt;
 use crate::event::{Body, CommandOutcome};
 use crate::facts::{AtWork, SessionFacts};
 use crate::federation::Federation;
+use crate::glob;
 use crate::http::web::Web;
 use crate::interaction::PendingQuestions;
 use crate::limits::{LEDGER_WINDOW_MS, LET_GO_TRIES, PROMPT_NOTES_BYTES, PROMPT_NOTES_SHARE};
@@ -40,7 +41,6 @@ use crate::query::world::PromptPart;
 use crate::runner::Lifeline;
 use crate::session::{ApiError, Call, ShownFiles, Tally, ToolAnswer};
 use crate::store::{Journals, StoreError};
-use crate::tool::glob;
 use crate::tool::permission::Rule;
 
 /// Follows the owner of a session that is another host's.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::RULE_WORDS;
 use crate::value::{Map, Value};
 
 /// A permission rule, from the configuration or from a person's answer.
@@ -64,6 +65,9 @@ pub enum RuleError {
     /// Its glob cannot be matched.
     #[error("{0}")]
     Glob(String),
+    /// Its command has too many words.
+    #[error(":command of a rule has at most {RULE_WORDS} words, unless it is :exact")]
+    Words,
     /// Its host is none.
     #[error(":host of a rule: {0}")]
     Host(String),

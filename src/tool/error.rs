@@ -5,8 +5,8 @@
 use crate::limits::SEARCH_PATTERN_LENGTH;
 use std::path::PathBuf;
 
-use super::glob::GlobError;
 use super::path::PathError;
+use crate::glob::GlobError;
 
 /// Why a call cannot be made, as a sentence for the model.
 #[derive(Debug, thiserror::Error)]

@@ -4,51 +4,27 @@
 //! commands as they would run. Looks at the disk for one thing: whether a link that a command names leads out
 //! of the workspace. Does not know how a person is asked.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::glob::{self, PathGlob};
-use super::path;
 use super::shell::{self, Analysis};
 pub use crate::facts::rule::{Decision, Rule, RuleError};
-use crate::http::Url;
+use crate::glob::{self, PathGlob};
 use crate::http::host::{self, HostPattern};
+use crate::limits::{RULE_STEPS, RULE_WORDS};
 use crate::message::Mode;
+use crate::meter::Meter;
 use crate::value::Value;
 
+mod act;
 mod guarded;
+mod matching;
 mod programs;
 
-pub use guarded::{Ground, OWN, reason as guarded};
+pub use act::Access;
+pub use matching::Bars;
+use matching::Fitting;
 
-/// The effect of a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Access {
-    /// None outside the session.
-    Nothing,
-    /// Reads a file or folder.
-    Read(PathBuf),
-    /// Writes a file.
-    Write(PathBuf),
-    /// Runs a command.
-    Run(String),
-    /// Asks a server for an address.
-    Fetch(Url),
-    /// Is carried out by a client of the session, which says whether it changes anything.
-    AtClient {
-        /// Whether it changes nothing.
-        read_only: bool,
-    },
-    /// Calls a tool of a server (`mcp`).
-    Call {
-        /// The server, by its name in the configuration.
-        server: String,
-        /// The tool's name at the server.
-        tool: String,
-        /// Whether the server says that it changes nothing. Only a hint: it decides what edits that are accepted
-        /// cover, and nothing that a rule or the mode denies.
-        read_only: bool,
-    },
-}
+pub use guarded::{Ground, OWN, reason as guarded};
 
 /// The permissions of a session before any rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,48 +75,9 @@ impl Rule {
         let glob = self.path.as_deref().map(PathGlob::new);
         glob.transpose().map_err(|error| RuleError::Glob(error.to_string()))?;
         let host = self.host.as_deref().map(HostPattern::read);
-        host.transpose().map(drop).map_err(|error| RuleError::Host(error.to_string()))
-    }
-
-    /// Whether it matches a call. A rule that allows must cover the whole call; a rule that denies matches
-    /// any part of it.
-    fn fits(&self, tool: &str, access: &Access, ground: &Ground) -> bool {
-        if !self.names(tool) {
-            return false;
-        }
-        let path = match (&self.path, access) {
-            (None, _) => true,
-            (Some(glob), Access::Read(path) | Access::Write(path)) => {
-                covers(self.decision, glob, path, ground)
-            }
-            (Some(_), _) => false,
-        };
-        let command = match (&self.command, access) {
-            (None, _) => true,
-            (Some(whole), Access::Run(command)) if self.exact => whole == command,
-            (Some(prefix), Access::Run(command)) => {
-                let prefix = shell::words(prefix);
-                match (self.decision, shell::analyse(command)) {
-                    (Decision::Allow, Analysis::Plain(commands)) => {
-                        commands.iter().all(|command| allows(&prefix, command, &ground.workspace))
-                    }
-                    (Decision::Allow, Analysis::Opaque) => false,
-                    (Decision::Ask | Decision::Deny, _) => shell::mentions(command, &prefix),
-                }
-            }
-            (Some(_), _) => false,
-        };
-        let host = match (&self.host, access) {
-            (None, _) => true,
-            (Some(pattern), Access::Fetch(url)) => {
-                HostPattern::read(pattern).is_ok_and(|pattern| match self.decision {
-                    Decision::Allow => pattern.covers(url),
-                    Decision::Ask | Decision::Deny => pattern.names(url),
-                })
-            }
-            (Some(_), _) => false,
-        };
-        path && command && host
+        host.transpose().map_err(|error| RuleError::Host(error.to_string()))?;
+        let words = self.command.as_deref().filter(|_| !self.exact).map(shell::words);
+        if words.is_some_and(|words| words.len() > RULE_WORDS) { Err(RuleError::Words) } else { Ok(()) }
     }
 }
 
@@ -152,10 +89,40 @@ pub fn judge(
     tool: &str,
     access: &Access,
 ) -> Verdict {
-    let Leave { mode, agreed } = leave.into();
+    judge_within(&mut Meter::new(RULE_STEPS, usize::MAX), leave, rules, ground, tool, access)
+}
+
+/// Judges a call within a budget. Beyond it, the call is denied.
+pub fn judge_within(
+    meter: &mut Meter,
+    leave: impl Into<Leave>,
+    rules: &[Rule],
+    ground: &Ground,
+    tool: &str,
+    access: &Access,
+) -> Verdict {
+    match Fitting::new(rules, ground, tool, access, meter) {
+        Ok(fitting) => judge_fitting(meter, leave.into(), rules, &fitting, ground, tool, access),
+        Err(_) => Verdict::Deny(
+            "It takes too long to check this call against the rules. Write it as a shorter command or path."
+                .to_owned(),
+        ),
+    }
+}
+
+fn judge_fitting(
+    meter: &mut Meter,
+    leave: Leave,
+    rules: &[Rule],
+    fitting: &Fitting,
+    ground: &Ground,
+    tool: &str,
+    access: &Access,
+) -> Verdict {
+    let Leave { mode, agreed } = leave;
     let workspace = ground.workspace.as_path();
-    let fits = |rule: &&Rule| rule.fits(tool, access, ground);
-    if let Some(rule) = rules.iter().filter(|rule| rule.decision == Decision::Deny).find(fits) {
+    let fit = || rules.iter().enumerate().filter(|(place, _)| fitting.has(*place)).map(|(_, rule)| rule);
+    if let Some(rule) = fit().find(|rule| rule.decision == Decision::Deny) {
         return Verdict::Deny(format!("A rule denies it: {}.", rule.to_value()));
     }
     if let Access::Fetch(url) = access
@@ -170,7 +137,8 @@ pub fn judge(
     }
     // A denied command must not return inside a command that cannot be analysed.
     let denies = |rule: &Rule| rule.decision == Decision::Deny && rule.command.is_some() && rule.names(tool);
-    let veiled = matches!(access, Access::Run(command) if rules.iter().any(denies) && shell::veiled(command));
+    let veiled =
+        matches!(access, Access::Run(command) if rules.iter().any(denies) && shell::veiled(command, meter));
     match (mode, access) {
         (Mode::Yolo, _) if veiled => {
             return Verdict::Deny(
@@ -190,16 +158,12 @@ pub fn judge(
         }
         _ => {}
     }
-    let pieces = match access {
-        Access::Run(command) => pieces_allowed(rules, ground, tool, command),
-        _ => false,
-    };
     // The person saw the whole of an exact command; nobody saw what another rule would allow.
     let seen = |rule: &&Rule| rule.decision == Decision::Ask || !veiled || rule.exact;
-    match rules.iter().filter(|rule| rule.decision != Decision::Deny).filter(seen).find(fits) {
+    match fit().filter(|rule| rule.decision != Decision::Deny).find(seen) {
         Some(rule) if rule.decision == Decision::Allow => return Verdict::Allow,
         Some(_) => return Verdict::Ask(None),
-        None if pieces && !veiled => return Verdict::Allow,
+        None if fitting.pieces && !veiled => return Verdict::Allow,
         None => {}
     }
     match access {
@@ -215,67 +179,6 @@ pub fn judge(
         Access::Call { read_only: true, .. } if mode == Mode::AcceptEdits => Verdict::Allow,
         _ => Verdict::Ask(suggestion(tool, access, workspace)),
     }
-}
-
-/// Whether a rule allows every simple command of a plain command.
-fn pieces_allowed(rules: &[Rule], ground: &Ground, tool: &str, command: &str) -> bool {
-    let Analysis::Plain(commands) = shell::analyse(command) else { return false };
-    let asked = rules.iter().any(|rule| {
-        rule.decision == Decision::Ask && rule.fits(tool, &Access::Run(command.to_owned()), ground)
-    });
-    !asked
-        && commands.iter().all(|command| {
-            rules.iter().any(|rule| {
-                rule.decision == Decision::Allow
-                    && rule.path.is_none()
-                    && !rule.exact
-                    && rule.names(tool)
-                    && rule
-                        .command
-                        .as_deref()
-                        .is_some_and(|prefix| allows(&shell::words(prefix), command, &ground.workspace))
-            })
-        })
-}
-
-/// Whether a simple command starts with the words of a rule that allows, and its later words do not change
-/// its meaning.
-fn allows(prefix: &[String], command: &[String], workspace: &Path) -> bool {
-    shell::begins_with(command, prefix) && programs::stays(command, prefix.len(), workspace)
-}
-
-/// Whether a glob covers a path: the whole path, or the part below the workspace. A glob that denies or asks
-/// applies everywhere, also below further folders; a relative glob that allows ends at the workspace.
-fn covers(decision: Decision, glob: &str, path: &Path, ground: &Ground) -> bool {
-    let inside =
-        |glob: &PathGlob, folder: &Path| path.strip_prefix(folder).is_ok_and(|inside| glob.is_match(inside));
-    match decision {
-        Decision::Allow => PathGlob::new(glob).is_ok_and(|all| {
-            if glob.starts_with('/') { all.is_match(path) } else { inside(&all, &ground.workspace) }
-        }),
-        Decision::Ask | Decision::Deny => barring(glob, ground)
-            .iter()
-            .any(|glob| glob.is_match(path) || ground.folders().any(|folder| inside(glob, folder))),
-    }
-}
-
-/// The globs of a rule that denies or asks: its own, and the one behind the links of the folders that it names
-/// without a pattern. Judged paths have no links, so that `link/**` alone would match none.
-pub fn barring(glob: &str, ground: &Ground) -> Vec<PathGlob> {
-    let folder = match glob.strip_suffix('/') {
-        Some(folder) if !folder.is_empty() => format!("{folder}/**"),
-        _ => glob.to_owned(),
-    };
-    let literal: Vec<&str> =
-        folder.split('/').take_while(|name| !name.contains(['*', '?', '[', '{', '\\'])).collect();
-    let literal = literal.join("/");
-    let rest = folder.get(literal.len()..).unwrap_or_default();
-    let behind = ground.folders().filter(|_| !literal.is_empty()).filter_map(|folder| {
-        let path = path::resolve(folder, &literal).ok()?;
-        Some(format!("{}{rest}", glob::escape(&path.to_string_lossy())))
-    });
-    let all: Vec<String> = behind.chain([folder.clone()]).collect();
-    all.iter().filter_map(|glob| PathGlob::new(glob).ok()).collect()
 }
 
 /// The rule that would allow a call like this one, and no other program.
@@ -320,7 +223,10 @@ pub fn is_narrow(rule: &Rule, workspace: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
+    use crate::http::Url;
 
     fn rule(text: &str) -> Rule {
         Rule::read(&crate::edn::read_one(text.as_bytes()).unwrap()).unwrap()
@@ -708,5 +614,80 @@ mod tests {
         let verdict =
             judge(Leave { mode: Mode::ReadOnly, agreed: true }, &[], &ground, "bash", &run("cargo test"));
         assert_eq!(word(&verdict), "deny");
+    }
+
+    #[test]
+    fn thousand_rules_are_matched_in_linear_steps() {
+        let globs = |count: usize| -> Vec<Rule> {
+            let rule = |n| Rule {
+                decision: Decision::Deny,
+                path: Some(format!("**/{{x{n},y{n}*}}/*a*b*.key")),
+                ..Rule::allowing()
+            };
+            (0..count).map(rule).collect()
+        };
+        let ground = Ground::from(Path::new("/w"));
+        let path = Path::new("/w/src/deep/down/some_file_of_usual_length.rs");
+        let steps = |rules: &[Rule], tool: &str, access: &Access| {
+            let mut meter = Meter::new(RULE_STEPS, usize::MAX);
+            assert_eq!(word(&judge_within(&mut meter, Mode::Yolo, rules, &ground, tool, access)), "allow");
+            meter.steps()
+        };
+        let read = Access::Read(path.to_owned());
+        let (few, many) = (steps(&globs(10), "read", &read), steps(&globs(1_000), "read", &read));
+        assert!(many <= 101 * few, "{few} {many}");
+        // A walk pays for each path the same, and compiles nothing again.
+        let barred = crate::tool::walk::Barred::new(&globs(1_000), &ground, "find");
+        let mut meter = Meter::new(usize::MAX, usize::MAX);
+        for n in 0..20_000 {
+            assert_eq!(barred.bars_within(&path.with_file_name(format!("f{n}.rs")), &mut meter), Ok(false));
+        }
+        assert_eq!(barred.bars_within(Path::new("/w/q/y7z/1a2b3.key"), &mut meter), Ok(true));
+        let stop = tokio_util::sync::CancellationToken::new();
+        stop.cancel();
+        let mut stopped = Meter::new(usize::MAX, usize::MAX).stopped_by(&stop);
+        assert!((0..100).any(|_| barred.bars_within(path, &mut stopped).is_err()), "an abort frees the core");
+    }
+
+    #[test]
+    fn command_that_is_made_to_be_slow_is_judged_in_its_budget() {
+        let ground = Ground::from(Path::new("/w"));
+        let hostile = rules("{:decision :deny :tool \"bash\" :command \"a a a a a a a b\"}");
+        let git = rules("{:decision :deny :tool \"bash\" :command \"git push\"}");
+        let many: Vec<Rule> = (0..1_000)
+            .map(|_| Rule { decision: Decision::Deny, command: Some("a a b".to_owned()), ..Rule::allowing() })
+            .collect();
+        for (rules, command, yolo) in [
+            (&hostile, format!("a {}", "-a a ".repeat(60)), "allow"),
+            (&hostile, format!("a {}", "-a a ".repeat(12_000)), "allow"),
+            (&git, "git -a ".repeat(9_000), "allow"),
+            // More than is looked through.
+            (&git, "git -a ".repeat(30_000), "deny"),
+            (&git, "x".repeat(1_000_000), "deny"),
+            (&many, "a -a ".repeat(13_000), "deny"),
+            (&git, "nohup git status ".repeat(3_000), "deny"),
+        ] {
+            let mut meter = Meter::new(RULE_STEPS, usize::MAX);
+            let verdict = judge_within(&mut meter, Mode::Yolo, rules, &ground, "bash", &run(&command));
+            assert_eq!(word(&verdict), yolo, "{command:.30} {verdict:?}");
+            assert!(meter.steps() <= 2 * RULE_STEPS);
+        }
+        let long = rules("{:decision :allow :command \"ls\"}");
+        let verdict = judge(Mode::Ask, &long, &ground, "bash", &run(&format!("ls {}", "a".repeat(70_000))));
+        assert_eq!(word(&verdict), "ask", "no rule allows what is too long to be looked through");
+        let asks = rules("{:decision :ask :command \"git push\"} {:decision :allow :tool \"bash\"}");
+        for (command, expected) in
+            [("ls".to_owned(), "allow"), (format!("ls {}", "a ".repeat(40_000)), "ask")]
+        {
+            assert_eq!(word(&judge(Mode::Ask, &asks, &ground, "bash", &run(&command))), expected);
+        }
+    }
+
+    #[test]
+    fn rule_of_more_words_than_are_looked_for_is_refused() {
+        let read = |text: &str| Rule::read(&crate::edn::read_one(text.as_bytes()).unwrap());
+        assert!(read("{:decision :deny :command \"a a a a a a a a\"}").is_ok());
+        assert_eq!(read("{:decision :deny :command \"a a a a a a a a b\"}"), Err(RuleError::Words));
+        assert!(read("{:decision :allow :command \"a a a a a a a a b\" :exact true}").is_ok());
     }
 }

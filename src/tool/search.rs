@@ -12,7 +12,8 @@ use super::error::CallError;
 use super::permission::Access;
 use super::read::Stoppable;
 use super::walk::{Found, Walk};
-use super::{CallFuture, Context, Outcome, Plan, Site, Tool, cut, glob, optional_text, spec, target, text};
+use super::{CallFuture, Context, Outcome, Plan, Site, Tool, cut, optional_text, spec, target, text};
+use crate::glob;
 use crate::limits::{
     SEARCH_FILE_BYTES, SEARCH_LINE_BYTES, SEARCH_MATCHES, SEARCH_PATTERN_BYTES, SEARCH_PATTERN_DEPTH,
     SEARCH_PATTERN_LENGTH, TOOL_LINE_BYTES,

@@ -1,13 +1,17 @@
 //! Determines what a shell command would run, as far as possible without running it.
 //!
 //! A command is split into its simple commands only if every character has one plain meaning. Anything else
-//! (substitutions, variables, redirections, compound commands, escapes, here-documents) makes it
-//! [`Analysis::Opaque`]: a person may see it, but no rule may allow it. A command that runs its own text, or
+//! (substitutions, variables, redirections, compound commands, escapes, here-documents, or a text of more than
+//! [`SHELL_BYTES`]) makes it [`Analysis::Opaque`]: a person may see it, but no rule may allow it. A command that runs its own text, or
 //! hides another program, is [`veiled`]. Knows no rules.
 
+mod mention;
 mod veil;
 
+pub use mention::Mentions;
 pub use veil::veiled;
+
+use crate::limits::SHELL_BYTES;
 
 /// The parts of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +43,9 @@ pub fn analyse(command: &str) -> Analysis {
 }
 
 fn split(command: &str) -> Option<Vec<Simple>> {
+    if command.len() > SHELL_BYTES {
+        return None;
+    }
     let mut commands = Vec::new();
     let mut words: Vec<String> = Vec::new();
     let mut fed = false;
@@ -121,60 +128,6 @@ pub fn begins_with(command: &[String], prefix: &[String]) -> bool {
     !prefix.is_empty() && command.starts_with(prefix)
 }
 
-/// Whether the words of a prefix occur anywhere in a command, in any context: after `sudo`, `env`, `xargs` or
-/// `sh -c`, in a substitution, with the program's path or version, with options before a subcommand. For
-/// rules that deny, where a false alarm costs a question and a miss costs a file.
-pub fn mentions(command: &str, prefix: &[String]) -> bool {
-    let Some((name, rest)) = prefix.split_first() else { return false };
-    let words: Vec<String> = command
-        .split(|c: char| c.is_whitespace() || ";|&()<>{}`$\n".contains(c))
-        .map(|word| word.chars().filter(|c| !"'\"\\".contains(*c)).collect::<String>())
-        .filter(|word| !word.is_empty())
-        .collect();
-    words.iter().enumerate().any(|(place, word)| {
-        // An option may name a program: `--filter=rm`, `-Irm`.
-        let glued = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
-        let glued = glued.and_then(|rest| rest.get(rest.chars().next()?.len_utf8()..));
-        let same = |name: &str| {
-            let names = [word.as_str()].into_iter().chain(glued).chain(word.split(['=', ',', ':']));
-            let mut names = names.flat_map(|word| [word, base(word), stem(word)]);
-            names.any(|word| is_same(word, name))
-        };
-        let after = words.get(place.saturating_add(1)..).unwrap_or_default();
-        let whole =
-            |(first, rest): (&String, &[String])| same(&format!("{name}-{first}")) && follow(after, rest);
-        (same(name) && follow(after, rest)) || rest.split_first().is_some_and(whole)
-    })
-}
-
-/// Whether words follow one another, with options before each and a value after such an option.
-fn follow(words: &[String], wanted: &[String]) -> bool {
-    let Some((first, rest)) = wanted.split_first() else { return true };
-    let mut at = 0_usize;
-    loop {
-        let Some(word) = words.get(at) else { return false };
-        let next = at.saturating_add(1);
-        if word == first && words.get(next..).is_some_and(|after| follow(after, rest)) {
-            return true;
-        }
-        let after_option =
-            at.checked_sub(1).and_then(|before| words.get(before)).is_some_and(|word| is_option(word));
-        if !is_option(word) && !after_option {
-            return false;
-        }
-        at = next;
-    }
-}
-
-/// An option, or the version of a program before its subcommand (`cargo +nightly`).
-fn is_option(word: &str) -> bool {
-    word.starts_with(['-', '+'])
-}
-
-fn is_same(word: &str, name: &str) -> bool {
-    word.eq_ignore_ascii_case(name) || (!word.is_ascii() && folded(word) == folded(name))
-}
-
 /// A name as the file systems see it that ignore the case of letters: also of those that have two small ones, such
 /// as the long s.
 pub fn folded(name: &str) -> String {
@@ -201,6 +154,7 @@ pub fn words(prefix: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::meter::Meter;
 
     #[test]
     fn plain_commands_are_cut_into_words() {
@@ -262,6 +216,13 @@ mod tests {
         }
     }
 
+    fn mentions(command: &str, prefix: &[String]) -> bool {
+        let mut meter = Meter::new(usize::MAX, 0);
+        let found = Mentions::new([(7, prefix.to_vec())]).found(command, &mut meter).unwrap();
+        assert!(found.is_empty() || found == [7]);
+        !found.is_empty()
+    }
+
     #[test]
     fn a_denied_command_is_found_behind_what_hides_it() {
         let rm = words("rm");
@@ -303,5 +264,34 @@ mod tests {
         for command in ["git pull", "git log push", "git -C . commit push", "git commit -m push"] {
             assert!(!mentions(command, &push), "{command}");
         }
+    }
+
+    #[test]
+    fn words_are_looked_for_in_linear_steps() {
+        let options = format!("a {}", "-a a ".repeat(10_000));
+        let rule = words("a a a a a a a b");
+        let steps = |rules: usize| {
+            let mut meter = Meter::new(usize::MAX, 0);
+            let all = Mentions::new((0..rules).map(|at| (at, rule.clone())));
+            assert!(all.found(&options, &mut meter).unwrap().is_empty());
+            meter.steps()
+        };
+        // Words times words of the rule, and as much more as there are more rules.
+        assert!(steps(1) < 20 * options.len(), "{}", steps(1));
+        assert!(steps(10) < 11 * steps(1), "{} {}", steps(10), steps(1));
+        let mut meter = Meter::new(1000, 0);
+        assert!(Mentions::new([(0, rule.clone())]).found(&options, &mut meter).is_err());
+        assert!(mentions(&format!("{options} b"), &rule), "through a thousand options");
+        assert!(mentions(&"git -a ".repeat(9_000), &words("git -a git")));
+    }
+
+    #[test]
+    fn long_command_is_opaque_and_its_start_is_looked_through() {
+        let long = format!("ls {}", "a".repeat(SHELL_BYTES));
+        assert_eq!(analyse(&long), Analysis::Opaque);
+        assert!(veiled(&long, &mut Meter::new(1000, 0)));
+        let rest = "é ".repeat(SHELL_BYTES);
+        assert!(mentions(&format!("rm {rest}"), &words("rm")));
+        assert!(!mentions(&format!("{rest} rm"), &words("rm")));
     }
 }

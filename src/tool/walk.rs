@@ -20,50 +20,49 @@ use rustix::fs::{CWD, Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
 use super::error::CallError;
-use super::glob::{self, PathGlob};
-use super::permission::{self, Decision, Ground, Rule};
+use super::permission::{Bars, Decision, Ground, Rule};
 use crate::files;
-use crate::limits::{FOLDER_ENTRIES, IGNORE_BYTES, WALK_DEPTH};
+use crate::glob;
+use crate::limits::{FOLDER_ENTRIES, IGNORE_BYTES, RULE_STEPS, WALK_DEPTH};
+use crate::meter::{Exhausted, Meter};
 
-/// The paths that rules deny to reading tools, and the program's own secrets, compiled once per call.
+/// The paths that rules deny to reading tools, and the program's own secrets, resolved once per call.
 #[derive(Debug, Default)]
 pub struct Barred {
-    globs: Vec<PathGlob>,
+    bars: Bars,
     ground: Ground,
-    /// Whether a rule denies every path.
+    /// Whether every path is denied.
     all: bool,
 }
 
 impl Barred {
     /// The denials for a tool. A rule that denies `read` also applies to tools that read many files.
     pub fn new(rules: &[Rule], ground: &Ground, tool: &str) -> Self {
-        let mut barred = Self { ground: ground.clone(), ..Self::default() };
         let holds = |rule: &&Rule| {
             rule.decision == Decision::Deny
                 && rule.command.is_none()
                 && rule.host.is_none()
                 && (rule.names(tool) || rule.names("read"))
         };
-        for rule in rules.iter().filter(holds) {
-            match &rule.path {
-                Some(glob) => barred.globs.extend(permission::barring(glob, ground)),
-                None => barred.all = true,
-            }
-        }
-        barred
+        let holding = || rules.iter().filter(holds);
+        let globs: Vec<&str> = holding().filter_map(|rule| rule.path.as_deref()).collect();
+        let bars = Bars::new(&globs, ground, &mut Meter::new(RULE_STEPS, usize::MAX));
+        // What cannot be looked through denies everything.
+        let all = bars.is_err() || holding().any(|rule| rule.path.is_none());
+        Self { bars: bars.unwrap_or_default(), ground: ground.clone(), all }
+    }
+
+    /// Whether a path is denied, or the budget to find that out is exhausted.
+    pub fn bars(&self, path: &Path) -> bool {
+        self.bars_within(path, &mut Meter::new(RULE_STEPS, usize::MAX)).unwrap_or(true)
     }
 
     /// Whether a path is denied.
-    pub fn bars(&self, path: &Path) -> bool {
-        self.all
-            || self.ground.hides(path)
-            || self.globs.iter().any(|glob| {
-                glob.is_match(path)
-                    || self
-                        .ground
-                        .folders()
-                        .any(|folder| path.strip_prefix(folder).is_ok_and(|inside| glob.is_match(inside)))
-            })
+    ///
+    /// # Errors
+    /// If the budget is exhausted.
+    pub fn bars_within(&self, path: &Path, meter: &mut Meter) -> Result<bool, Exhausted> {
+        Ok(self.all || self.ground.hides(path) || self.bars.is_match(path, &self.ground, meter)?)
     }
 }
 
@@ -110,7 +109,8 @@ struct Level {
 pub(super) struct Walk<'c> {
     only: Override,
     barred: &'c Barred,
-    stop: &'c CancellationToken,
+    /// Has no end of its own: folders, depth and ignore files are bounded, and the stop ends it.
+    meter: Meter,
     /// The ignore files of the parent folders, outermost first.
     above: Vec<Ignores>,
     /// The user's own ignore file, for every repository.
@@ -130,7 +130,7 @@ impl<'c> Walk<'c> {
         path: &Path,
         glob: Option<&str>,
         barred: &'c Barred,
-        stop: &'c CancellationToken,
+        stop: &CancellationToken,
     ) -> Result<Self, CallError> {
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => CallError::Missing { path: path.to_owned(), hint: "" },
@@ -142,7 +142,7 @@ impl<'c> Walk<'c> {
         let mut walk = Self {
             only: glob::only(path, glob)?,
             barred,
-            stop,
+            meter: Meter::new(usize::MAX, usize::MAX).stopped_by(stop),
             above: Vec::new(),
             global: Gitignore::empty(),
             levels: Vec::new(),
@@ -184,13 +184,15 @@ impl<'c> Walk<'c> {
 
     /// Whether an entry is skipped, as in Git: the tool's glob decides first, then the ignore files, nearest
     /// first; hidden files are skipped unless one of them says otherwise.
-    fn leaves_out(&self, path: &Path, name: &OsString, is_folder: bool) -> bool {
-        if self.barred.bars(path) {
-            return true;
+    fn leaves_out(&mut self, path: &Path, name: &OsString, is_folder: bool) -> Result<bool, Exhausted> {
+        if self.barred.bars_within(path, &mut self.meter)? {
+            return Ok(true);
         }
+        let files = self.levels.len().saturating_add(self.above.len()).saturating_add(1).saturating_mul(3);
+        self.meter.spend(files.saturating_mul(path.as_os_str().len()), 0)?;
         let by_glob = self.only.matched(path, is_folder);
         if !by_glob.is_none() {
-            return by_glob.is_ignore();
+            return Ok(by_glob.is_ignore());
         }
         let here = self.levels.iter().rev().map(|level| &level.ignores);
         let all: Vec<&Ignores> = here.chain(self.above.iter().rev()).collect();
@@ -199,15 +201,15 @@ impl<'c> Walk<'c> {
             for file in files {
                 match file.matched(path, is_folder) {
                     Match::None => {}
-                    Match::Ignore(_) => return true,
-                    Match::Whitelist(_) => return false,
+                    Match::Ignore(_) => return Ok(true),
+                    Match::Whitelist(_) => return Ok(false),
                 }
             }
         }
-        match self.global.matched(path, is_folder) {
+        Ok(match self.global.matched(path, is_folder) {
             Match::None => name.as_bytes().starts_with(b"."),
             found => found.is_ignore(),
-        }
+        })
     }
 }
 
@@ -219,9 +221,7 @@ impl Iterator for Walk<'_> {
             return Some(first);
         }
         loop {
-            if self.stop.is_cancelled() {
-                return None;
-            }
+            self.meter.look().ok()?;
             let depth = self.levels.len();
             let level = self.levels.last_mut()?;
             let Some((name, is_folder)) = level.ahead.next() else {
@@ -229,7 +229,7 @@ impl Iterator for Walk<'_> {
                 continue;
             };
             let (within, path) = (level.folder.clone(), level.path.join(&name));
-            if self.leaves_out(&path, &name, is_folder) {
+            if self.leaves_out(&path, &name, is_folder).ok()? {
                 continue;
             }
             if !is_folder {

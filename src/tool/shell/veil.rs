@@ -8,6 +8,14 @@
 //! Knows no rules.
 
 use super::{Simple, base, folded, split};
+use crate::meter::{Exhausted, Meter};
+
+/// Names of programs among the words of one command. One with more has something to hide: each is looked at with all words
+/// behind it.
+const PROGRAMS: usize = 16;
+
+/// Steps of a look at one word: it is compared with the names of all tables.
+const STEPS: usize = 256;
 
 /// Shells and languages: their input is a program.
 const INTERPRETERS: &str = "ash awk bash bb bpython bun clisp csh dash dc deno elixir elvish erl expect fish gawk \
@@ -63,10 +71,12 @@ const GIT_FED: &str = "am apply cat-file check-ignore commit diff-tree grep hash
 const GIT_PROGRAMS: &[&str] =
     &["--config", "--exec", "--ext-diff", "--open-files-in-pager", "--receive-pack", "--upload-pack"];
 
-/// Whether a command may run something that its words do not show.
-pub fn veiled(command: &str) -> bool {
+/// Whether a command may run something that its words do not show, or is too long to say it.
+pub fn veiled(command: &str, meter: &mut Meter) -> bool {
     let Some(commands) = split(command) else { return true };
-    commands.iter().any(|Simple { words, fed }| hides(words) || (*fed && !takes_data(words)))
+    commands
+        .iter()
+        .any(|Simple { words, fed }| hides(words, meter).unwrap_or(true) || (*fed && !takes_data(words)))
 }
 
 /// Whether a word names one of these, or a version of it: `python3-dbg`, `perl5.36-x86_64-linux-gnu`.
@@ -86,13 +96,15 @@ fn is_one_of(word: &str, names: &str) -> bool {
 
 /// Whether a program takes its input as data. Most do, but some read commands from it.
 fn takes_data(words: &[String]) -> bool {
-    let Some((name, later)) = words.split_first() else { return false };
-    if is_one_of(name, HANDING_ON) {
+    let Some((mut name, mut later)) = words.split_first() else { return false };
+    while is_one_of(name, HANDING_ON) {
         let number = |word: &String| word.starts_with(|c: char| c.is_ascii_digit());
-        return takes_data(match later.split_first() {
+        let handed = match later.split_first() {
             Some((first, rest)) if number(first) => rest,
             _ => later,
-        });
+        };
+        let Some((next, rest)) = handed.split_first() else { return false };
+        (name, later) = (next, rest);
     }
     if is_one_of(name, "git") {
         return later.first().is_some_and(|word| is_one_of(word, GIT_FED));
@@ -104,48 +116,61 @@ fn takes_data(words: &[String]) -> bool {
     is_one_of(name, HARMLESS) || is_one_of(name, FILTERS)
 }
 
-fn hides(words: &[String]) -> bool {
-    let Some((name, later)) = words.split_first() else { return false };
+/// Whether the words of a simple command hide another one. Each look through them is paid for.
+fn hides(words: &[String], meter: &mut Meter) -> Result<bool, Exhausted> {
+    meter.spend(words.len().saturating_mul(STEPS), 0)?;
+    let Some((name, later)) = words.split_first() else { return Ok(false) };
     if named(name, READERS) {
-        return true;
+        return Ok(true);
     }
     if named(name, INTERPRETERS) {
         let as_word = named(name, "bun deno")
             && later.first().is_some_and(|word| matches!(word.as_str(), "eval" | "exec" | "repl" | "x"));
-        return as_word || !runs_a_file(later);
+        return Ok(as_word || !runs_a_file(later));
     }
     if named(name, CONSOLES) {
-        return later.is_empty() || later.iter().any(|word| word.starts_with(['-', '+']) || is_text(word));
+        return Ok(later.is_empty() || later.iter().any(|word| word.starts_with(['-', '+']) || is_text(word)));
     }
     if named(name, "git") {
-        return git(later);
+        return Ok(git(later));
     }
     if named(name, "sed") {
-        return !edits_only(later);
+        return Ok(!edits_only(later));
     }
     if named(name, "cargo go npm") && later.iter().any(|word| is_setting(word)) {
-        return true;
+        return Ok(true);
     }
     if named(name, "printf") && later.first().is_some_and(|word| word.starts_with("-v")) {
-        return true;
+        return Ok(true);
     }
     if is_one_of(name, SETTERS) {
-        return later.iter().any(|word| is_text(word));
+        return Ok(later.iter().any(|word| is_text(word)));
     }
     if !named(name, WRAPPERS) {
-        return !is_one_of(name, HARMLESS) && (later.iter().any(|word| is_veil(word)) || wraps_text(later));
+        return Ok(!is_one_of(name, HARMLESS)
+            && (later.iter().any(|word| is_veil(word)) || wraps_text(later, meter)?));
     }
     // The words that follow are in the input.
     if named(name, "xargs") && !appends_to_known(later) {
-        return true;
+        return Ok(true);
     }
-    later.iter().any(|word| is_text(word) || word.starts_with("-S") || word.starts_with("--sp"))
+    if later.iter().any(|word| is_text(word) || word.starts_with("-S") || word.starts_with("--sp"))
         || (named(name, "sudo doas") && later.iter().any(|word| starts_a_shell(word)))
-        || later.iter().enumerate().any(|(place, word)| {
-            let program =
-                [INTERPRETERS, CONSOLES, READERS, "git cargo sed"].iter().any(|names| named(word, names));
-            program && words.get(place.saturating_add(1)..).is_some_and(hides)
-        })
+    {
+        return Ok(true);
+    }
+    let mut programs = 0_usize;
+    for (place, word) in later.iter().enumerate() {
+        let program =
+            [INTERPRETERS, CONSOLES, READERS, "git cargo sed"].iter().any(|names| named(word, names));
+        if program {
+            programs = programs.saturating_add(1);
+            if programs > PROGRAMS || hides(later.get(place..).unwrap_or_default(), meter)? {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// Whether `xargs` is told to start a program that does nothing but its own work with the words of the input.
@@ -162,11 +187,15 @@ fn appends_to_known(later: &[String]) -> bool {
 }
 
 /// Whether a program of another name runs an interpreter with a text: `choom -n 0 -- perl -e 'x()'`.
-fn wraps_text(later: &[String]) -> bool {
-    later.iter().enumerate().any(|(place, word)| {
+fn wraps_text(later: &[String], meter: &mut Meter) -> Result<bool, Exhausted> {
+    let named = later.iter().enumerate().filter(|(_, word)| named(word, INTERPRETERS));
+    for (count, (place, _)) in named.enumerate() {
         let rest = later.get(place..).unwrap_or_default();
-        named(word, INTERPRETERS) && hides(rest) && rest.iter().any(|word| is_text(word))
-    })
+        if count >= PROGRAMS || (hides(rest, meter)? && rest.iter().any(|word| is_text(word))) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn starts_a_shell(word: &str) -> bool {
@@ -278,6 +307,20 @@ fn is_veil(word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::RULE_STEPS;
+
+    #[test]
+    fn words_that_are_looked_at_again_and_again_are_veiled() {
+        for command in ["nohup git ", "x sh a ", "echo a | sudo ", "xargs sed p "] {
+            let (start, again) = command.split_once(' ').unwrap();
+            let long = format!("{start} {}", again.repeat(60_000 / again.len()));
+            let mut meter = Meter::new(RULE_STEPS, 0);
+            let _ = veiled(&long, &mut meter);
+            assert!(meter.steps() <= 2 * RULE_STEPS, "{command}");
+        }
+        assert!(veiled(&format!("nohup {}", "git status ".repeat(5_000)), &mut Meter::new(RULE_STEPS, 0)));
+        assert!(veiled(&format!("a | {}", "sudo ".repeat(13_000)), &mut Meter::new(RULE_STEPS, 0)));
+    }
 
     #[test]
     fn what_may_hide_a_command_is_veiled() {
@@ -343,7 +386,7 @@ mod tests {
             "go test -exec './r? f'",
             "unknown 'r?'",
         ] {
-            assert!(veiled(command), "{command}");
+            assert!(veiled(command, &mut Meter::new(RULE_STEPS, 0)), "{command}");
         }
         for command in [
             "ls -l",
@@ -384,7 +427,7 @@ mod tests {
             "git log --exclude=x --author='a b'",
             "vim a.txt",
         ] {
-            assert!(!veiled(command), "{command}");
+            assert!(!veiled(command, &mut Meter::new(RULE_STEPS, 0)), "{command}");
         }
     }
 }

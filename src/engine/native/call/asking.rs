@@ -19,8 +19,9 @@ use crate::event::{Body, ToolCall};
 use crate::http::host::pattern_of;
 use crate::interaction::grant::{self, Binding};
 use crate::interaction::{Origin, Question, Resolution, digest, warning};
-use crate::limits::{APPROVAL_ARGUMENTS_BYTES, TOOL_RESULT_BYTES};
+use crate::limits::{APPROVAL_ARGUMENTS_BYTES, RULE_STEPS, TOOL_RESULT_BYTES};
 use crate::message::Mode;
+use crate::meter::Meter;
 use crate::secret;
 use crate::store::EntryBody;
 use crate::store::record::QuestionRecord;
@@ -298,7 +299,8 @@ impl Batch<'_> {
     /// The verdict of the rules and the mode on a call.
     pub fn judge(&self, call: &ToolCall, plan: &Plan) -> Verdict {
         let Redirects { leave, rules, ground, .. } = self.may(call);
-        permission::judge(leave, &rules, &ground, &call.name, &plan.access)
+        let mut meter = Meter::new(RULE_STEPS, usize::MAX).stopped_by(&self.turn.stop);
+        permission::judge_within(&mut meter, leave, &rules, &ground, &call.name, &plan.access)
     }
 
     /// The folders of the session.
@@ -679,7 +681,7 @@ fn exact(call: &ToolCall, plan: &Plan) -> Option<Rule> {
     let rule = Rule { tool, ..Rule::allowing() };
     Some(match &plan.access {
         Access::Read(path) | Access::Write(path) => {
-            Rule { path: Some(tool::glob::escape(&path.to_string_lossy())), ..rule }
+            Rule { path: Some(crate::glob::escape(&path.to_string_lossy())), ..rule }
         }
         Access::Run(command) => Rule { command: Some(command.clone()), exact: true, ..rule },
         Access::Fetch(url) => Rule { host: pattern_of(url), ..rule },

@@ -5,12 +5,14 @@
 //! purpose of a glob. No other module calls the library (`tests/layering.rs` checks that).
 
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use ignore::overrides::{Override, OverrideBuilder};
 
-use crate::limits::{GLOB_BYTES, GLOB_GROUPS, IGNORE_LINES};
+use crate::limits::{GLOB_BYTES, GLOB_GROUPS, GLOB_LISTS, IGNORE_LINES};
+use crate::meter::{Exhausted, Meter};
 
 /// Why a glob cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -42,8 +44,19 @@ fn check(glob: &str) -> Result<(), GlobError> {
     Ok(())
 }
 
-/// A glob for paths. `*` stays within a folder. `x/**` also matches the folder `x` itself, because a denied
-/// content must not be listed either.
+/// Parses a glob for paths. `*` stays within a folder.
+fn parsed(glob: &str) -> Result<Glob, globset::Error> {
+    GlobBuilder::new(glob).literal_separator(true).build()
+}
+
+/// The glob of the folder whose content a glob names: `x` for `x/**`, because a denied content must not be listed
+/// either. Without its end a group may be open: such a glob names no single folder.
+fn folder(glob: &str) -> Option<Glob> {
+    let folder = glob.trim_end_matches("/**");
+    (!folder.is_empty() && folder != glob).then(|| parsed(folder).ok()).flatten()
+}
+
+/// A glob for paths. `x/**` also matches the folder `x` itself.
 #[derive(Debug, Clone)]
 pub struct PathGlob {
     glob: GlobMatcher,
@@ -57,18 +70,109 @@ impl PathGlob {
     /// See [`GlobError`].
     pub fn new(glob: &str) -> Result<Self, GlobError> {
         check(glob)?;
-        let matcher = |glob: &str| {
-            GlobBuilder::new(glob).literal_separator(true).build().map(|glob| glob.compile_matcher())
-        };
-        let folder =
-            Some(glob.trim_end_matches("/**")).filter(|folder| !folder.is_empty() && *folder != glob);
-        // Without its end a group may be open: such a glob names no single folder.
-        Ok(Self { glob: matcher(glob)?, folder: folder.and_then(|folder| matcher(folder).ok()) })
+        let folder = folder(glob).map(|folder| folder.compile_matcher());
+        Ok(Self { glob: parsed(glob)?.compile_matcher(), folder })
     }
 
     /// Whether it matches a path.
     pub fn is_match(&self, path: &Path) -> bool {
         self.glob.is_match(path) || self.folder.as_ref().is_some_and(|folder| folder.is_match(path))
+    }
+}
+
+/// Many globs for paths, as [`PathGlob`] reads each, matched together.
+#[derive(Debug, Default)]
+pub struct PathGlobs {
+    texts: Vec<String>,
+    /// Nearly always one set. Globs that are too large together are in several.
+    sets: Vec<(GlobSet, Vec<usize>)>,
+    /// The globs that cannot be used. They match every path: what they deny is not known.
+    unusable: Vec<usize>,
+}
+
+/// The lists that were compiled last.
+static COMPILED: Mutex<Vec<Arc<PathGlobs>>> = Mutex::new(Vec::new());
+
+impl PathGlobs {
+    /// The compiled list of these globs, which were checked as rules are. The same list is compiled once.
+    pub fn compiled(globs: Vec<String>) -> Arc<Self> {
+        if globs.is_empty() {
+            return Arc::default();
+        }
+        let lists = || COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lists().iter().find(|known| known.texts == globs) {
+            return known.clone();
+        }
+        let mut made = Self { texts: globs, ..Self::default() };
+        let mut all = Vec::new();
+        for (place, text) in made.texts.iter().enumerate() {
+            match parsed(text) {
+                Ok(glob) => all.extend([glob].into_iter().chain(folder(text)).map(|glob| (place, glob))),
+                Err(_) => made.unusable.push(place),
+            }
+        }
+        made.add(&all);
+        let made = Arc::new(made);
+        let mut lists = lists();
+        if lists.len() >= GLOB_LISTS {
+            lists.remove(0);
+        }
+        lists.push(made.clone());
+        made
+    }
+
+    fn add(&mut self, globs: &[(usize, Glob)]) {
+        let mut builder = GlobSetBuilder::new();
+        for (_, glob) in globs {
+            builder.add(glob.clone());
+        }
+        match (builder.build(), globs) {
+            (Ok(set), _) => self.sets.push((set, globs.iter().map(|(place, _)| *place).collect())),
+            (Err(_), []) => {}
+            (Err(_), [(place, _)]) => self.unusable.push(*place),
+            (Err(_), _) => {
+                let (some, others) = globs.split_at(globs.len() / 2);
+                self.add(some);
+                self.add(others);
+            }
+        }
+    }
+
+    fn pay(&self, path: &Path, meter: &mut Meter) -> Result<(), Exhausted> {
+        meter.spend(path.as_os_str().len().saturating_add(1).saturating_mul(self.texts.len()), 0)
+    }
+
+    /// Whether one of them matches a path.
+    ///
+    /// # Errors
+    /// If the budget is exhausted.
+    pub fn is_match(&self, path: &Path, meter: &mut Meter) -> Result<bool, Exhausted> {
+        self.pay(path, meter)?;
+        Ok(!self.unusable.is_empty() || self.sets.iter().any(|(set, _)| set.is_match(path)))
+    }
+
+    /// The places of those that match a path.
+    ///
+    /// # Errors
+    /// If the budget is exhausted.
+    pub fn matches(&self, path: &Path, meter: &mut Meter) -> Result<Vec<usize>, Exhausted> {
+        self.pay(path, meter)?;
+        Ok(self.unusable.iter().copied().chain(self.in_sets(path)).collect())
+    }
+
+    /// The places of those that match a path and can be used.
+    ///
+    /// # Errors
+    /// If the budget is exhausted.
+    pub fn usable(&self, path: &Path, meter: &mut Meter) -> Result<Vec<usize>, Exhausted> {
+        self.pay(path, meter)?;
+        Ok(self.in_sets(path).collect())
+    }
+
+    fn in_sets(&self, path: &Path) -> impl Iterator<Item = usize> {
+        self.sets
+            .iter()
+            .flat_map(move |(set, of)| set.matches(path).into_iter().filter_map(|at| of.get(at).copied()))
     }
 }
 
