@@ -164,6 +164,8 @@ impl ByteMode {
         let before = tcgetattr(&input).ok()?;
         let mut bytes = before.clone();
         bytes.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+        // C-c ends the turn; it does not throw away what was typed for the next message.
+        bytes.local_modes.insert(LocalModes::NOFLSH);
         bytes.special_codes[SpecialCodeIndex::VMIN] = 1;
         bytes.special_codes[SpecialCodeIndex::VTIME] = 0;
         if tcsetattr(&input, OptionalActions::Now, &bytes).is_err() {

@@ -5,6 +5,7 @@
 //! in turn (a script that a script calls) is not looked at. Knows files and digests; does not know its callers.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
 use crate::edn;
@@ -268,11 +269,37 @@ const MODULES: &[&str] = &[
     "/package.json",
 ];
 
-/// The words of a command, and of the texts of its variables: as they stand, and their parts.
+/// The words of a command: as they stand, and their parts.
 fn words(hook: &Value<'_>) -> Vec<String> {
     let command = hook.get("command").and_then(Value::as_slice).unwrap_or_default();
+    parts(command.iter().filter_map(Value::as_str))
+}
+
+/// The words of the texts of its variables.
+fn words_of_variables(hook: &Value<'_>) -> Vec<String> {
     let variables = hook.get("env").and_then(Value::as_map).into_iter().flat_map(Map::iter);
-    let texts = command.iter().chain(variables.map(|(_, value)| value)).filter_map(Value::as_str);
+    parts(variables.filter_map(|(_, value)| value.as_str()))
+}
+
+/// Whether a file that a variable names is code. A log or a state that a program writes is none: sealing it would end the
+/// trust at each run.
+fn is_code(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    const ENDINGS: &[&str] = &[
+        "bash", "bat", "bb", "cjs", "clj", "cmd", "dll", "dylib", "ex", "exs", "fish", "jar", "js", "ksh",
+        "lua", "mjs", "php", "pl", "pm", "ps1", "pth", "py", "pyc", "pyz", "rb", "sh", "so", "ts", "tsx",
+        "zsh",
+    ];
+    let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
+    let is_program = || path.metadata().is_ok_and(|found| found.permissions().mode() & 0o111 != 0);
+    let begins_as_script = || {
+        let mut start = [0; 2];
+        std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && &start == b"#!"
+    };
+    ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str())) || is_program() || begins_as_script()
+}
+
+fn parts<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<String> {
     let mut all = Vec::new();
     for text in texts {
         // A word may be a text for a shell, or an option with a value; a blank may be quoted.
@@ -305,10 +332,10 @@ fn below(root: &Path, path: &Path) -> Option<PathBuf> {
 /// project's folder, below its `:cwd` and below each folder that is a word itself. What stands before a slash may be a
 /// variable, so that the rest is looked for too.
 fn candidates(root: &Path, hook: &Value<'_>) -> Vec<PathBuf> {
-    let words = words(hook);
+    let (words, of_variables) = (words(hook), words_of_variables(hook));
     let mut folders = vec![root.to_owned()];
     let cwd = hook.get("cwd").and_then(Value::as_str);
-    for word in cwd.into_iter().chain(words.iter().map(String::as_str)) {
+    for word in cwd.into_iter().chain(words.iter().chain(&of_variables).map(String::as_str)) {
         for rest in rests(word) {
             let found = folders.clone().into_iter().filter_map(|folder| below(root, &folder.join(rest)));
             let found: Vec<_> = found.filter(|path| path.is_dir() && !folders.contains(path)).collect();
@@ -316,23 +343,28 @@ fn candidates(root: &Path, hook: &Value<'_>) -> Vec<PathBuf> {
         }
         folders.truncate(TRUSTED_FOLDERS);
     }
-    let mut paths: Vec<PathBuf> = Vec::new();
-    for word in &words {
-        for rest in rests(word) {
-            // The module a.b of Python is the file a/b.py.
-            let module = rest.replace('.', "/");
-            for folder in &folders {
-                let named = std::iter::once(rest.to_owned());
-                let named = named
-                    .chain(MODULES.iter().flat_map(|end| [format!("{rest}{end}"), format!("{module}{end}")]));
-                let found = named.filter_map(|name| below(root, &folder.join(name)));
-                paths.extend(found.filter(|path| path.is_file()));
-            }
-        }
-    }
+    let mut paths = files_named(root, &folders, &words);
+    paths.extend(files_named(root, &folders, &of_variables).into_iter().filter(|path| is_code(path)));
     paths.extend(watched(root, hook));
     paths.sort();
     paths.dedup();
+    paths
+}
+
+/// The files below some folders that words name, by a path or as a module.
+fn files_named(root: &Path, folders: &[PathBuf], words: &[String]) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    for rest in words.iter().flat_map(|word| rests(word)) {
+        // The module a.b of Python is the file a/b.py.
+        let module = rest.replace('.', "/");
+        for folder in folders {
+            let named = std::iter::once(rest.to_owned());
+            let named = named
+                .chain(MODULES.iter().flat_map(|end| [format!("{rest}{end}"), format!("{module}{end}")]));
+            let found = named.filter_map(|name| below(root, &folder.join(name)));
+            paths.extend(found.filter(|path| path.is_file()));
+        }
+    }
     paths
 }
 

@@ -541,7 +541,7 @@ impl Batch<'_> {
             file.come_up().await;
         }
         let Some(_slot) = self.free_slot().await else { return self.not_run() };
-        let plan = match self.planned_again(tool, call, plan).await {
+        let plan = match self.planned_again(tool, call, plan, revision.is_some()).await {
             Ok(plan) => plan,
             Err(refused) => return refused,
         };
@@ -597,8 +597,13 @@ impl Batch<'_> {
         tool: &Arc<dyn Tool>,
         call: &Arc<ToolCall>,
         allowed: Plan,
+        is_revised: bool,
     ) -> Result<Plan, Outcome> {
-        let again = self.plan(tool, call).await.map_err(Outcome::failed)?;
+        let again = self.plan(tool, call).await.map_err(|error| match error {
+            // The person's text is not of this file any more.
+            CallError::Unread(_) if is_revised => Outcome::failed(CallError::Stale),
+            error => Outcome::failed(error),
+        })?;
         if again.access == allowed.access {
             return Ok(again);
         }
