@@ -542,7 +542,6 @@ fn answer_within_the_drawing_of_a_question_is_none() {
     assert!(!setup.project().join("approved").exists());
     chat.press("\u{3}");
     chat.wait_for("you> ");
-    chat.wait_for("you> ");
     chat.press(CONTROL_D);
     chat.all();
 }
