@@ -10,7 +10,7 @@ use std::sync::Barrier;
 
 use edn_bridge::value::Owned;
 use support::guest::{Guest, socket};
-use support::{Bridge, Setup, at, code, data, end_of_turn, is_event, kind};
+use support::{Bridge, Setup, at, code, data, is_event, kind};
 
 const ASK: &str = r#"{:turns [{:steps [{:tool-call {:name "ask-user" :arguments {:question "Which?"}}}]}
                               {:steps [{:delta "end"}]}] :then :cycle}"#;
