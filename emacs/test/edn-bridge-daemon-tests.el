@@ -562,8 +562,7 @@ That is the text of a script's turns, in EDN."
             (edn-bridge-terminal-tests-start "evening.edn")
             (edn-bridge-terminal-tests-see
              "^Fix the cart — waits for an approval  \\[Open\\]")
-            ;; The question and the offer come to this chat too, and move the button.
-            (edn-bridge-terminal-tests-see "touch two")
+            ;; The offer comes to this chat too, and moves the button.
             (edn-bridge-terminal-tests-see "C-c C-p goes on with")
             (edn-bridge-terminal-tests-click "\\[Open\\]")
             (edn-bridge-terminal-tests-do

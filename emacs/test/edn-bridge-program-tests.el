@@ -200,6 +200,7 @@ Emacs 30 takes no name for remote that is not of a method it knows.")
           (ops (lambda () (mapcar (lambda (frame) (plist-get frame :op)) sent)))
           ;; They are told by files of their own.
           (edn-bridge-files-share nil)
+          (edn-bridge-buffers-revert nil)
           (edn-bridge-hands-tools nil))
       (setq default-directory folder)
       (unwind-protect

@@ -388,7 +388,7 @@
           (should-not (edn-bridge-drafts--read)))
       (delete-directory folder t))))
 
-(ert-deftest edn-bridge-undo-buffers-follow-the-files ()
+(ert-deftest edn-bridge-undo-elsewhere-is-told-and-reads-no-file ()
   (let* ((folder (file-name-as-directory (make-temp-file "edn-undo" t)))
          (file (expand-file-name "a.txt" folder)))
     (unwind-protect
@@ -405,9 +405,10 @@
                    :files (vector (list :path file :action "restored")))
                   (should (string-search "Undone elsewhere"
                                          (edn-bridge-test-transcript)))
+                  ;; The bridge sends what is in the file now.
                   (should (equal (with-current-buffer visiting
                                    (buffer-string))
-                                 "old, longer\n")))
+                                 "new\n")))
               (kill-buffer visiting))))
       (delete-directory folder t))))
 
