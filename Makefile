@@ -58,19 +58,19 @@ locks:
 .PHONY: crash
 crash: export EDN_BRIDGE_CRASH_KILLS ?= 200
 crash:
-	@cargo nextest run --locked $(INNER) -E 'binary(crash)' --no-capture
+	@cargo nextest run --locked $(INNER) --test engine -E 'test(/^crash::/)' --no-capture
 
 # Kills owners of shared sessions, and their PostgreSQL, many times.
 .PHONY: realm
 realm: export EDN_BRIDGE_REALM_KILLS ?= 200
 realm:
-	@cargo nextest run --locked $(INNER) -E 'binary(realm)' --no-capture
+	@cargo nextest run --locked $(INNER) --test realm -E 'not test(/^(federation|realm_simulation)::/)' --no-capture
 
 # Simulates several machines on one engine. SEEDS is a count, or the first seed and a count: 17:1.
 .PHONY: simulate
 simulate: export EDN_BRIDGE_SIMULATION_SEEDS := $(or $(SEEDS),5000)
 simulate:
-	@cargo nextest run --locked $(INNER) -E 'binary(realm_simulation) and test(sound)' --no-capture
+	@cargo nextest run --locked $(INNER) --test realm -E 'test(/^realm_simulation::sound/)' --no-capture
 
 # Servers of tools from the package registries, and the official conformance suite for their clients.
 .PHONY: test-peers
@@ -92,7 +92,7 @@ soak:
 # Prints the tables of tricks against the permissions, with the result of each.
 .PHONY: tricks
 tricks:
-	@cargo nextest run --locked --no-default-features -E 'binary(permission_tricks)' --no-capture
+	@cargo nextest run --locked --no-default-features --test engine -E 'test(/^permission_tricks::/)' --no-capture
 
 .PHONY: fmt
 fmt:

@@ -2,7 +2,7 @@
 //!
 //! A glob comes from a model, a project or a guest, and the library recurses for each open brace. So this
 //! module bounds its length and its groups before the library sees it. Knows text and paths, but not the
-//! purpose of a glob. No other module calls the library (`tests/layering.rs` checks that).
+//! purpose of a glob. No other module calls the library (`tests/house/layering.rs` checks that).
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,5 +1,5 @@
 //! The rooms of the program: each is a module of this list, with its folder. It contains no logic.
-//! `docs/architecture.md` says what each is for; `tests/layering.rs` holds which may use which.
+//! `docs/architecture.md` says what each is for; `tests/house/layering.rs` holds which may use which.
 //!
 //! Data flows one way: bytes are cut into lines, a line becomes a request of its [`wire`], and the wire calls
 //! [`session`]'s API. The [`engine`] writes entries to the [`store`], answers only then, and gives events to every

@@ -1,7 +1,7 @@
 //! A line of the control wire, and its answer.
 #![no_main]
 
-#[path = "../../tests/control_wire/any_line.rs"]
+#[path = "../../tests/wire/control_wire/any_line.rs"]
 mod any_line;
 
 use libfuzzer_sys::fuzz_target;

@@ -1,7 +1,7 @@
 //! A line of the UI wire, as it is read and checked.
 #![no_main]
 
-#[path = "../../tests/ui_wire/any_line.rs"]
+#[path = "../../tests/wire/ui_wire/any_line.rs"]
 mod any_line;
 
 use libfuzzer_sys::fuzz_target;

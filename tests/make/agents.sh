@@ -10,11 +10,11 @@ if ! real_agents; then
   say '-- LEFT OUT: the agents of others (Claude, Codex, Gemini, opencode), because npm is missing or cannot fetch them'
   exit 0
 fi
-step 'build the tests with agents of others' cargo nextest run --locked $INNER --test agents --no-run
+step 'build the tests with agents of others' cargo nextest run --locked $INNER --test engine --no-run
 in=alone
 if ! alone true 2>/dev/null; then
   in=
   say '-- NOT TRIED: agents of others without a network, because unshare or ip is missing or may not be used'
 fi
 step 'agents of others from the registry' $in cargo nextest run --locked --offline $INNER --run-ignored only \
-  --no-fail-fast --test agents -E 'test(/^real::/)'
+  --no-fail-fast --test engine -E 'test(/^agents::real::/)'

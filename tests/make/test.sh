@@ -51,7 +51,7 @@ if has_model_tools; then
   step 'lints of the embedded model' cargo clippy --profile quick --locked -- -D warnings
   "$PROGRAM" models fetch >/dev/null || exit 1
   EDN_BRIDGE_RELEASE="$PROGRAM" step 'the embedded model' \
-    cargo nextest run --locked $INNER --run-ignored only -E 'binary(embedded_model)'
+    cargo nextest run --locked $INNER --run-ignored only --test engine -E 'test(/^embedded_model::/)'
 else
   say '-- LEFT OUT: the test of the embedded model, because it could not be built'
 fi

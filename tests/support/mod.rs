@@ -114,7 +114,7 @@ impl Setup {
         }
         // The configuration of the person who runs the tests must not matter.
         command.env("XDG_CONFIG_HOME", self.dir.path().join("config"));
-        // What a test starts ends with it; tests/daemon.rs has those of the daemon.
+        // What a test starts ends with it; tests/daemon has those of the daemon.
         command.env("EDN_BRIDGE_DAEMON", "never");
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.arg("--state-dir").arg(self.state()).arg("--cwd").arg(self.project());

@@ -1,5 +1,5 @@
 //! The golden transcripts of the repository, played to a client: it writes the requests as they are recorded, and takes
-//! each answer and each event. `tests/transcripts.rs` of the program holds that the program says the same.
+//! each answer and each event. `tests/wire/transcripts.rs` of the program holds that the program says the same.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

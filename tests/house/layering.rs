@@ -1,0 +1,707 @@
+//! The direction of the house: a room uses only rooms below it.
+//!
+//! Reads every `use` and path of the library and compares the rooms in them with the table. A room that is
+//! missing from the table fails too, so that the table stays complete.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+mod circles;
+mod methods;
+
+use circles::circles;
+
+/// Each room, and the rooms that it uses directly; the lowest first. A new use is a new edge here, and an edge that
+/// nobody uses goes.
+const TABLE: &[(&str, &[&str])] = &[
+    // The codec and its values are a package of their own: the compiler holds that they know nobody.
+    ("value", &[]),
+    ("edn", &[]),
+    ("client", &[]),
+    // What the wire takes is what the codec reads.
+    ("limits", &["edn"]),
+    ("meter", &[]),
+    ("glob", &["limits", "meter"]),
+    ("json", &["value", "limits"]),
+    ("jsonrpc", &["value", "limits", "json"]),
+    ("acp", &[]),
+    ("visible", &[]),
+    ("similar", &[]),
+    ("clock", &[]),
+    ("crash", &[]),
+    ("descriptors", &["limits"]),
+    ("diff", &["limits"]),
+    ("environment", &[]),
+    ("heap", &["limits"]),
+    ("private", &[]),
+    ("claims", &["limits", "private"]),
+    ("sha256", &[]),
+    ("files", &["limits", "sha256"]),
+    ("git", &["limits", "files"]),
+    ("runner", &["limits", "clock", "descriptors", "environment", "files"]),
+    ("secret", &[]),
+    ("http", &["limits"]),
+    ("auth", &["value", "edn", "limits", "clock", "environment", "private", "runner", "secret", "http"]),
+    // Programs that are talked to.
+    ("peer", &["value", "limits", "visible", "similar", "environment", "runner", "secret", "http", "auth"]),
+    ("message", &["value", "limits"]),
+    ("delivery", &[]),
+    ("catalogue", &["value", "limits", "message", "delivery"]),
+    ("facts", &["value", "limits", "message"]),
+    ("project", &["sha256"]),
+    // What a journal keeps.
+    ("store", &["value", "edn", "limits", "descriptors", "private", "message", "project"]),
+    // What several machines share, in entries.
+    ("realm", &["limits", "clock", "secret", "sha256", "http", "message", "store"]),
+    // An entry is an event too.
+    ("event", &["value", "limits", "files", "secret", "message", "delivery", "catalogue", "facts", "store"]),
+    ("session", &["value", "limits", "files", "secret", "message", "catalogue", "facts", "event"]),
+    (
+        "config",
+        &[
+            "value",
+            "edn",
+            "limits",
+            "meter",
+            "glob",
+            "similar",
+            "environment",
+            "private",
+            "files",
+            "secret",
+            "http",
+            "sha256",
+            "message",
+        ],
+    ),
+    (
+        "federation",
+        &["value", "edn", "limits", "clock", "git", "private", "message", "store", "realm", "config"],
+    ),
+    ("memory", &["edn", "limits", "private", "facts", "project"]),
+    ("export", &["value", "edn", "limits", "visible", "files", "message"]),
+    ("projection", &["value", "limits", "files", "message", "facts", "event", "session"]),
+    ("slash", &["message", "catalogue"]),
+    (
+        "provider",
+        &[
+            "value",
+            "edn",
+            "limits",
+            "json",
+            "similar",
+            "clock",
+            "environment",
+            "private",
+            "runner",
+            "secret",
+            "sha256",
+            "http",
+            "auth",
+            "message",
+            "facts",
+        ],
+    ),
+    // Spans and figures of the process's work.
+    ("telemetry", &["limits", "secret", "message"]),
+    ("hook", &["value", "edn", "limits", "environment", "files", "runner", "event", "telemetry"]),
+    ("workflow", &["value", "edn", "limits"]),
+    (
+        "tool",
+        &[
+            "value",
+            "limits",
+            "meter",
+            "glob",
+            "diff",
+            "visible",
+            "environment",
+            "private",
+            "files",
+            "runner",
+            "sha256",
+            "http",
+            "message",
+            "facts",
+            "event",
+            "provider",
+        ],
+    ),
+    (
+        "mcp",
+        &[
+            "value",
+            "edn",
+            "limits",
+            "json",
+            "visible",
+            "similar",
+            "clock",
+            "environment",
+            "sha256",
+            "private",
+            "files",
+            "secret",
+            "http",
+            "auth",
+            "peer",
+            "message",
+            "provider",
+            "tool",
+        ],
+    ),
+    (
+        "agent",
+        &[
+            "value",
+            "edn",
+            "limits",
+            "json",
+            "jsonrpc",
+            "acp",
+            "visible",
+            "environment",
+            "sha256",
+            "files",
+            "secret",
+            "facts",
+            "peer",
+            "mcp",
+        ],
+    ),
+    ("context", &["value", "limits", "meter", "files", "message", "facts", "tool"]),
+    (
+        "query",
+        &[
+            "value",
+            "edn",
+            "limits",
+            "meter",
+            "similar",
+            "git",
+            "message",
+            "catalogue",
+            "facts",
+            "event",
+            "session",
+            "store",
+            "memory",
+            "projection",
+            "provider",
+            "hook",
+            "workflow",
+            "tool",
+            "context",
+            "telemetry",
+        ],
+    ),
+    (
+        "interaction",
+        &[
+            "value",
+            "edn",
+            "limits",
+            "visible",
+            "clock",
+            "crash",
+            "private",
+            "claims",
+            "secret",
+            "sha256",
+            "message",
+            "facts",
+            "catalogue",
+            "event",
+            "session",
+            "telemetry",
+        ],
+    ),
+    (
+        "wire",
+        &[
+            "value",
+            "edn",
+            "limits",
+            "json",
+            "jsonrpc",
+            "acp",
+            "clock",
+            "diff",
+            "heap",
+            // The state of a file that an editor has open.
+            "files",
+            "private",
+            "runner",
+            "secret",
+            "sha256",
+            "message",
+            "delivery",
+            "catalogue",
+            "facts",
+            "event",
+            "session",
+            "projection",
+        ],
+    ),
+    (
+        "engine",
+        &[
+            "value",
+            "edn",
+            "limits",
+            "meter",
+            "glob",
+            "visible",
+            "similar",
+            "clock",
+            "crash",
+            "descriptors",
+            "diff",
+            "environment",
+            "private",
+            "claims",
+            "files",
+            "git",
+            "runner",
+            "secret",
+            "sha256",
+            "http",
+            "auth",
+            "json",
+            "jsonrpc",
+            "acp",
+            "agent",
+            "peer",
+            "message",
+            "catalogue",
+            "facts",
+            "event",
+            "session",
+            "config",
+            "store",
+            "realm",
+            "federation",
+            "memory",
+            "export",
+            "projection",
+            "slash",
+            "provider",
+            "hook",
+            "workflow",
+            "tool",
+            "mcp",
+            "context",
+            "query",
+            "interaction",
+            "telemetry",
+        ],
+    ),
+    ("repl", &["value", "edn", "client", "limits", "visible", "private"]),
+];
+
+#[test]
+fn rooms_use_exactly_the_rooms_of_the_table() {
+    let table: BTreeMap<&str, BTreeSet<&str>> =
+        TABLE.iter().map(|(room, below)| (*room, below.iter().copied().collect())).collect();
+    let mut used: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for (file, text) in sources() {
+        let Some(room) = room_of(&file) else { continue };
+        if !table.contains_key(room.as_str()) {
+            wrong.push(format!("{}: the room {room} is not in the table", file.display()));
+            continue;
+        }
+        let mut rooms = rooms_used(&absolute(&file, &text), &table);
+        rooms.remove(&room);
+        for above in rooms.iter().filter(|used| !table[room.as_str()].contains(used.as_str())) {
+            wrong.push(format!("{}: {room} uses {above}", file.display()));
+        }
+        used.entry(room).or_default().extend(rooms);
+    }
+    for (room, below) in &table {
+        for room_below in
+            below.iter().filter(|below| used.get(*room).is_none_or(|used| !used.contains(**below)))
+        {
+            wrong.push(format!("{room} does not use {room_below}: take it out of the table"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn rooms_stand_above_those_that_they_use() {
+    for (place, (room, below)) in TABLE.iter().enumerate() {
+        for used in *below {
+            assert!(TABLE[..place].iter().any(|(lower, _)| lower == used), "{used} must stand before {room}");
+        }
+    }
+}
+
+#[test]
+fn files_do_not_use_each_other_in_circles() {
+    let found = circles(&sources());
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn contract_runner_files_are_in_no_circle() {
+    let own = sources().into_iter().filter_map(|(file, text)| {
+        let file = file.strip_prefix("src/contract").ok()?;
+        Some((Path::new("src").join(file), text))
+    });
+    let own: Vec<_> = own.collect();
+    assert!(own.len() > 10, "{own:?}");
+    let found = circles(&own);
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn circle_is_found_in_every_form() {
+    let house = |files: &[(&str, &str)]| {
+        let files: Vec<_> =
+            files.iter().map(|(path, text)| (PathBuf::from(path), (*text).to_owned())).collect();
+        circles(&files).into_iter().map(|circle| circle.into_iter().collect::<Vec<_>>()).collect::<Vec<_>>()
+    };
+    let both = [["src/a.rs", "src/a/b.rs"]];
+    // A parent and its child that use each other; a `mod` line is no use.
+    let child = ("src/a/b.rs", "use super::X;");
+    assert_eq!(house(&[("src/a.rs", "mod b; use b::Y; pub struct X;"), child]), both);
+    assert_eq!(house(&[("src/a.rs", "mod b; fn f() { b::y() } pub struct X;"), child]), both);
+    assert_eq!(house(&[("src/a.rs", "mod b; pub struct X;"), child]), [[""; 2]; 0]);
+    // An item that is passed on is no use of it, unless the file names it itself.
+    assert_eq!(house(&[("src/a.rs", "mod b; pub(crate) use b::Y; pub struct X;"), child]), [[""; 2]; 0]);
+    assert_eq!(house(&[("src/a.rs", "mod b; pub(crate) use b::Y; pub struct X(Y);"), child]), both);
+    // What is passed on is used where it is defined.
+    let user = ("src/c.rs", "use crate::a::Y;");
+    let files = [("src/a.rs", "mod b; pub use b::Y; fn f() { crate::c::g() }"), ("src/a/b.rs", ""), user];
+    assert_eq!(house(&files), [[""; 2]; 0]);
+    // Groups, paths in expressions, and modules inside a file.
+    let two = [["src/c.rs", "src/d.rs"]];
+    assert_eq!(
+        house(&[
+            ("src/c.rs", "use crate::{x, d::{self, Z as Q}};"),
+            ("src/d.rs", "fn f(x: &crate::c::T) {}")
+        ]),
+        two
+    );
+    assert_eq!(
+        house(&[
+            ("src/c.rs", "mod m { fn f() { super::super::d::g::<u8>() } }"),
+            ("src/d.rs", "use super::c;")
+        ]),
+        two
+    );
+    // Neither comments nor literals nor a module's own tests count.
+    let quiet = "// use crate::c::T;\nconst A: &str = \"crate::c\"; const B: char = '\"';\n#[cfg(test)]\nmod tests {\n use crate::c;";
+    assert_eq!(house(&[("src/c.rs", "use crate::d;"), ("src/d.rs", quiet)]), [[""; 2]; 0]);
+}
+
+/// In how many files a type may have methods.
+const FILES_OF_A_TYPE: usize = 6;
+
+#[test]
+fn type_has_methods_in_few_files() {
+    let found = methods::spread(&sources());
+    assert!(found.len() > 200, "only {} types have methods", found.len());
+    let wide: Vec<_> = found.iter().filter(|(_, files)| files.len() > FILES_OF_A_TYPE).collect();
+    assert!(wide.is_empty(), "cut these types into parts with a name each: {wide:#?}");
+}
+
+#[test]
+fn methods_of_a_type_are_found_in_every_form() {
+    let files_of = |name: &str, files: &[(&str, &str)]| {
+        let files: Vec<_> =
+            files.iter().map(|(path, text)| (PathBuf::from(path), (*text).to_owned())).collect();
+        methods::spread(&files).get(name).map_or(0, BTreeSet::len)
+    };
+    let own = ("src/a.rs", "mod b; pub struct X<T>(T); impl X<u8> { fn f() {} }");
+    for text in [
+        "use super::X; impl X<u8> { pub fn f() {} }",
+        "use super::X; impl<T: Fn(u8) -> u8> X<T> where T: for<'a> Fn(&'a u8) { async fn f() {} }",
+        "use crate::{a::X as Y, c}; #[cfg(unix)] impl Y<u8> { const A: u8 = 1; fn f() { if true { } } }",
+        "use crate::c::X; /// Words.\nunsafe impl X<u8> { fn f() {} }",
+        "use super::*; use crate::a::X; mod m {} impl X<u8> { fn f() {} }",
+    ] {
+        let through = ("src/c.rs", "pub use crate::a::X;");
+        let count = ["X of src/a.rs", "Y of src/a.rs"]
+            .map(|name| files_of(name, &[own, ("src/a/b.rs", text), through]));
+        assert_eq!(count.iter().sum::<usize>(), 2, "{text}");
+    }
+    for text in [
+        "use super::X; impl Clone for X<u8> { fn clone() {} }",
+        "use super::X; impl X<u8> { const A: u8 = 1; } fn f() {}",
+        "use super::X; fn g(x: impl Fn(X<u8>) -> u8) -> impl Sized { fn f() {} }",
+        "struct X; impl X { fn f() {} }",
+        "use super::X; // impl X { fn f() {} }",
+        "use super::X; fn g() {}\n#[cfg(test)]\nmod tests { impl X<u8> { fn f() {} }",
+    ] {
+        assert_eq!(files_of("X of src/a.rs", &[own, ("src/a/b.rs", text)]), 1, "{text}");
+    }
+}
+
+#[test]
+fn climbing_path_is_found() {
+    let table: BTreeMap<&str, BTreeSet<&str>> =
+        TABLE.iter().map(|(room, _)| (*room, BTreeSet::new())).collect();
+    for (file, text) in [
+        ("src/wire.rs", "use super::engine::Engine;"),
+        ("src/wire/outbox.rs", "use super::super::engine::Engine;"),
+    ] {
+        assert!(rooms_used(&absolute(Path::new(file), text), &table).contains("engine"), "{file}: {text}");
+    }
+    let inside = absolute(Path::new("src/wire/outbox.rs"), "use super::lines::x;");
+    assert!(rooms_used(&inside, &table).is_empty(), "a neighbour in the same room");
+}
+
+#[test]
+fn every_module_says_what_it_is_for() {
+    let silent: Vec<_> =
+        sources().into_iter().filter(|(_, text)| !text.starts_with("//!")).map(|(file, _)| file).collect();
+    assert!(silent.is_empty(), "without a header: {silent:?}");
+}
+
+#[test]
+fn only_the_edn_reader_uses_nom() {
+    for (file, text) in sources() {
+        let reader = file.starts_with("src/edn/read") || file.ends_with("src/edn/read.rs");
+        assert!(reader || !text.contains("nom::"), "{} uses nom", file.display());
+    }
+}
+
+#[test]
+fn only_the_room_of_servers_uses_rmcp() {
+    for (file, text) in sources() {
+        let room = file.starts_with("src/mcp") || file == Path::new("src/mcp.rs");
+        assert!(room || !text.contains("rmcp::"), "{} uses rmcp", file.display());
+    }
+}
+
+#[test]
+fn each_engine_of_a_realm_keeps_its_client_to_itself() {
+    for (file, text) in sources() {
+        for (client, engine) in [("tokio_postgres", "postgres"), ("async_nats", "nats")] {
+            let room = file.starts_with(format!("src/realm/{engine}"))
+                || file == Path::new(&format!("src/realm/{engine}.rs"));
+            // Its log is turned off by its name.
+            let is_used = text.contains(&format!("{client}::")) || text.contains(&format!("use {client}"));
+            assert!(room || !is_used, "{} uses {client}", file.display());
+        }
+    }
+}
+
+#[test]
+fn digests_and_likeness_are_computed_in_one_room() {
+    for (file, text) in sources() {
+        for (outside, room) in [("sha2::", "src/sha256.rs"), ("strsim::", "src/similar.rs")] {
+            assert!(file == Path::new(room) || !text.contains(outside), "{} uses {outside}", file.display());
+        }
+    }
+}
+
+#[test]
+fn only_both_sides_of_acp_know_the_types_of_the_protocol() {
+    for (file, text) in sources() {
+        // The tables that both sides use, the side of an agent, and the side of an editor.
+        let own = ["src/acp.rs", "src/wire/acp/v1.rs", "src/wire/acp/v2.rs", "src/agent/v1.rs"]
+            .iter()
+            .any(|own| file == Path::new(own));
+        assert!(own || !text.contains("agent_client_protocol_schema"), "{} knows them", file.display());
+    }
+}
+
+#[test]
+fn only_the_bounded_glob_module_builds_globs() {
+    let builders = ["globset::", "GlobBuilder", "GitignoreBuilder", "OverrideBuilder", "WalkBuilder"];
+    for (file, text) in sources() {
+        if file != Path::new("src/glob.rs") {
+            let found = builders.iter().find(|builder| text.contains(**builder));
+            assert_eq!(found, None, "{}: a glob is to be bounded in glob", file.display());
+        }
+    }
+}
+
+/// What an evaluation of something that a model, a project or a client wrote looks like.
+const EVALUATIONS: &[&str] = &[
+    ".is_match(",
+    ".matched(",
+    "run(&env",
+    " read(handle",
+    ".read)(",
+    "Mentions::new(",
+    "Bars::new(",
+    "path::resolve(self.cwd",
+];
+
+#[test]
+fn evaluations_run_on_a_meter() {
+    let mut found = 0;
+    for (file, text) in sources() {
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        // A resolver itself is run on one, and each of its fields is paid for.
+        let is_run = file.starts_with("src/query/resolvers") || file == Path::new("src/query/table.rs");
+        if let Some(evaluation) = EVALUATIONS.iter().find(|evaluation| text.contains(**evaluation)) {
+            found += 1;
+            let meter = text.contains("meter.") || text.contains("meter)");
+            assert!(is_run || meter, "{}: {evaluation} without a budget", file.display());
+        }
+    }
+    assert!(found > 6, "{found}");
+}
+
+#[test]
+fn only_the_map_names_a_package_of_the_workspace() {
+    for (file, text) in sources() {
+        let own =
+            ["src/edn", "src/client", "src/contract", "src/lib.rs"].iter().any(|own| file.starts_with(own));
+        assert!(own || !text.contains("edn_codec"), "{}: write crate::edn", file.display());
+    }
+}
+
+#[test]
+fn only_the_runner_starts_programs() {
+    for (file, text) in sources() {
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        // The contract starts servers as any client does.
+        let may = file.starts_with("src/runner") || file == Path::new("src/runner.rs");
+        let may = may || file == Path::new("src/contract/launch.rs");
+        // The daemon must outlive the process that starts it, which is all that a runner prevents.
+        let may = may || file == Path::new("src/cli/daemon/place.rs");
+        // An example for others starts the program as they will.
+        let may = may || file.starts_with("src/client/examples");
+        // Not `AvailableCommand::new(`, which is a type of another name.
+        let starts = text
+            .match_indices("Command::new(")
+            .any(|(at, _)| !text[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_'));
+        assert!(may || !starts, "{} starts some", file.display());
+    }
+}
+
+#[test]
+fn private_folders_are_created_in_one_place() {
+    for (file, text) in sources() {
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        assert!(
+            file.ends_with("src/private.rs") || !text.contains("DirBuilder"),
+            "{} makes some",
+            file.display()
+        );
+    }
+}
+
+#[test]
+fn state_folder_entries_are_closed_to_other_users() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let mut names = BTreeSet::new();
+    for (_, text) in sources() {
+        for (place, word) in text.match_indices("state_dir") {
+            let rest = text[place + word.len()..].trim_start_matches("()").trim_start();
+            let name = rest.strip_prefix(".join(\"").and_then(|rest| rest.split('"').next());
+            names.extend(name.map(str::to_owned));
+        }
+    }
+    assert!(names.len() >= 12, "{names:?}");
+    for name in &names {
+        std::fs::create_dir(dir.path().join(name)).unwrap();
+        std::fs::set_permissions(dir.path().join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    edn_bridge::private::close(dir.path());
+    for name in names {
+        let mode = dir.path().join(&name).metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o700, "{name} is not in the list of what is kept there");
+    }
+}
+
+#[test]
+fn used_room_is_found_in_every_form() {
+    let table: BTreeMap<&str, BTreeSet<&str>> =
+        TABLE.iter().map(|(room, _)| (*room, BTreeSet::new())).collect();
+    for (text, expected) in [
+        ("use crate::runner::main;", "runner"),
+        ("use crate::{limits, engine};", "engine"),
+        ("let x = crate::wire::start();", "wire"),
+        ("use crate::{\n    value::Value,\n    query::{run, plan},\n};", "query"),
+        ("    use crate::store;", "store"),
+    ] {
+        assert!(rooms_used(text, &table).contains(expected), "{text}");
+    }
+}
+
+/// The library's files below `src`, with their text. The program's own files may use everything.
+fn sources() -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut open = vec![root.join("src")];
+    let mut files = Vec::new();
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            // Tests of a package are no part of what it does.
+            if path.ends_with("src/edn/tests") {
+                continue;
+            }
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                files.push((path.strip_prefix(root).unwrap().to_owned(), text));
+            }
+        }
+    }
+    assert!(files.len() > 20, "only {} files found", files.len());
+    files
+}
+
+/// The room that a file belongs to; `None` for the map, the program and the packages.
+fn room_of(file: &Path) -> Option<String> {
+    let first = file.components().nth(1)?.as_os_str().to_str()?;
+    let room = first.strip_suffix(".rs").unwrap_or(first);
+    (!matches!(room, "lib" | "main" | "cli" | "client" | "contract" | "edn")).then(|| room.to_owned())
+}
+
+/// The text with paths that leave their module (`super::`) rewritten from the root: a file at depth `n`
+/// reaches the rooms with `n` of them.
+fn absolute(file: &Path, text: &str) -> String {
+    // A module's own tests may use any room to inspect results.
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
+    let depth = file.components().count() - 1;
+    text.replace(&"super::".repeat(depth), "crate::")
+}
+
+/// The rooms that a text names after `crate::`, alone or in braces.
+fn rooms_used(text: &str, table: &BTreeMap<&str, BTreeSet<&str>>) -> BTreeSet<String> {
+    // What a comment names is no use of it.
+    let text: String =
+        text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+    let mut used = BTreeSet::new();
+    for (place, _) in text.match_indices("crate::") {
+        let rest = &text[place + "crate::".len()..];
+        if let Some(group) = rest.strip_prefix('{') {
+            let mut depth = 1usize;
+            let mut word = String::new();
+            for c in group.chars() {
+                match c {
+                    '{' => depth += 1,
+                    '}' => depth -= 1,
+                    _ => {}
+                }
+                if c.is_alphanumeric() || c == '_' {
+                    word.push(c);
+                } else {
+                    if depth == 1 || (depth == 0 && c == '}') || c == ':' {
+                        used.insert(std::mem::take(&mut word));
+                    }
+                    word.clear();
+                }
+                if depth == 0 {
+                    break;
+                }
+            }
+        } else {
+            used.insert(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
+        }
+    }
+    used.retain(|word| table.contains_key(word.as_str()));
+    used
+}
