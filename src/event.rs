@@ -20,7 +20,6 @@ use crate::catalogue::ErrorCode;
 use crate::delivery::Class;
 use crate::facts::mcp::McpStates;
 use crate::facts::{JobFacts, SessionFacts, SessionList};
-use crate::limits::TURN_ROUNDS;
 use crate::message::{Block, EntryId, Message, SessionId, StopReason, TurnId, Usage};
 use crate::store::Entry;
 use crate::value::{Map, Value};
@@ -307,7 +306,8 @@ pub struct TurnEnded {
     pub stop: Option<StopReason>,
     /// The failure, for a person.
     pub error: Option<Arc<str>>,
-    /// The kind of the failure of its last model call, such as `not-configured`; `None` if something else failed.
+    /// The kind of the failure of its last model call, such as `not-configured`, or [`ROUND_LIMIT`]; `None` if something
+    /// else failed.
     pub error_kind: Option<&'static str>,
     /// The sum over its model calls; `None` for a workflow's run, whose stages are separate turns.
     pub usage: Option<Usage>,
@@ -316,14 +316,12 @@ pub struct TurnEnded {
 impl TurnEnded {
     /// Whether the turn was ended because it had made as many model calls as it may.
     pub fn is_out_of_rounds(&self) -> bool {
-        self.error.as_deref().is_some_and(|error| error == out_of_rounds())
+        self.error_kind == Some(ROUND_LIMIT)
     }
 }
 
-/// Why a turn was ended that had made as many model calls as it may.
-pub fn out_of_rounds() -> String {
-    format!("The turn made {TURN_ROUNDS} model calls and was ended.")
-}
+/// The kind of failure of a turn that had made as many model calls as it may.
+pub const ROUND_LIMIT: &str = "round-limit";
 
 /// The pause before a retry of a model call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -218,7 +218,8 @@ topics! {
         "A turn or a workflow's run ended and the session is free. `:outcome` is \"completed\", \"aborted\", \
          \"interrupted\" or \"failed\"; `:entry-id` names its last message. `:error-kind` is that of the model call \
          that failed, if one did: \"overloaded\", \"rate-limited\", \"dropped\", \"context-overflow\", \
-         \"not-configured\" (a key, a model or a provider is missing) or \"fatal\".";
+         \"not-configured\" (a key, a model or a provider is missing) or \"fatal\"; or \"round-limit\", if the turn made as \
+         many model calls as it may.";
     TurnRetry "turn/retry" Lossless false
         ["session-id" "attempt" "kind" "pause-ms"] ["error-message"]
         "A model call failed, and the turn waits before it retries it. `:kind` is that of the failure: \"overloaded\", \

@@ -10,9 +10,10 @@ use edn_bridge::environment::{Pairs, Variables};
 use edn_bridge::wire::transport::Transport;
 
 use super::daemon::{self, Engines, Given};
-use super::serve::on_termination;
+use super::failure::{Exit, Failure};
+use super::options::Options;
 use super::served::Protocol;
-use super::{Exit, Failure, Options};
+use super::signals::on_termination;
 
 /// What an editor runs beside the protocol.
 #[derive(Subcommand)]

@@ -15,8 +15,10 @@ use edn_bridge::store::Durability;
 use edn_bridge::value::{Map, Owned, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose, RunningProcess};
 
+use super::failure::Failure;
+use super::options::Options;
 use super::served::Own;
-use super::{Failure, Options, daemon, out};
+use super::{daemon, out};
 
 /// A connection, and its engine if that is our own.
 pub(super) struct Attached {

@@ -13,13 +13,12 @@ use edn_bridge::client::frame;
 use edn_bridge::repl::message_line::{MessageLine, Word};
 use edn_bridge::value::{Map, Owned, Value};
 
+use super::failure::{Exit, Failure, USAGE};
+use super::options::Options;
 use super::prompt::console::{Console, News, SignalKind};
-use super::prompt::told::Teller;
-use super::prompt::{
-    Goal, Output, TOPICS, check_provider, is_failed, is_of, not_set_up, resumed, turn_of, unusable,
-};
+use super::prompt::told::{Output, Teller};
+use super::prompt::{Goal, TOPICS, check_provider, is_failed, is_of, not_set_up, resumed, turn_of, unusable};
 use super::style::{Meaning, Painter};
-use super::{Exit, Failure, Options, USAGE};
 use markdown::Markdown;
 use questions::Asker;
 

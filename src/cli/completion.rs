@@ -3,9 +3,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Command as Grammar, CommandFactory as _, ValueEnum};
+use clap::{Command as Grammar, ValueEnum};
 
-use super::{Arguments, Exit, Failure, out};
+use super::failure::{Exit, Failure};
+use super::out;
 
 const NAME: &str = "edn-bridge";
 
@@ -19,8 +20,8 @@ pub(super) enum Shell {
 }
 
 /// Prints what a shell needs to complete the program's commands.
-pub(super) fn completion(shell: Shell) -> Exit {
-    let (mut command, mut text) = (offered(&Arguments::command()), Vec::new());
+pub(super) fn completion(program: &Grammar, shell: Shell) -> Exit {
+    let (mut command, mut text) = (offered(program), Vec::new());
     match shell {
         Shell::Bash => clap_complete::generate(clap_complete::Shell::Bash, &mut command, NAME, &mut text),
         Shell::Zsh => clap_complete::generate(clap_complete::Shell::Zsh, &mut command, NAME, &mut text),
@@ -46,8 +47,7 @@ fn offered(command: &Grammar) -> Grammar {
 }
 
 /// Prints the manual page, or writes it into a folder with a page for each command.
-pub(super) fn man(folder: Option<PathBuf>) -> Exit {
-    let command = Arguments::command();
+pub(super) fn man(command: Grammar, folder: Option<PathBuf>) -> Exit {
     let Some(folder) = folder else {
         let mut text = Vec::new();
         clap_mangen::Man::new(command).render(&mut text).map_err(Failure::io("the manual"))?;

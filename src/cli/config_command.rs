@@ -21,10 +21,12 @@ use edn_bridge::tool::permission::Rule;
 use edn_bridge::value::{Map, Value};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::failure::{Exit, FAILED, Failure, USAGE};
+use super::options::Options;
+use super::out;
 use super::served::NO_TELEMETRY;
 use super::style::{Meaning, Painter};
 use super::table::Table;
-use super::{Exit, FAILED, Failure, Options, USAGE, out};
 
 #[derive(Subcommand)]
 pub(super) enum ConfigCommand {
@@ -135,10 +137,34 @@ fn check(options: &Options) -> Exit {
     Ok(if found.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
+/// A value of the configuration: its name, value and source.
+pub(super) type Setting = (&'static str, Value<'static>, String);
+
+/// The settings that options can give, too.
+pub(super) fn values(options: &Options, settings: &Settings) -> Vec<Setting> {
+    let path = |path: &Path| Value::from(path.to_string_lossy().into_owned());
+    let optional = |file: &Option<PathBuf>| Value::from(file.as_deref().map(path));
+    let values = [
+        ("state-dir", path(&settings.state_dir)),
+        ("cwd", path(&settings.cwd)),
+        ("config", optional(&settings.files.user)),
+        ("provider", Value::from(settings.provider.to_string())),
+        ("model", Value::from(settings.model.to_string())),
+        ("agent", Value::from(settings.agent.as_deref().map(str::to_owned))),
+        ("model-file", optional(&settings.model_file)),
+        ("script", optional(&settings.script)),
+        ("mode", Value::from(settings.mode.as_str())),
+        ("durability", Value::from(options.durability().as_str())),
+        ("log", Value::from(options.log.clone())),
+        ("log-format", Value::from(options.log_format.clone())),
+    ];
+    values.into_iter().map(|(key, value)| (key, value, settings.origin(key).to_owned())).collect()
+}
+
 fn show(options: &Options, as_json: bool) -> Exit {
     let settings = options.settings()?;
     let layers = settings.files.read()?;
-    let mut rows: Vec<(String, Value<'static>, String)> = super::doctor::values(options, &settings)
+    let mut rows: Vec<(String, Value<'static>, String)> = values(options, &settings)
         .into_iter()
         .map(|(key, value, from)| (key.to_owned(), value, from))
         .collect();

@@ -21,7 +21,9 @@ use edn_bridge::session::control::{ControlKind, ControlResult, VERSION};
 use edn_bridge::value::{Map, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
 
-use super::{Exit, FAILED, Failure, Options, out};
+use super::failure::{Exit, FAILED, Failure};
+use super::options::Options;
+use super::out;
 use parked::Parked;
 use receiver::{Lost, Offer, Receiver};
 

@@ -16,5 +16,3 @@ pub(super) use attach::{Use, join, serve};
 pub(super) use commands::{DaemonCommand, run, seen};
 pub(super) use engines::Engines;
 pub(super) use line::Given;
-#[cfg(feature = "realm")]
-pub(super) use place::Lock;

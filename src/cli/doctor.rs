@@ -29,9 +29,11 @@ use edn_bridge::store::{Durability, FORMAT, Header, Store};
 use edn_bridge::value::{Map, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
 
-use super::config_command::{Mistake, mistakes};
+use super::config_command::{Mistake, Setting, mistakes, values};
+use super::failure::{Exit, FAILED};
+use super::options::Options;
 use super::style::{Meaning, Painter};
-use super::{Exit, FAILED, Options, daemon, out, realm};
+use super::{daemon, out, realm};
 
 /// How long a program that is asked for its version may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -94,9 +96,6 @@ impl Findings {
     }
 }
 
-/// A value of the configuration: its name, value and source.
-pub(super) type Setting = (&'static str, Value<'static>, String);
-
 pub(super) fn run(options: &Options, as_edn: bool) -> Exit {
     let mut found = Findings::default();
     let mut in_force = Vec::new();
@@ -132,26 +131,6 @@ pub(super) fn run(options: &Options, as_edn: bool) -> Exit {
         false => out::show(&as_text(&in_force, &found, well))?,
     };
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
-}
-
-pub(super) fn values(options: &Options, settings: &Settings) -> Vec<Setting> {
-    let path = |path: &Path| Value::from(path.to_string_lossy().into_owned());
-    let optional = |file: &Option<PathBuf>| Value::from(file.as_deref().map(path));
-    let values = [
-        ("state-dir", path(&settings.state_dir)),
-        ("cwd", path(&settings.cwd)),
-        ("config", optional(&settings.files.user)),
-        ("provider", Value::from(settings.provider.to_string())),
-        ("model", Value::from(settings.model.to_string())),
-        ("agent", Value::from(settings.agent.as_deref().map(str::to_owned))),
-        ("model-file", optional(&settings.model_file)),
-        ("script", optional(&settings.script)),
-        ("mode", Value::from(settings.mode.as_str())),
-        ("durability", Value::from(options.durability().as_str())),
-        ("log", Value::from(options.log.clone())),
-        ("log-format", Value::from(options.log_format.clone())),
-    ];
-    values.into_iter().map(|(key, value)| (key, value, settings.origin(key).to_owned())).collect()
 }
 
 fn configuration(found: &mut Findings, settings: &Settings, layers: &Layers, is_read: bool) {

@@ -7,7 +7,8 @@ use edn_bridge::limits::MAX_LINE_BYTES;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 
-use super::{Failure, USAGE, out};
+use super::failure::{Failure, USAGE};
+use super::out;
 
 /// After so long without text, a person is told what the program waits for.
 const QUIET: Timespec = Timespec { tv_sec: 3, tv_nsec: 0 };

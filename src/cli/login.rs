@@ -13,8 +13,10 @@ use edn_bridge::value::{Map, Owned, Value};
 use rustix::termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termios};
 
 use super::attached::hello;
+use super::failure::{Exit, FAILED, Failure};
+use super::options::Options;
+use super::out;
 use super::served::Own;
-use super::{Exit, FAILED, Failure, Options, out};
 
 /// An engine of our own: a running bridge reads the same credentials when it needs them.
 struct Attached {

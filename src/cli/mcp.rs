@@ -17,8 +17,10 @@ use edn_bridge::visible;
 mod serve;
 
 use super::attached::hello;
+use super::failure::{Exit, FAILED, Failure};
+use super::options::Options;
+use super::out;
 use super::served::Own;
-use super::{Exit, FAILED, Failure, Options, out};
 
 #[derive(Subcommand)]
 pub(super) enum McpCommand {

@@ -14,9 +14,11 @@ use edn_bridge::provider::models::Models;
 use edn_bridge::provider::scripted;
 use edn_bridge::value::Value;
 
+use super::failure::Exit;
+use super::options::Options;
+use super::out;
 use super::style::Meaning;
 use super::table::Table;
-use super::{Exit, Options, out};
 
 #[derive(Subcommand)]
 pub(super) enum ModelsCommand {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use edn_bridge::visible;
 
-use super::{Exit, Failure};
+use super::failure::{Exit, Failure};
 
 /// Standard output.
 pub(super) fn stdout() -> visible::Writer<io::StdoutLock<'static>> {

@@ -7,9 +7,11 @@ use clap::Subcommand;
 use edn_bridge::value::{Map, Value};
 
 use super::attached::Attached;
+use super::failure::Exit;
+use super::options::Options;
 use super::style::Meaning;
 use super::table::Table;
-use super::{Exit, Options, out, sessions};
+use super::{out, sessions};
 
 #[derive(Subcommand)]
 pub(super) enum RulesCommand {
@@ -33,7 +35,7 @@ pub(super) fn rules(options: &Options, command: Option<RulesCommand>, as_json: b
         Some(RulesCommand::List { json }) => RulesCommand::List { json: json || as_json },
         Some(RulesCommand::Remove { .. }) if as_json => {
             let message = "--json is for lists: `rules remove` has none".to_owned();
-            return Err(super::Failure::Status { code: super::USAGE, message });
+            return Err(super::failure::Failure::Status { code: super::failure::USAGE, message });
         }
         Some(remove) => remove,
     };
@@ -91,7 +93,10 @@ fn remove(attached: &Attached, rules: &[Value<'_>], wanted: &str) -> Exit {
         [] => wanted,
         [rule] => text(rule, "rule-id"),
         more => {
-            return Err(super::Failure::Failed(format!("{} rules begin with {wanted:?}.", more.len())));
+            return Err(super::failure::Failure::Failed(format!(
+                "{} rules begin with {wanted:?}.",
+                more.len()
+            )));
         }
     };
     attached.client.ask("remove_rule", Value::from(Map::new().with("rule-id", id.to_owned())))?;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use edn_bridge::client::frame;
 use edn_bridge::clock::{Clock, SystemClock};
 use edn_bridge::config::Settings;
@@ -23,10 +23,11 @@ use edn_bridge::provider::{embedded, scripted};
 use edn_bridge::store::Journals as _;
 use edn_bridge::value::{Map, Owned, Value};
 
-use super::{Exit, FAILED, Failure, INTERRUPTED, LIMIT, NO_ANSWER, NOT_SET_UP, Options, UNREACHABLE};
+use super::failure::{Exit, FAILED, Failure, INTERRUPTED, LIMIT, NO_ANSWER, NOT_SET_UP, UNREACHABLE};
+use super::options::Options;
 use super::{input, schema, sessions};
 use console::{Console, News, SignalKind};
-use told::Teller;
+use told::{Output, Teller};
 
 /// The tool with which the model gives a structured answer.
 const ANSWER: &str = "answer";
@@ -59,20 +60,6 @@ pub(super) struct PromptArguments {
     /// Ask for an answer that fits this JSON schema of an object, a file or the text itself, and print it as JSON.
     #[arg(long, value_name = "FILE|JSON")]
     schema: Option<String>,
-}
-
-/// What is printed on standard output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub(super) enum Output {
-    /// The answer's text, as it comes.
-    #[default]
-    Text,
-    /// One map of EDN at the end.
-    Edn,
-    /// One object of JSON at the end.
-    Json,
-    /// Each event as a map of EDN, as the EDN wire has it.
-    Events,
 }
 
 /// Sends one prompt and prints its answer.
@@ -117,7 +104,7 @@ fn guarded(text: String) -> String {
 }
 
 fn usage(what: &str) -> Failure {
-    Failure::Status { code: super::USAGE, message: what.to_owned() }
+    Failure::Status { code: super::failure::USAGE, message: what.to_owned() }
 }
 
 pub(super) fn not_set_up(message: String) -> Failure {

@@ -23,11 +23,12 @@ use edn_bridge::{
     wire::transport::socket,
 };
 
+use super::failure::{Exit, Failure};
 #[cfg(feature = "realm")]
-use super::daemon::Lock;
+use super::lock::Lock;
+use super::options::Options;
 #[cfg(feature = "realm")]
 use super::out;
-use super::{Exit, Failure, Options};
 
 #[derive(Subcommand)]
 pub(super) enum RealmCommand {

@@ -12,8 +12,10 @@ use edn_bridge::repl::{Aside, Outcome, Repl, explaining};
 use edn_bridge::value::{Map, Value};
 
 use super::attached::Attached;
+use super::failure::{Exit, FAILED, Failure};
+use super::options::Options;
 use super::style::Painter;
-use super::{Exit, FAILED, Failure, Options, out, sessions};
+use super::{out, sessions};
 
 /// Columns of an output that is no terminal.
 const WIDTH: usize = 100;

@@ -33,7 +33,7 @@ use edn_bridge::wire::transport::socket::{self, Listener, Purpose, SocketPeer};
 use edn_bridge::wire::ui;
 use serde::{Deserialize, Serialize};
 
-use super::Failure;
+use super::failure::Failure;
 use super::realm::{self, Member};
 
 /// How long the end of a connection may take: aborting turns, writing what they did, flushing.

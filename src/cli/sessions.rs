@@ -16,11 +16,13 @@ use edn_bridge::message::{Role, SessionId};
 use edn_bridge::store::{AllFiles, EntryBody, JournalContent, Journals as _, Repaired, Store, StoredSession};
 use edn_bridge::value::{Map, Value};
 
+use super::failure::{Exit, FAILED, Failure};
+use super::options::Options;
+use super::out;
 use super::progress::Bar;
 use super::realm;
 use super::style::{Meaning, Painter};
 use super::table::Table;
-use super::{Exit, FAILED, Failure, Options, out};
 
 #[derive(Subcommand)]
 pub(super) enum SessionsCommand {

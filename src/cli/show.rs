@@ -10,7 +10,8 @@ use edn_bridge::catalogue;
 use edn_bridge_contract as contract;
 
 use super::canonical::canonical_forms;
-use super::{Exit, Failure, out};
+use super::failure::{Exit, Failure};
+use super::out;
 
 /// Runs the contract. Exit status 0 if every applicable check passes.
 pub(super) fn contract(
@@ -24,7 +25,7 @@ pub(super) fn contract(
     let mut out = out::stdout();
     let holds = contract::execute(wire, server, format, &options, &mut out)
         .map_err(|error| Failure::Failed(error.to_string()))?;
-    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
+    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(super::failure::FAILED) })
 }
 
 pub(super) fn edn() -> Exit {

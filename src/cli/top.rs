@@ -14,8 +14,10 @@ use clap::Args;
 use edn_bridge::value::{Map, Value};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::failure::{Exit, Failure};
+use super::options::Options;
+use super::out;
 use super::style::{Painter, width};
-use super::{Exit, Failure, Options, out};
 use bridges::{Bridges, Place, Told};
 use screen::Screen;
 use view::{Sort, View};

@@ -12,10 +12,12 @@ use edn_bridge::message::{Role, Usage};
 use edn_bridge::store::{EntryBody, JournalContent};
 use edn_bridge::value::{Map, Value};
 
+use super::failure::{Exit, Failure};
+use super::options::Options;
 use super::progress::Bar;
 use super::style::{Meaning, width};
 use super::table::Table;
-use super::{Exit, Failure, Options, out, sessions};
+use super::{out, sessions};
 
 #[derive(Args)]
 pub(super) struct UsageArguments {

@@ -3,17 +3,18 @@
 //! How each kind of type is spelled stands at [`from_slice`]. Knows serde's data model; knows no text but that of
 //! names.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
-use super::{Error, read_one, write_compact};
+use super::{read_one, write_compact};
 use crate::value::Value;
 
+pub use error::SerdeError;
 pub use exact::borrowed;
 
 mod de;
+mod error;
 mod exact;
+mod names;
 mod ser;
 mod text;
 
@@ -91,81 +92,6 @@ pub fn from_slice<'de, T: Deserialize<'de>>(input: &'de [u8]) -> Result<T, Serde
         Some(data) => Ok(data),
         None => from_value(read_one(input)?),
     }
-}
-
-/// Why data and a value do not fit each other.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SerdeError {
-    /// The text is no EDN.
-    #[error(transparent)]
-    Read(#[from] Error),
-    /// The value is not what the type asks for.
-    #[error("{}{message}", Path(path))]
-    Data {
-        /// The keys and positions that lead to the value, the innermost first.
-        path: Vec<String>,
-        /// What is wrong there.
-        message: String,
-    },
-}
-
-impl SerdeError {
-    /// The keys and positions that lead to the value, as EDN, the outermost first: `:data :items 3`.
-    pub fn path(&self) -> String {
-        match self {
-            SerdeError::Read(_) => String::new(),
-            SerdeError::Data { path, .. } => {
-                path.iter().rev().map(String::as_str).collect::<Vec<_>>().join(" ")
-            }
-        }
-    }
-
-    /// The same error, seen from what holds the value at `key`.
-    fn below(mut self, key: impl FnOnce() -> String) -> Self {
-        if let SerdeError::Data { path, .. } = &mut self {
-            path.push(key());
-        }
-        self
-    }
-}
-
-struct Path<'a>(&'a [String]);
-
-impl fmt::Display for Path<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut before = "at ";
-        for segment in self.0.iter().rev() {
-            write!(f, "{before}{segment}")?;
-            before = " ";
-        }
-        if self.0.is_empty() { Ok(()) } else { f.write_str(": ") }
-    }
-}
-
-impl serde::de::Error for SerdeError {
-    fn custom<T: fmt::Display>(message: T) -> Self {
-        SerdeError::Data { path: Vec::new(), message: message.to_string() }
-    }
-}
-
-impl serde::ser::Error for SerdeError {
-    fn custom<T: fmt::Display>(message: T) -> Self {
-        serde::de::Error::custom(message)
-    }
-}
-
-/// A field's or a variant's name in kebab case: `session_id` and `SessionId` are `session-id`.
-fn kebab(name: &str) -> String {
-    kebab_chars(name).collect()
-}
-
-fn kebab_chars(name: &str) -> impl Iterator<Item = char> {
-    let before = std::iter::once('_').chain(name.chars());
-    name.chars().zip(before).flat_map(|(c, before)| {
-        let starts_word = c.is_ascii_uppercase() && (before.is_ascii_lowercase() || before.is_ascii_digit());
-        let c = if c == '_' { '-' } else { c.to_ascii_lowercase() };
-        starts_word.then_some('-').into_iter().chain([c])
-    })
 }
 
 #[cfg(test)]

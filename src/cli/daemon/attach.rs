@@ -10,8 +10,10 @@ use edn_bridge::config::Settings;
 use edn_bridge::limits::DAEMON_START;
 use edn_bridge::wire::transport::socket;
 
+use super::super::failure::Failure;
+use super::super::options::Options;
+use super::super::out;
 use super::super::served::Protocol;
-use super::super::{Failure, Options, out};
 use super::line::{self, Ask, Attach, Given, Homes, Lines, Told, VERSION};
 use super::place::{NoDaemon, connect_or_start, silent};
 

@@ -14,7 +14,9 @@ use edn_bridge::private;
 use edn_bridge::wire::transport::socket;
 use rustix::fs::OFlags;
 
-use super::super::{Exit, FAILED, Failure, Options, out};
+use super::super::failure::{Exit, FAILED, Failure};
+use super::super::options::Options;
+use super::super::out;
 use super::host;
 use super::line::{self, Ask, Lines, Refused, Status, Told, Working};
 use super::place::{

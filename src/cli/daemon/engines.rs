@@ -23,8 +23,9 @@ use edn_bridge::wire::acp::engines::{Project, Projects};
 use edn_bridge::wire::connection::ConnectionEnd;
 use edn_bridge::wire::transport::Transport;
 
+use super::super::failure::Failure;
+use super::super::options::{Options, SOURCES};
 use super::super::served::{PATIENCE, Protocol, Served};
-use super::super::{Failure, Options, SOURCES};
 use super::line::{EngineStatus, Given, Handed, Refused, Waiting, Working};
 use super::notes::Notes;
 use super::place::hand_over;

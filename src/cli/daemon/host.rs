@@ -19,12 +19,14 @@ use edn_bridge::message::SessionId;
 use edn_bridge::wire::transport::Transport;
 use edn_bridge::wire::transport::socket::{self, Listener, SocketPeer, SocketPlace};
 
+use super::super::failure::{Exit, Failure};
+use super::super::lock::Lock;
+use super::super::options::Options;
 use super::super::realm::{self, Member};
-use super::super::serve::on_termination;
-use super::super::{Exit, Failure, Options};
+use super::super::signals::on_termination;
 use super::engines::Engines;
 use super::line::{self, Ask, Attach, Homes, Lines, Status, Told, VERSION, Working};
-use super::place::{Lock, READY, lock_path};
+use super::place::{READY, lock_path};
 
 /// How often the daemon looks whether it is still needed.
 const LOOK: Duration = Duration::from_secs(1);

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -18,12 +18,10 @@ use edn_bridge::runner::lineage;
 use edn_bridge::wire::transport::socket;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
+use super::super::lock::{LOCK_PAUSE, Lock};
 use super::line::{self, Ask, Handed, Lines, Told};
 use super::notes::is_untouched;
-use crate::cli::Options;
-
-/// How often a lock is tried while somebody else holds it.
-const LOCK_PAUSE: Duration = Duration::from_millis(5);
+use crate::cli::options::Options;
 
 /// The bytes of a lock that are read. A daemon writes some hundred.
 const LOCK_BYTES: u64 = 4 * 1024;
@@ -77,44 +75,6 @@ pub(super) enum NoDaemon {
     /// It was started and said why it cannot go on.
     #[error("the daemon did not start: {0}")]
     Failed(String),
-}
-
-/// A lock that this process holds for as long as it keeps this.
-#[derive(Debug)]
-pub(in super::super) struct Lock(File);
-
-impl Lock {
-    /// Takes a lock within a time; `None` if somebody else keeps it.
-    pub(in super::super) fn take(path: &Path, patience: Duration) -> io::Result<Option<Self>> {
-        let file = private::open(path)?;
-        let begun = Instant::now();
-        loop {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Some(Self(file))),
-                Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-            if begun.elapsed() >= patience {
-                return Ok(None);
-            }
-            std::thread::sleep(LOCK_PAUSE);
-        }
-    }
-
-    /// Whether the file that is locked still stands at a path.
-    pub(super) fn stands_at(&self, path: &Path) -> bool {
-        use std::os::unix::fs::MetadataExt as _;
-        let of = |found: std::fs::Metadata| (found.dev(), found.ino());
-        let held = self.0.metadata().map(of).ok();
-        held.is_some() && path.symlink_metadata().map(of).ok() == held
-    }
-
-    /// Writes who holds it, for people.
-    pub(super) fn describe(&mut self, text: &str) -> io::Result<()> {
-        self.0.set_len(0)?;
-        self.0.rewind()?;
-        self.0.write_all(text.as_bytes())
-    }
 }
 
 /// The file whose holder is the daemon: the lock is the truth, and the socket a pointer. It does not lie beside the sockets,

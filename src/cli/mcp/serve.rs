@@ -26,8 +26,10 @@ use edn_bridge::wire::transport::socket::{self, Purpose};
 use tokio_util::sync::CancellationToken;
 
 use super::super::attached::{Running, hello};
+use super::super::failure::{Exit, Failure};
+use super::super::options::Options;
 use super::super::served::Own;
-use super::super::{Exit, Failure, Options, serve, sessions};
+use super::super::{sessions, signals};
 
 /// The scheme of the sessions' addresses.
 const SESSION: &str = "edn-bridge://session/";
@@ -54,7 +56,7 @@ pub(super) fn run(options: &Options, may_prompt: bool) -> Exit {
         .map_err(Failure::start)?;
     let stop = CancellationToken::new();
     let on_signal = stop.clone();
-    serve::on_termination(move |_| on_signal.cancel()).map_err(Failure::start)?;
+    signals::on_termination(move |_| on_signal.cancel()).map_err(Failure::start)?;
     let (ours, theirs) = UnixStream::pair().map_err(Failure::start)?;
     let writing = carry(ours).map_err(Failure::start)?;
     let served = executor.block_on(async {

@@ -20,9 +20,11 @@ use tokio::signal::unix::signal;
 use tokio::task::JoinSet;
 
 use crate::cli::attached::Attached;
+use crate::cli::failure::Failure;
+use crate::cli::options::Options;
+use crate::cli::out;
 use crate::cli::served::Own;
 use crate::cli::typed::Typed;
-use crate::cli::{Failure, Options, out};
 
 /// What the main thread, which prints, is told.
 pub(in crate::cli) enum News {

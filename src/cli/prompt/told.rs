@@ -4,15 +4,29 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use edn_bridge::client::frame;
 use edn_bridge::edn;
 use edn_bridge::json;
 use edn_bridge::value::{Map, Owned, Value};
 
-use super::Output;
 use super::said::Said;
 use crate::cli::out;
 use crate::cli::style::{Meaning, Painter};
+
+/// What is printed on standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(in crate::cli) enum Output {
+    /// The answer's text, as it comes.
+    #[default]
+    Text,
+    /// One map of EDN at the end.
+    Edn,
+    /// One object of JSON at the end.
+    Json,
+    /// Each event as a map of EDN, as the EDN wire has it.
+    Events,
+}
 
 /// How often the spinner moves.
 const TICK: Duration = Duration::from_millis(100);

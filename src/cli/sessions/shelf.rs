@@ -15,11 +15,13 @@ use edn_bridge::value::{Map, Owned, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose, RunningProcess};
 
 use crate::cli::attached::{Running, hello, is_in_realm, open};
+use crate::cli::failure::{Exit, FAILED, Failure, USAGE};
+use crate::cli::options::Options;
+use crate::cli::out;
 use crate::cli::progress::Bar;
 use crate::cli::served::Own;
 use crate::cli::table::Table;
 use crate::cli::typed::Typed;
-use crate::cli::{Exit, FAILED, Failure, Options, USAGE, out};
 
 /// An age: a number and a unit, h, d or w.
 pub(in crate::cli) fn age(text: &str) -> Result<Duration, String> {

@@ -6,7 +6,9 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use super::{SerdeError, exact, kebab, kebab_chars};
+use super::error::SerdeError;
+use super::exact;
+use super::names::{kebab, kebab_chars};
 use crate::value::{IntoEntries, Text, Value};
 
 /// Gives a value away.

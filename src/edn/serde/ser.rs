@@ -5,7 +5,9 @@ use serde::ser::{
     SerializeTuple, SerializeTupleStruct, SerializeTupleVariant,
 };
 
-use super::{SerdeError, exact, kebab};
+use super::error::SerdeError;
+use super::exact;
+use super::names::kebab;
 use crate::value::{Map, Value};
 
 type Made = Result<Value<'static>, SerdeError>;

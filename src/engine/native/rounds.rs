@@ -22,7 +22,7 @@ use crate::engine::retry;
 use crate::engine::stage::{self, Point, Stage};
 use crate::engine::turn_control::TurnEnd;
 use crate::engine::unended::UnendedTurn;
-use crate::event::{Body, RetryAwaited, ToolCall, out_of_rounds};
+use crate::event::{Body, ROUND_LIMIT, RetryAwaited, ToolCall};
 use crate::limits::{MCP_RESOURCE_WAIT, TURN_ROUNDS};
 use crate::message::{Block, EntryId, Message, Role, StopReason};
 use crate::provider::{ErrorKind, ProviderError};
@@ -72,7 +72,9 @@ impl Rounds<'_> {
             execution.hit_cap();
             return self.finish(ModelAnswer::ended(StopReason::EndTurn)).await;
         }
-        self.finish(ModelAnswer::failed(out_of_rounds())).await
+        self.0.control.fail(ROUND_LIMIT);
+        let why = format!("The turn made {TURN_ROUNDS} model calls and was ended.");
+        self.finish(ModelAnswer::failed(why)).await
     }
 
     /// Applies the hooks to the user's message, which is already on disk.

@@ -159,7 +159,41 @@ impl Told {
             Body::AssistantMessage(message) => self.answer(event, message, tell),
             Body::ToolResult(output) => self.result(output, tell),
             Body::CommandResult(outcome) => command(event, outcome, tell),
-            _ => {}
+            // The client did not ask for these.
+            Body::CompactionStarted { .. }
+            | Body::CompactionEnded(_)
+            | Body::Notification(_)
+            | Body::Diagnostic(_)
+            | Body::Error { .. } => {}
+            // The answer to the client's prompt tells the end of a turn, and questions are requests of their own.
+            Body::TurnEnded(_)
+            | Body::QuestionAsked(_)
+            | Body::QuestionEnded(_)
+            | Body::ChoiceRequested(_)
+            | Body::DialogRequested(_)
+            | Body::ToolRequested(_)
+            | Body::FileRequested(_)
+            | Body::FileChanged(_)
+            | Body::RequestCancelled { .. } => {}
+            // The protocol has no words for these.
+            Body::ToolDelta { .. }
+            | Body::EntryWritten(_)
+            | Body::StagePassed(_)
+            | Body::QueueUpdated(_)
+            | Body::MessagesReplaced(_)
+            | Body::FilesUndone(_)
+            | Body::RetryAwaited(_)
+            | Body::FooterUpdated(_)
+            | Body::SessionResumed { .. }
+            | Body::SessionRehydrated(_)
+            | Body::ContextUpdated { .. }
+            | Body::Synced
+            | Body::Stale { .. }
+            | Body::JobUpdated(_)
+            | Body::McpUpdated(_)
+            | Body::ControlHandled(_)
+            | Body::WidgetSpecsUpdated(_)
+            | Body::StatusUpdated(_) => {}
         }
     }
 

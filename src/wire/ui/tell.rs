@@ -108,7 +108,39 @@ impl Teller {
                     self.end(state, out, RunStatus::Error, Some(message));
                 }
             }
-            _ => self.of_run(state, out, event),
+            Body::UserMessage(_)
+            | Body::AssistantMessage(_)
+            | Body::ToolExecuting(_)
+            | Body::ToolResult(_)
+            | Body::RetryAwaited(_)
+            | Body::CompactionEnded(_) => self.of_run(state, out, event),
+            // A turn may begin with one of these, which the protocol has no words for.
+            Body::ToolStart(_)
+            | Body::ToolDelta { .. }
+            | Body::ToolUpdate(_)
+            | Body::EntryWritten(_)
+            | Body::StagePassed(_)
+            | Body::QueueUpdated(_)
+            | Body::MessagesReplaced(_)
+            | Body::FilesUndone(_)
+            | Body::FooterUpdated(_)
+            | Body::SessionResumed { .. }
+            | Body::ContextUpdated { .. }
+            | Body::Synced
+            | Body::Stale { .. }
+            | Body::JobUpdated(_)
+            | Body::McpUpdated(_)
+            | Body::ControlHandled(_)
+            | Body::DialogRequested(_)
+            | Body::FileRequested(_)
+            | Body::FileChanged(_)
+            | Body::WidgetsUpdated(_)
+            | Body::WidgetSpecsUpdated(_)
+            | Body::StatusUpdated(_)
+            | Body::Notification(_)
+            | Body::Diagnostic(_) => {
+                self.joins_run(state, out, event);
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! Finds circles of imports between the library's files.
+//! Finds circles of imports between the files of a package.
 //!
 //! An edge goes from a file to the file that defines what it names: by `crate::`, by `super::`, or by a child
 //! module's name. A `mod` line is containment, not an edge, and neither is a `pub use` of a child's item that
@@ -23,9 +23,10 @@ impl House {
         self.0.iter().map(|file| (file.module.as_slice(), file)).collect()
     }
 
-    /// Whether a file is one of them. The program's and the packages' are not.
-    pub fn knows(&self, path: &str) -> bool {
-        self.0.iter().any(|file| file.path == path)
+    /// Each file, and the files that it uses.
+    pub fn uses(&self) -> BTreeMap<&str, BTreeSet<&str>> {
+        let modules = self.modules();
+        self.0.iter().map(|file| (file.path.as_str(), file.edges(&modules))).collect()
     }
 
     /// The file that defines what a name means in a file; `None` if that file defines it itself.
@@ -38,9 +39,7 @@ impl House {
 /// The circles among these files, given with their text.
 pub fn circles(sources: &[(PathBuf, String)]) -> Vec<Circle> {
     let files = House::read(sources);
-    let house = files.modules();
-    let edges: BTreeMap<&str, BTreeSet<&str>> =
-        files.0.iter().map(|file| (file.path.as_str(), file.edges(&house))).collect();
+    let edges = files.uses();
     let reach: BTreeMap<&str, BTreeSet<&str>> =
         edges.keys().map(|start| (*start, reached(start, &edges))).collect();
     let mut found = BTreeSet::new();
@@ -82,12 +81,11 @@ struct File {
 }
 
 impl File {
-    /// Reads a file; `None` for the map of the library, and for what is no part of it.
+    /// Reads a file; `None` for the map of its package.
     fn read(path: &Path, text: &str) -> Option<Self> {
         let names: Vec<&str> = path.iter().skip(1).filter_map(|name| name.to_str()).collect();
         let (last, folders) = names.split_last()?;
-        let first = names.first()?.trim_end_matches(".rs");
-        if matches!(first, "lib" | "main" | "cli" | "client" | "contract" | "edn") {
+        if matches!(*names.first()?, "lib.rs" | "main.rs") {
             return None;
         }
         let last = last.trim_end_matches(".rs");
@@ -135,7 +133,9 @@ impl File {
                 }
                 ";" => is_use = false,
                 word => {
+                    // What follows `pub(in` says who may use an item.
                     let begins = place == 0 || !matches!(at(place - 1), "::" | ".");
+                    let begins = begins && !(place > 1 && at(place - 1) == "in" && at(place - 2) == "(");
                     let child =
                         self.children.contains(word) && (at(place + 1) == "::" || at(place - 1) == "use");
                     let leaves = matches!(word, "crate" | "super" | "self") && at(place + 1) == "::";

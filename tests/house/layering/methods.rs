@@ -11,7 +11,7 @@ use super::circles::{House, is_word, tokens};
 /// The files with methods of each type, which is named with the file that defines it.
 pub type Spread = BTreeMap<String, BTreeSet<String>>;
 
-/// Where the types of these files have methods.
+/// Where the types of a package have methods, given its files.
 pub fn spread(sources: &[(PathBuf, String)]) -> Spread {
     let house = House::read(sources);
     let mut spread = Spread::new();
@@ -20,11 +20,7 @@ pub fn spread(sources: &[(PathBuf, String)]) -> Spread {
         // A module's own tests may add what they need.
         let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
         for name in types_with_methods(&tokens(text)) {
-            // Imports of the program and the packages are not read: a name means one type in each of them.
-            let definer = match house.knows(path) {
-                true => house.definer(path, &name).unwrap_or_else(|| path.to_owned()),
-                false => path.splitn(3, '/').take(2).collect::<Vec<_>>().join("/"),
-            };
+            let definer = house.definer(path, &name).unwrap_or_else(|| path.to_owned());
             spread.entry(format!("{name} of {definer}")).or_default().insert(path.to_owned());
         }
     }
