@@ -2,7 +2,8 @@
 # packages, or print what to install.
 #
 #   make run [PROMPT="…"]   opens Emacs on the bridge; with a prompt or without a terminal, prints one turn
-#   make test               runs every check, the quickest first
+#   make test               runs every check whose inputs changed since it passed
+#   make check-all          runs what is long and seldom decides in any case, and notes that it passed
 #   make test-emacs         runs only the checks of the Emacs package
 #   make clients            runs only the tests of the clients in other languages
 #   make check              runs the fast inner loop: format, lints, tests of the library
@@ -36,7 +37,7 @@ export PROMPT
 help:
 	@sed -n 's/^#   make/make/p' Makefile
 
-SCRIPTS := build run test test-emacs clients check cross dist dist-check dist-twice tools bench bench-emacs screenshots fuzz fuzz-emacs \
+SCRIPTS := build run test check-all test-emacs clients check cross dist dist-check dist-twice tools bench bench-emacs screenshots fuzz fuzz-emacs \
   features unsafe package
 .PHONY: $(SCRIPTS)
 $(SCRIPTS):

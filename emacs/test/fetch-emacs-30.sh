@@ -1,5 +1,5 @@
 #!/bin/sh
-# fetch-emacs.sh FOLDER: a second Emacs for the tests, of Debian's backports.
+# fetch-emacs-30.sh FOLDER: Emacs 30 for the tests, of Debian's backports.
 #
 # Prints the name of a program that runs it. Nothing is installed: the packages are unpacked below FOLDER, and
 # with them those libraries that this machine lacks. The mirror is the one in this machine's own package sources.
@@ -8,7 +8,7 @@ set -eu
 
 refuse() { printf '%s\n' "$*" >&2; exit 1; }
 
-folder=${1:?usage: fetch-emacs.sh FOLDER}
+folder=${1:?usage: fetch-emacs-30.sh FOLDER}
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 launcher=$folder/emacs
