@@ -1,13 +1,4 @@
 //! `edn-bridge contract` as a person runs it: its output in each format, and its exit status.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs,
-    reason = "tests"
-)]
-
 use std::process::{Command, Output};
 
 use edn_bridge::edn;

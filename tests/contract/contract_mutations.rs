@@ -3,17 +3,6 @@
 //! The faulty server is the real one with modified output: one change for each error code, each key of each
 //! topic and each rule for envelopes. Before a change is tried, the checks that should catch it must pass
 //! without it.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::print_stderr,
-    missing_docs,
-    reason = "tests"
-)]
-
 use std::time::Duration;
 
 use edn_bridge::catalogue::{ERROR_CODES, ErrorSpec, TOPICS};

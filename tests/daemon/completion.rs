@@ -1,14 +1,5 @@
 //! Shell completion and manual pages, with the real binary and the shells that are there.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stderr,
-    clippy::indexing_slicing,
-    reason = "tests"
-)]
-
 use crate::support;
 
 use std::process::{Command, Output};

@@ -1,14 +1,5 @@
 //! `edn-bridge doctor`, with the real binary.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stderr,
-    reason = "tests"
-)]
-
 #[cfg(feature = "postgres")]
 use crate::promises;
 #[cfg(feature = "postgres")]

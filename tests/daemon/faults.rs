@@ -1,15 +1,6 @@
 //! Faults of a process: signals, closed streams, unread pipes, missing disk space and descriptors, jumping
 //! clocks, providers that die or never end. Each fault has one outcome, shown with the real binary.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stderr,
-    reason = "tests"
-)]
-
 mod clocks;
 mod descriptors;
 mod disk;
@@ -165,8 +156,13 @@ fn fault_page_names_tests_that_exist() {
     let tests: String = support::files(&root.join("tests/daemon/faults"))
         .iter()
         .chain(
-            &["tests/wire/slow_clients.rs", "tests/engine/survive.rs", "src/engine/agent.rs"]
-                .map(|file| root.join(file)),
+            &[
+                "tests/daemon/faults.rs",
+                "tests/wire/slow_clients.rs",
+                "tests/engine/survive.rs",
+                "src/engine/agent.rs",
+            ]
+            .map(|file| root.join(file)),
         )
         .map(|file| std::fs::read_to_string(file).unwrap())
         .collect();

@@ -3,9 +3,11 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
-    clippy::panic,
     clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
     clippy::print_stderr,
+    missing_docs,
     reason = "tests"
 )]
 

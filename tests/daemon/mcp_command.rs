@@ -1,8 +1,6 @@
 //! `edn-bridge mcp`: the user's configuration, and this program as a server, line by line in both eras. The official
 //! Python client is in `tests/mcp_command/python_client.py`, which `make test` runs.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use std::io::{BufRead as _, BufReader, Write as _};

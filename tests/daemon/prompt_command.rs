@@ -1,7 +1,5 @@
 //! `edn-bridge prompt` as a tool of scripts, with the real binary: standard input, outputs, sessions, exit statuses.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use std::io::Write as _;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use edn_bridge::client::Lines;
 
 use crate::fixture::{Daemon, approve, signal};
-use crate::support::{Bridge, PATIENCE, Setup, code, data, is_event};
+use crate::support::{Bridge, PATIENCE, Setup, code, data, is_event, wait_until};
 
 const ECHO: &str = "{:turns [{:steps [{:echo :last-user}]}] :then :cycle}";
 
@@ -124,6 +124,14 @@ fn second_interrupt_ends_prompt_of_a_stopped_daemon() {
     std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
     let pid = daemon.pid();
     signal(pid, "-STOP");
+    // Each of its threads stops when it is next on a processor.
+    let stopped = |thread: std::path::PathBuf| {
+        let state = std::fs::read_to_string(thread.join("stat")).unwrap_or_default();
+        state.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+    };
+    let threads =
+        || std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(|thread| thread.unwrap().path());
+    wait_until("the daemon has stopped", || threads().all(stopped));
     let deadline = Instant::now() + PATIENCE;
     while child.try_wait().unwrap().is_none() && Instant::now() < deadline {
         // By its id: who has ended meanwhile is not reaped yet.

@@ -1,13 +1,4 @@
 //! The REPL without a terminal: forms from standard input, results on standard output.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs,
-    reason = "tests"
-)]
-
 use crate::support;
 
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -1,15 +1,5 @@
 //! The REPL and other commands on a terminal: a pseudo terminal whose keys the test presses and whose screen
 //! it reads.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stderr,
-    missing_docs,
-    reason = "tests"
-)]
-
 use crate::support;
 
 use std::fs::File;

@@ -1,7 +1,5 @@
 //! `edn-bridge sessions`, `models`, `rules`, `audit` and `config` as tools of scripts, with the real binary.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use std::io::{Read as _, Write as _};

@@ -1,8 +1,6 @@
 //! Agents of others in sessions, over the real wire with a real process that speaks the Agent Client Protocol: what they
 //! tell, what they ask, what they may do, and what they cost when they break.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::official;
 use crate::support;
 

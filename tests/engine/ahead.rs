@@ -1,7 +1,5 @@
 //! The test client loses no frame, in whatever order frames arrive.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use std::process::Command;

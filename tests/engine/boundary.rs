@@ -1,14 +1,5 @@
 //! The boundary between the bridge and the programs that it starts: what they cannot reach, and that none of
 //! them lives on.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stderr,
-    missing_docs,
-    reason = "tests"
-)]
 #![cfg(target_os = "linux")]
 
 use crate::support;

@@ -1,7 +1,6 @@
 //! Secrets stay where they belong. The test plants a canary wherever a secret can enter, does everything that
 //! could carry one out, and searches every readable place for each of them.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 #![allow(clippy::print_stdout, reason = "the report of what was searched")]
 
 use crate::support;

@@ -1,7 +1,5 @@
 //! Tools that clients bring, over the real wire: offered, judged, requested, answered, and gone with their client.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use edn_bridge::limits::TOOL_RESULT_BYTES;

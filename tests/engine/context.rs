@@ -1,8 +1,6 @@
 //! The context of a model over the real wire: instructions, skills, templates, attached files, the editor's
 //! view, notes.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use std::path::Path;

@@ -3,8 +3,6 @@
 //! Ignored by default, because it needs the release binary (`EDN_BRIDGE_RELEASE`) and the model of
 //! `edn-bridge models fetch`; `make test` provides both.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use std::path::{Path, PathBuf};

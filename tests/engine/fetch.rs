@@ -1,8 +1,6 @@
 //! The tool `fetch` with the real program, over HTTP on loopback. That a name cannot come to mean a private address is
 //! in `src/http/web.rs`, with a name server of the test's.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use edn_bridge::limits::{FETCH_BYTES, FETCH_REDIRECTS, TOOL_RESULT_BYTES};

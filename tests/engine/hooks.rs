@@ -1,8 +1,6 @@
 //! Hooks over the real wire: guards, transforms and observers, their failures, trust, and reloading the
 //! configuration.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use std::path::Path;

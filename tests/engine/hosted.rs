@@ -1,7 +1,5 @@
 //! Hosted models over real HTTP: the formats of real servers, cut anywhere, and all kinds of failures.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 mod program;
 use crate::support;
 

@@ -1,7 +1,5 @@
 //! Typed questions over the real wire: dialogs, runs without an interactor, withdrawal, audit.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use edn_bridge::interaction::audit;

@@ -1,8 +1,6 @@
 //! Races for one question: simultaneous answers, interactors that leave and return, a turn that ends.
 //! Thousands of schedules come from seeds, and some use real threads.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 

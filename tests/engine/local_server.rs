@@ -1,7 +1,5 @@
 //! A real model server on this machine, opt-in; CONTRIBUTING.md says how to start one.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use edn_bridge::value::Value;

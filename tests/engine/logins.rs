@@ -1,8 +1,6 @@
 //! Logins over the real wire, against an authorisation server on loopback: a page with PKCE and a callback, a
 //! pasted code, a device code, a pasted key; renewal and logout.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use std::io::{BufRead, Read as _, Write as _};

@@ -1,8 +1,6 @@
 //! Servers of tools in sessions, over the real wire with real servers' processes: when they start, what their tools may do,
 //! what they may ask, and what they cost when they break.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use std::cell::RefCell;
@@ -874,9 +872,9 @@ fn nothing_of_a_server_outlives_the_bridge() {
 #[test]
 fn server_writes_only_where_the_session_may() {
     const ALLOWED: &str = ":permissions {:rules [{:decision :allow :tool \"mcp__s__save\"}]}";
-    // What it must not write to is not below the temporary folder, which everything may write to.
-    let outside =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mcp-must-not-write-{}", std::process::id()));
+    // Beside the temporary folder, which everything may write to.
+    let dir = tempfile::tempdir().unwrap();
+    let outside = dir.path().join("outside");
     let tried = |more: &str| {
         let setup = Setup::new();
         let inside = setup.project().join("inside");

@@ -1,7 +1,6 @@
 //! Real servers from the package registries, over their pipes and over HTTP, in the era that each speaks.
 //! `make test` installs them; where they cannot be had, they are left out by name.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 #![allow(clippy::print_stderr, reason = "tells what was left out")]
 
 use crate::mcp_support;

@@ -1,6 +1,5 @@
 //! Servers of tools: a wicked one of our own, which does each wrong thing that the rules name, over its pipes.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 #![allow(clippy::print_stderr, reason = "tells what was left out")]
 
 use crate::mcp_support;

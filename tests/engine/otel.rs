@@ -1,14 +1,5 @@
 //! Spans and metrics over OTLP: what a receiver built with the protocol's own messages gets of real turns.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stderr,
-    reason = "tests"
-)]
-
 use crate::support;
 
 use std::collections::BTreeMap;

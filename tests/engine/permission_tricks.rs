@@ -2,15 +2,6 @@
 //!
 //! `make tricks` prints the tables with the result of each row.
 
-#![allow(
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "tests"
-)]
-
 use crate::support;
 
 use std::os::unix::fs::symlink;

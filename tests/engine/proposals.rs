@@ -1,7 +1,5 @@
 //! What a person makes of a proposed file before accepting it, over the real wire.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use edn_bridge::interaction::audit;

@@ -1,8 +1,6 @@
 //! `/reload` over the real wire: everything that it reads except hooks and workflows (tests/engine/hooks.rs), and
 //! that it changes no running stage.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use edn_bridge::runner::sandbox;

@@ -1,8 +1,6 @@
 //! `subscribe` with `:since`, with the real binary: a client that comes back is sent what it misses, each entry once
 //! and in order, then what is in flight, then live events.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use std::path::Path;

@@ -1,7 +1,5 @@
 //! Rules, and what trust would let run, with the real program.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
-
 use crate::support;
 
 use edn_bridge::value::Owned;

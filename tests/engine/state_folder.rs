@@ -1,7 +1,5 @@
 //! Everything in the state folder belongs to the user alone.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
-
 use crate::support;
 
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,8 +1,6 @@
 //! Subagents over the real wire: one question at the start, their own sessions, labelled questions one at a
 //! time, and an end with their parent's turn.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use edn_bridge::interaction::audit;

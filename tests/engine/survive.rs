@@ -2,8 +2,6 @@
 //! Then the same session is opened again: an open question is asked under its id, an answer that was acknowledged is never
 //! asked for again, and nothing that may have run is run again.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use std::path::PathBuf;

@@ -1,7 +1,5 @@
 //! The tools over the real wire: effects, refusals, displayed and stored output.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use edn_bridge::limits::{TOOL_EXCERPT_BYTES, TOOL_RESULT_BYTES};

@@ -1,7 +1,5 @@
 //! Turns over the real wire: stages, tool calls, steering, queueing, ending, retries, compaction.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use std::path::Path;

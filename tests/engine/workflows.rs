@@ -1,7 +1,5 @@
 //! Workflows over the real wire: stages, groups, gates, assertions, retries, grants, a crash in the middle.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use edn_bridge::value::Owned;

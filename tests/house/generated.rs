@@ -1,8 +1,6 @@
 //! The documents of the repository: generated pages match the catalogue, links and names of tests resolve, the README
 //! and the names of tests stay short.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

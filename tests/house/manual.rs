@@ -3,15 +3,6 @@
 //! dialogues are those of the program.
 //! tests/house/tutorial.rs runs the tutorial.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "tests"
-)]
-
 #[cfg(feature = "postgres")]
 use crate::server;
 use crate::support;

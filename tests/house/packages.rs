@@ -1,7 +1,5 @@
 //! The recipes of packages name what is there. `make dist` and `make dist-check` build the packages and try them.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

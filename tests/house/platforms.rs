@@ -1,8 +1,6 @@
 //! What only Unix has is in known places, each with what stands in its place on Windows. `make cross` compiles the
 //! program for macOS; for Windows it compiles the packages, and this table is what a port of the rest has to write.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

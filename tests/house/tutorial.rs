@@ -1,8 +1,6 @@
 //! The tutorial of docs/tutorial.md to the letter: each command is run in one folder, in order, and prints what the
 //! page says. In the page, `…` stands for any text of a line, and a line of `…` for any lines.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, missing_docs, reason = "tests")]
-
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,8 +1,6 @@
 //! The grammars of stage files and of hooks say what their readers take: sentences of them are read, and the
 //! keys are the same. The grammar of frames is whole, and its diagram is drawn from it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use std::collections::BTreeSet;
 use std::path::Path;
 

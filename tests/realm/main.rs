@@ -5,9 +5,9 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::print_stdout,
     clippy::print_stderr,
     missing_docs,
-    dead_code,
     reason = "tests"
 )]
 

@@ -1,7 +1,5 @@
 //! A bridge with a small disk of its own, or one whose files may not grow.
 
-#![allow(clippy::print_stderr, reason = "it says what was not tried")]
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

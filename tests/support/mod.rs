@@ -112,8 +112,22 @@ impl Setup {
         ] {
             command.env_remove(name);
         }
-        // The configuration of the person who runs the tests must not matter.
-        command.env("XDG_CONFIG_HOME", self.dir.path().join("config"));
+        // The folders of the person who runs the tests must not matter. What tools may write to includes the temporary
+        // folder: with one of its own, all else is outside, wherever the checkout lies.
+        for (variable, folder) in [
+            ("TMPDIR", "tmp"),
+            ("HOME", "home"),
+            ("XDG_CONFIG_HOME", "config"),
+            ("XDG_DATA_HOME", "home/.local/share"),
+            ("XDG_STATE_HOME", "home/.local/state"),
+            ("XDG_CACHE_HOME", "home/.cache"),
+        ] {
+            let folder = self.dir.path().join(folder);
+            if folder.ends_with("tmp") || folder.ends_with("home") {
+                std::fs::create_dir_all(&folder).unwrap();
+            }
+            command.env(variable, folder);
+        }
         // What a test starts ends with it; tests/daemon has those of the daemon.
         command.env("EDN_BRIDGE_DAEMON", "never");
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));

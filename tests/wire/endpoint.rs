@@ -1,7 +1,5 @@
 //! One connection alone: an endpoint in memory, over a session API that answers when the test says so.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::endpoint_support;
 
 use std::collections::BTreeMap;

@@ -1,14 +1,4 @@
 //! The Clojure example, run by Clojure if it is installed.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stderr,
-    missing_docs,
-    reason = "tests"
-)]
-
 use crate::support;
 
 use std::process::Command;

@@ -1,13 +1,4 @@
 //! The engine on a graph of its own: multi-step ways, alternatives, batches, failures, cycles, bounds.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs,
-    reason = "tests"
-)]
-
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;

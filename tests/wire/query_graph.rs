@@ -1,14 +1,4 @@
 //! The graph on a live session: every attribute, with the graph's own example query.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    missing_docs,
-    reason = "tests"
-)]
-
 use crate::support;
 
 use edn_bridge::edn;

@@ -1,7 +1,5 @@
 //! The query language against its corpus.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use std::fmt::Write as _;
 
 use edn_bridge::edn;

@@ -1,13 +1,4 @@
 //! The graph's facts about the process: connections, model calls, counters, configuration.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs,
-    reason = "tests"
-)]
-
 use crate::support;
 
 use std::io::Write as _;

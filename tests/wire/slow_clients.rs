@@ -1,8 +1,6 @@
 //! Clients that stop reading, over real sockets and pipes: nobody else waits for them, their outboxes are
 //! bounded, and they see what they missed when they read again.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -1,14 +1,4 @@
 //! The socket: further clients on an editor's sessions.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stderr,
-    missing_docs,
-    reason = "tests"
-)]
-
 use crate::support;
 
 use std::io::{Read as _, Write as _};

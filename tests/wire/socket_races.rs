@@ -1,8 +1,6 @@
 //! Races for one question over the socket, with real connections: simultaneous answers, a client that leaves
 //! during a question, one that does not read. `interaction_races.rs` has the seeded ones, in memory.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use std::io::Write as _;

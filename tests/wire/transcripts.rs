@@ -5,15 +5,6 @@
 //! with the text as EDN. `STATE` and `PROJECT` stand for the folders of the run. `UPDATE_TRANSCRIPTS=1`
 //! records the received lines again; review the difference like code.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stderr,
-    reason = "tests"
-)]
-
 #[path = "../../src/client/examples/answer.rs"]
 mod answer;
 use crate::support;

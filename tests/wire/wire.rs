@@ -1,7 +1,5 @@
 //! The wire, with the real binary over real pipes: bad input, bounds, ends of streams.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use crate::support;
 
 use std::process::Stdio;

@@ -18,8 +18,8 @@ fn agent_starts_at_the_first_turn_with_variables_by_list() {
 fn agent_writes_only_where_the_session_may() {
     let setup = with_agent("", "");
     let mut bridge = setup.interactor();
-    // What it must not write to is not below the temporary folder, which everything may write to.
-    let outside = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/agents-must-not-write");
+    // Beside the temporary folder, which everything may write to.
+    let outside = setup.dir.path().join("outside");
     let inside = setup.project().join("inside");
     assert_eq!(turn(&mut bridge, &format!("touch {}", inside.display())), "touched");
     let said = turn(&mut bridge, &format!("touch {}", outside.display()));
@@ -38,8 +38,7 @@ fn is_enforced(bridge: &mut Bridge) -> bool {
 
 #[test]
 fn known_agents_own_folders_are_where_variables_say() {
-    // Not below the temporary folder, which everything may write to.
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let folder = |name: &str| dir.path().join(name);
     let (home, data, config) = (folder("home"), folder("data"), folder("config"));
     for folder in [&home, &data, &config] {
@@ -148,7 +147,7 @@ fn agent_outside_of_the_sandbox_has_the_users_rights() {
     let own = agent(&setup, "", ":sandbox false");
     let setup = configure(setup, &format!("{{:agents {{\"a\" {own}}}}}"));
     let mut bridge = setup.interactor();
-    let outside = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/agents-may-write");
+    let outside = setup.dir.path().join("outside");
     assert_eq!(turn(&mut bridge, &format!("touch {}", outside.display())), "touched");
     std::fs::remove_file(outside).unwrap();
 }
