@@ -177,12 +177,18 @@ PROMPT is shown.  With ARCHIVED non-nil, archived ones are among them."
                         (and archived '(:archived? t)))))
          (slots (seq-filter #'edn-bridge-sessions--offered-p
                             (append (plist-get data :sessions) nil))))
+    (edn-bridge-sessions-say-missing data)
     (unless slots
       (user-error "There is no session yet"))
     (edn-bridge-complete-choose
      prompt 'edn-bridge-session slots
      #'edn-bridge-sessions-label
      (lambda (slot) (edn-bridge-sessions--annotate slot slots)))))
+
+(defun edn-bridge-sessions-say-missing (data)
+  "Say what DATA, a list of sessions, has not: copies, and damaged files."
+  (when-let ((missing (plist-get data :missing)))
+    (message "%s" (edn-bridge-visible-label missing))))
 
 (defun edn-bridge-sessions--offered-p (slot)
   "Return non-nil if SLOT has messages, or a name, or is this chat's session."

@@ -74,7 +74,8 @@
            (with-current-buffer buffer
              (edn-bridge-tree--show
               (append (plist-get data :sessions) nil)
-              (plist-get data :active-session-id)))))))))
+              (plist-get data :active-session-id))
+             (edn-bridge-sessions-say-missing data))))))))
 
 (defun edn-bridge-tree--show (slots active)
   "Show SLOTS, sessions as the bridge lists them; ACTIVE is the chat's."

@@ -649,12 +649,25 @@ pub struct SessionList {
     version: u64,
     slots: Vec<Slot>,
     tree: Lines,
+    /// How many are live.
+    live: usize,
 }
 
 impl SessionList {
     /// A list of the live sessions, oldest first. A newer list has a greater version.
     pub fn new(version: u64, slots: Vec<Slot>) -> Self {
-        Self { version, tree: tree_lines(&slots), slots }
+        Self { version, tree: tree_lines(&slots), live: slots.len(), slots }
+    }
+
+    /// Some of the live sessions, oldest first, and how many there are. The last line of the tree says how many are left
+    /// out.
+    pub fn part(version: u64, slots: Vec<Slot>, live: usize) -> Self {
+        let left_out = live.saturating_sub(slots.len());
+        let mut list = Self { live, ..Self::new(version, slots) };
+        if left_out > 0 {
+            list.tree.push(&format!("… and {left_out} older ones"));
+        }
+        list
     }
 }
 
@@ -662,6 +675,11 @@ impl SessionList {
     /// The sessions, oldest first.
     pub fn slots(&self) -> &[Slot] {
         &self.slots
+    }
+
+    /// How many sessions are live, if more than those.
+    pub fn live(&self) -> Option<usize> {
+        (self.live > self.slots.len()).then_some(self.live)
     }
 
     /// Their tree, one line each, without line ends.
@@ -689,6 +707,11 @@ struct Lines {
 }
 
 impl Lines {
+    fn push(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.ends.push(self.text.len());
+    }
+
     fn iter(&self) -> impl Iterator<Item = &str> {
         let begins = std::iter::once(0).chain(self.ends.iter().copied());
         begins.zip(&self.ends).filter_map(|(begin, end)| self.text.get(begin..*end))
@@ -715,8 +738,7 @@ fn tree_lines(slots: &[Slot]) -> Lines {
             lines.text.push_str("  ");
         }
         lines.text.push_str(if slot.is_streaming { "● " } else { "○ " });
-        lines.text.push_str(slot.display_name());
-        lines.ends.push(lines.text.len());
+        lines.push(slot.display_name());
         // Removed, so that of two sessions with one id in a damaged file only one has children.
         let below = children.remove(&slot.id).unwrap_or_default();
         open.extend(below.into_iter().map(|child| (child, depth.saturating_add(1))));

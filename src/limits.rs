@@ -85,6 +85,10 @@ pub const LIVE_SESSIONS: usize = 1024;
 /// Live sessions in one process, including busy and watched ones.
 pub const MAX_LIVE_SESSIONS: usize = 2048;
 
+/// Live sessions that one `context/updated` lists, besides those that clients show. It is sent several times a turn; a
+/// person looks at a screen of them, and `list_sessions` has all.
+pub const CONTEXT_SESSIONS: usize = 50;
+
 /// Delay between work and the look at the heap for pages to return to the system: one look covers all work in between,
 /// because it locks the whole heap.
 pub const GIVE_BACK_AFTER: Duration = Duration::from_secs(1);
@@ -235,6 +239,13 @@ pub const SEARCH_QUERY_BYTES: usize = 1024;
 
 /// Sessions in one search result.
 pub const SEARCH_HITS: usize = 200;
+
+/// Bytes of journals that one search checks for faults, those of the best hits first (16 MiB): a tenth of a second. The
+/// others tell theirs when they are opened.
+pub const SEARCH_CHECK_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Faults of one journal that are told when it is opened or found; `edn-bridge sessions verify` has all.
+pub const TOLD_FAULTS: usize = 50;
 
 /// Searched bytes of one message (256 KiB). A longer text is a tool's output.
 pub const SEARCH_TEXT_BYTES: usize = 256 * 1024;

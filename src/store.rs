@@ -25,23 +25,23 @@ mod shelf;
 mod verify;
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use crate::limits::SEARCH_HITS;
+use crate::limits::{SEARCH_CHECK_BYTES, SEARCH_HITS};
 use crate::message::SessionId;
 use crate::project;
 
 pub use commit::{CommitCounters, Committer, Done, Durability};
 pub use entry::{Entry, EntryBody, FORMAT, Header, HeaderError, Parent};
-pub use error::StoreError;
-pub use files::{FileOps, JournalLock, LockError, LogFile, SystemFiles};
+pub use error::{Difference, StoreError};
+pub use files::{FileOps, FileStamp, JournalLock, LockError, LogFile, RefusedBytes, SystemFiles, weak_locks};
 pub use journals::{FromElsewhere, Journal, Journals, Loaded, Log, Ownership, Told, is_shared};
-pub use listing::{Hit, StoredSession, excerpt_of, is_name};
+pub use listing::{Hit, SessionCopy, StoredList, StoredSession, excerpt_of, is_name};
 pub use reading::{JournalContent, JournalFault};
 pub use shelf::Discarding;
 pub use verify::{Repaired, VerifyReport};
@@ -64,9 +64,13 @@ pub struct Store {
     committer: Arc<Committer>,
     locations: Arc<Locations>,
     shelf: Arc<Shelf>,
+    checked: Arc<Mutex<Checked>>,
     #[cfg(feature = "index")]
     index: Arc<index::Index>,
 }
+
+/// The files that the last search has found, how they were then, and their faults.
+type Checked = HashMap<PathBuf, (u64, SystemTime, Vec<JournalFault>)>;
 
 impl Store {
     /// A store below `state_dir`. Touches nothing on disk: folders are created by the first write.
@@ -89,6 +93,7 @@ impl Store {
             files,
             committer: Arc::new(Committer::start(durability)?),
             locations: Arc::default(),
+            checked: Arc::default(),
             #[cfg(feature = "index")]
             index: Arc::new(index::Index::new(state_dir.join("sessions-index.db"))),
         })
@@ -115,9 +120,12 @@ impl Store {
     pub fn open_file(&self, path: &Path) -> Result<Loaded, StoreError> {
         let (file, session) = journal::look(path, self.files.as_ref())?;
         self.locations.name(&session, path)?;
+        let copies =
+            self.check_own(&session, path).inspect_err(|_| drop(self.locations.take_named(&session)))?;
         let opened = journal::open(path, file, self.files.clone());
         self.locations.take_named(&session);
-        let (file, JournalContent { header, entries, faults, .. }) = opened?;
+        let (file, JournalContent { header, entries, mut faults, .. }) = opened?;
+        faults.extend(copies.into_iter().map(|path| JournalFault::Copied { path }));
         Ok(Loaded { journal: self.journal(session, file), header, entries, faults })
     }
 
@@ -148,7 +156,110 @@ impl Store {
         if let Some(location) = location.map(Path::new).filter(|location| !is_here(location)) {
             return Err(StoreError::Elsewhere { path: location.to_owned() });
         }
-        self.shelf.discarding(path.ok_or_else(|| StoreError::NoSession { session: session.clone() })?)
+        let path = path.ok_or_else(|| StoreError::NoSession { session: session.clone() })?;
+        if let Some(other) = listing::seen(listing::header(&path)).ok().flatten()
+            && other.session != *session
+        {
+            return Err(StoreError::Copy { path, session: other.session });
+        }
+        let copies = self.stored(None)?.copies.into_iter();
+        let copies = copies.filter(|copy| copy.session == *session).map(|copy| copy.path);
+        self.shelf.discarding(path, copies.collect())
+    }
+
+    /// Whether a session is in that file, and no other file is the session's; the further files with its id, as far as
+    /// their names tell it.
+    fn check_own(&self, session: &SessionId, path: &Path) -> Result<Vec<PathBuf>, StoreError> {
+        let mut named = self.named(session)?;
+        let is_own = match named.first() {
+            Some(own) => locations::is_same(own, path),
+            // Elsewhere, a session's file may have any name.
+            None => !path.starts_with(&self.root),
+        };
+        if !is_own {
+            return Err(StoreError::Copy { path: path.to_owned(), session: session.clone() });
+        }
+        let beside = children(journal_file::folder(path)).unwrap_or_default();
+        let is_beside = |other: &PathBuf| {
+            let name = other.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let header = || listing::header(other).ok().flatten();
+            name.contains(session.as_str())
+                && name.ends_with(".edn")
+                && header().is_some_and(|header| header.session == *session)
+        };
+        named.extend(beside.into_iter().filter(is_beside));
+        named.sort();
+        named.dedup();
+        named.retain(|other| !locations::is_same(other, path));
+        Ok(named)
+    }
+
+    /// The files that are named by a session's id: the session's own first, which is in the folder of its project, and
+    /// copies of it.
+    fn named(&self, session: &SessionId) -> Result<Vec<PathBuf>, StoreError> {
+        let mut found = listing::find(&self.root, session)
+            .map_err(|error| StoreError::io("Cannot look into", &self.root, error))?;
+        if found.len() > 1 {
+            let rank = |path: &PathBuf| match listing::header(path) {
+                Ok(Some(header)) if header.session == *session => u8::from(self.path(&header) != *path),
+                _ => 2,
+            };
+            found.sort_by_cached_key(rank);
+        }
+        Ok(found)
+    }
+
+    /// Whether a file below the folder of all sessions is a copy of that session.
+    fn is_copy(&self, path: &Path, header: &Header) -> Result<bool, StoreError> {
+        if !path.starts_with(&self.root) || *path == self.path(header) {
+            return Ok(false);
+        }
+        Ok(self.named(&header.session)?.first().is_none_or(|own| own != path))
+    }
+
+    /// The session that a file below the folder of all sessions is a copy of.
+    ///
+    /// # Errors
+    /// If that is unknown.
+    pub fn copy_of(&self, path: &Path) -> Result<Option<SessionId>, StoreError> {
+        let Some(header) = listing::seen(listing::header(path)).ok().flatten() else { return Ok(None) };
+        Ok(self.is_copy(path, &header)?.then_some(header.session))
+    }
+
+    /// Looks for the faults of what a search has found. Of sessions that are open here they were told.
+    fn check(&self, hits: &mut [Hit]) {
+        let mut left = SEARCH_CHECK_BYTES;
+        let mut known = std::mem::take(&mut *self.checked.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut checked = Checked::with_capacity(hits.len());
+        for Hit { info, faults, .. } in hits {
+            if self.locations.written(&info.header.session).is_some() {
+                continue;
+            }
+            let before = known
+                .remove(&info.path)
+                .filter(|(bytes, modified, _)| (*bytes, *modified) == (info.bytes, info.modified));
+            let found = match before {
+                Some((.., found)) => Some(found),
+                None if info.bytes > left => None,
+                None => {
+                    left = left.saturating_sub(info.bytes);
+                    self.verify(&info.path).ok().map(|report| report.faults)
+                }
+            };
+            if let Some(found) = found {
+                faults.clone_from(&found);
+                checked.insert(info.path.clone(), (info.bytes, info.modified, found));
+            }
+        }
+        *self.checked.lock().unwrap_or_else(PoisonError::into_inner) = checked;
+    }
+
+    /// Gives a copy of a session an id of its own.
+    ///
+    /// # Errors
+    /// If a process has it open, or the system refuses.
+    pub fn separate(&self, path: &Path, session: SessionId) -> Result<Repaired, StoreError> {
+        verify::separate(path, session, &self.files)
     }
 
     fn journal(&self, session: SessionId, file: JournalFile) -> Journal {
@@ -175,7 +286,11 @@ impl Store {
     /// # Errors
     /// See [`StoreError`].
     pub fn read_file(&self, path: &Path) -> Result<JournalContent, StoreError> {
-        reading::read(path, &bytes_of(path)?)
+        let mut content = reading::read(path, &bytes_of(path)?)?;
+        if self.is_copy(path, &content.header)? {
+            content.faults.push(JournalFault::Copy { session: content.header.session.clone() });
+        }
+        Ok(content)
     }
 
     /// Finds a session's file by its id, in any project.
@@ -183,8 +298,7 @@ impl Store {
     /// # Errors
     /// If the folder of all sessions cannot be read, because the session may exist all the same.
     pub fn look_up(&self, session: &SessionId) -> Result<Option<PathBuf>, StoreError> {
-        listing::find(&self.root, session)
-            .map_err(|error| StoreError::io("Cannot look into", &self.root, error))
+        Ok(self.named(session)?.into_iter().next())
     }
 
     /// Reads all sessions into the index, so that the next search does not have to. Has no effect in a
@@ -205,7 +319,11 @@ impl Store {
     /// # Errors
     /// If it cannot be read, or a newer program wrote it.
     pub fn verify(&self, path: &Path) -> Result<VerifyReport, StoreError> {
-        verify::check(path, &bytes_of(path)?)
+        let mut report = verify::check(path, &bytes_of(path)?)?;
+        if let Some(session) = self.copy_of(path)? {
+            report.faults.push(JournalFault::Copy { session });
+        }
+        Ok(report)
     }
 
     /// Repairs a file with faults and keeps the original next to it. `None` if the file has no faults.
@@ -320,18 +438,30 @@ impl Journals for Store {
         let path = Path::new(location);
         let (_, session) = journal::look(path, self.files.as_ref())?;
         self.locations.name(&session, path)?;
+        self.check_own(&session, path).inspect_err(|_| drop(self.locations.take_named(&session)))?;
         Ok(session)
     }
 
-    fn list(&self, cwd: Option<&Path>) -> Result<Vec<StoredSession>, StoreError> {
+    fn stored(&self, cwd: Option<&Path>) -> Result<StoredList, StoreError> {
         let project = cwd.map(|cwd| self.project_dir(cwd));
         let refused = |error| StoreError::io("Cannot read all sessions in", &self.root, error);
         #[cfg(feature = "index")]
-        if let Some(list) = self.index.list(&self.root, project.as_deref()).map_err(refused)? {
-            return Ok(marked(&self.archived()?, list, |info| info));
+        let indexed = self.index.list(&self.root, project.as_deref()).map_err(refused)?;
+        #[cfg(not(feature = "index"))]
+        let indexed = None;
+        let all = match indexed {
+            Some(all) => all,
+            None => listing::list(&self.root, project.as_deref()).map_err(refused)?,
+        };
+        let mut list = StoredList::default();
+        for info in all {
+            match self.is_copy(&info.path, &info.header)? {
+                true => list.copies.push(SessionCopy { path: info.path, session: info.header.session }),
+                false => list.sessions.push(info),
+            }
         }
-        let list = listing::list(&self.root, project.as_deref()).map_err(refused)?;
-        Ok(marked(&self.archived()?, list, |info| info))
+        list.sessions = marked(&self.archived()?, list.sessions, |info| info);
+        Ok(list)
     }
 
     fn search(
@@ -348,13 +478,23 @@ impl Journals for Store {
         let is_wanted = |path: &Path| archived || !is_marked(&marks, path);
         let refused = |error| StoreError::io("Cannot search all sessions in", &self.root, error);
         #[cfg(feature = "index")]
-        if let Some(hits) =
-            self.index.search(&self.root, project.as_deref(), text, limit, &is_wanted).map_err(refused)?
-        {
-            return Ok(marked(&marks, hits, |hit| &mut hit.info));
+        let indexed =
+            self.index.search(&self.root, project.as_deref(), text, limit, &is_wanted).map_err(refused)?;
+        #[cfg(not(feature = "index"))]
+        let indexed = None;
+        let found = match indexed {
+            Some(found) => found,
+            None => {
+                listing::search(&self.root, project.as_deref(), text, limit, &is_wanted).map_err(refused)?
+            }
+        };
+        let mut hits = Vec::with_capacity(found.len());
+        for hit in found {
+            if !self.is_copy(&hit.info.path, &hit.info.header)? {
+                hits.push(hit);
+            }
         }
-        let hits =
-            listing::search(&self.root, project.as_deref(), text, limit, &is_wanted).map_err(refused)?;
+        self.check(&mut hits);
         Ok(marked(&marks, hits, |hit| &mut hit.info))
     }
 
@@ -403,7 +543,11 @@ pub struct AllFiles {
 }
 
 fn bytes_of(path: &Path) -> Result<Vec<u8>, StoreError> {
-    std::fs::File::open(path)
+    let mut bytes = std::fs::File::open(path)
         .and_then(|file| LogFile::read(&file))
-        .map_err(|error| StoreError::io("Cannot open", path, error))
+        .map_err(|error| StoreError::io("Cannot open", path, error))?;
+    if let Some(from) = journal_file::refused_from(path) {
+        bytes.truncate(usize::try_from(from).unwrap_or(usize::MAX));
+    }
+    Ok(bytes)
 }

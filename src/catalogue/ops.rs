@@ -92,7 +92,7 @@ macro_rules! each_op {
                 { "limit" Shape::Count ;?, "scope" Shape::OneOf(&["project", "all"]) ;?, "text" Shape::Filled ;?,
                   "archived?" Shape::Flag ;? }
                 ["active-session-id" "sessions" "missing?"] []
-                "Returns the sessions, live and on disk, newest first; without `:limit`, at most a thousand. With `:text`, returns the sessions that match its words, best first; with `:scope \"all\"`, those of other hosts of the realm come after them, and `:missing` says why they do not. Archived ones are among them with `:archived? true`.";
+                "Returns the sessions, live and on disk, newest first; without `:limit`, at most a thousand. With `:text`, returns the sessions that match its words, best first; with `:scope \"all\"`, those of other hosts of the realm come after them, and `:missing` says why they do not. It also names the copies of sessions among the files, which are not listed, and with `:text` what is wrong with the files of those that match. Archived ones are among them with `:archived? true`.";
             ReadOutput read_output Read true
                 { "handle" Shape::Filled, "offset" Shape::Count ;?, "limit" Shape::Count ;? }
                 ["text" "offset" "size"] [NotFound]

@@ -128,8 +128,10 @@ topics! {
         "The session's history is not the one of `:since`: it is shorter (`:reason` is \"ahead\") or has another entry \
          at that offset (\"other-entry\"). Its newest part follows.";
     ContextUpdated "context/updated" Latest true
-        ["active-session-id" "sessions"] ["session-tree-widget"]
-        "The list of live sessions changed, or the focus did.";
+        ["active-session-id" "sessions"] ["session-tree-widget" "live-count"]
+        "The list of live sessions changed, or the focus did. `:sessions` are those that clients show and the newest \
+         others, up to 50; `:live-count` is the number of all, if there are more, and the last line of the tree says how \
+         many are left out.";
     AssistantDelta "assistant/delta" Coalescible false ["session-id" "text"] ["call" "at"]
         "New text of the answer. `:call` is the number of the model call in the turn, `:at` the number of characters \
          of its text before.";

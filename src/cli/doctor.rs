@@ -25,7 +25,7 @@ use edn_bridge::provider::models::Models;
 use edn_bridge::provider::{Provider, scripted};
 use edn_bridge::runner::{Program, sandbox};
 use edn_bridge::similar;
-use edn_bridge::store::{Durability, FORMAT, Header, Store};
+use edn_bridge::store::{Durability, FORMAT, Header, Store, weak_locks};
 use edn_bridge::value::{Map, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
 
@@ -291,6 +291,13 @@ fn state(found: &mut Findings, state_dir: &Path) {
             format!("The state folder {shown} cannot be written: {error}."),
             "Give yourself the right to, make room on the disk, or name another with --state-dir DIR.",
         ),
+    }
+    if let Some(kind) = weak_locks(state_dir) {
+        found.note(
+            "state",
+            format!("The state folder {shown} is on {kind}, where locks may not hold between hosts."),
+            "Open a session in one process at a time, or name a folder on a disk of this machine with --state-dir DIR.",
+        );
     }
     if let Some(problem) = private::exposure(state_dir, &folder) {
         found.note("state", problem, "Until then, what is kept there may have been exchanged.");

@@ -21,7 +21,7 @@ use edn_bridge::limits::{ACCEPT_PAUSE, MAX_CONNECTIONS};
 use edn_bridge::private;
 use edn_bridge::provider::scripted::Scripted;
 use edn_bridge::session::{Clients as _, Control as _, Reply, SessionApi};
-use edn_bridge::store::{Durability, Store};
+use edn_bridge::store::{Durability, Store, weak_locks};
 use edn_bridge::wire::acp::engines::Project;
 use edn_bridge::wire::connection::ConnectionEnd;
 use edn_bridge::wire::control::serve::Server;
@@ -74,6 +74,9 @@ impl Process {
             .enable_all()
             .build()
             .map_err(Failure::start)?;
+        if let Some(kind) = weak_locks(&settings.state_dir) {
+            tracing::warn!(kind, "the state folder is on a file system where locks may not hold");
+        }
         let store = Store::new(&settings.state_dir, durability).map_err(Failure::start)?;
         // Sessions of this machine alone need no realm.
         let member = realm::join(&settings).unwrap_or_else(|failure| {

@@ -9,11 +9,13 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use clap::Subcommand;
-use edn_bridge::clock::rfc3339;
+use edn_bridge::clock::{Clock as _, SystemClock, rfc3339};
 use edn_bridge::export::{self, Format, Transcript};
 use edn_bridge::interaction::audit;
 use edn_bridge::message::{Role, SessionId};
-use edn_bridge::store::{AllFiles, EntryBody, JournalContent, Journals as _, Repaired, Store, StoredSession};
+use edn_bridge::store::{
+    AllFiles, EntryBody, JournalContent, JournalFault, Journals as _, Repaired, Store, StoredSession,
+};
 use edn_bridge::value::{Map, Value};
 
 use super::failure::{Exit, FAILED, Failure};
@@ -142,6 +144,9 @@ pub(super) fn run(options: &Options, command: Option<SessionsCommand>) -> Exit {
         }
         SessionsCommand::List { words, all, archived, limit, json, .. } => {
             let cwd = (!all).then_some(cwd);
+            for copy in store.stored(None)?.copies {
+                let _ = writeln!(out::stderr(), "edn-bridge: {copy}");
+            }
             list(&store, cwd, &words.join(" "), archived, limit, json)
         }
         SessionsCommand::Show { session } => {
@@ -268,7 +273,13 @@ fn list(store: &Store, cwd: Option<&Path>, words: &str, archived: bool, limit: u
         }
         false => {
             let hits = store.search(cwd, words, archived, limit.saturating_add(1))?.into_iter();
-            hits.map(|hit| (hit.info, Some(hit.excerpt))).collect()
+            hits.map(|hit| {
+                for fault in &hit.faults {
+                    let _ = writeln!(out::stderr(), "edn-bridge: {}: {fault}", hit.info.header.session);
+                }
+                (hit.info, Some(hit.excerpt))
+            })
+            .collect()
         }
     };
     let has_more = found.len() > limit;
@@ -342,9 +353,15 @@ fn as_value(info: &StoredSession, excerpt: Option<&str>) -> Value<'static> {
     Value::from(map)
 }
 
-/// A session as Markdown.
+/// A session as Markdown, after what is wrong with its file.
 pub(super) fn markdown(store: &Store, session: &str) -> Result<String, Failure> {
-    Ok(export::export(&transcript(&store.read_file(&find(store, session)?)?), Format::Markdown))
+    let content = store.read_file(&find(store, session)?)?;
+    let mut text: String = content.faults.iter().map(|fault| format!("> {fault}\n")).collect();
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text.push_str(&export::export(&transcript(&content), Format::Markdown));
+    Ok(text)
 }
 
 fn read(store: &Store, cwd: &Path, session: &str) -> Result<JournalContent, Failure> {
@@ -421,7 +438,11 @@ fn find(store: &Store, session: &str) -> Result<PathBuf, Failure> {
         path.extension().is_some_and(|ending| ending == "edn") && name == Some(true)
     };
     let all = store.all_files()?;
-    let mut fitting = all.paths.into_iter().filter(begins);
+    let mut fitting: Vec<_> = all.paths.into_iter().filter(begins).collect();
+    if fitting.len() > 1 {
+        fitting.retain(|path| matches!(store.copy_of(path), Ok(None)));
+    }
+    let mut fitting = fitting.into_iter();
     match (fitting.next(), fitting.count()) {
         (Some(path), 0) => Ok(path),
         (Some(_), more) => {
@@ -518,7 +539,15 @@ fn verify(store: &Store, cwd: &Path, sessions: &[String], repair: bool) -> Exit 
             left = left.saturating_add(1);
             continue;
         }
-        match store.repair(path) {
+        let is_copy = report.faults.iter().any(|fault| matches!(fault, JournalFault::Copy { .. }));
+        let repaired = match is_copy {
+            true => store.separate(path, SessionId::from(SystemClock.id("s-"))).map(Some),
+            false => store.repair(path),
+        };
+        match repaired {
+            Ok(Some(Repaired::Separated { session, copy })) => {
+                let _ = writeln!(text, "  It is the session {session} now. As it was: {}", copy.display());
+            }
             Ok(Some(Repaired::Rewritten { copy })) => {
                 let _ = writeln!(text, "  Repaired. As it was: {}", copy.display());
             }

@@ -70,6 +70,7 @@ pub fn wrong_shape(key: &str, value: &Value<'_>) -> Option<String> {
         | "tokens-before"
         | "tokens"
         | "context-tokens"
+        | "live-count"
         | "context-window" => ("an integer of 0 or more", value.as_i64().is_some_and(|count| count >= 0)),
         "messages" | "sessions" | "tool-order" | "widgets" | "statuses" | "content" => {
             ("a vector", value.as_slice().is_some())

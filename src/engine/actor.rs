@@ -27,8 +27,8 @@ mod undo;
 pub(super) use shared::no_realm;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use tokio::sync::mpsc;
 use tracing::Instrument as _;
@@ -46,10 +46,10 @@ use crate::engine::snapshot::SessionSnapshot;
 use crate::facts::SessionFacts;
 use crate::facts::agent::AgentFacts;
 use crate::git;
-use crate::limits::MAILBOX;
+use crate::limits::{MAILBOX, TOLD_FAULTS};
 use crate::runner::sandbox;
 use crate::session::Reply;
-use crate::store::{Entry, Header, Journal, Loaded};
+use crate::store::{Entry, Header, Journal, JournalFault, Loaded};
 use cut_off::CutOffWork;
 use durable::DurableState;
 use jobs::Programs;
@@ -144,15 +144,19 @@ impl SessionActor {
         handle
     }
 
-    /// Starts the task of a session that was read from disk, and says what was repaired.
-    pub(super) fn start_loaded(
-        shared: &Arc<Services>,
-        agent: &Arc<dyn Agent>,
-        loaded: Loaded,
-    ) -> (Handle, Vec<String>) {
+    /// Starts the task of a session that was read from disk.
+    pub(super) fn start_loaded(shared: &Arc<Services>, agent: &Arc<dyn Agent>, loaded: Loaded) -> Handle {
         let Loaded { journal, header, entries, faults } = loaded;
-        let handled = faults.iter().map(|fault| fault.handled()).collect();
-        (Self::start(shared, agent, journal, header, entries), handled)
+        let mut handled: Vec<String> = faults.iter().take(TOLD_FAULTS).map(JournalFault::handled).collect();
+        if let Some(more) = faults.len().checked_sub(TOLD_FAULTS).filter(|more| *more > 0) {
+            handled.push(format!("There are {more} more; `edn-bridge sessions verify` has all."));
+        }
+        for repair in &handled {
+            tracing::warn!(session = header.session.as_str(), "{repair}");
+        }
+        let handle = Self::start(shared, agent, journal, header, entries);
+        *handle.repairs.lock().unwrap_or_else(PoisonError::into_inner) = handled;
+        handle
     }
 
     async fn run(mut self: Box<Self>, mut mailbox: mpsc::Receiver<Change>) {

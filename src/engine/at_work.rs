@@ -71,10 +71,7 @@ impl Engine {
         let opener = self.opener.clone();
         let opening = async move {
             match opener.open(SwitchTarget::Id(session)).await {
-                Ok((handle, repairs)) => {
-                    for repair in repairs {
-                        tracing::warn!(session = handle.id.as_str(), "{repair}");
-                    }
+                Ok(handle) => {
                     // Its question waited for a person before.
                     handle.attend();
                     // Until its task has looked whether there is work, it counts as work.

@@ -86,6 +86,8 @@ pub struct SharedHandle {
     for_owner: Mutex<HashMap<Arc<str>, CancellationToken>>,
     /// The newest prompts that its owner on another host was asked for: their keys, and who asked here.
     asked_owner: Mutex<VecDeque<(Arc<str>, Cause)>>,
+    /// What was repaired when it was opened, until the first client is told.
+    pub(super) repairs: Mutex<Vec<String>>,
     /// Whether its owner is followed.
     pub(super) is_following: AtomicBool,
     /// The owner is asked at once what is new.
@@ -159,6 +161,7 @@ impl Handle {
             is_busy: AtomicBool::default(),
             for_owner: Mutex::default(),
             asked_owner: Mutex::default(),
+            repairs: Mutex::default(),
             is_following: AtomicBool::default(),
             follow_now: Notify::new(),
             progress: ArcSwapOption::empty(),

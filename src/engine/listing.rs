@@ -10,11 +10,11 @@ use crate::engine::services::{Services, refused};
 use crate::engine::snapshot::SessionSnapshot;
 use crate::facts::{ListedSession, ListedSessions, Recent, SessionFacts, Slot};
 use crate::federation::SlotText;
-use crate::limits::{LISTED_SESSIONS, SEARCH_HITS};
+use crate::limits::{LISTED_SESSIONS, SEARCH_HITS, TOLD_FAULTS};
 use crate::message::{Role, SessionId};
 use crate::realm::RealmSlot;
 use crate::session::{ApiError, ListScope, Listing};
-use crate::store::{StoreError, StoredSession};
+use crate::store::{Hit, SessionCopy, StoreError, StoredSession};
 
 /// Characters of the user's last message in a list.
 const RECENT_CHARS: usize = 80;
@@ -42,17 +42,25 @@ pub(super) fn list(
     }
     let folder = (wanted.scope == ListScope::Project).then_some(&*asking.cwd);
     let limit = wanted.limit.unwrap_or(LISTED_SESSIONS);
-    let found = sessions(services, folder, limit, wanted.archived).map_err(|error| refused(&error))?;
+    let (found, copies) =
+        sessions(services, folder, limit, wanted.archived).map_err(|error| refused(&error))?;
     let slot = |listed| match listed {
         Listed::Live(handle) => Some(live_slot(&handle.snapshot(), asking)),
         Listed::Stored(info) => Some(owned(services, disk_slot(*info))),
         Listed::Elsewhere(slot) => (wanted.scope == ListScope::All).then(|| realm_slot(&slot)),
     };
-    Ok(ListedSessions { sessions: found.into_iter().filter_map(slot).collect(), missing: None })
+    let missing = told(copies.iter().map(ToString::to_string));
+    Ok(ListedSessions { sessions: found.into_iter().filter_map(slot).collect(), missing })
+}
+
+/// What a person is told beside a list; `None` if it is nothing.
+fn told(sentences: impl Iterator<Item = String>) -> Option<Arc<str>> {
+    let text = sentences.take(TOLD_FAULTS).collect::<Vec<_>>().join(" ");
+    (!text.is_empty()).then(|| text.into())
 }
 
 /// The sessions of a folder, or all, at most `limit`: the live ones, newest first, then the stored ones; with
-/// `archived`, also those.
+/// `archived`, also those. Beside them, the copies of sessions.
 ///
 /// # Errors
 /// If the list would be incomplete.
@@ -61,7 +69,7 @@ pub(super) fn sessions(
     folder: Option<&str>,
     limit: usize,
     archived: bool,
-) -> Result<Vec<Listed>, StoreError> {
+) -> Result<(Vec<Listed>, Vec<SessionCopy>), StoreError> {
     let live = services.tree.all();
     let known: HashSet<SessionId> = live.iter().map(|handle| handle.id.clone()).collect();
     let here = |handle: &Handle| {
@@ -70,11 +78,13 @@ pub(super) fn sessions(
     };
     let here = live.into_iter().rev().filter(here);
     let mut listed: Vec<Listed> = here.take(limit).map(Listed::Live).collect();
+    let mut copies = Vec::new();
     if listed.len() < limit {
-        let stored = services.read_journals(|journals| journals.list(folder.map(Path::new)))?;
+        let stored = services.read_journals(|journals| journals.stored(folder.map(Path::new)))?;
+        copies = stored.copies;
         let is_wanted =
             |info: &StoredSession| (archived || !info.archived) && !known.contains(&info.header.session);
-        let stored = stored.into_iter().filter(is_wanted);
+        let stored = stored.sessions.into_iter().filter(is_wanted);
         listed.extend(
             stored.take(limit.saturating_sub(listed.len())).map(|info| Listed::Stored(Box::new(info))),
         );
@@ -91,7 +101,7 @@ pub(super) fn sessions(
         let room = limit.saturating_sub(listed.len());
         listed.extend(further.take(room).map(|slot| Listed::Elsewhere(Box::new(slot))));
     }
-    Ok(listed)
+    Ok((listed, copies))
 }
 
 /// The sessions with a text in a message or in their name, each with an `excerpt`: those of this machine's files, best first,
@@ -108,15 +118,18 @@ fn search(
     let project = (wanted.scope == ListScope::Project).then(|| Path::new(&*asking.cwd));
     let limit = wanted.limit.unwrap_or(SEARCH_HITS).min(SEARCH_HITS);
     let hits = services.read_journals(|journals| journals.search(project, text, wanted.archived, limit));
-    let hits = hits.map_err(|error| refused(&error))?.into_iter().map(|hit| {
+    let hits = hits.map_err(|error| refused(&error))?;
+    let faults: Vec<String> = hits.iter().flat_map(faults_of).collect();
+    let hits = hits.into_iter().map(|hit| {
         let listed = owned(services, disk_slot(hit.info));
         found(services, asking, listed, hit.excerpt)
     });
     let mut list = ListedSessions { sessions: hits.collect(), missing: None };
     let room = limit.saturating_sub(list.sessions.len());
     let federation = services.federation.get().filter(|_| wanted.scope == ListScope::All);
+    let mut absent = None;
     if let (Some(_), 0) = (federation, room) {
-        list.missing = Some(NO_ROOM.into());
+        absent = Some(NO_ROOM.to_owned());
     } else if let Some(federation) = federation {
         match federation.find(text, limit) {
             Ok(hits) => {
@@ -129,10 +142,17 @@ fn search(
                 let further = further.map(|hit| found(services, asking, realm_slot(&hit.slot), hit.excerpt));
                 list.sessions.extend(further.take(room));
             }
-            Err(error) => list.missing = Some(error.to_string().into()),
+            Err(error) => absent = Some(error.to_string()),
         }
     }
+    list.missing = told(absent.into_iter().chain(faults));
     Ok(list)
+}
+
+/// What is wrong with the file of a session that was found.
+fn faults_of(hit: &Hit) -> impl Iterator<Item = String> {
+    let session = &hit.info.header.session;
+    hit.faults.iter().map(move |fault| format!("The session {session}: {fault}"))
 }
 
 /// What is told where those of this machine are as many as are wanted.

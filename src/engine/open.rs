@@ -1,7 +1,7 @@
 //! Opens sessions: new ones, live ones, stored ones, and forks. Does not know turns.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use futures_util::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
@@ -22,8 +22,8 @@ use crate::session::{ApiError, Call, Client, Opened, Reply, SessionServers, Swit
 use crate::store::record::{AgentRecord, KeyedRequest};
 use crate::store::{Entry, EntryBody, Header, Parent, StoreError};
 
-/// A session that was opened, with its repairs in words, and what tells that a turn which was cut off is marked.
-type OpenedNow = (Handle, Vec<String>, Option<oneshot::Receiver<()>>);
+/// A session that was opened, and what tells that a turn which was cut off is marked.
+type OpenedNow = (Handle, Option<oneshot::Receiver<()>>);
 
 /// A session whose file is written when it is opened.
 pub(super) struct Written {
@@ -126,7 +126,7 @@ impl Opener {
         }
         match self.shared.tree.get(&header.session) {
             Ok(handle) => Ok(Some(handle)),
-            Err(_) => self.open(SwitchTarget::Id(header.session)).await.map(|(handle, _)| Some(handle)),
+            Err(_) => self.open(SwitchTarget::Id(header.session)).await.map(Some),
         }
     }
 
@@ -158,10 +158,7 @@ impl Opener {
         self.shared.tasks.spawn_on(
             async move {
                 match opener.open(target).await {
-                    Ok((handle, repairs)) => {
-                        opener.enter(&call, &handle, reply);
-                        opener.tell_repairs(&handle, repairs, &call);
-                    }
+                    Ok(handle) => opener.enter(&call, &handle, reply),
                     Err(error) => reply.fail(error),
                 }
             },
@@ -178,10 +175,10 @@ impl Opener {
         self.shared.tasks.spawn_on(
             async move {
                 match opener.open(SwitchTarget::Id(session)).await {
-                    Ok((handle, repairs)) => {
+                    Ok(handle) => {
                         reply.ok(handle.id.clone());
                         handle.tell(Change::TakeUp { variables: None });
-                        opener.tell_repairs(&handle, repairs, &call);
+                        opener.tell_repairs(&handle, &call);
                         opener.shared.tree.announce(Some(call.cause()));
                     }
                     Err(error) => reply.fail(error),
@@ -191,16 +188,17 @@ impl Opener {
         );
     }
 
-    /// Reports the repairs of an opened session.
-    pub(super) fn tell_repairs(&self, handle: &Handle, repairs: Vec<String>, call: &Call) {
+    /// Reports the repairs of an opened session, once, however it was opened.
+    pub(super) fn tell_repairs(&self, handle: &Handle, call: &Call) {
+        let repairs = std::mem::take(&mut *handle.repairs.lock().unwrap_or_else(PoisonError::into_inner));
         for message in repairs {
             let body = Body::Diagnostic(Arc::new(Diagnostic::Repaired { message }));
             let _ = handle.show(&self.shared.hub, handle.event(body, Some(call.cause())));
         }
     }
 
-    /// Opens a session from disk unless it is live, and returns its repairs in words.
-    pub(super) async fn open(&self, target: SwitchTarget) -> Result<(Handle, Vec<String>), ApiError> {
+    /// Opens a session from disk unless it is live. The first client that shows it is told what was repaired.
+    pub(super) async fn open(&self, target: SwitchTarget) -> Result<Handle, ApiError> {
         self.shared.tree.check_room()?;
         let mut tries = 0..LET_GO_TRIES;
         loop {
@@ -208,13 +206,13 @@ impl Opener {
                 Err(error) if error.retryable && tries.next().is_some() => {
                     self.shared.tree.let_go(None).await
                 }
-                Ok((handle, repairs, recovered)) => {
+                Ok((handle, recovered)) => {
                     // Not within the lock: it may have to wait for sessions that leave, and these wait for nobody to
                     // open one.
                     if let Some(recovered) = recovered {
                         let _ = recovered.await;
                     }
-                    return Ok((handle, repairs));
+                    return Ok(handle);
                 }
                 Err(error) => return Err(error),
             }
@@ -243,20 +241,19 @@ impl Opener {
             }
         });
         match loaded.await.map_err(|_| ApiError::failed("The session could not be read."))?? {
-            Err(handle) => Ok((handle, Vec::new(), None)),
+            Err(handle) => Ok((handle, None)),
             Ok(loaded) => {
                 // A long history is assembled off the tasks.
                 let opener = self.clone();
                 let started = tokio::task::spawn_blocking(move || {
                     SessionActor::start_loaded(&opener.shared, &opener.agent, loaded)
                 });
-                let (handle, faults) =
-                    started.await.map_err(|_| ApiError::failed("The session could not be read."))?;
+                let handle = started.await.map_err(|_| ApiError::failed("The session could not be read."))?;
                 // Whoever finds it finds a turn that was cut off marked.
                 let (ack, recovered) = oneshot::channel();
                 handle.tell(Change::Recover { ack });
                 self.shared.tree.admit(&handle);
-                Ok((handle, faults, Some(recovered)))
+                Ok((handle, Some(recovered)))
             }
         }
     }
@@ -333,7 +330,11 @@ impl Opener {
         }
         let parent = Parent { session: source.id.clone(), path: None, entry: Some(entry) };
         let header = self.header(facts.cwd.clone(), Some(parent), request);
-        self.start_written(header, entries).await
+        let handle = self.start_written(header, entries).await?;
+        // What nobody was told of its source yet holds for the fork as well.
+        let untold = source.repairs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        *handle.repairs.lock().unwrap_or_else(PoisonError::into_inner) = untold;
+        Ok(handle)
     }
 
     /// Writes a session's file with its first entries, and starts the session.
@@ -390,6 +391,7 @@ impl Opener {
         if client.is_none() {
             return;
         }
+        self.tell_repairs(handle, call);
         self.shared.tree.announce(Some(call.cause()));
     }
 }

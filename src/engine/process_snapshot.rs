@@ -136,7 +136,8 @@ impl World for ProcessSnapshot {
 
     fn list(&self, all: bool, limit: usize) -> Result<Vec<SessionRow>, ResolverFailure> {
         let cwd = self.folder();
-        let found = listing::sessions(&self.engine.shared, (!all).then_some(&*cwd), limit, true);
+        let found = listing::sessions(&self.engine.shared, (!all).then_some(&*cwd), limit, true)
+            .map(|(found, _)| found);
         let info = |listed| match listed {
             Listed::Live(handle) => self.view(handle).info(),
             Listed::Elsewhere(slot) => {

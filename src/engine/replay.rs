@@ -41,9 +41,9 @@ impl Opener {
         self.shared.tasks.spawn_on(
             async move {
                 match opener.open(SwitchTarget::Id(since.session.clone())).await {
-                    Ok((handle, repairs)) => {
+                    Ok(handle) => {
                         opener.follow_live(&call, handle.clone(), since, reply);
-                        opener.tell_repairs(&handle, repairs, &call);
+                        opener.tell_repairs(&handle, &call);
                     }
                     Err(error) => reply.fail(error),
                 }

@@ -18,7 +18,7 @@ use crate::engine::hub::Hub;
 use crate::event::{Body, Cause, Event};
 use crate::facts::{Phase, SessionList, Slot};
 use crate::interaction::Audience;
-use crate::limits::{LET_GO, LET_GO_WAIT, LIVE_SESSIONS, MAX_LIVE_SESSIONS};
+use crate::limits::{CONTEXT_SESSIONS, LET_GO, LET_GO_WAIT, LIVE_SESSIONS, MAX_LIVE_SESSIONS};
 use crate::message::SessionId;
 use crate::session::{ApiError, Client};
 
@@ -168,20 +168,26 @@ impl SessionTree {
         self.live.remove(id);
     }
 
-    /// The event that says which sessions are live. Of the archived ones, only those that a client shows.
+    /// The event that says which sessions are live: those that a client shows, and the newest others up to
+    /// [`CONTEXT_SESSIONS`], without archived ones.
     pub fn context_event(&self) -> Event {
         // One at a time, so that of two lists the one with the greater version is the newer one.
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         *lists = lists.saturating_add(1);
         let focused = self.focused();
-        let slots = self
-            .all()
-            .iter()
-            .map(|handle| handle.snapshot().facts.clone())
-            .filter(|facts| !facts.archived || focused.contains(&facts.id))
-            .map(|facts| Slot::new(&facts))
-            .collect();
-        let sessions = Arc::new(SessionList::new(*lists, slots));
+        let mut live: Vec<_> = self.all().iter().map(|handle| handle.snapshot().facts.clone()).collect();
+        live.retain(|facts| !facts.archived || focused.contains(&facts.id));
+        let count = live.len();
+        let shown = live.iter().filter(|facts| focused.contains(&facts.id)).count();
+        // The oldest come first.
+        let mut over = count.saturating_sub(CONTEXT_SESSIONS.max(shown));
+        live.retain(|facts| {
+            let is_left_out = over > 0 && !focused.contains(&facts.id);
+            over = over.saturating_sub(usize::from(is_left_out));
+            !is_left_out
+        });
+        let slots = live.iter().map(|facts| Slot::new(facts)).collect();
+        let sessions = Arc::new(SessionList::part(*lists, slots, count));
         drop(lists);
         Event {
             session: None,

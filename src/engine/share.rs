@@ -73,7 +73,7 @@ pub fn federate(engine: &Engine, federation: Arc<Federation>) {
     let complete = async move {
         for session in in_part {
             // Its journal goes on with sharing it when it is opened.
-            if let Ok((handle, _)) = opener.open(SwitchTarget::Id(session)).await {
+            if let Ok(handle) = opener.open(SwitchTarget::Id(session)).await {
                 handle.tell(Change::Unload(Unload { lookup: handle.last_used(), waiting: None }));
             }
         }
@@ -226,7 +226,7 @@ impl Opener {
             let expected = format!("a folder of this host; {} is not there", cwd.display());
             ApiError::invalid_param("cwd", &expected)
         })?;
-        let (handle, _) = self.open(SwitchTarget::Id(session)).await?;
+        let handle = self.open(SwitchTarget::Id(session)).await?;
         let facts = handle.snapshot().facts.clone();
         match (&facts.host, facts.is_elsewhere) {
             (None, _) => {

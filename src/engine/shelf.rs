@@ -25,11 +25,11 @@ impl Opener {
         let opener = self.clone();
         self.shared.tasks.spawn_on(
             async move {
-                let (handle, repairs) = match opener.open(SwitchTarget::Id(session)).await {
+                let handle = match opener.open(SwitchTarget::Id(session)).await {
                     Ok(opened) => opened,
                     Err(error) => return reply.fail(error),
                 };
-                opener.tell_repairs(&handle, repairs, &call);
+                opener.tell_repairs(&handle, &call);
                 // Noted before the answer: whoever looks the session up after it keeps the session.
                 let lookup = handle.last_used();
                 let (named, done) = oneshot::channel();

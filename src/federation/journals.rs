@@ -15,7 +15,7 @@ use crate::realm::{Opened, RealmError, Tail};
 use crate::store::record::KeyedRequest;
 use crate::store::{
     CommitCounters, Discarding, Durability, Entry, Header, Hit, Journal, Journals, Loaded, Ownership, Store,
-    StoreError, StoredSession, is_shared,
+    StoreError, StoredList, is_shared,
 };
 
 /// The journals of the state folder, some of which are shared.
@@ -282,8 +282,8 @@ impl Journals for FederatedJournals {
         self.local.session_at(location)
     }
 
-    fn list(&self, cwd: Option<&Path>) -> Result<Vec<StoredSession>, StoreError> {
-        self.local.list(cwd)
+    fn stored(&self, cwd: Option<&Path>) -> Result<StoredList, StoreError> {
+        self.local.stored(cwd)
     }
 
     fn search(

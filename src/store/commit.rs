@@ -132,7 +132,7 @@ fn run_full(queue: &Receiver<Append>, mut writer: Writer) {
         writer.write(batch(first, queue), |writer, part| match part.bytes.is_empty() {
             // Everything was synced before.
             true => Ok(()),
-            false => writer.sync(&part.file),
+            false => writer.sync(&part.file, &part.bytes),
         });
     }
 }
@@ -155,7 +155,7 @@ fn run_relaxed(queue: &Receiver<Append>, mut writer: Writer) {
         }
         match first {
             Ok(first) => writer.write(batch(first, queue), |writer, part| {
-                part.file.take_as_good();
+                part.file.take_as_good(&part.bytes)?;
                 let known = behind.iter().position(|known| Arc::ptr_eq(known, &part.file));
                 match (part.settles, known) {
                     (false, None) => behind.push(part.file.clone()),
@@ -164,7 +164,7 @@ fn run_relaxed(queue: &Receiver<Append>, mut writer: Writer) {
                         if let Some(known) = known {
                             behind.swap_remove(known);
                         }
-                        return writer.sync(&part.file);
+                        return writer.sync(&part.file, &[]);
                     }
                 }
                 Ok(())
@@ -172,7 +172,7 @@ fn run_relaxed(queue: &Receiver<Append>, mut writer: Writer) {
             Err(end) => {
                 due = None;
                 for file in behind.drain(..) {
-                    if let Err(error) = writer.sync(&file) {
+                    if let Err(error) = writer.sync(&file, &[]) {
                         tracing::error!(%error, "what was acknowledged may not outlive a power failure");
                     }
                 }
@@ -213,9 +213,9 @@ struct Writer {
 }
 
 impl Writer {
-    fn sync(&mut self, file: &Arc<JournalFile>) -> Result<(), StoreError> {
+    fn sync(&mut self, file: &Arc<JournalFile>, written: &[u8]) -> Result<(), StoreError> {
         let begun = Instant::now();
-        let synced = file.sync();
+        let synced = file.sync(written);
         let took = begun.elapsed();
         self.done.syncs = self.done.syncs.saturating_add(1);
         self.done.sync_time = self.done.sync_time.saturating_add(took);

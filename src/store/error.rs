@@ -39,9 +39,10 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
-    /// The file is a copy of an open session's.
+    /// The file is not its session's, but a copy.
     #[error(
-        "{} is a copy of the session {session}, which is open. Switch to that one, or fork it.",
+        "{} is a copy of the session {session}. Switch to that one, or fork it; `edn-bridge sessions verify --repair` \
+         gives the copy an id of its own.",
         path.display()
     )]
     Copy {
@@ -73,6 +74,14 @@ pub enum StoreError {
         path: PathBuf,
         /// The holder, as far as it is known.
         holder: String,
+    },
+    /// The session's file or its lock is not as the last append left it.
+    #[error("{difference} ({}). Nothing was written; /fork keeps the conversation in a new file.", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// What is different.
+        difference: Difference,
     },
     /// An entry is longer than what can be read back.
     #[error("It takes {bytes} bytes in the journal, which is more than {most}. Send less at once.")]
@@ -114,6 +123,30 @@ pub enum StoreError {
     /// The store is shutting down.
     #[error("The program is ending.")]
     Closed,
+}
+
+/// How a session's file or its lock differs from what the last append left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Difference {
+    /// The file has no name any more, or another one.
+    Removed,
+    /// Another file has its name.
+    Replaced,
+    /// It has another length.
+    Length,
+    /// The lock beside it was removed, or another process has written to it.
+    Lock,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Removed => "The session's file was removed",
+            Self::Replaced => "The session's file was replaced",
+            Self::Length => "The session's file was changed by another process",
+            Self::Lock => "The lock of the session's file was removed, or taken by another process",
+        })
+    }
 }
 
 impl StoreError {

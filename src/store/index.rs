@@ -126,7 +126,7 @@ impl Index {
                 if let Some(known) = known.remove(&row.get(0)?) {
                     let excerpt: String = row.get(1)?;
                     let excerpt = excerpt.split_whitespace().collect::<Vec<_>>().join(" ");
-                    hits.push(Hit { info: known.info, excerpt });
+                    hits.push(Hit { info: known.info, excerpt, faults: Vec::new() });
                     if hits.len() >= limit {
                         break;
                     }

@@ -10,8 +10,8 @@ use crate::message::SessionId;
 use crate::store::commit::{Append, Committer, Done};
 use crate::store::entry::{Entry, EntryBody, Header};
 use crate::store::error::StoreError;
-use crate::store::files::{FileOps, LogFile, size};
-use crate::store::journal_file::{JournalFile, folder, lock};
+use crate::store::files::{FileOps, FileStamp, LogFile, size};
+use crate::store::journal_file::{JournalFile, cut_refused, folder, lock};
 use crate::store::journals::Log;
 use crate::store::locations::Locations;
 use crate::store::reading::{self, JournalContent, JournalFault};
@@ -88,7 +88,7 @@ fn lines(entries: &[Arc<Entry>]) -> Result<Vec<u8>, StoreError> {
 pub(super) fn look(path: &Path, files: &dyn FileOps) -> Result<(Box<dyn LogFile>, SessionId), StoreError> {
     let opened = |error| StoreError::io("Cannot open", path, error);
     let file = files.open(path).map_err(opened)?;
-    let start = file.read_start(LISTING_BYTES).map_err(opened)?;
+    let start = file.read_part(0, LISTING_BYTES).map_err(opened)?;
     let first = start.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
     let header = match Header::read(first) {
         Ok(header) => header,
@@ -107,9 +107,17 @@ pub(super) fn open(
 ) -> Result<(JournalFile, JournalContent), StoreError> {
     let opened = |error| StoreError::io("Cannot open", path, error);
     let lock = lock(path, files.as_ref())?;
+    // It was looked at without the lock: another process may have replaced it since.
+    let is_it = FileStamp::at(path).and_then(|named| Ok(named.id == file.stamp()?.id)).map_err(opened)?;
+    let file = if is_it { file } else { files.open(path).map_err(opened)? };
+    let cut =
+        cut_refused(file.as_ref(), &lock).map_err(|error| StoreError::io("Cannot repair", path, error))?;
     // Read whole, because nobody else writes now.
     let bytes = file.read().map_err(opened)?;
-    let content = reading::read(path, &bytes)?;
+    let mut content = reading::read(path, &bytes)?;
+    if let Some((offset, length)) = cut {
+        content.faults.push(JournalFault::Refused { offset, length });
+    }
     let mut length = u64::try_from(content.good).unwrap_or(u64::MAX);
     let repaired = |error| StoreError::io("Cannot repair", path, error);
     for fault in &content.faults {
@@ -124,7 +132,8 @@ pub(super) fn open(
             _ => {}
         }
     }
-    Ok((JournalFile::opened(path.to_owned(), files, file, lock, length), content))
+    let file = JournalFile::opened(path.to_owned(), files, file, lock, length).map_err(opened)?;
+    Ok((file, content))
 }
 
 /// Creates a session's file with many entries without blocking the thread that writes for all. The file gets
@@ -166,7 +175,10 @@ pub(super) fn write_whole(
         Ok(end)
     })();
     match written {
-        Ok(end) => Ok(JournalFile::opened(path, files, file, lock, end)),
+        Ok(end) => {
+            let opened = |error| StoreError::io("Cannot open", &path, error);
+            JournalFile::opened(path.clone(), files, file, lock, end).map_err(opened)
+        }
         Err(error) => {
             let _ = files.remove(&part);
             Err(failed(error))

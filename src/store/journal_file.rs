@@ -1,15 +1,19 @@
 //! The file behind a journal: what is written to it, what of that is on disk, and who may write.
 //!
-//! Knows bytes, the header and the lock. Does not know who waits for an append.
+//! Before and after each write, the file is compared with what the last append left: an entry that goes into a removed
+//! file, or over another process's entries, is not acknowledged. Knows bytes, the header and the lock. Does not know who
+//! waits for an append.
 
-use std::io::Read as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::store::entry::Header;
-use crate::store::error::StoreError;
-use crate::store::files::{FileOps, JournalLock, LockError, LogFile, size};
+use crate::store::error::{Difference, StoreError};
+use crate::store::files::{
+    FileOps, FileStamp, JournalLock, LockError, LogFile, RefusedBytes, lock_text, size,
+};
 
 /// The file behind a journal.
 #[derive(Debug)]
@@ -30,10 +34,12 @@ enum JournalState {
 #[derive(Debug)]
 struct OpenJournal {
     file: Box<dyn LogFile>,
-    _lock: JournalLock,
+    lock: JournalLock,
+    /// The file's device and inode.
+    id: (u64, u64),
     /// Acknowledged bytes.
     length: u64,
-    /// Written bytes.
+    /// Written bytes; after a failed write, the most that they can be.
     end: u64,
     /// Whether there may be bytes after `length` that must be removed: a write failed, and its remains could
     /// not be cut off at once.
@@ -55,9 +61,10 @@ impl JournalFile {
         file: Box<dyn LogFile>,
         lock: JournalLock,
         length: u64,
-    ) -> Self {
-        let open = OpenJournal { file, _lock: lock, length, end: length, torn: false, fresh: None };
-        Self { path, files, state: Mutex::new(JournalState::Open(open)), size: AtomicU64::new(length) }
+    ) -> io::Result<Self> {
+        let id = file.stamp()?.id;
+        let open = OpenJournal { file, lock, id, length, end: length, torn: false, fresh: None };
+        Ok(Self { path, files, state: Mutex::new(JournalState::Open(open)), size: AtomicU64::new(length) })
     }
 
     /// Its path.
@@ -82,28 +89,27 @@ impl JournalFile {
             return Ok(());
         }
         let JournalState::Open(open) = &mut *state else { return Ok(()) };
-        open.cut().map_err(|error| StoreError::io("Cannot write", &self.path, error))?;
-        match open.file.write_all_at(bytes, open.end) {
-            Ok(()) => {
-                open.end = open.end.saturating_add(size(bytes));
-                Ok(())
-            }
-            Err(source) => {
-                open.undo();
-                Err(StoreError::io("Cannot write", &self.path, source))
-            }
-        }
+        let failed = |error| StoreError::io("Cannot write", &self.path, error);
+        open.check(&self.path)?;
+        open.cut().map_err(failed)?;
+        let end = open.end;
+        open.end = end.saturating_add(size(bytes));
+        open.file.write_all_at(bytes, end).map_err(|error| {
+            open.undo();
+            failed(error)
+        })
     }
 
     /// Syncs the written bytes to disk. Only then may they be acknowledged. A failed sync appends nothing.
-    pub(super) fn sync(&self) -> Result<(), StoreError> {
+    pub(super) fn sync(&self, written: &[u8]) -> Result<(), StoreError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let JournalState::Open(open) = &mut *state else { return Ok(()) };
         let synced = open.file.sync().and_then(|()| match open.fresh {
             Some(_) => self.files.sync_folder(folder(&self.path)),
             None => Ok(()),
         });
-        let Err(source) = synced else {
+        let synced = synced.map_err(|error| StoreError::io("Cannot write", &self.path, error));
+        let Err(error) = synced.and_then(|()| open.check_written(&self.path, written)) else {
             open.fresh = None;
             open.length = open.end;
             self.size.store(open.length, Ordering::Relaxed);
@@ -112,39 +118,108 @@ impl JournalFile {
         match open.fresh.take() {
             // A new session's file appears only once it is complete.
             Some(header) if open.length == 0 => {
-                let _ = self.files.remove(&self.path);
+                if FileStamp::at(&self.path).is_ok_and(|found| found.id == open.id) {
+                    let _ = self.files.remove(&self.path);
+                }
                 *state = JournalState::New(header);
             }
             // Entries that were acknowledged without waiting for the disk stay.
             fresh => {
                 open.fresh = fresh;
-                open.undo();
+                open.withdraw(written);
             }
         }
-        Err(StoreError::io("Cannot write", &self.path, source))
+        Err(error)
     }
 
     /// Accepts the written bytes without waiting for the disk.
-    pub(super) fn take_as_good(&self) {
+    pub(super) fn take_as_good(&self, written: &[u8]) -> Result<(), StoreError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let JournalState::Open(open) = &mut *state {
+            open.check_written(&self.path, written).inspect_err(|_| open.withdraw(written))?;
             open.length = open.end;
             self.size.store(open.length, Ordering::Relaxed);
         }
+        Ok(())
     }
 }
 
 impl OpenJournal {
+    /// Whether file and lock are as the last append left them.
+    fn check(&self, path: &Path) -> Result<(), StoreError> {
+        let found = self.find(path)?;
+        let difference = match self.lock.is_held() {
+            false => Difference::Lock,
+            true if (self.length..=self.end).contains(&found.length) => return Ok(()),
+            true => Difference::Length,
+        };
+        Err(StoreError::Changed { path: path.to_owned(), difference })
+    }
+
+    /// Whether the bytes since the last acknowledged one are in the file of that name. What another process appends after
+    /// them takes nothing away: the next append is refused then.
+    fn check_written(&self, path: &Path, written: &[u8]) -> Result<(), StoreError> {
+        let found = self.find(path)?;
+        let are_there = || !written.is_empty() && self.has(written, self.end.saturating_sub(size(written)));
+        if found.length == self.end || are_there() {
+            return Ok(());
+        }
+        Err(StoreError::Changed { path: path.to_owned(), difference: Difference::Length })
+    }
+
+    /// The file of that name, if it is this one: its links need no look then.
+    fn find(&self, path: &Path) -> Result<FileStamp, StoreError> {
+        use io::ErrorKind::{NotADirectory, NotFound};
+        let difference = match FileStamp::at(path) {
+            Ok(found) if found.id == self.id => return Ok(found),
+            Ok(_) => Difference::Replaced,
+            Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Difference::Removed,
+            Err(error) => return Err(StoreError::io("Cannot look at", path, error)),
+        };
+        Err(StoreError::Changed { path: path.to_owned(), difference })
+    }
+
+    /// Whether those bytes stand there.
+    fn has(&self, bytes: &[u8], offset: u64) -> bool {
+        self.file.read_part(offset, size(bytes)).is_ok_and(|found| found == bytes)
+    }
+
     /// After a failure: cuts off unacknowledged bytes, now or before the next write.
     fn undo(&mut self) {
         self.torn = true;
-        let _ = self.cut();
+        let Err(error) = self.cut() else { return };
+        let refused = RefusedBytes { from: self.length, to: self.end, inode: self.id.1 };
+        if let Err(note) = self.lock.note(Some(refused)) {
+            tracing::error!(%error, %note, "what was refused could not be taken out of a session's file");
+        }
     }
 
-    fn cut(&mut self) -> std::io::Result<()> {
+    /// Takes refused bytes out of a file to which another process may have written as well.
+    fn withdraw(&mut self, written: &[u8]) {
+        let length = self.file.stamp().map_or(self.end, |found| found.length);
+        if length <= self.end {
+            return self.undo();
+        }
+        self.end = self.length;
+        let from = length.saturating_sub(size(written));
+        if !written.is_empty() && self.has(written, from) {
+            let _ = self.file.set_len(from).and_then(|()| self.file.sync());
+        }
+    }
+
+    fn cut(&mut self) -> io::Result<()> {
         if self.torn {
-            self.file.set_len(self.length)?;
-            self.file.sync()?;
+            // Otherwise its new holder may have written them. With a folder, the lock is moved as well.
+            if !self.lock.is_untouched() {
+                return Err(io::Error::other("its lock was removed, or taken by another process"));
+            }
+            // Longer than what was tried to write: somebody else's bytes. Shorter: theirs to explain.
+            if (self.length..=self.end).contains(&self.file.stamp()?.length) {
+                self.file.set_len(self.length)?;
+                self.file.sync()?;
+            }
+            // Before anything is written where they stood.
+            self.lock.note(None)?;
             self.end = self.length;
             self.torn = false;
         }
@@ -172,21 +247,24 @@ fn make(path: &Path, files: &dyn FileOps, header: &Header, bytes: &[u8]) -> Resu
         return Err(failed(error));
     }
     let end = size(&line);
-    Ok(OpenJournal { file, _lock: lock, length: 0, end, torn: false, fresh: Some(header.clone()) })
+    let id = file.stamp().map_err(failed)?.id;
+    Ok(OpenJournal { file, lock, id, length: 0, end, torn: false, fresh: Some(header.clone()) })
 }
 
 /// Who has the session of a file open, as its lock says. The lock is not tried: whoever opens the session at this
 /// moment must not find it taken.
 pub(super) fn holder(path: &Path) -> Option<String> {
-    let mut text = String::new();
-    std::fs::File::open(lock_of(path)).ok()?.take(200).read_to_string(&mut text).ok()?;
-    let holder = text.trim();
+    let text = lock_text(&lock_of(path));
+    let holder = text.lines().next()?.trim();
     let number = holder.strip_prefix("process ")?.parse().ok()?;
     rustix::process::test_kill_process(rustix::process::Pid::from_raw(number)?).ok()?;
     Some(holder.to_owned())
 }
 
 fn lock_of(path: &Path) -> PathBuf {
+    // A link to a file, and the file, have one lock.
+    let real = if path.is_symlink() { path.canonicalize().ok() } else { None };
+    let path = real.as_deref().unwrap_or(path);
     // Appended to the name rather than replacing its extension: `Cargo.toml` and `Cargo.lock` are two files
     // of somebody's.
     let mut beside = path.as_os_str().to_owned();
@@ -204,4 +282,23 @@ pub(super) fn lock(path: &Path, files: &dyn FileOps) -> Result<JournalLock, Stor
         },
         LockError::Io(error) => StoreError::io("Cannot lock", &beside, error),
     })
+}
+
+/// Cuts bytes off that were refused, and that nobody could cut off until now. The new length, if there were any.
+pub(super) fn cut_refused(file: &dyn LogFile, lock: &JournalLock) -> io::Result<Option<(u64, u64)>> {
+    let Some(refused) = lock.refused() else { return Ok(None) };
+    let left = file.stamp()?;
+    let cut = refused.are_in(&left) && left.length > refused.from;
+    if cut {
+        file.set_len(refused.from)?;
+        file.sync()?;
+    }
+    lock.note(None)?;
+    Ok(cut.then_some((refused.from, left.length.saturating_sub(refused.from))))
+}
+
+/// Where refused bytes begin that the next opening of a session's file cuts off, if it ends with any.
+pub(super) fn refused_from(path: &Path) -> Option<u64> {
+    let refused = RefusedBytes::read(&lock_text(&lock_of(path)))?;
+    FileStamp::at(path).is_ok_and(|left| refused.are_in(&left)).then_some(refused.from)
 }

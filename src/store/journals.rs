@@ -15,7 +15,7 @@ use crate::message::SessionId;
 use crate::store::commit::{CommitCounters, Done, Durability};
 use crate::store::entry::{Entry, EntryBody, Header};
 use crate::store::error::StoreError;
-use crate::store::listing::{Hit, StoredSession};
+use crate::store::listing::{Hit, StoredList, StoredSession};
 use crate::store::reading::JournalFault;
 use crate::store::record::{KeyedRequest, OwnerRecord};
 
@@ -102,7 +102,15 @@ pub trait Journals: Debug + Send + Sync {
     ///
     /// # Errors
     /// If the list would be incomplete.
-    fn list(&self, cwd: Option<&Path>) -> Result<Vec<StoredSession>, StoreError>;
+    fn list(&self, cwd: Option<&Path>) -> Result<Vec<StoredSession>, StoreError> {
+        Ok(self.stored(cwd)?.sessions)
+    }
+
+    /// The sessions as [`Journals::list`] has them, and the copies among their journals.
+    ///
+    /// # Errors
+    /// Those of [`Journals::list`].
+    fn stored(&self, cwd: Option<&Path>) -> Result<StoredList, StoreError>;
 
     /// The sessions with all words of `text` in one of their messages or in their name: those of one project,
     /// or all with `None`; archived ones only if they are asked for. At most `limit`.

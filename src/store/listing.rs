@@ -17,6 +17,7 @@ use crate::message::{Message, Role, SessionId};
 use crate::store::entry::{Entry, EntryBody, Header};
 use crate::store::error::is_want;
 use crate::store::files::children;
+use crate::store::reading::JournalFault;
 use crate::store::record::KeyedRequest;
 
 /// A session on disk, as a list shows it.
@@ -55,6 +56,35 @@ impl StoredSession {
     }
 }
 
+/// The sessions that are listed, and the files beside them that are none.
+#[derive(Debug, Default)]
+pub struct StoredList {
+    /// The sessions, newest first.
+    pub sessions: Vec<StoredSession>,
+    /// The copies among the files that were listed.
+    pub copies: Vec<SessionCopy>,
+}
+
+/// A second file with the id of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionCopy {
+    /// The file.
+    pub path: PathBuf,
+    /// The session.
+    pub session: SessionId,
+}
+
+impl std::fmt::Display for SessionCopy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { path, session } = self;
+        write!(
+            f,
+            "{} is a copy of {session}, and no session of its own; `edn-bridge sessions verify --repair` makes it one.",
+            path.display()
+        )
+    }
+}
+
 /// A search result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
@@ -62,6 +92,8 @@ pub struct Hit {
     pub info: StoredSession,
     /// The matching part of its text, on one line.
     pub excerpt: String,
+    /// What is wrong with its file, as far as that was looked for.
+    pub faults: Vec<JournalFault>,
 }
 
 /// A file that may be a session's, as listed in its folder.
@@ -179,10 +211,13 @@ pub fn is_name(session: &SessionId) -> bool {
     file_name(session).is_some()
 }
 
-/// A session's file by its id. An error if its existence is unknown.
-pub(super) fn find(root: &Path, session: &SessionId) -> io::Result<Option<PathBuf>> {
-    let Some(name) = file_name(session) else { return Ok(None) };
-    Ok(children(root)?.into_iter().map(|folder| folder.join(&name)).find(|path| path.is_file()))
+/// The files that are named by a session's id, in their order. An error if their existence is unknown.
+pub(super) fn find(root: &Path, session: &SessionId) -> io::Result<Vec<PathBuf>> {
+    let Some(name) = file_name(session) else { return Ok(Vec::new()) };
+    let mut found: Vec<_> =
+        children(root)?.into_iter().map(|folder| folder.join(&name)).filter(|path| path.is_file()).collect();
+    found.sort();
+    Ok(found)
 }
 
 /// The header of a session's file; `None` if it has none.
@@ -316,7 +351,7 @@ pub(super) fn search(
         File::open(&found.path)?.take(JOURNAL_BYTES).read_to_end(&mut bytes)?;
         let mut entries = bytes.split(|byte| *byte == b'\n').filter_map(Entry::read);
         let Some(excerpt) = entries.find_map(|entry| excerpt_of(&entry, &words)) else { return Ok(None) };
-        Ok(glance(found)?.map(|info| Hit { info, excerpt }))
+        Ok(glance(found)?.map(|info| Hit { info, excerpt, faults: Vec::new() }))
     })?;
     hits.truncate(limit);
     Ok(hits)

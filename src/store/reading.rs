@@ -5,11 +5,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZero;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::limits::{READING_PART_BYTES, READING_THREADS};
-use crate::message::EntryId;
+use crate::message::{EntryId, SessionId};
 use crate::store::entry::{Entry, EntryBody, Header, HeaderError, PART};
 use crate::store::error::StoreError;
 
@@ -62,6 +62,13 @@ pub enum JournalFault {
         /// Its length in bytes.
         length: u64,
     },
+    /// The end was refused when it was written, and could not be cut off then.
+    Refused {
+        /// Its start, in bytes.
+        offset: u64,
+        /// Its length in bytes.
+        length: u64,
+    },
     /// The last line lacks only its line feed.
     NoLineFeed {
         /// Its start, in bytes.
@@ -80,6 +87,36 @@ pub enum JournalFault {
         entry: EntryId,
         /// The missing one.
         parent: EntryId,
+    },
+    /// An entry stands before the one that it follows. It then counts as standing after it.
+    Early {
+        /// The entry.
+        entry: EntryId,
+        /// The one that it follows.
+        parent: EntryId,
+    },
+    /// An entry follows another one than the one before it, and no leaf says so: a line is gone or was changed. What
+    /// stands between the two is on another branch.
+    Aside {
+        /// The entry.
+        entry: EntryId,
+    },
+    /// A leaf names an entry that is not there. It then counts as naming the entry before it.
+    LostLeaf {
+        /// The leaf's entry.
+        entry: EntryId,
+        /// The missing one.
+        leaf: EntryId,
+    },
+    /// The file is not that of its session, but a copy.
+    Copy {
+        /// The session.
+        session: SessionId,
+    },
+    /// Another file has the same session.
+    Copied {
+        /// That file.
+        path: PathBuf,
     },
     /// An entry occurs twice. The first one counts.
     Twice {
@@ -101,12 +138,26 @@ impl std::fmt::Display for JournalFault {
             Self::TornTail { offset, length } => {
                 write!(f, "The last write is cut off ({length} bytes at offset {offset}).")
             }
+            Self::Refused { offset, length } => {
+                write!(f, "The last write was refused ({length} bytes at offset {offset}).")
+            }
             Self::NoLineFeed { offset } => {
                 write!(f, "The last line (offset {offset}) has no line feed.")
             }
             Self::Unreadable { line, offset } => write!(f, "Line {line} (offset {offset}) is not an entry."),
             Self::LostParent { entry, parent } => {
                 write!(f, "Entry {entry} follows {parent}, which cannot be read.")
+            }
+            Self::Early { entry, parent } => {
+                write!(f, "Entry {entry} stands before {parent}, which it follows.")
+            }
+            Self::Aside { entry } => write!(f, "Entry {entry} does not follow the entry before it."),
+            Self::LostLeaf { entry, leaf } => {
+                write!(f, "Entry {entry} returns to {leaf}, which cannot be read.")
+            }
+            Self::Copy { session } => write!(f, "It is a copy of the session {session}."),
+            Self::Copied { path } => {
+                write!(f, "{} is a copy of it.", path.display())
             }
             Self::Twice { entry } => write!(f, "Entry {entry} stands twice."),
             Self::NoHeader { reason } => write!(f, "It has no header: {reason}."),
@@ -119,10 +170,16 @@ impl JournalFault {
     /// The fault, and how opening the session handled it.
     pub fn handled(&self) -> String {
         let done = match self {
-            Self::TornTail { .. } => "It was removed; it had never been acknowledged.",
+            Self::TornTail { .. } | Self::Refused { .. } => "It was removed; it had never been acknowledged.",
             Self::NoLineFeed { .. } => "It was added.",
             Self::Unreadable { .. } => "It stays in the file and was skipped.",
             Self::LostParent { .. } => "It was taken to follow the entry before it.",
+            Self::Early { .. } => "It was taken to stand after it.",
+            Self::Aside { .. } => "What stands between is on another branch (/tree).",
+            Self::LostLeaf { .. } => "It was taken to return to the entry before it.",
+            Self::Copy { .. } | Self::Copied { .. } => {
+                "It is no session of its own; `edn-bridge sessions verify --repair` makes it one."
+            }
             Self::Twice { .. } => "The first one counts.",
             Self::NoHeader { .. } | Self::Unfinished => "It was left alone.",
         };
@@ -155,9 +212,6 @@ pub fn read(path: &Path, bytes: &[u8]) -> Result<JournalContent, StoreError> {
     })?;
     let rest = lines.get(first.len()..).unwrap_or_default();
     let JournalBody { mut entries, mut faults } = body(rest, 2, first.len());
-    if !faults.is_empty() {
-        bridge(&mut entries, &mut faults);
-    }
     let mut good = lines.len();
     let start = offset(good);
     if let Some(entry) = last {
@@ -170,6 +224,7 @@ pub fn read(path: &Path, bytes: &[u8]) -> Result<JournalContent, StoreError> {
             length: offset(bytes.len()).saturating_sub(start),
         });
     }
+    order(&mut entries, &mut faults);
     Ok(JournalContent { header, entries, faults, good })
 }
 
@@ -270,23 +325,102 @@ impl Piece {
     }
 }
 
-/// For a file with unreadable lines: an entry without its parent follows the entry before it, so that the
-/// history before the damage stays visible. A repeated entry counts once.
-fn bridge(entries: &mut Vec<Arc<Entry>>, faults: &mut Vec<JournalFault>) {
-    let mut known: HashSet<EntryId> = HashSet::with_capacity(entries.len());
-    let mut last: Option<EntryId> = None;
-    entries.retain_mut(|entry| {
-        if !known.insert(entry.id.clone()) {
+/// Whether each entry follows the one before it, or the one that a leaf before it names, as this program writes them.
+fn is_in_order(entries: &[Arc<Entry>]) -> bool {
+    let mut known: HashSet<&EntryId> = HashSet::with_capacity(entries.len());
+    let mut cursor: Option<&EntryId> = None;
+    entries.iter().all(|entry| {
+        let follows = entry.parent.as_ref() == cursor && known.insert(&entry.id);
+        let (next, is_known) = match &entry.body {
+            EntryBody::Leaf(leaf) => (leaf, known.contains(leaf)),
+            _ => (&entry.id, true),
+        };
+        cursor = Some(next);
+        follows && is_known
+    })
+}
+
+/// Names what is wrong with the order of entries, and mends it so that nothing that can be read is lost from sight: an
+/// entry without its parent follows the entry before it, one that stands before its parent comes after it, and a repeated
+/// one counts once.
+pub(super) fn order(entries: &mut Vec<Arc<Entry>>, faults: &mut Vec<JournalFault>) {
+    if is_in_order(entries) {
+        return;
+    }
+    let all: HashSet<EntryId> = entries.iter().map(|entry| entry.id.clone()).collect();
+    let mut seen: HashSet<EntryId> = HashSet::with_capacity(entries.len());
+    let mut ordered = Ordered::default();
+    let mut early = Vec::new();
+    for mut entry in std::mem::take(entries) {
+        if !seen.insert(entry.id.clone()) {
             faults.push(JournalFault::Twice { entry: entry.id.clone() });
-            return false;
+            continue;
         }
-        if let Some(parent) = entry.parent.clone().filter(|parent| !known.contains(parent)) {
-            faults.push(JournalFault::LostParent { entry: entry.id.clone(), parent });
-            set_parent(Arc::make_mut(entry), last.clone());
+        match entry.parent.clone() {
+            Some(parent) if !all.contains(&parent) => {
+                faults.push(JournalFault::LostParent { entry: entry.id.clone(), parent });
+                set_parent(Arc::make_mut(&mut entry), ordered.cursor.clone());
+            }
+            Some(parent) if !ordered.known.contains(&parent) => {
+                faults.push(JournalFault::Early { entry: entry.id.clone(), parent: parent.clone() });
+                early.push(entry.clone());
+                ordered.waiting.entry(parent).or_default().push(entry);
+                continue;
+            }
+            parent if parent != ordered.cursor => {
+                faults.push(JournalFault::Aside { entry: entry.id.clone() });
+            }
+            _ => {}
         }
-        last = Some(entry.id.clone());
-        true
-    });
+        ordered.place(entry, faults);
+    }
+    // Those that follow each other in a circle.
+    for mut entry in early {
+        if !ordered.known.contains(&entry.id) {
+            set_parent(Arc::make_mut(&mut entry), ordered.cursor.clone());
+            ordered.place(entry, faults);
+        }
+    }
+    *entries = ordered.entries;
+}
+
+/// Entries, each after its parent.
+#[derive(Default)]
+struct Ordered {
+    entries: Vec<Arc<Entry>>,
+    known: HashSet<EntryId>,
+    /// The entry that the next one should follow.
+    cursor: Option<EntryId>,
+    /// Entries whose parent stands after them.
+    waiting: HashMap<EntryId, Vec<Arc<Entry>>>,
+}
+
+impl Ordered {
+    /// Adds an entry, and those that waited for it.
+    fn place(&mut self, entry: Arc<Entry>, faults: &mut Vec<JournalFault>) {
+        let mut next = vec![entry];
+        while let Some(mut entry) = next.pop() {
+            if !self.known.insert(entry.id.clone()) {
+                continue;
+            }
+            let leaf = match &entry.body {
+                EntryBody::Leaf(leaf) => Some(leaf.clone()),
+                _ => None,
+            };
+            if let Some(leaf) = leaf.as_ref().filter(|leaf| !self.known.contains(*leaf)) {
+                faults.push(JournalFault::LostLeaf { entry: entry.id.clone(), leaf: leaf.clone() });
+                // A leaf before all entries names nothing that could be shown.
+                let Some(cursor) = self.cursor.clone() else { continue };
+                Arc::make_mut(&mut entry).body = EntryBody::Leaf(cursor);
+            }
+            self.cursor = Some(match &entry.body {
+                EntryBody::Leaf(leaf) => leaf.clone(),
+                _ => entry.id.clone(),
+            });
+            next.extend(self.waiting.remove(&entry.id).unwrap_or_default().into_iter().rev());
+            self.entries.push(entry);
+        }
+    }
 }
 
 fn set_parent(entry: &mut Entry, parent: Option<EntryId>) {
@@ -294,13 +428,6 @@ fn set_parent(entry: &mut Entry, parent: Option<EntryId>) {
         Arc::make_mut(message).parent_id = parent.clone();
     }
     entry.parent = parent;
-}
-
-/// Faults of order, for which [`read`] looks only in a damaged file: missing parents and repeated entries.
-pub(super) fn check_order(content: &mut JournalContent) {
-    if !content.faults.iter().any(|fault| matches!(fault, JournalFault::Unreadable { .. })) {
-        bridge(&mut content.entries, &mut content.faults);
-    }
 }
 
 fn offset(bytes: usize) -> u64 {

@@ -12,6 +12,7 @@ use memchr::memmem;
 use crate::limits::{JOURNAL_BYTES, MAX_LINE_BYTES};
 use crate::store::entry::{Entry, Header, HeaderError, PART};
 use crate::store::error::StoreError;
+use crate::store::journal_file::refused_from;
 
 /// What stands in the line of an entry with a key, and in those of entries that tell what became of one. A text with
 /// the same characters costs only its reading.
@@ -23,7 +24,8 @@ const MARKS: [&str; 3] = [":request ", ":type :dequeued", ":type :turn"];
 /// [`StoreError::Missing`], [`StoreError::NoHeader`] and [`StoreError::Newer`], and if the file cannot be read.
 pub(super) fn read(path: &Path, visit: &mut dyn FnMut(Entry)) -> Result<Header, StoreError> {
     let failed = |error| StoreError::io("Cannot open", path, error);
-    let mut file = BufReader::new(File::open(path).map_err(failed)?.take(JOURNAL_BYTES));
+    let most = refused_from(path).unwrap_or(JOURNAL_BYTES);
+    let mut file = BufReader::new(File::open(path).map_err(failed)?.take(most));
     let longest = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX);
     let mut line = Vec::new();
     file.by_ref().take(longest).read_until(b'\n', &mut line).map_err(failed)?;

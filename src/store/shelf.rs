@@ -30,6 +30,8 @@ pub(super) struct Shelf {
 pub struct Discarding<'s> {
     shelf: &'s Shelf,
     path: PathBuf,
+    /// Further files with its id.
+    copies: Vec<PathBuf>,
     _lock: JournalLock,
 }
 
@@ -48,6 +50,11 @@ impl Discarding<'_> {
         let to = deleted.join(self.path.file_name().unwrap_or_default());
         let moved = || -> io::Result<()> {
             files.make_folder(deleted)?;
+            // The session's own file last: until then it is there as a whole.
+            for copy in &self.copies {
+                taken(files.remove(copy), io::ErrorKind::NotFound)?;
+                files.sync_folder(folder(copy))?;
+            }
             files.replace(&self.path, &to)?;
             files.sync_folder(folder(&self.path))?;
             files.sync_folder(deleted)
@@ -94,9 +101,13 @@ impl Shelf {
     }
 
     /// Takes the lock of a session's file that is to be discarded.
-    pub(super) fn discarding(&self, path: PathBuf) -> Result<Discarding<'_>, StoreError> {
+    pub(super) fn discarding(
+        &self,
+        path: PathBuf,
+        copies: Vec<PathBuf>,
+    ) -> Result<Discarding<'_>, StoreError> {
         let lock = lock(&path, self.files.as_ref())?;
-        Ok(Discarding { shelf: self, path, _lock: lock })
+        Ok(Discarding { shelf: self, path, copies, _lock: lock })
     }
 
     /// The sessions of which something may be left.

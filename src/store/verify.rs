@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::message::SessionId;
-use crate::store::entry::{Entry, Header};
+use crate::store::entry::{Entry, Header, Parent};
 use crate::store::error::StoreError;
 use crate::store::files::{FileOps, children, size};
+use crate::store::journal;
 use crate::store::journal_file;
 use crate::store::listing::{header, seen};
-use crate::store::reading::{self, JournalContent, JournalFault};
+use crate::store::reading::{self, JournalFault};
 
 /// The result of checking one file.
 #[derive(Debug)]
@@ -34,6 +35,13 @@ pub enum Repaired {
     /// The file is repaired; a copy holds the original.
     Rewritten {
         /// The copy of the original file.
+        copy: PathBuf,
+    },
+    /// The file was a copy of a session, and is a session of its own now.
+    Separated {
+        /// The new session.
+        session: SessionId,
+        /// What the copy is named now.
         copy: PathBuf,
     },
     /// The file contained nothing to save and was renamed.
@@ -60,8 +68,7 @@ pub(super) fn check(path: &Path, bytes: &[u8]) -> Result<VerifyReport, StoreErro
         return Ok(report);
     }
     match reading::read(path, bytes) {
-        Ok(mut content) => {
-            reading::check_order(&mut content);
+        Ok(content) => {
             report.session = Some(content.header.session);
             report.entries = content.entries.len();
             report.faults = content.faults;
@@ -83,17 +90,16 @@ pub(super) fn check(path: &Path, bytes: &[u8]) -> Result<VerifyReport, StoreErro
 pub(super) fn repair(path: &Path, files: &dyn FileOps) -> Result<Option<Repaired>, StoreError> {
     let failed = |error| StoreError::io("Cannot repair", path, error);
     let lock = journal_file::lock(path, files)?;
-    let bytes = files.open(path).and_then(|file| file.read()).map_err(failed)?;
+    let file = files.open(path).map_err(failed)?;
+    journal_file::cut_refused(file.as_ref(), &lock).map_err(failed)?;
+    let bytes = file.read().map_err(failed)?;
     let report = check(path, &bytes)?;
     if report.faults.is_empty() {
         return Ok(None);
     }
     let content = match reading::read(path, &bytes) {
         _ if report.faults.contains(&JournalFault::Unfinished) => None,
-        Ok(mut content) => {
-            reading::check_order(&mut content);
-            Some((content.header, content.entries))
-        }
+        Ok(content) => Some((content.header, content.entries)),
         Err(StoreError::NoHeader { .. }) => rebuild_header(path, &bytes).map_err(failed)?,
         Err(error) => return Err(error),
     };
@@ -127,6 +133,40 @@ pub(super) fn repair(path: &Path, files: &dyn FileOps) -> Result<Option<Repaired
     Ok(Some(Repaired::Rewritten { copy }))
 }
 
+/// Makes a session of its own of a copy: a new file with that id in the same folder. The copy is kept beside it.
+///
+/// # Errors
+/// If a process has the copy open, or the system refuses.
+pub(super) fn separate(
+    path: &Path,
+    session: SessionId,
+    files: &Arc<dyn FileOps>,
+) -> Result<Repaired, StoreError> {
+    let failed = |error| StoreError::io("Cannot repair", path, error);
+    let _lock = journal_file::lock(path, files.as_ref())?;
+    let bytes = files.open(path).and_then(|file| file.read()).map_err(failed)?;
+    let content = reading::read(path, &bytes)?;
+    let parent = Parent {
+        session: content.header.session.clone(),
+        path: None,
+        entry: content.entries.last().map(|entry| entry.id.clone()),
+    };
+    // Requests and hosts are the first session's.
+    let header = Header {
+        session: session.clone(),
+        parent: Some(parent),
+        request: None,
+        replica_of: None,
+        ..content.header
+    };
+    let to = path.with_file_name(format!("{session}.edn"));
+    drop(journal::write_whole(to, &header, &mut content.entries.into_iter(), files.clone())?);
+    let copy = free_name(path, "before-repair");
+    let folder = journal_file::folder(path);
+    files.rename(path, &copy).and_then(|()| files.sync_folder(folder)).map_err(failed)?;
+    Ok(Repaired::Separated { session, copy })
+}
+
 /// The entries of a file without a header.
 fn headless(bytes: &[u8]) -> Vec<Arc<Entry>> {
     reading::body(reading::split(bytes).0, 1, 0).entries
@@ -135,7 +175,7 @@ fn headless(bytes: &[u8]) -> Vec<Arc<Entry>> {
 /// A new header for a file that lost its own. The file's name gives the session; its neighbours, of the same
 /// project, give the folder. `None` if the file contains no useful entry.
 fn rebuild_header(path: &Path, bytes: &[u8]) -> io::Result<Option<(Header, Vec<Arc<Entry>>)>> {
-    let entries = headless(bytes);
+    let mut entries = headless(bytes);
     let name = path.file_stem().and_then(|name| name.to_str());
     let (Some(first), Some(name), Some(folder)) = (entries.first(), name, path.parent()) else {
         return Ok(None);
@@ -150,14 +190,9 @@ fn rebuild_header(path: &Path, bytes: &[u8]) -> io::Result<Option<(Header, Vec<A
             break;
         }
     }
-    let mut content = JournalContent {
-        header: Header { session, created_at, cwd, parent: None, request: None, replica_of: None },
-        entries,
-        faults: Vec::new(),
-        good: 0,
-    };
-    reading::check_order(&mut content);
-    Ok(Some((content.header, content.entries)))
+    reading::order(&mut entries, &mut Vec::new());
+    let header = Header { session, created_at, cwd, parent: None, request: None, replica_of: None };
+    Ok(Some((header, entries)))
 }
 
 /// A free name next to `path`: with `what`, and with a number if that is taken.

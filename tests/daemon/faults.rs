@@ -5,6 +5,7 @@ mod clocks;
 mod descriptors;
 mod disk;
 mod ends;
+mod journals;
 mod providers;
 mod states;
 use crate::support;

@@ -15,6 +15,7 @@
 use crate::store_support;
 
 use std::fs;
+use std::path::Path;
 use std::sync::mpsc::channel;
 
 use edn_bridge::limits::JOURNAL_LINE_BYTES;
@@ -201,6 +202,267 @@ fn failed_append_leaves_file_unchanged() {
         let loaded = place.store.open_file(&path).unwrap();
         assert_eq!(loaded.faults, [], "{plan:?}");
         assert_eq!(ids(&loaded.entries), ["e0", "e1", "after"], "{plan:?}");
+    }
+}
+
+/// What somebody does to the file of an open session or its lock, and how the refusal begins after the path.
+type Tampering = (&'static str, fn(&Path, &Path), &'static str);
+
+const TAMPERINGS: &[Tampering] = &[
+    ("remove", |file, _| fs::remove_file(file).unwrap(), "was removed"),
+    ("move", |file, _| fs::rename(file, file.with_extension("moved")).unwrap(), "was removed"),
+    ("move the folder", |file, _| move_folder(file), "was removed"),
+    ("replace the folder", |file, _| replace_folder(file), "was replaced"),
+    ("replace", |file, _| replace(file), "was replaced"),
+    ("link over", |file, _| link_over(file), "was replaced"),
+    (
+        "empty",
+        |file, _| fs::File::options().write(true).open(file).unwrap().set_len(0).unwrap(),
+        "was changed",
+    ),
+    (
+        "cut",
+        |file, _| fs::File::options().write(true).open(file).unwrap().set_len(200).unwrap(),
+        "was changed",
+    ),
+    ("append", |file, _| add(file, b"{}\n"), "was changed"),
+    ("append through a hard link", |file, _| add_through_link(file), "was changed"),
+    ("remove the lock", |_, lock| fs::remove_file(lock).unwrap(), "was removed, or taken"),
+    ("replace the lock", |_, lock| replace(lock), "was removed, or taken"),
+    // What a file system does that says yes to a second holder.
+    ("write to the lock", |_, lock| fs::write(lock, "process 1\n").unwrap(), "was removed, or taken"),
+];
+
+fn move_folder(file: &Path) {
+    let folder = file.parent().unwrap();
+    fs::rename(folder, folder.with_extension("moved")).unwrap();
+}
+
+fn replace_folder(file: &Path) {
+    move_folder(file);
+    let folder = file.parent().unwrap();
+    let copied =
+        std::process::Command::new("cp").arg("-r").arg(folder.with_extension("moved")).arg(folder).status();
+    assert!(copied.unwrap().success());
+}
+
+fn replace(file: &Path) {
+    let copy = file.with_extension("copy");
+    fs::copy(file, &copy).unwrap();
+    fs::rename(copy, file).unwrap();
+}
+
+fn link_over(file: &Path) {
+    fs::rename(file, file.with_extension("moved")).unwrap();
+    fs::write(file.with_extension("other"), "").unwrap();
+    std::os::unix::fs::symlink(file.with_extension("other"), file).unwrap();
+}
+
+fn add(file: &Path, bytes: &[u8]) {
+    use std::io::Write as _;
+    fs::File::options().append(true).open(file).unwrap().write_all(bytes).unwrap();
+}
+
+fn add_through_link(file: &Path) {
+    fs::hard_link(file, file.with_extension("link")).unwrap();
+    add(&file.with_extension("link"), b"{}\n");
+}
+
+fn all_bytes(folder: &Path) -> Vec<u8> {
+    let mut folders = vec![folder.to_owned()];
+    let mut bytes = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            match path.is_dir() {
+                true => folders.push(path),
+                false => bytes.extend(fs::read(path).unwrap()),
+            }
+        }
+    }
+    bytes
+}
+
+#[test]
+fn append_to_tampered_journal_is_refused() {
+    for durability in [Durability::Full, Durability::Relaxed] {
+        for (name, tamper, said) in TAMPERINGS {
+            let place = Place::new();
+            let path = place.session("s-1", 3);
+            let store = edn_bridge::store::Store::new(place.folder.path(), durability).unwrap();
+            let loaded = store.open_file(&path).unwrap();
+            append(&loaded.journal, &chain(Some(2), 1)).unwrap();
+            tamper(&path, &path.with_extension("edn.lock"));
+            for _ in 0..2 {
+                let error = append(&loaded.journal, &[entry("e4", Some("e3"), "REFUSED")]).unwrap_err();
+                assert!(matches!(*error, StoreError::Changed { .. }), "{name}: {error}");
+                let error = error.to_string();
+                assert!(
+                    error.contains(said) && error.contains("Nothing was written; /fork"),
+                    "{name}: {error}"
+                );
+            }
+            // A fork is what is left to do.
+            let entries: Vec<_> = loaded.entries.iter().cloned().chain(chain(Some(2), 1)).collect();
+            let fork = store.create_with(header("s-2"), &mut entries.into_iter()).unwrap();
+            append(&fork, &chain(Some(3), 1)).unwrap();
+            drop((loaded, fork));
+            drop(store);
+            let bytes = all_bytes(place.folder.path());
+            assert!(!bytes.windows(7).any(|part| part == b"REFUSED"), "{name}");
+        }
+    }
+}
+
+#[test]
+fn journal_that_is_moved_back_goes_on() {
+    let place = Place::new();
+    let path = place.session("s-1", 2);
+    let journal = place.store.open_file(&path).unwrap().journal;
+    let away = path.with_extension("away");
+    fs::rename(&path, &away).unwrap();
+    append(&journal, &chain(Some(1), 1)).unwrap_err();
+    fs::rename(&away, &path).unwrap();
+    append(&journal, &chain(Some(1), 1)).unwrap();
+    // Other times, another mode and another link change nothing.
+    fs::hard_link(&path, path.with_extension("link")).unwrap();
+    assert!(
+        std::process::Command::new("touch")
+            .arg("-d")
+            .arg("2001-01-01")
+            .arg(&path)
+            .status()
+            .unwrap()
+            .success()
+    );
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o400)).unwrap();
+    append(&journal, &chain(Some(2), 1)).unwrap();
+    drop(journal);
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    assert_eq!(ids(&place.store.open_file(&path).unwrap().entries), ["e0", "e1", "e2", "e3"]);
+}
+
+/// Between the write and the look after it.
+#[test]
+fn tampering_during_a_sync_acknowledges_only_what_stays() {
+    for (name, tamper, _) in TAMPERINGS.iter().filter(|(name, ..)| !name.contains("lock")) {
+        let place = Place::new();
+        let path = place.session("s-1", 3);
+        let journal = place.store.open_file(&path).unwrap().journal;
+        let file = path.clone();
+        place.disk.meanwhile(Call::Sync, move || tamper(&file, &file));
+        let appended = append(&journal, &[entry("e3", Some("e2"), "ASKED")]);
+        // What stands before somebody else's line is there, and is read again.
+        let stays = name.contains("append");
+        assert_eq!(appended.is_ok(), stays, "{name}: {appended:?}");
+        append(&journal, &[entry("e4", Some("e3"), "REFUSED")]).unwrap_err();
+        drop(journal);
+        let bytes = all_bytes(place.folder.path());
+        assert_eq!(
+            bytes.windows(5).any(|part| part == b"ASKED"),
+            stays || *name == "replace" || *name == "replace the folder",
+            "{name}"
+        );
+        if stays {
+            assert_eq!(
+                ids(&place.store.read_file(&path).unwrap().entries),
+                ["e0", "e1", "e2", "e3"],
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn second_holder_of_a_lock_ends_the_first() {
+    let place = Place::new();
+    let path = place.session("s-1", 1);
+    let first = place.store.open_file(&path).unwrap().journal;
+    append(&first, &chain(Some(0), 1)).unwrap();
+    let lock = path.with_extension("edn.lock");
+    fs::remove_file(&lock).unwrap();
+    let other = edn_bridge::store::Store::new(place.folder.path(), Durability::Full).unwrap();
+    let second = other.open_file(&path).unwrap();
+    assert_eq!(ids(&second.entries), ["e0", "e1"]);
+    for number in 0..5 {
+        append(&second.journal, &chain(Some(number + 1), 1)).unwrap();
+        let error = append(&first, &[entry("x", Some("e1"), "x")]).unwrap_err();
+        assert!(matches!(*error, StoreError::Changed { .. }), "{error}");
+    }
+    // The first one leaves the lock of the second alone.
+    drop(first);
+    append(&second.journal, &chain(Some(6), 1)).unwrap();
+    assert!(matches!(place.store.open_file(&path), Err(StoreError::Locked { .. })));
+    drop(second);
+    let loaded = place.store.open_file(&path).unwrap();
+    assert_eq!((ids(&loaded.entries), loaded.faults), (ids(&chain(None, 8)), vec![]));
+}
+
+#[test]
+fn refused_bytes_that_stay_are_cut_at_the_next_opening() {
+    use {Act::*, Call::*};
+    for plan in [
+        vec![(Sync, Errno(EIO)), (Cut, Errno(EIO))],
+        vec![(Write, Full(90)), (Cut, Errno(EIO))],
+        // Cut, but perhaps not on the disk.
+        vec![(Sync, Errno(EIO)), (Cut, Errno(EIO)), (Cut, Errno(EIO))],
+    ] {
+        let place = Place::new();
+        let path = place.session("s-1", 2);
+        let before = fs::read(&path).unwrap();
+        let journal = place.store.open_file(&path).unwrap().journal;
+        for (call, act) in &plan {
+            place.disk.plan(*call, *act);
+        }
+        append(&journal, &chain(Some(1), 1)).unwrap_err();
+        if plan.len() > 2 {
+            append(&journal, &chain(Some(1), 1)).unwrap_err();
+        }
+        // A kill lets go of the lock as this does, and leaves its file as well.
+        drop(journal);
+        assert!(fs::read(&path).unwrap().len() > before.len(), "{plan:?}");
+        assert_eq!(ids(&place.store.read_file(&path).unwrap().entries), ["e0", "e1"], "{plan:?}");
+        assert_eq!(place.store.verify(&path).unwrap().entries, 2, "{plan:?}");
+        let loaded = place.store.open_file(&path).unwrap();
+        assert_eq!(ids(&loaded.entries), ["e0", "e1"], "{plan:?}");
+        assert!(matches!(loaded.faults[..], [JournalFault::Refused { .. }]), "{:?}", loaded.faults);
+        append(&loaded.journal, &chain(Some(1), 1)).unwrap();
+        drop(loaded);
+        assert!(!path.with_extension("edn.lock").exists(), "{plan:?}");
+        let loaded = place.store.open_file(&path).unwrap();
+        assert_eq!((ids(&loaded.entries), loaded.faults), (ids(&chain(None, 3)), vec![]), "{plan:?}");
+    }
+}
+
+#[test]
+fn note_of_refused_bytes_cuts_nothing_else() {
+    use {Act::*, Call::*};
+    let place = Place::new();
+    let path = place.session("s-1", 2);
+    let journal = place.store.open_file(&path).unwrap().journal;
+    place.disk.plan(Sync, Errno(EIO));
+    place.disk.plan(Cut, Errno(EIO));
+    append(&journal, &chain(Some(1), 1)).unwrap_err();
+    drop(journal);
+    let note = fs::read_to_string(path.with_extension("edn.lock")).unwrap();
+    // Another file, as a backup that was put back, and one that is longer than what was refused.
+    for longer in [false, true] {
+        fs::write(path.with_extension("edn.lock"), &note).unwrap();
+        let bytes = fs::read(&path).unwrap();
+        match longer {
+            true => add(&path, &chain(Some(2), 1)[0].line()),
+            false => {
+                fs::rename(&path, path.with_extension("old")).unwrap();
+                fs::write(&path, bytes).unwrap();
+            }
+        }
+        let loaded = place.store.open_file(&path).unwrap();
+        assert_eq!(loaded.entries.len(), if longer { 4 } else { 3 });
+        assert_eq!(loaded.faults, []);
+        drop(loaded);
+        assert!(!path.with_extension("edn.lock").exists());
+        if !longer {
+            fs::rename(path.with_extension("old"), &path).unwrap();
+        }
     }
 }
 

@@ -661,7 +661,9 @@ fn deletion_leaves_a_session_whose_id_begins_alike() {
     let mut bridge = setup.interactor();
     let (id, file) = talked(&mut bridge, "1", "hello");
     let (other, lock) = (file.with_extension("edn.other.edn"), file.with_extension("edn.other.edn.lock"));
-    fs::copy(&file, &other).unwrap();
+    // A session of its own, not a copy.
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&other, text.replace(&id, &format!("{id}.edn.other"))).unwrap();
     fs::write(&lock, "").unwrap();
     bridge.ask("2", "new_session", "{}");
     let answer = bridge.ask("3", "delete_session", &format!("{{:session-id {id:?}}}"));
@@ -817,4 +819,37 @@ fn cut_turn_is_marked_in_every_export() {
         assert!(place("second") < place("was cut off here") && place("was cut off here") < place("third"));
     }
     assert!(export(&transcript, Format::Edn).contains(":interrupted [\"t-1\"]"));
+}
+
+/// A list that grows with the live sessions would be sent several times a turn.
+#[test]
+fn context_update_has_the_newest_sessions_and_their_number() {
+    let setup = Setup::new().script(ECHO);
+    let mut bridge = setup.ready();
+    turn(&mut bridge, "first", "hello");
+    let first = at(&bridge.ask("st", "get_state", "{}"), &["data", "state", "session-id"]).cloned().unwrap();
+    let mut newest = Vec::new();
+    for number in 0..70 {
+        let answer = bridge.ask(&format!("n{number}"), "new_session", "{}");
+        newest.push(at(&answer, &["data", "session-id"]).and_then(Owned::as_str).unwrap().to_owned());
+    }
+    bridge.skip_to_now();
+    bridge.ask("name", "set_session_name", "{:name \"told\"}");
+    let event = bridge.event("context/updated");
+    let ids = strings(at(&event, &["data", "sessions"]), "id");
+    assert_eq!(ids, newest[newest.len() - 50..]);
+    assert_eq!(at(&event, &["data", "live-count"]).and_then(Owned::as_i64), Some(71));
+    let lines =
+        at(&event, &["data", "session-tree-widget", "content-lines"]).and_then(Owned::as_slice).unwrap();
+    assert_eq!((lines.len(), lines.last().and_then(Owned::as_str)), (51, Some("… and 21 older ones")));
+    // One that a client shows is listed, however old it is.
+    bridge.ask("sw", "switch_session", &format!("{{:session-id {first}}}"));
+    bridge.skip_to_now();
+    bridge.ask("name-2", "set_session_name", "{:name \"told too\"}");
+    let event = bridge.event("context/updated");
+    let ids = strings(at(&event, &["data", "sessions"]), "id");
+    assert_eq!((ids.len(), Some(ids[0].as_str())), (50, first.as_str()));
+    // A list that was asked for has all.
+    let answer = bridge.ask("all", "list_sessions", "{}");
+    assert_eq!(strings(at(&answer, &["data", "sessions"]), "id").len(), 71);
 }

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use edn_bridge::message::{Block, EntryId, Message, Role, SessionId};
 use edn_bridge::store::{
-    Durability, Entry, EntryBody, FileOps, Header, Journal, JournalLock, Journals as _, LockError, LogFile,
-    Store, StoreError, SystemFiles,
+    Durability, Entry, EntryBody, FileOps, FileStamp, Header, Journal, JournalLock, Journals as _, LockError,
+    LogFile, Store, StoreError, SystemFiles,
 };
 
 /// The disk's behaviour in one call.
@@ -53,11 +53,26 @@ pub struct FaultyDisk(Arc<Mutex<Plan>>);
 struct Plan {
     acts: VecDeque<(Call, Act)>,
     done: Vec<Call>,
+    meanwhile: Vec<(Call, Meanwhile)>,
     /// Length of each file at its last sync: the part that certainly survives a power failure.
     synced: Vec<(PathBuf, u64)>,
 }
 
+/// What somebody else does during a call.
+struct Meanwhile(Box<dyn FnOnce() + Send>);
+
+impl std::fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meanwhile")
+    }
+}
+
 impl FaultyDisk {
+    /// What somebody else does during the next call of that kind.
+    pub fn meanwhile(&self, call: Call, act: impl FnOnce() + Send + 'static) {
+        self.0.lock().unwrap().meanwhile.push((call, Meanwhile(Box::new(act))));
+    }
+
     /// Plans the behaviour of the next unplanned call of that kind.
     pub fn plan(&self, call: Call, act: Act) {
         self.0.lock().unwrap().acts.push_back((call, act));
@@ -82,6 +97,9 @@ impl FaultyDisk {
     fn next(&self, call: Call) -> Act {
         let mut plan = self.0.lock().unwrap();
         plan.done.push(call);
+        if let Some(place) = plan.meanwhile.iter().position(|(planned, _)| *planned == call) {
+            (plan.meanwhile.remove(place).1.0)();
+        }
         let place = plan.acts.iter().position(|(planned, _)| *planned == call);
         place.and_then(|place| plan.acts.remove(place)).map_or(Act::Well, |(_, act)| act)
     }
@@ -167,8 +185,11 @@ impl LogFile for FaultyFile {
     fn read(&self) -> io::Result<Vec<u8>> {
         self.file.read()
     }
-    fn read_start(&self, most: u64) -> io::Result<Vec<u8>> {
-        self.file.read_start(most)
+    fn read_part(&self, offset: u64, most: u64) -> io::Result<Vec<u8>> {
+        self.file.read_part(offset, most)
+    }
+    fn stamp(&self) -> io::Result<FileStamp> {
+        self.file.stamp()
     }
 }
 

@@ -16,11 +16,11 @@ use edn_bridge::clock;
 use edn_bridge::config::Settings;
 use edn_bridge::limits::{
     MCP_LINE_BYTES, MCP_SERVED_BYTES, MCP_SERVED_MESSAGES, MCP_SERVED_SESSIONS, MCP_SERVED_TEXT_BYTES,
-    PROCESS_READ_BYTES,
+    PROCESS_READ_BYTES, TOLD_FAULTS,
 };
 use edn_bridge::mcp::{self, Answered, OfferedResource, OfferedTool, Offers};
 use edn_bridge::message::{Message, SessionId};
-use edn_bridge::store::{Durability, EntryBody, Store};
+use edn_bridge::store::{Durability, EntryBody, JournalFault, Store};
 use edn_bridge::value::{Map, Owned, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
 use tokio_util::sync::CancellationToken;
@@ -30,6 +30,9 @@ use super::super::failure::{Exit, Failure};
 use super::super::options::Options;
 use super::super::served::Own;
 use super::super::{sessions, signals};
+
+/// The messages of a session, and what is wrong with its file.
+type ReadSession = (Vec<Arc<Message>>, Vec<JournalFault>);
 
 /// The scheme of the sessions' addresses.
 const SESSION: &str = "edn-bridge://session/";
@@ -234,8 +237,8 @@ impl Project {
         self.with_seat(|seat| seat.client.ask(op, Value::from(params.clone())))
     }
 
-    /// The messages of a session on disk; `None` if there is no such session.
-    fn session(&self, id: &str) -> Result<Option<Vec<Arc<Message>>>, String> {
+    /// The messages of a session on disk, and what is wrong with its file; `None` if there is no such session.
+    fn session(&self, id: &str) -> Result<Option<ReadSession>, String> {
         // An id is a name, and no path to other files.
         if id.is_empty() || !id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')) {
             return Ok(None);
@@ -247,7 +250,8 @@ impl Project {
             EntryBody::Message(message) => Some(message.clone()),
             _ => None,
         });
-        Ok(Some(messages.collect()))
+        let messages = messages.collect();
+        Ok(Some((messages, content.faults)))
     }
 
     fn query(&self, arguments: &Map<'_>) -> Result<Answered, String> {
@@ -284,7 +288,7 @@ impl Project {
         let id = required(arguments, "session")?;
         let limit = count(arguments, "limit")?.unwrap_or(50).min(MCP_SERVED_MESSAGES);
         let before = optional(arguments, "before")?;
-        let all = self.session(&id)?.ok_or_else(|| no_session(&id))?;
+        let (all, faults) = self.session(&id)?.ok_or_else(|| no_session(&id))?;
         let end = match &before {
             Some(before) => all.iter().position(|message| *message.id.as_str() == **before),
             None => Some(all.len()),
@@ -310,7 +314,10 @@ impl Project {
         }
         let more = shown.len() < end;
         shown.reverse();
-        Ok(Answered::Data(Map::new().with("messages", Value::vector(shown)).with("more", more)))
+        let mut data = Map::new().with("messages", Value::vector(shown)).with("more", more);
+        let faults: Vec<String> = faults.iter().take(TOLD_FAULTS).map(ToString::to_string).collect();
+        data.put_some("faults", (!faults.is_empty()).then(|| faults.join(" ")));
+        Ok(Answered::Data(data))
     }
 
     /// Runs a turn to its end.

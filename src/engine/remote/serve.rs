@@ -47,7 +47,7 @@ async fn serve(engine: &Engine, federation: Arc<Federation>, posted: &Posted) {
         }
     };
     let handle = match engine.opener.open(SwitchTarget::Id(posted.session.clone())).await {
-        Ok((handle, _)) => handle,
+        Ok(handle) => handle,
         Err(error) => return owed.send::<()>(Err(error)),
     };
     if asked.ends_late() {

@@ -192,6 +192,10 @@ pub fn context(
     }
     out.extend_from_slice(b"] :session-tree-widget ");
     map(out, style, &projection::tree_widget(sessions));
+    if let Some(live) = sessions.live() {
+        out.extend_from_slice(b" :live-count ");
+        number(out, u64::try_from(live).unwrap_or(u64::MAX));
+    }
     if let Some(active) = active {
         out.extend_from_slice(b" :active-session-id ");
         text(out, active.as_str());

@@ -93,6 +93,8 @@ fn body(body: &Body) -> Map<'_> {
             let slots = sessions.slots().iter().map(projection::slot);
             let mut map = Map::new().with("sessions", Value::vector(slots));
             map.put("session-tree-widget", projection::tree_widget(sessions));
+            let live = sessions.live().and_then(|live| i64::try_from(live).ok());
+            map.put_some("live-count", live.map(Value::int));
             map
         }
         Body::SessionResumed { location, message_count } => Map::new()
