@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use edn_bridge::client::frame;
+use edn_bridge::client::turn::{Accepted, Outcome};
 use edn_bridge::repl::message_line::{MessageLine, Word};
 use edn_bridge::value::{Map, Owned, Value};
 
@@ -17,7 +18,7 @@ use super::failure::{Exit, Failure, USAGE};
 use super::options::Options;
 use super::prompt::console::{Console, News, SignalKind};
 use super::prompt::told::{Output, Teller};
-use super::prompt::{Goal, TOPICS, check_provider, is_failed, is_of, not_set_up, resumed, turn_of, unusable};
+use super::prompt::{Goal, TOPICS, check_provider, not_set_up, resumed, unusable};
 use super::style::{Meaning, Painter};
 use markdown::Markdown;
 use questions::Asker;
@@ -149,7 +150,7 @@ impl Chat<'_> {
     fn turn(&self, text: &str) -> Result<(), Failure> {
         self.console.begin_anew();
         self.watching(|| match self.console.ask("prompt", Map::new().with("message", text.to_owned())) {
-            Ok(accepted) => self.to_the_end(turn_of(&accepted)),
+            Ok(accepted) => self.to_the_end(&Accepted::of(&accepted)),
             Err(failure) => {
                 self.say(Meaning::Bad, &failure.to_string());
                 Ok(())
@@ -167,7 +168,7 @@ impl Chat<'_> {
             return Ok(());
         }
         // Asked again, because its end comes only to who watches.
-        self.watching(|| if runs()? { self.to_the_end(None) } else { Ok(()) })
+        self.watching(|| if runs()? { self.to_the_end(&Accepted::running()) } else { Ok(()) })
     }
 
     /// Between turns, this client watches nothing: it would hold up those of others in the session.
@@ -180,7 +181,7 @@ impl Chat<'_> {
     }
 
     /// Shows what happens to the end of a turn, or of a slash command.
-    fn to_the_end(&self, turn: Option<String>) -> Result<(), Failure> {
+    fn to_the_end(&self, accepted: &Accepted) -> Result<(), Failure> {
         let mut markdown = Markdown::new(self.painter);
         let mut teller =
             Teller::new(Output::Text, false).with_markdown(Box::new(move |text: Option<&str>| match text {
@@ -201,46 +202,40 @@ impl Chat<'_> {
             };
             // A question of a subagent has the subagent's turn, and holds this one up.
             let is_question = frame::topic(&event) == "interaction/requested";
-            if !is_question && !is_of(turn.as_deref(), &event) {
+            if !is_question && !accepted.has(&event) {
                 self.console.printed(&event);
                 continue;
             }
             teller.tell(&event);
             self.console.printed(&event);
             let data = frame::data(&event);
-            match frame::topic(&event) {
-                "interaction/requested" => {
-                    let id = frame::text(data, "interaction-id").to_owned();
-                    if !asked.contains(&id) {
-                        asked.push(id);
-                        teller.pause();
-                        self.asker().answer(data);
-                    }
+            if is_question {
+                let id = frame::text(data, "interaction-id").to_owned();
+                if !asked.contains(&id) {
+                    asked.push(id);
+                    teller.pause();
+                    self.asker().answer(data);
                 }
-                "turn/ended" => {
-                    teller.end(None);
-                    match (frame::text(data, "outcome"), frame::text(data, "error-message")) {
+            }
+            let Some(outcome) = accepted.ended(&event) else { continue };
+            teller.end(None);
+            match outcome {
+                Outcome::Turn(ended) => {
+                    match (frame::text(&ended, "outcome"), frame::text(&ended, "error-message")) {
                         ("failed", error) if !error.is_empty() => self.say(Meaning::Bad, error),
                         ("aborted" | "interrupted", _) => self.say(Meaning::Note, "(ended)"),
                         _ => {}
                     }
-                    return Ok(());
                 }
-                "command-result" => {
-                    teller.end(None);
-                    let meaning = if is_failed(data) { Meaning::Bad } else { Meaning::Faint };
-                    frame::text(data, "message").lines().for_each(|line| self.say(meaning, line));
-                    return Ok(());
+                Outcome::Command { failed, message } => {
+                    let meaning = if failed { Meaning::Bad } else { Meaning::Faint };
+                    message.lines().for_each(|line| self.say(meaning, line));
                 }
-                "ui/frontend-action-requested" => {
-                    teller.end(None);
-                    // What comes of the choice ends the command.
-                    if !self.choose(data) {
-                        return Ok(());
-                    }
-                }
-                _ => {}
+                // What comes of the choice ends the command.
+                Outcome::Choice(asked) if self.choose(&asked) => continue,
+                Outcome::Choice(_) | Outcome::Repeated => {}
             }
+            return Ok(());
         }
     }
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use edn_bridge::client::frame;
+use edn_bridge::client::turn::{Accepted, Outcome};
 use edn_bridge::clock::{Clock, SystemClock};
 use edn_bridge::config::Settings;
 use edn_bridge::context::mark;
@@ -186,16 +187,6 @@ struct Asked {
     resumed: Option<SessionId>,
 }
 
-/// What a prompt came to.
-enum Ended {
-    /// A turn; contains the data of its end.
-    Turn(Owned),
-    /// A slash command.
-    Command { failed: bool, message: String },
-    /// A slash command that needs somebody to choose.
-    Choice,
-}
-
 /// The topics of a turn that a person is told of.
 pub(super) const TOPICS: &[&str] = &[
     "assistant/delta",
@@ -210,22 +201,6 @@ pub(super) const TOPICS: &[&str] = &[
     "command-result",
     "ui/frontend-action-requested",
 ];
-
-/// The turn of a prompt's answer, as it was accepted.
-pub(super) fn turn_of(accepted: &Owned) -> Option<String> {
-    accepted.get("turn-id").and_then(Value::as_str).map(str::to_owned)
-}
-
-/// Whether an event belongs to the turn, or to none. Where the turn is not known, any does.
-pub(super) fn is_of(turn: Option<&str>, event: &Owned) -> bool {
-    let of = frame::text(frame::data(event), "turn-id");
-    turn.is_none_or(|turn| of.is_empty() || of == turn)
-}
-
-/// Whether a slash command failed.
-pub(super) fn is_failed(result: &Owned) -> bool {
-    frame::text(result, "type") == "error"
-}
 
 impl Asked {
     /// Sends it and prints what happens, to the end.
@@ -244,7 +219,7 @@ impl Asked {
         let mut teller = Teller::new(arguments.output, self.shape.is_some());
         console.subscribe(if arguments.output == Output::Events { &[] } else { TOPICS })?;
         let accepted = console.ask("prompt", Map::new().with("message", message))?;
-        let turn = turn_of(&accepted);
+        let accepted = Accepted::of(&accepted);
         let mut run = Run {
             console,
             calls: 0,
@@ -270,7 +245,7 @@ impl Asked {
                 }
                 Some(News::Event(event)) => event,
             };
-            if !is_of(turn.as_deref(), &event) {
+            if !accepted.has(&event) {
                 console.printed(&event);
                 continue;
             }
@@ -290,16 +265,13 @@ impl Asked {
                     run.proposed = None;
                     run.has_result();
                 }
-                "turn/ended" => break Ended::Turn(data.clone()),
-                "command-result" => {
-                    let message = frame::text(data, "message").to_owned();
-                    break Ended::Command { failed: is_failed(data), message };
-                }
-                "ui/frontend-action-requested" => break Ended::Choice,
                 _ => {}
             }
+            if let Some(outcome) = accepted.ended(&event) {
+                break outcome;
+            }
         };
-        let is_lost = matches!(&ended, Ended::Turn(data) if frame::text(data, "outcome") == "failed");
+        let is_lost = matches!(&ended, Outcome::Turn(data) if frame::text(data, "outcome") == "failed");
         if is_lost && self.resumed.is_none() && !teller.has_said() {
             // Nothing was said in it: it would only stand in the way of those where something was.
             let session = frame::text(console.server_info(), "session-id").to_owned();
@@ -434,23 +406,23 @@ impl Run<'_> {
     }
 
     /// Prints the end, and says how the command ends.
-    fn status(&self, teller: &mut Teller, ended: Ended, wants_answer: bool) -> Exit {
+    fn status(&self, teller: &mut Teller, ended: Outcome, wants_answer: bool) -> Exit {
         let failed = |code, message: &str| Err(Failure::Status { code, message: message.to_owned() });
         match ended {
-            Ended::Command { failed: true, message } => {
+            Outcome::Command { failed: true, message } => {
                 teller.end(Some(&message));
                 failed(FAILED, &message)
             }
-            Ended::Command { failed: false, message } => {
+            Outcome::Command { failed: false, message } => {
                 teller.command(&message);
                 printed(teller)
             }
-            Ended::Choice => {
+            Outcome::Choice(_) | Outcome::Repeated => {
                 let why = "this command offers a choice; give it its argument, or use an editor";
                 teller.end(Some(why));
                 failed(FAILED, why)
             }
-            Ended::Turn(data) => {
+            Outcome::Turn(data) => {
                 let (code, why) = self.verdict(&data, teller.answer.is_some(), wants_answer);
                 teller.end(why.as_deref());
                 match why {

@@ -1,5 +1,6 @@
 //! A message to a session, and what it comes to: one place that knows each way in which the wait for it ends. Knows the events
-//! that end a turn or a slash command; prints nothing, and knows no session.
+//! that end a turn or a slash command; prints nothing, and knows no session. Who has nothing else to look at waits with
+//! [`Client::converse`]; who has signals and a terminal too shows each event to [`Accepted::ended`].
 
 use std::sync::mpsc::Receiver;
 
@@ -43,6 +44,11 @@ impl Accepted {
         let is_repeated = answer.get("duplicate").and_then(Value::as_bool) == Some(true);
         let is_over = is_repeated && !matches!(state, Some("running" | "waiting"));
         Self { turn: Some(turn.to_owned()).filter(|turn| !turn.is_empty()), is_over }
+    }
+
+    /// A turn that runs already, whose end is waited for, and whose id is not known.
+    pub const fn running() -> Self {
+        Self { turn: None, is_over: false }
     }
 
     /// Whether an event belongs to the turn, or to none. Where the turn is not known, any does.

@@ -1,6 +1,7 @@
 //! Compares the specs with the catalogue, and the obligations of the specs with the checks.
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use edn_bridge::catalogue::{
@@ -455,14 +456,21 @@ fn suites() -> [Suite; 2] {
     [Wire::Edn, Wire::Ui].map(|wire| Suite::of(wire).unwrap())
 }
 
+/// Of all suites: reading these takes longer than most checks.
 fn names_of_checks() -> Vec<String> {
-    let names = |suite: &Suite| suite.checks().iter().map(|check| check.name.clone()).collect::<Vec<_>>();
-    suites().iter().flat_map(names).collect()
+    static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let names = |suite: &Suite| suite.checks().iter().map(|check| check.name.clone()).collect::<Vec<_>>();
+        suites().iter().flat_map(names).collect()
+    });
+    NAMES.clone()
 }
 
 fn rule_names() -> Vec<String> {
-    let rules = |suite: &Suite| suite.wire().rules(&suite.catalogue());
-    suites().iter().flat_map(rules).map(|(name, _)| name).collect()
+    static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let rules = |suite: &Suite| suite.wire().rules(&suite.catalogue());
+        suites().iter().flat_map(rules).map(|(name, _)| name).collect()
+    });
+    NAMES.clone()
 }
 
 macro_rules! live {

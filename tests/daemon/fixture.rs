@@ -70,7 +70,7 @@ impl Daemon {
     pub fn control(&self, words: &[&str]) -> Output {
         // Not in the project, which a test may have removed.
         let mut command = Command::new(env!("CARGO_BIN_EXE_edn-bridge"));
-        command.env("XDG_CONFIG_HOME", self.setup.dir.path().join("config"));
+        self.setup.folders(&mut command);
         command.arg("--state-dir").arg(self.setup.state()).arg("daemon").args(words);
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -364,7 +364,7 @@ fn start_finds_a_daemon_that_another_program_began() {
 fn daemon_whose_starter_is_gone_serves_others() {
     let daemon = Daemon::calling(&["true"]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_edn-bridge"));
-    command.env("XDG_CONFIG_HOME", daemon.setup.dir.path().join("config"));
+    daemon.setup.folders(&mut command);
     command.arg("--state-dir").arg(daemon.setup.state()).args(["daemon", "run", "--announce"]);
     let mut started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     // Before it could say that it is ready.

@@ -13,7 +13,8 @@ fn editor_in(daemon: &Daemon, folder: &Path, more: &[&str]) -> Bridge {
     let dir = daemon.setup.dir.path();
     std::fs::create_dir_all(folder).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_edn-bridge"));
-    command.env("XDG_CONFIG_HOME", dir.join("config")).env("EDN_BRIDGE_DAEMON", "auto");
+    daemon.setup.folders(&mut command);
+    command.env("EDN_BRIDGE_DAEMON", "auto");
     command.arg("--state-dir").arg(daemon.setup.state()).arg("--script").arg(dir.join("script.edn"));
     let mut bridge = Bridge::start(command.arg("--cwd").arg(folder).args(more).arg("serve"));
     bridge.ask("h", "handshake", &frame::client_info("t", "1", &["interactor"]));

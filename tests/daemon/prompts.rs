@@ -53,7 +53,7 @@ fn prompt_reaches_the_daemon_from_another_folder() {
     let session = begun(&mut editor);
     // With other options too: they are those of another engine.
     let mut command = Command::new(env!("CARGO_BIN_EXE_edn-bridge"));
-    command.env("XDG_CONFIG_HOME", daemon.setup.dir.path().join("config"));
+    daemon.setup.folders(&mut command);
     command.arg("--state-dir").arg(daemon.setup.state()).arg("--cwd").arg(daemon.setup.dir.path());
     command.args(["--mode", "accept-edits", "prompt", "--session", &session, "two"]);
     let output = command.stdin(Stdio::null()).output().unwrap();

@@ -453,7 +453,7 @@ fn what_is_allowed_in_one_project_is_asked_about_in_another() {
     // A session of the other folder, from a process there.
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_edn-bridge"));
     command.env("EDN_BRIDGE_DAEMON", "never");
-    command.env("XDG_CONFIG_HOME", setup.dir.path().join("config"));
+    setup.folders(&mut command);
     command.arg("--state-dir").arg(setup.state()).arg("--cwd").arg(&other).arg("serve");
     command.arg("--script").arg(setup.dir.path().join("script.edn"));
     std::fs::write(setup.dir.path().join("script.edn"), "{:turns [{:steps [{:delta \"hello\"}]}]}").unwrap();

@@ -57,7 +57,7 @@ const TABLE: Table = &[
     // What several machines share, in entries.
     ("realm", &["limits", "clock", "secret", "sha256", "http", "message", "store"]),
     // An entry is an event too.
-    ("event", &["value", "limits", "files", "secret", "message", "delivery", "catalogue", "facts", "store"]),
+    ("event", &["value", "files", "secret", "message", "delivery", "catalogue", "facts", "store"]),
     ("session", &["value", "limits", "files", "secret", "message", "catalogue", "facts", "event"]),
     (
         "config",

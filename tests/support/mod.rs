@@ -54,7 +54,9 @@ impl Setup {
     /// A new state folder and a new project folder, and no script.
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("project")).unwrap();
+        for folder in ["project", "tmp", "home"] {
+            std::fs::create_dir(dir.path().join(folder)).unwrap();
+        }
         Self { dir: Arc::new(dir), script: None, arguments: Vec::new(), environment: Vec::new() }
     }
 
@@ -112,22 +114,7 @@ impl Setup {
         ] {
             command.env_remove(name);
         }
-        // The folders of the person who runs the tests must not matter. What tools may write to includes the temporary
-        // folder: with one of its own, all else is outside, wherever the checkout lies.
-        for (variable, folder) in [
-            ("TMPDIR", "tmp"),
-            ("HOME", "home"),
-            ("XDG_CONFIG_HOME", "config"),
-            ("XDG_DATA_HOME", "home/.local/share"),
-            ("XDG_STATE_HOME", "home/.local/state"),
-            ("XDG_CACHE_HOME", "home/.cache"),
-        ] {
-            let folder = self.dir.path().join(folder);
-            if folder.ends_with("tmp") || folder.ends_with("home") {
-                std::fs::create_dir_all(&folder).unwrap();
-            }
-            command.env(variable, folder);
-        }
+        self.folders(&mut command);
         // What a test starts ends with it; tests/daemon has those of the daemon.
         command.env("EDN_BRIDGE_DAEMON", "never");
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
@@ -139,6 +126,21 @@ impl Setup {
         }
         command.args(&self.arguments);
         command
+    }
+
+    /// Gives a command the setup's own folders: those of the person who runs the tests must not matter. What tools may write
+    /// to includes the temporary folder: with one of its own, all else is outside, wherever the checkout lies.
+    pub fn folders(&self, command: &mut Command) {
+        for (variable, folder) in [
+            ("TMPDIR", "tmp"),
+            ("HOME", "home"),
+            ("XDG_CONFIG_HOME", "config"),
+            ("XDG_DATA_HOME", "home/.local/share"),
+            ("XDG_STATE_HOME", "home/.local/state"),
+            ("XDG_CACHE_HOME", "home/.cache"),
+        ] {
+            command.env(variable, self.dir.path().join(folder));
+        }
     }
 
     /// Starts `serve`.

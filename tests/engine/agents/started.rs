@@ -46,6 +46,7 @@ fn known_agents_own_folders_are_where_variables_say() {
     }
     let setup = Setup::new().arg("--agent").arg("a");
     let setup = setup.env("HOME", home.to_str().unwrap()).env("XDG_DATA_HOME", data.to_str().unwrap());
+    let setup = setup.env("XDG_STATE_HOME", home.join(".local/state").to_str().unwrap());
     let named = format!(":env {{\"XDG_CACHE_HOME\" {config:?} ");
     let known = |setup: &Setup| {
         agent(setup, "", "").replace("agent.py\"", "agent.py\" \"opencode\"").replace(":env {", &named)

@@ -189,7 +189,8 @@ fn part_of_a_session_is_neither_taken_nor_left_behind() {
     // Its host deletes it from another folder, whose daemon completes nothing: no part comes back as a copy.
     let elsewhere = tempfile::tempdir().unwrap();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_edn-bridge"));
-    command.env("XDG_CONFIG_HOME", alpha.setup.dir.path().join("config")).env("EDN_BRIDGE_DAEMON", "auto");
+    alpha.setup.folders(&mut command);
+    command.env("EDN_BRIDGE_DAEMON", "auto");
     command.arg("--state-dir").arg(alpha.setup.state()).arg("--cwd").arg(elsewhere.path()).arg("serve");
     let mut a = Bridge::start(&mut command);
     a.ask("h", "handshake", &frame::client_info("t", "1", &["interactor"]));
