@@ -457,9 +457,8 @@ fn replaced_daemon_takes_nothing_over() {
     let told = ask(&format!("{{:take-over {{:session {session:?} :given {given} :environment nil}}}}\n"));
     assert_eq!(told, ":not-taken\n");
     // An editor that came too late hears nothing, and tries again with the daemon that runs.
-    let home = |name: &str| std::env::var(name).unwrap_or_default();
-    let config = daemon.setup.dir.path().join("config");
-    let homes = format!("{{:home {:?} :config {:?}}}", home("HOME"), config.to_str().unwrap());
+    let folder = |name: &str| daemon.setup.dir.path().join(name);
+    let homes = format!("{{:home {:?} :config {:?}}}", folder("home"), folder("config"));
     let told = ask(&format!(
         "{{:attach {{:version 1 :build \"\" :protocol :edn :homes {homes} :given {given} :environment []}}}}\n"
     ));
