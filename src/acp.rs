@@ -28,6 +28,10 @@ pub enum CallKind {
     Read,
     /// It changes files.
     Edit,
+    /// It removes files.
+    Delete,
+    /// It moves files.
+    Move,
     /// It searches.
     Search,
     /// It runs a command.
@@ -59,18 +63,20 @@ impl CallKind {
             Self::Search => Some("search"),
             Self::Execute => Some("bash"),
             Self::Fetch => Some("fetch"),
-            Self::Other => None,
+            Self::Delete | Self::Move | Self::Other => None,
         }
     }
 }
 
-named_alike!(CallKind is ToolKind { Read = Read, Edit = Edit, Search = Search, Execute = Execute, Fetch = Fetch, Other = Other });
+named_alike!(CallKind is ToolKind { Read = Read, Edit = Edit, Delete = Delete, Move = Move, Search = Search, Execute = Execute, Fetch = Fetch, Other = Other });
 
 impl From<v1::ToolKind> for CallKind {
     fn from(kind: v1::ToolKind) -> Self {
         match kind {
             v1::ToolKind::Read => Self::Read,
-            v1::ToolKind::Edit | v1::ToolKind::Delete | v1::ToolKind::Move => Self::Edit,
+            v1::ToolKind::Edit => Self::Edit,
+            v1::ToolKind::Delete => Self::Delete,
+            v1::ToolKind::Move => Self::Move,
             v1::ToolKind::Search => Self::Search,
             v1::ToolKind::Execute => Self::Execute,
             v1::ToolKind::Fetch => Self::Fetch,

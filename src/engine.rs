@@ -41,6 +41,7 @@ pub mod keeper;
 mod ledger;
 mod listing;
 mod login;
+mod long_text;
 mod mcp;
 mod native;
 mod open;

@@ -1352,6 +1352,10 @@ pub const AGENT_PIECE_BYTES: usize = 64 * 1024;
 /// The shortest time between two updates of one running tool call.
 pub const AGENT_CALL_PAUSE: Duration = Duration::from_millis(100);
 
+/// Files, addresses and commands that one request of an agent may name. Each is resolved on the disk, judged and shown;
+/// whoever has more to ask asks several times.
+pub const AGENT_ACT_PARTS: usize = 200;
+
 /// Commands that an agent has started and not released.
 pub const AGENT_TERMINALS: usize = 32;
 

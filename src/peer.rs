@@ -10,7 +10,7 @@ mod settings;
 mod shown;
 mod variables;
 
-pub use child::{Child, Confine, PeerProgram, Started, Stderr, missing, start};
+pub use child::{Child, Confine, PeerProgram, Started, Stderr, missing, start, with_variables};
 pub use lines::LineReader;
 pub use noted::{Noted, Tokens, cut, shown};
 pub use settings::{Read, Source, Unfit, Variable, at_home, command_line, is_name, of_text, unknown_key};

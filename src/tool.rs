@@ -142,7 +142,7 @@ impl Context {
 }
 
 /// The effects of a call, before it runs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// The files or the command that it touches.
     pub access: Access,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use edn_bridge::message::Mode;
 use edn_bridge::meter::Meter;
-use edn_bridge::tool::permission::{Access, Decision, Ground, Rule, Verdict, judge_within};
+use edn_bridge::tool::permission::{Access, Act, Decision, Ground, Rule, Run, Verdict, judge_within};
 use edn_bridge::tool::walk::Barred;
 use libfuzzer_sys::fuzz_target;
 
@@ -15,9 +15,10 @@ const TOOLS: [&str; 4] = ["bash", "read", "write", "search"];
 
 fn of(mode: Mode, rules: &[Rule], tool: &str, access: &Access) -> Verdict {
     let mut meter = Meter::new(usize::MAX, usize::MAX);
-    let verdict = judge_within(&mut meter, mode, rules, &Ground::from(Path::new("/w")), tool, access);
+    let act = Act::of(tool, access.clone());
+    let verdict = judge_within(&mut meter, mode, rules, &Ground::from(Path::new("/w")), &act);
     let subject = match access {
-        Access::Run(command) => command.len(),
+        Access::Run(run) => run.line.len(),
         Access::Read(path) | Access::Write(path) => path.as_os_str().len(),
         _ => 0,
     };
@@ -53,7 +54,7 @@ fuzz_target!(|input: &[u8]| {
     let (mode, tool) = (MODES[usize::from(*mode) % 4], TOOLS[usize::from(*tool) % 4]);
     let path = Path::new("/w").join(subject);
     let access = match tool {
-        "bash" => Access::Run(subject.to_owned()),
+        "bash" => Access::Run(Run::line(subject)),
         "write" => Access::Write(path.clone()),
         _ => Access::Read(path.clone()),
     };

@@ -195,6 +195,8 @@ pub struct AgentConnection {
     child: Child,
     noted: Arc<Noted>,
     can: std::sync::OnceLock<AgentCan>,
+    environment: Environment,
+    variables: Vec<(String, Secret)>,
 }
 
 /// A turn at an agent: what it says of it. Dropped, the agent's questions are answered by nobody.
@@ -268,6 +270,8 @@ impl AgentConnection {
             child,
             noted,
             can: std::sync::OnceLock::new(),
+            environment: place.environment.clone(),
+            variables,
         });
         let (closing, gone) = (connection.closing.clone(), connection.gone.clone());
         tasks.spawn(write_lines(write, lines, closing, gone.clone(), connection.noted.clone()));
@@ -308,6 +312,11 @@ impl AgentConnection {
 
     fn routes(&self) -> MutexGuard<'_, HashMap<Arc<str>, Route>> {
         self.routes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the variables of its process come from, and those that were added.
+    pub fn variables(&self) -> (&Environment, &[(String, Secret)]) {
+        (&self.environment, &self.variables)
     }
 
     /// What it can do.

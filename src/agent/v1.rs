@@ -389,7 +389,7 @@ fn written(meta: &acp::Meta) -> Option<String> {
 }
 
 fn places(locations: Vec<acp::ToolCallLocation>) -> Vec<std::path::PathBuf> {
-    locations.into_iter().take(AGENT_STEPS).map(|location| location.path).collect()
+    locations.into_iter().map(|location| location.path).collect()
 }
 
 fn parts(content: Vec<acp::ToolCallContent>) -> Vec<CallPart> {

@@ -18,6 +18,7 @@ mod occasion;
 mod parts;
 mod permits;
 mod pool;
+mod requested;
 mod served;
 mod servers;
 mod stage;

@@ -163,10 +163,7 @@ pub async fn start(
     let [name, arguments @ ..] = peer.command else { return Err("its command is empty".to_owned()) };
     let folder = peer.folder;
     let mut program = Program::new(named(name, &folder)).args(arguments).cwd(&folder);
-    program = program.only(peer.environment, GIVEN);
-    for (name, value) in peer.variables {
-        program = program.env(name, value.expose());
-    }
+    program = with_variables(program, peer.environment, peer.variables);
     program = program.sandbox(peer.confine.map(|confine| sandbox(confine, peer.writable, name)));
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound if folder.is_dir() => format!("{name}: there is no such program"),
@@ -204,6 +201,17 @@ pub async fn start(
         running.end().await;
     });
     Ok(Started { child, read, write })
+}
+
+/// A program with the variables that every such program gets, and further ones.
+#[must_use]
+pub fn with_variables(
+    program: Program,
+    environment: &Environment,
+    variables: &[(String, Secret)],
+) -> Program {
+    let given = program.only(environment, GIVEN);
+    variables.iter().fold(given, |program, (name, value)| program.env(name, value.expose()))
 }
 
 /// Why a program cannot be started, as far as that can be seen without starting it. Reads the disk.

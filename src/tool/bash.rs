@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::error::CallError;
-use super::permission::Access;
+use super::permission::{Access, Run};
 use super::process::{ProcessEnd, ProcessRequest, run};
 use super::{BASH, CallFuture, Context, Outcome, Plan, Site, Tool, count, spec, text};
 use crate::limits::{BASH_MAX_SECONDS, BASH_SECONDS};
@@ -36,7 +36,7 @@ impl Tool for Bash {
         if command.contains('\0') {
             return Err(CallError::Unfit("The command has a NUL character.".to_owned()));
         }
-        Ok(Plan { access: Access::Run(command.to_owned()), diff: None })
+        Ok(Plan { access: Access::Run(Run::line(command)), diff: None })
     }
 
     fn run<'a>(
@@ -46,12 +46,14 @@ impl Tool for Bash {
         arguments: &'a Value<'static>,
     ) -> CallFuture<'a> {
         Box::pin(async move {
-            let Access::Run(command) = plan.access.clone() else { return Outcome::failed("Nothing to run.") };
+            let Access::Run(wanted) = plan.access.clone() else {
+                return Outcome::failed("Nothing to run.");
+            };
             let seconds = count(arguments, "timeout-seconds").ok().flatten();
             let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(BASH_SECONDS);
             let seconds = seconds.min(BASH_MAX_SECONDS);
             let job = ProcessRequest {
-                command,
+                command: wanted.line,
                 cwd: context.cwd.to_path_buf(),
                 timeout: Some(Duration::from_secs(seconds)),
                 sandbox: context.sandbox.clone(),

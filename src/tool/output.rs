@@ -60,6 +60,16 @@ impl Outputs {
         collector.finish()
     }
 
+    /// Stores a whole text, whatever its length. Returns its handle, if the disk accepted it.
+    pub fn keep_whole(&self, handle: String, text: &str) -> Option<String> {
+        let mut collector = self.collect(handle.clone());
+        collector.push(text.as_bytes());
+        match collector.file.is_none() && collector.broken.is_none() {
+            true => collector.begin_file().ok().map(|_| handle),
+            false => collector.finish().handle,
+        }
+    }
+
     /// Removes all of them. They are gone from the disk when this returns.
     ///
     /// # Errors

@@ -20,11 +20,10 @@ mod guarded;
 mod matching;
 mod programs;
 
-pub use act::Access;
+pub use act::{Access, Act, Part, Run, quoted};
+pub use guarded::{Ground, OWN, reason as guarded};
 pub use matching::Bars;
 use matching::Fitting;
-
-pub use guarded::{Ground, OWN, reason as guarded};
 
 /// The permissions of a session before any rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,46 +80,60 @@ impl Rule {
     }
 }
 
-/// Judges a call. The order of `rules`: those of the configuration, then those from answers.
-pub fn judge(
-    leave: impl Into<Leave>,
-    rules: &[Rule],
-    ground: &Ground,
-    tool: &str,
-    access: &Access,
-) -> Verdict {
-    judge_within(&mut Meter::new(RULE_STEPS, usize::MAX), leave, rules, ground, tool, access)
+/// Judges an act. The order of `rules`: those of the configuration, then those from answers.
+///
+/// It is denied if any part is denied, allowed if all of it is known and each part is allowed, and asked about otherwise.
+pub fn judge(leave: impl Into<Leave>, rules: &[Rule], ground: &Ground, act: &Act) -> Verdict {
+    judge_within(&mut Meter::new(RULE_STEPS, usize::MAX), leave, rules, ground, act)
 }
 
-/// Judges a call within a budget. Beyond it, the call is denied.
+/// Judges an act within a budget. An act beyond it is denied.
 pub fn judge_within(
     meter: &mut Meter,
     leave: impl Into<Leave>,
     rules: &[Rule],
     ground: &Ground,
-    tool: &str,
-    access: &Access,
+    act: &Act,
 ) -> Verdict {
-    match Fitting::new(rules, ground, tool, access, meter) {
-        Ok(fitting) => judge_fitting(meter, leave.into(), rules, &fitting, ground, tool, access),
-        Err(_) => Verdict::Deny(
-            "It takes too long to check this call against the rules. Write it as a shorter command or path."
-                .to_owned(),
-        ),
+    let leave = leave.into();
+    let mut asked = Vec::new();
+    for Part { tool, access } in &act.parts {
+        match judge_part(meter, leave, rules, ground, tool, access) {
+            Verdict::Allow => {}
+            Verdict::Ask(suggested) => asked.push(suggested),
+            Verdict::Deny(reason) => return Verdict::Deny(reason),
+        }
+    }
+    // What is not known may be what a rule denies.
+    let may_be_denied = || {
+        let names_some = |rule: &Rule| rule.command.is_some() || rule.path.is_some() || rule.host.is_some();
+        rules.iter().any(|rule| rule.decision == Decision::Deny && names_some(rule))
+    };
+    match asked.as_slice() {
+        [] if act.is_whole && !act.parts.is_empty() => Verdict::Allow,
+        [] if leave.mode == Mode::Yolo && !may_be_denied() => Verdict::Allow,
+        // A rule for one of several parts would not allow the act.
+        [suggested] if act.is_whole => Verdict::Ask(suggested.clone()),
+        _ => Verdict::Ask(None),
     }
 }
 
-fn judge_fitting(
+/// Judges a part of an act.
+fn judge_part(
     meter: &mut Meter,
-    leave: Leave,
+    Leave { mode, agreed }: Leave,
     rules: &[Rule],
-    fitting: &Fitting,
     ground: &Ground,
     tool: &str,
     access: &Access,
 ) -> Verdict {
-    let Leave { mode, agreed } = leave;
     let workspace = ground.workspace.as_path();
+    let Ok(fitting) = Fitting::new(rules, ground, tool, access, meter) else {
+        return Verdict::Deny(
+            "It takes too long to check this call against the rules. Write it as a shorter command or path."
+                .to_owned(),
+        );
+    };
     let fit = || rules.iter().enumerate().filter(|(place, _)| fitting.has(*place)).map(|(_, rule)| rule);
     if let Some(rule) = fit().find(|rule| rule.decision == Decision::Deny) {
         return Verdict::Deny(format!("A rule denies it: {}.", rule.to_value()));
@@ -137,8 +150,8 @@ fn judge_fitting(
     }
     // A denied command must not return inside a command that cannot be analysed.
     let denies = |rule: &Rule| rule.decision == Decision::Deny && rule.command.is_some() && rule.names(tool);
-    let veiled =
-        matches!(access, Access::Run(command) if rules.iter().any(denies) && shell::veiled(command, meter));
+    let is_hidden = matches!(access, Access::Run(run) if shell::veiled(&run.shown(), meter));
+    let veiled = is_hidden && rules.iter().any(denies);
     match (mode, access) {
         (Mode::Yolo, _) if veiled => {
             return Verdict::Deny(
@@ -158,12 +171,18 @@ fn judge_fitting(
         }
         _ => {}
     }
+    // The words of a rule say nothing of a command whose own words do not show what it runs, or where.
+    let is_shown = !is_hidden && !matches!(access, Access::Run(run) if changes_later(run));
     // The person saw the whole of an exact command; nobody saw what another rule would allow.
-    let seen = |rule: &&Rule| rule.decision == Decision::Ask || !veiled || rule.exact;
+    let seen = |rule: &&Rule| {
+        rule.decision == Decision::Ask
+            || rule.exact
+            || if rule.command.is_some() { is_shown } else { !veiled }
+    };
     match fit().filter(|rule| rule.decision != Decision::Deny).find(seen) {
         Some(rule) if rule.decision == Decision::Allow => return Verdict::Allow,
         Some(_) => return Verdict::Ask(None),
-        None if fitting.pieces && !veiled => return Verdict::Allow,
+        None if is_shown && fitting.pieces => return Verdict::Allow,
         None => {}
     }
     match access {
@@ -173,12 +192,17 @@ fn judge_fitting(
         {
             Verdict::Allow
         }
-        Access::Run(_) if agreed && !veiled => Verdict::Allow,
+        Access::Run(run) if agreed && !veiled && run.is_plain() => Verdict::Allow,
         Access::AtClient { read_only } if *read_only || agreed => Verdict::Allow,
         Access::Call { .. } if agreed => Verdict::Allow,
         Access::Call { read_only: true, .. } if mode == Mode::AcceptEdits => Verdict::Allow,
         _ => Verdict::Ask(suggestion(tool, access, workspace)),
     }
+}
+
+/// Whether a command of a line changes what later ones mean, such as their folder.
+fn changes_later(run: &Run) -> bool {
+    matches!(shell::analyse(&run.line), Analysis::Plain(commands) if shell::changes_later(&commands))
 }
 
 /// The rule that would allow a call like this one, and no other program.
@@ -195,8 +219,9 @@ fn suggestion(tool: &str, access: &Access, workspace: &Path) -> Option<Rule> {
             let shown = path.strip_prefix(workspace).unwrap_or(path);
             rule(Some(glob::escape(&shown.to_string_lossy())), None)
         }
-        Access::Run(command) => {
-            let prefix = match shell::analyse(command) {
+        Access::Run(run) if !run.is_plain() => None,
+        Access::Run(run) => {
+            let prefix = match shell::analyse(&run.line) {
                 Analysis::Plain(commands) => match commands.as_slice() {
                     [words] => programs::prefix(words, workspace),
                     _ => None,
@@ -204,7 +229,7 @@ fn suggestion(tool: &str, access: &Access, workspace: &Path) -> Option<Rule> {
                 Analysis::Opaque => None,
             };
             let exact = prefix.is_none();
-            let command = prefix.map_or_else(|| command.clone(), str::to_owned);
+            let command = prefix.map_or_else(|| run.line.clone(), str::to_owned);
             rule(None, Some(command)).map(|rule| Rule { exact, ..rule })
         }
     }
@@ -240,6 +265,17 @@ mod tests {
             .collect()
     }
 
+    /// The verdict on a call of one of our tools.
+    fn judge(
+        leave: impl Into<Leave>,
+        rules: &[Rule],
+        ground: &Ground,
+        tool: &str,
+        access: &Access,
+    ) -> Verdict {
+        super::judge(leave, rules, ground, &Act::of(tool, access.clone()))
+    }
+
     fn at_server(read_only: bool) -> Access {
         Access::Call { server: "git".to_owned(), tool: "log".to_owned(), read_only }
     }
@@ -255,7 +291,7 @@ mod tests {
     #[test]
     fn modes_decide_where_no_rule_does() {
         let (inside, outside) = (PathBuf::from("/w/a"), PathBuf::from("/etc/passwd"));
-        let run = Access::Run("ls".to_owned());
+        let run = Access::Run(Run::line("ls"));
         let call = |read_only| Access::Call { server: "s".to_owned(), tool: "t".to_owned(), read_only };
         for (access, expected) in [
             (Access::Nothing, ["allow", "allow", "allow", "allow"]),
@@ -412,7 +448,7 @@ mod tests {
             let verdict = judge(mode, &all, &Ground::from(Path::new("/w")), tool, &access);
             word(&verdict)
         };
-        let run = |command: &str| Access::Run(command.to_owned());
+        let run = |command: &str| Access::Run(Run::line(command));
         for (command, ask, yolo) in [
             ("cargo test", "allow", "allow"),
             ("cargo test && git status", "allow", "allow"),
@@ -457,7 +493,7 @@ mod tests {
     }
 
     fn run(command: &str) -> Access {
-        Access::Run(command.to_owned())
+        Access::Run(Run::line(command))
     }
 
     #[test]
@@ -617,6 +653,183 @@ mod tests {
     }
 
     #[test]
+    fn words_of_a_rule_allow_no_more_than_they_say() {
+        let ground = Ground::from(Path::new("/w"));
+        let all = rules(
+            r#"{:decision :allow :tool "bash" :command "test"} {:decision :allow :tool "bash" :command "cd"}
+               {:decision :allow :tool "bash" :command "cat"} {:decision :allow :tool "bash" :command "printf"}
+               {:decision :allow :tool "bash" :command "read"} {:decision :allow :tool "bash" :command "export"}
+               {:decision :allow :tool "bash" :command "hash"} {:decision :allow :tool "bash" :command "python3"}
+               {:decision :allow :tool "bash" :command "docker ps"} {:decision :allow :tool "bash" :command "unset"}"#,
+        );
+        for (command, expected) in [
+            ("test -f a", "allow"),
+            ("cat a", "allow"),
+            ("cat a; cd sub", "allow"),
+            ("python3 tools/x.py", "allow"),
+            ("docker ps --format '{{.Names}}'", "allow"),
+            ("test -v 'a[$(touch PWNED)]'", "ask"),
+            ("printf -v 'a[$(touch PWNED)]' x", "ask"),
+            ("read 'a[$(touch PWNED)]'", "ask"),
+            ("unset 'a[$(touch PWNED)]'", "ask"),
+            ("export 'PS4=$(touch PWNED)'", "ask"),
+            ("python3 -c 'import os'", "ask"),
+            ("cat a | python3", "ask"),
+            ("cd ..; cat outside/secret.txt", "ask"),
+            ("cd .. && cat outside/secret.txt", "ask"),
+            ("cd sub\ncat a", "ask"),
+            ("export PATH=.; cat a", "ask"),
+            ("hash -p ./x cat; cat a", "ask"),
+            ("read PATH; cat a", "ask"),
+            ("printf -v PATH ./x; cat a", "ask"),
+            ("pushd ..; cat outside/secret.txt", "ask"),
+            ("cd ..\ncat outside/secret.txt", "ask"),
+            ("cat a & cd ..; cat outside/secret.txt", "ask"),
+            ("export LD_PRELOAD=./x; cat a", "ask"),
+            ("unset PATH; cat a", "ask"),
+            ("[ -v 'a[$(touch PWNED)]' ]", "ask"),
+            ("test a -nt 'b[$(touch PWNED)]'", "ask"),
+        ] {
+            let run = Access::Run(Run::line(command));
+            assert_eq!(word(&judge(Mode::Ask, &all, &ground, "bash", &run)), expected, "{command}");
+        }
+    }
+
+    #[test]
+    fn run_elsewhere_or_with_variables_needs_its_own_yes() {
+        let ground = Ground::from(Path::new("/w"));
+        let all =
+            rules(r#"{:decision :allow :tool "bash"} {:decision :allow :tool "bash" :command "git status"}"#);
+        let exact = rules(r#"{:decision :allow :tool "bash" :command "make" :exact true}"#);
+        let plain = |line: &str| Run::line(line);
+        let elsewhere = |line: &str| Run { folder: Some("/o".into()), ..Run::line(line) };
+        let with = |line: &str, name: &str| Run {
+            variables: [(name.to_owned(), "/w/x rm".to_owned())].into(),
+            ..Run::line(line)
+        };
+        for (run, rules, expected) in [
+            (plain("git status"), &all, "allow"),
+            (elsewhere("git status"), &all, "ask"),
+            (with("git status", "GIT_CONFIG_VALUE_0"), &all, "ask"),
+            (plain("make"), &exact, "allow"),
+            (elsewhere("make"), &exact, "ask"),
+            (with("make", "LD_PRELOAD"), &exact, "ask"),
+        ] {
+            let access = Access::Run(run.clone());
+            for leave in [Leave::from(Mode::Ask), Leave { mode: Mode::Ask, agreed: expected == "ask" }] {
+                let verdict = judge(leave, rules, &ground, "bash", &access);
+                assert_eq!(word(&verdict), expected, "{run:?}");
+                assert!(!matches!(verdict, Verdict::Ask(Some(_))), "no rule is suggested for {run:?}");
+            }
+        }
+        let deny = rules(r#"{:decision :deny :tool "bash" :command "rm"}"#);
+        let verdict = judge(Mode::Yolo, &deny, &ground, "bash", &Access::Run(with("git status", "A")));
+        assert_eq!(word(&verdict), "deny", "a variable names what is denied");
+    }
+
+    #[test]
+    fn program_with_a_slash_is_allowed_by_its_path_alone() {
+        let ground = Ground::from(Path::new("/w"));
+        let all = rules(
+            r#"{:decision :allow :tool "bash" :command "git status"} {:decision :allow :tool "bash" :command "bash"}
+               {:decision :allow :tool "bash" :command "./gradlew"} {:decision :allow :tool "bash" :command "cd"}
+               {:decision :allow :tool "bash" :command "./check a" :exact true}"#,
+        );
+        for (command, expected) in [
+            ("git status", "allow"),
+            ("/w/git status", "ask"),
+            ("./git status", "ask"),
+            ("/usr/bin/git status", "ask"),
+            ("/w/bash x.sh", "ask"),
+            ("./gradlew test", "allow"),
+            ("gradlew test", "ask"),
+            ("././gradlew test", "ask"),
+            ("/w/gradlew test", "ask"),
+            ("../gradlew test", "ask"),
+            ("cd sub && ./gradlew test", "ask"),
+            ("./check a", "allow"),
+            ("./check b", "ask"),
+            ("./check", "ask"),
+        ] {
+            assert_eq!(word(&judge(Mode::Ask, &all, &ground, "bash", &run(command))), expected, "{command}");
+            for elsewhere in [
+                Run { folder: Some("/o".into()), ..Run::line(command) },
+                Run { variables: [("A".to_owned(), "b".to_owned())].into(), ..Run::line(command) },
+            ] {
+                let verdict = judge(Mode::Ask, &all, &ground, "bash", &Access::Run(elsewhere));
+                assert_eq!(verdict, Verdict::Ask(None), "{command}");
+            }
+        }
+        // Nothing is covered by rules for anything.
+        for nothing in ["", " ", "\n"] {
+            assert_eq!(word(&judge(Mode::Ask, &all, &ground, "bash", &run(nothing))), "ask");
+        }
+    }
+
+    mod strictest {
+        use proptest::prelude::*;
+
+        use super::*;
+
+        fn strictness(verdict: &Verdict) -> u8 {
+            match verdict {
+                Verdict::Allow => 0,
+                Verdict::Ask(_) => 1,
+                Verdict::Deny(_) => 2,
+            }
+        }
+
+        fn part() -> impl Strategy<Value = Part> {
+            let path = prop::sample::select(vec!["/w/a", "/w/secret/a", "/o/a", "/w/.git/config"]);
+            let line =
+                prop::sample::select(vec!["ls", "rm a", "ls; rm a", "make $X", "cat a", "cd ..; cat a"]);
+            let run = (line, any::<bool>(), any::<bool>()).prop_map(|(line, elsewhere, with)| {
+                let folder = elsewhere.then(|| PathBuf::from("/o"));
+                let variables = with.then(|| ("A".to_owned(), "b".to_owned())).into_iter().collect();
+                Access::Run(Run { line: line.to_owned(), folder, variables })
+            });
+            prop_oneof![
+                path.clone().prop_map(|path| Part { tool: "read".into(), access: Access::Read(path.into()) }),
+                path.prop_map(|path| Part { tool: "edit".into(), access: Access::Write(path.into()) }),
+                run.prop_map(|access| Part { tool: "bash".into(), access }),
+                Just(Part { tool: "fetch".into(), access: fetch("https://docs.rs/") }),
+                any::<bool>().prop_map(|only| Part { tool: "mcp__git__log".into(), access: at_server(only) }),
+            ]
+        }
+
+        proptest! {
+            /// An act is as strict as its strictest part, and what is not known of it makes it no milder.
+            #[test]
+            fn act_is_as_strict_as_its_strictest_part(
+                parts in prop::collection::vec(part(), 1..5),
+                mode in prop::sample::select(vec![Mode::Ask, Mode::AcceptEdits, Mode::ReadOnly, Mode::Yolo]),
+                agreed: bool,
+                chosen in prop::sample::subsequence(vec![
+                    "{:decision :deny :tool \"bash\" :command \"rm\"}",
+                    "{:decision :deny :path \"secret/**\"}",
+                    "{:decision :allow :tool \"bash\" :command \"ls\"}",
+                    "{:decision :allow :tool \"bash\"}",
+                    "{:decision :ask :tool \"edit\"}",
+                    "{:decision :allow :tool \"fetch\" :host \"docs.rs\"}",
+                    "{:decision :allow :tool \"mcp__*\"}",
+                ], 0..7),
+            ) {
+                let all = rules(&chosen.join(" "));
+                let (ground, leave) = (Ground::from(Path::new("/w")), Leave { mode, agreed });
+                let of = |part: &Part| judge(leave, &all, &ground, &part.tool, &part.access);
+                let strictest = parts.iter().map(|part| strictness(&of(part))).max().unwrap();
+                let whole = super::super::judge(leave, &all, &ground, &Act { parts: parts.clone(), is_whole: true });
+                prop_assert_eq!(strictness(&whole), strictest);
+                let partly = super::super::judge(leave, &all, &ground, &Act { parts, is_whole: false });
+                prop_assert!(strictness(&partly) >= strictest);
+                if mode != Mode::Yolo {
+                    prop_assert!(strictness(&partly) >= 1);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn thousand_rules_are_matched_in_linear_steps() {
         let globs = |count: usize| -> Vec<Rule> {
             let rule = |n| Rule {
@@ -630,7 +843,16 @@ mod tests {
         let path = Path::new("/w/src/deep/down/some_file_of_usual_length.rs");
         let steps = |rules: &[Rule], tool: &str, access: &Access| {
             let mut meter = Meter::new(RULE_STEPS, usize::MAX);
-            assert_eq!(word(&judge_within(&mut meter, Mode::Yolo, rules, &ground, tool, access)), "allow");
+            assert_eq!(
+                word(&super::judge_within(
+                    &mut meter,
+                    Mode::Yolo,
+                    rules,
+                    &ground,
+                    &Act::of(tool, access.clone())
+                )),
+                "allow"
+            );
             meter.steps()
         };
         let read = Access::Read(path.to_owned());
@@ -668,7 +890,8 @@ mod tests {
             (&git, "nohup git status ".repeat(3_000), "deny"),
         ] {
             let mut meter = Meter::new(RULE_STEPS, usize::MAX);
-            let verdict = judge_within(&mut meter, Mode::Yolo, rules, &ground, "bash", &run(&command));
+            let verdict =
+                super::judge_within(&mut meter, Mode::Yolo, rules, &ground, &Act::of("bash", run(&command)));
             assert_eq!(word(&verdict), yolo, "{command:.30} {verdict:?}");
             assert!(meter.steps() <= 2 * RULE_STEPS);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::permission::{self, Access, Ground, Leave, Rule, Verdict};
+use super::permission::{self, Access, Act, Ground, Leave, Rule, Verdict};
 use crate::http::Url;
 use crate::http::web::Web;
 
@@ -23,7 +23,7 @@ pub struct Redirects {
 impl Redirects {
     /// Whether a call of the tool may go on to an address without a question.
     pub(super) fn allow(&self, tool: &str, url: &Url) -> bool {
-        let access = Access::Fetch(url.clone());
-        permission::judge(self.leave, &self.rules, &self.ground, tool, &access) == Verdict::Allow
+        let act = Act::of(tool, Access::Fetch(url.clone()));
+        permission::judge(self.leave, &self.rules, &self.ground, &act) == Verdict::Allow
     }
 }

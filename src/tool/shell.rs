@@ -6,10 +6,12 @@
 //! hides another program, is [`veiled`]. Knows no rules.
 
 mod mention;
+mod programs;
 mod veil;
 
 pub use mention::Mentions;
-pub use veil::veiled;
+pub use programs::{bounded, has_subcommands};
+pub use veil::{changes_later, veiled};
 
 use crate::limits::SHELL_BYTES;
 
@@ -28,6 +30,11 @@ const RESERVED: &[&str] = &[
     "function", "if", "in", "select", "source", ".", "then", "time", "trap", "until", "while", "alias",
     "command", "builtin", "enable",
 ];
+
+/// Whether a word at the beginning of a command is no program's name.
+pub(super) fn is_reserved(word: &str) -> bool {
+    RESERVED.contains(&word)
+}
 
 /// A simple command.
 struct Simple {

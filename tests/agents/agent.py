@@ -102,6 +102,10 @@ def permission(session, words):
             fields["title"] = value
         elif key == "path":
             fields["locations"] = [{"path": os.path.join(SESSIONS[session], value)}]
+    return offer(session, fields, shape)
+
+
+def offer(session, fields, shape):
     offered = [{"optionId": "%s-%d" % (word, at), "name": "Say %s %d" % (word, at), "kind": KINDS[word]}
                for at, word in enumerate(shape.split(","))]
     answer = ask("session/request_permission", {"sessionId": session, "toolCall": fields, "options": offered})
@@ -142,6 +146,24 @@ def step(session, line):
                _meta={"terminal_output_delta": {"terminal_id": "mine", "data": " ".join(words[1:])}})
     elif word == "ask":
         update(session, "agent_message_chunk", content=text("chose %s. " % permission(session, words)))
+    elif word == "request":
+        # `request JSON`: a call as it stands; `WS/` is the session's folder, and `shape` what is offered.
+        fields = {"toolCallId": "r%d" % NEXT[0], "title": "Do it", "status": "pending"}
+        fields.update(json.loads(rest.replace("WS/", SESSIONS[session] + "/")))
+        said = offer(session, fields, fields.pop("shape", "always,once,no"))
+        update(session, "agent_message_chunk", content=text("chose %s. " % said))
+    elif word == "create":
+        # `create JSON`: a command as it stands.
+        fields = {"sessionId": session}
+        fields.update(json.loads(rest.replace("WS/", SESSIONS[session] + "/")))
+        answer = ask("terminal/create", fields)
+        if "error" in answer:
+            update(session, "agent_message_chunk", content=text("no terminal. "))
+            return
+        name = {"sessionId": session, "terminalId": answer["result"]["terminalId"]}
+        ask("terminal/wait_for_exit", name)
+        update(session, "agent_message_chunk", content=text("output %s. " % ask("terminal/output", name)["result"]["output"]))
+        ask("terminal/release", name)
     elif word == "write":
         path = words[0] if words[0].startswith("/") else os.path.join(SESSIONS[session], words[0])
         answer = ask("fs/write_text_file", {"sessionId": session, "path": path,

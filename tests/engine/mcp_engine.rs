@@ -294,6 +294,29 @@ fn tool_that_changes_loses_what_was_allowed() {
 }
 
 #[test]
+fn tool_that_turns_harmless_is_asked_about() {
+    let end = "{:steps [{:delta \"end\"}]}";
+    let turn = |call: &str| format!("{{:steps [{{:tool-call {call}}}]}} {end}");
+    let setup = with_server(
+        &format!("{{:turns [{} {}]}}", turn(&call("change", "")), turn(&call("write", ":text \"w\""))),
+        ":mode :accept-edits :permissions {:rules [{:decision :allow :tool \"mcp__s__change\"}]}",
+    );
+    let mut bridge = setup.interactor();
+    say(&mut bridge, "go");
+    assert!(!failed(&result(&mut bridge)));
+    let bridge = RefCell::new(bridge);
+    wait_until("the changed list is read", || {
+        servers(&mut bridge.borrow_mut()).iter().any(|server| server.to_string().contains("Now with more"))
+    });
+    let mut bridge = bridge.into_inner();
+    say(&mut bridge, "again");
+    let question = bridge.event("interaction/requested");
+    assert!(question.to_string().contains("mcp__s__write"), "{question}");
+    accept(&mut bridge, &question, ":value {:outcome \"deny\"}");
+    assert!(failed(&result(&mut bridge)));
+}
+
+#[test]
 fn subagent_has_servers_tools_of_its_envelope_alone() {
     let delegate = r#"{:name "delegate" :arguments {:task "do" :tools ["mcp__s__write"]}}"#;
     let (write, echo) = (call("write", ":text \"w\""), call("echo", ""));
@@ -648,7 +671,7 @@ fn page_that_is_wanted_first_is_confirmed_and_the_call_repeated() {
     say(&mut bridge, "go");
     let question = bridge.event("interaction/requested");
     let shown = question.to_string();
-    assert!(shown.contains("open this page first: https://example.com/first"), "{shown}");
+    assert!(shown.contains("    example.com\\n\\nhttps://example.com/first"), "{shown}");
     accept(&mut bridge, &question, ":value {:ok true}");
     assert_eq!(data(&result(&mut bridge), "result-text"), "went there");
 }

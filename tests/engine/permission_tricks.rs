@@ -7,7 +7,7 @@ use crate::support;
 use std::os::unix::fs::symlink;
 
 use edn_bridge::message::Mode;
-use edn_bridge::tool::permission::{self, Access, Ground, Rule, Verdict};
+use edn_bridge::tool::permission::{self, Access, Act, Ground, Rule, Run, Verdict};
 use edn_bridge::value::{Owned, Value};
 use support::{Bridge, Setup, at, is_event, text};
 
@@ -147,6 +147,90 @@ fn every_trick_is_asked_about_or_refused() {
         assert!(!setup.dir.path().join("new.txt").exists());
         assert!(!setup.dir.path().join("project-two").exists());
         assert_eq!(project.join("new.txt").exists(), mode == "accept-edits");
+    }
+}
+
+/// An asker, its file, and the rows of tricks that it has.
+type Asker = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+/// Who may ask for something, by the file that makes an act of it, and the tests with the rows of that asker.
+const ASKERS: &[Asker] = &[
+    (
+        "src/engine/native/call/asking.rs",
+        "the program's own tools, those of servers, and those of clients",
+        &[
+            ("tests/engine/permission_tricks.rs", "every_trick_is_asked_about_or_refused"),
+            ("tests/engine/mcp_engine.rs", "tool_that_turns_harmless_is_asked_about"),
+            ("tests/engine/client_tools.rs", "changing_tool_is_judged_like_any_other"),
+        ],
+    ),
+    (
+        "src/engine/foreign/requested.rs",
+        "an agent's request for a permission",
+        &[("tests/engine/agents/asked.rs", "every_part_of_a_request_is_judged")],
+    ),
+    (
+        "src/engine/foreign/asks.rs",
+        "the title of an agent's request, which only denies",
+        &[("tests/engine/agents/asked.rs", "title_is_shown_and_denied_and_a_command_where_known")],
+    ),
+    (
+        "src/engine/foreign/served.rs",
+        "an agent's files and terminals",
+        &[
+            ("tests/engine/agents/asked.rs", "files_are_served_under_our_rules"),
+            ("tests/engine/agents/asked.rs", "terminal_starts_what_was_judged_and_shown"),
+        ],
+    ),
+    (
+        "src/engine/actor/gather.rs",
+        "attached files",
+        &[("tests/engine/permission_tricks.rs", "own_secrets_in_the_workspace_are_neither_read_nor_found")],
+    ),
+    (
+        "src/engine/actor/undo.rs",
+        "undoing",
+        &[("tests/engine/tool_calls.rs", "denied_file_is_skipped_by_undo_and_denied_turn_kept")],
+    ),
+    (
+        "src/tool/redirects.rs",
+        "redirects of a fetch",
+        &[("tests/engine/fetch.rs", "redirect_is_followed_where_a_call_might_go")],
+    ),
+];
+
+#[test]
+fn every_asker_has_rows() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut makers = Vec::new();
+    let mut folders = vec![root.join("src")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+            if (code.contains("Act::of(") || code.contains("Act {"))
+                && !name.starts_with("src/tool/permission")
+            {
+                makers.push(name);
+            }
+        }
+    }
+    makers.sort();
+    let mut known: Vec<&str> = ASKERS.iter().map(|(file, ..)| *file).collect();
+    known.sort_unstable();
+    assert_eq!(makers, known, "each file that makes an act is an asker, and has rows");
+    for (file, asker, tests) in ASKERS {
+        assert!(!tests.is_empty(), "{asker} ({file}) has no rows");
+        for (test, name) in *tests {
+            let text = std::fs::read_to_string(root.join(test)).unwrap();
+            assert!(text.contains(&format!("fn {name}()")), "{asker}: {test} has no test {name}");
+        }
     }
 }
 
@@ -373,10 +457,10 @@ fn a_link_that_is_made_while_the_person_thinks_is_not_followed() {
 /// The rule that is suggested for a command, and what comes of another one where that rule holds.
 fn after(approved: &str, then: &str) -> (Rule, &'static str) {
     let ground = Ground::from(std::path::Path::new("/w"));
-    let run = |command: &str| Access::Run(command.to_owned());
-    let verdict = permission::judge(Mode::Ask, &[], &ground, "bash", &run(approved));
+    let run = |command: &str| Act::of("bash", Access::Run(Run::line(command)));
+    let verdict = permission::judge(Mode::Ask, &[], &ground, &run(approved));
     let Verdict::Ask(Some(rule)) = verdict else { panic!("{approved}: {verdict:?}") };
-    match permission::judge(Mode::Ask, std::slice::from_ref(&rule), &ground, "bash", &run(then)) {
+    match permission::judge(Mode::Ask, std::slice::from_ref(&rule), &ground, &run(then)) {
         Verdict::Allow => (rule, "run"),
         Verdict::Ask(_) => (rule, "ask"),
         Verdict::Deny(_) => (rule, "deny"),
@@ -419,9 +503,8 @@ fn a_denied_command_is_refused_in_every_dress() {
             let rule = Rule::read(&edn_bridge::edn::read_one(rule.as_bytes()).unwrap()).unwrap();
             for then in &row[1..] {
                 count += 1;
-                let run = Access::Run((*then).to_owned());
-                let verdict =
-                    permission::judge(Mode::Yolo, std::slice::from_ref(&rule), &ground, "bash", &run);
+                let run = Act::of("bash", Access::Run(Run::line(*then)));
+                let verdict = permission::judge(Mode::Yolo, std::slice::from_ref(&rule), &ground, &run);
                 let found = matches!(verdict, Verdict::Deny(_));
                 println!("{:42}{then:?}  {}", row[0], if found { "refused" } else { "runs" });
                 if found != refused {

@@ -367,6 +367,21 @@ fn summary_of_a_grant_masks_a_key() {
 }
 
 #[test]
+fn question_about_a_grant_shows_the_command() {
+    let command = format!("{} touch PWNED", "true;".repeat(100));
+    let script = format!(
+        "{{:turns [{} {{:steps [{{:delta \"end\"}}]}}]}}",
+        call("bash", &format!("{{:command {command:?}}}"))
+    );
+    let setup = with(&script, r#"{:stages [{:id :go :body "Go."}]}"#);
+    let mut bridge = setup.interactor();
+    start(&mut bridge, "/workflow w");
+    let question = bridge.event("interaction/requested");
+    let summary = at(&question, &["data", "payload", "args-summary"]).unwrap().as_str().unwrap();
+    assert_eq!(summary, format!("$ {command}"));
+}
+
+#[test]
 fn failed_sibling_ends_group() {
     let slow = call("bash", r#"{:command "touch began; while [ ! -e never ]; do sleep 0.01; done"}"#);
     let script = format!("{{:turns [{slow} {slow}]}}");

@@ -16,7 +16,7 @@ use crate::limits::EDITOR_TEXT_BYTES;
 use crate::message::{Block, TurnId};
 use crate::store::EntryBody;
 use crate::store::record::{ContextFile, MessageContext};
-use crate::tool::permission::{self, Access, Verdict};
+use crate::tool::permission::{self, Access, Act, Verdict};
 use crate::tool::walk::Barred;
 
 /// The entries of a user's message, and the failed attachments, for the person.
@@ -49,8 +49,8 @@ impl DurableState {
             let cwd = Path::new(&*facts.cwd);
             let ground = shared.configuration.ground(cwd, &roots);
             let may_read = |path: &Path| {
-                let access = Access::Read(path.to_owned());
-                match permission::judge(facts.mode, &rules, &ground, "read", &access) {
+                let act = Act::of("read", Access::Read(path.to_owned()));
+                match permission::judge(facts.mode, &rules, &ground, &act) {
                     Verdict::Allow => Ok(()),
                     Verdict::Deny(reason) => Err(reason),
                     Verdict::Ask(_) => {

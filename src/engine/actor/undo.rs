@@ -12,7 +12,7 @@ use crate::message::TurnId;
 use crate::session::{ApiError, Call, Undo, Undone, UndoneFile};
 use crate::store::EntryBody;
 use crate::tool::output::Outputs;
-use crate::tool::permission::{self, Access, Verdict};
+use crate::tool::permission::{self, Access, Act, Verdict};
 use crate::tool::undo::{self, Action, Exchange, Exchanged, Texts};
 use crate::tool::{BASH, DELEGATE};
 use crate::value::Value;
@@ -104,9 +104,9 @@ fn why_denied(durable: &DurableState, path: &Path) -> Option<String> {
     let rules = durable.shared.rules_for(&durable.handle.config(), &durable.handle);
     let (cwd, roots) = (Path::new(&*durable.state.facts.cwd), durable.handle.roots());
     let ground = durable.shared.configuration.ground(cwd, &roots);
-    let access = Access::Write(path.to_owned());
     ["write", "edit"].into_iter().find_map(|tool| {
-        match permission::judge(durable.state.facts.mode, &rules, &ground, tool, &access) {
+        let act = Act::of(tool, Access::Write(path.to_owned()));
+        match permission::judge(durable.state.facts.mode, &rules, &ground, &act) {
             Verdict::Deny(reason) => Some(reason),
             Verdict::Allow | Verdict::Ask(_) => None,
         }

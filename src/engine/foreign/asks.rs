@@ -1,22 +1,20 @@
 //! What an agent asks, as questions of ours: judged first by our rules and mode, asked once for one act, and never answered
 //! wider than what was chosen.
 
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::parts::ForeignTurn;
-use super::permits::{Act, Permits};
+use super::permits::Permits;
+use super::requested::{self, Requested};
 use crate::acp::{CallKind, PermissionKind};
-use crate::agent::{AgentAsk, AgentReply, CallPart, OfferedAnswer, Responder};
+use crate::agent::{AgentAsk, AgentReply, OfferedAnswer, Responder};
 use crate::engine::mcp::SessionAnswerer;
 use crate::event::ToolCall;
 use crate::event::question::{Answer, ApprovalScope, QuestionContent};
-use crate::http::Url;
 use crate::interaction::Resolution;
 use crate::mcp::{self, Answerer as _};
-use crate::sha256;
-use crate::tool::permission::{Access, Verdict};
-use crate::tool::{Plan, path};
+use crate::tool;
+use crate::tool::permission::{Access, Act, Run, Verdict};
 
 /// A request, with what is known of the call that it belongs to.
 pub(super) enum Asked {
@@ -30,8 +28,8 @@ pub(super) enum Asked {
 pub(super) struct Wanted {
     call: Arc<ToolCall>,
     kind: CallKind,
-    plans: Vec<Plan>,
-    acts: Vec<Act>,
+    requested: Requested,
+    diff: Option<String>,
     answers: Vec<OfferedAnswer>,
 }
 
@@ -48,49 +46,9 @@ impl ForeignTurn<'_> {
         let telling = self.telling.lock().await;
         let known = id.and_then(|id| telling.calls.iter().find(|call| call.call.id == id));
         let Some(known) = known else { return Asked::Other(AgentAsk::Permission { call: news, answers }) };
-        let (call, kind) = (known.call.clone(), known.kind);
-        let cwd = self.turn.session.snapshot().facts.cwd.clone();
-        let resolve = |path: &Path| path::resolve(Path::new(&*cwd), &path.to_string_lossy()).ok();
-        let text = |key: &str| known.input.as_ref()?.get(key)?.as_str().map(str::to_owned);
-        let mut changes: Vec<(PathBuf, Option<String>)> = Vec::new();
-        for part in &known.content {
-            if let CallPart::Diff { path, new, .. } = part
-                && let Some(path) = resolve(path)
-            {
-                changes.push((path, Some(sha256::hex(new))));
-            }
-        }
-        if changes.is_empty() && kind == CallKind::Edit {
-            changes.extend(known.places.iter().filter_map(|place| resolve(place)).map(|path| (path, None)));
-        }
-        let plan = |access| Plan { access, diff: None };
-        let mut acts = Vec::new();
-        let plans = match (kind, text("command"), changes.is_empty()) {
-            (_, _, false) => {
-                acts.extend(changes.iter().map(|(path, digest)| Act::Write(path.clone(), digest.clone())));
-                let mut plans: Vec<Plan> =
-                    changes.into_iter().map(|(path, _)| plan(Access::Write(path))).collect();
-                let diff = known.diff();
-                plans.iter_mut().for_each(|plan| plan.diff.clone_from(&diff));
-                plans
-            }
-            (CallKind::Execute, Some(command), _) => {
-                acts.push(Act::Run(command.clone()));
-                vec![plan(Access::Run(command))]
-            }
-            (CallKind::Read | CallKind::Search, ..) if !known.places.is_empty() => known
-                .places
-                .iter()
-                .filter_map(|place| resolve(place))
-                .map(|path| plan(Access::Read(path)))
-                .collect(),
-            (CallKind::Fetch, ..) if text("url").is_some() => {
-                let url = text("url").and_then(|url| Url::parse(&url).ok());
-                url.map(|url| plan(Access::Fetch(url))).into_iter().collect()
-            }
-            _ => Vec::new(),
-        };
-        Asked::Permission(Box::new(Wanted { call, kind, plans, acts, answers }))
+        let requested = requested::of(known, &self.attached.setup.name);
+        let (call, kind, diff) = (known.whole(), known.kind, known.diff());
+        Asked::Permission(Box::new(Wanted { call, kind, requested, diff, answers }))
     }
 
     /// Answers a request.
@@ -134,34 +92,25 @@ impl ForeignTurn<'_> {
 
     /// The answer to a request for a permission: the id of one that was offered; `None` if it is cancelled.
     async fn permitted(&self, wanted: Wanted) -> Option<Arc<str>> {
-        let Wanted { call, kind, plans, acts, answers } = wanted;
+        let Wanted { call, kind, requested, diff, answers } = wanted;
+        let Requested { act, permits, is_too_much } = requested;
         let of = |kind: PermissionKind| {
             let mut those = answers.iter().filter(|answer| answer.kind == Some(kind));
             those.next().filter(|_| those.next().is_none()).map(|answer| answer.id.clone())
         };
         let no = || of(PermissionKind::RejectOnce);
-        // What an agent asks about nothing that is known may be anything: it is always asked about.
-        let is_known = !plans.is_empty();
-        let plans = match is_known {
-            true => plans,
-            false => {
-                let server = self.attached.setup.name.to_string();
-                let access = Access::Call { server, tool: call.summary.to_string(), read_only: false };
-                vec![Plan { access, diff: None }]
-            }
-        };
-        // What its title says may be the command: no reason to allow it, but one to deny it.
-        let titled = Plan { access: Access::Run(call.summary.to_string()), diff: None };
-        let is_titled = !is_known && kind == CallKind::Execute;
-        if self.is_denied(&call, kind, &plans) || (is_titled && self.is_denied(&call, kind, &[titled])) {
+        if is_too_much || self.is_denied(&call, kind, &act) {
             return no();
         }
         if !is_plain(&answers) {
-            return self.selected(&call, &answers).await;
+            return self.selected(&call, &act, diff.as_deref(), &answers).await;
         }
-        match self.batch.admit(&call, &plans, is_known).await {
+        match self.batch.admit(&call, &act, diff.as_deref()).await {
             Ok(admitted) => {
-                self.permits().add(&call.id, acts);
+                // What nobody was asked about is judged again when it is done.
+                if admitted.scope.is_some() {
+                    self.permits().add(&call.id, permits);
+                }
                 let always = of(PermissionKind::AllowAlways);
                 match admitted.scope {
                     Some(ApprovalScope::Session) => always.or_else(|| of(PermissionKind::AllowOnce)),
@@ -174,21 +123,32 @@ impl ForeignTurn<'_> {
         }
     }
 
-    /// Whether a rule or the mode denies a call, under any of the names that our rules may have for it.
-    fn is_denied(&self, call: &ToolCall, kind: CallKind, plans: &[Plan]) -> bool {
-        let denies = |call: &ToolCall| {
-            plans.iter().any(|plan| matches!(self.batch.judge(call, plan), Verdict::Deny(_)))
-        };
+    /// Whether a rule or the mode denies an act, under any of the names that our rules may have for it.
+    fn is_denied(&self, call: &ToolCall, kind: CallKind, act: &Act) -> bool {
+        let denies = |act: &Act| matches!(self.batch.judge_act(call, act), Verdict::Deny(_));
         // A new file is written, a changed one edited: the agent does not say which rule it means.
-        let as_write = || ToolCall { name: "write".into(), ..call.clone() };
-        denies(call) || (kind == CallKind::Edit && denies(&as_write()))
+        let mut as_write = act.clone();
+        for part in as_write.parts.iter_mut().filter(|part| *part.tool == *"edit") {
+            part.tool = "write".into();
+        }
+        // What its title says may be the command: no reason to allow it, but one to deny it.
+        let is_titled = kind == CallKind::Execute && act.commands().is_none();
+        let titled = || Act::of(tool::BASH, Access::Run(Run::line(&*call.summary)));
+        denies(act) || denies(&as_write) || (is_titled && denies(&titled()))
     }
 
-    /// Lets the person choose among answers of another shape than yes, always and no: by their names.
-    async fn selected(&self, call: &ToolCall, answers: &[OfferedAnswer]) -> Option<Arc<str>> {
-        let prompt = format!("The agent {} asks: {}", self.attached.setup.name, call.summary);
+    /// Lets the person choose among answers of another shape than yes, always and no: by their names, with all of the act.
+    async fn selected(
+        &self,
+        call: &ToolCall,
+        act: &Act,
+        diff: Option<&str>,
+        answers: &[OfferedAnswer],
+    ) -> Option<Arc<str>> {
+        let head = format!("The agent {} asks", self.attached.setup.name);
+        let (prompt, warnings) = self.batch.described(&head, call, act, diff).await;
         let options = answers.iter().map(|answer| answer.name.clone()).collect();
-        match self.batch.ask(call, QuestionContent::Select { prompt, options }, Vec::new()).await {
+        match self.batch.ask(call, QuestionContent::Select { prompt, options }, warnings).await {
             Resolution::Accepted { answer: Answer::Option(place), .. } => {
                 answers.get(place).map(|answer| answer.id.clone())
             }

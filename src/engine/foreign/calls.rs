@@ -147,6 +147,19 @@ impl AgentCall {
         });
     }
 
+    /// The call with all of its arguments, also those that are too long for a journal's line.
+    pub(super) fn whole(&self) -> Arc<ToolCall> {
+        let whole = self.input.as_ref().map(|input| (crate::edn::to_string(input), input));
+        match whole.filter(|(text, _)| text.len() > AGENT_ARGUMENTS_BYTES) {
+            Some((text, input)) => Arc::new(ToolCall {
+                arguments: text.into(),
+                parsed: input.clone(),
+                ..ToolCall::clone(&self.call)
+            }),
+            None => self.call.clone(),
+        }
+    }
+
     /// Its changes of files as one diff.
     pub(super) fn diff(&self) -> Option<String> {
         let diffs = self.content.iter().filter_map(|part| match part {

@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::parts::ForeignTurn;
-use super::terminals::quoted;
 use crate::agent::{AgentAsk, AgentReply};
 use crate::engine::native::call::served;
 use crate::engine::native::proposal::proposed;
 use crate::files;
 use crate::jsonrpc::RpcError;
 use crate::limits::{AGENT_FILE_BYTES, AGENT_TERMINALS};
+use crate::peer;
 use crate::runner::{self, Program};
 use crate::sha256;
-use crate::tool::permission::{Access, Verdict};
-use crate::tool::{Plan, path};
+use crate::tool::permission::{Access, Act, Run, Verdict};
+use crate::tool::{self, Plan, path};
 use crate::value::{Map, Value};
 
 impl ForeignTurn<'_> {
@@ -59,12 +59,14 @@ impl ForeignTurn<'_> {
         if u64::try_from(text.len()).unwrap_or(u64::MAX) > AGENT_FILE_BYTES {
             return Err(refused(format!("A file may have at most {AGENT_FILE_BYTES} bytes.")));
         }
-        let is_permitted = self.permits().may_write(&resolved, text);
+        let access = Access::Write(resolved);
+        let permitted = self.permits().take(&access, Some(text));
+        let permitted = permitted.map(|permit| Plan { access, diff: permit.text.map(|text| text.diff) });
         let name = file.to_string_lossy();
         let arguments = arguments([("path", name.as_ref()), ("content", text)]);
         let id = self.turn.shared.clock.id("tc-").into();
         let call = proposed(&self.turn.tools(), id, "write".into(), arguments);
-        let outcome = served(self.turn, call, is_permitted).await;
+        let outcome = served(self.turn, call, permitted).await;
         match outcome.is_error {
             false => Ok(AgentReply::Done),
             true => Err(refused(outcome.text)),
@@ -77,8 +79,8 @@ impl ForeignTurn<'_> {
         let name = file.to_string_lossy();
         let id = self.turn.shared.clock.id("tc-").into();
         let call = proposed(&self.turn.tools(), id, "read".into(), arguments([("path", name.as_ref())]));
-        let plan = Plan { access: Access::Read(resolved.clone()), diff: None };
-        self.batch.admit(&Arc::new(call), &[plan], true).await.map_err(|refusal| refused(refusal.text))?;
+        let act = Act::of("read", Access::Read(resolved.clone()));
+        self.batch.admit(&Arc::new(call), &act, None).await.map_err(|refusal| refused(refusal.text))?;
         let shown = resolved.clone();
         let read = tokio::task::spawn_blocking(move || files::read(&resolved, AGENT_FILE_BYTES)).await;
         let bytes = match read.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
@@ -96,6 +98,37 @@ impl ForeignTurn<'_> {
 }
 
 impl ForeignTurn<'_> {
+    /// What a request for a command would run.
+    ///
+    /// # Errors
+    /// If it cannot be run.
+    fn run(
+        &self,
+        command: &[String],
+        variables: Vec<(String, String)>,
+        cwd: Option<&Path>,
+    ) -> Result<Run, RpcError> {
+        let unfit = |word: &String| word.contains('\0');
+        let is_unfit = |(name, value): &(String, String)| {
+            name.is_empty() || name.starts_with('-') || name.contains('=') || unfit(name) || unfit(value)
+        };
+        if command.first().is_none_or(String::is_empty)
+            || command.iter().any(unfit)
+            || variables.iter().any(is_unfit)
+        {
+            return Err(RpcError { code: -32602, message: "The command cannot be run.".to_owned() });
+        }
+        let session = self.turn.session.snapshot().facts.cwd.clone();
+        let folder = match cwd {
+            Some(cwd) if !cwd.is_absolute() => {
+                return Err(RpcError { code: -32602, message: "The cwd must be absolute.".to_owned() });
+            }
+            Some(cwd) => Some(self.resolved(cwd)?).filter(|folder| folder != Path::new(&*session)),
+            None => None,
+        };
+        Ok(Run { folder, variables: variables.into_iter().collect(), ..Run::words(command) })
+    }
+
     /// Starts a command for the agent, if it may run.
     ///
     /// # Errors
@@ -109,55 +142,32 @@ impl ForeignTurn<'_> {
     ) -> Result<AgentReply, RpcError> {
         let turn = self.turn;
         let facts = turn.session.snapshot().facts.clone();
-        let unfit = |word: &String| word.contains('\0');
-        let is_unfit = |(name, value): &(String, String)| {
-            name.is_empty() || name.contains('=') || unfit(name) || unfit(value)
-        };
-        if command.first().is_none_or(String::is_empty)
-            || command.iter().any(unfit)
-            || variables.iter().any(is_unfit)
-        {
-            return Err(RpcError { code: -32602, message: "The command cannot be run.".to_owned() });
-        }
-        let cwd = cwd.unwrap_or_else(|| PathBuf::from(&*facts.cwd));
-        if !cwd.is_absolute() {
-            return Err(RpcError { code: -32602, message: "The cwd must be absolute.".to_owned() });
-        }
+        let run = self.run(&command, variables, cwd.as_deref())?;
         if self.terminals.count() >= AGENT_TERMINALS {
             return Err(refused(format!("{AGENT_TERMINALS} commands are there: release some.")));
         }
-        // A shell's text is judged as what it is: our own commands run in a shell too.
-        let line = match command.as_slice() {
-            [program, flag, text]
-                if matches!(program.rsplit('/').next(), Some("sh" | "bash"))
-                    && matches!(flag.as_str(), "-c" | "-lc") =>
-            {
-                text.clone()
-            }
-            [alone] => alone.clone(),
-            words => quoted(words),
-        };
         let id = turn.shared.clock.id("tc-").into();
-        let call = proposed(&turn.tools(), id, "bash".into(), arguments([("command", &line)]));
-        let plan = Plan { access: Access::Run(line), diff: None };
-        let is_permitted = self.permits().may_run(&command);
-        let call = Arc::new(call);
-        let is_denied = matches!(self.batch.judge(&call, &plan), Verdict::Deny(_));
+        let arguments = arguments([("command", &run.shown())]);
+        let call = Arc::new(proposed(&turn.tools(), id, tool::BASH.into(), arguments));
+        let access = Access::Run(run.clone());
+        let is_permitted = self.permits().take(&access, None).is_some();
+        let act = Act::of(tool::BASH, access);
+        let is_denied = matches!(self.batch.judge_act(&call, &act), Verdict::Deny(_));
         if is_denied || !is_permitted {
-            self.batch.admit(&call, &[plan], true).await.map_err(|refusal| refused(refusal.text))?;
+            self.batch.admit(&call, &act, None).await.map_err(|refusal| refused(refusal.text))?;
         }
         let config = turn.config();
-        let [name, rest @ ..] = command.as_slice() else { return Err(refused("There is no command.")) };
-        // One word is a line for a shell, as most agents mean it.
-        let mut program = match rest.is_empty() && name.contains(char::is_whitespace) {
-            true => Program::new("bash").args(["-c", name.as_str()]),
-            false => Program::new(name.as_str()).args(rest),
-        };
-        program = program.cwd(&cwd).environment(&turn.environment());
-        for (name, value) in &variables {
-            program = program.env(name, value);
+        let session = Path::new(&*facts.cwd);
+        let folder = run.folder.as_deref().unwrap_or(session);
+        // Somebody may have put a link in its place while the person was asked.
+        if path::resolve(session, &folder.to_string_lossy()).ok().as_deref() != Some(folder) {
+            return Err(refused("The folder leads elsewhere since the command was allowed; it was not run."));
         }
-        let sandbox = config.sandbox(facts.mode, Path::new(&*facts.cwd), &turn.session.roots());
+        // The very text that was judged and shown.
+        let program = Program::new("bash").args(["-c", &*run.shown()]).cwd(session);
+        let (environment, own) = self.attached.connection.variables();
+        let program = peer::with_variables(program, environment, own);
+        let sandbox = config.sandbox(facts.mode, session, &turn.session.roots());
         let failed = |error: std::io::Error| refused(format!("The command cannot be started: {error}."));
         let (read, output) = runner::pipe().map_err(failed)?;
         let errors = output.try_clone().map_err(failed)?;

@@ -146,18 +146,6 @@ impl Terminals {
     }
 }
 
-/// A program with its arguments as a line for a shell.
-pub(super) fn quoted(words: &[String]) -> String {
-    let word = |word: &String| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c);
-        match !word.is_empty() && word.chars().all(plain) {
-            true => word.clone(),
-            false => format!("'{}'", word.replace('\'', "'\\''")),
-        }
-    };
-    words.iter().map(word).collect::<Vec<_>>().join(" ")
-}
-
 /// Keeps the newest of what is written.
 async fn collect(mut read: Receiver, terminal: Arc<Terminal>) {
     let mut buffer = vec![0u8; PROCESS_READ_BYTES];

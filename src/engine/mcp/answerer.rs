@@ -9,9 +9,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::desk::server_origin;
 use crate::engine::handle::Handle;
+use crate::engine::long_text;
 use crate::engine::services::Services;
 use crate::event::Cause;
 use crate::event::question::{self, Approval, QuestionContent};
+use crate::http::{Url, host};
 use crate::interaction::{Origin, Question, Resolution, warning};
 use crate::limits::{APPROVAL_ARGUMENTS_BYTES, MAX_ANSWER_BYTES, MCP_FIELD_TRIES};
 use crate::mcp::{self, Answer, Answerer, Answering, Ask, Field, FieldKind, Sampled, Sampling};
@@ -138,19 +140,23 @@ impl SessionAnswerer {
 
     async fn page(&self, ask: &Ask, message: &str, url: &str, is_first: bool) -> Answer {
         let head = self.head(ask, message);
+        // What a browser opens, with the host as the network has it.
+        let Some(Page { host, address, warnings }) = Page::read(url) else { return Answer::Declined };
         let prompt = match is_first {
-            false => format!("{head}\n\nIt wants you to open this page: {url}\n\nDo you open it?"),
+            false => format!(
+                "{head}\n\nIt wants you to open a page of this host:\n\n    {host}\n\n{address}\n\nDo you open it?"
+            ),
             true => format!(
-                "{head}\n\nIt wants you to open this page first: {url}\n\nSay yes when you are done there: it is then \
-                 asked again."
+                "{head}\n\nIt wants you to open a page of this host first:\n\n    {host}\n\n{address}\n\nSay yes when you \
+                 are done there: it is then asked again."
             ),
         };
-        self.consent(ask, prompt).await
+        self.consent(ask, prompt, warnings).await
     }
 
     /// A yes or no to all that the server asks.
-    async fn consent(&self, ask: &Ask, prompt: String) -> Answer {
-        match self.put(ask, QuestionContent::Confirm { prompt, default: false }, Vec::new()).await {
+    async fn consent(&self, ask: &Ask, prompt: String, warnings: Vec<String>) -> Answer {
+        match self.put(ask, QuestionContent::Confirm { prompt, default: false }, warnings).await {
             Said::Yes(question::Answer::Confirm(true)) => Answer::Agreed,
             Said::Yes(_) | Said::No => Answer::Declined,
             Said::Nothing => Answer::Cancelled,
@@ -161,7 +167,7 @@ impl SessionAnswerer {
     async fn form(&self, ask: &Ask, message: &str, fields: &[Field]) -> Answer {
         let head = self.head(ask, message);
         if fields.is_empty() {
-            return self.consent(ask, head).await;
+            return self.consent(ask, head, Vec::new()).await;
         }
         let mut values = Map::new();
         for (place, field) in fields.iter().enumerate() {
@@ -291,21 +297,18 @@ impl SessionAnswerer {
     async fn sample(&self, ask: &Ask, sampling: &Sampling) -> Answer {
         let facts = self.session.snapshot().facts.clone();
         let whole = shown(sampling);
+        let start =
+            long_text::start_of(&self.shared, &self.session.id, "text", &whole, APPROVAL_ARGUMENTS_BYTES)
+                .await;
         let summary = format!(
             "The server {} asks your model {} {} for a text, for {}: {}",
             ask.server,
             facts.model_provider,
             facts.model_id,
             ask.subject,
-            tool::one_line(&whole, APPROVAL_ARGUMENTS_BYTES)
+            tool::one_line(&start.text, APPROVAL_ARGUMENTS_BYTES)
         );
-        let mut warnings = Vec::new();
-        if whole.len() > APPROVAL_ARGUMENTS_BYTES {
-            warnings.push(format!(
-                "The text is cut: {APPROVAL_ARGUMENTS_BYTES} of {} bytes are shown.",
-                whole.len()
-            ));
-        }
+        let mut warnings = start.warnings;
         warnings.extend(warning::of("The text for the model", &Value::from(whole.as_str())));
         let approval = Approval {
             tool: format!("mcp__{}__sampling", ask.server).into(),
@@ -374,6 +377,36 @@ impl SessionAnswerer {
     }
 }
 
+/// A page as a person is shown it.
+struct Page {
+    host: String,
+    address: String,
+    warnings: Vec<String>,
+}
+
+impl Page {
+    fn read(url: &str) -> Option<Self> {
+        let parsed = Url::parse(url).ok()?;
+        let host = parsed.host_str()?.to_owned();
+        let mut warnings = Vec::new();
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            warnings.push(format!("What stands before the @ is no host: the page is one of {host}."));
+        }
+        if host.split('.').any(|label| label.starts_with("xn--")) {
+            warnings.push(format!(
+                "The host {host} is written with letters that may look like others: it is shown as the network has it."
+            ));
+        }
+        if parsed.scheme() != "https" {
+            warnings.push("The page is not encrypted (http).".to_owned());
+        }
+        if host::is_private(&parsed) {
+            warnings.push(format!("The host {host} is on this machine or in a private network."));
+        }
+        Some(Self { host, address: parsed.to_string(), warnings })
+    }
+}
+
 /// The choice of leaving a field out.
 const LEFT_OUT: &str = "(leave out)";
 
@@ -409,4 +442,29 @@ fn shown(sampling: &Sampling) -> String {
     }
     all.push(format!("[at most {} tokens]", sampling.most_tokens));
     all.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_is_shown_by_the_host_that_it_is_of() {
+        for (url, host, warned) in [
+            ("https://login.example/start?x=1", "login.example", ""),
+            ("https://github.com@evil.example/", "evil.example", "before the @"),
+            ("https://g\u{456}thub.com/login", "xn--gthub-n2e.com", "look like others"),
+            ("http://a.example/", "a.example", "not encrypted"),
+            ("https://127.1/", "127.0.0.1", "private network"),
+        ] {
+            let page = Page::read(url).unwrap();
+            assert_eq!(page.host, host);
+            assert!(!page.address.contains('\u{456}'), "{}", page.address);
+            let warnings = page.warnings.join(" ");
+            assert!(
+                if warned.is_empty() { warnings.is_empty() } else { warnings.contains(warned) },
+                "{warnings}"
+            );
+        }
+    }
 }

@@ -80,8 +80,8 @@ pub struct Batch<'t> {
     unended: Option<Arc<UnendedTurn>>,
     /// Whether clients see its calls: those that serve somebody else's call are not shown beside it.
     is_shown: bool,
-    /// Whether a person has allowed its call already, as part of what somebody else asked.
-    is_permitted: bool,
+    /// What a person has allowed already, as part of what somebody else asked.
+    permitted: Option<Plan>,
     /// Who replaces texts.
     writer: Writer,
     /// The editors that each call need not ask again.
@@ -101,18 +101,25 @@ pub async fn alone(turn: &Turn, call: ToolCall) -> ToolOutcome {
     told
 }
 
-/// Runs one call of ours that serves an agent's: judged and asked about like any, but neither shown nor written. With
-/// `is_permitted`, a person has allowed just this as part of the agent's call.
-pub async fn served(turn: &Turn, call: ToolCall, is_permitted: bool) -> Outcome {
-    let writer = if is_permitted { Writer::PermittedAgent } else { Writer::Agent };
-    let batch = Batch { is_shown: false, is_permitted, writer, ..Batch::new(turn, false, None) };
+/// Runs one call of ours that serves an agent's: judged and asked about like any, but neither shown nor written. A
+/// person has allowed what is `permitted` as part of the agent's call.
+pub async fn served(turn: &Turn, call: ToolCall, permitted: Option<Plan>) -> Outcome {
+    let writer = if permitted.is_some() { Writer::PermittedAgent } else { Writer::Agent };
+    let batch = Batch { is_shown: false, permitted, writer, ..Batch::new(turn, false, None) };
     single(turn, batch, call).await.1
 }
 
 /// Runs the only call of a batch, as the transforms leave it.
-async fn single(turn: &Turn, batch: Batch<'_>, call: ToolCall) -> (Arc<ToolCall>, Outcome) {
+async fn single(turn: &Turn, mut batch: Batch<'_>, call: ToolCall) -> (Arc<ToolCall>, Outcome) {
     let call = Arc::new(batch.transformed(call).await);
-    let (tool, plan) = batch.looked_at(&call).await;
+    let (mut tool, mut plan) = batch.looked_at(&call).await;
+    // It would do something else than was permitted: it is a call like any.
+    if batch.permitted.is_some()
+        && batch.permitted.as_ref() != plan.as_ref().and_then(|plan| plan.as_ref().ok())
+    {
+        (batch.permitted, batch.writer) = (None, Writer::Agent);
+        (tool, plan) = batch.looked_at(&call).await;
+    }
     let (call, outcome) = batch.one(call, tool, plan, Places { asking: None, file: None }).await;
     note_files(turn, &call, &outcome).await;
     (call, outcome)
@@ -385,7 +392,7 @@ impl<'t> Batch<'t> {
             is_journalled,
             unended,
             is_shown: true,
-            is_permitted: false,
+            permitted: None,
             writer: Writer::Model,
             closed: std::sync::Mutex::default(),
         }
@@ -664,7 +671,7 @@ impl Batch<'_> {
 
     /// Whether a call needs no grant: there is no stage, its tool is the stage's own, or a person has allowed just this.
     fn is_of_stage(&self, call: &ToolCall) -> bool {
-        self.is_permitted || self.turn.execution.as_ref().is_none_or(|stage| stage.allows(&call.name))
+        self.permitted.is_some() || self.turn.execution.as_ref().is_none_or(|stage| stage.allows(&call.name))
     }
 
     /// The tool of a call, if there is one of its name, and what the call would do.
@@ -737,9 +744,9 @@ impl Batch<'_> {
         let _running = turn.control.runs(&call.id);
         if call.name.as_ref() == tool::BASH
             && call.parsed.get("background").and_then(Value::as_bool) == Some(true)
-            && let Access::Run(command) = &plan.access
+            && let Access::Run(run) = &plan.access
         {
-            return self.timed(start_job(turn, command.clone(), self.cwd.to_path_buf(), sandbox)).await;
+            return self.timed(start_job(turn, run.line.clone(), self.cwd.to_path_buf(), sandbox)).await;
         }
         let progress = {
             let (shared, session, call) = (turn.shared.clone(), turn.session.clone(), call.clone());

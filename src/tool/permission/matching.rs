@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::act::Access;
+use super::act::{Access, Run};
 use super::guarded::Ground;
 use super::programs;
 use crate::facts::rule::{Decision, Rule};
@@ -44,9 +44,12 @@ impl Fitting {
         let mut found = Found { fits: &mut fits };
         let mut pieces = false;
         // A rule about something else than the effect has does not fit it.
-        let plain = named
-            .iter()
-            .filter(|(_, rule)| rule.path.is_none() && rule.command.is_none() && rule.host.is_none());
+        // What is more than a line in the session's folder needs a yes of its own.
+        let is_plain = !matches!(access, Access::Run(run) if !run.is_plain());
+        let plain = named.iter().filter(|(_, rule)| {
+            let is_about_all = rule.path.is_none() && rule.command.is_none() && rule.host.is_none();
+            is_about_all && (is_plain || rule.decision != Decision::Allow)
+        });
         plain.for_each(|(place, _)| found.add(*place));
         match access {
             Access::Read(path) | Access::Write(path) => {
@@ -62,12 +65,12 @@ impl Fitting {
                 let barred = bars.matches(path, ground, meter)?;
                 barred.iter().filter_map(|at| places.get(*at)).for_each(|place| found.add(*place));
             }
-            Access::Run(command) => {
+            Access::Run(run) => {
                 let about: Vec<_> = named
                     .into_iter()
                     .filter(|(_, rule)| rule.path.is_none() && rule.host.is_none())
                     .collect();
-                pieces = by_command(&about, command, ground, meter, &mut found)?;
+                pieces = by_command(&about, run, ground, meter, &mut found)?;
             }
             Access::Fetch(url) => {
                 let about = named.iter().filter(|(_, rule)| rule.path.is_none() && rule.command.is_none());
@@ -131,18 +134,21 @@ fn allowing(
 /// allows.
 fn by_command(
     rules: &[(usize, &Rule)],
-    command: &str,
+    run: &Run,
     ground: &Ground,
     meter: &mut Meter,
     found: &mut Found<'_>,
 ) -> Result<bool, Exhausted> {
+    let shown = run.shown();
     let mut barring = Vec::new();
     let mut allowing: HashMap<Vec<String>, Vec<usize>> = HashMap::new();
     for (place, rule) in rules {
         let Some(words) = &rule.command else { continue };
         meter.spend(words.len(), 0)?;
         if rule.exact {
-            if words == command {
+            // What is more than a line in the session's folder needs a yes of its own.
+            let may = rule.decision != Decision::Allow || run.is_plain();
+            if may && (*words == run.line || **words == *shown) {
                 found.add(*place);
             }
         } else if rule.decision == Decision::Allow {
@@ -153,18 +159,18 @@ fn by_command(
     }
     // The words of a rule that asks may be in the part that is not looked through. A rule that denies makes the whole
     // command veiled.
-    if command.len() > SHELL_BYTES {
+    if shown.len() > SHELL_BYTES {
         let asking = rules
             .iter()
             .filter(|(_, rule)| rule.decision == Decision::Ask && rule.command.is_some() && !rule.exact);
         asking.for_each(|(place, _)| found.add(*place));
     }
-    Mentions::new(barring).found(command, meter)?.into_iter().for_each(|place| found.add(place));
-    if allowing.is_empty() {
+    Mentions::new(barring).found(&shown, meter)?.into_iter().for_each(|place| found.add(place));
+    if allowing.is_empty() || !run.is_plain() {
         return Ok(false);
     }
-    meter.spend(command.len(), 0)?;
-    let Analysis::Plain(commands) = shell::analyse(command) else { return Ok(false) };
+    meter.spend(run.line.len(), 0)?;
+    let Analysis::Plain(commands) = shell::analyse(&run.line) else { return Ok(false) };
     let mut covered = vec![false; commands.len()];
     for (prefix, places) in &allowing {
         let mut all = true;
@@ -183,7 +189,7 @@ fn by_command(
             places.iter().for_each(|place| found.add(*place));
         }
     }
-    Ok(covered.into_iter().all(|covered| covered))
+    Ok(!covered.is_empty() && covered.into_iter().all(|covered| covered))
 }
 
 /// Steps of looking a word up on the disk.

@@ -7,6 +7,10 @@
 //! data. This is a guard rail, not a wall: an existing file, or a program that does the same, can hide anything.
 //! Knows no rules.
 
+use super::programs::{
+    APPENDS, CHANGES, CONSOLE, EVALUATES, HANDS_ON, INPUT, OBEYS, RUNS, WORDS, does, does_in_any_version,
+    git_does, runs_none,
+};
 use super::{Simple, base, folded, split};
 use crate::meter::{Exhausted, Meter};
 
@@ -17,56 +21,6 @@ const PROGRAMS: usize = 16;
 /// Steps of a look at one word: it is compared with the names of all tables.
 const STEPS: usize = 256;
 
-/// Shells and languages: their input is a program.
-const INTERPRETERS: &str = "ash awk bash bb bpython bun clisp csh dash dc deno elixir elvish erl expect fish gawk \
-    ghci gnuplot groovy guile hy iex ipython irb janet jruby jshell julia jython ksh lua luajit m4 \
-    mawk micropython mksh nawk node nodejs nu ocaml octave osascript osh perl php powershell pwsh \
-    pypy python r racket raku rake rbash rscript ruby sbcl scala sh swipl tcl tclsh tcsh ts-node tsx \
-    wish xonsh yash zsh";
-
-/// Editors, debuggers and databases: a word after the file may be a command too.
-const CONSOLES: &str =
-    "duckdb ed emacs emacsclient ex ftp gdb lldb mysql nvim psql sqlite vi view vim vimdiff";
-
-/// Programs that take their commands from the input, or start a shell if they are given none.
-const READERS: &str = "at batch bind chroot compgen complete fakeroot fc history i386 linux mapfile newgrp \
-    nix-shell nsenter parallel proot readarray runuser script sem setarch sg ssh su unshare x86_64";
-
-/// Programs that run another one, named in their words or in a text among them.
-const WRAPPERS: &str = "bsdtar busybox bwrap caffeinate catchsegv cgexec chpst chrt cpulimit crontab \
-    dbus-run-session docker doas entr env faketime fd fdfind find firejail flock gmake \
-    gnumake ionice kubectl less lima logsave ltrace make man mosh more mpirun multitime nerdctl nice \
-    nix nohup npm npx numactl pdsh perf pkexec pnpm podman prlimit \
-    rlwrap rsync run-parts scp screen setpriv setsid sftp softlimit socat \
-    sshpass start-stop-daemon stdbuf strace sudo systemd-run tar taskset time timeout tmux \
-    torsocks toybox trickle unbuffer valgrind watch xargs xvfb-run yarn zip";
-
-/// Programs that run no text: their words are patterns and data. So is their input.
-const HARMLESS: &str = "basename cargo cat column curl cut diff dirname echo egrep fgrep file grep head jq ls \
-    mkdir printf pytest rg ruff stat tail touch tr wc wget yq";
-
-/// More programs whose input is data.
-const FILTERS: &str = "base32 base64 bunzip2 bzip2 cksum cmp comm expand fmt fold gunzip gzip hexdump hexyl iconv \
-    join md5sum nl od paste pbcopy pr rev sed sha1sum sha256sum sha512sum shuf sort strings tac tar tee \
-    true unexpand uniq xargs xclip xxd xz zcat zstd";
-
-/// Wrappers that hand their input on.
-const HANDING_ON: &str = "doas nice nohup stdbuf sudo time timeout";
-
-/// Programs that `xargs` may start: no word of the input makes them run another one.
-const APPENDED: &str = "basename cat chmod chown cksum cp cut dirname du echo egrep fgrep file grep head ln ls \
-    md5sum mkdir mv rm rmdir sha1sum sha256sum stat tail touch wc";
-
-/// The commands of a shell that set variables, some of which name commands.
-const SETTERS: &str = "declare export local readonly typeset";
-
-/// The subcommands of git that run another command.
-const GIT: &str = "bisect config difftool filter-branch filter-repo for-each-repo hook instaweb mergetool remote-ext \
-    remote-fd send-email submodule";
-
-/// The subcommands of git that take their input as data.
-const GIT_FED: &str = "am apply cat-file check-ignore commit diff-tree grep hash-object patch-id";
-
 /// The options of git that name a program.
 const GIT_PROGRAMS: &[&str] =
     &["--config", "--exec", "--ext-diff", "--open-files-in-pager", "--receive-pack", "--upload-pack"];
@@ -74,9 +28,17 @@ const GIT_PROGRAMS: &[&str] =
 /// Whether a command may run something that its words do not show, or is too long to say it.
 pub fn veiled(command: &str, meter: &mut Meter) -> bool {
     let Some(commands) = split(command) else { return true };
-    commands
-        .iter()
-        .any(|Simple { words, fed }| hides(words, meter).unwrap_or(true) || (*fed && !takes_data(words)))
+    commands.iter().any(|Simple { words, fed }| {
+        (hides(words, meter).unwrap_or(true) && !runs_none(words))
+            || (*fed && !takes_data(words) && !runs_none(words))
+    })
+}
+
+/// Whether a command of a line changes what the words of a later one mean: the folder, variables, or what a name stands for.
+pub fn changes_later(commands: &[Vec<String>]) -> bool {
+    let before = commands.len().saturating_sub(1);
+    let changes = |words: &Vec<String>| words.first().is_some_and(|name| does(name).has(CHANGES));
+    commands.iter().take(before).any(changes)
 }
 
 /// Whether a word names one of these, or a version of it: `python3-dbg`, `perl5.36-x86_64-linux-gnu`.
@@ -97,7 +59,7 @@ fn is_one_of(word: &str, names: &str) -> bool {
 /// Whether a program takes its input as data. Most do, but some read commands from it.
 fn takes_data(words: &[String]) -> bool {
     let Some((mut name, mut later)) = words.split_first() else { return false };
-    while is_one_of(name, HANDING_ON) {
+    while does(name).has(HANDS_ON) {
         let number = |word: &String| word.starts_with(|c: char| c.is_ascii_digit());
         let handed = match later.split_first() {
             Some((first, rest)) if number(first) => rest,
@@ -107,28 +69,28 @@ fn takes_data(words: &[String]) -> bool {
         (name, later) = (next, rest);
     }
     if is_one_of(name, "git") {
-        return later.first().is_some_and(|word| is_one_of(word, GIT_FED));
+        return later.first().is_some_and(|word| git_does(word).has(INPUT));
     }
-    if named(name, INTERPRETERS) {
+    if does_in_any_version(name).has(EVALUATES) {
         // Its program is the file.
         return !later.iter().any(|word| word.starts_with("/dev/") || word.starts_with("/proc/"));
     }
-    is_one_of(name, HARMLESS) || is_one_of(name, FILTERS)
+    does(name).has(INPUT)
 }
 
 /// Whether the words of a simple command hide another one. Each look through them is paid for.
 fn hides(words: &[String], meter: &mut Meter) -> Result<bool, Exhausted> {
     meter.spend(words.len().saturating_mul(STEPS), 0)?;
     let Some((name, later)) = words.split_first() else { return Ok(false) };
-    if named(name, READERS) {
+    if does_in_any_version(name).has(OBEYS) {
         return Ok(true);
     }
-    if named(name, INTERPRETERS) {
+    if does_in_any_version(name).has(EVALUATES) {
         let as_word = named(name, "bun deno")
             && later.first().is_some_and(|word| matches!(word.as_str(), "eval" | "exec" | "repl" | "x"));
         return Ok(as_word || !runs_a_file(later));
     }
-    if named(name, CONSOLES) {
+    if does_in_any_version(name).has(CONSOLE) {
         return Ok(later.is_empty() || later.iter().any(|word| word.starts_with(['-', '+']) || is_text(word)));
     }
     if named(name, "git") {
@@ -143,12 +105,14 @@ fn hides(words: &[String], meter: &mut Meter) -> Result<bool, Exhausted> {
     if named(name, "printf") && later.first().is_some_and(|word| word.starts_with("-v")) {
         return Ok(true);
     }
-    if is_one_of(name, SETTERS) {
+    // What they set may name a program, and they evaluate the places of lists.
+    if does(name).has(CHANGES) {
         return Ok(later.iter().any(|word| is_text(word)));
     }
-    if !named(name, WRAPPERS) {
-        return Ok(!is_one_of(name, HARMLESS)
-            && (later.iter().any(|word| is_veil(word)) || wraps_text(later, meter)?));
+    if !does_in_any_version(name).has(RUNS) {
+        return Ok(
+            !does(name).has(WORDS) && (later.iter().any(|word| is_veil(word)) || wraps_text(later, meter)?)
+        );
     }
     // The words that follow are in the input.
     if named(name, "xargs") && !appends_to_known(later) {
@@ -161,8 +125,10 @@ fn hides(words: &[String], meter: &mut Meter) -> Result<bool, Exhausted> {
     }
     let mut programs = 0_usize;
     for (place, word) in later.iter().enumerate() {
-        let program =
-            [INTERPRETERS, CONSOLES, READERS, "git cargo sed"].iter().any(|names| named(word, names));
+        let program = {
+            let does = does_in_any_version(word);
+            [EVALUATES, CONSOLE, OBEYS].iter().any(|these| does.has(*these)) || named(word, "git cargo sed")
+        };
         if program {
             programs = programs.saturating_add(1);
             if programs > PROGRAMS || hides(later.get(place..).unwrap_or_default(), meter)? {
@@ -183,12 +149,12 @@ fn appends_to_known(later: &[String]) -> bool {
             let plain = "-0 -r -t -n -L -P --null --no-run-if-empty --verbose";
             !is_number(word) && ![word.as_str(), letters].iter().any(|word| is_one_of(word, plain))
         })
-        .is_none_or(|program| is_one_of(program, APPENDED))
+        .is_none_or(|program| does(program).has(APPENDS))
 }
 
 /// Whether a program of another name runs an interpreter with a text: `choom -n 0 -- perl -e 'x()'`.
 fn wraps_text(later: &[String], meter: &mut Meter) -> Result<bool, Exhausted> {
-    let named = later.iter().enumerate().filter(|(_, word)| named(word, INTERPRETERS));
+    let named = later.iter().enumerate().filter(|(_, word)| does_in_any_version(word).has(EVALUATES));
     for (count, (place, _)) in named.enumerate() {
         let rest = later.get(place..).unwrap_or_default();
         if count >= PROGRAMS || (hides(rest, meter)? && rest.iter().any(|word| is_text(word))) {
@@ -268,7 +234,7 @@ fn git(later: &[String]) -> bool {
         _ => "-",
     };
     options.iter().any(|word| ["-c", "--config", "--exec"].iter().any(|known| word.starts_with(known)))
-        || later.iter().any(|word| GIT.split(' ').any(|known| known == word))
+        || later.iter().any(|word| git_does(word).has(RUNS))
         || rest.iter().any(|word| {
             names_program(word)
                 || (word.starts_with('-')

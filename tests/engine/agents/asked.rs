@@ -135,6 +135,49 @@ fn one_act_is_asked_about_once() {
     assert_eq!(std::fs::read_to_string(setup.project().join("b.txt")).unwrap(), "one");
 }
 
+#[test]
+fn change_from_another_text_than_was_shown_is_asked_about() {
+    let setup = with_agent("", "");
+    let mut bridge = setup.interactor();
+    for old in ["\"the new text\"", "null", "\"something else\""] {
+        std::fs::write(setup.project().join("a.txt"), "what is there\n").unwrap();
+        let request = format!(
+            r#"{{"kind":"edit","content":[{{"type":"diff","path":"WS/a.txt","oldText":{old},"newText":"the new text"}}]}}"#
+        );
+        say(&mut bridge, &format!("request {request}; write a.txt the_new_text"));
+        approve(&mut bridge, "approve", "once");
+        let second = approve(&mut bridge, "deny", "").to_string();
+        assert!(second.contains("-what is there"), "{old}: {second}");
+        ended(&mut bridge);
+        assert_eq!(std::fs::read_to_string(setup.project().join("a.txt")).unwrap(), "what is there\n");
+    }
+    // What nobody was asked about is no reason to overwrite what the agent has not seen.
+    bridge.ask("m", "set_mode", "{:mode \"accept-edits\"}");
+    let request = r#"{"kind":"edit","content":[{"type":"diff","path":"WS/a.txt","newText":"x"}]}"#;
+    assert_eq!(turn(&mut bridge, "read a.txt"), "read what is there\n. ");
+    std::fs::write(setup.project().join("a.txt"), "the user's own\n").unwrap();
+    let said = turn(&mut bridge, &format!("request {request}; write a.txt x"));
+    assert!(said.contains("chose once-1. not written"), "{said}");
+    assert_eq!(std::fs::read_to_string(setup.project().join("a.txt")).unwrap(), "the user's own\n");
+}
+
+#[test]
+fn long_arguments_are_judged_and_shown_as_a_whole() {
+    let setup = with_agent("", ":permissions {:rules [{:tool \"bash\" :command \"rm\" :decision :deny}]}");
+    let mut bridge = setup.interactor();
+    let long = "x ".repeat(150_000);
+    let request = |end: &str| format!(r#"request {{"kind":"other","rawInput":{{"what":"{long}",{end}}}}}"#);
+    let (found, _) = came_of(&mut bridge, &request(r#""tool":{"command":"rm x"}"#));
+    assert_eq!(found, "no");
+    let (found, question) = came_of(&mut bridge, &request(r#""zz":"the end of it""#));
+    assert_eq!(found, "asked");
+    assert!(question.contains("4096 of 300") && !question.contains(":cut true"), "{question:.6000}");
+    let handle = question.split("output ").nth(1).unwrap().split(['.', '"']).next().unwrap();
+    let rest =
+        bridge.ask("o", "read_output", &format!("{{:handle {handle:?} :offset 290000 :limit 262144}}"));
+    assert!(rest.to_string().contains("the end of it"), "{rest}");
+}
+
 fn history_of(bridge: &mut Bridge) -> String {
     ended(bridge);
     history(bridge)
@@ -241,4 +284,207 @@ fn commands_of_an_agent_have_a_bound() {
     let mut bridge = setup.interactor();
     assert_eq!(turn(&mut bridge, "terminals 33"), "32 made, then error. ");
     assert_eq!(turn(&mut bridge, "terminals 1"), "1 made, then made. ", "they end with their turn");
+}
+
+/// What a step comes to: `yes`, `no`, or `asked` with the question, which is answered with no.
+fn came_of(bridge: &mut Bridge, step: &str) -> (&'static str, String) {
+    say(bridge, step);
+    let is_last =
+        |frame: &Owned| is_event(frame, "assistant/message") && data(frame, "stop-reason") != "tool-use";
+    let found = bridge.until(|frame| is_event(frame, "interaction/requested") || is_last(frame));
+    let said = if is_event(&found, "interaction/requested") {
+        let is_named = data(&found, "kind") == "select";
+        let no = if is_named { ":value {:index 2}" } else { ":value {:outcome \"deny\"}" };
+        accept(bridge, &found, no);
+        ended(bridge);
+        return ("asked", found.to_string());
+    } else {
+        bridge.event("turn/ended");
+        text(&found)
+    };
+    let is_yes = said.contains("chose once") || said.starts_with("output");
+    (if is_yes { "yes" } else { "no" }, said)
+}
+
+#[test]
+fn every_part_of_a_request_is_judged() {
+    let rules = ":permissions {:rules [{:tool \"bash\" :command \"rm\" :decision :deny}
+         {:tool \"bash\" :command \"make\" :decision :allow} {:tool \"write\" :path \"secret/**\" :decision :deny}]}";
+    let setup = with_agent("", rules);
+    let mut bridge = setup.interactor();
+    let diff = r#""content":[{"type":"diff","path":"WS/a","newText":"x"}]"#;
+    let rows = [
+        ("ask", r#"{"kind":"execute","rawInput":{"command":"make test"}}"#.to_owned(), "yes"),
+        ("ask", r#"{"kind":"execute","rawInput":{"command":["bash","-lc","make test"]}}"#.to_owned(), "yes"),
+        ("ask", r#"{"kind":"execute","rawInput":{"command":"make","args":["test"],"timeout":5}}"#.to_owned(), "yes"),
+        ("ask", r#"{"kind":"read","locations":[{"path":"WS/a"}],"rawInput":{"file_path":"WS/a","limit":5}}"#.to_owned(), "yes"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"rawInput":{{"file_path":"WS/a","old_string":"","new_string":"x"}}}}"#), "yes"),
+        // A command is judged whatever the kind, as a text and as words.
+        ("ask", r#"{"kind":"read","locations":[{"path":"WS/a"}],"rawInput":{"command":"rm -rf /"}}"#.to_owned(), "no"),
+        ("ask", r#"{"kind":"read","locations":[{"path":"WS/a"}],"rawInput":{"cmd":["rm","-rf","/"]}}"#.to_owned(), "no"),
+        ("ask", r#"{"kind":"think","rawInput":{"argv":["sh","-c","rm x"]}}"#.to_owned(), "no"),
+        ("ask", r#"{"kind":"fetch","rawInput":{"url":"https://docs.rs/","command":"/bin/rm x"}}"#.to_owned(), "no"),
+        ("accept-edits", format!(r#"{{"kind":"execute",{diff},"rawInput":{{"command":"rm -rf /"}}}}"#), "no"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"rawInput":{{"command":"touch x"}}}}"#), "asked"),
+        ("ask", r#"{"kind":"execute","rawInput":{"command":"make","env":{"A":"rm x"}}}"#.to_owned(), "no"),
+        // What is more than the line of a rule.
+        ("ask", r#"{"kind":"execute","rawInput":{"command":"make","cwd":"/tmp"}}"#.to_owned(), "asked"),
+        ("ask", r#"{"kind":"execute","rawInput":{"command":"make","env":{"LD_PRELOAD":"WS/x"}}}"#.to_owned(), "asked"),
+        ("ask", r#"{"kind":"execute","rawInput":{"command":"make","surprise":1}}"#.to_owned(), "asked"),
+        ("ask", r#"{"kind":"execute","rawInput":{"command":"make","env":[{"name":"PATH","value":"WS/bin"}]}}"#.to_owned(), "asked"),
+        ("ask", r#"{"kind":"execute","rawInput":{"command":"make","env":[{"name":"A","value":"rm x"}]}}"#.to_owned(), "no"),
+        ("ask", r#"{"kind":"execute","rawInput":{"command":"make","environment":{"GIT_CONFIG_COUNT":"1"}}}"#.to_owned(), "asked"),
+        ("ask", r#"{"kind":"execute","rawInput":{"command":"make","env":["A=b"]}}"#.to_owned(), "asked"),
+        ("ask", r#"{"kind":"execute","rawInput":{"command":"make","workdir":"WS/sub"}}"#.to_owned(), "asked"),
+        ("ask", r#"{"kind":"execute","rawInput":{"command":"make","cwd":["/tmp"]}}"#.to_owned(), "asked"),
+        ("ask", r#"{"kind":"execute","rawInput":{"command":"make","cwd":"WS/","workdir":"/tmp"}}"#.to_owned(), "asked"),
+        ("ask", r#"{"kind":"execute","rawInput":{"command":"make","cwd":"WS/."}}"#.to_owned(), "yes"),
+        ("ask", r#"{"kind":"execute","rawInput":{"command":""}}"#.to_owned(), "asked"),
+        ("ask", r#"{"kind":"execute","rawInput":{"command":[]}}"#.to_owned(), "asked"),
+        ("ask", r#"{"kind":"execute","rawInput":["make"]}"#.to_owned(), "asked"),
+        ("ask", r#"{"kind":"execute","rawInput":{"command":["make","x;rm y"]}}"#.to_owned(), "no"),
+        ("ask", r#"{"kind":"execute","rawInput":{"commands":["make"],"command":"make"}}"#.to_owned(), "asked"),
+        ("ask", r#"{"kind":"execute","rawInput":{"tool":{"command":"rm x"}}}"#.to_owned(), "no"),
+        ("ask", r#"{"kind":"execute","rawInput":{"steps":[{"cmd":"make"},[{"cmd":"rm x"}]]}}"#.to_owned(), "no"),
+        ("ask", r#"{"kind":"execute","rawInput":{"COMMAND":"rm x"}}"#.to_owned(), "no"),
+        ("ask", r#"{"kind":"execute","rawInput":{"command":["rm",5,"x"]}}"#.to_owned(), "no"),
+        ("ask", r#"{"kind":"execute","rawInput":{"command":{"cmd":"rm x"}}}"#.to_owned(), "no"),
+        ("ask", r#"{"kind":"execute","rawInput":{"args":{"cmd":"rm x"}}}"#.to_owned(), "no"),
+        ("ask", r#"{"kind":"execute","rawInput":{"env":{"A":{"cmd":"rm x"}}}}"#.to_owned(), "no"),
+        ("ask", r#"{"kind":"execute","rawInput":{"command":["WS/bash","-c","make"]}}"#.to_owned(), "asked"),
+        // Every path, under each key, from each folder, in each place.
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"locations":[{{"path":"/outside/b"}}]}}"#), "asked"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"rawInput":{{"file_path":"/outside/b"}}}}"#), "asked"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"rawInput":{{"newPath":"../b"}}}}"#), "asked"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"rawInput":{{"uri":"file:///outside/b"}}}}"#), "asked"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"rawInput":{{"edits":[{{"path":"/outside/b"}}]}}}}"#), "asked"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"rawInput":{{"changes":{{"/outside/b":{{"type":"add"}}}}}}}}"#), "asked"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"rawInput":{{"old_path":"/outside/b"}}}}"#), "asked"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"rawInput":{{"Target-File":"/outside/b"}}}}"#), "asked"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"rawInput":{{"paths":["WS/a","/outside/b"]}}}}"#), "asked"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"rawInput":{{"paths":["WS/secret/b",5]}}}}"#), "no"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"rawInput":{{"files":[{{"path":"/outside/b"}}]}}}}"#), "asked"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"rawInput":{{"x":{{"y":[{{"to":"WS/secret/b"}}]}}}}}}"#), "no"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"rawInput":{{"text":"x","type":"delete"}}}}"#), "asked"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"rawInput":{{"path":"WS/.git/hooks/pre-commit"}}}}"#), "asked"),
+        ("accept-edits", r#"{"kind":"edit","content":[{"type":"diff","path":"WS/a","newText":"x"},{"type":"diff","path":"/outside/b","newText":"x"}]}"#.to_owned(), "asked"),
+        ("accept-edits", r#"{"kind":"edit","rawInput":{"path":"b","cwd":"/outside"}}"#.to_owned(), "asked"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"rawInput":{{"path":"WS/secret/b"}}}}"#), "no"),
+        ("ask", r#"{"kind":"read","locations":[{"path":"WS/a"}],"rawInput":{"destination":"WS/b"}}"#.to_owned(), "asked"),
+        ("ask", r#"{"kind":"search","rawInput":{"path":"WS/","pattern":"../../*"}}"#.to_owned(), "asked"),
+        ("ask", r#"{"kind":"read","rawInput":{"path":"WS/a","url":"https://evil.example/"}}"#.to_owned(), "asked"),
+        ("ask", r#"{"kind":"execute","rawInput":{"command":"make","content":"rm x"}}"#.to_owned(), "asked"),
+        ("ask", r#"{"kind":"read","rawInput":{"source":"https://evil.example/"}}"#.to_owned(), "asked"),
+        // The kind makes it stricter, never milder.
+        ("accept-edits", r#"{"kind":"move","locations":[{"path":"WS/a"}],"rawInput":{"from":"WS/a","to":"/outside/b"}}"#.to_owned(), "asked"),
+        ("accept-edits", r#"{"kind":"move","rawInput":{"from":"WS/a","to":"WS/b"}}"#.to_owned(), "asked"),
+        ("accept-edits", r#"{"kind":"delete","locations":[{"path":"WS/a"}]}"#.to_owned(), "asked"),
+        ("accept-edits", r#"{"kind":"execute","locations":[{"path":"WS/a"}]}"#.to_owned(), "asked"),
+        ("accept-edits", format!(r#"{{"kind":"other",{diff}}}"#), "asked"),
+        ("read-only", r#"{"kind":"delete","locations":[{"path":"WS/a"}]}"#.to_owned(), "no"),
+        ("yolo", r#"{"kind":"execute","rawInput":{"what":"rm x"}}"#.to_owned(), "asked"),
+    ];
+    // More than is looked at: places, and folders that multiply them.
+    let many = |count: usize, of: fn(usize) -> String| (0..count).map(of).collect::<Vec<_>>().join(",");
+    let rows = rows.into_iter().chain([
+        (
+            "yolo",
+            format!(r#"{{"kind":"read","rawInput":{{"paths":[{}]}}}}"#, many(300, |n| format!("\"f{n}\""))),
+            "no",
+        ),
+        (
+            "yolo",
+            format!(
+                r#"{{"kind":"read","rawInput":{{{},"paths":["a","b"]}}}}"#,
+                many(2_000, |n| format!("\"cwd{}\":\"/tmp/{n}\"", "_".repeat(n)))
+            ),
+            "no",
+        ),
+    ]);
+    let mut wrong = Vec::new();
+    for (mode, request, expected) in rows {
+        bridge.ask("m", "set_mode", &format!("{{:mode {mode:?}}}"));
+        let (found, shown) = came_of(&mut bridge, &format!("request {request}"));
+        if found != expected {
+            wrong.push(format!("{mode} {request}: {found}, not {expected}\n{shown}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn terminal_starts_what_was_judged_and_shown() {
+    let rules = ":permissions {:rules [{:tool \"bash\" :command \"git status\" :decision :allow}
+         {:tool \"bash\" :command \"cat\" :decision :allow} {:tool \"bash\" :command \"env\" :decision :allow}]}";
+    let setup = with_agent("", rules).env("GITHUB_TOKEN", "canary-9");
+    let outside = setup.dir.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("secret.txt"), "canary-8").unwrap();
+    std::fs::write(setup.project().join("in.txt"), "free").unwrap();
+    let outside = outside.canonicalize().unwrap().to_string_lossy().into_owned();
+    let mut bridge = setup.interactor();
+    let root = setup.project().canonicalize().unwrap().to_string_lossy().into_owned();
+    for (request, shown) in [
+        (r#"{"command":"WS/bash","args":["-c","git status"]}"#.to_owned(), format!("{root}/bash -c 'git status'")),
+        (r#"{"command":"./sh","args":["-c","git status"]}"#.to_owned(), "./sh -c 'git status'".to_owned()),
+        (
+            r#"{"command":"git","args":["status"],"env":[{"name":"GIT_CONFIG_COUNT","value":"1"},{"name":"A","value":"b c"}]}"#
+                .to_owned(),
+            "env 'A=b c' GIT_CONFIG_COUNT=1 git status".to_owned(),
+        ),
+        (
+            format!(r#"{{"command":"cat","args":["secret.txt"],"cwd":{outside:?}}}"#),
+            format!("cd {outside} && cat secret.txt"),
+        ),
+    ] {
+        let (found, question) = came_of(&mut bridge, &format!("create {request}"));
+        assert_eq!(found, "asked", "{request}");
+        let shown = format!(":command {shown:?}");
+        assert!(question.contains(&shown) && !question.contains("canary"), "{shown}: {question}");
+        // What a rule would allow again is the line alone.
+        let is_plain = !shown.contains("cd ") && !shown.contains("env ");
+        assert_eq!(question.contains(":suggested-rule"), is_plain, "{question}");
+    }
+    assert_eq!(turn(&mut bridge, r#"create {"command":"cat","args":["in.txt"]}"#), "output free. ");
+    // Bash itself would obey these; what is shown starts, and they are the program's.
+    std::fs::write(setup.project().join("evil.sh"), "echo PWNED\n").unwrap();
+    for variable in
+        [r#""BASH_ENV","value":"WS/evil.sh""#, r#""BASH_FUNC_printf%%","value":"() { echo PWNED; }""#]
+    {
+        say(
+            &mut bridge,
+            &format!(r#"create {{"command":"printf","args":["%s","fine"],"env":[{{"name":{variable}}}]}}"#)
+                .replace(';', "\\u003b"),
+        );
+        let question = approve(&mut bridge, "approve", "once").to_string();
+        assert!(question.contains(":command \"env ") && question.contains("printf %s fine"), "{question}");
+        assert_eq!(text(&ended(&mut bridge)), "output fine. ", "{variable}");
+    }
+    // The agent's own variables, and no token of the user.
+    let variables = turn(&mut bridge, r#"create {"command":"env"}"#);
+    assert!(variables.contains("PATH=") && variables.contains("STARTED="), "{variables}");
+    assert!(!variables.contains("canary"), "{variables}");
+    // A permission is for the folder and the variables that were asked about.
+    say(
+        &mut bridge,
+        &format!(
+            "ask c execute {PLAIN} command=seq_1_2; create {{\"command\":\"seq\",\"args\":[\"1\",\"2\"],\"cwd\":{outside:?}}}"
+        ),
+    );
+    approve(&mut bridge, "approve", "once");
+    let question = approve(&mut bridge, "deny", "").to_string();
+    assert!(question.contains("&& seq 1 2"), "{question}");
+    ended(&mut bridge);
+}
+
+#[test]
+fn named_answers_show_what_they_are_about() {
+    let setup = with_agent("", "");
+    let mut bridge = setup.interactor();
+    let request = r#"{"kind":"read","title":"List files","shape":"once,once,no","locations":[{"path":"/etc/passwd"}],"rawInput":{"command":"rm -rf /"}}"#;
+    let (found, question) = came_of(&mut bridge, &format!("request {request}"));
+    assert_eq!(found, "asked");
+    for part in ["\"select\"", "List files", "$ rm -rf /", "/etc/passwd"] {
+        assert!(question.contains(part), "{part}: {question}");
+    }
 }

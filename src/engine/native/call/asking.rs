@@ -10,6 +10,7 @@ use crate::crash;
 use crate::diff;
 use crate::engine::answers;
 use crate::engine::execution::{Execution, GrantAnswer};
+use crate::engine::long_text::{self, Start};
 use crate::engine::unended::UnendedQuestion;
 use crate::event::question::{
     Answer, Approval, ApprovalScope, CutDiff, GrantRequest, ProposedText, QuestionContent, QuestionKind,
@@ -25,8 +26,7 @@ use crate::meter::Meter;
 use crate::secret;
 use crate::store::EntryBody;
 use crate::store::record::QuestionRecord;
-use crate::tool::output::Outputs;
-use crate::tool::permission::{self, Access, Ground, Leave, Rule, Verdict};
+use crate::tool::permission::{self, Access, Act, Ground, Leave, Part, Rule, Run, Verdict};
 use crate::tool::walk::Barred;
 use crate::tool::{self, CallError, Outcome, Plan, Proposal, Redirects, Tool};
 use crate::value::Value;
@@ -34,6 +34,9 @@ use crate::visible;
 
 /// The result of a question of the model that no person can see, in every mode: a mode answers permissions only.
 const NOBODY_TO_ASK: &str = "Nobody is there to ask. Decide yourself, and say what you assumed.";
+
+/// The warning about an act that is not whole.
+const NOT_UNDERSTOOD: &str = "Not all of what it asks for is understood: look at its arguments.";
 
 /// A call of somebody else that may run.
 pub struct Admitted {
@@ -78,18 +81,26 @@ impl Batch<'_> {
         let Some(_asking) = self.may_ask_now(place).await else { return Err(self.not_run()) };
         let proposal = self.turn.shared.clock.id("p-");
         let binding = binding(stage, &proposal, call);
+        let access = plan.and_then(|plan| plan.as_ref().ok()).map(|plan| &plan.access);
+        let whole = match access {
+            Some(Access::Run(run)) => format!("$ {}", run.shown()),
+            Some(Access::AtClient { .. } | Access::Call { .. }) => {
+                format!("{} {}", call.name, call.arguments)
+            }
+            _ => call.summary.to_string(),
+        };
+        let start = self.start_of("text of the call", &secret::mask(&whole), APPROVAL_ARGUMENTS_BYTES).await;
         let request = GrantRequest {
             stage_execution: stage.id.clone(),
             attempt: stage.attempt,
             proposal: proposal.clone(),
             tool: call.name.clone(),
             args_digest: binding.args_digest.clone(),
-            args_summary: secret::mask(&call.summary).into_owned(),
+            args_summary: tool::one_line(&start.text, APPROVAL_ARGUMENTS_BYTES),
             reason: format!("The stage {} has only {}.", stage.stage.id, stage.stage.tools.join(", ")),
         };
-        // The summary may be shorter than the call.
-        let mut warnings =
-            plan.and_then(|plan| plan.as_ref().ok()).map_or_else(Vec::new, |plan| self.leaves(plan));
+        let mut warnings = start.warnings;
+        warnings.extend(access.map_or_else(Vec::new, |access| self.leaves(access)));
         warnings.extend(others);
         warnings.extend(warning::of("An argument of the call", &call.parsed));
         let (answer, note) = match self.ask(call, QuestionContent::GrantStageTool(request), warnings).await {
@@ -151,8 +162,10 @@ impl Batch<'_> {
             Verdict::Deny(reason) => return Err(denied(&reason)),
             // A person saw this very call and granted it.
             Verdict::Ask(_) if !self.is_of_stage(call) => return Ok(Allowed::at_once(plan)),
-            // As part of an agent's call, which the person has allowed.
-            Verdict::Ask(_) if self.is_permitted => return Ok(Allowed::at_once(plan)),
+            // As part of an agent's call, which the person has allowed with this very change.
+            Verdict::Ask(_) if self.permitted.as_ref() == Some(&plan) => {
+                return Ok(Allowed::at_once(plan));
+            }
             Verdict::Ask(_) => {}
         }
         // The person edits the file as the calls before leave it. Before it is this call's turn: a call before may
@@ -171,14 +184,16 @@ impl Batch<'_> {
             Verdict::Allow => return Ok(Allowed::at_once(plan.clone())),
             Verdict::Deny(reason) => return Err(denied(&reason)),
             // Whoever allowed it once may do so again.
-            Verdict::Ask(None) if self.is_another(call) => exact(call, plan),
+            Verdict::Ask(None) if self.is_another(call) => exact(&self.act(call, plan)),
             Verdict::Ask(suggested) => suggested,
         };
         self.voted(call).await?;
-        let (approval, warnings) = self.approval(call, plan, proposal.as_ref(), suggested.clone()).await;
+        let act = self.act(call, plan);
+        let (approval, warnings) =
+            self.approval(call, &act, plan.diff.as_deref(), proposal.as_ref(), suggested.clone()).await;
         let shown = approval.diff.clone();
         let resolution = self.ask(call, QuestionContent::Approve(approval), warnings).await;
-        let approved = self.decide(resolution, call, plan, suggested, shown, true)?;
+        let approved = self.decide(resolution, call, &act, suggested, shown)?;
         if approved.has_rule {
             self.note_tool(call, true).await;
         }
@@ -186,22 +201,21 @@ impl Batch<'_> {
         Ok(Allowed { plan: plan.clone(), revision, asked: true })
     }
 
-    /// Keeps what a person's answer says about later calls, if `keeps`, and returns what it says about this one.
+    /// Keeps what a person's answer says about later calls, if all of the act is known, and returns what it says about
+    /// this one.
     fn decide(
         &self,
         resolution: Resolution,
         call: &ToolCall,
-        plan: &Plan,
+        act: &Act,
         suggested: Option<Rule>,
         shown: Option<ShownDiff>,
-        keeps: bool,
     ) -> Result<Approved, Outcome> {
         match resolution {
             Resolution::Accepted { answer: Answer::Approve { scope, rule, content }, .. } => {
                 let scope = scope.unwrap_or(ApprovalScope::Once);
-                let reaches = keeps && scope != ApprovalScope::Once;
-                let rule =
-                    rule.filter(|rule| rule.check().is_ok()).or(suggested).or_else(|| exact(call, plan));
+                let reaches = act.is_whole && scope != ApprovalScope::Once;
+                let rule = rule.filter(|rule| rule.check().is_ok()).or(suggested).or_else(|| exact(act));
                 let rule = rule.filter(|_| reaches);
                 let has_rule = scope == ApprovalScope::Rule && rule.is_some();
                 if let Some(rule) = rule {
@@ -210,9 +224,13 @@ impl Batch<'_> {
                 Ok(Approved { scope, has_rule, text: content })
             }
             other => {
-                if keeps && let Resolution::Accepted { answer: Answer::Forbid { scope, rule }, .. } = &other {
+                if act.is_whole
+                    && let Resolution::Accepted { answer: Answer::Forbid { scope, rule }, .. } = &other
+                {
                     let rule = rule.clone().filter(|rule| rule.check().is_ok());
-                    self.forbid(call, plan, *scope, rule.or(suggested));
+                    if let Some(rule) = rule.or(suggested).or_else(|| exact(act)) {
+                        self.keep(*scope, Rule { decision: permission::Decision::Deny, ..rule });
+                    }
                 }
                 Err(self.not_allowed(call, other, shown))
             }
@@ -234,36 +252,37 @@ impl Batch<'_> {
         }
     }
 
-    /// Judges a call that somebody else carries out, by all its effects, and asks the person about it unless something
-    /// decides it. `keeps` says whether a rule is made of an approval that reaches further than this call.
+    /// Judges what somebody else carries out, and asks the person about it unless something decides it.
     ///
     /// # Errors
-    /// Why it may not run, as the result of a call.
+    /// Why it may not be done, as the result of a call.
     pub async fn admit(
         &self,
         call: &Arc<ToolCall>,
-        plans: &[Plan],
-        keeps: bool,
+        act: &Act,
+        diff: Option<&str>,
     ) -> Result<Admitted, Outcome> {
-        let asks = || {
-            let mut asks = None;
-            for plan in plans {
-                match self.judge(call, plan) {
-                    Verdict::Allow => {}
-                    Verdict::Deny(reason) => return Err(denied(&reason)),
-                    Verdict::Ask(suggested) => {
-                        asks.get_or_insert((plan, suggested));
-                    }
-                }
-            }
-            Ok(asks)
+        let asks = || match self.judge_act(call, act) {
+            Verdict::Allow => Ok(None),
+            Verdict::Deny(reason) => Err(denied(&reason)),
+            Verdict::Ask(suggested) => Ok(Some(suggested)),
         };
         // A stage's tools need no approval, and what is not one of them needs a grant.
-        if let Some(plan) = plans.first().filter(|_| !self.is_of_stage(call)) {
+        let is_outside = |part: &&Part| {
+            let stage = self.turn.execution.as_ref();
+            stage.is_some_and(|stage| !stage.allows(&part.tool))
+        };
+        if let Some(part) = act.parts.iter().find(is_outside) {
             asks()?;
-            let others = self.others(plans, plan);
-            let grant = self.grant(call, Some(&Ok(plan.clone())), others, &mut None).await?;
-            self.use_grant(call, grant.as_deref())?;
+            let named = ToolCall { name: part.tool.clone(), ..ToolCall::clone(call) };
+            // Of what nobody understands, the arguments are all that can be shown.
+            let unknown = act.accesses().find(|access| matches!(access, Access::Call { .. }));
+            let access = unknown.filter(|_| !act.is_whole).unwrap_or(&part.access).clone();
+            let plan = Plan { access, diff: None };
+            let mut told = self.effects(act, None);
+            told.extend((!act.is_whole).then(|| NOT_UNDERSTOOD.to_owned()));
+            let grant = self.grant(&named, Some(&Ok(plan)), told, &mut None).await?;
+            self.use_grant(&named, grant.as_deref())?;
             self.voted(call).await?;
             return Ok(Admitted { scope: Some(ApprovalScope::Once) });
         }
@@ -274,33 +293,65 @@ impl Batch<'_> {
         let Some(_asking) = self.may_ask_now(&mut None).await else { return Err(self.not_run()) };
         self.voted(call).await?;
         // An answer about an earlier call may have decided it.
-        let Some((plan, suggested)) = asks()? else { return Ok(Admitted { scope: None }) };
-        let suggested = suggested.filter(|_| keeps);
-        let (approval, mut warnings) = self.approval(call, plan, None, suggested.clone()).await;
-        warnings.extend(self.others(plans, plan));
+        let Some(suggested) = asks()? else { return Ok(Admitted { scope: None }) };
+        let (approval, warnings) = self.approval(call, act, diff, None, suggested.clone()).await;
         let shown = approval.diff.clone();
         let resolution = self.ask(call, QuestionContent::Approve(approval), warnings).await;
-        let approved = self.decide(resolution, call, plan, suggested, shown, keeps)?;
+        let approved = self.decide(resolution, call, act, suggested, shown)?;
         Ok(Admitted { scope: Some(approved.scope) })
     }
 
-    /// What a person is told of the other effects of a call than the shown one.
-    fn others(&self, plans: &[Plan], shown: &Plan) -> Vec<String> {
-        let mut warnings = Vec::new();
-        for other in plans.iter().filter(|other| other.access != shown.access) {
-            if let Access::Read(path) | Access::Write(path) = &other.access {
-                warnings.push(format!("It touches {} too.", visible::line(&path.to_string_lossy())));
+    /// What a person is told of each effect of an act, except the one that the question shows in a place of its own.
+    fn effects(&self, act: &Act, shown: Option<&Access>) -> Vec<String> {
+        let mut told = Vec::new();
+        for access in act.accesses() {
+            if shown != Some(access) {
+                match access {
+                    Access::Read(path) => {
+                        told.push(format!("It reads {}.", visible::line(&path.to_string_lossy())));
+                    }
+                    Access::Write(path) => {
+                        told.push(format!("It changes {}.", visible::line(&path.to_string_lossy())));
+                    }
+                    Access::Run(run) if shown.is_none() => {
+                        told.push(format!("It runs: {}", visible::line(&run.shown())));
+                    }
+                    Access::Fetch(url) => told.push(format!("It asks {url}.")),
+                    _ => {}
+                }
             }
-            warnings.extend(self.leaves(other));
+            told.extend(self.leaves(access));
         }
-        warnings
+        told
+    }
+
+    /// What a call of a tool would do.
+    pub(super) fn act(&self, call: &ToolCall, plan: &Plan) -> Act {
+        let access = match plan.access.clone() {
+            // A server that has changed what it says of its tool may have made it up.
+            Access::Call { server, tool, read_only } => {
+                let read_only = read_only && !self.turn.session.mcp.has_changed(&call.name);
+                Access::Call { server, tool, read_only }
+            }
+            access => access,
+        };
+        Act::of(call.name.clone(), access)
     }
 
     /// The verdict of the rules and the mode on a call.
     pub fn judge(&self, call: &ToolCall, plan: &Plan) -> Verdict {
-        let Redirects { leave, rules, ground, .. } = self.may(call);
+        self.judge_act(call, &self.act(call, plan))
+    }
+
+    /// The verdict of the rules and the mode on what a call does.
+    pub fn judge_act(&self, call: &ToolCall, act: &Act) -> Verdict {
+        let Redirects { mut leave, rules, ground, .. } = self.may(call);
+        let link = self.turn.session.parent.as_ref();
+        leave.agreed = leave.agreed
+            && (self.turn.execution.is_some()
+                || act.parts.iter().all(|part| link.is_some_and(|link| link.covers(&part.tool))));
         let mut meter = Meter::new(RULE_STEPS, usize::MAX).stopped_by(&self.turn.stop);
-        permission::judge_within(&mut meter, leave, &rules, &ground, &call.name, &plan.access)
+        permission::judge_within(&mut meter, leave, &rules, &ground, act)
     }
 
     /// The folders of the session.
@@ -376,34 +427,30 @@ impl Batch<'_> {
     async fn approval(
         &self,
         call: &ToolCall,
-        plan: &Plan,
+        act: &Act,
+        diff: Option<&str>,
         proposal: Option<&Proposal>,
         suggested_rule: Option<Rule>,
     ) -> (Approval, Vec<String>) {
-        let mut warnings = self.leaves(plan);
-        let (command, path) = match &plan.access {
-            Access::Run(command) => (Some(command.clone()), None),
-            Access::Read(path) | Access::Write(path) => (None, Some(path.to_string_lossy().into_owned())),
-            Access::Nothing | Access::Fetch(_) | Access::AtClient { .. } | Access::Call { .. } => {
-                (None, None)
-            }
-        };
+        let command = act.commands();
+        let run = act.accesses().find(|access| matches!(access, Access::Run(_)));
+        let touched = act.accesses().find(|access| matches!(access, Access::Read(_) | Access::Write(_)));
+        let path = touched.filter(|_| run.is_none()).and(act.paths().next());
+        let path = path.map(|path| path.to_string_lossy().into_owned());
+        let fetched = act.accesses().find(|access| matches!(access, Access::Fetch(_)));
+        let shown = run.or(touched).or(fetched).or(act.accesses().next());
+        let mut warnings = self.effects(act, shown);
         let mut shown_diff = None;
-        if let Some(text) = &plan.diff {
-            let (shown, rest) = diff::cut(text);
-            if rest.is_empty() {
-                shown_diff = Some(ShownDiff { text: shown.to_owned(), cut: None });
-            } else {
-                let (size, handle) = (text.len(), self.keep_text(text).await);
-                let place = match &handle {
-                    Some(_) => "The rest can be read before the answer.",
-                    None => "The rest could not be kept: nobody can see it before the answer.",
-                };
-                warnings.push(format!("The diff is cut: {} of {size} bytes are shown. {place}", shown.len()));
-                warnings.extend(warning::of("The part of the diff that is not shown", &Value::from(rest)));
-                let text = format!("{shown}{}", diff::GOES_ON);
-                shown_diff = Some(ShownDiff { text, cut: Some(CutDiff { size, handle }) });
-            }
+        if let Some(text) = diff {
+            let start = self.start_of("diff", text, TOOL_RESULT_BYTES).await;
+            shown_diff = Some(match start.rest {
+                None => ShownDiff { text: start.text, cut: None },
+                Some(handle) => {
+                    let cut = Some(CutDiff { size: text.len(), handle });
+                    ShownDiff { text: format!("{}{}", start.text, diff::GOES_ON), cut }
+                }
+            });
+            warnings.extend(start.warnings);
         }
         let mut proposed = None;
         if let Some(proposal) = proposal {
@@ -417,12 +464,14 @@ impl Batch<'_> {
             proposed = handle.map(|handle| ProposedText { old, text, base, handle });
         }
         let mut summary = call.summary.to_string();
-        if let Access::Fetch(url) = &plan.access {
+        if let Some(Access::Fetch(url)) = shown {
             // All of it is what the server is told, and the host as the server has it.
-            summary = format!("{} {url}", call.name);
+            summary = format!("fetch {url}");
         }
-        if let Access::AtClient { .. } | Access::Call { .. } = &plan.access {
-            // Nothing else of the question shows what the client or the server is to do.
+        let is_opaque =
+            act.accesses().any(|access| matches!(access, Access::AtClient { .. } | Access::Call { .. }));
+        if is_opaque || !act.is_whole {
+            // Nothing else of the question shows what the client, the server or the agent is to do.
             // Of a call without arguments an agent says no more than its title.
             let is_titled = call.parsed.as_map().is_some_and(|map| map.is_empty())
                 && !call.summary.starts_with(&*call.name);
@@ -430,14 +479,13 @@ impl Batch<'_> {
                 true => call.summary.to_string(),
                 false => format!("{} {}", call.name, call.arguments),
             };
-            summary = tool::one_line(&whole, APPROVAL_ARGUMENTS_BYTES);
-            if whole.len() > APPROVAL_ARGUMENTS_BYTES {
-                warnings.push(format!(
-                    "The arguments are cut: {APPROVAL_ARGUMENTS_BYTES} of {} bytes are shown.",
-                    whole.len()
-                ));
-            }
+            let start = self.start_of("text of the call", &whole, APPROVAL_ARGUMENTS_BYTES).await;
+            summary = tool::one_line(&start.text, APPROVAL_ARGUMENTS_BYTES);
+            warnings.extend(start.warnings);
             warnings.extend(warning::of("An argument of the call", &call.parsed));
+            if !act.is_whole {
+                warnings.push(NOT_UNDERSTOOD.to_owned());
+            }
             if self.is_borrowed(call) {
                 warnings.push(
                     "The server has the name of another one of your own, and your rules are about that one."
@@ -464,11 +512,17 @@ impl Batch<'_> {
         (approval, warnings)
     }
 
-    /// A warning if a call's path is outside the workspace, or if the written file is guarded.
-    fn leaves(&self, plan: &Plan) -> Vec<String> {
-        match &plan.access {
+    /// A warning if a path is outside the workspace, or if the written file is guarded.
+    fn leaves(&self, access: &Access) -> Vec<String> {
+        match access {
             Access::Read(path) | Access::Write(path) if !self.ground().holds(path) => {
                 vec![format!("The path {} is outside the workspace.", visible::line(&path.to_string_lossy()))]
+            }
+            Access::Run(Run { folder: Some(folder), .. }) if !self.ground().holds(folder) => {
+                vec![format!(
+                    "The folder {} is outside the workspace.",
+                    visible::line(&folder.to_string_lossy())
+                )]
             }
             Access::Read(path) => {
                 let hidden = self.ground().hides(path);
@@ -482,12 +536,39 @@ impl Batch<'_> {
         }
     }
 
+    /// The start of a text for a question.
+    pub(super) async fn start_of(&self, what: &str, text: &str, most: usize) -> Start {
+        long_text::start_of(&self.turn.shared, &self.turn.session.id, what, text, most).await
+    }
+
     /// Stores a long text like a tool's output; `None` if the disk is full.
     async fn keep_text(&self, text: &str) -> Option<String> {
-        let outputs = Outputs::new(&self.turn.shared.settings.state_dir, self.turn.session.id.as_str());
-        let (handle, text) = (self.turn.shared.clock.id("o-"), text.to_owned());
-        let kept = tokio::task::spawn_blocking(move || outputs.keep(handle, &text)).await;
-        kept.ok().and_then(|kept| kept.handle)
+        long_text::keep(&self.turn.shared, &self.turn.session.id, text).await
+    }
+
+    /// The question about an act whose answers are chosen by their names: who asks, and all of the act.
+    pub async fn described(
+        &self,
+        head: &str,
+        call: &ToolCall,
+        act: &Act,
+        diff: Option<&str>,
+    ) -> (String, Vec<String>) {
+        let (approval, warnings) = self.approval(call, act, diff, None, None).await;
+        let mut text = format!("{head}: {}", call.summary);
+        if let Some(command) = &approval.command {
+            text.push_str(&format!("\n\n$ {command}"));
+        }
+        if let Some(path) = &approval.path {
+            text.push_str(&format!("\n\n{path}"));
+        }
+        if *approval.summary != *call.summary {
+            text.push_str(&format!("\n\n{}", approval.summary));
+        }
+        if let Some(diff) = &approval.diff {
+            text.push_str(&format!("\n\n{}", diff.text));
+        }
+        (text, warnings)
     }
 
     /// The rules' denials for a call that may read more than the judged path.
@@ -497,13 +578,6 @@ impl Batch<'_> {
         }
         let rules = self.turn.shared.rules_for(&self.turn.config(), &self.turn.session);
         Barred::new(&rules, &self.ground(), tool)
-    }
-
-    /// Keeps a refusal that goes beyond this call.
-    fn forbid(&self, call: &ToolCall, plan: &Plan, scope: ApprovalScope, rule: Option<Rule>) {
-        if let Some(rule) = rule.or_else(|| exact(call, plan)) {
-            self.keep(scope, Rule { decision: permission::Decision::Deny, ..rule });
-        }
     }
 
     /// Keeps a rule from an answer: for the session, or for every session of the workspace.
@@ -675,17 +749,17 @@ fn binding(stage: &Execution, proposal: &str, call: &ToolCall) -> Binding {
     }
 }
 
-/// The rule that allows this call again, if no wider one was suggested.
-fn exact(call: &ToolCall, plan: &Plan) -> Option<Rule> {
-    let tool = Some(call.name.to_string());
-    let rule = Rule { tool, ..Rule::allowing() };
-    Some(match &plan.access {
+/// The rule that allows this act again, if no wider one was suggested.
+fn exact(act: &Act) -> Option<Rule> {
+    let [Part { tool, access }] = act.parts.as_slice() else { return None };
+    let rule = Rule { tool: Some(tool.to_string()), ..Rule::allowing() };
+    Some(match access {
         Access::Read(path) | Access::Write(path) => {
             Rule { path: Some(crate::glob::escape(&path.to_string_lossy())), ..rule }
         }
-        Access::Run(command) => Rule { command: Some(command.clone()), exact: true, ..rule },
+        Access::Run(run) if run.is_plain() => Rule { command: Some(run.line.clone()), exact: true, ..rule },
         Access::Fetch(url) => Rule { host: pattern_of(url), ..rule },
         Access::AtClient { .. } | Access::Call { .. } => rule,
-        Access::Nothing => return None,
+        Access::Nothing | Access::Run(_) => return None,
     })
 }

@@ -11,7 +11,7 @@ use crate::engine::turn_control::TurnEnd;
 use crate::event::question::{Answer, EnvelopeRequest, QuestionContent, QuestionKind};
 use crate::event::{Body, ToolCall};
 use crate::interaction::{Resolution, warning};
-use crate::limits::{MAX_CHILD_TASK_BYTES, SUBAGENT_DEPTH};
+use crate::limits::{APPROVAL_ARGUMENTS_BYTES, MAX_CHILD_TASK_BYTES, SUBAGENT_DEPTH};
 use crate::message::SessionId;
 use crate::secret;
 use crate::tool::{self, Outcome};
@@ -43,17 +43,19 @@ impl Batch<'_> {
             if let Err(refused) = self.guarded(call, Vote::ToCome).await {
                 return refused;
             }
+            let masked = secret::mask(&wanted.task);
+            let task = self.start_of("task", &masked, APPROVAL_ARGUMENTS_BYTES).await;
             let request = EnvelopeRequest {
                 subagent: id.clone(),
                 parent: turn.session.id.clone(),
                 depth,
                 tools: wanted.tools.clone(),
-                task_summary: tool::one_line(&secret::mask(&wanted.task), 400),
+                task_summary: tool::one_line(&task.text, APPROVAL_ARGUMENTS_BYTES),
                 model: wanted.model.clone(),
                 agent: wanted.agent.clone(),
             };
-            // The summary may be shorter than the task.
-            let warnings = warning::of("The task", &Value::from(wanted.task.as_str()));
+            let mut warnings = task.warnings;
+            warnings.extend(warning::of("The task", &Value::from(wanted.task.as_str())));
             let reason =
                 match self.ask(call, QuestionContent::ApproveSubagentEnvelope(request), warnings).await {
                     Resolution::Accepted { answer: Answer::Approve { .. }, .. } => None,
