@@ -4,6 +4,7 @@
 
 CARGO_TARGET_DIR=$(mktemp -d) INNER=none
 export CARGO_TARGET_DIR INNER
+unset CHECK_ALL STRICT
 trap 'rm -rf "$CARGO_TARGET_DIR"' EXIT
 tests=$(dirname "$0")
 wrong=0
