@@ -47,6 +47,10 @@ enum Key {
     Nested,
     /// What is only for the agent or for people.
     Note,
+    /// What sort of change it is.
+    Sort,
+    /// A diff, whose first lines may name files.
+    Diff,
     /// Data that names nothing. Beside a command, it may be what the command reads.
     Data,
 }
@@ -77,15 +81,24 @@ const KEYS: &[(Key, &str)] = &[
         "background callid description explanation id isbackground justification reason runinbackground timeout timeoutms \
          timeoutseconds title toolcallid turnid yieldtimems",
     ),
+    (Key::Sort, "editmode kind type"),
+    (Key::Diff, "filediff unifieddiff"),
     (
         Key::Data,
-        "a b c n i allowmultiple casesensitive content contents context editmode encoding endline expectedreplacements \
-         filediff filetext head headlimit ignorecase insertline insertmode kind limit line lines maxlength maxlines \
+        "a b c n i allowmultiple casesensitive content contents context encoding endline expectedreplacements \
+         filetext head headlimit ignorecase insertline insertmode limit line lines maxlength maxlines \
          maxresults multiline newcode newcontent newsource newstr newstring newtext offset oldcode oldcontent oldstr \
-         oldstring oldtext outputmode prompt query recursive regex replaceall search startline tail text type unifieddiff \
+         oldstring oldtext outputmode prompt query recursive regex replaceall search startline tail text \
          viewrange",
     ),
 ];
+
+/// The sorts of changes that remove and move nothing.
+const CHANGES: &[&str] =
+    &["add", "create", "edit", "insert", "modify", "overwrite", "replace", "text", "update", "write"];
+
+/// What begins a line of a diff that names a file, or may do so.
+const HEADS: &[&str] = &["+++", "---", "***", "copy ", "diff ", "Index:", "rename "];
 
 /// What a key is; `None` for an unknown one.
 fn key_of(name: &str) -> Option<Key> {
@@ -329,11 +342,21 @@ impl Gathering<'_> {
                     self.nested(value);
                 }
                 Some(Key::Note) => self.nested(value),
+                Some(Key::Sort) => {
+                    self.has_data = true;
+                    // One that is not known may remove or move.
+                    let reads = matches!(self.kind, CallKind::Read | CallKind::Search);
+                    self.is_whole &= reads || value.as_str().is_some_and(|sort| CHANGES.contains(&sort));
+                    self.nested(value);
+                }
+                Some(Key::Diff) => {
+                    self.has_data = true;
+                    let names = |line: &str| HEADS.iter().any(|head| line.trim_start().starts_with(head));
+                    self.is_whole &= value.as_str().is_some_and(|diff| !diff.lines().any(names));
+                    self.nested(value);
+                }
                 Some(Key::Data) => {
                     self.has_data = true;
-                    // `:type "delete"` of a change.
-                    let removes = |text| matches!(text, "delete" | "remove" | "move" | "rename");
-                    self.is_whole &= !value.as_str().is_some_and(removes);
                     self.nested(value);
                 }
                 None => {
@@ -364,6 +387,12 @@ impl Gathering<'_> {
                     || ["{/", ",/", "{~", ",~"].iter().any(|start| text.contains(start))
                     || names.any(|name| name == "..");
                 self.is_whole &= !leads_out;
+                // The folder in which it finds something.
+                let literal =
+                    text.split(['*', '?', '[', '{', '(', '\\', '|', '+']).next().unwrap_or_default();
+                if let Some((folder, _)) = literal.rsplit_once('/').filter(|(folder, _)| !folder.is_empty()) {
+                    self.path(folder);
+                }
             }
             Some(Key::Target) => self.change(text, None),
             Some(Key::Address) if file_of(text).is_none() => self.is_whole = false,

@@ -309,7 +309,8 @@ fn came_of(bridge: &mut Bridge, step: &str) -> (&'static str, String) {
 #[test]
 fn every_part_of_a_request_is_judged() {
     let rules = ":permissions {:rules [{:tool \"bash\" :command \"rm\" :decision :deny}
-         {:tool \"bash\" :command \"make\" :decision :allow} {:tool \"write\" :path \"secret/**\" :decision :deny}]}";
+         {:tool \"bash\" :command \"make\" :decision :allow} {:tool \"write\" :path \"secret/**\" :decision :deny}
+         {:path \"hidden/**\" :decision :deny}]}";
     let setup = with_agent("", rules);
     let mut bridge = setup.interactor();
     let diff = r#""content":[{"type":"diff","path":"WS/a","newText":"x"}]"#;
@@ -367,6 +368,13 @@ fn every_part_of_a_request_is_judged() {
         ("accept-edits", format!(r#"{{"kind":"edit",{diff},"rawInput":{{"x":{{"y":[{{"to":"WS/secret/b"}}]}}}}}}"#), "no"),
         ("accept-edits", format!(r#"{{"kind":"edit",{diff},"rawInput":{{"text":"x","type":"delete"}}}}"#), "asked"),
         ("accept-edits", format!(r#"{{"kind":"edit",{diff},"rawInput":{{"path":"WS/.git/hooks/pre-commit"}}}}"#), "asked"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"rawInput":{{"text":"x","type":"Unlink"}}}}"#), "asked"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"rawInput":{{"text":"x","type":"update"}}}}"#), "yes"),
+        ("accept-edits", r#"{"kind":"edit","rawInput":{"path":"a","fileDiff":"--- a/a\n+++ b/../x\n@@ -1 +1 @@"}}"#.to_owned(), "asked"),
+        ("accept-edits", r#"{"kind":"edit","rawInput":{"changes":{"a":{"unified_diff":"diff --git a/a /outside/b\n"}}}}"#.to_owned(), "asked"),
+        ("accept-edits", r#"{"kind":"edit","rawInput":{"changes":{"a":{"unified_diff":"@@ -1 +1 @@\n-a\n+b\n"}}}}"#.to_owned(), "yes"),
+        ("ask", r#"{"kind":"search","rawInput":{"path":"WS/","glob":"hidden/*"}}"#.to_owned(), "no"),
+        ("ask", r#"{"kind":"search","rawInput":{"path":"WS/","pattern":"src/**/*.rs"}}"#.to_owned(), "yes"),
         ("accept-edits", r#"{"kind":"edit","content":[{"type":"diff","path":"WS/a","newText":"x"},{"type":"diff","path":"/outside/b","newText":"x"}]}"#.to_owned(), "asked"),
         ("accept-edits", r#"{"kind":"edit","rawInput":{"path":"b","cwd":"/outside"}}"#.to_owned(), "asked"),
         ("accept-edits", format!(r#"{{"kind":"edit",{diff},"rawInput":{{"path":"WS/secret/b"}}}}"#), "no"),
@@ -396,7 +404,10 @@ fn every_part_of_a_request_is_judged() {
             "yolo",
             format!(
                 r#"{{"kind":"read","rawInput":{{{},"paths":["a","b"]}}}}"#,
-                many(2_000, |n| format!("\"cwd{}\":\"/tmp/{n}\"", "_".repeat(n)))
+                many(2_000, |n| format!(
+                    "\"cwd{}\":\"/tmp/{n}\"",
+                    format!("{n:b}").replace('0', "_").replace('1', "-")
+                ))
             ),
             "no",
         ),
