@@ -315,8 +315,6 @@ fn sandboxed_command_cannot_write_outside_workspace() {
         r#"{:name "bash" :arguments {:command "echo x > inside; echo x > ../outside; echo x > $TMPDIR/t; cat /etc/passwd > /dev/null && echo read"}}"#,
     );
     let tmp = setup.dir.path().join("tmp");
-    std::fs::create_dir(&tmp).unwrap();
-    let setup = setup.env("TMPDIR", tmp.to_str().unwrap());
     let mut bridge = interactor(&setup);
     let question = verdict(&mut bridge);
     answer(&mut bridge, &question, "{:outcome \"approve\" :scope \"once\"}", "");

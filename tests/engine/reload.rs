@@ -167,10 +167,9 @@ fn the_sandbox_is_read_again() {
                              {:steps [{:delta "end"}]}] :then :cycle}"#;
     let rules = ":permissions {:rules [{:decision :allow :tool \"bash\"}]}";
     let setup = Setup::new().script(script);
-    let (tmp, beside) = (setup.dir.path().join("tmp"), setup.dir.path().join("beside"));
-    std::fs::create_dir(&tmp).unwrap();
+    let beside = setup.dir.path().join("beside");
     std::fs::create_dir(&beside).unwrap();
-    let setup = configured(setup.env("TMPDIR", tmp.to_str().unwrap()), &format!("{{{rules}}}"));
+    let setup = configured(setup, &format!("{{{rules}}}"));
     let mut bridge = setup.ready();
     let wrote = |bridge: &mut Bridge| {
         bridge.request("p", "prompt", "{:message \"go\"}");
