@@ -20,14 +20,9 @@
 
 (defun edn-bridge-actions--on-requested (data)
   "Offer the choice that DATA of `ui/frontend-action-requested' asks for."
-  (let ((conn edn-bridge-chat--conn)
-        (buffer (current-buffer)))
-    ;; Reading from the minibuffer here would hold up the dispatch.
-    (run-at-time 0 nil
-                 (lambda ()
-                   (when (buffer-live-p buffer)
-                     (with-current-buffer buffer
-                       (edn-bridge-actions--offer conn data)))))))
+  (let ((conn edn-bridge-chat--conn))
+    (edn-bridge-rpc-later
+     (lambda () (edn-bridge-actions--offer conn data)))))
 
 (defun edn-bridge-actions--offer (conn data)
   "Have the user choose as DATA asks for on CONN, now or by a button."
@@ -59,9 +54,7 @@
 (defun edn-bridge-actions--choose (conn data)
   "Have the user choose as DATA asks for, and tell the bridge by CONN."
   (let* ((action (plist-get data :ui/action))
-         (items (append (plist-get action :ui/items) nil))
-         ;; This may run from a timer, in which nothing can be quit.
-         (inhibit-quit nil))
+         (items (append (plist-get action :ui/items) nil)))
     (condition-case err
         (let ((item (edn-bridge-complete-choose
                      (concat (edn-bridge-actions--prompt action) ": ")

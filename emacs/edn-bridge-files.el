@@ -261,8 +261,7 @@ Nothing is asked of the file system."
   "Do what DATA of `file/requested' asks for, and answer."
   (let* ((conn edn-bridge-chat--conn)
          (answer (condition-case err
-                     (let ((inhibit-interaction t))
-                       (edn-bridge-files--answer data))
+                     (edn-bridge-files--answer data)
                    ((error quit)
                     (list :status "failed"
                           :error-message (error-message-string err))))))
@@ -415,10 +414,9 @@ made for the user's own changes."
      (with-current-buffer buffer
        ;; What the user has typed since would be lost.
        (when (eq tick (buffer-chars-modified-tick))
-         (let ((inhibit-interaction t))
-           (edn-bridge-files--replace old)
-           (unless modified
-             (edn-bridge-files--unmodified))))))))
+         (edn-bridge-files--replace old)
+         (unless modified
+           (edn-bridge-files--unmodified)))))))
 
 ;;;; What is on disk
 
@@ -427,8 +425,7 @@ made for the user's own changes."
 
 (defun edn-bridge-files--on-changed (data)
   "Have the buffer of the file that DATA of `file/changed' names follow it."
-  (let ((inhibit-interaction t)
-        (visited (plist-get data :visited))
+  (let ((visited (plist-get data :visited))
         (digest (plist-get data :sha256))
         (request (plist-get data :request-id)))
     (if request

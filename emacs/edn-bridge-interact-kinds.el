@@ -182,9 +182,12 @@ That is the question at the button."
   (let ((content (plist-get proposal :content)))
     (if (stringp content)
         (funcall function content)
-      (edn-bridge-tools-read-output (plist-get proposal :handle)
-                                    edn-bridge-interact--proposal-limit
-                                    function session))))
+      (edn-bridge-tools-read-output
+       (plist-get proposal :handle) edn-bridge-interact--proposal-limit
+       ;; Ediff may ask something.
+       (lambda (content)
+         (edn-bridge-rpc-later (lambda () (funcall function content))))
+       session))))
 
 (defun edn-bridge-interact--edit (question proposal content function)
   "Have CONTENT of PROPOSAL edited by FUNCTION, as the answer to QUESTION."

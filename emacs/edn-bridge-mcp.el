@@ -365,12 +365,13 @@ Values are nil while the servers are asked.")
        "query_eql"
        '(:query "[{:psi.config/settings [:psi.config/key :psi.config/value]}]")
        (lambda (data)
-         (find-file
-          (concat (file-remote-p folder)
-                  (or (edn-bridge-mcp--user-file
-                       (plist-get (plist-get data :result)
-                                  :psi.config/settings))
-                      (user-error "The bridge has no configuration file")))))))))
+         (let ((file (or (edn-bridge-mcp--user-file
+                          (plist-get (plist-get data :result)
+                                     :psi.config/settings))
+                         (user-error "The bridge has no configuration file"))))
+           ;; To open a file may ask something.
+           (edn-bridge-rpc-later
+            (lambda () (find-file (concat (file-remote-p folder) file))))))))))
 
 (defun edn-bridge-mcp--user-file (settings)
   "Return the user's configuration file by SETTINGS of the bridge, or nil."

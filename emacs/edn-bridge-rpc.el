@@ -13,6 +13,9 @@
 ;; - The filter only cuts lines.  Frames are read and dispatched from a
 ;;   timer, in the order in which they came, never inside the filter and
 ;;   never inside another dispatch.
+;; - No handler asks the user: `inhibit-interaction' is set.  A handler
+;;   that has something to ask does so from `edn-bridge-rpc-later' or from
+;;   a button.
 ;; - One run of dispatching lasts at most
 ;;   `edn-bridge-rpc-dispatch-seconds' and stops when a key is pressed.
 ;;   The rest follows; nothing is dropped.
@@ -265,17 +268,35 @@ It is nil where no request of CONN did."
         (kill-buffer errors)))))
 
 (defmacro edn-bridge-rpc--guard (conn what &rest body)
-  "Run BODY; an error in it is shown, not passed on.
+  "Run BODY, which cannot ask the user; show an error, do not pass it on.
 CONN and WHAT tell where it came from.  With `debug-on-error' it is
 passed on to the debugger."
   (declare (indent 2) (debug t))
   (let ((err (make-symbol "err")))
     `(condition-case-unless-debug ,err
-         (progn ,@body)
+         (let ((inhibit-interaction t))
+           ,@body)
        (error
         (message "%s: error in %s handler: %s"
                  (edn-bridge-rpc-connection-name ,conn) ,what
                  (error-message-string ,err))))))
+
+(defun edn-bridge-rpc-later (function)
+  "Call FUNCTION in this buffer, if it is live, from a timer of its own.
+There it may ask the user, which no handler may."
+  (let ((buffer (current-buffer)))
+    (run-at-time
+     0 nil
+     (lambda ()
+       (when (buffer-live-p buffer)
+         (with-current-buffer buffer
+           ;; In a timer nothing can be quit.
+           (let ((inhibit-quit nil))
+             (condition-case-unless-debug err
+                 (funcall function)
+               (quit nil)
+               (error (message "edn-bridge: %s"
+                               (error-message-string err)))))))))))
 
 ;;;; The process
 
@@ -414,7 +435,8 @@ A process that it started may go on writing: that is not waited for."
     (let ((requests (hash-table-values (edn-bridge-rpc-connection-pending conn))))
       (clrhash (edn-bridge-rpc-connection-pending conn))
       (dolist (request requests)
-        (edn-bridge-rpc--fail request (edn-bridge-rpc--closed-error conn))))
+        (edn-bridge-rpc--guard conn "error"
+          (edn-bridge-rpc--fail request (edn-bridge-rpc--closed-error conn)))))
     (edn-bridge-rpc--guard conn "close"
       (funcall (edn-bridge-rpc-connection-on-close conn) conn reason))))
 
@@ -644,7 +666,9 @@ It is a string of bytes, or a list of such, last first."
 (defun edn-bridge-rpc--log (conn direction text)
   "Show TEXT, which CONN sent or received by DIRECTION, to the log."
   (when edn-bridge-rpc-log-functions
-    (run-hook-with-args 'edn-bridge-rpc-log-functions conn direction text)))
+    (edn-bridge-rpc--guard conn "log"
+      (run-hook-with-args 'edn-bridge-rpc-log-functions
+                          conn direction text))))
 
 (provide 'edn-bridge-rpc)
 

@@ -887,7 +887,10 @@ Point is at the chat's beginning."
                             :text "ONE\n")
     (edn-bridge-test-answer conn sent "read_output" :offset 4 :size 8
                             :text "TWO\n")
-    (with-current-buffer (edn-bridge-interact-tests-proposed)
+    ;; Not while frames are dispatched, where nothing can be asked.
+    (should-not (edn-bridge-interact-tests-proposed))
+    (with-current-buffer
+        (edn-bridge-test-wait (edn-bridge-interact-tests-proposed))
       (edn-bridge-interact-tests-rest)
       (should (equal (buffer-string) "ONE\nTWO\n")))))
 

@@ -96,6 +96,66 @@
       (should (equal codes '("client/closed" "client/closed")))
       (should (equal reasons '("gone"))))))
 
+(ert-deftest edn-bridge-rpc-handler-that-asks-is-an-error ()
+  (edn-bridge-test-with-connection (conn _sent _events)
+    (let* ((outcomes nil)
+           (ask (lambda (place)
+                  (push (cons place
+                              (condition-case err
+                                  (read-string "What? ")
+                                (error (car err))))
+                        outcomes)))
+           (edn-bridge-rpc-log-functions
+            (list (lambda (_conn direction _text)
+                    (when (eq direction 'in) (funcall ask 'log))))))
+      (setf (edn-bridge-rpc-connection-on-event conn)
+            (lambda (&rest _) (funcall ask 'event))
+            (edn-bridge-rpc-connection-on-gap conn)
+            (lambda (&rest _) (funcall ask 'gap))
+            (edn-bridge-rpc-connection-on-batch conn)
+            (lambda (&rest _) (funcall ask 'batch))
+            (edn-bridge-rpc-connection-on-close conn)
+            (lambda (&rest _) (funcall ask 'close)))
+      (dolist (op '("ping" "fork" "abort"))
+        (edn-bridge-rpc-request conn op nil
+                                :on-success (lambda (_) (funcall ask 'response))
+                                :on-error (lambda (_) (funcall ask 'error))))
+      (edn-bridge-test-feed
+       conn (concat "{:kind :event :event \"a\" :seq 2 :data {}}\n"
+                    "{:kind :response :id \"1\" :op \"ping\" :ok true :data {}}\n"
+                    "{:kind :error :id \"2\" :op \"fork\" :error-code \"a/b\" "
+                    ":error-message \"No\"}\n"))
+      (edn-bridge-rpc--closed conn "gone")
+      (should (equal (mapcar #'car (reverse outcomes))
+                     '(log gap event log response log error batch
+                       error close)))
+      (dolist (outcome outcomes)
+        (should (eq (cdr outcome) 'inhibited-interaction))))))
+
+(ert-deftest edn-bridge-rpc-asks-the-user-later ()
+  (edn-bridge-test-with-connection (conn _sent _events)
+    (let ((answer nil)
+          (debug-on-error nil)
+          (inhibit-message t))
+      (setf (edn-bridge-rpc-connection-on-event conn)
+            (lambda (&rest _)
+              (edn-bridge-rpc-later
+               (lambda ()
+                 (setq answer (list inhibit-interaction (buffer-name)))))))
+      (with-temp-buffer
+        (rename-buffer "asking")
+        (edn-bridge-test-feed
+         conn "{:kind :event :event \"a\" :seq 1 :data {}}\n")
+        (should-not answer)
+        (edn-bridge-test-wait answer)
+        (should (equal answer '(nil "asking")))
+        ;; Neither an error nor a quit there comes out of the timer.
+        (edn-bridge-rpc-later (lambda () (error "No")))
+        (edn-bridge-rpc-later (lambda () (signal 'quit nil)))
+        (setq answer nil)
+        (edn-bridge-rpc-later (lambda () (setq answer t)))
+        (edn-bridge-test-wait answer)))))
+
 (ert-deftest edn-bridge-rpc-goes-on-after-what-it-cannot-read ()
   (edn-bridge-test-with-connection (conn _sent events)
     (let* ((notes nil)
