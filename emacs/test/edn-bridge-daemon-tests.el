@@ -436,6 +436,56 @@ That is the text of a script's turns, in EDN."
         (edn-bridge-interact-accept)
         (edn-bridge-daemon-tests-see "Assistant\nEnd\n\\'")))))
 
+(ert-deftest edn-bridge-work-key-answers-only-the-chat-it-is-typed-in ()
+  (edn-bridge-daemon-tests-with-daemon
+      (concat "{:steps [{:tool-call {:name \"bash\" :arguments {:command \"touch one\"}}}]} "
+              "{:steps [{:tool-call {:name \"bash\" :arguments {:command \"touch two\"}}}]} "
+              "{:steps [{:delta \"End\"}]} {:steps [{:delta \"End\"}]}")
+    (let ((first (edn-bridge-chat-buffer))
+          (second nil)
+          (open "^Fix the cart — waits for an approval  \\[Open\\]$"))
+      (with-current-buffer first
+        (edn-bridge-live-tests-wait-ready)
+        (edn-bridge-daemon-tests-begin "Fix the cart")
+        (edn-bridge-test-wait edn-bridge-interact--questions))
+      (setq second (edn-bridge-chat-buffer t))
+      (save-window-excursion
+        (switch-to-buffer second)
+        (edn-bridge-live-tests-wait-ready)
+        (edn-bridge-test-wait
+         (string-match-p open (edn-bridge-transcript-footer)))
+        ;; Without a question of its own, there is nothing to answer.
+        (goto-char (point-max))
+        (should-error (call-interactively (key-binding (kbd "C-c C-y")))
+                      :type 'user-error)
+        ;; Its own question is shown, the other one stays one line.
+        (edn-bridge-daemon-tests-begin "Paint the shed")
+        (edn-bridge-test-wait edn-bridge-interact--questions)
+        (should (string-search "touch two" (edn-bridge-test-transcript)))
+        (should-not (string-search "touch one" (edn-bridge-test-transcript)))
+        (should (string-match-p open (edn-bridge-transcript-footer)))
+        (goto-char (point-max))
+        (call-interactively (key-binding (kbd "C-c C-y")))
+        (edn-bridge-daemon-tests-see "Assistant\nEnd\n\\'")
+        (should (file-exists-p "two"))
+        (goto-char (point-max))
+        (should-error (call-interactively (key-binding (kbd "C-c C-y")))
+                      :type 'user-error)
+        ;; The question of the first one waits, and [Open] leads there.
+        (should-not (file-exists-p "one"))
+        (with-current-buffer first
+          (should (= 1 (edn-bridge-interact-pending)))
+          (should-not (string-search "touch two" (edn-bridge-test-transcript))))
+        (edn-bridge-test-push "Open")
+        (should (eq (window-buffer) first))
+        (should (get-text-property (point) 'edn-bridge-question))
+        (call-interactively (key-binding (kbd "C-c C-y")))
+        (edn-bridge-daemon-tests-see "Assistant\nEnd\n\\'")
+        (should (file-exists-p "one"))
+        (with-current-buffer second
+          (edn-bridge-test-wait
+           (not (string-search "[Open]" (edn-bridge-transcript-footer)))))))))
+
 (ert-deftest edn-bridge-work-mode-line-says-who-needs-the-user ()
   (let ((before (list "mine"))
         (global-mode-string nil))

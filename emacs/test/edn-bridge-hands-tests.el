@@ -7,9 +7,6 @@
 (require 'edn-bridge-test-support)
 (require 'flymake)
 
-(defvar native-comp-enable-subr-trampolines)
-(defvar comp-enable-subr-trampolines)
-
 (defmacro edn-bridge-hands-tests-with-file (spec &rest body)
   "Run BODY in a chat of a folder with a file that is open.
 SPEC is (CONN SENT VISITING TEXT): VISITING is bound to the buffer of the
@@ -62,23 +59,6 @@ file a.el, which has TEXT."
 
 ;;;; Files
 
-(defmacro edn-bridge-hands-tests-blind (&rest body)
-  "Run BODY while nothing of Emacs may look at the files of the test."
-  (declare (indent 0) (debug t))
-  `(cl-letf ((native-comp-enable-subr-trampolines nil)
-             (comp-enable-subr-trampolines nil)
-             ,@(mapcar (lambda (function)
-                         `((symbol-function ',function)
-                           (lambda (&rest _)
-                             (error "%s was called" ',function))))
-                       '(insert-file-contents write-region revert-buffer
-                         file-attributes file-exists-p file-truename
-                         verify-visited-file-modtime save-buffer
-                         file-writable-p find-buffer-visiting
-                         ask-user-about-lock
-                         userlock--ask-user-about-supersession-threat)))
-     ,@body))
-
 (defun edn-bridge-hands-tests-visited (file)
   "Return the state of FILE as the bridge would tell it."
   (let ((attributes (file-attributes file)))
@@ -109,7 +89,7 @@ file a.el, which has TEXT."
   `(let ((bytes ,bytes))
      (edn-bridge-hands-tests-put file bytes)
      (let ((visited (edn-bridge-hands-tests-visited file)))
-       (edn-bridge-hands-tests-blind
+       (edn-bridge-test-blind
          (edn-bridge-test-event
           conn "file/changed" :session-id "s1" :path file
           :sha256 (secure-hash 'sha256 bytes) :visited visited
@@ -126,7 +106,7 @@ file a.el, which has TEXT."
                                    :files)
                         nil)))
       (let ((expected (told :false)))
-        (edn-bridge-hands-tests-blind (edn-bridge-files-tell))
+        (edn-bridge-test-blind (edn-bridge-files-tell))
         (should (equal (files) expected)))
       (should (string-match-p
                (format "@.*\\.%d\\'" (emacs-pid))
@@ -204,7 +184,7 @@ file a.el, which has TEXT."
       (goto-char (point-max))
       (insert "(unsaved ä)\n")
       (narrow-to-region 1 4))
-    (edn-bridge-hands-tests-blind
+    (edn-bridge-test-blind
       (should (equal (edn-bridge-hands-tests-file "read")
                      (list :request-id "r1" :status "ok"
                            :text "(a)\n(b)\n(unsaved ä)\n" :modified t
@@ -245,7 +225,7 @@ file a.el, which has TEXT."
         (search-forward "three")
         (setq marker (point-marker))
         (add-hook 'before-save-hook (lambda () (setq ran t)) nil t))
-      (edn-bridge-hands-tests-blind
+      (edn-bridge-test-blind
         (should (equal (edn-bridge-hands-tests-file
                         "write" :text new
                         :expected (edn-bridge-hands-tests-digest old))
@@ -276,7 +256,7 @@ file a.el, which has TEXT."
       (make-symbolic-link "other@elsewhere.12345" lock)
       (edn-bridge-hands-tests-put file "two\n")
       (let ((create-lockfiles t))
-        (edn-bridge-hands-tests-blind
+        (edn-bridge-test-blind
           (should (equal (plist-get (edn-bridge-hands-tests-file
                                      "write" :text "three\n" :expected "")
                                     :status)
@@ -285,7 +265,7 @@ file a.el, which has TEXT."
 
 (ert-deftest edn-bridge-files-write-that-is-not-on-disk-is-undone ()
   (edn-bridge-hands-tests-with-file (conn sent visiting "one\n")
-    (edn-bridge-hands-tests-blind
+    (edn-bridge-test-blind
       (edn-bridge-hands-tests-file "write" :text "two\n" :expected "")
       (edn-bridge-test-event conn "request/cancelled" :session-id "s1"
                              :request-id "r1" :reason "not-written"))
@@ -379,7 +359,7 @@ file a.el, which has TEXT."
         (let ((inhibit-message t)) (save-buffer)))
       (let* ((dos (eq coding 'latin-1-dos))
              (text (if dos "é\r\nb\r\n" "é\nb\n"))
-             (answer (edn-bridge-hands-tests-blind
+             (answer (edn-bridge-test-blind
                        (edn-bridge-hands-tests-file "read"))))
         (should (equal (plist-get answer :text) text))
         (should (equal (base64-decode-string (plist-get answer :bytes)) bytes))

@@ -700,6 +700,159 @@ Wait for the end of the turn."
       (edn-bridge-test-wait
        (zerop (hash-table-count (edn-bridge-rpc-connection-pending conn)))))))
 
+(ert-deftest edn-bridge-live-write-over-what-the-user-typed-is-refused ()
+  (edn-bridge-live-tests-with-program "changed.edn"
+    (dolist (saved '(nil t))
+      (write-region "one\ntwo\n" nil "a.txt" nil 'quiet)
+      (when (file-exists-p "go") (delete-file "go"))
+      (let ((edn-bridge-program-args
+             (append edn-bridge-program-args '("--mode" "yolo")))
+            (buffer (find-file-noselect "a.txt")))
+        (unwind-protect
+            (with-current-buffer (edn-bridge-chat-buffer t)
+              (edn-bridge-live-tests-wait-ready)
+              (insert "Go")
+              (edn-bridge-input-send)
+              (edn-bridge-test-wait
+               (string-search "until" (edn-bridge-test-transcript)))
+              (with-current-buffer buffer
+                (goto-char (point-min))
+                (search-forward "two")
+                (replace-match "typed by the user")
+                (let ((inhibit-message t))
+                  (when saved (save-buffer))))
+              ;; As each second does while a turn runs.
+              (edn-bridge-files-tell)
+              (edn-bridge-test-wait
+               (zerop (hash-table-count (edn-bridge-rpc-connection-pending
+                                         edn-bridge-chat--conn))))
+              (write-region "" nil "go" nil 'quiet)
+              (edn-bridge-test-wait
+               (string-search "Done." (edn-bridge-test-transcript)))
+              (edn-bridge-test-wait (not (edn-bridge-chat-running-p)))
+              (pcase-let ((`(,_ ,_ ,written ,gone ,edited)
+                           (edn-bridge-live-tests-results)))
+                (should (string-search "It has changed since you read it"
+                                       (format "%S" written)))
+                (should (string-search "is not in the file"
+                                       (format "%S" gone)))
+                (should (string-search "Edited" (format "%S" edited))))
+              ;; The user's text is kept, in the buffer and on disk.
+              (with-current-buffer buffer
+                (should (equal (buffer-string) "1\ntyped by the user\n"))
+                (should-not (buffer-modified-p)))
+              (should (equal (edn-bridge-live-tests-a)
+                             "1\ntyped by the user\n")))
+          (with-current-buffer buffer
+            (set-buffer-modified-p nil)
+            (kill-buffer)))))))
+
+;;;; A file that is exchanged meanwhile
+
+(defun edn-bridge-live-tests-holds (text folder)
+  "Return the files below FOLDER that have TEXT."
+  (seq-filter (lambda (file)
+                (with-temp-buffer
+                  (set-buffer-multibyte nil)
+                  (insert-file-contents-literally file)
+                  (search-forward text nil t)))
+              (seq-filter #'file-regular-p
+                          (directory-files-recursively folder ""))))
+
+(defun edn-bridge-live-tests-results ()
+  "Return the results of the tools of this chat's session."
+  (let ((messages nil))
+    (edn-bridge-rpc-request
+     edn-bridge-chat--conn "get_messages" '(:limit 1000)
+     :on-success (lambda (data)
+                   (setq messages (append (plist-get data :messages) nil))))
+    (edn-bridge-test-wait messages)
+    (seq-filter (lambda (message)
+                  (equal (edn-bridge-chat-word (plist-get message :role))
+                         "tool"))
+                messages)))
+
+(ert-deftest edn-bridge-live-exchanged-file-leads-nowhere ()
+  (skip-unless (and (eq system-type 'gnu/linux) (executable-find "python3")))
+  (edn-bridge-live-tests-with-program "exchanged.edn"
+    (let* ((outside (file-name-as-directory (make-temp-file "edn-outside" t)))
+           (secret "the SECRET of somebody else\n")
+           (edn-bridge-program-args
+            (append edn-bridge-program-args '("--mode" "accept-edits")))
+           (edn-bridge-files-share t)
+           (results "")
+           (exchanges "")
+           (buffer nil)
+           (process nil))
+      (make-directory "sub")
+      (write-region "inside ours\n" nil "sub/f" nil 'quiet)
+      (write-region secret nil (expand-file-name "f" outside) nil 'quiet)
+      (setq buffer (find-file-noselect "sub/f"))
+      (unwind-protect
+          (with-current-buffer (edn-bridge-chat-buffer)
+            (edn-bridge-live-tests-wait-ready)
+            (add-hook 'edn-bridge-interact-functions
+                      #'edn-bridge-live-tests-deny nil t)
+            (setq process
+                  (make-process
+                   :name "exchange" :noquery t :connection-type 'pipe
+                   :command (list "python3"
+                                  (expand-file-name "exchange.py"
+                                                    edn-bridge-test-directory)
+                                  (directory-file-name default-directory)
+                                  (directory-file-name outside))
+                   :filter (lambda (_process text)
+                             (setq exchanges (concat exchanges text)))))
+            (dotimes (round 10)
+              ;; In turn with and without unsaved changes.
+              (with-current-buffer buffer
+                ;; What the user types locks the file, wherever that is.
+                (let ((create-lockfiles nil))
+                  (if (cl-evenp round)
+                      (set-buffer-modified-p nil)
+                    (goto-char (point-max))
+                    (insert "unsaved\n"))))
+              (edn-bridge-test-blind
+                (edn-bridge-live-tests-say (format "Round %d" round)))
+              (should-not (string-search "SECRET" (with-current-buffer buffer
+                                                    (buffer-string)))))
+            (process-send-eof process)
+            (edn-bridge-test-wait (not (process-live-p process)))
+            (edn-bridge-test-wait (string-suffix-p "\n" exchanges))
+            (setq results (edn-bridge-live-tests-results))
+            (should (= (length results) 200))
+            ;; Nothing from outside is in a result or in the journal.
+            (should-not (string-search "SECRET" (format "%S" results)))
+            (should-not (edn-bridge-live-tests-holds
+                         "SECRET" edn-bridge-live-tests-state))
+            ;; Nothing of ours is outside.
+            (should (equal (directory-files outside nil "[^.]") '("f")))
+            (should-not (edn-bridge-live-tests-holds "ours" outside))
+            (should (edn-bridge-live-tests-holds secret outside))
+            ;; There were exchanges, and calls that succeeded.
+            (should (> (string-to-number exchanges) 100))
+            (dolist (tools '(("read") ("edit" "write")))
+              (should (seq-find
+                       (lambda (result)
+                         (and (member (plist-get result :tool-name) tools)
+                              (not (edn-bridge-edn-true-p
+                                    (plist-get result :is-error)))))
+                       results))))
+        (when (process-live-p process)
+          (delete-process process))
+        (with-current-buffer buffer
+          (set-buffer-modified-p nil)
+          (kill-buffer))
+        (edn-bridge-live-tests-remove outside)))))
+
+(defun edn-bridge-live-tests-deny (title)
+  "Deny what is asked in this chat, where TITLE says that there is something."
+  (when title
+    (edn-bridge-rpc-later
+     (lambda ()
+       (dolist (question edn-bridge-interact--questions)
+         (edn-bridge-interact--answer question '(:outcome "deny")))))))
+
 ;;;; Other frontends
 
 (declare-function edn-bridge-example "edn-bridge-example")

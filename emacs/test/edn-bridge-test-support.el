@@ -146,6 +146,26 @@ SPEC is (CONN SENT)."
                                                        (point-max)))))
      value))
 
+(defvar native-comp-enable-subr-trampolines)
+(defvar comp-enable-subr-trampolines)
+
+(defmacro edn-bridge-test-blind (&rest body)
+  "Run BODY while nothing of Emacs may look at the files of the test."
+  (declare (indent 0) (debug t))
+  `(cl-letf ((native-comp-enable-subr-trampolines nil)
+             (comp-enable-subr-trampolines nil)
+             ,@(mapcar (lambda (function)
+                         `((symbol-function ',function)
+                           (lambda (&rest _)
+                             (error "%s was called" ',function))))
+                       '(insert-file-contents write-region revert-buffer
+                         file-attributes file-exists-p file-truename
+                         verify-visited-file-modtime save-buffer
+                         file-writable-p find-buffer-visiting
+                         ask-user-about-lock
+                         userlock--ask-user-about-supersession-threat)))
+     ,@body))
+
 (provide 'edn-bridge-test-support)
 
 ;;; edn-bridge-test-support.el ends here
