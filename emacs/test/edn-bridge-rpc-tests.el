@@ -136,6 +136,7 @@
   (edn-bridge-test-with-connection (conn _sent _events)
     (let ((answer nil)
           (debug-on-error nil)
+          (debug-on-quit nil)
           (inhibit-message t))
       (setf (edn-bridge-rpc-connection-on-event conn)
             (lambda (&rest _)
