@@ -113,8 +113,10 @@ fn second_process_with_a_false_lock_is_noticed() {
     is_whole(&setup);
 }
 
+type Tampering = (&'static str, fn(&Path), &'static str);
+
 /// What somebody does to an open journal, and how the refusal names it.
-const TAMPERINGS: &[(&str, fn(&Path), &str)] = &[
+const TAMPERINGS: &[Tampering] = &[
     ("rm", |file| fs::remove_file(file).unwrap(), "was removed"),
     (
         "mv of the folder",
@@ -226,8 +228,10 @@ fn refused_prompt_is_gone_after_a_double_fault_and_a_kill() {
     }
 }
 
+type Damage = (&'static str, fn(&mut Vec<String>));
+
 /// What the end of a session's file was like before a line was lost, doubled, moved or made unreadable.
-const DAMAGES: &[(&str, fn(&mut Vec<String>))] = &[
+const DAMAGES: &[Damage] = &[
     ("a line is lost", |lines| drop(lines.remove(lines.len() / 2))),
     ("three lines are lost", |lines| drop(lines.drain(4..7))),
     ("a line is unreadable", |lines| {
