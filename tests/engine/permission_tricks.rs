@@ -60,6 +60,9 @@ fn every_trick_is_asked_about_or_refused() {
     let write = |path: &str| format!("{{:name \"write\" :arguments {{:path {path:?} :content \"x\"}}}}");
     let read = |path: &str| format!("{{:name \"read\" :arguments {{:path {path:?}}}}}");
     let bash = |command: &str| format!("{{:name \"bash\" :arguments {{:command {command:?}}}}}");
+    let edit = |path: &str, old: &str| {
+        format!("{{:name \"edit\" :arguments {{:path {path:?} :edits [{{:old {old:?} :new \"x\"}}]}}}}")
+    };
     // The trick, the call, and what comes of it in the modes ask, accept-edits and read-only.
     let rows = [
         ("none", read("in.txt"), ["run", "run", "run"]),
@@ -77,6 +80,11 @@ fn every_trick_is_asked_about_or_refused() {
         ("the process's own folder", read("/proc/self/cwd/../out.txt"), ["ask", "ask", "ask"]),
         ("parent of nothing", read("nothing/../../../etc/passwd"), ["fail", "fail", "fail"]),
         ("links in a circle", read("circle"), ["fail", "fail", "fail"]),
+        // An edit that cannot be made tells what is in the file, so it is no way to read one.
+        ("a guess at a text inside", edit("in.txt", "guess"), ["fail", "fail", "deny"]),
+        ("a guess at a text outside", edit("../out.txt", "guess"), ["ask", "ask", "deny"]),
+        ("a guess through a link", edit("door/out.txt", "guess"), ["ask", "ask", "deny"]),
+        ("a guess at a file outside", edit("../outside/none", "guess"), ["ask", "ask", "deny"]),
         (
             "a NUL character",
             r#"{:name "read" :arguments {:path "in.txt\u0000/../../out.txt"}}"#.to_owned(),

@@ -686,14 +686,14 @@ impl Batch<'_> {
 
     /// What a call would do. Reads files, so away from the session's threads, and not waited for when the turn is ended.
     async fn plan(&self, tool: &Arc<dyn Tool>, call: &Arc<ToolCall>) -> Result<Plan, CallError> {
-        let access = self.look_at(tool, call, |tool, site, call| tool.access(site, &call.parsed).transpose());
-        if let Some(access) = access.await? {
-            let plan = Plan { access, diff: None };
-            if matches!(self.judge(call, &plan), Verdict::Deny(_)) {
-                return Ok(plan);
-            }
+        let access = self.access(tool, call).await?;
+        if let Some(plan) = access.clone()
+            && matches!(self.judge(call, &plan), Verdict::Deny(_))
+        {
+            return Ok(plan);
         }
-        self.look_at(tool, call, |tool, site, call| tool.plan(site, &call.parsed)).await
+        let planned = self.look_at(tool, call, |tool, site, call| tool.plan(site, &call.parsed)).await;
+        planned.or_else(|error| self.without_a_look(call, access, error))
     }
 
     /// The same, with the whole text that the call would give a file.
@@ -702,7 +702,31 @@ impl Batch<'_> {
         tool: &Arc<dyn Tool>,
         call: &Arc<ToolCall>,
     ) -> Result<(Plan, Option<Proposal>), CallError> {
-        self.look_at(tool, call, |tool, site, call| tool.propose(site, &call.parsed)).await
+        let access = self.access(tool, call).await?;
+        let proposed = self.look_at(tool, call, |tool, site, call| tool.propose(site, &call.parsed)).await;
+        proposed.or_else(|error| Ok((self.without_a_look(call, access, error)?, None)))
+    }
+
+    /// What a call would touch, as far as that is known without a look at a file's content.
+    async fn access(&self, tool: &Arc<dyn Tool>, call: &Arc<ToolCall>) -> Result<Option<Plan>, CallError> {
+        let access = self.look_at(tool, call, |tool, site, call| tool.access(site, &call.parsed).transpose());
+        Ok(access.await?.map(|access| Plan { access, diff: None }))
+    }
+
+    /// The plan of a call that cannot be made as the file is. Why not tells what is in the file, so who may not read it is asked
+    /// about first.
+    fn without_a_look(
+        &self,
+        call: &ToolCall,
+        plan: Option<Plan>,
+        error: CallError,
+    ) -> Result<Plan, CallError> {
+        let Some(Plan { access: Access::Write(path), .. }) = &plan else { return Err(error) };
+        let read = ToolCall { name: "read".into(), ..call.clone() };
+        match self.judge(&read, &Plan { access: Access::Read(path.clone()), diff: None }) {
+            Verdict::Allow => Err(error),
+            _ => plan.ok_or(error),
+        }
     }
 
     async fn look_at<T: Send + 'static>(
