@@ -444,18 +444,12 @@ seldom_steps() {
   else left_out 'whether the fuzz targets compile' 'a C++ compiler is missing'; fi
   seldom 'the benchmark of the codec' --inputs benches/codec src/edn Cargo.lock -- \
     cargo check --locked --manifest-path benches/codec/Cargo.toml
-  seldom 'specs' --inputs spec "TOOL=$ALLIUM" -- check_specs
   seldom 'dependencies' --inputs Cargo.lock Cargo.toml deny.toml "TOOL=$CARGO_DENY" -- check_dependencies
   seldom 'compile for macOS' --inputs Cargo.lock Cargo.toml $(ported) -- cross_checks aarch64-apple-darwin
   if has_model_tools; then
     seldom 'the embedded model' --inputs $(embedded) "LOCK=$(locked llama)" "PROFILE=$(sed -n '/^\[profile.quick/,/^$/p' Cargo.toml)" -- \
       check_embedded_model
   else left_out 'the embedded model' 'cmake, a C++ compiler with libstdc++.a, clang or libclang is missing'; fi
-}
-
-check_specs() {
-  tool allium $ALLIUM
-  allium check spec/*.allium
 }
 
 check_dependencies() {

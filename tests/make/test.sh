@@ -15,6 +15,8 @@ step 'format' cargo fmt --all --check
 typos_tool $TYPOS
 step 'typos' typos
 tool cargo-nextest $NEXTEST
+# tests/contract/spec_contract.rs asks it for findings and obligations.
+tool allium $ALLIUM
 step 'build of the tests' cargo nextest run --locked $INNER --no-run
 joined fetches
 fetched
