@@ -8,6 +8,7 @@ use super::permits::{Permit, PermittedText};
 use crate::acp::CallKind;
 use crate::agent::CallPart;
 use crate::diff;
+use crate::glob::PathGlob;
 use crate::http::Url;
 use crate::limits::{AGENT_ACT_PARTS, RULE_STEPS};
 use crate::meter::Meter;
@@ -224,14 +225,22 @@ impl Gathering<'_> {
             self.is_too_much = true;
             return None;
         }
-        let found = path::resolve(self.cwd, file_of(text).as_deref().unwrap_or(text)).ok();
+        let found = path::resolve(self.cwd, &self.local(text)).ok();
         self.is_whole &= found.is_some();
         found
     }
 
+    /// The path that a text is. An address that names no file of this machine may be anything.
+    fn local(&mut self, text: &str) -> String {
+        file_of(text).unwrap_or_else(|| {
+            self.is_whole &= !text.contains("://");
+            text.to_owned()
+        })
+    }
+
     /// A path from each folder that it may be meant from.
     fn each(&mut self, text: &str) -> Vec<PathBuf> {
-        let text = file_of(text).unwrap_or_else(|| text.to_owned());
+        let text = self.local(text);
         if self.meter.spend(self.folders.len().saturating_mul(LOOKUP), 0).is_err() {
             self.is_too_much = true;
             return Vec::new();
@@ -370,10 +379,7 @@ impl Gathering<'_> {
 
     /// A text under a key that says what it is.
     fn named(&mut self, key: Option<Key>, text: &str) {
-        let url = Url::parse(text).ok();
-        let web = url.clone().filter(|url| matches!(url.scheme(), "http" | "https"));
-        // An address of another kind under a key of a path may be anything.
-        self.is_whole &= url.is_none() || web.is_some() || file_of(text).is_some() || !text.contains("://");
+        let web = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         if let Some(url) = web {
             self.add("fetch", Access::Fetch(url));
             if key == Some(Key::Address) {
@@ -382,10 +388,10 @@ impl Gathering<'_> {
         }
         match key {
             Some(Key::Pattern) => {
-                let mut names = text.split(['/', '{', ',', '}']);
                 let leads_out = text.starts_with(['/', '~'])
                     || ["{/", ",/", "{~", ",~"].iter().any(|start| text.contains(start))
-                    || names.any(|name| name == "..");
+                    || text.split(['/', '{', ',', '}']).any(|name| name == "..")
+                    || text.split('/').any(may_be_parent);
                 self.is_whole &= !leads_out;
                 // The folder in which it finds something.
                 let literal =
@@ -447,6 +453,19 @@ impl Gathering<'_> {
             self.permits.push(Permit { access: access.clone(), text: None });
             self.add("bash", access);
         }
+    }
+}
+
+/// Whether a part of a pattern may stand for the folder above, as `{.,}.` and `[.].` do. No tool takes a `*` or a `?` at its
+/// start for a dot, except before a group in parentheses.
+fn may_be_parent(part: &str) -> bool {
+    if part.strip_prefix(['*', '?']).is_some_and(|rest| !rest.starts_with('(')) {
+        return false;
+    }
+    match PathGlob::new(part) {
+        Ok(glob) if !part.contains('(') => glob.is_match(Path::new("..")),
+        // A group that goes on in the next part, or in parentheses, which our globs do not have.
+        _ => part.replace(|c: char| c != '.' && c.is_ascii_punctuation(), "").ends_with(".."),
     }
 }
 

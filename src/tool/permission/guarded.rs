@@ -389,7 +389,15 @@ const NAMES: &[(&[&str], &str)] = &[
     (&["sgconfig.yaml", "sgconfig.yml"], "an editor's checker loads the libraries that it names"),
     (&["treefmt.nix", "treefmt.toml"], "an editor's formatter runs the programs that it names"),
     (
-        &["module.bazel", "pants.toml", "tools/bazel", "workspace.bazel", "workspace.bzlmod"],
+        &[
+            "*.bzl",
+            "module.bazel",
+            "pants.toml",
+            "tools/bazel",
+            "workspace",
+            "workspace.bazel",
+            "workspace.bzlmod",
+        ],
         "an editor asks the build for its targets, and so runs it",
     ),
 ];
