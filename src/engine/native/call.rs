@@ -693,7 +693,7 @@ impl Batch<'_> {
             return Ok(plan);
         }
         let planned = self.look_at(tool, call, |tool, site, call| tool.plan(site, &call.parsed)).await;
-        planned.or_else(|error| self.without_a_look(call, access, error))
+        planned.or_else(|error| self.plan_despite(call, access, error))
     }
 
     /// The same, with the whole text that the call would give a file.
@@ -704,7 +704,7 @@ impl Batch<'_> {
     ) -> Result<(Plan, Option<Proposal>), CallError> {
         let access = self.access(tool, call).await?;
         let proposed = self.look_at(tool, call, |tool, site, call| tool.propose(site, &call.parsed)).await;
-        proposed.or_else(|error| Ok((self.without_a_look(call, access, error)?, None)))
+        proposed.or_else(|error| Ok((self.plan_despite(call, access, error)?, None)))
     }
 
     /// What a call would touch, as far as that is known without a look at a file's content.
@@ -713,14 +713,9 @@ impl Batch<'_> {
         Ok(access.await?.map(|access| Plan { access, diff: None }))
     }
 
-    /// The plan of a call that cannot be made as the file is. Why not tells what is in the file, so who may not read it is asked
-    /// about first.
-    fn without_a_look(
-        &self,
-        call: &ToolCall,
-        plan: Option<Plan>,
-        error: CallError,
-    ) -> Result<Plan, CallError> {
+    /// The plan of a call that fails on the file as it is. The error tells what is in the file, so it is returned only to a model
+    /// that may read the file unasked; for another one the plan is asked about first.
+    fn plan_despite(&self, call: &ToolCall, plan: Option<Plan>, error: CallError) -> Result<Plan, CallError> {
         let Some(Plan { access: Access::Write(path), .. }) = &plan else { return Err(error) };
         let read = ToolCall { name: "read".into(), ..call.clone() };
         match self.judge(&read, &Plan { access: Access::Read(path.clone()), diff: None }) {
