@@ -42,6 +42,14 @@ fn strings(value: Option<&Owned>, key: &str) -> Vec<String> {
     items.iter().map(|item| item.get(key).and_then(Owned::as_str).unwrap_or_default().to_owned()).collect()
 }
 
+/// The first list of sessions with this name. One of the time before may come after the answer to the change.
+fn list_with_name(bridge: &mut Bridge, name: &str) -> Owned {
+    bridge.until(|frame| {
+        is_event(frame, "context/updated")
+            && strings(at(frame, &["data", "sessions"]), "name").iter().any(|found| found == name)
+    })
+}
+
 /// Runs a command of the program and returns its exit status, standard output and standard error.
 fn run(setup: &Setup, arguments: &[&str]) -> (i32, String, String) {
     let output = setup.command().args(arguments).output().unwrap();
@@ -835,7 +843,7 @@ fn context_update_has_the_newest_sessions_and_their_number() {
     }
     bridge.skip_to_now();
     bridge.ask("name", "set_session_name", "{:name \"told\"}");
-    let event = bridge.event("context/updated");
+    let event = list_with_name(&mut bridge, "told");
     let ids = strings(at(&event, &["data", "sessions"]), "id");
     assert_eq!(ids, newest[newest.len() - 50..]);
     assert_eq!(at(&event, &["data", "live-count"]).and_then(Owned::as_i64), Some(71));
@@ -844,9 +852,8 @@ fn context_update_has_the_newest_sessions_and_their_number() {
     assert_eq!((lines.len(), lines.last().and_then(Owned::as_str)), (51, Some("… and 21 older ones")));
     // One that a client shows is listed, however old it is.
     bridge.ask("sw", "switch_session", &format!("{{:session-id {first}}}"));
-    bridge.skip_to_now();
     bridge.ask("name-2", "set_session_name", "{:name \"told too\"}");
-    let event = bridge.event("context/updated");
+    let event = list_with_name(&mut bridge, "told too");
     let ids = strings(at(&event, &["data", "sessions"]), "id");
     assert_eq!((ids.len(), Some(ids[0].as_str())), (50, first.as_str()));
     // A list that was asked for has all.
