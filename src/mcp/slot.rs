@@ -646,7 +646,7 @@ async fn watch_over(slot: Arc<Slot>, connection: Arc<Connection>) {
                 slot.change(|known| {
                     if is_current(known) {
                         known.connection = None;
-                        known.state = State::Failed;
+                        left_ready(known, State::Failed);
                         let why = connection.noted.last();
                         known.last_error = Some(why.unwrap_or_else(|| "the connection was lost".into()));
                     }
@@ -661,7 +661,7 @@ async fn watch_over(slot: Arc<Slot>, connection: Arc<Connection>) {
                 slot.change(|known| {
                     if is_current(known) {
                         known.connection = None;
-                        known.state = State::Idle;
+                        left_ready(known, State::Idle);
                     }
                 });
                 connection.end().await;
@@ -681,6 +681,13 @@ async fn watch_over(slot: Arc<Slot>, connection: Arc<Connection>) {
                 sleep(MCP_LIST_PAUSE).await;
             }
         }
+    }
+}
+
+/// Notes that a connection is gone. A call may have begun the next start meanwhile, or given it up: that is newer.
+fn left_ready(known: &mut Known, state: State) {
+    if known.state == State::Ready {
+        known.state = state;
     }
 }
 

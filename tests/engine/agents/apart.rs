@@ -122,7 +122,10 @@ fn workflow_ended(bridge: &mut Bridge) -> String {
     let is_end = |frame: &Owned| {
         is_event(frame, "ui/notification") && data(frame, "message").starts_with("Workflow w ended")
     };
-    data(&bridge.until(is_end), "message").to_owned()
+    let told = bridge.until(is_end);
+    // The next one is refused until the turn has ended.
+    bridge.event("turn/ended");
+    data(&told, "message").to_owned()
 }
 
 /// The texts that the agent was sent.
