@@ -14,7 +14,9 @@ use edn_bridge::event::{Body, Event, FileEdit, ToolCall};
 use edn_bridge::files::FileRead;
 use edn_bridge::http::header::LOCATION;
 use edn_bridge::http::{Http, Url};
-use edn_bridge::mcp::{Answer, Answerer, Answering, Ask, Place, Question, Sampled, Servers, Settings, State};
+use edn_bridge::mcp::{
+    Answerer, Answering, Ask, ElicitReply, Question, Sampled, ServerContext, Servers, Settings, State,
+};
 use edn_bridge::peer::Source;
 use edn_bridge::tool::output::Outputs;
 use edn_bridge::tool::{CallError, Context, EditorChange, OpenFiles, Outcome, Site, Tool};
@@ -29,9 +31,9 @@ struct Agrees;
 impl Answerer for Agrees {
     fn ask(&self, ask: Ask) -> Answering<'_> {
         let answer = match ask.question {
-            Question::Form { .. } => Answer::Form(Map::new()),
-            Question::Page { .. } => Answer::Agreed,
-            Question::Sample(_) => Answer::Sampled(Sampled {
+            Question::Form { .. } => ElicitReply::Form(Map::new()),
+            Question::Page { .. } => ElicitReply::Agreed,
+            Question::Sample(_) => ElicitReply::Sampled(Sampled {
                 model: "test/model".to_owned(),
                 text: "hello".to_owned(),
                 is_cut: false,
@@ -83,7 +85,7 @@ async fn main() -> Result<()> {
     let written = format!("{{\"s\" {{:url {url:?} :sampling true :timeout-ms 20000 {more}}}}}");
     let value = edn_bridge::edn::read_one(written.as_bytes())?;
     let settings = Settings::read([(Source::User("config.edn".into()), &value)]);
-    let place = Place {
+    let place = ServerContext {
         root: folder.clone(),
         credentials: Credentials::new(&folder),
         state_dir: folder.clone(),

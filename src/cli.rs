@@ -2,7 +2,7 @@
 //! the library's.
 
 mod acp;
-mod attached;
+mod bridge_connection;
 mod canonical;
 mod chat;
 mod completion;

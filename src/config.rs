@@ -20,9 +20,9 @@ mod error;
 mod fetch;
 mod files;
 mod layers;
-mod place;
 mod realm;
 mod servers;
+mod source_position;
 mod telemetry;
 mod trust;
 

@@ -6,14 +6,14 @@
 //! behind a link out of the project is skipped until the user trusts the folder, so that a strange repository
 //! cannot send a secret to a model through a link.
 
+pub mod delimiters;
 pub mod editor;
 mod file;
 mod front_matter;
 pub mod instructions;
-pub mod mark;
 pub mod reference;
 pub mod skill;
-mod skipped;
+mod skip_reason;
 pub mod template;
 
 use std::collections::{BTreeMap, HashMap};

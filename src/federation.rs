@@ -6,15 +6,15 @@
 //! the journals of an engine with it. The rules are those of [`realm::rules`](crate::realm::rules). Knows entries; knows
 //! neither how a session lives nor what a call between hosts says.
 
-mod joined;
+mod failover;
+mod host_state;
 mod journals;
-mod log;
-mod lost;
-mod member;
+mod membership;
+mod shared_journal;
 mod slot;
 
-pub use joined::{Federation, Heard, Notice};
+pub use failover::FailoverCandidate;
+pub use host_state::{RealmMember, Terms};
 pub use journals::FederatedJournals;
-pub use lost::LostSession;
-pub use member::{RealmMember, Terms};
+pub use membership::{Federation, Heard, Notice};
 pub use slot::SlotText;

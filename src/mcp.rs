@@ -7,12 +7,12 @@
 //! What a server says is data of somebody else: bounded, and never an instruction of the user. Does not know sessions,
 //! rules or the wire: what a server asks of a person goes to the [`Answerer`] that a caller has brought.
 
-mod ask;
 mod calls;
 mod connect;
 mod connection;
+mod consent_text;
 mod convert;
-mod eras;
+mod elicit;
 mod error;
 mod facts;
 mod failure;
@@ -20,24 +20,24 @@ mod handler;
 mod lists;
 mod names;
 mod oauth;
-mod pace;
 mod pipes;
-mod place;
 mod post;
+mod protocol_cache;
 mod questions;
+mod rate_limit;
 mod secrets;
 mod serve;
+mod server_context;
 mod servers;
 mod settings;
-mod shown;
 mod slot;
 mod template;
 mod tool;
 mod web;
 
-pub use ask::{
-    Answer, Answerer, Answering, Ask, Choice, Declines, Field, FieldKind, Format, Question, SampleMessage,
-    Sampled, Sampling,
+pub use elicit::{
+    Answerer, Answering, Ask, Choice, Declines, ElicitReply, Field, FieldKind, Format, Question,
+    SampleMessage, Sampled, Sampling,
 };
 pub use error::McpError;
 pub use facts::{
@@ -45,8 +45,8 @@ pub use facts::{
     Template, ToolFacts,
 };
 pub use names::{offered, tools_begin};
-pub use place::Place;
 pub use questions::{form, form_answer, page};
-pub use serve::{Answered, OfferedResource, OfferedTool, Offers, serve, unparsable};
+pub use serve::{OfferedResource, OfferedTool, Offers, ToolResponse, serve, unparsable};
+pub use server_context::ServerContext;
 pub use servers::Servers;
-pub use settings::{Client, Server, ServerError, Settings, Way};
+pub use settings::{Client, Server, ServerError, ServerTransport, Settings};

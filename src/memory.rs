@@ -52,12 +52,12 @@ pub enum MemoryError {
 pub struct Memory {
     folder: PathBuf,
     /// The parsed notes of each project's file.
-    known: Mutex<HashMap<PathBuf, Known>>,
+    known: Mutex<HashMap<PathBuf, CachedNotes>>,
 }
 
 /// The notes of a file, with its length and time at that moment.
 #[derive(Debug)]
-struct Known {
+struct CachedNotes {
     length: u64,
     time: SystemTime,
     notes: Arc<Vec<Note>>,
@@ -125,7 +125,7 @@ impl Memory {
         let mut bytes = Vec::new();
         File::open(&path).and_then(|file| file.take(NOTES_BYTES).read_to_end(&mut bytes)).map_err(failed)?;
         let notes = Arc::new(read(&bytes));
-        known.insert(path.clone(), Known { length, time, notes: notes.clone() });
+        known.insert(path.clone(), CachedNotes { length, time, notes: notes.clone() });
         Ok(notes)
     }
 

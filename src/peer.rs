@@ -5,14 +5,14 @@
 
 mod child;
 mod lines;
-mod noted;
+mod redacted_errors;
 mod settings;
-mod shown;
+mod variable_listing;
 mod variables;
 
 pub use child::{Child, Confine, PeerProgram, Started, Stderr, missing, start, with_variables};
 pub use lines::LineReader;
-pub use noted::{Noted, Tokens, cut, shown};
+pub use redacted_errors::{Redactor, Tokens, cut, shown};
 pub use settings::{Read, Source, Unfit, Variable, at_home, command_line, is_name, of_text, unknown_key};
-pub use shown::{short_line, source_of};
+pub use variable_listing::{short_line, source_of};
 pub use variables::{KeysOf, names_key, value};

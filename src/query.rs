@@ -13,10 +13,10 @@ pub mod graph;
 pub mod kept;
 pub mod number;
 pub mod parse;
-mod parted;
 pub mod plan;
 mod resolvers;
 pub mod run;
+mod split_query;
 pub mod table;
 pub mod world;
 
@@ -34,8 +34,8 @@ use crate::query::world::World;
 use crate::session::{ApiError, Call, GraphQuery, QueryAnswer, Reply, SessionApi};
 use crate::value::{Map, Value};
 
-pub use parted::{Parted, is_of_host, parted};
 pub use resolvers::graph;
+pub use split_query::{SplitQuery, is_of_host, parted};
 
 /// A query that is ready to run.
 #[derive(Debug, Clone)]

@@ -8,20 +8,20 @@
 //!
 //! Knows entries, headers and texts; what a slot, a request or an answer says is for the rooms above.
 
-#[cfg(feature = "realm")]
-mod board;
 mod calls;
 mod check;
 #[cfg(feature = "realm")]
 mod engine;
 mod error;
-mod keeper;
+mod lease_renewal;
 mod local;
 #[cfg(feature = "nats")]
 mod nats;
 #[cfg(feature = "postgres")]
 mod postgres;
 pub mod rules;
+#[cfg(feature = "realm")]
+mod subscriptions;
 #[cfg(feature = "realm")]
 mod texts;
 #[cfg(feature = "realm")]
@@ -34,7 +34,7 @@ pub use check::{RealmCheck, RealmNote};
 #[cfg(feature = "realm")]
 pub use engine::{check, connect, init};
 pub use error::{Doubt, RealmError};
-pub use keeper::{Kept, keep};
+pub use lease_renewal::{LeaseState, keep};
 pub use local::LocalRealm;
 #[cfg(feature = "nats")]
 pub use nats::NatsRealm;

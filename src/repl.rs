@@ -47,7 +47,7 @@ struct Watched {
 
 /// A name for completion.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
+pub struct CompletionName {
     /// The name: `:psi.turn/text`, `prompt`.
     pub name: String,
     /// Its description.
@@ -203,7 +203,7 @@ impl Repl {
     ///
     /// # Errors
     /// If the server has no graph.
-    pub fn names(&self) -> Result<Vec<Known>, Refused> {
+    pub fn names(&self) -> Result<Vec<CompletionName>, Refused> {
         let query = edn::read_one(
             b"[{:psi.graph/attributes [:psi.attribute/name :psi.attribute/doc]} \
                {:psi.catalog/ops [:psi.op/name :psi.op/doc]} {:psi.graph/nodes [:id :type :doc]}]",
@@ -213,7 +213,7 @@ impl Repl {
         let known = |entry: &Owned, name: &str, doc: &str| {
             let name = entry.get(name)?;
             let doc = entry.get(doc).and_then(Value::as_str).unwrap_or_default().to_owned();
-            Some(Known { name: name.as_str().map_or(name.to_string(), str::to_owned), doc })
+            Some(CompletionName { name: name.as_str().map_or(name.to_string(), str::to_owned), doc })
         };
         let attributes = list("psi.graph/attributes").iter();
         let ops = list("psi.catalog/ops").iter();

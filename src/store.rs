@@ -7,6 +7,7 @@
 //! An append is complete when it is on disk. One thread, the [`commit`]ter, writes for all sessions: appends
 //! that arrive during a sync are written and synced together with the next one.
 
+mod archive;
 mod commit;
 mod entry;
 mod error;
@@ -21,7 +22,6 @@ mod locations;
 mod reading;
 pub mod record;
 mod requests;
-mod shelf;
 mod verify;
 
 use std::borrow::Cow;
@@ -36,23 +36,23 @@ use crate::limits::{SEARCH_CHECK_BYTES, SEARCH_HITS};
 use crate::message::SessionId;
 use crate::project;
 
+pub use archive::Discarding;
 pub use commit::{CommitCounters, Committer, Done, Durability};
 pub use entry::{Entry, EntryBody, FORMAT, Header, HeaderError, Parent};
 pub use error::{Difference, StoreError};
 pub use files::{FileOps, FileStamp, JournalLock, LockError, LogFile, RefusedBytes, SystemFiles, weak_locks};
-pub use journals::{FromElsewhere, Journal, Journals, Loaded, Log, Ownership, Told, is_shared};
+pub use journals::{ChangeListener, FromElsewhere, Journal, Journals, Loaded, Log, Ownership, is_shared};
 pub use listing::{Hit, SessionCopy, StoredList, StoredSession, excerpt_of, is_name};
 pub use reading::{JournalContent, JournalFault};
-pub use shelf::Discarding;
 pub use verify::{Repaired, VerifyReport};
 
+use archive::Shelf;
 use error::is_want;
 use files::children;
 use journal::FileLog;
 use journal_file::JournalFile;
 use locations::Locations;
 use record::KeyedRequest;
-use shelf::Shelf;
 
 /// The folder that holds all sessions, and the thread that writes them. Its methods are for those who care for the
 /// files; [`Journals`] is what sessions use.

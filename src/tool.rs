@@ -84,7 +84,7 @@ pub struct Context {
     /// When the programs that it starts must have ended, if they may not outlive something.
     pub lifeline: Option<Lifeline>,
     /// The paths that rules deny below readable folders.
-    pub barred: Arc<walk::Barred>,
+    pub barred: Arc<walk::DeniedPaths>,
     /// The text that a person put in place of the proposed one, for a tool that writes a file.
     pub revision: Option<Arc<Revision>>,
     /// Ends the call.

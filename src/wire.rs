@@ -14,7 +14,7 @@ pub mod encoder;
 pub mod jsonrpc;
 pub mod lines;
 pub mod outbox;
+pub mod partial_lines;
 pub mod refusals;
 pub mod transport;
 pub mod ui;
-pub mod unfinished;

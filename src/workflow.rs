@@ -13,9 +13,9 @@ use crate::limits::{
 };
 use crate::value::{Map, Value};
 
-mod place;
+mod source_position;
 
-use place::Way;
+use source_position::PathStep;
 
 /// The target that ends a workflow.
 pub const END: &str = "end";
@@ -207,7 +207,7 @@ pub struct WorkflowError {
 
 /// An error, and the path to it.
 struct Wrong {
-    way: Vec<Way>,
+    way: Vec<PathStep>,
     wrong: String,
 }
 
@@ -226,7 +226,7 @@ pub fn read(name: &str, text: &[u8]) -> Result<Workflow, WorkflowError> {
         wrong: format!("the file is not EDN: {error}"),
     })?;
     workflow(name, &value).map_err(|Wrong { way, wrong }| {
-        let (line, column) = place::locate(text, &way);
+        let (line, column) = source_position::locate(text, &way);
         WorkflowError { line, column, wrong }
     })
 }
@@ -234,12 +234,17 @@ pub fn read(name: &str, text: &[u8]) -> Result<Workflow, WorkflowError> {
 /// A map of the file, and the path to it.
 struct MapReader<'v> {
     map: &'v Map<'v>,
-    way: Vec<Way>,
+    way: Vec<PathStep>,
     what: &'static str,
 }
 
 impl<'v> MapReader<'v> {
-    fn of(value: &'v Value<'v>, way: Vec<Way>, what: &'static str, keys: &[&str]) -> Result<Self, Wrong> {
+    fn of(
+        value: &'v Value<'v>,
+        way: Vec<PathStep>,
+        what: &'static str,
+        keys: &[&str],
+    ) -> Result<Self, Wrong> {
         let Some(map) = value.as_map() else {
             return Err(Wrong { way, wrong: format!("{what} is a map, not a {}", value.kind_name()) });
         };
@@ -255,9 +260,9 @@ impl<'v> MapReader<'v> {
         Ok(reader)
     }
 
-    fn to(&self, key: &str) -> Vec<Way> {
+    fn to(&self, key: &str) -> Vec<PathStep> {
         let mut way = self.way.clone();
-        way.push(Way::Key(key.to_owned()));
+        way.push(PathStep::Key(key.to_owned()));
         way
     }
 
@@ -333,7 +338,7 @@ fn workflow(name: &str, value: &Value<'_>) -> Result<Workflow, Wrong> {
     let mut names: Vec<Arc<str>> = Vec::new();
     for (place, value) in values.iter().enumerate() {
         let mut way = part.to("stages");
-        way.push(Way::Place(place));
+        way.push(PathStep::Place(place));
         let following = values.get(place.saturating_add(1)).and_then(|next| next.get("id")?.as_keyword());
         let step = step(value, way.clone(), following)?;
         let mut own = vec![step.id().clone()];
@@ -353,7 +358,11 @@ fn workflow(name: &str, value: &Value<'_>) -> Result<Workflow, Wrong> {
         let targets = step.next().by_outcome.iter().map(|(_, target)| target).chain(&step.next().otherwise);
         for target in targets {
             if **target != *END && workflow.step(target).is_none() {
-                let way = vec![Way::Key("stages".to_owned()), Way::Place(place), Way::Key("next".to_owned())];
+                let way = vec![
+                    PathStep::Key("stages".to_owned()),
+                    PathStep::Place(place),
+                    PathStep::Key("next".to_owned()),
+                ];
                 return Err(Wrong {
                     way,
                     wrong: format!(":next names :{target}, and there is no such stage"),
@@ -364,7 +373,7 @@ fn workflow(name: &str, value: &Value<'_>) -> Result<Workflow, Wrong> {
     Ok(workflow)
 }
 
-fn step(value: &Value<'_>, way: Vec<Way>, following: Option<&str>) -> Result<Step, Wrong> {
+fn step(value: &Value<'_>, way: Vec<PathStep>, following: Option<&str>) -> Result<Step, Wrong> {
     if value.get("parallel").is_none() {
         return Ok(Step::Stage(Arc::new(stage(value, way, true, following)?)));
     }
@@ -377,7 +386,7 @@ fn step(value: &Value<'_>, way: Vec<Way>, following: Option<&str>) -> Result<Ste
     let mut siblings = Vec::with_capacity(values.len());
     for (place, value) in values.iter().enumerate() {
         let mut way = part.to("parallel");
-        way.push(Way::Place(place));
+        way.push(PathStep::Place(place));
         siblings.push(Arc::new(stage(value, way, false, None)?));
     }
     let join = match part.get("join") {
@@ -404,7 +413,12 @@ const STAGE_KEYS: [&str; 11] = [
     "next",
 ];
 
-fn stage(value: &Value<'_>, way: Vec<Way>, alone: bool, following: Option<&str>) -> Result<Stage, Wrong> {
+fn stage(
+    value: &Value<'_>,
+    way: Vec<PathStep>,
+    alone: bool,
+    following: Option<&str>,
+) -> Result<Stage, Wrong> {
     let keys = if alone {
         STAGE_KEYS.as_slice()
     } else {
@@ -477,7 +491,7 @@ fn checks(part: &MapReader<'_>, key: &str, keys: &[&str]) -> Result<Vec<Check>, 
     let mut checks = Vec::new();
     for (place, value) in part.list(key)?.iter().enumerate() {
         let mut way = part.to(key);
-        way.push(Way::Place(place));
+        way.push(PathStep::Place(place));
         let one = MapReader::of(value, way.clone(), "a check", keys)?;
         let timeout = one.millis("timeout-ms", Some(WORKFLOW_CHECK_MS))?.unwrap_or_default();
         let check = match (one.text("command")?, one.text("confirm")?, one.get("result"), one.get("outcome"))
@@ -524,7 +538,7 @@ fn next(part: &MapReader<'_>, outcomes: &[Arc<str>], following: Option<&str>) ->
             matches!(outcome, DONE | FAILED | SKIPPED) || outcomes.iter().any(|name| **name == *outcome);
         if !known {
             let mut way = part.to("next");
-            way.push(Way::Key(outcome.to_owned()));
+            way.push(PathStep::Key(outcome.to_owned()));
             return Err(Wrong { way, wrong: format!(":{outcome} is none of the stage's :outcomes") });
         }
         by_outcome.push((outcome.into(), target.into()));

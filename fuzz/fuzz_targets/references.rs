@@ -7,7 +7,7 @@ use std::path::Path;
 
 use edn_bridge::context::reference::{Reader, attach, failures, may_refer, shown};
 use edn_bridge::limits::{REFERENCE_BYTES, REFERENCE_LOOKUPS, REFERENCES};
-use edn_bridge::tool::walk::Barred;
+use edn_bridge::tool::walk::DeniedPaths;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -19,7 +19,7 @@ fuzz_target!(|input: &[u8]| {
         asked.set(asked.get() + 1);
         Err("not here".to_owned())
     };
-    let reader = Reader { may_read: &may_read, barred: &Barred::default(), is_stopped: &|| false, is_elsewhere: &|_| false };
+    let reader = Reader { may_read: &may_read, barred: &DeniedPaths::default(), is_stopped: &|| false, is_elsewhere: &|_| false };
     let attached = attach(Path::new("/"), &text, usize::MAX, &reader);
     assert!(may_refer(&text) || attached.is_empty());
     assert!(asked.get() <= REFERENCE_LOOKUPS && attached.len() <= REFERENCES + 1);

@@ -7,7 +7,7 @@ use std::path::Path;
 use edn_bridge::message::Mode;
 use edn_bridge::meter::Meter;
 use edn_bridge::tool::permission::{Access, Act, Decision, Ground, Rule, Run, Verdict, judge_within};
-use edn_bridge::tool::walk::Barred;
+use edn_bridge::tool::walk::DeniedPaths;
 use libfuzzer_sys::fuzz_target;
 
 const MODES: [Mode; 4] = [Mode::Ask, Mode::AcceptEdits, Mode::ReadOnly, Mode::Yolo];
@@ -76,6 +76,6 @@ fuzz_target!(|input: &[u8]| {
     // What a rule denies to a tool by its path, a walk does not see.
     let paths: Vec<Rule> = rules.into_iter().filter(|rule| rule.path.is_some()).collect();
     if matches!(of(Mode::Yolo, &paths, "search", &Access::Read(path.clone())), Verdict::Deny(_)) {
-        assert!(Barred::new(&paths, &Ground::from(Path::new("/w")), "search").bars(&path));
+        assert!(DeniedPaths::new(&paths, &Ground::from(Path::new("/w")), "search").bars(&path));
     }
 });

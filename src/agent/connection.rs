@@ -22,7 +22,7 @@ use super::update::{
     AgentAsk, AgentCan, AgentReply, AgentServer, AgentServerWay, AgentSession, AgentUpdate, PromptPart,
     SessionNews,
 };
-use super::v1::{self, Told};
+use super::v1::{self, ParsedUpdate};
 use crate::acp::Stop;
 use crate::environment::Environment;
 use crate::facts::agent::AgentOption;
@@ -33,7 +33,7 @@ use crate::limits::{
     AGENT_OPEN_REQUESTS, AGENT_SESSION_WAIT, AGENT_UPDATES, AGENT_WRITE_WAIT,
 };
 use crate::peer::{
-    self, Child, Confine, KeysOf, LineReader, Noted, PeerProgram, Source, Started, Stderr, Variable,
+    self, Child, Confine, KeysOf, LineReader, PeerProgram, Redactor, Source, Started, Stderr, Variable,
 };
 use crate::secret::Secret;
 use crate::value::Value;
@@ -172,7 +172,7 @@ struct Route {
 }
 
 /// A request to an agent that has no answer yet.
-struct Awaited {
+struct PendingRequest {
     answer: oneshot::Sender<Result<Value<'static>, RpcError>>,
     /// Who hears of the session that the answer names.
     hears: Option<Hears>,
@@ -182,7 +182,7 @@ struct Awaited {
 pub struct AgentConnection {
     name: Arc<str>,
     out: mpsc::Sender<Vec<u8>>,
-    awaited: Mutex<HashMap<String, Awaited>>,
+    awaited: Mutex<HashMap<String, PendingRequest>>,
     next: AtomicU64,
     routes: Mutex<HashMap<Arc<str>, Route>>,
     /// What was told of sessions before it was known whose they are.
@@ -193,7 +193,7 @@ pub struct AgentConnection {
     /// It has ended, or cannot be talked to any more.
     gone: CancellationToken,
     child: Child,
-    noted: Arc<Noted>,
+    noted: Arc<Redactor>,
     can: std::sync::OnceLock<AgentCan>,
     environment: Environment,
     variables: Vec<(String, Secret)>,
@@ -240,7 +240,7 @@ impl AgentConnection {
                 peer::value(name, variable, &place.environment, &*place.keys).await.map_err(failed)?;
             variables.push((name.clone(), value));
         }
-        let noted = Arc::new(Noted::new(secrets(setup, &variables)));
+        let noted = Arc::new(Redactor::new(secrets(setup, &variables)));
         let own = own(setup, place, &mut variables).await.map_err(failed)?;
         let writable: Vec<PathBuf> = setup.writable.iter().cloned().chain(own).collect();
         let program = PeerProgram {
@@ -306,7 +306,7 @@ impl AgentConnection {
         Ok(())
     }
 
-    fn awaited(&self) -> MutexGuard<'_, HashMap<String, Awaited>> {
+    fn awaited(&self) -> MutexGuard<'_, HashMap<String, PendingRequest>> {
         self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -380,7 +380,7 @@ impl AgentConnection {
     ) -> Result<Value<'static>, AgentFault> {
         let id = self.next.fetch_add(1, Ordering::Relaxed).to_string();
         let (answer, answered) = oneshot::channel();
-        self.awaited().insert(id.clone(), Awaited { answer, hears });
+        self.awaited().insert(id.clone(), PendingRequest { answer, hears });
         let _forget = Forget { connection: self, id: &id };
         let mut line = Vec::new();
         jsonrpc::ask(&mut line, &id, method, params);
@@ -587,8 +587,8 @@ impl AgentConnection {
     async fn told(&self, params: &Value<'_>) {
         let Some((session, told)) = v1::update(params) else { return };
         match told {
-            Told::Nothing => {}
-            Told::Session(news) => {
+            ParsedUpdate::Nothing => {}
+            ParsedUpdate::Session(news) => {
                 let hears = self.routes().get(&session).map(|route| route.hears.clone());
                 match hears {
                     Some(hears) => hears(news),
@@ -600,7 +600,7 @@ impl AgentConnection {
                     }
                 }
             }
-            Told::Turn(mut update) => {
+            ParsedUpdate::Turn(mut update) => {
                 if let AgentUpdate::Call(news) = &mut update
                     && self.can().titles_commands
                 {
@@ -695,7 +695,7 @@ fn secrets(setup: &AgentSetup, values: &[(String, Secret)]) -> (Vec<Secret>, Vec
 }
 
 /// The last line of what a program wrote to its standard error, for a person.
-fn last_words(stderr: &Stderr, noted: &Noted) -> String {
+fn last_words(stderr: &Stderr, noted: &Redactor) -> String {
     let text = stderr.text();
     let last = text.lines().rev().find(|line| !line.trim().is_empty());
     last.map(|line| format!("; it wrote last: {}", noted.words(line))).unwrap_or_default()
@@ -707,7 +707,7 @@ async fn write_lines(
     mut lines: mpsc::Receiver<Vec<u8>>,
     closing: CancellationToken,
     gone: CancellationToken,
-    noted: Arc<Noted>,
+    noted: Arc<Redactor>,
 ) {
     loop {
         let line = tokio::select! {
@@ -737,7 +737,7 @@ async fn read_lines(
     connection: Weak<AgentConnection>,
     read: pipe::Receiver,
     gone: CancellationToken,
-    noted: Arc<Noted>,
+    noted: Arc<Redactor>,
 ) {
     let mut reader = LineReader::new(read, AGENT_LINE_BYTES);
     let mut noise = 0usize;

@@ -222,7 +222,7 @@ pub enum AgentReply {
     /// How a command ended: its exit code, or the signal.
     Ended(Option<u32>, Option<String>),
     /// What the person said.
-    Form(Box<mcp::Question>, mcp::Answer),
+    Form(Box<mcp::Question>, mcp::ElicitReply),
 }
 
 /// A part of a prompt.

@@ -21,13 +21,13 @@ use crate::limits::{
     AGENT_ANSWERS, AGENT_CHOICES, AGENT_COMMANDS, AGENT_OPTIONS, AGENT_STEPS, AGENT_TITLE_BYTES,
 };
 use crate::mcp;
-use crate::peer::{Noted, cut};
+use crate::peer::{Redactor, cut};
 use crate::secret::Secret;
 use crate::value::Value;
 use crate::visible;
 
 /// What an update tells.
-pub(super) enum Told {
+pub(super) enum ParsedUpdate {
     /// Something of a turn.
     Turn(AgentUpdate),
     /// Something of the session.
@@ -252,17 +252,19 @@ pub(super) fn stopped(answer: &Value<'_>) -> (Stop, Option<[u64; 4]>) {
 }
 
 /// The session of an update, and what it tells.
-pub(super) fn update(params: &Value<'_>) -> Option<(Arc<str>, Told)> {
+pub(super) fn update(params: &Value<'_>) -> Option<(Arc<str>, ParsedUpdate)> {
     let notification: acp::SessionNotification = read(params)?;
     let session = notification.session_id.0;
     let told = match notification.update {
         acp::SessionUpdate::AgentMessageChunk(chunk) => said(AgentVoice::Agent, chunk),
         acp::SessionUpdate::AgentThoughtChunk(chunk) => said(AgentVoice::Thought, chunk),
-        acp::SessionUpdate::ToolCall(call) => Told::Turn(AgentUpdate::Call(Box::new(whole_call(call)))),
-        acp::SessionUpdate::ToolCallUpdate(update) => {
-            Told::Turn(AgentUpdate::Call(Box::new(call_news(update))))
+        acp::SessionUpdate::ToolCall(call) => {
+            ParsedUpdate::Turn(AgentUpdate::Call(Box::new(whole_call(call))))
         }
-        acp::SessionUpdate::Plan(plan) => Told::Session(SessionNews::Plan(steps(&plan))),
+        acp::SessionUpdate::ToolCallUpdate(update) => {
+            ParsedUpdate::Turn(AgentUpdate::Call(Box::new(call_news(update))))
+        }
+        acp::SessionUpdate::Plan(plan) => ParsedUpdate::Session(SessionNews::Plan(steps(&plan))),
         acp::SessionUpdate::AvailableCommandsUpdate(update) => {
             let commands =
                 update.available_commands.iter().take(AGENT_COMMANDS).map(|command| AgentCommand {
@@ -273,21 +275,21 @@ pub(super) fn update(params: &Value<'_>) -> Option<(Arc<str>, Told)> {
                         _ => None,
                     },
                 });
-            Told::Session(SessionNews::Commands(commands.collect()))
+            ParsedUpdate::Session(SessionNews::Commands(commands.collect()))
         }
         acp::SessionUpdate::CurrentModeUpdate(update) => {
-            Told::Session(SessionNews::Mode(update.current_mode_id.0))
+            ParsedUpdate::Session(SessionNews::Mode(update.current_mode_id.0))
         }
         acp::SessionUpdate::ConfigOptionUpdate(update) => {
-            Told::Session(SessionNews::Options(options(update.config_options)))
+            ParsedUpdate::Session(SessionNews::Options(options(update.config_options)))
         }
         acp::SessionUpdate::SessionInfoUpdate(update) => match update.title {
             agent_client_protocol_schema::MaybeUndefined::Value(title) => {
-                Told::Session(SessionNews::Title(short(&title)))
+                ParsedUpdate::Session(SessionNews::Title(short(&title)))
             }
-            _ => Told::Nothing,
+            _ => ParsedUpdate::Nothing,
         },
-        acp::SessionUpdate::UsageUpdate(usage) => Told::Session(SessionNews::Usage {
+        acp::SessionUpdate::UsageUpdate(usage) => ParsedUpdate::Session(SessionNews::Usage {
             used: usage.used,
             size: usage.size,
             cost: usage.cost.filter(|cost| cost.currency == "USD").map(|cost| cost.amount),
@@ -298,25 +300,25 @@ pub(super) fn update(params: &Value<'_>) -> Option<(Arc<str>, Told)> {
                 None => notice.title.clone(),
             };
             let warns = !matches!(notice.severity, acp::NoticeSeverity::Info);
-            Told::Turn(AgentUpdate::Notice { warns, text: short(&text).to_string() })
+            ParsedUpdate::Turn(AgentUpdate::Notice { warns, text: short(&text).to_string() })
         }
-        acp::SessionUpdate::CompactionUpdate(update) => Told::Turn(AgentUpdate::Compaction {
+        acp::SessionUpdate::CompactionUpdate(update) => ParsedUpdate::Turn(AgentUpdate::Compaction {
             runs: matches!(update.status, acp::CompactionStatus::InProgress),
         }),
         // The person's own words, which are known here.
-        _ => Told::Nothing,
+        _ => ParsedUpdate::Nothing,
     };
     Some((session, told))
 }
 
-fn said(voice: AgentVoice, chunk: acp::ContentChunk) -> Told {
+fn said(voice: AgentVoice, chunk: acp::ContentChunk) -> ParsedUpdate {
     let message = chunk.message_id.map(|id| id.0);
-    Told::Turn(match content(chunk.content) {
+    ParsedUpdate::Turn(match content(chunk.content) {
         CallPart::Image { mime_type, data } if voice == AgentVoice::Agent => {
             AgentUpdate::Image { mime_type, data }
         }
         CallPart::Text(text) => AgentUpdate::Text { voice, message, text },
-        _ => return Told::Nothing,
+        _ => return ParsedUpdate::Nothing,
     })
 }
 
@@ -417,7 +419,11 @@ fn value_of(json: Json) -> Value<'static> {
 ///
 /// # Errors
 /// For an unknown method, and params of another shape.
-pub(super) fn ask(method: &str, params: &Value<'_>, noted: &Noted) -> Result<(Arc<str>, AgentAsk), RpcError> {
+pub(super) fn ask(
+    method: &str,
+    params: &Value<'_>,
+    noted: &Redactor,
+) -> Result<(Arc<str>, AgentAsk), RpcError> {
     let unfit = || error(-32602, "The params cannot be used.");
     fn of<T: DeserializeOwned>(params: &Value<'_>) -> Result<T, RpcError> {
         read(params).ok_or_else(|| error(-32602, "The params cannot be used."))

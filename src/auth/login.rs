@@ -96,7 +96,7 @@ pub struct Pending {
     provider: Arc<str>,
     name: Arc<str>,
     stop: CancellationToken,
-    way: Way,
+    way: LoginMethod,
 }
 
 impl Pending {
@@ -107,7 +107,7 @@ impl Pending {
 }
 
 #[derive(Clone)]
-enum Way {
+enum LoginMethod {
     /// It is not begun yet: its provider is chosen or asked.
     None,
     /// Waits for a pasted key.
@@ -175,7 +175,7 @@ impl Logins {
     pub fn announce(&self, connection: u64) -> CancellationToken {
         let stop = CancellationToken::new();
         let (provider, name) = ("".into(), "".into());
-        let announced = Pending { provider, name, stop: stop.clone(), way: Way::None };
+        let announced = Pending { provider, name, stop: stop.clone(), way: LoginMethod::None };
         if let Some(earlier) = self.pending().insert(connection, announced) {
             earlier.stop.cancel();
         }
@@ -205,7 +205,7 @@ impl Logins {
         &self,
         connection: u64,
         stop: CancellationToken,
-        begun: Result<(StartedLogin, Way), LoginError>,
+        begun: Result<(StartedLogin, LoginMethod), LoginError>,
     ) -> Result<StartedLogin, LoginError> {
         let mut all = self.pending();
         if stop.is_cancelled() {
@@ -228,12 +228,12 @@ impl Logins {
         &self,
         provider: &str,
         stop: &CancellationToken,
-    ) -> Result<(StartedLogin, Way), LoginError> {
+    ) -> Result<(StartedLogin, LoginMethod), LoginError> {
         let (id, name, source) = self.find(provider)?;
         match (&source.login, &source.url) {
             (Some(login), _) if login.has_page() => self.page(id, name, login, stop).await,
             (Some(login), _) => self.device(id, name, login, stop).await,
-            (None, Some(url)) => Ok((self.begun(id, name, url.clone()), Way::Key)),
+            (None, Some(url)) => Ok((self.begun(id, name, url.clone()), LoginMethod::Key)),
             (None, None) => {
                 let text = format!("{name} has no login: describe one in the configuration under :login.");
                 Err(LoginError::Unknown(text))
@@ -265,7 +265,7 @@ impl Logins {
         name: &str,
         login: Arc<dyn ForeignLogin>,
         stop: &CancellationToken,
-    ) -> Result<(StartedLogin, Way), LoginError> {
+    ) -> Result<(StartedLogin, LoginMethod), LoginError> {
         let callback = Callback::listen(None).await;
         let callback = callback.ok_or_else(|| {
             LoginError::Failed("No port is free for the browser to come back to.".to_owned())
@@ -303,7 +303,7 @@ impl Logins {
             };
             let _ = sender.send(Some(ended));
         });
-        Ok((begun, Way::Task { state: Some(state), by_itself: true, input, outcome }))
+        Ok((begun, LoginMethod::Task { state: Some(state), by_itself: true, input, outcome }))
     }
 
     /// The connection's pending login.
@@ -311,7 +311,7 @@ impl Logins {
     /// # Errors
     /// [`LoginError::NonePending`] if there is none.
     pub fn waiting(&self, connection: u64) -> Result<Pending, LoginError> {
-        let begun = |pending: &&Pending| !matches!(pending.way, Way::None);
+        let begun = |pending: &&Pending| !matches!(pending.way, LoginMethod::None);
         self.pending().get(&connection).filter(begun).cloned().ok_or(LoginError::NonePending)
     }
 
@@ -327,14 +327,14 @@ impl Logins {
         input: Option<Secret>,
     ) -> Result<(Arc<str>, Arc<str>), LoginError> {
         let ended = match &pending.way {
-            Way::None => Err(LoginError::NonePending),
-            Way::Key => {
+            LoginMethod::None => Err(LoginError::NonePending),
+            LoginMethod::Key => {
                 let key = input.map(|key| key.expose().trim().to_owned()).filter(|key| !key.is_empty());
                 let key = key.filter(|key| key.chars().all(|c| c.is_ascii_graphic()));
                 let key = Secret::new(key.ok_or(LoginError::Input("the key"))?);
                 keep(&self.credentials, &pending.provider, ProviderEntry::Key(key)).await
             }
-            Way::Task { state, by_itself, input: sender, outcome } => {
+            LoginMethod::Task { state, by_itself, input: sender, outcome } => {
                 match input.filter(|input| !input.expose().trim().is_empty()) {
                     None if !by_itself => return Err(LoginError::Input(CODE)),
                     None => {}
@@ -362,7 +362,8 @@ impl Logins {
         let mut all = self.pending();
         if !pending.stop.is_cancelled()
             && all.get(&connection).is_some_and(|now| {
-                now.provider == pending.provider && (ended.is_ok() || matches!(now.way, Way::Task { .. }))
+                now.provider == pending.provider
+                    && (ended.is_ok() || matches!(now.way, LoginMethod::Task { .. }))
             })
         {
             all.remove(&connection);
@@ -412,7 +413,7 @@ impl Logins {
         name: &Arc<str>,
         login: &Login,
         stop: &CancellationToken,
-    ) -> Result<(StartedLogin, Way), LoginError> {
+    ) -> Result<(StartedLogin, LoginMethod), LoginError> {
         let callback = Callback::listen(login.redirect()).await;
         let redirect =
             callback.as_ref().map(|callback| callback.url.clone()).or_else(|| login.redirect().cloned());
@@ -435,7 +436,7 @@ impl Logins {
             login.exchange(&code.code, verifier, redirect, &http, clock.as_ref()).await
         };
         let outcome = self.spawn(id, name, stop, work);
-        Ok((begun, Way::Task { state: Some(state), by_itself, input, outcome }))
+        Ok((begun, LoginMethod::Task { state: Some(state), by_itself, input, outcome }))
     }
 
     async fn device(
@@ -444,7 +445,7 @@ impl Logins {
         name: &Arc<str>,
         login: &Login,
         stop: &CancellationToken,
-    ) -> Result<(StartedLogin, Way), LoginError> {
+    ) -> Result<(StartedLogin, LoginMethod), LoginError> {
         let device: Device =
             login.device(&self.http, self.clock.as_ref()).await.map_err(|error| failed(name, &error))?;
         let begun = StartedLogin {
@@ -457,7 +458,7 @@ impl Logins {
         let (login, http, clock) = (login.clone(), self.http.clone(), self.clock.clone());
         let work = async move { login.wait(&device, &http, clock.as_ref()).await };
         let outcome = self.spawn(id, name, stop, work);
-        Ok((begun, Way::Task { state: None, by_itself: true, input, outcome }))
+        Ok((begun, LoginMethod::Task { state: None, by_itself: true, input, outcome }))
     }
 
     /// Runs the task that waits for a person, and stores its result.

@@ -9,7 +9,7 @@ use clap::Subcommand;
 use edn_bridge::environment::{Pairs, Variables};
 use edn_bridge::wire::transport::Transport;
 
-use super::daemon::{self, Engines, Given};
+use super::daemon::{self, Engines, Handover};
 use super::failure::{Exit, Failure};
 use super::options::Options;
 use super::served::Protocol;
@@ -34,7 +34,7 @@ pub(super) fn run(options: &Options, wanted: daemon::Use) -> Exit {
         Some(dir) => dir.canonicalize().map_err(Failure::io(format!("--cwd {}", dir.display())))?,
         None => std::env::current_dir().map_err(Failure::io("the working folder"))?,
     };
-    let given = Given::of(options, cwd.to_string_lossy().into_owned())?;
+    let given = Handover::of(options, cwd.to_string_lossy().into_owned())?;
     let transport = Transport::stdio().map_err(Failure::io("standard input and output"))?;
     let engines = Arc::new(Engines::new(options.state_folder()?, false));
     let (ended, wait) = channel();

@@ -16,8 +16,8 @@ use edn_bridge::value::{Map, Owned, Value};
 
 use super::failure::{Exit, Failure, USAGE};
 use super::options::Options;
-use super::prompt::console::{Console, News, SignalKind};
-use super::prompt::told::{Output, Teller};
+use super::prompt::console::{Console, ConsoleEvent, SignalKind};
+use super::prompt::printer::{Output, Teller};
 use super::prompt::{Goal, TOPICS, check_provider, not_set_up, resumed, unusable};
 use super::style::{Meaning, Painter};
 use markdown::Markdown;
@@ -193,12 +193,12 @@ impl Chat<'_> {
         loop {
             let event = match self.console.next(teller.tick()) {
                 None => continue,
-                Some(News::Gone) => return Err(Failure::Failed("the bridge has ended".to_owned())),
-                Some(News::Interrupt(_)) => {
+                Some(ConsoleEvent::Gone) => return Err(Failure::Failed("the bridge has ended".to_owned())),
+                Some(ConsoleEvent::Interrupt(_)) => {
                     self.console.tell("abort", Map::new());
                     continue;
                 }
-                Some(News::Event(event)) => event,
+                Some(ConsoleEvent::Event(event)) => event,
             };
             // A question of a subagent has the subagent's turn, and holds this one up.
             let is_question = frame::topic(&event) == "interaction/requested";

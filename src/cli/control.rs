@@ -1,8 +1,8 @@
 //! `edn-bridge control`: sends texts and interrupts to live sessions, over the control wire. Knows the messages of
 //! the control protocol, and nothing of a session.
 
-mod parked;
 mod receiver;
+mod spill_file;
 
 use std::collections::HashSet;
 use std::io::{Read as _, Write as _};
@@ -24,8 +24,8 @@ use edn_bridge::wire::transport::socket::{self, Purpose};
 use super::failure::{Exit, FAILED, Failure};
 use super::options::Options;
 use super::out;
-use parked::Parked;
-use receiver::{Lost, Offer, Receiver};
+use receiver::{Offer, ReceiveError, Receiver};
+use spill_file::SpillFile;
 
 /// The exit status of a request that no receiver offers to serve. Nothing was sent.
 const NOT_OFFERED: u8 = 9;
@@ -113,11 +113,13 @@ pub(super) fn run(options: &Options, command: ControlCommand) -> Exit {
     let settings = options.settings()?;
     let (sending, asked) = match command {
         ControlCommand::Capabilities { socket } => return capabilities(&settings, socket),
-        ControlCommand::Stdin { sending, interrupt } => (sending, Asked::Stdin { text: text()?, interrupt }),
-        ControlCommand::Interrupt { sending } => (sending, Asked::Interrupt),
+        ControlCommand::Stdin { sending, interrupt } => {
+            (sending, SessionRequest::Stdin { text: text()?, interrupt })
+        }
+        ControlCommand::Interrupt { sending } => (sending, SessionRequest::Interrupt),
     };
     let clock = clock::of_process();
-    parked::sweep(&settings.state_dir, &*clock);
+    spill_file::sweep(&settings.state_dir, &*clock);
     let sender = Sender {
         id: sending.request_id.clone().unwrap_or_else(|| clock.id("req_")),
         sent_at: clock.now(),
@@ -187,12 +189,12 @@ fn say(text: &str) {
 }
 
 /// What is asked of a session.
-enum Asked {
+enum SessionRequest {
     Stdin { text: String, interrupt: bool },
     Interrupt,
 }
 
-impl Asked {
+impl SessionRequest {
     const fn kind(&self) -> ControlKind {
         match self {
             Self::Stdin { .. } => ControlKind::Stdin,
@@ -206,7 +208,7 @@ enum Outcome {
     /// It was acknowledged.
     Acknowledged(Map<'static>, ControlResult),
     /// It may have been done: no acknowledgement came.
-    Unanswered(Lost),
+    Unanswered(ReceiveError),
     /// It was not sent, and that is the exit status.
     NotSent(u8, String),
 }
@@ -215,7 +217,7 @@ enum Outcome {
 struct Sender<'s> {
     settings: &'s Settings,
     sending: Sending,
-    asked: Asked,
+    asked: SessionRequest,
     id: String,
     sent_at: jiff::Timestamp,
     audit: Audit,
@@ -271,7 +273,7 @@ impl Sender<'_> {
         let mut retries = 0..self.sending.retries;
         let offer = loop {
             match receiver.offer(patience) {
-                Err(Lost::Timeout) if retries.next().is_some() => {}
+                Err(ReceiveError::Timeout) if retries.next().is_some() => {}
                 answer => break answer,
             }
         };
@@ -309,8 +311,8 @@ impl Sender<'_> {
     }
 
     /// Puts a text that is too long for a line into a file. The error is why the request is not sent, for a person.
-    fn park(&self, offer: &Offer) -> Result<Option<Parked>, String> {
-        let Asked::Stdin { text, .. } = &self.asked else { return Ok(None) };
+    fn park(&self, offer: &Offer) -> Result<Option<SpillFile>, String> {
+        let SessionRequest::Stdin { text, .. } = &self.asked else { return Ok(None) };
         let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
         if bytes > offer.soft_limit_bytes {
             say(&format!(
@@ -327,11 +329,11 @@ impl Sender<'_> {
         }
         let expires = self.sent_at.checked_add(Duration::from_millis(offer.max_age_ms));
         let expires = expires.unwrap_or(jiff::Timestamp::MAX);
-        Parked::new(&self.settings.state_dir, &offer.content_folders, &self.id, text, &rfc3339(expires))
+        SpillFile::new(&self.settings.state_dir, &offer.content_folders, &self.id, text, &rfc3339(expires))
             .map(Some)
     }
 
-    fn send(&self, receiver: &mut Receiver, parked: Option<&Parked>, patience: Duration) -> Outcome {
+    fn send(&self, receiver: &mut Receiver, parked: Option<&SpillFile>, patience: Duration) -> Outcome {
         let mut attempt = 0;
         loop {
             self.record(if attempt == 0 { "control/sent" } else { "control/retried" }, attempt, |_| {});
@@ -343,7 +345,7 @@ impl Sender<'_> {
                     record.put("result", result.as_str()).put("duplicate", duplicate.unwrap_or(false));
                 }),
                 Err(lost) => {
-                    let is_late = matches!(lost, Lost::Timeout);
+                    let is_late = matches!(lost, ReceiveError::Timeout);
                     let name = if is_late { "control/timed-out" } else { "control/failed" };
                     self.record(name, attempt, |record| {
                         record.put("reason", cut(&lost.to_string()));
@@ -353,13 +355,13 @@ impl Sender<'_> {
             let is_final = attempt >= self.sending.retries
                 || !matches!(
                     answer,
-                    Err(Lost::Timeout | Lost::Closed(_))
+                    Err(ReceiveError::Timeout | ReceiveError::Closed(_))
                         | Ok((_, ControlResult::Timeout | ControlResult::Busy))
                 );
             if is_final {
                 return match answer {
                     Ok((ack, result)) => Outcome::Acknowledged(ack, result),
-                    Err(lost @ Lost::Refused(_)) if attempt == 0 => {
+                    Err(lost @ ReceiveError::Refused(_)) if attempt == 0 => {
                         Outcome::NotSent(FAILED, lost.to_string())
                     }
                     Err(lost) => Outcome::Unanswered(lost),
@@ -371,7 +373,7 @@ impl Sender<'_> {
     }
 
     /// The line of the request.
-    fn line(&self, parked: Option<&Parked>, attempt: u8) -> Vec<u8> {
+    fn line(&self, parked: Option<&SpillFile>, attempt: u8) -> Vec<u8> {
         let mut map = Map::new();
         let mut put = |name: &'static str, value: Value<'static>| map.insert(Value::str(name), value);
         put("type", format!("control.{}.request", self.asked.kind().as_str()).into());
@@ -386,8 +388,8 @@ impl Sender<'_> {
         meta.insert(Value::str("ui_source"), "edn-bridge");
         meta.insert(Value::str("retry_count"), i64::from(attempt));
         match &self.asked {
-            Asked::Interrupt => drop(put("signal", "interrupt".into())),
-            Asked::Stdin { text, interrupt } => {
+            SessionRequest::Interrupt => drop(put("signal", "interrupt".into())),
+            SessionRequest::Stdin { text, interrupt } => {
                 put("content_encoding", "utf-8".into());
                 put("interrupt", (*interrupt).into());
                 match parked {

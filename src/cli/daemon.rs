@@ -6,13 +6,13 @@
 
 mod attach;
 mod commands;
+mod daemon_files;
 mod engines;
 mod host;
 mod line;
-mod notes;
-mod place;
+mod restart_list;
 
 pub(super) use attach::{Use, join, serve};
 pub(super) use commands::{DaemonCommand, run, seen};
 pub(super) use engines::Engines;
-pub(super) use line::Given;
+pub(super) use line::Handover;

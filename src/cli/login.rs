@@ -12,19 +12,19 @@ use edn_bridge::secret::Secret;
 use edn_bridge::value::{Map, Owned, Value};
 use rustix::termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termios};
 
-use super::attached::hello;
+use super::bridge_connection::hello;
 use super::failure::{Exit, FAILED, Failure};
 use super::options::Options;
 use super::out;
 use super::served::Own;
 
 /// An engine of our own: a running bridge reads the same credentials when it needs them.
-struct Attached {
+struct LoginEngine {
     client: Arc<Client>,
     own: Own,
 }
 
-impl Attached {
+impl LoginEngine {
     fn new(options: &Options) -> Result<Self, Failure> {
         let (own, stream) = Own::start(options.settings()?, options.durability())?;
         let (client, _) = Client::connect(stream, &hello("edn-bridge login"))?;
@@ -42,7 +42,7 @@ impl Attached {
 }
 
 /// What ends the waiting.
-enum Said {
+enum LoginWake {
     /// The login ended, by what was pasted or by itself.
     Done(Result<Owned, Refused>),
     /// What was pasted is not what is needed; contains what is.
@@ -56,7 +56,7 @@ enum Said {
 
 /// Logs in. Without a name, at the provider of new sessions.
 pub(super) fn login(options: &Options, provider: Option<String>) -> Exit {
-    let attached = Attached::new(options)?;
+    let attached = LoginEngine::new(options)?;
     let done = see_through(&attached, provider);
     attached.end();
     match done? {
@@ -67,7 +67,7 @@ pub(super) fn login(options: &Options, provider: Option<String>) -> Exit {
 
 /// Deletes a login.
 pub(super) fn logout(options: &Options, provider: String) -> Exit {
-    let attached = Attached::new(options)?;
+    let attached = LoginEngine::new(options)?;
     let done = attached.ask("logout", Map::new().with("provider", provider.clone()));
     attached.end();
     match done?.get("logged-out").and_then(Value::as_bool) {
@@ -77,7 +77,7 @@ pub(super) fn logout(options: &Options, provider: String) -> Exit {
 }
 
 /// Starts a login and waits for its end; returns the name of the provider, or `None` if the person gave up.
-fn see_through(attached: &Attached, provider: Option<String>) -> Result<Option<String>, Failure> {
+fn see_through(attached: &LoginEngine, provider: Option<String>) -> Result<Option<String>, Failure> {
     let mut params = Map::new();
     params.put_some("provider", provider);
     let begun = attached.ask("login_begin", params)?;
@@ -103,7 +103,7 @@ fn see_through(attached: &Attached, provider: Option<String>) -> Result<Option<S
     if !code.is_empty() || returns {
         let (client, sender) = (attached.client.clone(), sender.clone());
         std::thread::spawn(move || {
-            let _ = sender.send(Said::Done(client.ask("login_complete", Value::from(Map::new()))));
+            let _ = sender.send(LoginWake::Done(client.ask("login_complete", Value::from(Map::new()))));
         });
     }
     let quiet = if code.is_empty() { Quiet::new() } else { None };
@@ -113,19 +113,19 @@ fn see_through(attached: &Attached, provider: Option<String>) -> Result<Option<S
     let mut wrong = None;
     loop {
         match said.recv() {
-            Ok(Said::Done(done)) => {
+            Ok(LoginWake::Done(done)) => {
                 let done = done?;
                 let name = done.get("provider").and_then(|provider| provider.get("name"));
                 return Ok(Some(name.and_then(Value::as_str).unwrap_or_default().to_owned()));
             }
-            Ok(Said::Again(why)) => {
+            Ok(LoginWake::Again(why)) => {
                 let _ = writeln!(out::stderr(), "{why}");
                 wrong = Some(why);
             }
-            Ok(Said::NoMore { gave_up: true }) => return Ok(None),
+            Ok(LoginWake::NoMore { gave_up: true }) => return Ok(None),
             // The browser may still come back.
-            Ok(Said::NoMore { gave_up: false }) if returns => {}
-            Ok(Said::NoMore { gave_up: false }) | Err(_) => {
+            Ok(LoginWake::NoMore { gave_up: false }) if returns => {}
+            Ok(LoginWake::NoMore { gave_up: false }) | Err(_) => {
                 let why = wrong.unwrap_or_else(|| "Nothing was pasted.".to_owned());
                 return Err(Failure::Failed(why));
             }
@@ -134,7 +134,7 @@ fn see_through(attached: &Attached, provider: Option<String>) -> Result<Option<S
 }
 
 /// Takes what is pasted, line by line, until it completes the login.
-fn read_pasted(client: Arc<Client>, sender: Sender<Said>, is_quiet: bool) {
+fn read_pasted(client: Arc<Client>, sender: Sender<LoginWake>, is_quiet: bool) {
     std::thread::spawn(move || {
         loop {
             let said = match line(is_quiet) {
@@ -143,15 +143,15 @@ fn read_pasted(client: Arc<Client>, sender: Sender<Said>, is_quiet: bool) {
                     let input = Map::new().with("input", pasted.expose().to_owned());
                     match client.ask("login_complete", Value::from(input)) {
                         Err(refused) if refused.code == "request/invalid-params" => {
-                            Said::Again(refused.message)
+                            LoginWake::Again(refused.message)
                         }
-                        done => Said::Done(done),
+                        done => LoginWake::Done(done),
                     }
                 }
-                Ok(None) => Said::NoMore { gave_up: false },
-                Err(Interrupted) => Said::NoMore { gave_up: true },
+                Ok(None) => LoginWake::NoMore { gave_up: false },
+                Err(Interrupted) => LoginWake::NoMore { gave_up: true },
             };
-            let is_last = !matches!(said, Said::Again(_));
+            let is_last = !matches!(said, LoginWake::Again(_));
             if sender.send(said).is_err() || is_last {
                 return;
             }

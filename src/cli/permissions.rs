@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use clap::Subcommand;
 use edn_bridge::value::{Map, Value};
 
-use super::attached::Attached;
+use super::bridge_connection::BridgeConnection;
 use super::failure::Exit;
 use super::options::Options;
 use super::style::Meaning;
@@ -39,7 +39,8 @@ pub(super) fn rules(options: &Options, command: Option<RulesCommand>, as_json: b
         }
         Some(remove) => remove,
     };
-    let attached = Attached::new("edn-bridge rules", options.settings()?, options.durability(), None)?;
+    let attached =
+        BridgeConnection::new("edn-bridge rules", options.settings()?, options.durability(), None)?;
     let done = (|| {
         let listed = attached.client.ask("list_rules", Value::from(Map::new()))?;
         let rules = listed.get("rules").and_then(Value::as_slice).unwrap_or_default();
@@ -85,7 +86,7 @@ fn list(rules: &[Value<'_>]) -> Exit {
     out::show(&table.text())
 }
 
-fn remove(attached: &Attached, rules: &[Value<'_>], wanted: &str) -> Exit {
+fn remove(attached: &BridgeConnection, rules: &[Value<'_>], wanted: &str) -> Exit {
     let begins = |rule: &&Value<'_>| !wanted.is_empty() && text(rule, "rule-id").starts_with(wanted);
     let fitting: Vec<_> = rules.iter().filter(begins).collect();
     let id = match fitting.as_slice() {
@@ -106,7 +107,8 @@ fn remove(attached: &Attached, rules: &[Value<'_>], wanted: &str) -> Exit {
 
 /// Lists what was decided, newest first.
 pub(super) fn audit(options: &Options, limit: usize, as_json: bool) -> Exit {
-    let attached = Attached::new("edn-bridge audit", options.settings()?, options.durability(), None)?;
+    let attached =
+        BridgeConnection::new("edn-bridge audit", options.settings()?, options.durability(), None)?;
     let mut records: Vec<Value<'static>> = Vec::new();
     let mut before: Option<i64> = None;
     let read = loop {

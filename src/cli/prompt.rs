@@ -1,8 +1,8 @@
 //! `edn-bridge prompt`: a client of the EDN wire. Knows events and answers, and nothing of the engine behind them.
 
 pub(super) mod console;
-mod said;
-pub(super) mod told;
+mod printed_text;
+pub(super) mod printer;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use edn_bridge::client::frame;
 use edn_bridge::client::turn::{Accepted, Outcome};
 use edn_bridge::clock::{Clock, SystemClock};
 use edn_bridge::config::Settings;
-use edn_bridge::context::mark;
+use edn_bridge::context::delimiters;
 use edn_bridge::engine::Providers;
 use edn_bridge::files;
 use edn_bridge::json;
@@ -27,8 +27,8 @@ use edn_bridge::value::{Map, Owned, Value};
 use super::failure::{Exit, FAILED, Failure, INTERRUPTED, LIMIT, NO_ANSWER, NOT_SET_UP, UNREACHABLE};
 use super::options::Options;
 use super::{input, schema, sessions};
-use console::{Console, News, SignalKind};
-use told::{Output, Teller};
+use console::{Console, ConsoleEvent, SignalKind};
+use printer::{Output, Teller};
 
 /// The tool with which the model gives a structured answer.
 const ANSWER: &str = "answer";
@@ -75,7 +75,7 @@ pub(super) fn prompt(options: &Options, arguments: PromptArguments) -> Exit {
     }
     let console = Console::open("edn-bridge prompt", options, settings, resumed.as_ref(), false);
     let console = console.map_err(unusable)?;
-    let asked = Asked { message, shape, resumed };
+    let asked = PromptRequest { message, shape, resumed };
     let code = asked.see_through(&console, &arguments);
     console.end();
     code
@@ -89,7 +89,7 @@ fn message(text: Option<&str>) -> Result<String, Failure> {
         None => return Err(usage("there is no message: give one, or pipe one in")),
         Some(text) if input::is_piped() => match input::read()? {
             attached if attached.trim().is_empty() => text.to_owned(),
-            attached => format!("{text}\n\n{}", mark::marked("standard-input", &[], &attached)),
+            attached => format!("{text}\n\n{}", delimiters::marked("standard-input", &[], &attached)),
         },
         Some(text) => text.to_owned(),
     };
@@ -101,7 +101,7 @@ fn message(text: Option<&str>) -> Result<String, Failure> {
 
 /// What is piped in is data: its first line runs no slash command.
 fn guarded(text: String) -> String {
-    if text.trim_start().starts_with('/') { mark::marked("standard-input", &[], &text) } else { text }
+    if text.trim_start().starts_with('/') { delimiters::marked("standard-input", &[], &text) } else { text }
 }
 
 fn usage(what: &str) -> Failure {
@@ -181,7 +181,7 @@ pub(super) fn check_provider(settings: &Settings) -> Result<(), Failure> {
 }
 
 /// A prompt with what belongs to it.
-struct Asked {
+struct PromptRequest {
     message: String,
     shape: Option<Value<'static>>,
     resumed: Option<SessionId>,
@@ -202,7 +202,7 @@ pub(super) const TOPICS: &[&str] = &[
     "ui/frontend-action-requested",
 ];
 
-impl Asked {
+impl PromptRequest {
     /// Sends it and prints what happens, to the end.
     fn see_through(self, console: &Console, arguments: &PromptArguments) -> Exit {
         console.catch([SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()])?;
@@ -238,12 +238,12 @@ impl Asked {
                     }
                     continue;
                 }
-                Some(News::Gone) => return Err(gone(self.resumed.as_ref())),
-                Some(News::Interrupt(signal)) => {
+                Some(ConsoleEvent::Gone) => return Err(gone(self.resumed.as_ref())),
+                Some(ConsoleEvent::Interrupt(signal)) => {
                     run.interrupt(signal);
                     continue;
                 }
-                Some(News::Event(event)) => event,
+                Some(ConsoleEvent::Event(event)) => event,
             };
             if !accepted.has(&event) {
                 console.printed(&event);

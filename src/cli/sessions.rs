@@ -1,6 +1,6 @@
 //! `edn-bridge sessions`: lists, shows, exports, verifies, renames, archives and deletes sessions. Runs none.
 
-pub(super) mod shelf;
+pub(super) mod admin;
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
@@ -99,7 +99,7 @@ pub(super) enum SessionsCommand {
     /// Deletes the sessions of this folder that were not used for some time. Shows them and asks first.
     Prune {
         /// Those that were last used before that: 12h, 30d, 8w.
-        #[arg(long, value_name = "AGE", value_parser = shelf::age)]
+        #[arg(long, value_name = "AGE", value_parser = admin::age)]
         older_than: Duration,
         /// Those of all folders.
         #[arg(long)]
@@ -140,7 +140,7 @@ pub(super) fn run(options: &Options, command: Option<SessionsCommand>) -> Exit {
         SessionsCommand::Take { session, folder } => {
             let folder = folder.map(|folder| folder.canonicalize().unwrap_or(folder));
             let folder = folder.unwrap_or_else(|| settings.cwd.clone());
-            shelf::take(options, &settings, &SessionId::from(session.as_str()), &folder)
+            admin::take(options, &settings, &SessionId::from(session.as_str()), &folder)
         }
         SessionsCommand::List { words, all, archived, limit, json, .. } => {
             let cwd = (!all).then_some(cwd);
@@ -170,11 +170,11 @@ pub(super) fn run(options: &Options, command: Option<SessionsCommand>) -> Exit {
         }
         SessionsCommand::Rename { session, name } => {
             let session = resolve(&store, cwd, &session)?;
-            shelf::rename(options, &settings, &session, &name)
+            admin::rename(options, &settings, &session, &name)
         }
         SessionsCommand::Archive { sessions, undo } => {
             let sessions = resolve_all(&store, cwd, &sessions)?;
-            shelf::archive(options, &settings, &sessions, !undo)
+            admin::archive(options, &settings, &sessions, !undo)
         }
         SessionsCommand::Delete { sessions, yes } => {
             let wanted = resolve_all(&store, cwd, &sessions)?;
@@ -187,7 +187,7 @@ pub(super) fn run(options: &Options, command: Option<SessionsCommand>) -> Exit {
                     None => rows.row([(id.as_str().to_owned(), Some(Meaning::Name))]),
                 }
             }
-            shelf::delete(options, &settings, &wanted, &rows, yes)
+            admin::delete(options, &settings, &wanted, &rows, yes)
         }
         SessionsCommand::Prune { older_than, all, archived, yes } => {
             let before = SystemTime::now().checked_sub(older_than).unwrap_or(SystemTime::UNIX_EPOCH);
@@ -202,7 +202,7 @@ pub(super) fn run(options: &Options, command: Option<SessionsCommand>) -> Exit {
                 rows.row(cells(info, info.header.session.as_str(), all));
             }
             let wanted: Vec<SessionId> = old.iter().map(|info| info.header.session.clone()).collect();
-            shelf::delete(options, &settings, &wanted, &rows, yes)
+            admin::delete(options, &settings, &wanted, &rows, yes)
         }
         SessionsCommand::Verify { sessions, repair } => {
             let checked = verify(&store, cwd, &sessions, repair)?;

@@ -18,7 +18,7 @@ use super::failure::{Exit, Failure};
 use super::options::Options;
 use super::out;
 use super::style::{Painter, width};
-use bridges::{Bridges, Place, Told};
+use bridges::{BridgeFolder, BridgeState, Bridges};
 use screen::Screen;
 use view::{Sort, View};
 
@@ -44,7 +44,7 @@ pub(super) struct TopArguments {
 /// What the view waits for.
 enum Happening {
     /// The bridges were asked.
-    Told(Vec<Told>),
+    Told(Vec<BridgeState>),
     /// A key was pressed.
     Key(u8),
     /// The terminal has another size.
@@ -61,8 +61,8 @@ const QUIT: [u8; 3] = [b'q', b'Q', 3];
 
 pub(super) fn run(options: &Options, arguments: &TopArguments) -> Exit {
     let place = match &arguments.socket {
-        Some(socket) => Place::Socket(socket.clone()),
-        None => Place::Folder(options.state_folder()?),
+        Some(socket) => BridgeFolder::Socket(socket.clone()),
+        None => BridgeFolder::Folder(options.state_folder()?),
     };
     let every = Duration::from_secs(arguments.every);
     let mut bridges = Bridges::new(place, every);
@@ -71,7 +71,7 @@ pub(super) fn run(options: &Options, arguments: &TopArguments) -> Exit {
         return live(bridges, every, arguments.sort);
     }
     let told = bridges.ask();
-    if let (Some(_), [Told { facts: Err(error), .. }]) = (&arguments.socket, told.as_slice()) {
+    if let (Some(_), [BridgeState { facts: Err(error), .. }]) = (&arguments.socket, told.as_slice()) {
         return Err(Failure::Failed(error.clone()));
     }
     if arguments.json {
@@ -88,7 +88,7 @@ pub(super) fn run(options: &Options, arguments: &TopArguments) -> Exit {
 }
 
 /// `[{"socket": …, "facts": {…}}]`, with the graph's own names.
-fn json(told: &[Told]) -> String {
+fn json(told: &[BridgeState]) -> String {
     let all = told.iter().map(|told| {
         let map = Map::new().with("socket", told.socket.to_string_lossy().into_owned());
         Value::from(match &told.facts {

@@ -25,7 +25,7 @@ pub(super) struct UsageArguments {
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     by: By,
     /// Only what is not older: 12h, 30d, 8w.
-    #[arg(long, value_name = "AGE", value_parser = sessions::shelf::age)]
+    #[arg(long, value_name = "AGE", value_parser = sessions::admin::age)]
     since: Option<Duration>,
     /// As JSON.
     #[arg(long, conflicts_with = "html")]

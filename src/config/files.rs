@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use super::edit;
 use super::error::ConfigError;
 use super::layers::Layers;
-use super::place::{self, FileText};
+use super::source_position::{self, FileText};
 use super::trust::{self, Sealed, Trust};
 use crate::limits::CONFIG_BYTES;
 use crate::message::ThinkingLevel;
@@ -235,7 +235,7 @@ impl Files {
     pub fn place(&self, keys: &[Value<'_>]) -> Option<String> {
         [&self.project, &self.user].into_iter().flatten().find_map(|path| {
             let text = String::from_utf8(contents(path).ok()?).ok()?;
-            Some(format!("{}:{}", path.display(), place::of_keys(&text, keys)?))
+            Some(format!("{}:{}", path.display(), source_position::of_keys(&text, keys)?))
         })
     }
 
@@ -360,7 +360,7 @@ fn parse(path: &Path, bytes: std::io::Result<Vec<u8>>) -> Result<Option<Map<'sta
     };
     let value = edn::read_one(&bytes)
         .map_err(|source| {
-            let opened = std::str::from_utf8(&bytes).ok().and_then(place::unclosed);
+            let opened = std::str::from_utf8(&bytes).ok().and_then(source_position::unclosed);
             let opened = opened.map(|opened| opened.to_string()).unwrap_or_default();
             ConfigError::Syntax { path: path.to_owned(), source, opened }
         })?

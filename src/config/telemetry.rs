@@ -69,7 +69,7 @@ mod tests {
     use std::path::Path;
 
     use super::super::layers::Layers;
-    use super::super::place::FileText;
+    use super::super::source_position::FileText;
     use super::*;
     use crate::edn;
 

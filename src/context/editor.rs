@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::facts::editor::{Editor, cut};
 use crate::limits::EDITOR_TEXT_BYTES;
-use crate::tool::walk::Barred;
+use crate::tool::walk::DeniedPaths;
 use crate::tool::{self, path};
 
 impl Editor {
@@ -23,7 +23,8 @@ impl Editor {
         }
         let first = usize::try_from(selection.start.line).unwrap_or(usize::MAX).saturating_add(1);
         let lines = selection.end.line.saturating_sub(selection.start.line).saturating_add(1);
-        let read = tool::read_file(&path, first, usize::try_from(lines).ok(), &Barred::default(), &|| false);
+        let read =
+            tool::read_file(&path, first, usize::try_from(lines).ok(), &DeniedPaths::default(), &|| false);
         if !read.is_error && read.images.is_empty() {
             (selection.text, selection.cut) = cut(&read.text, EDITOR_TEXT_BYTES);
         }

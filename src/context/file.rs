@@ -5,7 +5,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::skipped::SkippedError;
+use super::skip_reason::SkippedError;
 use crate::files::{self, Start};
 use crate::tool::path::within;
 

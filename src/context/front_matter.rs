@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use granit_parser::{Event, Parser, ScalarStyle};
 
-use super::skipped::SkippedError;
+use super::skip_reason::SkippedError;
 
 /// The known keys of front matter; others are ignored.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -6,13 +6,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::mark;
+use super::delimiters;
 use crate::limits::{
     REFERENCE_BYTES, REFERENCE_LOOKUP_BYTES, REFERENCE_LOOKUPS, REFERENCES, REFERENCES_BYTES, TOOL_FILE_BYTES,
 };
 use crate::message::Block;
 use crate::meter::Meter;
-use crate::tool::walk::Barred;
+use crate::tool::walk::DeniedPaths;
 use crate::tool::{self, path};
 use crate::value::Value;
 
@@ -69,7 +69,7 @@ pub struct Reader<'r> {
     /// Whether a path may be read; if not, the reason.
     pub may_read: &'r dyn Fn(&Path) -> Result<(), String>,
     /// The hidden entries of readable folders.
-    pub barred: &'r Barred,
+    pub barred: &'r DeniedPaths,
     /// Whether the caller has given up.
     pub is_stopped: &'r dyn Fn() -> bool,
     /// Whether a mention, without its `@`, names no file but something that somebody else reads.
@@ -173,21 +173,21 @@ pub fn attach(cwd: &Path, text: &str, room: usize, reader: &Reader<'_>) -> Vec<A
 pub fn shown(attachments: &[Attachment]) -> String {
     let mut text = String::new();
     for attachment in attachments {
-        let name = mark::attribute(&attachment.name);
+        let name = delimiters::attribute(&attachment.name);
         match &attachment.server {
             _ if attachment.failed => {
                 let start = match &attachment.server {
                     Some(server) => {
-                        format!("server-resource server=\"{}\" name", mark::attribute(server))
+                        format!("server-resource server=\"{}\" name", delimiters::attribute(server))
                     }
                     None => "file path".to_owned(),
                 };
-                let why = mark::attribute(&attachment.text);
+                let why = delimiters::attribute(&attachment.text);
                 text.push_str(&format!("<{start}=\"{name}\" error=\"{why}\"/>\n"));
             }
             Some(server) => {
                 let attributes = [("server", &**server), ("name", attachment.name.as_str())];
-                text.push_str(&mark::marked("server-resource", &attributes, &attachment.text));
+                text.push_str(&delimiters::marked("server-resource", &attributes, &attachment.text));
                 text.push('\n');
             }
             None => text.push_str(&format!("<file path=\"{name}\">\n{}</file>\n", attachment.text)),
@@ -372,18 +372,18 @@ mod tests {
         let dir = folder();
         let cwd = dir.path().canonicalize().unwrap();
         let may_read = |path: &Path| if within(path, &cwd) { Ok(()) } else { Err("outside".to_owned()) };
-        let found = attach(&cwd, text, usize::MAX, &reader(&may_read, &Barred::default()));
+        let found = attach(&cwd, text, usize::MAX, &reader(&may_read, &DeniedPaths::default()));
         found.into_iter().map(|one| (one.name, !one.failed)).collect()
     }
 
     use crate::tool::path::within;
 
-    fn reader<'r>(may_read: &'r dyn Fn(&Path) -> Result<(), String>, barred: &'r Barred) -> Reader<'r> {
+    fn reader<'r>(may_read: &'r dyn Fn(&Path) -> Result<(), String>, barred: &'r DeniedPaths) -> Reader<'r> {
         Reader { may_read, barred, is_stopped: &|| false, is_elsewhere: &|_| false }
     }
 
     fn all(dir: &Path, text: &str, room: usize) -> Vec<Attachment> {
-        attach(dir, text, room, &reader(&|_| Ok(()), &Barred::default()))
+        attach(dir, text, room, &reader(&|_| Ok(()), &DeniedPaths::default()))
     }
 
     #[test]
@@ -455,7 +455,7 @@ mod tests {
         assert_eq!(found, ["file:///a.md", "x y"]);
         let is_elsewhere =
             |mention: &str| mention.split_once(':').is_some_and(|(server, _)| is_server(server));
-        let (may_read, barred) = (|_: &Path| Ok(()), Barred::default());
+        let (may_read, barred) = (|_: &Path| Ok(()), DeniedPaths::default());
         let elsewhere = Reader { is_elsewhere: &is_elsewhere, ..reader(&may_read, &barred) };
         let names: Vec<String> =
             attach(dir.path(), text, usize::MAX, &elsewhere).into_iter().map(|one| one.name).collect();
@@ -498,7 +498,7 @@ mod tests {
     #[test]
     fn references_end_when_the_caller_stops() {
         let dir = folder();
-        let (may_read, barred) = (|_: &Path| Ok(()), Barred::default());
+        let (may_read, barred) = (|_: &Path| Ok(()), DeniedPaths::default());
         let stopped =
             Reader { may_read: &may_read, barred: &barred, is_stopped: &|| true, is_elsewhere: &|_| false };
         assert!(attach(dir.path(), "@README", usize::MAX, &stopped).is_empty());

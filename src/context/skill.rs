@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::file::{self, Author, Folder, Problem, names};
 use super::front_matter;
 use super::reference;
-use super::skipped::SkippedError;
+use super::skip_reason::SkippedError;
 use crate::limits::{SKILL_BYTES, SKILL_DESCRIPTION_BYTES, SKILLS};
 use crate::tool::one_line;
 

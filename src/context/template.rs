@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::file::{self, Author, Folder, Problem, names};
 use super::front_matter;
-use super::skipped::SkippedError;
+use super::skip_reason::SkippedError;
 use crate::limits::{EXPANSION_BYTES, TEMPLATE_BYTES, TEMPLATES};
 use crate::tool::one_line;
 

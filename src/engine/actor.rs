@@ -1,30 +1,30 @@
 //! A session that lives: one task with its mailbox, the order of what is appended, and the dispatch of changes.
 //!
 //! The task puts parts together, each with a name and a file of its own: [`DurableState`] is what the journal says,
-//! [`TurnSlot`] what holds the session, [`Programs`] what runs beside it, [`CutOffWork`] what the process before left. The
+//! [`TurnSlot`] what holds the session, [`Programs`] what runs beside it, [`InterruptedWork`] what the process before left. The
 //! actor holds the rules that need several of them.
 
-mod adopt;
-mod again;
-mod agent_desk;
-mod alone;
+mod agent_state;
 mod changes;
-mod cut_off;
 mod durable;
-mod gather;
+mod exclusive_work;
 mod jobs;
+mod message_context;
 mod messages;
-mod pending;
+mod notifications;
+mod ownership;
+mod queue_edits;
+mod recovery;
+mod regenerate;
+mod reload;
 mod settings;
-mod shared;
 mod state;
 mod stopping;
-mod telling;
 mod turn_slot;
 mod turns;
 mod undo;
 
-pub(super) use shared::no_realm;
+pub(super) use ownership::no_realm;
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -36,10 +36,10 @@ use tracing::Instrument as _;
 use crate::engine::agent::Agent;
 use crate::engine::change::Change;
 use crate::engine::handle::Handle;
-use crate::engine::keeper::Departed;
 use crate::engine::ledger::Ledger;
-use crate::engine::parentage::Parentage;
+use crate::engine::parent_session::Parentage;
 use crate::engine::queue::MessageQueue;
+use crate::engine::restart_log::DepartedSession;
 use crate::engine::revision::ConfigRevision;
 use crate::engine::services::Services;
 use crate::engine::snapshot::SessionSnapshot;
@@ -50,9 +50,9 @@ use crate::limits::{MAILBOX, TOLD_FAULTS};
 use crate::runner::sandbox;
 use crate::session::Reply;
 use crate::store::{Entry, Header, Journal, JournalFault, Loaded};
-use cut_off::CutOffWork;
 use durable::DurableState;
 use jobs::Programs;
+use recovery::InterruptedWork;
 use turn_slot::TurnSlot;
 
 /// A session's task.
@@ -62,11 +62,11 @@ pub struct SessionActor {
     durable: DurableState,
     turns: TurnSlot,
     programs: Programs,
-    cut_off: CutOffWork,
+    cut_off: InterruptedWork,
     /// Who waits for the session to be idle.
     until_idle: Vec<Reply<()>>,
     /// What is to be said once the session has left the process.
-    departed: Option<Departed>,
+    departed: Option<DepartedSession>,
 }
 
 impl SessionActor {
@@ -128,7 +128,7 @@ impl SessionActor {
         durable.publish();
         durable.listen();
         let run = durable.state.newest_run(None).filter(|_| !durable.state.facts.is_elsewhere);
-        let cut_off = CutOffWork::of_run(run);
+        let cut_off = InterruptedWork::of_run(run);
         let live = Self {
             agent: agent.clone(),
             durable,
@@ -206,7 +206,7 @@ impl SessionActor {
     }
 
     /// Gives up the session's file, hangs up on those who show it, and says that it has left.
-    async fn leave(self: Box<Self>, departed: Departed) {
+    async fn leave(self: Box<Self>, departed: DepartedSession) {
         let shared = self.durable.shared.clone();
         if let Some(keeper) = shared.keeper.get() {
             keeper.leaves(&departed.session);

@@ -14,8 +14,8 @@ use crate::engine::handle::Handle;
 use crate::engine::host::Engine;
 use crate::engine::incoming::Incoming;
 use crate::engine::ledger::Lookup;
+use crate::engine::notes;
 use crate::engine::process_snapshot::ProcessSnapshot;
-use crate::engine::remember;
 use crate::engine::remote::{owner_elsewhere, stays_elsewhere};
 use crate::engine::snapshot::SessionSnapshot;
 use crate::facts::Note;
@@ -149,10 +149,10 @@ impl Graph for Engine {
     }
 
     fn remember(&self, call: Call, text: String, reply: Reply<Note>) {
-        self.with_own(&call, reply, |handle, reply| remember::keep(&self.shared, &handle, text, reply));
+        self.with_own(&call, reply, |handle, reply| notes::keep(&self.shared, &handle, text, reply));
     }
 
     fn forget(&self, call: Call, note: String, reply: Reply<bool>) {
-        self.with_own(&call, reply, |handle, reply| remember::forget(&self.shared, &handle, note, reply));
+        self.with_own(&call, reply, |handle, reply| notes::forget(&self.shared, &handle, note, reply));
     }
 }

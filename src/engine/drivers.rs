@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 
 use crate::engine::agent::{Agent, CompactionError, TurnTask};
 use crate::engine::change::HeldRun;
-use crate::engine::foreign::ForeignAgent;
+use crate::engine::external::ExternalAgent;
 use crate::engine::handle::Handle;
 use crate::engine::native::NativeAgent;
 use crate::engine::open::Opener;
@@ -18,7 +18,7 @@ use crate::value::Value;
 /// See the module.
 pub struct Drivers {
     pub native: Arc<NativeAgent>,
-    pub foreign: Arc<ForeignAgent>,
+    pub foreign: Arc<ExternalAgent>,
 }
 
 impl Drivers {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::engine::said::{Utterance, Word, Words};
+use crate::engine::live_forward::{ForwardedEvents, Utterance, Word};
 use crate::engine::services::Services;
 use crate::event::{Event, Piece};
 use crate::federation::Federation;
@@ -153,7 +153,7 @@ struct RemoteClient {
     session: SessionId,
     federation: Option<Arc<Federation>>,
     executor: tokio::runtime::Handle,
-    words: Arc<Mutex<Words>>,
+    words: Arc<Mutex<ForwardedEvents>>,
     connection: u64,
     speaker: Arc<AtomicU64>,
     answers: Arc<AtomicBool>,
@@ -172,7 +172,7 @@ impl RemoteClient {
 }
 
 /// Sends what waits, in order, until nothing does.
-async fn send(federation: Arc<Federation>, session: SessionId, words: Arc<Mutex<Words>>) {
+async fn send(federation: Arc<Federation>, session: SessionId, words: Arc<Mutex<ForwardedEvents>>) {
     loop {
         sleep(REALM_SAY).await;
         let waiting = {

@@ -13,13 +13,13 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::answered_rules::AnsweredRules;
 use crate::engine::change::{Ack, Change};
 use crate::engine::client_files::ClientFiles;
+use crate::engine::granted_rules::AnsweredRules;
 use crate::engine::hub::{Full, Hub};
-use crate::engine::in_flight::InFlight;
+use crate::engine::live_output::InFlight;
 use crate::engine::mcp::SessionMcp;
-use crate::engine::parentage::Parentage;
+use crate::engine::parent_session::Parentage;
 use crate::engine::progress::Progress;
 use crate::engine::revision::ConfigRevision;
 use crate::engine::snapshot::SessionSnapshot;

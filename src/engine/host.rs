@@ -17,8 +17,8 @@ use crate::engine::client_requests::ClientRequests;
 use crate::engine::configuration::Configuration;
 use crate::engine::control_audit::{ControlAudit, ControlCounts};
 use crate::engine::drivers::Drivers;
+use crate::engine::external::ExternalAgent;
 use crate::engine::follower::Followers;
-use crate::engine::foreign::ForeignAgent;
 use crate::engine::hub::Hub;
 use crate::engine::mcp::{McpDesk, McpPlace};
 use crate::engine::native::NativeAgent;
@@ -26,10 +26,10 @@ use crate::engine::open::Opener;
 use crate::engine::providers::Providers;
 use crate::engine::revision::ConfigurationError;
 use crate::engine::rules::KeptRules;
+use crate::engine::served_requests::ServedRequests;
 use crate::engine::services::Services;
+use crate::engine::session_admin;
 use crate::engine::session_tree::SessionTree;
-use crate::engine::shelf;
-use crate::engine::taken::TakenRequests;
 use crate::interaction::PendingQuestions;
 use crate::interaction::audit::Audit;
 use crate::limits::CONTROL_STORED_READS;
@@ -43,10 +43,10 @@ pub struct Engine {
     pub(super) shared: Arc<Services>,
     pub(super) opener: Opener,
     /// The agents of others.
-    pub(super) foreign: Arc<ForeignAgent>,
+    pub(super) foreign: Arc<ExternalAgent>,
     pub(super) actions: Arc<PendingActions>,
     /// The requests of other hosts.
-    pub(super) remote: Arc<TakenRequests>,
+    pub(super) remote: Arc<ServedRequests>,
     /// The other hosts that follow sessions of this one.
     pub(super) followers: Arc<Followers>,
 }
@@ -113,9 +113,9 @@ impl Engine {
             tasks,
             executor,
         });
-        shelf::finish_deletions(&shared);
+        session_admin::finish_deletions(&shared);
         let native = Arc::new(NativeAgent::new(shared.clone()));
-        let foreign = Arc::new(ForeignAgent::new(shared.clone()));
+        let foreign = Arc::new(ExternalAgent::new(shared.clone()));
         let agent = Arc::new(Drivers { native, foreign: foreign.clone() });
         let opener = Opener { shared: shared.clone(), agent };
         let (actions, remote, followers) = (Arc::default(), Arc::default(), Arc::default());

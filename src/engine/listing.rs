@@ -20,7 +20,7 @@ use crate::store::{Hit, SessionCopy, StoreError, StoredSession};
 const RECENT_CHARS: usize = 80;
 
 /// A session of a list.
-pub(super) enum Listed {
+pub(super) enum ListEntry {
     Live(Handle),
     Stored(Box<StoredSession>),
     /// A session of the realm that this machine has no copy of.
@@ -45,9 +45,9 @@ pub(super) fn list(
     let (found, copies) =
         sessions(services, folder, limit, wanted.archived).map_err(|error| refused(&error))?;
     let slot = |listed| match listed {
-        Listed::Live(handle) => Some(live_slot(&handle.snapshot(), asking)),
-        Listed::Stored(info) => Some(owned(services, disk_slot(*info))),
-        Listed::Elsewhere(slot) => (wanted.scope == ListScope::All).then(|| realm_slot(&slot)),
+        ListEntry::Live(handle) => Some(live_slot(&handle.snapshot(), asking)),
+        ListEntry::Stored(info) => Some(owned(services, disk_slot(*info))),
+        ListEntry::Elsewhere(slot) => (wanted.scope == ListScope::All).then(|| realm_slot(&slot)),
     };
     let missing = told(copies.iter().map(ToString::to_string));
     Ok(ListedSessions { sessions: found.into_iter().filter_map(slot).collect(), missing })
@@ -69,7 +69,7 @@ pub(super) fn sessions(
     folder: Option<&str>,
     limit: usize,
     archived: bool,
-) -> Result<(Vec<Listed>, Vec<SessionCopy>), StoreError> {
+) -> Result<(Vec<ListEntry>, Vec<SessionCopy>), StoreError> {
     let live = services.tree.all();
     let known: HashSet<SessionId> = live.iter().map(|handle| handle.id.clone()).collect();
     let here = |handle: &Handle| {
@@ -77,7 +77,7 @@ pub(super) fn sessions(
         (archived || !facts.archived) && folder.is_none_or(|folder| *facts.cwd == *folder)
     };
     let here = live.into_iter().rev().filter(here);
-    let mut listed: Vec<Listed> = here.take(limit).map(Listed::Live).collect();
+    let mut listed: Vec<ListEntry> = here.take(limit).map(ListEntry::Live).collect();
     let mut copies = Vec::new();
     if listed.len() < limit {
         let stored = services.read_journals(|journals| journals.stored(folder.map(Path::new)))?;
@@ -86,20 +86,20 @@ pub(super) fn sessions(
             |info: &StoredSession| (archived || !info.archived) && !known.contains(&info.header.session);
         let stored = stored.sessions.into_iter().filter(is_wanted);
         listed.extend(
-            stored.take(limit.saturating_sub(listed.len())).map(|info| Listed::Stored(Box::new(info))),
+            stored.take(limit.saturating_sub(listed.len())).map(|info| ListEntry::Stored(Box::new(info))),
         );
     }
     // A folder of another host is another folder, whatever its name.
     if let (None, Some(federation)) = (folder, services.federation.get()) {
-        let id = |listed: &Listed| match listed {
-            Listed::Live(handle) => handle.id.clone(),
-            Listed::Stored(info) => info.header.session.clone(),
-            Listed::Elsewhere(slot) => slot.header.session.clone(),
+        let id = |listed: &ListEntry| match listed {
+            ListEntry::Live(handle) => handle.id.clone(),
+            ListEntry::Stored(info) => info.header.session.clone(),
+            ListEntry::Elsewhere(slot) => slot.header.session.clone(),
         };
         let known: HashSet<SessionId> = listed.iter().map(id).chain(known).collect();
         let further = federation.sessions().into_iter().filter(|slot| !known.contains(&slot.header.session));
         let room = limit.saturating_sub(listed.len());
-        listed.extend(further.take(room).map(|slot| Listed::Elsewhere(Box::new(slot))));
+        listed.extend(further.take(room).map(|slot| ListEntry::Elsewhere(Box::new(slot))));
     }
     Ok((listed, copies))
 }

@@ -7,16 +7,16 @@
 //! `prompt`, `resources` and `listed` turn what servers have into texts and facts. Nothing here knows the protocol: the room
 //! `mcp` does.
 
-mod allowed;
-mod answerer;
-mod desk;
-mod listed;
+mod elicitation;
 mod pool;
 mod prompt;
+mod registry;
 mod resources;
+mod server_facts;
 mod session;
+mod tool_approvals;
 
-pub(super) use answerer::SessionAnswerer;
-pub(super) use desk::{McpDesk, McpPlace, server_origin};
+pub(super) use elicitation::SessionAnswerer;
 pub(super) use prompt::commands;
+pub(super) use registry::{McpDesk, McpPlace, server_origin};
 pub(super) use session::SessionMcp;

@@ -18,7 +18,7 @@ use crate::context::Project;
 use crate::engine::commands;
 use crate::engine::handle::Handle;
 use crate::engine::host::Engine;
-use crate::engine::listing::{self, Listed};
+use crate::engine::listing::{self, ListEntry};
 use crate::engine::mcp;
 use crate::engine::queue::QueuedMessage;
 use crate::engine::revision::ConfigRevision;
@@ -139,8 +139,8 @@ impl World for ProcessSnapshot {
         let found = listing::sessions(&self.engine.shared, (!all).then_some(&*cwd), limit, true)
             .map(|(found, _)| found);
         let info = |listed| match listed {
-            Listed::Live(handle) => self.view(handle).info(),
-            Listed::Elsewhere(slot) => {
+            ListEntry::Live(handle) => self.view(handle).info(),
+            ListEntry::Elsewhere(slot) => {
                 let text = SlotText::read(&slot.text);
                 SessionRow {
                     id: slot.header.session.to_string(),
@@ -157,7 +157,7 @@ impl World for ProcessSnapshot {
                     live: false,
                 }
             }
-            Listed::Stored(info) => SessionRow {
+            ListEntry::Stored(info) => SessionRow {
                 id: info.header.session.to_string(),
                 location: Some(info.location().into_owned()),
                 name: info.name,

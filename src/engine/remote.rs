@@ -6,10 +6,10 @@
 
 mod ask;
 mod call;
-mod carry;
+mod dispatch;
 mod graph;
-mod owed;
 mod questions;
+mod reply;
 mod response;
 mod serve;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::unended::UnendedQuestion;
+use crate::engine::interrupted::UnendedQuestion;
 use crate::message::SessionId;
 use crate::session::ApiError;
 use crate::store::record::{AnswerRecord, QuestionRecord, RunEvent, WorkflowRecord};

@@ -21,8 +21,8 @@ use crate::engine::configuration::Configuration;
 use crate::engine::control_audit::{ControlAudit, ControlCounts};
 use crate::engine::handle::Handle;
 use crate::engine::hub::Hub;
-use crate::engine::keeper::Keeper;
 use crate::engine::mcp::McpDesk;
+use crate::engine::restart_log::RestartLog;
 use crate::engine::revision::ConfigRevision;
 use crate::engine::rules::KeptRules;
 use crate::engine::session_tree::SessionTree;
@@ -84,7 +84,7 @@ pub struct Services {
     pub web: Arc<Web>,
     pub tree: Arc<SessionTree>,
     /// Who keeps the sessions at work through the end of the process.
-    pub keeper: OnceLock<Box<dyn Keeper>>,
+    pub keeper: OnceLock<Box<dyn RestartLog>>,
     /// Whether every session is to leave for another process.
     pub leaves: AtomicBool,
     /// The servers of tools.

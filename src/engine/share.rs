@@ -11,16 +11,16 @@ use crate::engine::actions::PendingActions;
 use crate::engine::actor::no_realm;
 use crate::engine::agent::Agent;
 use crate::engine::change::{Change, Unload};
+use crate::engine::external::ExternalAgent;
 use crate::engine::follower::{FOLLOW_AGAIN, Followers};
-use crate::engine::foreign::ForeignAgent;
 use crate::engine::handle::Handle;
 use crate::engine::host::Engine;
 use crate::engine::hub::Hub;
+use crate::engine::live_forward::{Word, heard};
 use crate::engine::open::Opener;
 use crate::engine::remote::{follow_owner, take_request};
-use crate::engine::said::{Word, heard};
+use crate::engine::served_requests::ServedRequests;
 use crate::engine::services::{Services, refused};
-use crate::engine::taken::TakenRequests;
 use crate::engine::takeover::take_over;
 use crate::event::{Event, Piece};
 use crate::facts::HostFacts;
@@ -168,9 +168,9 @@ async fn wait_for_entries(federation: &Federation, handle: &Handle, offset: u64)
 struct WeakEngine {
     shared: Weak<Services>,
     agent: Weak<dyn Agent>,
-    foreign: Weak<ForeignAgent>,
+    foreign: Weak<ExternalAgent>,
     actions: Arc<PendingActions>,
-    remote: Arc<TakenRequests>,
+    remote: Arc<ServedRequests>,
     followers: Arc<Followers>,
 }
 

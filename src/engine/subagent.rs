@@ -15,7 +15,7 @@ use crate::engine::change::Change;
 use crate::engine::execution::Execution;
 use crate::engine::handle::Handle;
 use crate::engine::open::Opener;
-use crate::engine::parentage::Parentage;
+use crate::engine::parent_session::Parentage;
 use crate::engine::turn_control::{TurnControl, TurnEnd};
 use crate::event::Cause;
 use crate::message::{Role, SessionId, StopReason, Usage};

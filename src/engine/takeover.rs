@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::engine::host::Engine;
 use crate::engine::open::Opener;
-use crate::federation::{LostSession, SlotText};
+use crate::federation::{FailoverCandidate, SlotText};
 use crate::git;
 use crate::limits::REALM_FOLDERS;
 use crate::message::SessionId;
@@ -54,7 +54,7 @@ impl Opener {
 }
 
 /// Takes a session, if it is live here, or else with `opens`. Returns whether this engine tries it.
-pub fn take_over(engine: &Engine, lost: &Arc<LostSession>, opens: bool) -> bool {
+pub fn take_over(engine: &Engine, lost: &Arc<FailoverCandidate>, opens: bool) -> bool {
     if !opens && engine.shared.tree.get(&lost.session).is_err() {
         return false;
     }

@@ -18,17 +18,17 @@ use futures_util::stream::FuturesUnordered;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::agent::{self, TurnTask};
-use crate::engine::answers;
+use crate::engine::answer_records;
 use crate::engine::change::{Change, HeldRun};
 use crate::engine::execution::{Completed, Execution};
 use crate::engine::handle::Handle;
+use crate::engine::interrupted::UnendedQuestion;
 use crate::engine::open::Opener;
 use crate::engine::progress::notification;
 use crate::engine::run_record::RunRecord;
 use crate::engine::services::Services;
 use crate::engine::subagent::Child;
 use crate::engine::turn_control::{TurnControl, TurnEnd};
-use crate::engine::unended::UnendedQuestion;
 use crate::event::question::{Answer, QuestionContent, QuestionKind};
 use crate::event::{Body, Cause, Event, NoticeLevel};
 use crate::hook::command::{self, HookFailure};
@@ -84,7 +84,7 @@ struct Run {
 
 /// The end of a stage.
 #[derive(Debug, Clone, PartialEq)]
-struct Ended {
+struct StageEnd {
     outcome: Arc<str>,
     result: Value<'static>,
     attempts: u32,
@@ -93,7 +93,7 @@ struct Ended {
     why: Option<String>,
 }
 
-impl Ended {
+impl StageEnd {
     fn bad(outcome: &str, attempts: u32, why: String) -> Self {
         Self { outcome: outcome.into(), result: Value::Nil, attempts, cap_hit: false, why: Some(why) }
     }
@@ -197,7 +197,7 @@ impl Run {
         child: Option<&Handle>,
         results: &[(String, Value<'static>)],
         stop: &CancellationToken,
-    ) -> Result<Ended, Stopped> {
+    ) -> Result<StageEnd, Stopped> {
         let execution = self.shared.clock.id("x-");
         let is_of_group = self.workflow.step(&stage.id).is_none();
         let mut facts = self.facts(stage, &execution, results);
@@ -206,7 +206,7 @@ impl Run {
         for check in &stage.gate {
             match self.holds(stage, check, &facts, child, stop).await? {
                 Ok(wrote) => gate.push_str(&wrote),
-                Err(why) => return Ok(Ended::bad(SKIPPED, 0, why)),
+                Err(why) => return Ok(StageEnd::bad(SKIPPED, 0, why)),
             }
         }
         let prompt = self.fill(&stage.body, results, &gate);
@@ -228,7 +228,7 @@ impl Run {
             let (text, failed) = self.act(&run, message, child, stop).await?;
             cap_hit = run.is_cap_hit();
             if let Some(failed) = failed {
-                return Ok(Ended { cap_hit, ..Ended::bad(FAILED, made, failed) });
+                return Ok(StageEnd { cap_hit, ..StageEnd::bad(FAILED, made, failed) });
             }
             let completed = match run.completed() {
                 Some(completed) => Ok(completed),
@@ -253,7 +253,7 @@ impl Run {
             };
             match (completed, checked) {
                 (Ok(completed), Ok(())) => {
-                    return Ok(Ended {
+                    return Ok(StageEnd {
                         outcome: completed.outcome,
                         result: Value::from(completed.result),
                         attempts: made,
@@ -264,7 +264,7 @@ impl Run {
                 (_, Err(why)) | (Err(why), _) => wrong = why,
             }
         }
-        Ok(Ended { cap_hit, ..Ended::bad(FAILED, stage.attempts, wrong) })
+        Ok(StageEnd { cap_hit, ..StageEnd::bad(FAILED, stage.attempts, wrong) })
     }
 
     /// Whether all of a stage's checks pass. The error says why not: the model and the person read it, and the engine
@@ -349,7 +349,7 @@ impl Run {
         join: Option<&Arc<Stage>>,
         results: &mut Vec<(String, Value<'static>)>,
         lines: &mut Lines,
-    ) -> Result<Ended, Stopped> {
+    ) -> Result<StageEnd, Stopped> {
         let group = self.stop.child_token();
         let before = results.clone();
         let mut running: FuturesUnordered<_> =
@@ -359,7 +359,7 @@ impl Run {
         }
         self.show(lines, &format!("workflow {}: {} stages side by side", self.workflow.name, siblings.len()))
             .await;
-        let mut failed: Option<(Arc<str>, Ended)> = None;
+        let mut failed: Option<(Arc<str>, StageEnd)> = None;
         let mut found = Vec::new();
         while let Some((stage, ended)) = running.next().await {
             match ended {
@@ -382,7 +382,7 @@ impl Run {
         }
         if let Some((id, ended)) = failed {
             let why = ended.why.unwrap_or_default();
-            return Ok(Ended::bad(FAILED, 1, format!("{id} {}: {why}", ended.outcome)));
+            return Ok(StageEnd::bad(FAILED, 1, format!("{id} {}: {why}", ended.outcome)));
         }
         // In the order of the file, whichever ended first.
         found.sort_by_key(|(id, _)| siblings.iter().position(|stage| *stage.id == **id));
@@ -393,7 +393,7 @@ impl Run {
         }
         results.extend(found);
         match join {
-            None => Ok(Ended {
+            None => Ok(StageEnd {
                 outcome: DONE.into(),
                 result: Value::from(all),
                 attempts: 1,
@@ -416,7 +416,7 @@ impl Run {
         stage: &'s Arc<Stage>,
         results: &[(String, Value<'static>)],
         stop: &CancellationToken,
-    ) -> (&'s Arc<Stage>, Result<Ended, Stopped>) {
+    ) -> (&'s Arc<Stage>, Result<StageEnd, Stopped>) {
         let facts = self.session.snapshot().facts.clone();
         let child = Child {
             id: SessionId::from(self.shared.clock.id("s-")),
@@ -426,7 +426,7 @@ impl Run {
             agent: facts.agent.as_ref().map(|agent| agent.name.clone()),
         };
         let ended = match self.opener.open_child(&self.session, child).await {
-            Err(error) => Ok(Ended::bad(FAILED, 0, error.message)),
+            Err(error) => Ok(StageEnd::bad(FAILED, 0, error.message)),
             Ok(child) => {
                 let ended = self.stage(stage, Some(&child), results, stop).await;
                 self.opener.retire_child(&child);
@@ -520,7 +520,7 @@ impl Run {
         let earlier = before.rev().find(|asked| *asked.question.digest == *digest);
         let questions = &self.shared.questions;
         if let Some(UnendedQuestion { question: known, at, answer: Some(answer) }) = earlier
-            && let Some(resolution) = answers::resolution(answer)
+            && let Some(resolution) = answer_records::resolution(answer)
         {
             let by = answer.by.clone();
             questions.record_earlier(&known.question_id, question, at.clone(), by, &resolution);

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::joined::Federation;
-use super::log::{LACKS_ENTRIES, Start, again, state_of};
-use super::member::ownership_of;
+use super::host_state::ownership_of;
+use super::membership::Federation;
+use super::shared_journal::{LACKS_ENTRIES, Start, again, state_of};
 use crate::limits::{LET_GO_TRIES, REALM_PAGE};
 use crate::message::SessionId;
 use crate::realm::rules::LeaseStanding;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use tokio::sync::{Notify, oneshot};
 
 use super::dialog;
+use super::interrupted::QuestionNote;
 use super::question::{EndedBy, Origin, Question, Resolution};
-use super::unended::QuestionNote;
 use crate::catalogue::ErrorCode;
 use crate::event::question::QuestionKind;
 use crate::event::{Body, Dialog, Event, QuestionAsked, QuestionEnded, Subagent};

@@ -15,10 +15,10 @@ use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::audit::{self, Audit};
+use super::interrupted::{QuestionNote, QuestionNotes};
 use super::open_questions::{self, Audience, Open, OpenQuestions, already_answered, can_show, fits};
 use super::question::{ClientAnswer, EndedBy, Origin, Question, Resolution};
 use super::records::{self, CUT_OFF};
-use super::unended::{QuestionNote, QuestionNotes};
 use super::{answers, dialog, warning};
 use crate::catalogue::ErrorCode;
 use crate::clock::{Clock, rfc3339};

@@ -9,9 +9,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::ask::{Answer, Answerer, Ask, Question};
+use super::elicit::{Answerer, Ask, ElicitReply, Question};
 use crate::limits::{MCP_QUESTIONS, TOOL_EXCERPT_BYTES, TOOL_UPDATE_PAUSE};
-use crate::peer::{Noted, cut};
+use crate::peer::{Redactor, cut};
 
 /// For whom a server is asked something.
 #[derive(Clone)]
@@ -89,7 +89,7 @@ struct Request {
 /// The calls of a connection.
 pub(super) struct Calls {
     server: Arc<str>,
-    pub(super) noted: Arc<Noted>,
+    pub(super) noted: Arc<Redactor>,
     requests: Mutex<Vec<Request>>,
     /// Held while a request is sent and entered: what a server says meanwhile waits until it is known.
     pub(super) sending: tokio::sync::Mutex<()>,
@@ -111,7 +111,7 @@ impl Drop for Entered<'_> {
 }
 
 impl Calls {
-    pub(super) fn new(server: Arc<str>, noted: Arc<Noted>) -> Self {
+    pub(super) fn new(server: Arc<str>, noted: Arc<Redactor>) -> Self {
         Self {
             server,
             noted,
@@ -173,10 +173,10 @@ impl Calls {
     }
 
     /// Asks a call's person, and waits for the answer.
-    pub(super) async fn ask(&self, call: &Arc<Call>, question: Question) -> Answer {
-        let Some(answerer) = &call.caller.answerer else { return Answer::Declined };
+    pub(super) async fn ask(&self, call: &Arc<Call>, question: Question) -> ElicitReply {
+        let Some(answerer) = &call.caller.answerer else { return ElicitReply::Declined };
         if call.asked.fetch_add(1, Ordering::AcqRel) >= MCP_QUESTIONS {
-            return Answer::Cancelled;
+            return ElicitReply::Cancelled;
         }
         let ask = Ask {
             server: self.server.clone(),
@@ -186,14 +186,14 @@ impl Calls {
         };
         tokio::select! {
             biased;
-            () = call.ended.cancelled() => Answer::Cancelled,
+            () = call.ended.cancelled() => ElicitReply::Cancelled,
             answer = waiting(call, answerer.ask(ask)) => answer,
         }
     }
 }
 
 /// Waits for a person, during which the call's time stands still.
-async fn waiting(call: &Arc<Call>, answer: impl Future<Output = Answer>) -> Answer {
+async fn waiting(call: &Arc<Call>, answer: impl Future<Output = ElicitReply>) -> ElicitReply {
     struct Waiting<'c>(&'c Call);
     impl Drop for Waiting<'_> {
         fn drop(&mut self) {

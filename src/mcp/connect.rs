@@ -12,26 +12,26 @@ use tokio_util::task::TaskTracker;
 
 use super::calls::Calls;
 use super::connection::{Connection, greet, mode};
-use super::eras;
 use super::facts::Era;
 use super::failure::Failure;
 use super::handler::Handler;
 use super::oauth::{Authorized, restored};
 use super::pipes::Pipes;
-use super::place::Place;
+use super::protocol_cache;
 use super::secrets::Values;
-use super::settings::{Server, Way};
-use super::web::Guarded;
+use super::server_context::ServerContext;
+use super::settings::{Server, ServerTransport};
+use super::web::ServerClient;
 use crate::files;
 use crate::http::Url;
 use crate::http::header::{HeaderName, HeaderValue};
 use crate::limits::{HTTP_ERROR_BYTES, MCP_JSON_BYTES, MCP_LINE_BYTES, MCP_OPEN_REQUESTS, MCP_START_WAIT};
-use crate::peer::{self, Noted, PeerProgram, Started, Stderr, Tokens};
+use crate::peer::{self, PeerProgram, Redactor, Started, Stderr, Tokens};
 
 /// A connection that could not be made, with the words that may be shown.
 pub(super) struct NotConnected {
     pub(super) failure: Failure,
-    pub(super) noted: Arc<Noted>,
+    pub(super) noted: Arc<Redactor>,
     pub(super) stderr: Option<Arc<Stderr>>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct NotConnected {
 /// See [`NotConnected`].
 pub(super) async fn connect(
     server: &Arc<Server>,
-    place: &Arc<Place>,
+    place: &Arc<ServerContext>,
     tokens: &Arc<Tokens>,
     tasks: &TaskTracker,
     login: Option<Authorized>,
@@ -52,7 +52,7 @@ pub(super) async fn connect(
     let now = place.clock.now();
     let known = {
         let (state_dir, digest) = (place.state_dir.clone(), digest.clone());
-        let read = tokio::task::spawn_blocking(move || eras::known(&state_dir, &digest, now)).await;
+        let read = tokio::task::spawn_blocking(move || protocol_cache::known(&state_dir, &digest, now)).await;
         read.ok().flatten()
     };
     let attempt = Attempt { server, place, tokens, tasks, values: &values, login };
@@ -78,14 +78,15 @@ pub(super) async fn connect(
     let era = connected.as_ref().ok().map(|connection| connection.era);
     if era != known {
         let state_dir = place.state_dir.clone();
-        let _ = tokio::task::spawn_blocking(move || eras::keep(&state_dir, &digest, era, now)).await;
+        let _ =
+            tokio::task::spawn_blocking(move || protocol_cache::keep(&state_dir, &digest, era, now)).await;
     }
     connected
 }
 
 struct Attempt<'a> {
     server: &'a Arc<Server>,
-    place: &'a Arc<Place>,
+    place: &'a Arc<ServerContext>,
     tokens: &'a Arc<Tokens>,
     tasks: &'a TaskTracker,
     values: &'a Values,
@@ -95,16 +96,16 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     async fn make(&self, era: Option<Era>) -> Result<Connection, NotConnected> {
-        let noted = Arc::new(Noted::new(self.values.secrets(self.server)).with(self.tokens.clone()));
+        let noted = Arc::new(Redactor::new(self.values.secrets(self.server)).with(self.tokens.clone()));
         let stderr = Arc::new(Stderr::default());
         let connected = match &self.server.way {
-            Way::Command(_) => self.program(era, &noted, &stderr).await,
-            Way::Http(url) => self.http(era, url, &noted).await,
+            ServerTransport::Command(_) => self.program(era, &noted, &stderr).await,
+            ServerTransport::Http(url) => self.http(era, url, &noted).await,
         };
         connected.map_err(|failure| NotConnected { failure, noted, stderr: Some(stderr) })
     }
 
-    fn handler(&self, noted: &Arc<Noted>) -> Handler {
+    fn handler(&self, noted: &Arc<Redactor>) -> Handler {
         let root = Url::from_directory_path(&self.place.root).map_or_else(|()| String::new(), String::from);
         Handler {
             calls: Arc::new(Calls::new(self.server.name.clone(), noted.clone())),
@@ -117,7 +118,7 @@ impl Attempt<'_> {
     async fn program(
         &self,
         era: Option<Era>,
-        noted: &Arc<Noted>,
+        noted: &Arc<Redactor>,
         stderr: &Arc<Stderr>,
     ) -> Result<Connection, Failure> {
         // At each start: a file may change at any time after it was trusted.
@@ -132,7 +133,7 @@ impl Attempt<'_> {
             }
         }
         let variables = &self.values.environment;
-        let Way::Command(command) = &self.server.way else {
+        let ServerTransport::Command(command) = &self.server.way else {
             return Err(Failure::Other("it has no command".to_owned()));
         };
         let root = &self.place.root;
@@ -163,7 +164,7 @@ impl Attempt<'_> {
         }
     }
 
-    async fn http(&self, era: Option<Era>, url: &Url, noted: &Arc<Noted>) -> Result<Connection, Failure> {
+    async fn http(&self, era: Option<Era>, url: &Url, noted: &Arc<Redactor>) -> Result<Connection, Failure> {
         let client = self.place.http.client(url).map_err(|error| Failure::Other(error.to_string()))?;
         let mut headers = HashMap::new();
         for (name, value) in &self.values.headers {
@@ -195,7 +196,7 @@ impl Attempt<'_> {
             }
             None => {
                 let transport =
-                    StreamableHttpClientTransport::with_client(Guarded::new(client.clone()), config);
+                    StreamableHttpClientTransport::with_client(ServerClient::new(client.clone()), config);
                 greet(transport, handler.clone(), mode(era), end.clone()).await?
             }
         };

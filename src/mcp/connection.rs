@@ -30,7 +30,7 @@ use crate::limits::{
     MCP_PAGES, MCP_ROUNDS, MCP_START_WAIT, MCP_TITLE_BYTES,
 };
 use crate::peer::{Child, Stderr};
-use crate::peer::{Noted, cut};
+use crate::peer::{Redactor, cut};
 
 /// Why a request has no answer.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub(super) struct Connection {
     handler: Handler,
     child: Option<Child>,
     /// What went wrong with it, without its secrets.
-    pub(super) noted: Arc<Noted>,
+    pub(super) noted: Arc<Redactor>,
     /// The era that is spoken.
     pub(super) era: Era,
     /// The revision of the protocol.
@@ -117,7 +117,7 @@ impl Connection {
         service: RunningService<RoleClient, Handler>,
         handler: Handler,
         child: Option<Child>,
-        noted: Arc<Noted>,
+        noted: Arc<Redactor>,
         end: CancellationToken,
         tasks: &TaskTracker,
     ) -> Self {

@@ -6,7 +6,7 @@ use rmcp::model::{self, ContentBlock, ResourceContents};
 use serde_json::Value as Json;
 
 use super::facts::{Argument, Content, Prompt, Resource, Template, ToolFacts};
-use super::lists::{Item, Listed};
+use super::lists::{Item, ServerItem};
 use super::names::offered;
 use super::settings::Server;
 use crate::json;
@@ -14,19 +14,19 @@ use crate::limits::{
     MCP_DESCRIPTION_BYTES, MCP_LISTED, MCP_RESULT_BYTES, MCP_SCHEMA_BYTES, MCP_SERVER_TOOLS, MCP_TITLE_BYTES,
 };
 use crate::message::image::Image;
-use crate::peer::{Noted, cut, shown};
+use crate::peer::{Redactor, cut, shown};
 use crate::sha256;
 use crate::value::Value;
 
-fn title(noted: &Noted, text: Option<&str>) -> Option<Arc<str>> {
+fn title(noted: &Redactor, text: Option<&str>) -> Option<Arc<str>> {
     text.filter(|text| !text.trim().is_empty()).map(|text| shown(noted, text, MCP_TITLE_BYTES))
 }
 
-fn description(noted: &Noted, text: Option<&str>) -> Arc<str> {
+fn description(noted: &Redactor, text: Option<&str>) -> Arc<str> {
     shown(noted, text.unwrap_or_default().trim(), MCP_DESCRIPTION_BYTES)
 }
 
-fn kind(noted: &Noted, text: Option<&str>) -> Option<Arc<str>> {
+fn kind(noted: &Redactor, text: Option<&str>) -> Option<Arc<str>> {
     text.map(|kind| shown(noted, kind, 100))
 }
 
@@ -46,7 +46,7 @@ pub(super) fn json_of(value: &Value<'_>) -> Json {
     serde_json::from_slice(&text).unwrap_or(Json::Null)
 }
 
-impl Listed for model::Tool {
+impl ServerItem for model::Tool {
     type Kept = ToolFacts;
     const WHAT: &'static str = "tool";
     const MOST: usize = MCP_SERVER_TOOLS;
@@ -60,7 +60,7 @@ impl Listed for model::Tool {
             && !server.without.iter().any(|name| *name == self.name)
     }
 
-    fn read(self, server: &Server, noted: &Noted) -> Result<Item<ToolFacts>, String> {
+    fn read(self, server: &Server, noted: &Redactor) -> Result<Item<ToolFacts>, String> {
         if self.name.is_empty() || self.name.len() > MCP_TITLE_BYTES {
             return Err(format!("its name must have 1 to {MCP_TITLE_BYTES} bytes"));
         }
@@ -117,7 +117,7 @@ fn remote_reference(schema: &Json) -> Option<&str> {
     }
 }
 
-impl Listed for model::Prompt {
+impl ServerItem for model::Prompt {
     type Kept = Prompt;
     const WHAT: &'static str = "prompt";
     const MOST: usize = MCP_LISTED;
@@ -126,7 +126,7 @@ impl Listed for model::Prompt {
         &self.name
     }
 
-    fn read(self, server: &Server, noted: &Noted) -> Result<Item<Prompt>, String> {
+    fn read(self, server: &Server, noted: &Redactor) -> Result<Item<Prompt>, String> {
         if self.name.is_empty() || self.name.len() > MCP_TITLE_BYTES {
             return Err(format!("its name must have 1 to {MCP_TITLE_BYTES} bytes"));
         }
@@ -154,7 +154,7 @@ impl Listed for model::Prompt {
     }
 }
 
-impl Listed for model::Resource {
+impl ServerItem for model::Resource {
     type Kept = Resource;
     const WHAT: &'static str = "resource";
     const MOST: usize = MCP_LISTED;
@@ -163,7 +163,7 @@ impl Listed for model::Resource {
         &self.uri
     }
 
-    fn read(self, _: &Server, noted: &Noted) -> Result<Item<Resource>, String> {
+    fn read(self, _: &Server, noted: &Redactor) -> Result<Item<Resource>, String> {
         if self.uri.len() > MCP_TITLE_BYTES {
             return Err(format!("its address may have {MCP_TITLE_BYTES} bytes"));
         }
@@ -180,7 +180,7 @@ impl Listed for model::Resource {
     }
 }
 
-impl Listed for model::ResourceTemplate {
+impl ServerItem for model::ResourceTemplate {
     type Kept = Template;
     const WHAT: &'static str = "template";
     const MOST: usize = MCP_LISTED;
@@ -189,7 +189,7 @@ impl Listed for model::ResourceTemplate {
         &self.uri_template
     }
 
-    fn read(self, _: &Server, noted: &Noted) -> Result<Item<Template>, String> {
+    fn read(self, _: &Server, noted: &Redactor) -> Result<Item<Template>, String> {
         if self.uri_template.len() > MCP_TITLE_BYTES {
             return Err(format!("its address may have {MCP_TITLE_BYTES} bytes"));
         }
@@ -206,7 +206,7 @@ impl Listed for model::ResourceTemplate {
 }
 
 /// A block of content: text, an image that models take, or a note of what it is.
-pub(super) fn content(block: ContentBlock, noted: &Noted) -> Content {
+pub(super) fn content(block: ContentBlock, noted: &Redactor) -> Content {
     let note = |text: String| Content::Text(cut(&noted.redact(&text), MCP_RESULT_BYTES));
     match block {
         ContentBlock::Text(text) => note(text.text),
@@ -224,7 +224,7 @@ pub(super) fn content(block: ContentBlock, noted: &Noted) -> Content {
 }
 
 /// The contents of a resource.
-pub(super) fn contents(resource: ResourceContents, noted: &Noted) -> Content {
+pub(super) fn contents(resource: ResourceContents, noted: &Redactor) -> Content {
     match resource {
         ResourceContents::TextResourceContents { text, .. } => {
             Content::Text(cut(&noted.redact(&text), MCP_RESULT_BYTES))
@@ -246,7 +246,7 @@ fn picture(mime_type: &str, data: &str) -> Option<Content> {
     Some(Content::Image { mime_type, data })
 }
 
-fn unshown(noted: &Noted, what: &str, mime_type: &str, data: &str) -> String {
+fn unshown(noted: &Redactor, what: &str, mime_type: &str, data: &str) -> String {
     let bytes = data.len() / 4 * 3;
     format!("[{what} {}, some {bytes} bytes: not shown]", shown(noted, mime_type, 100))
 }
@@ -286,7 +286,7 @@ mod tests {
             with("hidden", object),
         ];
         let server = server(r#"{:command ["a"] :without-tools ["hidden"]}"#);
-        let noted = Noted::default();
+        let noted = Redactor::default();
         let mut tools = Reading::new(&server, &noted);
         assert!(tools.page(all));
         let names: Vec<&str> = tools.kept.iter().map(|tool| &*tool.tool).collect();
@@ -303,7 +303,7 @@ mod tests {
         let all = 0..MCP_SERVER_TOOLS + 5;
         let all =
             all.map(|n| tool_of(serde_json::json!({"name": format!("t{n}"), "inputSchema": {}}))).collect();
-        let (server, noted) = (server(r#"{:command ["a"]}"#), Noted::default());
+        let (server, noted) = (server(r#"{:command ["a"]}"#), Redactor::default());
         let mut tools = Reading::new(&server, &noted);
         assert!(!tools.page(all));
         assert_eq!((tools.kept.len(), tools.passed_over.len()), (MCP_SERVER_TOOLS, 1));
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn digest_of_a_tool_changes_with_what_it_says() {
         let server = server(r#"{:command ["a"]}"#);
-        let digest = |json: Json| tool_of(json).read(&server, &Noted::default()).unwrap().kept.digest;
+        let digest = |json: Json| tool_of(json).read(&server, &Redactor::default()).unwrap().kept.digest;
         let base = serde_json::json!({"name": "t", "description": "d", "inputSchema": {"type": "object"}});
         let first = digest(base.clone());
         assert_eq!(first, digest(base.clone()));
@@ -333,7 +333,7 @@ mod tests {
         }
         // The same words of another program or from another folder are another tool; another key or time makes none.
         let of = |text: &str| {
-            tool_of(base.clone()).read(&self::server(text), &Noted::default()).unwrap().kept.digest
+            tool_of(base.clone()).read(&self::server(text), &Redactor::default()).unwrap().kept.digest
         };
         let same = of(r#"{:command ["a"] :env {"K" "other"} :timeout-ms 5}"#);
         assert!(!digests.insert(same));

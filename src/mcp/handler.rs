@@ -15,8 +15,8 @@ use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext, Ro
 use serde_json::Value as Json;
 use tokio::sync::Notify;
 
-use super::ask::Answer;
 use super::calls::{Call, Calls};
+use super::elicit::ElicitReply;
 use super::questions::{elicitation, elicited, pages_first, sampled, sampling};
 
 /// One connection's side of what a server asks.
@@ -76,7 +76,7 @@ impl Handler {
             Err(_) => return false,
         };
         for page in pages {
-            if self.calls.ask(call, page).await != Answer::Agreed {
+            if self.calls.ask(call, page).await != ElicitReply::Agreed {
                 return false;
             }
         }
@@ -130,7 +130,7 @@ impl ClientHandler for Handler {
         };
         let answer = tokio::select! {
             answer = self.calls.ask(&call, question.clone()) => answer,
-            () = context.ct.cancelled() => Answer::Cancelled,
+            () = context.ct.cancelled() => ElicitReply::Cancelled,
         };
         Ok(elicited(&question, answer))
     }

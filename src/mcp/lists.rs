@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::settings::Server;
 use crate::limits::{MCP_LIST_BYTES, MCP_LISTED};
-use crate::peer::{Noted, shown};
+use crate::peer::{Redactor, shown};
 
 /// What a server lists, as the protocol has it.
-pub(super) trait Listed: Sized {
+pub(super) trait ServerItem: Sized {
     /// What is kept of it.
     type Kept;
     /// What it is, in a sentence.
@@ -25,7 +25,7 @@ pub(super) trait Listed: Sized {
     }
 
     /// What is kept, without the server's keys; otherwise why it is passed over.
-    fn read(self, server: &Server, noted: &Noted) -> Result<Item<Self::Kept>, String>;
+    fn read(self, server: &Server, noted: &Redactor) -> Result<Item<Self::Kept>, String>;
 }
 
 /// One thing of a list.
@@ -38,9 +38,9 @@ pub(super) struct Item<T> {
 }
 
 /// What is kept so far.
-pub(super) struct Reading<'a, M: Listed> {
+pub(super) struct Reading<'a, M: ServerItem> {
     server: &'a Server,
-    noted: &'a Noted,
+    noted: &'a Redactor,
     pub(super) kept: Vec<M::Kept>,
     pub(super) passed_over: Vec<String>,
     keys: HashSet<Arc<str>>,
@@ -49,8 +49,8 @@ pub(super) struct Reading<'a, M: Listed> {
     is_full: bool,
 }
 
-impl<'a, M: Listed> Reading<'a, M> {
-    pub(super) fn new(server: &'a Server, noted: &'a Noted) -> Self {
+impl<'a, M: ServerItem> Reading<'a, M> {
+    pub(super) fn new(server: &'a Server, noted: &'a Redactor) -> Self {
         Self {
             server,
             noted,

@@ -14,9 +14,9 @@ use rmcp::transport::auth::{
     WWWAuthenticateParams,
 };
 
-use super::place::Place;
+use super::server_context::ServerContext;
 use super::settings::Server;
-use super::web::Guarded;
+use super::web::ServerClient;
 use crate::auth::{Credential, Credentials, KeySource, Keys, ProviderEntry, exchange};
 use crate::http::{self, Client, Http, StatusCode, Url};
 use crate::limits::MCP_LOGIN_REDIRECTS;
@@ -24,7 +24,7 @@ use crate::peer::Tokens;
 use crate::secret::Secret;
 
 /// Requests with the tokens of a login, which are renewed.
-pub(super) type Authorized = AuthClient<Guarded>;
+pub(super) type Authorized = AuthClient<ServerClient>;
 
 /// A login that waits for its page.
 pub(super) struct Pending {
@@ -51,7 +51,7 @@ struct Store {
 }
 
 impl Store {
-    fn of(url: &Url, place: &Place, tokens: &Arc<Tokens>) -> Self {
+    fn of(url: &Url, place: &ServerContext, tokens: &Arc<Tokens>) -> Self {
         let (credentials, entry) = (place.credentials.clone(), entry_of(url));
         Self { credentials, entry, tokens: tokens.clone() }
     }
@@ -166,7 +166,11 @@ impl OAuthHttpClient for Web {
     }
 }
 
-async fn manager(url: &Url, place: &Place, tokens: &Arc<Tokens>) -> Result<AuthorizationManager, AuthError> {
+async fn manager(
+    url: &Url,
+    place: &ServerContext,
+    tokens: &Arc<Tokens>,
+) -> Result<AuthorizationManager, AuthError> {
     let web = Web::of(place.http.clone(), url);
     let mut manager = AuthorizationManager::new_with_oauth_http_client(url.as_str(), Arc::new(web)).await?;
     manager.set_credential_store(Store::of(url, place, tokens));
@@ -179,7 +183,7 @@ async fn manager(url: &Url, place: &Place, tokens: &Arc<Tokens>) -> Result<Autho
 /// Why they cannot be used, as a sentence.
 pub(super) async fn restored(
     url: &Url,
-    place: &Place,
+    place: &ServerContext,
     tokens: &Arc<Tokens>,
     client: &Client,
 ) -> Result<Option<Authorized>, String> {
@@ -191,7 +195,7 @@ pub(super) async fn restored(
     let restored = async {
         let mut manager = manager(url, place, tokens).await?;
         let is_there = manager.initialize_from_store().await?;
-        Ok::<_, AuthError>(is_there.then(|| AuthClient::new(Guarded::new(client.clone()), manager)))
+        Ok::<_, AuthError>(is_there.then(|| AuthClient::new(ServerClient::new(client.clone()), manager)))
     };
     restored.await.map_err(|error| words(&error))
 }
@@ -204,7 +208,7 @@ pub(super) async fn restored(
 pub(super) async fn begin(
     server: &Server,
     url: &Url,
-    place: &Place,
+    place: &ServerContext,
     tokens: &Arc<Tokens>,
     redirect: &Url,
     challenge: Option<&str>,
@@ -246,7 +250,7 @@ pub(super) async fn begin(
 }
 
 /// The scopes that were granted before.
-async fn granted(place: &Place, url: &Url, tokens: &Arc<Tokens>) -> Vec<String> {
+async fn granted(place: &ServerContext, url: &Url, tokens: &Arc<Tokens>) -> Vec<String> {
     Store::of(url, place, tokens)
         .load()
         .await
@@ -257,7 +261,7 @@ async fn granted(place: &Place, url: &Url, tokens: &Arc<Tokens>) -> Vec<String> 
 }
 
 /// The secret of a registration, from the command that prints it.
-async fn secret(server: &Server, place: &Place) -> Result<Option<Secret>, String> {
+async fn secret(server: &Server, place: &ServerContext) -> Result<Option<Secret>, String> {
     let Some(command) = &server.client.secret_command else { return Ok(None) };
     let source = KeySource {
         command: Some(command.clone()),
@@ -281,11 +285,11 @@ async fn secret(server: &Server, place: &Place) -> Result<Option<Secret>, String
 pub(super) async fn finish(pending: Pending, callback: &str) -> Result<Authorized, String> {
     let Pending { session, client, .. } = pending;
     session.handle_callback_url(callback).await.map_err(|error| words(&error))?;
-    Ok(AuthClient::new(Guarded::new(client), session.auth_manager))
+    Ok(AuthClient::new(ServerClient::new(client), session.auth_manager))
 }
 
 /// Forgets the tokens of a server; returns whether there were any. Blocks.
-pub(super) fn forget(url: &Url, place: &Place) -> Result<bool, String> {
+pub(super) fn forget(url: &Url, place: &ServerContext) -> Result<bool, String> {
     place.credentials.forget(&entry_of(url)).map_err(|error| error.to_string())
 }
 

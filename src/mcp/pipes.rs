@@ -20,12 +20,12 @@ use tokio::net::unix::pipe;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::pace::Pace;
+use super::rate_limit::Pace;
 use crate::limits::{
     MAX_FRAME_VALUES, MCP_DISCOVER_WAIT, MCP_LINE_BYTES, MCP_NOISE_BYTES, MCP_NOISE_LINES, MCP_OPEN_REQUESTS,
     MCP_TOLD, MCP_TOLD_PAUSE, MCP_WRITE_WAIT,
 };
-use crate::peer::{LineReader, Noted};
+use crate::peer::{LineReader, Redactor};
 
 /// The pipes of a program, as a transport.
 pub(super) struct Pipes {
@@ -41,7 +41,7 @@ pub(super) struct Pipes {
     noise: (usize, usize),
     /// How fast what it says of itself is read.
     told: Pace,
-    noted: Arc<Noted>,
+    noted: Arc<Redactor>,
 }
 
 /// The server's requests that are not answered yet.
@@ -78,7 +78,7 @@ impl Open {
 
 impl Pipes {
     /// Reads what the program writes, and writes what it reads. What goes wrong is noted.
-    pub(super) fn new(read: pipe::Receiver, write: pipe::Sender, noted: Arc<Noted>) -> Self {
+    pub(super) fn new(read: pipe::Receiver, write: pipe::Sender, noted: Arc<Redactor>) -> Self {
         Self {
             read: LineReader::new(read, MCP_LINE_BYTES),
             write: Arc::new(tokio::sync::Mutex::new(Some(write))),

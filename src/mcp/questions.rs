@@ -10,20 +10,22 @@ use rmcp::model::{
 };
 use serde_json::Value as Json;
 
-use super::ask::{Answer, Choice, Field, FieldKind, Format, Question, SampleMessage, Sampled, Sampling};
 use super::convert::json_of;
+use super::elicit::{
+    Choice, ElicitReply, Field, FieldKind, Format, Question, SampleMessage, Sampled, Sampling,
+};
 use crate::http;
 use crate::limits::{
     MCP_CHOICES, MCP_FIELDS, MCP_QUESTION_BYTES, MCP_QUESTIONS, MCP_SAMPLE_BYTES, MCP_SAMPLE_MESSAGES,
     MCP_TITLE_BYTES,
 };
-use crate::peer::{Noted, shown};
+use crate::peer::{Redactor, shown};
 
 /// A form or a page.
 ///
 /// # Errors
 /// Why nobody can be asked that.
-pub(super) fn elicitation(params: &ElicitRequestParams, noted: &Noted) -> Result<Question, String> {
+pub(super) fn elicitation(params: &ElicitRequestParams, noted: &Redactor) -> Result<Question, String> {
     match params {
         ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => Ok(Question::Form {
             message: shown(noted, message, MCP_QUESTION_BYTES),
@@ -38,7 +40,7 @@ pub(super) fn elicitation(params: &ElicitRequestParams, noted: &Noted) -> Result
 ///
 /// # Errors
 /// Why nobody can be asked for that.
-pub(super) fn pages_first(error: &ErrorData, noted: &Noted) -> Result<Vec<Question>, String> {
+pub(super) fn pages_first(error: &ErrorData, noted: &Redactor) -> Result<Vec<Question>, String> {
     let named = error.data.as_ref().and_then(|data| data.get("elicitations")?.as_array());
     let named = named.filter(|named| (1..=MCP_QUESTIONS).contains(&named.len()));
     let named = named.ok_or_else(|| format!("it must name 1 to {MCP_QUESTIONS} pages"))?;
@@ -53,14 +55,14 @@ pub(super) fn pages_first(error: &ErrorData, noted: &Noted) -> Result<Vec<Questi
 ///
 /// # Errors
 /// Why nobody can be asked that.
-pub fn form(message: &str, schema: &Json, noted: &Noted) -> Result<Question, String> {
+pub fn form(message: &str, schema: &Json, noted: &Redactor) -> Result<Question, String> {
     let schema = serde_json::from_value::<ElicitationSchema>(schema.clone());
     let schema = schema.map_err(|_| "a field of the form cannot be asked for".to_owned())?;
     Ok(Question::Form { message: shown(noted, message, MCP_QUESTION_BYTES), fields: fields(&schema, noted)? })
 }
 
 /// The answer to such a form or page, as JSON: `action`, and `content` where it was accepted.
-pub fn form_answer(question: &Question, answer: Answer) -> Json {
+pub fn form_answer(question: &Question, answer: ElicitReply) -> Json {
     serde_json::to_value(elicited(question, answer))
         .unwrap_or_else(|_| serde_json::json!({"action": "cancel"}))
 }
@@ -70,7 +72,7 @@ pub fn form_answer(question: &Question, answer: Answer) -> Json {
 ///
 /// # Errors
 /// Why nobody can be asked for it.
-pub fn page(message: &str, url: &str, is_first: bool, noted: &Noted) -> Result<Question, String> {
+pub fn page(message: &str, url: &str, is_first: bool, noted: &Redactor) -> Result<Question, String> {
     if noted.is_in(url) {
         return Err("the address has a key in it that the server was given".to_owned());
     }
@@ -80,7 +82,7 @@ pub fn page(message: &str, url: &str, is_first: bool, noted: &Noted) -> Result<Q
     Ok(Question::Page { message: shown(noted, message, MCP_QUESTION_BYTES), url: url.into(), is_first })
 }
 
-fn fields(schema: &ElicitationSchema, noted: &Noted) -> Result<Vec<Field>, String> {
+fn fields(schema: &ElicitationSchema, noted: &Redactor) -> Result<Vec<Field>, String> {
     let order = schema.property_order.clone().unwrap_or_else(|| schema.properties.keys().cloned().collect());
     if order.len() > MCP_FIELDS {
         return Err(format!("a form has at most {MCP_FIELDS} fields"));
@@ -102,7 +104,7 @@ fn fields(schema: &ElicitationSchema, noted: &Noted) -> Result<Vec<Field>, Strin
     fields.ok_or_else(|| "a field of the form cannot be asked for".to_owned())
 }
 
-fn kind(property: &Json, noted: &Noted) -> Option<FieldKind> {
+fn kind(property: &Json, noted: &Redactor) -> Option<FieldKind> {
     let number = |name: &str| property.get(name).and_then(Json::as_f64);
     let count = |name: &str| property.get(name).and_then(Json::as_u64);
     let default = property.get("default");
@@ -154,7 +156,7 @@ fn kind(property: &Json, noted: &Noted) -> Option<FieldKind> {
 }
 
 /// What may be chosen: `None` where nothing is said of it, and inside `None` where that cannot be offered.
-fn options(schema: &Json, noted: &Noted) -> Option<Option<Vec<Choice>>> {
+fn options(schema: &Json, noted: &Redactor) -> Option<Option<Vec<Choice>>> {
     let choice = |value: &str, title: &str| Choice {
         value: value.into(),
         title: shown(noted, title, MCP_TITLE_BYTES),
@@ -184,9 +186,9 @@ fn options(schema: &Json, noted: &Noted) -> Option<Option<Vec<Choice>>> {
 }
 
 /// The answer to a form or a page. What does not fit the form is not sent.
-pub(super) fn elicited(question: &Question, answer: Answer) -> ElicitResult {
+pub(super) fn elicited(question: &Question, answer: ElicitReply) -> ElicitResult {
     match (question, answer) {
-        (Question::Form { fields, .. }, Answer::Form(values)) => {
+        (Question::Form { fields, .. }, ElicitReply::Form(values)) => {
             let mut content = serde_json::Map::new();
             for field in fields {
                 let given = values.get(&field.key.as_ref().into()).filter(|value| !value.is_nil()).cloned();
@@ -200,11 +202,13 @@ pub(super) fn elicited(question: &Question, answer: Answer) -> ElicitResult {
             }
             ElicitResult::new(ElicitationAction::Accept).with_content(Json::Object(content))
         }
-        (Question::Form { fields, .. }, Answer::Agreed) if fields.iter().all(|field| !field.required) => {
+        (Question::Form { fields, .. }, ElicitReply::Agreed)
+            if fields.iter().all(|field| !field.required) =>
+        {
             ElicitResult::new(ElicitationAction::Accept).with_content(Json::Object(serde_json::Map::new()))
         }
-        (Question::Page { .. }, Answer::Agreed) => ElicitResult::new(ElicitationAction::Accept),
-        (_, Answer::Declined) => ElicitResult::new(ElicitationAction::Decline),
+        (Question::Page { .. }, ElicitReply::Agreed) => ElicitResult::new(ElicitationAction::Accept),
+        (_, ElicitReply::Declined) => ElicitResult::new(ElicitationAction::Decline),
         _ => ElicitResult::new(ElicitationAction::Cancel),
     }
 }
@@ -213,7 +217,7 @@ pub(super) fn elicited(question: &Question, answer: Answer) -> ElicitResult {
 ///
 /// # Errors
 /// Why nobody is asked for that.
-pub(super) fn sampling(params: &CreateMessageRequestParams, noted: &Noted) -> Result<Question, String> {
+pub(super) fn sampling(params: &CreateMessageRequestParams, noted: &Redactor) -> Result<Question, String> {
     if params.tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
         return Err("answers are given without tools".to_owned());
     }
@@ -229,7 +233,7 @@ pub(super) fn sampling(params: &CreateMessageRequestParams, noted: &Noted) -> Re
     Ok(Question::Sample(Sampling { system, messages, most_tokens: params.max_tokens }))
 }
 
-fn message(message: &SamplingMessage, noted: &Noted) -> SampleMessage {
+fn message(message: &SamplingMessage, noted: &Redactor) -> SampleMessage {
     let block = |block: &SamplingMessageContentBlock| match block {
         SamplingMessageContentBlock::Text(text) => text.text.clone(),
         SamplingMessageContentBlock::Image(image) => {
@@ -248,8 +252,8 @@ fn message(message: &SamplingMessage, noted: &Noted) -> SampleMessage {
 }
 
 /// The answer of a model; `None` if there is none.
-pub(super) fn sampled(answer: Answer) -> Option<CreateMessageResult> {
-    let Answer::Sampled(Sampled { model, text, is_cut }) = answer else { return None };
+pub(super) fn sampled(answer: ElicitReply) -> Option<CreateMessageResult> {
+    let ElicitReply::Sampled(Sampled { model, text, is_cut }) = answer else { return None };
     let reason = if is_cut { "maxTokens" } else { "endTurn" };
     Some(CreateMessageResult::new(SamplingMessage::assistant_text(text), model).with_stop_reason(reason))
 }
@@ -261,7 +265,7 @@ mod tests {
 
     fn form(schema: Json) -> Result<Question, String> {
         let params = serde_json::json!({"mode": "form", "message": "m", "requestedSchema": schema});
-        elicitation(&serde_json::from_value(params).unwrap(), &Noted::default())
+        elicitation(&serde_json::from_value(params).unwrap(), &Redactor::default())
     }
 
     #[test]
@@ -294,7 +298,7 @@ mod tests {
             for (key, value) in entries {
                 map.insert(Value::from((*key).to_owned()), value.clone());
             }
-            elicited(&question, Answer::Form(map))
+            elicited(&question, ElicitReply::Form(map))
         };
         let text = |text: &str| Value::from(text.to_owned());
         let accepted = answer(&[("name", text("Ada")), ("age", text("7")), ("extra", text("x"))]);
@@ -302,8 +306,8 @@ mod tests {
         assert_eq!(accepted.content, Some(serde_json::json!({"name": "Ada", "age": 7, "ok": true})));
         assert_eq!(answer(&[("name", text("A"))]).action, ElicitationAction::Cancel);
         assert_eq!(answer(&[]).action, ElicitationAction::Cancel);
-        assert_eq!(elicited(&question, Answer::Agreed).action, ElicitationAction::Cancel);
-        assert_eq!(elicited(&question, Answer::Declined).action, ElicitationAction::Decline);
+        assert_eq!(elicited(&question, ElicitReply::Agreed).action, ElicitationAction::Cancel);
+        assert_eq!(elicited(&question, ElicitReply::Declined).action, ElicitationAction::Decline);
     }
 
     #[test]
@@ -317,8 +321,8 @@ mod tests {
             "",
             &format!("https://h.example/{}", "x".repeat(9000)),
         ] {
-            assert!(page("m", url, false, &Noted::default()).is_err(), "{url}");
+            assert!(page("m", url, false, &Redactor::default()).is_err(), "{url}");
         }
-        assert!(page("m", "https://h.example/", false, &Noted::default()).is_ok());
+        assert!(page("m", "https://h.example/", false, &Redactor::default()).is_ok());
     }
 }

@@ -1,7 +1,7 @@
 //! The values of variables and headers, looked up when a server is started.
 
-use super::place::Place;
-use super::settings::{Server, Way};
+use super::server_context::ServerContext;
+use super::settings::{Server, ServerTransport};
 use crate::peer::{self, Variable, names_key};
 use crate::secret::Secret;
 
@@ -18,7 +18,7 @@ impl Values {
     ///
     /// # Errors
     /// What is missing, as a sentence.
-    pub(super) async fn of(server: &Server, place: &Place) -> Result<Self, String> {
+    pub(super) async fn of(server: &Server, place: &ServerContext) -> Result<Self, String> {
         let mut all = [Vec::new(), Vec::new()];
         for (values, variables) in all.iter_mut().zip([&server.environment, &server.headers]) {
             for (name, variable) in variables {
@@ -51,7 +51,7 @@ impl Values {
             let is_key = !matches!(variable, Variable::Text(_)) || names_key(name);
             if is_key { certain.push(value.clone()) } else { possible.push(value.clone()) }
         }
-        if let Way::Http(url) = &server.way {
+        if let ServerTransport::Http(url) = &server.way {
             certain.extend(url.password().map(|password| Secret::new(password.to_owned())));
             certain.extend(url.query_pairs().map(|(_, value)| Secret::new(value.into_owned())));
         }

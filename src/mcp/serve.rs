@@ -34,7 +34,7 @@ pub trait Offers: Send + Sync + 'static {
     ///
     /// # Errors
     /// A sentence for the model.
-    fn call(&self, tool: &str, arguments: &Map<'_>, call: u64) -> Result<Answered, String>;
+    fn call(&self, tool: &str, arguments: &Map<'_>, call: u64) -> Result<ToolResponse, String>;
 
     /// Ends a call, if it runs: nobody waits for it.
     fn cancel(&self, call: u64);
@@ -85,7 +85,7 @@ pub struct OfferedResource {
 
 /// What a tool returns.
 #[derive(Debug, Clone)]
-pub enum Answered {
+pub enum ToolResponse {
     /// A text.
     Text(String),
     /// Data, which a client may take apart.
@@ -218,8 +218,10 @@ impl ServerHandler for Handler {
             }
         });
         let result = match answered.await? {
-            Ok(Answered::Text(text)) => CallToolResult::success(vec![ContentBlock::text(text)]),
-            Ok(Answered::Data(data)) => CallToolResult::structured(serde_json::Value::Object(object(&data))),
+            Ok(ToolResponse::Text(text)) => CallToolResult::success(vec![ContentBlock::text(text)]),
+            Ok(ToolResponse::Data(data)) => {
+                CallToolResult::structured(serde_json::Value::Object(object(&data)))
+            }
             Err(why) => CallToolResult::error(vec![ContentBlock::text(why)]),
         };
         Ok(result.into())

@@ -10,13 +10,13 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::ask::Answerer;
 use super::calls::Caller;
 use super::convert;
+use super::elicit::Answerer;
 use super::error::McpError;
 use super::facts::{Completion, Content, PromptMessage, PromptText, ServerFacts, State};
 use super::oauth::Pending;
-use super::place::Place;
+use super::server_context::ServerContext;
 use super::settings::{Server, Settings};
 use super::slot::Slot;
 use super::template::{self, Typed};
@@ -34,7 +34,7 @@ use crate::tool::Tool;
 pub struct Servers(Arc<Inner>);
 
 struct Inner {
-    place: Arc<Place>,
+    place: Arc<ServerContext>,
     slots: RwLock<Vec<Arc<Slot>>>,
     changes: Arc<watch::Sender<u64>>,
     tasks: TaskTracker,
@@ -45,7 +45,7 @@ struct Inner {
 
 impl Servers {
     /// The servers of these settings. Starts none.
-    pub fn new(place: Place, settings: Settings) -> Self {
+    pub fn new(place: ServerContext, settings: Settings) -> Self {
         let servers = Self(Arc::new(Inner {
             place: Arc::new(place),
             slots: RwLock::default(),

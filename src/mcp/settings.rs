@@ -15,7 +15,7 @@ use crate::value::Value;
 
 /// How a server is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Way {
+pub enum ServerTransport {
     /// A program of this machine, over its standard input and output: the program and its arguments.
     Command(Vec<String>),
     /// Streamable HTTP.
@@ -43,7 +43,7 @@ pub struct Server {
     /// Where it was configured.
     pub source: Source,
     /// How it is reached.
-    pub way: Way,
+    pub way: ServerTransport,
     /// The folder that its program runs in, instead of the project's.
     pub cwd: Option<PathBuf>,
     /// Variables of its program, in addition to those that every server gets.
@@ -229,8 +229,8 @@ impl Server {
             }
         };
         let way = match (command, url) {
-            (Some(command), None) => Way::Command(command),
-            (None, Some(url)) => Way::Http(url),
+            (Some(command), None) => ServerTransport::Command(command),
+            (None, Some(url)) => ServerTransport::Http(url),
             _ => return Err(ServerError::Way(name.to_owned())),
         };
         let timeout = match map.get_keyword("timeout-ms") {
@@ -308,8 +308,10 @@ impl Server {
     /// this. Its keys are no part of it, unless they stand in the command line or the address.
     pub fn identity(&self) -> Arc<str> {
         let way = match &self.way {
-            Way::Command(words) => edn::to_string(&Value::vector(words.iter().map(String::as_str))),
-            Way::Http(url) => url.to_string(),
+            ServerTransport::Command(words) => {
+                edn::to_string(&Value::vector(words.iter().map(String::as_str)))
+            }
+            ServerTransport::Http(url) => url.to_string(),
         };
         sha256::hex(format!("{way}\n{:?}", self.cwd)).into()
     }
@@ -324,10 +326,10 @@ impl Server {
     pub fn digest(&self) -> String {
         let mut text = format!("{}\n", self.name);
         match &self.way {
-            Way::Command(words) => {
+            ServerTransport::Command(words) => {
                 text.push_str(&edn::to_string(&Value::vector(words.iter().map(String::as_str))))
             }
-            Way::Http(url) => text.push_str(url.as_str()),
+            ServerTransport::Http(url) => text.push_str(url.as_str()),
         }
         text.push_str(&format!("\n{:?}\n", self.cwd));
         text.push_str(&of_text(self.environment.iter().chain(&self.headers)));
@@ -347,8 +349,8 @@ impl Server {
     /// Its command line or address as it may be shown.
     pub fn shown(&self) -> String {
         match &self.way {
-            Way::Command(words) => command_line(words),
-            Way::Http(url) => http::shown(url).to_string(),
+            ServerTransport::Command(words) => command_line(words),
+            ServerTransport::Http(url) => http::shown(url).to_string(),
         }
     }
 }
@@ -391,7 +393,7 @@ mod tests {
         );
         assert_eq!(settings.problems, [""; 0]);
         let [files, web] = settings.servers.as_slice() else { panic!("{settings:?}") };
-        assert_eq!(files.way, Way::Command(vec!["npx".into(), "-y".into(), "server".into()]));
+        assert_eq!(files.way, ServerTransport::Command(vec!["npx".into(), "-y".into(), "server".into()]));
         assert!(files.sampling && files.enabled && files.timeout == Duration::from_secs(5));
         assert_eq!(files.environment.len(), 3);
         assert_eq!((&*web.name, web.shown().as_str()), ("web", "https://h.example/mcp"));

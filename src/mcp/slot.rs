@@ -22,25 +22,25 @@ use super::facts::{Completion, Era, Prompt, Resource, ServerFacts, State, Templa
 use super::failure::Failure;
 use super::lists::Reading;
 use super::oauth::{self, Authorized, Pending};
-use super::place::Place;
-use super::settings::{Server, Way};
+use super::server_context::ServerContext;
+use super::settings::{Server, ServerTransport};
 use crate::http::Url;
 use crate::limits::{
     MCP_COMPLETE_WAIT, MCP_COMPLETIONS, MCP_IDLE, MCP_LIST_PAUSE, MCP_LISTED, MCP_READY_WAIT,
     MCP_START_LONGEST, MCP_START_WAIT, MCP_STARTS, MCP_STARTS_TIME, MCP_TITLE_BYTES,
 };
 use crate::peer::Stderr;
-use crate::peer::{Noted, Tokens};
+use crate::peer::{Redactor, Tokens};
 
 /// One configured server.
 pub(super) struct Slot {
     server: Mutex<Arc<Server>>,
-    place: Arc<Place>,
+    place: Arc<ServerContext>,
     changes: Arc<watch::Sender<u64>>,
     tasks: TaskTracker,
     /// One start at a time.
     starting: Arc<tokio::sync::Mutex<()>>,
-    known: Mutex<Known>,
+    known: Mutex<ServerListing>,
     /// The tokens of its logins, which are keys as well.
     tokens: Arc<Tokens>,
     /// It is no longer configured, or all servers are ended.
@@ -49,7 +49,7 @@ pub(super) struct Slot {
 
 /// What is known of it.
 #[derive(Clone)]
-struct Known {
+struct ServerListing {
     state: State,
     connection: Option<Arc<Connection>>,
     starts: VecDeque<Instant>,
@@ -65,7 +65,7 @@ struct Known {
     last_error: Option<Arc<str>>,
     connected: Option<Timestamp>,
     /// The last words of its program, and what takes its keys out of them.
-    stderr: Option<(Arc<Stderr>, Arc<Noted>)>,
+    stderr: Option<(Arc<Stderr>, Arc<Redactor>)>,
     /// What the server said when it wanted a login.
     challenge: Option<String>,
     /// The login of this process, if there was one.
@@ -83,17 +83,17 @@ struct Lists {
 }
 
 /// A result with what takes the server's keys out of it.
-pub(super) type Answered<T> = (T, Arc<Noted>);
+pub(super) type Answered<T> = (T, Arc<Redactor>);
 
 impl Slot {
     pub(super) fn new(
         server: Arc<Server>,
-        place: Arc<Place>,
+        place: Arc<ServerContext>,
         changes: Arc<watch::Sender<u64>>,
         tasks: TaskTracker,
     ) -> Arc<Self> {
         let state = if server.enabled { State::Idle } else { State::Off };
-        let known = Known {
+        let known = ServerListing {
             state,
             connection: None,
             starts: VecDeque::new(),
@@ -128,11 +128,11 @@ impl Slot {
         self.server.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, ServerListing> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Known)) {
+    fn change(&self, change: impl FnOnce(&mut ServerListing)) {
         change(&mut self.known());
         self.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
@@ -201,8 +201,8 @@ impl Slot {
             source: server.source.clone(),
             borrows_name: server.borrows_name(),
             transport: match &server.way {
-                Way::Command(_) => "stdio",
-                Way::Http(_) => "http",
+                ServerTransport::Command(_) => "stdio",
+                ServerTransport::Http(_) => "http",
             },
             target: server.shown().into(),
             state: known.state,
@@ -235,7 +235,7 @@ impl Slot {
     /// Begins a login at it.
     pub(super) async fn begin_login(self: &Arc<Self>, redirect: &Url) -> Result<Pending, McpError> {
         let server = self.server();
-        let Way::Http(url) = &server.way else {
+        let ServerTransport::Http(url) = &server.way else {
             return Err(McpError::Lacks { server: server.name.to_string(), what: "login: it is a program" });
         };
         // It names what a login needs only in its answer to a request.
@@ -245,7 +245,7 @@ impl Slot {
         let challenge = self.known().challenge.clone().filter(|challenge| !challenge.is_empty());
         let tokens = &self.tokens;
         let begun = oauth::begin(&server, url, &self.place, tokens, redirect, challenge.as_deref()).await;
-        begun.map_err(|why| self.failed(format!("{}.", Noted::default().words(why))))
+        begun.map_err(|why| self.failed(format!("{}.", Redactor::default().words(why))))
     }
 
     /// Completes a login with the address that the page sent the browser to, and connects with it.
@@ -255,7 +255,7 @@ impl Slot {
         callback: &str,
     ) -> Result<(), McpError> {
         let finished = oauth::finish(pending, callback).await;
-        let login = finished.map_err(|why| self.failed(format!("{}.", Noted::default().words(why))))?;
+        let login = finished.map_err(|why| self.failed(format!("{}.", Redactor::default().words(why))))?;
         self.known().login = Some(login);
         self.restart().await
     }
@@ -263,7 +263,7 @@ impl Slot {
     /// Forgets its login; returns whether there was one.
     pub(super) async fn logout(&self) -> Result<bool, McpError> {
         let server = self.server();
-        let Way::Http(url) = server.way.clone() else { return Ok(false) };
+        let ServerTransport::Http(url) = server.way.clone() else { return Ok(false) };
         let place = self.place.clone();
         let forgotten = tokio::task::spawn_blocking(move || oauth::forget(&url, &place)).await;
         let forgotten = forgotten.unwrap_or_else(|error| Err(error.to_string()));
@@ -467,7 +467,7 @@ impl Slot {
     }
 
     /// Notes why something failed, and says it.
-    fn lost(&self, failure: Failure, noted: &Noted, is_start: bool) -> McpError {
+    fn lost(&self, failure: Failure, noted: &Redactor, is_start: bool) -> McpError {
         let server = self.server().name.to_string();
         match failure {
             Failure::Login(challenge) => {
@@ -635,7 +635,7 @@ impl Slot {
 /// Watches a connection: reads its lists again when they change, ends it when it is idle, and notes its end.
 async fn watch_over(slot: Arc<Slot>, connection: Arc<Connection>) {
     let is_current =
-        |known: &Known| known.connection.as_ref().is_some_and(|now| Arc::ptr_eq(now, &connection));
+        |known: &ServerListing| known.connection.as_ref().is_some_and(|now| Arc::ptr_eq(now, &connection));
     loop {
         let idle = connection.used() + MCP_IDLE;
         tokio::select! {
@@ -685,7 +685,7 @@ async fn watch_over(slot: Arc<Slot>, connection: Arc<Connection>) {
 }
 
 /// Notes that a connection is gone. A call may have begun the next start meanwhile, or given it up: that is newer.
-fn left_ready(known: &mut Known, state: State) {
+fn left_ready(known: &mut ServerListing, state: State) {
     if known.state == State::Ready {
         known.state = state;
     }

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use rmcp::model::{CallToolRequestParams, CallToolResult};
 use serde_json::Value as Json;
 
-use super::ask::Answerer;
 use super::calls::Caller;
 use super::convert::{self, json_of, value_of};
+use super::elicit::Answerer;
 use super::error::McpError;
 use super::facts::{Content, ToolFacts};
 use super::slot::Slot;
 use crate::edn;
 use crate::limits::{MCP_DETAILS_BYTES, MCP_IMAGES, MCP_RESULT_BYTES};
 use crate::message::Block;
-use crate::peer::Noted;
+use crate::peer::Redactor;
 use crate::provider::ToolSpec;
 use crate::tool::permission::Access;
 use crate::tool::{CallError, CallFuture, Context, Outcome, Plan, Site, Tool, UNKNOWN};
@@ -81,7 +81,7 @@ impl Tool for ServerTool {
 }
 
 /// A server's result as the outcome of a call: of a long text only the excerpt, the rest under a handle.
-async fn outcome(context: &Context, result: CallToolResult, noted: &Noted) -> Outcome {
+async fn outcome(context: &Context, result: CallToolResult, noted: &Redactor) -> Outcome {
     let (mut texts, mut images) = (Vec::new(), Vec::new());
     let mut left_out = 0usize;
     for block in result.content {

@@ -14,9 +14,9 @@ use rmcp::transport::streamable_http_client::{
 };
 use serde_json::json;
 
-use super::pace::Pace;
 use super::pipes::values;
 use super::post::{Post, with_headers};
+use super::rate_limit::Pace;
 use crate::http::header::{HeaderName, HeaderValue};
 use crate::http::{Client, RequestError};
 use crate::limits::{
@@ -25,7 +25,7 @@ use crate::limits::{
 
 /// The client of one server.
 #[derive(Clone)]
-pub(super) struct Guarded {
+pub(super) struct ServerClient {
     client: Client,
     /// How fast its streams are asked for.
     streams: Pace,
@@ -36,7 +36,7 @@ pub(super) struct Guarded {
 type Headers = HashMap<HeaderName, HeaderValue>;
 type Failed = StreamableHttpError<RequestError>;
 
-impl Guarded {
+impl ServerClient {
     pub(super) fn new(client: Client) -> Self {
         let streams = Pace::new(MCP_STREAMS, MCP_STREAM_PAUSE);
         Self { client, streams, told: Pace::new(MCP_TOLD, MCP_TOLD_PAUSE) }
@@ -75,7 +75,7 @@ struct Head {
     method: Option<serde::de::IgnoredAny>,
 }
 
-impl StreamableHttpClient for Guarded {
+impl StreamableHttpClient for ServerClient {
     type Error = RequestError;
 
     async fn post_message(

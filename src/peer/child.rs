@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::noted::{Noted, cut};
+use super::redacted_errors::{Redactor, cut};
 use crate::environment::Environment;
 use crate::limits::{
     PEER_END_WAIT, PEER_STDERR_BYTES, PEER_STDERR_LINE_BYTES, PEER_STDERR_LINES, PROCESS_READ_BYTES,
@@ -156,7 +156,7 @@ pub struct PeerProgram<'p> {
 /// Why it cannot be started, as a sentence.
 pub async fn start(
     peer: PeerProgram<'_>,
-    noted: &Arc<Noted>,
+    noted: &Arc<Redactor>,
     stderr: Arc<Stderr>,
     tasks: &TaskTracker,
 ) -> Result<Started, String> {
@@ -254,7 +254,7 @@ async fn listen(
     mut errors: pipe::Receiver,
     stderr: Arc<Stderr>,
     (what, name): (&'static str, Arc<str>),
-    noted: Arc<Noted>,
+    noted: Arc<Redactor>,
 ) {
     let mut buffer = vec![0u8; PROCESS_READ_BYTES];
     let mut line: Vec<u8> = Vec::new();
@@ -284,7 +284,7 @@ async fn listen(
 }
 
 /// A line as it stands in the log. It is cut without its keys: half of a key would not be found.
-fn logged(line: &[u8], noted: &Noted) -> String {
+fn logged(line: &[u8], noted: &Redactor) -> String {
     if line.len() > PEER_STDERR_BYTES {
         return format!("[a line of more than {PEER_STDERR_BYTES} bytes]");
     }
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn key_at_the_end_of_what_is_shown_is_left_out_whole() {
-        let noted = Noted::new((vec![Secret::new("canary-5ae1b7".to_owned())], Vec::new()));
+        let noted = Redactor::new((vec![Secret::new("canary-5ae1b7".to_owned())], Vec::new()));
         let line = format!("{}canary-5ae1b7", "x".repeat(PEER_STDERR_LINE_BYTES - 6));
         let text = logged(line.as_bytes(), &noted);
         assert!(text.len() <= PEER_STDERR_LINE_BYTES && !text.contains("canary"), "{text}");

@@ -9,7 +9,7 @@ use crate::limits::{MAX_QUERY_BYTES, MAX_QUERY_DEPTH};
 use crate::query::ast::{Element, JoinParams, Key, Query, Sub};
 use crate::value::{Map, Text, Value};
 
-mod place;
+mod source_position;
 
 /// Why a text is not a query, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -41,7 +41,7 @@ pub fn parse(text: &str) -> Result<Query, ParseError> {
         found: error.code().to_owned(),
     })?;
     query(&form, 0).map_err(|wrong| ParseError {
-        offset: place::find(text, wrong.way.into_iter().rev()),
+        offset: source_position::find(text, wrong.way.into_iter().rev()),
         expected: wrong.expected,
         found: wrong.found,
     })

@@ -17,7 +17,7 @@ use entity::{Ahead, Entity, Span, everything, kinds, pay, plain};
 use find::seeded;
 use size::{ENTRY, VALUE};
 pub use state::Outcomes;
-use state::{Column, Left, Row, RunningQuery, Via};
+use state::{Column, DepthLeft, Row, RunningQuery, Via};
 
 use crate::limits::{
     MAX_QUERY_DEPTH, MAX_QUERY_VALUES, QUERIES_BYTES, QUERY_BYTES, QUERY_MILLIS, QUERY_PART,
@@ -34,7 +34,7 @@ use crate::value::{Map, Value};
 
 /// An answer, and what is missing from it.
 #[derive(Debug)]
-pub struct Answered {
+pub struct QueryResult {
     /// The result.
     pub result: Value<'static>,
     /// What could not be resolved: an attribute, or below a join the path to it.
@@ -64,7 +64,7 @@ pub fn run(
     level: &Level,
     entity: Map<'static>,
     outcomes: Outcomes,
-) -> Result<Answered, Exhausted> {
+) -> Result<QueryResult, Exhausted> {
     run_within(budget(), graph, world, level, entity, outcomes)
 }
 
@@ -79,7 +79,7 @@ pub fn run_within(
     level: &Level,
     entity: Map<'static>,
     outcomes: Outcomes,
-) -> Result<Answered, Exhausted> {
+) -> Result<QueryResult, Exhausted> {
     // The root stays for links.
     let known = entity.iter().fold(0usize, |sum, (_, value)| sum.saturating_add(size::of_value(value)));
     let slots = entity.len().saturating_mul(size::SLOT);
@@ -99,7 +99,7 @@ pub fn run_within(
     let mut group = [Entity::known(graph, entity)];
     let whole = Via::Level(level);
     let result = run.level(level, whole, None, &mut group)?.pop().unwrap_or(Value::Nil);
-    Ok(Answered { result, missing: run.missing, errors: run.errors, meter: run.meter })
+    Ok(QueryResult { result, missing: run.missing, errors: run.errors, meter: run.meter })
 }
 
 impl RunningQuery<'_> {
@@ -108,7 +108,7 @@ impl RunningQuery<'_> {
         &mut self,
         level: &Level,
         via: Via<'_>,
-        left: Left,
+        left: DepthLeft,
         group: &mut [Entity],
     ) -> Result<Row, Exhausted> {
         self.meter.look()?;
@@ -163,7 +163,7 @@ impl RunningQuery<'_> {
         what: &What,
         key: &Value<'static>,
         via: Via<'_>,
-        left: Left,
+        left: DepthLeft,
         plan: &Plan,
         group: &mut [Entity],
         which: &[usize],
@@ -309,7 +309,7 @@ impl RunningQuery<'_> {
         sub: &LevelSub,
         key: &Value<'static>,
         via: Via<'_>,
-        left: Left,
+        left: DepthLeft,
         data: &mut [Option<Datum>],
     ) -> Result<Column, Exhausted> {
         let (via, left) = match sub {
@@ -364,7 +364,12 @@ impl RunningQuery<'_> {
     }
 
     /// Answers for all entities that a column leads to, in parts, and puts each answer in its place.
-    fn below(&mut self, via: Via<'_>, left: Left, data: &mut [Option<Datum>]) -> Result<Column, Exhausted> {
+    fn below(
+        &mut self,
+        via: Via<'_>,
+        left: DepthLeft,
+        data: &mut [Option<Datum>],
+    ) -> Result<Column, Exhausted> {
         let spans: Vec<Span> = data.iter().map(Span::of).collect();
         let places = spans.iter().fold(0usize, |sum, span| sum.saturating_add(span.len()));
         let places_bytes = places.saturating_mul(VALUE);
@@ -395,7 +400,7 @@ impl RunningQuery<'_> {
         &mut self,
         branches: &[(Name, Level)],
         via: Via<'_>,
-        left: Left,
+        left: DepthLeft,
         entities: &mut [Entity],
     ) -> Result<Row, Exhausted> {
         self.meter.spend(entities.len(), entities.len().saturating_mul(VALUE))?;

@@ -31,11 +31,11 @@ use crate::limits::{
     REALM_SETTLES, REALM_SLOT_BYTES, REALM_SWEEP_PAUSE, REALM_WATCH,
 };
 use crate::message::SessionId;
-use crate::realm::board::{Board, News, woken_or};
 use crate::realm::calls::{Hints, Realm, RealmCall, Requests, Utterances};
 use crate::realm::check::RealmCheck;
 use crate::realm::error::{Doubt, RealmError, settled};
 use crate::realm::rules::LeaseTerms;
+use crate::realm::subscriptions::{Hint, RealmSubscriptions, woken_or};
 use crate::realm::texts::{damaged, lines, text, too_long};
 use crate::realm::types::{
     Claim, Host, HostId, HostName, Opened, OwnedBy, RealmFilter, RealmHit, RealmPage, RealmRequest,
@@ -45,9 +45,9 @@ use crate::secret::Secret;
 use crate::store::{Entry, Header};
 use address::Address;
 use leases::{HOST_KEPT, as_this_run, is_here, lease, pulse, renew_once};
-use link::{Check, Line, Put, Way};
+use link::{Check, EngineLink, Line, OutgoingMessage};
 use logs::{excerpt, holds, newest, read_page, row_of, slots};
-use records::{Answer, Lease, Row, Run, json};
+use records::{AskReply, Lease, Row, Run, json};
 use requests::{ANSWER_KEPT, Posting, forward_once, post_once};
 
 /// A realm in NATS JetStream.
@@ -55,10 +55,10 @@ pub struct NatsRealm {
     me: HostId,
     build: Arc<str>,
     terms: LeaseTerms,
-    way: Arc<Way>,
+    way: Arc<EngineLink>,
     /// The way of renewals, which work in sessions must not hold up.
-    lease_way: Arc<Way>,
-    board: Board,
+    lease_way: Arc<EngineLink>,
+    board: RealmSubscriptions,
     /// Whether this run has entered once.
     has_entered: AtomicBool,
     /// What the last renewal found in the realm.
@@ -88,14 +88,14 @@ impl NatsRealm {
     pub fn new(url: &Secret, me: HostId, build: &str, terms: LeaseTerms) -> Result<Self, RealmError> {
         let address = Address::parse(url.expose())?;
         let end = CancellationToken::new();
-        let way = Arc::new(Way::new(address.clone(), is_fit));
+        let way = Arc::new(EngineLink::new(address.clone(), is_fit));
         let board = hints::start(way.clone(), end.clone());
         Ok(Self {
             me,
             build: build.into(),
             terms,
             way,
-            lease_way: Arc::new(Way::new(address, is_fit)),
+            lease_way: Arc::new(EngineLink::new(address, is_fit)),
             board,
             has_entered: AtomicBool::new(false),
             pulse: Mutex::default(),
@@ -122,7 +122,7 @@ impl NatsRealm {
     }
 
     fn changed(&self, session: &SessionId) {
-        self.board.tell(News::Session(session.clone(), None));
+        self.board.tell(Hint::Session(session.clone(), None));
     }
 
     async fn line(&self) -> Result<Arc<Line>, RealmError> {
@@ -136,10 +136,10 @@ impl NatsRealm {
         line: &Line,
         seq: u64,
         row: Row,
-        mut with: Vec<Put>,
+        mut with: Vec<OutgoingMessage>,
     ) -> Result<Option<Row>, RealmError> {
         let session = SessionId::from(row.session.as_str());
-        with.push(Put::new(records::row(&session), json(&row)?, Check::Last(seq)));
+        with.push(OutgoingMessage::new(records::row(&session), json(&row)?, Check::Last(seq)));
         // Until its answer is there, nobody knows the newest one.
         line.known.forget(&session);
         match line.commit(with).await? {
@@ -208,7 +208,7 @@ impl NatsRealm {
                 }
                 // It is not renewed meanwhile.
                 let check = Check::Other(records::lease(&host), lease.seq);
-                with.push(Put::new(records::touch(&self.me.name, 1), Vec::new(), check));
+                with.push(OutgoingMessage::new(records::touch(&self.me.name, 1), Vec::new(), check));
             }
             if holds(&line, session, &row, known).await?.is_none() {
                 continue;
@@ -233,7 +233,7 @@ impl NatsRealm {
             *known = pulse;
             self.board.missed();
         } else if are_asked {
-            self.board.wake(&News::Request(self.me.name.clone()));
+            self.board.wake(&Hint::Request(self.me.name.clone()));
         }
         Ok(())
     }
@@ -311,7 +311,7 @@ impl Realm for NatsRealm {
                 check => check?,
             };
             let left = Lease { host: self.me.name.to_string(), lease_ms: 0 };
-            let mut left = Put::new(records::lease(&self.me.name), json(&left)?, Check::Free);
+            let mut left = OutgoingMessage::new(records::lease(&self.me.name), json(&left)?, Check::Free);
             left.kept = Some(HOST_KEPT);
             line.commit(vec![check, left]).await.map(drop)
         }
@@ -493,7 +493,7 @@ impl Realm for NatsRealm {
                 let numbered = (after.seq.saturating_add(1)..).zip(&lines);
                 // Nothing has ever been there.
                 let put = |(seq, line): (u64, &String)| {
-                    Put::new(records::entry(&claim.session, seq), line.clone().into_bytes(), Check::Last(0))
+                    OutgoingMessage::new(records::entry(&claim.session, seq), line.clone().into_bytes(), Check::Last(0))
                 };
                 let puts = numbered.map(put).collect();
                 let tail = after.after(entries.iter().map(|entry| &entry.id));
@@ -503,7 +503,7 @@ impl Realm for NatsRealm {
                     slot.clone_into(&mut row.slot);
                 }
                 if self.write(&line, seq, row, puts).await?.is_some() {
-                    self.board.tell(News::Session(claim.session.clone(), Some(tail.seq)));
+                    self.board.tell(Hint::Session(claim.session.clone(), Some(tail.seq)));
                     return Ok(tail);
                 }
             }
@@ -561,7 +561,7 @@ impl Realm for NatsRealm {
     fn post<'a>(&'a self, session: &'a SessionId, request: &'a RealmRequest) -> RealmCall<'a, Arc<str>> {
         async move {
             too_long(request.call.len(), JOURNAL_LINE_BYTES)?;
-            let mut woken = self.board.wait_for(News::Answer(request.id.clone()));
+            let mut woken = self.board.wait_for(Hint::Answer(request.id.clone()));
             let end = Instant::now() + REALM_ANSWER_WAIT;
             let mut doubt = None;
             let host = loop {
@@ -584,7 +584,7 @@ impl Realm for NatsRealm {
             let subject = records::answer(session, &request.id);
             let look = || async {
                 let found = self.line().await?.last(&subject).await?;
-                let answer = found.map(|found| found.record::<Answer>()).transpose()?;
+                let answer = found.map(|found| found.record::<AskReply>()).transpose()?;
                 Ok(answer.and_then(|found| found.answer).map(Into::into))
             };
             self.board.answered(&host, end, &mut woken, look).await
@@ -595,7 +595,7 @@ impl Realm for NatsRealm {
     fn requests(&self) -> RealmCall<'_, Requests> {
         async {
             let (to, requests) = mpsc::channel(1);
-            let mut woken = self.board.wait_for(News::Request(self.me.name.clone()));
+            let mut woken = self.board.wait_for(Hint::Request(self.me.name.clone()));
             let (way, me, end) = (self.way.clone(), self.me.name.clone(), self.end.clone());
             let forward = async move {
                 let mut given: HashSet<u64> = HashSet::new();
@@ -619,7 +619,7 @@ impl Realm for NatsRealm {
             let line = self.line().await?;
             for _ in 0..REALM_SETTLES {
                 let Some(found) = line.last(&records::answer_of(request)).await? else { return Ok(false) };
-                let known: Answer = found.record()?;
+                let known: AskReply = found.record()?;
                 if *known.host != *self.me.name.as_str()
                     || known.answer.as_ref().is_some_and(|it| it != answer)
                 {
@@ -630,11 +630,11 @@ impl Realm for NatsRealm {
                     Err(RealmError::NameTaken { .. }) => return Ok(false),
                     this_run => this_run?,
                 };
-                let said = Answer { host: known.host, answer: Some(answer.to_owned()) };
-                let mut said = Put::new(found.subject, json(&said)?, Check::Last(found.seq));
+                let said = AskReply { host: known.host, answer: Some(answer.to_owned()) };
+                let mut said = OutgoingMessage::new(found.subject, json(&said)?, Check::Last(found.seq));
                 said.kept = Some(ANSWER_KEPT);
                 if line.commit(vec![this_run, said]).await?.is_some() {
-                    self.board.tell(News::Answer(request.into()));
+                    self.board.tell(Hint::Answer(request.into()));
                     return Ok(true);
                 }
                 let entered = line.last(&records::run(&self.me.name)).await?;
@@ -662,7 +662,7 @@ async fn remove(line: &Line, session: &SessionId) -> Result<(), RealmError> {
         && row.is_deleted
     {
         (row.tail, row.tail_id) = (0, None);
-        line.commit(vec![Put::new(records::row(session), json(&row)?, Check::Last(seq))]).await?;
+        line.commit(vec![OutgoingMessage::new(records::row(session), json(&row)?, Check::Last(seq))]).await?;
     }
     Ok(())
 }

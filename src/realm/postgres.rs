@@ -28,11 +28,11 @@ use crate::limits::{
     REALM_SLOT_BYTES, REALM_SWEEP, REALM_SWEEP_PAUSE, REALM_WAITING, REALM_WATCH,
 };
 use crate::message::{EntryId, SessionId};
-use crate::realm::board::{Board, News, woken_or};
 use crate::realm::calls::{Hints, Realm, RealmCall, Requests, Utterances};
 use crate::realm::check::RealmCheck;
 use crate::realm::error::{Doubt, RealmError, settled};
 use crate::realm::rules::{LeaseTerms, Stop};
+use crate::realm::subscriptions::{Hint, RealmSubscriptions, woken_or};
 use crate::realm::texts::{damaged, header, host_name, lines, readable, text, too_long};
 use crate::realm::types::{
     Claim, Host, HostId, HostName, Opened, OwnedBy, Posted, RealmFilter, RealmHit, RealmPage, RealmRequest,
@@ -202,7 +202,7 @@ pub struct PostgresRealm {
     build: Arc<str>,
     terms: LeaseTerms,
     shared: Arc<Shared>,
-    board: Board,
+    board: RealmSubscriptions,
     /// Whether this run has entered once.
     has_entered: AtomicBool,
     /// What the last renewal said of the realm.
@@ -289,7 +289,7 @@ impl PostgresRealm {
     }
 
     fn changed(&self, session: &SessionId) {
-        self.board.tell(News::Session(session.clone(), None));
+        self.board.tell(Hint::Session(session.clone(), None));
     }
 
     /// Makes up for hints that were lost.
@@ -299,7 +299,7 @@ impl PostgresRealm {
             pulse.clone_into(&mut known);
             self.board.missed();
         } else if has_requests {
-            self.board.wake(&News::Request(self.me.name.clone()));
+            self.board.wake(&Hint::Request(self.me.name.clone()));
         }
     }
 
@@ -644,7 +644,7 @@ impl Realm for PostgresRealm {
                 return Err(RealmError::InDoubt(Doubt::NoRow));
             }
             let tail = after.after(entries.iter().map(|entry| &entry.id));
-            self.board.tell(News::Session(claim.session.clone(), Some(tail.seq)));
+            self.board.tell(Hint::Session(claim.session.clone(), Some(tail.seq)));
             Ok(tail)
         }
         .boxed()
@@ -696,7 +696,7 @@ impl Realm for PostgresRealm {
     fn post<'a>(&'a self, session: &'a SessionId, request: &'a RealmRequest) -> RealmCall<'a, Arc<str>> {
         async move {
             too_long(request.call.len(), JOURNAL_LINE_BYTES)?;
-            let mut woken = self.board.wait_for(News::Answer(request.id.clone()));
+            let mut woken = self.board.wait_for(Hint::Answer(request.id.clone()));
             let wait = REALM_ANSWER_WAIT.as_secs_f64();
             let params: [link::Param<'_>; 5] =
                 [&&*request.id, &session.as_str(), &self.name(), &&*request.call, &wait];
@@ -737,7 +737,7 @@ impl Realm for PostgresRealm {
     fn requests(&self) -> RealmCall<'_, Requests> {
         async {
             let (to, requests) = mpsc::channel(1);
-            let mut woken = self.board.wait_for(News::Request(self.me.name.clone()));
+            let mut woken = self.board.wait_for(Hint::Request(self.me.name.clone()));
             let (shared, name, end) = (self.shared.clone(), self.me.name.clone(), self.end.clone());
             let forward = async move {
                 let mut given: HashSet<Arc<str>> = HashSet::new();
@@ -783,7 +783,7 @@ impl Realm for PostgresRealm {
             let params: [link::Param<'_>; 4] = [&request, &answer, &self.name(), &&*self.me.incarnation.id];
             let is_kept = self.pool().count(ANSWER, &params).await? > 0;
             if is_kept {
-                self.board.tell(News::Answer(request.into()));
+                self.board.tell(Hint::Answer(request.into()));
             }
             Ok(is_kept)
         }

@@ -16,7 +16,7 @@ use reedline::{
 };
 
 use super::show::{TokenKind, stretches};
-use super::{Aside, Known, Outcome, Repl};
+use super::{Aside, CompletionName, Outcome, Repl};
 use crate::limits::REPL_HISTORY;
 use crate::private;
 
@@ -43,7 +43,7 @@ impl Screen {
 pub fn run(
     mut repl: Repl,
     screen: Screen,
-    names: Vec<Known>,
+    names: Vec<CompletionName>,
     history: &Path,
     colours: bool,
     mut print: impl FnMut(&Outcome),
@@ -94,7 +94,7 @@ pub(super) fn own(history: &Path) -> std::io::Result<()> {
     file.set_permissions(Permissions::from_mode(0o600))
 }
 
-struct Names(Vec<Known>);
+struct Names(Vec<CompletionName>);
 
 impl Completer for Names {
     fn complete(&mut self, line: &str, pos: usize) -> Vec<Suggestion> {
@@ -109,7 +109,7 @@ impl Completer for Names {
         let begins = self.0.iter().filter(|known| known.name.starts_with(word));
         let bare = word.trim_start_matches(':');
         let holds = self.0.iter().filter(|known| !known.name.starts_with(word) && known.name.contains(bare));
-        let suggestion = |known: &Known| Suggestion {
+        let suggestion = |known: &CompletionName| Suggestion {
             value: known.name.clone(),
             description: Some(known.doc.clone()),
             span: Span::new(start, pos),
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn names_are_completed_in_a_query() {
-        let known = |name: &str| Known { name: name.to_owned(), doc: String::new() };
+        let known = |name: &str| CompletionName { name: name.to_owned(), doc: String::new() };
         let mut names = Names(vec![known(":psi.turn/text"), known(":psi.turn/phase"), known("prompt")]);
         let mut complete = |line: &str| {
             names

@@ -17,7 +17,7 @@ use crate::limits::JOURNAL_BYTES;
 use crate::message::{EntryId, SessionId};
 use crate::private;
 use crate::store::entry::{Entry, EntryBody, Header, Parent};
-use crate::store::listing::{self, Found, Hit, StoredSession};
+use crate::store::listing::{self, Hit, SessionFile, StoredSession};
 
 /// The layout of the tables. An index with another layout is discarded.
 const VERSION: i64 = 2;
@@ -69,7 +69,7 @@ enum Failure {
 }
 
 /// What the index knows about a file.
-struct Known {
+struct IndexedFile {
     id: i64,
     inode: i64,
     info: StoredSession,
@@ -110,11 +110,12 @@ impl Index {
         let found = listing::find_all(root, project)?;
         let Some(query) = query(text).filter(|_| !found.is_empty()) else { return Ok(Some(Vec::new())) };
         self.with(|connection| {
-            let mut known: HashMap<i64, Known> = read_on(connection, refresh(connection, &found, project)?)?
-                .into_iter()
-                .filter(|known| is_wanted(&known.info.path))
-                .map(|known| (known.id, known))
-                .collect();
+            let mut known: HashMap<i64, IndexedFile> =
+                read_on(connection, refresh(connection, &found, project)?)?
+                    .into_iter()
+                    .filter(|known| is_wanted(&known.info.path))
+                    .map(|known| (known.id, known))
+                    .collect();
             let mut statement = connection.prepare_cached(
                 "SELECT rowid / ?2, snippet(texts, 0, '', '', '…', 16) FROM texts
                  WHERE texts MATCH ?1 ORDER BY rank",
@@ -245,13 +246,17 @@ fn remove(path: &Path) {
 /// Updates the table of sessions from the files that were found, and reads both ends of the changed ones.
 /// Without a folder, these are all files. Rows of missing files are then deleted, except for files in a
 /// folder that cannot be opened.
-fn refresh(connection: &Connection, found: &[Found], folder: Option<&Path>) -> Result<Vec<Known>, Failure> {
+fn refresh(
+    connection: &Connection,
+    found: &[SessionFile],
+    folder: Option<&Path>,
+) -> Result<Vec<IndexedFile>, Failure> {
     // `0` is the character after `/`: the index of paths then finds the rows of one folder.
     let (from, to) = match folder.map(Path::to_string_lossy) {
         Some(folder) => (format!("{folder}/"), format!("{folder}0")),
         None => (String::new(), char::MAX.to_string()),
     };
-    let mut rows: HashMap<PathBuf, Known> = connection
+    let mut rows: HashMap<PathBuf, IndexedFile> = connection
         .prepare_cached(
             "SELECT id, path, inode, bytes, modified, session, created, cwd, parent, parent_path,
                     parent_entry, name, first, messages, read, rows, read_messages, last FROM sessions
@@ -280,7 +285,7 @@ fn refresh(connection: &Connection, found: &[Found], folder: Option<&Path>) -> R
         return Ok(current);
     }
     // If a file has only grown, its known facts stay true.
-    let grew = |found: &Found| {
+    let grew = |found: &SessionFile| {
         let known = before.get(&found.path)?;
         (known.inode == number(found.inode) && known.info.bytes <= found.bytes).then(|| known.info.clone())
     };
@@ -302,7 +307,14 @@ fn refresh(connection: &Connection, found: &[Found], folder: Option<&Path>) -> R
                 if let Some(other) = other {
                     forget(&transaction, other.id)?;
                 }
-                Known { id: 0, inode: number(found.inode), info: info.clone(), read: 0, messages: 0, rows: 0 }
+                IndexedFile {
+                    id: 0,
+                    inode: number(found.inode),
+                    info: info.clone(),
+                    read: 0,
+                    messages: 0,
+                    rows: 0,
+                }
             }
         };
         row.info = info;
@@ -314,9 +326,9 @@ fn refresh(connection: &Connection, found: &[Found], folder: Option<&Path>) -> R
 }
 
 /// Reads the additions of each file into the search table.
-fn read_on(connection: &Connection, mut sessions: Vec<Known>) -> Result<Vec<Known>, Failure> {
-    let behind = |known: &Known| known.read < number(known.info.bytes);
-    let mut list: Vec<&mut Known> = sessions.iter_mut().filter(|known| behind(known)).collect();
+fn read_on(connection: &Connection, mut sessions: Vec<IndexedFile>) -> Result<Vec<IndexedFile>, Failure> {
+    let behind = |known: &IndexedFile| known.read < number(known.info.bytes);
+    let mut list: Vec<&mut IndexedFile> = sessions.iter_mut().filter(|known| behind(known)).collect();
     for batch in list.chunks_mut(BATCH) {
         let transaction = connection.unchecked_transaction()?;
         {
@@ -348,7 +360,7 @@ fn read_on(connection: &Connection, mut sessions: Vec<Known>) -> Result<Vec<Know
 }
 
 /// The complete lines of a file after the indexed part.
-fn added(known: &Known) -> io::Result<Vec<u8>> {
+fn added(known: &IndexedFile) -> io::Result<Vec<u8>> {
     let mut file = File::open(&known.info.path)?;
     file.seek(SeekFrom::Start(u64::try_from(known.read).unwrap_or(0)))?;
     let mut bytes = Vec::new();
@@ -373,7 +385,7 @@ fn forget(connection: &Connection, id: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn save(connection: &Connection, known: &mut Known) -> rusqlite::Result<()> {
+fn save(connection: &Connection, known: &mut IndexedFile) -> rusqlite::Result<()> {
     let info = &known.info;
     let parent = info.header.parent.as_ref();
     let id = (known.id != 0).then_some(known.id);
@@ -407,7 +419,7 @@ fn save(connection: &Connection, known: &mut Known) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn known(row: &Row<'_>) -> rusqlite::Result<Known> {
+fn known(row: &Row<'_>) -> rusqlite::Result<IndexedFile> {
     let text = |column: usize| row.get::<_, Arc<str>>(column);
     let parent = match row.get::<_, Option<Arc<str>>>(8)? {
         Some(session) => Some(Parent {
@@ -435,7 +447,7 @@ fn known(row: &Row<'_>) -> rusqlite::Result<Known> {
         messages: row.get::<_, Option<i64>>(13)?.and_then(|messages| u64::try_from(messages).ok()),
         archived: false,
     };
-    Ok(Known {
+    Ok(IndexedFile {
         id: row.get(0)?,
         inode: row.get(2)?,
         info,
@@ -445,7 +457,7 @@ fn known(row: &Row<'_>) -> rusqlite::Result<Known> {
     })
 }
 
-fn same(known: &Known, found: &Found) -> bool {
+fn same(known: &IndexedFile, found: &SessionFile) -> bool {
     known.inode == number(found.inode)
         && known.info.bytes == found.bytes
         && nanos(known.info.modified) == nanos(found.modified)

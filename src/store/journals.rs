@@ -152,7 +152,7 @@ pub trait Log: Debug + Send + Sync {
     }
 
     /// Wants to be told what other hosts change from now on. Once.
-    fn listen(&self, told: Told) {
+    fn listen(&self, told: ChangeListener) {
         drop(told);
     }
 }
@@ -190,7 +190,7 @@ pub enum FromElsewhere {
 }
 
 /// Is told what other hosts change, one after the other.
-pub type Told = Box<dyn Fn(FromElsewhere) -> BoxFuture<'static, ()> + Send + Sync>;
+pub type ChangeListener = Box<dyn Fn(FromElsewhere) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// A session's journal, open for appending. It belongs to this process until the last copy is dropped.
 #[derive(Debug, Clone)]
@@ -261,7 +261,7 @@ impl Journal {
     }
 
     /// Wants to be told what other hosts change from now on. Once.
-    pub fn listen(&self, told: Told) {
+    pub fn listen(&self, told: ChangeListener) {
         self.0.listen(told);
     }
 

@@ -98,7 +98,7 @@ pub struct Hit {
 
 /// A file that may be a session's, as listed in its folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct SessionFile {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
     pub(super) modified: SystemTime,
@@ -114,7 +114,7 @@ pub(super) fn seen<T>(looked: io::Result<Option<T>>) -> io::Result<Option<T>> {
 }
 
 /// The files below `root`, or in one of its folders.
-pub(super) fn find_all(root: &Path, project: Option<&Path>) -> io::Result<Vec<Found>> {
+pub(super) fn find_all(root: &Path, project: Option<&Path>) -> io::Result<Vec<SessionFile>> {
     let folders = match project {
         Some(folder) => vec![folder.to_owned()],
         None => children(root)?,
@@ -128,7 +128,7 @@ pub(super) fn find_all(root: &Path, project: Option<&Path>) -> io::Result<Vec<Fo
         let path = entry.path();
         let metadata = if metadata.is_symlink() { std::fs::metadata(&path)? } else { metadata };
         let modified = metadata.modified()?;
-        Ok(Some(Found { path, bytes: metadata.len(), modified, inode: metadata.ino() }))
+        Ok(Some(SessionFile { path, bytes: metadata.len(), modified, inode: metadata.ino() }))
     };
     let mut all = Vec::new();
     for folder in folders {
@@ -176,13 +176,13 @@ pub(super) fn sort(infos: &mut [StoredSession]) {
 
 /// Reads the files on several threads and keeps their order.
 pub(super) fn side_by_side<T: Send>(
-    found: &[Found],
-    look: impl Fn(&Found) -> io::Result<Option<T>> + Sync,
+    found: &[SessionFile],
+    look: impl Fn(&SessionFile) -> io::Result<Option<T>> + Sync,
 ) -> io::Result<Vec<T>> {
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(READING_THREADS);
     let part = found.len().div_ceil(threads.max(1)).max(64);
     let mut done = Vec::with_capacity(found.len());
-    let look = |found: &Found| seen(look(found)).transpose();
+    let look = |found: &SessionFile| seen(look(found)).transpose();
     let look = &look;
     std::thread::scope(|scope| {
         let running: Vec<_> = found
@@ -228,7 +228,7 @@ pub(super) fn header(path: &Path) -> io::Result<Option<Header>> {
 }
 
 /// The facts about a session from both ends of its file; `None` if it is not a session's file.
-pub(super) fn glance(found: &Found) -> io::Result<Option<StoredSession>> {
+pub(super) fn glance(found: &SessionFile) -> io::Result<Option<StoredSession>> {
     let mut file = File::open(&found.path)?;
     let mut head = Vec::new();
     file.by_ref().take(LISTING_BYTES).read_to_end(&mut head)?;
@@ -280,7 +280,7 @@ pub(super) fn glance(found: &Found) -> io::Result<Option<StoredSession>> {
 /// Adds the new end of a grown file to the known facts about its session. Does not see a name that was given
 /// in between, too far from the end.
 #[cfg(feature = "index")]
-pub(super) fn glance_on(mut info: StoredSession, found: &Found) -> io::Result<StoredSession> {
+pub(super) fn glance_on(mut info: StoredSession, found: &SessionFile) -> io::Result<StoredSession> {
     let from = info.bytes.max(found.bytes.saturating_sub(LISTING_BYTES));
     let gap = from > info.bytes;
     info.last_message = info.last_message.filter(|_| !gap);
@@ -382,14 +382,14 @@ mod tests {
 
     #[test]
     fn bad_file_is_skipped_but_lack_of_resources_fails() {
-        let found = |n: u64| Found {
+        let found = |n: u64| SessionFile {
             path: format!("{n}.edn").into(),
             bytes: n,
             modified: SystemTime::UNIX_EPOCH,
             inode: n,
         };
         // Enough files for more than one thread.
-        let all: Vec<Found> = (0..1_000).map(found).collect();
+        let all: Vec<SessionFile> = (0..1_000).map(found).collect();
         let with = |errno: rustix::io::Errno| {
             side_by_side(
                 &all,

@@ -80,7 +80,7 @@ enum FetchError {
 }
 
 /// Where a request has led.
-enum Found {
+enum FetchTarget {
     /// To an answer.
     Answer(Url, Response),
     /// To another host, which was not asked.
@@ -190,8 +190,8 @@ async fn fetch(
         found => found?,
     };
     let (url, mut response) = match found {
-        Found::Answer(url, response) => (url, response),
-        Found::Elsewhere(url, to) => {
+        FetchTarget::Answer(url, response) => (url, response),
+        FetchTarget::Elsewhere(url, to) => {
             let mut outcome = Outcome::ok(format!(
                 "{url} redirects to {to}\nThat is on another host, or not encrypted, and was not asked. Fetch that address \
                  if you want its page."
@@ -252,7 +252,7 @@ async fn follow(
     tool: &str,
     from: &Url,
     proxies: Option<&Proxies>,
-) -> Result<Found, FetchError> {
+) -> Result<FetchTarget, FetchError> {
     let mut url = from.clone();
     for _ in 0..=FETCH_REDIRECTS {
         let reach = match redirects.ground.may_be_private(&url) {
@@ -265,7 +265,7 @@ async fn follow(
         let response = http::send(request, FETCH_SILENCE).await.map_err(failed)?;
         let location = response.headers().get(LOCATION).filter(|_| response.status().is_redirection());
         let Some(location) = location.map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned()) else {
-            return Ok(Found::Answer(url, response));
+            return Ok(FetchTarget::Answer(url, response));
         };
         let to = url.join(&location).map_err(|_| ()).and_then(|to| address(to.as_str()).map_err(|_| ()));
         let Ok(to) = to else {
@@ -275,7 +275,7 @@ async fn follow(
         let is_same = is_same && host::pattern_of(&to) == host::pattern_of(&url);
         // Whoever allowed a page of a host let the host choose what is on it.
         if !is_same && !redirects.allow(tool, &to) {
-            return Ok(Found::Elsewhere(url, to));
+            return Ok(FetchTarget::Elsewhere(url, to));
         }
         url = to;
     }

@@ -16,14 +16,14 @@ use crate::meter::Meter;
 use crate::value::Value;
 
 mod act;
-mod guarded;
 mod matching;
 mod programs;
+mod protected_files;
 
 pub use act::{Access, Act, Part, Run, quoted};
-pub use guarded::{Ground, OWN, reason as guarded};
 pub use matching::Bars;
 use matching::Fitting;
+pub use protected_files::{Ground, OWN, reason as guarded};
 
 /// The permissions of a session before any rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,7 +188,7 @@ fn judge_part(
     match access {
         Access::Read(path) if ground.holds(path) && !ground.hides(path) => Verdict::Allow,
         Access::Write(path)
-            if (agreed || mode == Mode::AcceptEdits) && guarded::reason(path, ground).is_none() =>
+            if (agreed || mode == Mode::AcceptEdits) && protected_files::reason(path, ground).is_none() =>
         {
             Verdict::Allow
         }
@@ -369,7 +369,7 @@ mod tests {
             let verdict = judge(Mode::Ask, std::slice::from_ref(&rule), &ground, "fetch", &fetch(address));
             assert_eq!(word(&verdict), expected, "{address}");
         }
-        let denied = crate::tool::walk::Barred::new(&all, &ground, "read");
+        let denied = crate::tool::walk::DeniedPaths::new(&all, &ground, "read");
         assert!(!denied.bars(Path::new("/w/a")), "a rule about a host bars no file");
     }
 
@@ -432,7 +432,7 @@ mod tests {
                 }
             }
         }
-        let barred = crate::tool::walk::Barred::new(&[], &ground, "search");
+        let barred = crate::tool::walk::DeniedPaths::new(&[], &ground, "search");
         assert!(barred.bars(Path::new("/w/state/a")) && !barred.bars(Path::new("/w/a")));
     }
 
@@ -594,7 +594,7 @@ mod tests {
             let rules = [Rule { decision: Decision::Deny, path: Some(glob.clone()), ..Rule::allowing() }];
             let verdict = judge(Mode::Yolo, &rules, &ground, "read", &Access::Read(path.clone()));
             assert_eq!(word(&verdict), expected, "{glob} {path:?}");
-            let barred = crate::tool::walk::Barred::new(&rules, &ground, "search").bars(path);
+            let barred = crate::tool::walk::DeniedPaths::new(&rules, &ground, "search").bars(path);
             assert_eq!(barred, expected == "deny", "{glob} {path:?}");
         }
     }
@@ -859,7 +859,7 @@ mod tests {
         let (few, many) = (steps(&globs(10), "read", &read), steps(&globs(1_000), "read", &read));
         assert!(many <= 101 * few, "{few} {many}");
         // A walk pays for each path the same, and compiles nothing again.
-        let barred = crate::tool::walk::Barred::new(&globs(1_000), &ground, "find");
+        let barred = crate::tool::walk::DeniedPaths::new(&globs(1_000), &ground, "find");
         let mut meter = Meter::new(usize::MAX, usize::MAX);
         for n in 0..20_000 {
             assert_eq!(barred.bars_within(&path.with_file_name(format!("f{n}.rs")), &mut meter), Ok(false));

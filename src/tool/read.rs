@@ -7,7 +7,7 @@ use base64::Engine as _;
 
 use super::error::CallError;
 use super::permission::Access;
-use super::walk::Barred;
+use super::walk::DeniedPaths;
 use super::write::OpenText;
 use super::{CallFuture, Context, DIGEST, Outcome, Plan, Site, Tool, count, cut, spec, target};
 use crate::files;
@@ -82,7 +82,7 @@ pub fn read_file(
     path: &Path,
     first: usize,
     limit: Option<usize>,
-    barred: &Barred,
+    barred: &DeniedPaths,
     is_stopped: &dyn Fn() -> bool,
 ) -> Outcome {
     read(path, first, limit.unwrap_or(READ_LINES), barred, is_stopped)
@@ -113,7 +113,7 @@ fn read(
     path: &Path,
     first: usize,
     limit: usize,
-    barred: &Barred,
+    barred: &DeniedPaths,
     is_stopped: &dyn Fn() -> bool,
 ) -> io::Result<Outcome> {
     let file = files::open(path)?;
@@ -237,7 +237,7 @@ fn skip_line(reader: &mut impl io::BufRead) -> io::Result<()> {
     }
 }
 
-fn list(path: &Path, folder: &std::fs::File, barred: &Barred) -> io::Result<Outcome> {
+fn list(path: &Path, folder: &std::fs::File, barred: &DeniedPaths) -> io::Result<Outcome> {
     let mut names: Vec<String> = files::entries(folder, READ_LINES)?
         .into_iter()
         .filter(|(name, _)| !barred.bars(&path.join(name)))
@@ -277,7 +277,7 @@ mod tests {
         let rules = r#"{:decision :deny :path "**/secrets.txt"} {:decision :deny :path "private/**"}"#;
         let rules = edn::read_all(rules.as_bytes()).unwrap();
         let rules: Vec<Rule> = rules.iter().map(|rule| Rule::read(rule).unwrap()).collect();
-        let barred = Barred::new(&rules, &Ground::from(dir.path()), "read");
+        let barred = DeniedPaths::new(&rules, &Ground::from(dir.path()), "read");
         let text = read(dir.path(), 1, 10, &barred, &|| false).unwrap().text;
         assert!(text.ends_with("is a folder:\na\n"), "{text}");
     }
@@ -289,7 +289,7 @@ mod tests {
         std::fs::write(&path, format!("one\n{}\n", "x".repeat(9000))).unwrap();
         std::fs::File::options().write(true).open(&path).unwrap().set_len(4 << 40).unwrap();
         let found = |first, is_stopped: &dyn Fn() -> bool| {
-            read(&path, first, 10, &Barred::default(), is_stopped).unwrap()
+            read(&path, first, 10, &DeniedPaths::default(), is_stopped).unwrap()
         };
         let calls = std::cell::Cell::new(0);
         let stopped = found(4, &|| calls.replace(calls.get() + 1) > 20);

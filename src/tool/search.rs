@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::CallError;
 use super::permission::Access;
 use super::read::Stoppable;
-use super::walk::{Found, Walk};
+use super::walk::{Walk, WalkedFile};
 use super::{CallFuture, Context, Outcome, Plan, Site, Tool, cut, optional_text, spec, target, text};
 use crate::glob;
 use crate::limits::{
@@ -134,7 +134,7 @@ pub(super) const CUT: &str = "[some folders are too deep or too large to be look
 fn search_file(
     searcher: &mut Searcher,
     matcher: &grep_regex::RegexMatcher,
-    entry: &Found,
+    entry: &WalkedFile,
     found: &mut Matches,
 ) -> bool {
     let Ok(file) = entry.open() else { return true };

@@ -6,12 +6,12 @@
 //! hides another program, is [`veiled`]. Knows no rules.
 
 mod mention;
+mod opaque_command;
 mod programs;
-mod veil;
 
 pub use mention::Mentions;
+pub use opaque_command::{changes_later, veiled};
 pub use programs::{bounded, has_subcommands};
-pub use veil::{changes_later, veiled};
 
 use crate::limits::SHELL_BYTES;
 

@@ -28,14 +28,14 @@ use crate::meter::{Exhausted, Meter};
 
 /// The paths that rules deny to reading tools, and the program's own secrets, resolved once per call.
 #[derive(Debug, Default)]
-pub struct Barred {
+pub struct DeniedPaths {
     bars: Bars,
     ground: Ground,
     /// Whether every path is denied.
     all: bool,
 }
 
-impl Barred {
+impl DeniedPaths {
     /// The denials for a tool. A rule that denies `read` also applies to tools that read many files.
     pub fn new(rules: &[Rule], ground: &Ground, tool: &str) -> Self {
         let holds = |rule: &&Rule| {
@@ -67,14 +67,14 @@ impl Barred {
 }
 
 /// A file that a walk found, of any kind except a folder.
-pub(super) struct Found {
+pub(super) struct WalkedFile {
     /// Its path.
     pub path: PathBuf,
     folder: Arc<OwnedFd>,
     name: OsString,
 }
 
-impl Found {
+impl WalkedFile {
     /// Opens exactly the found file, if it is a regular one.
     pub fn open(&self) -> io::Result<File> {
         regular(&*self.folder, Path::new(&self.name))
@@ -108,7 +108,7 @@ struct Level {
 /// See the module. Returns files sorted by path.
 pub(super) struct Walk<'c> {
     only: Override,
-    barred: &'c Barred,
+    barred: &'c DeniedPaths,
     /// Has no end of its own: folders, depth and ignore files are bounded, and the stop ends it.
     meter: Meter,
     /// The ignore files of the parent folders, outermost first.
@@ -116,7 +116,7 @@ pub(super) struct Walk<'c> {
     /// The user's own ignore file, for every repository.
     global: Gitignore,
     levels: Vec<Level>,
-    first: Option<Found>,
+    first: Option<WalkedFile>,
     /// Folders that were visited only in part: too deep, or with too many entries.
     pub cut: usize,
 }
@@ -129,7 +129,7 @@ impl<'c> Walk<'c> {
     pub fn new(
         path: &Path,
         glob: Option<&str>,
-        barred: &'c Barred,
+        barred: &'c DeniedPaths,
         stop: &CancellationToken,
     ) -> Result<Self, CallError> {
         let failed = |error: io::Error| match error.kind() {
@@ -154,7 +154,7 @@ impl<'c> Walk<'c> {
         {
             files::open_regular(path).map_err(failed)?;
             let folder = Arc::new(files::open_folder(parent).map_err(failed)?);
-            walk.first = Some(Found { path: path.to_owned(), folder, name: name.to_owned() });
+            walk.first = Some(WalkedFile { path: path.to_owned(), folder, name: name.to_owned() });
             return Ok(walk);
         }
         let outermost: Vec<&Path> = path.ancestors().skip(1).collect();
@@ -214,9 +214,9 @@ impl<'c> Walk<'c> {
 }
 
 impl Iterator for Walk<'_> {
-    type Item = Found;
+    type Item = WalkedFile;
 
-    fn next(&mut self) -> Option<Found> {
+    fn next(&mut self) -> Option<WalkedFile> {
         if let Some(first) = self.first.take() {
             return Some(first);
         }
@@ -233,7 +233,7 @@ impl Iterator for Walk<'_> {
                 continue;
             }
             if !is_folder {
-                return Some(Found { path, folder: within, name });
+                return Some(WalkedFile { path, folder: within, name });
             }
             if depth >= WALK_DEPTH {
                 self.cut = self.cut.saturating_add(1);
@@ -286,16 +286,16 @@ mod tests {
         assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
     }
 
-    fn walked(root: &Path, glob: Option<&str>, barred: &Barred) -> Vec<String> {
+    fn walked(root: &Path, glob: Option<&str>, barred: &DeniedPaths) -> Vec<String> {
         let stop = CancellationToken::new();
         let walk = Walk::new(root, glob, barred, &stop).unwrap();
         walk.map(|found| found.path.strip_prefix(root).unwrap().to_str().unwrap().to_owned()).collect()
     }
 
-    fn barred(workspace: &Path, rules: &str, tool: &str) -> Barred {
+    fn barred(workspace: &Path, rules: &str, tool: &str) -> DeniedPaths {
         let rules = edn::read_all(rules.as_bytes()).unwrap();
         let rules: Vec<Rule> = rules.iter().map(|rule| Rule::read(rule).unwrap()).collect();
-        Barred::new(&rules, &Ground::from(workspace), tool)
+        DeniedPaths::new(&rules, &Ground::from(workspace), tool)
     }
 
     #[test]
@@ -317,7 +317,7 @@ mod tests {
             ("src/build/x", ""),
             ("src/gen", ""),
         ]);
-        let none = Barred::default();
+        let none = DeniedPaths::default();
         assert_eq!(
             walked(&root, None, &none),
             [".shown", "keep.log", "src/a.rs", "src/b.log", "src/build/x"]
@@ -339,11 +339,11 @@ mod tests {
         pipe(&root.join("c/.gitignore"));
         std::fs::create_dir_all(root.join(".git/info")).unwrap();
         symlink("/dev/zero", root.join(".git/info/exclude")).unwrap();
-        assert_eq!(walked(&root, None, &Barred::default()), ["a", "b.log", "c/d", "e/f"]);
-        assert_eq!(walked(&root.join("c"), None, &Barred::default()), ["d"]);
+        assert_eq!(walked(&root, None, &DeniedPaths::default()), ["a", "b.log", "c/d", "e/f"]);
+        assert_eq!(walked(&root.join("c"), None, &DeniedPaths::default()), ["d"]);
         let long = File::create(root.join("e/.gitignore")).unwrap();
         long.set_len(1 << 40).unwrap();
-        assert_eq!(walked(&root.join("e"), None, &Barred::default()), ["f"]);
+        assert_eq!(walked(&root.join("e"), None, &DeniedPaths::default()), ["f"]);
     }
 
     #[test]
@@ -369,7 +369,7 @@ mod tests {
     fn links_and_exchanged_files_lead_nowhere() {
         let (_dir, root) = folder(&[("in/a", "a"), ("in/b", "b"), ("out/secret", "s")]);
         symlink(root.join("out"), root.join("in/door")).unwrap();
-        let (none, stop) = (Barred::default(), CancellationToken::new());
+        let (none, stop) = (DeniedPaths::default(), CancellationToken::new());
         let inside = root.join("in");
         let mut walk = Walk::new(&inside, None, &none, &stop).unwrap();
         let a = walk.next().unwrap();
@@ -379,7 +379,7 @@ mod tests {
         assert!(a.open().is_err());
         std::fs::rename(&inside, root.join("moved")).unwrap();
         symlink(root.join("out"), &inside).unwrap();
-        let rest: Vec<Found> = walk.collect();
+        let rest: Vec<WalkedFile> = walk.collect();
         assert_eq!(rest.iter().map(|found| found.name.to_str().unwrap()).collect::<Vec<_>>(), ["b", "door"]);
         let mut text = String::new();
         rest[0].open().unwrap().read_to_string(&mut text).unwrap();
@@ -391,7 +391,7 @@ mod tests {
     #[test]
     fn a_walk_ends_when_it_is_stopped_or_too_deep() {
         let (_dir, root) = folder(&[("a", ""), ("b", "")]);
-        let (none, stop) = (Barred::default(), CancellationToken::new());
+        let (none, stop) = (DeniedPaths::default(), CancellationToken::new());
         let mut walk = Walk::new(&root, None, &none, &stop).unwrap();
         assert!(walk.next().is_some());
         stop.cancel();

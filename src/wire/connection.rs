@@ -23,8 +23,8 @@ use crate::session::{Agreed, ApiError, Client, Clients, Peer, Pressure, Reply, S
 use crate::wire::encoder::Encoder;
 use crate::wire::lines::{Line, Splitter};
 use crate::wire::outbox::{Depth, Outbox};
+use crate::wire::partial_lines::Share;
 use crate::wire::transport::{Input, Transport, TransportKind};
-use crate::wire::unfinished::Share;
 
 /// Why a connection ended.
 #[derive(Debug)]

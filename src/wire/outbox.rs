@@ -27,7 +27,7 @@ use crate::wire::transport::{self, Output};
 
 mod queue;
 #[cfg(test)]
-mod rig;
+mod test_outbox;
 
 pub use queue::Depth;
 use queue::OutboxQueue;
@@ -413,7 +413,7 @@ impl<E: Encoder> Inner<E> {
 
 #[cfg(test)]
 mod tests {
-    use super::rig::{Gate, Rig, check_seq, error, pong, stage, topic};
+    use super::test_outbox::{Gate, TestOutbox, check_seq, error, pong, stage, topic};
     use super::*;
     use crate::clock::fake::FixedClock;
     use crate::limits::{OUTBOX_EVENTS, OUTBOX_TEXT_BYTES};
@@ -423,7 +423,7 @@ mod tests {
 
     #[test]
     fn fast_client_sees_each_delta() {
-        let rig = Rig::new();
+        let rig = TestOutbox::new();
         for n in 0..50 {
             rig.delta(&format!("{n} "));
         }
@@ -434,7 +434,7 @@ mod tests {
 
     #[test]
     fn lossless_event_blocks_producer_until_room() {
-        let rig = Rig::new();
+        let rig = TestOutbox::new();
         rig.gate.set(true);
         rig.delta(&"x".repeat(OUTBOX_READY_BYTES));
         let mut full = None;
@@ -465,7 +465,7 @@ mod tests {
     #[test]
     fn client_behind_keeps_answers_and_recovers() {
         let told = Arc::new(Mutex::new(Vec::new()));
-        let rig = Rig::calling({
+        let rig = TestOutbox::calling({
             let told = told.clone();
             move |missed| told.lock().unwrap().push(missed)
         });
@@ -510,7 +510,7 @@ mod tests {
 
     #[test]
     fn trickling_client_falls_behind() {
-        let rig = Rig::new();
+        let rig = TestOutbox::new();
         rig.gate.set(true);
         rig.delta(&"x".repeat(OUTBOX_READY_BYTES));
         while !matches!(rig.event(stage()), Pressure::Full(_)) {}
@@ -528,7 +528,7 @@ mod tests {
 
     #[test]
     fn waiting_answers_leave_no_client_behind() {
-        let rig = Rig::new();
+        let rig = TestOutbox::new();
         rig.gate.set(true);
         rig.delta(&"x".repeat(OUTBOX_READY_BYTES));
         // The encoded part is full; everything later waits.
@@ -545,7 +545,7 @@ mod tests {
 
     #[test]
     fn events_pushed_without_waiting_are_bounded() {
-        let rig = Rig::new();
+        let rig = TestOutbox::new();
         rig.gate.set(true);
         rig.delta(&"x".repeat(OUTBOX_READY_BYTES));
         let text = "x".repeat(1 << 16);
@@ -563,7 +563,7 @@ mod tests {
 
     #[test]
     fn only_stalled_client_that_hung_up_is_given_up() {
-        let rig = Rig::new();
+        let rig = TestOutbox::new();
         rig.gate.set(true);
         let long = Map::new().with("text", "x".repeat(OUTBOX_ANSWER_BYTES));
         let push = || rig.outbox.push_frame(|out, style| encode::response(out, style, "r", "ping", &long));
@@ -593,7 +593,7 @@ mod tests {
 
     #[test]
     fn answer_of_reading_thread_keeps_order() {
-        let rig = Rig::new();
+        let rig = TestOutbox::new();
         rig.outbox.hold();
         for n in 0..20 {
             rig.outbox
@@ -626,7 +626,7 @@ mod tests {
 
     #[test]
     fn frame_of_other_thread_does_not_wait_for_request() {
-        let rig = Rig::new();
+        let rig = TestOutbox::new();
         rig.outbox.hold();
         rig.outbox.push_frame(|out, style| encode::response(out, style, "r", "ping", &Map::new()));
         let adding = std::thread::spawn({

@@ -113,7 +113,7 @@ impl Transport {
     pub fn handed(input: OwnedFd, output: OwnedFd, owner: UnixStream) -> io::Result<Self> {
         Ok(Self {
             kind: TransportKind::Stdio,
-            input: Box::new(Handed::new(File::from(input), owner)?),
+            input: Box::new(PassedInput::new(File::from(input), owner)?),
             output: Box::new(HandedOutput::new(File::from(output))?),
         })
     }
@@ -185,7 +185,7 @@ impl<R: Read + AsFd + Send> Input for PollingReader<R> {
 const PIPE_REST_BYTES: usize = 1 << 20;
 
 /// The input of another process, which ends with that process though others may have it open.
-struct Handed {
+struct PassedInput {
     input: File,
     owner: UnixStream,
     /// For a pipe: set when the owner has ended. Then a read that waits is woken.
@@ -194,7 +194,7 @@ struct Handed {
     rest: usize,
 }
 
-impl Handed {
+impl PassedInput {
     fn new(input: File, owner: UnixStream) -> io::Result<Self> {
         let mut watched = None;
         if cfg!(target_os = "linux") && input.metadata()?.file_type().is_fifo() {
@@ -246,7 +246,7 @@ fn wake(pipe: &File) {
     }
 }
 
-impl Read for Handed {
+impl Read for PassedInput {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let has_owner = self.wait()?;
@@ -275,7 +275,7 @@ fn is_ready(input: impl AsFd) -> bool {
     looked.is_ok() && input.first().is_some_and(|input| !input.revents().is_empty())
 }
 
-impl Input for Handed {
+impl Input for PassedInput {
     fn has_ended(&self) -> bool {
         has_ended(&self.owner) || has_ended(&self.input)
     }

@@ -1,28 +1,28 @@
 //! The UI wire: JSON-RPC lines of codelia's UI protocol, for terminal interfaces.
 //!
 //! [`methods`] is the table of what is served, [`run_events`] that of the events, both with [`shape`]s; checks, the
-//! reference page and the schema come from them. [`encode`] writes lines. [`desk`] keeps the runs
-//! and the open question of one connection, which is [`link`]. [`tell`] turns events into lines, and [`ask`] questions;
-//! [`ask`] reads their answers too. [`route`] calls the session API. [`history`] replays old runs, and [`tools`] passes
+//! reference page and the schema come from them. [`encode`] writes lines. [`connection_state`] keeps the runs
+//! and the open question of one connection, which is [`link`]. [`encoder`] turns events into lines, and [`questions`] questions;
+//! [`questions`] reads their answers too. [`route`] calls the session API. [`history`] replays old runs, and [`tools`] passes
 //! calls to the interface. A wire like any: no rule of the engine stands here.
 
-mod ask;
 pub mod codes;
-mod desk;
+mod connection_state;
 mod encode;
+mod encoder;
 mod history;
 mod input;
 pub mod link;
 mod lookups;
 pub mod methods;
+mod questions;
 pub mod reference;
 mod request;
 mod route;
 pub mod run_events;
+mod run_lines;
 pub mod service;
 pub mod shape;
 mod shell;
 mod subtasks;
-mod tell;
-mod told;
 mod tools;

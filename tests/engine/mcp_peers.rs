@@ -9,7 +9,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use edn_bridge::mcp::{Answer, Ask, Era, Question, State};
+use edn_bridge::mcp::{Ask, ElicitReply, Era, Question, State};
 use mcp_support::{Project, STOP};
 
 /// The folder of the packages, if it is named and has this in it.
@@ -81,7 +81,7 @@ async fn uses_everything(project: &Project) {
     let refused = project.call("get-sum", "{:a \"no number\"}").await;
     assert!(refused.is_error, "{}", refused.text);
     // A page that must be seen first, by an error; the same call again then asks for another by a request.
-    project.answers(vec![Answer::Agreed, Answer::Agreed]);
+    project.answers(vec![ElicitReply::Agreed, ElicitReply::Agreed]);
     let page = "{:url \"https://example.com/a\" :errorPath true}";
     let outcome = project.call("trigger-url-elicitation", page).await;
     assert!(!outcome.is_error, "{}", outcome.text);

@@ -14,7 +14,7 @@ use std::time::Duration;
 use edn_bridge::edn;
 use edn_bridge::environment::{Environment, Variables};
 use edn_bridge::limits::MCP_IDLE;
-use edn_bridge::mcp::{Answer, Ask, Era, McpError, Question, Sampled, ServerFacts, Settings, State};
+use edn_bridge::mcp::{Ask, ElicitReply, Era, McpError, Question, Sampled, ServerFacts, Settings, State};
 use edn_bridge::value::Value;
 use mcp_support::{Project, form, python_server, settings, within};
 use tokio::io::AsyncBufReadExt as _;
@@ -264,7 +264,7 @@ fn questions_reach_the_person_of_the_call() {
         // What does not fit the form is not sent.
         project.answers(vec![form(&[("age", Value::Int(7))])]);
         assert!(project.text("ask").await.contains("cancel"));
-        project.answers(vec![Answer::Declined]);
+        project.answers(vec![ElicitReply::Declined]);
         assert!(project.text("ask").await.contains("decline"));
         project.asked();
         // A call asks five times, not more.
@@ -272,7 +272,7 @@ fn questions_reach_the_person_of_the_call() {
         let told: Vec<String> = serde_json::from_str(&project.text("ask-much").await).unwrap();
         assert_eq!(told.iter().filter(|action| *action == "accept").count(), 5, "{told:?}");
         assert_eq!(project.asked().len(), 5);
-        project.answers(vec![Answer::Agreed]);
+        project.answers(vec![ElicitReply::Agreed]);
         assert!(project.text("page").await.contains("accept"));
         let asked = project.asked();
         assert!(
@@ -298,7 +298,7 @@ fn answer_of_a_model_is_asked_for_only_where_switched_on() {
         project.ready().await;
         assert!(project.text("sample").await.contains("rejected"));
         let sampled = Sampled { model: "p/m".to_owned(), text: "hi".to_owned(), is_cut: false };
-        project.answers(vec![Answer::Sampled(sampled)]);
+        project.answers(vec![ElicitReply::Sampled(sampled)]);
         let told = project.text("sample").await;
         assert!(told.contains("\"hi\"") && told.contains("endTurn"), "{told}");
         assert_eq!(project.asked().len(), 2);
@@ -340,7 +340,7 @@ fn page_that_must_be_seen_first_is_asked_for_and_repeated() {
     run(async {
         let project = Project::wicked("good", "");
         project.ready().await;
-        project.answers(vec![Answer::Agreed]);
+        project.answers(vec![ElicitReply::Agreed]);
         assert_eq!(project.text("page-first").await, "went there");
         let asked = project.asked();
         let [Ask { subject, question: Question::Page { message, url, is_first: true }, .. }] =
@@ -360,7 +360,7 @@ fn page_that_must_be_seen_first_is_asked_for_and_repeated() {
         assert_eq!(failed("{}").await, 1, "a no ends it");
         project.servers.restart("w").await.unwrap();
         // What cannot be shown whole is not asked, and no call asks more often than another.
-        project.answers(vec![Answer::Agreed; 20]);
+        project.answers(vec![ElicitReply::Agreed; 20]);
         assert_eq!(failed("{:url \"javascript:alert(1)\" :times 99}").await, 0);
         assert_eq!(failed("{:pages 6 :times 99}").await, 0);
         assert_eq!(failed("{:times 99}").await, 5);

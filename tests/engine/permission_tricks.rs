@@ -173,17 +173,17 @@ const ASKERS: &[Asker] = &[
         ],
     ),
     (
-        "src/engine/foreign/requested.rs",
+        "src/engine/external/requested.rs",
         "an agent's request for a permission",
         &[("tests/engine/agents/asked.rs", "every_part_of_a_request_is_judged")],
     ),
     (
-        "src/engine/foreign/asks.rs",
+        "src/engine/external/permission_requests.rs",
         "the title of an agent's request, which only denies",
         &[("tests/engine/agents/asked.rs", "title_is_shown_and_denied_and_a_command_where_known")],
     ),
     (
-        "src/engine/foreign/served.rs",
+        "src/engine/external/client_methods.rs",
         "an agent's files and terminals",
         &[
             ("tests/engine/agents/asked.rs", "files_are_served_under_our_rules"),
@@ -191,7 +191,7 @@ const ASKERS: &[Asker] = &[
         ],
     ),
     (
-        "src/engine/actor/gather.rs",
+        "src/engine/actor/message_context.rs",
         "attached files",
         &[("tests/engine/permission_tricks.rs", "own_secrets_in_the_workspace_are_neither_read_nor_found")],
     ),

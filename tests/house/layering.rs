@@ -1099,7 +1099,7 @@ fn only_the_runner_starts_programs() {
         let may = file.starts_with("src/runner") || file == Path::new("src/runner.rs");
         let may = may || file == Path::new("src/contract/launch.rs");
         // The daemon must outlive the process that starts it, which is all that a runner prevents.
-        let may = may || file == Path::new("src/cli/daemon/place.rs");
+        let may = may || file == Path::new("src/cli/daemon/daemon_files.rs");
         // An example for others starts the program as they will.
         let may = may || file.starts_with("src/client/examples");
         // Not `AvailableCommand::new(`, which is a type of another name.

@@ -14,7 +14,9 @@ use edn_bridge::environment::Environment;
 use edn_bridge::event::ToolCall;
 use edn_bridge::files::FileRead;
 use edn_bridge::http::Http;
-use edn_bridge::mcp::{Answer, Answerer, Answering, Ask, Place, ServerFacts, Servers, Settings, State};
+use edn_bridge::mcp::{
+    Answerer, Answering, Ask, ElicitReply, ServerContext, ServerFacts, Servers, Settings, State,
+};
 use edn_bridge::peer::Source;
 use edn_bridge::tool::output::Outputs;
 use edn_bridge::tool::{Context, EditorChange, OpenFiles, Outcome, Site, Tool};
@@ -28,14 +30,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub struct Person {
     pub asked: Mutex<Vec<Ask>>,
-    pub answers: Mutex<Vec<Answer>>,
+    pub answers: Mutex<Vec<ElicitReply>>,
 }
 
 impl Answerer for Person {
     fn ask(&self, ask: Ask) -> Answering<'_> {
         self.asked.lock().unwrap().push(ask);
         let mut answers = self.answers.lock().unwrap();
-        let answer = if answers.is_empty() { Answer::Declined } else { answers.remove(0) };
+        let answer = if answers.is_empty() { ElicitReply::Declined } else { answers.remove(0) };
         Box::pin(std::future::ready(answer))
     }
 }
@@ -73,7 +75,7 @@ impl Project {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let state_dir = root.join("state");
-        let place = Place {
+        let place = ServerContext {
             root: root.clone(),
             credentials: Credentials::new(&state_dir),
             state_dir,
@@ -180,7 +182,7 @@ impl Project {
         outcome.text
     }
 
-    pub fn answers(&self, answers: Vec<Answer>) {
+    pub fn answers(&self, answers: Vec<ElicitReply>) {
         *self.person.answers.lock().unwrap() = answers;
     }
 
@@ -210,12 +212,12 @@ pub async fn within<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, work).await.expect("it took too long")
 }
 
-pub fn form(entries: &[(&str, Value<'static>)]) -> Answer {
+pub fn form(entries: &[(&str, Value<'static>)]) -> ElicitReply {
     let mut map = Map::new();
     for (key, value) in entries {
         map.insert(Value::from((*key).to_owned()), value.clone());
     }
-    Answer::Form(map)
+    ElicitReply::Form(map)
 }
 
 /// Nothing is stopped.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use edn_bridge::clock::since_boot;
 use edn_bridge::realm::rules::{LeaseStanding, LeaseTerms};
-use edn_bridge::realm::{Kept, Realm, RealmError, RealmWriter, Tail, Written, connect, keep};
+use edn_bridge::realm::{LeaseState, Realm, RealmError, RealmWriter, Tail, Written, connect, keep};
 use edn_bridge::secret::Secret;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::watch;
@@ -121,7 +121,7 @@ fn say(text: &str) {
 }
 
 /// Starts a tool again and again, beside what is written: as long as the lease is there, and no claim has to be made again.
-async fn start_tools(kept: watch::Receiver<Kept>, lapses: u64) {
+async fn start_tools(kept: watch::Receiver<LeaseState>, lapses: u64) {
     let mut beat = tokio::time::interval(Duration::from_millis(5));
     while kept.borrow().lapses == lapses {
         if kept.borrow().standing() == LeaseStanding::Held {

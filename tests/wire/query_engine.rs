@@ -12,7 +12,7 @@ use edn_bridge::meter::{Exhausted, Meter};
 use edn_bridge::query::compile::Level;
 use edn_bridge::query::graph::{Graph, GraphError, Input, Inputs, Output, Resolver};
 use edn_bridge::query::parse::parse;
-use edn_bridge::query::run::{Answered, run, run_within};
+use edn_bridge::query::run::{QueryResult, run, run_within};
 use edn_bridge::query::world::ResolverFailure;
 use edn_bridge::value::{Map, Value};
 use query_support::Process;
@@ -109,13 +109,13 @@ fn talk() -> Process {
     Process::new(vec![Arc::new(said), Arc::new(result)], SessionFacts::empty("s-1".into()))
 }
 
-fn ask_in(graph: &Graph, text: &str, entity: &str) -> Answered {
+fn ask_in(graph: &Graph, text: &str, entity: &str) -> QueryResult {
     let level = Level::new(&parse(text).unwrap(), &|name| graph.attr(name));
     let entity = edn::read_one(entity.as_bytes()).unwrap().into_owned();
     run(graph, &talk(), &level, entity.as_map().unwrap().clone(), Vec::new()).unwrap()
 }
 
-fn ask(text: &str, entity: &str) -> Answered {
+fn ask(text: &str, entity: &str) -> QueryResult {
     ask_in(&Graph::new(&[PART, NOTHING], &[]).unwrap(), text, entity)
 }
 

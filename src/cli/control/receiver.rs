@@ -20,7 +20,7 @@ pub(super) struct Receiver {
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Lost {
+pub(super) enum ReceiveError {
     /// None came in time.
     #[error("the receiver did not answer in time")]
     Timeout,
@@ -64,7 +64,7 @@ impl Receiver {
     }
 
     /// Asks what the receiver serves.
-    pub(super) fn offer(&mut self, patience: Duration) -> Result<Offer, Lost> {
+    pub(super) fn offer(&mut self, patience: Duration) -> Result<Offer, ReceiveError> {
         let message = self.ask(b"{\"type\":\"control.capabilities.request\",\"v\":1}\n", patience)?;
         expect(&message, "type", "control.capabilities.ack")?;
         let texts = |key| {
@@ -94,7 +94,7 @@ impl Receiver {
         kind: ControlKind,
         id: &str,
         patience: Duration,
-    ) -> Result<(Map<'static>, ControlResult), Lost> {
+    ) -> Result<(Map<'static>, ControlResult), ReceiveError> {
         let ack = self.ask(line, patience)?;
         expect(&ack, "type", &format!("control.{}.ack", kind.as_str()))?;
         expect(&ack, "request_id", id)?;
@@ -105,19 +105,19 @@ impl Receiver {
     }
 
     /// Sends a line and returns its answer, an object that is no error.
-    fn ask(&mut self, line: &[u8], patience: Duration) -> Result<Map<'static>, Lost> {
+    fn ask(&mut self, line: &[u8], patience: Duration) -> Result<Map<'static>, ReceiveError> {
         let stream = match self.stream.take() {
             Some(stream) => stream,
             None => socket::connect_at(&self.path).map_err(lost)?,
         };
         let answer = exchange(&stream, line, patience)?;
-        let value = json::read(&answer).map_err(|error| Lost::Unreadable(error.to_string()))?;
+        let value = json::read(&answer).map_err(|error| ReceiveError::Unreadable(error.to_string()))?;
         let Value::Map(map) = value.into_owned() else { return Err(unreadable("object")) };
         if let Some(Value::Map(error)) = get(&map, "error")
             && get(&map, "status").is_some()
         {
             let text = |key| get(error, key).and_then(Value::as_str).unwrap_or_default();
-            return Err(Lost::Refused(format!("{} ({})", text("message"), text("code"))));
+            return Err(ReceiveError::Refused(format!("{} ({})", text("message"), text("code"))));
         }
         self.stream = Some(stream);
         Ok(map)
@@ -125,10 +125,10 @@ impl Receiver {
 }
 
 /// Writes a line and reads the next one, within a time.
-fn exchange(stream: &UnixStream, line: &[u8], patience: Duration) -> Result<Vec<u8>, Lost> {
+fn exchange(stream: &UnixStream, line: &[u8], patience: Duration) -> Result<Vec<u8>, ReceiveError> {
     let started = Instant::now();
     let left = || match patience.saturating_sub(started.elapsed()) {
-        left if left.is_zero() => Err(Lost::Timeout),
+        left if left.is_zero() => Err(ReceiveError::Timeout),
         left => Ok(left),
     };
     let mut stream = stream;
@@ -147,7 +147,7 @@ fn exchange(stream: &UnixStream, line: &[u8], patience: Duration) -> Result<Vec<
     loop {
         match splitter.next_line() {
             Some(Line::Whole(answer)) => return Ok(answer.to_vec()),
-            Some(Line::Oversize(_, _)) => return Err(Lost::Unreadable("it is too long".to_owned())),
+            Some(Line::Oversize(_, _)) => return Err(ReceiveError::Unreadable("it is too long".to_owned())),
             Some(Line::Unterminated(_)) => return Err(lost(io::ErrorKind::UnexpectedEof.into())),
             None => {}
         }
@@ -160,10 +160,10 @@ fn exchange(stream: &UnixStream, line: &[u8], patience: Duration) -> Result<Vec<
     }
 }
 
-fn lost(error: io::Error) -> Lost {
+fn lost(error: io::Error) -> ReceiveError {
     match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Lost::Timeout,
-        _ => Lost::Closed(error),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ReceiveError::Timeout,
+        _ => ReceiveError::Closed(error),
     }
 }
 
@@ -171,10 +171,10 @@ fn get<'m>(map: &'m Map<'static>, key: &'static str) -> Option<&'m Value<'static
     map.get(&Value::str(key))
 }
 
-fn expect(map: &Map<'static>, key: &'static str, expected: &str) -> Result<(), Lost> {
+fn expect(map: &Map<'static>, key: &'static str, expected: &str) -> Result<(), ReceiveError> {
     if get(map, key).and_then(Value::as_str) == Some(expected) { Ok(()) } else { Err(unreadable(key)) }
 }
 
-fn unreadable(key: &str) -> Lost {
-    Lost::Unreadable(format!("its {key} is not what was expected"))
+fn unreadable(key: &str) -> ReceiveError {
+    ReceiveError::Unreadable(format!("its {key} is not what was expected"))
 }

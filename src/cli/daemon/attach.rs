@@ -14,8 +14,8 @@ use super::super::failure::Failure;
 use super::super::options::Options;
 use super::super::out;
 use super::super::served::Protocol;
-use super::line::{self, Ask, Attach, Given, Homes, Lines, Told, VERSION};
-use super::place::{NoDaemon, connect_or_start, silent};
+use super::daemon_files::{NoDaemon, connect_or_start, silent};
+use super::line::{self, Ask, Attach, DaemonReply, Handover, Homes, Lines, VERSION};
 
 /// The exit status when the daemon ends before the editor. The editor can start `serve` again.
 const DAEMON_ENDED: u8 = 75;
@@ -82,7 +82,7 @@ fn asked(
         build: env!("CARGO_PKG_VERSION").to_owned(),
         protocol,
         homes: Homes::own(),
-        given: Given::of(options, cwd)?,
+        given: Handover::of(options, cwd)?,
         environment: environment.collect(),
         session,
     })))
@@ -108,8 +108,8 @@ pub(in super::super) fn join(
         let mut lines = Lines::new(&line);
         lines.within(Some(DAEMON_START));
         match lines.next()? {
-            Some(Told::Attached { .. }) => Ok(ours),
-            Some(Told::Refused { message, .. }) => Err(io::Error::other(message)),
+            Some(DaemonReply::Attached { .. }) => Ok(ours),
+            Some(DaemonReply::Refused { message, .. }) => Err(io::Error::other(message)),
             _ => Err(io::ErrorKind::ConnectionReset.into()),
         }
     };
@@ -136,7 +136,7 @@ fn wait(stream: &UnixStream, protocol: Protocol) -> Result<End, Failure> {
     lines.within(Some(DAEMON_START));
     loop {
         match lines.next() {
-            Ok(Some(Told::Attached { build })) => {
+            Ok(Some(DaemonReply::Attached { build })) => {
                 is_attached = true;
                 lines.within(None);
                 // Editors of the Agent Client Protocol show each line of standard error as a failure.
@@ -151,12 +151,12 @@ fn wait(stream: &UnixStream, protocol: Protocol) -> Result<End, Failure> {
                 // The daemon has the pipes now. Whoever waits for their end waits for the daemon's copies alone.
                 close_own().map_err(Failure::io("standard input and output"))?;
             }
-            Ok(Some(Told::Ended)) => return Ok(End::Served(ExitCode::SUCCESS)),
-            Ok(Some(Told::Refused { message, by_itself: true })) => {
+            Ok(Some(DaemonReply::Ended)) => return Ok(End::Served(ExitCode::SUCCESS)),
+            Ok(Some(DaemonReply::Refused { message, by_itself: true })) => {
                 tracing::warn!("{message}");
                 return Ok(End::NotServed);
             }
-            Ok(Some(Told::Refused { message, .. })) => return Err(Failure::Failed(message)),
+            Ok(Some(DaemonReply::Refused { message, .. })) => return Err(Failure::Failed(message)),
             Ok(Some(_)) => {}
             Ok(None) | Err(_) if is_attached => {
                 let _ = writeln!(out::stderr(), "edn-bridge: the daemon ended");

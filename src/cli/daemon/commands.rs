@@ -17,12 +17,12 @@ use rustix::fs::OFlags;
 use super::super::failure::{Exit, FAILED, Failure};
 use super::super::options::Options;
 use super::super::out;
-use super::host;
-use super::line::{self, Ask, Lines, Refused, Status, Told, Working};
-use super::place::{
+use super::daemon_files::{
     connect_or_start, connect_or_wait, described, holder, log_path, mute, silent, wait_for_end,
     wait_until_gone,
 };
+use super::host;
+use super::line::{self, Ask, DaemonReply, Lines, Refused, Status, Working};
 
 /// What is asked of the daemon.
 #[derive(Subcommand)]
@@ -89,7 +89,7 @@ fn start(options: &Options) -> Exit {
 }
 
 /// Asks the daemon; `None` if none runs. One that is asked to end and ends without an answer has done so.
-fn ask(options: &Options, ask: &Ask) -> Result<Option<Told>, Failure> {
+fn ask(options: &Options, ask: &Ask) -> Result<Option<DaemonReply>, Failure> {
     let state_dir = options.state_folder()?;
     let failed = |error| Failure::Io { place: "the daemon".to_owned(), error };
     let Some(stream) = connect_or_wait(&state_dir).map_err(failed)? else {
@@ -113,7 +113,7 @@ pub(in super::super) struct Seen {
 /// The daemon; `None` if none runs.
 pub(in super::super) fn seen(options: &Options) -> Result<Option<Seen>, Failure> {
     Ok(match ask(options, &Ask::Status)? {
-        Some(Told::Status(Status { pid, build, engines, .. })) => {
+        Some(DaemonReply::Status(Status { pid, build, engines, .. })) => {
             let at_work = engines.iter().map(|engine| engine.at_work.len()).sum();
             Some(Seen { pid, build, at_work })
         }
@@ -122,7 +122,7 @@ pub(in super::super) fn seen(options: &Options) -> Result<Option<Seen>, Failure>
 }
 
 /// Asks the daemon at the other end of a connection.
-fn asked_at(stream: &UnixStream, ask: &Ask, patience: Duration) -> Result<Told, Failure> {
+fn asked_at(stream: &UnixStream, ask: &Ask, patience: Duration) -> Result<DaemonReply, Failure> {
     let is_to_end = matches!(ask, Ask::Stop { .. } | Ask::Retire);
     let _ = stream.set_write_timeout(Some(patience.max(LEAST_WAIT)));
     // One that is refused at once is told so, though its line does not arrive.
@@ -139,23 +139,23 @@ fn asked_at(stream: &UnixStream, ask: &Ask, patience: Duration) -> Result<Told, 
         _ => Failure::Io { place: "the daemon's answer".to_owned(), error },
     })?;
     match told {
-        Some(Told::Refused { message, .. }) => Err(Failure::Failed(message)),
+        Some(DaemonReply::Refused { message, .. }) => Err(Failure::Failed(message)),
         Some(told) => Ok(told),
-        None if is_to_end => Ok(Told::Ending),
+        None if is_to_end => Ok(DaemonReply::Ending),
         None => Err(Failure::Failed("the daemon did not answer".to_owned())),
     }
 }
 
 /// The answer of a daemon that another one has replaced and that still has work.
-struct Answer {
+struct ReplacedDaemon {
     /// The path of its socket.
     path: PathBuf,
     /// What it says; `None` if it does not answer, of which the person has been told.
-    told: Option<Told>,
+    told: Option<DaemonReply>,
 }
 
 /// Asks the daemons that another one has replaced, several at once. One that does not answer is named on standard error.
-fn ask_replaced(state_dir: &Path, ask: &Ask) -> Vec<Answer> {
+fn ask_replaced(state_dir: &Path, ask: &Ask) -> Vec<ReplacedDaemon> {
     let begun = Instant::now();
     let paths = Mutex::new(socket::replaced(state_dir).into_iter());
     let next = || paths.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -186,7 +186,7 @@ fn ask_replaced(state_dir: &Path, ask: &Ask) -> Vec<Answer> {
                     "edn-bridge: a replaced daemon does not answer at {place}: {failure}"
                 );
             });
-            Answer { path, told: told.ok() }
+            ReplacedDaemon { path, told: told.ok() }
         })
         .collect();
     answers.sort_by(|one, other| other.path.cmp(&one.path));
@@ -194,7 +194,7 @@ fn ask_replaced(state_dir: &Path, ask: &Ask) -> Vec<Answer> {
 }
 
 /// What the daemon at a socket says, or why it does not; `None` if there is none any more.
-fn asked_of(path: &Path, ask: &Ask, patience: Duration) -> Option<Result<Told, Failure>> {
+fn asked_of(path: &Path, ask: &Ask, patience: Duration) -> Option<Result<DaemonReply, Failure>> {
     let told = match socket::connect_replaced(path) {
         Ok(None) => return None,
         Ok(Some(stream)) => asked_at(&stream, ask, patience),
@@ -211,7 +211,9 @@ fn asked_of(path: &Path, ask: &Ask, patience: Duration) -> Option<Result<Told, F
 fn replaced(state_dir: &Path) -> Vec<Status> {
     let answers = ask_replaced(state_dir, &Ask::Status).into_iter();
     answers
-        .filter_map(|answer| if let Some(Told::Status(status)) = answer.told { Some(status) } else { None })
+        .filter_map(
+            |answer| if let Some(DaemonReply::Status(status)) = answer.told { Some(status) } else { None },
+        )
         .collect()
 }
 
@@ -223,7 +225,7 @@ struct ReplacedAlone {
 
 fn status(options: &Options, is_edn: bool) -> Exit {
     let newest = match ask(options, &Ask::Status)? {
-        Some(Told::Status(status)) => Some(status),
+        Some(DaemonReply::Status(status)) => Some(status),
         _ => None,
     };
     let replaced = replaced(&options.state_folder()?);
@@ -317,7 +319,7 @@ fn restart(options: &Options) -> Exit {
         wait_for_end(&state_dir, &about).map_err(Failure::io("the daemon"))?;
     }
     connect_or_start(&state_dir, options).map_err(Failure::start)?;
-    if let Some(Told::Working(all)) = told {
+    if let Some(DaemonReply::Working(all)) = told {
         let mut text =
             "A new daemon runs. It goes on with this when a running tool or answer has ended; `edn-bridge daemon status` \
              shows what stays in the old one:\n"
@@ -343,7 +345,7 @@ fn end(options: &Options, now: bool) -> Exit {
     }
     let mut works = Vec::new();
     for answer in &replaced {
-        if let Some(Told::Working(all)) = &answer.told {
+        if let Some(DaemonReply::Working(all)) = &answer.told {
             works.extend(all.iter().cloned());
         }
     }
@@ -352,12 +354,12 @@ fn end(options: &Options, now: bool) -> Exit {
     } else {
         // It is not ended, but what runs in it is named too.
         let status = ask(options, &Ask::Status)?;
-        if let Some(Told::Status(Status { engines, .. })) = &status {
+        if let Some(DaemonReply::Status(Status { engines, .. })) = &status {
             works.extend(engines.iter().flat_map(|engine| engine.at_work.iter().cloned()));
         }
         status
     };
-    if let Some(Told::Working(all)) = &newest {
+    if let Some(DaemonReply::Working(all)) = &newest {
         works.extend(all.iter().cloned());
     }
     if !works.is_empty() {
@@ -367,7 +369,7 @@ fn end(options: &Options, now: bool) -> Exit {
         out::print(&text)?;
         return Ok(ExitCode::from(FAILED));
     }
-    for Answer { path, .. } in replaced.iter().filter(|answer| answer.told.is_some()) {
+    for ReplacedDaemon { path, .. } in replaced.iter().filter(|answer| answer.told.is_some()) {
         wait_until_gone(path).map_err(Failure::io("a replaced daemon"))?;
     }
     match newest {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use edn_bridge::catalogue::ErrorCode;
 use edn_bridge::engine::Engine;
-use edn_bridge::engine::keeper::{Departed, Keeper};
+use edn_bridge::engine::restart_log::{DepartedSession, RestartLog};
 use edn_bridge::environment::{Pairs, Variables};
 use edn_bridge::facts::AtWork;
 use edn_bridge::limits::{DAEMON_ASK, DAEMON_START, HANDED_WAITING_BYTES};
@@ -26,9 +26,9 @@ use edn_bridge::wire::transport::Transport;
 use super::super::failure::Failure;
 use super::super::options::{Options, SOURCES};
 use super::super::served::{PATIENCE, Protocol, Served};
-use super::line::{EngineStatus, Given, Handed, Refused, Waiting, Working};
-use super::notes::Notes;
-use super::place::hand_over;
+use super::daemon_files::hand_over;
+use super::line::{EngineStatus, HandedSession, Handover, Refused, Waiting, Working};
+use super::restart_list::RestartList;
 
 /// Whether an engine has nothing to do: no work and no client, or no session because all have gone to another daemon.
 fn is_at_rest(served: &Served, is_retired: bool) -> bool {
@@ -76,14 +76,14 @@ pub(in super::super) struct Engines {
     is_daemon: bool,
     state_dir: PathBuf,
     /// The sessions at work, for the daemon that follows.
-    notes: Arc<Notes>,
+    notes: Arc<RestartList>,
     /// The sessions that come and go.
     moving: Mutex<Vec<Moving>>,
 }
 
 #[derive(Default)]
 struct Held {
-    seats: HashMap<Given, Arc<Seat>>,
+    seats: HashMap<Handover, Arc<Seat>>,
     /// How many engines were started.
     numbers: u64,
     /// How many editors that reach several engines there were.
@@ -96,11 +96,11 @@ struct Held {
 struct Moving {
     session: String,
     cwd: String,
-    way: Way,
+    way: EngineAttachment,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum EngineAttachment {
     Opening,
     Leaving,
 }
@@ -108,11 +108,11 @@ enum Way {
 /// Keeps the sessions of an engine through the end of the daemon.
 struct Keeping {
     engines: Weak<Engines>,
-    notes: Arc<Notes>,
-    given: Given,
+    notes: Arc<RestartList>,
+    given: Handover,
 }
 
-impl Keeper for Keeping {
+impl RestartLog for Keeping {
     fn works(&self, session: &SessionId) {
         self.notes.works(session.as_str(), &self.given);
     }
@@ -123,24 +123,24 @@ impl Keeper for Keeping {
 
     fn leaves(&self, session: &SessionId) {
         if let Some(engines) = self.engines.upgrade() {
-            engines.moves(session.as_str(), &self.given, Way::Leaving);
+            engines.moves(session.as_str(), &self.given, EngineAttachment::Leaving);
         }
     }
 
-    fn left(&self, left: Departed) {
+    fn left(&self, left: DepartedSession) {
         let Some(engines) = self.engines.upgrade() else { return };
         if left.is_at_work {
             return engines.pass_on(self.given.clone(), left);
         }
         self.notes.rests(left.session.as_str());
-        engines.has_moved(left.session.as_str(), Way::Leaving);
+        engines.has_moved(left.session.as_str(), EngineAttachment::Leaving);
     }
 }
 
 impl Engines {
     /// None yet.
     pub(in super::super) fn new(state_dir: PathBuf, is_daemon: bool) -> Self {
-        let notes = Arc::new(Notes::new(&state_dir));
+        let notes = Arc::new(RestartList::new(&state_dir));
         let (held, editors, moving) = (Mutex::default(), Mutex::default(), Mutex::default());
         Self { held, editors, is_daemon, state_dir, notes, moving }
     }
@@ -150,7 +150,7 @@ impl Engines {
     fn with<T>(
         self: &Arc<Self>,
         options: &Options,
-        given: &Given,
+        given: &Handover,
         with: impl FnOnce(&Served) -> Result<T, Failure>,
     ) -> Result<Option<T>, Failure> {
         loop {
@@ -186,7 +186,7 @@ impl Engines {
     pub(in super::super) fn attach(
         self: &Arc<Self>,
         options: &Options,
-        given: &Given,
+        given: &Handover,
         variables: Variables,
         protocol: Protocol,
         transport: Transport,
@@ -204,7 +204,7 @@ impl Engines {
     fn attach_to_several(
         self: &Arc<Self>,
         options: &Options,
-        given: &Given,
+        given: &Handover,
         variables: Variables,
         transport: Transport,
         left: impl FnOnce() + Send + 'static,
@@ -248,7 +248,7 @@ impl Engines {
         Ok(true)
     }
 
-    fn start(self: &Arc<Self>, options: &Options, given: &Given) -> Result<Served, Failure> {
+    fn start(self: &Arc<Self>, options: &Options, given: &Handover) -> Result<Served, Failure> {
         let mut settings = options.settings()?;
         settings.outlives_clients = self.is_daemon;
         let number = {
@@ -275,13 +275,13 @@ impl Engines {
     pub(super) fn open_left(self: &Arc<Self>, options: &Options) {
         for note in self.notes.left() {
             tracing::info!(session = note.session_id, "a session that was at work is opened");
-            self.moves(&note.session_id, &note.given, Way::Opening);
+            self.moves(&note.session_id, &note.given, EngineAttachment::Opening);
             match self.open(options, &note.given, nothing_known(&note.session_id)) {
                 Ok(true) => {}
                 Ok(false) => self.notes.refuse(&note.session_id, "the daemon ends".to_owned()),
                 Err(failure) => self.notes.refuse(&note.session_id, failure.to_string()),
             }
-            self.has_moved(&note.session_id, Way::Opening);
+            self.has_moved(&note.session_id, EngineAttachment::Opening);
         }
     }
 
@@ -290,11 +290,11 @@ impl Engines {
     pub(super) fn take_over(
         self: &Arc<Self>,
         options: &Options,
-        handed: Handed,
+        handed: HandedSession,
         note: Option<OwnedFd>,
         is_retired: &AtomicBool,
     ) -> Result<bool, Failure> {
-        let Handed { session, given, environment, waiting } = handed;
+        let HandedSession { session, given, environment, waiting } = handed;
         let mut left = nothing_known(&session);
         left.variables = environment.map(variables_of);
         for Waiting { entries, environment } in waiting {
@@ -302,7 +302,7 @@ impl Engines {
             left.waiting.extend(entries.iter().map(|entry| (EntryId::from(&**entry), variables.clone())));
         }
         // First, so that a daemon that leaves its place from now on waits for it.
-        self.moves(&session, &given, Way::Opening);
+        self.moves(&session, &given, EngineAttachment::Opening);
         let opened = if is_retired.load(Ordering::Acquire) {
             Ok(false)
         } else {
@@ -315,16 +315,16 @@ impl Engines {
             Ok(false) => drop(self.notes.departs(&session, &given)),
             Err(failure) => self.notes.refuse(&session, failure.to_string()),
         }
-        self.has_moved(&session, Way::Opening);
+        self.has_moved(&session, EngineAttachment::Opening);
         opened
     }
 
-    fn moves(&self, session: &str, given: &Given, way: Way) {
+    fn moves(&self, session: &str, given: &Handover, way: EngineAttachment) {
         let (session, cwd) = (session.to_owned(), given.cwd.clone());
         lock(&self.moving).push(Moving { session, cwd, way });
     }
 
-    fn has_moved(&self, session: &str, way: Way) {
+    fn has_moved(&self, session: &str, way: EngineAttachment) {
         let mut moving = lock(&self.moving);
         if let Some(place) = moving.iter().position(|moving| moving.session == session && moving.way == way) {
             moving.swap_remove(place);
@@ -335,8 +335,8 @@ impl Engines {
         let moving = lock(&self.moving);
         let working = moving.iter().map(|moving| {
             let phase = match moving.way {
-                Way::Opening => "opening",
-                Way::Leaving => "leaving",
+                EngineAttachment::Opening => "opening",
+                EngineAttachment::Leaving => "leaving",
             };
             let (session, cwd) = (moving.session.clone(), moving.cwd.clone());
             let phase = phase.to_owned();
@@ -346,7 +346,12 @@ impl Engines {
     }
 
     /// Opens a session. Returns whether it is open: not after [`Engines::finish`].
-    fn open(self: &Arc<Self>, options: &Options, given: &Given, left: Departed) -> Result<bool, Failure> {
+    fn open(
+        self: &Arc<Self>,
+        options: &Options,
+        given: &Handover,
+        left: DepartedSession,
+    ) -> Result<bool, Failure> {
         let session = left.session.to_string();
         let (opened, wait) = channel();
         let opened = self.with(options, given, |engine| {
@@ -376,7 +381,7 @@ impl Engines {
     ) {
         let (engines, options) = (self.clone(), options.clone());
         let taking = std::thread::Builder::new().name("realm-session".to_owned()).spawn(move || {
-            let taken = Given::of(&options, cwd).and_then(|given| {
+            let taken = Handover::of(&options, cwd).and_then(|given| {
                 engines.with(&options, &given, |served| {
                     work(served.engine());
                     Ok(())
@@ -402,13 +407,13 @@ impl Engines {
 
     /// Passes a session that has left on to the daemon that has taken this one's place. Its note is held by both until
     /// then: if that daemon does not take the session, or is killed, the note is there for the next.
-    fn pass_on(self: &Arc<Self>, given: Given, left: Departed) {
+    fn pass_on(self: &Arc<Self>, given: Handover, left: DepartedSession) {
         let id = left.session.to_string();
         let note = self.notes.departs(&id, &given);
         let engines = self.clone();
         let passing = std::thread::Builder::new().name("hand-over".to_owned()).spawn(move || {
-            let Departed { session, variables, waiting, .. } = left;
-            let handed = Handed {
+            let DepartedSession { session, variables, waiting, .. } = left;
+            let handed = HandedSession {
                 session: session.to_string(),
                 given,
                 environment: variables.as_ref().map(pairs_of),
@@ -418,10 +423,10 @@ impl Engines {
                 tracing::warn!(session = session.as_str(), "the session was not handed over: {failure}");
             }
             drop(note);
-            engines.has_moved(session.as_str(), Way::Leaving);
+            engines.has_moved(session.as_str(), EngineAttachment::Leaving);
         });
         if let Err(error) = passing {
-            self.has_moved(&id, Way::Leaving);
+            self.has_moved(&id, EngineAttachment::Leaving);
             tracing::error!(%error, "a session was not handed over");
         }
     }
@@ -431,7 +436,7 @@ impl Engines {
         self.notes.leave();
     }
 
-    fn seats(&self) -> Vec<(Given, Arc<Seat>)> {
+    fn seats(&self) -> Vec<(Handover, Arc<Seat>)> {
         lock(&self.held).seats.iter().map(|(given, seat)| (given.clone(), seat.clone())).collect()
     }
 
@@ -461,7 +466,7 @@ impl Engines {
                 // Somebody else starts it, takes an editor or ends it.
                 let Ok(mut is_gone) = seat.changing.try_lock() else { return };
                 if seat.running().is_none_or(|running| is_at_rest(&running, is_retired))
-                    && !lock(&engines.moving).iter().any(|moving| moving.way == Way::Leaving)
+                    && !lock(&engines.moving).iter().any(|moving| moving.way == EngineAttachment::Leaving)
                 {
                     seat.end();
                     *is_gone = true;
@@ -511,7 +516,7 @@ impl Engines {
     }
 
     /// The options of the engine that has a session open.
-    pub(super) fn given_of(&self, session: &SessionId) -> Option<Given> {
+    pub(super) fn given_of(&self, session: &SessionId) -> Option<Handover> {
         let mut seats = self.seats().into_iter();
         let has = |seat: &Seat| seat.running().is_some_and(|running| running.engine().is_live(session));
         seats.find(|(_, seat)| has(seat)).map(|(given, _)| given)
@@ -564,8 +569,13 @@ impl Engines {
 }
 
 /// A session of whose variables nothing is known.
-fn nothing_known(session: &str) -> Departed {
-    Departed { session: SessionId::from(session), is_at_work: true, variables: None, waiting: Vec::new() }
+fn nothing_known(session: &str) -> DepartedSession {
+    DepartedSession {
+        session: SessionId::from(session),
+        is_at_work: true,
+        variables: None,
+        waiting: Vec::new(),
+    }
 }
 
 fn variables_of(pairs: Vec<(String, String)>) -> Variables {
@@ -606,7 +616,7 @@ fn each_once(waiting: Vec<(EntryId, Variables)>) -> Vec<Waiting> {
 struct Folders {
     engines: Weak<Engines>,
     options: Options,
-    given: Given,
+    given: Handover,
     variables: Variables,
 }
 
@@ -616,7 +626,7 @@ impl Projects for Folders {
         let Some(cwd) = folder.to_str() else {
             return Err(ApiError::failed("The folder's path is not UTF-8."));
         };
-        let given = Given { cwd: cwd.to_owned(), ..self.given.clone() };
+        let given = Handover { cwd: cwd.to_owned(), ..self.given.clone() };
         let engines = self.engines.upgrade();
         let opened = engines.map(|engines| {
             engines.with(&self.options, &given, |served| Ok(served.guest(self.variables.clone())))
@@ -655,7 +665,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Given {
+impl Handover {
     /// Those of a client's options that make its engine.
     pub(in super::super) fn of(options: &Options, cwd: String) -> Result<Self, Failure> {
         let absolute = |path: &PathBuf| {

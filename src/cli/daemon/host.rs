@@ -24,9 +24,9 @@ use super::super::lock::Lock;
 use super::super::options::Options;
 use super::super::realm::{self, Member};
 use super::super::signals::on_termination;
+use super::daemon_files::{READY, lock_path};
 use super::engines::Engines;
-use super::line::{self, Ask, Attach, Homes, Lines, Status, Told, VERSION, Working};
-use super::place::{READY, lock_path};
+use super::line::{self, Ask, Attach, DaemonReply, Homes, Lines, Status, VERSION, Working};
 
 /// How often the daemon looks whether it is still needed.
 const LOOK: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ const PLACE_LOOK: Duration = Duration::from_millis(50);
 const QUESTIONS_GO_OVER: Duration = Duration::from_secs(5);
 
 /// What ends the daemon's wait.
-enum News {
+enum WakeReason {
     /// A client has left.
     Left,
     /// It must end, with all that runs.
@@ -74,7 +74,7 @@ struct Daemon {
     is_looking: AtomicBool,
     /// The clients that are listened to.
     asking: AtomicUsize,
-    news: Mutex<Sender<News>>,
+    news: Mutex<Sender<WakeReason>>,
 }
 
 /// Runs the daemon in this process until nobody needs it. With `announce`, says on standard output that it is ready, or
@@ -120,7 +120,7 @@ fn serve(options: &Options, announce: bool) -> Exit {
         asking: AtomicUsize::new(0),
         news: Mutex::new(news.clone()),
     });
-    on_termination(move |signal| drop(news.send(News::Signal(signal)))).map_err(Failure::start)?;
+    on_termination(move |signal| drop(news.send(WakeReason::Signal(signal)))).map_err(Failure::start)?;
     daemon.accept_on(listener).map_err(Failure::start)?;
     if announce {
         // Whoever has started it may be gone by now. Others find it.
@@ -137,10 +137,10 @@ fn serve(options: &Options, announce: bool) -> Exit {
     let status = loop {
         let is_replaced = daemon.is_retired.load(Ordering::Acquire) && !has_follower;
         match wait.recv_timeout(if is_replaced { FOLLOWER_LOOK } else { LOOK }) {
-            Ok(News::Left) | Err(RecvTimeoutError::Timeout) => {}
-            Ok(News::End) | Err(RecvTimeoutError::Disconnected) => break ExitCode::SUCCESS,
-            Ok(News::Signal(signal)) => break ExitCode::from(128u8.saturating_add(signal)),
-            Ok(News::Retire) => {
+            Ok(WakeReason::Left) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(WakeReason::End) | Err(RecvTimeoutError::Disconnected) => break ExitCode::SUCCESS,
+            Ok(WakeReason::Signal(signal)) => break ExitCode::from(128u8.saturating_add(signal)),
+            Ok(WakeReason::Retire) => {
                 // First, so that an editor that is sent away finds the place free. People still reach this one.
                 if let Err(error) = place.leave_to_another() {
                     tracing::warn!(%error, "the daemon is not to be asked any more");
@@ -156,7 +156,7 @@ fn serve(options: &Options, announce: bool) -> Exit {
                 Ok(true) => daemon.keep_socket(&state_dir, &mut place),
                 Ok(false) => {
                     tracing::warn!("another process is the daemon: this one hands over");
-                    daemon.tell(News::Retire);
+                    daemon.tell(WakeReason::Retire);
                 }
                 Err(error) => tracing::debug!(%error, "the daemon's lock cannot be looked at"),
             }
@@ -345,39 +345,40 @@ impl Daemon {
                 let descriptors = std::mem::take(&mut lines.descriptors);
                 return self.attach(*attach, descriptors, &stream);
             }
-            Ok(Some(Ask::Status)) => Told::Status(self.status()),
+            Ok(Some(Ask::Status)) => DaemonReply::Status(self.status()),
             Ok(Some(Ask::Stop { now })) => {
                 let working = self.working();
                 if working.is_empty() || now {
-                    news = Some(News::End);
-                    Told::Ending
+                    news = Some(WakeReason::End);
+                    DaemonReply::Ending
                 } else {
-                    Told::Working(working)
+                    DaemonReply::Working(working)
                 }
             }
             Ok(Some(Ask::TakeOver(handed))) => {
                 let note = lines.descriptors.pop();
                 match self.engines.take_over(&self.options, *handed, note, &self.is_retired) {
-                    Ok(true) => Told::TakenOver,
-                    Ok(false) => Told::NotTaken,
-                    Err(failure) => Told::Refused { message: failure.to_string(), by_itself: false },
+                    Ok(true) => DaemonReply::TakenOver,
+                    Ok(false) => DaemonReply::NotTaken,
+                    Err(failure) => DaemonReply::Refused { message: failure.to_string(), by_itself: false },
                 }
             }
             Ok(Some(Ask::Retire)) => {
-                news = Some(News::Retire);
+                news = Some(WakeReason::Retire);
                 match self.working() {
-                    working if working.is_empty() => Told::Ending,
-                    working => Told::Working(working),
+                    working if working.is_empty() => DaemonReply::Ending,
+                    working => DaemonReply::Working(working),
                 }
             }
             Ok(None) => return,
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Told::Refused {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => DaemonReply::Refused {
                 message: format!("The daemon is busy: {error}. Try again later."),
                 by_itself: true,
             },
-            Err(error) => {
-                Told::Refused { message: format!("The line is not understood: {error}"), by_itself: false }
-            }
+            Err(error) => DaemonReply::Refused {
+                message: format!("The line is not understood: {error}"),
+                by_itself: false,
+            },
         };
         if let Err(error) = line::send(&stream, &told, &[]) {
             tracing::debug!(%error, "a client did not wait for its answer");
@@ -390,7 +391,7 @@ impl Daemon {
 
     fn attach(&self, attach: Attach, descriptors: Vec<OwnedFd>, stream: &UnixStream) {
         let refused = |message: String, by_itself| {
-            let _ = line::send(stream, &Told::Refused { message, by_itself }, &[]);
+            let _ = line::send(stream, &DaemonReply::Refused { message, by_itself }, &[]);
         };
         let Attach { version, build: _, protocol, homes, given, environment, session } = attach;
         if version != VERSION {
@@ -431,7 +432,7 @@ impl Daemon {
             Err(error) => return refused(format!("The daemon cannot serve another editor: {error}."), false),
         };
         // Before the first frame goes out: until then the client has a copy of the output.
-        let attached = Told::Attached { build: env!("CARGO_PKG_VERSION").to_owned() };
+        let attached = DaemonReply::Attached { build: env!("CARGO_PKG_VERSION").to_owned() };
         if line::send(stream, &attached, &[]).is_err() {
             return;
         }
@@ -443,9 +444,9 @@ impl Daemon {
             // The end of the stream alone tells the client that another daemon serves it.
             let _ = match is_retired.load(Ordering::Acquire) {
                 true => ending.shutdown(std::net::Shutdown::Both),
-                false => line::send(&ending, &Told::Ended, &[]),
+                false => line::send(&ending, &DaemonReply::Ended, &[]),
             };
-            let _ = news.send(News::Left);
+            let _ = news.send(WakeReason::Left);
         };
         match self.engines.attach(&self.options, &given, environment, protocol, transport, left) {
             Ok(true) => {}
@@ -502,7 +503,7 @@ impl Daemon {
         }
     }
 
-    fn tell(&self, news: News) {
+    fn tell(&self, news: WakeReason) {
         let _ = self.news.lock().unwrap_or_else(PoisonError::into_inner).send(news);
     }
 }
@@ -510,5 +511,5 @@ impl Daemon {
 /// Says to a client why it is not listened to, and hangs up.
 fn refuse(stream: &UnixStream, message: &str) {
     let _ = stream.set_write_timeout(Some(DAEMON_ASK));
-    let _ = line::send(stream, &Told::Refused { message: message.to_owned(), by_itself: true }, &[]);
+    let _ = line::send(stream, &DaemonReply::Refused { message: message.to_owned(), by_itself: true }, &[]);
 }

@@ -1,4 +1,4 @@
-//! The lines of the daemon's socket, each an EDN form. A client writes one [`Ask`]; the daemon answers with [`Told`]s.
+//! The lines of the daemon's socket, each an EDN form. A client writes one [`Ask`]; the daemon answers with [`DaemonReply`]s.
 
 use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use edn_bridge::edn;
 use edn_bridge::limits::{DAEMON_LINE_BYTES, DAEMON_SHORT_LINE_BYTES};
-use edn_bridge::wire::unfinished::Share;
+use edn_bridge::wire::partial_lines::Share;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -38,16 +38,16 @@ pub(super) enum Ask {
     /// To leave the place to a new daemon, and to end when nothing runs.
     Retire,
     /// To go on with a session that another daemon has had.
-    TakeOver(Box<Handed>),
+    TakeOver(Box<HandedSession>),
 }
 
 /// A session that one daemon hands over to the next.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Handed {
+pub(super) struct HandedSession {
     /// The session.
     pub(super) session: String,
     /// The options of its engine.
-    pub(super) given: Given,
+    pub(super) given: Handover,
     /// The variables of its turn, if a client brought them.
     pub(super) environment: Option<Vec<(String, String)>>,
     /// Those of the messages that wait, each set once.
@@ -64,7 +64,7 @@ pub(super) struct Waiting {
     pub(super) environment: Vec<(String, String)>,
 }
 
-impl std::fmt::Debug for Handed {
+impl std::fmt::Debug for HandedSession {
     /// Without the environment, which has keys.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Handed").field("session", &self.session).finish_non_exhaustive()
@@ -83,7 +83,7 @@ pub(super) struct Attach {
     /// The home and configuration folders of the client.
     pub(super) homes: Homes,
     /// The client's options.
-    pub(super) given: Given,
+    pub(super) given: Handover,
     /// The client's variables. Variables that are no text are left out.
     pub(super) environment: Vec<(String, String)>,
     /// The session that the client is to reach. Then it is served by the engine that has it open, whatever its own options
@@ -116,7 +116,7 @@ impl Homes {
 
 /// The options of a client that make its engine, all paths absolute. Equal ones share an engine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(in super::super) struct Given {
+pub(in super::super) struct Handover {
     pub(super) cwd: String,
     pub(super) provider: Option<String>,
     pub(super) model: Option<String>,
@@ -134,7 +134,7 @@ pub(in super::super) struct Given {
 /// What the daemon tells.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Told {
+pub(super) enum DaemonReply {
     /// The client's standard input and output are served.
     Attached {
         /// The daemon's program.
@@ -347,20 +347,20 @@ mod tests {
     fn long_line_arrives_whole_with_its_descriptors() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (reader, writer) = rustix::pipe::pipe().unwrap();
-        let told = Told::Refused { message: "x".repeat(300_000), by_itself: true };
+        let told = DaemonReply::Refused { message: "x".repeat(300_000), by_itself: true };
         let sending = std::thread::spawn(move || {
             send(&ours, &told, &[reader.as_fd(), writer.as_fd()]).unwrap();
-            send(&ours, &Told::Ended, &[]).unwrap();
+            send(&ours, &DaemonReply::Ended, &[]).unwrap();
         });
         let mut lines = Lines::new(&theirs);
-        let Some(Told::Refused { message, by_itself: true }) = lines.next().unwrap() else {
+        let Some(DaemonReply::Refused { message, by_itself: true }) = lines.next().unwrap() else {
             panic!("another line")
         };
         assert_eq!(message.len(), 300_000);
         assert_eq!(lines.descriptors.len(), 2);
-        assert!(matches!(lines.next().unwrap(), Some(Told::Ended)));
+        assert!(matches!(lines.next().unwrap(), Some(DaemonReply::Ended)));
         sending.join().unwrap();
-        assert!(lines.next::<Told>().unwrap().is_none());
+        assert!(lines.next::<DaemonReply>().unwrap().is_none());
     }
 
     #[test]

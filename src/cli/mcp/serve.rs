@@ -18,14 +18,14 @@ use edn_bridge::limits::{
     MCP_LINE_BYTES, MCP_SERVED_BYTES, MCP_SERVED_MESSAGES, MCP_SERVED_SESSIONS, MCP_SERVED_TEXT_BYTES,
     PROCESS_READ_BYTES, TOLD_FAULTS,
 };
-use edn_bridge::mcp::{self, Answered, OfferedResource, OfferedTool, Offers};
+use edn_bridge::mcp::{self, OfferedResource, OfferedTool, Offers, ToolResponse};
 use edn_bridge::message::{Message, SessionId};
 use edn_bridge::store::{Durability, EntryBody, JournalFault, Store};
 use edn_bridge::value::{Map, Owned, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
 use tokio_util::sync::CancellationToken;
 
-use super::super::attached::{Running, hello};
+use super::super::bridge_connection::{Running, hello};
 use super::super::failure::{Exit, Failure};
 use super::super::options::Options;
 use super::super::served::Own;
@@ -254,7 +254,7 @@ impl Project {
         Ok(Some((messages, content.faults)))
     }
 
-    fn query(&self, arguments: &Map<'_>) -> Result<Answered, String> {
+    fn query(&self, arguments: &Map<'_>) -> Result<ToolResponse, String> {
         let mut params = Map::new().with("query", required(arguments, "query")?);
         params.put_some("session-id", optional(arguments, "session")?);
         let answer = self.ask("query_eql", params)?;
@@ -268,10 +268,10 @@ impl Project {
                 });
             }
         }
-        Ok(Answered::Text(cut(&shown, MCP_SERVED_BYTES)))
+        Ok(ToolResponse::Text(cut(&shown, MCP_SERVED_BYTES)))
     }
 
-    fn list(&self, arguments: &Map<'_>) -> Result<Answered, String> {
+    fn list(&self, arguments: &Map<'_>) -> Result<ToolResponse, String> {
         let limit = count(arguments, "limit")?.unwrap_or(50).min(MCP_SERVED_SESSIONS);
         let mut params = Map::new().with("limit", Value::from(limit));
         params.put_some("text", optional(arguments, "text")?);
@@ -281,10 +281,10 @@ impl Project {
         let sessions = answer.get("sessions").cloned().unwrap_or_else(|| Value::vector([Value::Nil; 0]));
         let mut data = Map::new().with("sessions", sessions);
         data.put_some("missing", answer.get("missing").cloned());
-        Ok(Answered::Data(data))
+        Ok(ToolResponse::Data(data))
     }
 
-    fn messages(&self, arguments: &Map<'_>) -> Result<Answered, String> {
+    fn messages(&self, arguments: &Map<'_>) -> Result<ToolResponse, String> {
         let id = required(arguments, "session")?;
         let limit = count(arguments, "limit")?.unwrap_or(50).min(MCP_SERVED_MESSAGES);
         let before = optional(arguments, "before")?;
@@ -317,15 +317,15 @@ impl Project {
         let mut data = Map::new().with("messages", Value::vector(shown)).with("more", more);
         let faults: Vec<String> = faults.iter().take(TOLD_FAULTS).map(ToString::to_string).collect();
         data.put_some("faults", (!faults.is_empty()).then(|| faults.join(" ")));
-        Ok(Answered::Data(data))
+        Ok(ToolResponse::Data(data))
     }
 
     /// Runs a turn to its end.
-    fn prompt(&self, arguments: &Map<'_>, call: u64) -> Result<Answered, String> {
+    fn prompt(&self, arguments: &Map<'_>, call: u64) -> Result<ToolResponse, String> {
         let message = required(arguments, "message")?;
         let session = optional(arguments, "session")?;
         let (id, said) = self.with_seat(|seat| self.turn(seat, &message, session.as_deref(), call))?;
-        Ok(Answered::Data(Map::new().with("session", id).with("text", cut(&said?, MCP_SERVED_BYTES))))
+        Ok(ToolResponse::Data(Map::new().with("session", id).with("text", cut(&said?, MCP_SERVED_BYTES))))
     }
 
     /// Runs a turn in a session, or in a new one; returns the session, and what is said last.
@@ -477,7 +477,7 @@ impl Offers for Project {
         tools
     }
 
-    fn call(&self, tool: &str, arguments: &Map<'_>, call: u64) -> Result<Answered, String> {
+    fn call(&self, tool: &str, arguments: &Map<'_>, call: u64) -> Result<ToolResponse, String> {
         match tool {
             "query_eql" => self.query(arguments),
             "list_sessions" => self.list(arguments),

@@ -19,7 +19,7 @@ pub(in crate::cli) use tokio::signal::unix::SignalKind;
 use tokio::signal::unix::signal;
 use tokio::task::JoinSet;
 
-use crate::cli::attached::Attached;
+use crate::cli::bridge_connection::BridgeConnection;
 use crate::cli::failure::Failure;
 use crate::cli::options::Options;
 use crate::cli::out;
@@ -27,7 +27,7 @@ use crate::cli::served::Own;
 use crate::cli::typed::Typed;
 
 /// What the main thread, which prints, is told.
-pub(in crate::cli) enum News {
+pub(in crate::cli) enum ConsoleEvent {
     /// An event's frame.
     Event(Owned),
     /// This signal came: the person pressed C-c, or the process is to end.
@@ -57,8 +57,8 @@ impl Unheard {
 pub(in crate::cli) struct Console {
     client: Arc<Client>,
     own: Option<Own>,
-    news: Receiver<News>,
-    on_interrupt: Sender<News>,
+    news: Receiver<ConsoleEvent>,
+    on_interrupt: Sender<ConsoleEvent>,
     unheard: Unheard,
     /// Has a byte for each C-c that is not told yet: who waits for a line looks at it too.
     pressed: OnceCell<UnixStream>,
@@ -79,7 +79,8 @@ impl Console {
     ) -> Result<Self, Failure> {
         // What is not printed yet is bounded by the bridge.
         let features: &[&str] = if answers { &["flow-credit", "interactor"] } else { &["flow-credit"] };
-        let Attached { client, events, own } = Attached::talking(name, options, settings, session, features)?;
+        let BridgeConnection { client, events, own } =
+            BridgeConnection::talking(name, options, settings, session, features)?;
         let (sender, news) = channel();
         let on_interrupt = sender.clone();
         let unheard = Unheard::default();
@@ -87,11 +88,11 @@ impl Console {
         let passing = move || {
             for event in events {
                 heard.is_over();
-                if sender.send(News::Event(event)).is_err() {
+                if sender.send(ConsoleEvent::Event(event)).is_err() {
                     return;
                 }
             }
-            let _ = sender.send(News::Gone);
+            let _ = sender.send(ConsoleEvent::Gone);
         };
         std::thread::Builder::new().name("events".to_owned()).spawn(passing).map_err(Failure::start)?;
         let (pressed, reported, typed) = (OnceCell::new(), Cell::new(0), Typed::new(clock::of_process()));
@@ -123,7 +124,7 @@ impl Console {
                             std::process::exit(kind.as_raw_value().saturating_add(128));
                         }
                         let _ = (&*press).write(&[0]);
-                        if told.send(News::Interrupt(kind)).is_err() {
+                        if told.send(ConsoleEvent::Interrupt(kind)).is_err() {
                             return;
                         }
                     }
@@ -169,15 +170,15 @@ impl Console {
     }
 
     /// What happens next; `None` if nothing does within the time.
-    pub(in crate::cli) fn next(&self, within: Option<Duration>) -> Option<News> {
+    pub(in crate::cli) fn next(&self, within: Option<Duration>) -> Option<ConsoleEvent> {
         let next = match within {
-            None => self.news.recv().unwrap_or(News::Gone),
+            None => self.news.recv().unwrap_or(ConsoleEvent::Gone),
             Some(time) => match self.news.recv_timeout(time) {
                 Err(RecvTimeoutError::Timeout) => return None,
-                other => other.unwrap_or(News::Gone),
+                other => other.unwrap_or(ConsoleEvent::Gone),
             },
         };
-        if matches!(next, News::Interrupt(_)) {
+        if matches!(next, ConsoleEvent::Interrupt(_)) {
             let _ = self.pressed.get().map(|mut pressed| pressed.read(&mut [0]));
         }
         Some(next)
@@ -187,10 +188,10 @@ impl Console {
     pub(in crate::cli) fn begin_anew(&self) {
         while let Some(news) = self.next(Some(Duration::ZERO)) {
             match news {
-                News::Event(event) => self.printed(&event),
-                News::Interrupt(_) => {}
-                News::Gone => {
-                    let _ = self.on_interrupt.send(News::Gone);
+                ConsoleEvent::Event(event) => self.printed(&event),
+                ConsoleEvent::Interrupt(_) => {}
+                ConsoleEvent::Gone => {
+                    let _ = self.on_interrupt.send(ConsoleEvent::Gone);
                     return;
                 }
             }

@@ -8,7 +8,7 @@ use edn_bridge::limits::{TOP_PATIENCE, TOP_PAUSE};
 use edn_bridge::value::{Map, Owned, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
 
-use crate::cli::attached::hello;
+use crate::cli::bridge_connection::hello;
 
 /// What every bridge is asked: facts that it has at hand, and none that it would have to read or count.
 const QUERY: &str = "[:psi.process/pid :psi.process/version :psi.process/now :psi.process/uptime-ms \
@@ -27,7 +27,7 @@ const QUERY: &str = "[:psi.process/pid :psi.process/version :psi.process/now :ps
       :psi.agent-session/offset]}]";
 
 /// Where bridges are looked for.
-pub(super) enum Place {
+pub(super) enum BridgeFolder {
     /// In a state folder.
     Folder(PathBuf),
     /// At one socket.
@@ -35,7 +35,7 @@ pub(super) enum Place {
 }
 
 /// What a bridge has told.
-pub(super) struct Told {
+pub(super) struct BridgeState {
     /// Its socket.
     pub(super) socket: PathBuf,
     /// The answer to the query, or why there is none.
@@ -44,24 +44,24 @@ pub(super) struct Told {
 
 /// The bridges and the connections to them.
 pub(super) struct Bridges {
-    place: Place,
+    place: BridgeFolder,
     /// How long a connection may be silent: between two looks it is as well. One that is silent for longer is opened anew.
     patience: Duration,
     open: Vec<(PathBuf, Client)>,
 }
 
 impl Bridges {
-    pub(super) fn new(place: Place, every: Duration) -> Self {
+    pub(super) fn new(place: BridgeFolder, every: Duration) -> Self {
         Self { place, patience: every.min(TOP_PAUSE).saturating_add(TOP_PATIENCE), open: Vec::new() }
     }
 
     /// Asks all that run now.
-    pub(super) fn ask(&mut self) -> Vec<Told> {
+    pub(super) fn ask(&mut self) -> Vec<BridgeState> {
         let sockets = match &self.place {
-            Place::Folder(folder) => socket::listening(Purpose::Clients, folder),
-            Place::Socket(socket) => vec![socket.clone()],
+            BridgeFolder::Folder(folder) => socket::listening(Purpose::Clients, folder),
+            BridgeFolder::Socket(socket) => vec![socket.clone()],
         };
-        let is_named = matches!(self.place, Place::Socket(_));
+        let is_named = matches!(self.place, BridgeFolder::Socket(_));
         let mut open = std::mem::take(&mut self.open);
         let mut all = Vec::new();
         for socket in sockets {
@@ -83,7 +83,7 @@ impl Bridges {
                     Err(format!("{}: {error}", socket.display()))
                 }
             };
-            all.push(Told { socket, facts });
+            all.push(BridgeState { socket, facts });
         }
         all
     }

@@ -251,12 +251,12 @@ mod tests {
     use edn_bridge::edn;
     use unicode_width::UnicodeWidthStr as _;
 
-    use super::super::bridges::Told;
+    use super::super::bridges::BridgeState;
     use super::super::view::Sort;
     use super::*;
 
     /// Two bridges: one with a session that asks, one that costs, one that is idle and one of a subagent; and a stopped one.
-    fn told() -> Vec<Told> {
+    fn told() -> Vec<BridgeState> {
         let session = |id: &str, name: &str, phase: &str, rest: &str| {
             format!(
                 "{{:psi.agent-session/session-id {id:?} :psi.agent-session/session-display-name {name:?} \
@@ -296,8 +296,8 @@ mod tests {
         );
         let facts = edn::read_one(facts.as_bytes()).unwrap().into_owned();
         vec![
-            Told { socket: PathBuf::from("/run/a.sock"), facts: Ok(facts) },
-            Told {
+            BridgeState { socket: PathBuf::from("/run/a.sock"), facts: Ok(facts) },
+            BridgeState {
                 socket: PathBuf::from("/run/b.sock"),
                 facts: Err("/run/b.sock: it does not answer".to_owned()),
             },

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use clap::ValueEnum;
 use edn_bridge::value::{Owned, Value};
 
-use super::bridges::Told;
+use super::bridges::BridgeState;
 
 /// What sessions are sorted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -136,7 +136,7 @@ impl View {
     }
 
     /// Shows this from now on.
-    pub(super) fn take(&mut self, told: &[Told]) {
+    pub(super) fn take(&mut self, told: &[BridgeState]) {
         let before = std::mem::take(&mut self.processes);
         let mut processes: BTreeMap<i64, ProcessRow> = BTreeMap::new();
         self.is_new = false;

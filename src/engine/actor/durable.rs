@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::again::unanswered;
+use super::regenerate::unanswered;
 use super::state::SessionState;
 use crate::catalogue::ErrorCode;
 use crate::clock::epoch_millis;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use super::turn_slot::{AfterTurn, Preparation};
 use super::turns::Beginning;
-use super::{SessionActor, again};
+use super::{SessionActor, regenerate};
 use crate::catalogue::ErrorCode;
 use crate::crash;
-use crate::engine::answers;
+use crate::engine::answer_records;
 use crate::engine::incoming::{Ahead, Incoming, ReadAhead};
-use crate::engine::invocation;
 use crate::engine::ledger::Ledger;
 use crate::engine::queue::{self, QueuedMessage, Until};
+use crate::engine::template_expansion;
 use crate::environment::Variables;
 use crate::event::{Body, Replaced};
 use crate::facts::Phase;
@@ -88,14 +88,14 @@ impl SessionActor {
         if let Err(error) = self.turns.must_be_free() {
             return reply.fail(error);
         }
-        let unanswered = again::unanswered(self.durable.state.entries.branch());
+        let unanswered = regenerate::unanswered(self.durable.state.entries.branch());
         let Some(unanswered) = unanswered.filter(|_| self.durable.can_ask_again()) else {
             let message = "The last message has its answer, or there is none.";
             return reply.fail(ApiError::new(ErrorCode::NothingToRetry, message));
         };
         self.cut_off.give_up(&mut self.durable).await;
         let turn = TurnId::from(self.durable.shared.clock.id("t-"));
-        let (bodies, replaced) = again::entries(unanswered, how, &turn);
+        let (bodies, replaced) = regenerate::entries(unanswered, how, &turn);
         let mut bodies = self.durable.with_adopted(bodies);
         let wish = match how {
             Again::Retry => Wish::Retry,
@@ -206,7 +206,7 @@ impl SessionActor {
         let (shared, cwd) = (self.durable.shared.clone(), self.durable.state.facts.cwd.clone());
         let search = move || shared.search_folder(&cwd);
         let Ok(project) = tokio::task::spawn_blocking(search).await else { return };
-        match invocation::expand(&project, &name, &arguments) {
+        match template_expansion::expand(&project, &name, &arguments) {
             Ok(message) => {
                 incoming.prompt.message = message;
                 self.prompt(call, incoming, reply).await;
@@ -250,7 +250,8 @@ impl SessionActor {
         let mut bodies: Vec<EntryBody> = request.iter().map(requested).collect();
         if held.is_journalled() {
             let by = HeldAnswer::answerer(call.connection);
-            let answer = answers::record(&self.durable.handle.id, held.question(), by, held.resolution());
+            let answer =
+                answer_records::record(&self.durable.handle.id, held.question(), by, held.resolution());
             bodies.extend(answer.map(|answer| EntryBody::Answer(Box::new(answer))));
         }
         if !bodies.is_empty()

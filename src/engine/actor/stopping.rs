@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::SessionActor;
-use super::shared::no_realm;
+use super::ownership::no_realm;
 use crate::catalogue::ErrorCode;
-use crate::engine::keeper::Departed;
 use crate::engine::queue::{self, QueuedMessage};
+use crate::engine::restart_log::DepartedSession;
 use crate::engine::running::RunningTurn;
 use crate::engine::services::refused;
 use crate::engine::turn_control::TurnControl;
@@ -196,8 +196,8 @@ impl SessionActor {
         self.departed = Some(self.departure(true, Some(running)));
     }
 
-    fn departure(&self, is_at_work: bool, running: Option<&RunningTurn>) -> Departed {
-        Departed {
+    fn departure(&self, is_at_work: bool, running: Option<&RunningTurn>) -> DepartedSession {
+        DepartedSession {
             session: self.durable.handle.id.clone(),
             is_at_work,
             variables: running.and_then(|running| running.control.variables()),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::engine::change::Change;
-use crate::engine::foreign::Occasion;
+use crate::engine::external::Occasion;
 use crate::engine::host::Engine;
 use crate::engine::open::{ForksAtAgent, Written};
 use crate::engine::remote::{Owner, RemoteCall, owner_elsewhere};

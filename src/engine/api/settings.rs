@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use crate::catalogue::{self, ErrorCode};
 use crate::engine::change::Change;
 use crate::engine::configuration::Configuration;
-use crate::engine::foreign::Occasion;
+use crate::engine::external::Occasion;
 use crate::engine::host::Engine;
 use crate::engine::login::LoginDesk;
 use crate::engine::remote::{Owner, RemoteCall, owner_elsewhere};

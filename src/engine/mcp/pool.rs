@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::KnownDigests;
 use crate::engine::revision::ConfigRevision;
 use crate::files;
-use crate::mcp::{Place, Server, Servers, Settings};
+use crate::mcp::{Server, ServerContext, Servers, Settings};
 use crate::peer::Source;
 
 /// The servers of folders.
@@ -103,7 +103,7 @@ impl McpPool {
         &self,
         cwd: &Arc<str>,
         config: &ConfigRevision,
-        place: impl FnOnce() -> Place,
+        place: impl FnOnce() -> ServerContext,
     ) -> Option<(Arc<Folder>, bool)> {
         if let Some(folder) = self.get(cwd) {
             return Some((folder, false));

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::desk::McpDesk;
+use super::registry::McpDesk;
 use crate::catalogue::ErrorCode;
-use crate::context::mark::marked;
+use crate::context::delimiters::marked;
 use crate::engine::handle::Handle;
 use crate::facts::CommandFacts;
 use crate::limits::{EXPANSION_BYTES, MCP_LISTED_TEXT_BYTES};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::desk::McpDesk;
+use super::registry::McpDesk;
 use crate::context::reference::{self, Attachment, ResourceReference};
 use crate::engine::handle::Handle;
 use crate::limits::REFERENCES_BYTES;

@@ -17,12 +17,12 @@ use crate::crash;
 use crate::engine::change::Change;
 use crate::engine::client_files::{Closed, Seen};
 use crate::engine::execution;
+use crate::engine::interrupted::UnendedTurn;
 use crate::engine::native::hooks::Boundaries;
 use crate::engine::native::proposal::proposed;
 use crate::engine::native::texts;
 use crate::engine::native::turn::Turn;
 use crate::engine::stage::{Point, Stage};
-use crate::engine::unended::UnendedTurn;
 use crate::event::question::QuestionKind;
 use crate::event::{Body, Event, FileEdit, ToolCall, ToolOutput};
 use crate::limits::{NOTING, PARALLEL_TOOLS};
@@ -45,7 +45,7 @@ use crate::tool::{
 use crate::value::{Map, Value};
 
 /// The last change that a call has noted.
-type Noted = Arc<std::sync::Mutex<Option<Arc<FileEdit>>>>;
+type LastEdit = Arc<std::sync::Mutex<Option<Arc<FileEdit>>>>;
 
 /// How the calls of an answer ended.
 #[derive(Debug, Clone)]
@@ -299,7 +299,7 @@ fn file_change(
 
 /// Notes the change of a file before it is made, so that it can be undone however the process ends. Keeps the texts. For
 /// a thread that may block.
-fn changing(turn: &Turn, call: &ToolCall, outputs: &Outputs, noted: Noted) -> Arc<Changing> {
+fn changing(turn: &Turn, call: &ToolCall, outputs: &Outputs, noted: LastEdit) -> Arc<Changing> {
     let (session, turn, call) = (turn.session.clone(), turn.id.clone(), call.id.clone());
     let texts = Texts::beside(outputs);
     let runtime = tokio::runtime::Handle::current();
@@ -789,7 +789,7 @@ impl Batch<'_> {
         };
         let outputs = Outputs::new(&turn.shared.settings.state_dir, turn.session.id.as_str());
         let stop = turn.stop.child_token();
-        let noted = Noted::default();
+        let noted = LastEdit::default();
         let context = Context {
             cwd: self.cwd.clone(),
             changing: changing(turn, call, &outputs, noted.clone()),

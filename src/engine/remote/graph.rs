@@ -2,14 +2,14 @@
 
 use super::ask::Owner;
 use super::call::RemoteCall;
-use crate::query::Parted;
+use crate::query::SplitQuery;
 use crate::session::{ApiError, Call, Graph as _, QueryAnswer, Reply};
 use crate::value::{Map, Value};
 
 impl Owner {
     /// Answers a query in parts. What its mutations change is changed before the owner is asked.
-    pub fn query(self, call: Call, parts: Parted, reply: Reply<QueryAnswer>) {
-        let Parted { theirs, keys, ours } = parts;
+    pub fn query(self, call: Call, parts: SplitQuery, reply: Reply<QueryAnswer>) {
+        let SplitQuery { theirs, keys, ours } = parts;
         let engine = self.engine.clone();
         let then = move |answer: Result<QueryAnswer, ApiError>| {
             let mut answer = match answer {

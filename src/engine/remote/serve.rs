@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::call::{RemoteAnswer, RemoteCall};
-use super::carry::carry_out;
-use super::owed::{Owed, text_of};
+use super::dispatch::carry_out;
+use super::reply::{PendingReply, text_of};
 use crate::catalogue::ErrorCode;
 use crate::edn;
 use crate::engine::host::Engine;
@@ -28,7 +28,8 @@ pub fn take_request(engine: &Engine, posted: &Arc<Posted>, opens: bool) -> bool 
 
 async fn serve(engine: &Engine, federation: Arc<Federation>, posted: &Posted) {
     let (request, executor) = (posted.request.id.clone(), engine.shared.executor.clone());
-    let mut owed = Owed { federation: federation.clone(), request: request.clone(), executor, end: None };
+    let mut owed =
+        PendingReply { federation: federation.clone(), request: request.clone(), executor, end: None };
     let call = edn::read_one(posted.request.call.as_bytes()).map(|value| value.into_owned());
     let asked = match call.ok().and_then(|value| edn::from_value::<RemoteCall>(value).ok()) {
         Some(RemoteCall::End(of)) => return owed.send_end(&engine.remote, &of).await,

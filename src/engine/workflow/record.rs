@@ -1,6 +1,6 @@
 //! The entries that a run writes to its session's journal. Does not know when one is due.
 
-use super::{Ended, Run};
+use super::{Run, StageEnd};
 use crate::engine::change::Change;
 use crate::store::EntryBody;
 use crate::store::record::{RunEvent, WorkflowRecord};
@@ -10,7 +10,7 @@ impl Run {
         WorkflowRecord::new(&self.session.id, &self.id, &self.workflow.name, event)
     }
 
-    pub(super) fn ended(&self, id: &str, ended: &Ended) -> WorkflowRecord {
+    pub(super) fn ended(&self, id: &str, ended: &StageEnd) -> WorkflowRecord {
         WorkflowRecord {
             stage: Some(id.to_owned()),
             outcome: Some(ended.outcome.to_string()),

@@ -43,7 +43,7 @@ pub(super) enum Via<'l> {
 }
 
 /// How far a recursive ask may still descend: its place in the level, and the number of levels.
-pub(super) type Left = Option<(usize, u32)>;
+pub(super) type DepthLeft = Option<(usize, u32)>;
 
 /// The answers of one ask, one per entity of the group.
 pub(super) type Column = Vec<Option<Value<'static>>>;

@@ -11,17 +11,17 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::limits::{REALM_RECONNECT, REALM_WATCH};
-use crate::realm::board::{Board, Desks, Listening, Standing, Telling, lock};
 use crate::realm::error::RealmError;
-use crate::realm::nats::link::{Line, Way};
+use crate::realm::nats::link::{EngineLink, Line};
 use crate::realm::nats::records::{NEWS, said};
+use crate::realm::subscriptions::{Desks, Listening, RealmSubscriptions, Standing, Telling, lock};
 
 /// Hints that are told at once.
 const BATCH: usize = 256;
 
 /// Starts both tasks; they end with the token.
-pub(super) fn start(way: Arc<Way>, end: CancellationToken) -> Board {
-    let (board, to_tell, to_listen) = Board::new(said);
+pub(super) fn start(way: Arc<EngineLink>, end: CancellationToken) -> RealmSubscriptions {
+    let (board, to_tell, to_listen) = RealmSubscriptions::new(said);
     let teller = tell_all(way.clone(), to_tell);
     let stop = end.clone();
     tokio::spawn(async move { stop.run_until_cancelled(teller).await });
@@ -31,7 +31,7 @@ pub(super) fn start(way: Arc<Way>, end: CancellationToken) -> Board {
 }
 
 /// Tells all that waits, again and again. What cannot be told is dropped.
-async fn tell_all(way: Arc<Way>, mut from: mpsc::Receiver<Telling>) {
+async fn tell_all(way: Arc<EngineLink>, mut from: mpsc::Receiver<Telling>) {
     let mut standing = Standing::default();
     let mut waiting = Vec::new();
     loop {
@@ -46,7 +46,7 @@ async fn tell_all(way: Arc<Way>, mut from: mpsc::Receiver<Telling>) {
     }
 }
 
-async fn tell(way: &Way, waiting: impl Iterator<Item = Telling>) -> Result<(), RealmError> {
+async fn tell(way: &EngineLink, waiting: impl Iterator<Item = Telling>) -> Result<(), RealmError> {
     let line = way.line().await?;
     for one in waiting {
         let (subject, text) = match one {
@@ -63,7 +63,7 @@ fn lost() -> RealmError {
 }
 
 /// Listens, and again on the next connection.
-async fn listen_always(way: Arc<Way>, mut asked: mpsc::Receiver<Listening>, desks: Arc<Mutex<Desks>>) {
+async fn listen_always(way: Arc<EngineLink>, mut asked: mpsc::Receiver<Listening>, desks: Arc<Mutex<Desks>>) {
     let mut standing = Standing::default();
     loop {
         if let Err(error) = listen_once(&way, &mut asked, &desks, &mut standing).await {
@@ -77,7 +77,7 @@ async fn listen_always(way: Arc<Way>, mut asked: mpsc::Receiver<Listening>, desk
 }
 
 async fn listen_once(
-    way: &Way,
+    way: &EngineLink,
     asked: &mut mpsc::Receiver<Listening>,
     desks: &Arc<Mutex<Desks>>,
     standing: &mut Standing,

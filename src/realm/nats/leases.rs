@@ -8,7 +8,7 @@ use crate::realm::error::RealmError;
 use crate::realm::texts::{host_name, readable};
 use crate::realm::types::{Host, HostId, HostName};
 
-use super::link::{Check, Line, Put, Stored};
+use super::link::{Check, Line, OutgoingMessage, Stored};
 use super::records::{self, Lease, Row, Run, json};
 
 /// How long a host that is not there is listed.
@@ -96,7 +96,7 @@ pub(super) async fn hosts(line: &Line) -> Result<Vec<Host>, RealmError> {
 ///
 /// # Errors
 /// If one has, or this run has not entered yet.
-pub(super) async fn as_this_run(line: &Line, me: &HostId) -> Result<Put, RealmError> {
+pub(super) async fn as_this_run(line: &Line, me: &HostId) -> Result<OutgoingMessage, RealmError> {
     let subject = records::run(&me.name);
     let seq = match line.known.entered() {
         Some(seq) => seq,
@@ -110,7 +110,7 @@ pub(super) async fn as_this_run(line: &Line, me: &HostId) -> Result<Put, RealmEr
             found.seq
         }
     };
-    Ok(Put::new(records::touch(&me.name, 0), Vec::new(), Check::Other(subject, seq)))
+    Ok(OutgoingMessage::new(records::touch(&me.name, 0), Vec::new(), Check::Other(subject, seq)))
 }
 
 /// Refuses a host that the realm does not count as this run's and alive.
@@ -137,7 +137,7 @@ pub(super) async fn renew_once(
 ) -> Result<bool, RealmError> {
     let lease_ms = u64::try_from(lease_for.as_millis()).unwrap_or(u64::MAX);
     let record = Lease { host: me.name.to_string(), lease_ms };
-    let mut renewed = Put::new(records::lease(&me.name), json(&record)?, Check::Free);
+    let mut renewed = OutgoingMessage::new(records::lease(&me.name), json(&record)?, Check::Free);
     renewed.kept = Some(HOST_KEPT);
     match as_this_run(line, me).await {
         Ok(this_run) => {
@@ -165,7 +165,7 @@ pub(super) async fn renew_once(
         }
     }
     let check = Check::Last(found.map_or(0, |found| found.seq));
-    let entering = Put::new(records::run(&me.name), json(&Run::new(me, build))?, check);
+    let entering = OutgoingMessage::new(records::run(&me.name), json(&Run::new(me, build))?, check);
     let entered = line.commit(vec![renewed, entering]).await?;
     line.known.set_entered(entered);
     Ok(entered.is_some())

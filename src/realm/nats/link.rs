@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::limits::{JOURNAL_LINE_BYTES, REALM_CALL_WAIT, REALM_WAITING};
 use crate::realm::error::{Doubt, RealmError};
 use crate::realm::nats::address::Address;
-use crate::realm::nats::records::{Known, STREAM, piece};
+use crate::realm::nats::records::{STREAM, StreamIndex, piece};
 use crate::realm::texts::damaged;
 use crate::realm::tls;
 
@@ -68,7 +68,7 @@ pub(super) enum Check {
 
 /// A message to be taken.
 #[derive(Debug)]
-pub(super) struct Put {
+pub(super) struct OutgoingMessage {
     pub(super) subject: String,
     pub(super) body: Vec<u8>,
     pub(super) check: Check,
@@ -76,7 +76,7 @@ pub(super) struct Put {
     pub(super) kept: Option<Duration>,
 }
 
-impl Put {
+impl OutgoingMessage {
     pub(super) fn new(subject: String, body: Vec<u8>, check: Check) -> Self {
         Self { subject, body, check, kept: None }
     }
@@ -111,7 +111,7 @@ impl Stored {
 }
 
 /// The way to the engine: a connection as long as it lasts.
-pub(super) struct Way {
+pub(super) struct EngineLink {
     address: Address,
     line: Mutex<Option<Arc<Line>>>,
     is_fit: IsFit,
@@ -120,7 +120,7 @@ pub(super) struct Way {
 /// Looks at a new connection before it is used.
 pub(super) type IsFit = for<'a> fn(&'a Address, &'a Line) -> BoxFuture<'a, Result<(), RealmError>>;
 
-impl Way {
+impl EngineLink {
     pub(super) fn new(address: Address, is_fit: IsFit) -> Self {
         Self { address, line: Mutex::default(), is_fit }
     }
@@ -160,7 +160,7 @@ pub(super) struct Line {
     pub(super) is_left: CancellationToken,
     /// What is known by the numbers of messages. The next connection may lead to a server that was set back, and has given
     /// the same numbers to other messages.
-    pub(super) known: Known,
+    pub(super) known: StreamIndex,
 }
 
 impl Line {
@@ -196,7 +196,7 @@ impl Line {
         let client = client.map_err(|_| unanswered())?.map_err(|error| cannot_connect(&error))?;
         is_made.store(true, Ordering::Release);
         let is_left = ended.child_token();
-        Ok(Self { client, ended, is_left, known: Known::default() })
+        Ok(Self { client, ended, is_left, known: StreamIndex::default() })
     }
 
     /// Asks something, and waits for its answer in bounded time.
@@ -237,10 +237,10 @@ impl Line {
         let request =
             Request::new().payload(if params.is_null() { Bytes::new() } else { params.to_string().into() });
         let answer = self.request(kind, &format!("$JS.API.{call}"), request).await?;
-        match read::<Answered<T>>(&answer)? {
-            Answered::Refused { error } if error.is_missing() => Ok(None),
-            Answered::Refused { error } => Err(error.meaning()),
-            Answered::Done(answer) => Ok(Some(answer)),
+        match read::<LinkReply<T>>(&answer)? {
+            LinkReply::Refused { error } if error.is_missing() => Ok(None),
+            LinkReply::Refused { error } => Err(error.meaning()),
+            LinkReply::Done(answer) => Ok(Some(answer)),
         }
     }
 
@@ -365,10 +365,10 @@ impl Line {
 
     /// Has messages taken as a unit: either all checks hold and all of them are on disk, or nothing is. Returns the number of
     /// the last one; `None` if a check does not hold.
-    pub(super) async fn commit(&self, puts: Vec<Put>) -> Result<Option<u64>, RealmError> {
+    pub(super) async fn commit(&self, puts: Vec<OutgoingMessage>) -> Result<Option<u64>, RealmError> {
         let most = PIECE_BYTES.min(self.client.max_payload() / 2).max(1);
         let mut messages: Vec<(String, HeaderMap, Bytes)> = Vec::new();
-        for Put { subject, body, check, kept } in puts {
+        for OutgoingMessage { subject, body, check, kept } in puts {
             let body = Bytes::from(body);
             let further = body.len().div_ceil(most).saturating_sub(1);
             let mut headers = HeaderMap::new();
@@ -440,11 +440,11 @@ impl Line {
             }
             let request = Request::new().headers(headers).payload(body);
             let answer = self.request(Kind::Write, subject, request).await?;
-            return match read::<Answered<Acknowledged>>(&answer)? {
-                Answered::Done(taken) => Ok(Taken::At(taken.seq)),
-                Answered::Refused { error } if error.is_busy() => Ok(Taken::Busy),
-                Answered::Refused { error } if error.is_check() => Ok(Taken::Not),
-                Answered::Refused { error } => Err(error.meaning()),
+            return match read::<LinkReply<Acknowledged>>(&answer)? {
+                LinkReply::Done(taken) => Ok(Taken::At(taken.seq)),
+                LinkReply::Refused { error } if error.is_busy() => Ok(Taken::Busy),
+                LinkReply::Refused { error } if error.is_check() => Ok(Taken::Not),
+                LinkReply::Refused { error } => Err(error.meaning()),
             };
         }
         Ok(Taken::Not)
@@ -470,7 +470,7 @@ enum Taken {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Answered<T> {
+enum LinkReply<T> {
     Refused { error: Refusal },
     Done(T),
 }

@@ -225,21 +225,21 @@ pub(super) struct Call {
 
 /// Who is asked by a request, and its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Answer {
+pub(super) struct AskReply {
     pub(super) host: String,
     pub(super) answer: Option<String>,
 }
 
 /// What a host knows of the stream by the numbers of its messages.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct StreamIndex {
     /// The message by which this run has entered.
     entered: Mutex<Option<u64>>,
     /// Rows of sessions as this host last wrote them: the server says if there is a newer one.
     rows: Mutex<HashMap<SessionId, (u64, Row)>>,
 }
 
-impl Known {
+impl StreamIndex {
     pub(super) fn entered(&self) -> Option<u64> {
         *self.entered.lock().unwrap_or_else(PoisonError::into_inner)
     }

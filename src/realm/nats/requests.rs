@@ -13,9 +13,9 @@ use crate::realm::texts::host_name;
 use crate::realm::types::{HostName, Posted, RealmRequest};
 
 use super::leases::lease;
-use super::link::{Check, Line, Put, Stored, Way};
+use super::link::{Check, EngineLink, Line, OutgoingMessage, Stored};
 use super::logs::row_of;
-use super::records::{self, Answer, Call, json};
+use super::records::{self, AskReply, Call, json};
 
 /// How long an answer can be asked for again.
 pub(super) const ANSWER_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -46,7 +46,7 @@ pub(super) async fn post_once(
     }
     let subject = records::answer(session, &request.id);
     let found = line.last(&subject).await?;
-    let known = found.as_ref().map(Stored::record::<Answer>).transpose()?;
+    let known = found.as_ref().map(Stored::record::<AskReply>).transpose()?;
     if let Some(answer) = known.and_then(|known| known.answer) {
         return Ok(Some(Posting::Answered(answer.into())));
     }
@@ -56,10 +56,12 @@ pub(super) async fn post_once(
         asker: me.to_string(),
         call: request.call.to_string(),
     };
-    let mut call = Put::new(records::call(session, &host, &request.id), json(&call)?, Check::Free);
+    let mut call =
+        OutgoingMessage::new(records::call(session, &host, &request.id), json(&call)?, Check::Free);
     call.kept = Some(REALM_ANSWER_WAIT);
-    let asked = Answer { host: host.to_string(), answer: None };
-    let mut asked = Put::new(subject, json(&asked)?, Check::Last(found.map_or(0, |found| found.seq)));
+    let asked = AskReply { host: host.to_string(), answer: None };
+    let mut asked =
+        OutgoingMessage::new(subject, json(&asked)?, Check::Last(found.map_or(0, |found| found.seq)));
     asked.kept = Some(ANSWER_KEPT);
     if line.commit(vec![call, asked]).await?.is_none() {
         return Ok(None);
@@ -72,7 +74,7 @@ pub(super) async fn post_once(
 
 /// Gives on the requests to a host that are not answered. `given` has the numbers of those that were looked at.
 pub(super) async fn forward_once(
-    way: &Way,
+    way: &EngineLink,
     me: &HostName,
     given: &mut HashSet<u64>,
     to: &mpsc::Sender<Posted>,
@@ -115,7 +117,7 @@ async fn posted(line: &Line, me: &HostName, mut stored: Stored) -> Result<Option
     let call: Call = stored.record()?;
     let (session, from) = (SessionId::from(call.session.as_str()), host_name(&call.asker)?);
     let Some(asked) = line.last(&records::answer(&session, &call.id)).await? else { return Ok(None) };
-    let asked: Answer = asked.record()?;
+    let asked: AskReply = asked.record()?;
     let is_open = *asked.host == *me.as_str() && asked.answer.is_none();
     let request = RealmRequest { id: call.id.into(), call: call.call.into() };
     Ok(is_open.then_some(Posted { session, from, request }))

@@ -12,7 +12,7 @@ use crate::limits::{REALM_CALL_WAIT, REALM_LOOK};
 use crate::realm::check::{RealmCheck, RealmNote};
 use crate::realm::error::RealmError;
 use crate::realm::nats::address::Address;
-use crate::realm::nats::link::{Check, Kind, Line, Put};
+use crate::realm::nats::link::{Check, Kind, Line, OutgoingMessage};
 use crate::realm::nats::records::{STREAM, SUBJECTS, VERSION};
 
 /// Bytes of the server's page about itself.
@@ -258,7 +258,8 @@ pub(super) async fn check(address: &Address) -> Result<RealmCheck, RealmError> {
         line.now_ms().await?;
         round_trip = round_trip.min(begin.elapsed());
         let begin = Instant::now();
-        line.commit(vec![Put::new("edn_bridge.check".to_owned(), Vec::new(), Check::Free)]).await?;
+        line.commit(vec![OutgoingMessage::new("edn_bridge.check".to_owned(), Vec::new(), Check::Free)])
+            .await?;
         append = append.min(begin.elapsed());
     }
     let mut notes = Vec::new();

@@ -11,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::limits::{REALM_BEAT, REALM_CALL_WAIT, REALM_IDLE, REALM_RECONNECT, REALM_WATCH};
 use crate::message::SessionId;
-use crate::realm::board::{Board, Desks, Listening, Standing, Telling, lock};
 use crate::realm::error::RealmError;
 use crate::realm::postgres::config::Address;
 use crate::realm::postgres::link::{Kind, Link, Purpose, pooler};
+use crate::realm::subscriptions::{Desks, Listening, RealmSubscriptions, Standing, Telling, lock};
 use crate::sha256;
 
 /// Tells many at a time. Channel and text of each.
@@ -30,8 +30,8 @@ const CHANNEL: &str = "WITH made AS (INSERT INTO edn_bridge.member DEFAULT VALUE
 const BATCH: usize = 256;
 
 /// Starts both tasks; they end with the token.
-pub(super) fn start(address: Address, end: CancellationToken) -> Board {
-    let (board, to_tell, to_listen) = Board::new(suffix);
+pub(super) fn start(address: Address, end: CancellationToken) -> RealmSubscriptions {
+    let (board, to_tell, to_listen) = RealmSubscriptions::new(suffix);
     let teller = tell_all(address.clone(), to_tell);
     let stop = end.clone();
     tokio::spawn(async move { stop.run_until_cancelled(teller).await });

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::act::{Access, Run};
-use super::guarded::Ground;
 use super::programs;
+use super::protected_files::Ground;
 use crate::facts::rule::{Decision, Rule};
 use crate::glob::{self, PathGlobs};
 use crate::http::Url;

@@ -68,33 +68,33 @@ macro_rules! written_alike {
         }
 
         /// What the editor answered to a request. What cannot be read is a dismissal.
-        pub fn said(as_form: bool, result: Result<Value<'_>, String>) -> Said {
-            let Ok(result) = result else { return Said::Dismissed };
+        pub fn said(as_form: bool, result: Result<Value<'_>, String>) -> EditorAnswer {
+            let Ok(result) = result else { return EditorAnswer::Dismissed };
             let result = plain(&result);
             if !as_form {
                 return match serde_json::from_value::<acp::RequestPermissionResponse>(result) {
                     Ok(acp::RequestPermissionResponse {
                         outcome: acp::RequestPermissionOutcome::Selected(selected),
                         ..
-                    }) => Said::Option(selected.option_id.0.to_string()),
-                    _ => Said::Dismissed,
+                    }) => EditorAnswer::Option(selected.option_id.0.to_string()),
+                    _ => EditorAnswer::Dismissed,
                 };
             }
             let Ok(response) = serde_json::from_value::<acp::CreateElicitationResponse>(result) else {
-                return Said::Dismissed;
+                return EditorAnswer::Dismissed;
             };
             match response.action {
                 acp::ElicitationAction::Accept(accepted) => {
-                    let Some(mut content) = accepted.content else { return Said::Done };
+                    let Some(mut content) = accepted.content else { return EditorAnswer::Done };
                     match content.remove(FIELD) {
-                        Some(acp::ElicitationContentValue::String(text)) => Said::Text(text),
-                        Some(acp::ElicitationContentValue::Boolean(yes)) => Said::Flag(yes),
-                        Some(_) => Said::Dismissed,
-                        None => Said::Done,
+                        Some(acp::ElicitationContentValue::String(text)) => EditorAnswer::Text(text),
+                        Some(acp::ElicitationContentValue::Boolean(yes)) => EditorAnswer::Flag(yes),
+                        Some(_) => EditorAnswer::Dismissed,
+                        None => EditorAnswer::Done,
                     }
                 }
-                acp::ElicitationAction::Decline => Said::Declined,
-                _ => Said::Dismissed,
+                acp::ElicitationAction::Decline => EditorAnswer::Declined,
+                _ => EditorAnswer::Dismissed,
             }
         }
 

@@ -3,10 +3,10 @@
 use crate::jsonrpc::at;
 use crate::message::SessionId;
 use crate::value::{Map, Value};
-use crate::wire::acp::ask::EditorRequest;
 use crate::wire::acp::codes::{Code, Fault};
+use crate::wire::acp::questions::EditorRequest;
 use crate::wire::acp::request::{AcpRequest, AcpResponse, EditorNotice};
-use crate::wire::acp::update::{Said, Update};
+use crate::wire::acp::update::{EditorAnswer, Update};
 use crate::wire::acp::version::Version;
 use crate::wire::acp::{v1, v2};
 
@@ -35,7 +35,7 @@ impl Version {
     }
 
     /// What the editor answered to a request. What cannot be read is a dismissal.
-    pub fn said(self, as_form: bool, result: Result<Value<'_>, String>) -> Said {
+    pub fn said(self, as_form: bool, result: Result<Value<'_>, String>) -> EditorAnswer {
         match self {
             Self::One => v1::said(as_form, result),
             Self::Two => v2::said(as_form, result),

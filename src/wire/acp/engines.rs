@@ -143,7 +143,7 @@ impl ReachedEngines {
         if let Some(known) = open.projects.get(folder) {
             return Ok(known.clone());
         }
-        let client = Arc::new(Keeper::default());
+        let client = Arc::new(EngineHold::default());
         let first = api.attach(keeper, client.clone());
         client.focus(first.clone());
         let project = Arc::new(OpenProject { api, first, keeper, project });
@@ -249,9 +249,9 @@ impl Drop for Countdown {
 
 /// The client that keeps an engine. It is told nothing.
 #[derive(Default)]
-struct Keeper(Mutex<Option<SessionId>>);
+struct EngineHold(Mutex<Option<SessionId>>);
 
-impl Client for Keeper {
+impl Client for EngineHold {
     fn watches(&self, _: Option<&SessionId>) -> bool {
         false
     }

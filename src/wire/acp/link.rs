@@ -10,10 +10,10 @@ use crate::event::{Body, Event, Subagent};
 use crate::limits::{ACP_DEPTH, ACP_KNOWN_ENTRIES};
 use crate::message::SessionId;
 use crate::session::{Agreed, Client, Peer, Pressure, SessionApi, Standing};
-use crate::wire::acp::ask;
 use crate::wire::acp::codes::Fault;
-use crate::wire::acp::desk::Desk;
+use crate::wire::acp::connection_state::AcpState;
 use crate::wire::acp::engines::ReachedEngines;
+use crate::wire::acp::questions;
 use crate::wire::acp::request::AcpResponse;
 use crate::wire::acp::version::Version;
 use crate::wire::connection;
@@ -26,7 +26,7 @@ pub struct Acp {
     /// The engines.
     pub engines: Arc<ReachedEngines>,
     /// What was told and asked.
-    pub desk: Arc<Desk>,
+    pub desk: Arc<AcpState>,
     /// What the editor and the program have agreed on.
     pub agreed: ArcSwapOption<Agreed>,
 }
@@ -176,7 +176,7 @@ impl Client for Member {
     fn answers(&self, kind: QuestionKind) -> bool {
         let Some(connection) = self.connection.upgrade() else { return false };
         let can = connection.wire().desk.lock().can;
-        ask::can_answer(can, kind)
+        questions::can_answer(can, kind)
     }
 
     fn asks_about(&self, session: &SessionId, subagent: Option<&Subagent>) -> bool {

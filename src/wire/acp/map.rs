@@ -40,7 +40,7 @@ pub struct Can {
 
 /// What an editor has been told of a session.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct SentState {
     /// The connection's number in the session's engine.
     pub connection: u64,
     /// The session's folder.
@@ -90,7 +90,7 @@ struct Stream {
 /// Tells updates, one after the other.
 type Tell<'t> = dyn FnMut(&Update<'_>) + 't;
 
-impl Told {
+impl SentState {
     /// Nothing but a session's state, for the client with that number.
     pub fn new(connection: u64, models: Arc<[ModelFacts]>, facts: Arc<SessionFacts>) -> Self {
         Self { connection, cwd: facts.cwd.clone(), models, facts: Some(facts), ..Self::default() }

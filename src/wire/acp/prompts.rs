@@ -3,14 +3,14 @@
 
 use crate::message::SessionId;
 use crate::wire::acp::codes::{Code, Fault};
-use crate::wire::acp::desk::{DeskOfEditor, Prompting};
+use crate::wire::acp::connection_state::{AcpStateInner, Prompting};
 use crate::wire::acp::request::AcpResponse;
 use crate::wire::acp::update::{Stop, Update, Voice};
 use crate::wire::acp::version::Version;
 
 /// Answers the prompts whose message an event has told, in version 2.
 pub fn inserted(
-    state: &mut DeskOfEditor,
+    state: &mut AcpStateInner,
     out: &mut Vec<u8>,
     home: &SessionId,
     message: &str,
@@ -26,7 +26,7 @@ pub fn inserted(
 
 /// Tells and answers the prompts that the conversation has no message of, such as slash commands, in version 2.
 pub fn inserted_apart(
-    state: &mut DeskOfEditor,
+    state: &mut AcpStateInner,
     out: &mut Vec<u8>,
     home: &SessionId,
     is_its: impl Fn(&Prompting) -> bool,
@@ -49,7 +49,7 @@ pub fn inserted_apart(
 /// Ends the prompts of a turn, or of a command beside it. `end` is how it ended for one that the editor has cancelled,
 /// or not.
 pub fn ended(
-    state: &mut DeskOfEditor,
+    state: &mut AcpStateInner,
     out: &mut Vec<u8>,
     home: &SessionId,
     ends_turn: bool,

@@ -8,7 +8,7 @@ use crate::limits::MAX_PAGE_MESSAGES;
 use crate::message::{Block, Message, Role};
 use crate::session::{ApiError, Call, Page, Reply, SessionApi};
 use crate::value::Value;
-use crate::wire::acp::map::{Told, places};
+use crate::wire::acp::map::{SentState, places};
 use crate::wire::acp::update::{CallContent, CallKind, CallState, ShownCall, Update};
 
 /// All messages of a session's branch, oldest first.
@@ -37,7 +37,12 @@ pub fn messages(api: &dyn SessionApi, call: &Call) -> Result<Vec<Arc<Message>>, 
 }
 
 /// Tells the messages with their calls. `is_busy` if a turn runs, whose calls have no results yet.
-pub fn tell(told: &mut Told, messages: &[Arc<Message>], is_busy: bool, tell: &mut dyn FnMut(&Update<'_>)) {
+pub fn tell(
+    told: &mut SentState,
+    messages: &[Arc<Message>],
+    is_busy: bool,
+    tell: &mut dyn FnMut(&Update<'_>),
+) {
     let of_call = |message: &Arc<Message>| {
         let is_result = message.role == Role::Tool;
         is_result.then(|| Some((message.tool_call_id.clone()?, message.clone()))).flatten()

@@ -16,14 +16,14 @@ use crate::session::{
 };
 use crate::value::{Map, Value};
 use crate::wire::acp::codes::{Code, Fault};
-use crate::wire::acp::desk::{AskedEditor, OpenSession, Prompting};
+use crate::wire::acp::connection_state::{OpenSession, PendingEditorRequest, Prompting};
 use crate::wire::acp::engines::{OpenProject, ReachedEngines};
 use crate::wire::acp::link::{Acp, Connection, Member};
-use crate::wire::acp::map::{self, Can, Told};
+use crate::wire::acp::map::{self, Can, SentState};
 use crate::wire::acp::request::{AcpRequest, AcpResponse, Chosen, EditorNotice, Row, SessionPlace};
-use crate::wire::acp::update::{Said, ShownCommand, Stop, Update, Voice};
+use crate::wire::acp::update::{EditorAnswer, ShownCommand, Stop, Update, Voice};
 use crate::wire::acp::version::Version;
-use crate::wire::acp::{ask, input, options, prompts, replay};
+use crate::wire::acp::{input, options, prompts, questions, replay};
 use crate::wire::edn::router;
 
 /// Serves a request.
@@ -307,7 +307,7 @@ fn settle(connection: &Connection, id: &str, opening: Opening, opened: Result<Op
         None => Vec::new(),
     };
     let replays = old.as_ref().is_some_and(|(_, replays)| *replays);
-    let mut told = Told::new(number, models, facts.clone());
+    let mut told = SentState::new(number, models, facts.clone());
     let is_busy = facts.is_streaming();
     let (version, can) = {
         let state = acp.desk.lock();
@@ -785,10 +785,9 @@ fn cancel(acp: &Acp, connection: &Connection, session: &SessionId) {
             prompt.is_cancelled = true;
         }
         let prompts = open.prompts.clone();
-        let choices = state
-            .asked
-            .iter()
-            .filter(|(_, asked)| matches!(asked, AskedEditor::Choice { .. }) && asked.home() == session);
+        let choices = state.asked.iter().filter(|(_, asked)| {
+            matches!(asked, PendingEditorRequest::Choice { .. }) && asked.home() == session
+        });
         let choices: Vec<_> = choices.map(|(id, _)| id.clone()).collect();
         (prompts, choices)
     };
@@ -798,7 +797,7 @@ fn cancel(acp: &Acp, connection: &Connection, session: &SessionId) {
         if let Some(asked) = asked {
             let version = acp.version();
             connection.outbox().push_frame(|out, ()| version.withdraw(out, &choice));
-            settle_asked(acp, &choice, asked, &Said::Dismissed);
+            settle_asked(acp, &choice, asked, &EditorAnswer::Dismissed);
         }
     }
     let (weak, session, api) = (connection.weak(), session.clone(), project.api.clone());
@@ -834,7 +833,10 @@ pub fn answered(acp: &Acp, _: &Connection, id: &str, result: Result<Value<'_>, S
         Some(asked) => {
             let said = acp.version().said(asked.as_form(), result);
             // A page that was opened is told to be over when the question has ended.
-            if !matches!((&asked, &said), (AskedEditor::Question { is_page: true, .. }, Said::Done)) {
+            if !matches!(
+                (&asked, &said),
+                (PendingEditorRequest::Question { is_page: true, .. }, EditorAnswer::Done)
+            ) {
                 acp.desk.lock().asked.remove(id);
             }
             settle_asked(acp, id, asked, &said);
@@ -844,17 +846,17 @@ pub fn answered(acp: &Acp, _: &Connection, id: &str, result: Result<Value<'_>, S
 }
 
 /// Passes on what was said to a question.
-fn settle_asked(acp: &Acp, id: &str, asked: AskedEditor, said: &Said) {
+fn settle_asked(acp: &Acp, id: &str, asked: PendingEditorRequest, said: &EditorAnswer) {
     let Some((call, project)) = call_to(acp, "\"\"".into(), asked.home()) else { return };
     match asked {
-        AskedEditor::Question { kind, .. } => {
+        PendingEditorRequest::Question { kind, .. } => {
             let dismissal = |id: &str| Response {
                 interaction_id: id.to_owned(),
                 accepted: false,
                 answer: AnswerFields::default(),
                 note: None,
             };
-            let response = match ask::answer(kind, said) {
+            let response = match questions::answer(kind, said) {
                 Some(answer) => Response { accepted: true, answer, ..dismissal(id) },
                 None => dismissal(id),
             };
@@ -867,8 +869,8 @@ fn settle_asked(acp: &Acp, id: &str, asked: AskedEditor, said: &Said) {
             });
             project.api.respond(call, response, reply);
         }
-        AskedEditor::Choice { kind, picks, request, .. } => {
-            let pick = ask::index(said).and_then(|place| picks.get(place).cloned());
+        PendingEditorRequest::Choice { kind, picks, request, .. } => {
+            let pick = questions::index(said).and_then(|place| picks.get(place).cloned());
             let status = if pick.is_some() { ActionStatus::Submitted } else { ActionStatus::Cancelled };
             let request_id = id.to_owned();
             let result = ActionResult { request_id, kind: Some(kind), status, pick, error_message: None };

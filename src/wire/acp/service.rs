@@ -11,11 +11,11 @@ use crate::message::SessionId;
 use crate::session::{Agreed, Pressure};
 use crate::value::Value;
 use crate::wire::acp::codes::{Code, Fault};
-use crate::wire::acp::desk::Desk;
+use crate::wire::acp::connection_state::AcpState;
+use crate::wire::acp::encoder::AcpEncoder;
 use crate::wire::acp::engines::{Projects, ReachedEngines};
 use crate::wire::acp::link::{Acp, Connection};
 use crate::wire::acp::request::AcpRequest;
-use crate::wire::acp::tell::AcpEncoder;
 use crate::wire::acp::version::Version;
 use crate::wire::acp::{methods, route};
 use crate::wire::connection::{self, ConnectionEnd, Wire};
@@ -36,7 +36,7 @@ pub fn start(
     clock: Arc<dyn Clock>,
     on_end: Box<dyn Fn(ConnectionEnd) + Send + Sync>,
 ) -> std::io::Result<Arc<Connection>> {
-    let (engines, desk) = (Arc::new(ReachedEngines::new(projects)), Arc::new(Desk::default()));
+    let (engines, desk) = (Arc::new(ReachedEngines::new(projects)), Arc::new(AcpState::default()));
     let wire = Acp { engines: engines.clone(), desk: desk.clone(), agreed: ArcSwapOption::empty() };
     connection::start(0, transport, wire, AcpEncoder::new(desk), engines, clock, on_end)
 }

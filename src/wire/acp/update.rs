@@ -267,7 +267,7 @@ pub const FIELD: &str = "answer";
 
 /// What was asked back.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
+pub enum EditorAnswer {
     /// The option with that id.
     Option(String),
     /// A text.

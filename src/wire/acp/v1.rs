@@ -14,15 +14,15 @@ use crate::message::SessionId;
 use crate::secret::Secret;
 use crate::session::{SessionServer, SessionServerWay};
 use crate::value::{Map, Value};
-use crate::wire::acp::ask::{EditorRequest, numbers};
 use crate::wire::acp::both;
 use crate::wire::acp::codes::{Code, Fault};
 use crate::wire::acp::map::Can;
 use crate::wire::acp::options::MODES;
+use crate::wire::acp::questions::{EditorRequest, numbers};
 use crate::wire::acp::request::{AcpRequest, AcpResponse, Chosen, EditorNotice, Part, Row, SessionPlace};
 use crate::wire::acp::update::{
-    CallContent, CallKind, CallState, Category, ChoiceValue, CompactionState, FIELD, Form, OptionValue,
-    Permission, PlanStep, Said, ShownCall, ShownOption, Update, Voice,
+    CallContent, CallKind, CallState, Category, ChoiceValue, CompactionState, EditorAnswer, FIELD, Form,
+    OptionValue, Permission, PlanStep, ShownCall, ShownOption, Update, Voice,
 };
 use crate::wire::acp::version::Version;
 
@@ -510,22 +510,26 @@ mod tests {
     #[test]
     fn answer_that_cannot_be_read_is_a_dismissal() {
         for (as_form, line, expected) in [
-            (false, r#"{"outcome":{"outcome":"selected","optionId":"x"}}"#, Said::Option("x".to_owned())),
-            (false, r#"{"outcome":{"outcome":"cancelled"}}"#, Said::Dismissed),
-            (false, r#"{"outcome":{"outcome":"selected"}}"#, Said::Dismissed),
-            (false, "[]", Said::Dismissed),
-            (true, r#"{"action":"accept","content":{"answer":"a"}}"#, Said::Text("a".to_owned())),
-            (true, r#"{"action":"accept","content":{"answer":true}}"#, Said::Flag(true)),
-            (true, r#"{"action":"accept","content":{"answer":7}}"#, Said::Dismissed),
-            (true, r#"{"action":"accept"}"#, Said::Done),
-            (true, r#"{"action":"decline"}"#, Said::Declined),
-            (true, r#"{"action":"cancel"}"#, Said::Dismissed),
-            (true, r#"{"action":7}"#, Said::Dismissed),
-            (true, "null", Said::Dismissed),
+            (
+                false,
+                r#"{"outcome":{"outcome":"selected","optionId":"x"}}"#,
+                EditorAnswer::Option("x".to_owned()),
+            ),
+            (false, r#"{"outcome":{"outcome":"cancelled"}}"#, EditorAnswer::Dismissed),
+            (false, r#"{"outcome":{"outcome":"selected"}}"#, EditorAnswer::Dismissed),
+            (false, "[]", EditorAnswer::Dismissed),
+            (true, r#"{"action":"accept","content":{"answer":"a"}}"#, EditorAnswer::Text("a".to_owned())),
+            (true, r#"{"action":"accept","content":{"answer":true}}"#, EditorAnswer::Flag(true)),
+            (true, r#"{"action":"accept","content":{"answer":7}}"#, EditorAnswer::Dismissed),
+            (true, r#"{"action":"accept"}"#, EditorAnswer::Done),
+            (true, r#"{"action":"decline"}"#, EditorAnswer::Declined),
+            (true, r#"{"action":"cancel"}"#, EditorAnswer::Dismissed),
+            (true, r#"{"action":7}"#, EditorAnswer::Dismissed),
+            (true, "null", EditorAnswer::Dismissed),
         ] {
             let result = json::read(line.as_bytes()).unwrap();
             assert_eq!(said(as_form, Ok(result)), expected, "{line}");
         }
-        assert_eq!(said(false, Err("no".to_owned())), Said::Dismissed);
+        assert_eq!(said(false, Err("no".to_owned())), EditorAnswer::Dismissed);
     }
 }

@@ -14,14 +14,14 @@ use crate::message::SessionId;
 use crate::secret::Secret;
 use crate::session::{SessionServer, SessionServerWay};
 use crate::value::Value;
-use crate::wire::acp::ask::{EditorRequest, numbers};
 use crate::wire::acp::both;
 use crate::wire::acp::codes::{Code, Fault};
 use crate::wire::acp::map::Can;
+use crate::wire::acp::questions::{EditorRequest, numbers};
 use crate::wire::acp::request::{AcpRequest, AcpResponse, Chosen, Part, Row};
 use crate::wire::acp::update::{
-    CallContent, CallState, Category, ChoiceValue, CompactionState, FIELD, Foreground, Form, OptionValue,
-    Permission, PlanStep, Said, ShownCall, ShownOption, Update, Voice,
+    CallContent, CallState, Category, ChoiceValue, CompactionState, EditorAnswer, FIELD, Foreground, Form,
+    OptionValue, Permission, PlanStep, ShownCall, ShownOption, Update, Voice,
 };
 use crate::wire::acp::v1::{self, checked_place, read};
 use crate::wire::acp::version::Version;
@@ -441,16 +441,20 @@ mod tests {
     #[test]
     fn answer_that_cannot_be_read_is_a_dismissal() {
         for (as_form, line, expected) in [
-            (false, r#"{"outcome":{"outcome":"selected","optionId":"x"}}"#, Said::Option("x".to_owned())),
-            (false, r#"{"outcome":{"outcome":"cancelled"}}"#, Said::Dismissed),
-            (false, r#"{"outcome":{"outcome":"_later","optionId":"x"}}"#, Said::Dismissed),
-            (true, r#"{"action":"accept","content":{"answer":"a"}}"#, Said::Text("a".to_owned())),
-            (true, r#"{"action":"accept","content":{"answer":true}}"#, Said::Flag(true)),
-            (true, r#"{"action":"accept","content":{"answer":7}}"#, Said::Dismissed),
-            (true, r#"{"action":"accept"}"#, Said::Done),
-            (true, r#"{"action":"decline"}"#, Said::Declined),
-            (true, r#"{"action":"_later"}"#, Said::Dismissed),
-            (true, "null", Said::Dismissed),
+            (
+                false,
+                r#"{"outcome":{"outcome":"selected","optionId":"x"}}"#,
+                EditorAnswer::Option("x".to_owned()),
+            ),
+            (false, r#"{"outcome":{"outcome":"cancelled"}}"#, EditorAnswer::Dismissed),
+            (false, r#"{"outcome":{"outcome":"_later","optionId":"x"}}"#, EditorAnswer::Dismissed),
+            (true, r#"{"action":"accept","content":{"answer":"a"}}"#, EditorAnswer::Text("a".to_owned())),
+            (true, r#"{"action":"accept","content":{"answer":true}}"#, EditorAnswer::Flag(true)),
+            (true, r#"{"action":"accept","content":{"answer":7}}"#, EditorAnswer::Dismissed),
+            (true, r#"{"action":"accept"}"#, EditorAnswer::Done),
+            (true, r#"{"action":"decline"}"#, EditorAnswer::Declined),
+            (true, r#"{"action":"_later"}"#, EditorAnswer::Dismissed),
+            (true, "null", EditorAnswer::Dismissed),
         ] {
             let result = json::read(line.as_bytes()).unwrap();
             assert_eq!(said(as_form, Ok(result)), expected, "{line}");

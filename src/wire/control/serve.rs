@@ -23,10 +23,10 @@ use crate::session::control::{ControlAck, ControlRequest, ControlResult};
 use crate::session::{Call, Control, Reply, Requests, Tally};
 use crate::wire::control::message::{self, Code, LineCommand, NAMES, Refusal};
 use crate::wire::lines::{Line, Splitter};
+use crate::wire::partial_lines::Share;
 use crate::wire::refusals::Refusals;
 use crate::wire::transport;
 use crate::wire::transport::socket::{Listener, SocketPeer, was_shut};
-use crate::wire::unfinished::Share;
 
 /// The number of every control connection in the engine: no event is for it.
 const CONNECTION: u64 = 0;
@@ -120,7 +120,7 @@ impl Server {
         let server = self.clone();
         let started = std::thread::Builder::new().name(format!("control-{id}")).spawn(move || {
             // Counted until here, also if it panics.
-            let _counted = Counted { server: &server, id };
+            let _counted = CountedConnection { server: &server, id };
             if let Err(error) = server.serve(&stream) {
                 tracing::debug!(%error, id, "a control connection ended");
             }
@@ -272,12 +272,12 @@ const LATE: &str =
     "The session did not answer in time. The request may still be done; ask again with its request_id.";
 
 /// A connection that is counted among the open ones.
-struct Counted<'s> {
+struct CountedConnection<'s> {
     server: &'s Server,
     id: u64,
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CountedConnection<'_> {
     fn drop(&mut self) {
         self.server.connections().open.remove(&self.id);
         self.server.ended.notify_all();

@@ -486,11 +486,11 @@ mod tests {
     use crate::session::Pressure;
     use crate::value::{Map, Owned, Value};
     use crate::wire::edn::encode;
-    use crate::wire::outbox::rig::{Rig, check_seq, error, stage, state, text_of, topic};
+    use crate::wire::outbox::test_outbox::{TestOutbox, check_seq, error, stage, state, text_of, topic};
 
     #[test]
     fn frame_apart_is_the_end_of_a_write() {
-        let rig = Rig::new();
+        let rig = TestOutbox::new();
         rig.gate.set(true);
         let frame = |queue: &mut OutboxQueue<_>, text: &'static [u8]| {
             queue.push_frame(|out, _| out.extend_from_slice(text));
@@ -518,7 +518,7 @@ mod tests {
 
     #[test]
     fn stopped_client_loses_no_text_in_bounded_memory() {
-        let rig = Rig::new();
+        let rig = TestOutbox::new();
         rig.gate.set(true);
         let mut whole = String::new();
         for n in 0..200_000 {
@@ -538,7 +538,7 @@ mod tests {
 
     #[test]
     fn newer_snapshot_replaces_waiting_one_in_order() {
-        let rig = Rig::new();
+        let rig = TestOutbox::new();
         rig.gate.set(true);
         // Fills the encoded part, so that later frames wait.
         let padding = "x".repeat(OUTBOX_READY_BYTES);
@@ -564,7 +564,7 @@ mod tests {
     #[test]
     fn client_that_caught_up_gets_report_of_merges() {
         for wanted in [true, false] {
-            let rig = Rig::new();
+            let rig = TestOutbox::new();
             rig.outbox.tell_coalesced(wanted);
             rig.gate.set(true);
             let padding = "x".repeat(OUTBOX_READY_BYTES);
@@ -599,7 +599,7 @@ mod tests {
 
     #[test]
     fn slow_client_keeps_unrecoverable_events_up_to_limit() {
-        let rig = Rig::new();
+        let rig = TestOutbox::new();
         rig.gate.set(true);
         rig.delta(&"x".repeat(OUTBOX_READY_BYTES));
         rig.event(error("before"));
@@ -626,7 +626,7 @@ mod tests {
 
     #[test]
     fn text_beyond_window_merges_until_client_shows_more() {
-        let rig = Rig::new();
+        let rig = TestOutbox::new();
         rig.outbox.expect_credit(true);
         let window = usize::try_from(FLOW_WINDOW_EVENTS).unwrap();
         let mut whole = String::new();
@@ -665,7 +665,7 @@ mod tests {
 
     #[test]
     fn lossless_event_releases_events_before_it() {
-        let rig = Rig::new();
+        let rig = TestOutbox::new();
         rig.outbox.expect_credit(true);
         for _ in 0..FLOW_WINDOW_EVENTS + 100 {
             rig.delta("a");
@@ -701,7 +701,7 @@ mod tests {
 
     #[test]
     fn client_that_never_acks_blocks_nobody() {
-        let rig = Rig::new();
+        let rig = TestOutbox::new();
         rig.outbox.expect_credit(true);
         let text = "x".repeat(1 << 16);
         let mut whole = 0;

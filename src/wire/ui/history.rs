@@ -9,9 +9,9 @@ use crate::value::{Map, Value};
 use crate::wire::jsonrpc::text;
 use crate::wire::ui::codes::{Code, Fault};
 use crate::wire::ui::encode;
+use crate::wire::ui::encoder::{arguments_of, result_text};
 use crate::wire::ui::link::Connection;
 use crate::wire::ui::request::{Ask, limit, not_loaded};
-use crate::wire::ui::tell::{arguments_of, result_text};
 
 /// Serves `session.history`.
 pub fn serve(ask: &Ask<'_>) {

@@ -10,9 +10,9 @@ use crate::session::{Agreed, Client as _, Requests, SessionApi, Tally};
 use crate::value::Map;
 use crate::wire::connection;
 use crate::wire::ui::codes::Fault;
-use crate::wire::ui::desk::{Desk, UiCan};
+use crate::wire::ui::connection_state::{UiCan, UiState};
 use crate::wire::ui::encode;
-use crate::wire::ui::told::note_facts;
+use crate::wire::ui::run_lines::note_facts;
 
 /// A connection of the UI wire.
 pub type Connection = connection::Connection<Ui>;
@@ -28,7 +28,7 @@ pub struct Ui {
     /// The clock of what the wire itself tells.
     pub clock: Arc<dyn Clock>,
     /// The runs and the open question.
-    pub desk: Arc<Desk>,
+    pub desk: Arc<UiState>,
     /// Whether model calls are told in figures.
     pub diagnostics: bool,
     /// What the interface and the program have agreed on.

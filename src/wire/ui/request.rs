@@ -8,8 +8,8 @@ use crate::session::{ApiError, Call, Client as _, Reply, SessionApi};
 use crate::value::{Map, Value};
 use crate::wire::jsonrpc::{at, text};
 use crate::wire::ui::codes::{Code, Fault};
+use crate::wire::ui::encoder::Teller;
 use crate::wire::ui::link::{Connection, Ui};
-use crate::wire::ui::tell::Teller;
 
 /// A request that is to be served.
 pub struct Ask<'a> {

@@ -15,14 +15,14 @@ use crate::session::{
 };
 use crate::value::{Map, Value};
 use crate::wire::jsonrpc::{at, flag, text};
-use crate::wire::ui::ask::logged_out;
 use crate::wire::ui::codes::{Code, Fault};
-use crate::wire::ui::desk::{Desk, OpenQuestion, OpenRequest, RunStatus, UiCan};
+use crate::wire::ui::connection_state::{OpenQuestion, OpenRequest, RunStatus, UiCan, UiState};
 use crate::wire::ui::encode;
 use crate::wire::ui::link::{Connection, Ui};
 use crate::wire::ui::methods::{self, VERSION};
+use crate::wire::ui::questions::logged_out;
 use crate::wire::ui::request::{Ask, limit, not_loaded, teller};
-use crate::wire::ui::told::note_facts;
+use crate::wire::ui::run_lines::note_facts;
 use crate::wire::ui::{history, input, lookups, shell};
 
 /// Serves a request.
@@ -298,7 +298,7 @@ pub fn update_context(ui: &Ui, connection: &Connection, params: &Value<'_>) {
 }
 
 /// Passes on what the interface shows. Until the session has it the desk does, for a request that follows at once.
-fn show_editor(api: &dyn SessionApi, desk: &Arc<Desk>, call: Call, editor: Editor) {
+fn show_editor(api: &dyn SessionApi, desk: &Arc<UiState>, call: Call, editor: Editor) {
     let (shown, until) = (Arc::new(editor.clone()), desk.clone());
     desk.lock().shown = Some((call.session.clone(), shown.clone()));
     let taken = Reply::new(move |_| {

@@ -1,6 +1,6 @@
 //! The table of a run's events: the `type` of each, its keys with their shapes, and its meaning.
 //!
-//! [`super::tell`] makes them. Knows no session.
+//! [`super::encoder`] makes them. Knows no session.
 
 use crate::wire::ui::methods::Introduced;
 use crate::wire::ui::shape::Shape::{Any, Each, Flag, OneOf, Text, Whole};

@@ -22,16 +22,16 @@ use crate::wire::connection::{self, ConnectionEnd, Wire};
 use crate::wire::jsonrpc::{self, RpcMessage};
 use crate::wire::lines::Line;
 use crate::wire::transport::Transport;
-use crate::wire::ui::ask;
 use crate::wire::ui::codes::{Code, Fault};
-use crate::wire::ui::desk::{Desk, OpenQuestion, OpenRequest};
+use crate::wire::ui::connection_state::{OpenQuestion, OpenRequest, UiState};
 use crate::wire::ui::encode::{self, NO_ID};
+use crate::wire::ui::encoder::UiEncoder;
 use crate::wire::ui::link::{Connection, Ui};
 use crate::wire::ui::methods::{self, From};
+use crate::wire::ui::questions;
 use crate::wire::ui::request::{Ask, teller};
 use crate::wire::ui::route;
 use crate::wire::ui::shape;
-use crate::wire::ui::tell::UiEncoder;
 use crate::wire::ui::tools;
 
 /// Serves a connection; see [`connection::start`]. With `diagnostics`, model calls are told in figures.
@@ -46,7 +46,7 @@ pub fn start(
     diagnostics: bool,
     on_end: Box<dyn Fn(ConnectionEnd) + Send + Sync>,
 ) -> std::io::Result<Arc<Connection>> {
-    let (tally, desk) = (api.tally(), Arc::new(Desk::default()));
+    let (tally, desk) = (api.tally(), Arc::new(UiState::default()));
     let wire = Ui {
         requests: tally.wire(methods::NAMES),
         tally,
@@ -223,7 +223,7 @@ impl Ui {
         let result = &result.unwrap_or(Value::Nil);
         match asked {
             OpenRequest::Question { kind, session, tool, .. } => {
-                let said = ask::said(kind, result);
+                let said = questions::said(kind, result);
                 let call = Call { connection: connection.id(), request: "".into(), session };
                 if said.ends_run {
                     let mut state = self.desk.lock();
@@ -256,7 +256,7 @@ impl Ui {
                 self.api.respond(call, response, reply);
             }
             OpenRequest::Choice { kind, picks, request } => {
-                let pick = ask::picked(result).and_then(|place| picks.get(place).cloned());
+                let pick = questions::picked(result).and_then(|place| picks.get(place).cloned());
                 self.choose(connection, id, kind, request, pick);
             }
             OpenRequest::Logout { request, clear_session } => {

@@ -8,7 +8,7 @@ use crate::session::{ApiError, Call, Client as _, Reply, ToolOutcome};
 use crate::value::{Map, Value};
 use crate::wire::jsonrpc::{at, flag, text};
 use crate::wire::ui::codes::{Code, Fault};
-use crate::wire::ui::desk::{DeskState, Subtask};
+use crate::wire::ui::connection_state::{Subtask, UiStateInner};
 use crate::wire::ui::request::Ask;
 
 /// The tool that runs a subagent.
@@ -116,7 +116,7 @@ fn keyed(map: Map<'static>) -> Map<'static> {
 }
 
 /// The records of those that `fits`, newest first.
-pub fn records(state: &DeskState, fits: impl Fn(JobStatus) -> bool) -> Vec<Map<'static>> {
+pub fn records(state: &UiStateInner, fits: impl Fn(JobStatus) -> bool) -> Vec<Map<'static>> {
     state.subtasks.iter().rev().filter(|task| fits(task.status)).map(record).collect()
 }
 

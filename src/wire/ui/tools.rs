@@ -5,11 +5,11 @@ use crate::json;
 use crate::session::ToolAnswer;
 use crate::value::{Map, Value};
 use crate::wire::jsonrpc::{at, flag, text};
-use crate::wire::ui::desk::{DeskState, OpenCall};
+use crate::wire::ui::connection_state::{OpenCall, UiStateInner};
 use crate::wire::ui::{encode, input};
 
 /// Asks the interface to carry out a call.
-pub fn request(state: &mut DeskState, out: &mut Vec<u8>, event: &Event, asked: &ToolRequest) {
+pub fn request(state: &mut UiStateInner, out: &mut Vec<u8>, event: &Event, asked: &ToolRequest) {
     // That of a subagent belongs to the run that it works for.
     let run = state.running().map(ToString::to_string);
     let run = run.or_else(|| event.turn.as_ref().map(ToString::to_string)).unwrap_or_default();
@@ -23,7 +23,7 @@ pub fn request(state: &mut DeskState, out: &mut Vec<u8>, event: &Event, asked: &
 }
 
 /// The call has ended without an answer. The interface learns of the end of a run by its state, and here of a time-out.
-pub fn cancelled(state: &mut DeskState, out: &mut Vec<u8>, request: &str, reason: &str) {
+pub fn cancelled(state: &mut UiStateInner, out: &mut Vec<u8>, request: &str, reason: &str) {
     let Some(OpenCall { run, name }) = state.calls.remove(request) else { return };
     if reason == "timed-out" {
         let mut params = Map::new().with("request_id", request.to_owned()).with("run_id", run);

@@ -8,10 +8,10 @@ use tokio::sync::MutexGuard;
 use super::{Allowed, Batch, Places, QueuePlace, Vote, denied};
 use crate::crash;
 use crate::diff;
-use crate::engine::answers;
+use crate::engine::answer_records;
 use crate::engine::execution::{Execution, GrantAnswer};
+use crate::engine::interrupted::UnendedQuestion;
 use crate::engine::long_text::{self, Start};
-use crate::engine::unended::UnendedQuestion;
 use crate::event::question::{
     Answer, Approval, ApprovalScope, CutDiff, GrantRequest, ProposedText, QuestionContent, QuestionKind,
     ShownDiff,
@@ -27,7 +27,7 @@ use crate::secret;
 use crate::store::EntryBody;
 use crate::store::record::QuestionRecord;
 use crate::tool::permission::{self, Access, Act, Ground, Leave, Part, Rule, Run, Verdict};
-use crate::tool::walk::Barred;
+use crate::tool::walk::DeniedPaths;
 use crate::tool::{self, CallError, Outcome, Plan, Proposal, Redirects, Tool};
 use crate::value::Value;
 use crate::visible;
@@ -572,12 +572,12 @@ impl Batch<'_> {
     }
 
     /// The rules' denials for a call that may read more than the judged path.
-    pub(super) fn barred(&self, tool: &str, plan: &Plan) -> Barred {
+    pub(super) fn barred(&self, tool: &str, plan: &Plan) -> DeniedPaths {
         if !matches!(plan.access, Access::Read(_)) {
-            return Barred::default();
+            return DeniedPaths::default();
         }
         let rules = self.turn.shared.rules_for(&self.turn.config(), &self.turn.session);
-        Barred::new(&rules, &self.ground(), tool)
+        DeniedPaths::new(&rules, &self.ground(), tool)
     }
 
     /// Keeps a rule from an answer: for the session, or for every session of the workspace.
@@ -621,7 +621,7 @@ impl Batch<'_> {
         };
         let questions = &self.turn.shared.questions;
         if let Some(UnendedQuestion { question: known, at, answer: Some(answer) }) = earlier
-            && let Some(resolution) = answers::resolution(answer)
+            && let Some(resolution) = answer_records::resolution(answer)
         {
             let (id, by) = (&known.question_id, answer.by.clone());
             questions.record_earlier(id, question, at.clone(), by, &resolution);
