@@ -73,7 +73,7 @@ simulate: export EDN_BRIDGE_SIMULATION_SEEDS := $(or $(SEEDS),5000)
 simulate:
 	@cargo nextest run --locked $(INNER) --test realm -E 'test(/^realm_simulation::sound/)' --no-capture
 
-# Servers of tools from the package registries, and the official conformance suite for their clients.
+# MCP servers from the package registries, and the official conformance suite for their clients.
 .PHONY: test-peers
 test-peers:
 	@tests/make/peers.sh

@@ -1,4 +1,4 @@
-//! What servers of tools cost: a call compared with a built-in tool and with the server asked without the bridge, a
+//! What MCP servers cost: a call compared with a built-in tool and with the server asked without the bridge, a
 //! toolbox of 128 tools, a start with servers configured, and the first turn, which starts them.
 //! `cargo bench --bench mcp` prints tables. Needs `python3`, in which the server of the tests is written.
 

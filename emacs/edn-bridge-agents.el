@@ -1,10 +1,10 @@
-;;; edn-bridge-agents.el --- Agents of others  -*- lexical-binding: t; -*-
+;;; edn-bridge-agents.el --- External agents  -*- lexical-binding: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 
 ;;; Commentary:
 
-;; Commands of a chat buffer for agents of others (Claude Code, Codex ...),
+;; Commands of a chat buffer for external agents (Claude Code, Codex ...),
 ;; which the configuration names: begin a session whose turns one of them
 ;; answers, and choose what it offers to be chosen, such as its model.
 ;; What agents say of themselves is shown as data.  Under the prefix
@@ -107,7 +107,7 @@ Where that is not known yet, the agent is started for it, which takes its
 time and may ask: nothing waits, and a button says when it is known, and
 calls COMMAND."
   (let ((name (or (edn-bridge-agents-here)
-                  (user-error "No agent of others answers in this chat; %s begins a session with one"
+                  (user-error "No external agent answers in this chat; %s begins a session with one"
                               (substitute-command-keys
                                "\\[edn-bridge-agents-new]")))))
     (or (append (edn-bridge-chat-get :options) nil)
@@ -173,7 +173,7 @@ calls COMMAND."
      :id)))
 
 (defun edn-bridge-agents-set-option (option value)
-  "Have the agent of this chat go on with VALUE for OPTION.
+  "Have the agent of this chat use VALUE for OPTION.
 OPTION is what the bridge lists of it, VALUE an id, t or :false.
 Interactively, choose both; each option is shown with its value."
   (interactive

@@ -644,7 +644,7 @@ Nothing is asked: a host that wants a password counts as out of reach."
   "Offset that no session has: what is there is shown anew.")
 
 (defun edn-bridge-chat--follow (conn)
-  "Have CONN go on with this chat's session from what is shown of it."
+  "Have CONN continue this chat's session from what is shown of it."
   (let ((place edn-bridge-chat--place)
         (at (funcall edn-bridge-chat--in-answer-function)))
     (setq edn-bridge-chat-following t

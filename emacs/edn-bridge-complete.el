@@ -109,7 +109,7 @@ CATEGORY nil or what completion takes the names for."
   "Models as the bridge lists them.")
 
 (defvar-local edn-bridge-complete-agents nil
-  "Names of the agents of others that a new session can have.")
+  "Names of the external agents that a new session can have.")
 
 (defvar-local edn-bridge-complete--files nil
   "Cons of a time and the files of the project then.")

@@ -92,7 +92,7 @@ active region."
   (setq-local edn-bridge-context-share (not edn-bridge-context-share))
   (edn-bridge-context--show)
   (message (if edn-bridge-context-share
-               "The agent is told of your file and selection"
+               "The agent gets your file and selection"
              "The agent is not told of your file and selection")))
 
 (defun edn-bridge-context--label ()
@@ -101,7 +101,7 @@ active region."
         (buffer (and edn-bridge-context-share (edn-bridge-context-buffer))))
     (when buffer
       (with-current-buffer buffer
-        (concat "The agent is told of "
+        (concat "The agent gets "
                 (edn-bridge-visible-label
                  (string-remove-prefix folder buffer-file-name))
                 (edn-bridge-context--selection-label)

@@ -237,7 +237,7 @@ same: it is sent again, with its key, once there is a new connection."
 
 (defun edn-bridge-input-abort ()
   "Abort the turn that is running, and a login that is under way.
-What waits is held back until the next message, or until
+The queue is held back until the next message, or until
 `edn-bridge-queue-resume'."
   (interactive nil edn-bridge-chat-mode)
   (run-hooks 'edn-bridge-input-abort-hook)
@@ -264,7 +264,7 @@ Steering text that the model did not see comes back as the draft."
   "Label of the button that asks the model again.")
 
 (defconst edn-bridge-input--continue "Continue"
-  "Label of the button that has the model go on with a turn that was cut.")
+  "Label of the button that has the model continue a turn that was cut.")
 
 (defun edn-bridge-input--drop-offers ()
   "Delete the buttons at the end that ask the model again: it was asked.
@@ -326,7 +326,7 @@ An answer that failed or was aborted is replaced."
   (edn-bridge-input--ask-again "retry"))
 
 (defun edn-bridge-input-continue ()
-  "Have the model go on with an answer or a turn that was cut.
+  "Have the model continue an answer or a turn that was cut.
 What it said and did stays."
   (interactive nil edn-bridge-chat-mode)
   (edn-bridge-input--ask-again "continue_turn"))

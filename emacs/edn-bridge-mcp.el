@@ -1,10 +1,10 @@
-;;; edn-bridge-mcp.el --- Servers of tools  -*- lexical-binding: t; -*-
+;;; edn-bridge-mcp.el --- MCP servers  -*- lexical-binding: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 
 ;;; Commentary:
 
-;; A buffer of the servers of tools (MCP) that a session uses: where each
+;; A buffer of the MCP servers that a session uses: where each
 ;; stands, what it offers, and why it failed.  Keys switch a server or a
 ;; single tool off and on for the session, start a server again, and open
 ;; the configuration.  What servers say of themselves is shown as data.
@@ -21,7 +21,7 @@
 (require 'edn-bridge-input)
 
 (defgroup edn-bridge-mcp nil
-  "Servers of tools."
+  "MCP servers."
   :group 'edn-bridge)
 
 (defface edn-bridge-mcp-server '((t :inherit bold))
@@ -61,7 +61,7 @@ Values are nil while the servers are asked.")
   "Keymap of `edn-bridge-mcp-mode'.")
 
 (define-derived-mode edn-bridge-mcp-mode special-mode "Servers"
-  "Major mode of the servers of tools that a session uses.
+  "Major mode of the MCP servers that a session uses.
 
 \\{edn-bridge-mcp-mode-map}"
   :group 'edn-bridge-mcp
@@ -75,7 +75,7 @@ Values are nil while the servers are asked.")
 
 ;;;###autoload
 (defun edn-bridge-mcp ()
-  "Show the servers of tools that this chat's session uses."
+  "Show the MCP servers that this chat's session uses."
   (interactive nil edn-bridge-chat-mode)
   (edn-bridge-chat-current)
   (let ((chat (current-buffer))

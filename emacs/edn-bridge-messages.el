@@ -530,11 +530,11 @@ NEWEST is non-nil if the last of them is the last of all."
       (edn-bridge-messages--end-turn turn interrupted newest))))
 
 (defvar edn-bridge-messages-continue-button nil
-  "Label and command of the button that goes on with a turn that was cut off.")
+  "Label and command of the button that continues a turn that was cut off.")
 
 (defun edn-bridge-messages--end-turn (turn interrupted &optional newest)
   "Below the last message of TURN, say that it is one of those INTERRUPTED.
-Offer to go on with it if it is the NEWEST."
+Offer to continue it if it is the NEWEST."
   (when (and turn (seq-contains-p interrupted turn))
     (apply #'edn-bridge-chat-notice
            "The bridge ended in this turn.  Nothing was done again."

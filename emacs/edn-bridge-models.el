@@ -41,8 +41,8 @@
     (append (seq-filter #'usable-p models) (seq-remove #'usable-p models))))
 
 (defun edn-bridge-models-choose (provider id &optional scope)
-  "Go on with the model ID of PROVIDER.
-Where an agent of others answers, choose among its models.
+  "Continue with the model ID of PROVIDER.
+Where an external agent answers, choose among its models.
 SCOPE is \"session\", \"project\" or \"user\"; with a prefix argument it is
 asked for, and the choice holds for new sessions too."
   (interactive
@@ -72,7 +72,7 @@ asked for, and the choice holds for new sessions too."
      :on-success (lambda (_data) (message "Model: %s" id)))))
 
 (defun edn-bridge-models-cycle (&optional back)
-  "Go on with the next model that can be used; with BACK, the previous one."
+  "Continue with the next model that can be used; with BACK, the previous one."
   (interactive "P" edn-bridge-chat-mode)
   (edn-bridge-rpc-request
    (edn-bridge-chat-current) "cycle_model"
@@ -83,7 +83,7 @@ asked for, and the choice holds for new sessions too."
 
 (defun edn-bridge-models-think (level)
   "Have the model think as much as LEVEL says.
-Where an agent of others answers, choose among its levels."
+Where an external agent answers, choose among its levels."
   (interactive
    (list (and (not (edn-bridge-agents-here))
               (edn-bridge-complete-choose

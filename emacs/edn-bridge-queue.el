@@ -1,15 +1,15 @@
-;;; edn-bridge-queue.el --- What waits for the model  -*- lexical-binding: t; -*-
+;;; edn-bridge-queue.el --- The queue for the model  -*- lexical-binding: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 
 ;;; Commentary:
 
-;; The messages that wait for a turn, or for its next call of the model,
+;; The queued messages for a turn, or for its next call of the model,
 ;; stand in lines above the draft, whoever sent them.  There they can be
 ;; edited, moved, and taken back into the draft; and what an abort holds back
 ;; is released there.
 ;;
-;; The bridge tells what waits at every change.  A bridge that does not is
+;; The bridge tells the queue at every change.  A bridge that does not is
 ;; one for which the lines of `edn-bridge-said' are all there is.
 
 ;;; Code:
@@ -21,10 +21,10 @@
 (require 'edn-bridge-input)
 
 (defconst edn-bridge-queue--shown 20
-  "How many of the messages that wait are shown.")
+  "How many of the queued messages are shown.")
 
 (defvar-local edn-bridge-queue--messages nil
-  "The messages that wait, in order, as the bridge tells of them.")
+  "The queued messages, in order, as the bridge tells of them.")
 
 (defvar-local edn-bridge-queue--held nil
   "Non-nil if an abort holds them back.")
@@ -43,12 +43,12 @@
     (define-key map "p" #'edn-bridge-queue-previous)
     (define-key map "q" #'edn-bridge-queue-leave)
     map)
-  "Keymap on the lines of what waits.")
+  "Keymap on the lines of the queue.")
 
 ;;;; Showing
 
 (defun edn-bridge-queue--on-updated (data)
-  "Show what waits, as DATA of `queue/updated' tells."
+  "Show the queue, as DATA of `queue/updated' tells."
   (when (edn-bridge-chat-mine-p data)
     (let* ((entry (edn-bridge-queue--entry-at-point))
            (index (or (edn-bridge-queue--index entry) 0)))
@@ -76,7 +76,7 @@
                   (equal entry (plist-get message :entry-id)))))
 
 (defun edn-bridge-queue--lines ()
-  "Return the lines for what waits."
+  "Return the lines for the queue."
   (let* ((count (length edn-bridge-queue--messages))
          (rest (- count edn-bridge-queue--shown)))
     (when (> count 0)
@@ -90,7 +90,7 @@
          (and edn-bridge-queue--held
               (propertize
                (substitute-command-keys
-                "Held back since the abort; \\[edn-bridge-queue-resume] lets it go on.  ")
+                "Held back since the abort; \\[edn-bridge-queue-resume] resumes it.  ")
                'face 'warning))
          (substitute-command-keys
           "\\[edn-bridge-queue-go-to]: edit, move or take back")))))))
@@ -162,7 +162,7 @@ Fail where there is none, or where it came from another program."
 ;;;; Commands
 
 (defun edn-bridge-queue-go-to ()
-  "Go to the next message that waits, behind the last to the first."
+  "Go to the next queued message, behind the last to the first."
   (interactive nil edn-bridge-chat-mode)
   (unless edn-bridge-queue--messages
     (user-error "No message waits"))
@@ -177,7 +177,7 @@ Fail where there is none, or where it came from another program."
                    (point-max)))))
 
 (defun edn-bridge-queue-next (count)
-  "Go to the COUNTth message that waits below point.  Point stays among them."
+  "Go to the COUNTth queued message below point.  Point stays among them."
   (interactive "p" edn-bridge-chat-mode)
   (let* ((index (edn-bridge-queue--index (edn-bridge-queue--entry-at-point)))
          (shown (seq-take edn-bridge-queue--messages edn-bridge-queue--shown))
@@ -189,7 +189,7 @@ Fail where there is none, or where it came from another program."
     (edn-bridge-queue--find-line (plist-get (nth wanted shown) :entry-id))))
 
 (defun edn-bridge-queue-previous (count)
-  "Go to the COUNTth message that waits above point.  Point stays among them."
+  "Go to the COUNTth queued message above point.  Point stays among them."
   (interactive "p" edn-bridge-chat-mode)
   (edn-bridge-queue-next (- count)))
 
@@ -200,7 +200,7 @@ Fail where there is none, or where it came from another program."
 
 (defun edn-bridge-queue--request (op params &optional on-success)
   "Send OP with PARAMS, and call ON-SUCCESS with the answer's data.
-A refusal is shown in the echo area: what waits is told anew by itself."
+A refusal is shown in the echo area: the queue is told anew by itself."
   (let ((conn (edn-bridge-chat-current)))
     (edn-bridge-rpc-request
      conn op params
@@ -258,7 +258,7 @@ A refusal is shown in the echo area: what waits is told anew by itself."
                (list :before (plist-get before :entry-id)))))))
 
 (defun edn-bridge-queue-resume ()
-  "Let what waits go on: what an abort holds back, or an earlier run left."
+  "Resume the queue, which an abort holds back, or an earlier run left."
   (interactive nil edn-bridge-chat-mode)
   (edn-bridge-queue--request
    "resume_queue" nil

@@ -570,7 +570,7 @@ It is a string, or a list of the strings that make it up, last first."
 (defun edn-bridge-rpc--dispatch (conn)
   "Dispatch lines of CONN in order, for a limited time.
 Where this is called while a line is being dispatched, by a handler that
-waits for something, it goes on with the next lines: their order holds."
+waits for something, it continues with the next lines: their order holds."
   (when (edn-bridge-rpc-connection-lines conn)
     (let ((deadline (+ (float-time) edn-bridge-rpc-dispatch-seconds))
           ;; A long line is copied a few times on its way: without this,

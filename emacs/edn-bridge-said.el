@@ -45,7 +45,7 @@ The bridge may deliver it as what another client sent.")
   "How many messages wait that were not sent from this chat.")
 
 (defvar-local edn-bridge-said--told nil
-  "Non-nil if the bridge itself tells what waits.
+  "Non-nil if the bridge itself tells the queue.
 Then only that is shown here which it does not have yet.")
 
 ;;;; What is sent from here
@@ -135,7 +135,7 @@ The symbol `again' for KEEP means that it is sent again, and moves then."
   (edn-bridge-said--show-waiting))
 
 (defun edn-bridge-said-drop-steering ()
-  "Let go of what waits to steer the turn: the bridge has given it back."
+  "Let go of the queue to steer the turn: the bridge has given it back."
   (setq edn-bridge-said--pending
         (cl-remove "steer" edn-bridge-said--pending
                    :key #'edn-bridge-said-behavior :test #'equal))
@@ -254,14 +254,14 @@ That is at the end of the transcript, with the words that the bridge has."
                       "another client")))
         ("runtime" "the bridge"))))))
 
-;;;; What waits
+;;;; The queue
 
 (defun edn-bridge-said--waiting ()
-  "Return what waits, in order."
+  "Return the queued messages, in order."
   (cl-remove nil edn-bridge-said--pending :key #'edn-bridge-said-behavior))
 
 (defun edn-bridge-said-note-told (texts)
-  "Note that the bridge tells what waits: the messages TEXTS."
+  "Note that the bridge tells the queue: the messages TEXTS."
   (setq edn-bridge-said--told t)
   (dolist (said (edn-bridge-said--waiting))
     ;; The answer to its request may come later than this; long texts are
@@ -283,7 +283,7 @@ That is at the end of the transcript, with the words that the bridge has."
     (edn-bridge-said--show-waiting)))
 
 (defun edn-bridge-said--on-session (data)
-  "Compare what waits with how much does, as DATA of `session/updated' tells.
+  "Compare the queue with its length, as DATA of `session/updated' tells.
 Another client can send messages, and take back those that steer."
   (let ((count (plist-get data :pending-message-count)))
     (when (and (integerp count) (edn-bridge-chat-mine-p data))
@@ -305,7 +305,7 @@ Another client can send messages, and take back those that steer."
           (edn-bridge-said--show-waiting))))))
 
 (defun edn-bridge-said--on-rebuild (_data)
-  "Keep what waits for this session only; the rest is in the transcript."
+  "Keep the queue for this session only; the rest is in the transcript."
   (when edn-bridge-said--command
     (edn-bridge-said--let-go edn-bridge-said--command)
     (setq edn-bridge-said--command nil))
@@ -319,7 +319,7 @@ Another client can send messages, and take back those that steer."
   (edn-bridge-said--show-waiting))
 
 (defun edn-bridge-said--show-waiting ()
-  "Show above the draft what waits."
+  "Show above the draft the queue."
   (edn-bridge-chat-set-status
    'edn-bridge-said
    (append

@@ -109,7 +109,7 @@ A session that another program has can be read."
                               reason)))
       (edn-bridge-chat-notice reason 'edn-bridge-chat-error)
     (edn-bridge-chat-notice
-     (format "That session is open in another program (%s).  End it there to go on with it here."
+     (format "That session is open in another program (%s).  End it there to continue it here."
              (match-string 1 reason))
      'edn-bridge-chat-error
      (list "Read it" (lambda ()
@@ -229,12 +229,12 @@ A session is open in one process at a time."
   "What a chat that is opened does about the last session of its project.
 The symbol `offer' means that a line above the draft names it."
   :type '(choice (const :tag "Offer it" offer)
-                 (const :tag "Go on with it" t)
+                 (const :tag "Continue with it" t)
                  (const :tag "Nothing" nil))
   :group 'edn-bridge)
 
 (defvar-local edn-bridge-sessions-fresh nil
-  "Non-nil in a chat that was just opened, and can go on with another session.
+  "Non-nil in a chat that was just opened, and can continue another session.
 The symbol `new' means that the user wanted a new one.")
 
 (defvar-local edn-bridge-sessions--last nil
@@ -258,7 +258,7 @@ The symbol `new' means that the user wanted a new one.")
          :on-error #'ignore)))))
 
 (defun edn-bridge-sessions--found-last (slots wanted)
-  "Offer the last of SLOTS that was used, or with WANTED perhaps go on with it.
+  "Offer the last of SLOTS that was used, or with WANTED perhaps continue it.
 Not where something was said meanwhile."
   (let ((last (car (seq-sort-by
                     (lambda (slot) (or (plist-get slot :modified)
@@ -276,7 +276,7 @@ Not where something was said meanwhile."
            'edn-bridge-sessions
            (list (concat
                   (substitute-command-keys
-                   "\\[edn-bridge-sessions-continue] goes on with ")
+                   "\\[edn-bridge-sessions-continue] continues ")
                   (edn-bridge-sessions-label last)
                   (if-let ((time (edn-bridge-sessions-time last)))
                       (format " (%s)" time)
@@ -310,7 +310,7 @@ Not where something was said meanwhile."
 
 (defun edn-bridge-sessions--offer-work ()
   "Where nothing was said in this chat, offer what runs and waits.
-What this project has comes first, and before it what waits."
+What this project has comes first, and before it what is waiting."
   (edn-bridge-chat-set-status
    'edn-bridge-work
    (when (edn-bridge-chat-unused-p)

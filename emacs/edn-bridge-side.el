@@ -88,7 +88,7 @@ with the whole answer and nil, or with nil and why there is none."
         side)))
 
 (defun edn-bridge-side--on-ready (conn)
-  "Prepare the session of CONN, and ask what waits."
+  "Prepare the session of CONN, and ask for the queue."
   (let ((side (edn-bridge-rpc-connection-context conn)))
     (edn-bridge-rpc-request
      conn "subscribe"
@@ -178,7 +178,7 @@ with the whole answer and nil, or with nil and why there is none."
           (funcall (edn-bridge-side-question-on-text question) text))))))
 
 (defun edn-bridge-side--on-close (conn reason)
-  "Answer what waits on CONN, which was closed for REASON."
+  "Answer the requests on CONN, which was closed for REASON."
   (let ((side (edn-bridge-rpc-connection-context conn)))
     (setq edn-bridge-side--all (delq side edn-bridge-side--all))
     (dolist (question (copy-sequence (edn-bridge-side-queue side)))

@@ -35,7 +35,7 @@ It concerns the sessions of a daemon, in every project."
 (defconst edn-bridge-work--query
   (concat "[{:psi.process/at-work [:psi.at-work/session-id :psi.at-work/name"
           " :psi.at-work/cwd :psi.at-work/phase :psi.at-work/asks]}]")
-  "Asks for what works and what waits.")
+  "Asks for what runs and what is waiting.")
 
 (defconst edn-bridge-work--seconds 10
   "After how many seconds that is asked again.")
@@ -114,7 +114,7 @@ It concerns the sessions of a daemon, in every project."
     (edn-bridge-interact-next)))
 
 (defun edn-bridge-work-waiting ()
-  "Return what waits for the user, the most urgent first.
+  "Return what is waiting for the user, the most urgent first.
 That whose chat is in view is left out."
   (seq-filter (lambda (work)
                 (and (edn-bridge-work-asks work)
@@ -134,7 +134,7 @@ That whose chat is in view is left out."
             (edn-bridge-chat-buffers)))
 
 (defun edn-bridge-work-ask (&rest _)
-  "Ask what works and what waits, unless that is under way."
+  "Ask what runs and what is waiting, unless that is under way."
   (when-let ((conn (and (not (edn-bridge-rpc-live-p edn-bridge-work--asked))
                         (edn-bridge-work--conn))))
     (setq edn-bridge-work--asked conn)

@@ -40,7 +40,7 @@
 ;;   -said                 what is sent, waits and is delivered
 ;;   -complete             choosing, and completion in the draft
 ;;   -input                sending, aborting, history
-;;   -queue                what waits: edited, moved, taken back
+;;   -queue                the queue: edited, moved, taken back
 ;;   -tools-output         outputs and diffs, bounded and whole
 ;;   -tools                tool calls
 ;;   -follow               what a chat missed while it was away
@@ -210,12 +210,12 @@ It is on no key by itself: bind it to one that you like.")
   '(("Talk"
      ("RET" edn-bridge-input-send "send")
      ("q" edn-bridge-input-queue "queue for after the turn")
-     ("W" edn-bridge-queue-go-to "go to what waits")
-     ("L" edn-bridge-queue-resume "let it go on")
+     ("W" edn-bridge-queue-go-to "go to the queue")
+     ("L" edn-bridge-queue-resume "resume it")
      ("k" edn-bridge-input-abort "abort")
      ("i" edn-bridge-input-interrupt "stop after the tool call")
      ("A" edn-bridge-input-retry "ask the model again")
-     ("G" edn-bridge-input-continue "go on with what was cut")
+     ("G" edn-bridge-input-continue "continue what was cut")
      ("z" edn-bridge-undo "undo a turn's changes")
      ("Z" edn-bridge-redo "redo them")
      ("a" edn-bridge-interact-next "go to the next question")
@@ -226,16 +226,16 @@ It is on no key by itself: bind it to one that you like.")
     ("Session"
      ("s" edn-bridge-sessions-switch "switch")
      ("w" edn-bridge-tree "tree")
-     ("b" edn-bridge-sessions-continue "go on with the last")
+     ("b" edn-bridge-sessions-continue "continue the last")
      ("R" edn-bridge-sessions-read "read another")
      ("n" edn-bridge-sessions-new "new")
-     ("B" edn-bridge-agents-new "new, with an agent of others")
+     ("B" edn-bridge-agents-new "new, with an external agent")
      ("f" edn-bridge-sessions-fork "fork at point")
      ("E" edn-bridge-sessions-edit "edit a message, send again")
      ("N" edn-bridge-sessions-rename "rename")
      ("X" edn-bridge-sessions-delete "delete one")
      ("H" edn-bridge-sessions-archive "archive one")
-     ("Y" edn-bridge-sessions-take "take one from a lost host")
+     ("Y" edn-bridge-sessions-take "take over a session")
      ("x" edn-bridge-sessions-export "export")
      ("C" edn-bridge-sessions-copy-transcript "copy the transcript")
      ("r" edn-bridge-chat-reconnect "connect again"))
@@ -256,7 +256,7 @@ It is on no key by itself: bind it to one that you like.")
      ("g" edn-bridge-log "frames")
      ("o" edn-bridge-rules "rules: what is allowed")
      ("O" edn-bridge-audit "audit: what was asked")
-     ("S" edn-bridge-mcp "servers of tools")
+     ("S" edn-bridge-mcp "MCP servers")
      ("T" edn-bridge-trust "trust this project")
      ("d" edn-bridge-doctor "doctor")))
   "The commands of a chat, in groups: key, command and what it does.")

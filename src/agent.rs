@@ -1,4 +1,4 @@
-//! Agents of others that speak the Agent Client Protocol: the side of an editor.
+//! External agents that speak the Agent Client Protocol: the side of an editor.
 //!
 //! An agent is a program that answers turns itself: it calls models, runs tools and keeps its own conversation. This room
 //! has what a configuration says of one ([`AgentSetup`]), its process and the lines to it ([`AgentConnection`]), and says

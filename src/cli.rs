@@ -135,7 +135,7 @@ enum Command {
     ///
     /// Keys: q ends it, s changes the order, p or the space bar pauses.
     Top(top::TopArguments),
-    /// Servers of tools (Model Context Protocol): which there are, and this program as one.
+    /// MCP servers (Model Context Protocol): which there are, and this program as one.
     Mcp {
         #[command(subcommand)]
         command: Option<mcp::McpCommand>,

@@ -16,7 +16,7 @@ use crate::limits::{DESCRIPTORS, SESSION_DESCRIPTORS};
 static GIVEN: OnceLock<u64> = OnceLock::new();
 
 /// Raises the soft limit to what a full process needs, as far as the hard one lets it. Where the system
-/// refuses, everything goes on with what there is.
+/// refuses, everything works with what there is.
 pub fn raise() {
     let from = getrlimit(Resource::Nofile);
     let (Some(current), most) = (from.current, from.maximum.unwrap_or(u64::MAX)) else { return };

@@ -175,7 +175,7 @@ pub enum Body {
     StagePassed(Arc<StagePassed>),
     /// A background job changed.
     JobUpdated(Arc<JobFacts>),
-    /// The state of the session's servers of tools changed. Contains all of them.
+    /// The state of the session's MCP servers changed. Contains all of them.
     McpUpdated(Arc<McpStates>),
     /// The outcome of a slash command.
     CommandResult(Arc<CommandOutcome>),
@@ -263,7 +263,7 @@ pub struct FilesUndone {
     pub files: Vec<(String, &'static str)>,
 }
 
-/// The messages that wait in a session.
+/// The queued messages in a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WaitingMessages {
     /// Whether an abort holds them.
@@ -272,7 +272,7 @@ pub struct WaitingMessages {
     pub messages: Vec<WaitingMessage>,
 }
 
-/// A message that waits.
+/// A queued message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingMessage {
     /// Its journal entry.

@@ -39,7 +39,7 @@ pub struct SessionFacts {
     pub created_at: Arc<str>,
     /// Its activity.
     pub phase: Phase,
-    /// Messages that wait for the running turn or its end.
+    /// The queued messages.
     pub pending_messages: usize,
     /// Whether an abort holds them.
     pub queue_held: bool,
@@ -77,7 +77,7 @@ pub struct SessionFacts {
     pub auto_compaction: bool,
     /// Whether failed model calls are retried automatically.
     pub auto_retry: bool,
-    /// The servers of tools, and single tools of them, that are switched off.
+    /// The MCP servers, and single tools of them, that are switched off.
     pub mcp_off: Arc<BTreeSet<Arc<str>>>,
     /// The sum over all model calls.
     pub usage: Usage,
@@ -478,7 +478,7 @@ pub struct CommandFacts {
     pub description: String,
     /// Its source: `built-in`, `template`, `skill`, `mcp` or `agent`.
     pub source: &'static str,
-    /// The server of tools that it comes from.
+    /// The MCP server that it comes from.
     pub server: Option<Arc<str>>,
 }
 

@@ -209,7 +209,7 @@ pub const JOURNAL_BYTES: u64 = 4 * 1024 * 1024 * 1024;
 /// event as well, with an envelope (256 KiB) around it.
 pub const JOURNAL_LINE_BYTES: usize = MAX_LINE_BYTES - 256 * 1024;
 
-/// How much shorter the line of a message that waits must be (64 KiB): delivered, it has further keys.
+/// How much shorter the line of a queued message must be (64 KiB): delivered, it has further keys.
 pub const QUEUED_LINE_ROOM: usize = 64 * 1024;
 
 /// The longest text of a message that an event has a second time, as one string (1 MiB).
@@ -839,7 +839,7 @@ pub const MCP_LISTED_RESOURCES: usize = 100;
 /// less. One server has 4 KiB.
 pub const PROMPT_SERVERS_BYTES: usize = 16 * 1024;
 
-/// Folders whose servers of tools are known by their command lines: a person has some hundred projects.
+/// Folders whose MCP servers are known by their command lines: a person has some hundred projects.
 pub const KNOWN_SERVER_FOLDERS: usize = 512;
 
 /// Hooks of a configuration. Each one starts a process at its boundary.
@@ -1077,7 +1077,7 @@ pub const EDITOR_PATH_BYTES: usize = 4096;
 /// Bytes of a selection in a prompt (8 KiB): some screens full. The model can read the rest.
 pub const EDITOR_TEXT_BYTES: usize = 8 * 1024;
 
-/// Servers of tools that a project uses. A person has some five.
+/// MCP servers that a project uses. A person has some five.
 pub const MCP_SERVERS: usize = 32;
 
 /// Lines of a question about a server that say what it gets and may do: more than a server has. The rest are counted.
@@ -1105,7 +1105,7 @@ pub const MCP_READY_WAIT: Duration = Duration::from_secs(5);
 /// Starts of a server within a minute before it is left alone until somebody asks: a crash may pass, a loop does not.
 pub const MCP_STARTS: usize = 3;
 
-/// The longest line of a server of tools, in bytes (16 MiB): the longest on our own wire.
+/// The longest line of an MCP server, in bytes (16 MiB): the longest on our own wire.
 pub const MCP_LINE_BYTES: usize = MAX_LINE_BYTES;
 
 /// Bytes of an answer over HTTP that is JSON and no stream (4 MiB): the longest result. It is read as a whole, and each of its
@@ -1253,7 +1253,7 @@ pub const MCP_LISTEN_LONGEST: Duration = Duration::from_secs(300);
 /// Pause between two readings of a server's lists: one that tells of changes all the time is not read all the time.
 pub const MCP_LIST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Times that a request of a login at a server of tools may be moved, as within one site.
+/// Times that a request of a login at an MCP server may be moved, as within one site.
 pub const MCP_LOGIN_REDIRECTS: usize = 3;
 
 /// Tokens of one server's logins that are taken out of what it says: those of its last renewals.
@@ -1307,7 +1307,7 @@ pub const AGENT_NOISE_LINES: usize = 1000;
 /// Questions of an agent that wait for answers. Its lines are not read while there are more.
 pub const AGENT_OPEN_REQUESTS: usize = 64;
 
-/// What waits for a turn to take it in. Its lines are not read while there is more, so that it waits.
+/// Updates of an agent that its turn has not taken in yet. Its lines are not read while there are more.
 pub const AGENT_UPDATES: usize = 64;
 
 /// How long an agent may leave its input unread while the pipe is full.
@@ -1400,7 +1400,7 @@ pub const REALM_ENTER: Duration = Duration::from_secs(3);
 /// How long the opening of a shared session waits for a journal of the same process that is being closed.
 pub const REALM_CLOSE: Duration = Duration::from_secs(2);
 
-/// How often what waits for a host's lease looks again, and the shortest time between two lists of a realm. A person does
+/// How often a wait for a host's lease looks again, and the shortest time between two lists of a realm. A person does
 /// not notice it.
 pub const REALM_LOOK: Duration = Duration::from_millis(250);
 

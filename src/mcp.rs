@@ -1,4 +1,4 @@
-//! Servers of tools, prompts and resources that speak the Model Context Protocol.
+//! Servers of the Model Context Protocol: their tools, prompts and resources.
 //!
 //! The only room that knows `rmcp`: what leaves it is plain data of this program. A server is started when it is first
 //! needed ([`Servers::ready`], or a call), in its own process below the `runner`, or asked over HTTP. Both eras of the

@@ -406,7 +406,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// All modes, in the order in which a person is told of them.
+    /// All modes, in the order in which a person reads them.
     pub const ALL: [Self; 4] = [Self::Ask, Self::AcceptEdits, Self::ReadOnly, Self::Yolo];
 
     /// Their names, in the same order.

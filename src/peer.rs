@@ -1,4 +1,4 @@
-//! Programs that are started to be talked to over their pipes, such as servers of tools and agents: what a configuration
+//! Programs that are started to be talked to over their pipes, such as MCP servers and agents: what a configuration
 //! says of them, the variables that they get, their sandbox, their standard error, and their end.
 //!
 //! Knows no protocol: what is read and written on the pipes is the caller's.

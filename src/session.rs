@@ -8,7 +8,7 @@
 //! | [`Clients`] | an attached client is told every event that it wants |
 //! | [`Sessions`] | opens, enters, names and reads sessions |
 //! | [`Turns`] | an accepted message is on disk, and a session has one turn at a time |
-//! | [`Queues`] | what waits is seen, changed and held; a change is on disk before the reply |
+//! | [`Queues`] | queued messages are seen, changed and held; a change is on disk before the reply |
 //! | [`Undos`] | no change of somebody else is overwritten |
 //! | [`Questions`] | each question is answered once |
 //! | [`Permissions`] | a rule that was taken back permits nothing any more |

@@ -16,8 +16,8 @@ pub enum UserInput<'a> {
     Command(Command<'a>),
     /// A command with invalid arguments; contains its syntax.
     Usage(&'static str),
-    /// A slash and an unknown name: a prompt template, a skill, a prompt of a server of tools, a command of an agent of
-    /// others, or a mistake.
+    /// A slash and an unknown name: a prompt template, a skill, a prompt of an MCP server, a command of an
+    /// external agent, or a mistake.
     Unknown {
         /// The name, without its slash.
         name: &'a str,
@@ -146,7 +146,7 @@ pub fn is_name(text: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_lowercase() || byte == b'-')
 }
 
-/// Whether a text is the name of a command that a server of tools offers: `mcp__server__prompt`.
+/// Whether a text is the name of a command that an MCP server offers: `mcp__server__prompt`.
 pub fn is_of_server(text: &str) -> bool {
     let of_server = text.strip_prefix("mcp__").and_then(|rest| rest.split_once("__"));
     of_server.is_some_and(|(server, prompt)| !server.is_empty() && !prompt.is_empty())

@@ -1,4 +1,4 @@
-;;; edn-bridge-agents-tests.el --- Tests of the agents of others  -*- lexical-binding: t; no-byte-compile: t; -*-
+;;; edn-bridge-agents-tests.el --- Tests of the external agents  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 

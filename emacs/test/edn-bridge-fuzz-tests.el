@@ -13,8 +13,7 @@
 ;; - the work is bounded: signs looked at by the length of the text, and
 ;;   the time, generously, for what takes minutes where it is not bounded.
 ;;
-;; The suite runs some hundred texts of a fixed seed; `make fuzz-emacs' goes
-;; on with others for FUZZ_SECONDS and prints the seed of what fails.
+;; The suite runs some hundred texts of a fixed seed; `make fuzz-emacs' continues with others for FUZZ_SECONDS and prints the seed of what fails.
 
 ;;; Code:
 

@@ -1,4 +1,4 @@
-;;; edn-bridge-mcp-tests.el --- Tests of the servers of tools  -*- lexical-binding: t; no-byte-compile: t; -*-
+;;; edn-bridge-mcp-tests.el --- Tests of the MCP servers  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 

@@ -259,7 +259,7 @@ Emacs 30 takes no name for remote that is not of a method it knows.")
                         (run-hook-with-args 'window-selection-change-functions
                                             (selected-window)))
                       (edn-bridge-transcript-footer)))
-            (should (string-match-p "^The agent is told of a.txt  (C-c C-d: not)\n"
+            (should (string-match-p "^The agent gets a.txt  (C-c C-d: not)\n"
                                     (shown)))
             (let ((inhibit-message t))
               (edn-bridge-context-toggle)
@@ -271,7 +271,7 @@ Emacs 30 takes no name for remote that is not of a method it knows.")
               (setq transient-mark-mode t mark-active t))
             ;; The region ends where line 3 begins.
             (should (string-match-p
-                     "^The agent is told of a.txt, lines 1 to 2 with their text"
+                     "^The agent gets a.txt, lines 1 to 2 with their text"
                      (shown)))
             (let ((edn-bridge-context-share nil))
               (should-not (string-match-p "told" (shown)))))

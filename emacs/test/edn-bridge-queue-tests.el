@@ -1,4 +1,4 @@
-;;; edn-bridge-queue-tests.el --- Tests of what waits, retry and undo  -*- lexical-binding: t; no-byte-compile: t; -*-
+;;; edn-bridge-queue-tests.el --- Tests of the queue, retry and undo  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 
@@ -203,7 +203,7 @@
   (edn-bridge-test-with-chat (conn sent)
     (edn-bridge-queue-tests-tell
      conn t (edn-bridge-queue-tests-message "e1" "one"))
-    (should (string-search "Held back since the abort; C-c C-c lets it go on."
+    (should (string-search "Held back since the abort; C-c C-c resumes it."
                            (edn-bridge-transcript-footer)))
     (call-interactively (key-binding (kbd "C-c C-c")))
     (should (equal (plist-get (car sent) :op) "resume_queue"))

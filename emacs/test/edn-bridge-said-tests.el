@@ -416,7 +416,7 @@
             (edn-bridge-said-tests--update))))))
 
 (defun edn-bridge-said-tests--waiting ()
-  "Return what waits of this chat, as the lines above the draft tell it."
+  "Return the queue of this chat, as the lines above the draft tell it."
   (let ((lines nil))
     (dolist (line (split-string (edn-bridge-transcript-footer) "\n"))
       (when (string-match "\\`For \\(?:after the\\|the running\\) turn: \\(.*\\)"
@@ -489,7 +489,7 @@
        (progn (when (edn-bridge-rpc-ready-p edn-bridge-chat--conn)
                 (if (edn-bridge-chat-running-p)
                     (edn-bridge-input-abort)
-                  ;; What waits after an abort or a restart needs a push.  A
+                  ;; The queue after an abort or a restart needs a push.  A
                   ;; message would wait behind it in turn.
                   (edn-bridge-queue-resume)))
               nil))

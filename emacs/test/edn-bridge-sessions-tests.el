@@ -1,4 +1,4 @@
-;;; edn-bridge-sessions-tests.el --- Tests of going on with sessions  -*- lexical-binding: t; no-byte-compile: t; -*-
+;;; edn-bridge-sessions-tests.el --- Tests of continuing sessions  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 
@@ -29,7 +29,7 @@ Return what stands above the draft of the last session."
 (ert-deftest edn-bridge-sessions-last-one-is-offered ()
   (edn-bridge-test-with-chat (conn sent)
     (should (string-search
-             "goes on with Used last"
+             "continues Used last"
              (edn-bridge-sessions-tests-open conn (lambda () sent) t)))
     (edn-bridge-sessions-continue)
     (should (equal (plist-get (car sent) :params) '(:session-id "s3"))))

@@ -437,7 +437,7 @@ turns, sessions of other hosts and the daemon.")
   (edn-bridge-terminal-tests-say "slowly")
   (edn-bridge-terminal-tests-do
    "Begin" '("later" "C-c" "C-q") "^For after the turn: later"
-   ;; An abort holds what waits, until it is let go on.
+   ;; An abort holds the queue, until it is resumed.
    '("C-c" "C-k") "(aborted)" "^Held back since the abort"
    '("C-c" "C-c") "(aborted)\n\nYou\nlater" "Start" '("C-c" "C-i") "interrupted"))
 
@@ -452,7 +452,7 @@ turns, sessions of other hosts and the daemon.")
    "^Permissions: read-only"
    '("C-c" "C-o" "p") "^Permissions:" '("ask" "Enter") "^Permissions: ask"
    '("C-c" "C-o" "a") "No agent is configured"
-   '("C-c" "C-o" "o") "No agent of others answers in this chat"
+   '("C-c" "C-o" "o") "No external agent answers in this chat"
    '("C-c" "C-o" "s") ":usage\\|:tokens\\|:messages"
    '("C-c" "C-o" "c") "^Keep in the summary" '("Enter")
    "compact:\\|compacted"))
@@ -614,7 +614,7 @@ turns, sessions of other hosts and the daemon.")
                                 '("C-u" "M-x") "^C-u M-x")
   (edn-bridge-terminal-tests-type "-l" "edn-bridge")
   (edn-bridge-terminal-tests-do
-   '("Enter") "C-c C-p goes on with" '("C-c" "C-p") "open in another program"))
+   '("Enter") "C-c C-p continues with" '("C-c" "C-p") "open in another program"))
 
 (defun edn-bridge-terminal-tests-menu (key &rest steps)
   "Choose KEY in the menu of a chat and do STEPS."
@@ -641,7 +641,7 @@ turns, sessions of other hosts and the daemon.")
          ("m" "^Model:" ("scripted/" "Tab" "Enter") "^Model: scripted")
          ("l" "^Thinking:" ("low" "Enter") "^Thinking: low")
          ("p" "^Permissions:" ("ask" "Enter") "^Permissions: ask")
-         ("B" "No agent is configured") ("P" "No agent of others answers")
+         ("B" "No agent is configured") ("P" "No external agent answers")
          ("c" "^Keep in the summary" ("Enter") "compact:\\|compacted")
          ("j" "Status *What") ("e" ":psi.agent-session")
          ("g" "→ {:id ") ("d" "Handshake in")

@@ -160,7 +160,7 @@ def lines(text):
   (screenshots-take "query"))
 
 (defun screenshots-servers (folder peers state)
-  "Take the picture of servers of tools, of a session in FOLDER.
+  "Take the picture of MCP servers, of a session in FOLDER.
 PEERS is the folder of the servers that npm has; STATE that of the program."
   (let ((config (expand-file-name "config.edn" state)))
     (make-directory folder)
@@ -193,7 +193,7 @@ PEERS is the folder of the servers that npm has; STATE that of the program."
   (screenshots-take "servers"))
 
 (defun screenshots-agent (folder state)
-  "Take the picture of an agent of others, of a session in FOLDER.
+  "Take the picture of an external agent, of a session in FOLDER.
 It is the scripted agent of the tests, and says so.  STATE is the folder of
 the program."
   (let ((config (expand-file-name "agents.edn" state))
@@ -260,7 +260,7 @@ the program."
               (screenshots-servers
                (file-name-as-directory (expand-file-name "garden" parent))
                peers state)
-            (princ "screenshots: without servers of tools\n"
+            (princ "screenshots: without MCP servers\n"
                    #'external-debugging-output)))
       (error (setq failure (error-message-string err))))
     (mapc (lambda (buffer)

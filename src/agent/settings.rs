@@ -35,7 +35,7 @@ pub struct AgentSetup {
     pub sandbox: bool,
     /// Whether it is told that files can be read through this program.
     pub reads: bool,
-    /// The names of the servers of tools that it is given; `None` for all that it may have.
+    /// The names of the MCP servers that it is given; `None` for all that it may have.
     pub servers: Option<Vec<String>>,
     /// The files that were trusted with it, each with its digest.
     pub sealed: Vec<(PathBuf, String)>,

@@ -234,7 +234,7 @@ pub enum PromptPart {
     Image(String, String),
 }
 
-/// A server of tools that an agent is given.
+/// An MCP server that an agent is given.
 #[derive(Debug, Clone)]
 pub struct AgentServer {
     /// Its name.
@@ -243,7 +243,7 @@ pub struct AgentServer {
     pub way: AgentServerWay,
 }
 
-/// How an agent reaches a server of tools.
+/// How an agent reaches an MCP server.
 #[derive(Debug, Clone)]
 pub enum AgentServerWay {
     /// A program that the agent starts, with its variables.
@@ -265,7 +265,7 @@ pub struct AgentCan {
     pub close: bool,
     /// It forks sessions where they stand.
     pub fork: bool,
-    /// It asks servers of tools over HTTP.
+    /// It asks MCP servers over HTTP.
     pub http: bool,
     /// Its own name and version.
     pub info: Option<String>,

@@ -66,7 +66,7 @@ impl LoginError {
 /// The expected input of a login at a page.
 const CODE: &str = "the code that the page shows, or its address";
 
-/// A login that somebody else begins and completes, and whose tokens they keep: at a server of tools.
+/// A login that somebody else begins and completes, and whose tokens they keep: at an MCP server.
 pub trait ForeignLogin: Send + Sync {
     /// Its page, which sends the browser to `redirect` in the end. A failure is a sentence.
     fn begin<'a>(&'a self, redirect: &'a Url) -> LoginStep<'a, Url>;

@@ -79,7 +79,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "mcp",
         usage: "/mcp [on|off server [tool]] OR /mcp restart server",
-        doc: "Lists the servers of tools, or switches one or a tool of it for the session.",
+        doc: "Lists the MCP servers, or switches one or a tool of it for the session.",
     },
     CommandSpec { name: "export", usage: "/export [path]", doc: "Writes the session as an HTML page." },
     CommandSpec {

@@ -123,7 +123,7 @@ macro_rules! each_op {
                 ["accepted" "behavior"] []
                 "Steers or queues a message, according to `:behavior`.";
             ListPending list_pending Read true { "entry-id" Shape::Filled ;? } ["waiting" "held"] [NotFound]
-                "Returns the messages that wait for the running turn or its end, in the order in which they came or were moved, each with its sender; with `:entry-id`, only that one, with its whole text.";
+                "Returns the messages queued for the running turn or its end, in the order in which they came or were moved, each with its sender; with `:entry-id`, only that one, with its whole text.";
             EditPending edit_pending Write true
                 { "entry-id" Shape::Filled, "message" Shape::Filled, "images" Shape::Maps ;? }
                 ["accepted"] [NotFound MessageFixed]
@@ -152,7 +152,7 @@ macro_rules! each_op {
                 "Does again to files what was undone last, with the params and the answer of `undo`. A later change by a tool ends that.";
             Abort abort Urgent true { "idempotency-key" Shape::Filled ;? }
                 ["accepted" "duplicate?"] [IdempotencyConflict LedgerFull]
-                "Ends the running turn at once. Messages that wait are held until the next one comes, or `resume_queue`.";
+                "Ends the running turn at once. Queued messages are held until the next one comes, or `resume_queue`.";
             Interrupt interrupt Urgent true { "idempotency-key" Shape::Filled ;? }
                 ["accepted" "pending" "waits-for?" "dropped-steering-text" "duplicate?"] [IdempotencyConflict LedgerFull]
                 "Ends the running turn after the running tool calls, whose ids are in `:waits-for`.";
@@ -230,12 +230,12 @@ macro_rules! each_op {
                 ["records" "next?"] []
                 "Returns records of decisions, newest first, at most 500. `:next` is the `:before` of the next page. Records have no texts and no answers.";
             ListMcp list_mcp Read true {} ["servers"] []
-                "Returns the servers of tools of the session, each with its state, tools, prompts, resources and last error. Starts none. What a server says of itself is data.";
+                "Returns the MCP servers of the session, each with its state, tools, prompts, resources and last error. Starts none. What a server says of itself is data.";
             SetMcp set_mcp Write true
                 { "server" Shape::Filled, "tool" Shape::Filled ;?, "enabled" Shape::Flag } ["server"] [NotFound]
-                "Switches a server of tools, or one of its tools, on or off for the session, from the next model call on.";
+                "Switches an MCP server, or one of its tools, on or off for the session, from the next model call on.";
             RestartMcp restart_mcp Write true { "server" Shape::Filled } ["server"] [NotFound]
-                "Starts a server of tools again, for every session that uses it, and answers once it is ready or has failed.";
+                "Starts an MCP server again, for every session that uses it, and answers once it is ready or has failed.";
             CompleteMcp complete_mcp Read true
                 { "prompt" Shape::Filled ;?, "argument" Shape::Filled ;?, "value" Shape::Text ;?,
                   "before" Shape::Map ;?, "reference" Shape::Text ;? }

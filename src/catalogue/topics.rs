@@ -238,7 +238,7 @@ topics! {
     Diagnostic "diagnostic" Lossless true ["code" "message"] ["detail"]
         "A condition worth reporting: repairs, failed hooks, merged events.";
     McpUpdated "mcp/updated" Latest false ["session-id" "servers"] []
-        "The state of the session's servers of tools changed. `:servers` are all of them, each {:name, :enabled, :state, \
+        "The state of the session's MCP servers changed. `:servers` are all of them, each {:name, :enabled, :state, \
          :tools, :last-error}, with the number of its tools; `list_mcp` tells more.";
     JobUpdated "job/updated" Latest true ["job"] []
         "A background job changed.";

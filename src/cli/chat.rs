@@ -28,10 +28,10 @@ const SHOWN: usize = 6;
 
 #[derive(Args)]
 pub(super) struct ChatArguments {
-    /// Go on with the newest session of this folder.
+    /// Continue with the newest session of this folder.
     #[arg(long = "continue", short = 'c', conflicts_with = "session")]
     goes_on: bool,
-    /// Go on with this session: its id, the beginning of its id, or its name.
+    /// Continue with this session: its id, the beginning of its id, or its name.
     #[arg(long, short, value_name = "SESSION")]
     session: Option<String>,
 }
@@ -104,7 +104,7 @@ impl Chat<'_> {
             }
         }
         if let Some(session) = self.kept() {
-            self.say(Meaning::Faint, &format!("edn-bridge chat --session {session} goes on with it."));
+            self.say(Meaning::Faint, &format!("edn-bridge chat --session {session} continues it."));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -188,7 +188,7 @@ impl Chat<'_> {
                 Some(text) => markdown.push(text),
                 None => markdown.end(),
             }));
-        // A question may be told more than once: who begins to watch is told what waits.
+        // A question may be told more than once: who begins to watch gets the pending ones.
         let mut asked: Vec<String> = Vec::new();
         loop {
             let event = match self.console.next(teller.tick()) {

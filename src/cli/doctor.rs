@@ -203,7 +203,7 @@ fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-/// The agents of others: whether each can be started, and with whose rights.
+/// The external agents: whether each can be started, and with whose rights.
 fn agents(found: &mut Findings, settings: &Settings, layers: &Layers) {
     let setups = engine::agents_of(layers);
     for problem in &setups.problems {

@@ -1,4 +1,4 @@
-//! `edn-bridge mcp`: the servers of tools of a project, in the configuration and at work; and this program as such a
+//! `edn-bridge mcp`: the MCP servers of a project, in the configuration and at work; and this program as such a
 //! server. Knows the session API's ops as any client does, and the text of the user's file.
 
 use std::fmt::Write as _;

@@ -39,17 +39,17 @@ const MISFITS: u32 = 10;
 /// A call that has not begun after so long may wait for an answer, in a session that another client has open too.
 const ANSWERS_ELSEWHERE: Duration = Duration::from_secs(1);
 
-/// What the model is told of it.
+/// What the model gets about it.
 const ASKED: &str = "Give your answer by calling the tool `answer` once, with arguments that fit its schema.";
 
 #[derive(Args)]
 pub(super) struct PromptArguments {
     /// The message; - reads it from standard input, and what is piped beside a message is attached to it.
     text: Option<String>,
-    /// Go on with the newest session of this folder.
+    /// Continue with the newest session of this folder.
     #[arg(long = "continue", short = 'c', conflicts_with = "session")]
     goes_on: bool,
-    /// Go on with this session: its id, the beginning of its id, or its name.
+    /// Continue with this session: its id, the beginning of its id, or its name.
     #[arg(long, short, value_name = "SESSION")]
     session: Option<String>,
     /// What is printed: the answer's text as it comes, one map at the end, or every event on a line of its own.
@@ -148,7 +148,7 @@ pub(super) struct Goal<'a> {
     pub(super) session: Option<&'a str>,
 }
 
-/// The session to go on with, if one is asked for.
+/// The session to continue with, if one is asked for.
 pub(super) fn resumed(
     options: &Options,
     settings: &Settings,
@@ -162,7 +162,7 @@ pub(super) fn resumed(
         return sessions::resolve(&store, &settings.cwd, session).map(Some);
     }
     let newest = store.list(Some(&settings.cwd))?.into_iter().find(|info| !info.archived);
-    let none = || Failure::NoSession("There is no session of this folder to go on with.".to_owned());
+    let none = || Failure::NoSession("There is no session of this folder to continue with.".to_owned());
     Ok(Some(newest.ok_or_else(none)?.header.session))
 }
 

@@ -101,7 +101,7 @@ impl Process {
     /// Ends the executor, so that the sessions' locks are given back by name too. What does not end is
     /// not waited for long: it was told to stop before. A provider's own threads are waited for.
     pub(super) fn end(self) {
-        // Servers of tools are asked to end, and not waited for much longer than they have.
+        // MCP servers are asked to end, and not waited for much longer than they have.
         let _ =
             self.executor.block_on(async { tokio::time::timeout(PATIENCE, self.engine.end_servers()).await });
         self.executor.shutdown_timeout(std::time::Duration::from_millis(200));

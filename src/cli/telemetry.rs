@@ -104,7 +104,7 @@ impl Exporter {
             .with_filter(wanted.with_max_level_hint(LevelFilter::DEBUG))
     }
 
-    /// Sends what waits, for a bounded time.
+    /// Sends what is queued, for a bounded time.
     pub(super) fn end(self) {
         let Some(Some(running)) = self.processor.running.get() else { return };
         let (done, wait) = channel();
@@ -479,7 +479,7 @@ impl Spans {
         }
     }
 
-    /// Sends what waits, and says what became of it.
+    /// Sends what is queued, and says what became of it.
     fn send(&mut self) {
         let spans = std::mem::take(&mut self.waiting);
         let (Some(exporter), false) = (&self.exporter, spans.is_empty()) else { return };

@@ -53,7 +53,7 @@ enum Happening {
     End,
 }
 
-/// Messages that wait for a terminal that is not read. Who sends more of them waits.
+/// Messages for a terminal that is not read, queued. Who sends more of them waits.
 const WAITING: usize = 8;
 
 /// The keys that end it: q, Q, and C-c.

@@ -140,7 +140,7 @@ impl Files {
         }
     }
 
-    /// Puts a server of tools into the user's file, whose other text stays as it is; with `replace`, also over one of that
+    /// Puts an MCP server into the user's file, whose other text stays as it is; with `replace`, also over one of that
     /// name.
     ///
     /// # Errors
@@ -158,7 +158,7 @@ impl Files {
         edit::change(path, put).map(drop)
     }
 
-    /// Takes a server of tools out of the user's file. Says whether it was there.
+    /// Takes an MCP server out of the user's file. Says whether it was there.
     ///
     /// # Errors
     /// When the file cannot be read, changed or written.

@@ -83,7 +83,7 @@ pub struct HookValue {
     pub sealed: Vec<(PathBuf, String)>,
 }
 
-/// The servers of tools of a file.
+/// The MCP servers of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServersValue {
     /// What is written, a map by name.
@@ -136,7 +136,7 @@ pub struct Layers {
     pub realm: Option<RealmPolicy>,
     /// Commands at the boundaries of turns, the user's first.
     pub hooks: Vec<HookValue>,
-    /// Servers of tools, the user's first.
+    /// MCP servers, the user's first.
     pub mcp: Vec<ServersValue>,
     /// Agents that answer turns, the user's first.
     pub agents: Vec<ServersValue>,

@@ -1,4 +1,4 @@
-//! What has been agreed to of servers of tools, as digests by folder: the command lines of projects' servers that have been
+//! What has been agreed to of MCP servers, as digests by folder: the command lines of projects' servers that have been
 //! started, and the tools that a rule has let run. What changes is asked about. Knows no server.
 
 use std::collections::BTreeMap;

@@ -27,13 +27,13 @@ pub struct Attachment {
     pub images: Vec<Block>,
     /// Whether reading failed.
     pub failed: bool,
-    /// The server of tools whose resource it is; `None` for a file.
+    /// The MCP server whose resource it is; `None` for a file.
     pub server: Option<Arc<str>>,
     /// The file, resolved, and the digest of its text, if it was shown.
     pub seen: Option<(PathBuf, String)>,
 }
 
-/// A resource of a server of tools that a text refers to: `@server:uri`.
+/// A resource of an MCP server that a text refers to: `@server:uri`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceReference {
     /// The server.

@@ -431,7 +431,7 @@ impl<'a> Stack<'a> {
         items
     }
 
-    /// `value`, read at `at`, goes to what waits for it. Where nothing does, it is the form.
+    /// `value`, read at `at`, goes to the form that waits for it. Where nothing does, it is the form.
     fn apply(
         &mut self,
         mut value: Value<'a>,

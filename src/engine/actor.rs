@@ -188,7 +188,7 @@ impl SessionActor {
         }
     }
 
-    /// Whether nothing runs and nobody is awaited in the session. A message that waits is in the journal and comes
+    /// Whether nothing runs and nobody is awaited in the session. A queued message is in the journal and comes
     /// back with the session, as the keys of requests do.
     fn is_at_rest(&self) -> bool {
         self.turns.is_free()

@@ -43,7 +43,7 @@ pub struct TurnTask {
     pub control: Arc<TurnControl>,
     /// The workflow stage for which it runs.
     pub execution: Option<Arc<Execution>>,
-    /// What it goes on with, if it was cut off with its process.
+    /// What it continues with, if it was cut off with its process.
     pub unended: Option<Arc<UnendedTurn>>,
 }
 
@@ -87,7 +87,7 @@ pub trait Agent: Send + Sync {
         wishes: Option<String>,
     ) -> BoxFuture<'static, Result<String, CompactionError>>;
 
-    /// Goes on with a run of a workflow that its process did not bring to its end, in the session that waits for it. `None`
+    /// Continues with a run of a workflow that its process did not bring to its end, in the session that waits for it. `None`
     /// if the workflow can no longer be used.
     fn go_on(self: Arc<Self>, _session: Handle, _held: HeldRun) -> Option<BoxFuture<'static, TurnEnd>> {
         None

@@ -1,5 +1,5 @@
 //! What of an engine must not end: sessions that work, and questions that wait. The daemon reads it to know whether an
-//! engine without clients is still needed, tells people of it, and has another process go on with it.
+//! engine without clients is still needed, tells people of it, and has another process continue it.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -64,7 +64,7 @@ impl Engine {
         }
     }
 
-    /// Opens a session that another process has left at work, and goes on with it: with the turn that was handed over, or
+    /// Opens a session that another process has left at work, and continues it: with the turn that was handed over, or
     /// with the open question, and with the variables that are known. Replies once it is open.
     pub fn open_left(&self, left: DepartedSession, reply: Reply<()>) {
         let DepartedSession { session, variables, waiting, .. } = left;

@@ -72,7 +72,7 @@ pub enum Change {
     /// A client ended the running turn. The handle has done so at once; this ends a turn that started since.
     Abort { request: Option<Box<KeyedRequest>>, reply: Reply<bool> },
     /// A client ends the running turn after its tool calls, and gets the text that is no longer delivered. One that
-    /// came through control ends only a turn that began at `before` or earlier, and what waits goes on waiting. If the
+    /// came through control ends only a turn that began at `before` or earlier, and the queue goes on waiting. If the
     /// handle has ended the turn of `at_once` already, no other is ended: the next one may have begun since.
     Interrupt {
         call: Call,
@@ -93,7 +93,7 @@ pub enum Change {
     RemovePending { call: Call, entry: EntryId, reply: Reply<Removed> },
     /// A client moved a waiting message before another one, or to the end.
     MovePending { call: Call, entry: EntryId, before: Option<EntryId>, reply: Reply<()> },
-    /// A client lets the queue go on.
+    /// A client resumes the queue.
     ResumeQueue { call: Call, reply: Reply<Resumed> },
 
     // Settings, from clients.
@@ -109,7 +109,7 @@ pub enum Change {
     SetAutoCompaction { call: Call, enabled: bool, reply: Reply<bool> },
     /// A client turned automatic retries on or off.
     SetAutoRetry { call: Call, enabled: bool, reply: Reply<bool> },
-    /// A client switched a server of tools, or one of its tools, on or off.
+    /// A client switched an MCP server, or one of its tools, on or off.
     SetMcp { call: Call, name: Arc<str>, enabled: bool, reply: Reply<()> },
     /// A client's editor shows something else.
     ShowEditor { editor: Box<Editor>, reply: Reply<()> },
@@ -157,7 +157,7 @@ pub enum Change {
     CompactionEnded { phase: Phase, ended: CompactionEnded, ack: Ack<()> },
     /// The session's agent told something of its session.
     AgentTold { told: Box<AgentFacts>, ack: Ack<()> },
-    /// The task is at a boundary where it can go on with a newer configuration.
+    /// The task is at a boundary where it can continue with a newer configuration.
     Adopt { ack: Ack<()> },
     /// The task has ended, or failed inside.
     TurnEnded { turn: TurnId, end: TurnEnd, ack: Ack<()> },
@@ -186,7 +186,7 @@ pub enum Change {
     // What the engine wants of any session.
     /// The process ends, or the last client left: all that runs ends. The reply comes once nothing runs.
     Stop { reply: Reply<()> },
-    /// The configuration was read again. Without a turn, the session goes on with it at once.
+    /// The configuration was read again. Without a turn, the session uses it at once.
     ConfigurationChanged,
     /// The session's folder was searched again for templates and skills: from a turn's start or a reload.
     ContextFound { project: Arc<Project>, ack: Option<Ack<()>> },
@@ -195,9 +195,9 @@ pub enum Change {
     /// A client entered it, or answers questions from now on, or its process has opened it by itself: a turn that waits
     /// for an answer, or was handed over, goes on. The variables are those of the turn, if they are known.
     TakeUp { variables: Option<Variables> },
-    /// The variables of messages that wait, from the process that it has left.
+    /// The variables of queued messages, from the process that it has left.
     BringWaiting { variables: Vec<(EntryId, Variables)> },
-    /// Another process is to go on with it: it leaves when that ends nothing.
+    /// Another process is to continue it: it leaves when that ends nothing.
     HandOver,
     /// It was archived, or taken out again.
     Archived { archived: bool, ack: Ack<()> },

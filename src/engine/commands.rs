@@ -198,7 +198,7 @@ impl Commands<'_> {
                         (false, true) => "the folder of this project",
                         (false, false) => "which has the same git remote",
                     };
-                    format!("This host goes on with the session, in {cwd} ({why}).")
+                    format!("This host continues the session, in {cwd} ({why}).")
                 });
                 self.0.take_session(call.clone(), handle.id.clone(), folder, reply);
             }
@@ -345,7 +345,7 @@ impl Commands<'_> {
                         let name = &found.name;
                         let began = match &held.from {
                             None => format!("Workflow {name} began."),
-                            Some(run) => format!("Workflow {name} goes on with the stage {}.", run.step),
+                            Some(run) => format!("Workflow {name} continues the stage {}.", run.step),
                         };
                         engine.shared.tell(&asked, "text", began);
                         workflow::start(engine.opener.clone(), session, found, asked.cause(), held);

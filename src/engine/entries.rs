@@ -1,4 +1,4 @@
-//! A session's entries as a tree, and the branch that the session goes on with. Pure.
+//! A session's entries as a tree, and the branch that the session continues with. Pure.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -139,7 +139,7 @@ impl Execution {
         self.state().completed.clone()
     }
 
-    /// Records why the completion that an agent of others gave was rejected; [`Self::why_incomplete`] says it.
+    /// Records why the completion that an external agent gave was rejected; [`Self::why_incomplete`] says it.
     pub fn set_unfit(&self, why: String) {
         self.state().unfit = Some(why);
     }

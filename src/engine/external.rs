@@ -1,10 +1,10 @@
-//! Agents of others that answer turns of our sessions.
+//! External agents that answer turns of our sessions.
 //!
 //! [`agents`] has them all, and [`agent_listing`] shows them; [`pool`] their processes, one for each agent and folder. [`agent_session`]
 //! is a session of ours with its session at an agent, which [`attach`] opens or takes up. [`turn`] runs a turn: what the
 //! agent tells becomes events and entries ([`agent_output`], [`calls`]), what it asks becomes questions of ours ([`permission_requests`],
 //! [`approvals`]) or is served under our rules ([`client_methods`], [`terminals`]). [`stage`] is a turn of a workflow's stage;
-//! [`servers`] the servers of tools that an agent is
+//! [`servers`] the MCP servers that an agent is
 //! given. Knows the protocol by the room `agent` alone.
 
 mod agent_listing;

@@ -171,7 +171,7 @@ impl RemoteClient {
     }
 }
 
-/// Sends what waits, in order, until nothing does.
+/// Sends what is queued, in order, until nothing is.
 async fn send(federation: Arc<Federation>, session: SessionId, words: Arc<Mutex<ForwardedEvents>>) {
     loop {
         sleep(REALM_SAY).await;

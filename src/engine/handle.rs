@@ -76,7 +76,7 @@ pub struct SharedHandle {
     pub(super) known: Arc<KnownTexts>,
     /// Whether a client that answers questions has used it.
     attended: Arc<AtomicBool>,
-    /// What it keeps of servers of tools.
+    /// What it keeps of MCP servers.
     pub(super) mcp: SessionMcp,
     /// Further folders that a client has given it, resolved. A child has its parent's.
     roots: Arc<ArcSwap<Vec<PathBuf>>>,
@@ -538,7 +538,7 @@ impl Handle {
         Some(control)
     }
 
-    /// Ends the running turn for a client, if one runs. What waits is held.
+    /// Ends the running turn for a client, if one runs. The queue is held.
     pub fn abort_and_hold(&self) {
         // Before the end, which looks at it.
         if let Some(control) = self.control.load().as_ref() {

@@ -42,7 +42,7 @@ use crate::store::Journals;
 pub struct Engine {
     pub(super) shared: Arc<Services>,
     pub(super) opener: Opener,
-    /// The agents of others.
+    /// The external agents.
     pub(super) foreign: Arc<ExternalAgent>,
     pub(super) actions: Arc<PendingActions>,
     /// The requests of other hosts.
@@ -147,7 +147,7 @@ impl Engine {
         self.shared.mcp.words(server)
     }
 
-    /// Ends the servers of tools and the agents, politely.
+    /// Ends the MCP servers and the agents, politely.
     pub async fn end_servers(&self) {
         tokio::join!(self.shared.mcp.end(), self.foreign.end_all());
     }

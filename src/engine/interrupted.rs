@@ -58,7 +58,7 @@ pub struct UnendedQuestion {
 }
 
 impl UnendedTurn {
-    /// Whether a call has not begun because of a question: the turn goes on with its answer.
+    /// Whether a call has not begun because of a question: the turn continues with its answer.
     pub fn waits_for_a_person(&self) -> bool {
         // A subagent's turn ended with its parent's.
         let is_own = |asked: &UnendedQuestion| asked.question.works_for.is_none();
@@ -73,7 +73,7 @@ impl UnendedTurn {
 }
 
 /// Reads what was left of a session's newest turn; `None` if that has an end, or if there is none. A turn of a workflow
-/// has no entries of its own, and goes on with its workflow.
+/// has no entries of its own, and continues with its workflow.
 pub fn read(entries: &imbl::Vector<Arc<Entry>>, session: &SessionId) -> Option<TurnRemains> {
     let turn_of = |entry: &Arc<Entry>| match &entry.body {
         EntryBody::Turn(turn) if turn.session_id == *session => Some(turn.clone()),

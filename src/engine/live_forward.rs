@@ -109,7 +109,7 @@ pub(super) struct ForwardedEvents {
 }
 
 impl ForwardedEvents {
-    /// Adds a word, merged with the last one where it goes on with its text or replaces its output.
+    /// Adds a word, merged with the last one where it continues with its text or replaces its output.
     pub(super) fn add(&mut self, word: Word) {
         let Some(last) = self.waiting.last_mut().filter(|last| last.turn == word.turn) else {
             return self.waiting.push(word);

@@ -267,7 +267,7 @@ mod tests {
         in_flight.written(&message, 2);
         assert_eq!(said(&mut in_flight, 1, 2, 3, "er"), None, "its entry is here");
         assert_eq!(said(&mut in_flight, 2, 3, 0, "next"), shown(3, 0, "next"));
-        // Another owner goes on with the turn, and counts its calls anew.
+        // Another owner continues the turn, and counts its calls anew.
         assert_eq!(said(&mut in_flight, 2, 1, 0, "again"), shown(1, 0, "again"));
         note(&mut in_flight, Event { body: Body::TurnEnded(ended()), ..delta("t", "") });
         assert_eq!(said(&mut in_flight, 1, 2, 3, "er"), None, "also after the turn");

@@ -175,7 +175,7 @@ impl LoginDesk<'_> {
         );
     }
 
-    /// Starts a login at a provider, or at a server of tools of the session (`mcp:name`).
+    /// Starts a login at a provider, or at an MCP server of the session (`mcp:name`).
     async fn begin_at(
         &self,
         logins: &Logins,
@@ -310,15 +310,15 @@ impl LoginDesk<'_> {
     }
 }
 
-/// What stands before the name of a server of tools, where a provider is named.
+/// What stands before the name of an MCP server, where a provider is named.
 const SERVER: &str = "mcp:";
 
-/// Whether a login can be started there. Servers of tools are looked for when it is.
+/// Whether a login can be started there. MCP servers are looked for when it is.
 fn known(logins: &Logins, provider: &str) -> Result<(), LoginError> {
     if provider.starts_with(SERVER) { Ok(()) } else { logins.known(provider) }
 }
 
-/// A login at a server of tools.
+/// A login at an MCP server.
 struct ServerLogin {
     servers: Servers,
     server: Arc<str>,

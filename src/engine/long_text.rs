@@ -13,7 +13,7 @@ pub struct Start {
     pub text: String,
     /// If the text is only the start: the stored output with the whole, which is `None` if it could not be stored.
     pub rest: Option<Option<String>>,
-    /// What a person is told of the part that is not shown.
+    /// What a person reads about the part that is not shown.
     pub warnings: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The servers of tools of sessions. A session uses those of its folder's configuration, which all sessions of the folder
+//! The MCP servers of sessions. A session uses those of its folder's configuration, which all sessions of the folder
 //! share, and its own, which a client named for it alone.
 //!
 //! [`McpDesk`] owns all of it. `pool` holds the servers of folders, and withholds those that a person must look at first;

@@ -1,4 +1,4 @@
-//! The queue of messages that wait for the running turn's next model call (steering) or for its end
+//! The messages queued for the running turn's next model call (steering) or for its end
 //! (follow-ups).
 //!
 //! Every change of the queue is a journal entry, so that it survives a restart: `queued` with the message,
@@ -182,7 +182,7 @@ impl MessageQueue {
     }
 
     /// Applies a journal entry, if it is one of the queue's. A fork also has entries of its source session;
-    /// messages that waited there do not wait here.
+    /// queued messages there do not wait here.
     pub fn apply(&mut self, entry: &Entry, session: &SessionId) {
         match &entry.body {
             EntryBody::Queued(queued) if queued.session_id == *session => {

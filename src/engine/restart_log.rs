@@ -6,7 +6,7 @@ use crate::message::{EntryId, SessionId};
 /// The folder in a state folder that has a file for each session at work, named by its id. A deleted session has none.
 pub const AT_WORK: &str = "at-work";
 
-/// Is told which sessions work, so that another process can go on with them. Never blocks for long: a session waits.
+/// Is told which sessions work, so that another process can continue them. Never blocks for long: a session waits.
 pub trait RestartLog: Send + Sync {
     /// A session begins to work.
     fn works(&self, session: &SessionId);
@@ -26,10 +26,10 @@ pub trait RestartLog: Send + Sync {
 pub struct DepartedSession {
     /// The session.
     pub session: SessionId,
-    /// Whether the process that opens it goes on with a turn.
+    /// Whether the process that opens it continues a turn.
     pub is_at_work: bool,
     /// The variables of that turn's programs, if a client brought them.
     pub variables: Option<Variables>,
-    /// Those of the messages that wait, by their entries.
+    /// Those of the queued messages, by their entries.
     pub waiting: Vec<(EntryId, Variables)>,
 }

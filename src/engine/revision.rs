@@ -53,7 +53,7 @@ pub struct ConfigRevision {
     pub rules: Vec<Rule>,
     /// The hooks, in order.
     pub hooks: Hooks,
-    /// The servers of tools. What of them cannot be used is left out, and reported with the reading.
+    /// The MCP servers. What of them cannot be used is left out, and reported with the reading.
     pub mcp: mcp::Settings,
     /// The files that the servers of a project name, with the digests that they were trusted with.
     pub mcp_sealed: BTreeMap<String, Vec<(PathBuf, String)>>,
@@ -88,7 +88,7 @@ fn sourced<'l>(layers: &'l [ServersValue]) -> impl Iterator<Item = (Source, &'l 
     })
 }
 
-/// The agents of others that a configuration names.
+/// The external agents that a configuration names.
 pub fn agents_of(layers: &Layers) -> AgentSetups {
     let mut agents = AgentSetups::read(sourced(&layers.agents));
     for agent in &mut agents.agents {
@@ -216,7 +216,7 @@ impl ConfigRevision {
         Ok((config, problems))
     }
 
-    /// The agent of others of that name.
+    /// The external agent of that name.
     ///
     /// # Errors
     /// If there is none.

@@ -116,7 +116,7 @@ impl RunRecord {
         }
     }
 
-    /// Whether it goes on with a person's answer: it was cut off at a question before the step had done anything.
+    /// Whether it continues with a person's answer: it was cut off at a question before the step had done anything.
     pub fn waits_for_a_person(&self) -> bool {
         self.ended.is_empty() && !self.has_acted && !self.asked.is_empty()
     }
@@ -127,7 +127,7 @@ impl RunRecord {
         let done = if done.is_empty() { "nothing".to_owned() } else { done.join(", ") };
         format!(
             "The workflow {0} was interrupted in the stage {1}; done before: {done}. Nothing was done again. \
-             /workflow {0} --resume goes on with the stage {1}.",
+             /workflow {0} --resume continues the stage {1}.",
             self.workflow, self.step
         )
     }
@@ -141,7 +141,7 @@ impl RunRecord {
             "interrupted" | "aborted" | FAILED if !self.step.is_empty() => Ok(self),
             "" => Err(ApiError::failed("The workflow runs.")),
             outcome => Err(ApiError::failed(format!(
-                "The last run of {} ended: {outcome}. There is nothing to go on with.",
+                "The last run of {} ended: {outcome}. There is nothing to continue with.",
                 self.workflow
             ))),
         }

@@ -87,7 +87,7 @@ pub struct Services {
     pub keeper: OnceLock<Box<dyn RestartLog>>,
     /// Whether every session is to leave for another process.
     pub leaves: AtomicBool,
-    /// The servers of tools.
+    /// The MCP servers.
     pub mcp: Arc<McpDesk>,
     /// What works in all engines of the process, where there are several.
     pub at_work: OnceLock<Box<dyn Fn() -> Vec<AtWork> + Send + Sync>>,

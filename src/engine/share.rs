@@ -72,7 +72,7 @@ pub fn federate(engine: &Engine, federation: Arc<Federation>) {
     let in_part = federation.shared_in_part(&engine.shared.settings.cwd.to_string_lossy());
     let complete = async move {
         for session in in_part {
-            // Its journal goes on with sharing it when it is opened.
+            // Its journal continues with sharing it when it is opened.
             if let Ok(handle) = opener.open(SwitchTarget::Id(session)).await {
                 handle.tell(Change::Unload(Unload { lookup: handle.last_used(), waiting: None }));
             }

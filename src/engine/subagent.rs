@@ -36,7 +36,7 @@ pub struct Child {
     pub envelope: Vec<String>,
     /// Its model: provider and id.
     pub model: (Arc<str>, Arc<str>),
-    /// The agent of others that answers its turns, instead of a model.
+    /// The external agent that answers its turns, instead of a model.
     pub agent: Option<Arc<str>>,
 }
 

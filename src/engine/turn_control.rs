@@ -16,11 +16,11 @@ pub struct TurnControl {
     variables: OnceLock<Variables>,
     /// Ends the turn after the running tool calls.
     pub interrupt: CancellationToken,
-    /// Ends the turn's part in this process at its next boundary: another process goes on with it.
+    /// Ends the turn's part in this process at its next boundary: another process continues it.
     pub hand_over: CancellationToken,
     /// Ends the wait for a retry.
     pub give_up: CancellationToken,
-    /// Whether what waits is held at the end of the turn, because a client aborted it.
+    /// Whether the queue is held at the end of the turn, because a client aborted it.
     holds: AtomicBool,
     /// The kind of the failed model call that ends the turn.
     failure: OnceLock<&'static str>,
@@ -55,12 +55,12 @@ impl TurnControl {
         self.failure.get().copied()
     }
 
-    /// Holds at the end of the turn what waits.
+    /// Holds at the end of the turn the queue.
     pub fn hold(&self) {
         self.holds.store(true, Ordering::Release);
     }
 
-    /// Whether what waits is held at the end of the turn.
+    /// Whether the queue is held at the end of the turn.
     pub fn holds(&self) -> bool {
         self.holds.load(Ordering::Acquire)
     }

@@ -78,7 +78,7 @@ struct Run {
     control: Arc<TurnControl>,
     /// The first stage and earlier results, for a resumed run.
     from: Option<RunRecord>,
-    /// Whether it was stopped so that another process goes on with it.
+    /// Whether it was stopped so that another process continues it.
     is_leaving: AtomicBool,
 }
 
@@ -511,7 +511,7 @@ impl Run {
         self.ask(id, question, prompt, child.unwrap_or(&self.session), stop).await
     }
 
-    /// The same before a step of the run has done anything: the question is in the journal, and so another process can go on
+    /// The same before a step of the run has done anything: the question is in the journal, and so another process can continue
     /// with it. What was asked in the process before is asked again under its id, or has its answer already.
     async fn confirm_first(&self, prompt: &str, stage: &Stage) -> Result<Result<(), String>, Stopped> {
         let mut question = self.confirmation(&self.session, prompt, stage.patience);

@@ -211,7 +211,7 @@ pub struct EnvelopeRequest {
     pub task_summary: String,
     /// Its model: provider and id.
     pub model: (Arc<str>, Arc<str>),
-    /// The agent of others that does the task, instead of a model of this program.
+    /// The external agent that does the task, instead of a model of this program.
     pub agent: Option<Arc<str>>,
 }
 

@@ -1,8 +1,8 @@
-//! Servers of tools, as clients see them. Knows neither how a server is asked nor its protocol.
+//! MCP servers, as clients see them. Knows neither how a server is asked nor its protocol.
 
 use std::sync::Arc;
 
-/// A server of tools, prompts and resources. Its texts are the server's own: data, for people to read.
+/// An MCP server, prompts and resources. Its texts are the server's own: data, for people to read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct McpServer {
     /// Its name in the configuration.

@@ -127,7 +127,7 @@ impl FederatedJournals {
         }
     }
 
-    /// Goes on with sharing a session, in which the process before this one was killed.
+    /// Continues with sharing a session, in which the process before this one was killed.
     fn share_whole(&self, loaded: Loaded) -> Loaded {
         let header = Header { parent: None, request: None, replica_of: None, ..loaded.header.clone() };
         let sharing = self.federation.share(header, loaded.entries.clone(), loaded.journal.clone());

@@ -126,7 +126,7 @@ impl SharedLog {
     /// The journal of a session of this machine, whose entries are brought into the realm first.
     ///
     /// # Errors
-    /// If the realm refuses. What it has of the session by then is gone on with the next time.
+    /// If the realm refuses. What it has of the session by then is continued the next time.
     pub(super) async fn shared(
         federation: &Arc<RealmMember>,
         header: Header,
@@ -248,7 +248,7 @@ impl LogPart {
     /// Appends to a copy that is this machine's alone, because the session was deleted at its owner.
     fn append_here(&self, entries: &[Arc<Entry>], done: Done) {
         if self.is_torn.load(Ordering::Acquire) {
-            let message = "This machine's copy of the session lacks entries. Open the session again to go on with what is \
+            let message = "This machine's copy of the session lacks entries. Open the session again to continue what is \
                            there.";
             return done(Err(Arc::new(StoreError::Realm(message.to_owned()))));
         }

@@ -1,4 +1,4 @@
-//! Agents of others as EDN data.
+//! External agents as EDN data.
 
 use crate::facts::agent::ListedAgent;
 use crate::value::{Map, Value};

@@ -1,4 +1,4 @@
-//! Servers of tools as EDN data.
+//! MCP servers as EDN data.
 
 use crate::facts::mcp::{McpPrompt, McpResource, McpServer, McpState, McpTool};
 use crate::value::{Map, Value};

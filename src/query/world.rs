@@ -97,9 +97,9 @@ pub trait World {
     fn search_notes(&self, text: &str) -> Vec<Note>;
     /// The tools of the query's session, as its model sees them.
     fn tools(&self) -> Vec<ToolSpec>;
-    /// The servers of tools of the query's session, by name.
+    /// The MCP servers of the query's session, by name.
     fn mcp_servers(&self) -> Vec<McpServer>;
-    /// The agents of others that can answer turns in the folder of the query's session, by name.
+    /// The external agents that can answer turns in the folder of the query's session, by name.
     fn agents(&self) -> Vec<ListedAgent>;
     /// The open questions to people, oldest first, without secrets.
     fn questions(&self) -> Vec<QuestionFacts>;
@@ -148,7 +148,7 @@ pub trait SessionView: Send + Sync {
     fn messages(&self) -> Walk<'_, &Arc<Message>>;
     /// The entries on the current branch, oldest first.
     fn entries(&self) -> Walk<'_, &Arc<Entry>>;
-    /// The messages that wait for the running turn or for its end, oldest first.
+    /// The messages queued for the running turn or for its end, oldest first.
     fn queue(&self) -> Vec<QueuedView>;
     /// The latest boundary of the latest turn; `None` before the first.
     fn stage(&self) -> Option<Arc<StagePassed>>;
@@ -176,7 +176,7 @@ pub struct Shown {
 pub struct PromptPart {
     /// Its kind: `base`, `tools`, `instructions`, `skills`, `memory` or `servers`.
     pub kind: &'static str,
-    /// Its source: a file's path, `edn-bridge`, or `mcp:` and the name of a server of tools.
+    /// Its source: a file's path, `edn-bridge`, or `mcp:` and the name of an MCP server.
     pub source: String,
     /// Its text.
     pub text: String,

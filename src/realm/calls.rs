@@ -107,7 +107,7 @@ pub trait Realm: Debug + Send + Sync {
     /// Gives a session up: it has no owner then. Of a claim that is fenced already nothing changes, without an error.
     fn release<'a>(&'a self, claim: &'a Claim) -> RealmCall<'a, ()>;
 
-    /// Makes a living host the owner. It gets a hint, and claims the session when it goes on with it. From then on this
+    /// Makes a living host the owner. It gets a hint, and claims the session when it continues it. From then on this
     /// host's claim is fenced.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Servers of tools: what a session has of them, and what a person switches. Knows neither their protocol nor a wire.
+//! MCP servers: what a session has of them, and what a person switches. Knows neither their protocol nor a wire.
 
 use std::sync::Arc;
 

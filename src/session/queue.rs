@@ -1,4 +1,4 @@
-//! The queue: the messages that wait for a running turn or its end, as people see and change them. Does not know when
+//! The queue: the queued messages for a running turn or its end, as people see and change them. Does not know when
 //! a message is taken from it.
 
 use serde::{Deserialize, Serialize};

@@ -93,7 +93,7 @@ pub struct NewSession {
     pub parent: Option<SessionId>,
     /// The key of the request.
     pub key: Option<String>,
-    /// Servers of tools of its own.
+    /// MCP servers of its own.
     pub servers: SessionServers,
     /// The agent that answers its turns, by its name in the configuration; `None` for this program itself.
     pub agent: Option<String>,

@@ -138,7 +138,7 @@ words! {
         Ended = "ended",
         /// The process ended before it.
         Interrupted = "interrupted",
-        /// It left its process between two steps. The next one that opens the session goes on with it.
+        /// It left its process between two steps. The next one that opens the session continues it.
         HandedOver = "handed-over",
         /// It goes on in another process.
         TakenOver = "taken-over",

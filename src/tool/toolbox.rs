@@ -1,4 +1,4 @@
-//! The tools of a session: what its model is told of, and what runs a call.
+//! The tools of a session: what its model gets, and what runs a call.
 //!
 //! Besides the program's own, tools are brought and taken back while the session lives, by clients; and a turn takes in
 //! those of servers between its rounds. Knows neither clients nor servers.
@@ -29,7 +29,7 @@ struct Brought {
 /// A tool of a server, with its name.
 type OfServer = (Arc<str>, Arc<dyn Tool>);
 
-/// Tools by name, in the order in which a model is told of them. A copy shares them, with those that are brought later.
+/// Tools by name, in the order in which a model gets them. A copy shares them, with those that are brought later.
 #[derive(Clone)]
 pub struct Toolbox {
     own: Arc<[Arc<dyn Tool>]>,
@@ -172,7 +172,7 @@ impl Toolbox {
         })
     }
 
-    /// What the model is told of every tool, with those that the engine answers.
+    /// What the model gets about every tool, with those that the engine answers.
     pub fn specs(&self) -> Vec<ToolSpec> {
         let mut specs = self.own_specs();
         let brought = self.brought();
@@ -181,7 +181,7 @@ impl Toolbox {
         specs
     }
 
-    /// What the model is told of the program's own tools.
+    /// What the model gets about the program's own tools.
     fn own_specs(&self) -> Vec<ToolSpec> {
         let mut specs: Vec<ToolSpec> = self.own.iter().map(|tool| tool.spec()).collect();
         specs.push(spec(

@@ -110,7 +110,7 @@ pub(super) fn proposed(old: &OpenText<'_>, new: &str, cwd: &Path) -> (Plan, Opti
     (Plan { access: Access::Write(old.path.to_owned()), diff: Some(diff) }, proposal)
 }
 
-/// Writes what a person made of a proposal. The model is told what differs: it remembers the text that it proposed.
+/// Writes what a person made of a proposal. The model gets the difference: it remembers the text that it proposed.
 pub(super) async fn write_revision(context: &Context, path: PathBuf, revision: Arc<Revision>) -> Outcome {
     let (cwd, outputs, handle) = (context.cwd.clone(), context.outputs.clone(), context.handle.clone());
     let (note, open) = (context.changing.clone(), context.open.clone());

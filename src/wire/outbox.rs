@@ -1,7 +1,7 @@
 //! The outbox of one connection: the only writer of its stream. It also decides whether producers of events
 //! wait.
 //!
-//! The queue ([`queue`]) decides what waits, in which order, and what may be merged or replaced. This module
+//! The queue ([`queue`]) decides what is queued, in which order, and what may be merged or replaced. This module
 //! adds the lock, the writing threads and their wake-ups.
 //!
 //! Two threads write: the connection's writer thread, and the thread that reads requests. The reading thread

@@ -17,7 +17,7 @@ SESSIONS = {}
 PLAY = open(os.environ["AGENT_PLAY"]).read().splitlines() if "AGENT_PLAY" in os.environ else None
 CANCELLED = set()
 DIES = []
-# The servers of tools that each session was given, and the first words of its prompts.
+# The MCP servers that each session was given, and the first words of its prompts.
 SERVERS = {}
 HISTORY = {}
 OPTIONS = {"model": "m-small", "brave": False}

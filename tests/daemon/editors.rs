@@ -91,7 +91,7 @@ fn editor_that_comes_back_gets_what_it_missed() {
     let seen = bridge.event("session/entry");
     let entry = at(&seen, &["data", "entry", "id"]).and_then(Value::as_str).unwrap().to_owned();
     bridge.kill();
-    // The turn and the message that waits go on while nobody is there.
+    // The turn and the queued message go on while nobody is there.
     std::fs::write(daemon.file("go"), "").unwrap();
     wait_until("the turns did not end", || daemon.at_work().is_empty());
     let mut bridge = daemon.setup.interactor();

@@ -97,7 +97,7 @@ fn session_is_continued_by_age_prefix_or_name() {
     let setup = Setup::new().script(ECHO);
     let output = run(&setup, &["--continue", "hi"], None);
     assert_eq!(output.status.code(), Some(1));
-    assert!(err(&output).contains("no session of this folder to go on with"), "{output:?}");
+    assert!(err(&output).contains("no session of this folder to continue with"), "{output:?}");
     assert!(run(&setup, &["Plan the garden"], None).status.success());
     let first = sessions(&setup).remove(0);
     assert!(run(&setup, &["--continue", "again"], None).status.success());

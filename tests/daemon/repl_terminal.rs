@@ -450,7 +450,7 @@ fn chat_streams_asks_completes_and_goes_on() {
     chat.wait_for("you> ");
     chat.press(CONTROL_D);
     let all = chat.all();
-    assert!(all.contains("goes on with it."), "{all:?}");
+    assert!(all.contains("continues it."), "{all:?}");
     let shown = setup.command().args(["sessions", "show", "plan it"]).output().unwrap();
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert!(shown.contains("see @a.txt") && shown.contains("another word"), "{shown}");

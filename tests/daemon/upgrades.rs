@@ -35,7 +35,7 @@ fn turn_goes_on_in_a_new_daemon_after_its_running_tool() {
     std::fs::write(daemon.file("go"), "").unwrap();
     assert_eq!(old.wait().code(), Some(75));
     assert!(!old.told().contains(":event \"turn/ended\""));
-    // Nobody is there, and the turn goes on with the variables of the editor that began it.
+    // Nobody is there, and the turn keeps the variables of the editor that began it.
     wait_until("the turn did not go on", || daemon.file("told").exists());
     wait_until("the turn did not end", || daemon.at_work().is_empty() && daemon.notes() == 0);
     wait_until("the old daemon stays", || !std::path::Path::new(&format!("/proc/{first}")).exists());

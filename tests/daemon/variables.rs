@@ -112,7 +112,7 @@ fn waiting_message_without_its_variables_is_told() {
     daemon.setup.environment.pop();
     daemon.change(|setup| setup.env("BRIDGE_TEST", "three"));
     let _newest = daemon.setup.interactor();
-    // It has the variables of the editor that lets it go on, not of the newest one.
+    // It has the variables of the editor that resumes it, not of the newest one.
     assert_eq!(code(&two.ask("r", "resume_queue", "{}")), "");
     let notice = two.event("ui/notification");
     let message = data(&notice, "message");

@@ -1,4 +1,4 @@
-//! Agents of others in sessions, over the real wire with a real process that speaks the Agent Client Protocol: what they
+//! External agents in sessions, over the real wire with a real process that speaks the Agent Client Protocol: what they
 //! tell, what they ask, what they may do, and what they cost when they break.
 
 use crate::official;

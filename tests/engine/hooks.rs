@@ -557,7 +557,7 @@ fn what_is_said_during_a_stage_goes_to_the_next_model_call() {
         let expected: &[(&str, bool)] = match stage {
             // The call that comes is the next one.
             ":receive-input" | ":compose-request" | ":tool-call" => &[("rather this", true)],
-            // It is under way already; the turn goes on with another.
+            // It is under way already; the turn uses another.
             ":send-request" | ":stream-response" => &[("work", true), ("rather this", true)],
             // The turn has said all; what was said since begins another.
             _ => &[("work", true), ("rather this", false)],

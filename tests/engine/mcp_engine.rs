@@ -1,4 +1,4 @@
-//! Servers of tools in sessions, over the real wire with real servers' processes: when they start, what their tools may do,
+//! MCP servers in sessions, over the real wire with real servers' processes: when they start, what their tools may do,
 //! what they may ask, and what they cost when they break.
 
 use crate::support;
@@ -181,7 +181,7 @@ fn changed_command_line_is_asked_about_once() {
     write("");
     let mut bridge = setup.interactor();
     bridge.ask("t", "trust_project", "{:trusted true}");
-    // The session goes on with the new configuration soon after the answer.
+    // The session uses the new configuration soon after the answer.
     let bridge = RefCell::new(bridge);
     wait_until("the server is started", || {
         bridge.borrow_mut().ask("c", "get_commands", "{}");
@@ -485,7 +485,7 @@ fn waiting_turn(more: &str) -> (Setup, Bridge, Owned) {
     (setup, bridge, question)
 }
 
-/// What waits in the session: whether it is held, and how many messages.
+/// The queue in the session: whether it is held, and how many messages.
 fn waits(bridge: &mut Bridge) -> (bool, usize) {
     let pending = bridge.ask("w", "list_pending", "{}");
     let waiting = at(&pending, &["data", "waiting"]).and_then(Value::as_slice).unwrap().len();

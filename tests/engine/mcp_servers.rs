@@ -1,4 +1,4 @@
-//! Servers of tools: a wicked one of our own, which does each wrong thing that the rules name, over its pipes.
+//! MCP servers: a wicked one of our own, which does each wrong thing that the rules name, over its pipes.
 
 #![allow(clippy::print_stderr, reason = "tells what was left out")]
 

@@ -98,7 +98,7 @@ fn a_stage_that_runs_keeps_its_model_and_its_skills() {
     let before = window(&mut bridge);
     configure(&setup, "{:models [{:provider \"scripted\" :id \"scripted\" :context-window 4321}]}");
     bridge.ask("reload", "command", "{:text \"/reload\"}");
-    // Whoever asks for the list of models is told of the new one; the turn goes on with the old one.
+    // Whoever asks for the list of models is told of the new one; the turn keeps the old one.
     loop {
         let listed = bridge.ask("l", "get_available_models", "{}").to_string();
         if listed.contains("4321") {

@@ -642,7 +642,7 @@ fn interrupted_run_is_reported_and_resumes_on_request() {
         "\"idle\""
     );
     let began = start(&mut bridge, "/workflow w --resume");
-    assert_eq!(data(&began, "message"), "Workflow w goes on with the stage b.");
+    assert_eq!(data(&began, "message"), "Workflow w continues the stage b.");
     let again = bridge.event("interaction/requested");
     assert_ne!(
         at(&again, &["data", "payload", "stage-execution-id"]),

@@ -420,7 +420,7 @@ const PACKAGES: &[(&str, Table)] = &[
                 &["bridge::environment", "bridge::wire", "daemon", "failure", "options", "served", "signals"],
             ),
             (
-                "attached",
+                "bridge_connection",
                 &[
                     "bridge::client",
                     "bridge::config",
@@ -439,7 +439,7 @@ const PACKAGES: &[(&str, Table)] = &[
             (
                 "login",
                 &[
-                    "attached",
+                    "bridge_connection",
                     "bridge::client",
                     "bridge::limits",
                     "bridge::secret",
@@ -523,7 +523,7 @@ const PACKAGES: &[(&str, Table)] = &[
             (
                 "top",
                 &[
-                    "attached",
+                    "bridge_connection",
                     "bridge::client",
                     "bridge::json",
                     "bridge::limits",
@@ -542,7 +542,7 @@ const PACKAGES: &[(&str, Table)] = &[
             (
                 "sessions",
                 &[
-                    "attached",
+                    "bridge_connection",
                     "bridge::client",
                     "bridge::clock",
                     "bridge::config",
@@ -567,7 +567,7 @@ const PACKAGES: &[(&str, Table)] = &[
             (
                 "mcp",
                 &[
-                    "attached",
+                    "bridge_connection",
                     "bridge::client",
                     "bridge::clock",
                     "bridge::config",
@@ -590,7 +590,7 @@ const PACKAGES: &[(&str, Table)] = &[
             (
                 "permissions",
                 &[
-                    "attached",
+                    "bridge_connection",
                     "bridge::json",
                     "bridge::value",
                     "failure",
@@ -604,7 +604,7 @@ const PACKAGES: &[(&str, Table)] = &[
             (
                 "prompt",
                 &[
-                    "attached",
+                    "bridge_connection",
                     "bridge::client",
                     "bridge::clock",
                     "bridge::config",
@@ -645,7 +645,7 @@ const PACKAGES: &[(&str, Table)] = &[
             (
                 "repl",
                 &[
-                    "attached",
+                    "bridge_connection",
                     "bridge::config",
                     "bridge::repl",
                     "bridge::value",

@@ -18,6 +18,7 @@ mod engines;
 mod generated;
 mod layering;
 mod manual;
+mod names;
 mod packages;
 mod platforms;
 #[cfg(feature = "postgres")]

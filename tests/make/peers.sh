@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Real agents of others, an editor of the Rust library of the Agent Client Protocol, the tests with servers of tools from the
+# Real external agents, an editor of the Rust library of the Agent Client Protocol, the tests with MCP servers from the
 # package registries, and the official conformance suite of MCP for clients and for this program as a server. Each step says
 # what ran.
 . tests/make/common.sh
@@ -13,7 +13,7 @@ step 'an editor of the Rust library' \
   --target-dir "$CARGO_TARGET_DIR/acp-rust-client" -- "$DEBUG"
 
 mcp_servers
-step 'servers of tools from the registries' cargo nextest run --locked $INNER --test engine -E 'test(/^mcp_peers::/)' --no-capture
+step 'MCP servers from the registries' cargo nextest run --locked $INNER --test engine -E 'test(/^mcp_peers::/)' --no-capture
 sed -n 's/^.*LEFT OUT: /-- LEFT OUT: /p' "$LOGS"/servers-of-tools-from-the-registries.log >&2
 if ! mcp_conformance; then
   say '-- LEFT OUT: the conformance suite of MCP, because it or a node of version 22 cannot be had'

@@ -1,4 +1,4 @@
-"""A server of tools over HTTP that wants a login, with the issuer of that login (RFC 9728, 8414, 7591, 7636, 8707), for
+"""An MCP server over HTTP that wants a login, with the issuer of that login (RFC 9728, 8414, 7591, 7636, 8707), for
 tests. It listens on 127.0.0.1, prints its port, and writes a line of JSON for each request to standard output. It
 checks what the protocol asks of a client: a wrong verifier, redirect, client, resource or token is refused.
 

@@ -1,4 +1,4 @@
-"""A server of tools for tests, over standard input and output, of the older era: it does what its arguments and its calls
+"""An MCP server for tests, over standard input and output, of the older era: it does what its arguments and its calls
 say. The variable STARTED names a file that gets a line at each start; arguments are words for what is otherwise."""
 
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A server of tools that does each wrong thing that the rules name. Its first argument says which.
+"""An MCP server that does each wrong thing that the rules name. Its first argument says which.
 
 It speaks the older era with a handshake, and the newer one where it is asked to, by hand: a library would not let it
 misbehave. No packages are needed.

@@ -1,4 +1,4 @@
-"""A server of tools over HTTP, of the older era, whose answers to calls cost much to read. Its tools say which. Prints its
+"""An MCP server over HTTP, of the older era, whose answers to calls cost much to read. Its tools say which. Prints its
 port. Needs no packages."""
 
 import json

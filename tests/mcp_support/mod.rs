@@ -1,4 +1,4 @@
-//! A project with servers of tools, for tests.
+//! A project with MCP servers, for tests.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 

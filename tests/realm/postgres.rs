@@ -174,7 +174,7 @@ fn restored_backup_is_noticed_by_who_knows_more() {
         let claim = a.create(&header("s-1")).await.unwrap();
         let session = claim.session.clone();
         let at = a.append(&claim, &Tail::default(), &entries(&["a", "b", "c"]), None).await.unwrap();
-        // A backup of the time after "a" is restored, and another host goes on with it.
+        // A backup of the time after "a" is restored, and another host continues it.
         server.sql("DELETE FROM edn_bridge.entry WHERE seq > 1; UPDATE edn_bridge.session SET tail = 1, tail_id = 'a', epoch = 1, owner = NULL");
         let taken = b.claim(&session, Path::new("/project"), &Tail::at(1, "a".into())).await.unwrap();
         let other = b.append(&taken, &taken.tail, &entries(&["x", "y", "z"]), None).await.unwrap();

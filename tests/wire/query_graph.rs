@@ -47,8 +47,8 @@ const BUSY: &str = "{:turns [{:steps [{:delta \"Hello.\"}] :usage {:input 10 :ou
     {:steps [{:delta \"Done.\"}]}] :then :repeat-last}";
 
 /// A session of everything: turns, a run of a workflow, a background job, a call that waits for a person's
-/// word and one that was answered, a message that waits for the turn, a name, a hook, a rule, a server of tools,
-/// an agent of others, a skill, a template.
+/// word and one that was answered, a queued message for the turn, a name, a hook, a rule, an MCP server,
+/// an external agent, a skill, a template.
 fn busy() -> (Setup, Bridge) {
     let setup = Setup::new().script(BUSY);
     let config = setup.dir.path().join("user.edn");

@@ -295,7 +295,7 @@ fn config_revision_grows_with_each_successful_reload() {
     reload(&mut bridge, ":type \"error\"");
     assert_eq!(read(&mut bridge), ([2, 2], second, started));
     std::fs::write(&config, "{}").unwrap();
-    // A turn goes on with what it began with until its next boundary.
+    // A turn continues what it began with until its next boundary.
     bridge.ask("p", "prompt", "{:message \"go\"}");
     let question = bridge.event("interaction/requested");
     // The command is answered at that boundary.

@@ -1,4 +1,4 @@
-"""A server of tools (MCP) for a test of the package: one tool, one prompt, one resource, and completion. Its argument is
+"""An MCP server (MCP) for a test of the package: one tool, one prompt, one resource, and completion. Its argument is
 the name by which it answers."""
 
 import json

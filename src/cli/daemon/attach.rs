@@ -1,4 +1,4 @@
-//! Clients of the daemon. `serve` passes it the editor's pipes, and waits for the end; a command that goes on with a
+//! Clients of the daemon. `serve` passes it the editor's pipes, and waits for the end; a command that continues a
 //! session that the daemon has open reaches it through a socket.
 
 use std::io::{self, IsTerminal as _, Write as _};

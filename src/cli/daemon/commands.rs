@@ -35,7 +35,7 @@ pub(in super::super) enum DaemonCommand {
     },
     /// Starts the daemon unless it runs.
     Start,
-    /// Shows what runs, what waits for an answer, and who is there, in replaced daemons too. Exit status 3 if no
+    /// Shows what runs, what is waiting for an answer, and who is there, in replaced daemons too. Exit status 3 if no
     /// daemon runs.
     Status {
         /// The format: text or edn.
@@ -321,7 +321,7 @@ fn restart(options: &Options) -> Exit {
     connect_or_start(&state_dir, options).map_err(Failure::start)?;
     if let Some(DaemonReply::Working(all)) = told {
         let mut text =
-            "A new daemon runs. It goes on with this when a running tool or answer has ended; `edn-bridge daemon status` \
+            "A new daemon runs. It continues this when a running tool or answer has ended; `edn-bridge daemon status` \
              shows what stays in the old one:\n"
                 .to_owned();
         working(&mut text, &all);

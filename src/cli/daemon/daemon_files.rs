@@ -118,22 +118,22 @@ pub(super) fn connect_or_wait(state_dir: &Path) -> io::Result<Option<UnixStream>
     }
 }
 
-/// What a person is told of a daemon that does not answer.
+/// What a person reads about a daemon that does not answer.
 pub(super) fn silent(stream: &UnixStream) -> String {
     match socket::process_of(stream) {
         Some(process) => format!(
-            "no answer came in time. Process {process} is stopped or hangs: `kill -CONT {process}` lets it go on, `kill \
+            "no answer came in time. Process {process} is stopped or hangs: `kill -CONT {process}` resumes it, `kill \
              -KILL {process}` ends it"
         ),
         None => "no answer came in time".to_owned(),
     }
 }
 
-/// What a person is told of a process that is the daemon by its lock, and cannot be asked.
+/// What a person reads about a process that is the daemon by its lock, and cannot be asked.
 pub(super) fn mute(process: u32) -> String {
     format!(
         "process {process} holds the daemon's lock and has no socket: it ends, is stopped or hangs. `kill -CONT {process}` \
-         lets it go on, `kill -KILL {process}` ends it"
+         resumes it, `kill -KILL {process}` ends it"
     )
 }
 

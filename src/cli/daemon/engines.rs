@@ -285,7 +285,7 @@ impl Engines {
         }
     }
 
-    /// Goes on with a session that another daemon hands over, with its note. Returns whether it does: a daemon that has left
+    /// Continues with a session that another daemon hands over, with its note. Returns whether it does: a daemon that has left
     /// its place or ends does not, and the session is to be handed over to the one that follows.
     pub(super) fn take_over(
         self: &Arc<Self>,
@@ -589,7 +589,7 @@ fn pairs_of(variables: &Variables) -> Vec<(String, String)> {
     pairs.filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
 }
 
-/// The variables of messages that wait, each set once, up to [`HANDED_WAITING_BYTES`]. The messages whose variables are left
+/// The variables of queued messages, each set once, up to [`HANDED_WAITING_BYTES`]. The messages whose variables are left
 /// out run with others, and the person is told.
 fn each_once(waiting: Vec<(EntryId, Variables)>) -> Vec<Waiting> {
     let mut sets: Vec<(Variables, Vec<String>)> = Vec::new();
@@ -603,7 +603,7 @@ fn each_once(waiting: Vec<(EntryId, Variables)>) -> Vec<Waiting> {
         let sizes = variables.pairs().iter().map(|(name, value)| name.len().saturating_add(value.len()));
         bytes = sizes.fold(bytes, usize::saturating_add);
         if bytes > HANDED_WAITING_BYTES {
-            tracing::warn!("the variables of messages that wait are too large to be handed over");
+            tracing::warn!("the variables of queued messages are too large to be handed over");
             break;
         }
         sets.push((variables, vec![entry]));

@@ -37,7 +37,7 @@ pub(super) enum Ask {
     },
     /// To leave the place to a new daemon, and to end when nothing runs.
     Retire,
-    /// To go on with a session that another daemon has had.
+    /// To continue a session that another daemon has had.
     TakeOver(Box<HandedSession>),
 }
 
@@ -50,12 +50,12 @@ pub(super) struct HandedSession {
     pub(super) given: Handover,
     /// The variables of its turn, if a client brought them.
     pub(super) environment: Option<Vec<(String, String)>>,
-    /// Those of the messages that wait, each set once.
+    /// Those of the queued messages, each set once.
     #[serde(default)]
     pub(super) waiting: Vec<Waiting>,
 }
 
-/// The variables of messages that wait.
+/// The variables of queued messages.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Waiting {
     /// The entries of the messages.

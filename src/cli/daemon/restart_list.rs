@@ -59,7 +59,7 @@ impl RestartList {
         }
         let mut held = self.held();
         match held.get(session) {
-            // It goes on with what the daemon before left.
+            // It continues what the daemon before left.
             Some(there) if there.refusal.is_none() => return,
             _ => drop(held.remove(session)),
         }

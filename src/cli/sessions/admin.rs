@@ -109,7 +109,7 @@ pub(super) fn take(options: &Options, settings: &Settings, session: &SessionId, 
     let Some(bridge) = bridge else {
         let message = match settings.realm {
             Some(_) => {
-                "No process of this machine is in the realm, so that none could go on with the session. Start the daemon \
+                "No process of this machine is in the realm, so that none could continue the session. Start the daemon \
                  (`edn-bridge daemon start`), and take it again."
             }
             None => "There is no realm in your configuration.",
@@ -120,7 +120,7 @@ pub(super) fn take(options: &Options, settings: &Settings, session: &SessionId, 
         .with("session-id", session.as_str().to_owned())
         .with("cwd", folder.to_string_lossy().into_owned());
     bridge.client.ask("take_session", Value::from(params)).map_err(told)?;
-    out::print(&format!("This host goes on with {session}, in {}.\n", folder.display()))
+    out::print(&format!("This host continues {session}, in {}.\n", folder.display()))
 }
 
 pub(super) fn rename(options: &Options, settings: &Settings, session: &SessionId, name: &str) -> Exit {

@@ -32,7 +32,7 @@ pub struct DurableState {
     pub handle: Handle,
     pub(super) journal: Journal,
     pub state: SessionState,
-    /// Which configuration the session goes on with, as an entry that is written before the next message.
+    /// Which configuration the session continues with, as an entry that is written before the next message.
     pub(super) adopted: Option<EntryBody>,
 }
 

@@ -186,7 +186,7 @@ impl SessionActor {
         if let Some(held) = self.held_by(&running)
             && let Err(error) = self.durable.append(vec![held]).await
         {
-            tracing::warn!(%error, "the journal does not say that what waits is held");
+            tracing::warn!(%error, "the journal does not say that the queue is held");
         }
         self.let_go();
         self.durable.changed(running.cause.clone());

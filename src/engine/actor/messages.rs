@@ -1,4 +1,4 @@
-//! What is said to a session: a message begins a turn, waits for one, or is known already; and how the messages that wait
+//! What is said to a session: a message begins a turn, waits for one, or is known already; and how the queued messages
 //! come in. Does not know the wire.
 
 use std::sync::Arc;
@@ -279,7 +279,7 @@ impl SessionActor {
         self.prepare(turn, cause, variables, wanted, Preparation::Next(next, others, reply));
     }
 
-    /// Writes a message that waited, and begins its turn.
+    /// Writes a queued message, and begins its turn.
     pub(super) async fn begin_waiting(
         &mut self,
         turn: TurnId,
@@ -309,7 +309,7 @@ impl SessionActor {
                     Some(reply) => reply.fail(error),
                     None => {
                         let message =
-                            format!("A message that waited could not be saved, and still waits: {error}");
+                            format!("A queued message could not be saved, and still waits: {error}");
                         let body = Body::Error { code: ErrorCode::Failed, message: message.into() };
                         self.durable.show(body, next.cause);
                     }

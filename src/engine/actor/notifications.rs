@@ -36,7 +36,7 @@ impl DurableState {
             (false, None) => "that the daemon was started with",
         };
         let message = format!(
-            "A message that waited runs with the environment variables {others}. Those of its own editor were only in the \
+            "A queued message runs with the environment variables {others}. Those of its own editor were only in the \
              memory of a daemon that has ended, or of a session that was put away."
         );
         tracing::warn!(session = self.handle.id.as_str(), "{message}");

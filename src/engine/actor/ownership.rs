@@ -67,7 +67,7 @@ impl DurableState {
         }
     }
 
-    /// Brings the session into the realm. It goes on with a journal that waits for that.
+    /// Brings the session into the realm. A journal that waits for that is shared.
     ///
     /// # Errors
     /// If this process is in no realm, or that refuses.

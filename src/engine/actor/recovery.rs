@@ -1,4 +1,4 @@
-//! What the process before this one did not bring to its end: a turn that was cut off is marked and offered, or goes on
+//! What the process before this one did not bring to its end: a turn that was cut off is marked and offered, or continues
 //! with the answer to its open question. Nothing that may have run is run again. Does not know how a call runs, nor how a
 //! turn begins.
 
@@ -15,7 +15,7 @@ use crate::store::record::{FilesEvent, FilesRecord, TurnEvent};
 use crate::store::{Entry, EntryBody};
 use crate::value::Value;
 
-/// What the model is told of a call that began in a process that was killed.
+/// What the model gets about a call that began in a process that was killed.
 const MAY_HAVE_RUN: &str = "The call was interrupted, because the process that ran it ended: it may have run, as a \
                             whole or in part. It was not run again.";
 
@@ -29,9 +29,9 @@ fn may_have_run(call: &UnendedCall) -> String {
 /// Work of a session that the process before this one did not bring to its end.
 #[derive(Default)]
 pub struct InterruptedWork {
-    /// A workflow's run: it goes on with a person's answer, or because it was handed over, or it is marked at once.
+    /// A workflow's run: it continues with a person's answer, or because it was handed over, or it is marked at once.
     run: Option<RunRecord>,
-    /// A turn that goes on with a person's answer.
+    /// A turn that continues with a person's answer.
     turn: Option<Arc<UnendedTurn>>,
     /// Whether that turn goes on by itself, since another process has handed it over.
     is_handed_over: bool,

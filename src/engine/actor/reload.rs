@@ -1,4 +1,4 @@
-//! Goes on with a newer configuration, and with what the session's folder holds now. Reads no file of the configuration
+//! Continues with a newer configuration, and with what the session's folder holds now. Reads no file of the configuration
 //! itself.
 
 use std::path::Path;

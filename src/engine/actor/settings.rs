@@ -31,7 +31,7 @@ pub(super) fn choice(key: &str, value: impl Into<Value<'static>>) -> EntryBody {
     EntryBody::Setting { key: key.into(), value: value.into() }
 }
 
-/// A server of tools, or one of its tools, that is switched on or off.
+/// An MCP server, or one of its tools, that is switched on or off.
 pub(super) fn mcp(facts: &SessionFacts, name: Arc<str>, enabled: bool) -> EntryBody {
     let mut off = (*facts.mcp_off).clone();
     let _ = if enabled { off.remove(&name) } else { off.insert(name) };

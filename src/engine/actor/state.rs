@@ -31,7 +31,7 @@ pub struct SessionState {
     /// What readers see besides history. The session's task adds what no entry says: the phase, the branch of the
     /// repository, what is known of the model.
     pub facts: SessionFacts,
-    /// Messages that wait for the turn, or for its end.
+    /// The queued messages.
     pub queue: MessageQueue,
     /// Whether it has changed since clients were told.
     pub queue_is_new: bool,

@@ -1,4 +1,4 @@
-//! How what runs in a session ends here: aborts and interrupts, what becomes of the messages that wait, and how the session
+//! How what runs in a session ends here: aborts and interrupts, what becomes of the queued messages, and how the session
 //! leaves its process. Does not know what a turn does; it only tells it to stop. Does not know the other process.
 
 use std::sync::Arc;
@@ -170,7 +170,7 @@ impl SessionActor {
         }
     }
 
-    /// Leaves, as soon as that ends nothing, so that another process goes on with the session. It is asked again and again.
+    /// Leaves, as soon as that ends nothing, so that another process continues the session. It is asked again and again.
     pub(super) fn hand_over(&mut self) {
         if !self.turns.hand_over() && self.is_at_rest() {
             self.departed = Some(self.departure(self.cut_off.is_any(), None));

@@ -31,7 +31,7 @@ pub struct TurnSlot {
     worked: Option<(TurnId, oneshot::Sender<TurnEnd>)>,
 }
 
-/// What waits for the end of a turn that is about to end.
+/// The queue for the end of a turn that is about to end.
 pub enum AfterTurn {
     Prompt(Call, Incoming, Reply<Prompted>),
     Again(Call, Again, Option<Box<KeyedRequest>>, Reply<Prompted>),
@@ -162,7 +162,7 @@ impl TurnSlot {
         }
     }
 
-    /// The same for a client: what waits is held at the end of the turn.
+    /// The same for a client: the queue is held at the end of the turn.
     pub fn abort_and_hold(&self) {
         if let Some(running) = &self.running {
             running.control.hold();

@@ -31,7 +31,7 @@ pub(super) struct Beginning {
     pub variables: Option<Variables>,
     /// The workflow stage for which it runs.
     pub execution: Option<Arc<Execution>>,
-    /// What it goes on with in this process.
+    /// What it continues in this process.
     pub unended: Option<Arc<UnendedTurn>>,
     /// The span of the call that it works for.
     pub above: Option<Span>,
@@ -171,7 +171,7 @@ impl SessionActor {
         reply.ok(HeldRun { id, arguments, stop, control, from: resumed });
     }
 
-    /// Goes on with what the process before this one left, as soon as it can: with a run of a workflow, and with a turn. The
+    /// Continues with what the process before this one left, as soon as it can: with a run of a workflow, and with a turn. The
     /// variables are those of the turn, if they are known.
     pub(super) async fn take_up(&mut self, variables: Option<Variables>) {
         if self.begins_nothing() {
@@ -273,7 +273,7 @@ impl SessionActor {
         self.leave_with_all();
     }
 
-    /// The entry that holds what waits, if a client has aborted what held the session.
+    /// The entry that holds the queue, if a client has aborted what held the session.
     pub(super) fn held_by(&self, running: &RunningTurn) -> Option<EntryBody> {
         let queue = &self.durable.state.queue;
         let holds = running.control.holds() && queue.len() > 0 && !queue.is_held();

@@ -1,4 +1,4 @@
-//! Servers of tools, for clients. Finds the session and the server, and leaves the rest to them.
+//! MCP servers, for clients. Finds the session and the server, and leaves the rest to them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Turns and what waits for them, undo, and questions to people. Checks the call, and leaves the turn to the
+//! Turns and their queue, undo, and questions to people. Checks the call, and leaves the turn to the
 //! session's task.
 
 use std::sync::Arc;

@@ -68,10 +68,10 @@ pub(super) fn tools(tools: &Toolbox, offered: bool, model: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The servers of tools: each with its state, its tools and what went wrong.
+/// The MCP servers: each with its state, its tools and what went wrong.
 pub(super) fn servers(servers: &[McpServer]) -> String {
     if servers.is_empty() {
-        return "There are no servers of tools. They stand under :mcp of the configuration; edn-bridge mcp add adds one."
+        return "There are no MCP servers. They stand under :mcp of the configuration; edn-bridge mcp add adds one."
             .to_owned();
     }
     servers.iter().map(server).collect::<Vec<_>>().join("\n")

@@ -1,4 +1,4 @@
-//! The agents of others: their processes, and the sessions that have one at an agent. Runs no turn.
+//! The external agents: their processes, and the sessions that have one at an agent. Runs no turn.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -1,4 +1,4 @@
-//! The servers of tools that an agent is given: those of its session that it may have, with their own keys. It starts and asks
+//! The MCP servers that an agent is given: those of its session that it may have, with their own keys. It starts and asks
 //! them itself, in its sandbox. Starts none.
 
 use std::path::Path;

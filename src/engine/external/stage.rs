@@ -1,4 +1,4 @@
-//! A turn of a workflow's stage at an agent of others, which has no tool to complete it with: it is told the task, and says at
+//! A turn of a workflow's stage at an external agent, which has no tool to complete it with: it is told the task, and says at
 //! the end of its last message what the stage came to. Runs nothing.
 
 use crate::engine::execution::{COMPLETE, Execution};

@@ -206,7 +206,7 @@ impl<'t> ExternalTurn<'t> {
                 ended = &mut prompt => ended,
             };
             drop(asks);
-            // What came before the answer was taken in by then, but for what waits.
+            // What came before the answer was taken in by then, except for the queue.
             while let Ok(item) = incoming.incoming.try_recv() {
                 is_silent = false;
                 if let FromAgent::Update(update) = item {

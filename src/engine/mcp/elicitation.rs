@@ -417,7 +417,7 @@ impl Page {
 /// The choice of leaving a field out.
 const LEFT_OUT: &str = "(leave out)";
 
-/// What a person is told of a field.
+/// What a person reads about a field.
 fn about(field: &Field) -> String {
     let mut text = field.title.to_string();
     if let Some(description) = &field.description {

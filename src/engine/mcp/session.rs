@@ -1,4 +1,4 @@
-//! What a session keeps of servers of tools: its own ones, and what it has seen of tools. Asks no server.
+//! What a session keeps of MCP servers: its own ones, and what it has seen of tools. Asks no server.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::facts::mcp::McpStates;
 use crate::mcp::{ServerFacts, Servers, ToolFacts};
 
-/// What a session keeps of servers of tools.
+/// What a session keeps of MCP servers.
 #[derive(Default)]
 pub struct SessionMcp {
     /// The servers that a client named for this session. A child uses its parent's.

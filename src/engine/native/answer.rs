@@ -23,7 +23,7 @@ pub struct ModelAnswer {
     pub text: String,
     pub thinking: String,
     pub calls: Vec<ToolCall>,
-    /// Images of the answer, which only agents of others give.
+    /// Images of the answer, which only external agents give.
     pub images: Vec<Block>,
     pub usage: Option<Usage>,
     pub timing: Option<Timing>,

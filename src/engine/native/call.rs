@@ -52,7 +52,7 @@ type LastEdit = Arc<std::sync::Mutex<Option<Arc<FileEdit>>>>;
 pub enum CallsEnd {
     /// All have a result; the model is asked again.
     Answered,
-    /// Those that ran have one. The others have not begun: another process goes on with them.
+    /// Those that ran have one. The others have not begun: another process continues them.
     HandedOver,
     /// A decision of a person was needed, and nobody is there: the turn ends with this message.
     Halted(String),
@@ -660,7 +660,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Waits until another process is to go on with the turn and none of the calls runs. None begins from then on.
+    /// Waits until another process is to continue the turn and none of the calls runs. None begins from then on.
     async fn handed_over(&self) {
         self.turn.handing_over().await;
         let all = u32::try_from(PARALLEL_TOOLS).unwrap_or(u32::MAX);
@@ -832,7 +832,7 @@ impl Batch<'_> {
         }
     }
 
-    /// What the model is told of a call that did not run because of that.
+    /// What the model gets about a call that did not run because of that.
     pub(super) fn not_run(&self) -> Outcome {
         let why = match (self.turn.stop.is_cancelled(), self.halted.get()) {
             (true, _) => "the user aborted the turn",
@@ -895,7 +895,7 @@ fn about(call: &ToolCall) -> Map<'static> {
     payload
 }
 
-/// What the model is told of a call that was refused.
+/// What the model gets about a call that was refused.
 pub(super) fn denied(reason: &str) -> Outcome {
     let mut outcome = Outcome::failed(format!("The call was denied. {reason}"));
     outcome.details.put("code", "denied-tool-call");

@@ -96,7 +96,7 @@ impl Composer<'_> {
     }
 }
 
-/// Lets a model name an agent of others for a task, where there is any.
+/// Lets a model name an external agent for a task, where there is any.
 fn offer_agents<'a>(delegate: &mut ToolSpec, names: impl Iterator<Item = &'a str>) {
     let names: Vec<&str> = names.collect();
     let Value::Map(schema) = &mut delegate.parameters else { return };

@@ -210,7 +210,7 @@ impl Rounds<'_> {
         self.answer_calls(calls, None, state).await
     }
 
-    /// Goes on with the calls that had not begun when the process ended.
+    /// Continues with the calls that had not begun when the process ended.
     async fn go_on(&self, unended: &Arc<UnendedTurn>, state: &mut Tries) -> Next {
         let calls = unended.calls.iter().filter(|call| !call.has_begun).map(|call| {
             proposed(&self.0.tools(), call.id.clone(), call.name.clone(), call.arguments.clone())

@@ -39,12 +39,12 @@ pub struct Turn {
     pub control: Arc<TurnControl>,
     /// The workflow stage for which it runs.
     pub execution: Option<Arc<Execution>>,
-    /// What it goes on with, if it was cut off with its process.
+    /// What it continues with, if it was cut off with its process.
     pub unended: Option<Arc<UnendedTurn>>,
     /// The tools of its round. Where several clients offer one of the same name, it is that of the client that began the
     /// turn.
     tools: ArcSwap<Toolbox>,
-    /// Answers what servers of tools ask in the course of its calls.
+    /// Answers what MCP servers ask in the course of its calls.
     answerer: Arc<dyn Answerer>,
 }
 
@@ -69,7 +69,7 @@ impl Turn {
         self.tools.load_full()
     }
 
-    /// Starts the session's servers of tools, waits some seconds for them, and takes their tools in.
+    /// Starts the session's MCP servers, waits some seconds for them, and takes their tools in.
     pub async fn begin_tools(&self) {
         tokio::select! {
             biased;
@@ -91,7 +91,7 @@ impl Turn {
         self.config().environment.with(self.control.variables())
     }
 
-    /// Waits until another process is to go on with the turn, if one can: the turn of a stage or of a subagent belongs to
+    /// Waits until another process is to continue the turn, if one can: the turn of a stage or of a subagent belongs to
     /// another one, which goes on as a whole.
     pub async fn handing_over(&self) {
         match self.execution.is_none() && self.session.working_for().is_none() {
@@ -100,7 +100,7 @@ impl Turn {
         }
     }
 
-    /// Whether another process is to go on with the turn.
+    /// Whether another process is to continue the turn.
     pub fn is_handing_over(&self) -> bool {
         self.handing_over().now_or_never().is_some()
     }

@@ -110,7 +110,7 @@ impl Owner {
         if self.is_nobody {
             self.federation.may_begin().map_err(|error| refused(&error))?;
             return Err(refused(&StoreError::RealmUnreachable(format!(
-                "The host {} does not go on with the session yet, or not any more. Try again; if the session was given to \
+                "The host {} does not continue the session yet, or not any more. Try again; if the session was given to \
                  that host, take it there (/take FOLDER).",
                 self.federation.host()
             ))));

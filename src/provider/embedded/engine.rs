@@ -369,7 +369,7 @@ impl<'model> Conversation<'model> {
             .and_then(|memory| context.state_seq_set(&memory, SEQUENCE));
         self.context = context;
         self.threads = threads;
-        tracing::debug!(threads, "the embedded model goes on with another number of threads");
+        tracing::debug!(threads, "the embedded model continues with another number of threads");
         if let Err(error) = moved {
             tracing::warn!(%error, "the embedded model reads the conversation again");
             self.context.clear_kv_cache();

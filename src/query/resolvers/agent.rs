@@ -1,4 +1,4 @@
-//! `:psi.agent/agents` and `:psi.agent/*`: the agents of others that can answer turns in the session's folder. Starts
+//! `:psi.agent/agents` and `:psi.agent/*`: the external agents that can answer turns in the session's folder. Starts
 //! none.
 
 use crate::facts::agent::ListedAgent;

@@ -1,4 +1,4 @@
-//! `:psi.mcp/servers` and `:psi.mcp-server/*`: the servers of tools of a session. Starts none.
+//! `:psi.mcp/servers` and `:psi.mcp-server/*`: the MCP servers of a session. Starts none.
 
 use crate::facts::mcp::McpServer;
 use crate::projection;
@@ -35,7 +35,7 @@ pub(super) const PART: &[Resolver] = &[
     Resolver::one(
         "psi.mcp/servers",
         &[],
-        &[join("psi.mcp/servers", "The servers of tools of the session, by name.", SERVER.outputs)],
+        &[join("psi.mcp/servers", "The MCP servers of the session, by name.", SERVER.outputs)],
         |env, _| SERVER.list("psi.mcp/servers", &env.world.mcp_servers()),
     ),
     Resolver::batch(

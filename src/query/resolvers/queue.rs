@@ -1,4 +1,4 @@
-//! `:psi.queue/*`: the messages that wait for a session's turn or its end. Changes none.
+//! `:psi.queue/*`: the queued messages for a session's turn or its end. Changes none.
 
 use crate::message::TurnId;
 use crate::query::graph::Resolver;

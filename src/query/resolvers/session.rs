@@ -32,7 +32,7 @@ table! {
         "psi.agent-session/is-streaming" "Whether a turn runs." => |s| s.facts().is_streaming();
         "psi.agent-session/is-compacting" "Whether the conversation is being compacted."
             => |s| s.facts().phase == Phase::Compacting;
-        "psi.agent-session/pending-message-count" "The number of messages that wait for the running turn or its end."
+        "psi.agent-session/pending-message-count" "The number of messages queued for the running turn or its end."
             => |s| s.facts().pending_messages;
         "psi.agent-session/retry-attempt" "The number of the awaited retry of a failed model call; 0 without one."
             => |s| s.facts().retry_attempt;

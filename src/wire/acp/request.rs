@@ -115,7 +115,7 @@ pub struct SessionPlace {
     pub folder: PathBuf,
     /// Further folders.
     pub further: Vec<PathBuf>,
-    /// The servers of tools that it is to have.
+    /// The MCP servers that it is to have.
     pub servers: SessionServers,
 }
 

@@ -137,7 +137,7 @@ struct Opening {
     folder: PathBuf,
     /// The session, if it is an old one, and whether its history is told.
     old: Option<(SessionId, bool)>,
-    /// The servers of tools that the editor names.
+    /// The MCP servers that the editor names.
     servers: SessionServers,
     /// Further folders.
     roots: Vec<PathBuf>,
@@ -335,7 +335,7 @@ fn settle(connection: &Connection, id: &str, opening: Opening, opened: Result<Op
         if old.is_some() {
             version.update(out, &session, &map::usage(&facts));
         }
-        // An open session that was entered again goes on with its prompts. Under one lock, because the editor may be
+        // An open session that was entered again continues with its prompts. Under one lock, because the editor may be
         // sending the next one.
         let mut state = acp.desk.lock();
         let prompts = state.sessions.remove(&session).map(|before| before.prompts).unwrap_or_default();
@@ -505,7 +505,7 @@ fn turns(prompts: &[Prompting]) -> Vec<TurnId> {
     prompts.iter().filter_map(|prompt| prompt.turn.clone()).collect()
 }
 
-/// Removes the messages that wait for these turns, then goes on.
+/// Removes the queued messages for these turns, then goes on.
 fn remove_waiting(api: &Arc<dyn SessionApi>, call: Call, turns: Vec<TurnId>, then: Box<dyn FnOnce() + Send>) {
     let (next, asked) = (api.clone(), call.clone());
     let waiting = Reply::new(move |waiting: Result<WaitingMessages, ApiError>| {

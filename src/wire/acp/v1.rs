@@ -417,7 +417,7 @@ pub fn checked_place(
     Ok(SessionPlace { folder, further, servers: servers.into() })
 }
 
-/// A server of tools that the editor names for the session. SSE is not among the capabilities.
+/// An MCP server that the editor names for the session. SSE is not among the capabilities.
 fn server(server: acp::McpServer) -> Result<SessionServer, Fault> {
     let (name, way) = match server {
         acp::McpServer::Stdio(server) => {

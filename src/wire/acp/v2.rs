@@ -372,7 +372,7 @@ fn can(capabilities: acp::ClientCapabilities) -> Can {
     }
 }
 
-/// The servers of tools that the editor names for the session.
+/// The MCP servers that the editor names for the session.
 fn servers(servers: Vec<acp::McpServer>) -> Result<Vec<SessionServer>, Fault> {
     let refused = |message: &str| Err(Fault::new(Code::InvalidParams, message));
     let server = |server: acp::McpServer| match server {

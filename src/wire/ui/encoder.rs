@@ -1,6 +1,6 @@
 //! Events as lines of the UI wire: what a run tells, and how it ends. The encoder of a connection.
 //!
-//! A run is a turn. Its last answer is told as `final` when the turn has ended, because a message that waits may make
+//! A run is a turn. Its last answer is told as `final` when the turn has ended, because a queued message may make
 //! the turn go on after an answer. Nothing of a run follows its end.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::message::{Block, Message, Role, StopReason, Usage, count};
 use crate::value::{Map, Value};
 use crate::wire::encoder::Encoder;
 use crate::wire::ui::connection_state::{ModelUse, Run, RunStatus, Step, UiState, UiStateInner};
-use crate::wire::ui::encode;
+use crate::wire::ui::frames;
 use crate::wire::ui::questions;
 use crate::wire::ui::run_lines::{agent, note_facts, status};
 use crate::wire::ui::tools;
@@ -293,7 +293,7 @@ impl Teller {
             let call = self.call_figures(&id, number, message, &state.model);
             let params =
                 Map::new().with("run_id", id.to_string()).with("kind", "llm_call").with("call", call);
-            encode::notify(out, "run.diagnostics", &params);
+            frames::notify(out, "run.diagnostics", &params);
         }
         if let Some(usage) = &message.usage
             && let Some(left) = percent_left(usage.total(), state.window)
@@ -301,7 +301,7 @@ impl Teller {
         {
             let params =
                 Map::new().with("run_id", id.to_string()).with("context_left_percent", Value::int(left));
-            encode::notify(out, "run.context", &params);
+            frames::notify(out, "run.context", &params);
         }
     }
 
@@ -343,7 +343,7 @@ impl Teller {
         call
     }
 
-    /// An agent of others asks about a call before it is in a message: it is told now.
+    /// An external agent asks about a call before it is in a message: it is told now.
     fn asked_about(&self, state: &mut UiStateInner, out: &mut Vec<u8>, asked: &QuestionAsked) {
         let QuestionContent::Approve(approval) = asked.content.as_ref() else { return };
         let is_told = |run: &Run| run.steps.contains_key(&approval.call);
@@ -363,7 +363,7 @@ impl Teller {
         let Some(run) = &mut state.run else { return };
         let (args, raw) = arguments_of(arguments);
         let raw: Arc<str> = raw.into();
-        // The call of an agent of others is told before its message.
+        // The call of an external agent is told before its message.
         if let Some(step) = run.steps.get_mut(id) {
             if *step.arguments != *raw {
                 step.arguments = raw.clone();
@@ -534,7 +534,7 @@ impl Teller {
         {
             let mut params = Map::new().with("run_id", run.id.to_string()).with("kind", "run_summary");
             params.put("summary", summary(&run.calls));
-            encode::notify(out, "run.diagnostics", &params);
+            frames::notify(out, "run.diagnostics", &params);
         }
         status(state, out, how, message);
         if let Some(run) = state.run.take() {

@@ -8,8 +8,8 @@ use crate::session::{ApiError, Page, Reply};
 use crate::value::{Map, Value};
 use crate::wire::jsonrpc::text;
 use crate::wire::ui::codes::{Code, Fault};
-use crate::wire::ui::encode;
 use crate::wire::ui::encoder::{arguments_of, result_text};
+use crate::wire::ui::frames;
 use crate::wire::ui::link::Connection;
 use crate::wire::ui::request::{Ask, limit, not_loaded};
 
@@ -104,7 +104,7 @@ fn replay(
         for run in lines.iter().rev() {
             out.extend_from_slice(run);
         }
-        encode::answer(out, id, &result);
+        frames::answer(out, id, &result);
     });
 }
 
@@ -115,7 +115,7 @@ fn old_run(run: &OldRun<'_>, is_cut_off: bool) -> (Vec<u8>, Vec<usize>) {
     let (mut seq, mut steps) = (0i64, 0i64);
     let mut tell = |out: &mut Vec<u8>, event: Map<'_>, is_counted: bool| {
         events.push(out.len());
-        encode::event(out, run.id, if is_counted { seq } else { -1 }, &event);
+        frames::event(out, run.id, if is_counted { seq } else { -1 }, &event);
         seq = seq.saturating_add(i64::from(is_counted));
     };
     let typed = |name: &'static str| Map::new().with("type", name);

@@ -11,7 +11,7 @@ use crate::value::Map;
 use crate::wire::connection;
 use crate::wire::ui::codes::Fault;
 use crate::wire::ui::connection_state::{UiCan, UiState};
-use crate::wire::ui::encode;
+use crate::wire::ui::frames;
 use crate::wire::ui::run_lines::note_facts;
 
 /// A connection of the UI wire.
@@ -53,7 +53,7 @@ impl Ui {
     /// Sends an answer.
     pub fn respond(&self, connection: &Connection, id: &str, place: usize, result: &Map<'_>) {
         self.requests.responded(place);
-        connection.outbox().push_frame(|out, ()| encode::answer(out, id, result));
+        connection.outbox().push_frame(|out, ()| frames::answer(out, id, result));
     }
 
     /// Counts an answer that is sent otherwise.
@@ -70,6 +70,6 @@ impl Ui {
     /// Answers a line with an error.
     pub fn reject(&self, connection: &Connection, id: &str, fault: &Fault) {
         self.tally.refused(fault.counted());
-        connection.outbox().push_frame(|out, ()| encode::error(out, id, fault));
+        connection.outbox().push_frame(|out, ()| frames::error(out, id, fault));
     }
 }

@@ -349,7 +349,7 @@ pub const METHODS: &[Method] = &[
         ],
         &[needs("run_id", Text), may("session_id", Text), may("session_log_path", Text)],
         &[Code::InvalidParams, Code::Busy, Code::NoSession, Code::NotLoadable],
-        "Starts a run: a turn, a slash command, or with `force_compaction` a compaction. Without `session_id` it goes on \
+        "Starts a run: a turn, a slash command, or with `force_compaction` a compaction. Without `session_id` it continues \
          with the current session. `tools` are there for this run.",
     ),
     served(

@@ -9,7 +9,7 @@ use crate::session::AnswerFields;
 use crate::value::{Map, Value};
 use crate::wire::jsonrpc::{at, flag, text};
 use crate::wire::ui::connection_state::{OpenQuestion, OpenRequest, RunStatus, UiStateInner};
-use crate::wire::ui::encode;
+use crate::wire::ui::frames;
 use crate::wire::ui::run_lines::{agent, status};
 
 /// What follows this line of a message is shown as what would be remembered.
@@ -38,7 +38,7 @@ pub fn question(
     let run = state.running().map(ToString::to_string);
     params.put_some("run_id", run);
     status(state, out, RunStatus::AwaitingUi, None);
-    encode::ask(out, &asked.id, method, &params);
+    frames::ask(out, &asked.id, method, &params);
     let tool = asked.content.tool().map(ToString::to_string);
     let about = OpenRequest::Question { kind: asked.content.kind(), session, tool, request: own };
     state.question = Some(OpenQuestion { id: asked.id.clone(), asked: about });
@@ -47,7 +47,7 @@ pub fn question(
 /// A further dialog replaces the open one on the screen of an interface: the open one is answered for it.
 fn displace(state: &mut UiStateInner, out: &mut Vec<u8>) {
     if let Some(OpenQuestion { asked: OpenRequest::Logout { request, .. }, .. }) = state.question.take() {
-        encode::answer(out, &request, &logged_out(false, false, true));
+        frames::answer(out, &request, &logged_out(false, false, true));
     }
 }
 
@@ -187,7 +187,7 @@ pub fn choice(state: &mut UiStateInner, out: &mut Vec<u8>, choice: &Arc<Choice>,
     let mut params = Map::new().with("title", choice.prompt).with("items", Value::vector(items));
     params.put("multi", false);
     params.put_some("run_id", state.commands.get(&request).map(ToString::to_string));
-    encode::ask(out, &choice.request, "ui.pick.request", &params);
+    frames::ask(out, &choice.request, "ui.pick.request", &params);
     let picks = choice.items.iter().map(|item| item.pick.clone()).collect();
     let asked = OpenRequest::Choice { kind: choice.kind, picks, request };
     state.question = Some(OpenQuestion { id: choice.request.clone(), asked });

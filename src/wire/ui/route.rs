@@ -17,7 +17,7 @@ use crate::value::{Map, Value};
 use crate::wire::jsonrpc::{at, flag, text};
 use crate::wire::ui::codes::{Code, Fault};
 use crate::wire::ui::connection_state::{OpenQuestion, OpenRequest, RunStatus, UiCan, UiState};
-use crate::wire::ui::encode;
+use crate::wire::ui::frames;
 use crate::wire::ui::link::{Connection, Ui};
 use crate::wire::ui::methods::{self, VERSION};
 use crate::wire::ui::questions::logged_out;
@@ -238,7 +238,7 @@ fn run_begun(connection: &Connection, id: &str, place: usize, begun: Result<Begu
                     run.is_command = true;
                 }
             };
-            connection.outbox().push_frame_apart(|out, ()| encode::answer(out, id, &result), begin);
+            connection.outbox().push_frame_apart(|out, ()| frames::answer(out, id, &result), begin);
         }
         Begun::Compacted(compacted) => {
             if ui.desk.lock().compaction.take_if(waits).is_none() {
@@ -254,7 +254,7 @@ fn run_begun(connection: &Connection, id: &str, place: usize, begun: Result<Begu
                 teller.empty_compaction(&mut state, out, compacted);
                 teller.end(&mut state, out, RunStatus::Completed, None);
             };
-            connection.outbox().push_frame_apart(|out, ()| encode::answer(out, id, &result), told);
+            connection.outbox().push_frame_apart(|out, ()| frames::answer(out, id, &result), told);
         }
     }
 }
@@ -538,7 +538,7 @@ fn auth_logout(ask: &Ask<'_>) {
     params.put("confirm_label", "Log out");
     params.put("cancel_label", "Cancel");
     params.put("danger_level", "danger");
-    ask.connection.outbox().push_frame(|out, ()| encode::ask(out, &id, "ui.confirm.request", &params));
+    ask.connection.outbox().push_frame(|out, ()| frames::ask(out, &id, "ui.confirm.request", &params));
 }
 
 /// Logs out of every provider, if the person has agreed, and opens a new session.

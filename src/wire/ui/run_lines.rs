@@ -3,12 +3,12 @@
 use crate::facts::SessionFacts;
 use crate::value::Map;
 use crate::wire::ui::connection_state::{RunStatus, UiStateInner};
-use crate::wire::ui::encode;
+use crate::wire::ui::frames;
 
 /// Tells an event of the run.
 pub fn agent(state: &mut UiStateInner, out: &mut Vec<u8>, event: Map<'_>) {
     let Some(run) = &mut state.run else { return };
-    encode::event(out, &run.id, run.seq, &event);
+    frames::event(out, &run.id, run.seq, &event);
     run.seq = run.seq.saturating_add(1);
 }
 
@@ -17,7 +17,7 @@ pub fn status(state: &UiStateInner, out: &mut Vec<u8>, status: RunStatus, messag
     let Some(run) = &state.run else { return };
     let mut params = Map::new().with("run_id", run.id.as_ref()).with("status", status.as_str());
     params.put_some("message", message);
-    encode::notify(out, "run.status", &params);
+    frames::notify(out, "run.status", &params);
 }
 
 /// What the wire keeps of a session's facts.

@@ -24,8 +24,8 @@ use crate::wire::lines::Line;
 use crate::wire::transport::Transport;
 use crate::wire::ui::codes::{Code, Fault};
 use crate::wire::ui::connection_state::{OpenQuestion, OpenRequest, UiState};
-use crate::wire::ui::encode::{self, NO_ID};
 use crate::wire::ui::encoder::UiEncoder;
+use crate::wire::ui::frames::{self, NO_ID};
 use crate::wire::ui::link::{Connection, Ui};
 use crate::wire::ui::methods::{self, From};
 use crate::wire::ui::questions;
@@ -306,7 +306,7 @@ impl Ui {
                 teller(self, connection).begin(&mut state, out, turn.as_str().into());
             };
             let outbox = connection.outbox();
-            outbox.push_frame_apart(|out, ()| encode::answer(out, &cause.request, &result), begin);
+            outbox.push_frame_apart(|out, ()| frames::answer(out, &cause.request, &result), begin);
         }
     }
 

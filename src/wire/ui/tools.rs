@@ -6,7 +6,7 @@ use crate::session::ToolAnswer;
 use crate::value::{Map, Value};
 use crate::wire::jsonrpc::{at, flag, text};
 use crate::wire::ui::connection_state::{OpenCall, UiStateInner};
-use crate::wire::ui::{encode, input};
+use crate::wire::ui::{frames, input};
 
 /// Asks the interface to carry out a call.
 pub fn request(state: &mut UiStateInner, out: &mut Vec<u8>, event: &Event, asked: &ToolRequest) {
@@ -18,7 +18,7 @@ pub fn request(state: &mut UiStateInner, out: &mut Vec<u8>, event: &Event, asked
     params
         .put("arguments", asked.call.parsed.as_map().map(|map| map.clone().into_owned()).unwrap_or_default());
     params.put("raw_arguments", as_json(&asked.call.parsed));
-    encode::ask(out, &asked.request, "client.tool.call", &params);
+    frames::ask(out, &asked.request, "client.tool.call", &params);
     state.calls.insert(asked.request.clone(), OpenCall { run, name });
 }
 
@@ -29,7 +29,7 @@ pub fn cancelled(state: &mut UiStateInner, out: &mut Vec<u8>, request: &str, rea
         let mut params = Map::new().with("request_id", request.to_owned()).with("run_id", run);
         params.put("name", name);
         params.put("reason", "timeout");
-        encode::notify(out, "client.tool.cancel", &params);
+        frames::notify(out, "client.tool.cancel", &params);
     }
 }
 

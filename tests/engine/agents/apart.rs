@@ -1,4 +1,4 @@
-//! Sessions beside a session: forks, subagents that are an agent of others, and the stages of a workflow.
+//! Sessions beside a session: forks, subagents that are an external agent, and the stages of a workflow.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The servers of tools that an agent is given.
+//! The MCP servers that an agent is given.
 
 use super::*;
 

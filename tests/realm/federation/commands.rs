@@ -51,7 +51,7 @@ fn commands_give_a_session_away_and_take_it() {
     let there = folder(beta).join("sub folder");
     std::fs::create_dir(&there).unwrap();
     let taken = told(b, &format!("/take {}", there.display()));
-    assert_eq!(taken, format!("This host goes on with the session, in {} (as you said).", there.display()));
+    assert_eq!(taken, format!("This host continues the session, in {} (as you said).", there.display()));
     // Asked for at the host that gave it away, the turn is one of the other.
     say(a, "second");
     end_of_turn(b);
@@ -63,7 +63,7 @@ fn commands_give_a_session_away_and_take_it() {
     listed(a, session, |row| host_of(row) == "alpha");
     let here = folder(alpha);
     let own = |folder: &std::path::Path| {
-        format!("This host goes on with the session, in {} (the folder of this project).", folder.display())
+        format!("This host continues the session, in {} (the folder of this project).", folder.display())
     };
     assert_eq!(told(a, "/take"), own(&here));
     say(b, "third");

@@ -131,7 +131,7 @@ fn commands_and_tools_of_a_person_run_at_the_session() {
     assert_eq!(data(&part, "text"), "3\n4\n");
 }
 
-/// The messages that wait in a session, with their ids.
+/// The queued messages in a session, with their ids.
 fn waiting(bridge: &mut Bridge) -> Vec<(String, String)> {
     let waiting = ask(bridge, "list_pending", "{}");
     let waiting = at(&waiting, &["data", "waiting"]).and_then(Value::as_slice).unwrap().to_vec();

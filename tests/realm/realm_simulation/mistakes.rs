@@ -28,7 +28,7 @@ pub enum Mistake {
     NoKillAtEnd,
     /// A claim outlives a lease that was over for a while.
     ClaimOverLapse,
-    /// After a hand-over without an answer, the owner goes on with the same claim.
+    /// After a hand-over without an answer, the owner continues the same claim.
     GoOnAfterHandOver,
     /// The owner looks at its own session only when it appends.
     OwnerDoesNotWatch,

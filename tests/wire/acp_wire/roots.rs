@@ -72,7 +72,7 @@ fn further_folder_is_like_the_sessions_own() {
     assert_eq!(ended, ["r completed", "w completed", "c completed"]);
     let read = |name: &str| std::fs::read_to_string(format!("{there}/{name}")).unwrap();
     assert_eq!((read("b.txt").as_str(), read("c.txt").as_str()), ("new", "in the other folder\n"));
-    // The model is told of it.
+    // The model gets it.
     let query = json!({"sessionId": session, "query": "[:psi.agent-session/system-prompt]"});
     let prompt = editor.ask("_edn-bridge/query_eql", query)["psi.agent-session/system-prompt"].to_string();
     assert!(prompt.contains(&there), "{prompt}");

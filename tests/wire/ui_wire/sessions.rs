@@ -23,7 +23,7 @@ fn session_survives_a_kill_and_is_resumed_by_id() {
     let mut peer = Peer::ready(&setup, CAN);
     let list = peer.ask("session.list", json!({"scope": "all"}));
     assert_eq!(list["sessions"][0]["session_id"], id);
-    // The history moves no focus: what is not named goes on with the new session.
+    // The history moves no focus: what is not named acts on the new session.
     let answer = peer.request("session.history", json!({"session_id": id}));
     let result = peer.answer(&answer)["result"].clone();
     assert_eq!(result["runs"], 1);

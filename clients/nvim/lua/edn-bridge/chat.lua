@@ -214,7 +214,7 @@ function Chat:show_state()
   end
 end
 
---- Connects, and goes on with `session_id` if it is given.
+--- Connects, and continues `session_id` if it is given.
 function Chat:connect(session_id)
   self.connection = rpc.start({
     cmd = self.options.cmd,

@@ -301,7 +301,7 @@ impl Batch<'_> {
         Ok(Admitted { scope: Some(approved.scope) })
     }
 
-    /// What a person is told of each effect of an act, except the one that the question shows in a place of its own.
+    /// What a person reads about each effect of an act, except the one that the question shows in a place of its own.
     fn effects(&self, act: &Act, shown: Option<&Access>) -> Vec<String> {
         let mut told = Vec::new();
         for access in act.accesses() {

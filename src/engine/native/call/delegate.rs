@@ -22,7 +22,7 @@ struct Wanted {
     task: String,
     tools: Vec<String>,
     model: (Arc<str>, Arc<str>),
-    /// The agent of others that is to do it.
+    /// The external agent that is to do it.
     agent: Option<Arc<str>>,
 }
 
