@@ -12,8 +12,8 @@
 ;;; Code:
 
 (require 'cl-lib)
-(require 'project)
 (require 'edn-bridge-chat)
+(require 'edn-bridge-buffers)
 
 ;;;; Choosing
 
@@ -258,17 +258,16 @@ They are looked for again after ten seconds."
   (let ((now (float-time)))
     (unless (and edn-bridge-complete--files
                  (< (- now (car edn-bridge-complete--files)) 10))
-      (let ((project (project-current nil)))
-        (setq edn-bridge-complete--files
-              (cons now
-                    (mapcar (lambda (file)
-                              (file-relative-name file default-directory))
-                            (if project
-                                (project-files project)
-                              (seq-remove
-                               #'file-directory-p
-                               (directory-files
-                                default-directory t "\\`[^.]"))))))))
+      (setq edn-bridge-complete--files
+            (cons now
+                  (condition-case nil
+                      (edn-bridge-buffers-list-files 3)
+                    (error
+                     (seq-remove
+                      (lambda (name)
+                        (or (string-prefix-p "." name)
+                            (string-suffix-p "/" name)))
+                      (file-name-all-completions "" default-directory)))))))
     (cdr edn-bridge-complete--files)))
 
 (defun edn-bridge-complete-fetch-commands ()

@@ -88,6 +88,8 @@ At the end of the buffer the newline may be missing."
          (size (if (file-exists-p file)
                    (file-attribute-size (file-attributes file))
                  0)))
+    (when (and (file-exists-p file) (not (file-regular-p file)))
+      (user-error "There is no file %s any more" path))
     (when (> size edn-bridge-ediff--limit)
       (user-error "The file %s is too large for Ediff" path))
     (let* ((before (with-temp-buffer

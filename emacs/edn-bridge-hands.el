@@ -13,13 +13,17 @@
 ;; A call runs when Emacs is idle, and whatever the user types ends it: it is
 ;; tried again when they pause.  It opens no file, asks nothing, and what it
 ;; returns is bounded.
+;;
+;; The bridge alone looks into files for the agent: it knows which of them a
+;; rule denies and what is outside the folder.  So nothing here searches
+;; files, as the functions of Xref do where they know no better, or reads
+;; one for the text of a line.  A language server is asked for places alone.
 
 ;;; Code:
 
 (require 'cl-lib)
 (require 'imenu)
-(require 'project)
-(require 'xref)
+(require 'url-util)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-buffers)
 (require 'edn-bridge-context)
@@ -74,7 +78,7 @@ PROPERTIES are lists of a keyword, a type and a description."
      "path" edn-bridge-hands--diagnostics)
     (definitions
      "editor-definitions"
-     "Where a symbol is defined, as the editor's language server or tags know it. The path is a file that is open in the editor and uses the symbol."
+     "Where a symbol is defined, as file:line:column, by the editor's language server; in Emacs Lisp, by what is loaded or open. The path is a file that is open in the editor and uses the symbol."
      ,(edn-bridge-hands--object
        '((:path "string" "A file that is open in the editor.")
          (:symbol "string" "The symbol.")
@@ -83,7 +87,7 @@ PROPERTIES are lists of a keyword, a type and a description."
      "path" edn-bridge-hands--definitions-of)
     (references
      "editor-references"
-     "Where a symbol is used in the project, as the editor's language server or tags know it. The path is a file that is open in the editor and uses the symbol."
+     "Where a symbol is used in the project, as file:line:column, by the editor's language server. Without one, use search. The path is a file that is open in the editor and uses the symbol."
      ,(edn-bridge-hands--object
        '((:path "string" "A file that is open in the editor.")
          (:symbol "string" "The symbol.")
@@ -99,7 +103,7 @@ PROPERTIES are lists of a keyword, a type and a description."
      "path" edn-bridge-hands--outline)
     (files
      "editor-project-files"
-     "The files of the project, as the editor knows them, without those that are ignored."
+     "The files of the folder, a Git repository or a part of one, without those that are ignored."
      ,(edn-bridge-hands--object
        '((:containing "string" "Only those whose path contains this text.")))
      nil edn-bridge-hands--files)
@@ -405,38 +409,57 @@ Of many the first ones, and how many there are."
 
 (defun edn-bridge-hands--definitions-of (arguments)
   "Return where the symbol in ARGUMENTS is defined."
-  (edn-bridge-hands--xref arguments #'xref-backend-definitions "definition"))
+  (edn-bridge-hands--places arguments "definition"
+                            :textDocument/definition nil))
 
 (defun edn-bridge-hands--references-of (arguments)
   "Return where the symbol in ARGUMENTS is used."
-  (edn-bridge-hands--xref arguments #'xref-backend-references "use"))
+  (edn-bridge-hands--places arguments "use"
+                            :textDocument/references
+                            '(:context (:includeDeclaration t))))
 
-(defun edn-bridge-hands--xref (arguments find what)
-  "Return what FIND, a function of a backend and a symbol, finds for ARGUMENTS.
-WHAT names one such place."
-  (let ((symbol (edn-bridge-hands--argument arguments :symbol))
-        (line (plist-get arguments :line))
-        (chat (current-buffer))
-        (items nil))
-    (with-current-buffer
-        (edn-bridge-hands--buffer (edn-bridge-hands--argument arguments :path))
-      (save-excursion
-        (save-restriction
-          (widen)
-          (edn-bridge-hands--go-to symbol line)
-          (let ((backend (or (xref-find-backend)
-                             (error "Nothing in the editor knows symbols here"))))
-            (setq items (funcall find backend symbol))))))
-    (with-current-buffer chat
-      (edn-bridge-hands--lines
-       (delete-dups
-        (mapcar #'edn-bridge-hands--place
-                (seq-take (append items nil) (* 2 edn-bridge-hands--rows))))
-       (format "No %s of %s is known." what symbol)))))
+(defun edn-bridge-hands--places (arguments what method more)
+  "Return the places that a language server has for ARGUMENTS, as lines.
+WHAT names one of them.  They are asked for with METHOD and its parameters
+MORE.  Places outside of this chat's folder are counted."
+  (let* ((symbol (edn-bridge-hands--argument arguments :symbol))
+         (path (edn-bridge-hands--argument arguments :path))
+         (own (edn-bridge-hands--buffer path))
+         (open (edn-bridge-hands--open))
+         (found
+          (with-current-buffer own
+            (save-excursion
+              (save-restriction
+                (widen)
+                (cond
+                 ((edn-bridge-hands--server)
+                  (unless (edn-bridge-hands--go-to
+                           symbol (plist-get arguments :line))
+                    (error "%s does not contain %s" path symbol))
+                  (edn-bridge-hands--ask-server method more))
+                 ((and (eq method :textDocument/definition)
+                       (derived-mode-p 'emacs-lisp-mode))
+                  (edn-bridge-hands--elisp-places symbol open))
+                 (t
+                  (error "No language server answers in this buffer: use search")))))))
+         (lines nil)
+         (outside 0))
+    (pcase-dolist (`(,file ,line ,column) found)
+      (let ((name (and file (edn-bridge-hands--name-inside file own))))
+        (if name
+            (push (edn-bridge-hands--place name line column own) lines)
+          (cl-incf outside))))
+    (concat
+     (edn-bridge-hands--lines (delete-dups (nreverse lines))
+                              (format "No %s of %s is known." what symbol))
+     (if (zerop outside)
+         ""
+       (format "\n(%d outside of the folder left out)" outside)))))
 
 (defun edn-bridge-hands--go-to (symbol line)
   "Go to SYMBOL in LINE of this buffer, or wherever it is used first.
-What a language server is asked about is what is at point."
+Return non-nil if it is there.  What a language server is asked about is
+what is at point."
   (let ((case-fold-search nil)
         (regexp (concat "\\_<" (regexp-quote symbol) "\\_>")))
     (goto-char (point-min))
@@ -448,18 +471,157 @@ What a language server is asked about is what is at point."
     (when (looking-back regexp (line-beginning-position))
       (goto-char (match-beginning 0)))))
 
-(defun edn-bridge-hands--place (item)
-  "Return a line about ITEM of Xref.  No file is opened for it."
-  (let* ((location (xref-item-location item))
-         (group (or (ignore-errors (xref-location-group location)) ""))
-         (line (ignore-errors (xref-location-line location)))
-         (file (if (file-name-absolute-p group)
-                   (edn-bridge-hands--name group)
-                 group)))
-    (format "%s%s: %s" file
-            (if (integerp line) (format ":%d" line) "")
-            (edn-bridge-hands--one-line
-             (substring-no-properties (xref-item-summary item))))))
+(defun edn-bridge-hands--folders (own)
+  "Return the names of this chat's folder, as it is called and without links.
+The latter is known by OWN, the buffer of a file in it: nothing is asked of
+the file system."
+  (let* ((folder (file-local-name (expand-file-name default-directory)))
+         (file (file-local-name (buffer-file-name own)))
+         (true (file-local-name (or (edn-bridge-buffers-true-name own) file)))
+         (rest (and (string-prefix-p folder file)
+                    (substring file (length folder)))))
+    (if (and rest (string-suffix-p (concat "/" rest) true))
+        (list folder (string-remove-suffix rest true))
+      (list folder))))
+
+(defun edn-bridge-hands--name-inside (file own)
+  "Return what FILE, a local name, is called in this chat's folder, or nil.
+OWN is the buffer of a file in it."
+  (let* ((file-name-handler-alist nil)
+         (file (expand-file-name file "/"))
+         (folder (seq-find (lambda (folder) (string-prefix-p folder file))
+                           (edn-bridge-hands--folders own))))
+    (and folder
+         (substring file (length folder)))))
+
+(defun edn-bridge-hands--place (name line column own)
+  "Return a line about the place at LINE and COLUMN of the file NAME.
+Its text is that of OWN, the buffer of the file that the call names, if it
+is there.  The bridge has judged no other file."
+  (concat
+   name
+   (if line (format ":%d" line) "")
+   (if column (format ":%d" column) "")
+   (if (and line (member name (edn-bridge-hands--own-names own)))
+       (with-current-buffer own
+         (save-excursion
+           (save-restriction
+             (widen)
+             (goto-char (point-min))
+             (forward-line (1- line))
+             (concat ": "
+                     (edn-bridge-hands--one-line
+                      (buffer-substring-no-properties
+                       (point) (line-end-position)))))))
+     "")))
+
+(defun edn-bridge-hands--own-names (own)
+  "Return what the file of OWN, a buffer, is called in this chat's folder."
+  (delq nil
+        (mapcar (lambda (file)
+                  (and file
+                       (edn-bridge-hands--name-inside (file-local-name file)
+                                                      own)))
+                (list (buffer-file-name own)
+                      (edn-bridge-buffers-true-name own)))))
+
+;; What Eglot itself makes of an answer has the text of each line: it reads
+;; the files for that.  And which server a buffer has it may look up by the
+;; project, for which .dir-locals.el is evaluated.
+
+(defvar eglot--managed-mode)
+(defvar eglot--cached-server)
+(defvar eglot--servers-by-project)
+(declare-function eglot--managed-buffers "ext:eglot" t t)
+(declare-function eglot--TextDocumentPositionParams "ext:eglot" ())
+(declare-function eglot--signal-textDocument/didChange "ext:eglot" ())
+(declare-function jsonrpc-request "jsonrpc" t t)
+
+(defun edn-bridge-hands--server ()
+  "Return the server with which Eglot manages this buffer, or nil.
+Eglot is told it too, which then looks for none."
+  (when (bound-and-true-p eglot--managed-mode)
+    (or eglot--cached-server
+        (setq eglot--cached-server
+              (cl-loop for servers being the hash-values
+                       of eglot--servers-by-project
+                       thereis (seq-find (lambda (server)
+                                           (memq (current-buffer)
+                                                 (eglot--managed-buffers
+                                                  server)))
+                                         servers))))))
+
+(defun edn-bridge-hands--ask-server (method more)
+  "Return the places for METHOD at point, by the server of this buffer.
+MORE are further parameters.  Places are lists of a local file name, which
+is nil for what is no file, a line and a column, both counted from 1."
+  (eglot--signal-textDocument/didChange)
+  (let ((answer (condition-case err
+                    (jsonrpc-request
+                     (edn-bridge-hands--server) method
+                     (append (eglot--TextDocumentPositionParams) more)
+                     :timeout edn-bridge-hands--seconds)
+                  (jsonrpc-error
+                   (error "The language server says: %s"
+                          (or (alist-get 'jsonrpc-error-message
+                                         (cdr (cdr err)))
+                              "it failed"))))))
+    (mapcar
+     (lambda (location)
+       (let* ((range (or (plist-get location :targetSelectionRange)
+                         (plist-get location :range)))
+              (start (plist-get range :start)))
+         (list (edn-bridge-hands--uri-file (or (plist-get location :targetUri)
+                                               (plist-get location :uri)))
+               (1+ (plist-get start :line))
+               (1+ (plist-get start :character)))))
+     ;; One place may stand alone.
+     (if (vectorp answer) answer (and answer (list answer))))))
+
+(defun edn-bridge-hands--uri-file (uri)
+  "Return the local name of the file that URI stands for, or nil."
+  (and (stringp uri)
+       (let ((case-fold-search t))
+         (string-match "\\`file://\\(?:localhost\\)?\\(/.*\\)\\'" uri))
+       (decode-coding-string (url-unhex-string (match-string 1 uri)) 'utf-8)))
+
+(defun edn-bridge-hands--elisp-places (symbol open)
+  "Return where SYMBOL, a name in Emacs Lisp, is defined.
+That is looked for in OPEN, buffers, and in what Emacs noted as it loaded
+files, of which no place is known."
+  (let* ((case-fold-search nil)
+         (known (intern-soft symbol))
+         (regexp (concat "^([-[:alnum:]]*def[-*[:alnum:]]*[ \t\n]+[('#]*"
+                         (regexp-quote symbol) "\\_>"))
+         (places
+          (cl-loop
+           for buffer in open
+           append
+           (with-current-buffer buffer
+             (when (derived-mode-p 'emacs-lisp-mode)
+               (save-excursion
+                 (save-restriction
+                   (widen)
+                   (goto-char (point-min))
+                   (cl-loop
+                    while (re-search-forward regexp nil t)
+                    collect
+                    (progn
+                      (goto-char (- (match-end 0) (length symbol)))
+                      (list (file-local-name buffer-file-name)
+                            (line-number-at-pos nil t)
+                            (1+ (current-column)))))))))))
+         (files (and known
+                     (delete-dups
+                      (delq nil (mapcar (lambda (type) (symbol-file known type))
+                                        '(defun defvar defface)))))))
+    (append
+     places
+     (cl-loop for file in files
+              for source = (and (file-name-absolute-p file)
+                                (concat (file-name-sans-extension file) ".el"))
+              unless (and source (assoc source places))
+              collect (list source nil nil)))))
 
 ;;;; Outline, files, buffers, selection
 
@@ -467,6 +629,7 @@ What a language server is asked about is what is at point."
   "Return what the file in ARGUMENTS consists of."
   (let ((path (edn-bridge-hands--argument arguments :path)))
     (with-current-buffer (edn-bridge-hands--buffer path)
+      (edn-bridge-hands--server)
       (save-excursion
         (save-restriction
           (widen)
@@ -507,15 +670,9 @@ DEPTH is how deep in the whole it is."
           ((and (integerp value) (> value 0)) value))))
 
 (defun edn-bridge-hands--files (arguments)
-  "Return the files of this chat's project, as ARGUMENTS limit them."
-  (let* ((containing (plist-get arguments :containing))
-         (project (or (project-current nil default-directory)
-                      (error "This folder is no project of the editor")))
-         (root (expand-file-name default-directory))
-         (names (cl-loop for file in (project-files project)
-                         for name = (expand-file-name file)
-                         when (string-prefix-p root name)
-                         collect (substring name (length root)))))
+  "Return the files of this chat's folder, as ARGUMENTS limit them."
+  (let ((containing (plist-get arguments :containing))
+        (names (edn-bridge-buffers-list-files edn-bridge-hands--seconds)))
     (edn-bridge-hands--lines
      (if (and (stringp containing) (not (equal containing "")))
          (seq-filter (lambda (name) (string-search containing name)) names)

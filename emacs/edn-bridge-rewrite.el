@@ -227,8 +227,8 @@ The difference is shown when it has come, and can be accepted then."
 ;;;; The message of a commit
 
 (defconst edn-bridge-rewrite--diff-command
-  '("git" "--no-pager" "diff" "--cached" "--no-color" "--no-ext-diff"
-    "--no-textconv")
+  '("git" "--no-pager" "-c" "core.fsmonitor=false" "diff" "--cached"
+    "--no-color" "--no-ext-diff" "--no-textconv")
   "The command that writes what is staged.")
 
 ;;;###autoload

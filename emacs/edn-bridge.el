@@ -103,7 +103,9 @@
 (defun edn-bridge-directory ()
   "Return the folder that a chat started here is about.
 It is the root of the project, or else `default-directory'."
-  (let ((project (project-current)))
+  ;; Else project.el evaluates .dir-locals.el, which a command of an agent
+  ;; may have written.
+  (let ((project (let ((enable-dir-local-variables nil)) (project-current))))
     (file-name-as-directory
      (expand-file-name
       (if project (project-root project) default-directory)))))

@@ -44,6 +44,9 @@
                                                (format "%s" b))))
                    '(;; In batch mode.
                      (edn-bridge-batch--run accept-process-output)
+                     ;; For a tool, while Emacs is idle, or the key that
+                     ;; completes; bounded, and what is typed ends it.
+                     (edn-bridge-buffers-list-files accept-process-output)
                      ;; A command that cannot go on without an answer.
                      (edn-bridge-doctor--handshake accept-process-output)
                      ;; What an ended process has left; bounded.

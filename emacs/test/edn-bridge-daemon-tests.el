@@ -613,7 +613,7 @@ That is the text of a script's turns, in EDN."
             (edn-bridge-terminal-tests-see
              "^Fix the cart — waits for an approval  \\[Open\\]")
             ;; The offer comes to this chat too, and moves the button.
-            (edn-bridge-terminal-tests-see "C-c C-p continues with")
+            (edn-bridge-terminal-tests-see "C-c C-p continues ")
             (edn-bridge-terminal-tests-click "\\[Open\\]")
             (edn-bridge-terminal-tests-do
              "You\nFix the cart" "touch two" "Allow once" '("C-c" "C-y")

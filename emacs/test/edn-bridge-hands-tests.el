@@ -513,40 +513,136 @@ file a.el, which has TEXT."
                            (edn-bridge-hands-tests-result
                             "editor-diagnostics" :path "b.el")))))
 
-(ert-deftest edn-bridge-hands-definitions-outline-and-uses ()
+(ert-deftest edn-bridge-hands-outline-and-definitions-are-from-memory ()
   (edn-bridge-hands-tests-with-file
       (conn sent visiting "(defun edn-hands-x ()\n  1)\n\n(defvar edn-hands-y 2)\n(edn-hands-x)\n")
-    (should (equal (edn-bridge-hands-tests-result "editor-outline"
-                                                  :path "a.el")
-                   "1: edn-hands-x\n4: Variables / edn-hands-y"))
-    (with-current-buffer visiting
-      (add-hook 'xref-backend-functions (lambda () 'edn-hands) nil t))
-    (cl-letf (((symbol-function 'edn-hands-find)
-               (lambda (symbol)
-                 (list (xref-make (concat "(defun " symbol " ()")
-                                  (xref-make-file-location file 1 7))
-                       (xref-make "built in"
-                                  (xref-make-bogus-location "no place"))))))
-      (eval '(progn
-               (cl-defmethod xref-backend-definitions
-                 ((_backend (eql edn-hands)) symbol)
-                 (edn-hands-find (format "%s at %d" symbol
-                                         (line-number-at-pos))))
-               (cl-defmethod xref-backend-references
-                 ((_backend (eql edn-hands)) _symbol)
-                 nil))
-            t)
-      (let ((text (edn-bridge-hands-tests-result
-                   "editor-definitions" :path "a.el" :symbol "edn-hands-x"
-                   :line 5)))
-        (should (string-prefix-p "a.el:1: (defun edn-hands-x at 5 ()" text))
-        (should (string-search "built in" text)))
+    (edn-bridge-test-blind
+      (should (equal (edn-bridge-hands-tests-result "editor-outline"
+                                                    :path "a.el")
+                     "1: edn-hands-x\n4: Variables / edn-hands-y"))
       (should (equal (edn-bridge-hands-tests-result
-                      "editor-references" :path "a.el" :symbol "edn-hands-x")
-                     "No use of edn-hands-x is known.")))
+                      "editor-definitions" :path "a.el" :symbol "edn-hands-x"
+                      :line 5)
+                     "a.el:1:8: (defun edn-hands-x ()"))
+      ;; What Emacs has loaded, and what is elsewhere.
+      (let ((load-history
+             (append (list (list (expand-file-name "b.elc" folder)
+                                 '(defun . edn-hands-z))
+                           (list (expand-file-name "a.elc" folder)
+                                 'edn-hands-y))
+                     load-history)))
+        (intern "edn-hands-z")
+        (should (equal (edn-bridge-hands-tests-result
+                        "editor-definitions" :path "a.el"
+                        :symbol "edn-hands-z")
+                       "b.el"))
+        (should (equal (edn-bridge-hands-tests-result
+                        "editor-definitions" :path "a.el"
+                        :symbol "edn-hands-y")
+                       "a.el:4:9: (defvar edn-hands-y 2)")))
+      (should (equal (edn-bridge-hands-tests-result
+                      "editor-definitions" :path "a.el" :symbol "seq-take")
+                     "No definition of seq-take is known.\n(1 outside of the folder left out)")))
     (should (string-search "symbol is missing"
                            (edn-bridge-hands-tests-result
                             "editor-definitions" :path "a.el")))))
+
+(ert-deftest edn-bridge-hands-no-file-is-searched-for-uses ()
+  (edn-bridge-hands-tests-with-file
+      (conn sent visiting "(defvar edn-hands-token 1)\n")
+    (let ((default-directory folder))
+      (call-process "git" nil nil nil "init" "-q" "."))
+    (write-region "edn-hands-token HUSH\n" nil
+                  (expand-file-name "secrets.el" folder) nil 'quiet)
+    (cl-flet ((uses () (edn-bridge-hands-tests-result
+                        "editor-references" :path "a.el"
+                        :symbol "edn-hands-token")))
+      ;; Emacs Lisp, tags, and whatever else may search files.
+      (should (equal (uses) "No language server answers in this buffer: use search"))
+      (with-current-buffer visiting (fundamental-mode))
+      (should (equal (uses) "No language server answers in this buffer: use search"))
+      (should (equal (edn-bridge-hands-tests-result
+                      "editor-definitions" :path "a.el"
+                      :symbol "edn-hands-token")
+                     "No language server answers in this buffer: use search"))
+      (with-current-buffer visiting
+        (add-hook 'xref-backend-functions (lambda () 'edn-hands) nil t))
+      (eval '(cl-defmethod xref-backend-references
+               ((_backend (eql edn-hands)) _symbol)
+               (list (xref-make "HUSH" (xref-make-file-location "a.el" 1 1))))
+            t)
+      (should (equal (uses) "No language server answers in this buffer: use search")))))
+
+(defvar eglot-server-programs)
+(defvar eglot-sync-connect)
+(defvar eglot-autoshutdown)
+(declare-function eglot "eglot")
+(declare-function eglot-shutdown "eglot")
+(declare-function eglot--guess-contact "eglot")
+(declare-function eglot-current-server "eglot")
+(defvar eglot--cached-server)
+
+(ert-deftest edn-bridge-hands-language-server-is-asked-for-places-alone ()
+  (skip-unless (require 'eglot nil t))
+  (skip-unless (executable-find "python3"))
+  (edn-bridge-hands-tests-with-file
+      (conn sent visiting "(one)\n(two edn-hands-x)\n")
+    (let ((eglot-server-programs
+           `((emacs-lisp-mode
+              . ("python3" ,(expand-file-name "language-server.py"
+                                              edn-bridge-test-directory)))))
+          (eglot-sync-connect t)
+          (eglot-autoshutdown t)
+          (inhibit-message t)
+          (server nil)
+          (other nil)
+          (uses "a.el:2:6: (two edn-hands-x)\nb ä.el:3:5\n(2 outside of the folder left out)"))
+      (write-region "\n\nHUSH HUSH" nil (expand-file-name "b ä.el" folder)
+                    nil 'quiet)
+      (unwind-protect
+          (progn
+            (with-current-buffer visiting
+              (apply #'eglot (eglot--guess-contact))
+              (setq server (eglot-current-server))
+              ;; Eglot itself looks for it by the project where it has not yet.
+              (setq eglot--cached-server nil))
+            (cl-letf (((symbol-function 'project-current)
+                       (lambda (&rest _) (error "Looked for the project")))
+                      ((symbol-function 'insert-file-contents)
+                       (lambda (&rest _) (error "A file was read"))))
+              (should (equal (edn-bridge-hands-tests-result
+                              "editor-references" :path "a.el"
+                              :symbol "edn-hands-x")
+                             uses))
+              (should (equal (edn-bridge-hands-tests-result
+                              "editor-definitions" :path "a.el"
+                              :symbol "edn-hands-x")
+                             "a.el:2:6: (two edn-hands-x)"))
+              (should (equal (edn-bridge-hands-tests-result
+                              "editor-references" :path "a.el"
+                              :symbol "none")
+                             "a.el does not contain none"))
+              ;; What was typed is told before.
+              (with-current-buffer visiting
+                (goto-char (point-min))
+                (insert "\n(fail)"))
+              (should (equal (edn-bridge-hands-tests-result
+                              "editor-references" :path "a.el"
+                              :symbol "fail")
+                             "The language server says: no: (fail)(one)")))
+            ;; The bridge has not judged the other file, also if it is open.
+            (with-current-buffer visiting (erase-buffer)
+                                 (insert "(one)\n(two edn-hands-x)\n"))
+            (setq other (find-file-noselect (expand-file-name "b ä.el" folder)))
+            (should (equal (edn-bridge-hands-tests-result
+                            "editor-references" :path "a.el"
+                            :symbol "edn-hands-x")
+                           uses)))
+        (when other (kill-buffer other))
+        (when server
+          (with-current-buffer visiting
+            (set-buffer-modified-p nil)
+            (ignore-errors (eglot-shutdown server))))))))
 
 (ert-deftest edn-bridge-hands-files-buffers-and-selection ()
   (edn-bridge-hands-tests-with-file (conn sent visiting "one\ntwo\nthree\n")
@@ -575,6 +671,83 @@ file a.el, which has TEXT."
                    "a.el: emacs-lisp, unsaved changes"))
     (should (equal (edn-bridge-hands-tests-result "editor-selection")
                    "a.el, line 4, column 1; selected from line 2 on:\none\ntwo\n"))))
+
+(defmacro edn-bridge-hands-tests-in-a-trap (&rest body)
+  "Run BODY in a chat of a repository that would run programs.
+They would make the file TRAPPED."
+  (declare (indent 0) (debug t))
+  `(edn-bridge-hands-tests-with-file (conn sent visiting "one\n")
+     (let ((trapped (make-temp-name (expand-file-name
+                                     "edn-trapped" temporary-file-directory))))
+       (unwind-protect
+           (let ((default-directory folder)
+                 (program (expand-file-name ".git/run" folder)))
+             (call-process "git" nil nil nil "init" "-q" ".")
+             (write-region (format "#!/bin/sh\necho x > %s\n" trapped) nil
+                           program nil 'quiet)
+             (set-file-modes program #o700)
+             (call-process "git" nil nil nil "config" "core.fsmonitor" program)
+             (call-process "git" nil nil nil "config" "core.hooksPath" ".git")
+             ;; Emacs 28 and 29 evaluate it when project.el is asked.
+             (write-region (format "((nil . ((eval . (write-region \"x\" nil %S)))))"
+                                   trapped)
+                           nil ".dir-locals.el" nil 'quiet)
+             ,@body
+             (should-not (file-exists-p trapped)))
+         (ignore-errors (delete-file trapped))))))
+
+(ert-deftest edn-bridge-hands-files-run-nothing-of-the-repository ()
+  (edn-bridge-hands-tests-in-a-trap
+    (should (equal (sort (split-string (edn-bridge-hands-tests-result
+                                        "editor-project-files")
+                                       "\n")
+                         #'string-lessp)
+                   '(".dir-locals.el" "a.el")))
+    ;; Nor does the index count, which may be that of any repository.
+    (call-process "git" nil nil nil "-c" "core.fsmonitor=false"
+                  "update-index" "--add" "--cacheinfo"
+                  "100644,e69de29bb2d1d6434b8b29ae775ad8c2e48c5391,gone.el")
+    (let ((process-environment (cons "GIT_DIR=/" process-environment)))
+      (should (equal (edn-bridge-hands-tests-result
+                      "editor-project-files" :containing "el")
+                     ".dir-locals.el\na.el")))))
+
+(ert-deftest edn-bridge-hands-completion-and-folder-run-nothing-of-it ()
+  (edn-bridge-hands-tests-in-a-trap
+    (should (member "a.el" (edn-bridge-complete--project-files)))
+    (should (equal (edn-bridge-directory) folder))))
+
+(ert-deftest edn-bridge-hands-files-are-those-of-the-folder ()
+  (edn-bridge-hands-tests-with-file (conn sent visiting "one\n")
+    (should (string-search "in no Git repository: use find"
+                           (edn-bridge-hands-tests-result
+                            "editor-project-files")))
+    (should (equal (edn-bridge-complete--project-files) '("a.el")))
+    (let ((default-directory folder))
+      (call-process "git" nil nil nil "init" "-q" ".")
+      (make-directory "sub/deep" t)
+      (write-region "x" nil "sub/deep/ä.txt" nil 'quiet)
+      (write-region "x" nil "sub/no.log" nil 'quiet)
+      (write-region "*.log\n" nil ".gitignore" nil 'quiet)
+      (make-symbolic-link "/" "sub/root"))
+    (setq default-directory (file-name-as-directory
+                             (expand-file-name "sub" folder)))
+    (should (equal (edn-bridge-hands-tests-result "editor-project-files")
+                   "deep/ä.txt\nroot"))))
+
+(ert-deftest edn-bridge-hands-files-end-where-git-waits ()
+  (skip-unless (executable-find "mkfifo"))
+  (edn-bridge-hands-tests-with-file (conn sent visiting "one\n")
+    (let ((default-directory folder)
+          (edn-bridge-hands--seconds 0.5))
+      (call-process "git" nil nil nil "init" "-q" ".")
+      (call-process "mkfifo" nil nil nil ".gitignore")
+      (should (string-search "too long"
+                             (edn-bridge-hands-tests-result
+                              "editor-project-files")))
+      (edn-bridge-test-wait
+       (not (cl-find "edn-bridge list files" (process-list)
+                     :key #'process-name :test #'string-prefix-p))))))
 
 (ert-deftest edn-bridge-hands-answers-are-bounded ()
   (edn-bridge-test-with-chat (conn sent)

@@ -135,8 +135,8 @@ As a user does who has nothing else, in another Emacs."
 
 (defconst edn-bridge-package-tests-order
   '("constants" "edn" "rpc" "program" "visible" "transcript" "markdown-inline" "markdown-table"
-    "markdown-code" "markdown" "chat-state" "chat-place" "chat-header" "chat" "messages" "said" "complete"
-    "input" "queue" "tools-output" "tools" "follow" "buffers" "files" "undo" "ediff" "interact"
+    "markdown-code" "markdown" "chat-state" "chat-place" "chat-header" "chat" "buffers" "messages" "said"
+    "complete" "input" "queue" "tools-output" "tools" "follow" "files" "undo" "ediff" "interact"
     "interact-kinds" "actions" "work" "attention" "sessions" "agents" "models" "trust" "rules" "mcp" "tree" "jobs"
     "side"
     "ask" "rewrite" "context" "hands" "query" "log" "daemon" "doctor" "usage" "drafts" "batch")

@@ -517,7 +517,7 @@ turns, sessions of other hosts and the daemon.")
    '("C-c" "C-r") "^The session is here")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
-   '("C-c" "C-d") "^The agent is not told" '("C-c" "C-d") "^The agent is told"))
+   '("C-c" "C-d") "^The agent is not told" '("C-c" "C-d") "^The agent gets"))
 
 (defun edn-bridge-terminal-tests-beside ()
   "Use what stands beside the chat."
@@ -614,7 +614,7 @@ turns, sessions of other hosts and the daemon.")
                                 '("C-u" "M-x") "^C-u M-x")
   (edn-bridge-terminal-tests-type "-l" "edn-bridge")
   (edn-bridge-terminal-tests-do
-   '("Enter") "C-c C-p continues with" '("C-c" "C-p") "open in another program"))
+   '("Enter") "C-c C-p continues " '("C-c" "C-p") "open in another program"))
 
 (defun edn-bridge-terminal-tests-menu (key &rest steps)
   "Choose KEY in the menu of a chat and do STEPS."
