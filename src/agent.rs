@@ -17,5 +17,5 @@ pub use connection::{AgentConnection, AgentFault, AgentPlace, AgentTurn, FromAge
 pub use settings::{AgentSetup, AgentSetupError, AgentSetups};
 pub use update::{
     AgentAsk, AgentCan, AgentReply, AgentServer, AgentServerWay, AgentSession, AgentUpdate, AgentVoice,
-    CallNews, CallPart, OfferedAnswer, PromptPart, SessionNews,
+    CallNews, CallPart, OfferedAnswer, PromptPart, SessionNews, pairs,
 };

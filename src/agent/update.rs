@@ -100,6 +100,14 @@ pub struct CallNews {
     pub output: Option<Value<'static>>,
     /// What a terminal of the agent's own has written since the last time.
     pub written: Option<String>,
+    /// Whether it has parts that cannot be read: nobody knows what it does.
+    pub is_unread: bool,
+}
+
+/// The keys of a map with their values. Those that are no text have no name.
+pub fn pairs<'v>(map: &'v Value<'_>) -> impl Iterator<Item = (&'v str, &'v Value<'v>)> {
+    let pairs = map.as_map().into_iter().flat_map(|map| map.iter());
+    pairs.map(|(key, value)| (key.as_keyword().or_else(|| key.as_str()).unwrap_or_default(), value))
 }
 
 impl CallNews {

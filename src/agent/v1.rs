@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 use super::known;
 use super::update::{
     AgentAsk, AgentCan, AgentReply, AgentServer, AgentServerWay, AgentSession, AgentUpdate, AgentVoice,
-    CallNews, CallPart, OfferedAnswer, PromptPart, SessionNews,
+    CallNews, CallPart, OfferedAnswer, PromptPart, SessionNews, pairs,
 };
 use crate::acp::{PermissionKind, Stop};
 use crate::facts::agent::{AgentChoice, AgentCommand, AgentOption, AgentStep, AgentValue};
@@ -115,6 +115,10 @@ fn read<T: DeserializeOwned>(value: &Value<'_>) -> Option<T> {
     serde_json::from_value(plain(value))
         .map_err(|error| tracing::debug!(%error, "a message of an agent cannot be read"))
         .ok()
+}
+
+fn within<'v>(map: &'v Value<'_>, key: &str) -> Option<&'v Value<'v>> {
+    pairs(map).find(|(name, _)| *name == key).map(|(_, value)| value)
 }
 
 fn short(text: &str) -> Arc<str> {
@@ -255,14 +259,15 @@ pub(super) fn stopped(answer: &Value<'_>) -> (Stop, Option<[u64; 4]>) {
 pub(super) fn update(params: &Value<'_>) -> Option<(Arc<str>, ParsedUpdate)> {
     let notification: acp::SessionNotification = read(params)?;
     let session = notification.session_id.0;
+    let is_unread = within(params, "update").is_some_and(is_unread);
     let told = match notification.update {
         acp::SessionUpdate::AgentMessageChunk(chunk) => said(AgentVoice::Agent, chunk),
         acp::SessionUpdate::AgentThoughtChunk(chunk) => said(AgentVoice::Thought, chunk),
         acp::SessionUpdate::ToolCall(call) => {
-            ParsedUpdate::Turn(AgentUpdate::Call(Box::new(whole_call(call))))
+            ParsedUpdate::Turn(AgentUpdate::Call(Box::new(CallNews { is_unread, ..whole_call(call) })))
         }
         acp::SessionUpdate::ToolCallUpdate(update) => {
-            ParsedUpdate::Turn(AgentUpdate::Call(Box::new(call_news(update))))
+            ParsedUpdate::Turn(AgentUpdate::Call(Box::new(CallNews { is_unread, ..call_news(update) })))
         }
         acp::SessionUpdate::Plan(plan) => ParsedUpdate::Session(SessionNews::Plan(steps(&plan))),
         acp::SessionUpdate::AvailableCommandsUpdate(update) => {
@@ -362,7 +367,47 @@ fn whole_call(call: acp::ToolCall) -> CallNews {
         input: call.raw_input.map(value_of),
         output: call.raw_output.map(value_of),
         written: call.meta.as_ref().and_then(written),
+        is_unread: false,
     }
+}
+
+/// Whether a tool call has parts that [`whole_call`] and [`call_news`] leave out: unknown keys, and values of another shape than
+/// the protocol's.
+fn is_unread(call: &Value<'_>) -> bool {
+    fn only(map: &Value<'_>, keys: &[&str]) -> bool {
+        map.as_map().is_some() && pairs(map).all(|(key, _)| keys.contains(&key))
+    }
+    fn is_text(map: &Value<'_>, key: &str) -> bool {
+        pairs(map).any(|(name, value)| name == key && value.as_str().is_some())
+    }
+    fn all(list: &Value<'_>, is_read: fn(&Value<'_>) -> bool) -> bool {
+        matches!(list, Value::Nil) || list.as_slice().is_some_and(|items| items.iter().all(is_read))
+    }
+    let is_part = |part: &Value<'_>| {
+        let kind = pairs(part).find(|(key, _)| *key == "type").and_then(|(_, kind)| kind.as_str());
+        match kind {
+            Some("content") => only(part, &["type", "content", "_meta"]),
+            Some("terminal") => only(part, &["type", "terminalId", "_meta"]) && is_text(part, "terminalId"),
+            Some("diff") => {
+                let is_old = |(key, value): (&str, &Value<'_>)| {
+                    key != "oldText" || matches!(value, Value::Nil) || value.as_str().is_some()
+                };
+                only(part, &["type", "path", "oldText", "newText", "_meta"])
+                    && is_text(part, "path")
+                    && is_text(part, "newText")
+                    && pairs(part).all(is_old)
+            }
+            _ => false,
+        }
+    };
+    let is_place = |place: &Value<'_>| only(place, &["path", "line", "_meta"]) && is_text(place, "path");
+    !pairs(call).all(|(key, value)| match key {
+        "content" => all(value, is_part),
+        "locations" => all(value, is_place),
+        "sessionUpdate" | "toolCallId" | "name" | "title" | "kind" | "status" | "rawInput" | "rawOutput"
+        | "_meta" => true,
+        _ => false,
+    })
 }
 
 fn call_news(update: acp::ToolCallUpdate) -> CallNews {
@@ -378,6 +423,7 @@ fn call_news(update: acp::ToolCallUpdate) -> CallNews {
         input: fields.raw_input.map(value_of),
         output: fields.raw_output.map(value_of),
         written: update.meta.as_ref().and_then(written),
+        is_unread: false,
     }
 }
 
@@ -436,7 +482,8 @@ pub(super) fn ask(
                 name: short(&option.name).to_string(),
                 kind: PermissionKind::try_from(option.kind).ok(),
             });
-            let call = Box::new(call_news(request.tool_call));
+            let is_unread = within(params, "toolCall").is_some_and(is_unread);
+            let call = Box::new(CallNews { is_unread, ..call_news(request.tool_call) });
             (request.session_id.0, AgentAsk::Permission { call, answers: answers.collect() })
         }
         "fs/write_text_file" => {

@@ -35,7 +35,7 @@ impl ExternalTurn<'_> {
                 }
             }
             AgentUpdate::Call(news) => {
-                self.call_told(&news).await;
+                self.call_told(&news, false).await;
             }
             AgentUpdate::Notice { warns, text } => {
                 let level = if warns { NoticeLevel::Warning } else { NoticeLevel::Info };
@@ -91,10 +91,12 @@ impl ExternalTurn<'_> {
         }
     }
 
-    /// Takes in what is new of a call. Returns its id here; `None` if the turn has too many.
-    pub(super) async fn call_told(&self, news: &CallNews) -> Option<Arc<str>> {
+    /// Takes in what is new of a call. Returns its id here; `None` if the turn has too many. What is asked about is still to be
+    /// done: under the id of a call that is over, it is another call.
+    pub(super) async fn call_told(&self, news: &CallNews, is_asked: bool) -> Option<Arc<str>> {
         let mut telling = self.telling.lock().await;
-        let place = match telling.calls.iter().position(|call| call.id == news.id) {
+        let is_it = |call: &AgentCall| call.id == news.id && !(is_asked && call.is_over);
+        let place = match telling.calls.iter().rposition(is_it) {
             Some(place) => place,
             None if telling.calls.len() >= AGENT_TURN_CALLS => return None,
             None => {
@@ -252,6 +254,7 @@ impl ExternalTurn<'_> {
             since: None,
             shown: None,
             is_over: false,
+            is_unread: false,
         };
         begun.take(agent, news);
         begun

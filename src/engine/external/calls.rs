@@ -49,6 +49,8 @@ pub(super) struct AgentCall {
     pub(super) since: Option<Instant>,
     pub(super) shown: Option<Instant>,
     pub(super) is_over: bool,
+    /// Whether the agent told of it in a way that cannot be read.
+    pub(super) is_unread: bool,
 }
 
 impl Telling {
@@ -100,6 +102,7 @@ pub(super) fn tool_name(agent: &str, kind: CallKind, own: Option<&str>) -> Arc<s
 impl AgentCall {
     /// Takes in what is new.
     pub(super) fn take(&mut self, agent: &str, news: &CallNews) {
+        self.is_unread |= news.is_unread;
         if let Some(kind) = news.kind {
             self.kind = kind;
         }

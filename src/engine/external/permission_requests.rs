@@ -42,7 +42,7 @@ impl ExternalTurn<'_> {
     pub(super) async fn prepared(&self, ask: AgentAsk) -> PermissionRequest {
         let AgentAsk::Permission { call: news, answers } = ask else { return PermissionRequest::Other(ask) };
         // Some agents tell of a call first in this way.
-        let id = self.call_told(&news).await;
+        let id = self.call_told(&news, true).await;
         let telling = self.telling.lock().await;
         let known = id.and_then(|id| telling.calls.iter().find(|call| call.call.id == id));
         let Some(known) = known else {
@@ -107,6 +107,14 @@ impl ExternalTurn<'_> {
             return no();
         }
         if !is_plain(&answers) {
+            // A yes by its name decides nothing that a guard, or the grant of a stage, is there for.
+            let admitted = match self.batch.is_outside_of_stage(&act) {
+                true => self.batch.admit(&call, &act, diff.as_deref()).await.map(drop),
+                false => self.batch.voted_on(&call, &act).await,
+            };
+            if admitted.is_err() {
+                return no();
+            }
             return self.selected(&call, &act, diff.as_deref(), &answers).await;
         }
         match self.batch.admit(&call, &act, diff.as_deref()).await {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::approvals::{Permit, PermittedText};
 use super::calls::AgentCall;
 use crate::acp::CallKind;
-use crate::agent::CallPart;
+use crate::agent::{CallPart, pairs};
 use crate::diff;
 use crate::glob::PathGlob;
 use crate::http::Url;
@@ -126,6 +126,12 @@ struct Gathering<'c> {
 /// Steps of looking a path up on the disk.
 const LOOKUP: usize = 10_000;
 
+/// Steps of making a matcher of a part of a pattern.
+const MATCHER: usize = 1_000;
+
+/// The folders from which a relative path may be meant. A client names one.
+const FOLDERS: usize = 8;
+
 /// The act of a request. Looks at links on the disk.
 pub(super) fn of(call: &AgentCall, agent: &str) -> Requested {
     let cwd = call.folder.as_path();
@@ -140,14 +146,15 @@ pub(super) fn of(call: &AgentCall, agent: &str) -> Requested {
         parts: Vec::new(),
         permits: Vec::new(),
         // What removes or moves is not understood as a change of a text.
-        is_whole: known,
+        is_whole: known && !call.is_unread,
         has_data: false,
         is_too_much: false,
         meter: Meter::new(RULE_STEPS, 0),
     };
     let folders = folders(call.input.as_ref());
     gathering.is_whole &= folders.len() <= 1;
-    for folder in &folders {
+    gathering.is_too_much = folders.len() > FOLDERS;
+    for folder in folders.iter().take(FOLDERS) {
         if let Some(folder) = gathering.resolved(folder) {
             gathering.folders.push(folder);
         }
@@ -175,19 +182,14 @@ pub(super) fn of(call: &AgentCall, agent: &str) -> Requested {
         _ => !parts.is_empty(),
     };
     // What nothing says may be anything.
-    let reads = matches!(call.kind, CallKind::Read | CallKind::Search) && !parts.is_empty();
+    let reads =
+        matches!(call.kind, CallKind::Read | CallKind::Search) && !parts.is_empty() && !call.is_unread;
     if !is_whole && !reads {
         let access =
             Access::Call { server: agent.to_owned(), tool: call.call.summary.to_string(), read_only: false };
         parts.push(Part { tool: call.call.name.clone(), access });
     }
     Requested { act: Act { parts, is_whole }, permits, is_too_much }
-}
-
-/// The keys of a map with their values. Those that are no text have no name.
-fn pairs<'v>(map: &'v Value<'_>) -> impl Iterator<Item = (&'v str, &'v Value<'v>)> {
-    let pairs = map.as_map().into_iter().flat_map(|map| map.iter());
-    pairs.map(|(key, value)| (key.as_keyword().or_else(|| key.as_str()).unwrap_or_default(), value))
 }
 
 /// The variables of a map, or of a list as a terminal has them, and their values. One that is no text has none.
@@ -277,6 +279,11 @@ impl Gathering<'_> {
             return;
         }
         for path in self.each(text) {
+            let size = texts.map_or(0, |(old, new)| old.len().saturating_add(new.len()));
+            if self.meter.spend(size, 0).is_err() {
+                self.is_too_much = true;
+                return;
+            }
             // As `write` makes the diff of the same change.
             let text = texts.map(|(old, new)| PermittedText {
                 digest: sha256::hex(new),
@@ -297,6 +304,9 @@ impl Gathering<'_> {
         for (name, value) in pairs(map) {
             if matches!(value, Value::Nil) {
                 continue;
+            }
+            if self.is_too_much {
+                return;
             }
             let key = key_of(name);
             match key {
@@ -388,6 +398,11 @@ impl Gathering<'_> {
         }
         match key {
             Some(Key::Pattern) => {
+                let parts = text.split('/').count();
+                if self.meter.spend(parts.saturating_mul(MATCHER).saturating_add(text.len()), 0).is_err() {
+                    self.is_too_much = true;
+                    return;
+                }
                 let leads_out = text.starts_with(['/', '~'])
                     || ["{/", ",/", "{~", ",~"].iter().any(|start| text.contains(start))
                     || text.split(['/', '{', ',', '}']).any(|name| name == "..")
@@ -444,7 +459,13 @@ impl Gathering<'_> {
         let mut folders = self.folders.clone();
         // The last one named; the first is the session's own.
         let folder = folders.pop().filter(|folder| folder != self.cwd);
+        let size: usize = variables.iter().map(|(name, value)| name.len().saturating_add(value.len())).sum();
         for words in commands {
+            // Each has the variables.
+            if self.parts.len() >= AGENT_ACT_PARTS || self.meter.spend(size, 0).is_err() {
+                self.is_too_much = true;
+                return;
+            }
             let run = match words.as_slice() {
                 [line] => Run::line(line.clone()),
                 words => Run::words(words),

@@ -1,9 +1,6 @@
-//! A turn that an agent answers: from the user's journalled message to the last one of the agent. Its parts are in [`told`],
-//! [`asks`] and [`served`].
-//!
-//! [`told`]: super::told
-//! [`asks`]: super::asks
-//! [`served`]: super::served
+//! A turn that an agent answers: from the user's journalled message to the last one of the agent. Its parts are in
+//! [`agent_output`](super::agent_output), [`permission_requests`](super::permission_requests) and
+//! [`client_methods`](super::client_methods).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

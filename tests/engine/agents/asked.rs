@@ -414,6 +414,17 @@ fn every_part_of_a_request_is_judged() {
         ("accept-edits", format!(r#"{{"kind":"other",{diff}}}"#), "asked"),
         ("read-only", r#"{"kind":"delete","locations":[{"path":"WS/a"}]}"#.to_owned(), "no"),
         ("yolo", r#"{"kind":"execute","rawInput":{"what":"rm x"}}"#.to_owned(), "asked"),
+        // What cannot be read may be anything.
+        ("accept-edits", r#"{"kind":"edit","content":[{"type":"diff","path":"WS/a","newText":"x"},{"type":"diff","path":"/outside/b"}]}"#.to_owned(), "asked"),
+        ("accept-edits", r#"{"kind":"edit","content":[{"type":"diff","path":"WS/a","newText":"x"},{"type":"delete","path":"/outside/b"}]}"#.to_owned(), "asked"),
+        ("accept-edits", r#"{"kind":"edit","content":[{"type":"diff","path":"WS/a","newText":"x","movePath":"/outside/b"}]}"#.to_owned(), "asked"),
+        ("accept-edits", r#"{"kind":"edit","content":[{"type":"diff","path":"WS/a","newText":"x"},{"type":"diff","path":["/outside/b"],"newText":"x"}]}"#.to_owned(), "asked"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"locations":"/outside/b"}}"#), "asked"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"locations":[{{"uri":"file:///outside/b"}}]}}"#), "asked"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"command":"rm -rf /"}}"#), "asked"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"raw_input":{{"command":"rm -rf /"}}}}"#), "asked"),
+        ("ask", r#"{"kind":"read","locations":[{"path":"WS/a"}],"input":{"command":"rm -rf /"}}"#.to_owned(), "asked"),
+        ("accept-edits", format!(r#"{{"kind":"edit",{diff},"_meta":{{"x":1}},"locations":[{{"path":"WS/a","line":3}}]}}"#), "yes"),
     ];
     // More than is looked at: places, and folders that multiply them.
     let many = |count: usize, of: fn(usize) -> String| (0..count).map(of).collect::<Vec<_>>().join(",");
@@ -435,6 +446,22 @@ fn every_part_of_a_request_is_judged() {
             "no",
         ),
     ]);
+    let rows = rows.into_iter().chain([
+        // Commands that share a large variable.
+        (
+            "yolo",
+            format!(
+                r#"{{"kind":"execute","rawInput":{{{},"env":{{"A":"{}"}}}}}}"#,
+                many(200, |n| format!(
+                    "\"cmd{}\":\"make {n}\"",
+                    format!("{n:b}").replace('0', "_").replace('1', "-")
+                )),
+                "x".repeat(200_000)
+            ),
+            "no",
+        ),
+        ("ask", format!(r#"{{"kind":"search","rawInput":{{"pattern":"{}"}}}}"#, "[a]/".repeat(50_000)), "no"),
+    ]);
     let mut wrong = Vec::new();
     for (mode, request, expected) in rows {
         bridge.ask("m", "set_mode", &format!("{{:mode {mode:?}}}"));
@@ -444,6 +471,34 @@ fn every_part_of_a_request_is_judged() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn request_under_the_id_of_a_finished_call_is_another_call() {
+    let setup = with_agent("", ":permissions {:rules [{:tool \"bash\" :command \"rm\" :decision :deny}]}");
+    let mut bridge = setup.interactor();
+    let over = "call c1 read; done c1 read; ";
+    let remove = r#"request {"toolCallId":"c1","kind":"execute","rawInput":{"command":"rm -rf /"}}"#;
+    assert_eq!(came_of(&mut bridge, &format!("{over}{remove}")).0, "no");
+    let change = r#"request {"toolCallId":"c1","kind":"edit","content":[{"type":"diff","path":"/outside/b","newText":"evil"}]}"#;
+    let (found, shown) = came_of(&mut bridge, &format!("{over}{change}"));
+    assert!(found == "asked" && shown.contains("+evil"), "{found} {shown}");
+}
+
+#[test]
+fn guard_votes_on_each_part_of_a_request_whatever_its_kind() {
+    let guard = ":hooks [{:id \"g\" :kind :guard :stage :tool-call :point :pre :tools [\"bash\"] :command [\"false\"]}]";
+    let setup = with_agent("", guard);
+    let mut bridge = setup.interactor();
+    for request in [
+        r#"{"kind":"other","rawInput":{"command":"touch x"}}"#,
+        r#"{"kind":"read","locations":[{"path":"WS/a"}],"rawInput":{"command":"touch x"}}"#,
+        // Answers that are chosen by their names.
+        r#"{"kind":"execute","rawInput":{"command":"touch x"},"shape":"always,no"}"#,
+    ] {
+        let (found, shown) = came_of(&mut bridge, &format!("request {request}"));
+        assert_eq!(found, "no", "{request}: {shown}");
+    }
 }
 
 #[test]

@@ -96,7 +96,7 @@ impl Batch<'_> {
             proposal: proposal.clone(),
             tool: call.name.clone(),
             args_digest: binding.args_digest.clone(),
-            args_summary: tool::one_line(&start.text, APPROVAL_ARGUMENTS_BYTES),
+            args_summary: visible::line(&start.text).into_owned(),
             reason: format!("The stage {} has only {}.", stage.stage.id, stage.stage.tools.join(", ")),
         };
         let mut warnings = start.warnings;
@@ -268,11 +268,7 @@ impl Batch<'_> {
             Verdict::Ask(suggested) => Ok(Some(suggested)),
         };
         // A stage's tools need no approval, and what is not one of them needs a grant.
-        let is_outside = |part: &&Part| {
-            let stage = self.turn.execution.as_ref();
-            stage.is_some_and(|stage| !stage.allows(&part.tool))
-        };
-        if let Some(part) = act.parts.iter().find(is_outside) {
+        if let Some(part) = self.outside_of_stage(act) {
             asks()?;
             let named = ToolCall { name: part.tool.clone(), ..ToolCall::clone(call) };
             // Of what nobody understands, the arguments are all that can be shown.
@@ -283,15 +279,15 @@ impl Batch<'_> {
             told.extend((!act.is_whole).then(|| NOT_UNDERSTOOD.to_owned()));
             let grant = self.grant(&named, Some(&Ok(plan)), told, &mut None).await?;
             self.use_grant(&named, grant.as_deref())?;
-            self.voted(call).await?;
+            self.voted_on(call, act).await?;
             return Ok(Admitted { scope: Some(ApprovalScope::Once) });
         }
         if asks()?.is_none() {
-            self.voted(call).await?;
+            self.voted_on(call, act).await?;
             return Ok(Admitted { scope: None });
         }
         let Some(_asking) = self.may_ask_now(&mut None).await else { return Err(self.not_run()) };
-        self.voted(call).await?;
+        self.voted_on(call, act).await?;
         // An answer about an earlier call may have decided it.
         let Some(suggested) = asks()? else { return Ok(Admitted { scope: None }) };
         let (approval, warnings) = self.approval(call, act, diff, None, suggested.clone()).await;
@@ -299,6 +295,34 @@ impl Batch<'_> {
         let resolution = self.ask(call, QuestionContent::Approve(approval), warnings).await;
         let approved = self.decide(resolution, call, act, suggested, shown)?;
         Ok(Admitted { scope: Some(approved.scope) })
+    }
+
+    /// The first part of an act that is not one of the running stage's tools.
+    fn outside_of_stage<'a>(&self, act: &'a Act) -> Option<&'a Part> {
+        let stage = self.turn.execution.as_ref()?;
+        act.parts.iter().find(|part| !stage.allows(&part.tool))
+    }
+
+    /// Whether an act needs the grant of a person, because the running stage has not its tools.
+    pub fn is_outside_of_stage(&self, act: &Act) -> bool {
+        self.outside_of_stage(act).is_some()
+    }
+
+    /// Lets guards vote on what somebody else carries out: on each part under the tool that it is, whatever the call is named.
+    ///
+    /// # Errors
+    /// The guard's no, as the result of a call.
+    pub async fn voted_on(&self, call: &ToolCall, act: &Act) -> Result<(), Outcome> {
+        let mut tools = vec![&call.name];
+        for tool in act.parts.iter().map(|part| &part.tool) {
+            if !tools.contains(&tool) {
+                tools.push(tool);
+            }
+        }
+        for tool in tools {
+            self.voted(&ToolCall { name: tool.clone(), ..call.clone() }).await?;
+        }
+        Ok(())
     }
 
     /// What a person reads about each effect of an act, except the one that the question shows in a place of its own.
