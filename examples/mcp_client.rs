@@ -224,7 +224,7 @@ async fn call(tool: &dyn Tool, folder: &std::path::Path, arguments: Value<'stati
         open: Arc::new(Nothing),
         redirects: None,
     };
-    let site = Site { cwd: &context.cwd, open: context.open.as_ref(), stop: &context.stop };
+    let site = Site { cwd: &context.cwd, open: context.open.as_ref(), stop: &context.stop, judged: None };
     let plan = tool.plan(site, &arguments)?;
     Ok(tokio::time::timeout(Duration::from_secs(25), tool.run(&context, &plan, &arguments)).await?)
 }

@@ -42,7 +42,7 @@ pub mod walk;
 mod write;
 
 pub use error::CallError;
-pub use known::{KnownTexts, Writer};
+pub use known::{KnownTexts, SeenText, Writer};
 #[cfg(test)]
 pub use open_files::NoneOpen;
 pub use open_files::{EditorChange, MadeInEditor, OpenFiles, Site};
@@ -67,6 +67,9 @@ pub const UNKNOWN: &str = "unknown";
 
 /// The key in the details of a call that showed or wrote a text: its digest.
 pub const DIGEST: &str = "sha256";
+
+/// The key in the details of a call that showed a part of a text.
+const PART: &str = "part";
 
 /// Where and for whom a call runs.
 #[derive(Clone)]
@@ -313,9 +316,20 @@ fn count(arguments: &Value<'_>, key: &'static str) -> Result<Option<usize>, Call
 }
 
 /// The path argument, followed to where it leads; without one, the session's folder.
+/// The file that a call changes: the one that it was judged for, so that nothing else is looked at.
+fn judged(site: Site<'_>, arguments: &Value<'_>) -> Result<PathBuf, CallError> {
+    site.judged.map_or_else(|| target(site.cwd, arguments, true), |path| Ok(path.to_owned()))
+}
+
 fn target(cwd: &Path, arguments: &Value<'_>, required: bool) -> Result<PathBuf, CallError> {
     let named = if required { Some(text(arguments, "path")?) } else { optional_text(arguments, "path")? };
     Ok(path::resolve(cwd, named.unwrap_or("."))?)
+}
+
+/// The text that a call has shown, if its details name one.
+pub fn seen<'v>(detail: impl Fn(&'static str) -> Option<&'v Value<'static>>) -> Option<SeenText> {
+    let digest = detail(DIGEST)?.as_str()?.to_owned();
+    Some(SeenText { digest, is_whole: detail(PART).is_none() })
 }
 
 /// Runs work that blocks on files, unless the call was ended before.

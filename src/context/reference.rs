@@ -13,7 +13,7 @@ use crate::limits::{
 use crate::message::Block;
 use crate::meter::Meter;
 use crate::tool::walk::DeniedPaths;
-use crate::tool::{self, path};
+use crate::tool::{self, SeenText, path};
 use crate::value::Value;
 
 /// A referenced file.
@@ -30,7 +30,7 @@ pub struct Attachment {
     /// The MCP server whose resource it is; `None` for a file.
     pub server: Option<Arc<str>>,
     /// The file, resolved, and the digest of its text, if it was shown.
-    pub seen: Option<(PathBuf, String)>,
+    pub seen: Option<(PathBuf, SeenText)>,
 }
 
 /// A resource of an MCP server that a text refers to: `@server:uri`.
@@ -141,9 +141,8 @@ pub fn attach(cwd: &Path, text: &str, room: usize, reader: &Reader<'_>) -> Vec<A
         found.push(match read {
             Ok(outcome) if outcome.text.len() <= left => {
                 left = left.saturating_sub(outcome.text.len());
-                let detail = |key| outcome.details.get_keyword(key).and_then(Value::as_str);
-                let seen = detail("path").zip(detail(tool::DIGEST));
-                let seen = seen.map(|(path, digest)| (PathBuf::from(path), digest.to_owned()));
+                let detail = |key| outcome.details.get_keyword(key);
+                let seen = detail("path").and_then(Value::as_str).map(PathBuf::from).zip(tool::seen(detail));
                 Attachment {
                     name,
                     text: outcome.text,

@@ -17,7 +17,7 @@ use crate::files::{FilePlace, FileRead, FileStamp};
 use crate::limits::{CLIENT_FILE_TIME, FOLLOW_BYTES, SLOW_CLIENT, TOOL_FILE_BYTES};
 use crate::session::{ApiError, EditorText, FileAnswer, OpenFile, Pressure};
 use crate::sha256;
-use crate::tool::{EditorChange, KnownTexts, MadeInEditor, OpenFiles, Telling, Writer};
+use crate::tool::{EditorChange, KnownTexts, MadeInEditor, OpenFiles, SeenText, Telling, Writer};
 
 /// The open files of all clients.
 pub struct ClientFiles {
@@ -387,8 +387,8 @@ impl OpenFiles for Seen {
         self.files.is_lock_of_client(lock)
     }
 
-    fn shown(&self, path: &Path, digest: String) {
-        self.known.shown(path, digest);
+    fn shown(&self, path: &Path, seen: SeenText) {
+        self.known.shown(path, seen);
     }
 
     fn changed(&self, path: &Path, old: &str, new: String) -> bool {

@@ -296,7 +296,13 @@ impl FilePlace {
             Err(Errno::EXIST) if found.is_none() => return Err(ReplaceError::Changed),
             Err(error) => return Err(ReplaceError::System(error.into())),
         }
-        Ok(())
+        // A program that watches the folder may have put another file in place of ours before it was renamed.
+        let (ours, there) =
+            (new.file.metadata()?, self.open_file()?.map(|file| file.metadata()).transpose()?);
+        match there.is_some_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
+            true => Ok(()),
+            false => Err(ReplaceError::Changed),
+        }
     }
 
     #[cfg(any(target_os = "linux", target_vendor = "apple"))]
@@ -493,8 +499,8 @@ fn keep_rights(old: &FileRead, new: &File) -> Result<(), ReplaceError> {
             ))
         })?;
     }
-    // After the owner, because its change clears special bits.
-    new.set_permissions(Permissions::from_mode(old.metadata.mode() & 0o7777))?;
+    // Without the bits that run a file as its owner or group: they were given to the old content, and a plain write takes them.
+    new.set_permissions(Permissions::from_mode(old.metadata.mode() & 0o1777))?;
     keep_attributes(&old.file, new)
 }
 
@@ -638,7 +644,8 @@ mod tests {
         let (_dir, path, places) = places("file");
         for place in places {
             std::fs::write(&path, "one").unwrap();
-            std::fs::set_permissions(&path, Permissions::from_mode(0o751)).unwrap();
+            // The owner's rights for who runs it were given to the old content.
+            std::fs::set_permissions(&path, Permissions::from_mode(0o6751)).unwrap();
             let marked =
                 rustix::fs::setxattr(&path, "user.mark", b"kept", rustix::fs::XattrFlags::empty()).is_ok();
             let is_root = rustix::process::geteuid().is_root();
@@ -679,6 +686,22 @@ mod tests {
         }
         let reserved = FilePlace::open(&path.with_file_name(RESERVED)).unwrap().unwrap();
         assert!(matches!(put(&reserved, None, "x"), Err(ReplaceError::Refused(_))));
+    }
+
+    #[test]
+    fn file_put_in_place_of_the_new_one_is_noticed() {
+        let (_dir, path, places) = places("file");
+        for place in places {
+            std::fs::write(&path, "one").unwrap();
+            let exchanged = || {
+                std::fs::write(path.with_extension("2"), "theirs").unwrap();
+                std::fs::rename(path.with_extension("2"), path.with_file_name(RESERVED)).unwrap();
+                true
+            };
+            let placed = place.replace(Some(&found(&place)), b"two", Rights::Kept, &exchanged);
+            assert!(matches!(placed, Err(ReplaceError::Changed)), "{placed:?}");
+            std::fs::remove_file(&path).unwrap();
+        }
     }
 
     #[test]

@@ -10,8 +10,8 @@ use super::error::CallError;
 use super::permission::Access;
 use super::write::{MadeChange, OpenText, changing, proposed, tell_diff, write_revision};
 use super::{
-    CallFuture, Changing, Context, DIGEST, OpenFiles, Outcome, Plan, Proposal, Revision, Site, Tool, spec,
-    target,
+    CallFuture, Changing, Context, DIGEST, OpenFiles, Outcome, Plan, Proposal, Revision, Site, Tool, judged,
+    spec, target,
 };
 use crate::diff::unified;
 use crate::limits::{EDIT_ATTEMPTS, EDITS};
@@ -47,7 +47,7 @@ impl Tool for Edit {
     }
 
     fn plan(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<Plan, CallError> {
-        let path = target(site.cwd, arguments, true)?;
+        let path = judged(site, arguments)?;
         let (old, new) = edited(&path, arguments, site.open, site.stop)?;
         Ok(Plan {
             diff: Some(unified(old.text(), &new, &super::path::shown(&path, site.cwd))),
@@ -56,7 +56,7 @@ impl Tool for Edit {
     }
 
     fn propose(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<(Plan, Option<Proposal>), CallError> {
-        let path = target(site.cwd, arguments, true)?;
+        let path = judged(site, arguments)?;
         let (old, new) = edited(&path, arguments, site.open, site.stop)?;
         Ok(proposed(&old, &new, site.cwd))
     }
@@ -87,7 +87,7 @@ impl Tool for Edit {
             let (outputs, handle) = (context.outputs.clone(), context.handle.clone());
             changing(&context.stop, &path.clone(), move |go| {
                 // Reads the file again: it may have changed during the question.
-                let site = Site { cwd: &cwd, open: &*open, stop: &stop };
+                let site = Site { cwd: &cwd, open: &*open, stop: &stop, judged: Some(&path) };
                 let MadeChange { edit, note } = match edit(&path, &arguments, site, &*note, go) {
                     Ok(replaced) => replaced,
                     Err(error) => return Outcome::not_changed(error),
@@ -252,9 +252,26 @@ mod tests {
         let path = dir.path().canonicalize().unwrap().join("a.txt");
         std::fs::write(&path, "one\ntwo\n").unwrap();
         let arguments = crate::edn::read_one(br#"{:edits [{:old "one" :new "1"}]}"#).unwrap();
-        let site = Site { cwd: dir.path(), open: &NoneOpen, stop: &CancellationToken::new() };
+        let site = Site { cwd: dir.path(), open: &NoneOpen, stop: &CancellationToken::new(), judged: None };
         let made = edit(&path, &arguments, site, &|_| Ok(()), &|| true).unwrap().edit;
         assert_eq!(made, FileEdit { path, old: Some("one\ntwo\n".into()), new: "1\ntwo\n".into() });
+    }
+
+    #[test]
+    fn judged_file_is_looked_at_wherever_the_path_leads_now() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().canonicalize().unwrap();
+        std::fs::write(folder.join("judged"), "inside").unwrap();
+        std::fs::write(folder.join("secret"), "outside").unwrap();
+        std::os::unix::fs::symlink("secret", folder.join("a")).unwrap();
+        let arguments = crate::edn::read_one(br#"{:path "a" :edits [{:old "outside" :new "x"}]}"#).unwrap();
+        let judged = folder.join("judged");
+        let stop = CancellationToken::new();
+        let site = Site { cwd: &folder, open: &NoneOpen, stop: &stop, judged: Some(&judged) };
+        for refused in [Edit.plan(site, &arguments).err(), Edit.propose(site, &arguments).err()] {
+            let told = refused.unwrap().to_string();
+            assert!(told.contains("is not in the file"), "{told}");
+        }
     }
 
     #[test]

@@ -19,6 +19,15 @@ pub enum Writer {
     PermittedAgent,
 }
 
+/// A text of a file that a model was shown, wholly or in part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenText {
+    /// The digest of the whole text.
+    pub digest: String,
+    /// Whether all of it was shown.
+    pub is_whole: bool,
+}
+
 /// The digest of the text that was last shown of each file, by resolved path.
 #[derive(Debug, Default)]
 pub struct KnownTexts(Mutex<HashMap<PathBuf, String>>);
@@ -28,14 +37,18 @@ impl KnownTexts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a text of this digest was shown.
-    pub fn shown(&self, path: &Path, digest: String) {
+    /// Notes that a text was shown. A part of a text that somebody has changed since does not show the change: the text that
+    /// was known before stays the known one.
+    pub fn shown(&self, path: &Path, seen: SeenText) {
         let mut texts = self.texts();
+        if !seen.is_whole && texts.get(path).is_some_and(|known| *known != seen.digest) {
+            return;
+        }
         // Files that are forgotten are read again.
         if texts.len() >= KNOWN_TEXTS && !texts.contains_key(path) {
             texts.clear();
         }
-        texts.insert(path.to_owned(), digest);
+        texts.insert(path.to_owned(), seen.digest);
     }
 
     /// Notes that a text became another one by a change of the model. Who did not know the old one does not know the new
@@ -73,16 +86,21 @@ mod tests {
         let path = Path::new("/a");
         let may = |digest: &str, writer| known.may_replace(path, digest, writer);
         assert!(!may("1", Writer::Model) && may("1", Writer::Agent));
-        known.shown(path, "1".to_owned());
+        let seen = |digest: &str, is_whole| SeenText { digest: digest.to_owned(), is_whole };
+        known.shown(path, seen("1", false));
         assert!(may("1", Writer::Model) && !may("2", Writer::Model) && may("2", Writer::PermittedAgent));
         assert!(!known.changed(path, "2", "3".to_owned()));
         assert!(!may("3", Writer::Model) && may("1", Writer::Model));
         assert!(known.changed(path, "1", "3".to_owned()));
         assert!(may("3", Writer::Model));
+        known.shown(path, seen("5", false));
+        assert!(!may("5", Writer::Model), "a part of it need not show what somebody has changed");
+        known.shown(path, seen("5", true));
+        assert!(may("5", Writer::Model));
         // An agent is refused once.
         assert!(!may("4", Writer::Agent) && may("4", Writer::Agent));
         for number in 0..=KNOWN_TEXTS {
-            known.shown(Path::new(&format!("/{number}")), String::new());
+            known.shown(Path::new(&format!("/{number}")), seen("", true));
         }
         assert!(known.texts().len() <= KNOWN_TEXTS);
     }

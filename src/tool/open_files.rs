@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::files::{FileRead, FileStamp};
+use crate::tool::SeenText;
 
 /// The files that editors have open, and the texts that the model knows. For threads that may block, since an editor is
 /// asked. Paths are absolute and resolved.
@@ -30,9 +31,9 @@ pub trait OpenFiles: Send + Sync {
         false
     }
 
-    /// Notes that a model was shown a text of this digest.
-    fn shown(&self, path: &Path, digest: String) {
-        let _ = (path, digest);
+    /// Notes that a model was shown a text.
+    fn shown(&self, path: &Path, seen: SeenText) {
+        let _ = (path, seen);
     }
 
     /// Notes that a model has changed a text: the digests before and after. Returns whether it knows the new one.
@@ -103,4 +104,6 @@ pub struct Site<'s> {
     pub open: &'s dyn OpenFiles,
     /// Ends it early.
     pub stop: &'s CancellationToken,
+    /// The file that the call was judged for, if it was: the one that its path named then. It may lead elsewhere by now.
+    pub judged: Option<&'s Path>,
 }

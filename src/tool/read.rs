@@ -9,7 +9,7 @@ use super::error::CallError;
 use super::permission::Access;
 use super::walk::DeniedPaths;
 use super::write::OpenText;
-use super::{CallFuture, Context, DIGEST, Outcome, Plan, Site, Tool, count, cut, spec, target};
+use super::{CallFuture, Context, DIGEST, Outcome, PART, Plan, Site, Tool, count, cut, seen, spec, target};
 use crate::files;
 use crate::limits::{
     IMAGE_BYTES, READ_BYTES, READ_LINES, TOOL_FILE_BYTES, TOOL_LINE_BYTES, TOOL_RESULT_BYTES,
@@ -66,8 +66,8 @@ impl Tool for Read {
                         Err(error) => Outcome::failed(error),
                     },
                 };
-                if let Some(digest) = outcome.details.get_keyword(DIGEST).and_then(Value::as_str) {
-                    open.shown(&path, digest.to_owned());
+                if let Some(seen) = seen(|key| outcome.details.get_keyword(key)) {
+                    open.shown(&path, seen);
                 }
                 outcome
             })
@@ -156,7 +156,7 @@ fn text_lines(
     let reader = BufReader::new(Stoppable { source: text.take(READ_BYTES), is_stopped });
     let size = u64::try_from(text.len()).unwrap_or(u64::MAX);
     let mut outcome = lines(path, reader, size, first, limit)?;
-    if !outcome.is_error {
+    if !outcome.is_error && limit > 0 {
         outcome.details.put(DIGEST, sha256::hex(text));
     }
     Ok(outcome)
@@ -214,6 +214,9 @@ fn lines<R: io::Read, S: Fn() -> bool>(
     let mut outcome = Outcome::ok(text);
     outcome.details.put("path", path.to_string_lossy().into_owned());
     outcome.details.put("lines", Value::from(shown));
+    if more || is_cut || first > 1 {
+        outcome.details.put(PART, true);
+    }
     Ok(outcome)
 }
 

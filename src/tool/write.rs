@@ -12,8 +12,8 @@ use super::error::CallError;
 use super::output::{KeptOutput, Outputs};
 use super::permission::Access;
 use super::{
-    CallFuture, Changing, Context, DIGEST, EditorChange, OpenFiles, Outcome, Plan, Proposal, Revision, Site,
-    Tool, spec, target, text,
+    CallFuture, Changing, Context, DIGEST, EditorChange, OpenFiles, Outcome, Plan, Proposal, Revision,
+    SeenText, Site, Tool, judged, spec, target, text,
 };
 use crate::diff::{GOES_ON, cut, unified};
 use crate::event::FileEdit;
@@ -49,7 +49,7 @@ impl Tool for Write {
 
     fn plan(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<Plan, CallError> {
         let content = text(arguments, "content")?;
-        let path = target(site.cwd, arguments, true)?;
+        let path = judged(site, arguments)?;
         let old = OpenText::at(&path, site.open)?.known(content)?;
         let diff = unified(old.text(), content, &super::path::shown(&path, site.cwd));
         Ok(Plan { access: Access::Write(path), diff: Some(diff) })
@@ -57,7 +57,7 @@ impl Tool for Write {
 
     fn propose(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<(Plan, Option<Proposal>), CallError> {
         let content = text(arguments, "content")?;
-        let path = target(site.cwd, arguments, true)?;
+        let path = judged(site, arguments)?;
         Ok(proposed(&OpenText::at(&path, site.open)?.known(content)?, content, site.cwd))
     }
 
@@ -149,7 +149,7 @@ pub(super) async fn write_revision(context: &Context, path: PathBuf, revision: A
 /// Notes that the model knows the whole text of a change.
 fn shown_whole(outcome: &mut Outcome, open: &dyn OpenFiles, edit: &FileEdit) {
     let digest = sha256::hex(&*edit.new);
-    open.shown(&edit.path, digest.clone());
+    open.shown(&edit.path, SeenText { digest: digest.clone(), is_whole: true });
     outcome.details.put("path", edit.path.to_string_lossy().into_owned());
     outcome.details.put(DIGEST, digest);
 }
@@ -398,7 +398,7 @@ mod tests {
         let stop = CancellationToken::new();
         let toolbox = crate::tool::toolbox::Toolbox::builtin();
         let tool = toolbox.find(name).unwrap();
-        let plan = match tool.plan(Site { cwd, open: &NoneOpen, stop: &stop }, &arguments) {
+        let plan = match tool.plan(Site { cwd, open: &NoneOpen, stop: &stop, judged: None }, &arguments) {
             Ok(plan) => plan,
             Err(error) => return Outcome::failed(error),
         };
@@ -481,7 +481,8 @@ mod tests {
                 let arguments = writing("door/sub/whole", "whole");
                 let toolbox = crate::tool::toolbox::Toolbox::builtin();
                 let write = toolbox.find("write").unwrap();
-                let site = Site { cwd: &inside, open: &NoneOpen, stop: &CancellationToken::new() };
+                let site =
+                    Site { cwd: &inside, open: &NoneOpen, stop: &CancellationToken::new(), judged: None };
                 if let Ok(Plan { access: Access::Write(path), .. }) = write.plan(site, &arguments)
                     && path.starts_with(&inside)
                 {

@@ -165,7 +165,7 @@ impl Project {
     pub async fn call_tool(&self, tool: &Arc<dyn Tool>, arguments: &str) -> Outcome {
         let arguments = edn::read_one(arguments.as_bytes()).unwrap().into_owned();
         let context = self.context();
-        let site = Site { cwd: &context.cwd, open: context.open.as_ref(), stop: &context.stop };
+        let site = Site { cwd: &context.cwd, open: context.open.as_ref(), stop: &context.stop, judged: None };
         let plan = tool.plan(site, &arguments).unwrap();
         within(tool.run(&context, &plan, &arguments)).await
     }

@@ -24,7 +24,8 @@ use crate::message::TurnId;
 use crate::session::{ApiError, Call, Prompted, Reply};
 use crate::store::record::KeyedRequest;
 use crate::store::{Entry, EntryBody, Journal};
-use crate::tool::DIGEST;
+use crate::tool;
+use crate::value::Value;
 
 /// A session's state on disk, and for its readers.
 pub struct DurableState {
@@ -55,12 +56,12 @@ impl DurableState {
     /// Notes the texts of files that the results of calls have shown to the model.
     pub(super) fn note_known(&self) {
         for message in self.state.entries.branch().iter().filter_map(|entry| entry.body.message()) {
-            let detail = |key| message.details.as_ref().and_then(|details| details.get(key)?.as_str());
-            if let (Some(path), Some(digest)) = (detail("path"), detail(DIGEST))
+            let detail = |key: &'static str| message.details.as_ref().and_then(|details| details.get(key));
+            if let (Some(path), Some(seen)) = (detail("path").and_then(Value::as_str), tool::seen(detail))
                 && message.is_error == Some(false)
                 && matches!(message.tool_name.as_deref(), Some("read" | "write" | "edit"))
             {
-                self.handle.known.shown(Path::new(path), digest.to_owned());
+                self.handle.known.shown(Path::new(path), seen);
             }
         }
     }

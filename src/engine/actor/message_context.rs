@@ -92,8 +92,8 @@ impl DurableState {
         let Ok((attachments, editor, (skills, mut failures))) = looked.await else {
             return PreparedMessage { bodies: self.with_adopted(vec![message]), failures: Vec::new() };
         };
-        for (path, digest) in attachments.iter().filter_map(|attachment| attachment.seen.as_ref()) {
-            self.handle.known.shown(path, digest.clone());
+        for (path, seen) in attachments.iter().filter_map(|attachment| attachment.seen.as_ref()) {
+            self.handle.known.shown(path, seen.clone());
         }
         failures.extend(reference::failures(&attachments));
         let mut context =

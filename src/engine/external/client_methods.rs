@@ -14,7 +14,7 @@ use crate::peer;
 use crate::runner::{self, Program};
 use crate::sha256;
 use crate::tool::permission::{Access, Act, Run, Verdict};
-use crate::tool::{self, Plan, path};
+use crate::tool::{self, Plan, SeenText, path};
 use crate::value::{Map, Value};
 
 impl ExternalTurn<'_> {
@@ -89,7 +89,8 @@ impl ExternalTurn<'_> {
             Err(error) => return Err(refused(format!("The file cannot be read: {error}."))),
         };
         let text = String::from_utf8(bytes).map_err(|_| refused("The file is no text in UTF-8."))?;
-        self.turn.session.known.shown(&shown, sha256::hex(&text));
+        let is_whole = line.is_none() && limit.is_none();
+        self.turn.session.known.shown(&shown, SeenText { digest: sha256::hex(&text), is_whole });
         let Some(from) = line.or(limit.map(|_| 1)) else { return Ok(AgentReply::Text(text)) };
         let skip = usize::try_from(from.max(1).saturating_sub(1)).unwrap_or(usize::MAX);
         let most = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));

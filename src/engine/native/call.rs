@@ -692,7 +692,8 @@ impl Batch<'_> {
         {
             return Ok(plan);
         }
-        let planned = self.look_at(tool, call, |tool, site, call| tool.plan(site, &call.parsed)).await;
+        let look = |tool: &dyn Tool, site: Site<'_>, call: &ToolCall| tool.plan(site, &call.parsed);
+        let planned = self.look_at(tool, call, access.as_ref(), look).await;
         planned.or_else(|error| self.plan_despite(call, access, error))
     }
 
@@ -703,13 +704,16 @@ impl Batch<'_> {
         call: &Arc<ToolCall>,
     ) -> Result<(Plan, Option<Proposal>), CallError> {
         let access = self.access(tool, call).await?;
-        let proposed = self.look_at(tool, call, |tool, site, call| tool.propose(site, &call.parsed)).await;
+        let look = |tool: &dyn Tool, site: Site<'_>, call: &ToolCall| tool.propose(site, &call.parsed);
+        let proposed = self.look_at(tool, call, access.as_ref(), look).await;
         proposed.or_else(|error| Ok((self.plan_despite(call, access, error)?, None)))
     }
 
     /// What a call would touch, as far as that is known without a look at a file's content.
     async fn access(&self, tool: &Arc<dyn Tool>, call: &Arc<ToolCall>) -> Result<Option<Plan>, CallError> {
-        let access = self.look_at(tool, call, |tool, site, call| tool.access(site, &call.parsed).transpose());
+        let look =
+            |tool: &dyn Tool, site: Site<'_>, call: &ToolCall| tool.access(site, &call.parsed).transpose();
+        let access = self.look_at(tool, call, None, look);
         Ok(access.await?.map(|access| Plan { access, diff: None }))
     }
 
@@ -728,14 +732,23 @@ impl Batch<'_> {
         &self,
         tool: &Arc<dyn Tool>,
         call: &Arc<ToolCall>,
+        judged: Option<&Plan>,
         look: fn(&dyn Tool, Site<'_>, &ToolCall) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
+        let judged = match judged {
+            Some(Plan { access: Access::Write(path), .. }) => Some(path.clone()),
+            _ => None,
+        };
         let (tool, cwd, call, stop) = (tool.clone(), self.cwd.clone(), call.clone(), self.turn.stop.clone());
         let open = self.open_files(&call, stop.clone());
         let Ok(_look) = self.looks.acquire().await else { return Err(CallError::Ended) };
         let planned = tokio::task::spawn_blocking(move || {
             stands(&cwd)?;
-            look(tool.as_ref(), Site { cwd: &cwd, open: &open, stop: &stop }, &call)
+            look(
+                tool.as_ref(),
+                Site { cwd: &cwd, open: &open, stop: &stop, judged: judged.as_deref() },
+                &call,
+            )
         });
         // A plan may take long, such as that of many edits of a large file.
         tokio::select! {
