@@ -591,6 +591,12 @@ pub const GIT_FILE_BYTES: u64 = 4 * 1024;
 /// Bytes of a repository's `packed-refs` that are read. A branch beyond them shows no commit.
 pub const GIT_REFS_BYTES: u64 = 1024 * 1024;
 
+/// Bytes of a path that is looked up, as in Linux.
+pub const PATH_BYTES: usize = 4096;
+
+/// Bytes of a name for which similar ones are looked for.
+pub const SIMILAR_NAME_BYTES: usize = 256;
+
 /// Symbolic links in one path, as in Linux.
 pub const PATH_LINKS: usize = 40;
 

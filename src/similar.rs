@@ -1,11 +1,17 @@
 //! "Did you mean": the names that are most similar to an unknown one. Does not know what the names are for.
 
+use crate::limits::SIMILAR_NAME_BYTES;
+
 /// Up to `most` of those whose name is similar to `name`, most similar first, then by name.
 pub fn nearest<N: AsRef<str> + Ord, T>(
     name: &str,
     most: usize,
     all: impl IntoIterator<Item = (N, T)>,
 ) -> Vec<T> {
+    // The distance costs the product of both lengths.
+    if name.len() > SIMILAR_NAME_BYTES {
+        return Vec::new();
+    }
     let distance = |other: &N| strsim::damerau_levenshtein(name, other.as_ref());
     let mut found: Vec<(usize, N, T)> = all
         .into_iter()

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::edn;
 use crate::limits::{
-    HOOK_MAX_MS, STAGE_ATTEMPTS, STAGE_TEMPLATE_BYTES, STAGE_TURNS, WORKFLOW_BYTES, WORKFLOW_CHECK_MS,
-    WORKFLOW_SIBLINGS, WORKFLOW_STAGES,
+    EXPANSION_BYTES, HOOK_MAX_MS, STAGE_ATTEMPTS, STAGE_TEMPLATE_BYTES, STAGE_TURNS, WORKFLOW_BYTES,
+    WORKFLOW_CHECK_MS, WORKFLOW_SIBLINGS, WORKFLOW_STAGES,
 };
 use crate::value::{Map, Value};
 
@@ -558,14 +558,21 @@ fn unknown_place(template: &str) -> Option<&str> {
     })
 }
 
-/// Fills in the placeholders of a template. Does not search the filled-in text again.
+/// Fills in the placeholders of a template. Does not search the filled-in text again. What makes it longer than
+/// [`EXPANSION_BYTES`] is left out, and the text says so.
 pub fn render(template: &str, fill: impl Fn(&str) -> String) -> String {
     let mut parts = template.split("{{");
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         match part.split_once("}}") {
             Some((place, rest)) => {
-                text.push_str(&fill(place.trim()));
+                let filled = fill(place.trim());
+                match text.len().saturating_add(filled.len()) <= EXPANSION_BYTES {
+                    true => text.push_str(&filled),
+                    false => {
+                        text.push_str(&format!("[… {} was left out: the text is too long …]", place.trim()))
+                    }
+                }
                 text.push_str(rest);
             }
             None => {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-use crate::limits::PATH_LINKS;
+use crate::limits::{PATH_BYTES, PATH_LINKS};
 
 /// Why a path cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -20,6 +20,9 @@ pub enum PathError {
     /// A NUL byte, which no file name may contain.
     #[error("the path has a NUL character")]
     Nul,
+    /// Longer than any system takes.
+    #[error("the path is longer than {PATH_BYTES} bytes")]
+    Long,
 }
 
 /// The absolute path without `.`, `..` and symbolic links. The path may name something that does not exist
@@ -30,6 +33,9 @@ pub enum PathError {
 pub fn resolve(cwd: &Path, path: &str) -> Result<PathBuf, PathError> {
     if path.contains('\0') {
         return Err(PathError::Nul);
+    }
+    if path.len() > PATH_BYTES {
+        return Err(PathError::Long);
     }
     let whole = cwd.join(expand_home(path));
     let mut ahead: VecDeque<OsString> = parts(&whole);

@@ -29,7 +29,7 @@ const TABLE: Table = &[
     ("jsonrpc", &["value", "limits", "json"]),
     ("acp", &[]),
     ("visible", &[]),
-    ("similar", &[]),
+    ("similar", &["limits"]),
     ("clock", &[]),
     ("crash", &[]),
     ("descriptors", &["limits"]),
