@@ -121,6 +121,55 @@ pub enum Command<'a> {
     Abort,
 }
 
+impl Command<'_> {
+    /// Whether only a person may give it, and no program that speaks to a session: it changes what runs unasked, what every
+    /// later session is told, who has the session, or which keys are there.
+    pub const fn is_for_people(&self) -> bool {
+        match self {
+            Self::Mode(Some(_))
+            | Self::Trust
+            | Self::Reload
+            | Self::Remember(_)
+            | Self::Login(_)
+            | Self::Logout(_)
+            | Self::Share
+            | Self::Take(_)
+            | Self::Give(_)
+            | Self::SetMcp { .. }
+            | Self::RestartMcp(_)
+            | Self::Export(_) => true,
+            Self::Help
+            | Self::Quit
+            | Self::New(_)
+            | Self::Resume(_)
+            | Self::Tree(_)
+            | Self::Fork
+            | Self::Hosts
+            | Self::Mode(None)
+            | Self::Workflow { .. }
+            | Self::Status
+            | Self::History
+            | Self::Model(_)
+            | Self::Thinking(_)
+            | Self::Compact(_)
+            | Self::Name(_)
+            | Self::Prompts
+            | Self::Skills
+            | Self::Worktree
+            | Self::Jobs
+            | Self::Job(_)
+            | Self::CancelJob(_)
+            | Self::Tools
+            | Self::Mcp
+            | Self::Retry
+            | Self::Continue
+            | Self::Undo
+            | Self::Redo
+            | Self::Abort => false,
+        }
+    }
+}
+
 /// Parses a line. Total: every text is one of the variants.
 pub fn read(text: &str) -> UserInput<'_> {
     if let Some(rest) = text.strip_prefix('/')

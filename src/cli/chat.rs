@@ -121,8 +121,13 @@ impl Chat<'_> {
     fn kept(&self) -> Option<String> {
         let messages = self.console.ask("get_messages", Map::new().with("limit", 1)).ok()?;
         messages.get("messages").and_then(Value::as_slice).filter(|some| !some.is_empty())?;
-        let state = self.console.ask("get_state", Map::new()).ok()?;
-        state.get("state").map(|state| frame::text(state, "session-id").to_owned())
+        self.session().ok()
+    }
+
+    /// The id of the session.
+    fn session(&self) -> Result<String, Failure> {
+        let state = self.console.ask("get_state", Map::new())?;
+        Ok(state.get("state").map(|state| frame::text(state, "session-id").to_owned()).unwrap_or_default())
     }
 
     /// The end of a conversation that goes on.
@@ -188,6 +193,7 @@ impl Chat<'_> {
                 Some(text) => markdown.push(text),
                 None => markdown.end(),
             }));
+        let session = self.session()?;
         // A question may be told more than once: who begins to watch gets the pending ones.
         let mut asked: Vec<String> = Vec::new();
         loop {
@@ -202,6 +208,11 @@ impl Chat<'_> {
             };
             // A question of a subagent has the subagent's turn, and holds this one up.
             let is_question = frame::topic(&event) == "interaction/requested";
+            if is_question && !is_of(&session, frame::data(&event)) {
+                self.say(Meaning::Note, "Another session waits for an answer; it is asked there.");
+                self.console.printed(&event);
+                continue;
+            }
             if !is_question && !accepted.has(&event) {
                 self.console.printed(&event);
                 continue;
@@ -258,4 +269,10 @@ impl Chat<'_> {
         }
         taken.is_ok()
     }
+}
+
+/// Whether a question is of a session, or of a subagent below it. Another one's is not for whoever reads this one.
+fn is_of(session: &str, question: &Value<'_>) -> bool {
+    let of = |key| frame::text(question, key);
+    [of("session-id"), of("root-session-id"), of("parent-session-id")].contains(&session)
 }

@@ -436,6 +436,12 @@ fn served_prompt_answers_slash_commands() {
         let text = told["result"]["structuredContent"]["text"].as_str().unwrap_or_else(|| panic!("{told}"));
         assert!(!text.is_empty(), "{told}");
     }
+    // What decides what runs unasked, and who may read, is a person's to say.
+    for message in ["/mode yolo", "/trust", "/remember x", "/mcp on s", "/export /tmp/x", "/login"] {
+        let told = server.call("prompt", &json!({"message": message}));
+        let text = told["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{told}"));
+        assert!(told["result"]["isError"] == true && text.contains("Only a person may give /"), "{told}");
+    }
     let failed = server.call("prompt", &json!({"message": "/nonesuch"}));
     assert!(failed["result"]["isError"] == true || failed["error"].is_object(), "{failed}");
     let said = server.call("prompt", &json!({"message": "Hi"}));

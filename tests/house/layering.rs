@@ -575,6 +575,7 @@ const PACKAGES: &[(&str, Table)] = &[
                     "bridge::mcp",
                     "bridge::message",
                     "bridge::peer",
+                    "bridge::slash",
                     "bridge::store",
                     "bridge::value",
                     "bridge::visible",

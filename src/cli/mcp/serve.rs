@@ -20,6 +20,7 @@ use edn_bridge::limits::{
 };
 use edn_bridge::mcp::{self, OfferedResource, OfferedTool, Offers, ToolResponse};
 use edn_bridge::message::{Message, SessionId};
+use edn_bridge::slash::{self, UserInput};
 use edn_bridge::store::{Durability, EntryBody, JournalFault, Store};
 use edn_bridge::value::{Map, Owned, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
@@ -324,6 +325,12 @@ impl Project {
     fn prompt(&self, arguments: &Map<'_>, call: u64) -> Result<ToolResponse, String> {
         let message = required(arguments, "message")?;
         let session = optional(arguments, "session")?;
+        if let UserInput::Command(command) = slash::read(&message)
+            && command.is_for_people()
+        {
+            let name = message.split_whitespace().next().unwrap_or_default();
+            return Err(format!("Only a person may give {name}; do it in an editor or in edn-bridge chat."));
+        }
         let (id, said) = self.with_seat(|seat| self.turn(seat, &message, session.as_deref(), call))?;
         Ok(ToolResponse::Data(Map::new().with("session", id).with("text", cut(&said?, MCP_SERVED_BYTES))))
     }
