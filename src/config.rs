@@ -34,7 +34,7 @@ pub use layers::{HookValue, Layers, RuleValue, ServersValue, Sourced};
 pub use realm::{EngineAddress, RealmPolicy, Share, Takeover, Workspace};
 pub use servers::KnownDigests;
 pub use telemetry::TelemetryPolicy;
-pub use trust::{Sealed, Trust, unwatched};
+pub use trust::{Sealed, Trust, programs_below, unwatched};
 
 /// Values from the command line and the environment. They override the files.
 #[derive(Debug, Clone, Default)]

@@ -1,10 +1,11 @@
 //! Trust in a project: it holds for the content that was there when the user gave it, not for a path.
 //!
 //! Kept are the digests of what trust lets run: the project's configuration, its workflows, and the files that
-//! its hooks, MCP servers and external agents name, also by a folder, a module or a variable, or at `:watch`. What these run
-//! in turn (a script that a script calls) is not looked at. Knows files and digests; does not know its callers.
+//! its hooks, MCP servers and external agents name, also by a folder, a module or a variable, or at `:watch`, and the code in
+//! folders that they load from. What these run in turn (a script that a script calls) is not looked at. Knows files and
+//! digests; does not know its callers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
@@ -179,75 +180,167 @@ impl Trust {
     }
 }
 
-/// The programs that run code which stands in other files.
+/// The programs that run code which stands in other files: shells, interpreters, build tools and test runners.
 const INTERPRETERS: &[&str] = &[
+    "ant",
     "ash",
     "awk",
     "bash",
+    "bazel",
     "bb",
     "bun",
+    "bundle",
     "bunx",
     "busybox",
     "cargo",
+    "clj",
     "clojure",
+    "cmake",
     "cmd",
+    "composer",
     "csh",
+    "ctest",
     "dash",
     "deno",
     "dotnet",
     "elixir",
     "emacs",
     "env",
+    "erl",
+    "escript",
+    "expect",
     "fish",
     "gawk",
+    "gmake",
+    "gnumake",
     "go",
     "gradle",
+    "gradlew",
     "groovy",
     "guile",
+    "hatch",
+    "iex",
+    "irb",
     "java",
     "jbang",
+    "jest",
+    "jruby",
     "julia",
     "just",
     "ksh",
+    "lein",
     "lua",
     "luajit",
     "make",
+    "mawk",
+    "meson",
+    "mill",
+    "mise",
+    "mix",
+    "mocha",
     "mvn",
+    "mvnw",
+    "nawk",
+    "ninja",
     "nix",
     "node",
     "nodejs",
+    "nox",
     "npm",
     "npx",
     "nu",
+    "nvim",
     "osascript",
+    "pdm",
     "perl",
     "php",
+    "pipenv",
     "pipx",
+    "pixi",
     "pnpm",
+    "pnpx",
     "poetry",
     "powershell",
+    "prove",
     "pwsh",
     "py",
+    "py.test",
     "pypy",
+    "pytest",
     "python",
+    "racket",
+    "rake",
     "raku",
-    "ruby",
     "rscript",
+    "rspec",
+    "ruby",
+    "runghc",
+    "runhaskell",
     "rye",
     "sbcl",
+    "sbt",
     "scala",
+    "scala-cli",
     "sh",
+    "stack",
     "swift",
+    "task",
     "tclsh",
     "tcsh",
+    "tox",
     "ts-node",
     "tsx",
     "uv",
     "uvx",
+    "vim",
+    "vitest",
     "xargs",
     "yarn",
+    "zig",
     "zsh",
 ];
+
+/// The programs that run the one that their words name, after options and values of their own.
+const WRAPPERS: &[&str] = &[
+    "caffeinate",
+    "chrt",
+    "command",
+    "doas",
+    "env",
+    "exec",
+    "flock",
+    "ionice",
+    "nice",
+    "nohup",
+    "setarch",
+    "setsid",
+    "stdbuf",
+    "strace",
+    "sudo",
+    "systemd-run",
+    "taskset",
+    "time",
+    "timeout",
+    "unbuffer",
+    "xargs",
+];
+
+/// The files that a program runs although no word names them.
+const RUN_UNNAMED: &[(&[&str], &[&str])] = &[
+    (&["gmake", "gnumake", "make"], &["GNUmakefile", "makefile", "Makefile"]),
+    (&["just"], &["justfile", "Justfile", ".justfile"]),
+    (&["rake"], &["rakefile", "Rakefile", "rakefile.rb", "Rakefile.rb"]),
+    (&["bun", "npm", "pnpm", "yarn"], &["package.json"]),
+];
+
+/// The options that name a folder, or several with a colon between them, to load code from.
+const LOAD_OPTIONS: &[&str] =
+    &["-I", "-L", "-cp", "-classpath", "--class-path", "--module-path", "-pa", "-pz"];
+
+/// Words in the name of a variable whose value names folders to load code from. Other values that are the name of a
+/// folder, such as `NODE_ENV=test`, are no reason to seal it.
+const LOAD_VARIABLES: &[&str] =
+    &["CONFIG_HOME", "GEM_HOME", "LIB", "OPT", "PATH", "PYTHONHOME", "TEMPLATE_DIR", "ZDOTDIR"];
 
 /// What a name of a file may lack: an interpreter finds a module by its name alone.
 const MODULES: &[&str] = &[
@@ -275,20 +368,37 @@ fn words(hook: &Value<'_>) -> Vec<String> {
     parts(command.iter().filter_map(Value::as_str))
 }
 
-/// The words of the texts of its variables.
-fn words_of_variables(hook: &Value<'_>) -> Vec<String> {
+/// The words of the texts of its variables, each with the variable's name.
+fn words_of_variables<'h>(hook: &'h Value<'_>) -> Vec<(&'h str, String)> {
     let variables = hook.get("env").and_then(Value::as_map).into_iter().flat_map(Map::iter);
-    parts(variables.filter_map(|(_, value)| value.as_str()))
+    let words = variables.flat_map(|(name, value)| {
+        let name = name.as_str().or_else(|| name.as_keyword()).unwrap_or_default();
+        parts(value.as_str().into_iter()).into_iter().map(move |word| (name, word))
+    });
+    words.collect()
 }
 
-/// Whether a file that a variable names is code. A log or a state that a program writes is none: sealing it would end the
-/// trust at each run.
+/// Whether a file that a variable names may be a log or a state that its program writes: sealing it would end the trust at
+/// each run. Its ending says so; or a path of this machine alone names it, which is no path of a shared project, at a
+/// variable whose name says nothing of code or settings.
+fn may_be_written(variable: &str, word: &str, path: &Path) -> bool {
+    const DATA: &[&str] = &["csv", "db", "jsonl", "log", "pid", "sqlite", "sqlite3"];
+    const SETTINGS: &[&str] =
+        &["CONF", "ENV", "GEMFILE", "INIT", "MAKEFILES", "OPT", "PROFILE", "RC", "STARTUP"];
+    let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
+    let variable = variable.to_ascii_uppercase();
+    let says_settings = || SETTINGS.iter().any(|part| variable.contains(part));
+    ending.is_some_and(|ending| DATA.contains(&ending.as_str())) || word.starts_with('/') && !says_settings()
+}
+
+/// Whether a file is code: a program, a script or a library.
 fn is_code(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     const ENDINGS: &[&str] = &[
-        "bash", "bat", "bb", "cjs", "clj", "cmd", "dll", "dylib", "ex", "exs", "fish", "jar", "js", "ksh",
-        "lua", "mjs", "php", "pl", "pm", "ps1", "pth", "py", "pyc", "pyz", "rb", "sh", "so", "ts", "tsx",
-        "zsh",
+        "bash", "bat", "bb", "beam", "cjs", "class", "clj", "cljc", "cljs", "cmd", "cts", "dll", "dylib",
+        "el", "elc", "ex", "exs", "fish", "groovy", "jar", "jl", "js", "jsx", "ksh", "kts", "lisp", "lua",
+        "mjs", "mk", "mts", "node", "php", "pl", "pm", "ps1", "pth", "py", "pyc", "pyd", "pyz", "r", "rake",
+        "raku", "rakumod", "rb", "scm", "sh", "so", "ss", "tcl", "ts", "tsx", "wasm", "zsh",
     ];
     let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
     let is_program = || path.metadata().is_ok_and(|found| found.permissions().mode() & 0o111 != 0);
@@ -308,24 +418,41 @@ fn parts<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<String> {
         let ends = |c: char| c.is_whitespace() || "=:,;&|()<>{}[]$'\"`".contains(c);
         let quoted = text.split(['\'', '"']);
         let parts = std::iter::once(text.as_str()).chain(quoted).chain(text.split(ends));
-        all.extend(parts.filter(|part| !part.is_empty()).map(|part| part.replace(QUOTED_BLANK, " ")));
+        // `@tools/args` is a file of further words, `-Itools` an option with its value.
+        let parts = parts.flat_map(|part| [Some(part), part.strip_prefix('@'), value_of_option(part)]);
+        let parts = parts.flatten().filter(|part| !part.is_empty());
+        all.extend(parts.map(|part| part.replace(QUOTED_BLANK, " ")));
     }
     all.sort();
     all.dedup();
     all
 }
 
-/// A path without `.` and `..`, as far as that can be told without the disk; `None` if it is not below the folder.
-fn below(root: &Path, path: &Path) -> Option<PathBuf> {
-    let mut plain = PathBuf::new();
+/// The value of an option of one letter that is written in the same word.
+fn value_of_option(word: &str) -> Option<&str> {
+    let mut letters = word.strip_prefix('-')?.chars();
+    letters.next().filter(char::is_ascii_alphabetic).map(|_| letters.as_str())
+}
+
+/// The paths below the project's folder that a path may mean: without `.` and `..` as its text reads; and with them, if a link
+/// before a `..` leads to another place of the project. What is read there is what runs, also when the link has changed.
+fn below(root: &Path, path: &Path) -> Vec<PathBuf> {
+    let (mut plain, mut climbs) = (PathBuf::new(), false);
     for part in path.components() {
         match part {
             Component::CurDir => {}
-            Component::ParentDir => drop(plain.pop()),
+            Component::ParentDir => {
+                plain.pop();
+                climbs = true;
+            }
             part => plain.push(part),
         }
     }
-    (plain != root && plain.starts_with(root)).then_some(plain)
+    let is_inside = |path: &Path| path != root && path.starts_with(root);
+    let real = climbs.then(|| path.canonicalize().ok()).flatten().filter(|real| is_inside(real));
+    let is_elsewhere = real.is_some() && real != plain.canonicalize().ok();
+    let walked = is_elsewhere.then(|| path.components().collect::<PathBuf>());
+    is_inside(&plain).then_some(plain).into_iter().chain(walked).collect()
 }
 
 /// The paths below the project's folder that the command of a hook or a server may mean: each of its words, below the
@@ -335,37 +462,120 @@ fn candidates(root: &Path, hook: &Value<'_>) -> Vec<PathBuf> {
     let (words, of_variables) = (words(hook), words_of_variables(hook));
     let mut folders = vec![root.to_owned()];
     let cwd = hook.get("cwd").and_then(Value::as_str);
-    for word in cwd.into_iter().chain(words.iter().chain(&of_variables).map(String::as_str)) {
+    let all = words.iter().chain(of_variables.iter().map(|(_, word)| word));
+    for word in cwd.into_iter().chain(all.map(String::as_str)) {
         for rest in rests(word) {
-            let found = folders.clone().into_iter().filter_map(|folder| below(root, &folder.join(rest)));
+            let found = folders.clone().into_iter().flat_map(|folder| below(root, &folder.join(rest)));
             let found: Vec<_> = found.filter(|path| path.is_dir() && !folders.contains(path)).collect();
             folders.extend(found);
         }
         folders.truncate(TRUSTED_FOLDERS);
     }
-    let mut paths = files_named(root, &folders, &words);
-    paths.extend(files_named(root, &folders, &of_variables).into_iter().filter(|path| is_code(path)));
+    let mut paths = files_unnamed(&folders, &words);
+    paths.extend(words.iter().flat_map(|word| files_named(root, &folders, word)));
+    for (variable, word) in &of_variables {
+        let named = files_named(root, &folders, word);
+        paths.extend(named.into_iter().filter(|path| is_code(path) || !may_be_written(variable, word, path)));
+    }
+    paths.extend(load_folders(root, hook).iter().filter_map(|folder| code_in(root, folder)).flatten());
     paths.extend(watched(root, hook));
     paths.sort();
     paths.dedup();
     paths
 }
 
-/// The files below some folders that words name, by a path or as a module.
-fn files_named(root: &Path, folders: &[PathBuf], words: &[String]) -> Vec<PathBuf> {
+/// The files below some folders that a word names, by a path or as a module.
+fn files_named(root: &Path, folders: &[PathBuf], word: &str) -> Vec<PathBuf> {
     let mut paths = Vec::new();
-    for rest in words.iter().flat_map(|word| rests(word)) {
-        // The module a.b of Python is the file a/b.py.
+    for rest in rests(word) {
+        // The module a.b of Python is the file a/b.py, and a/__init__.py runs before it.
         let module = rest.replace('.', "/");
+        let packages = module.match_indices('/').filter_map(|(at, _)| module.get(..at));
+        let packages: Vec<_> = packages.map(|package| format!("{package}/__init__.py")).collect();
         for folder in folders {
-            let named = std::iter::once(rest.to_owned());
+            let named = std::iter::once(rest.to_owned()).chain(packages.iter().cloned());
             let named = named
                 .chain(MODULES.iter().flat_map(|end| [format!("{rest}{end}"), format!("{module}{end}")]));
-            let found = named.filter_map(|name| below(root, &folder.join(name)));
+            let found = named.flat_map(|name| below(root, &folder.join(name)));
             paths.extend(found.filter(|path| path.is_file()));
         }
     }
     paths
+}
+
+/// The files below some folders that the programs among some words run unnamed.
+fn files_unnamed(folders: &[PathBuf], words: &[String]) -> Vec<PathBuf> {
+    let is_word = |program: &&str| words.iter().any(|word| base(word) == **program);
+    let run = RUN_UNNAMED.iter().filter(|(programs, _)| programs.iter().any(is_word));
+    let names = run.flat_map(|(_, names)| names.iter());
+    let paths = names.flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
+    paths.filter(|path| path.is_file()).collect()
+}
+
+/// The folders of the project that an option or a variable of a command names to load code from: `-Ilib`,
+/// `PYTHONPATH=lib:tools`.
+fn load_folders(root: &Path, hook: &Value<'_>) -> Vec<PathBuf> {
+    let command = hook.get("command").and_then(Value::as_slice).unwrap_or_default();
+    let mut words = command.iter().filter_map(Value::as_str).flat_map(str::split_whitespace).peekable();
+    let mut values = Vec::new();
+    while let Some(word) = words.next() {
+        for option in LOAD_OPTIONS {
+            match word.strip_prefix(option) {
+                Some("") => values.extend(words.peek().copied()),
+                Some(value) if option.len() == 2 || value.starts_with('=') => values.push(value),
+                _ => {}
+            }
+        }
+    }
+    let values = parts(values.into_iter());
+    let of_variables = words_of_variables(hook).into_iter().filter(|(name, _)| {
+        let name = name.to_ascii_uppercase();
+        LOAD_VARIABLES.iter().any(|part| name.contains(part))
+    });
+    let cwd = hook.get("cwd").and_then(Value::as_str).map(|cwd| root.join(cwd));
+    let words: Vec<_> = values.into_iter().chain(of_variables.map(|(_, word)| word)).collect();
+    let mut folders: Vec<_> = std::iter::once(root.to_owned())
+        .chain(cwd)
+        .flat_map(|folder| words.iter().map(move |word| folder.join(word)))
+        .flat_map(|path| below(root, &path))
+        .filter(|path| path.is_dir())
+        .collect();
+    folders.sort();
+    folders.dedup();
+    folders
+}
+
+/// The code below a folder that code is loaded from; `None` if it is more than trust covers.
+fn code_in(root: &Path, folder: &Path) -> Option<Vec<PathBuf>> {
+    // Several folders have room in what a trust covers.
+    const MOST: usize = TRUSTED_FILES / 4;
+    let (mut found, mut folders, mut seen) = (Vec::new(), vec![folder.to_owned()], HashSet::new());
+    let mut left = WATCHED_ENTRIES;
+    while let Some(folder) = folders.pop() {
+        // A link may lead in a circle, or out of the project.
+        let Ok(real) = folder.canonicalize() else { continue };
+        if !real.starts_with(root) || !seen.insert(real) {
+            continue;
+        }
+        let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten().take(left.saturating_add(1));
+        let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
+        left = left.checked_sub(paths.len())?;
+        // Always the same of two ways to a folder.
+        paths.sort();
+        for path in paths {
+            if path.is_dir() {
+                // Python writes there at each run.
+                folders.extend((!path.ends_with("__pycache__")).then_some(path));
+            } else if path.is_file() && is_code(&path) {
+                let is_small = path.metadata().is_ok_and(|found| found.len() < TRUSTED_FILE_BYTES);
+                if !is_small || found.len() >= MOST {
+                    return None;
+                }
+                found.push(path);
+            }
+        }
+    }
+    Some(found)
 }
 
 /// A word, and what follows each of its slashes.
@@ -429,25 +639,51 @@ fn named(root: &Path, configuration: &[u8]) -> Vec<PathBuf> {
     paths
 }
 
+/// The files below a folder that a command of the user's own configuration names, also those that are not there yet.
+pub fn programs_below(root: &Path, command: &Value<'_>) -> Vec<PathBuf> {
+    let words = words(command);
+    let named = words.iter().filter(|word| word.contains('/'));
+    let named = named.flat_map(|word| below(root, &root.join(word)));
+    candidates(root, command).into_iter().chain(named).collect()
+}
+
 /// The hooks and servers of a project's configuration whose code trust does not watch: their program is a shell or an
-/// interpreter, and no word of the command is a file of the project. Each as a sentence.
+/// interpreter, also behind a wrapper, and no word of the command is a file of the project; or they load code from a folder
+/// with more than trust covers. Each as a sentence.
 pub fn unwatched(root: &Path, configuration: &Value<'_>) -> Vec<String> {
-    let is_unwatched = |hook: &Value<'_>| {
-        let program = hook.get("command").and_then(Value::as_slice).and_then(|words| words.first()?.as_str());
-        program.is_some_and(runs_others) && candidates(root, hook).is_empty()
-    };
-    let found = all(configuration).filter(|(_, hook)| is_unwatched(hook));
-    found
-        .map(|(what, _)| format!("{what}: its code is not watched; :watch [\"tools/**\"] seals it"))
-        .collect()
+    let found = all(configuration).flat_map(|(what, hook)| {
+        let unnamed = runs_others(hook) && candidates(root, hook).is_empty();
+        let unnamed = unnamed.then(|| format!("{what}: its code is not watched; :watch [\"tools/**\"] seals it"));
+        let folders = load_folders(root, hook);
+        let too_large = folders.into_iter().filter(|folder| code_in(root, folder).is_none());
+        let too_large = too_large.map(move |folder| {
+            let folder = folder.strip_prefix(root).unwrap_or(&folder).display();
+            format!("{what}: its code in {folder} is not watched, because it is too much; :watch seals a part of it")
+        });
+        unnamed.into_iter().chain(too_large).collect::<Vec<_>>()
+    });
+    found.collect()
+}
+
+/// Whether a command runs a shell or an interpreter. A wrapper (`timeout 9 python3`) may run each of its later words.
+fn runs_others(hook: &Value<'_>) -> bool {
+    let command = hook.get("command").and_then(Value::as_slice).unwrap_or_default();
+    let mut words = command.iter().filter_map(Value::as_str);
+    let Some(program) = words.next() else { return false };
+    is_interpreter(program) || WRAPPERS.contains(&base(program).as_str()) && words.any(is_interpreter)
 }
 
 /// Whether a program is a shell or an interpreter, also with a version at its end (`python3.12`).
-fn runs_others(program: &str) -> bool {
-    let name = program.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
-    let name = name.strip_suffix(".exe").unwrap_or(&name);
+fn is_interpreter(program: &str) -> bool {
+    let name = base(program);
     let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
-    INTERPRETERS.contains(&name) || INTERPRETERS.contains(&plain)
+    INTERPRETERS.contains(&name.as_str()) || INTERPRETERS.contains(&plain)
+}
+
+/// The name of a program, without its folder.
+fn base(program: &str) -> String {
+    let name = program.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    name.strip_suffix(".exe").unwrap_or(&name).to_owned()
 }
 
 #[cfg(test)]
@@ -548,8 +784,97 @@ mod tests {
             (r#"{:hooks [{:command ["sh" "-c" "'my s.sh' x"]}]}"#, "my s.sh"),
             (r#"{:hooks [{:command ["sh" "-c" "./my\\ s.sh x"]}]}"#, "my s.sh"),
             (r#"{:hooks [{:command ["make" "x"] :watch ["tools/**"]}]}"#, "tools/a/b.sh"),
+            // A value of a variable, whatever the file is called.
+            (r#"{:mcp {:t {:command ["bash"] :env {"BASH_ENV" "tools/env"}}}}"#, "tools/env"),
+            (r#"{:mcp {:t {:command ["bash"] :env {"BASH_ENV" "./tools/dev.env"}}}}"#, "tools/dev.env"),
+            (
+                r#"{:mcp {:t {:command ["g"] :env {"GIT_CONFIG_GLOBAL" "tools/gitconfig"}}}}"#,
+                "tools/gitconfig",
+            ),
+            (r#"{:mcp {:t {:command ["m"] :env {"MAKEFILES" "a.mk tools/pre"}}}}"#, "tools/pre"),
+            (r#"{:mcp {:t {:command ["java"] :env {"JDK_JAVA_OPTIONS" "@tools/args"}}}}"#, "tools/args"),
+            (r#"{:mcp {:t {:command ["java" "@tools/args"]}}}"#, "tools/args"),
+            // A folder that code is loaded from.
+            (r#"{:mcp {:t {:command ["p"] :env {"PYTHONPATH" "lib"}}}}"#, "lib/sitecustomize.py"),
+            (
+                r#"{:mcp {:t {:command ["p"] :env {"PERL5LIB" "/x:tools" "PERL5OPT" "-MA::S"}}}}"#,
+                "tools/A/S.pm",
+            ),
+            (r#"{:mcp {:t {:command ["n"] :env {"NODE_OPTIONS" "--require ./hook"}}}}"#, "hook/m.js"),
+            (r#"{:mcp {:t {:command ["p"] :cwd "a" :env {"RUBYLIB" "lib"}}}}"#, "a/lib/s.rb"),
+            (r#"{:mcp {:t {:command ["perl" "-Itools" "-Ms"]}}}"#, "tools/s.pm"),
+            (r#"{:mcp {:t {:command ["perl" "-I" "tools" "-MA::S"]}}}"#, "tools/A/S.pm"),
+            (r#"{:mcp {:t {:command ["java" "--class-path=lib:l" "Main"]}}}"#, "lib/Main.class"),
+            // A package runs before its module.
+            (r#"{:hooks [{:command ["python3" "-m" "pkg.s"]}]}"#, "pkg/__init__.py"),
+            (r#"{:hooks [{:command ["python3" "-m" "pkg.s"]}]}"#, "pkg/s/__main__.py"),
+            (r#"{:hooks [{:command ["python3" "-m" "pkg.s"]}]}"#, "pkg/s/__init__.py"),
+            (r#"{:mcp {:t {:cwd "a" :command ["python3" "-m" "p.q.s"]}}}"#, "a/p/q/__init__.py"),
+            // An option and its value in one word.
+            (r#"{:hooks [{:command ["timeout" "9" "python3" "-ms"]}]}"#, "s.py"),
+            (r#"{:hooks [{:command ["sed" "-ftools/p.sed"]}]}"#, "tools/p.sed"),
+            // A file that is run unnamed.
+            (r#"{:hooks [{:command ["make" "-C" "tools"]}]}"#, "tools/Makefile"),
+            (r#"{:hooks [{:command ["nice" "/usr/bin/gmake" "-Ctools"]}]}"#, "tools/GNUmakefile"),
+            (r#"{:hooks [{:command ["npm" "run" "x"]}]}"#, "package.json"),
         ] {
             check(hooks, path);
+        }
+    }
+
+    #[test]
+    fn what_a_program_writes_is_not_sealed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let check = |hooks: &str, path: &str| {
+            std::fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+            std::fs::write(root.join(path), "1").unwrap();
+            let sealed = Sealed::of(&root, Some(hooks.as_bytes()));
+            assert!(!sealed.iter().any(|(sealed, _)| sealed == path), "{hooks} {path}");
+        };
+        let absolute =
+            format!(r#"{{:mcp {{:t {{:command ["s"] :env {{"STARTED" "{}/started"}}}}}}}}"#, root.display());
+        check(&absolute, "started");
+        for (hooks, path) in [
+            (r#"{:mcp {:t {:command ["s"] :env {"FILE" "logs/s.log"}}}}"#, "logs/s.log"),
+            (r#"{:mcp {:t {:command ["s"] :env {"DATABASE" "data.db"}}}}"#, "data.db"),
+            (r#"{:mcp {:t {:command ["p"] :env {"PYTHONPATH" "lib"}}}}"#, "lib/__pycache__/s.pyc"),
+            (r#"{:mcp {:t {:command ["n"] :env {"NODE_ENV" "test"}}}}"#, "test/a.js"),
+        ] {
+            check(hooks, path);
+        }
+    }
+
+    #[test]
+    fn file_behind_a_link_is_sealed_as_it_is_walked() {
+        for hooks in [
+            r#"{:hooks [{:command ["sh" "l/../s.sh"]}]}"#,
+            r#"{:hooks [{:cwd "l" :command ["sh" "../s.sh"]}]}"#,
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let root = folder.path().canonicalize().unwrap();
+            for inside in ["a/b", "c/d"] {
+                std::fs::create_dir_all(root.join(inside)).unwrap();
+            }
+            std::os::unix::fs::symlink("a/b", root.join("l")).unwrap();
+            for name in ["s.sh", "a/s.sh"] {
+                std::fs::write(root.join(name), "1").unwrap();
+            }
+            let before = Sealed::of(&root, Some(hooks.as_bytes()));
+            let changes = || before.changes(&Sealed::of(&root, Some(hooks.as_bytes())));
+            assert_eq!(changes(), [""; 0], "{hooks}");
+            std::fs::write(root.join("a/s.sh"), "2").unwrap();
+            assert_eq!(changes(), ["l/../s.sh has changed"], "{hooks}");
+            std::fs::write(root.join("a/s.sh"), "1").unwrap();
+            // The link leads to another file.
+            std::fs::write(root.join("c/s.sh"), "2").unwrap();
+            std::fs::remove_file(root.join("l")).unwrap();
+            std::os::unix::fs::symlink("c/d", root.join("l")).unwrap();
+            assert_eq!(changes(), ["l/../s.sh has changed"], "{hooks}");
+            // A file outside is not the project's.
+            std::fs::remove_file(root.join("l")).unwrap();
+            std::os::unix::fs::symlink("/dev", root.join("l")).unwrap();
+            assert_eq!(changes(), ["l/../s.sh is gone"], "{hooks}");
         }
     }
 
@@ -566,5 +891,34 @@ mod tests {
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[0].starts_with("the hook h: its code is not watched"), "{told:?}");
         assert!(told[1].starts_with("the MCP server t"), "{told:?}");
+        for command in [
+            r#""timeout" "9" "python3" "-mx""#,
+            r#""nice" "python3" "-mx""#,
+            r#""sudo" "-u" "x" "nice" "-n" "5" "pytest""#,
+            r#""env" "A=1" "setsid" "rake""#,
+            r#""gmake""#,
+            r#""/usr/bin/pytest" "-q""#,
+        ] {
+            let value = format!("{{:hooks [{{:id \"h\" :command [{command}]}}]}}");
+            let value = edn::read_one(value.as_bytes()).unwrap();
+            assert_eq!(unwatched(folder.path(), &value).len(), 1, "{command}");
+        }
+        let value = edn::read_one(br#"{:hooks [{:id "h" :command ["timeout" "9" "server"]}]}"#).unwrap();
+        assert_eq!(unwatched(folder.path(), &value), [""; 0]);
+    }
+
+    #[test]
+    fn folder_with_more_code_than_trust_covers_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("lib")).unwrap();
+        for name in 0..=TRUSTED_FILES / 4 {
+            std::fs::write(root.join(format!("lib/{name}.py")), "1").unwrap();
+        }
+        let hooks = br#"{:hooks [{:id "h" :command ["server"] :env {"PYTHONPATH" "lib"}}]}"#;
+        assert_eq!(Sealed::of(&root, Some(hooks)).iter().count(), 1);
+        let told = unwatched(&root, &edn::read_one(hooks).unwrap());
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].starts_with("the hook h: its code in lib is not watched"), "{told:?}");
     }
 }

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::catalogue::{COMMANDS, CommandSpec, REALM_COMMANDS};
+use crate::config::{Files, ProjectFiles, unwatched};
 use crate::context::Project;
+use crate::edn;
 use crate::engine::change::{Change, HeldRun};
 use crate::engine::handle::Handle;
 use crate::engine::host::Engine;
@@ -221,7 +223,8 @@ impl Commands<'_> {
                 self.0.set_mode(call.clone(), mode, reply);
             }
             Command::Trust => {
-                let reply = self.text(&call, |_| "This project's configuration is trusted.".to_owned());
+                let (shared, cwd) = (self.0.shared.clone(), snapshot.facts.cwd.clone());
+                let reply = self.text(&call, move |_| trusted(&shared.configuration.files_of(&cwd)));
                 self.0.trust_project(call.clone(), true, None, reply);
             }
             Command::Workflow { name, arguments } => self.workflow(call, handle, name, arguments),
@@ -456,6 +459,17 @@ impl Commands<'_> {
     fn opened(&self, call: &Call, kind: &'static str) -> Reply<Opened> {
         self.outcome(call, kind, |opened: Opened| format!("Session {}", opened.session))
     }
+}
+
+/// The reply to `/trust`: it names the code that trust does not watch, because nobody has to look for it.
+fn trusted(project: &Files) -> String {
+    let mut lines = vec!["This project's configuration is trusted.".to_owned()];
+    if let Some(ProjectFiles { root, configuration: Some(bytes), .. }) = project.content()
+        && let Ok(configuration) = edn::read_one(&bytes)
+    {
+        lines.extend(unwatched(&root, &configuration).into_iter().map(|what| format!("Note: {what}.")));
+    }
+    lines.join("\n")
 }
 
 /// An additional slash command, not one of the program.

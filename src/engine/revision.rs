@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use crate::agent::{AgentSetup, AgentSetups};
 use crate::clock::rfc3339;
-use crate::config::{ConfigError, KeptFiles, Layers, ServersValue, Settings};
+use crate::config::{ConfigError, KeptFiles, Layers, ServersValue, Settings, programs_below};
 use crate::context::Project;
 use crate::engine::providers::Providers;
 use crate::engine::rules;
@@ -31,7 +31,7 @@ use crate::session::ApiError;
 use crate::similar;
 use crate::store::{EntryBody, record};
 use crate::tool::permission::Rule;
-use crate::value::Value;
+use crate::value::{Map, Value};
 use crate::workflow::{self, Workflow};
 
 /// One reading of the configuration.
@@ -57,6 +57,8 @@ pub struct ConfigRevision {
     pub mcp: mcp::Settings,
     /// The files that the servers of a project name, with the digests that they were trusted with.
     pub mcp_sealed: BTreeMap<String, Vec<(PathBuf, String)>>,
+    /// The files in the folder that the user's own configuration runs.
+    pub programs: Vec<PathBuf>,
     /// The agents that answer turns.
     pub agents: AgentSetups,
     /// The workflows by name. An unusable one has its error as a text, because a list of workflows shows it to a person
@@ -104,6 +106,17 @@ const BUNDLED: [(&str, &str); 2] = [
     ("review-diff", include_str!("../../examples/workflows/review-diff.edn")),
     ("fix-test", include_str!("../../examples/workflows/fix-test.edn")),
 ];
+
+/// The files in a folder that the user's own hooks, servers, agents and key commands name.
+fn programs(settings: &Settings, layers: &Layers) -> Vec<PathBuf> {
+    let hooks = layers.hooks.iter().filter(|hook| hook.root.is_none()).map(|hook| hook.value.clone());
+    let servers = layers.mcp.iter().chain(&layers.agents).filter(|servers| servers.root.is_none());
+    let servers = servers.flat_map(|servers| servers.value.as_map().into_iter().flat_map(Map::iter));
+    let keys = layers.providers.iter().filter_map(|(_, provider)| provider.get("key-command").cloned());
+    let keys = keys.map(|command| Map::new().with("command", command).into());
+    let commands = hooks.chain(servers.map(|(_, server)| server.clone())).chain(keys);
+    commands.flat_map(|command: Value<'static>| programs_below(&settings.cwd, &command)).collect()
+}
 
 /// The workflows of the program, of the user and, if it is trusted, of the project. A later one replaces an
 /// earlier one of the same name.
@@ -203,6 +216,7 @@ impl ConfigRevision {
             mcp: of_tools,
             mcp_sealed: layers.mcp.iter().flat_map(|servers| servers.sealed.clone()).collect(),
             agents,
+            programs: programs(&settings, layers),
             workflows: workflows(&settings, layers),
             models,
             distrust: Mutex::new(layers.distrust.clone()),

@@ -658,3 +658,38 @@ fn own_secrets_in_the_workspace_are_neither_read_nor_found() {
     let told = bridge.event("assistant/message");
     assert!(!told.to_string().contains("canary"), "{told}");
 }
+
+#[test]
+fn file_that_the_own_configuration_runs_is_guarded() {
+    let calls = ["check.sh", "server.py", "key", "later.sh", "other.sh"]
+        .map(|name| format!("{{:name \"write\" :arguments {{:path \"tools/{name}\" :content \"x\"}}}}"));
+    let turns: String = calls
+        .iter()
+        .map(|call| format!("{{:steps [{{:tool-call {call}}}]}} {{:steps [{{:delta \"end\"}}]}} "))
+        .collect();
+    let setup = Setup::new().script(&format!("{{:turns [{turns}]}}"));
+    let tools = setup.project().join("tools");
+    std::fs::create_dir(&tools).unwrap();
+    std::fs::write(tools.join("check.sh"), "").unwrap();
+    let tools = tools.to_str().unwrap();
+    let folder = setup.dir.path().join("config/edn-bridge");
+    std::fs::create_dir_all(&folder).unwrap();
+    let config = format!(
+        "{{:hooks [{{:id \"h\" :stage :render :point :post :kind :observer :command [\"{tools}/check.sh\"]}}]
+          :mcp {{\"m\" {{:command [\"python3\" \"{tools}/server.py\"] :enabled false}}
+                \"n\" {{:command [\"sh\" \"-c\" \"exec {tools}/later.sh\"] :enabled false}}}}
+          :providers {{\"p\" {{:base-url \"https://llm.example.com/v1\" :key-command [\"{tools}/key\"]}}}}}}"
+    );
+    std::fs::write(folder.join("config.edn"), config).unwrap();
+    let mut bridge = interactor(&setup);
+    bridge.ask("m", "set_mode", "{:mode \"accept-edits\"}");
+    for name in ["check.sh", "server.py", "key", "later.sh"] {
+        let found = verdict(&mut bridge);
+        assert_eq!(word(&found), "ask", "{name}: {found}");
+        assert!(found.to_string().contains("the user's own configuration runs it"), "{found}");
+        answer(&mut bridge, &found, "{:outcome \"deny\"}", "");
+        bridge.until(|frame| is_event(frame, "turn/ended"));
+    }
+    let found = verdict(&mut bridge);
+    assert_eq!(word(&found), "run", "{found}");
+}

@@ -254,6 +254,21 @@ fn trust_ends_when_what_was_trusted_changes() {
 }
 
 #[test]
+fn reply_to_trust_names_code_that_is_not_watched() {
+    let setup = configured(Setup::new().script(ECHO), "{}");
+    let file = setup.project().join(".edn-bridge/config.edn");
+    std::fs::create_dir(file.parent().unwrap()).unwrap();
+    let hook = r#"{:id "h" :stage :render :point :post :kind :observer :command ["timeout" "9" "python3" "-c" "1"]}"#;
+    std::fs::write(&file, format!("{{:hooks [{hook}]}}")).unwrap();
+    let mut bridge = setup.ready();
+    bridge.ask("t", "command", "{:text \"/trust\"}");
+    let reply = bridge.event("command-result");
+    let reply = data(&reply, "message");
+    assert!(reply.starts_with("This project's configuration is trusted."), "{reply}");
+    assert!(reply.contains("the hook h: its code is not watched"), "{reply}");
+}
+
+#[test]
 fn a_folder_trusted_by_an_earlier_version_is_asked_about_again() {
     let setup = configured(Setup::new().script(ECHO), "{}");
     let file = setup.project().join(".edn-bridge/config.edn");

@@ -4,7 +4,7 @@
 //! saved, at a commit, on a server, at the next start. Every hidden file is taken for one, except a few that are known as
 //! harmless. A file that a person runs by hand (a Makefile, a script) is not guarded, nor the sources of the project. Knows names and the given folders; knows neither rules nor modes.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::http::Url;
 use crate::http::host::HostPattern;
@@ -25,6 +25,8 @@ pub struct Ground {
     pub own: Vec<PathBuf>,
     /// Those of them that may hold secrets: they are not read without approval either, and not searched.
     pub hidden: Vec<PathBuf>,
+    /// The files in the workspace that the user's own configuration runs: its hooks, servers, agents and key commands.
+    pub programs: Vec<PathBuf>,
     /// The hosts that may be on this machine or in a private network.
     pub private: Vec<HostPattern>,
 }
@@ -99,6 +101,7 @@ const NAMES: &[(&[&str], &str)] = &[
     ),
     // Version control and its hooks.
     (&["*.git"], "a bare repository: git runs its hooks"),
+    (&["gitconfig", "*.gitconfig"], "git runs what it names, where its own settings include it"),
     (&["_darcs"], "Darcs runs what its settings name"),
     (&["_fossil_"], "Fossil takes its settings from it"),
     (
@@ -109,6 +112,7 @@ const NAMES: &[(&[&str], &str)] = &[
             "grumphp.*",
             "hk.pkl",
             "hk.*.pkl",
+            "hooks/update",
             "lefthook.*",
             "lefthook-local.*",
             "prek.toml",
@@ -123,13 +127,18 @@ const NAMES: &[(&[&str], &str)] = &[
             "action.yml",
             "amplify.yml",
             "app.json",
+            "appspec.yaml",
+            "appspec.yml",
             "appveyor.yaml",
             "appveyor.yml",
+            "atlantis.yaml",
             "azure-pipelines*",
+            "bamboo-specs",
             "bitbucket-pipelines.yaml",
             "bitbucket-pipelines.yml",
             "bitrise.yml",
             "buddy.yml",
+            "buildkite.*",
             "buildspec*",
             "circle.yml",
             "cloudbuild.*",
@@ -137,7 +146,12 @@ const NAMES: &[(&[&str], &str)] = &[
             "codemagic.yaml",
             "dagger.json",
             "dangerfile*",
+            "devfile.yaml",
+            "devfile.yml",
             "earthfile",
+            "*.gocd.yaml",
+            "*.gocd.yml",
+            "*.gopipeline.json",
             "goreleaser.yaml",
             "goreleaser.yml",
             "heroku.yml",
@@ -167,16 +181,27 @@ const NAMES: &[(&[&str], &str)] = &[
     (&["mise.*", "mise"], "mise runs what it says when the folder is entered"),
     (
         &[
+            "channels.scm",
             "default.nix",
             "devbox.json",
             "devbox.lock",
             "devenv.*",
             "flake.lock",
             "flake.nix",
+            "guix.scm",
+            "manifest.scm",
             "pixi.toml",
             "shell.nix",
         ],
         "direnv evaluates it when the folder is entered",
+    ),
+    (
+        &["bin/activate*", "bin/hermit*"],
+        "a shell or direnv runs it when the environment that contains it is entered",
+    ),
+    (
+        &["aqua.yaml", "aqua.yml", "aqua-policy.yaml", "aqua-policy.yml"],
+        "aqua takes the programs that it installs and starts from it",
     ),
     (&["rust-toolchain", "rust-toolchain.toml"], "rustup takes the compiler from it"),
     (&["lean-toolchain"], "elan takes the compiler from it"),
@@ -187,7 +212,18 @@ const NAMES: &[(&[&str], &str)] = &[
         "an editor takes commands and settings from it",
     ),
     (&["_exrc", "_gvimrc", "_nvimrc", "_vimrc"], "an editor runs it"),
-    (&["project.godot", "plugin.cfg", "*.uproject"], "an editor runs the plugins that it names"),
+    (
+        &[
+            "*.gdextension",
+            "*.gdnlib",
+            "override.cfg",
+            "plugin.cfg",
+            "project.godot",
+            "*.uplugin",
+            "*.uproject",
+        ],
+        "an editor runs the plugins that it names",
+    ),
     (&["*.xcodeproj", "*.xcworkspace"], "an editor runs its schemes and build phases"),
     (&["*-gdb.gdb", "*-gdb.py", "*-gdb.scm", "*.dsym"], "a debugger runs it"),
     // Languages: what an interpreter, an editor's checker, formatter or language server runs or takes programs from.
@@ -247,9 +283,11 @@ const NAMES: &[(&[&str], &str)] = &[
             "*.conf.cjs",
             "*.conf.js",
             "*.conf.ts",
+            "babel.config.json",
             "commitlint.config.*",
             "eslint.config.*",
             "graphql.config.*",
+            "jest.config.json",
             "lint-staged.config.*",
             "postcss.config.*",
             "prettier.config.*",
@@ -261,13 +299,17 @@ const NAMES: &[(&[&str], &str)] = &[
         &[
             "bunfig.toml",
             "cspell*",
+            "cypress.json",
             "deno.json",
             "deno.jsonc",
             "dprint.json",
             "dprint.jsonc",
+            "eslint-internal-rules*",
+            "eslint-local-rules*",
             "gruntfile.*",
             "gulpfile.*",
             "jakefile*",
+            "jest-preset.*",
             "jsconfig*",
             "lerna.json",
             "node_modules",
@@ -278,8 +320,15 @@ const NAMES: &[(&[&str], &str)] = &[
             "pnpm-workspace.yaml",
             "pnpmfile.*",
             "project.json",
+            "redocly.yaml",
+            "redocly.yml",
             "rush.json",
             "tsconfig*",
+            "tslint.json",
+            "tslint.yaml",
+            "tslint.yml",
+            "vitest.projects.*",
+            "vitest.workspace.*",
             "workspace.json",
             "*.workspace.js",
             "*.workspace.ts",
@@ -292,38 +341,76 @@ const NAMES: &[(&[&str], &str)] = &[
             "*.gradle",
             "*.gradle.kts",
             "buildsrc",
+            "gradle-daemon-jvm.properties",
             "gradle.properties",
             "gradle/wrapper",
             "gradlew*",
             "local.properties",
             "settings.gradle*",
+            "*.versions.toml",
         ],
         "an editor imports the build, and so runs it (Gradle)",
     ),
     (&["pom.xml", "mvnw*"], "an editor imports the build, and so runs its plugins (Maven)"),
     (
-        &["*.sbt", "build.mill*", "build.sc", "mill", "mill.bat", "project/*.properties", "project/*.scala"],
+        &[
+            "build.mill*",
+            "build.sc",
+            "mill",
+            "*.mill",
+            "mill.bat",
+            "package.mill*",
+            "project/*.properties",
+            "project/*.scala",
+            "*.sbt",
+        ],
         "an editor imports the build, and so runs it (Scala)",
     ),
     (
-        &["bb.edn", "deps.edn", "project.clj", "shadow-cljs.edn", "tests.edn"],
+        &[
+            "bb.edn",
+            "boot.properties",
+            "build.boot",
+            "deps.edn",
+            "profile.boot",
+            "profiles.clj",
+            "project.clj",
+            "shadow-cljs.edn",
+            "tests.edn",
+        ],
         "an editor asks the build for its paths, and so runs it (Clojure)",
+    ),
+    (
+        &["data_readers.clj", "data_readers.cljc", "user.clj"],
+        "every Clojure that starts with its folder in the class path runs it, or what it names",
     ),
     (
         &[
             "directory.*.props",
             "directory.*.targets",
+            "dotnet-tools.json",
             "global.json",
             "nuget.config",
             "omnisharp.json",
             "*.csproj",
+            "*.esproj",
             "*.fsproj",
             "*.proj",
+            "*proj.user",
+            "*.projitems",
             "*.props",
+            "*.pyproj",
             "*.rsp",
+            "*.shproj",
+            "*.sln",
+            "*.slnf",
+            "*.slnx",
+            "*.sqlproj",
             "*.targets",
             "*.vbproj",
+            "*.vcxitems",
             "*.vcxproj",
+            "*.wixproj",
         ],
         "a language server runs its build (.NET)",
     ),
@@ -336,10 +423,12 @@ const NAMES: &[(&[&str], &str)] = &[
             "meson.build",
             "meson.options",
             "meson_options.txt",
+            "platformio.ini",
             "*.pri",
             "*.pro",
             "vcpkg-configuration.json",
             "vcpkg.json",
+            "*.wrap",
             "xmake.lua",
         ],
         "an editor configures the build, and so runs it (C, C++)",
@@ -349,8 +438,16 @@ const NAMES: &[(&[&str], &str)] = &[
         "a language server takes compilers and their options from it",
     ),
     (&["build.zig", "build.zig.zon", "zls.build.json", "zls.json"], "a language server runs the build (Zig)"),
-    (&["package.swift", "package@swift*"], "a language server runs it (Swift)"),
+    (
+        &["dub.json", "dub.sdl", "dub.selections.json"],
+        "a language server asks the build for its paths, and so runs it (D)",
+    ),
+    (
+        &["buildserver.json", "package.swift", "package@swift*"],
+        "a language server runs it, or the build server that it names (Swift)",
+    ),
     (&["gemfile*", "gems.*", "*.gemspec", "sorbet", "steepfile"], "a language server runs it (Ruby)"),
+    (&["irb.rc", "irbrc", "_irbrc", "$irbrc"], "the console of Ruby runs it at its start"),
     (&["config/*.exs", "mix.exs", "mix.lock"], "a language server builds, and so runs it (Elixir)"),
     (
         &["elvis.config", "erlang_ls.config", "rebar.config*"],
@@ -372,14 +469,21 @@ const NAMES: &[(&[&str], &str)] = &[
     (
         &[
             "composer.json",
+            "ecs.php",
             "phpactor.*",
             "phpcs.xml*",
             "phpstan*",
+            "phpunit.dist.xml",
             "phpunit.xml*",
+            "psalm.dist.xml",
             "psalm.xml*",
             "rector.php",
         ],
         "an editor's checker runs what it names (PHP)",
+    ),
+    (
+        &["buf.gen*.yaml", "buf.work.yaml", "buf.yaml"],
+        "a language server or an editor's checker runs the plugins that it names (Protobuf)",
     ),
     (&["foundry.toml"], "a language server builds, and so runs what it names (Solidity)"),
     (&["spago.dhall", "spago.yaml"], "a language server builds, and so runs what it names (PureScript)"),
@@ -400,6 +504,45 @@ const NAMES: &[(&[&str], &str)] = &[
         ],
         "an editor asks the build for its targets, and so runs it",
     ),
+];
+
+/// Names that are guarded as those of a file alone, because folders of these names are common. Written like [`NAMES`].
+const FILES: &[(&[&str], &str)] = &[
+    // A folder of any name is a repository if it contains these files and a few others.
+    (&["config", "head"], "it makes a folder a repository: git runs what its configuration names"),
+    (
+        &[
+            "applypatch-msg",
+            "commit-msg",
+            "fsmonitor-watchman",
+            "p4-changelist",
+            "p4-post-changelist",
+            "p4-pre-submit",
+            "p4-prepare-changelist",
+            "post-applypatch",
+            "post-checkout",
+            "post-commit",
+            "post-index-change",
+            "post-merge",
+            "post-receive",
+            "post-rewrite",
+            "post-update",
+            "pre-applypatch",
+            "pre-auto-gc",
+            "pre-commit",
+            "pre-merge-commit",
+            "pre-push",
+            "pre-rebase",
+            "pre-receive",
+            "prepare-commit-msg",
+            "proc-receive",
+            "push-to-checkout",
+            "reference-transaction",
+            "sendemail-validate",
+        ],
+        "git runs it as a hook, in the folder that its settings name",
+    ),
+    (&["build", "build.bazel"], "an editor asks the build for its targets, and so runs it"),
 ];
 
 impl Ground {
@@ -432,8 +575,14 @@ pub fn reason(path: &Path, ground: &Ground) -> Option<&'static str> {
     if ground.own.iter().any(|own| within(path, own)) {
         return Some(OWN);
     }
+    if ground.programs.iter().any(|program| program == path) {
+        return Some("the user's own configuration runs it, or what it names");
+    }
     let mut around = ground.folders().filter(|folder| within(path, folder));
     let Some(folder) = around.next() else { return Some("outside the workspace") };
+    if let Some(reason) = around_workspace(folder, ground.home.as_deref()) {
+        return Some(reason);
+    }
     let inside = path.strip_prefix(folder).unwrap_or(path);
     if let Some(home) = ground.home.as_deref().filter(|home| within(home, folder)) {
         let Ok(at_home) = path.strip_prefix(home) else {
@@ -445,11 +594,23 @@ pub fn reason(path: &Path, ground: &Ground) -> Option<&'static str> {
     }
     let names: Vec<String> =
         inside.components().map(|part| seen(&part.as_os_str().to_string_lossy())).collect();
-    // A folder of any name is a repository if it contains this file and a few others.
-    if names.last().is_some_and(|name| name == "head") {
-        return Some("it makes a folder a repository: git runs what its configuration names");
-    }
     named(&names).or_else(|| hidden(&names))
+}
+
+/// Why each file of a workspace is guarded because of where the workspace stands: programs look for their settings below a
+/// hidden folder of the home folder (`~/.emacs.d/init.el`) by names that are not hidden there, and git in its own folder.
+fn around_workspace(folder: &Path, home: Option<&Path>) -> Option<&'static str> {
+    let name = |part: Component<'_>| seen(&part.as_os_str().to_string_lossy());
+    let at_home = home.and_then(|home| folder.strip_prefix(home).ok());
+    if at_home.and_then(|at| at.components().next()).is_some_and(|part| name(part).starts_with('.')) {
+        return Some(
+            "it is in a hidden folder of the home folder: programs take commands and settings from such files",
+        );
+    }
+    folder
+        .components()
+        .any(|part| name(part) == ".git")
+        .then_some("it is in git's own folder: git runs its hooks and what its settings name")
 }
 
 /// What acts on a file whose path has one of the guarded names.
@@ -460,7 +621,10 @@ fn named(names: &[String]) -> Option<&'static str> {
             .windows(parts.len())
             .any(|window| window.iter().zip(&parts).all(|(name, part)| is_of(name, part)))
     };
-    NAMES.iter().find(|(all, _)| all.iter().any(|guarded| fits(guarded))).map(|(_, reason)| *reason)
+    let is_file = |guarded: &str| names.last().is_some_and(|name| is_of(name, guarded));
+    let of_any = NAMES.iter().find(|(all, _)| all.iter().any(|guarded| fits(guarded)));
+    let of_file = || FILES.iter().find(|(all, _)| all.iter().any(|guarded| is_file(guarded)));
+    of_any.or_else(of_file).map(|(_, reason)| *reason)
 }
 
 /// Why a hidden file is guarded, and one in a hidden folder; `None` if it is neither, or harmless.
@@ -521,7 +685,8 @@ mod tests {
             for path in [format!("/w/{name}"), format!("/w/sub/{}", name.to_uppercase())] {
                 assert!(is_guarded(&path, &ground), "{path}");
             }
-            assert!(!is_guarded(&format!("/w/x{name}x"), &ground), "{name}");
+            // Another name, which is none of those that a longer one of the table begins with.
+            assert!(!is_guarded(&format!("/w/x{name}q"), &ground), "{name}");
         }
         for path in [
             "/w/.claude/settings.json",
@@ -540,6 +705,42 @@ mod tests {
             "/w/.envrc ",
             "/w/git~1/config",
             "/w/docs/HEAD",
+            "/w/fixture/config",
+            "/w/tools/hooks/pre-commit",
+            "/w/gitconfig",
+            "/w/env/bin/activate",
+            "/w/env/bin/activate.fish",
+            "/w/jest.config.json",
+            "/w/babel.config.json",
+            "/w/tslint.json",
+            "/w/eslint-local-rules.js",
+            "/w/eslint-local-rules/index.js",
+            "/w/buf.yaml",
+            "/w/buf.gen.yaml",
+            "/w/subprojects/x.wrap",
+            "/w/irb.rc",
+            "/w/_irbrc",
+            "/w/src/user.clj",
+            "/w/profiles.clj",
+            "/w/build.boot",
+            "/w/buildServer.json",
+            "/w/a/a.csproj.user",
+            "/w/a.projitems",
+            "/w/gradle/libs.versions.toml",
+            "/w/gradle/gradle-daemon-jvm.properties",
+            "/w/sub/package.mill",
+            "/w/phpunit.dist.xml",
+            "/w/a.gdextension",
+            "/w/platformio.ini",
+            "/w/dub.json",
+            "/w/aqua.yaml",
+            "/w/guix.scm",
+            "/w/buildkite.yml",
+            "/w/atlantis.yaml",
+            "/w/vitest.workspace.json",
+            "/w/redocly.yaml",
+            "/w/sub/BUILD",
+            "/w/sub/BUILD.bazel",
             "/w/.hg/hgrc",
             "/w/.eslintrc.cjs",
             "/w/envrc~1",
@@ -566,9 +767,53 @@ mod tests {
             "/w/Rakefile",
             "/w/justfile",
             "/w/src/Head/a.rs",
+            "/w/build/a.txt",
+            "/w/config/a.rs",
+            "/w/src/activate.rs",
+            "/w/src/user.rs",
         ] {
             assert!(!is_guarded(path, &ground), "{path}");
         }
+    }
+
+    #[test]
+    fn names_of_files_are_guarded_once_and_not_as_folders() {
+        let ground = Ground::from(Path::new("/w"));
+        for name in FILES.iter().flat_map(|(names, _)| *names) {
+            assert!(is_guarded(&format!("/w/sub/{}", name.to_uppercase()), &ground), "{name}");
+            assert!(!is_guarded(&format!("/w/{name}/a.txt"), &ground), "{name}");
+        }
+        let mut names: Vec<&str> = NAMES.iter().chain(FILES).flat_map(|(names, _)| *names).copied().collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+
+    #[test]
+    fn workspace_in_a_hidden_folder_of_the_home_is_guarded_whole() {
+        let mut ground = Ground::from(Path::new("/home/u/.emacs.d"));
+        ground.home = Some("/home/u".into());
+        for (workspace, file) in [
+            ("/home/u/.emacs.d", "init.el"),
+            ("/home/u/.config/git", "ignore"),
+            ("/home/u/.config/fish/functions", "a.fish"),
+            ("/home/u/.ssh", "authorized_keys"),
+            ("/home/u/\u{200c}.ssh", "known_hosts"),
+            ("/srv/p/.git", "info/attributes"),
+            ("/srv/p/.GIT/modules/m", "packed-refs"),
+        ] {
+            ground.workspace = workspace.into();
+            assert!(is_guarded(&format!("{workspace}/{file}"), &ground), "{workspace}");
+        }
+        for workspace in ["/home/u/p", "/home/u/p/.worktrees/a", "/tmp/.tmp1", "/home/uu/.p"] {
+            ground.workspace = workspace.into();
+            assert!(!is_guarded(&format!("{workspace}/init.el"), &ground), "{workspace}");
+        }
+        // A further folder of the session, too.
+        ground.workspace = "/home/u/p".into();
+        ground.roots = vec!["/home/u/.emacs.d".into()];
+        assert!(is_guarded("/home/u/.emacs.d/init.el", &ground));
     }
 
     #[test]
