@@ -209,7 +209,7 @@ impl Chat<'_> {
             // A question of a subagent has the subagent's turn, and holds this one up.
             let is_question = frame::topic(&event) == "interaction/requested";
             if is_question && !is_of(&session, frame::data(&event)) {
-                self.say(Meaning::Note, "Another session waits for an answer; it is asked there.");
+                self.say(Meaning::Note, "Another session has a question; answer it there.");
                 self.console.printed(&event);
                 continue;
             }
@@ -271,7 +271,8 @@ impl Chat<'_> {
     }
 }
 
-/// Whether a question is of a session, or of a subagent below it. Another one's is not for whoever reads this one.
+/// Whether a question is of a session, or of a subagent below it. A person who reads this session has not seen what another
+/// one's question is about.
 fn is_of(session: &str, question: &Value<'_>) -> bool {
     let of = |key| frame::text(question, key);
     [of("session-id"), of("root-session-id"), of("parent-session-id")].contains(&session)

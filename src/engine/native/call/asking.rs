@@ -303,12 +303,12 @@ impl Batch<'_> {
         act.parts.iter().find(|part| !stage.allows(&part.tool))
     }
 
-    /// Whether an act needs the grant of a person, because the running stage has not its tools.
+    /// Whether an act needs the grant of a person, because a part of it is of a tool that the running stage does not have.
     pub fn is_outside_of_stage(&self, act: &Act) -> bool {
         self.outside_of_stage(act).is_some()
     }
 
-    /// Lets guards vote on what somebody else carries out: on each part under the tool that it is, whatever the call is named.
+    /// Lets guards vote on what somebody else carries out: on each part as a call of its own tool, whatever the agent calls it.
     ///
     /// # Errors
     /// The guard's no, as the result of a call.
