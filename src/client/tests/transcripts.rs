@@ -83,11 +83,17 @@ fn play(name: &str, exchanges: &[Exchange]) -> usize {
                 }
             }
         }
-        drop(client);
-        server.join().unwrap();
-        let taken: Vec<Owned> = events.iter().collect();
         let all = exchanges.iter().flat_map(|exchange| &exchange.received);
         let recorded: Vec<&Owned> = all.filter(|got| frame::kind(got) == "event").collect();
+        // Before the client hangs up: the last events may come after the last answer.
+        let mut taken: Vec<Owned> = Vec::new();
+        while taken.len() < recorded.len() {
+            let event = events.recv_timeout(std::time::Duration::from_secs(60));
+            taken.push(event.unwrap_or_else(|gone| panic!("{name}: {} events, then {gone}", taken.len())));
+        }
+        drop(client);
+        server.join().unwrap();
+        taken.extend(events.iter());
         let topics = |events: &[&Owned]| -> Vec<(String, Owned)> {
             events.iter().map(|event| (frame::topic(event).to_owned(), frame::data(event).clone())).collect()
         };
