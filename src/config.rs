@@ -13,6 +13,7 @@ use crate::http::host::HostPattern;
 use crate::message::Mode;
 use crate::value::Value;
 
+mod command_files;
 mod control;
 mod daemon;
 mod edit;
@@ -26,6 +27,7 @@ mod source_position;
 mod telemetry;
 mod trust;
 
+pub use command_files::{programs_below, unwatched};
 pub use control::{ControlPolicy, Member, Team};
 pub use daemon::{DaemonPolicy, IdleExit};
 pub use error::{ConfigError, EditError};
@@ -34,7 +36,7 @@ pub use layers::{HookValue, Layers, RuleValue, ServersValue, Sourced};
 pub use realm::{EngineAddress, RealmPolicy, Share, Takeover, Workspace};
 pub use servers::KnownDigests;
 pub use telemetry::TelemetryPolicy;
-pub use trust::{Sealed, Trust, programs_below, unwatched};
+pub use trust::{Sealed, Trust};
 
 /// Values from the command line and the environment. They override the files.
 #[derive(Debug, Clone, Default)]

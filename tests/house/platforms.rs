@@ -51,7 +51,7 @@ const UNIX: &[(&str, &str)] = &[
     ("src/cli/style.rs", "GetConsoleScreenBufferInfo for the width of a terminal"),
     ("src/cli/repl.rs", "the same, and the pipe"),
     ("src/cli/doctor.rs", "a look at the access list"),
-    ("src/config/trust.rs", "the ending of a name for the mode of a program"),
+    ("src/config/command_files.rs", "the ending of a name for the mode of a program"),
     ("src/cli/input.rs", "WaitForSingleObject for poll"),
     ("src/cli/typed.rs", "SetConsoleMode for single keys, FlushConsoleInputBuffer for what was typed before"),
     ("src/cli/signals.rs", "the events of a console for signals"),
