@@ -20,7 +20,8 @@ tool allium $ALLIUM
 step 'build of the tests' cargo nextest run --locked $INNER --no-run
 joined fetches
 fetched
-step 'tests' --inputs . -- cargo nextest run --locked $INNER --no-fail-fast --success-output final --failure-output immediate-final
+# Half of their time they wait for processes and disks.
+step 'tests' --inputs . -- cargo nextest run --locked $INNER --test-threads $((2 * $(nproc))) --no-fail-fast --success-output final --failure-output immediate-final
 step 'doc tests' --inputs Cargo.lock Cargo.toml src -- cargo test --locked --doc $INNER
 acp_tests
 mcp_client
