@@ -272,12 +272,12 @@ pub const PROMPT_NOTES_BYTES: usize = 8 * 1024;
 /// Tokens of a model's window per byte of notes: notes take a fortieth of the window.
 pub const PROMPT_NOTES_SHARE: u64 = 10;
 
-/// Keys of requests that a session's ledger holds. None that is younger than its window is forgotten: the next request
+/// Keys of requests that a session knows. None that is younger than its window is forgotten: the next request
 /// with a key is refused for then. A key with its answer takes some 300 bytes.
-pub const LEDGER_KEYS: usize = 4096;
+pub const IDEMPOTENCY_KEYS: usize = 4096;
 
 /// The window in which a request's key is known, in milliseconds (10 minutes).
-pub const LEDGER_WINDOW_MS: u64 = 10 * 60 * 1000;
+pub const IDEMPOTENCY_WINDOW_MS: u64 = 10 * 60 * 1000;
 
 /// The size in bytes of a text from which senders warn (64 KiB, as the document says).
 pub const CONTROL_SOFT_BYTES: u64 = 64 * 1024;

@@ -18,7 +18,7 @@
 //! | [`Jobs`] | a command ends with its session; one of a shell of its own ends with the process |
 //! | [`ClientTools`] | a request for a tool or an open file goes to the client that has it, and is answered once |
 //! | [`Control`] | what was acknowledged happens once |
-//! | [`Graph`] | a query sees one moment of its session |
+//! | [`Queries`] | a query sees one moment of its session |
 //!
 //! [`Call::session`] names the session of every method that takes a [`Call`]. If there is no such session, the
 //! answer is `request/not-found`.
@@ -27,11 +27,11 @@ mod call;
 mod client_tools;
 mod clients;
 pub mod control;
-mod graph;
 mod jobs;
 mod logins;
 mod mcp;
 mod permissions;
+mod queries;
 mod questions;
 mod queue;
 mod sessions;
@@ -46,11 +46,11 @@ pub use client_tools::{
 };
 pub use clients::{Agreed, Client, Clients, InAnswer, Peer, Pressure, Since, Snapshot, Standing};
 pub use control::Control;
-pub use graph::{Graph, GraphQuery, QueryAnswer};
 pub use jobs::{Jobs, ShellCommand, ToolOutcome, Waited};
 pub use logins::Logins;
 pub use mcp::{McpServers, McpSwitch, McpTyped, SessionServer, SessionServerWay, SessionServers};
 pub use permissions::Permissions;
+pub use queries::{GraphQuery, Queries, QueryAnswer};
 pub use questions::{AnswerFields, DialogResult, Questions, Response};
 pub use queue::{Edited, Queues, Removed, Resumed};
 pub use sessions::{ListScope, Listing, NewSession, Opened, Page, Sessions, SwitchTarget};
@@ -73,7 +73,7 @@ pub trait SessionApi:
     + McpServers
     + Jobs
     + ClientTools
-    + Graph
+    + Queries
     + Control
 {
 }
@@ -91,7 +91,7 @@ impl<T> SessionApi for T where
         + McpServers
         + Jobs
         + ClientTools
-        + Graph
+        + Queries
         + Control
 {
 }

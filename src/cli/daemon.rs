@@ -4,13 +4,13 @@
 //! daemon ([`host`]) has an engine for each project and set of options ([`realm`]), as a process of its own would. The
 //! two talk in a few lines of EDN ([`line`]) over `run/daemon.sock`. Who holds the lock `daemon.lock` is the daemon.
 
+mod at_work_list;
 mod attach;
 mod commands;
 mod daemon_files;
 mod engines;
 mod host;
 mod line;
-mod restart_list;
 
 pub(super) use attach::{Use, join, serve};
 pub(super) use commands::{DaemonCommand, run, seen};

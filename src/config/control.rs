@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::limits::{
     CONTROL_ACK_MS, CONTROL_AGE_MS, CONTROL_ID_BYTES, CONTROL_SKEW_MS, CONTROL_TEXT_BYTES,
-    CONTROL_TEXT_MAX_BYTES, LEDGER_WINDOW_MS,
+    CONTROL_TEXT_MAX_BYTES, IDEMPOTENCY_WINDOW_MS,
 };
 use crate::value::Value;
 
@@ -67,7 +67,7 @@ impl Default for ControlPolicy {
             hard_limit_bytes: CONTROL_TEXT_BYTES,
             max_age_ms: CONTROL_AGE_MS,
             max_skew_ms: CONTROL_SKEW_MS,
-            dedupe_ms: LEDGER_WINDOW_MS,
+            dedupe_ms: IDEMPOTENCY_WINDOW_MS,
             ack_timeout_ms: CONTROL_ACK_MS,
             log_text: false,
             socket: None,

@@ -34,12 +34,12 @@ use tokio::sync::mpsc;
 use tracing::Instrument as _;
 
 use crate::engine::agent::Agent;
+use crate::engine::at_work::DepartedSession;
 use crate::engine::change::Change;
 use crate::engine::handle::Handle;
-use crate::engine::ledger::Ledger;
+use crate::engine::idempotency::IdempotencyKeys;
 use crate::engine::parent_session::Parentage;
 use crate::engine::queue::MessageQueue;
-use crate::engine::restart_log::DepartedSession;
 use crate::engine::revision::ConfigRevision;
 use crate::engine::services::Services;
 use crate::engine::snapshot::SessionSnapshot;
@@ -111,7 +111,7 @@ impl SessionActor {
             offset: 0,
             bytes: 0,
             queue: MessageQueue::default(),
-            ledger: Ledger::default(),
+            idempotency: IdempotencyKeys::default(),
         };
         let handle = Handle::new(header.session.clone(), sender, empty, config);
         let handle = finish(handle);

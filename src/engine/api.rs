@@ -12,16 +12,16 @@ use crate::clock::epoch_millis;
 use crate::engine::change::Change;
 use crate::engine::handle::Handle;
 use crate::engine::host::Engine;
+use crate::engine::idempotency::Lookup;
 use crate::engine::incoming::Incoming;
-use crate::engine::ledger::Lookup;
-use crate::engine::notes;
 use crate::engine::process_snapshot::ProcessSnapshot;
+use crate::engine::project_notes;
 use crate::engine::remote::{owner_elsewhere, stays_elsewhere};
 use crate::engine::snapshot::SessionSnapshot;
 use crate::facts::Note;
 use crate::limits::MCP_RESOURCE_WAIT;
 use crate::query;
-use crate::session::{ApiError, Call, Graph, GraphQuery, Prompted, QueryAnswer, Reply};
+use crate::session::{ApiError, Call, GraphQuery, Prompted, Queries, QueryAnswer, Reply};
 use crate::store::record::KeyedRequest;
 
 impl Engine {
@@ -110,12 +110,13 @@ impl Engine {
     pub(super) fn is_new(&self, handle: &Handle, request: Option<&KeyedRequest>) -> bool {
         let now = epoch_millis(self.shared.clock.now());
         request.is_none_or(|request| {
-            handle.snapshot().ledger.look_up(request, now, self.shared.ledger_window()) == Lookup::New
+            handle.snapshot().idempotency.look_up(request, now, self.shared.idempotency_window())
+                == Lookup::New
         })
     }
 }
 
-impl Graph for Engine {
+impl Queries for Engine {
     fn query(&self, call: Call, query: GraphQuery, reply: Reply<QueryAnswer>) {
         if let Some(owner) = owner_elsewhere(self, &call)
             && let Some(parts) = query::parted(&query)
@@ -149,10 +150,12 @@ impl Graph for Engine {
     }
 
     fn remember(&self, call: Call, text: String, reply: Reply<Note>) {
-        self.with_own(&call, reply, |handle, reply| notes::keep(&self.shared, &handle, text, reply));
+        self.with_own(&call, reply, |handle, reply| project_notes::keep(&self.shared, &handle, text, reply));
     }
 
     fn forget(&self, call: Call, note: String, reply: Reply<bool>) {
-        self.with_own(&call, reply, |handle, reply| notes::forget(&self.shared, &handle, note, reply));
+        self.with_own(&call, reply, |handle, reply| {
+            project_notes::forget(&self.shared, &handle, note, reply)
+        });
     }
 }

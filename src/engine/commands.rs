@@ -20,7 +20,7 @@ use crate::engine::host::Engine;
 use crate::engine::incoming::Incoming;
 use crate::engine::login::LoginDesk;
 use crate::engine::mcp::SessionAnswerer;
-use crate::engine::notes;
+use crate::engine::project_notes;
 use crate::engine::remote::{RemoteCall, owner_elsewhere, stays_elsewhere};
 use crate::engine::workflow;
 use crate::facts::agent::AgentCommand;
@@ -252,7 +252,7 @@ impl Commands<'_> {
             }
             Command::Prompts => self.tell_project(call, handle, text::templates),
             Command::Skills => self.tell_project(call, handle, text::skills),
-            Command::Remember(text) => notes::command(&self.0.shared, &call, handle, text),
+            Command::Remember(text) => project_notes::command(&self.0.shared, &call, handle, text),
             Command::Login(provider) => LoginDesk(&self.0.shared).command(call, provider),
             Command::Logout(provider) => {
                 let provider =

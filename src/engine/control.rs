@@ -1,7 +1,7 @@
 //! Control requests: who may send which, which session is meant, and what it is asked to do.
 //!
 //! All rules of the control protocol are here; wires only read and write its messages. What has to happen once happens
-//! in the session's task, which looks into the ledger and writes the key with what it causes.
+//! in the session's task, which looks at the keys and writes the key with what it causes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::config::{ControlPolicy, Team};
 use crate::engine::change::Change;
 use crate::engine::handle::Handle;
 use crate::engine::host::Engine;
+use crate::engine::idempotency::{IdempotencyKeys, Lookup};
 use crate::engine::incoming::{self, Incoming};
-use crate::engine::ledger::{Ledger, Lookup};
 use crate::engine::remote::{Owner, RemoteCall};
 use crate::event::{Body, ControlHandled};
 use crate::facts::Phase;
@@ -86,10 +86,10 @@ impl Outcome {
 /// The session that a request means.
 enum Target {
     Live(Handle),
-    /// On disk, with its ledger, and who has it open, if anybody.
+    /// On disk, with its keys, and who has it open, if anybody.
     Stored {
         id: SessionId,
-        ledger: Box<Ledger>,
+        keys: Box<IdempotencyKeys>,
         holder: Option<String>,
     },
 }
@@ -222,16 +222,16 @@ impl Engine {
         let noted = noted(id, request, asked);
         let now = epoch_millis(self.shared.clock.now());
         let mut asleep = "the session is not live in this process".to_owned();
-        let (ledger, live) = match target {
-            Target::Live(handle) => (handle.snapshot().ledger.clone(), Some(handle)),
-            Target::Stored { ledger, holder, .. } => {
+        let (keys, live) = match target {
+            Target::Live(handle) => (handle.snapshot().idempotency.clone(), Some(handle)),
+            Target::Stored { keys, holder, .. } => {
                 if let Some(holder) = holder {
                     asleep.push_str(&format!(", but open in {holder}"));
                 }
-                (*ledger, None)
+                (*keys, None)
             }
         };
-        let known = ledger.look_up(&noted, now, self.shared.ledger_window());
+        let known = keys.look_up(&noted, now, self.shared.idempotency_window());
         let outcome = match known {
             Lookup::Again(_) => Outcome::duplicate(),
             Lookup::Other => Outcome {
@@ -239,7 +239,7 @@ impl Engine {
                 code: Some(ErrorCode::IdempotencyConflict),
                 ..Outcome::rejected("the request_id was used for something else")
             },
-            Lookup::New | Lookup::Full => match (untimely(&policy, &ledger, request.sent_at, now), &live) {
+            Lookup::New | Lookup::Full => match (untimely(&policy, &keys, request.sent_at, now), &live) {
                 (Some(why), _) => Outcome::rejected(why),
                 (None, None) => Outcome::no(ControlResult::NotLive, asleep),
                 (None, Some(handle)) if handle.parent.is_some() && handle.working_for().is_none() => {
@@ -300,18 +300,18 @@ impl Engine {
         let Ok(Ok(permit)) = permit else { return Err(busy()) };
         let read = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            let mut ledger = Ledger::default();
-            let header = journals.read_requests(&id, &mut |entry| ledger.apply(&entry, &id))?;
+            let mut keys = IdempotencyKeys::default();
+            let header = journals.read_requests(&id, &mut |entry| keys.apply(&entry, &id))?;
             let holder = journals.holder(&id);
-            Ok::<_, StoreError>((id, header, ledger, holder))
+            Ok::<_, StoreError>((id, header, keys, holder))
         });
         let Ok(read) = tokio::time::timeout(patience, read).await else { return Err(busy()) };
-        let Ok(Ok((id, header, ledger, holder))) = read else { return Err(not_found()) };
+        let Ok(Ok((id, header, keys, holder))) = read else { return Err(not_found()) };
         let parent = header.parent.as_ref().map(|parent| parent.session.as_str());
         if !is_of_team(&header.cwd) || !(above.is_empty() || above == id.as_str() || parent == Some(above)) {
             return Err(not_found());
         }
-        Ok(Target::Stored { id, ledger: Box::new(ledger), holder })
+        Ok(Target::Stored { id, keys: Box::new(keys), holder })
     }
 
     /// Whether a session is that one, or works below it.
@@ -372,7 +372,7 @@ impl Engine {
         }
     }
 
-    /// Has the session's owner serve a request: its policy counts, its ledger knows the key, and its clock the time.
+    /// Has the session's owner serve a request: its policy, its keys and its clock count.
     async fn pass_on(
         &self,
         policy: &ControlPolicy,
@@ -512,10 +512,10 @@ fn agent_of(request: &ControlRequest) -> &str {
 }
 
 /// Why the time of a request is wrong.
-fn untimely(policy: &ControlPolicy, ledger: &Ledger, sent_at: SentAt, now: i64) -> Option<String> {
+fn untimely(policy: &ControlPolicy, keys: &IdempotencyKeys, sent_at: SentAt, now: i64) -> Option<String> {
     let millis = |bound: u64| i64::try_from(bound).unwrap_or(i64::MAX);
     let is_old = now.saturating_sub(sent_at.latest()) > millis(policy.max_age_ms);
-    if is_old || ledger.may_have_forgotten(sent_at.millis, policy.max_skew_ms) {
+    if is_old || keys.may_have_forgotten(sent_at.millis, policy.max_skew_ms) {
         return Some(format!("sent_at is older than {} ms", policy.max_age_ms));
     }
     let ahead = sent_at.millis.saturating_sub(now) > millis(policy.max_skew_ms);

@@ -560,7 +560,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::engine::ledger::Ledger;
+    use crate::engine::idempotency::IdempotencyKeys;
     use crate::engine::queue::MessageQueue;
     use crate::facts::SessionFacts;
     use crate::message::{Block, Role};
@@ -621,7 +621,7 @@ mod tests {
             offset: u64::try_from(messages).unwrap_or(0),
             bytes: 0,
             queue: MessageQueue::default(),
-            ledger: Ledger::default(),
+            idempotency: IdempotencyKeys::default(),
         }
     }
 

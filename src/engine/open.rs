@@ -12,7 +12,7 @@ use crate::engine::actor::SessionActor;
 use crate::engine::agent::Agent;
 use crate::engine::change::Change;
 use crate::engine::handle::Handle;
-use crate::engine::ledger::conflict;
+use crate::engine::idempotency::conflict;
 use crate::engine::services::{Services, refused};
 use crate::engine::snapshot::SessionSnapshot;
 use crate::event::{Body, Cause, Diagnostic, Event};
@@ -114,7 +114,7 @@ impl Opener {
     /// If the key was used for another request.
     async fn opened_before(&self, request: &KeyedRequest, cwd: &str) -> Result<Option<Handle>, ApiError> {
         let window =
-            SignedDuration::from_millis(i64::try_from(self.shared.ledger_window()).unwrap_or(i64::MAX));
+            SignedDuration::from_millis(i64::try_from(self.shared.idempotency_window()).unwrap_or(i64::MAX));
         let since = self.shared.clock.now().checked_sub(window).unwrap_or(Timestamp::MIN);
         let (journals, wanted, folder) =
             (self.shared.journals.clone(), request.clone(), std::path::PathBuf::from(cwd));

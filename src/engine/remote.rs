@@ -7,7 +7,7 @@
 mod ask;
 mod call;
 mod dispatch;
-mod graph;
+mod queries;
 mod questions;
 mod reply;
 mod response;

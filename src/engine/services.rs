@@ -14,6 +14,7 @@ use crate::catalogue::ErrorCode;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::context::{Author, Library, Project};
+use crate::engine::at_work::AtWorkLog;
 use crate::engine::change::Change;
 use crate::engine::client_files::ClientFiles;
 use crate::engine::client_requests::ClientRequests;
@@ -22,7 +23,6 @@ use crate::engine::control_audit::{ControlAudit, ControlCounts};
 use crate::engine::handle::Handle;
 use crate::engine::hub::Hub;
 use crate::engine::mcp::McpDesk;
-use crate::engine::restart_log::RestartLog;
 use crate::engine::revision::ConfigRevision;
 use crate::engine::rules::KeptRules;
 use crate::engine::session_tree::SessionTree;
@@ -34,7 +34,7 @@ use crate::federation::Federation;
 use crate::glob;
 use crate::http::web::Web;
 use crate::interaction::PendingQuestions;
-use crate::limits::{LEDGER_WINDOW_MS, LET_GO_TRIES, PROMPT_NOTES_BYTES, PROMPT_NOTES_SHARE};
+use crate::limits::{IDEMPOTENCY_WINDOW_MS, LET_GO_TRIES, PROMPT_NOTES_BYTES, PROMPT_NOTES_SHARE};
 use crate::memory::Memory;
 use crate::message::SessionId;
 use crate::query::world::PromptPart;
@@ -84,7 +84,7 @@ pub struct Services {
     pub web: Arc<Web>,
     pub tree: Arc<SessionTree>,
     /// Who keeps the sessions at work through the end of the process.
-    pub keeper: OnceLock<Box<dyn RestartLog>>,
+    pub keeper: OnceLock<Box<dyn AtWorkLog>>,
     /// Whether every session is to leave for another process.
     pub leaves: AtomicBool,
     /// The MCP servers.
@@ -224,9 +224,9 @@ impl Services {
         self.federation.get().map(|federation| federation.lifeline())
     }
 
-    /// How long keys of requests are known, in milliseconds. One time for all wires: a ledger has their keys side by side.
-    pub fn ledger_window(&self) -> u64 {
-        LEDGER_WINDOW_MS.max(self.configuration.newest().settings.control.dedupe_ms)
+    /// How long keys of requests are known, in milliseconds. One time for all wires: a session has their keys side by side.
+    pub fn idempotency_window(&self) -> u64 {
+        IDEMPOTENCY_WINDOW_MS.max(self.configuration.newest().settings.control.dedupe_ms)
     }
 
     /// Searches a folder again for instructions, skills and templates.

@@ -4,10 +4,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::catalogue::ErrorCode;
 use crate::claims::Claims;
+use crate::engine::at_work::AT_WORK;
 use crate::engine::change::{Change, Unload};
 use crate::engine::handle::Handle;
 use crate::engine::open::Opener;
-use crate::engine::restart_log::AT_WORK;
 use crate::engine::services::{Services, refused};
 use crate::facts::Phase;
 use crate::limits::{LEFT_AT_WORK, LET_GO_TRIES};

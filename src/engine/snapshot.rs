@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::ledger::Ledger;
+use crate::engine::idempotency::IdempotencyKeys;
 use crate::engine::queue::MessageQueue;
 use crate::facts::SessionFacts;
 use crate::message::EntryId;
@@ -24,7 +24,7 @@ pub struct SessionSnapshot {
     /// The waiting messages.
     pub queue: MessageQueue,
     /// The keys of requests.
-    pub ledger: Ledger,
+    pub idempotency: IdempotencyKeys,
 }
 
 impl SessionSnapshot {

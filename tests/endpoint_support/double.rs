@@ -20,8 +20,8 @@ use edn_bridge::session::control::{
 };
 use edn_bridge::session::{
     ActionResult, Again, ApiError, Call, Client, ClientTools, Clients, Control, DialogResult, Edited,
-    FileAnswer, Graph, GraphQuery, Interrupted, Jobs, Listing, Logins, McpServers, McpSwitch, McpTyped,
-    NewSession, OfferedTool, OpenFilesOfClient, Opened, Page, Permissions, Prompt, Prompted, QueryAnswer,
+    FileAnswer, GraphQuery, Interrupted, Jobs, Listing, Logins, McpServers, McpSwitch, McpTyped, NewSession,
+    OfferedTool, OpenFilesOfClient, Opened, Page, Permissions, Prompt, Prompted, Queries, QueryAnswer,
     Questions, Queues, Reach, Registered, Removed, Reply, Response, Resumed, SessionServers, SessionSettings,
     Sessions, ShellCommand, ShownFiles, Since, Snapshot, SwitchTarget, Tally, ToolAnswer, ToolOutcome, Turns,
     Undo, Undone, Undos, Waited,
@@ -478,7 +478,7 @@ fn ack() -> ControlAck {
     }
 }
 
-impl Graph for Double {
+impl Queries for Double {
     kept! {
         query(query: GraphQuery) -> QueryAnswer = QueryAnswer { result: Value::Nil, missing: Vec::new(), errors: None };
         remember(text: String) -> Note = note();

@@ -19,8 +19,8 @@ use edn_bridge::wire::transport::socket;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::super::lock::{LOCK_PAUSE, Lock};
+use super::at_work_list::is_untouched;
 use super::line::{self, Ask, DaemonReply, HandedSession, Lines};
-use super::restart_list::is_untouched;
 use crate::cli::options::Options;
 
 /// The bytes of a lock that are read. A daemon writes some hundred.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use edn_bridge::catalogue::ErrorCode;
 use edn_bridge::engine::Engine;
-use edn_bridge::engine::restart_log::{DepartedSession, RestartLog};
+use edn_bridge::engine::at_work::{AtWorkLog, DepartedSession};
 use edn_bridge::environment::{Pairs, Variables};
 use edn_bridge::facts::AtWork;
 use edn_bridge::limits::{DAEMON_ASK, DAEMON_START, HANDED_WAITING_BYTES};
@@ -26,9 +26,9 @@ use edn_bridge::wire::transport::Transport;
 use super::super::failure::Failure;
 use super::super::options::{Options, SOURCES};
 use super::super::served::{PATIENCE, Protocol, Served};
+use super::at_work_list::AtWorkList;
 use super::daemon_files::hand_over;
 use super::line::{EngineStatus, HandedSession, Handover, Refused, Waiting, Working};
-use super::restart_list::RestartList;
 
 /// Whether an engine has nothing to do: no work and no client, or no session because all have gone to another daemon.
 fn is_at_rest(served: &Served, is_retired: bool) -> bool {
@@ -76,7 +76,7 @@ pub(in super::super) struct Engines {
     is_daemon: bool,
     state_dir: PathBuf,
     /// The sessions at work, for the daemon that follows.
-    notes: Arc<RestartList>,
+    notes: Arc<AtWorkList>,
     /// The sessions that come and go.
     moving: Mutex<Vec<Moving>>,
 }
@@ -108,11 +108,11 @@ enum EngineAttachment {
 /// Keeps the sessions of an engine through the end of the daemon.
 struct Keeping {
     engines: Weak<Engines>,
-    notes: Arc<RestartList>,
+    notes: Arc<AtWorkList>,
     given: Handover,
 }
 
-impl RestartLog for Keeping {
+impl AtWorkLog for Keeping {
     fn works(&self, session: &SessionId) {
         self.notes.works(session.as_str(), &self.given);
     }
@@ -140,7 +140,7 @@ impl RestartLog for Keeping {
 impl Engines {
     /// None yet.
     pub(in super::super) fn new(state_dir: PathBuf, is_daemon: bool) -> Self {
-        let notes = Arc::new(RestartList::new(&state_dir));
+        let notes = Arc::new(AtWorkList::new(&state_dir));
         let (held, editors, moving) = (Mutex::default(), Mutex::default(), Mutex::default());
         Self { held, editors, is_daemon, state_dir, notes, moving }
     }

@@ -13,13 +13,13 @@ use super::state::SessionState;
 use crate::catalogue::ErrorCode;
 use crate::clock::epoch_millis;
 use crate::engine::handle::Handle;
-use crate::engine::ledger::{CarriedOut, Lookup, conflict};
+use crate::engine::idempotency::{CarriedOut, Lookup, conflict};
 use crate::engine::services::{Services, refused};
 use crate::engine::snapshot::SessionSnapshot;
 use crate::event::{Body, Cause};
 use crate::facts::editor::Editor;
 use crate::facts::{Phase, SessionFacts};
-use crate::limits::{LEDGER_KEYS, LET_GO_TRIES};
+use crate::limits::{IDEMPOTENCY_KEYS, LET_GO_TRIES};
 use crate::message::TurnId;
 use crate::session::{ApiError, Call, Prompted, Reply};
 use crate::store::record::KeyedRequest;
@@ -224,7 +224,7 @@ impl DurableState {
                 }
             },
             Ok(Some(known)) => {
-                let state = self.state.ledger.state(&known, running);
+                let state = self.state.idempotency.state(&known, running);
                 reply.ok(Prompted { turn: known.turn, repeated: Some(state) });
                 None
             }
@@ -242,13 +242,13 @@ impl DurableState {
     pub fn look_up(&self, request: Option<&KeyedRequest>) -> Result<Option<CarriedOut>, ApiError> {
         let Some(request) = request else { return Ok(None) };
         let now = epoch_millis(self.shared.clock.now());
-        match self.state.ledger.look_up(request, now, self.shared.ledger_window()) {
+        match self.state.idempotency.look_up(request, now, self.shared.idempotency_window()) {
             Lookup::New => Ok(None),
             Lookup::Again(known) => Ok(Some(known)),
             Lookup::Other => Err(conflict(request)),
             Lookup::Full => Err(ApiError::new(
                 ErrorCode::LedgerFull,
-                format!("The session knows {LEDGER_KEYS} keys of the last minutes: try again later."),
+                format!("The session knows {IDEMPOTENCY_KEYS} keys of the last minutes: try again later."),
             )),
         }
     }

@@ -9,8 +9,8 @@ use super::{SessionActor, regenerate};
 use crate::catalogue::ErrorCode;
 use crate::crash;
 use crate::engine::answer_records;
+use crate::engine::idempotency::IdempotencyKeys;
 use crate::engine::incoming::{Ahead, Incoming, ReadAhead};
-use crate::engine::ledger::Ledger;
 use crate::engine::queue::{self, QueuedMessage, Until};
 use crate::engine::template_expansion;
 use crate::environment::Variables;
@@ -182,13 +182,13 @@ impl SessionActor {
             return self.enqueue(call, incoming, Until::NextCall, reply).await;
         };
         let request = incoming.request.clone();
-        let knows = |ledger: &Ledger| request.as_deref().is_some_and(|request| ledger.knows(request));
-        let was_known = knows(&self.durable.state.ledger);
+        let knows = |keys: &IdempotencyKeys| request.as_deref().is_some_and(|request| keys.knows(request));
+        let was_known = knows(&self.durable.state.idempotency);
         let running = self.turns.id().cloned();
         self.enqueue(call.clone(), incoming, Until::TurnEnd, reply).await;
         let is_same = running.is_some() && running.as_ref() == self.turns.id();
         let is_older = self.turns.running().is_some_and(|turn| turn.control.began <= latest);
-        if !was_known && knows(&self.durable.state.ledger) && is_same && is_older {
+        if !was_known && knows(&self.durable.state.idempotency) && is_same && is_older {
             self.interrupt_turn();
             self.durable.changed(Some(call.cause()));
         }

@@ -9,7 +9,7 @@ use crate::clock::{Clock, rfc3339};
 use crate::engine::conversation;
 use crate::engine::editor_view::EditorView;
 use crate::engine::entries::EntryTree;
-use crate::engine::ledger::Ledger;
+use crate::engine::idempotency::IdempotencyKeys;
 use crate::engine::queue::MessageQueue;
 use crate::engine::run_record::{self, RunRecord};
 use crate::engine::snapshot::SessionSnapshot;
@@ -36,7 +36,7 @@ pub struct SessionState {
     /// Whether it has changed since clients were told.
     pub queue_is_new: bool,
     /// The keys of requests.
-    pub ledger: Ledger,
+    pub idempotency: IdempotencyKeys,
     /// What its turns did to files.
     pub changes: UndoHistory,
     pub editor: EditorView,
@@ -52,7 +52,7 @@ impl SessionState {
             facts,
             queue: MessageQueue::default(),
             queue_is_new: false,
-            ledger: Ledger::default(),
+            idempotency: IdempotencyKeys::default(),
             changes: UndoHistory::default(),
             editor: EditorView::default(),
             owner: None,
@@ -61,7 +61,7 @@ impl SessionState {
 
     /// Applies an entry that is on disk.
     pub fn apply(&mut self, entry: &Arc<Entry>) {
-        self.ledger.apply(entry, &self.facts.id);
+        self.idempotency.apply(entry, &self.facts.id);
         self.changes.apply(entry, &self.facts.id);
         let facts = &mut self.facts;
         if self.entries.push(entry) {
@@ -208,7 +208,7 @@ impl SessionState {
             offset: self.entries.offset(),
             bytes,
             queue: self.queue.clone(),
-            ledger: self.ledger.clone(),
+            idempotency: self.idempotency.clone(),
         }
     }
 

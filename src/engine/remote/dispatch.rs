@@ -7,8 +7,8 @@ use crate::engine::handle::Handle;
 use crate::engine::host::Engine;
 use crate::query;
 use crate::session::{
-    ApiError, Call, Graph as _, Jobs as _, Prompt, Questions as _, Queues as _, Reach, SessionSettings as _,
-    Sessions as _, Turns as _, Undos as _,
+    ApiError, Call, Jobs as _, Prompt, Queries as _, Questions as _, Queues as _, Reach,
+    SessionSettings as _, Sessions as _, Turns as _, Undos as _,
 };
 use crate::slash::{self, UserInput};
 

@@ -337,7 +337,7 @@ fn ids_beyond_the_bound_are_busy_and_none_is_forgotten() {
     let mut ask = |n: usize| program.ask(request("interrupt", &format!("r-{n}"), &id, "arch").to_string());
     let results: Vec<String> = (0..5_000).map(|n| ask(n)["result"].as_str().unwrap().to_owned()).collect();
     let taken = results.iter().position(|result| result != "ok").unwrap();
-    assert_eq!(taken, edn_bridge::limits::LEDGER_KEYS);
+    assert_eq!(taken, edn_bridge::limits::IDEMPOTENCY_KEYS);
     assert!(results[taken..].iter().all(|result| result == "busy"));
     for n in [0, taken - 1] {
         let again = ask(n);
@@ -356,7 +356,7 @@ fn keys_of_every_wire_are_known_as_long_as_control_wants() {
     let mut bridge = earlier.ready();
     let id = session_id(&mut bridge);
     let mut sender = program(&earlier);
-    for n in 0..edn_bridge::limits::LEDGER_KEYS {
+    for n in 0..edn_bridge::limits::IDEMPOTENCY_KEYS {
         let mut request = request("interrupt", &format!("old-{n}"), &id, "arch");
         request["sent_at"] =
             (jiff::Timestamp::now() - jiff::SignedDuration::from_mins(30)).to_string().into();
@@ -486,7 +486,7 @@ fn text_interrupts_though_its_key_displaces_an_old_one() {
     let mut bridge = yesterday.ready();
     let id = session_id(&mut bridge);
     let mut sender = program(&yesterday);
-    for n in 0..edn_bridge::limits::LEDGER_KEYS {
+    for n in 0..edn_bridge::limits::IDEMPOTENCY_KEYS {
         let mut request = request("interrupt", &format!("old-{n}"), &id, "arch");
         request["sent_at"] = (jiff::Timestamp::now() - day).to_string().into();
         assert_eq!(sender.ask(request.to_string())["result"], "ok");

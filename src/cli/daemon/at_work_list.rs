@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use edn_bridge::claims::{Claim, Claims};
 use edn_bridge::edn;
-use edn_bridge::engine::restart_log::AT_WORK;
+use edn_bridge::engine::at_work::AT_WORK;
 use edn_bridge::limits::{KILLS_AT_WORK, LEFT_AT_WORK};
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ use super::line::Handover;
 /// A session at work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) struct RestartEntry {
+pub(super) struct AtWorkEntry {
     pub(super) session_id: String,
     pub(super) given: Handover,
     /// How many daemons in a row were killed while it worked.
@@ -32,7 +32,7 @@ pub(super) struct RestartEntry {
 
 /// The notes of this daemon.
 #[derive(Debug)]
-pub(super) struct RestartList {
+pub(super) struct AtWorkList {
     claims: Claims,
     held: Mutex<HashMap<String, Held>>,
 }
@@ -41,12 +41,12 @@ pub(super) struct RestartList {
 #[derive(Debug)]
 struct Held {
     claim: Claim,
-    note: RestartEntry,
+    note: AtWorkEntry,
     /// Why its session is not opened by itself, if so.
     refusal: Option<String>,
 }
 
-impl RestartList {
+impl AtWorkList {
     /// The notes of a state folder. Touches nothing on disk.
     pub(super) fn new(state_dir: &Path) -> Self {
         Self { claims: Claims::new(state_dir.join(AT_WORK), LEFT_AT_WORK), held: Mutex::default() }
@@ -64,7 +64,7 @@ impl RestartList {
             _ => drop(held.remove(session)),
         }
         let note =
-            RestartEntry { session_id: session.to_owned(), given: given.clone(), kills: 0, is_left: false };
+            AtWorkEntry { session_id: session.to_owned(), given: given.clone(), kills: 0, is_left: false };
         match edn::to_vec(&note)
             .map_err(std::io::Error::other)
             .and_then(|text| self.claims.claim(session, &text))
@@ -90,13 +90,13 @@ impl RestartList {
     }
 
     /// The notes that daemons before this one have left, for sessions to be opened. That of one that was at work at too
-    /// many kills in a row is kept for [`RestartList::refused`].
-    pub(super) fn left(&self) -> Vec<RestartEntry> {
+    /// many kills in a row is kept for [`AtWorkList::refused`].
+    pub(super) fn left(&self) -> Vec<AtWorkEntry> {
         let mut left = Vec::new();
         for (mut claim, text) in self.claims.left() {
             // Under another name, it would not be found again.
             let note =
-                edn::from_slice::<RestartEntry>(&text).ok().filter(|note| claim.is_of(&note.session_id));
+                edn::from_slice::<AtWorkEntry>(&text).ok().filter(|note| claim.is_of(&note.session_id));
             let Some(mut note) = note else {
                 tracing::warn!("a note of a session at work is not understood");
                 claim.remove();
@@ -134,7 +134,7 @@ impl RestartList {
     }
 
     /// The sessions that are not opened by themselves, with the reasons.
-    pub(super) fn refused(&self) -> Vec<(RestartEntry, String)> {
+    pub(super) fn refused(&self) -> Vec<(AtWorkEntry, String)> {
         let mut held = self.held();
         drop_deleted(&mut held);
         held.values().filter_map(|held| Some((held.note.clone(), held.refusal.clone()?))).collect()
@@ -154,7 +154,7 @@ impl RestartList {
         let shared = note.filter(|_| is_name(session)).and_then(|note| self.claims.shared(session, note));
         let Some(mut claim) = shared else { return self.works(session, given) };
         let note =
-            RestartEntry { session_id: session.to_owned(), given: given.clone(), kills: 0, is_left: false };
+            AtWorkEntry { session_id: session.to_owned(), given: given.clone(), kills: 0, is_left: false };
         // Before it is opened, which may be what ends the daemon.
         save(&mut claim, &note);
         self.held().insert(session.to_owned(), Held { claim, note, refusal: None });
@@ -176,9 +176,9 @@ impl RestartList {
     }
 }
 
-/// Whether the note of a session that leaves says what [`RestartList::departs`] wrote: nobody has begun to open the session.
+/// Whether the note of a session that leaves says what [`AtWorkList::departs`] wrote: nobody has begun to open the session.
 pub(super) fn is_untouched(claim: &Claim) -> bool {
-    let note = claim.read().ok().and_then(|text| edn::from_slice::<RestartEntry>(&text).ok());
+    let note = claim.read().ok().and_then(|text| edn::from_slice::<AtWorkEntry>(&text).ok());
     note.is_some_and(|note| note.is_left)
 }
 
@@ -192,7 +192,7 @@ fn is_name(session: &str) -> bool {
     session.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
-fn save(claim: &mut Claim, note: &RestartEntry) {
+fn save(claim: &mut Claim, note: &AtWorkEntry) {
     let saved = edn::to_vec(note).map_err(std::io::Error::other).and_then(|text| claim.write(&text));
     if let Err(error) = saved {
         tracing::warn!(%error, session = note.session_id, "a session at work could not be noted");

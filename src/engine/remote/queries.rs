@@ -3,7 +3,7 @@
 use super::ask::Owner;
 use super::call::RemoteCall;
 use crate::query::SplitQuery;
-use crate::session::{ApiError, Call, Graph as _, QueryAnswer, Reply};
+use crate::session::{ApiError, Call, Queries as _, QueryAnswer, Reply};
 use crate::value::{Map, Value};
 
 impl Owner {

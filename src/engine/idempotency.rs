@@ -1,7 +1,7 @@
 //! The keys of a session's requests, with their answers. Pure: entries in, answers out.
 //!
 //! A key stands in the journal, in the same line as what its request caused, so that there is no moment with the one
-//! and without the other. The ledger is filled when the session is opened, and by each entry from then on. A fork does
+//! and without the other. The keys are read when the session is opened, and by each entry from then on. A fork does
 //! not know its source's keys.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::catalogue::ErrorCode;
-use crate::limits::LEDGER_KEYS;
+use crate::limits::IDEMPOTENCY_KEYS;
 use crate::message::{EntryId, SessionId, TurnId};
 use crate::session::{ApiError, TurnState};
 use crate::store::record::{KeyedRequest, TurnEvent, Via, Wish};
@@ -70,9 +70,9 @@ pub enum Lookup {
     Full,
 }
 
-/// The ledger. A copy shares its content.
+/// The keys of a session's requests. A copy shares their content.
 #[derive(Debug, Clone, Default)]
-pub struct Ledger {
+pub struct IdempotencyKeys {
     known: imbl::HashMap<RequestKey, CarriedOut>,
     /// The keys with their times in milliseconds since the epoch, oldest first.
     order: imbl::Vector<(RequestKey, i64)>,
@@ -89,7 +89,7 @@ struct Taker {
     has_ended: bool,
 }
 
-impl Ledger {
+impl IdempotencyKeys {
     /// Whether the key of a request is known.
     pub fn knows(&self, request: &KeyedRequest) -> bool {
         self.known.contains_key(&RequestKey::of(request))
@@ -114,7 +114,7 @@ impl Ledger {
         match self.known.get(&RequestKey::of(request)) {
             Some(known) if known.digest == request.digest => Lookup::Again(known.clone()),
             Some(_) => Lookup::Other,
-            None if self.len() < LEDGER_KEYS => Lookup::New,
+            None if self.len() < IDEMPOTENCY_KEYS => Lookup::New,
             None => {
                 let oldest = self.order.front().map_or(i64::MIN, |(_, at)| *at);
                 let is_young = now.saturating_sub(oldest) < i64::try_from(window).unwrap_or(i64::MAX);
@@ -186,7 +186,7 @@ impl Ledger {
         let (digest, turn) = (request.digest.clone(), request.turn_id.clone());
         self.known.insert(key.clone(), CarriedOut { digest, entry: entry.id.clone(), turn, taken, fate });
         self.order.push_back((key, at));
-        if self.order.len() > LEDGER_KEYS
+        if self.order.len() > IDEMPOTENCY_KEYS
             && let Some((oldest, at)) = self.order.pop_front()
             && let Some(gone) = self.known.remove(&oldest)
         {
@@ -210,7 +210,7 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::LEDGER_WINDOW_MS;
+    use crate::limits::IDEMPOTENCY_WINDOW_MS;
     use crate::message::{Block, Message, Role};
     use crate::store::record::{Dequeued, Queued, Requested, TurnRecord, Until, Wish};
 
@@ -237,8 +237,8 @@ mod tests {
         EntryBody::Requested(Requested { session_id: session.into(), wish: Wish::Command, turn_id: None })
     }
 
-    fn known(ledger: &Ledger, id: &str) -> Option<CarriedOut> {
-        match ledger.look_up(&request("s", id, "d"), NOW, LEDGER_WINDOW_MS) {
+    fn known(keys: &IdempotencyKeys, id: &str) -> Option<CarriedOut> {
+        match keys.look_up(&request("s", id, "d"), NOW, IDEMPOTENCY_WINDOW_MS) {
             Lookup::Again(known) => Some(known),
             _ => None,
         }
@@ -246,11 +246,11 @@ mod tests {
 
     #[test]
     fn young_key_is_never_forgotten_for_a_new_one() {
-        let mut ledger = Ledger::default();
-        let window = i64::try_from(LEDGER_WINDOW_MS).unwrap();
-        for n in 0..LEDGER_KEYS {
+        let mut keys = IdempotencyKeys::default();
+        let window = i64::try_from(IDEMPOTENCY_WINDOW_MS).unwrap();
+        for n in 0..IDEMPOTENCY_KEYS {
             let body = command("s");
-            ledger.apply(&entry("e", NOW, Some(request("s", &n.to_string(), "d")), body), &"s".into());
+            keys.apply(&entry("e", NOW, Some(request("s", &n.to_string(), "d")), body), &"s".into());
         }
         let new = request("s", "new", "d");
         for (now, expected) in [
@@ -260,55 +260,55 @@ mod tests {
             (NOW - 86_400_000, Lookup::Full),
             (NOW + window, Lookup::New),
         ] {
-            assert_eq!(ledger.look_up(&new, now, LEDGER_WINDOW_MS), expected, "{now}");
+            assert_eq!(keys.look_up(&new, now, IDEMPOTENCY_WINDOW_MS), expected, "{now}");
         }
-        assert!(known(&ledger, "0").is_some(), "a known key is answered though there is no room");
-        ledger.apply(&entry("e", NOW + window, Some(new), command("s")), &"s".into());
-        assert_eq!((ledger.len(), known(&ledger, "0")), (LEDGER_KEYS, None));
+        assert!(known(&keys, "0").is_some(), "a known key is answered though there is no room");
+        keys.apply(&entry("e", NOW + window, Some(new), command("s")), &"s".into());
+        assert_eq!((keys.len(), known(&keys, "0")), (IDEMPOTENCY_KEYS, None));
         // A request of its time is not taken for a new one after the clock was put back.
-        assert!(ledger.may_have_forgotten(NOW + 1000, 1000) && !ledger.may_have_forgotten(NOW + 1001, 1000));
+        assert!(keys.may_have_forgotten(NOW + 1000, 1000) && !keys.may_have_forgotten(NOW + 1001, 1000));
     }
 
     #[test]
     fn fork_does_not_know_keys_of_its_source() {
-        let mut ledger = Ledger::default();
-        ledger.apply(&entry("e", NOW, Some(request("source", "k", "d")), command("source")), &"s".into());
-        assert_eq!(known(&ledger, "k"), None);
+        let mut keys = IdempotencyKeys::default();
+        keys.apply(&entry("e", NOW, Some(request("source", "k", "d")), command("source")), &"s".into());
+        assert_eq!(known(&keys, "k"), None);
     }
 
     #[test]
     fn same_key_with_other_digest_is_another_request() {
-        let mut ledger = Ledger::default();
-        ledger.apply(&entry("e", NOW, Some(request("s", "k", "d")), command("s")), &"s".into());
-        assert!(known(&ledger, "k").is_some());
-        assert_eq!(ledger.look_up(&request("s", "k", "other"), NOW, LEDGER_WINDOW_MS), Lookup::Other);
+        let mut keys = IdempotencyKeys::default();
+        keys.apply(&entry("e", NOW, Some(request("s", "k", "d")), command("s")), &"s".into());
+        assert!(known(&keys, "k").is_some());
+        assert_eq!(keys.look_up(&request("s", "k", "other"), NOW, IDEMPOTENCY_WINDOW_MS), Lookup::Other);
     }
 
     #[test]
     fn state_of_a_message_follows_its_entries() {
         let session = SessionId::from("s");
-        let mut ledger = Ledger::default();
-        let state = |ledger: &Ledger, running: Option<&str>| {
-            ledger.state(&known(ledger, "k").unwrap(), running.map(TurnId::from).as_ref())
+        let mut keys = IdempotencyKeys::default();
+        let state = |keys: &IdempotencyKeys, running: Option<&str>| {
+            keys.state(&known(keys, "k").unwrap(), running.map(TurnId::from).as_ref())
         };
         let queued =
             Queued { session_id: "s".into(), until: Until::TurnEnd, content: Vec::new(), turn_id: None };
         let keyed = || Some(request("s", "k", "d"));
-        ledger.apply(&entry("e-1", NOW, keyed(), EntryBody::Queued(Box::new(queued))), &session);
-        assert_eq!(state(&ledger, None), TurnState::Waiting);
-        let mut back = ledger.clone();
+        keys.apply(&entry("e-1", NOW, keyed(), EntryBody::Queued(Box::new(queued))), &session);
+        assert_eq!(state(&keys, None), TurnState::Waiting);
+        let mut back = keys.clone();
         let gone = Dequeued { session_id: "s".into(), entry_ids: vec!["e-1".into()], returned: true };
         back.apply(&entry("e-2", NOW, None, EntryBody::Dequeued(gone)), &session);
         assert_eq!(state(&back, None), TurnState::Returned);
         let mut message = Message::new("e-2".into(), Role::User, vec![Block::Text("x".into())], "".into());
         message.turn_id = Some("t-2".into());
-        ledger.apply(&entry("e-2", NOW, keyed(), EntryBody::Message(Arc::new(message))), &session);
-        assert_eq!(state(&ledger, Some("t-2")), TurnState::Running);
-        assert_eq!(state(&ledger, None), TurnState::CutOff);
+        keys.apply(&entry("e-2", NOW, keyed(), EntryBody::Message(Arc::new(message))), &session);
+        assert_eq!(state(&keys, Some("t-2")), TurnState::Running);
+        assert_eq!(state(&keys, None), TurnState::CutOff);
         let turn_id = TurnId::from("t-2");
         let ended = TurnRecord { session_id: "s".into(), turn_id, event: TurnEvent::Ended, outcome: None };
-        ledger.apply(&entry("e-3", NOW, None, EntryBody::Turn(ended)), &session);
-        assert_eq!(state(&ledger, None), TurnState::Done);
-        assert_eq!(known(&ledger, "k").unwrap().turn, Some("t-1".into()), "the first answer's");
+        keys.apply(&entry("e-3", NOW, None, EntryBody::Turn(ended)), &session);
+        assert_eq!(state(&keys, None), TurnState::Done);
+        assert_eq!(known(&keys, "k").unwrap().turn, Some("t-1".into()), "the first answer's");
     }
 }

@@ -7,7 +7,7 @@ use crate::session::call::{Call, Reply};
 use crate::value::{Map, Value};
 
 /// The graph of everything that can be asked for. A query sees one moment of its session.
-pub trait Graph: Send + Sync {
+pub trait Queries: Send + Sync {
     /// A query of the graph.
     fn query(&self, call: Call, query: GraphQuery, reply: Reply<QueryAnswer>);
 
