@@ -32,3 +32,16 @@ pub fn likeness(one: &str, other: &str) -> f64 {
 pub fn names<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Vec<&'n str> {
     nearest(name, 3, names.into_iter().map(|name| (name, name)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_too_long_to_compare_is_like_no_other() {
+        let longest = "a".repeat(SIMILAR_NAME_BYTES);
+        assert_eq!(names(&longest, [longest.as_str()]), [longest.as_str()]);
+        let longer = format!("{longest}a");
+        assert_eq!(names(&longer, [longer.as_str()]), [""; 0]);
+    }
+}

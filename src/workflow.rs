@@ -604,6 +604,15 @@ mod tests {
   {:id :last :body "Say it."}]}"#;
 
     #[test]
+    fn placeholders_beyond_the_bound_are_left_out_and_said() {
+        let half = "x".repeat(EXPANSION_BYTES / 2);
+        let text = render("{{a}} {{a}} {{a}} end", |_| half.clone());
+        assert!(text.len() < EXPANSION_BYTES + 200, "{} bytes", text.len());
+        assert!(text.ends_with("[… a was left out: the text is too long …] end"));
+        assert_eq!(render("{{a}}{{a}}", |_| half.clone()).len(), EXPANSION_BYTES);
+    }
+
+    #[test]
     fn workflow_file_is_read() {
         let workflow = read("w", WHOLE.as_bytes()).unwrap();
         assert_eq!((&*workflow.name, workflow.stages.len()), ("w", 3));

@@ -115,6 +115,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn path_longer_than_systems_take_is_refused_unwalked() {
+        let dir = tempfile::tempdir().unwrap();
+        let longest = "a/".repeat(PATH_BYTES / 2);
+        assert!(resolve(dir.path(), &longest).is_ok());
+        assert_eq!(resolve(dir.path(), &format!("{longest}a")), Err(PathError::Long));
+    }
+
+    #[test]
     fn links_and_parents_are_followed_to_where_they_lead() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
