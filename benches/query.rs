@@ -64,7 +64,7 @@ fn world(messages: usize) -> Process {
         let call = Block::ToolCall {
             id: format!("c-{n}").into(),
             name: "read".into(),
-            arguments: Value::from(Map::new().with("path", "file")),
+            arguments: Value::from(Map::new().with("path", "file")).into(),
         };
         let (role, content) =
             if n.is_multiple_of(2) { (Role::User, vec![text]) } else { (Role::Assistant, vec![text, call]) };

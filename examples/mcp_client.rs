@@ -205,7 +205,7 @@ async fn call(tool: &dyn Tool, folder: &std::path::Path, arguments: Value<'stati
         name: text.clone(),
         summary: text.clone(),
         arguments: text,
-        parsed: arguments.clone(),
+        parsed: arguments.clone().into(),
     };
     let context = Context {
         cwd: folder.into(),

@@ -778,6 +778,9 @@ pub const ANSWER_TOOL_CALLS: usize = 128;
 /// Model calls of one turn. A turn with more goes in circles.
 pub const TURN_ROUNDS: u32 = 500;
 
+/// Pauses of a provider in one answer. A provider that pauses more often does not finish.
+pub const MODEL_PAUSES: u32 = 5;
+
 /// Characters of a name or a path that an error repeats to its sender.
 pub const ERROR_NAME_CHARS: usize = 400;
 

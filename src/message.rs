@@ -4,12 +4,15 @@
 //! message comes from or goes to. The shapes are those of the wire contract; the same shapes stand
 //! in a journal, so that one conversion each way serves both.
 
+mod arguments;
 pub mod image;
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+pub use arguments::{Arguments, UnreadableArguments};
 
 use crate::value::{Map, Value};
 
@@ -115,8 +118,8 @@ pub enum Block {
         id: Arc<str>,
         /// The tool's name.
         name: Arc<str>,
-        /// The arguments, a map with keyword keys.
-        arguments: Value<'static>,
+        /// The arguments.
+        arguments: Arguments,
     },
     /// An image.
     Image {
@@ -144,7 +147,8 @@ impl Block {
                 map.put("type", Value::keyword("tool-call"));
                 map.put("id", id.as_ref().to_owned());
                 map.put("name", name.as_ref().to_owned());
-                map.put("arguments", arguments.clone());
+                map.put("arguments", (**arguments).clone());
+                map.put_some("unreadable", arguments.unreadable().map(UnreadableArguments::to_value));
             }
             Self::Image { mime_type, data } => {
                 map.put("type", Value::keyword("image"));
@@ -164,7 +168,10 @@ impl Block {
             "tool-call" => Self::ToolCall {
                 id: text("id")?,
                 name: text("name")?,
-                arguments: value.get("arguments")?.clone().into_owned(),
+                arguments: match value.get("unreadable").and_then(UnreadableArguments::from_value) {
+                    Some(unreadable) => Arguments::Unreadable(Box::new(unreadable)),
+                    None => arguments::from_journal(value.get("arguments")?),
+                },
             },
             "image" => Self::Image { mime_type: text("mime-type")?, data: text("data")? },
             _ => return None,

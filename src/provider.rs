@@ -14,15 +14,18 @@ use futures_util::Stream;
 
 use crate::environment::Variables;
 use crate::facts::ProviderFacts;
-use crate::message::{Message, StopReason, ThinkingLevel, Usage};
+use crate::message::{Arguments, Message, ThinkingLevel, Usage};
 use crate::value::Value;
 
 pub mod downloads;
 pub mod embedded;
+mod ends;
 pub mod fetch;
 pub mod hosted;
 pub mod models;
 pub mod scripted;
+
+pub use ends::{AnswerEnd, Retry};
 
 /// A source of model answers.
 pub trait Provider: Send + Sync + 'static {
@@ -47,7 +50,7 @@ pub trait Provider: Send + Sync + 'static {
 
     /// Calls the model. Returns at once; the work starts no later than the first poll of the stream.
     ///
-    /// The stream ends after the first [`Chunk::Stop`] or error. Dropping it cancels the call: the provider
+    /// The stream ends after the first [`Chunk::End`] or error. Dropping it cancels the call: the provider
     /// stops promptly and reports nothing.
     fn stream(&self, request: ModelRequest) -> ChunkStream;
 
@@ -77,6 +80,8 @@ pub struct ModelRequest {
     pub thinking: ThinkingLevel,
     /// How to request the level; `None` for a model without levels.
     pub thinking_by: Option<ThinkingBy>,
+    /// Whether `<think>` and `</think>` in the text enclose thinking.
+    pub thinking_tags: bool,
     /// The maximum length of the answer, in tokens; `None` leaves it to the provider.
     pub max_output_tokens: Option<u32>,
     /// The variables of the client for which it is made, where its key may be; `None` if it brought none.
@@ -128,16 +133,16 @@ pub enum Chunk {
         id: Arc<str>,
         /// The tool's name.
         name: Arc<str>,
-        /// The arguments, a map with keyword keys.
-        arguments: Value<'static>,
+        /// The arguments.
+        arguments: Arguments,
     },
     /// Data that the provider needs back with this answer, such as signatures of its thinking. Opaque to
     /// everyone else. At most one, before the stop.
     Replay(Value<'static>),
     /// Usage of the call. At most one, before the stop.
     Usage(Usage),
-    /// The end of the answer, and its reason.
-    Stop(StopReason),
+    /// The end of the answer. One that is not whole is an error instead, so [`AnswerEnd::Broken`] does not come.
+    End(AnswerEnd),
 }
 
 impl Chunk {
@@ -145,7 +150,7 @@ impl Chunk {
     pub const fn is_of_answer(&self) -> bool {
         match self {
             Self::Text(_) | Self::Thinking(_) | Self::ToolArguments { .. } | Self::ToolCall { .. } => true,
-            Self::Replay(_) | Self::Usage(_) | Self::Stop(_) => false,
+            Self::Replay(_) | Self::Usage(_) | Self::End(_) => false,
         }
     }
 }
@@ -168,7 +173,10 @@ impl ProviderError {
 
     /// Whether the same call may succeed later, so that a retry makes sense.
     pub fn is_passing(&self) -> bool {
-        matches!(self.kind, ErrorKind::Overloaded | ErrorKind::RateLimited { .. } | ErrorKind::Dropped)
+        matches!(
+            self.kind,
+            ErrorKind::Overloaded | ErrorKind::RateLimited { .. } | ErrorKind::Dropped | ErrorKind::Malformed
+        )
     }
 }
 
@@ -184,6 +192,8 @@ pub enum ErrorKind {
     },
     /// The connection was lost. Temporary if no token had arrived.
     Dropped,
+    /// The model wrote something that cannot be used, such as a call in a wrong form. The same call may succeed.
+    Malformed,
     /// The call can never succeed unchanged.
     Fatal,
     /// The conversation exceeds the model's window.
@@ -199,6 +209,7 @@ impl ErrorKind {
             Self::Overloaded => "overloaded",
             Self::RateLimited { .. } => "rate-limited",
             Self::Dropped => "dropped",
+            Self::Malformed => "malformed",
             Self::Fatal => "fatal",
             Self::ContextOverflow => "context-overflow",
             Self::NotConfigured => "not-configured",

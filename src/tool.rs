@@ -122,7 +122,7 @@ impl Context {
             name: text.clone(),
             summary: text.clone(),
             arguments: text,
-            parsed: Value::Nil,
+            parsed: Value::Nil.into(),
         };
         Self {
             cwd: cwd.into(),

@@ -219,13 +219,13 @@ topics! {
         ["session-id" "turn-id" "outcome"] ["stop-reason" "error-message" "error-kind" "usage"]
         "A turn or a workflow's run ended and the session is free. `:outcome` is \"completed\", \"aborted\", \
          \"interrupted\" or \"failed\"; `:entry-id` names its last message. `:error-kind` is that of the model call \
-         that failed, if one did: \"overloaded\", \"rate-limited\", \"dropped\", \"context-overflow\", \
-         \"not-configured\" (a key, a model or a provider is missing) or \"fatal\"; or \"round-limit\", if the turn made as \
-         many model calls as it may.";
+         that failed, if one did: \"overloaded\", \"rate-limited\", \"dropped\", \"malformed\" (the model wrote a call \
+         that cannot be used), \"context-overflow\", \"not-configured\" (a key, a model or a provider is missing) or \
+         \"fatal\"; or \"round-limit\", if the turn made as many model calls as it may.";
     TurnRetry "turn/retry" Lossless false
         ["session-id" "attempt" "kind" "pause-ms"] ["error-message"]
         "A model call failed, and the turn waits before it retries it. `:kind` is that of the failure: \"overloaded\", \
-         \"rate-limited\" or \"dropped\".";
+         \"rate-limited\", \"dropped\" or \"malformed\".";
     CompactionStarted "compaction/started" Lossless false ["session-id" "reason"] []
         "The model begins to summarise the older part of the conversation. `:reason` is \"requested\" or \"window-full\".";
     CompactionEnded "compaction/ended" Lossless false

@@ -449,6 +449,10 @@ impl Run<'_> {
             "completed" if frame::text(ended, "stop-reason") == "max-tokens" => {
                 (LIMIT, Some("the answer was cut off: it is as long as the model may write".to_owned()))
             }
+            "completed" if frame::text(ended, "stop-reason") == "refusal" => {
+                let why = Some(frame::text(ended, "error-message")).filter(|why| !why.is_empty());
+                (FAILED, Some(why.unwrap_or("the model refused").to_owned()))
+            }
             "completed" => (0, None),
             "aborted" | "interrupted" => (INTERRUPTED, Some("another client has ended the turn".to_owned())),
             _ => {

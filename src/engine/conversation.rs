@@ -128,7 +128,7 @@ pub fn tokens(message: &Message) -> u64 {
         .iter()
         .map(|block| match block {
             Block::Text(text) | Block::Thinking(text) => text.len(),
-            Block::ToolCall { name, arguments, .. } => name.len().saturating_add(arguments.to_string().len()),
+            Block::ToolCall { name, arguments, .. } => name.len().saturating_add(arguments.text().len()),
             Block::Image { .. } => 6000,
         })
         .sum();
@@ -182,7 +182,7 @@ pub fn transcript(messages: &[Arc<Message>], limit: usize) -> String {
         for block in &message.content {
             let text = match block {
                 Block::Text(text) => text.to_string(),
-                Block::ToolCall { name, arguments, .. } => format!("calls {name} {arguments}"),
+                Block::ToolCall { name, arguments, .. } => format!("calls {name} {}", arguments.text()),
                 Block::Image { mime_type, .. } => format!("({mime_type})"),
                 Block::Thinking(_) => continue,
             };
@@ -221,8 +221,11 @@ mod tests {
     }
 
     fn call(id: &str) -> Arc<Message> {
-        let content =
-            vec![Block::ToolCall { id: id.into(), name: "read".into(), arguments: Value::from(Map::new()) }];
+        let content = vec![Block::ToolCall {
+            id: id.into(),
+            name: "read".into(),
+            arguments: Value::from(Map::new()).into(),
+        }];
         Arc::new(Message::new(EntryId::from(id), Role::Assistant, content, Arc::from("")))
     }
 

@@ -78,7 +78,7 @@ impl SessionSnapshot {
                         id: id.clone(),
                         name: name.clone(),
                         summary: name.clone(),
-                        arguments: arguments.to_string().into(),
+                        arguments: arguments.text().into(),
                         parsed: arguments.clone(),
                     };
                     let past = PastCall { call, result: None };
@@ -96,7 +96,7 @@ impl SessionSnapshot {
             let place = *places.entry(id.clone()).or_insert_with(|| {
                 // The call itself is on an older page.
                 let name = message.tool_name.clone().unwrap_or_default();
-                let (arguments, parsed) = (Arc::default(), Value::Nil);
+                let (arguments, parsed) = (Arc::default(), Value::Nil.into());
                 let call = ToolCall { id: id.clone(), summary: name.clone(), name, arguments, parsed };
                 tool_calls.push(PastCall { call, result: None });
                 tool_calls.len().saturating_sub(1)
@@ -217,7 +217,7 @@ fn fitting(newest: impl Iterator<Item = Arc<Message>>, limit: usize, bytes: usiz
 fn weight(message: &Message) -> usize {
     let blocks = message.content.iter().map(|block| match block {
         Block::Text(text) | Block::Thinking(text) => text.len(),
-        Block::ToolCall { arguments, .. } => arguments.to_string().len(),
+        Block::ToolCall { arguments, .. } => arguments.text().len(),
         Block::Image { data, .. } => data.len(),
     });
     let details = message.details.as_ref().map_or(0, |details| details.to_string().len());

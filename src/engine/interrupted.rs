@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use crate::event::TurnOutcome;
 use crate::event::question::QuestionKind;
-use crate::message::{Block, Message, Role, SessionId, StopReason, TurnId};
+use crate::message::{Arguments, Block, Message, Role, SessionId, StopReason, TurnId};
 use crate::store::record::{AnswerRecord, FilesEvent, FilesRecord, QuestionRecord, TurnEvent};
 use crate::store::{Entry, EntryBody};
-use crate::value::Value;
 
 /// What was left of the newest turn.
 #[derive(Debug, PartialEq)]
@@ -37,7 +36,7 @@ pub struct UnendedCall {
     /// Its tool.
     pub name: Arc<str>,
     /// Its arguments.
-    pub arguments: Value<'static>,
+    pub arguments: Arguments,
     /// Whether it began, and thus may have had effects.
     pub has_begun: bool,
     /// The change of files that it noted last.
@@ -180,7 +179,7 @@ fn outcome(message: &Message) -> Option<TurnOutcome> {
 mod tests {
     use super::*;
     use crate::store::record::{CallRecord, TurnRecord};
-    use crate::value::Map;
+    use crate::value::{Map, Value};
 
     fn turn(session: &str, turn: &str, event: TurnEvent) -> EntryBody {
         let (session_id, turn_id) = (session.into(), turn.into());
@@ -198,7 +197,7 @@ mod tests {
         let call = |id: &&str| Block::ToolCall {
             id: (*id).into(),
             name: "bash".into(),
-            arguments: Value::from(Map::new()),
+            arguments: Value::from(Map::new()).into(),
         };
         message(Role::Assistant, calls.iter().map(call).collect(), |message| {
             message.stop_reason = Some(StopReason::ToolUse);

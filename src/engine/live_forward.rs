@@ -48,7 +48,7 @@ impl Tool {
 
     fn read(self) -> Arc<ToolCall> {
         let Self { id, name, summary } = self;
-        Arc::new(ToolCall { id, name, summary, arguments: "".into(), parsed: Value::Nil })
+        Arc::new(ToolCall { id, name, summary, arguments: "".into(), parsed: Value::Nil.into() })
     }
 }
 
@@ -204,7 +204,7 @@ mod tests {
                 name: "bash".into(),
                 summary: text.as_str().into(),
                 arguments: text.as_str().into(),
-                parsed: Value::Nil,
+                parsed: Value::Nil.into(),
             };
             let output = Utterance::body(Utterance::Output(Tool::of(&call), text.clone()));
             let pieces = word(0, Utterance::of(&output).unwrap()).pieces();

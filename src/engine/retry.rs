@@ -16,6 +16,12 @@ pub fn pause(error: &ProviderError, attempt: u32, turn: &TurnId) -> Option<Durat
     if let ErrorKind::RateLimited { retry_after: Some(asked) } = error.kind {
         return (asked <= Duration::from_millis(RETRY_MAX_MS)).then_some(asked);
     }
+    // The model wrote something unusable, which no pause mends. If it does so again, the retries are spread as usual.
+    let attempt = match error.kind {
+        ErrorKind::Malformed if attempt <= 1 => return Some(Duration::ZERO),
+        ErrorKind::Malformed => attempt.saturating_sub(1),
+        _ => attempt,
+    };
     let doubled = RETRY_FIRST_MS.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(RETRY_MAX_MS);
     // Up to a quarter less, so that sessions that failed together do not return together. Derived from the
     // turn's id, so that the same run has the same pauses.
@@ -41,6 +47,10 @@ mod tests {
         }
         assert_eq!(pause(&error, RETRY_ATTEMPTS + 1, &turn), None);
         assert_ne!(pause(&error, 3, &turn), pause(&error, 3, &TurnId::from("t-2")));
+        let malformed = ProviderError::new(ErrorKind::Malformed, "bad call");
+        assert_eq!(pause(&malformed, 1, &turn), Some(Duration::ZERO));
+        assert!(pause(&malformed, 2, &turn).unwrap() >= Duration::from_millis(RETRY_FIRST_MS * 3 / 4));
+        assert_eq!(pause(&malformed, RETRY_ATTEMPTS + 1, &turn), None);
     }
 
     #[test]

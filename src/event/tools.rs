@@ -4,13 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::files::FileStamp;
+use crate::message::Arguments;
 use crate::value::Value;
 
 /// A tool call, for events.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub struct ToolCall {
     /// The call's id.
     pub id: Arc<str>,
@@ -21,7 +20,7 @@ pub struct ToolCall {
     /// The arguments as EDN text, verbatim from the model; empty while unknown.
     pub arguments: Arc<str>,
     /// The arguments; nil while unknown.
-    pub parsed: Value<'static>,
+    pub parsed: Arguments,
 }
 
 /// A call of a tool that a client offers.

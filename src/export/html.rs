@@ -9,7 +9,7 @@ use super::highlight;
 use super::page::{begin, end};
 use super::transcript::{CUT_OFF, Transcript, ended, heading};
 use super::usage;
-use crate::message::{Block, Message, Role, Usage};
+use crate::message::{Arguments, Block, Message, Role, Usage};
 
 /// The page of a session.
 pub(super) fn page(transcript: &Transcript) -> String {
@@ -106,8 +106,9 @@ fn block(block: &Block, role: Role, out: &mut String) {
 }
 
 /// A call's arguments, one per line. Texts stay verbatim, because they are mostly code.
-fn arguments_of(arguments: &crate::value::Value<'_>, out: &mut String) {
-    let Some(map) = arguments.as_map() else { return shown(&arguments.to_string(), out) };
+fn arguments_of(arguments: &Arguments, out: &mut String) {
+    let map = arguments.as_map().filter(|_| arguments.unreadable().is_none());
+    let Some(map) = map else { return shown(&arguments.text(), out) };
     for (key, value) in map.iter() {
         let name = key.as_keyword().map_or_else(|| key.to_string(), str::to_owned);
         out.push_str("<span class=\"k\">");

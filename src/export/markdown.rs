@@ -31,7 +31,8 @@ pub(super) fn document(transcript: &Transcript) -> String {
                 }
                 Block::ToolCall { name, arguments, .. } => {
                     let _ = writeln!(out, "`{}`:\n", visible::line(name));
-                    fenced(&mut out, "edn", &arguments.to_string());
+                    let language = if arguments.unreadable().is_some() { "" } else { "edn" };
+                    fenced(&mut out, language, &arguments.text());
                 }
                 Block::Image { mime_type, data } => {
                     let _ = writeln!(out, "(An image, {mime_type}, {} bytes of base64.)", data.len());

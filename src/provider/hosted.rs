@@ -22,18 +22,22 @@ mod failure;
 mod formats;
 mod gemini;
 mod json;
+mod lenient;
 mod openai;
 mod protocol;
 mod quiet;
 mod responses;
 pub mod spec;
 mod sse;
+mod surrogates;
+mod text_deltas;
+mod thinking_tags;
 
 use failure::FailureReport;
 use protocol::{Broken, Decoder, Out, Protocol, Quirks, ServerKey};
 use quiet::Quiet;
 use spec::Spec;
-use sse::{Events, StreamError};
+use sse::{Events, SseEvent, StreamError};
 
 use crate::auth::{Credential, KeyError, Keys};
 use crate::clock::Clock;
@@ -41,7 +45,9 @@ use crate::environment::Variables;
 use crate::facts::ProviderFacts;
 use crate::http::{self, Http, HttpError, RequestBuilder, Response};
 use crate::limits::{HTTP_DRAIN, HTTP_ERROR_BYTES, MODEL_LIST_BYTES, MODEL_LIST_WAIT};
-use crate::provider::{Chunk, ChunkStream, ErrorKind, ListedModels, ModelRequest, Provider, ProviderError};
+use crate::provider::{
+    AnswerEnd, Chunk, ChunkStream, ErrorKind, ListedModels, ModelRequest, Provider, ProviderError, Retry,
+};
 use crate::secret::Secret;
 use crate::value::{Map, Value};
 
@@ -118,10 +124,16 @@ enum CallState {
     Over,
 }
 
+/// The compression of a response, which no request asks for.
+fn compression(response: &Response) -> Option<String> {
+    let encoding = response.headers().get("content-encoding")?.to_str().ok()?.trim();
+    (!encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity")).then(|| encoding.to_owned())
+}
+
 impl HostedCall {
     fn new(server: Arc<Server>, request: ModelRequest) -> Self {
         Self {
-            decoder: server.spec.protocol.decoder(&request),
+            decoder: server.spec.protocol.decoder(&request, server.spec.ends_without_reason),
             server,
             model: request.model.clone(),
             state: CallState::Ahead(request),
@@ -149,6 +161,7 @@ impl HostedCall {
                 }
                 CallState::Reading(mut response, mut quiet) => {
                     let read = self.read(&mut response, &mut quiet).await;
+                    self.log_unknown(read.is_err());
                     self.state = match read {
                         Ok(()) if self.decoder.is_over() => {
                             drain(response);
@@ -159,6 +172,18 @@ impl HostedCall {
                     };
                 }
             }
+        }
+    }
+
+    /// Logs the number of skipped events once the answer has ended.
+    fn log_unknown(&self, has_failed: bool) {
+        let unknown = self.decoder.unknown();
+        if unknown > 0 && (has_failed || self.decoder.is_over()) {
+            tracing::debug!(
+                provider = &*self.server.spec.id,
+                unknown,
+                "events of unknown types were skipped"
+            );
         }
     }
 
@@ -200,7 +225,13 @@ impl HostedCall {
             }
             let wait = failure::retry_after(response.headers(), server.clock.now());
             let body = http::whole(&mut response, HTTP_ERROR_BYTES, spec.patience).await;
-            let report = FailureReport::body(&body.unwrap_or_default());
+            let report = match compression(&response) {
+                Some(encoding) => FailureReport {
+                    message: format!("the reason is compressed ({encoding}), against the request"),
+                    ..FailureReport::default()
+                },
+                None => FailureReport::body(&body.unwrap_or_default()),
+            };
             // A login may have been ended elsewhere before its time.
             if status.as_u16() == 401 && is_token && !std::mem::replace(&mut fresh_key, true) {
                 continue;
@@ -233,6 +264,7 @@ impl HostedCall {
             .post(url)
             .header("content-type", "application/json")
             .header("accept", "text/event-stream")
+            .header("accept-encoding", "identity")
             .body(outgoing.body.to_string());
         let call = self.signed(call, key)?;
         http::send(call, spec.patience).await.map_err(|error| self.failed(&error))
@@ -312,6 +344,9 @@ impl HostedCall {
 
     /// Whether a successful response is a stream at all.
     async fn check(&mut self, mut response: Response) -> Result<Response, ProviderError> {
+        if let Some(encoding) = compression(&response) {
+            return Err(self.fatal(&format!("sent its answer compressed ({encoding}), against the request")));
+        }
         let kind =
             response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.to_ascii_lowercase();
@@ -360,6 +395,8 @@ impl HostedCall {
                     return Err(self.fatal(&format!("sent {error}")));
                 }
             };
+            let data = surrogates::escape_lone(event.data);
+            let event = SseEvent { name: event.name, data: &data };
             let taken = self.decoder.event(&event, &mut self.chunks);
             if let Err(broken) = taken {
                 return Err(self.broken(broken));
@@ -373,7 +410,27 @@ impl HostedCall {
     fn broken(&self, broken: Broken) -> ProviderError {
         match broken {
             Broken::Reported(json) => self.refused(&FailureReport::json(&json), None, None),
-            Broken::Malformed(what) => self.fatal(&format!("sent something that cannot be read: {what}")),
+            Broken::PlainText(words) => {
+                let words = self.redact(words.trim()).into_owned();
+                self.error(ErrorKind::Dropped, &format!("broke off its answer: {}", failure::shown(&words)))
+            }
+            Broken::TooLarge(what) => self.fatal(&format!("sent something that cannot be read: {what}")),
+            Broken::Unreadable(what) => {
+                self.error(ErrorKind::Dropped, &format!("sent something that cannot be read: {what}"))
+            }
+            Broken::Ended(end) => {
+                let (kind, why) = match end {
+                    AnswerEnd::Broken { why, is_overflow: true, .. } => (ErrorKind::ContextOverflow, why),
+                    AnswerEnd::Broken { why, retry: Retry::Now, .. } => (ErrorKind::Malformed, why),
+                    AnswerEnd::Broken { why, retry: Retry::Later, .. } => (ErrorKind::Dropped, why),
+                    AnswerEnd::Broken { why, retry: Retry::No, .. } | AnswerEnd::Refused(why) => {
+                        (ErrorKind::Fatal, why)
+                    }
+                    _ => (ErrorKind::Fatal, String::new()),
+                };
+                let why = self.redact(&why).into_owned();
+                self.error(kind, &format!("ended its answer {}", failure::shown(&why)))
+            }
             Broken::Cut => self.error(ErrorKind::Dropped, "ended the connection in the middle of its answer"),
         }
     }
@@ -416,6 +473,7 @@ impl HostedCall {
             ErrorKind::NotConfigured => {
                 format!("did not accept the key{status}: {words}. {}", self.server.keys.advice())
             }
+            ErrorKind::Malformed => format!("could not use the model's call{status}: {words}"),
             ErrorKind::Overloaded => format!("has too much to do{status}: {words}"),
             ErrorKind::RateLimited { .. } => format!("asks to wait{status}: {words}"),
             ErrorKind::ContextOverflow => format!("cannot take a conversation that long{status}: {words}"),

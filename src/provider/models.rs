@@ -35,6 +35,8 @@ pub struct Model {
     pub thinking: Arc<[ThinkingLevel]>,
     /// How to request a thinking level; `None` for a model that cannot think.
     pub thinking_by: Option<ThinkingBy>,
+    /// Whether it writes its thinking into its text, between `<think>` and `</think>`.
+    pub thinking_tags: bool,
     /// Whether it can call tools.
     pub tools: bool,
     /// Whether messages may contain images.
@@ -104,6 +106,7 @@ impl Model {
                 .filter(|window| *window > 0)
                 .ok_or(ModelError::Missing("context-window"))?,
             max_output: figure("max-output").and_then(|tokens| u32::try_from(tokens).ok()),
+            thinking_tags: flag("thinking-tags", false),
             thinking_by: (!levels.is_empty()).then_some(by),
             thinking: levels,
             tools: flag("tools", true),
@@ -228,6 +231,7 @@ impl Models {
             max_output: None,
             thinking: Arc::from([]),
             thinking_by: None,
+            thinking_tags: false,
             tools: provider != embedded::NAME,
             images: false,
             price: None,

@@ -29,9 +29,9 @@ use std::task::{Context, Poll};
 use futures_util::Stream;
 use tokio::time::Sleep;
 
-use super::{Chunk, ChunkStream, ErrorKind, ModelRequest, Provider, ProviderError};
+use super::{AnswerEnd, Chunk, ChunkStream, ErrorKind, ModelRequest, Provider, ProviderError};
 use crate::limits;
-use crate::message::{Role, StopReason};
+use crate::message::Role;
 
 mod script;
 
@@ -205,7 +205,7 @@ impl Playing {
                     name: name.clone(),
                     delta: written.clone(),
                 };
-                let call = Chunk::ToolCall { id, name: name.clone(), arguments: arguments.clone() };
+                let call = Chunk::ToolCall { id, name: name.clone(), arguments: arguments.clone().into() };
                 self.tool_calls += 1;
                 self.pending = Pending::Chunks([pieces, call].into());
             }
@@ -228,8 +228,8 @@ impl Playing {
             End::Usage => {
                 self.end = End::Over;
                 let asks_for_tools = self.tool_calls > 0;
-                let usual = if asks_for_tools { StopReason::ToolUse } else { StopReason::EndTurn };
-                ready(Chunk::Stop(self.turn.stop.unwrap_or(usual)))
+                let usual = if asks_for_tools { AnswerEnd::Calls } else { AnswerEnd::Complete };
+                ready(Chunk::End(self.turn.stop.map_or(usual, AnswerEnd::scripted)))
             }
             End::Over => Some(None),
         }
@@ -289,25 +289,28 @@ mod tests {
             let (id, name): (Arc<str>, Arc<str>) = (id.into(), name.into());
             let pieces =
                 Chunk::ToolArguments { index, id: id.clone(), name: name.clone(), delta: written.into() };
-            [Ok(pieces), Ok(Chunk::ToolCall { id, name, arguments: arguments.clone() })]
+            [Ok(pieces), Ok(Chunk::ToolCall { id, name, arguments: arguments.clone().into() })]
         };
         let mut expected = vec![Ok(Chunk::Thinking("hm".into())), text("a"), text("b"), text("b")];
         expected.extend(call(0, "call-1", "bash", r#"{:command "ls"}"#, &arguments));
         expected.extend(call(1, "mine", "find", "{}", &Value::Map(crate::value::Map::new())));
         expected.push(Ok(Chunk::Usage(Usage { input: 7, output: 3, cache_read: 2, ..Usage::default() })));
-        expected.push(Ok(Chunk::Stop(StopReason::ToolUse)));
+        expected.push(Ok(Chunk::End(AnswerEnd::Calls)));
         assert_eq!(answer(&provider, ModelRequest::default()).await, expected);
     }
 
     #[tokio::test]
     async fn script_sets_end_of_turn_or_default_applies() {
         for (turn, expected) in [
-            (r#"{:steps [{:delta "x"}]}"#, StopReason::EndTurn),
-            (r#"{:steps [] :stop-reason "max-tokens"}"#, StopReason::MaxTokens),
-            (r#"{:steps [{:tool-call {:name "bash"}}] :stop-reason "refusal"}"#, StopReason::Refusal),
+            (r#"{:steps [{:delta "x"}]}"#, AnswerEnd::Complete),
+            (r#"{:steps [] :stop-reason "max-tokens"}"#, AnswerEnd::Limit),
+            (
+                r#"{:steps [{:tool-call {:name "bash"}}] :stop-reason "refusal"}"#,
+                AnswerEnd::Refused(String::new()),
+            ),
         ] {
             let chunks = answer(&scripted(&format!("{{:turns [{turn}]}}")), ModelRequest::default()).await;
-            assert_eq!(chunks.last(), Some(&Ok(Chunk::Stop(expected))), "{turn}");
+            assert_eq!(chunks.last(), Some(&Ok(Chunk::End(expected))), "{turn}");
         }
     }
 
@@ -339,7 +342,7 @@ mod tests {
             vec![say(Role::User, "first"), say(Role::User, "good day, you"), say(Role::Assistant, "no")];
         let provider = scripted("{:turns [{:steps [{:echo :last-user}]}]}");
         let chunks = answer(&provider, ModelRequest { messages, ..ModelRequest::default() }).await;
-        let stop = Ok(Chunk::Stop(StopReason::EndTurn));
+        let stop = Ok(Chunk::End(AnswerEnd::Complete));
         assert_eq!(chunks, [text("good "), text("day, "), text("you"), stop]);
     }
 

@@ -248,6 +248,14 @@ fn half_of_a_model_is_told_with_the_other() {
 }
 
 #[test]
+fn refusal_of_the_model_is_status_1() {
+    let script = r#"{:turns [{:steps [{:delta "I will not."}] :stop-reason "refusal"}]}"#;
+    let output = run(&Setup::new().script(script), &["hi"], None);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(1), "I will not.\n"), "{output:?}");
+    assert!(err(&output).contains("the model refused"), "{output:?}");
+}
+
+#[test]
 fn refusal_is_a_sentence_without_a_code() {
     let setup = Setup::new().script(ECHO);
     for (words, expected) in [

@@ -1,6 +1,10 @@
 //! Hosted models over real HTTP: the formats of real servers, cut anywhere, and all kinds of failures.
 
+mod cases;
+mod ends;
 mod program;
+mod reading;
+mod unreadable_calls;
 use crate::support;
 
 use std::sync::Arc;
@@ -12,7 +16,9 @@ use edn_bridge::edn;
 use edn_bridge::http::Http;
 use edn_bridge::message::{Block, EntryId, Message, Role, StopReason, ThinkingLevel, Usage};
 use edn_bridge::provider::hosted::{Hosted, spec};
-use edn_bridge::provider::{Chunk, ErrorKind, ModelRequest, Provider as _, ProviderError, ThinkingBy};
+use edn_bridge::provider::{
+    AnswerEnd, Chunk, ErrorKind, ModelRequest, Provider as _, ProviderError, ThinkingBy,
+};
 use futures_util::StreamExt as _;
 use support::server::{Answer, End, Server};
 
@@ -124,11 +130,20 @@ fn hear(chunks: Vec<Result<Chunk, ProviderError>>) -> Heard {
                 heard.pieces.push_str(&delta);
             }
             Ok(Chunk::ToolCall { name, arguments, .. }) => {
-                heard.calls.push((name.to_string(), arguments.to_string()));
+                let arguments = match arguments.unreadable() {
+                    Some(unreadable) => format!("unreadable: {}", unreadable.text),
+                    None => arguments.to_string(),
+                };
+                heard.calls.push((name.to_string(), arguments));
             }
             Ok(Chunk::Usage(usage)) => heard.usage = Some(usage),
             Ok(Chunk::Replay(_)) => heard.replay = true,
-            Ok(Chunk::Stop(stop)) => heard.stop = Some(stop),
+            Ok(Chunk::End(end)) => {
+                heard.stop = Some(end.stop_reason());
+                if let AnswerEnd::Refused(why) = end {
+                    heard.message = why;
+                }
+            }
             Err(error) => {
                 heard.error = Some(error.kind);
                 heard.message = error.message;
@@ -284,22 +299,26 @@ fn provider_failures_are_distinguished() {
         (
             "an event that is no JSON",
             events(&format!("{start}data: {{nonsense\n\n")),
-            ErrorKind::Fatal,
+            ErrorKind::Dropped,
             "cannot be read",
         ),
         (
-            "an event of another shape",
-            events(&format!("{start}data: {{\"type\":\"content_block_delta\",\"index\":\"x\"}}\n\n")),
-            ErrorKind::Fatal,
-            "cannot be read",
+            "an error in plain words",
+            events(&format!("{start}event: error\ndata: upstream went away\n\n")),
+            ErrorKind::Dropped,
+            "broke off its answer: upstream went away",
         ),
         (
-            "a piece of no call",
-            events(
-                "data: {\"type\":\"content_block_delta\",\"index\":3,\"delta\":{\"partial_json\":\"{\"}}\n\n",
-            ),
+            "an answer that is compressed",
+            events(&start).with("content-encoding", "gzip"),
             ErrorKind::Fatal,
-            "was not begun",
+            "compressed (gzip)",
+        ),
+        (
+            "a reason that is compressed",
+            Answer::json(503, "\u{1f}\u{8b}\u{8}").with("content-encoding", "gzip"),
+            ErrorKind::Overloaded,
+            "(HTTP 503): the reason is compressed (gzip)",
         ),
         (
             "bytes that are no text",
@@ -413,9 +432,69 @@ fn differences_of_small_servers_are_accepted() {
     assert_eq!((heard.thinking.as_str(), heard.text.as_str()), ("ab", "c"));
     assert_eq!(heard.stop, Some(StopReason::MaxTokens));
     assert_eq!(heard.usage.map(|usage| (usage.input, usage.output)), Some((3, 4)));
-    // Arguments that are no JSON reach the tool, which refuses them.
+    // Arguments that are no JSON are told from others.
     let heard = openai(&[
         r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"read","arguments":"{oops"}}]},"finish_reason":"tool_calls"}]}"#,
     ]);
-    assert_eq!(heard.calls, [("read".to_owned(), r#"{:unreadable-arguments "{oops"}"#.to_owned())]);
+    assert_eq!(heard.calls, [("read".to_owned(), "unreadable: {oops".to_owned())]);
+}
+
+/// What a server may send between the events of an answer.
+fn noise(api: &str) -> Vec<String> {
+    let unknown = match api {
+        "openai" => {
+            r#"{"choices":[{"index":0,"delta":{"content":null,"audio":{"x":[1]}},"finish_reason":null}],"usage":7}"#
+        }
+        "gemini" => r#"{"candidates":[],"usageMetadata":"none","modelStatus":{"x":1}}"#,
+        _ => {
+            r#"{"type":"new.thing","index":"x","output_index":1.0,"delta":{"x":[1]},"item":[],"usage":{"input_tokens":{}}}"#
+        }
+    };
+    vec![
+        ": ping\n\n".to_owned(),
+        "data:\n\n".to_owned(),
+        "event: ping\ndata: \n\n".to_owned(),
+        "retry: 5\n\n".to_owned(),
+        format!("data: {unknown}\n\n"),
+    ]
+}
+
+/// The events of a stream, each with the empty line after it.
+fn events_of(stream: &str) -> Vec<String> {
+    stream.replace("\r\n", "\n").split_inclusive("\n\n").map(str::to_owned).collect()
+}
+
+#[test]
+fn noise_between_events_changes_no_answer() {
+    for (api, stream) in STREAMS {
+        let clean = hear(ask(&provider(&Server::new([Answer::events(stream)]), api, ""), request()));
+        for noise in noise(api) {
+            let noisy: String = events_of(stream).iter().map(|event| format!("{noise}{event}")).collect();
+            let server = Server::new([Answer::events(noisy)]);
+            let heard = hear(ask(&provider(&server, api, ""), request()));
+            assert_eq!(heard, clean, "{api} with {noise:?}");
+        }
+    }
+}
+
+#[test]
+fn answer_cut_at_any_event_is_whole_or_an_error() {
+    for (api, stream) in STREAMS {
+        let events = events_of(stream);
+        let whole = hear(ask(&provider(&Server::new([Answer::events(stream)]), api, ""), request()));
+        assert_eq!(whole.stop, Some(StopReason::ToolUse), "{api}");
+        for cut in 0..events.len() {
+            let server = Server::new([Answer::events(events.get(..cut).unwrap().concat())]);
+            let heard = hear(ask(&provider(&server, api, ""), request()));
+            if heard.stop.is_some() {
+                assert_eq!(
+                    (heard.text, heard.calls),
+                    (whole.text.clone(), whole.calls.clone()),
+                    "{api} at {cut}"
+                );
+            } else {
+                assert_eq!(heard.error, Some(ErrorKind::Dropped), "{api} at {cut}");
+            }
+        }
+    }
 }

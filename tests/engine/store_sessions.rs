@@ -403,7 +403,7 @@ fn exported_fields_stay_in_their_elements() {
     let content = vec![
         Block::Text(prose.as_str().into()),
         Block::Thinking(prose.as_str().into()),
-        Block::ToolCall { id: evil(), name: evil(), arguments },
+        Block::ToolCall { id: evil(), name: evil(), arguments: arguments.into() },
         Block::Image { mime_type: evil(), data: "aaaa".into() },
         Block::Image { mime_type: "image/png".into(), data: evil() },
         Block::Image { mime_type: "image/svg+xml".into(), data: "aaaa".into() },
@@ -459,7 +459,7 @@ fn exports_show_hidden_characters_as_codes() {
     let content = vec![
         Block::Text(prose.as_str().into()),
         Block::Thinking(EVIL.into()),
-        Block::ToolCall { id: evil(), name: evil(), arguments },
+        Block::ToolCall { id: evil(), name: evil(), arguments: arguments.into() },
         Block::Image { mime_type: evil(), data: "aaaa".into() },
     ];
     let message = |role| {

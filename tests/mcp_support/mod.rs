@@ -135,7 +135,7 @@ impl Project {
             name: text.clone(),
             summary: text.clone(),
             arguments: text,
-            parsed: Value::Nil,
+            parsed: Value::Nil.into(),
         };
         let progress = self.progress.clone();
         Context {

@@ -100,7 +100,7 @@ fn talk() -> Process {
     let call = |id: &str| Block::ToolCall {
         id: id.into(),
         name: "read".into(),
-        arguments: Value::from(Map::new().with("path", "x")),
+        arguments: Value::from(Map::new().with("path", "x")).into(),
     };
     let said = Message::new("e-1".into(), Role::Assistant, vec![call("c-1"), call("c-2")], "".into());
     let mut result = Message::new("e-2".into(), Role::Tool, vec![Block::Text("text".into())], "".into());
@@ -184,7 +184,8 @@ fn placeholders_and_unions_in_list_are_batched() {
 #[test]
 fn turns_of_many_calls_are_looked_up_once() {
     let message = |n: usize| {
-        let call = Block::ToolCall { id: format!("c-{n}").into(), name: "x".into(), arguments: Value::Nil };
+        let call =
+            Block::ToolCall { id: format!("c-{n}").into(), name: "x".into(), arguments: Value::Nil.into() };
         let content = vec![Block::Text(format!("said {n}").into()), call];
         let mut message = Message::new(format!("e-{n}").into(), Role::Assistant, content, "".into());
         message.turn_id = Some(format!("t-{n}").into());

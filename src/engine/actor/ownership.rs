@@ -9,7 +9,7 @@ use crate::engine::services::refused;
 use crate::event::{Body, Cause, Event, Sender, ToolCall, ToolOutput, TurnEnded, TurnOutcome, UserMessage};
 use crate::facts::Phase;
 use crate::limits::REALM_WAITING;
-use crate::message::{Block, Message, Role};
+use crate::message::{Arguments, Block, Message, Role};
 use crate::session::ApiError;
 use crate::store::record::{OwnerRecord, TurnEvent, TurnRecord};
 use crate::store::{Entry, EntryBody, Header, Ownership, StoreError};
@@ -172,7 +172,7 @@ impl DurableState {
             Role::Tool => {
                 let id = message.tool_call_id.clone().unwrap_or_default();
                 let name = message.tool_name.clone().unwrap_or_default();
-                let arguments = self.arguments_of(&id).unwrap_or(Value::Nil);
+                let arguments = self.arguments_of(&id).unwrap_or_else(|| Value::Nil.into());
                 show(Body::ToolResult(Arc::new(ToolOutput {
                     call: Arc::new(call(&id, &name, &arguments)),
                     text: message.text().into(),
@@ -187,7 +187,7 @@ impl DurableState {
     }
 
     /// What the newest call of that id is called with.
-    fn arguments_of(&self, wanted: &str) -> Option<Value<'static>> {
+    fn arguments_of(&self, wanted: &str) -> Option<Arguments> {
         let newest = self.state.entries.all().iter().rev().filter_map(|entry| entry.body.message());
         let calls = newest.take(REALM_WAITING).flat_map(|message| message.content.iter().rev());
         calls.into_iter().find_map(|block| match block {
@@ -231,7 +231,7 @@ pub fn no_realm() -> ApiError {
     )
 }
 
-fn call(id: &Arc<str>, name: &Arc<str>, parsed: &Value<'static>) -> ToolCall {
-    let arguments = if parsed.is_nil() { "".into() } else { parsed.to_string().into() };
+fn call(id: &Arc<str>, name: &Arc<str>, parsed: &Arguments) -> ToolCall {
+    let arguments = if parsed.is_nil() { "".into() } else { parsed.text().into() };
     ToolCall { id: id.clone(), name: name.clone(), summary: name.clone(), arguments, parsed: parsed.clone() }
 }

@@ -238,7 +238,7 @@ impl ExternalTurn<'_> {
             name: tool_name(agent, kind, news.tool.as_deref()),
             summary: "".into(),
             arguments: "".into(),
-            parsed: Value::Nil,
+            parsed: Value::Nil.into(),
         };
         let mut begun = AgentCall {
             id: news.id.clone(),

@@ -146,7 +146,7 @@ impl AgentCall {
             name,
             summary: summary.into(),
             arguments: arguments.into(),
-            parsed,
+            parsed: parsed.into(),
         });
     }
 
@@ -156,7 +156,7 @@ impl AgentCall {
         match whole.filter(|(text, _)| text.len() > AGENT_ARGUMENTS_BYTES) {
             Some((text, input)) => Arc::new(ToolCall {
                 arguments: text.into(),
-                parsed: input.clone(),
+                parsed: input.clone().into(),
                 ..ToolCall::clone(&self.call)
             }),
             None => self.call.clone(),

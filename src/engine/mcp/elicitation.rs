@@ -17,8 +17,8 @@ use crate::http::{Url, host};
 use crate::interaction::{Origin, Question, Resolution, warning};
 use crate::limits::{APPROVAL_ARGUMENTS_BYTES, MAX_ANSWER_BYTES, MCP_FIELD_TRIES};
 use crate::mcp::{self, Answerer, Answering, Ask, ElicitReply, Field, FieldKind, Sampled, Sampling};
-use crate::message::{Block, EntryId, Message, Role, StopReason, ThinkingLevel, TurnId};
-use crate::provider::{Chunk, ModelRequest};
+use crate::message::{Block, EntryId, Message, Role, ThinkingLevel, TurnId};
+use crate::provider::{AnswerEnd, Chunk, ModelRequest};
 use crate::telemetry::Work;
 use crate::tool;
 use crate::value::{Map, Value};
@@ -349,6 +349,7 @@ impl SessionAnswerer {
             tools: Vec::new(),
             thinking: ThinkingLevel::Off.within(&facts.thinking_levels),
             thinking_by: model.thinking_by,
+            thinking_tags: model.thinking_tags,
             max_output_tokens: Some(most.max(1)),
             variables: self.session.control.load().as_ref().and_then(|control| control.variables()),
         });
@@ -361,7 +362,7 @@ impl SessionAnswerer {
             };
             match chunk {
                 Some(Ok(Chunk::Text(piece))) => text.push_str(&piece),
-                Some(Ok(Chunk::Stop(reason))) => is_cut |= reason == StopReason::MaxTokens,
+                Some(Ok(Chunk::End(end))) => is_cut |= end == AnswerEnd::Limit,
                 Some(Ok(_)) => {}
                 Some(Err(error)) => {
                     work.end(Some(error.kind.as_str()));

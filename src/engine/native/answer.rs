@@ -14,7 +14,7 @@ use crate::engine::stage::{Point, Stage};
 use crate::event::{Body, ToolCall};
 use crate::limits::{ANSWER_TOOL_CALLS, MAX_ANSWER_BYTES};
 use crate::message::{Block, StopReason, Timing, Usage};
-use crate::provider::{Chunk, ChunkStream, ErrorKind, ModelRequest, Provider, ProviderError};
+use crate::provider::{AnswerEnd, Chunk, ChunkStream, ErrorKind, ModelRequest, Provider, ProviderError};
 use crate::value::{Map, Value};
 
 /// The outcome of one model call.
@@ -29,6 +29,8 @@ pub struct ModelAnswer {
     pub timing: Option<Timing>,
     pub replay: Option<Value<'static>>,
     pub stop: Option<StopReason>,
+    /// Whether the server paused, and continues when it receives this answer.
+    pub is_paused: bool,
     pub failure: Option<ProviderError>,
     pub error: Option<String>,
     /// The kind of a model call's failure that ends the turn.
@@ -117,7 +119,7 @@ impl ModelCall<'_> {
                 let mut shown = Map::new();
                 shown.put("id", call.id.to_string());
                 shown.put("name", call.name.to_string());
-                shown.put("arguments", call.parsed.clone());
+                shown.put("arguments", (*call.parsed).clone());
                 Value::from(shown)
             });
             payload.put("tool-calls", Value::vector(calls));
@@ -182,8 +184,12 @@ impl ModelCall<'_> {
                 }
                 Some(Ok(Chunk::Usage(usage))) => answer.usage = Some(usage),
                 Some(Ok(Chunk::Replay(replay))) => answer.replay = Some(replay),
-                Some(Ok(Chunk::Stop(reason))) => {
-                    answer.stop = Some(reason);
+                Some(Ok(Chunk::End(end))) => {
+                    answer.stop = Some(end.stop_reason());
+                    answer.is_paused = end == AnswerEnd::Paused;
+                    if matches!(&end, AnswerEnd::Refused(why) if !why.is_empty()) {
+                        answer.error = Some(end.to_string());
+                    }
                     return answer;
                 }
                 Some(Err(error)) => {
@@ -191,7 +197,8 @@ impl ModelCall<'_> {
                     return answer;
                 }
                 None => {
-                    answer.stop.get_or_insert(StopReason::EndTurn);
+                    answer.error = Some("The provider's answer has no end.".to_owned());
+                    answer.stop = Some(StopReason::Error);
                     return answer;
                 }
             }
@@ -212,5 +219,5 @@ impl ModelCall<'_> {
 
 /// A call whose arguments are still incomplete, and which has no summary yet.
 fn begun(id: Arc<str>, name: Arc<str>) -> ToolCall {
-    ToolCall { summary: name.clone(), id, name, arguments: "".into(), parsed: Value::Nil }
+    ToolCall { summary: name.clone(), id, name, arguments: "".into(), parsed: Value::Nil.into() }
 }

@@ -443,13 +443,15 @@ impl Batch<'_> {
 
     /// A call as the transforms want it: before it is judged, so that what is allowed is what runs.
     async fn transformed(&self, call: ToolCall) -> ToolCall {
-        if !self.turn.config().hooks.any_at(Stage::ToolCall, Point::Pre) {
+        // A hook cannot change unreadable arguments: a part of them would run.
+        if call.parsed.unreadable().is_some() || !self.turn.config().hooks.any_at(Stage::ToolCall, Point::Pre)
+        {
             return call;
         }
         let payload =
             Boundaries(self.turn).transforms(Stage::ToolCall, Point::Pre, Some(&call), about(&call)).await;
         match payload.get_keyword("arguments") {
-            Some(arguments) if *arguments != call.parsed => {
+            Some(arguments) if *arguments != *call.parsed => {
                 proposed(&self.turn.tools(), call.id, call.name, arguments.clone())
             }
             _ => call,
@@ -503,6 +505,10 @@ impl Batch<'_> {
         plan: Option<Result<Plan, CallError>>,
         mut places: Places,
     ) -> Outcome {
+        // Checked before anybody is asked, and for every kind of tool: a call without known arguments never runs.
+        if let Some(unreadable) = call.parsed.unreadable() {
+            return Outcome::failed(unreadable.reply());
+        }
         let granted = match self.grant(call, plan.as_ref(), Vec::new(), &mut places.asking).await {
             Ok(granted) => granted,
             Err(refused) => return refused,
@@ -680,6 +686,9 @@ impl Batch<'_> {
         call: &Arc<ToolCall>,
     ) -> (Option<Arc<dyn Tool>>, Option<Result<Plan, CallError>>) {
         let Some(tool) = self.turn.tools().find(&call.name) else { return (None, None) };
+        if call.parsed.unreadable().is_some() {
+            return (Some(tool), None);
+        }
         let plan = self.plan(&tool, call).await;
         (Some(tool), Some(plan))
     }
@@ -904,7 +913,7 @@ fn about(call: &ToolCall) -> Map<'static> {
     payload.put("tool-id", call.id.to_string());
     payload.put("tool", call.name.to_string());
     payload.put("call-summary", call.summary.to_string());
-    payload.put("arguments", call.parsed.clone());
+    payload.put("arguments", (*call.parsed).clone());
     payload
 }
 

@@ -16,7 +16,7 @@ use crate::engine::native::turn::Turn;
 use crate::engine::stage::Stage;
 use crate::event::{CompactionEnded, TurnOutcome};
 use crate::message::{Block, EntryId, Message, Role, ThinkingLevel};
-use crate::provider::{Chunk, ModelRequest, Provider};
+use crate::provider::{AnswerEnd, Chunk, ModelRequest, Provider};
 use crate::store::EntryBody;
 use crate::store::record::Compaction;
 use crate::telemetry::Work;
@@ -72,6 +72,7 @@ pub async fn compact(turn: &Turn, why: Why<'_>) -> Result<String, CompactionErro
         system.push_str(wishes);
     }
     let text = conversation::transcript(old, room);
+    let model = config.models.describe(&facts.model_provider, &facts.model_id);
     let request = ModelRequest {
         model: facts.model_id.to_string(),
         system,
@@ -83,7 +84,8 @@ pub async fn compact(turn: &Turn, why: Why<'_>) -> Result<String, CompactionErro
         ))],
         tools: Vec::new(),
         thinking: ThinkingLevel::Off.within(&facts.thinking_levels),
-        thinking_by: config.models.describe(&facts.model_provider, &facts.model_id).thinking_by,
+        thinking_by: model.thinking_by,
+        thinking_tags: model.thinking_tags,
         max_output_tokens: u32::try_from(conversation::reserve(facts.context_window)).ok(),
         variables: turn.control.variables(),
     };
@@ -138,17 +140,24 @@ async fn call_model(
 
 async fn summarise(mut chunks: crate::provider::ChunkStream) -> Result<String, CompactionError> {
     let mut summary = String::new();
+    let mut has_ended = false;
     while let Some(chunk) = chunks.next().await {
         match chunk {
             Ok(Chunk::Text(text)) => summary.push_str(&text),
+            // The words of a refusal are no summary, and half a summary would replace the conversation.
+            Ok(Chunk::End(end @ (AnswerEnd::Refused(_) | AnswerEnd::Paused | AnswerEnd::Broken { .. }))) => {
+                return Err(CompactionError::Model(end.to_string()));
+            }
+            Ok(Chunk::End(_)) => has_ended = true,
             Ok(_) => {}
             Err(error) => return Err(CompactionError::Model(error.to_string())),
         }
         if summary.len() > crate::limits::MAX_ANSWER_BYTES {
-            break;
+            return Err(CompactionError::Model("the summary is too long".to_owned()));
         }
     }
     match summary.trim() {
+        _ if !has_ended => Err(CompactionError::Model("the summary has no end".to_owned())),
         "" => Err(CompactionError::Model("the model said nothing".to_owned())),
         summary => Ok(summary.to_owned()),
     }
@@ -158,4 +167,31 @@ async fn write(session: &Handle, body: EntryBody) -> Result<(), CompactionError>
     let entries = vec![body];
     let written = session.request(|ack| Change::Append { entries, ack }).await;
     written.map(drop).map_err(|error| CompactionError::Store(error.message))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn summary_without_good_end_is_none() {
+        let text = || Ok(Chunk::Text("half".to_owned()));
+        for (end, expected) in [
+            (Some(AnswerEnd::Complete), Ok("half".to_owned())),
+            (Some(AnswerEnd::Limit), Ok("half".to_owned())),
+            (Some(AnswerEnd::Refused("with \"x\"".to_owned())), Err("The model refused, with \"x\".")),
+            (Some(AnswerEnd::Paused), Err("paused")),
+            (None, Err("the summary has no end")),
+        ] {
+            let about = format!("{end:?}");
+            let chunks = [text()].into_iter().chain(end.map(|end| Ok(Chunk::End(end))));
+            match (summarise(Box::pin(stream::iter(chunks))).await, expected) {
+                (Ok(summary), expected) => assert_eq!(Ok(summary), expected, "{about}"),
+                (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{about}: {error}"),
+                (Err(error), Ok(_)) => panic!("{about}: {error}"),
+            }
+        }
+    }
 }

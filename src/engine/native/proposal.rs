@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crate::event::ToolCall;
+use crate::message::Arguments;
 use crate::tool::toolbox::Toolbox;
-use crate::value::Value;
 
 /// A call from the model.
-pub fn proposed(tools: &Toolbox, id: Arc<str>, name: Arc<str>, arguments: Value<'static>) -> ToolCall {
+pub fn proposed(tools: &Toolbox, id: Arc<str>, name: Arc<str>, arguments: impl Into<Arguments>) -> ToolCall {
+    let arguments = arguments.into();
     let summary = tools.summary(&name, &arguments).into();
-    ToolCall { id, name, summary, arguments: crate::edn::to_string(&arguments).into(), parsed: arguments }
+    ToolCall { id, name, summary, arguments: arguments.text().into(), parsed: arguments }
 }

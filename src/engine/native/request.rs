@@ -60,6 +60,7 @@ impl Composer<'_> {
             tools,
             thinking: facts.effective_thinking(),
             thinking_by: model.thinking_by,
+            thinking_tags: model.thinking_tags,
             max_output_tokens: model.max_output,
             variables: self.0.control.variables(),
         };

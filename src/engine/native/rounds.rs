@@ -23,7 +23,7 @@ use crate::engine::retry;
 use crate::engine::stage::{self, Point, Stage};
 use crate::engine::turn_control::TurnEnd;
 use crate::event::{Body, ROUND_LIMIT, RetryAwaited, ToolCall};
-use crate::limits::{MCP_RESOURCE_WAIT, TURN_ROUNDS};
+use crate::limits::{MCP_RESOURCE_WAIT, MODEL_PAUSES, TURN_ROUNDS};
 use crate::message::{Block, EntryId, Message, Role, StopReason};
 use crate::provider::{ErrorKind, ProviderError};
 use crate::session::ApiError;
@@ -44,7 +44,7 @@ pub struct Rounds<'t>(pub &'t Turn);
 impl Rounds<'_> {
     /// Runs the turn to its end. Does not free the session.
     pub async fn run(&self) -> TurnEnd {
-        let mut state = Tries { attempt: 0, compacted: false };
+        let mut state = Tries { attempt: 0, compacted: false, pauses: 0 };
         self.0.begin_tools().await;
         let begun = match &self.0.unended {
             Some(unended) => self.go_on(unended, &mut state).await,
@@ -182,12 +182,27 @@ impl Rounds<'_> {
             ModelCall(self.0).streamed(&mut answer).await;
         }
         if answer.asks_for_tools() {
+            state.pauses = 0;
             return self.tools(answer, state).await;
         }
         answer.calls.clear();
         if !broken {
             self.0.publish(stage::passed(Stage::StreamResponse, Point::Post)).await;
         }
+        if answer.is_paused {
+            state.pauses = state.pauses.saturating_add(1);
+            if state.pauses > MODEL_PAUSES {
+                answer.error =
+                    Some(format!("The provider paused more than {MODEL_PAUSES} times in one answer."));
+                answer.stop = Some(StopReason::Error);
+                return Next::End(self.finish(answer).await);
+            }
+            return match self.say(answer).await {
+                Ok(()) => Next::Round,
+                Err(error) => Next::End(self.finish(ModelAnswer::failed(error.message)).await),
+            };
+        }
+        state.pauses = 0;
         if !broken && self.has_steering().await {
             // The user sent more during the answer: the turn continues with that.
             return match self.say(answer).await {
@@ -434,4 +449,6 @@ struct Tries {
     attempt: u32,
     /// Whether the conversation was compacted for it.
     compacted: bool,
+    /// How often the provider paused in the current answer.
+    pauses: u32,
 }

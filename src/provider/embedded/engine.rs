@@ -29,8 +29,8 @@ use super::file::ModelFile;
 use super::pieces::Pieces;
 use super::processors;
 use crate::limits;
-use crate::message::{Block, Message, Role, StopReason, Usage};
-use crate::provider::{Chunk, ChunkStream, ErrorKind, ModelRequest, ProviderError};
+use crate::message::{Block, Message, Role, Usage};
+use crate::provider::{AnswerEnd, Chunk, ChunkStream, ErrorKind, ModelRequest, ProviderError};
 
 /// How the next token is chosen. The model's authors recommend this temperature and nucleus. The seed is
 /// fixed, so that the same conversation gets the same answer. The penalty keeps a small model from repeating
@@ -105,7 +105,7 @@ impl Engine {
             }
             pieces.poll_recv(context).map(|piece| {
                 let piece = piece.unwrap_or_else(|| Err(ended()));
-                over = matches!(piece, Ok(Chunk::Stop(_)) | Err(_));
+                over = matches!(piece, Ok(Chunk::End(_)) | Err(_));
                 Some(piece)
             })
         })))
@@ -186,7 +186,7 @@ fn serve(file: &ModelFile, queue: &Receiver<Job>) {
         tracing::info!(milliseconds = begun.elapsed().as_millis(), "the embedded model is loaded");
         loop {
             match conversation.answer(&job) {
-                Ok(Some(stop)) => job.say(Ok(Chunk::Stop(stop))),
+                Ok(Some(end)) => job.say(Ok(Chunk::End(end))),
                 Ok(None) => {}
                 Err(error) => job.say(Err(error)),
             }
@@ -262,7 +262,7 @@ impl<'model> Conversation<'model> {
     }
 
     /// Answers one call; `None` if it was cancelled.
-    fn answer(&mut self, job: &Job) -> Result<Option<StopReason>, ProviderError> {
+    fn answer(&mut self, job: &Job) -> Result<Option<AnswerEnd>, ProviderError> {
         let prompt = self.prompt(&job.request)?;
         let cached = self.forget_from(&prompt);
         let fresh = prompt.get(cached..).unwrap_or_default();
@@ -285,12 +285,12 @@ impl<'model> Conversation<'model> {
             }
             let token = sampler.sample(&self.context, -1);
             if self.model.vocab().is_eog(token) {
-                break StopReason::EndTurn;
+                break AnswerEnd::Complete;
             }
             spoken += 1;
             say_text(job, pieces.push(&self.model.vocab().token_to_piece(token, false, None)));
             if spoken >= most || self.seen.len() >= index(self.context.n_ctx()) {
-                break StopReason::MaxTokens;
+                break AnswerEnd::Limit;
             }
             if pace.has_dropped() {
                 self.take_free_processors()?;

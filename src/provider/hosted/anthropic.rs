@@ -6,11 +6,13 @@ use serde_json::{Value as Json, json};
 use super::calls::PartialCalls;
 use super::conversation::{self, ContentPart, EncodedImage, Utterance};
 use super::json::{self, Object as _};
-use super::protocol::{Broken, Decoder, Out, Outgoing, parse};
+use super::lenient::{Lenient, LenientStruct, RawJson};
+use super::protocol::{Broken, Decoder, Out, Outgoing, close, parse, reported};
 use super::sse::SseEvent;
+use super::text_deltas::TextDeltas;
 use crate::limits::HOSTED_ANSWER_TOKENS;
-use crate::message::{StopReason, ThinkingLevel, Usage};
-use crate::provider::{Chunk, ModelRequest, ThinkingBy};
+use crate::message::{ThinkingLevel, Usage};
+use crate::provider::{AnswerEnd, Chunk, ModelRequest, ThinkingBy};
 use crate::value::{Map, Value};
 
 /// The maximum answer of an unlisted model.
@@ -164,10 +166,16 @@ fn replayed(data: &Value<'_>) -> Vec<Json> {
 #[derive(Default)]
 pub struct AnswerDecoder {
     usage: Usage,
-    stop: Option<StopReason>,
+    /// The word for the answer's end; empty without one.
+    reason: String,
+    /// The server's explanation of it.
+    details: String,
     calls: PartialCalls,
+    texts: TextDeltas,
     /// The current thinking: its text and its signature.
     thinking: Option<(String, String)>,
+    /// Events of unknown types.
+    unknown: u64,
     /// The data to send again.
     replay: Vec<Value<'static>>,
     over: bool,
@@ -176,13 +184,16 @@ pub struct AnswerDecoder {
 impl AnswerDecoder {
     /// The decoder for the answer to a call.
     pub fn new(request: &ModelRequest) -> Self {
-        Self { calls: PartialCalls::new(&request.messages), ..Self::default() }
+        Self {
+            calls: PartialCalls::new(&request.messages),
+            texts: TextDeltas::new(request),
+            ..Self::default()
+        }
     }
 
-    fn take(&mut self, tokens: Option<Tokens>) {
-        let Some(tokens) = tokens else { return };
+    fn take(&mut self, tokens: Tokens) {
         // Each event contains the total so far, or nothing for that figure.
-        let figure = |old: u64, new: Option<u64>| new.map_or(old, |new| new.max(old));
+        let figure = |old: u64, new: Lenient<u64>| new.get().map_or(old, |new| new.max(old));
         self.usage.input = figure(self.usage.input, tokens.input_tokens);
         self.usage.output = figure(self.usage.output, tokens.output_tokens);
         self.usage.cache_read = figure(self.usage.cache_read, tokens.cache_read_input_tokens);
@@ -190,58 +201,50 @@ impl AnswerDecoder {
     }
 
     fn begin(&mut self, index: u64, block: Block, out: &mut Out) -> Result<(), Broken> {
-        match block.kind.as_str() {
+        match block.kind.text().as_str() {
             "tool_use" => {
-                let id = block.id.unwrap_or_default();
-                let name = block.name.unwrap_or_default();
-                self.calls.begin(index, &id, &name, out)?;
+                self.calls.begin(Some(index), &block.id.text(), &block.name.text(), out)?;
                 // A gateway may send all of it at once.
-                if let Some(input) =
-                    block.input.filter(|input| input.as_object().is_some_and(|map| !map.is_empty()))
+                if let Some(input) = block.input
+                    && !matches!(&*input.0, "null" | "{}" | "\"\"")
                 {
-                    self.calls.more(index, &input.to_string(), out)?;
+                    self.calls.whole(index, &input.0)?;
                 }
             }
             "thinking" => {
-                let text = block.thinking.unwrap_or_default();
-                self.thinking = Some((text.clone(), block.signature.unwrap_or_default()));
-                if !text.is_empty() {
-                    out.push_back(Chunk::Thinking(text));
-                }
+                let text = self.texts.thinking(block.thinking.text(), out);
+                self.thinking = Some((text, block.signature.text()));
             }
             "redacted_thinking" => {
-                if let Some(data) = block.data {
+                if let Some(data) = block.data.get() {
                     self.replay.push(Value::from(Map::new().with("redacted", data)));
                 }
             }
             _ => {
-                if let Some(text) = block.text.filter(|text| !text.is_empty()) {
-                    out.push_back(Chunk::Text(text));
-                }
+                self.texts.text(block.text.text(), out);
             }
         }
         Ok(())
     }
 
     fn more(&mut self, index: u64, delta: Delta, out: &mut Out) -> Result<(), Broken> {
-        if let Some(text) = delta.text.filter(|text| !text.is_empty()) {
-            out.push_back(Chunk::Text(text));
+        self.texts.text(delta.text.text(), out);
+        if let Some(piece) = delta.partial_json.filled() {
+            self.calls.more(index, piece, out)?;
         }
-        if let Some(piece) = delta.partial_json {
-            self.calls.more(index, &piece, out)?;
-        }
-        if let Some(text) = delta.thinking.filter(|text| !text.is_empty()) {
+        if let Some(text) = delta.thinking.filled() {
+            let text = self.texts.thinking(text, out);
             self.thinking.get_or_insert_default().0.push_str(&text);
-            out.push_back(Chunk::Thinking(text));
         }
-        if let Some(piece) = delta.signature {
+        if let Some(piece) = delta.signature.filled() {
             self.thinking.get_or_insert_default().1.push_str(&piece);
         }
         Ok(())
     }
 
     fn finish(&mut self, index: u64, out: &mut Out) {
-        self.calls.finish(index, None, out);
+        self.calls.finish(index, out);
+        self.texts.end(out);
         if let Some((thinking, signature)) = self.thinking.take()
             && !signature.is_empty()
         {
@@ -252,27 +255,34 @@ impl AnswerDecoder {
 
 impl Decoder for AnswerDecoder {
     fn event(&mut self, event: &SseEvent<'_>, out: &mut Out) -> Result<(), Broken> {
-        // A gateway may only name the event.
         if event.name == "error" {
-            return Err(Broken::Reported(parse(event.data)?));
+            return Err(reported(event.data));
         }
         let payload: Payload = parse(event.data)?;
-        let index = payload.index.unwrap_or_default();
-        match payload.kind.as_str() {
-            "content_block_delta" => self.more(index, payload.delta.unwrap_or_default(), out)?,
-            "content_block_start" => self.begin(index, payload.content_block.unwrap_or_default(), out)?,
+        let index = payload.index.get().unwrap_or_default();
+        // A gateway may only name the event.
+        let kind = payload.kind.filled().unwrap_or_else(|| event.name.to_owned());
+        match kind.as_str() {
+            "content_block_delta" => self.more(index, payload.delta.or_empty(), out)?,
+            "content_block_start" => self.begin(index, payload.content_block.or_empty(), out)?,
             "content_block_stop" => self.finish(index, out),
-            "message_start" => self.take(payload.message.and_then(|message| message.usage)),
+            "message_start" => self.take(payload.message.or_empty().usage.or_empty()),
             "message_delta" => {
-                self.take(payload.usage);
-                if let Some(reason) = payload.delta.and_then(|delta| delta.stop_reason) {
-                    self.stop = Some(stop(&reason));
+                self.take(payload.usage.or_empty());
+                let delta = payload.delta.or_empty();
+                if let Some(reason) = delta.stop_reason.filled() {
+                    self.reason = reason;
+                }
+                let details = delta.stop_details.or_empty();
+                if let Some(details) = details.explanation.filled().or(details.category.filled()) {
+                    self.details = details;
                 }
             }
             "message_stop" => return self.end(out),
-            "error" => return Err(Broken::Reported(parse(event.data)?)),
-            // `ping`, and additions of a later version.
-            _ => {}
+            "error" => return Err(reported(event.data)),
+            "ping" => {}
+            // An addition of a later version.
+            _ => self.unknown = self.unknown.saturating_add(1),
         }
         Ok(())
     }
@@ -281,73 +291,87 @@ impl Decoder for AnswerDecoder {
         if self.over {
             return Ok(());
         }
-        let stop = self.stop.ok_or(Broken::Cut)?;
+        if self.reason.is_empty() {
+            return Err(Broken::Cut);
+        }
+        self.texts.end(out);
+        let end = AnswerEnd::of("anthropic", &self.reason, &self.details, self.calls.len());
+        let end = if self.calls.has_half() { end.in_call() } else { end };
         self.over = true;
-        self.calls.finish_all(out);
-        if !self.replay.is_empty() {
-            out.push_back(Chunk::Replay(Value::vector(std::mem::take(&mut self.replay))));
+        if !end.is_broken() {
+            self.calls.finish_all(out);
+            if !self.replay.is_empty() {
+                out.push_back(Chunk::Replay(Value::vector(std::mem::take(&mut self.replay))));
+            }
         }
         out.push_back(Chunk::Usage(self.usage));
-        out.push_back(Chunk::Stop(stop));
-        Ok(())
+        close(end, out)
     }
 
     fn is_over(&self) -> bool {
         self.over
     }
-}
 
-fn stop(reason: &str) -> StopReason {
-    match reason {
-        "tool_use" => StopReason::ToolUse,
-        "max_tokens" | "model_context_window_exceeded" => StopReason::MaxTokens,
-        "refusal" => StopReason::Refusal,
-        _ => StopReason::EndTurn,
+    fn unknown(&self) -> u64 {
+        self.unknown
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
+#[serde(default)]
 struct Payload {
-    #[serde(rename = "type", default)]
-    kind: String,
-    index: Option<u64>,
-    message: Option<Start>,
-    content_block: Option<Block>,
-    delta: Option<Delta>,
-    usage: Option<Tokens>,
+    #[serde(rename = "type")]
+    kind: Lenient<String>,
+    index: Lenient<u64>,
+    message: LenientStruct<Start>,
+    content_block: LenientStruct<Block>,
+    delta: LenientStruct<Delta>,
+    usage: LenientStruct<Tokens>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
+#[serde(default)]
 struct Start {
-    usage: Option<Tokens>,
+    usage: LenientStruct<Tokens>,
 }
 
 #[derive(Deserialize, Default)]
+#[serde(default)]
 struct Block {
-    #[serde(rename = "type", default)]
-    kind: String,
-    id: Option<String>,
-    name: Option<String>,
-    input: Option<Json>,
-    text: Option<String>,
-    thinking: Option<String>,
-    signature: Option<String>,
-    data: Option<String>,
+    #[serde(rename = "type")]
+    kind: Lenient<String>,
+    id: Lenient<String>,
+    name: Lenient<String>,
+    input: Option<RawJson>,
+    text: Lenient<String>,
+    thinking: Lenient<String>,
+    signature: Lenient<String>,
+    data: Lenient<String>,
 }
 
 #[derive(Deserialize, Default)]
+#[serde(default)]
 struct Delta {
-    text: Option<String>,
-    partial_json: Option<String>,
-    thinking: Option<String>,
-    signature: Option<String>,
-    stop_reason: Option<String>,
+    text: Lenient<String>,
+    partial_json: Lenient<String>,
+    thinking: Lenient<String>,
+    signature: Lenient<String>,
+    stop_reason: Lenient<String>,
+    stop_details: LenientStruct<Details>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Details {
+    category: Lenient<String>,
+    explanation: Lenient<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
 struct Tokens {
-    input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-    cache_creation_input_tokens: Option<u64>,
+    input_tokens: Lenient<u64>,
+    output_tokens: Lenient<u64>,
+    cache_read_input_tokens: Lenient<u64>,
+    cache_creation_input_tokens: Lenient<u64>,
 }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use crate::message::{Block, Message, Role};
+use crate::message::{Arguments, Block, Message, Role};
 use crate::value::Value;
 
 /// A turn of one side.
@@ -36,7 +36,7 @@ pub enum ContentPart<'a> {
         /// The tool.
         name: &'a str,
         /// The arguments.
-        arguments: &'a Value<'static>,
+        arguments: &'a Arguments,
     },
     /// A call's result.
     Result {
@@ -194,7 +194,7 @@ mod tests {
         let call = Block::ToolCall {
             id: "functions.read:0".into(),
             name: "read".into(),
-            arguments: Value::from(Map::new()),
+            arguments: Value::from(Map::new()).into(),
         };
         let mut result = message(
             Role::Tool,

@@ -82,6 +82,10 @@ impl FailureReport {
         if is_overflow(&words, &codes) {
             return ErrorKind::ContextOverflow;
         }
+        // Groq checks the model's call, and reports a wrong one as a wrong request.
+        if coded(&["tool_use_failed"]) {
+            return ErrorKind::Malformed;
+        }
         // Waiting does not help an account without credit.
         if coded(&["insufficient_quota", "billing_error", "billing_hard_limit_reached"])
             || words.contains("credit balance is too low")
@@ -232,6 +236,12 @@ mod tests {
                 r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#,
                 ErrorKind::Fatal,
                 "You exceeded your current quota",
+            ),
+            (
+                400,
+                r#"{"error":{"message":"Failed to call a function.","type":"invalid_request_error","code":"tool_use_failed","failed_generation":"<function=bash{"}}"#,
+                ErrorKind::Malformed,
+                "Failed to call a function.",
             ),
             (
                 429,

@@ -1,16 +1,18 @@
 //! Gemini's `streamGenerateContent` protocol: writes calls, reads events. Knows no connection.
 
-use serde::{Deserialize, de::IgnoredAny};
+use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::calls::PartialCalls;
 use super::conversation::{self, ContentPart, EncodedImage, Utterance};
 use super::json::{self, Object as _};
-use super::protocol::{Broken, Decoder, Out, Outgoing, parse};
+use super::lenient::{Lenient, LenientList, LenientStruct, RawJson};
+use super::protocol::{Broken, Decoder, Out, Outgoing, close, parse, reported};
 use super::sse::SseEvent;
+use super::text_deltas::TextDeltas;
 use crate::limits::HOSTED_ANSWER_TOKENS;
-use crate::message::{StopReason, ThinkingLevel, Usage};
-use crate::provider::{Chunk, ModelRequest, ThinkingBy};
+use crate::message::{ThinkingLevel, Usage};
+use crate::provider::{AnswerEnd, Chunk, ModelRequest, ThinkingBy};
 use crate::value::Value;
 
 /// Replaces a missing signature, for calls of another model. Google documents it for histories that did not
@@ -116,31 +118,45 @@ fn side(utterance: &Utterance<'_>, signed: bool) -> Json {
 #[derive(Default)]
 pub struct AnswerDecoder {
     calls: PartialCalls,
+    texts: TextDeltas,
     /// The signature of each call, nil without one.
     signatures: Vec<Value<'static>>,
     usage: Option<Usage>,
-    stop: Option<StopReason>,
+    /// Events of unknown types.
+    unknown: u64,
+    /// The word for the answer's end; empty without one.
+    reason: String,
+    /// The server's explanation of it.
+    message: String,
     over: bool,
 }
 
 impl AnswerDecoder {
     /// The decoder for the answer to a call.
     pub fn new(request: &ModelRequest) -> Self {
-        Self { calls: PartialCalls::new(&request.messages), ..Self::default() }
+        Self {
+            calls: PartialCalls::new(&request.messages),
+            texts: TextDeltas::new(request),
+            ..Self::default()
+        }
     }
 
     fn part(&mut self, part: Piece, out: &mut Out) -> Result<(), Broken> {
-        if let Some(text) = part.text.filter(|text| !text.is_empty()) {
-            let thought = part.thought == Some(true);
-            out.push_back(if thought { Chunk::Thinking(text) } else { Chunk::Text(text) });
+        if let Some(text) = part.text.filled() {
+            if part.thought.get() == Some(true) {
+                self.texts.thinking(text, out);
+            } else {
+                self.texts.text(text, out);
+            }
         }
-        if let Some(call) = part.function_call {
+        if let Some(call) = part.function_call.get() {
+            self.texts.end(out);
             let key = u64::try_from(self.calls.len()).unwrap_or(u64::MAX);
-            self.calls.begin(key, &call.id.unwrap_or_default(), &call.name, out)?;
-            let written = call.args.filter(|args| !args.is_null()).map(|args| args.to_string());
-            self.calls.more(key, written.as_deref().unwrap_or("{}"), out)?;
-            self.calls.finish(key, None, out);
-            self.signatures.push(part.thought_signature.map_or(Value::Nil, Value::from));
+            self.calls.begin(Some(key), &call.id.text(), &call.name.text(), out)?;
+            let written = call.args.filter(|args| &*args.0 != "null");
+            self.calls.more(key, written.map_or_else(|| "{}".to_owned(), |args| args.0.into()), out)?;
+            self.calls.finish(key, out);
+            self.signatures.push(part.thought_signature.get().map_or(Value::Nil, Value::from));
         }
         Ok(())
     }
@@ -148,28 +164,35 @@ impl AnswerDecoder {
 
 impl Decoder for AnswerDecoder {
     fn event(&mut self, event: &SseEvent<'_>, out: &mut Out) -> Result<(), Broken> {
+        if event.name == "error" {
+            return Err(reported(event.data));
+        }
         let payload: Payload = parse(event.data)?;
         if payload.error.is_some() {
-            return Err(Broken::Reported(parse(event.data)?));
+            return Err(reported(event.data));
         }
-        if let Some(tokens) = payload.usage_metadata {
-            self.usage = Some(tokens.read());
+        let tokens = payload.usage_metadata.get();
+        let has_usage = tokens.is_some();
+        if let Some(tokens) = tokens {
+            self.usage = Some(tokens.usage());
         }
-        if payload.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
-            self.stop = Some(StopReason::Refusal);
+        if let Some(why) = payload.prompt_feedback.or_empty().block_reason.filled() {
+            // A prompt is blocked for more reasons than an answer is ended for; each is a refusal.
+            self.texts.end(out);
+            self.over = true;
+            out.extend(self.usage.map(Chunk::Usage));
+            return close(AnswerEnd::Refused(format!("with {why:?}")), out);
         }
-        let Some(candidate) = payload.candidates.unwrap_or_default().into_iter().next() else {
+        let Some(candidate) = payload.candidates.into_iter().next() else {
+            self.unknown = self.unknown.saturating_add(u64::from(!has_usage));
             return Ok(());
         };
-        for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
+        for part in candidate.content.or_empty().parts {
             self.part(part, out)?;
         }
-        match candidate.finish_reason.as_deref() {
-            None => {}
-            Some("MALFORMED_FUNCTION_CALL") => {
-                return Err(Broken::Malformed("a tool call that the model wrote wrongly".to_owned()));
-            }
-            Some(reason) => self.stop = Some(stop(reason)),
+        if let Some(reason) = candidate.finish_reason.filled() {
+            self.reason = reason;
+            self.message = candidate.finish_message.text();
         }
         Ok(())
     }
@@ -178,91 +201,90 @@ impl Decoder for AnswerDecoder {
         if self.over {
             return Ok(());
         }
-        let stop = self.stop.ok_or(Broken::Cut)?;
+        if self.reason.is_empty() {
+            return Err(Broken::Cut);
+        }
+        self.texts.end(out);
+        let end = AnswerEnd::of("gemini", &self.reason, &self.message, self.calls.len());
         self.over = true;
         if self.signatures.iter().any(|signature| !signature.is_nil()) {
             out.push_back(Chunk::Replay(Value::vector(std::mem::take(&mut self.signatures))));
         }
         out.extend(self.usage.map(Chunk::Usage));
-        let calls = !self.calls.is_empty() && stop == StopReason::EndTurn;
-        out.push_back(Chunk::Stop(if calls { StopReason::ToolUse } else { stop }));
-        Ok(())
+        close(end, out)
     }
 
     fn is_over(&self) -> bool {
         self.over
     }
-}
 
-fn stop(reason: &str) -> StopReason {
-    match reason {
-        "MAX_TOKENS" => StopReason::MaxTokens,
-        "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "LANGUAGE"
-        | "IMAGE_SAFETY" => StopReason::Refusal,
-        _ => StopReason::EndTurn,
+    fn unknown(&self) -> u64 {
+        self.unknown
     }
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
 struct Payload {
-    candidates: Option<Vec<Candidate>>,
-    usage_metadata: Option<Tokens>,
-    prompt_feedback: Option<Feedback>,
-    error: Option<IgnoredAny>,
+    candidates: LenientList<Candidate>,
+    usage_metadata: LenientStruct<Tokens>,
+    prompt_feedback: LenientStruct<Feedback>,
+    error: Option<RawJson>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
 struct Candidate {
-    content: Option<Content>,
-    finish_reason: Option<String>,
+    content: LenientStruct<Content>,
+    finish_reason: Lenient<String>,
+    finish_message: Lenient<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
+#[serde(default)]
 struct Content {
-    parts: Option<Vec<Piece>>,
+    parts: LenientList<Piece>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
 struct Piece {
-    text: Option<String>,
-    thought: Option<bool>,
-    function_call: Option<FunctionCall>,
-    thought_signature: Option<String>,
+    text: Lenient<String>,
+    thought: Lenient<bool>,
+    function_call: LenientStruct<FunctionCall>,
+    thought_signature: Lenient<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
+#[serde(default)]
 struct FunctionCall {
-    #[serde(default)]
-    name: String,
-    id: Option<String>,
-    args: Option<Json>,
+    name: Lenient<String>,
+    id: Lenient<String>,
+    args: Option<RawJson>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
 struct Feedback {
-    block_reason: Option<IgnoredAny>,
+    block_reason: Lenient<String>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
 struct Tokens {
-    prompt_token_count: Option<u64>,
-    candidates_token_count: Option<u64>,
-    thoughts_token_count: Option<u64>,
-    cached_content_token_count: Option<u64>,
+    prompt_token_count: Lenient<u64>,
+    candidates_token_count: Lenient<u64>,
+    thoughts_token_count: Lenient<u64>,
+    cached_content_token_count: Lenient<u64>,
 }
 
 impl Tokens {
-    fn read(&self) -> Usage {
-        let cache_read = self.cached_content_token_count.unwrap_or(0);
-        let output = self.candidates_token_count.unwrap_or(0);
+    fn usage(self) -> Usage {
+        let cache_read = self.cached_content_token_count.get().unwrap_or(0);
+        let output = self.candidates_token_count.get().unwrap_or(0);
         Usage {
-            input: self.prompt_token_count.unwrap_or(0).saturating_sub(cache_read),
-            output: output.saturating_add(self.thoughts_token_count.unwrap_or(0)),
+            input: self.prompt_token_count.get().unwrap_or(0).saturating_sub(cache_read),
+            output: output.saturating_add(self.thoughts_token_count.get().unwrap_or(0)),
             cache_read,
             ..Usage::default()
         }

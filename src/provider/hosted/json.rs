@@ -3,10 +3,8 @@
 use serde_json::Value as Json;
 
 use crate::json;
+use crate::message::{Arguments, UnreadableArguments};
 use crate::value::{Map, Value};
-
-/// The key for arguments that are not a JSON object.
-pub const UNREADABLE: &str = "unreadable-arguments";
 
 /// Access to fields of JSON, without a panic if it is not an object.
 pub trait Object {
@@ -56,17 +54,26 @@ pub fn to_value(json: Json) -> Value<'static> {
     json::from_serde(json, &|key| if is_name(&key) { Value::keyword(key) } else { Value::from(key) })
 }
 
-/// A call's arguments from the model's text: empty for none. Unreadable text is kept, so that the tool
-/// refuses it and the model sees what it wrote.
-pub fn arguments(written: &str) -> Value<'static> {
+/// A call's arguments from the model's text: empty for none.
+pub fn arguments(written: &str) -> Arguments {
     if written.trim().is_empty() {
-        return Value::from(Map::new());
+        return Value::from(Map::new()).into();
     }
-    match serde_json::from_str(written) {
-        Ok(json @ Json::Object(_)) => to_value(json),
-        Ok(Json::Null) => Value::from(Map::new()),
-        _ => Value::from(Map::new().with(UNREADABLE, written.to_owned())),
-    }
+    let (why, at) = match serde_json::from_str(written) {
+        Ok(json @ Json::Object(_)) => return to_value(json).into(),
+        Ok(Json::Null) => return Value::from(Map::new()).into(),
+        Ok(_) => ("it is another kind of value".to_owned(), written.len()),
+        Err(error) => {
+            let lines = written.split_inclusive('\n').take(error.line().saturating_sub(1));
+            (error.to_string(), lines.map(str::len).sum::<usize>().saturating_add(error.column()))
+        }
+    };
+    Arguments::Unreadable(Box::new(UnreadableArguments { text: written.to_owned(), why, at }))
+}
+
+/// Whether a call's arguments are complete: JSON that ends.
+pub fn is_whole(written: &str) -> bool {
+    serde_json::from_str::<serde::de::IgnoredAny>(written).is_ok()
 }
 
 /// Whether a text can be written as a keyword and read back unchanged.
@@ -92,13 +99,24 @@ mod tests {
                 r#"{:all [true nil] :n 3 :path "a.rs" :x 1.5}"#,
             ),
             (r#"{"a b":1,"":{"c/d":2},"1":3}"#, r#"{"" {"c/d" 2} "1" 3 "a b" 1}"#),
-            ("[1]", r#"{:unreadable-arguments "[1]"}"#),
-            (r#"{"path": "half"#, r#"{:unreadable-arguments "{\"path\": \"half"}"#),
             (r#"{"n":18446744073709551615}"#, "{:n 1.8446744073709552e19}"),
         ] {
             let value = arguments(written);
-            assert_eq!(value, edn::read_one(expected.as_bytes()).unwrap(), "{written} gave {value}");
-            assert_eq!(edn::read_one(value.to_string().as_bytes()).unwrap(), value);
+            assert_eq!(*value, edn::read_one(expected.as_bytes()).unwrap(), "{written} gave {value:?}");
+            assert_eq!(edn::read_one(value.to_string().as_bytes()).unwrap(), *value);
+        }
+        for (written, at) in [
+            ("[1]", 3),
+            ("7", 1),
+            (r#"{"path": "half"#, 14),
+            ("{\"a\": 1,\n\"b\": }", 15),
+            (r#"{"a":1E400}"#, 10),
+            (r#"{"a":1}{"a":2}"#, 8),
+        ] {
+            let arguments = arguments(written);
+            let unreadable = arguments.unreadable().expect(written);
+            assert_eq!((unreadable.text.as_str(), unreadable.at), (written, at), "{}", unreadable.why);
+            assert!(arguments.as_map().unwrap().is_empty(), "nothing of it can be used by mistake");
         }
     }
 

@@ -4,18 +4,20 @@
 //! last choice or after it, and the end with or without `[DONE]`. This module accepts all of that. Knows no
 //! connection.
 
-use serde::de::{self, Deserializer, SeqAccess, Visitor};
-use serde::{Deserialize, de::IgnoredAny};
+use serde::Deserialize;
+use serde::de::Deserializer;
 use serde_json::{Value as Json, json};
 
-use super::calls::PartialCalls;
+use super::calls::{CallPiece, PartialCalls};
 use super::conversation::{self, ContentPart, EncodedImage, Utterance};
 use super::json::{self, Object as _};
-use super::protocol::{Broken, Decoder, Out, Outgoing, Quirks, parse};
+use super::lenient::{Lenient, LenientList, LenientStruct, RawJson};
+use super::protocol::{Broken, Decoder, Out, Outgoing, Quirks, close, parse, reported};
 use super::sse::SseEvent;
+use super::text_deltas::TextDeltas;
 use crate::limits::HOSTED_ANSWER_TOKENS;
-use crate::message::{StopReason, ThinkingLevel, Usage};
-use crate::provider::{Chunk, ModelRequest};
+use crate::message::{ThinkingLevel, Usage};
+use crate::provider::{AnswerEnd, Chunk, ModelRequest};
 use crate::value::Value;
 
 /// Writes a call.
@@ -136,10 +138,17 @@ fn user(utterance: &Utterance<'_>, messages: &mut Vec<Json>) {
 }
 
 /// The decoder of one answer.
+#[derive(Default)]
 pub struct AnswerDecoder {
     calls: PartialCalls,
+    texts: TextDeltas,
     usage: Option<Usage>,
-    stop: Option<StopReason>,
+    /// Events of unknown types.
+    unknown: u64,
+    /// Whether the server gives no word for the end, so that `[DONE]` alone is one.
+    ends_without_reason: bool,
+    /// The word for the answer's end; empty without one.
+    reason: String,
     /// The field that contains the thinking.
     thinking_in: Option<&'static str>,
     over: bool,
@@ -147,13 +156,12 @@ pub struct AnswerDecoder {
 
 impl AnswerDecoder {
     /// The decoder for the answer to a call.
-    pub fn new(request: &ModelRequest) -> Self {
+    pub fn new(request: &ModelRequest, ends_without_reason: bool) -> Self {
         Self {
             calls: PartialCalls::new(&request.messages),
-            usage: None,
-            stop: None,
-            thinking_in: None,
-            over: false,
+            texts: TextDeltas::new(request),
+            ends_without_reason,
+            ..Self::default()
         }
     }
 
@@ -161,38 +169,29 @@ impl AnswerDecoder {
         for (field, text) in [("reasoning_content", delta.reasoning_content), ("reasoning", delta.reasoning)]
         {
             // Only one of them, because some servers fill both with the same text.
-            if let Some(text) = text.filter(|text| !text.is_empty())
+            if let Some(text) = text.filled()
                 && *self.thinking_in.get_or_insert(field) == field
             {
-                out.push_back(Chunk::Thinking(text));
+                self.texts.thinking(text, out);
             }
         }
-        if let Some(Content { text, thinking }) = delta.content {
-            if !thinking.is_empty() {
-                out.push_back(Chunk::Thinking(thinking));
-            }
-            if !text.is_empty() {
-                out.push_back(Chunk::Text(text));
-            }
-        }
-        if let Some(text) = delta.refusal.filter(|text| !text.is_empty()) {
-            out.push_back(Chunk::Text(text));
-        }
-        for (place, call) in delta.tool_calls.unwrap_or_default().into_iter().enumerate() {
-            let function = call.function.unwrap_or_default();
-            // A server without indices sends each call whole.
-            let key = call
-                .index
-                .unwrap_or_else(|| u64::try_from(self.calls.len().saturating_add(place)).unwrap_or(u64::MAX));
-            let name = function.name.unwrap_or_default();
-            if !self.calls.has(key) {
-                self.calls.begin(key, &call.id.unwrap_or_default(), &name, out)?;
-            }
-            match function.arguments {
-                Some(Json::String(piece)) => self.calls.more(key, &piece, out)?,
-                Some(Json::Null) | None => {}
-                Some(whole) => self.calls.more(key, &whole.to_string(), out)?,
-            }
+        let Content { text, thinking } = delta.content;
+        self.texts.thinking(thinking, out);
+        self.texts.text(text, out);
+        self.texts.text(delta.refusal.text(), out);
+        for call in delta.tool_calls {
+            self.texts.end(out);
+            let function = call.function.or_empty();
+            let arguments = match function.arguments {
+                Some(written) if written.0.starts_with('"') => {
+                    serde_json::from_str(&written.0).unwrap_or_default()
+                }
+                Some(written) if &*written.0 != "null" => written.0.into(),
+                _ => String::new(),
+            };
+            let (id, name) = (call.id.text(), function.name.text());
+            let piece = CallPiece { key: call.index.get(), id: &id, name: &name, arguments };
+            self.calls.piece(piece, out)?;
         }
         Ok(())
     }
@@ -201,23 +200,32 @@ impl AnswerDecoder {
 impl Decoder for AnswerDecoder {
     fn event(&mut self, event: &SseEvent<'_>, out: &mut Out) -> Result<(), Broken> {
         if event.data.trim() == "[DONE]" {
-            self.stop.get_or_insert(StopReason::EndTurn);
-            return self.end(out);
+            if self.reason.is_empty() && self.ends_without_reason {
+                self.reason = "stop".to_owned();
+            }
+            return self.finish(out);
+        }
+        if event.name == "error" {
+            return Err(reported(event.data));
         }
         let payload: Payload = parse(event.data)?;
         if payload.error.is_some() {
-            return Err(Broken::Reported(parse(event.data)?));
+            return Err(reported(event.data));
         }
-        let usage = payload.usage.or_else(|| payload.x_groq.and_then(|groq| groq.usage));
+        let usage = payload.usage.get().or_else(|| payload.x_groq.get().and_then(|groq| groq.usage.get()));
+        let has_usage = usage.is_some();
         if let Some(usage) = usage {
-            self.usage = Some(usage.read());
+            self.usage = Some(usage.usage());
         }
-        let Some(choice) = payload.choices.unwrap_or_default().into_iter().next() else { return Ok(()) };
-        if let Some(delta) = choice.delta {
+        let Some(choice) = payload.choices.into_iter().next() else {
+            self.unknown = self.unknown.saturating_add(u64::from(!has_usage));
+            return Ok(());
+        };
+        if let Some(delta) = choice.delta.get() {
             self.delta(delta, out)?;
         }
-        if let Some(reason) = choice.finish_reason {
-            self.stop = Some(stop(&reason));
+        if let Some(reason) = choice.finish_reason.filled() {
+            self.reason = reason;
         }
         Ok(())
     }
@@ -226,105 +234,113 @@ impl Decoder for AnswerDecoder {
         if self.over {
             return Ok(());
         }
-        let stop = self.stop.ok_or(Broken::Cut)?;
-        self.over = true;
-        self.calls.finish_all(out);
-        if let Some(field) = self.thinking_in {
-            out.push_back(Chunk::Replay(Value::from(field)));
-        }
-        out.extend(self.usage.map(Chunk::Usage));
-        // Many servers report `stop` together with calls.
-        let calls = !self.calls.is_empty() && stop == StopReason::EndTurn;
-        out.push_back(Chunk::Stop(if calls { StopReason::ToolUse } else { stop }));
-        Ok(())
+        // A connection may end without [DONE], but not before the reason.
+        if self.reason.is_empty() { Err(Broken::Cut) } else { self.finish(out) }
     }
 
     fn is_over(&self) -> bool {
         self.over
     }
-}
 
-fn stop(reason: &str) -> StopReason {
-    match reason {
-        "tool_calls" | "function_call" => StopReason::ToolUse,
-        "length" => StopReason::MaxTokens,
-        "content_filter" => StopReason::Refusal,
-        _ => StopReason::EndTurn,
+    fn unknown(&self) -> u64 {
+        self.unknown
     }
 }
 
-#[derive(Deserialize)]
-struct Payload {
-    choices: Option<Vec<Choice>>,
-    usage: Option<Tokens>,
-    x_groq: Option<Groq>,
-    error: Option<IgnoredAny>,
-}
-
-#[derive(Deserialize)]
-struct Groq {
-    usage: Option<Tokens>,
-}
-
-#[derive(Deserialize)]
-struct Choice {
-    delta: Option<Delta>,
-    finish_reason: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Delta {
-    content: Option<Content>,
-    reasoning_content: Option<String>,
-    reasoning: Option<String>,
-    refusal: Option<String>,
-    tool_calls: Option<Vec<FunctionCall>>,
-}
-
-#[derive(Deserialize)]
-struct FunctionCall {
-    index: Option<u64>,
-    id: Option<String>,
-    function: Option<Function>,
+impl AnswerDecoder {
+    fn finish(&mut self, out: &mut Out) -> Result<(), Broken> {
+        let end = AnswerEnd::of("openai", &self.reason, "", self.calls.len());
+        self.over = true;
+        self.texts.end(out);
+        if !end.is_broken() {
+            self.calls.finish_all(out);
+            if let Some(field) = self.thinking_in {
+                out.push_back(Chunk::Replay(Value::from(field)));
+            }
+        }
+        out.extend(self.usage.map(Chunk::Usage));
+        close(end, out)
+    }
 }
 
 #[derive(Deserialize, Default)]
+#[serde(default)]
+struct Payload {
+    choices: LenientList<Choice>,
+    usage: LenientStruct<Tokens>,
+    x_groq: LenientStruct<Groq>,
+    error: Option<RawJson>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Groq {
+    usage: LenientStruct<Tokens>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Choice {
+    delta: LenientStruct<Delta>,
+    finish_reason: Lenient<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Delta {
+    content: Content,
+    reasoning_content: Lenient<String>,
+    reasoning: Lenient<String>,
+    refusal: Lenient<String>,
+    tool_calls: LenientList<FunctionCall>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct FunctionCall {
+    index: Lenient<u64>,
+    id: Lenient<String>,
+    function: LenientStruct<Function>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
 struct Function {
-    name: Option<String>,
-    arguments: Option<Json>,
+    name: Lenient<String>,
+    arguments: Option<RawJson>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
+#[serde(default)]
 struct Tokens {
-    #[serde(default)]
-    prompt_tokens: Option<u64>,
-    #[serde(default)]
-    completion_tokens: Option<u64>,
-    prompt_tokens_details: Option<PromptTokens>,
+    prompt_tokens: Lenient<u64>,
+    completion_tokens: Lenient<u64>,
+    prompt_tokens_details: LenientStruct<PromptTokens>,
     /// DeepSeek's own name.
-    prompt_cache_hit_tokens: Option<u64>,
+    prompt_cache_hit_tokens: Lenient<u64>,
     /// OpenRouter reports the price.
-    cost: Option<f64>,
+    cost: Lenient<f64>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
+#[serde(default)]
 struct PromptTokens {
-    cached_tokens: Option<u64>,
-    cache_write_tokens: Option<u64>,
+    cached_tokens: Lenient<u64>,
+    cache_write_tokens: Lenient<u64>,
 }
 
 impl Tokens {
-    fn read(&self) -> Usage {
-        let details = self.prompt_tokens_details.as_ref();
-        let cache_read =
-            details.and_then(|details| details.cached_tokens).or(self.prompt_cache_hit_tokens).unwrap_or(0);
-        let cache_write = details.and_then(|details| details.cache_write_tokens).unwrap_or(0);
+    fn usage(self) -> Usage {
+        let details = self.prompt_tokens_details.or_empty();
+        let cache_read = details.cached_tokens.get().or(self.prompt_cache_hit_tokens.get()).unwrap_or(0);
+        let cache_write = details.cache_write_tokens.get().unwrap_or(0);
+        let input = self.prompt_tokens.get().unwrap_or(0);
         Usage {
-            input: self.prompt_tokens.unwrap_or(0).saturating_sub(cache_read).saturating_sub(cache_write),
-            output: self.completion_tokens.unwrap_or(0),
+            input: input.saturating_sub(cache_read).saturating_sub(cache_write),
+            output: self.completion_tokens.get().unwrap_or(0),
             cache_read,
             cache_write,
-            cost: self.cost.filter(|cost| cost.is_finite() && *cost > 0.0).unwrap_or(0.0),
+            cost: self.cost.get().filter(|cost| cost.is_finite() && *cost > 0.0).unwrap_or(0.0),
         }
     }
 }
@@ -336,41 +352,26 @@ struct Content {
     thinking: String,
 }
 
+/// A part of a content, or of a thought.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ContentPiece {
+    text: Lenient<String>,
+    thinking: LenientList<ContentPiece>,
+}
+
 impl<'de> Deserialize<'de> for Content {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Read;
-
-        impl<'de> Visitor<'de> for Read {
-            type Value = Content;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a text or parts of one")
+        let json = RawJson::deserialize(deserializer)?.0;
+        let mut content = Self::default();
+        if json.starts_with('[') {
+            for part in serde_json::from_str::<LenientList<ContentPiece>>(&json).unwrap_or_default() {
+                content.text.push_str(&part.text.text());
+                content.thinking.extend(part.thinking.into_iter().map(|thought| thought.text.text()));
             }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Content, E> {
-                self.visit_string(text.to_owned())
-            }
-
-            fn visit_string<E: de::Error>(self, text: String) -> Result<Content, E> {
-                Ok(Content { text, thinking: String::new() })
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Content, A::Error> {
-                let mut content = Content::default();
-                while let Some(part) = parts.next_element::<Json>()? {
-                    if let Some(text) = part.get("text").and_then(Json::as_str) {
-                        content.text.push_str(text);
-                    }
-                    for thought in part.get("thinking").and_then(Json::as_array).into_iter().flatten() {
-                        content
-                            .thinking
-                            .push_str(thought.get("text").and_then(Json::as_str).unwrap_or_default());
-                    }
-                }
-                Ok(content)
-            }
+        } else {
+            content.text = serde_json::from_str::<Lenient<String>>(&json).unwrap_or_default().text();
         }
-
-        deserializer.deserialize_any(Read)
+        Ok(content)
     }
 }

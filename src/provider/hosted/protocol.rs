@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
+use super::lenient;
 use super::sse::SseEvent;
 use crate::http::header::HeaderValue;
-use crate::provider::Chunk;
+use crate::provider::{AnswerEnd, Chunk};
 use crate::secret::Secret;
 
 /// The protocol of a server.
@@ -43,7 +44,7 @@ pub trait Decoder: Send + Sync {
     /// See [`Broken`].
     fn event(&mut self, event: &SseEvent<'_>, out: &mut Out) -> Result<(), Broken>;
 
-    /// Takes the end of the stream and appends the remaining chunks, the stop last.
+    /// Takes the end of the stream and appends the remaining chunks, the end last.
     ///
     /// # Errors
     /// [`Broken::Cut`] if the answer was incomplete.
@@ -51,6 +52,9 @@ pub trait Decoder: Send + Sync {
 
     /// Whether the answer is complete, so that nothing follows.
     fn is_over(&self) -> bool;
+
+    /// The number of events that were skipped because their type is unknown.
+    fn unknown(&self) -> u64;
 }
 
 /// Why reading an answer failed.
@@ -58,10 +62,16 @@ pub trait Decoder: Send + Sync {
 pub enum Broken {
     /// The server reported an error.
     Reported(Json),
-    /// An event has the wrong shape; contains the error.
-    Malformed(String),
+    /// The server said in plain words what went wrong.
+    PlainText(String),
+    /// An event is no JSON; contains the error.
+    Unreadable(String),
+    /// The answer breaks a bound; contains which.
+    TooLarge(String),
     /// The connection ended before the answer did.
     Cut,
+    /// The answer ended, and is not whole.
+    Ended(AnswerEnd),
 }
 
 /// A key for a server.
@@ -142,7 +152,29 @@ pub struct Quirks {
     pub no_summaries: bool,
 }
 
-/// Reads an event's data.
-pub fn parse<'e, T: Deserialize<'e>>(data: &'e str) -> Result<T, Broken> {
-    serde_json::from_str(data).map_err(|error| Broken::Malformed(error.to_string()))
+/// Reads an event's data, in which [`super::surrogates::escape_lone`] has run. JSON that is no object is an event of an
+/// unknown type, whose fields are all absent.
+pub fn parse<T: DeserializeOwned + Default>(data: &str) -> Result<T, Broken> {
+    match lenient::object(data) {
+        Ok(fields) => Ok(fields.unwrap_or_default()),
+        Err(error) => Err(Broken::Unreadable(error.to_string())),
+    }
+}
+
+/// The error that an event reports: JSON, or words.
+pub fn reported(data: &str) -> Broken {
+    match serde_json::from_str::<Json>(data) {
+        Ok(Json::String(words)) => Broken::PlainText(words),
+        Ok(json) => Broken::Reported(json),
+        Err(_) => Broken::PlainText(data.to_owned()),
+    }
+}
+
+/// Appends an answer's end, unless it is no whole answer.
+pub fn close(end: AnswerEnd, out: &mut Out) -> Result<(), Broken> {
+    if end.is_broken() {
+        return Err(Broken::Ended(end));
+    }
+    out.push_back(Chunk::End(end));
+    Ok(())
 }

@@ -3,18 +3,22 @@
 //! The server keeps no state. Each call contains the whole conversation, and the model's thinking comes back
 //! encrypted, to be sent again. Knows no connection.
 
+use std::collections::HashSet;
+
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::calls::PartialCalls;
 use super::conversation::{self, ContentPart, EncodedImage, Utterance};
 use super::json::{self, Object as _};
+use super::lenient::{Lenient, LenientList, LenientStruct, RawJson};
 use super::openai::effort;
-use super::protocol::{Broken, Decoder, Out, Outgoing, Quirks, parse};
+use super::protocol::{Broken, Decoder, Out, Outgoing, Quirks, close, parse, reported};
 use super::sse::SseEvent;
+use super::text_deltas::TextDeltas;
 use crate::limits::HOSTED_ANSWER_TOKENS;
-use crate::message::{StopReason, Usage};
-use crate::provider::{Chunk, ModelRequest};
+use crate::message::Usage;
+use crate::provider::{AnswerEnd, Chunk, ModelRequest};
 use crate::value::Value;
 
 /// Writes a call.
@@ -106,11 +110,35 @@ fn items(utterance: &Utterance<'_>) -> Vec<Json> {
     items
 }
 
+/// The types of events that say nothing new.
+const REPEATED: [&str; 11] = [
+    "response.created",
+    "response.queued",
+    "response.in_progress",
+    "response.content_part.added",
+    "response.content_part.done",
+    "response.output_text.annotation.added",
+    "response.function_call_arguments.done",
+    "response.reasoning_summary_part.added",
+    "response.reasoning_summary_part.done",
+    "response.reasoning_summary_text.done",
+    "response.reasoning_text.done",
+];
+
 /// The decoder of one answer.
 #[derive(Default)]
 pub struct AnswerDecoder {
     calls: PartialCalls,
+    texts: TextDeltas,
     replay: Vec<Value<'static>>,
+    /// The items whose text came.
+    with_text: HashSet<u64>,
+    /// The ids of the reasoning items in `replay`.
+    replayed: HashSet<String>,
+    /// Whether the server leaves out the number of an event's item.
+    is_unnumbered: bool,
+    /// Events of unknown types.
+    unknown: u64,
     /// Whether a part of the thinking was shown, so that the next one starts a paragraph.
     thought: bool,
     over: bool,
@@ -119,82 +147,139 @@ pub struct AnswerDecoder {
 impl AnswerDecoder {
     /// The decoder for the answer to a call.
     pub fn new(request: &ModelRequest) -> Self {
-        Self { calls: PartialCalls::new(&request.messages), ..Self::default() }
+        Self {
+            calls: PartialCalls::new(&request.messages),
+            texts: TextDeltas::new(request),
+            ..Self::default()
+        }
     }
 
-    fn completed(&mut self, response: Finished, out: &mut Out) {
-        if std::mem::replace(&mut self.over, true) {
-            return;
+    /// Takes a whole item, and adds what its pieces lack.
+    fn item(&mut self, key: u64, json: &str, is_last: bool, out: &mut Out) -> Result<(), Broken> {
+        let item: Item = parse(json)?;
+        match item.kind.text().as_str() {
+            "reasoning"
+                if item.encrypted_content.filled().is_some() && self.replayed.insert(item.id.text()) =>
+            {
+                self.replay.push(Value::from(json.to_owned()));
+            }
+            "function_call" => {
+                let id = item.call_id.text();
+                let is_known = self.calls.has_id(&id) || self.calls.is_open(key);
+                // The list at the end repeats the items, and a proxy may repeat them with other ids.
+                let is_repeated =
+                    is_last && (self.calls.has_key(key) || (self.is_unnumbered && !self.calls.is_empty()));
+                if !is_known && !is_repeated {
+                    self.calls.begin(Some(key), &id, &item.name.text(), out)?;
+                }
+                if let Some(arguments) = item.arguments.filled() {
+                    self.calls.whole(key, &arguments)?;
+                }
+                self.calls.finish(key, out);
+            }
+            "message" if !self.has_text(key) => {
+                self.with_text.insert(key);
+                for part in item.content {
+                    self.texts.text(part.text.text(), out);
+                    self.texts.text(part.refusal.text(), out);
+                }
+            }
+            _ => {}
         }
-        self.calls.finish_all(out);
-        if !self.replay.is_empty() {
-            out.push_back(Chunk::Replay(Value::vector(std::mem::take(&mut self.replay))));
+        Ok(())
+    }
+
+    /// Whether an item's text came already. Without numbers, any text may be the item's.
+    fn has_text(&self, key: u64) -> bool {
+        self.with_text.contains(&key) || (self.is_unnumbered && !self.with_text.is_empty())
+    }
+
+    fn completed(&mut self, response: Finished, word: &str, out: &mut Out) -> Result<(), Broken> {
+        if self.over {
+            return Ok(());
         }
-        if let Some(tokens) = response.usage {
-            let cache_read =
-                tokens.input_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0);
+        let output =
+            response.output.map(|list| serde_json::from_str::<Vec<RawJson>>(&list.0).unwrap_or_default());
+        for (key, item) in (0..).zip(output.unwrap_or_default()) {
+            self.item(key, &item.0, true, out)?;
+        }
+        self.texts.end(out);
+        let why = response.incomplete_details.or_empty().reason.filled();
+        let word = why.or(response.status.filled()).unwrap_or_else(|| word.to_owned());
+        let end = AnswerEnd::of("openai-responses", &word, "", self.calls.len());
+        let end = if self.calls.has_half() { end.in_call() } else { end };
+        self.over = true;
+        if !end.is_broken() {
+            self.calls.finish_all(out);
+            if !self.replay.is_empty() {
+                out.push_back(Chunk::Replay(Value::vector(std::mem::take(&mut self.replay))));
+            }
+        }
+        if let Some(tokens) = response.usage.get() {
+            let cache_read = tokens.input_tokens_details.or_empty().cached_tokens.get().unwrap_or(0);
             out.push_back(Chunk::Usage(Usage {
-                input: tokens.input_tokens.unwrap_or(0).saturating_sub(cache_read),
-                output: tokens.output_tokens.unwrap_or(0),
+                input: tokens.input_tokens.get().unwrap_or(0).saturating_sub(cache_read),
+                output: tokens.output_tokens.get().unwrap_or(0),
                 cache_read,
                 ..Usage::default()
             }));
         }
-        let why = response.incomplete_details.and_then(|details| details.reason);
-        out.push_back(Chunk::Stop(match why.as_deref() {
-            Some("max_output_tokens") => StopReason::MaxTokens,
-            Some("content_filter") => StopReason::Refusal,
-            _ if !self.calls.is_empty() => StopReason::ToolUse,
-            _ => StopReason::EndTurn,
-        }));
+        close(end, out)
     }
 }
 
 impl Decoder for AnswerDecoder {
     fn event(&mut self, event: &SseEvent<'_>, out: &mut Out) -> Result<(), Broken> {
+        if event.data.trim() == "[DONE]" {
+            return Ok(());
+        }
+        if event.name == "error" {
+            return Err(reported(event.data));
+        }
         let payload: Payload = parse(event.data)?;
-        let key = payload.output_index.unwrap_or_default();
-        match payload.kind.as_str() {
+        let index = payload.output_index.get();
+        let key = index.unwrap_or_default();
+        let kind = payload.kind.filled().unwrap_or_else(|| event.name.to_owned());
+        self.is_unnumbered |= index.is_none() && kind.starts_with("response.output_");
+        match kind.as_str() {
             "response.output_text.delta" | "response.refusal.delta" => {
-                out.extend(payload.delta.filter(|text| !text.is_empty()).map(Chunk::Text));
+                self.with_text.insert(key);
+                self.texts.text(payload.delta.text(), out);
+            }
+            "response.output_text.done" | "response.refusal.done" => {
+                if !self.has_text(key) {
+                    self.with_text.insert(key);
+                    self.texts.text(payload.text.text(), out);
+                    self.texts.text(payload.refusal.text(), out);
+                }
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 self.thought = true;
-                out.extend(payload.delta.filter(|text| !text.is_empty()).map(Chunk::Thinking));
+                self.texts.thinking(payload.delta.text(), out);
             }
             "response.reasoning_summary_part.added" if self.thought => {
-                out.push_back(Chunk::Thinking("\n\n".to_owned()));
+                self.texts.thinking("\n\n".to_owned(), out);
             }
             "response.output_item.added" => {
-                let item: Item = payload
-                    .item
-                    .map(serde_json::from_value)
-                    .transpose()
-                    .map_err(malformed)?
-                    .unwrap_or_default();
-                if item.kind == "function_call" {
-                    let id = item.call_id.unwrap_or_default();
-                    self.calls.begin(key, &id, &item.name.unwrap_or_default(), out)?;
+                let item: Item = parse(payload.item.as_ref().map_or("{}", |item| &item.0))?;
+                if item.kind.text() == "function_call" {
+                    self.calls.begin(Some(key), &item.call_id.text(), &item.name.text(), out)?;
                 }
             }
-            "response.function_call_arguments.delta" => {
-                self.calls.more(key, &payload.delta.unwrap_or_default(), out)?;
-            }
+            "response.function_call_arguments.delta" => self.calls.more(key, payload.delta.text(), out)?,
             "response.output_item.done" => {
-                let Some(item) = payload.item else { return Ok(()) };
-                match item.text("type") {
-                    Some("reasoning") if item.text("encrypted_content").is_some() => {
-                        self.replay.push(Value::from(item.to_string()));
-                    }
-                    Some("function_call") => self.calls.finish(key, item.text("arguments"), out),
-                    _ => {}
+                self.texts.end(out);
+                if let Some(item) = payload.item {
+                    self.item(key, &item.0, false, out)?;
                 }
             }
-            "response.completed" | "response.incomplete" => {
-                self.completed(payload.response.unwrap_or_default(), out);
+            "response.completed" | "response.incomplete" | "response.cancelled" => {
+                let word = kind.strip_prefix("response.").unwrap_or_default();
+                self.completed(payload.response.or_empty(), word, out)?;
             }
-            "response.failed" | "error" => return Err(Broken::Reported(parse(event.data)?)),
-            _ => {}
+            "response.failed" | "error" => return Err(reported(event.data)),
+            kind if REPEATED.contains(&kind) => {}
+            _ => self.unknown = self.unknown.saturating_add(1),
         }
         Ok(())
     }
@@ -206,49 +291,70 @@ impl Decoder for AnswerDecoder {
     fn is_over(&self) -> bool {
         self.over
     }
+
+    fn unknown(&self) -> u64 {
+        self.unknown
+    }
 }
 
-fn malformed(error: serde_json::Error) -> Broken {
-    Broken::Malformed(error.to_string())
-}
-
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
+#[serde(default)]
 struct Payload {
-    #[serde(rename = "type", default)]
-    kind: String,
-    output_index: Option<u64>,
-    delta: Option<String>,
-    item: Option<Json>,
-    response: Option<Finished>,
+    #[serde(rename = "type")]
+    kind: Lenient<String>,
+    output_index: Lenient<u64>,
+    delta: Lenient<String>,
+    text: Lenient<String>,
+    refusal: Lenient<String>,
+    item: Option<RawJson>,
+    response: LenientStruct<Finished>,
 }
 
 #[derive(Deserialize, Default)]
+#[serde(default)]
 struct Item {
-    #[serde(rename = "type", default)]
-    kind: String,
-    call_id: Option<String>,
-    name: Option<String>,
+    #[serde(rename = "type")]
+    kind: Lenient<String>,
+    id: Lenient<String>,
+    call_id: Lenient<String>,
+    name: Lenient<String>,
+    arguments: Lenient<String>,
+    encrypted_content: Lenient<String>,
+    content: LenientList<ItemPart>,
 }
 
 #[derive(Deserialize, Default)]
+#[serde(default)]
+struct ItemPart {
+    text: Lenient<String>,
+    refusal: Lenient<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
 struct Finished {
-    usage: Option<Tokens>,
-    incomplete_details: Option<Incomplete>,
+    status: Lenient<String>,
+    output: Option<RawJson>,
+    usage: LenientStruct<Tokens>,
+    incomplete_details: LenientStruct<Incomplete>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
+#[serde(default)]
 struct Incomplete {
-    reason: Option<String>,
+    reason: Lenient<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
+#[serde(default)]
 struct Tokens {
-    input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    input_tokens_details: Option<InputTokens>,
+    input_tokens: Lenient<u64>,
+    output_tokens: Lenient<u64>,
+    input_tokens_details: LenientStruct<InputTokens>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
+#[serde(default)]
 struct InputTokens {
-    cached_tokens: Option<u64>,
+    cached_tokens: Lenient<u64>,
 }

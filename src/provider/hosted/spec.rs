@@ -32,6 +32,8 @@ pub struct Spec {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// How long the connection may be silent before it counts as lost.
     pub patience: Duration,
+    /// Whether it gives no reason at the end of an answer, so that `[DONE]` alone ends one.
+    pub ends_without_reason: bool,
     /// The source of its key.
     pub key: KeySource,
 }
@@ -80,12 +82,13 @@ pub fn all(configured: &[(String, Value<'static>)]) -> (Vec<Spec>, Vec<SpecProbl
     (specs, problems)
 }
 
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "name",
     "api",
     "base-url",
     "headers",
     "idle-timeout-ms",
+    "ends-without-reason",
     "key-variables",
     "key-command",
     "key-store",
@@ -155,10 +158,10 @@ fn read_known(id: &str, map: &Map<'static>) -> Result<Spec, String> {
     if !base.username().is_empty() || base.password().is_some() {
         return Err("must not have a key in its :base-url; use :key-command or :key-variables".to_owned());
     }
-    let key_store = match map.get_keyword("key-store") {
-        None | Some(Value::Nil | Value::Bool(false)) => false,
-        Some(Value::Bool(true)) => true,
-        Some(_) => return Err("needs true or false at :key-store".to_owned()),
+    let flag = |key: &str| match map.get_keyword(key) {
+        None | Some(Value::Nil | Value::Bool(false)) => Ok(false),
+        Some(Value::Bool(true)) => Ok(true),
+        Some(_) => Err(format!("needs true or false at :{key}")),
     };
     let patience = match map.get_keyword("idle-timeout-ms") {
         None | Some(Value::Nil) => HTTP_IDLE,
@@ -175,10 +178,11 @@ fn read_known(id: &str, map: &Map<'static>) -> Result<Spec, String> {
         headers: headers(map.get_keyword("headers"))?,
         base,
         patience,
+        ends_without_reason: flag("ends-without-reason")?,
         key: KeySource {
             variables: texts("key-variables")?,
             command: (!command.is_empty()).then_some(command),
-            store: key_store,
+            store: flag("key-store")?,
             url: match text("key-url")? {
                 Some(url) if http::page(&url).is_none() => {
                     return Err(
@@ -316,6 +320,10 @@ mod tests {
             (r#"{"x" {:base-url "http://a" :headers {"a b" "c"}}}"#, ":headers"),
             (r#"{"x" {:base-url "http://a" :idle-timeout-ms 0}}"#, ":idle-timeout-ms"),
             (r#"{"x" {:base-url "http://a" :login {}}}"#, ":client-id"),
+            (
+                r#"{"x" {:base-url "http://a" :ends-without-reason 1}}"#,
+                "true or false at :ends-without-reason",
+            ),
         ] {
             let (_, problems) = configured(provider);
             assert_eq!(problems.len(), 1, "{provider}");

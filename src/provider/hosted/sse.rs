@@ -92,9 +92,11 @@ impl Events {
                 self.line(line)?;
                 continue;
             }
-            if self.has_data {
+            // An event without data is none, as a keep-alive of some servers.
+            if !self.data.is_empty() {
                 return self.finished().map(Some);
             }
+            self.has_data = false;
             self.name.clear();
         }
     }
@@ -122,6 +124,14 @@ impl Events {
             b"event" => {
                 self.name.clear();
                 self.name.extend_from_slice(value);
+            }
+            // llama.cpp and GPUStack report a failure in a field of its own.
+            b"error" => {
+                self.name.clear();
+                self.name.extend_from_slice(b"error");
+                self.data.clear();
+                self.has_data = true;
+                self.data.extend_from_slice(value);
             }
             // A comment, or a field without meaning here.
             _ => {}
@@ -161,7 +171,9 @@ mod tests {
             ("event: x\ndata: a\ndata:b\n\ndata: c\n\n", vec![("x", "a\nb"), ("x", "c")]),
             ("data: a\r\n\r\ndata: b\r\n\r\n", vec![("", "a"), ("", "b")]),
             ("data: a\r\rdata: b\r\r", vec![("", "a"), ("", "b")]),
-            ("\u{feff}data: a\n\n: a comment\n\n\ndata\n\ndata: \n\n", vec![("", "a"), ("", ""), ("", "")]),
+            ("\u{feff}data: a\n\n: a comment\n\n\ndata\n\ndata: \n\n", vec![("", "a")]),
+            ("event: ping\ndata: \n\ndata: a\n\n", vec![("", "a")]),
+            ("error: {\"code\":500}\n\n", vec![("error", "{\"code\":500}")]),
             ("id: 1\nretry: 5\ndata:  two blanks\n\n", vec![("", " two blanks")]),
             ("data: é日本🎉\n\ndata: unfinished\n", vec![("", "é日本🎉")]),
             ("event: x\n\ndata: a\n\n", vec![("", "a")]),

@@ -360,6 +360,7 @@ fn read_error<'a>(field: Field<'_, 'a>) -> Reading<'a, ProviderError> {
         ("overloaded", ErrorKind::Overloaded),
         ("rate-limited", ErrorKind::RateLimited { retry_after }),
         ("dropped", ErrorKind::Dropped),
+        ("malformed", ErrorKind::Malformed),
         ("fatal", ErrorKind::Fatal),
         ("context-overflow", ErrorKind::ContextOverflow),
     ])?;

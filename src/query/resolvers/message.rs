@@ -85,7 +85,7 @@ fn tool_calls(message: &Message) -> Value<'static> {
             let mut call = Map::new();
             call.put("id", id.to_string());
             call.put("name", name.to_string());
-            call.put("arguments", arguments.clone());
+            call.put("arguments", (**arguments).clone());
             Some(Value::from(call))
         }
         _ => None,

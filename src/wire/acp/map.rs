@@ -242,7 +242,7 @@ impl SentState {
         ShownCall {
             title: Some(title(&call.summary, &call.name)),
             places: is_known.then(|| places(&self.cwd, &call.parsed)),
-            input: is_known.then(|| call.parsed.clone()),
+            input: is_known.then(|| (*call.parsed).clone()),
             ..ShownCall::default()
         }
     }
@@ -477,7 +477,7 @@ fn begun(call: &ToolCall, cwd: &str, what: ShownCall) -> Update<'static> {
         title: what.title.or_else(|| Some(title(&call.summary, &call.name))),
         kind: Some(CallKind::of(&call.name)),
         places: what.places.or_else(|| is_known.then(|| places(cwd, &call.parsed))),
-        input: what.input.or_else(|| is_known.then(|| call.parsed.clone())),
+        input: what.input.or_else(|| is_known.then(|| (*call.parsed).clone())),
         ..what
     }))
 }

@@ -171,7 +171,7 @@ fn body(body: &Body) -> Map<'_> {
             let mut map = Map::new().with("request-id", asked.request.as_ref());
             map.put("tool-id", asked.call.id.as_ref());
             map.put("tool-name", asked.call.name.as_ref());
-            map.put("arguments", asked.call.parsed.clone());
+            map.put("arguments", (*asked.call.parsed).clone());
             map.put("timeout-ms", u64::try_from(asked.timeout.as_millis()).map_or(Value::Nil, count));
             map
         }
@@ -311,7 +311,7 @@ fn tool_call(call: &ToolCall) -> Map<'_> {
     let mut map = tool_head(call);
     if !call.arguments.is_empty() {
         map.put("arguments", call.arguments.as_ref());
-        map.put("parsed-args", call.parsed.clone());
+        map.put("parsed-args", (*call.parsed).clone());
     }
     map
 }

@@ -8,7 +8,7 @@ use crate::support::server::{Answer, End, Server};
 use crate::support::{Bridge, Setup, at, code, data, end_of_turn, is_event, text};
 
 /// A bridge whose configuration knows a server under the name `p`, with the model `m`.
-fn bridge(server: &Server, api: &str, model: &str) -> Setup {
+pub(super) fn bridge(server: &Server, api: &str, model: &str) -> Setup {
     let setup = Setup::new().arg("--yolo").arg("--provider").arg("p").arg("--model").arg("m");
     let config = setup.dir.path().join("config.edn");
     let text = format!(
