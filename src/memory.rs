@@ -123,7 +123,9 @@ impl Memory {
             return Ok(known.notes.clone());
         }
         let mut bytes = Vec::new();
-        File::open(&path).and_then(|file| file.take(NOTES_BYTES).read_to_end(&mut bytes)).map_err(failed)?;
+        private::open_to_read(&path)
+            .and_then(|file| file.take(NOTES_BYTES).read_to_end(&mut bytes))
+            .map_err(failed)?;
         let notes = Arc::new(read(&bytes));
         known.insert(path.clone(), CachedNotes { length, time, notes: notes.clone() });
         Ok(notes)

@@ -145,6 +145,14 @@ pub fn open_regular(path: &Path, options: &mut OpenOptions, flags: OFlags) -> io
     if file.metadata()?.is_file() { Ok(file) } else { Err(other()) }
 }
 
+/// Opens a regular file to read.
+///
+/// # Errors
+/// As for [`open_regular`].
+pub fn open_to_read(path: &Path) -> io::Result<File> {
+    open_regular(path, OpenOptions::new().read(true), OFlags::empty())
+}
+
 /// Replaces a file of the program: a reader sees the old content or the new. The new content is on disk when this
 /// returns. Two at once would lose one of them, or fail; the caller excludes that.
 ///

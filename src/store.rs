@@ -34,6 +34,7 @@ use std::time::SystemTime;
 
 use crate::limits::{SEARCH_CHECK_BYTES, SEARCH_HITS};
 use crate::message::SessionId;
+use crate::private;
 use crate::project;
 
 pub use archive::Discarding;
@@ -543,7 +544,7 @@ pub struct AllFiles {
 }
 
 fn bytes_of(path: &Path) -> Result<Vec<u8>, StoreError> {
-    let mut bytes = std::fs::File::open(path)
+    let mut bytes = private::open_to_read(path)
         .and_then(|file| LogFile::read(&file))
         .map_err(|error| StoreError::io("Cannot open", path, error))?;
     if let Some(from) = journal_file::refused_from(path) {

@@ -165,7 +165,7 @@ impl Credentials {
     }
 
     fn read(&self) -> Result<Map<'static>> {
-        let file = match File::open(&self.path) {
+        let file = match private::open_to_read(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Map::new()),
             Err(source) => return Err(self.io(source)),

@@ -4,7 +4,7 @@
 //! sessions would ask for its models, with its key; reports the names of variables with keys, and never their values.
 
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -376,7 +376,7 @@ fn sessions(found: &mut Findings, options: &Options, settings: &Settings) {
 /// Why a session's file cannot be opened, as far as its first line tells.
 fn fault(path: &Path) -> Option<String> {
     let mut line = Vec::new();
-    let read = File::open(path)
+    let read = private::open_to_read(path)
         .and_then(|file| BufReader::new(file.take(LISTING_BYTES)).read_until(b'\n', &mut line));
     match (read, Header::read(line.trim_ascii_end())) {
         (Err(error), _) => Some(format!("{error}.")),

@@ -149,7 +149,7 @@ fn enter(
 fn host_id(settings: &Settings, policy: &RealmPolicy, enters: bool) -> Result<HostId, Failure> {
     let path = settings.state_dir.join("realm-key");
     let failed = |error| Failure::io(path.display().to_string())(error);
-    let kept = match std::fs::read_to_string(&path) {
+    let kept = match private::open_to_read(&path).and_then(std::io::read_to_string) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(failed(error)),

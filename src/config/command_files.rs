@@ -4,10 +4,10 @@
 //! Knows commands as the configuration has them, and the folder; does not know who trusts what.
 
 use std::collections::HashSet;
-use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
 use crate::edn;
+use crate::files;
 use crate::glob::{PathGlob, PathGlobs};
 use crate::limits::{TRUSTED_FILE_BYTES, TRUSTED_FILES, TRUSTED_FOLDERS, WATCHED_ENTRIES, WATCHED_STEPS};
 use crate::meter::Meter;
@@ -235,10 +235,8 @@ fn is_code(path: &Path) -> bool {
     ];
     let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
     let is_program = || path.metadata().is_ok_and(|found| found.permissions().mode() & 0o111 != 0);
-    let begins_as_script = || {
-        let mut start = [0; 2];
-        std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && &start == b"#!"
-    };
+    let begins_as_script =
+        || path.canonicalize().and_then(|real| files::read(&real, 2)).is_ok_and(|start| start == b"#!");
     ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str())) || is_program() || begins_as_script()
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::config::{Layers, RuleValue};
 use crate::edn;
@@ -172,7 +172,9 @@ fn open(state_dir: &Path) -> io::Result<File> {
     private::make_folder(state_dir)?;
     let path = path(state_dir);
     loop {
-        let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&path)?;
+        let mut options = OpenOptions::new();
+        let options = options.read(true).append(true).create(true).mode(0o600);
+        let file = private::open_regular(&path, options, OFlags::empty())?;
         flock(&file, FlockOperation::LockExclusive)?;
         // A rule may have been taken back meanwhile, with which the file was replaced.
         let named = std::fs::metadata(&path).ok();

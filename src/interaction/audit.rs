@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::edn;
 use crate::limits::{AUDIT_READ_BYTES, MAX_LINE_BYTES};
@@ -92,8 +92,9 @@ impl Audit {
         if let Some(folder) = self.path.parent() {
             private::make_folder(folder)?;
         }
-        let mut file =
-            OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&self.path)?;
+        let mut options = OpenOptions::new();
+        let options = options.read(true).append(true).create(true).mode(0o600);
+        let mut file = private::open_regular(&self.path, options, OFlags::empty())?;
         flock(&file, FlockOperation::LockExclusive)?;
         let last = last_line(&mut file)?;
         let before = last.as_deref().and_then(|line| {
@@ -149,7 +150,7 @@ pub fn path(state_dir: &Path) -> PathBuf {
 /// Skips other records and lines that are none. A missing file has none.
 pub fn newest(path: &Path, limit: usize) -> Vec<Map<'static>> {
     let mut end = Vec::new();
-    let read = File::open(path).and_then(|mut file| {
+    let read = private::open_to_read(path).and_then(|mut file| {
         let from = file.metadata()?.len().saturating_sub(AUDIT_READ_BYTES);
         file.seek(SeekFrom::Start(from))?;
         file.take(AUDIT_READ_BYTES).read_to_end(&mut end)
@@ -176,7 +177,7 @@ pub fn page(
     limit: usize,
     is_wanted: impl Fn(&Map<'_>) -> bool,
 ) -> io::Result<(Vec<Map<'static>>, Option<u64>)> {
-    let mut file = match File::open(path) {
+    let mut file = match private::open_to_read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), None)),
         opened => opened?,
     };
@@ -221,12 +222,15 @@ pub fn page(
 /// See [`AuditError`].
 pub fn verify(path: &Path) -> Result<usize, AuditError> {
     let failed = |source| AuditError::Io { path: path.to_owned(), source };
-    let mut reader = BufReader::new(File::open(path).map_err(failed)?);
+    let mut reader = BufReader::new(private::open_to_read(path).map_err(failed)?);
     let mut before = BEGINNING.to_owned();
     let mut line = Vec::new();
     let mut number = 0usize;
-    let head = std::fs::read(head_path(path)).ok();
-    let head = head.and_then(|bytes| {
+    let head = private::open_to_read(&head_path(path)).and_then(|file| {
+        let mut bytes = Vec::new();
+        file.take(AUDIT_READ_BYTES).read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let head = head.ok().and_then(|bytes| {
         let value = edn::read_one(&bytes).ok()?;
         value.get("hash")?.as_str().map(str::to_owned)
     });

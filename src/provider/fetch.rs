@@ -144,7 +144,7 @@ pub fn fetch(
 /// [`FetchError::Damaged`] when it is not, [`FetchError::Io`] when it cannot be read.
 pub fn verify(model: &KnownModel, path: &Path) -> Result<(), FetchError> {
     let io_error = |source| FetchError::Io { what: path.display().to_string(), source };
-    let mut file = File::open(path).map_err(io_error)?;
+    let mut file = private::open_to_read(path).map_err(io_error)?;
     let mut copied = Copied::default();
     copied.run(&mut file, &mut io::sink(), &mut |_| ()).map_err(io_error)?;
     copied.check(model, &path.display().to_string())
@@ -182,7 +182,7 @@ impl Drop for Staging {
 fn lock(folder: &Path, progress: &mut dyn FnMut(FetchProgress)) -> Result<File, FetchError> {
     let path = folder.join(".fetch.lock");
     let failed = |source| FetchError::Folder { path: folder.to_owned(), source };
-    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+    let file = private::open(&path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => {
@@ -372,7 +372,10 @@ fn folder_size(folder: &Path, depth: u32) -> u64 {
 }
 
 fn read_text(path: &Path) -> String {
-    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    let mut bytes = Vec::new();
+    let read =
+        private::open_to_read(path).and_then(|file| file.take(limits::CONFIG_BYTES).read_to_end(&mut bytes));
+    read.map(|_| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
 /// The line that says most of why pip failed: its last error, else its last line. Without a

@@ -14,6 +14,7 @@ use reedline::{
     ReedlineMenu, Signal, Span, StyledText, Suggestion, ValidationResult, Validator,
     default_emacs_keybindings,
 };
+use rustix::fs::OFlags;
 
 use super::show::{TokenKind, stretches};
 use super::{Aside, CompletionName, Outcome, Repl};
@@ -90,7 +91,9 @@ pub(super) fn own(history: &Path) -> std::io::Result<()> {
     if let Some(folder) = history.parent() {
         private::make_folder(folder)?;
     }
-    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(history)?;
+    let mut options = OpenOptions::new();
+    let options = options.append(true).create(true).mode(0o600);
+    let file = private::open_regular(history, options, OFlags::empty())?;
     file.set_permissions(Permissions::from_mode(0o600))
 }
 

@@ -153,7 +153,7 @@ const LOCK_TEXT: usize = 200;
 
 /// What a lock file says; empty if there is none.
 pub(super) fn lock_text(path: &Path) -> String {
-    File::open(path).and_then(|file| text_of(&file)).unwrap_or_default()
+    private::open_to_read(path).and_then(|file| text_of(&file)).unwrap_or_default()
 }
 
 fn text_of(lock: &File) -> io::Result<String> {

@@ -5,7 +5,6 @@
 //! the files' entries and SQLite; does not know who asks.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -213,9 +212,14 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    // The index contains messages, so the file is created for this user alone. If that fails, SQLite reports
-    // it.
-    let _ = private::open(path);
+    // The index contains messages, so the file is created for this user alone. SQLite would wait at a pipe for ever.
+    // Any other error it reports itself.
+    if let Err(error) = private::open(path)
+        && error.kind() == io::ErrorKind::InvalidInput
+    {
+        let cannot_open = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
+        return Err(rusqlite::Error::SqliteFailure(cannot_open, Some(error.to_string())));
+    }
     let connection = Connection::open(path)?;
     connection.busy_timeout(PATIENCE)?;
     // A power failure may lose rows; they are read from the files again.
@@ -361,7 +365,7 @@ fn read_on(connection: &Connection, mut sessions: Vec<IndexedFile>) -> Result<Ve
 
 /// The complete lines of a file after the indexed part.
 fn added(known: &IndexedFile) -> io::Result<Vec<u8>> {
-    let mut file = File::open(&known.info.path)?;
+    let mut file = private::open_to_read(&known.info.path)?;
     file.seek(SeekFrom::Start(u64::try_from(known.read).unwrap_or(0)))?;
     let mut bytes = Vec::new();
     file.take(JOURNAL_BYTES).read_to_end(&mut bytes)?;

@@ -4,7 +4,7 @@
 //! list, because a shorter list would look complete. Does not know who asks.
 
 use std::borrow::Cow;
-use std::fs::{DirEntry, File};
+use std::fs::DirEntry;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
@@ -14,6 +14,7 @@ use std::time::SystemTime;
 
 use crate::limits::{JOURNAL_BYTES, LISTING_BYTES, LISTING_TEXT, READING_THREADS};
 use crate::message::{Message, Role, SessionId};
+use crate::private;
 use crate::store::entry::{Entry, EntryBody, Header};
 use crate::store::error::is_want;
 use crate::store::files::children;
@@ -127,6 +128,10 @@ pub(super) fn find_all(root: &Path, project: Option<&Path>) -> io::Result<Vec<Se
         let metadata = entry.metadata()?;
         let path = entry.path();
         let metadata = if metadata.is_symlink() { std::fs::metadata(&path)? } else { metadata };
+        // A pipe or a folder is no session, whatever its name is.
+        if !metadata.is_file() {
+            return Ok(None);
+        }
         let modified = metadata.modified()?;
         Ok(Some(SessionFile { path, bytes: metadata.len(), modified, inode: metadata.ino() }))
     };
@@ -163,7 +168,8 @@ pub(super) fn opened_by(
     found.retain(|file| file.modified >= since);
     let headers = side_by_side(&found, |file| {
         let mut line = Vec::new();
-        BufReader::new(File::open(&file.path)?.take(LISTING_BYTES)).read_until(b'\n', &mut line)?;
+        BufReader::new(private::open_to_read(&file.path)?.take(LISTING_BYTES))
+            .read_until(b'\n', &mut line)?;
         let header = Header::read(&line).ok();
         Ok(header.filter(|header| header.request.as_ref().is_some_and(|known| known.has_key_of(request))))
     })?;
@@ -223,13 +229,13 @@ pub(super) fn find(root: &Path, session: &SessionId) -> io::Result<Vec<PathBuf>>
 /// The header of a session's file; `None` if it has none.
 pub(super) fn header(path: &Path) -> io::Result<Option<Header>> {
     let mut line = Vec::new();
-    BufReader::new(File::open(path)?.take(LISTING_BYTES)).read_until(b'\n', &mut line)?;
+    BufReader::new(private::open_to_read(path)?.take(LISTING_BYTES)).read_until(b'\n', &mut line)?;
     Ok(Header::read(&line).ok())
 }
 
 /// The facts about a session from both ends of its file; `None` if it is not a session's file.
 pub(super) fn glance(found: &SessionFile) -> io::Result<Option<StoredSession>> {
-    let mut file = File::open(&found.path)?;
+    let mut file = private::open_to_read(&found.path)?;
     let mut head = Vec::new();
     file.by_ref().take(LISTING_BYTES).read_to_end(&mut head)?;
     let mut tail = Vec::new();
@@ -284,7 +290,7 @@ pub(super) fn glance_on(mut info: StoredSession, found: &SessionFile) -> io::Res
     let from = info.bytes.max(found.bytes.saturating_sub(LISTING_BYTES));
     let gap = from > info.bytes;
     info.last_message = info.last_message.filter(|_| !gap);
-    let mut file = File::open(&found.path)?;
+    let mut file = private::open_to_read(&found.path)?;
     file.seek(SeekFrom::Start(from))?;
     let mut tail = Vec::new();
     file.take(LISTING_BYTES).read_to_end(&mut tail)?;
@@ -348,7 +354,7 @@ pub(super) fn search(
     found.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| b.path.cmp(&a.path)));
     let mut hits = side_by_side(&found, |found| {
         let mut bytes = Vec::new();
-        File::open(&found.path)?.take(JOURNAL_BYTES).read_to_end(&mut bytes)?;
+        private::open_to_read(&found.path)?.take(JOURNAL_BYTES).read_to_end(&mut bytes)?;
         let mut entries = bytes.split(|byte| *byte == b'\n').filter_map(Entry::read);
         let Some(excerpt) = entries.find_map(|entry| excerpt_of(&entry, &words)) else { return Ok(None) };
         Ok(glance(found)?.map(|info| Hit { info, excerpt, faults: Vec::new() }))

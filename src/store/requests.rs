@@ -3,13 +3,13 @@
 //! Knows lines and the few entries that matter to a request. A file is read line by line, and only the lines of those
 //! entries are read as EDN.
 
-use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
 use memchr::memmem;
 
 use crate::limits::{JOURNAL_BYTES, MAX_LINE_BYTES};
+use crate::private;
 use crate::store::entry::{Entry, Header, HeaderError, PART};
 use crate::store::error::StoreError;
 use crate::store::journal_file::refused_from;
@@ -25,7 +25,7 @@ const MARKS: [&str; 3] = [":request ", ":type :dequeued", ":type :turn"];
 pub(super) fn read(path: &Path, visit: &mut dyn FnMut(Entry)) -> Result<Header, StoreError> {
     let failed = |error| StoreError::io("Cannot open", path, error);
     let most = refused_from(path).unwrap_or(JOURNAL_BYTES);
-    let mut file = BufReader::new(File::open(path).map_err(failed)?.take(most));
+    let mut file = BufReader::new(private::open_to_read(path).map_err(failed)?.take(most));
     let longest = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX);
     let mut line = Vec::new();
     file.by_ref().take(longest).read_until(b'\n', &mut line).map_err(failed)?;

@@ -88,7 +88,7 @@ impl Outputs {
     /// If the file cannot be read.
     pub fn read(&self, handle: &str, offset: u64, limit: usize) -> io::Result<Option<OutputPart>> {
         let Some(path) = self.path(handle) else { return Ok(None) };
-        let mut file = match File::open(path) {
+        let mut file = match private::open_to_read(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),

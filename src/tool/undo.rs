@@ -3,7 +3,7 @@
 //! A file that somebody else has changed since is left alone. Knows files; does not know turns and people.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -80,7 +80,9 @@ impl Texts {
     /// A kept text; `None` if it is gone or damaged.
     fn read(&self, digest: &str) -> Option<Vec<u8>> {
         let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let bytes = is_digest.then(|| fs::read(self.path(digest)).ok()).flatten()?;
+        let mut bytes = Vec::new();
+        let file = is_digest.then(|| private::open_to_read(&self.path(digest)).ok()).flatten()?;
+        file.take(UNDO_BYTES).read_to_end(&mut bytes).ok()?;
         (sha256::hex(&bytes) == digest).then_some(bytes)
     }
 }

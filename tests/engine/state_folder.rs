@@ -75,3 +75,114 @@ fn state_folder_is_closed_to_others_at_next_start() {
         assert_eq!(mode, 0o700, "{name:?} stays open to other users");
     }
 }
+
+/// Ends a program that has not ended in time, and says what it printed.
+fn ended(setup: &support::Setup, arguments: &[&str]) -> String {
+    use std::process::Stdio;
+    let mut command = setup.command();
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let running = command.spawn().unwrap();
+    let pid = running.id();
+    let (done, ends) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(running.wait_with_output().unwrap()));
+    let Ok(output) = ends.recv_timeout(support::PATIENCE) else {
+        std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap();
+        panic!("{arguments:?} waits at something that is no file");
+    };
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+}
+
+#[test]
+fn what_is_no_file_in_the_state_folder_stops_nobody() {
+    let setup = Setup::new().script("{:turns [{:steps [{:echo :last-user}]}] :then :repeat-last}");
+    let mut bridge = setup.interactor();
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    support::end_of_turn(&mut bridge);
+    bridge.finish();
+    let state = setup.state();
+    let mut sessions = std::fs::read_dir(state.join("sessions")).unwrap().map(|entry| entry.unwrap().path());
+    let sessions = sessions.find(|path| path.is_dir()).unwrap();
+    let pipe = |path: &std::path::Path| {
+        let _ = std::fs::remove_file(path);
+        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    };
+    pipe(&sessions.join("s-pipe.edn"));
+    pipe(&sessions.join("s-unfinished.edn.part"));
+    let _socket = std::os::unix::net::UnixListener::bind(sessions.join("s-socket.edn")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", sessions.join("s-device.edn")).unwrap();
+    std::fs::create_dir(sessions.join("s-folder.edn")).unwrap();
+    let session = support::files(&sessions)
+        .into_iter()
+        .find(|path| path.metadata().unwrap().is_file() && path.extension().is_some_and(|end| end == "edn"))
+        .unwrap();
+    pipe(&session.with_extension("edn.lock"));
+    for name in [
+        "credentials.edn",
+        "credentials.new",
+        "credentials.lock",
+        "audit.edn",
+        "audit.head",
+        "audit.new",
+        "rules.edn",
+        "rules.new",
+        "mcp-eras.edn",
+        "trusted.edn",
+        "servers.edn",
+        "tools.edn",
+        "chosen.new",
+        "repl-history",
+        "chat-history",
+        "sessions-index.db",
+        "sessions-index.db-wal",
+        "sessions-index.db-shm",
+        "realm-key",
+    ] {
+        pipe(&state.join(name));
+    }
+    std::fs::create_dir_all(state.join("memory")).unwrap();
+    for note in support::files(&state.join("memory")) {
+        pipe(&note);
+    }
+    let id = session.file_stem().unwrap().to_str().unwrap().to_owned();
+    for arguments in [
+        &["sessions", "list"][..],
+        &["sessions", "list", "--all"],
+        &["sessions", "verify"],
+        &["sessions", "verify", "--repair"],
+        &["sessions", "show", "s-pipe"],
+        &["sessions", "show", &id],
+        &["sessions", "delete", "--yes", "s-socket"],
+        &["usage"],
+        &["doctor"],
+        &["rules"],
+        &["audit"],
+        &["models"],
+    ] {
+        let told = ended(&setup, arguments);
+        if arguments == ["sessions", "verify"] {
+            for name in ["s-pipe.edn", "s-socket.edn", "s-device.edn"] {
+                assert!(told.contains(&format!("{name} is not a regular file")), "{name}: {told}");
+            }
+        }
+        if arguments == ["sessions", "list"] {
+            assert!(told.contains("go") && !told.contains("s-pipe"), "{told}");
+        }
+    }
+    let mut bridge = setup.interactor();
+    for (op, params) in [
+        ("ping", "{}"),
+        ("list_sessions", "{}"),
+        ("list_sessions", "{:text \"go\"}"),
+        ("command", "{:text \"/remember this\"}"),
+        ("command", "{:text \"/rules\"}"),
+        ("trust_project", "{:trusted true}"),
+        ("prompt", "{:message \"again\"}"),
+    ] {
+        bridge.ask(op, op, params);
+    }
+    support::end_of_turn(&mut bridge);
+    // Without the choices that a person has made, nothing begins.
+    pipe(&state.join("chosen.edn"));
+    let told = ended(&setup, &["sessions", "list"]);
+    assert!(told.contains("chosen.edn: it is no regular file"), "{told}");
+}

@@ -1266,3 +1266,61 @@ fn rooms_used(text: &str, table: &BTreeMap<&str, BTreeSet<&str>>) -> BTreeSet<St
     used.retain(|word| table.contains_key(word.as_str()));
     used
 }
+
+#[test]
+fn files_that_may_be_something_else_are_opened_without_waiting() {
+    // A file that is opened by its name alone may be a pipe by then, at which the opener would wait for ever.
+    let may_wait: &[&str] = &[
+        // A person names these, and may name a pipe.
+        "src/provider/scripted/script.rs",
+        // Other programs, and what they make for themselves.
+        "src/contract",
+        "src/client",
+        "src/edn",
+        // It has opened its own folder.
+        "src/files",
+    ];
+    let harmless = |rest: &str| {
+        let first = rest.split_once('(').map_or("", |(_, rest)| rest.trim_start());
+        let argument: String = first.chars().take_while(|next| !matches!(next, ')' | ',')).collect();
+        [
+            "\"/proc/",
+            "format!(\"/proc/",
+            "\"/dev/null\"",
+            "folder",
+            "&folder",
+            "&self.folder",
+            "above",
+            "task.path(",
+        ]
+        .iter()
+        .any(|known| argument.starts_with(known))
+    };
+    let mut wrong = Vec::new();
+    for (file, text) in sources() {
+        if may_wait.iter().any(|known| file.starts_with(known)) {
+            continue;
+        }
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        for opener in ["File::open(", "fs::read(", "fs::read_to_string("] {
+            for (at, _) in text.match_indices(opener) {
+                let before = text[..at].chars().next_back().unwrap_or(' ');
+                if !before.is_alphanumeric() && !harmless(&text[at..]) {
+                    let end = text[at..].find('\n').map_or(text.len(), |end| at + end);
+                    wrong.push(format!("{}: {}", file.display(), &text[at..end]));
+                }
+            }
+        }
+        for options in ["OpenOptions::new()", "File::options()"] {
+            for (at, _) in text.match_indices(options) {
+                let statement = text[at..].split(';').next().unwrap_or_default();
+                // A new file is nobody else's.
+                let opens = statement.contains(".open(") && !statement.contains("create_new(true)");
+                if opens && !statement.contains("\"/dev/null\"") {
+                    wrong.push(format!("{}: {statement}", file.display()));
+                }
+            }
+        }
+    }
+    assert_eq!(wrong, [""; 0], "use private::open_to_read, private::open_regular or files::open");
+}

@@ -108,6 +108,8 @@ pub(super) fn connect_or_wait(state_dir: &Path) -> io::Result<Option<UnixStream>
     let begun = Instant::now();
     loop {
         match socket::connect_daemon(state_dir) {
+            // A lock that nobody holds: whoever listens is no daemon, and the next one takes the place.
+            Ok(_) if lock_path(state_dir).exists() && holder(state_dir)?.is_none() => return Ok(None),
             Ok(stream) => return Ok(Some(stream)),
             Err(error) if !is_missing(&error) => return Err(error),
             Err(_) if begun.elapsed() < DAEMON_BINDS_AGAIN && holder(state_dir)?.is_some() => {

@@ -2,10 +2,10 @@
 //!
 //! Knows names, sizes and digests. Does not know how a model runs.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use crate::private;
 use crate::provider::downloads::{self, FileState, KnownModel};
 use crate::provider::{ErrorKind, ProviderError, fetch};
 
@@ -88,7 +88,7 @@ fn check_known(model: &'static KnownModel, state_dir: &Path) -> Result<PathBuf, 
 fn check_given(path: &Path) -> Result<PathBuf, ProviderError> {
     const MAGIC: [u8; 4] = *b"GGUF";
     let mut start = [0; MAGIC.len()];
-    match File::open(path).and_then(|mut file| file.read_exact(&mut start)) {
+    match private::open_to_read(path).and_then(|mut file| file.read_exact(&mut start)) {
         Ok(()) if start == MAGIC => Ok(path.to_owned()),
         Ok(()) => Err(not_gguf(path)),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(not_gguf(path)),

@@ -8,6 +8,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use crate::limits::GIT_FILE_BYTES;
+use crate::private;
 use crate::tool::path::{resolve, within};
 use crate::tool::shell::{bounded, has_subcommands};
 
@@ -64,7 +65,7 @@ fn is_repository(folder: &Path) -> bool {
         folder.join(name).symlink_metadata().is_ok_and(|found| check(&found))
     };
     let leads_elsewhere = || {
-        let settings = std::fs::File::open(folder.join("config")).and_then(|file| {
+        let settings = private::open_to_read(&folder.join("config")).and_then(|file| {
             let mut text = String::new();
             file.take(GIT_FILE_BYTES).read_to_string(&mut text)?;
             Ok(text.to_ascii_lowercase())
