@@ -615,7 +615,9 @@ impl Body {
             }
             Self::Notification(notification) => notification.message.len(),
             Self::Diagnostic(diagnostic) => match diagnostic.as_ref() {
-                Diagnostic::Repaired { message } | Diagnostic::HookFailed { message, .. } => message.len(),
+                Diagnostic::Repaired { message }
+                | Diagnostic::RulesUnread { message }
+                | Diagnostic::HookFailed { message, .. } => message.len(),
                 Diagnostic::Behind { .. } | Diagnostic::Coalesced { .. } => VALUE_WEIGHT,
             },
             Self::RetryAwaited(retry) => retry.error.len(),

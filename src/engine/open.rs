@@ -188,11 +188,16 @@ impl Opener {
         );
     }
 
-    /// Reports the repairs of an opened session, once, however it was opened.
+    /// Reports the repairs of an opened session, once, however it was opened; and that not all rules are known, each time.
     pub(super) fn tell_repairs(&self, handle: &Handle, call: &Call) {
         let repairs = std::mem::take(&mut *handle.repairs.lock().unwrap_or_else(PoisonError::into_inner));
         for message in repairs {
             let body = Body::Diagnostic(Arc::new(Diagnostic::Repaired { message }));
+            let _ = handle.show(&self.shared.hub, handle.event(body, Some(call.cause())));
+        }
+        let cwd = handle.snapshot().facts.cwd.clone();
+        if let Some(message) = self.shared.kept_rules.damage(std::path::Path::new(&*cwd)) {
+            let body = Body::Diagnostic(Arc::new(Diagnostic::RulesUnread { message }));
             let _ = handle.show(&self.shared.hub, handle.event(body, Some(call.cause())));
         }
     }

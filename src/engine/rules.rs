@@ -55,6 +55,20 @@ pub struct KeptRules {
 struct Reading {
     stamp: Option<Stamp>,
     rules: Vec<KeptRule>,
+    /// The lines that are no rule, by their number, each with its workspace if that can be read.
+    damaged: Vec<(usize, Option<String>)>,
+    /// Why the file as it is now could not be read.
+    unread: Option<String>,
+}
+
+/// The meaning of a line of the file.
+#[derive(Debug)]
+enum Line {
+    Rule(KeptRule),
+    /// A rule that decides nothing.
+    Idle,
+    /// A rule that denies may have stood there. Contains the workspace if that can be read.
+    Damaged(Option<String>),
 }
 
 /// A rule of the file.
@@ -82,6 +96,29 @@ impl KeptRules {
         reading.renew(&path(&self.state_dir));
         let is_here = |kept: &&KeptRule| here.to_str() == Some(&*kept.workspace);
         reading.rules.iter().filter(is_here).map(|kept| (kept.rule.clone(), kept.is_used)).collect()
+    }
+
+    /// Why not all rules of a folder are known, in a sentence: a rule that denies may be among the others, so that a call
+    /// is asked about meanwhile.
+    pub fn damage(&self, cwd: &Path) -> Option<String> {
+        let here = workspace(cwd);
+        let path = path(&self.state_dir);
+        let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        reading.renew(&path);
+        let path = path.display();
+        if let Some(why) = &reading.unread {
+            return Some(format!(
+                "{path} cannot be read: {why}. A rule that denies may stand there, so every call is asked about until \
+                 it can be."
+            ));
+        }
+        let may_be_here =
+            |place: &&Option<String>| place.as_deref().is_none_or(|place| here.to_str() == Some(place));
+        let (number, _) = reading.damaged.iter().find(|(_, place)| may_be_here(&place))?;
+        Some(format!(
+            "Line {number} of {path} cannot be read. A rule that denies may have stood there, so every call is asked \
+             about until the line is corrected or removed."
+        ))
     }
 
     /// Keeps a rule for all sessions in this workspace. One that is kept already is kept once.
@@ -128,20 +165,37 @@ impl Reading {
             Err(error) if error.kind() == io::ErrorKind::NotFound => (None, Vec::new()),
             Err(error) => {
                 tracing::warn!(%error, "the rules that were kept, also those that deny, could not be read");
+                self.unread = Some(error.to_string());
                 return;
             }
         };
-        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        *self = Self { stamp, rules: lines.filter_map(KeptRule::read).collect() };
+        *self = Self { stamp, ..Self::default() };
+        for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
+            match KeptRule::read(line) {
+                Line::Rule(rule) => self.rules.push(rule),
+                Line::Idle => {}
+                Line::Damaged(workspace) => {
+                    tracing::warn!("line {number} of {} cannot be read", path.display());
+                    self.damaged.push((number, workspace));
+                }
+            }
+        }
     }
 }
 
 impl KeptRule {
-    /// The rule of a line; `None` for one that is not understood.
-    fn read(line: &[u8]) -> Option<Self> {
-        let value = edn::read_one(line).ok()?;
-        let workspace = value.get("workspace")?.as_str()?.to_owned();
-        let rule = of(&value, Path::new(&workspace)).filter(|rule| rule.decision != Decision::Ask)?;
+    fn read(line: &[u8]) -> Line {
+        if line.trim_ascii().is_empty() {
+            return Line::Idle;
+        }
+        let Ok(value) = edn::read_one(line) else { return Line::Damaged(None) };
+        let Some(workspace) = value.get("workspace").and_then(Value::as_str).map(str::to_owned) else {
+            return Line::Damaged(None);
+        };
+        let Some(rule) = of(&value, Path::new(&workspace)) else { return Line::Damaged(Some(workspace)) };
+        if rule.decision == Decision::Ask {
+            return Line::Idle;
+        }
         // Earlier versions suggested rules that also allow other programs. One that denies is never too wide.
         let is_used = rule.decision == Decision::Deny
             || has_form(&value)
@@ -152,7 +206,7 @@ impl KeptRule {
                 rule = rule.to_value()
             );
         }
-        Some(Self { workspace, rule, is_used })
+        Line::Rule(Self { workspace, rule, is_used })
     }
 }
 
@@ -210,7 +264,11 @@ fn keep(state_dir: &Path, rule: &Rule, cwd: &Path) -> io::Result<()> {
     if bytes > CONFIG_BYTES {
         return Err(too_long());
     }
-    file.write_all(&line)
+    // Half a line would be a damaged one.
+    let length = u64::try_from(before.len()).unwrap_or(u64::MAX);
+    file.write_all(&line).inspect_err(|_| {
+        let _ = file.set_len(length);
+    })
 }
 
 /// All of an open file of rules.
@@ -296,8 +354,39 @@ mod tests {
         std::fs::remove_file(path(folder.path())).unwrap();
         std::fs::create_dir(path(folder.path())).unwrap();
         assert_eq!(rules.of(folder.path()).len(), 1);
+        for rules in [&rules, &KeptRules::new(folder.path())] {
+            let told = rules.damage(folder.path()).expect("what is new there is unknown");
+            assert!(told.contains("rules.edn cannot be read"), "{told}");
+        }
         std::fs::remove_dir(path(folder.path())).unwrap();
         assert_eq!(rules.of(folder.path()), []);
+        assert_eq!(rules.damage(folder.path()), None);
+    }
+
+    #[test]
+    fn damaged_line_is_told_where_its_rule_may_have_held() {
+        let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let rules = KeptRules::new(folder.path());
+        let here = folder.path().canonicalize().unwrap();
+        let whole = |rule: &str| format!("{{:workspace {here:?} :form 3 :rule {rule}}}");
+        let deny = whole("{:decision :deny :tool \"bash\" :command \"rm\"}");
+        for (line, is_told_here, is_told_there) in [
+            (deny.clone(), false, false),
+            (whole("{:decision :ask :tool \"bash\"}"), false, false),
+            (String::new(), false, false),
+            (deny[..deny.len() / 2].to_owned(), true, true),
+            (deny.replace(":deny", ":demy"), true, false),
+            (whole("{:decision :deny :path \"[\"}"), true, false),
+            (format!("{{:workspace {here:?} :form 3}}"), true, false),
+            (deny.replace(":workspace", ":workplace"), true, true),
+            ("\0\0\0".to_owned(), true, true),
+        ] {
+            std::fs::write(path(folder.path()), format!("{deny}\n{line}\n")).unwrap();
+            let told = [folder.path(), other.path()].map(|cwd| rules.damage(cwd));
+            assert_eq!(told.each_ref().map(Option::is_some), [is_told_here, is_told_there], "{line}");
+            assert!(told.iter().flatten().all(|told| told.starts_with("Line 2 of /")), "{told:?}");
+            assert_eq!(rules.of(folder.path())[0], (denying("rm"), true), "{line}");
+        }
     }
 
     #[test]

@@ -36,12 +36,12 @@ use crate::http::web::Web;
 use crate::interaction::PendingQuestions;
 use crate::limits::{IDEMPOTENCY_WINDOW_MS, LET_GO_TRIES, PROMPT_NOTES_BYTES, PROMPT_NOTES_SHARE};
 use crate::memory::Memory;
-use crate::message::SessionId;
+use crate::message::{Mode, SessionId};
 use crate::query::world::PromptPart;
 use crate::runner::Lifeline;
 use crate::session::{ApiError, Call, ShownFiles, Tally, ToolAnswer};
 use crate::store::{Journals, StoreError};
-use crate::tool::permission::Rule;
+use crate::tool::permission::{Decision, Rule};
 
 /// Follows the owner of a session that is another host's.
 pub type FollowOwner = Box<dyn Fn(&Handle) + Send + Sync>;
@@ -101,6 +101,10 @@ impl Services {
     pub fn rules_for(&self, config: &ConfigRevision, session: &Handle) -> Vec<Rule> {
         let cwd = session.snapshot().facts.cwd.clone();
         let mut rules = self.standing(config, Path::new(&*cwd));
+        if self.kept_rules.damage(Path::new(&*cwd)).is_some() {
+            // Before all that allow: what they allow, an unknown one may deny.
+            rules.insert(0, Rule { decision: Decision::Ask, ..Rule::allowing() });
+        }
         rules.extend(session.rules.all());
         let project = self.library.known_for(Path::new(&*session.snapshot().facts.cwd));
         let skills = project.iter().flat_map(|project| project.skills.values());
@@ -110,6 +114,12 @@ impl Services {
             ..Rule::allowing()
         }));
         rules
+    }
+
+    /// The mode that a session's calls are judged by. While a kept rule is unknown, not everything is allowed.
+    pub fn mode(&self, facts: &SessionFacts) -> Mode {
+        let is_safe = || self.kept_rules.damage(Path::new(&*facts.cwd)).is_none();
+        if facts.mode != Mode::Yolo || is_safe() { facts.mode } else { Mode::Ask }
     }
 
     /// The rules that hold in every session of a folder: those of the configuration, then the kept ones, as they are on

@@ -76,6 +76,11 @@ pub enum Diagnostic {
         /// The fault and its repair.
         message: String,
     },
+    /// Not all kept rules are known, so that every call is asked about.
+    RulesUnread {
+        /// The line or file that cannot be read, and the consequence.
+        message: String,
+    },
     /// A hook failed.
     HookFailed {
         /// The hook's name.
@@ -108,6 +113,7 @@ impl Diagnostic {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Repaired { .. } => "session/repaired",
+            Self::RulesUnread { .. } => "rules/unread",
             Self::HookFailed { .. } => "hook/failed",
             Self::Behind { .. } => "delivery/behind",
             Self::Coalesced { .. } => "delivery/coalesced",
@@ -117,7 +123,9 @@ impl Diagnostic {
     /// The text, for a person.
     pub fn message(&self) -> String {
         match self {
-            Self::Repaired { message } | Self::HookFailed { message, .. } => message.clone(),
+            Self::Repaired { message } | Self::RulesUnread { message } | Self::HookFailed { message, .. } => {
+                message.clone()
+            }
             Self::Behind { missed } => format!(
                 "This connection was so slow that {missed} events were skipped. The current state of its session follows."
             ),

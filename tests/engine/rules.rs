@@ -147,3 +147,39 @@ fn preview_shows_what_trust_lets_run_and_what_it_takes() {
     let preview = bridge.ask("5", "trust_preview", "{}");
     assert_eq!(at(&preview, &["data", "trust"]).and_then(Owned::as_str), Some("changed"));
 }
+
+#[test]
+fn damaged_rule_makes_every_mode_ask() {
+    let setup = Setup::new().script(ASKS);
+    let project = setup.project().canonicalize().unwrap();
+    std::fs::create_dir_all(setup.state()).unwrap();
+    let rules = setup.state().join("rules.edn");
+    // The second line was a rule that denies, until a bit of it was lost.
+    let allow = format!("{{:workspace {project:?} :form 3 :rule {{:decision :allow :tool \"bash\"}}}}");
+    let lost = format!("{{:workspace {project:?} :form 3 :rule {{:decision :denz :tool \"bash\"}}}}");
+    std::fs::write(&rules, format!("{allow}\n{lost}\n")).unwrap();
+    let mut bridge = setup.interactor();
+    for (id, mode) in [("1", "ask"), ("2", "accept-edits"), ("3", "yolo")] {
+        bridge.ask(&format!("m{id}"), "set_mode", &format!("{{:mode {mode:?}}}"));
+        bridge.ask(&format!("n{id}"), "new_session", "{}");
+        let told = bridge.event("diagnostic");
+        assert_eq!(at(&told, &["data", "code"]).and_then(Owned::as_str), Some("rules/unread"), "{told}");
+        assert!(told.to_string().contains("Line 2 of "), "{told}");
+        bridge.ask(&format!("s{id}"), "set_mode", &format!("{{:mode {mode:?}}}"));
+        bridge.ask(&format!("p{id}"), "prompt", "{:message \"go\"}");
+        let found = bridge.until(|frame| {
+            support::is_event(frame, "interaction/requested") || support::is_event(frame, "turn/ended")
+        });
+        assert!(support::is_event(&found, "interaction/requested"), "{mode}: {found}");
+        assert!(found.to_string().contains("Line 2 of "), "{mode}: {found}");
+        support::accept(&mut bridge, &found, ":value {:outcome \"deny\"}");
+        end_of_turn(&mut bridge);
+    }
+    // Corrected, the rules decide again, in the same process.
+    std::fs::write(&rules, format!("{allow}\n")).unwrap();
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    let found = bridge.until(|frame| {
+        support::is_event(frame, "interaction/requested") || support::is_event(frame, "turn/ended")
+    });
+    assert!(support::is_event(&found, "turn/ended"), "{found}");
+}

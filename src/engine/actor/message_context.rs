@@ -53,16 +53,17 @@ impl DurableState {
         let looked = tokio::task::spawn_blocking(move || {
             let cwd = Path::new(&*facts.cwd);
             let ground = shared.configuration.ground(cwd, &roots);
+            let (mode, damage) = (shared.mode(&facts), shared.kept_rules.damage(cwd));
             let may_read = |path: &Path| {
                 let act = Act::of("read", Access::Read(path.to_owned()));
-                match permission::judge(facts.mode, &rules, &ground, &act) {
+                match permission::judge(mode, &rules, &ground, &act) {
                     Verdict::Allow => Ok(()),
                     Verdict::Deny(reason) => Err(reason),
-                    Verdict::Ask(_) => {
-                        Err("It stands outside the workspace, or belongs to this program: ask the model to \
-                        read it, so that you are asked, or allow it by a rule."
-                            .to_owned())
-                    }
+                    Verdict::Ask(_) => Err(damage.clone().unwrap_or_else(|| {
+                        "It stands outside the workspace, or belongs to this program: ask the model to read it, \
+                         so that you are asked, or allow it by a rule."
+                            .to_owned()
+                    })),
                 }
             };
             let editor = editor.map(|mut editor| {

@@ -106,7 +106,7 @@ fn why_denied(durable: &DurableState, path: &Path) -> Option<String> {
     let ground = durable.shared.configuration.ground(cwd, &roots);
     ["write", "edit"].into_iter().find_map(|tool| {
         let act = Act::of(tool, Access::Write(path.to_owned()));
-        match permission::judge(durable.state.facts.mode, &rules, &ground, &act) {
+        match permission::judge(durable.shared.mode(&durable.state.facts), &rules, &ground, &act) {
             Verdict::Deny(reason) => Some(reason),
             Verdict::Allow | Verdict::Ask(_) => None,
         }

@@ -355,7 +355,7 @@ fn stage(passed: &StagePassed) -> Map<'_> {
 
 fn detail(diagnostic: &Diagnostic) -> Option<Map<'_>> {
     Some(match diagnostic {
-        Diagnostic::Repaired { .. } => return None,
+        Diagnostic::Repaired { .. } | Diagnostic::RulesUnread { .. } => return None,
         Diagnostic::HookFailed { hook, kind, stage, point, .. } => {
             let mut detail = Map::new().with("hook", hook.as_ref()).with("kind", *kind);
             detail.put("stage", stage.as_str());

@@ -392,7 +392,7 @@ impl Batch<'_> {
             || self.turn.session.parent.as_ref().is_some_and(|link| link.covers(&call.name));
         // Nobody has granted a tool of a server that is another one since, or that only has the name of one of the user's.
         let agreed = granted && !self.turn.session.mcp.has_changed(&call.name) && !self.is_borrowed(call);
-        let leave = Leave { mode: facts.mode, agreed };
+        let leave = Leave { mode: self.turn.shared.mode(&facts), agreed };
         let config = self.turn.config();
         let mut rules = self.turn.shared.rules_for(&config, &self.turn.session);
         if self.is_another(call) {
@@ -464,6 +464,7 @@ impl Batch<'_> {
         let fetched = act.accesses().find(|access| matches!(access, Access::Fetch(_)));
         let shown = run.or(touched).or(fetched).or(act.accesses().next());
         let mut warnings = self.effects(act, shown);
+        warnings.extend(self.turn.shared.kept_rules.damage(&self.cwd));
         let mut shown_diff = None;
         if let Some(text) = diff {
             let start = self.start_of("diff", text, TOOL_RESULT_BYTES).await;
@@ -640,7 +641,7 @@ impl Batch<'_> {
                 subagent: self.turn.session.subagent(),
             },
             timeout: self.turn.execution.as_ref().and_then(|execution| execution.stage.patience),
-            unattended: snapshot.facts.mode == Mode::Yolo,
+            unattended: self.turn.shared.mode(&snapshot.facts) == Mode::Yolo,
             journalled: self.is_journalled,
         };
         let questions = &self.turn.shared.questions;
