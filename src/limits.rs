@@ -215,6 +215,9 @@ pub const QUEUED_LINE_ROOM: usize = 64 * 1024;
 /// The longest text of a message that an event has a second time, as one string (1 MiB).
 pub const EVENT_TEXT_BYTES: usize = 1024 * 1024;
 
+/// The part of a journal that is read at a time to see whether somebody has written over it (1 MiB).
+pub const JOURNAL_CHECK_BYTES: u64 = 1024 * 1024;
+
 /// Bytes per write of a fork (1 MiB).
 pub const FORK_PART_BYTES: usize = 1024 * 1024;
 

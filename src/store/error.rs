@@ -134,6 +134,8 @@ pub enum Difference {
     Replaced,
     /// It has another length.
     Length,
+    /// It was written over, and has the length that it had.
+    Content,
     /// The lock beside it was removed, or another process has written to it.
     Lock,
 }
@@ -143,7 +145,7 @@ impl std::fmt::Display for Difference {
         f.write_str(match self {
             Self::Removed => "The session's file was removed",
             Self::Replaced => "The session's file was replaced",
-            Self::Length => "The session's file was changed by another process",
+            Self::Length | Self::Content => "The session's file was changed by another process",
             Self::Lock => "The lock of the session's file was removed, or taken by another process",
         })
     }

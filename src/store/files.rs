@@ -36,7 +36,7 @@ pub trait FileOps: Debug + Send + Sync {
 }
 
 /// Which file it is, and how it was left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct FileStamp {
     /// The device and the inode. While the file is open, no other file has both.
     pub id: (u64, u64),
@@ -44,6 +44,8 @@ pub struct FileStamp {
     pub length: u64,
     /// The time of its last write: seconds and nanoseconds.
     pub modified: (i64, i64),
+    /// The time of the last change of anything about it, which nobody can set.
+    pub changed: (i64, i64),
 }
 
 impl FileStamp {
@@ -55,11 +57,18 @@ impl FileStamp {
         std::fs::metadata(path).map(|found| Self::of(&found))
     }
 
+    /// Whether it is that file with that length and that time. Its mode, its names and its links may be others.
+    pub fn is_left_as(&self, other: &Self) -> bool {
+        let Self { id, length, modified, .. } = other;
+        (self.id, self.length, self.modified) == (*id, *length, *modified)
+    }
+
     fn of(found: &Metadata) -> Self {
         Self {
             id: (found.dev(), found.ino()),
             length: found.len(),
             modified: (found.mtime(), found.mtime_nsec()),
+            changed: (found.ctime(), found.ctime_nsec()),
         }
     }
 }
@@ -201,13 +210,13 @@ impl JournalLock {
     /// written to it, and anybody may remove it.
     pub fn is_held(&self) -> bool {
         let left = self.left();
-        FileStamp::at(&self.path).is_ok_and(|found| found == left.stamp) && self.says(&left.text)
+        FileStamp::at(&self.path).is_ok_and(|found| found.is_left_as(&left.stamp)) && self.says(&left.text)
     }
 
     /// Whether nobody has removed the lock file or written to it, wherever it is by now.
     pub fn is_untouched(&self) -> bool {
         let left = self.left();
-        let is_there = |found: &Metadata| found.nlink() > 0 && FileStamp::of(found) == left.stamp;
+        let is_there = |found: &Metadata| found.nlink() > 0 && FileStamp::of(found).is_left_as(&left.stamp);
         self.file.metadata().is_ok_and(|found| is_there(&found)) && self.says(&left.text)
     }
 

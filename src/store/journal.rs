@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::limits::{FORK_PART_BYTES, JOURNAL_BYTES, JOURNAL_LINE_BYTES, LISTING_BYTES, QUEUED_LINE_ROOM};
 use crate::message::SessionId;
+use crate::sha256;
 use crate::store::commit::{Append, Committer, Done};
 use crate::store::entry::{Entry, EntryBody, Header};
 use crate::store::error::StoreError;
@@ -119,6 +120,8 @@ pub(super) fn open(
         content.faults.push(JournalFault::Refused { offset, length });
     }
     let mut length = u64::try_from(content.good).unwrap_or(u64::MAX);
+    let mut digest = sha256::Running::default();
+    digest.add(bytes.get(..content.good).unwrap_or_default());
     let repaired = |error| StoreError::io("Cannot repair", path, error);
     for fault in &content.faults {
         match fault {
@@ -128,11 +131,12 @@ pub(super) fn open(
             JournalFault::NoLineFeed { .. } => {
                 file.write_all_at(b"\n", length).and_then(|()| file.sync()).map_err(repaired)?;
                 length = length.saturating_add(1);
+                digest.add("\n");
             }
             _ => {}
         }
     }
-    let file = JournalFile::opened(path.to_owned(), files, file, lock, length).map_err(opened)?;
+    let file = JournalFile::opened(path.to_owned(), files, file, lock, length, digest).map_err(opened)?;
     Ok((file, content))
 }
 
@@ -152,10 +156,12 @@ pub(super) fn write_whole(
     let file = files.create(&part).map_err(failed)?;
     let written = (|| {
         let mut end = 0u64;
+        let mut digest = sha256::Running::default();
         let mut bytes = header.line();
         let mut write = |bytes: &mut Vec<u8>| {
             file.write_all_at(bytes, end)?;
             end = end.saturating_add(size(bytes));
+            digest.add(&bytes);
             bytes.clear();
             Ok::<(), std::io::Error>(())
         };
@@ -172,12 +178,12 @@ pub(super) fn write_whole(
             // A refused write must leave no file.
             let _ = files.remove(&path);
         })?;
-        Ok(end)
+        Ok((end, digest))
     })();
     match written {
-        Ok(end) => {
+        Ok((end, digest)) => {
             let opened = |error| StoreError::io("Cannot open", &path, error);
-            JournalFile::opened(path.clone(), files, file, lock, end).map_err(opened)
+            JournalFile::opened(path.clone(), files, file, lock, end, digest).map_err(opened)
         }
         Err(error) => {
             let _ = files.remove(&part);

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::limits::JOURNAL_CHECK_BYTES;
+use crate::sha256;
 use crate::store::entry::Header;
 use crate::store::error::{Difference, StoreError};
 use crate::store::files::{
@@ -28,7 +30,7 @@ pub(super) struct JournalFile {
 enum JournalState {
     /// Nothing was written yet.
     New(Header),
-    Open(OpenJournal),
+    Open(Box<OpenJournal>),
 }
 
 #[derive(Debug)]
@@ -37,6 +39,12 @@ struct OpenJournal {
     lock: JournalLock,
     /// The file's device and inode.
     id: (u64, u64),
+    /// The times of the file as this process has last left it.
+    times: Times,
+    /// The digest of the acknowledged bytes, and of a new file's header.
+    digest: sha256::Running,
+    /// The bytes in the digest.
+    digested: u64,
     /// Acknowledged bytes.
     length: u64,
     /// Written bytes; after a failed write, the most that they can be.
@@ -48,23 +56,35 @@ struct OpenJournal {
     fresh: Option<Header>,
 }
 
+/// When a file was last written to, and when anything about it has last changed.
+type Times = ((i64, i64), (i64, i64));
+
 impl JournalFile {
     /// The file of a session that begins with that header. The first write makes it.
     pub(super) fn new(path: PathBuf, files: Arc<dyn FileOps>, header: Header) -> Self {
         Self { path, files, state: Mutex::new(JournalState::New(header)), size: AtomicU64::new(0) }
     }
 
-    /// An open and locked file with that many bytes, all of them on disk.
+    /// An open and locked file with that many bytes of that digest, all of them on disk.
     pub(super) fn opened(
         path: PathBuf,
         files: Arc<dyn FileOps>,
         file: Box<dyn LogFile>,
         lock: JournalLock,
         length: u64,
+        digest: sha256::Running,
     ) -> io::Result<Self> {
-        let id = file.stamp()?.id;
-        let open = OpenJournal { file, lock, id, length, end: length, torn: false, fresh: None };
-        Ok(Self { path, files, state: Mutex::new(JournalState::Open(open)), size: AtomicU64::new(length) })
+        let stamp = file.stamp()?;
+        let (id, times) = (stamp.id, times(&stamp));
+        let (digested, end) = (length, length);
+        let open =
+            OpenJournal { file, lock, id, times, digest, digested, length, end, torn: false, fresh: None };
+        Ok(Self {
+            path,
+            files,
+            state: Mutex::new(JournalState::Open(Box::new(open))),
+            size: AtomicU64::new(length),
+        })
     }
 
     /// Its path.
@@ -85,7 +105,7 @@ impl JournalFile {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let JournalState::New(header) = &*state {
             let made = make(&self.path, self.files.as_ref(), header, bytes)?;
-            *state = JournalState::Open(made);
+            *state = JournalState::Open(Box::new(made));
             return Ok(());
         }
         let JournalState::Open(open) = &mut *state else { return Ok(()) };
@@ -94,7 +114,7 @@ impl JournalFile {
         open.cut().map_err(failed)?;
         let end = open.end;
         open.end = end.saturating_add(size(bytes));
-        open.file.write_all_at(bytes, end).map_err(|error| {
+        open.file.write_all_at(bytes, end).and_then(|()| open.look()).map_err(|error| {
             open.undo();
             failed(error)
         })
@@ -111,7 +131,7 @@ impl JournalFile {
         let synced = synced.map_err(|error| StoreError::io("Cannot write", &self.path, error));
         let Err(error) = synced.and_then(|()| open.check_written(&self.path, written)) else {
             open.fresh = None;
-            open.length = open.end;
+            open.acknowledge(written);
             self.size.store(open.length, Ordering::Relaxed);
             return Ok(());
         };
@@ -137,7 +157,7 @@ impl JournalFile {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let JournalState::Open(open) = &mut *state {
             open.check_written(&self.path, written).inspect_err(|_| open.withdraw(written))?;
-            open.length = open.end;
+            open.acknowledge(written);
             self.size.store(open.length, Ordering::Relaxed);
         }
         Ok(())
@@ -146,25 +166,72 @@ impl JournalFile {
 
 impl OpenJournal {
     /// Whether file and lock are as the last append left them.
-    fn check(&self, path: &Path) -> Result<(), StoreError> {
+    fn check(&mut self, path: &Path) -> Result<(), StoreError> {
         let found = self.find(path)?;
         let difference = match self.lock.is_held() {
             false => Difference::Lock,
-            true if (self.length..=self.end).contains(&found.length) => return Ok(()),
-            true => Difference::Length,
+            true if !(self.length..=self.end).contains(&found.length) => Difference::Length,
+            true if self.has_acknowledged(&found) => return Ok(()),
+            true => Difference::Content,
         };
         Err(StoreError::Changed { path: path.to_owned(), difference })
     }
 
     /// Whether the bytes since the last acknowledged one are in the file of that name. What another process appends after
     /// them takes nothing away: the next append is refused then.
-    fn check_written(&self, path: &Path, written: &[u8]) -> Result<(), StoreError> {
+    fn check_written(&mut self, path: &Path, written: &[u8]) -> Result<(), StoreError> {
         let found = self.find(path)?;
-        let are_there = || !written.is_empty() && self.has(written, self.end.saturating_sub(size(written)));
-        if found.length == self.end || are_there() {
+        if found.length == self.end && times(&found) == self.times {
             return Ok(());
         }
-        Err(StoreError::Changed { path: path.to_owned(), difference: Difference::Length })
+        let are_there = || written.is_empty() || self.has(written, self.end.saturating_sub(size(written)));
+        let difference = match found.length >= self.end && are_there() {
+            false if found.length == self.end => Difference::Content,
+            false => Difference::Length,
+            true if self.has_acknowledged(&found) => return Ok(()),
+            true => Difference::Content,
+        };
+        Err(StoreError::Changed { path: path.to_owned(), difference })
+    }
+
+    /// Whether the acknowledged bytes are in the file that was found so. They are read only if its times are others than
+    /// those that the last append left: somebody has written over them, or has only changed its mode, links or times.
+    fn has_acknowledged(&mut self, found: &FileStamp) -> bool {
+        let found = times(found);
+        if found == self.times {
+            return true;
+        }
+        let (mut digest, mut read) = (sha256::Running::default(), 0);
+        while read < self.digested {
+            let most = JOURNAL_CHECK_BYTES.min(self.digested.saturating_sub(read));
+            match self.file.read_part(read, most) {
+                Ok(part) if !part.is_empty() => {
+                    read = read.saturating_add(size(&part));
+                    digest.add(part);
+                }
+                _ => return false,
+            }
+        }
+        let is_same = digest.hex() == self.digest.clone().hex();
+        if is_same {
+            self.times = found;
+        }
+        is_same
+    }
+
+    /// All that is written is acknowledged from now on.
+    fn acknowledge(&mut self, written: &[u8]) {
+        let new = usize::try_from(self.end.saturating_sub(self.digested)).unwrap_or(usize::MAX);
+        let new = written.get(written.len().saturating_sub(new)..).unwrap_or_default();
+        self.digest.add(new);
+        self.digested = self.digested.saturating_add(size(new));
+        self.length = self.end;
+    }
+
+    /// Notes the times of the file as this process leaves it.
+    fn look(&mut self) -> io::Result<()> {
+        self.times = times(&self.file.stamp()?);
+        Ok(())
     }
 
     /// The file of that name, if it is this one: its links need no look then.
@@ -214,9 +281,14 @@ impl OpenJournal {
                 return Err(io::Error::other("its lock was removed, or taken by another process"));
             }
             // Longer than what was tried to write: somebody else's bytes. Shorter: theirs to explain.
-            if (self.length..=self.end).contains(&self.file.stamp()?.length) {
+            let left = self.file.stamp()?;
+            if (self.length..=self.end).contains(&left.length) {
+                let is_ours = times(&left) == self.times;
                 self.file.set_len(self.length)?;
                 self.file.sync()?;
+                if is_ours {
+                    self.look()?;
+                }
             }
             // Before anything is written where they stood.
             self.lock.note(None)?;
@@ -225,6 +297,10 @@ impl OpenJournal {
         }
         Ok(())
     }
+}
+
+fn times(stamp: &FileStamp) -> Times {
+    (stamp.modified, stamp.changed)
 }
 
 /// The folder of a file.
@@ -240,6 +316,8 @@ fn make(path: &Path, files: &dyn FileOps, header: &Header, bytes: &[u8]) -> Resu
     let failed = |error| StoreError::io("Cannot write", path, error);
     let file = files.create(path).map_err(failed)?;
     let mut line = header.line();
+    let (mut digest, digested) = (sha256::Running::default(), size(&line));
+    digest.add(&line);
     line.extend_from_slice(bytes);
     if let Err(error) = file.write_all_at(&line, 0) {
         // A truncated header would look like a damaged session later.
@@ -247,8 +325,9 @@ fn make(path: &Path, files: &dyn FileOps, header: &Header, bytes: &[u8]) -> Resu
         return Err(failed(error));
     }
     let end = size(&line);
-    let id = file.stamp().map_err(failed)?.id;
-    Ok(OpenJournal { file, lock, id, length: 0, end, torn: false, fresh: Some(header.clone()) })
+    let stamp = file.stamp().map_err(failed)?;
+    let (id, times, fresh) = (stamp.id, times(&stamp), Some(header.clone()));
+    Ok(OpenJournal { file, lock, id, times, digest, digested, length: 0, end, torn: false, fresh })
 }
 
 /// Who has the session of a file open, as its lock says. The lock is not tried: whoever opens the session at this

@@ -225,6 +225,8 @@ const TAMPERINGS: &[Tampering] = &[
         |file, _| fs::File::options().write(true).open(file).unwrap().set_len(200).unwrap(),
         "was changed",
     ),
+    ("write over", |file, _| write_over(file), "was changed"),
+    ("write over and put the times back", |file, _| write_over_with_its_times(file), "was changed"),
     ("append", |file, _| add(file, b"{}\n"), "was changed"),
     ("append through a hard link", |file, _| add_through_link(file), "was changed"),
     ("remove the lock", |_, lock| fs::remove_file(lock).unwrap(), "was removed, or taken"),
@@ -261,6 +263,19 @@ fn link_over(file: &Path) {
 fn add(file: &Path, bytes: &[u8]) {
     use std::io::Write as _;
     fs::File::options().append(true).open(file).unwrap().write_all(bytes).unwrap();
+}
+
+/// With the same length.
+fn write_over(file: &Path) {
+    std::os::unix::fs::FileExt::write_at(&fs::File::options().write(true).open(file).unwrap(), b"?", 200)
+        .unwrap();
+}
+
+fn write_over_with_its_times(file: &Path) {
+    let found = fs::metadata(file).unwrap();
+    write_over(file);
+    let times = fs::FileTimes::new().set_modified(found.modified().unwrap());
+    fs::File::options().write(true).open(file).unwrap().set_times(times).unwrap();
 }
 
 fn add_through_link(file: &Path) {

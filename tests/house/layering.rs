@@ -53,7 +53,7 @@ const TABLE: Table = &[
     ("facts", &["value", "limits", "message"]),
     ("project", &["sha256"]),
     // What a journal keeps.
-    ("store", &["value", "edn", "limits", "descriptors", "private", "message", "project"]),
+    ("store", &["value", "edn", "limits", "descriptors", "private", "sha256", "message", "project"]),
     // What several machines share, in entries.
     ("realm", &["limits", "clock", "secret", "sha256", "http", "message", "store"]),
     // An entry is an event too.
