@@ -10,6 +10,7 @@ mod config_command;
 mod control;
 mod daemon;
 mod doctor;
+mod executor;
 mod failure;
 mod input;
 mod lock;

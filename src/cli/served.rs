@@ -33,6 +33,7 @@ use edn_bridge::wire::transport::socket::{self, Listener, Purpose, SocketPeer};
 use edn_bridge::wire::ui;
 use serde::{Deserialize, Serialize};
 
+use super::executor;
 use super::failure::Failure;
 use super::realm::{self, Member};
 
@@ -68,12 +69,7 @@ impl Process {
         if let Some(script) = &settings.script {
             providers.add(Arc::new(Scripted::from_file(script)?));
         }
-        let executor = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("session")
-            .enable_all()
-            .build()
-            .map_err(Failure::start)?;
+        let executor = executor::start().map_err(Failure::start)?;
         if let Some(kind) = weak_locks(&settings.state_dir) {
             tracing::warn!(kind, "the state folder is on a file system where locks may not hold");
         }

@@ -191,16 +191,17 @@ pub(super) fn side_by_side<T: Send>(
     let look = |found: &SessionFile| seen(look(found)).transpose();
     let look = &look;
     std::thread::scope(|scope| {
-        let running: Vec<_> = found
-            .chunks(part)
-            .map(|part| {
-                let look = move || part.iter().filter_map(look).collect::<io::Result<Vec<T>>>();
-                thread::Builder::new().name("listing".to_owned()).spawn_scoped(scope, look)
-            })
-            .collect();
-        for thread in running {
+        let look_at = |part: &[SessionFile]| part.iter().filter_map(look).collect::<io::Result<Vec<T>>>();
+        let begin = |part| {
+            thread::Builder::new().name("listing".to_owned()).spawn_scoped(scope, move || look_at(part))
+        };
+        let running: Vec<_> = found.chunks(part).map(|part| (part, begin(part))).collect();
+        for (part, thread) in running {
             let failed = |_| Err(io::Error::other("a thread that looked at sessions failed"));
-            done.append(&mut thread?.join().unwrap_or_else(failed)?);
+            // Where the system refuses a thread, this one looks.
+            let mut looked =
+                thread.map_or_else(|_| look_at(part), |thread| thread.join().unwrap_or_else(failed))?;
+            done.append(&mut looked);
         }
         Ok(done)
     })

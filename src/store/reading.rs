@@ -274,14 +274,18 @@ pub(super) fn body(lines: &[u8], line: usize, offset: usize) -> JournalBody {
         [] => Vec::new(),
         [piece] => vec![Piece::read(piece)],
         [first, others @ ..] => std::thread::scope(|scope| {
-            let running: Vec<_> =
-                others.iter().map(|piece| (piece, scope.spawn(|| Piece::read(piece)))).collect();
+            let begin = |piece| std::thread::Builder::new().spawn_scoped(scope, move || Piece::read(piece));
+            let running: Vec<_> = others.iter().map(|piece| (piece, begin(piece))).collect();
             let mut read = vec![Piece::read(first)];
             read.extend(
                 running
                     .into_iter()
-                    // Reading does not panic; if it did, it would be repeated here.
-                    .map(|(piece, thread)| thread.join().unwrap_or_else(|_| Piece::read(piece))),
+                    // Where the system refuses a thread, this one reads. Reading does not panic; if it did, it would be
+                    // repeated here.
+                    .map(|(piece, thread)| {
+                        let read = thread.ok().and_then(|thread| thread.join().ok());
+                        read.unwrap_or_else(|| Piece::read(piece))
+                    }),
             );
             read
         }),

@@ -23,6 +23,7 @@ mod crash;
 mod editor;
 mod embedded_model;
 mod fetch;
+mod few_threads;
 mod hooks;
 mod hosted;
 mod interaction_board;

@@ -309,6 +309,7 @@ const PACKAGES: &[(&str, Table)] = &[
         &[
             ("canonical", &["bridge::edn"]),
             ("failure", &["bridge::client", "bridge::config", "bridge::provider", "bridge::store"]),
+            ("executor", &["bridge::limits"]),
             ("lock", &["bridge::private"]),
             ("out", &["bridge::visible", "failure"]),
             ("completion", &["failure", "out"]),
@@ -384,6 +385,7 @@ const PACKAGES: &[(&str, Table)] = &[
                     "bridge::session",
                     "bridge::store",
                     "bridge::wire",
+                    "executor",
                     "failure",
                     "realm",
                 ],
@@ -580,6 +582,7 @@ const PACKAGES: &[(&str, Table)] = &[
                     "bridge::value",
                     "bridge::visible",
                     "bridge::wire",
+                    "executor",
                     "failure",
                     "options",
                     "out",

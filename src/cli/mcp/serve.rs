@@ -30,7 +30,7 @@ use super::super::bridge_connection::{Running, hello};
 use super::super::failure::{Exit, Failure};
 use super::super::options::Options;
 use super::super::served::Own;
-use super::super::{sessions, signals};
+use super::super::{executor, sessions, signals};
 
 /// The messages of a session, and what is wrong with its file.
 type ReadSession = (Vec<Arc<Message>>, Vec<JournalFault>);
@@ -53,11 +53,7 @@ pub(super) fn run(options: &Options, may_prompt: bool) -> Exit {
         seats: Mutex::default(),
         asking: Mutex::default(),
     });
-    let executor = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(Failure::start)?;
+    let executor = executor::start().map_err(Failure::start)?;
     let stop = CancellationToken::new();
     let on_signal = stop.clone();
     signals::on_termination(move |_| on_signal.cancel()).map_err(Failure::start)?;
