@@ -1133,6 +1133,10 @@ pub const MCP_STARTS: usize = 3;
 /// The longest line of an MCP server, in bytes (16 MiB): the longest on our own wire.
 pub const MCP_LINE_BYTES: usize = MAX_LINE_BYTES;
 
+/// How long `mcp serve` waits for a bridge's answer to what is no prompt. A query may take five seconds, and a list of very
+/// many sessions longer.
+pub const MCP_SERVED_PATIENCE: Duration = Duration::from_secs(20);
+
 /// Bytes of an answer over HTTP that is JSON and no stream (4 MiB): the longest result. It is read as a whole, and each of its
 /// values costs some hundred bytes of memory; the messages of a stream are counted first.
 pub const MCP_JSON_BYTES: usize = MCP_RESULT_BYTES;

@@ -46,7 +46,7 @@ pub use facts::{
 };
 pub use names::{offered, tools_begin};
 pub use questions::{form, form_answer, page};
-pub use serve::{OfferedResource, OfferedTool, Offers, ToolResponse, serve, unparsable};
+pub use serve::{OfferedResource, OfferedTool, Offers, ToolResponse, serve, too_long, unparsable};
 pub use server_context::ServerContext;
 pub use servers::Servers;
 pub use settings::{Client, Server, ServerError, ServerTransport, Settings};

@@ -2,7 +2,8 @@
 //! that end a turn or a slash command; prints nothing, and knows no session. Who has nothing else to look at waits with
 //! [`Client::converse`]; who has signals and a terminal too shows each event to [`Accepted::ended`].
 
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 use edn_codec::value::{Map, Owned, Value};
 
@@ -10,6 +11,13 @@ use crate::{Client, Refused, frame};
 
 /// The topics that a client must have subscribed to, so that the wait ends.
 pub const END_TOPICS: &[&str] = &["turn/ended", "command-result", "ui/frontend-action-requested"];
+
+/// How long a server that works may be silent, before it is asked whether it is there; and how long it may take to say so. One
+/// that is stopped never does.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// How long a server may take to accept a message.
+const ACCEPTING: Duration = Duration::from_secs(30);
 
 /// What a message came to.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,7 +85,8 @@ impl Client {
     /// before. The client must have subscribed to [`END_TOPICS`]; what the channel holds from before is dropped.
     ///
     /// # Errors
-    /// If the message is refused, or the bridge ends before the message has come to something.
+    /// If the message is refused, or the bridge ends, or does not even answer `ping` any more, before the message has come to
+    /// something.
     pub fn converse(
         &self,
         events: &Receiver<Owned>,
@@ -85,12 +94,19 @@ impl Client {
         mut seen: impl FnMut(&Owned),
     ) -> Result<Outcome, Refused> {
         while events.try_recv().is_ok() {}
-        let accepted = Accepted::of(&self.ask("prompt", Value::from(prompt))?);
+        let accepted = Accepted::of(&self.ask_within("prompt", Value::from(prompt), ACCEPTING)?);
         if accepted.is_over {
             return Ok(Outcome::Repeated);
         }
         loop {
-            let event = events.recv().map_err(|_| Refused::here("The bridge has ended."))?;
+            let event = match events.recv_timeout(SILENCE) {
+                Ok(event) => event,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.ask_within("ping", Value::from(Map::new()), SILENCE)?;
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(Refused::here("The bridge has ended.")),
+            };
             if let Some(outcome) = accepted.ended(&event) {
                 return Ok(outcome);
             }

@@ -104,7 +104,8 @@ pub async fn serve(
 ) -> Result<(), String> {
     let handler =
         Handler { offers, calls: AtomicU64::new(0), room: Arc::new(Semaphore::new(MCP_SERVED_CALLS)) };
-    let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(MCP_LINE_BYTES);
+    let transport =
+        AsyncRwTransport::new_server(read, write).with_max_line_length(MCP_LINE_BYTES.saturating_add(1));
     let running = match handler.serve_with_ct(transport, stop).await {
         Ok(running) => running,
         // A client that leaves before it has said anything wanted nothing.
@@ -126,6 +127,13 @@ pub fn unparsable(line: &[u8]) -> Option<String> {
     let error = serde_json::from_slice::<serde_json::Value>(line).err()?;
     let error = serde_json::json!({ "code": -32700, "message": format!("The line is no JSON: {error}.") });
     Some(format!("{}\n", serde_json::json!({ "jsonrpc": "2.0", "id": null, "error": error })))
+}
+
+/// The answer to a line that is longer than a line may be, whose request nobody can read.
+pub fn too_long() -> String {
+    let message = format!("The line is longer than {MCP_LINE_BYTES} bytes.");
+    let error = serde_json::json!({ "code": -32600, "message": message });
+    format!("{}\n", serde_json::json!({ "jsonrpc": "2.0", "id": null, "error": error }))
 }
 
 /// The first argument that a tool does not have, as a sentence for the model: its schema permits no others.

@@ -455,3 +455,74 @@ fn served_prompt_answers_slash_commands() {
     assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(-32700), &Json::Null), "{answer}");
     server.end();
 }
+
+#[test]
+fn served_line_beyond_the_bound_is_answered() {
+    let (setup, _) = configured("{}");
+    let mut server = served(&setup, false, &[]);
+    let ping = json!({"jsonrpc": "2.0", "id": "last", "method": "ping"}).to_string();
+    let padded = |bytes: usize| format!("{ping}{}", " ".repeat(bytes - ping.len()));
+    writeln!(server.input, "{}", padded(16 * 1024 * 1024 + 1)).unwrap();
+    let answer = server.answer();
+    assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(-32600), &Json::Null), "{answer}");
+    // The longest line, and the next one.
+    writeln!(server.input, "{}", padded(16 * 1024 * 1024)).unwrap();
+    let answer = server.answer();
+    assert!(answer["id"] == "last" && answer["result"].is_object(), "{answer}");
+    writeln!(server.input, "{ping}").unwrap();
+    let answer = server.answer();
+    assert!(answer["id"] == "last" && answer["result"].is_object(), "{answer}");
+    server.end();
+}
+
+/// A prompt whose command has begun in a bridge, and the server that waits for it.
+fn begun(setup: &Setup) -> (support::Bridge, Served) {
+    let mut bridge = setup.serve();
+    bridge.handshake();
+    let mut server = served(setup, false, &["--prompt"]);
+    server.next += 1;
+    let params = json!({"name": "prompt", "arguments": {"message": "go"}});
+    server.send(&json!({"jsonrpc": "2.0", "id": server.next, "method": "tools/call", "params": params}));
+    support::wait_until("the command runs", || setup.project().join("ran").exists());
+    (bridge, server)
+}
+
+const RUNS: &str = r#"{:turns [{:steps [{:tool-call {:name "bash" :arguments {:command "echo ran >> ran; sleep 600"}}}]}
+                       {:steps [{:delta "said"}]}] :then :repeat-last}"#;
+
+#[test]
+fn served_prompt_runs_once_if_its_bridge_is_killed() {
+    let setup = Setup::new().script(RUNS).arg("--yolo");
+    let (mut bridge, mut server) = begun(&setup);
+    bridge.kill();
+    bridge.wait();
+    let answer = server.answer();
+    let told = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
+    assert!(answer["result"]["isError"] == true && told.contains("done is not known"), "{answer}");
+    // What only reads is asked of another.
+    let listed = server.call("list_sessions", &json!({}));
+    assert!(listed["result"]["structuredContent"]["sessions"].is_array(), "{listed}");
+    assert_eq!(std::fs::read_to_string(setup.project().join("ran")).unwrap(), "ran\n");
+    server.end();
+}
+
+#[test]
+fn served_calls_end_while_the_bridge_is_stopped() {
+    let setup = Setup::new().script(RUNS).arg("--yolo");
+    let (mut bridge, mut server) = begun(&setup);
+    let signal = |name: &str| {
+        let sent = std::process::Command::new("kill").args([name, &bridge.pid().to_string()]).status();
+        assert!(sent.unwrap().success());
+    };
+    signal("-STOP");
+    let answer = server.answer();
+    let told = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
+    assert!(answer["result"]["isError"] == true && told.contains("done is not known"), "{answer}");
+    let listed = server.call("list_sessions", &json!({}));
+    assert!(listed["result"]["structuredContent"]["sessions"].is_array(), "{listed}");
+    assert_eq!(std::fs::read_to_string(setup.project().join("ran")).unwrap(), "ran\n");
+    signal("-CONT");
+    bridge.kill();
+    bridge.wait();
+    server.end();
+}

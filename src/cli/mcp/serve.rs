@@ -15,8 +15,8 @@ use edn_bridge::client::{Client, Refused, frame};
 use edn_bridge::clock;
 use edn_bridge::config::Settings;
 use edn_bridge::limits::{
-    MCP_LINE_BYTES, MCP_SERVED_BYTES, MCP_SERVED_MESSAGES, MCP_SERVED_SESSIONS, MCP_SERVED_TEXT_BYTES,
-    PROCESS_READ_BYTES, TOLD_FAULTS,
+    MCP_LINE_BYTES, MCP_SERVED_BYTES, MCP_SERVED_MESSAGES, MCP_SERVED_PATIENCE, MCP_SERVED_SESSIONS,
+    MCP_SERVED_TEXT_BYTES, PROCESS_READ_BYTES, TOLD_FAULTS,
 };
 use edn_bridge::mcp::{self, OfferedResource, OfferedTool, Offers, ToolResponse};
 use edn_bridge::message::{Message, SessionId};
@@ -81,7 +81,9 @@ pub(super) fn run(options: &Options, may_prompt: bool) -> Exit {
 fn carry(stream: UnixStream) -> io::Result<Receiver<()>> {
     let (mut input, output) = (stream.try_clone()?, stream);
     std::thread::Builder::new().name("input".to_owned()).spawn(move || {
-        let _ = pass_on(&mut io::stdin().lock(), &mut Checked { to: &mut input, line: Vec::new() });
+        let mut checked = Checked { to: &mut input, line: Vec::new() };
+        // The last line may have no end.
+        let _ = pass_on(&mut io::stdin().lock(), &mut checked).and_then(|()| checked.end_line());
         let _ = input.shutdown(Shutdown::Write);
     })?;
     let (done, written) = std::sync::mpsc::channel();
@@ -121,31 +123,45 @@ fn pass_lines(from: &mut impl BufRead) -> io::Result<()> {
     Ok(())
 }
 
-/// What comes in, on its way to the server of the protocol, which says nothing of a line that it cannot read.
+/// What comes in, on its way to the server of the protocol: whole lines of JSON, within the bound. The server would say
+/// nothing of any other.
 struct Checked<'s> {
     to: &'s mut UnixStream,
-    /// The line so far; one that is too long is left to the server.
+    /// The line so far; of one that is too long, one byte more than a line may have.
     line: Vec<u8>,
+}
+
+impl Checked<'_> {
+    /// Passes the line on, or answers it.
+    fn end_line(&mut self) -> io::Result<()> {
+        let length = self.line.strip_suffix(b"\n").unwrap_or(&self.line).len();
+        let answer =
+            if length > MCP_LINE_BYTES { Some(mcp::too_long()) } else { mcp::unparsable(&self.line) };
+        let done = match answer {
+            Some(answer) => {
+                let mut output = io::stdout().lock();
+                output.write_all(answer.as_bytes()).and_then(|()| output.flush())
+            }
+            None => self.to.write_all(&self.line),
+        };
+        self.line.clear();
+        if self.line.capacity() > PROCESS_READ_BYTES {
+            self.line = Vec::new();
+        }
+        done
+    }
 }
 
 impl Write for Checked<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.to.write(bytes)?;
-        for part in bytes.get(..count).unwrap_or_default().split_inclusive(|byte| *byte == b'\n') {
-            // One byte more than a line may have marks one that is too long.
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let room = MCP_LINE_BYTES.saturating_add(1).saturating_sub(self.line.len());
             self.line.extend_from_slice(part.get(..room).unwrap_or(part));
             if part.ends_with(b"\n") {
-                let is_whole = self.line.len() <= MCP_LINE_BYTES;
-                if let Some(answer) = is_whole.then(|| mcp::unparsable(&self.line)).flatten() {
-                    let mut output = io::stdout().lock();
-                    output.write_all(answer.as_bytes())?;
-                    output.flush()?;
-                }
-                self.line.clear();
+                self.end_line()?;
             }
         }
-        Ok(count)
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -211,7 +227,8 @@ impl Project {
         Ok(Seat { client: Arc::new(client), events })
     }
 
-    /// Does something with a connection. One that has ended since it was last used is replaced once.
+    /// Does something with a connection. One that has ended since it was last used, or that does not answer, is replaced
+    /// once: `work` is done twice then, and must bear that.
     fn with_seat<T>(&self, work: impl Fn(&Seat) -> Result<T, Refused>) -> Result<T, String> {
         let known = self.seats().pop();
         if let Some(seat) = known {
@@ -231,7 +248,7 @@ impl Project {
     }
 
     fn ask(&self, op: &str, params: Map<'static>) -> Result<Owned, String> {
-        self.with_seat(|seat| seat.client.ask(op, Value::from(params.clone())))
+        self.with_seat(|seat| seat.client.ask_within(op, Value::from(params.clone()), MCP_SERVED_PATIENCE))
     }
 
     /// The messages of a session on disk, and what is wrong with its file; `None` if there is no such session.
@@ -339,7 +356,9 @@ impl Project {
         session: Option<&str>,
         call: u64,
     ) -> Result<(String, Result<String, String>), Refused> {
-        let ask = |op: &str, params: Map<'static>| seat.client.ask(op, Value::from(params));
+        let ask = |op: &str, params: Map<'static>| {
+            seat.client.ask_within(op, Value::from(params), MCP_SERVED_PATIENCE)
+        };
         let id = match session {
             Some(session) => {
                 ask("switch_session", Map::new().with("session-id", session.to_owned()))?;
@@ -351,7 +370,6 @@ impl Project {
         ask("subscribe", Map::new().with("topics", Value::vector(topics.copied())))?;
         self.asking().insert(call, (seat.client.clone(), id.clone()));
         let prompt = Map::new().with("session-id", id.clone()).with("message", message.to_owned());
-        // A bridge that is gone and comes back does not say it twice.
         let prompt = prompt.with("idempotency-key", format!("mcp-{}-{call}", self.started));
         let mut last: Option<(String, String)> = None;
         let outcome = seat.client.converse(&seat.events, prompt, |event| {
@@ -361,7 +379,18 @@ impl Project {
             }
         });
         self.asking().remove(&call);
-        Ok((id, said(&seat.client, outcome?, last.unwrap_or_default())))
+        let outcome = match outcome {
+            // The bridge is gone, or silent. Whether it had taken the message, nobody knows: it is given to no other.
+            Err(lost) if lost.code.is_empty() => {
+                let doubt = format!(
+                    "{} Whether the message was done is not known: look at the session {id} before you give it again.",
+                    lost.message
+                );
+                return Ok((id, Err(doubt)));
+            }
+            outcome => outcome?,
+        };
+        Ok((id, said(&seat.client, outcome, last.unwrap_or_default())))
     }
 
     /// Ends the turns that run.
