@@ -1,7 +1,7 @@
 //! What is typed at the terminal, and what it is for. One reader owns the input: a line belongs to what was on the screen
 //! when its first byte came, a question or the next message. Knows neither questions nor messages.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -25,12 +25,23 @@ pub(in crate::cli) struct Typed {
     unread: RefCell<Vec<u8>>,
     /// What was typed for the next message.
     draft: RefCell<Vec<u8>>,
+    /// Whether the draft ends with a line that is not ended yet.
+    is_begun: Cell<bool>,
+}
+
+/// A line that was typed while a question was on the screen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::cli) enum TypedLine {
+    /// Its first byte came after the question.
+    Answer(String),
+    /// It was begun before. All of it is in the draft now.
+    Older,
 }
 
 impl Typed {
     /// A reader that measures the time after a drawing with that clock.
     pub(in crate::cli) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, unread: RefCell::default(), draft: RefCell::default() }
+        Self { clock, unread: RefCell::default(), draft: RefCell::default(), is_begun: Cell::new(false) }
     }
 
     /// Puts aside what was typed before a question was drawn, for the next message. Called when all of the question is on
@@ -43,16 +54,21 @@ impl Typed {
     /// The next message as far as it is typed already.
     pub(in crate::cli) fn take_draft(&self) -> String {
         self.move_to_draft(Duration::ZERO, None);
+        self.is_begun.set(false);
         edited(&String::from_utf8_lossy(&self.draft.take()))
     }
 
     /// The next line; `None` at the end of the input, or if `stop` can be read.
-    pub(in crate::cli) fn line(&self, stop: Option<&UnixStream>) -> Option<String> {
+    pub(in crate::cli) fn line(&self, stop: Option<&UnixStream>) -> Option<TypedLine> {
         loop {
             let mut unread = self.unread.borrow_mut();
             if let Some(end) = memchr::memchr(b'\n', &unread) {
                 let line: Vec<u8> = unread.drain(..=end).collect();
-                return Some(String::from_utf8_lossy(&line).trim().to_owned());
+                if self.is_begun.take() {
+                    append(&mut self.draft.borrow_mut(), &line);
+                    return Some(TypedLine::Older);
+                }
+                return Some(TypedLine::Answer(String::from_utf8_lossy(&line).trim().to_owned()));
             }
             drop(unread);
             match waits(None, stop) {
@@ -70,7 +86,10 @@ impl Typed {
         let mut draft = self.draft.borrow_mut();
         let before = draft.len();
         append(&mut draft, &self.unread.take());
-        let Some(_bytes) = ByteMode::new() else { return draft.len() > before };
+        let Some(_bytes) = ByteMode::new() else {
+            self.is_begun.set(has_begun_line(&draft));
+            return draft.len() > before;
+        };
         let mut last = self.clock.passed();
         loop {
             let left = settles.saturating_sub(self.clock.passed().saturating_sub(last));
@@ -85,6 +104,7 @@ impl Typed {
                 Waits::Stop => break,
             }
         }
+        self.is_begun.set(has_begun_line(&draft));
         draft.len() > before
     }
 }
@@ -131,6 +151,12 @@ fn read() -> Option<Vec<u8>> {
             }
         }
     }
+}
+
+/// Whether there is something in the last line, which has no end.
+fn has_begun_line(typed: &[u8]) -> bool {
+    let last = typed.rsplit(|byte| matches!(byte, b'\n' | b'\r')).next().unwrap_or_default();
+    !edited(&String::from_utf8_lossy(last)).is_empty()
 }
 
 /// The text that a person sees who types these characters: without the erased ones, and without other keys than letters.
@@ -185,6 +211,21 @@ impl Drop for ByteMode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn line_is_begun_until_it_is_ended_or_erased() {
+        for (typed, expected) in [
+            ("", false),
+            ("y", true),
+            ("y\n", false),
+            ("y\r", false),
+            ("one\ntw", true),
+            ("y\u{7f}", false),
+            ("\u{1b}[A", false),
+        ] {
+            assert_eq!(has_begun_line(typed.as_bytes()), expected, "{typed:?}");
+        }
+    }
 
     #[test]
     fn keys_that_are_no_letters_are_not_in_the_draft() {

@@ -502,10 +502,18 @@ fn line_typed_before_a_question_is_the_next_message() {
         chat.wait_for("What you typed before the question is kept for your next message.");
         chat.wait_for("and why: ");
         assert!(!setup.project().join("approved").exists(), "{typed}");
-        // After the drawing, an answer counts, and nothing of the earlier line is in it.
+        // The rest of a line that was begun before is none either, however late it comes.
+        let mut draft = typed.trim().to_owned();
+        if !typed.ends_with('\r') {
+            chat.press("s\r");
+            chat.wait_for("That ends the line that you began before the question");
+            chat.wait_for("and why: ");
+            draft.push('s');
+        }
+        // A line that is begun after the drawing counts, and nothing of the earlier line is in it.
         chat.press("n\r");
         chat.wait_for("The end.");
-        chat.wait_for(&format!("you> {}", typed.trim()));
+        chat.wait_for(&format!("you> {draft}"));
         assert!(!setup.project().join("approved").exists(), "{typed}");
         chat.press("\u{3}");
         chat.wait_for("you> ");
@@ -806,6 +814,32 @@ fn chat_asks_the_question_that_waits_in_the_daemon() {
     assert_eq!(String::from_utf8_lossy(&chat.seen).matches("Allow it?").count(), 1);
     chat.press(CONTROL_D);
     chat.all();
+    let stopped = setup.command().args(["daemon", "stop", "--now"]).output().unwrap();
+    assert!(stopped.status.success(), "{stopped:?}");
+}
+
+#[test]
+fn chat_tells_that_its_answer_was_not_taken() {
+    let setup = Setup::new()
+        .script(
+            "{:turns [{:steps [{:tool-call {:name \"write\" :arguments {:path \"a.txt\" :content \"one\\n\"}}}]}
+                      {:steps [{:delta \"The end.\"}]}]}",
+        )
+        .env("EDN_BRIDGE_DAEMON", "auto");
+    let mut editor = setup.interactor();
+    editor.ask("p", "prompt", "{:message \"write it\"}");
+    let question = editor.event("interaction/requested");
+    let Some(mut chat) = Terminal::open(&setup, &["chat", "--continue"]) else { return };
+    chat.wait_for("and why: ");
+    support::accept(&mut editor, &question, ":value {:outcome \"deny\"}");
+    support::end_of_turn(&mut editor);
+    chat.press("y\r");
+    chat.wait_for("The answer was not taken: ");
+    chat.wait_for("you> ");
+    assert!(!setup.project().join("a.txt").exists());
+    chat.press(CONTROL_D);
+    chat.all();
+    editor.kill();
     let stopped = setup.command().args(["daemon", "stop", "--now"]).output().unwrap();
     assert!(stopped.status.success(), "{stopped:?}");
 }

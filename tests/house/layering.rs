@@ -644,6 +644,7 @@ const PACKAGES: &[(&str, Table)] = &[
                     "options",
                     "prompt",
                     "style",
+                    "typed",
                 ],
             ),
             (

@@ -8,6 +8,7 @@ use edn_bridge::value::{Map, Owned, Value};
 
 use crate::cli::prompt::console::Console;
 use crate::cli::style::{Meaning, Painter};
+use crate::cli::typed::TypedLine;
 
 /// Lines of a diff that are shown.
 const DIFF_LINES: usize = 200;
@@ -29,13 +30,13 @@ impl Asker<'_> {
             self.show(Meaning::Note, "What you typed before the question is kept for your next message.");
             self.draw(question);
         }
-        self.read()
+        self.read(question)
     }
 
     /// Another line, after one that does not answer the question.
     fn line_again(self, question: &str) -> Option<String> {
         self.draw(question);
-        self.read()
+        self.read(question)
     }
 
     fn draw(self, question: &str) {
@@ -44,17 +45,28 @@ impl Asker<'_> {
         let _ = out.flush();
     }
 
-    fn read(self) -> Option<String> {
-        let mut out = std::io::stdout().lock();
-        let _ = write!(out, ": ");
-        let _ = out.flush();
-        drop(out);
-        let line = self.console.line();
-        if line.is_none() {
-            // The cursor stands behind the question.
-            let _ = writeln!(std::io::stdout().lock());
+    /// A line that was begun before the question is no answer, whenever it is ended.
+    fn read(self, question: &str) -> Option<String> {
+        loop {
+            let mut out = std::io::stdout().lock();
+            let _ = write!(out, ": ");
+            let _ = out.flush();
+            drop(out);
+            match self.console.line() {
+                Some(TypedLine::Answer(line)) => return Some(line),
+                Some(TypedLine::Older) => {
+                    let told = "That ends the line that you began before the question; it is kept for your next \
+                                message. The question is still open.";
+                    self.show(Meaning::Note, told);
+                    self.draw(question);
+                }
+                None => {
+                    // The cursor stands behind the question.
+                    let _ = writeln!(std::io::stdout().lock());
+                    return None;
+                }
+            }
         }
-        line
     }
 
     fn show(self, meaning: Meaning, text: &str) {
@@ -135,7 +147,9 @@ impl Asker<'_> {
         response.put("status", if answer.is_some() { "accepted" } else { "cancelled" });
         response.put_some("value", answer);
         response.put_some("note", note);
-        self.console.tell("interaction_respond", response);
+        if let Err(refused) = self.console.ask("interaction_respond", response) {
+            self.show(Meaning::Bad, &format!("The answer was not taken: {refused}"));
+        }
     }
 
     /// Shows a call with its diff, and asks how far it is allowed.

@@ -24,7 +24,7 @@ use crate::cli::failure::Failure;
 use crate::cli::options::Options;
 use crate::cli::out;
 use crate::cli::served::Own;
-use crate::cli::typed::Typed;
+use crate::cli::typed::{Typed, TypedLine};
 
 /// What the main thread, which prints, is told.
 pub(in crate::cli) enum ConsoleEvent {
@@ -199,7 +199,7 @@ impl Console {
     }
 
     /// A line from the terminal; `None` at its end, and if C-c is pressed, which [`next`](Self::next) tells.
-    pub(in crate::cli) fn line(&self) -> Option<String> {
+    pub(in crate::cli) fn line(&self) -> Option<TypedLine> {
         self.typed.line(self.pressed.get())
     }
 

@@ -21,7 +21,7 @@ use crate::cli::out;
 use crate::cli::progress::Bar;
 use crate::cli::served::Own;
 use crate::cli::table::Table;
-use crate::cli::typed::Typed;
+use crate::cli::typed::{Typed, TypedLine};
 
 /// An age: a number and a unit, h, d or w.
 pub(in crate::cli) fn age(text: &str) -> Result<Duration, String> {
@@ -165,8 +165,14 @@ pub(super) fn delete(
         let _ = write!(out::stderr(), "Delete {what} for good? [y/N]");
         let typed = Typed::new(clock::of_process());
         typed.put_aside(None);
-        let _ = write!(out::stderr(), ": ");
-        let answer = typed.line(None).unwrap_or_default();
+        let answer = loop {
+            let _ = write!(out::stderr(), ": ");
+            match typed.line(None) {
+                Some(TypedLine::Older) => {}
+                Some(TypedLine::Answer(answer)) => break answer,
+                None => break String::new(),
+            }
+        };
         if !matches!(answer.to_lowercase().as_str(), "y" | "yes") {
             return Err(Failure::Failed("nothing is deleted".to_owned()));
         }
