@@ -153,6 +153,8 @@ pub enum OpenRequest {
         tool: Option<String>,
         /// The request of this client that it comes from.
         request: Option<Arc<str>>,
+        /// Whether its session is not the one that the interface shows, so that no run here waits for it.
+        is_elsewhere: bool,
     },
     /// A choice of a slash command.
     Choice {
@@ -222,6 +224,8 @@ pub struct UiStateInner {
     ended: VecDeque<(Arc<str>, RunStatus)>,
     /// The open request.
     pub question: Option<OpenQuestion>,
+    /// The questions of sessions that the interface does not show, which it is not asked yet: whose each is, for a person.
+    pub elsewhere: HashMap<Arc<str>, String>,
     /// The tool calls that wait for the interface, by request.
     pub calls: HashMap<Arc<str>, OpenCall>,
     /// The session in which the interface's tools are.

@@ -18,7 +18,7 @@ use crate::limits::{RETRY_ATTEMPTS, UI_TOLD_ENTRIES};
 use crate::message::{Block, Message, Role, StopReason, Usage, count};
 use crate::value::{Map, Value};
 use crate::wire::encoder::Encoder;
-use crate::wire::ui::connection_state::{ModelUse, Run, RunStatus, Step, UiState, UiStateInner};
+use crate::wire::ui::connection_state::{ModelUse, OpenRequest, Run, RunStatus, Step, UiState, UiStateInner};
 use crate::wire::ui::frames;
 use crate::wire::ui::questions;
 use crate::wire::ui::run_lines::{agent, note_facts, status};
@@ -92,13 +92,17 @@ impl Teller {
                 let own = event.cause.as_ref().filter(|cause| cause.connection == self.connection);
                 let own = own.map(|cause| cause.request.clone());
                 let quiet = own.as_ref().is_some_and(|request| state.quiet.contains_key(request));
-                if asked.subagent.is_none() && !quiet {
+                let whose = state.elsewhere.remove(&asked.id);
+                if whose.is_none() && asked.subagent.is_none() && !quiet {
                     self.joins_run(state, out, event);
                     self.asked_about(state, out, asked);
                 }
-                questions::question(state, out, event, asked, own);
+                questions::question(state, out, event, asked, own, whose.as_deref());
             }
-            Body::QuestionEnded(ended) => resume(state, out, &ended.id),
+            Body::QuestionEnded(ended) => {
+                state.elsewhere.remove(&ended.id);
+                resume(state, out, &ended.id);
+            }
             Body::ToolRequested(asked) => tools::request(state, out, event, asked),
             Body::RequestCancelled { request, reason } => tools::cancelled(state, out, request, reason),
             Body::SessionRehydrated(history) => self.missed(state, out, history),
@@ -560,7 +564,9 @@ fn is_untold(state: &mut UiStateInner, message: &Message) -> bool {
 
 /// The question has ended: the run waits for its answer no longer.
 fn resume(state: &mut UiStateInner, out: &mut Vec<u8>, question: &str) {
-    if state.take_question(question).is_some() {
+    let open = state.take_question(question);
+    let waited = |open| !matches!(open, OpenRequest::Question { is_elsewhere: true, .. });
+    if open.is_some_and(|open| waited(open.asked)) {
         status(state, out, RunStatus::Running, None);
     }
 }

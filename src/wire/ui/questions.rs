@@ -15,13 +15,15 @@ use crate::wire::ui::run_lines::{agent, status};
 /// What follows this line of a message is shown as what would be remembered.
 const REMEMBER: &str = "Remember (don't ask again):";
 
-/// Asks a question of the engine, which comes from that request of the client, if from one.
+/// Asks a question of the engine, which comes from that request of the client, if from one. `whose` is the session of one that
+/// the interface does not show, for a person.
 pub fn question(
     state: &mut UiStateInner,
     out: &mut Vec<u8>,
     event: &Event,
     asked: &QuestionAsked,
     own: Option<Arc<str>>,
+    whose: Option<&str>,
 ) {
     let Some(session) = event.session.clone() else { return };
     if !state.can.answers(asked.content.kind()) {
@@ -30,17 +32,21 @@ pub fn question(
     displace(state, out);
     if let QuestionContent::Approve(approval) = asked.content.as_ref()
         && state.can.preflight
+        && whose.is_none()
         && state.run.as_ref().is_some_and(|run| run.steps.contains_key(&approval.call))
     {
         preview(state, out, approval);
     }
-    let (method, mut params) = request(asked);
-    let run = state.running().map(ToString::to_string);
-    params.put_some("run_id", run);
-    status(state, out, RunStatus::AwaitingUi, None);
+    let (method, mut params) = request(asked, whose);
+    if whose.is_none() {
+        let run = state.running().map(ToString::to_string);
+        params.put_some("run_id", run);
+        status(state, out, RunStatus::AwaitingUi, None);
+    }
     frames::ask(out, &asked.id, method, &params);
     let tool = asked.content.tool().map(ToString::to_string);
-    let about = OpenRequest::Question { kind: asked.content.kind(), session, tool, request: own };
+    let (kind, is_elsewhere) = (asked.content.kind(), whose.is_some());
+    let about = OpenRequest::Question { kind, session, tool, request: own, is_elsewhere };
     state.question = Some(OpenQuestion { id: asked.id.clone(), asked: about });
 }
 
@@ -78,16 +84,22 @@ fn preview(state: &mut UiStateInner, out: &mut Vec<u8>, approval: &Approval) {
 }
 
 /// The method and the params of a question.
-fn request(asked: &QuestionAsked) -> (&'static str, Map<'static>) {
+fn request(asked: &QuestionAsked, whose: Option<&str>) -> (&'static str, Map<'static>) {
+    let by = |title: String| {
+        let title = match &asked.subagent {
+            Some(subagent) => format!("{title} ({})", subagent.label),
+            None => title,
+        };
+        match whose {
+            Some(whose) => format!("Another session asks ({whose}): {title}"),
+            None => title,
+        }
+    };
     let mut warned = String::new();
     for warning in asked.warnings.iter() {
         warned.push_str("\n\nWarning: ");
         warned.push_str(warning);
     }
-    let by = |title: String| match &asked.subagent {
-        Some(subagent) => format!("{title} ({})", subagent.label),
-        None => title,
-    };
     let danger = !asked.warnings.is_empty();
     let confirm = |title: String, message: String, reason: bool| {
         let mut params = Map::new().with("title", by(title)).with("message", message);

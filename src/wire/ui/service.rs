@@ -10,8 +10,8 @@ use arc_swap::ArcSwapOption;
 use crate::catalogue::ErrorCode;
 use crate::clock::Clock;
 use crate::event::question::{Answer, QuestionKind};
-use crate::event::{Body, ChoiceKind, Event, Pick};
-use crate::limits::{MAX_PENDING, UI_LINE_BYTES};
+use crate::event::{Body, ChoiceKind, Event, Pick, Subagent};
+use crate::limits::{ERROR_NAME_CHARS, MAX_PENDING, UI_LINE_BYTES};
 use crate::message::SessionId;
 use crate::session::{
     ActionResult, ActionStatus, Agreed, AnswerFields, ApiError, Call, Client as _, Pressure, Reply, Response,
@@ -59,6 +59,13 @@ pub fn start(
     };
     let encoder = UiEncoder::new(id, clock.clone(), desk, diagnostics);
     connection::start(id, transport, wire, encoder, api, clock, on_end)
+}
+
+/// Whether the interface shows a session, or the one above a subagent that asks.
+fn is_shown(connection: &Connection, session: &SessionId, subagent: Option<&Subagent>) -> bool {
+    let above =
+        subagent.is_some_and(|of| connection.is_focused(&of.root) || connection.is_focused(&of.parent));
+    above || connection.is_focused(session)
 }
 
 /// The request of the client that an event comes from.
@@ -133,6 +140,12 @@ impl Wire for Ui {
         }
         if let Body::CompactionStarted { asked: true } = event.body {
             self.answer_compaction(connection, event);
+        }
+        if let (Body::QuestionAsked(asked), Some(session)) = (&event.body, &event.session)
+            && !is_shown(connection, session, asked.subagent.as_ref())
+        {
+            let whose = self.whose(session);
+            self.desk.lock().elsewhere.insert(asked.id.clone(), whose);
         }
         connection.outbox().push_event(event, wanted)
     }
@@ -222,8 +235,10 @@ impl Ui {
         };
         let result = &result.unwrap_or(Value::Nil);
         match asked {
-            OpenRequest::Question { kind, session, tool, .. } => {
-                let said = questions::said(kind, result);
+            OpenRequest::Question { kind, session, tool, is_elsewhere, .. } => {
+                let mut said = questions::said(kind, result);
+                // The run of another session goes on: nobody here sees it.
+                said.ends_run &= !is_elsewhere;
                 let call = Call { connection: connection.id(), request: "".into(), session };
                 if said.ends_run {
                     let mut state = self.desk.lock();
@@ -308,6 +323,14 @@ impl Ui {
             let outbox = connection.outbox();
             outbox.push_frame_apart(|out, ()| frames::answer(out, &cause.request, &result), begin);
         }
+    }
+
+    /// The name of a session that is not shown, for a person.
+    fn whose(&self, session: &SessionId) -> String {
+        let facts = self.api.facts(session);
+        let name = facts.as_ref().map(|facts| facts.display_name().to_owned());
+        let shorten = |name: String| name.chars().take(ERROR_NAME_CHARS).collect::<String>();
+        name.map(shorten).map_or_else(|| session.to_string(), |name| format!("{name:?}, {session}"))
     }
 
     /// Whether the wire has words for an event, and its session is the client's focus. Questions come from any

@@ -222,6 +222,34 @@ fn another_client_sees_and_answers_the_same_question() {
 }
 
 #[test]
+fn question_of_another_session_says_whose_it_is() {
+    let setup = Setup::new().script(&format!("{} :then :cycle}}", &BASH[..BASH.len() - 1]));
+    let mut peer = Peer::ready(&setup, CAN);
+    let mut guest = Guest::interactor(&socket(&setup.state()));
+    guest.ask("n", "new_session", "{}");
+    guest.ask("name", "set_session_name", "{:name \"The other one\"}");
+    guest.ask("p", "prompt", "{:message \"theirs\"}");
+    let (question, before) = peer.until(|line| line["method"] == "ui.confirm.request");
+    let title = question["params"]["title"].as_str().unwrap();
+    assert!(title.starts_with("Another session asks (\"The other one\", s-"), "{question}");
+    assert!(title.ends_with("): Run command?"), "{question}");
+    // No run of this session waits for it, or is begun by it.
+    assert!(question["params"]["run_id"].is_null(), "{question}");
+    assert_eq!(outline(&before), [""; 0], "{before:#?}");
+    // Declined, it ends nothing here, and the other session's turn goes on.
+    peer.reply(&question, json!({"ok": false}));
+    guest.until(|frame| is_event(frame, "turn/ended"));
+    let run = peer.run("ours");
+    let question = peer.question();
+    assert_eq!(
+        (&question["params"]["title"], &question["params"]["run_id"]),
+        (&json!("Run command?"), &json!(run))
+    );
+    peer.reply(&question, json!({"ok": true}));
+    assert_eq!(content(&peer.rest(&run), "final"), "Done.");
+}
+
+#[test]
 fn logout_asks_first_and_opens_a_new_session() {
     let setup = Setup::new().script(ECHO);
     let mut peer = Peer::ready(&setup, &[]);
