@@ -49,18 +49,25 @@ impl Secret {
     }
 }
 
-/// The forms of a secret. The groups named `s` (one in each form) are what is masked.
+/// The forms of a secret. The first group of each is what is masked. It has no character by which a shell runs something: a
+/// text is also masked where a person allows it.
 const FORMS: &[&str] = &[
     // password=…, "api_key": "…", GITHUB_TOKEN=…, --secret …, "the password is …", Authorization: Bearer …
-    r"(?i)(?:\b|_|-)(?:authorization|passw(?:or)?d|passphrase|pwd|secret|token|credentials?|(?:api|access|private|secret)[-_ ]?key)(?:[-_](?:key|id))?\b[\x22\x27]?(?:\s*(?::|=|\s(?:is|was)\s)\s*)[\x22\x27]?(?:(?:bearer|basic|token)\s+)?([^\s\x22\x27,;&|)$<>]{3,})",
-    r"(?i)--(?:[a-z]+-)*(?:password|passphrase|secret|token|key)\s+[\x22\x27]?([^\s\x22\x27;&|)$<>-][^\s\x22\x27;&|)<>]{2,})",
+    r"(?i)(?:\b|_|-)(?:authorization|passw(?:or)?d|passphrase|pwd|secret|token|credentials?|(?:api|access|private|secret)[-_ ]?key)(?:[-_](?:key|id))?\b[\x22\x27]?(?:\s*(?::|=|\s(?:is|was)\s)\s*)[\x22\x27]?(?:(?:bearer|basic|token)\s+)?([^\s\x22\x27\x60,;&|()$<>]{3,})",
+    r"(?i)--(?:[a-z]+-)*(?:password|passphrase|secret|token|key)\s+[\x22\x27]?([^\s\x22\x27\x60;&|()$<>-][^\s\x22\x27\x60;&|()$<>]{2,})",
     r"(?i)\b(?:bearer|basic)\s+([a-z0-9._~+/=-]{8,})",
     // The user's password in a URL.
-    r"://[^/\s:@]*:([^/\s@]+)@",
+    r"://[^/\s:@]*:([^/\s@$\x22\x27\x60;|&()<>]+)@",
     // The prefixes that services give their keys, and a JSON web token.
     r"\b((?:sk|rk|pk)[-_][A-Za-z0-9_-]{8,}|gh[pousr]_[A-Za-z0-9]{8,}|github_pat_[A-Za-z0-9_]{8,}|glpat-[A-Za-z0-9_-]{8,}|xox[abeprs]-[A-Za-z0-9-]{8,}|A[KS]IA[0-9A-Z]{12,}|AIza[A-Za-z0-9_-]{16,}|npm_[A-Za-z0-9]{16,}|hf_[A-Za-z0-9]{16,}|pypi-[A-Za-z0-9_-]{16,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?)",
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----([\s\S]*?)(?:-----END|\z)",
+    // The lines of a private key, up to its end or as far as they go. No other text between them, such as a command.
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----((?:\s|\\[nr])*(?:(?:Proc-Type|DEK-Info): [A-Za-z0-9,-]+(?:\s|\\[nr])+)*[A-Za-z0-9+/=]{40,}(?:(?:\s|\\[nr])+[A-Za-z0-9+/=]{40,})*(?:(?:\s|\\[nr])+[A-Za-z0-9+/=]{1,76})?)(?:\s|\\[nr])*-----END",
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----((?:\s|\\[nr])*(?:(?:Proc-Type|DEK-Info): [A-Za-z0-9,-]+(?:\s|\\[nr])+)*[A-Za-z0-9+/=]{40,}(?:(?:\s|\\[nr])+[A-Za-z0-9+/=]{40,})*)",
 ];
+
+/// The warning of a question about a masked text: all of it is allowed.
+pub const IS_MASKED: &str =
+    "What has the form of a key or a password is shown as [secret]. It is in what you allow.";
 
 /// The forms as one set; `None` only if a form is no regular expression, which a test excludes.
 static SECRETS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new_many(FORMS).ok());
@@ -114,12 +121,46 @@ mod tests {
             ("git clone https://me:pass@host/x", "git clone https://me:[secret]@host/x"),
             ("use sk-ant-REDACTED now", "use [secret] now"),
             ("ghp_abcdefghijklmnop and AKIAABCDEFGHIJKLMNOP", "[secret] and [secret]"),
-            (
-                "-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----",
-                "-----BEGIN RSA PRIVATE KEY-----[secret]-----END RSA PRIVATE KEY-----",
-            ),
         ] {
             assert_eq!(mask(text), masked, "{text}");
+        }
+    }
+
+    #[test]
+    fn mask_hides_the_lines_of_a_private_key_and_no_command() {
+        let line = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj";
+        let (begin, end) = ("-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----");
+        for (key, masked) in [
+            (format!("\n{line}\n{line}\nMz8=\n"), "[secret]\n".to_owned()),
+            (format!("\\n{line}\\nMz8=\\n"), "[secret]\\n".to_owned()),
+            (
+                format!("\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0A1B\n\n{line}\n"),
+                "[secret]\n".to_owned(),
+            ),
+        ] {
+            assert_eq!(mask(&format!("a {begin}{key}{end} b")), format!("a {begin}{masked}{end} b"));
+        }
+        // Without its end, as far as it goes.
+        assert_eq!(mask(&format!("{begin}\n{line}\nrm -rf x")), format!("{begin}[secret]\nrm -rf x"));
+        for command in ["\nrm -rf x", "; rm -rf x", "\ntouch x\n", " abc ", "\nabc\n; rm x\n"] {
+            for text in [format!(": {begin}{command}"), format!(": {begin}{command}{end}")] {
+                assert_eq!(mask(&text), text);
+            }
+        }
+    }
+
+    #[test]
+    fn mask_hides_nothing_that_a_shell_would_run() {
+        for text in [
+            "PASSWORD=`touch${IFS}x` ls",
+            "PASSWORD=$(touch${IFS}x) ls",
+            "tool --password abc`touch${IFS}x`",
+            "tool --password abc$(touch${IFS}x)",
+            "curl https://me:ab$(touch${IFS}x)@host/",
+            "curl https://me:ab`touch${IFS}x`@host/",
+            "TOKEN=abc;touch${IFS}x",
+        ] {
+            assert!(mask(text).contains("touch${IFS}x"), "{text}: {}", mask(text));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Answers a `delegate` call: a subagent does a task in a session of its own. Does not know how the subagent's
 //! session lives.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{Batch, QueuePlace, Vote, denied};
@@ -55,6 +56,7 @@ impl Batch<'_> {
                 agent: wanted.agent.clone(),
             };
             let mut warnings = task.warnings;
+            warnings.extend(matches!(masked, Cow::Owned(_)).then(|| secret::IS_MASKED.to_owned()));
             warnings.extend(warning::of("The task", &Value::from(wanted.task.as_str())));
             let reason =
                 match self.ask(call, QuestionContent::ApproveSubagentEnvelope(request), warnings).await {
