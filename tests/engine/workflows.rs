@@ -364,6 +364,31 @@ fn summary_of_a_grant_masks_a_key() {
     let question = bridge.event("interaction/requested");
     let summary = at(&question, &["data", "payload", "args-summary"]).unwrap().as_str().unwrap();
     assert!(summary.contains("Bearer [secret]") && !question.to_string().contains("sk-abc"), "{question}");
+    assert!(question.to_string().contains("is shown as [secret]"), "{question}");
+}
+
+#[test]
+fn question_about_a_grant_shows_the_change_and_the_address() {
+    let address = format!("https://host.example/{}?to=evil.example", "long/".repeat(40));
+    for (tool, arguments, shown) in [
+        ("write", "{:path \"a.txt\" :content \"one\\ntwo\\n\"}".to_owned(), "+one\n+two"),
+        ("edit", "{:path \"b.txt\" :edits [{:old \"old\" :new \"new\"}]}".to_owned(), "-old\n+new"),
+        ("fetch", format!("{{:url {address:?}}}"), address.as_str()),
+    ] {
+        let script = format!(
+            "{{:turns [{} {} {{:steps [{{:delta \"end\"}}]}}]}}",
+            call("read", "{:path \"b.txt\"}"),
+            call(tool, &arguments)
+        );
+        let setup = with(&script, r#"{:stages [{:id :go :body "Go." :tools ["read"]}]}"#);
+        std::fs::create_dir_all(setup.project()).unwrap();
+        std::fs::write(setup.project().join("b.txt"), "old\n").unwrap();
+        let mut bridge = setup.interactor();
+        start(&mut bridge, "/workflow w");
+        let question = bridge.event("interaction/requested");
+        let summary = at(&question, &["data", "payload", "args-summary"]).unwrap().as_str().unwrap();
+        assert!(summary.contains(shown), "{tool}: {summary}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Asks the person about a call: a grant for a call outside its stage's tools, an approval if no rule
 //! decides, or an answer for the model. Knows the rules and the questions; does not know how a call runs.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use tokio::sync::MutexGuard;
@@ -87,19 +88,32 @@ impl Batch<'_> {
             Some(Access::AtClient { .. } | Access::Call { .. }) => {
                 format!("{} {}", call.name, call.arguments)
             }
+            Some(Access::Fetch(url)) => format!("{} {url}", call.name),
             _ => call.summary.to_string(),
         };
-        let start = self.start_of("text of the call", &secret::mask(&whole), APPROVAL_ARGUMENTS_BYTES).await;
+        let masked = secret::mask(&whole);
+        let start = self.start_of("text of the call", &masked, APPROVAL_ARGUMENTS_BYTES).await;
+        let mut summary = visible::line(&start.text).into_owned();
+        let mut warnings = start.warnings;
+        warnings.extend(matches!(masked, Cow::Owned(_)).then(|| secret::IS_MASKED.to_owned()));
+        if let Some(diff) = plan.and_then(|plan| plan.as_ref().ok()).and_then(|plan| plan.diff.as_deref()) {
+            let start = self.start_of("diff", diff, TOOL_RESULT_BYTES).await;
+            summary.push_str("\n\n");
+            summary.push_str(&visible::text(&start.text));
+            if start.rest.is_some() {
+                summary.push_str(diff::GOES_ON);
+            }
+            warnings.extend(start.warnings);
+        }
         let request = GrantRequest {
             stage_execution: stage.id.clone(),
             attempt: stage.attempt,
             proposal: proposal.clone(),
             tool: call.name.clone(),
             args_digest: binding.args_digest.clone(),
-            args_summary: visible::line(&start.text).into_owned(),
+            args_summary: summary,
             reason: format!("The stage {} has only {}.", stage.stage.id, stage.stage.tools.join(", ")),
         };
-        let mut warnings = start.warnings;
         warnings.extend(access.map_or_else(Vec::new, |access| self.leaves(access)));
         warnings.extend(others);
         warnings.extend(warning::of("An argument of the call", &call.parsed));
@@ -274,7 +288,7 @@ impl Batch<'_> {
             // Of what nobody understands, the arguments are all that can be shown.
             let unknown = act.accesses().find(|access| matches!(access, Access::Call { .. }));
             let access = unknown.filter(|_| !act.is_whole).unwrap_or(&part.access).clone();
-            let plan = Plan { access, diff: None };
+            let plan = Plan { access, diff: diff.map(str::to_owned) };
             let mut told = self.effects(act, None);
             told.extend((!act.is_whole).then(|| NOT_UNDERSTOOD.to_owned()));
             let grant = self.grant(&named, Some(&Ok(plan)), told, &mut None).await?;
