@@ -565,6 +565,10 @@ pub const LISTED_SESSIONS: usize = 1_000;
 /// Clients of one process's socket, in addition to the editor. Each takes two threads; the goal is two hundred.
 pub const MAX_CONNECTIONS: usize = 256;
 
+/// How long a connection of a socket may be there without a handshake. A client sends it at once; silent connections would
+/// take all places.
+pub const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
+
 /// Inputs in the history file of the REPL.
 pub const REPL_HISTORY: usize = 2_000;
 

@@ -17,7 +17,7 @@ use arc_swap::ArcSwap;
 use crate::clock::{Clock, rfc3339};
 use crate::event::Event;
 use crate::event::question::QuestionKind;
-use crate::limits::{MAX_LINE_BYTES, MAX_PENDING, STALLED};
+use crate::limits::{HANDSHAKE_WAIT, MAX_LINE_BYTES, MAX_PENDING, STALLED};
 use crate::message::SessionId;
 use crate::session::{Agreed, ApiError, Client, Clients, Peer, Pressure, Reply, Standing};
 use crate::wire::encoder::Encoder;
@@ -288,7 +288,15 @@ impl<W: Wire> Connection<W> {
     fn read(&self, mut input: Box<dyn Input>) {
         let mut splitter = Splitter::new(W::line_bytes());
         let mut share = Share::default();
+        let begun = Instant::now();
         loop {
+            if self.kind == TransportKind::Socket
+                && self.wire.agreed().is_none()
+                && !input.is_ready_within(HANDSHAKE_WAIT.saturating_sub(begun.elapsed()))
+            {
+                tracing::debug!("a connection without a handshake was hung up on");
+                return;
+            }
             let filled = splitter.fill(&mut input);
             self.outbox.hold();
             while let Some(line) = splitter.next_line() {

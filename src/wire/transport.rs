@@ -14,6 +14,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -22,6 +23,12 @@ use rustix::io::Errno;
 pub trait Input: Read + Send {
     /// Whether the other side has ended it. Earlier bytes may still be unread. Never waits.
     fn has_ended(&self) -> bool;
+
+    /// Waits at most for that time until there is something to read, or the end. Returns whether there is.
+    fn is_ready_within(&self, patience: Duration) -> bool {
+        let _ = patience;
+        true
+    }
 }
 
 /// The writing half of a transport.
@@ -178,6 +185,20 @@ const fn ended_flag() -> PollFlags {
 impl<R: Read + AsFd + Send> Input for PollingReader<R> {
     fn has_ended(&self) -> bool {
         has_ended(&self.0)
+    }
+
+    fn is_ready_within(&self, patience: Duration) -> bool {
+        let deadline = Instant::now().checked_add(patience);
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], left.as_ref()) {
+                Err(Errno::INTR) => {}
+                Ok(0) => return false,
+                // An error is told by the read.
+                Ok(_) | Err(_) => return true,
+            }
+        }
     }
 }
 

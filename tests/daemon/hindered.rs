@@ -112,6 +112,24 @@ fn silent_socket_is_named_and_hinders_nothing() {
     assert!(!path.exists());
 }
 
+#[test]
+fn stranger_at_the_socket_keeps_no_daemon_out() {
+    let daemon = Daemon::calling(&["true"]);
+    let run = daemon.setup.state().join("run");
+    std::fs::create_dir_all(&run).unwrap();
+    // As a daemon leaves it that has ended.
+    std::fs::write(run.with_file_name("daemon.lock"), "").unwrap();
+    // It takes connections, and never says anything.
+    let stranger = UnixListener::bind(run.join("daemon.sock")).unwrap();
+    let told = daemon.control(&["start"]);
+    assert!(told.status.success(), "{told:?}");
+    let mut editor = daemon.setup.interactor();
+    assert!(runs(daemon.pid()));
+    assert_eq!(code(&editor.ask("ping", "ping", "{}")), "");
+    drop(stranger);
+    assert!(daemon.control(&["stop", "--now"]).status.success());
+}
+
 fn make_pipe(path: &Path) {
     let _ = std::fs::remove_file(path);
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());

@@ -3,7 +3,7 @@ use crate::support;
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 use edn_bridge::value::Owned;
 use support::guest::{Guest, socket};
@@ -267,4 +267,29 @@ fn unfinished_lines_of_all_guests_are_bounded_together() {
     for guest in &mut guests {
         assert!(guest.ask("again", "ping", "{}").to_string().contains(":pong true"));
     }
+}
+
+#[test]
+fn silent_connections_close_the_socket_to_nobody() {
+    use edn_bridge::limits::{HANDSHAKE_WAIT, MAX_CONNECTIONS};
+    let setup = Setup::new();
+    let mut bridge = setup.ready();
+    let path = socket(&setup.state());
+    let mut guest = Guest::at(&path);
+    let begun = std::time::Instant::now();
+    let mut silent: Vec<UnixStream> =
+        (0..MAX_CONNECTIONS).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    // One that says something, and no handshake, is one of them.
+    silent[0].write_all(b"{:kind :request :id \"p\" :op \"pi").unwrap();
+    for stream in &mut silent {
+        stream.set_read_timeout(Some(crate::support::PATIENCE)).unwrap();
+        // The last ones were refused at once.
+        stream.read_to_end(&mut Vec::new()).unwrap();
+    }
+    assert!(begun.elapsed() >= HANDSHAKE_WAIT / 2, "they were refused all");
+    // A client that has shaken hands may be silent for as long.
+    guest.ask("p", "ping", "{}");
+    let mut late = Guest::at(&path);
+    late.ask("p", "ping", "{}");
+    bridge.ask("p", "ping", "{}");
 }

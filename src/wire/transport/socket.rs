@@ -103,9 +103,15 @@ impl Listener {
         loop {
             match Self::bind_at(folder.join(DAEMON)) {
                 // A killed daemon gives back its lock a moment before its socket.
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse && begun.elapsed() < CONNECT_WAIT => {
-                    std::thread::sleep(BIND_PAUSE);
-                }
+                Err(error) if is_taken(&error) => match begun.elapsed() {
+                    waited if waited < CONNECT_WAIT => std::thread::sleep(BIND_PAUSE),
+                    // Who holds the lock is the daemon: nobody else may stand there.
+                    waited if waited < CONNECT_WAIT.saturating_mul(2) => {
+                        tracing::warn!("another program listened at the daemon's socket, which is replaced");
+                        std::fs::remove_file(folder.join(DAEMON))?;
+                    }
+                    _ => return Err(error),
+                },
                 bound => return bound,
             }
         }
@@ -187,6 +193,12 @@ impl Listener {
             }
         }
     }
+}
+
+/// Whether an error of binding says that somebody listens at the place, also one who takes no connection.
+fn is_taken(error: &io::Error) -> bool {
+    use io::ErrorKind::{AddrInUse, PermissionDenied, TimedOut, WouldBlock};
+    matches!(error.kind(), AddrInUse | PermissionDenied | TimedOut | WouldBlock)
 }
 
 /// The refused connections of other users, and of programs that the bridge has started.
