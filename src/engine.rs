@@ -12,7 +12,6 @@ mod actor;
 mod agent;
 mod answer_records;
 mod api;
-pub mod at_work;
 mod busy;
 mod change;
 mod client_files;
@@ -77,6 +76,7 @@ mod trust_preview;
 mod turn_control;
 mod undo;
 mod workflow;
+pub mod working_sessions;
 
 pub use handle::Handle;
 pub use host::Engine;

@@ -34,7 +34,6 @@ use tokio::sync::mpsc;
 use tracing::Instrument as _;
 
 use crate::engine::agent::Agent;
-use crate::engine::at_work::DepartedSession;
 use crate::engine::change::Change;
 use crate::engine::handle::Handle;
 use crate::engine::idempotency::IdempotencyKeys;
@@ -43,6 +42,7 @@ use crate::engine::queue::MessageQueue;
 use crate::engine::revision::ConfigRevision;
 use crate::engine::services::Services;
 use crate::engine::snapshot::SessionSnapshot;
+use crate::engine::working_sessions::DepartedSession;
 use crate::facts::SessionFacts;
 use crate::facts::agent::AgentFacts;
 use crate::git;

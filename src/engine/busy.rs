@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-use crate::engine::at_work::{AtWorkLog, DepartedSession};
 use crate::engine::change::Change;
 use crate::engine::host::Engine;
+use crate::engine::working_sessions::{DepartedSession, WorkingSessions};
 use crate::facts::{AtWork, JobStatus, Phase};
 use crate::message::SessionId;
 use crate::session::{Reply, SwitchTarget};
@@ -51,7 +51,7 @@ impl Engine {
     }
 
     /// Tells `keeper` which sessions work from now on. Called once, before the first client.
-    pub fn keep(&self, keeper: impl AtWorkLog + 'static) {
+    pub fn keep(&self, keeper: impl WorkingSessions + 'static) {
         let _ = self.shared.keeper.set(Box::new(keeper));
     }
 

@@ -14,7 +14,6 @@ use crate::catalogue::ErrorCode;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::context::{Author, Library, Project};
-use crate::engine::at_work::AtWorkLog;
 use crate::engine::change::Change;
 use crate::engine::client_files::ClientFiles;
 use crate::engine::client_requests::ClientRequests;
@@ -28,6 +27,7 @@ use crate::engine::rules::KeptRules;
 use crate::engine::session_tree::SessionTree;
 use crate::engine::shells::Shells;
 use crate::engine::system_prompt;
+use crate::engine::working_sessions::WorkingSessions;
 use crate::event::{Body, CommandOutcome};
 use crate::facts::{AtWork, SessionFacts};
 use crate::federation::Federation;
@@ -84,7 +84,7 @@ pub struct Services {
     pub web: Arc<Web>,
     pub tree: Arc<SessionTree>,
     /// Who keeps the sessions at work through the end of the process.
-    pub keeper: OnceLock<Box<dyn AtWorkLog>>,
+    pub keeper: OnceLock<Box<dyn WorkingSessions>>,
     /// Whether every session is to leave for another process.
     pub leaves: AtomicBool,
     /// The MCP servers.

@@ -4,11 +4,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::catalogue::ErrorCode;
 use crate::claims::Claims;
-use crate::engine::at_work::AT_WORK;
 use crate::engine::change::{Change, Unload};
 use crate::engine::handle::Handle;
 use crate::engine::open::Opener;
 use crate::engine::services::{Services, refused};
+use crate::engine::working_sessions::AT_WORK;
 use crate::facts::Phase;
 use crate::limits::{LEFT_AT_WORK, LET_GO_TRIES};
 use crate::message::SessionId;

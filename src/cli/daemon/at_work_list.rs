@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use edn_bridge::claims::{Claim, Claims};
 use edn_bridge::edn;
-use edn_bridge::engine::at_work::AT_WORK;
+use edn_bridge::engine::working_sessions::AT_WORK;
 use edn_bridge::limits::{KILLS_AT_WORK, LEFT_AT_WORK};
 use serde::{Deserialize, Serialize};
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use edn_bridge::catalogue::ErrorCode;
 use edn_bridge::engine::Engine;
-use edn_bridge::engine::at_work::{AtWorkLog, DepartedSession};
+use edn_bridge::engine::working_sessions::{DepartedSession, WorkingSessions};
 use edn_bridge::environment::{Pairs, Variables};
 use edn_bridge::facts::AtWork;
 use edn_bridge::limits::{DAEMON_ASK, DAEMON_START, HANDED_WAITING_BYTES};
@@ -112,7 +112,7 @@ struct Keeping {
     given: Handover,
 }
 
-impl AtWorkLog for Keeping {
+impl WorkingSessions for Keeping {
     fn works(&self, session: &SessionId) {
         self.notes.works(session.as_str(), &self.given);
     }

@@ -7,14 +7,14 @@ use crate::message::{EntryId, SessionId};
 pub const AT_WORK: &str = "at-work";
 
 /// Is told which sessions work, so that another process can continue them. Never blocks for long: a session waits.
-pub trait AtWorkLog: Send + Sync {
+pub trait WorkingSessions: Send + Sync {
     /// A session begins to work.
     fn works(&self, session: &SessionId);
 
     /// A session rests.
     fn rests(&self, session: &SessionId);
 
-    /// A session begins to leave this process. It is open here no more; [`AtWorkLog::left`] follows.
+    /// A session begins to leave this process. It is open here no more; [`WorkingSessions::left`] follows.
     fn leaves(&self, session: &SessionId);
 
     /// A session has left this process and its files are free: another one may open it.
