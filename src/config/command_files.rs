@@ -1,5 +1,6 @@
-//! What the command of a hook, an MCP server or an external agent names in a project's folder: files by its words and
-//! variables, modules, what its program runs unnamed, folders that it loads code from, and the globs at `:watch`.
+//! The files in a project's folder that the command of a hook, an MCP server or an external agent names: by its words and
+//! variables, as modules, unnamed as those that its program runs, in folders that it loads code from, and by the globs at
+//! `:watch`.
 //!
 //! Knows commands as the configuration has them, and the folder; does not know who trusts what.
 
