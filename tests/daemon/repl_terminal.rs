@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use support::{Bridge, PATIENCE, Setup};
 
 const UP: &str = "\u{1b}[A";
@@ -110,6 +110,12 @@ impl Terminal {
 
     fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits until keys reach the program one by one: from then on C-c takes nothing away that was typed.
+    fn wait_for_single_keys(&self) {
+        let is_canonical = || tcgetattr(&self.keys).unwrap().local_modes.contains(LocalModes::ICANON);
+        support::wait_until("the terminal passes single keys on", || !is_canonical());
     }
 
     /// Types a line and sends it.
@@ -533,6 +539,7 @@ fn answer_within_the_drawing_of_a_question_is_none() {
     chat.press("ye");
     chat.wait_for("Allow it?");
     chat.press("s\r");
+    chat.wait_for_single_keys();
     chat.press("\u{3}");
     chat.wait_for("(ended)");
     // The line was begun before the question and ended after it: all of it is the next message.
