@@ -177,7 +177,8 @@ fn program_of_the_daemon_can_not_ask_it() {
 fn program_of_a_session_starts_no_daemon() {
     let program = env!("CARGO_BIN_EXE_edn-bridge");
     let state = "\"$(dirname \"$PWD\")\"/state";
-    let daemon = Daemon::calling(&[&format!("\"{program}\" --state-dir {state} daemon start; echo $? > said")]);
+    let daemon =
+        Daemon::calling(&[&format!("\"{program}\" --state-dir {state} daemon start; echo $? > said")]);
     let mut command = daemon.setup.command();
     let mut bridge = Bridge::start(command.arg("--yolo").args(["serve", "--no-daemon"]));
     bridge.handshake();
