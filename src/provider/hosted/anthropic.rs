@@ -203,12 +203,12 @@ impl AnswerDecoder {
     fn begin(&mut self, index: u64, block: Block, out: &mut Out) -> Result<(), Broken> {
         match block.kind.text().as_str() {
             "tool_use" => {
-                self.calls.begin(Some(index), &block.id.text(), &block.name.text(), out)?;
+                let at = self.calls.begin(Some(index), &block.id.text(), &block.name.text(), out)?;
                 // A gateway may send all of it at once.
                 if let Some(input) = block.input
                     && !matches!(&*input.0, "null" | "{}" | "\"\"")
                 {
-                    self.calls.whole(index, &input.0)?;
+                    self.calls.whole(at, &input.0)?;
                 }
             }
             "thinking" => {
@@ -229,9 +229,7 @@ impl AnswerDecoder {
 
     fn more(&mut self, index: u64, delta: Delta, out: &mut Out) -> Result<(), Broken> {
         self.texts.text(delta.text.text(), out);
-        if let Some(piece) = delta.partial_json.filled() {
-            self.calls.more(index, piece, out)?;
-        }
+        self.calls.more(index, json::written(delta.partial_json), out)?;
         if let Some(text) = delta.thinking.filled() {
             let text = self.texts.thinking(text, out);
             self.thinking.get_or_insert_default().0.push_str(&text);
@@ -243,7 +241,9 @@ impl AnswerDecoder {
     }
 
     fn finish(&mut self, index: u64, out: &mut Out) {
-        self.calls.finish(index, out);
+        if let Some(at) = self.calls.open(index) {
+            self.calls.finish(at, out);
+        }
         self.texts.end(out);
         if let Some((thinking, signature)) = self.thinking.take()
             && !signature.is_empty()
@@ -296,13 +296,10 @@ impl Decoder for AnswerDecoder {
         }
         self.texts.end(out);
         let end = AnswerEnd::of("anthropic", &self.reason, &self.details, self.calls.len());
-        let end = if self.calls.has_half() { end.in_call() } else { end };
+        let end = self.calls.close(end, out);
         self.over = true;
-        if !end.is_broken() {
-            self.calls.finish_all(out);
-            if !self.replay.is_empty() {
-                out.push_back(Chunk::Replay(Value::vector(std::mem::take(&mut self.replay))));
-            }
+        if !end.is_broken() && !self.replay.is_empty() {
+            out.push_back(Chunk::Replay(Value::vector(std::mem::take(&mut self.replay))));
         }
         out.push_back(Chunk::Usage(self.usage));
         close(end, out)
@@ -353,7 +350,7 @@ struct Block {
 #[serde(default)]
 struct Delta {
     text: Lenient<String>,
-    partial_json: Lenient<String>,
+    partial_json: Option<RawJson>,
     thinking: Lenient<String>,
     signature: Lenient<String>,
     stop_reason: Lenient<String>,

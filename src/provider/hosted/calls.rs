@@ -11,7 +11,7 @@ use super::protocol::{Broken, Out};
 use super::surrogates::SurrogateJoiner;
 use crate::limits::{ANSWER_TOOL_CALLS, MAX_ANSWER_BYTES};
 use crate::message::{Block, Message};
-use crate::provider::Chunk;
+use crate::provider::{AnswerEnd, Chunk};
 
 /// The calls of one answer.
 #[derive(Debug, Default)]
@@ -72,19 +72,20 @@ impl PartialCalls {
         self.calls.is_empty()
     }
 
-    /// Whether a call has that id of the server.
-    pub fn has_id(&self, id: &str) -> bool {
-        !id.is_empty() && self.calls.iter().any(|call| call.server_id == id)
-    }
-
     /// Whether a call has that number.
     pub fn has_key(&self, key: u64) -> bool {
         self.calls.iter().any(|call| call.key == Some(key))
     }
 
-    /// Whether the call with that number is open.
-    pub fn is_open(&self, key: u64) -> bool {
-        self.calls.iter().any(|call| call.key == Some(key) && !call.done)
+    /// The place of the open call with that number.
+    pub fn open(&self, key: u64) -> Option<usize> {
+        self.calls.iter().rposition(|call| call.key == Some(key) && !call.done)
+    }
+
+    /// The place of the call with that id of the server, else of the open one with that number.
+    pub fn find(&self, id: &str, key: u64) -> Option<usize> {
+        let named = self.calls.iter().rposition(|call| !id.is_empty() && call.server_id == id);
+        named.or_else(|| self.open(key))
     }
 
     /// Takes a piece that says as much of its call as its server likes: it begins one, or belongs to one.
@@ -127,14 +128,18 @@ impl PartialCalls {
         if !id.is_empty() && *id == call.server_id {
             return false;
         }
-        let is_whole = json::is_whole(&call.written);
+        // Most pieces: their cost must not grow with the arguments.
+        if id.is_empty() && name.is_empty() {
+            return false;
+        }
+        let is_whole = || call.written.trim_end().ends_with('}') && json::is_whole(&call.written);
         if !id.is_empty() && !call.server_id.is_empty() {
             // A proxy may give each piece another id. Such a piece has no name, which comes once.
-            return !name.is_empty() || (is_whole && !arguments.is_empty());
+            return !name.is_empty() || (!arguments.is_empty() && is_whole());
         }
         // A call without arguments, and one of another tool.
         let is_other = key.is_none() && call.written.is_empty() && **name != *call.name;
-        !name.is_empty() && !call.name.is_empty() && (is_whole || is_other)
+        !name.is_empty() && !call.name.is_empty() && (is_other || is_whole())
     }
 
     /// Starts a call. Replaces an id that is missing or was used before, because small servers count from
@@ -173,8 +178,7 @@ impl PartialCalls {
     /// Adds to the arguments of the open call with that number. A piece of something else, such as a call of the
     /// server's own tools, is nothing.
     pub fn more(&mut self, key: u64, arguments: String, out: &mut Out) -> Result<(), Broken> {
-        let found = self.calls.iter().rposition(|call| call.key == Some(key) && !call.done);
-        found.map_or(Ok(()), |at| self.add(at, arguments, out))
+        self.open(key).map_or(Ok(()), |at| self.add(at, arguments, out))
     }
 
     fn add(&mut self, at: usize, arguments: String, out: &mut Out) -> Result<(), Broken> {
@@ -189,10 +193,9 @@ impl PartialCalls {
         Ok(())
     }
 
-    /// Sets the whole arguments of the open call with that number, which count if the pieces did not come, or not all.
-    pub fn whole(&mut self, key: u64, whole: &str) -> Result<(), Broken> {
-        let found = self.calls.iter_mut().rev().find(|call| call.key == Some(key) && !call.done);
-        let Some(call) = found else { return Ok(()) };
+    /// Sets the whole arguments of the call at a place, if it is open. They count if the pieces did not come, or not all.
+    pub fn whole(&mut self, at: usize, whole: &str) -> Result<(), Broken> {
+        let Some(call) = self.calls.get_mut(at).filter(|call| !call.done) else { return Ok(()) };
         self.bytes = self.bytes.saturating_add(whole.len().saturating_sub(call.written.len()));
         if self.bytes > MAX_ANSWER_BYTES {
             return Err(Broken::TooLarge(format!("tool calls of more than {MAX_ANSWER_BYTES} bytes")));
@@ -201,16 +204,25 @@ impl PartialCalls {
         Ok(())
     }
 
-    /// Ends the complete call with that number.
-    pub fn finish(&mut self, key: u64, out: &mut Out) {
-        let found = self.calls.iter_mut().enumerate().rev();
-        if let Some((at, call)) = found.into_iter().find(|(_, call)| call.key == Some(key) && !call.done) {
+    /// Ends the call at a place, if it is open.
+    pub fn finish(&mut self, at: usize, out: &mut Out) {
+        if let Some(call) = self.calls.get_mut(at).filter(|call| !call.done) {
             call.finish(at, out);
         }
     }
 
+    /// Ends the open calls with their answer, for a protocol that tells the end of each call: if one has no arguments yet, or
+    /// half of them, the answer is broken.
+    pub fn close(&mut self, end: AnswerEnd, out: &mut Out) -> AnswerEnd {
+        let end = if self.has_half() { end.in_call() } else { end };
+        if !end.is_broken() {
+            self.finish_all(out);
+        }
+        end
+    }
+
     /// Whether a call is open whose arguments did not come, or do not end.
-    pub fn has_half(&self) -> bool {
+    fn has_half(&self) -> bool {
         let is_half = |call: &Building| !call.done && call.whole.is_none() && !json::is_whole(&call.written);
         self.calls.iter().any(is_half)
     }
@@ -354,8 +366,8 @@ mod tests {
             calls.begin(Some(3), "x", "f", &mut out).unwrap();
             calls.more(3, pieces.to_owned(), &mut out).unwrap();
             calls.more(4, "{\"of\": \"no call\"}".to_owned(), &mut out).unwrap();
-            calls.whole(3, whole).unwrap();
-            calls.finish(3, &mut out);
+            calls.whole(0, whole).unwrap();
+            calls.finish(0, &mut out);
             assert!(!calls.has_half());
             let Some(Chunk::ToolCall { arguments, .. }) = out.pop_back() else { panic!("{out:?}") };
             assert_eq!(arguments.text(), expected, "{pieces} and {whole}");

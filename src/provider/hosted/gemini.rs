@@ -152,10 +152,10 @@ impl AnswerDecoder {
         if let Some(call) = part.function_call.get() {
             self.texts.end(out);
             let key = u64::try_from(self.calls.len()).unwrap_or(u64::MAX);
-            self.calls.begin(Some(key), &call.id.text(), &call.name.text(), out)?;
+            let at = self.calls.begin(Some(key), &call.id.text(), &call.name.text(), out)?;
             let written = call.args.filter(|args| &*args.0 != "null");
             self.calls.more(key, written.map_or_else(|| "{}".to_owned(), |args| args.0.into()), out)?;
-            self.calls.finish(key, out);
+            self.calls.finish(at, out);
             self.signatures.push(part.thought_signature.get().map_or(Value::Nil, Value::from));
         }
         Ok(())

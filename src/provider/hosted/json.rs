@@ -2,6 +2,7 @@
 
 use serde_json::Value as Json;
 
+use super::lenient::RawJson;
 use crate::json;
 use crate::message::{Arguments, UnreadableArguments};
 use crate::value::{Map, Value};
@@ -52,6 +53,15 @@ pub fn from_value(value: &Value<'_>) -> Json {
 /// JSON as a value. An object's keys become keywords if possible.
 pub fn to_value(json: Json) -> Value<'static> {
     json::from_serde(json, &|key| if is_name(&key) { Value::keyword(key) } else { Value::from(key) })
+}
+
+/// The arguments of a call, or a piece of them, as text: servers send text, and small ones the object itself. Empty for none.
+pub fn written(arguments: Option<RawJson>) -> String {
+    match arguments {
+        Some(text) if text.0.starts_with('"') => serde_json::from_str(&text.0).unwrap_or_default(),
+        Some(object) if &*object.0 != "null" => object.0.into(),
+        _ => String::new(),
+    }
 }
 
 /// A call's arguments from the model's text: empty for none.

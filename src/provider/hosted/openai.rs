@@ -182,13 +182,7 @@ impl AnswerDecoder {
         for call in delta.tool_calls {
             self.texts.end(out);
             let function = call.function.or_empty();
-            let arguments = match function.arguments {
-                Some(written) if written.0.starts_with('"') => {
-                    serde_json::from_str(&written.0).unwrap_or_default()
-                }
-                Some(written) if &*written.0 != "null" => written.0.into(),
-                _ => String::new(),
-            };
+            let arguments = json::written(function.arguments);
             let (id, name) = (call.id.text(), function.name.text());
             let piece = CallPiece { key: call.index.get(), id: &id, name: &name, arguments };
             self.calls.piece(piece, out)?;

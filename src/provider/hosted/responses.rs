@@ -111,14 +111,13 @@ fn items(utterance: &Utterance<'_>) -> Vec<Json> {
 }
 
 /// The types of events that say nothing new.
-const REPEATED: [&str; 11] = [
+const REPEATED: [&str; 10] = [
     "response.created",
     "response.queued",
     "response.in_progress",
     "response.content_part.added",
     "response.content_part.done",
     "response.output_text.annotation.added",
-    "response.function_call_arguments.done",
     "response.reasoning_summary_part.added",
     "response.reasoning_summary_part.done",
     "response.reasoning_summary_text.done",
@@ -131,8 +130,8 @@ pub struct AnswerDecoder {
     calls: PartialCalls,
     texts: TextDeltas,
     replay: Vec<Value<'static>>,
-    /// The items whose text came.
-    with_text: HashSet<u64>,
+    /// The parts whose text came, each by the numbers of its item and of itself.
+    with_text: HashSet<(u64, u64)>,
     /// The ids of the reasoning items in `replay`.
     replayed: HashSet<String>,
     /// Whether the server leaves out the number of an event's item.
@@ -165,23 +164,23 @@ impl AnswerDecoder {
             }
             "function_call" => {
                 let id = item.call_id.text();
-                let is_known = self.calls.has_id(&id) || self.calls.is_open(key);
                 // The list at the end repeats the items, and a proxy may repeat them with other ids.
                 let is_repeated =
                     is_last && (self.calls.has_key(key) || (self.is_unnumbered && !self.calls.is_empty()));
-                if !is_known && !is_repeated {
-                    self.calls.begin(Some(key), &id, &item.name.text(), out)?;
+                let at = match self.calls.find(&id, key) {
+                    Some(at) => at,
+                    None if is_repeated => return Ok(()),
+                    None => self.calls.begin(Some(key), &id, &item.name.text(), out)?,
+                };
+                let arguments = json::written(item.arguments);
+                if !arguments.is_empty() {
+                    self.calls.whole(at, &arguments)?;
                 }
-                if let Some(arguments) = item.arguments.filled() {
-                    self.calls.whole(key, &arguments)?;
-                }
-                self.calls.finish(key, out);
+                self.calls.finish(at, out);
             }
-            "message" if !self.has_text(key) => {
-                self.with_text.insert(key);
-                for part in item.content {
-                    self.texts.text(part.text.text(), out);
-                    self.texts.text(part.refusal.text(), out);
+            "message" if !self.is_known_text() => {
+                for (place, part) in (0..).zip(item.content) {
+                    self.missing(key, place, part.text.text() + &part.refusal.text(), out);
                 }
             }
             _ => {}
@@ -189,9 +188,16 @@ impl AnswerDecoder {
         Ok(())
     }
 
-    /// Whether an item's text came already. Without numbers, any text may be the item's.
-    fn has_text(&self, key: u64) -> bool {
-        self.with_text.contains(&key) || (self.is_unnumbered && !self.with_text.is_empty())
+    /// Whether a whole text is one that came already, as far as can be told without numbers: any may be it.
+    fn is_known_text(&self) -> bool {
+        self.is_unnumbered && !self.with_text.is_empty()
+    }
+
+    /// A part's whole text, if it did not come in pieces.
+    fn missing(&mut self, key: u64, place: u64, text: String, out: &mut Out) {
+        if !text.is_empty() && self.with_text.insert((key, place)) {
+            self.texts.text(text, out);
+        }
     }
 
     fn completed(&mut self, response: Finished, word: &str, out: &mut Out) -> Result<(), Broken> {
@@ -207,13 +213,10 @@ impl AnswerDecoder {
         let why = response.incomplete_details.or_empty().reason.filled();
         let word = why.or(response.status.filled()).unwrap_or_else(|| word.to_owned());
         let end = AnswerEnd::of("openai-responses", &word, "", self.calls.len());
-        let end = if self.calls.has_half() { end.in_call() } else { end };
+        let end = self.calls.close(end, out);
         self.over = true;
-        if !end.is_broken() {
-            self.calls.finish_all(out);
-            if !self.replay.is_empty() {
-                out.push_back(Chunk::Replay(Value::vector(std::mem::take(&mut self.replay))));
-            }
+        if !end.is_broken() && !self.replay.is_empty() {
+            out.push_back(Chunk::Replay(Value::vector(std::mem::take(&mut self.replay))));
         }
         if let Some(tokens) = response.usage.get() {
             let cache_read = tokens.input_tokens_details.or_empty().cached_tokens.get().unwrap_or(0);
@@ -238,20 +241,19 @@ impl Decoder for AnswerDecoder {
         }
         let payload: Payload = parse(event.data)?;
         let index = payload.output_index.get();
-        let key = index.unwrap_or_default();
+        let (key, place) = (index.unwrap_or_default(), payload.content_index.get().unwrap_or_default());
         let kind = payload.kind.filled().unwrap_or_else(|| event.name.to_owned());
         self.is_unnumbered |= index.is_none() && kind.starts_with("response.output_");
         match kind.as_str() {
             "response.output_text.delta" | "response.refusal.delta" => {
-                self.with_text.insert(key);
-                self.texts.text(payload.delta.text(), out);
-            }
-            "response.output_text.done" | "response.refusal.done" => {
-                if !self.has_text(key) {
-                    self.with_text.insert(key);
-                    self.texts.text(payload.text.text(), out);
-                    self.texts.text(payload.refusal.text(), out);
+                if let Some(text) = payload.delta.filled() {
+                    self.with_text.insert((key, place));
+                    self.texts.text(text, out);
                 }
+            }
+            "response.output_text.done" | "response.refusal.done" if self.is_known_text() => {}
+            "response.output_text.done" | "response.refusal.done" => {
+                self.missing(key, place, payload.text.text() + &payload.refusal.text(), out);
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 self.thought = true;
@@ -266,7 +268,18 @@ impl Decoder for AnswerDecoder {
                     self.calls.begin(Some(key), &item.call_id.text(), &item.name.text(), out)?;
                 }
             }
-            "response.function_call_arguments.delta" => self.calls.more(key, payload.delta.text(), out)?,
+            "response.function_call_arguments.delta" => {
+                let piece: ArgumentsPiece = parse(event.data)?;
+                self.calls.more(key, json::written(piece.delta), out)?;
+            }
+            "response.function_call_arguments.done" => {
+                let piece: ArgumentsPiece = parse(event.data)?;
+                let arguments = json::written(piece.arguments);
+                if let Some(at) = index.and_then(|key| self.calls.open(key)).filter(|_| !arguments.is_empty())
+                {
+                    self.calls.whole(at, &arguments)?;
+                }
+            }
             "response.output_item.done" => {
                 self.texts.end(out);
                 if let Some(item) = payload.item {
@@ -303,11 +316,20 @@ struct Payload {
     #[serde(rename = "type")]
     kind: Lenient<String>,
     output_index: Lenient<u64>,
+    content_index: Lenient<u64>,
     delta: Lenient<String>,
     text: Lenient<String>,
     refusal: Lenient<String>,
     item: Option<RawJson>,
     response: LenientStruct<Finished>,
+}
+
+/// More of a call's arguments, or all of them.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ArgumentsPiece {
+    delta: Option<RawJson>,
+    arguments: Option<RawJson>,
 }
 
 #[derive(Deserialize, Default)]
@@ -318,7 +340,7 @@ struct Item {
     id: Lenient<String>,
     call_id: Lenient<String>,
     name: Lenient<String>,
-    arguments: Lenient<String>,
+    arguments: Option<RawJson>,
     encrypted_content: Lenient<String>,
     content: LenientList<ItemPart>,
 }

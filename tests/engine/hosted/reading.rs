@@ -171,14 +171,10 @@ fn thinking_tags_of_configured_model_reach_no_text() {
     let server = Server::new([Answer::events(words("openai", "<think>hm</think>yes"))]);
     let mut bridge = bridge(&server, "openai", ":thinking-tags true").ready();
     bridge.request("p", "prompt", "{:message \"go\"}");
-    let mut thought = String::new();
-    let last = bridge
+    let first = bridge
         .until(|frame| matches!(text(frame, "event"), "assistant/thinking-delta" | "assistant/message"));
-    if text(&last, "event") == "assistant/thinking-delta" {
-        thought.push_str(data(&last, "text"));
-        assert_eq!(data(&end_of_turn(&mut bridge), "text"), "yes");
-    }
-    assert_eq!(thought, "hm");
+    assert_eq!((text(&first, "event"), data(&first, "text")), ("assistant/thinking-delta", "hm"));
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "yes");
 }
 
 #[test]
@@ -224,6 +220,39 @@ fn responses_list_fills_what_did_not_come() {
                 piece(two, "\"a\"}"),
                 done(two, CALL),
                 all.clone(),
+            ],
+        ),
+        (
+            "an empty piece of text",
+            vec![delta(one).replace("Hello", ""), text_done(one), done(two, CALL), all.clone()],
+        ),
+        (
+            "arguments as an object",
+            vec![
+                delta(one),
+                done(two, &CALL.replace(r#""{\"path\":\"a\"}""#, r#"{"path":"a"}"#)),
+                completed(""),
+            ],
+        ),
+        (
+            "a piece of arguments as an object",
+            vec![
+                delta(one),
+                added(two, "c"),
+                piece(two, "@").replace(r#""@""#, r#"{"path":"a"}"#),
+                completed(""),
+            ],
+        ),
+        (
+            "the end of the arguments alone",
+            vec![
+                delta(one),
+                added(two, "c"),
+                format!(
+                    r#"{{"type":"response.function_call_arguments.done"{two},"arguments":{:?}}}"#,
+                    "{\"path\":\"a\"}"
+                ),
+                completed(""),
             ],
         ),
         (
@@ -275,6 +304,43 @@ fn responses_list_fills_what_did_not_come() {
             heard.message
         );
     }
+}
+
+#[test]
+fn responses_items_are_kept_apart() {
+    let call = |kind: &str, index: &str, id: &str, arguments: &str| {
+        format!(
+            r#"{{"type":"response.output_item.{kind}"{index},"item":{{"type":"function_call","call_id":"{id}","name":"read","arguments":{arguments:?}}}}}"#
+        )
+    };
+    let completed =
+        r#"{"type":"response.completed","response":{"status":"completed","output":[]}}"#.to_owned();
+    let (a, b) = (r#"{"path":"a"}"#, r#"{"path":"b"}"#);
+    for (one, two) in [(r#","output_index":0"#, r#","output_index":1"#), ("", "")] {
+        let stream = [
+            call("added", one, "c1", ""),
+            call("added", two, "c2", ""),
+            call("done", one, "c1", a),
+            call("done", two, "c2", b),
+            completed.clone(),
+        ];
+        let stream: Vec<&str> = stream.iter().map(String::as_str).collect();
+        let server = Server::new([events(&stream)]);
+        let heard = hear(ask(&provider(&server, "openai-responses", ""), request()));
+        let expected = ["{:path \"a\"}", "{:path \"b\"}"].map(|text| ("read".to_owned(), text.to_owned()));
+        assert_eq!(heard.calls, expected, "{one:?} {}", heard.message);
+    }
+    // Two parts of one message: the first came in pieces, the second at its end.
+    let stream = [
+        r#"{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"One."}"#,
+        r#"{"type":"response.output_text.done","output_index":0,"content_index":0,"text":"One."}"#,
+        r#"{"type":"response.output_text.done","output_index":0,"content_index":1,"text":" Two."}"#,
+        r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"message","id":"m","content":[{"text":"One."},{"text":" Two."},{"text":" Three."}]}}"#,
+        &completed,
+    ];
+    let server = Server::new([events(&stream)]);
+    let heard = hear(ask(&provider(&server, "openai-responses", ""), request()));
+    assert_eq!((heard.text.as_str(), heard.error), ("One. Two. Three.", None), "{}", heard.message);
 }
 
 #[test]
