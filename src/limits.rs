@@ -16,14 +16,14 @@ pub use crate::edn::limits::MAX_DEPTH;
 pub const EXECUTOR_THREADS: usize = 2;
 
 /// How long the start of an executor may take, which takes a millisecond where the system gives threads.
-pub const EXECUTOR_WAIT: Duration = Duration::from_secs(5);
+pub const EXECUTOR_WAIT: Duration = Duration::from_secs(10);
 
 /// Threads of an executor for work that blocks, which are there before the system can refuse them. Not one, because a tool
 /// may wait for an editor meanwhile.
 pub const BLOCKING_THREADS: usize = 3;
 
 /// How long a thread for work that blocks stays without any.
-pub const BLOCKING_THREAD_KEPT: Duration = Duration::from_secs(600);
+pub const BLOCKING_THREAD_KEPT: Duration = Duration::from_secs(60);
 
 /// The longest `:id` of a request, in bytes. The id is kept while its request is pending, and sent back. A program
 /// that generates ids never needs more.

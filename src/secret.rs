@@ -49,18 +49,23 @@ impl Secret {
     }
 }
 
-/// The forms of a secret. The first group of each is what is masked. It has no character by which a shell runs something: a
-/// text is also masked where a person allows it.
+/// The forms of a secret. The first group of each is what is masked. A text is also masked where a person allows it, so none
+/// but those of [`KEY_LINES`] goes beyond a line, or hides a word that a shell would run: `PASSWORD= x` and `TOKEN=bearer x` run
+/// x.
 const FORMS: &[&str] = &[
     // password=…, "api_key": "…", GITHUB_TOKEN=…, --secret …, "the password is …", Authorization: Bearer …
-    r"(?i)(?:\b|_|-)(?:authorization|passw(?:or)?d|passphrase|pwd|secret|token|credentials?|(?:api|access|private|secret)[-_ ]?key)(?:[-_](?:key|id))?\b[\x22\x27]?(?:\s*(?::|=|\s(?:is|was)\s)\s*)[\x22\x27]?(?:(?:bearer|basic|token)\s+)?([^\s\x22\x27\x60,;&|()$<>]{3,})",
-    r"(?i)--(?:[a-z]+-)*(?:password|passphrase|secret|token|key)\s+[\x22\x27]?([^\s\x22\x27\x60;&|()$<>-][^\s\x22\x27\x60;&|()$<>]{2,})",
-    r"(?i)\b(?:bearer|basic)\s+([a-z0-9._~+/=-]{8,})",
+    r"(?i)(?:\b|_|-)(?:authorization|passw(?:or)?d|passphrase|pwd|secret|token|credentials?|(?:api|access|private|secret)[-_ ]?key)(?:[-_](?:key|id))?\b[\x22\x27]?(?:(?:[ \t]*:[ \t]*|[ \t]+=[ \t]*|[ \t]+(?:is|was)[ \t]+)[\x22\x27]?(?:(?:bearer|basic|token)[ \t]+)?|=(?:[\x22\x27](?:(?:bearer|basic|token)[ \t]+)?)?)([^\s\x22\x27\x60,;&|()$<>]{3,})",
+    r"(?i)--(?:[a-z]+-)*(?:password|passphrase|secret|token|key)[ \t]+[\x22\x27]?([^\s\x22\x27\x60;&|()$<>-][^\s\x22\x27\x60;&|()$<>]{2,})",
+    r"(?i)(?:^|[^\w=])(?:bearer|basic)[ \t]+([a-z0-9._~+/=-]{8,})",
     // The user's password in a URL.
     r"://[^/\s:@]*:([^/\s@$\x22\x27\x60;|&()<>]+)@",
     // The prefixes that services give their keys, and a JSON web token.
     r"\b((?:sk|rk|pk)[-_][A-Za-z0-9_-]{8,}|gh[pousr]_[A-Za-z0-9]{8,}|github_pat_[A-Za-z0-9_]{8,}|glpat-[A-Za-z0-9_-]{8,}|xox[abeprs]-[A-Za-z0-9-]{8,}|A[KS]IA[0-9A-Z]{12,}|AIza[A-Za-z0-9_-]{16,}|npm_[A-Za-z0-9]{16,}|hf_[A-Za-z0-9]{16,}|pypi-[A-Za-z0-9_-]{16,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?)",
-    // The lines of a private key, up to its end or as far as they go. No other text between them, such as a command.
+];
+
+/// The forms of the lines of a private key. In a command, such a line may be the path of a program.
+const KEY_LINES: &[&str] = &[
+    // Up to its end, or as far as they go. No other text between them, such as a command.
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----((?:\s|\\[nr])*(?:(?:Proc-Type|DEK-Info): [A-Za-z0-9,-]+(?:\s|\\[nr])+)*[A-Za-z0-9+/=]{40,}(?:(?:\s|\\[nr])+[A-Za-z0-9+/=]{40,})*(?:(?:\s|\\[nr])+[A-Za-z0-9+/=]{1,76})?)(?:\s|\\[nr])*-----END",
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----((?:\s|\\[nr])*(?:(?:Proc-Type|DEK-Info): [A-Za-z0-9,-]+(?:\s|\\[nr])+)*[A-Za-z0-9+/=]{40,}(?:(?:\s|\\[nr])+[A-Za-z0-9+/=]{40,})*)",
 ];
@@ -70,12 +75,25 @@ pub const IS_MASKED: &str =
     "What has the form of a key or a password is shown as [secret]. It is in what you allow.";
 
 /// The forms as one set; `None` only if a form is no regular expression, which a test excludes.
-static SECRETS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new_many(FORMS).ok());
+static SECRETS: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new_many(&[FORMS, KEY_LINES].concat()).ok());
+
+/// The forms that hide nothing of a command that would run.
+static SECRETS_OF_COMMANDS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new_many(FORMS).ok());
 
 /// A description without what has the form of a key, token or password. It finds the usual forms and no others:
 /// no boundary, only less to be read over a shoulder.
 pub fn mask(text: &str) -> Cow<'_, str> {
-    let Some(secrets) = &*SECRETS else { return text.into() };
+    masked_by(SECRETS.as_ref(), text)
+}
+
+/// A command that a person is asked about, masked so that all that would run is seen.
+pub fn mask_command(text: &str) -> Cow<'_, str> {
+    masked_by(SECRETS_OF_COMMANDS.as_ref(), text)
+}
+
+fn masked_by<'t>(secrets: Option<&Regex>, text: &'t str) -> Cow<'t, str> {
+    let Some(secrets) = secrets else { return text.into() };
     let mut masked = String::new();
     let mut end = 0;
     for found in secrets.captures_iter(text) {
@@ -159,8 +177,25 @@ mod tests {
             "curl https://me:ab$(touch${IFS}x)@host/",
             "curl https://me:ab`touch${IFS}x`@host/",
             "TOKEN=abc;touch${IFS}x",
+            "PASSWORD= touch${IFS}x",
+            "PASSWORD=bearer touch${IFS}x",
+            "tool --password\ntouch${IFS}x",
         ] {
             assert!(mask(text).contains("touch${IFS}x"), "{text}: {}", mask(text));
+        }
+        let path = format!("/{}", "a".repeat(50));
+        for text in [
+            format!("PASSWORD= {path}"),
+            format!("PASSWORD=\n{path}"),
+            format!("TOKEN=bearer {path}"),
+            format!("TOKEN=\"\"\n{path}"),
+            format!("echo password:\n{path}"),
+            format!("tool --key\n{path}"),
+            format!("echo basic\n{path}"),
+            format!(": -----BEGIN PRIVATE KEY-----\n{path}"),
+            format!(": -----BEGIN PRIVATE KEY-----\n{path}\nmake\n-----END"),
+        ] {
+            assert_eq!(mask_command(&text), text);
         }
     }
 

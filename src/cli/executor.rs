@@ -28,7 +28,7 @@ pub(super) fn start() -> io::Result<Runtime> {
         let needed = EXECUTOR_THREADS.saturating_add(BLOCKING_THREADS);
         Err(io::Error::new(
             io::ErrorKind::WouldBlock,
-            format!("the system refuses {needed} more threads (see `ulimit -u`)"),
+            format!("the system seems to refuse {needed} more threads (see `ulimit -u`)"),
         ))
     })
 }

@@ -166,6 +166,8 @@ impl Reading {
             Err(error) => {
                 tracing::warn!(%error, "the rules that were kept, also those that deny, could not be read");
                 self.unread = Some(error.to_string());
+                // The same file counts as another one when it is back.
+                self.stamp = None;
                 return;
             }
         };

@@ -82,7 +82,7 @@ impl Texts {
         let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
         let mut bytes = Vec::new();
         let file = is_digest.then(|| private::open_to_read(&self.path(digest)).ok()).flatten()?;
-        file.take(UNDO_BYTES).read_to_end(&mut bytes).ok()?;
+        file.take(TOOL_FILE_BYTES).read_to_end(&mut bytes).ok()?;
         (sha256::hex(&bytes) == digest).then_some(bytes)
     }
 }

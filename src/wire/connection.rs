@@ -290,12 +290,12 @@ impl<W: Wire> Connection<W> {
         let mut share = Share::default();
         let begun = Instant::now();
         loop {
-            if self.kind == TransportKind::Socket
-                && self.wire.agreed().is_none()
-                && !input.is_ready_within(HANDSHAKE_WAIT.saturating_sub(begun.elapsed()))
-            {
-                tracing::debug!("a connection without a handshake was hung up on");
-                return;
+            if self.kind == TransportKind::Socket && self.wire.agreed().is_none() {
+                let left = HANDSHAKE_WAIT.saturating_sub(begun.elapsed());
+                if left.is_zero() || !input.is_ready_within(left) {
+                    tracing::debug!("a connection without a handshake was hung up on");
+                    return;
+                }
             }
             let filled = splitter.fill(&mut input);
             self.outbox.hold();

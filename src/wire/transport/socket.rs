@@ -108,7 +108,10 @@ impl Listener {
                     // Who holds the lock is the daemon: nobody else may stand there.
                     waited if waited < CONNECT_WAIT.saturating_mul(2) => {
                         tracing::warn!("another program listened at the daemon's socket, which is replaced");
-                        std::fs::remove_file(folder.join(DAEMON))?;
+                        match std::fs::remove_file(folder.join(DAEMON)) {
+                            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                            Ok(()) | Err(_) => std::thread::sleep(BIND_PAUSE),
+                        }
                     }
                     _ => return Err(error),
                 },

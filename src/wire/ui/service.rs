@@ -142,6 +142,7 @@ impl Wire for Ui {
             self.answer_compaction(connection, event);
         }
         if let (Body::QuestionAsked(asked), Some(session)) = (&event.body, &event.session)
+            && wanted()
             && !is_shown(connection, session, asked.subagent.as_ref())
         {
             let whose = self.whose(session);

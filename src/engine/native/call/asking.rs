@@ -91,7 +91,10 @@ impl Batch<'_> {
             Some(Access::Fetch(url)) => format!("{} {url}", call.name),
             _ => call.summary.to_string(),
         };
-        let masked = secret::mask(&whole);
+        let masked = match access {
+            Some(Access::Run(_)) => secret::mask_command(&whole),
+            _ => secret::mask(&whole),
+        };
         let start = self.start_of("text of the call", &masked, APPROVAL_ARGUMENTS_BYTES).await;
         let mut summary = visible::line(&start.text).into_owned();
         let mut warnings = start.warnings;
