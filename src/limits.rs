@@ -846,6 +846,10 @@ pub const COMPACT_KEEP_TOKENS: u64 = 20_000;
 /// Bytes of one message in the request for a summary. A tool's output is rarely worth more.
 pub const COMPACT_MESSAGE_BYTES: usize = 4000;
 
+/// Compactions of one answer whose model calls find the conversation too long. Each keeps half as much, the last only the
+/// newest message: what is still too long then cannot be made shorter.
+pub const COMPACT_TRIES: u32 = 5;
+
 /// Open questions of a process. Each one blocks a turn, which asks one at a time.
 pub const OPEN_QUESTIONS: usize = 1024;
 

@@ -24,8 +24,10 @@ pub mod fetch;
 pub mod hosted;
 pub mod models;
 pub mod scripted;
+pub mod takes;
 
 pub use ends::{AnswerEnd, Retry};
+pub use takes::Fact;
 
 /// A source of model answers.
 pub trait Provider: Send + Sync + 'static {
@@ -82,6 +84,8 @@ pub struct ModelRequest {
     pub thinking_by: Option<ThinkingBy>,
     /// Whether `<think>` and `</think>` in the text enclose thinking.
     pub thinking_tags: bool,
+    /// Facts about the model's requests, from the catalogue and the configuration.
+    pub takes: Arc<[Fact]>,
     /// The maximum length of the answer, in tokens; `None` leaves it to the provider.
     pub max_output_tokens: Option<u32>,
     /// The variables of the client for which it is made, where its key may be; `None` if it brought none.
@@ -163,20 +167,19 @@ pub struct ProviderError {
     pub kind: ErrorKind,
     /// The cause, in one sentence that a person can act on.
     pub message: String,
+    /// The most tokens that the server takes, if it has said so.
+    pub limit: Option<u64>,
 }
 
 impl ProviderError {
     /// An error of that kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), limit: None }
     }
 
     /// Whether the same call may succeed later, so that a retry makes sense.
     pub fn is_passing(&self) -> bool {
-        matches!(
-            self.kind,
-            ErrorKind::Overloaded | ErrorKind::RateLimited { .. } | ErrorKind::Dropped | ErrorKind::Malformed
-        )
+        self.kind.is_passing()
     }
 }
 
@@ -203,6 +206,11 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// Whether the same call may succeed later.
+    pub const fn is_passing(self) -> bool {
+        matches!(self, Self::Overloaded | Self::RateLimited { .. } | Self::Dropped | Self::Malformed)
+    }
+
     /// The name on every wire.
     pub const fn as_str(self) -> &'static str {
         match self {

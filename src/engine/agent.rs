@@ -65,6 +65,9 @@ pub enum CompactionError {
     /// The model failed.
     #[error("The conversation could not be summarised: {0}")]
     Model(String),
+    /// The model cannot take that much at once.
+    #[error("The conversation could not be summarised: {0}")]
+    TooLong(String),
     /// The summary could not be written.
     #[error("The summary could not be saved: {0}")]
     Store(String),

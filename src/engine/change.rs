@@ -155,6 +155,8 @@ pub enum Change {
     CompactionStarted { asked: bool, ack: Ack<()> },
     /// That has ended, and the session goes on in the phase before it.
     CompactionEnded { phase: Phase, ended: CompactionEnded, ack: Ack<()> },
+    /// The server has said something new about the session's model.
+    ModelLearned { ack: Ack<()> },
     /// The session's agent told something of its session.
     AgentTold { told: Box<AgentFacts>, ack: Ack<()> },
     /// The task is at a boundary where it can continue with a newer configuration.

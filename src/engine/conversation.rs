@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::limits::{COMPACT_KEEP_TOKENS, COMPACT_MESSAGE_BYTES, COMPACT_RESERVE_TOKENS};
+use crate::limits::{COMPACT_KEEP_TOKENS, COMPACT_MESSAGE_BYTES, COMPACT_RESERVE_TOKENS, COMPACT_TRIES};
 use crate::message::{Block, EntryId, Message, Role, StopReason};
 use crate::store::record::{Compaction, MessageContext};
 use crate::store::{Entry, EntryBody};
@@ -140,10 +140,14 @@ pub fn reserve(window: u64) -> u64 {
     COMPACT_RESERVE_TOKENS.min(window / 4)
 }
 
-/// The place to cut a conversation: the number of messages to summarise. `None` if nothing would be gained.
-/// The kept part starts with a message of the user or the model, never with a result.
-pub fn cut(messages: &[Arc<Message>], window: u64) -> Option<usize> {
-    let keep = COMPACT_KEEP_TOKENS.min(window / 4);
+/// Tokens that a compaction keeps. After each one that was not enough, that is half as much, and at last nothing.
+pub fn kept(window: u64, tries: u32) -> u64 {
+    if tries.saturating_add(1) >= COMPACT_TRIES { 0 } else { COMPACT_KEEP_TOKENS.min(window / 4) >> tries }
+}
+
+/// The place to cut a conversation so that at most `keep` tokens stay: the number of messages to summarise. `None` if nothing
+/// would be gained. The kept part starts with a message of the user or the model, never with a result.
+pub fn cut(messages: &[Arc<Message>], keep: u64) -> Option<usize> {
     let mut kept = 0u64;
     let mut at = messages.len();
     for (place, message) in messages.iter().enumerate().rev() {
@@ -164,10 +168,18 @@ pub fn cut(messages: &[Arc<Message>], window: u64) -> Option<usize> {
     (at > 0).then_some(at)
 }
 
+/// The place to cut a conversation that its server found too long, after this many tries that were not enough. Where one
+/// would keep everything, it is that of a later one.
+pub fn cut_too_long(messages: &[Arc<Message>], window: u64, tries: u32) -> Option<usize> {
+    let at = (tries..COMPACT_TRIES).find_map(|tries| cut(messages, kept(window, tries)))?;
+    // A summary of a summary gains nothing.
+    messages.get(..at)?.iter().any(|message| !message.id.as_str().is_empty()).then_some(at)
+}
+
 /// The place to cut if the user requests it: like [`cut`], but if all would be kept, before the user's last
 /// message. `None` if nothing precedes that.
 pub fn cut_as_asked(messages: &[Arc<Message>], window: u64) -> Option<usize> {
-    cut(messages, window).or_else(|| {
+    cut(messages, kept(window, 0)).or_else(|| {
         let last = messages.iter().rposition(|message| message.role == Role::User)?;
         (last > 0).then_some(last)
     })
@@ -330,19 +342,19 @@ mod tests {
             messages.push(Arc::new(long_result));
         }
         for window in [4_000, 8_000, 16_000, 40_000] {
-            let at = cut(&messages, window).unwrap();
+            let at = cut(&messages, kept(window, 0)).unwrap();
             assert_ne!(messages[at].role, Role::Tool, "{window}");
             let kept: u64 = messages[at..].iter().map(|message| tokens(message)).sum();
             assert!(kept <= (window / 4).max(1100), "{window}: {kept}");
         }
-        assert_eq!(cut(&[message(Role::User, "a")], 8000), None);
-        assert_eq!(cut(&[message(Role::User, "a"), message(Role::Assistant, "b")], 8000), None);
+        assert_eq!(cut(&[message(Role::User, "a")], 2000), None);
+        assert_eq!(cut(&[message(Role::User, "a"), message(Role::Assistant, "b")], 2000), None);
     }
 
     #[test]
     fn requested_compaction_cuts_before_last_user_message() {
         let short = [message(Role::User, "a"), message(Role::Assistant, "b"), message(Role::User, "c")];
-        assert_eq!(cut(&short, 8000), None);
+        assert_eq!(cut(&short, 2000), None);
         assert_eq!(cut_as_asked(&short, 8000), Some(2));
         assert_eq!(cut_as_asked(&short[..2], 8000), None);
         assert_eq!(cut_as_asked(&[], 8000), None);

@@ -18,6 +18,20 @@ pub struct Image {
     data: Arc<str>,
 }
 
+/// Bytes of an image in which its sides mostly stand, in base64.
+const HEAD: usize = 64 * 1024;
+
+/// The width and height of an image in base64, in pixels; `None` if its head cannot be read.
+pub fn sides(data: &str) -> Option<(usize, usize)> {
+    let read = |data: &str| {
+        let mut bytes = Vec::new();
+        DecoderReader::new(data.as_bytes(), &STANDARD).read_to_end(&mut bytes).ok()?;
+        imagesize::blob_size(&bytes).ok().map(|size| (size.width, size.height))
+    };
+    // The sides of a JPEG stand behind its previews.
+    data.get(..HEAD).and_then(read).or_else(|| read(data))
+}
+
 /// Why a client's image is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {

@@ -33,7 +33,7 @@ mod surrogates;
 mod text_deltas;
 mod thinking_tags;
 
-use failure::FailureReport;
+use failure::{FailureKind, FailureReport};
 use protocol::{Broken, Decoder, Out, Protocol, Quirks, ServerKey};
 use quiet::Quiet;
 use spec::Spec;
@@ -224,6 +224,7 @@ impl HostedCall {
                 return Err(self.fatal("sent the call elsewhere; check its :base-url"));
             }
             let wait = failure::retry_after(response.headers(), server.clock.now());
+            let should_retry = failure::should_retry(response.headers());
             let body = http::whole(&mut response, HTTP_ERROR_BYTES, spec.patience).await;
             let report = match compression(&response) {
                 Some(encoding) => FailureReport {
@@ -244,7 +245,7 @@ impl HostedCall {
             {
                 continue;
             }
-            return Err(self.refused(&report, Some(status.as_u16()), wait));
+            return Err(self.refused(&report, Some(status.as_u16()), wait, should_retry));
         }
     }
 
@@ -256,7 +257,7 @@ impl HostedCall {
     ) -> Result<Response, ProviderError> {
         let server = self.server.clone();
         let spec = &server.spec;
-        let outgoing = spec.protocol.write(&spec.id, request, quirks);
+        let outgoing = spec.protocol.write(spec, request, quirks);
         let url =
             spec.url(&outgoing.path).map_err(|error| self.fatal(&format!("has no such address: {error}")))?;
         let client = server.http.client(&url).map_err(|error| self.failed(&error))?;
@@ -338,7 +339,7 @@ impl HostedCall {
             // Many servers have no list, and answer calls all the same.
             404 | 405 | 501 => Ok(None),
             200..=299 => Ok(protocol::listed(&body)),
-            status => Err(self.refused(&FailureReport::body(&body), Some(status), None)),
+            status => Err(self.refused(&FailureReport::body(&body), Some(status), None, None)),
         }
     }
 
@@ -352,9 +353,10 @@ impl HostedCall {
         let kind = kind.to_ascii_lowercase();
         if kind.starts_with("application/json") {
             let body = http::whole(&mut response, HTTP_ERROR_BYTES, self.server.spec.patience).await;
-            let report = FailureReport::body(&body.unwrap_or_default());
+            let json = serde_json::from_slice(&body.unwrap_or_default()).unwrap_or_default();
+            let report = FailureReport::json(&json);
             if !report.message.is_empty() {
-                return Err(self.refused(&report, None, None));
+                return Err(self.refused(&report, None, None, None));
             }
             return Err(self.fatal("answered with one piece of JSON instead of a stream"));
         }
@@ -409,7 +411,9 @@ impl HostedCall {
 
     fn broken(&self, broken: Broken) -> ProviderError {
         match broken {
-            Broken::Reported(json) => self.refused(&FailureReport::json(&json), None, None),
+            Broken::Reported(json) => {
+                self.refused(&FailureReport::body(json.to_string().as_bytes()), None, None, None)
+            }
             Broken::PlainText(words) => {
                 let words = self.redact(words.trim()).into_owned();
                 self.error(ErrorKind::Dropped, &format!("broke off its answer: {}", failure::shown(&words)))
@@ -455,31 +459,31 @@ impl HostedCall {
         report: &FailureReport,
         status: Option<u16>,
         wait: Option<std::time::Duration>,
+        head_retry: Option<bool>,
     ) -> ProviderError {
-        let kind = report.kind(status, wait);
-        let is_missing = report.is_missing(status);
+        let judged = report.judge(status);
+        let wait = wait.or_else(|| report.said_wait()).or(report.wait);
+        let kind = match (judged.kind.error_kind(wait), head_retry) {
+            (kind, Some(false)) if kind.is_passing() => ErrorKind::Fatal,
+            (ErrorKind::Fatal, Some(true)) if judged.kind == FailureKind::Refused => ErrorKind::Overloaded,
+            (kind, _) => kind,
+        };
         let status = status.map(|status| format!(" (HTTP {status})")).unwrap_or_default();
         // Redacted before it is cut, so that no half of a key remains.
         let words =
             self.redact(if report.message.is_empty() { "no reason was given" } else { &report.message });
         let words = failure::shown(&words);
-        let text = match kind {
-            ErrorKind::NotConfigured if is_missing => {
-                let words = words.trim_end_matches('.');
-                format!(
-                    "has no such model or address{status}: {words}. Choose another model, or check its :base-url."
-                )
-            }
-            ErrorKind::NotConfigured => {
-                format!("did not accept the key{status}: {words}. {}", self.server.keys.advice())
-            }
-            ErrorKind::Malformed => format!("could not use the model's call{status}: {words}"),
-            ErrorKind::Overloaded => format!("has too much to do{status}: {words}"),
-            ErrorKind::RateLimited { .. } => format!("asks to wait{status}: {words}"),
-            ErrorKind::ContextOverflow => format!("cannot take a conversation that long{status}: {words}"),
-            _ => format!("refused{status}: {words}"),
+        let predicate = judged.kind.predicate(wait);
+        let advice = match judged.kind {
+            FailureKind::NoModel => "Choose another model, or check its :base-url.".to_owned(),
+            FailureKind::KeyRefused => self.server.keys.advice(),
+            _ => judged.advice.to_owned(),
         };
-        self.error(kind, &text)
+        let text = match advice.as_str() {
+            "" => format!("{predicate}{status}: {words}"),
+            advice => format!("{predicate}{status}: {}. {advice}", words.trim_end_matches('.')),
+        };
+        ProviderError { limit: judged.limit, ..self.error(kind, &text) }
     }
 
     fn no_key(&self, error: KeyError) -> ProviderError {

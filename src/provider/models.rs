@@ -3,8 +3,10 @@
 //! Reads the program's list and adds that of the user's configuration. Knows plain data and figures; does not
 //! know whether a model's provider is usable.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::takes::{self, Fact};
 use super::{ThinkingBy, embedded};
 use crate::edn;
 use crate::facts::{ModelFacts, Price};
@@ -17,6 +19,9 @@ const BUILT_IN: &str = include_str!("models.edn");
 
 /// The window of an unlisted model: most models have at least that.
 const USUAL_WINDOW: u64 = 128_000;
+
+/// The smallest limit that a server is believed, in tokens: a smaller figure is one of something else.
+const LEAST_LIMIT: u64 = 1024;
 
 /// One model.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,12 +46,14 @@ pub struct Model {
     pub tools: bool,
     /// Whether messages may contain images.
     pub images: bool,
+    /// Facts about its requests, from this row.
+    pub takes: Arc<[Fact]>,
     /// US dollars per million tokens, if the price is known.
     pub price: Option<Price>,
 }
 
 /// Why a configured model cannot be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
     /// A required key is missing or has the wrong shape.
     #[error("a model needs :{0}")]
@@ -59,6 +66,9 @@ pub enum ModelError {
         /// The right shape.
         expected: &'static str,
     },
+    /// Something is wrong with what it takes.
+    #[error("a model has a :takes that {0}")]
+    Takes(String),
 }
 
 impl Model {
@@ -90,6 +100,11 @@ impl Model {
             }
         });
         let levels = levels(value.get("thinking"))?;
+        let input = value.get("input").and_then(Value::as_slice);
+        let images = input.map(|kinds| kinds.iter().any(|kind| kind.as_keyword() == Some("image")));
+        let own = takes::configured(value.get("takes")).map_err(ModelError::Takes)?;
+        // A row without :input says nothing of images.
+        let takes = images.map(takes::images).into_iter().chain(own.iter().cloned()).collect();
         let by = match value.get("thinking-by").map(|by| by.as_keyword().or_else(|| by.as_str())) {
             None => ThinkingBy::Budget,
             Some(Some("budget")) => ThinkingBy::Budget,
@@ -110,10 +125,8 @@ impl Model {
             thinking_by: (!levels.is_empty()).then_some(by),
             thinking: levels,
             tools: flag("tools", true),
-            images: value
-                .get("input")
-                .and_then(Value::as_slice)
-                .is_some_and(|kinds| kinds.iter().any(|kind| kind.as_keyword() == Some("image"))),
+            images: images.unwrap_or(false),
+            takes,
             price,
         })
     }
@@ -155,9 +168,16 @@ fn levels(value: Option<&Value<'_>>) -> Result<Arc<[ThinkingLevel]>, ModelError>
     }
 }
 
+/// Tokens by provider and model.
+type Limits = HashMap<(Arc<str>, Arc<str>), u64>;
+
 /// The known models.
 #[derive(Debug, Clone, Default)]
-pub struct Models(Vec<Model>);
+pub struct Models {
+    rows: Vec<Model>,
+    /// The most tokens that servers have said they take, by provider and model. All clones share it.
+    limits: Arc<Mutex<Limits>>,
+}
 
 impl Models {
     /// The program's models and those of a configuration, which override them. Also returns the errors of
@@ -176,7 +196,7 @@ impl Models {
                 Err(problem) => problems.push(format!("{problem}: {value}")),
             }
         }
-        (Self(models), problems)
+        (Self { rows: models, limits: Arc::default() }, problems)
     }
 
     /// Adds a model that the user named without listing it, so that it can be chosen again.
@@ -184,19 +204,19 @@ impl Models {
     pub fn with(mut self, provider: &str, id: &str) -> Self {
         if self.find(provider, id).is_none() && self.half_named(provider, id).is_none() {
             let model = self.describe(provider, id);
-            self.0.push(model);
+            self.rows.push(model);
         }
         self
     }
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Model> {
-        self.0.iter()
+        self.rows.iter()
     }
 
     /// One of them.
     pub fn find(&self, provider: &str, id: &str) -> Option<&Model> {
-        self.0.iter().find(|model| &*model.provider == provider && &*model.id == id)
+        self.rows.iter().find(|model| &*model.provider == provider && &*model.id == id)
     }
 
     /// What is missing, for a person, where only a model or only a provider was named: the other one is the usual one, which
@@ -205,7 +225,7 @@ impl Models {
         if self.find(provider, id).is_some() {
             return None;
         }
-        let its = self.0.iter().filter(|model| &*model.provider == provider);
+        let its = self.rows.iter().filter(|model| &*model.provider == provider);
         let its: Vec<&str> = its.map(|model| &*model.id).collect();
         if id == provider && !its.is_empty() {
             let its = its.join(", ");
@@ -213,7 +233,7 @@ impl Models {
                 "No model of {provider} is named. Name one with --model, :model in the configuration, or /model: {its}."
             ));
         }
-        let other = self.0.iter().find(|model| &*model.id == id).filter(|_| provider == embedded::NAME)?;
+        let other = self.rows.iter().find(|model| &*model.id == id).filter(|_| provider == embedded::NAME)?;
         Some(format!(
             "The model {id} is one of {0}, and the provider is {provider}. Name {0} too: --provider {0}, :provider {0:?} in \
              the configuration, or /model {0} {id}.",
@@ -221,8 +241,27 @@ impl Models {
         ))
     }
 
-    /// The facts about a model, or assumptions about an unlisted one.
+    /// Notes what a model's server has said that it takes at most. Less than [`LEAST_LIMIT`] is a mistake.
+    pub fn learn_limit(&self, provider: &str, id: &str, tokens: u64) {
+        if tokens >= LEAST_LIMIT {
+            self.lock_limits().insert((provider.into(), id.into()), tokens);
+        }
+    }
+
+    fn lock_limits(&self) -> MutexGuard<'_, Limits> {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The facts about a model, or assumptions about an unlisted one. Its window is no larger than its server has said.
     pub fn describe(&self, provider: &str, id: &str) -> Model {
+        let mut model = self.listed_or_assumed(provider, id);
+        if let Some(limit) = self.lock_limits().get(&(provider.into(), id.into())) {
+            model.context_window = model.context_window.min(*limit);
+        }
+        model
+    }
+
+    fn listed_or_assumed(&self, provider: &str, id: &str) -> Model {
         self.find(provider, id).cloned().unwrap_or_else(|| Model {
             provider: provider.into(),
             id: id.into(),
@@ -234,6 +273,7 @@ impl Models {
             thinking_tags: false,
             tools: provider != embedded::NAME,
             images: false,
+            takes: Arc::from([]),
             price: None,
         })
     }
@@ -246,7 +286,7 @@ impl Models {
             let provider_part = similar::likeness(&model.provider, &provider.to_lowercase());
             id_part + same + 0.1 * provider_part
         };
-        let mut models: Vec<(f64, &Model)> = self.0.iter().map(|model| (likeness(model), model)).collect();
+        let mut models: Vec<(f64, &Model)> = self.rows.iter().map(|model| (likeness(model), model)).collect();
         models.sort_by(|a, b| b.0.total_cmp(&a.0));
         models.into_iter().take(3).map(|(_, model)| model).collect()
     }
@@ -275,6 +315,19 @@ mod tests {
                 1
             );
         }
+    }
+
+    #[test]
+    fn window_is_no_larger_than_its_server_has_said() {
+        let (models, _) = Models::new(&[]);
+        let configured = models.clone();
+        for (limit, expected) in [(12, 200_000), (15_000, 15_000), (900_000, 200_000)] {
+            models.learn_limit("anthropic", "claude-sonnet-4-5", limit);
+            let window = configured.describe("anthropic", "claude-sonnet-4-5").context_window;
+            assert_eq!(window, expected, "{limit}");
+        }
+        models.learn_limit("local", "unlisted", 4096);
+        assert_eq!(models.describe("local", "unlisted").context_window, 4096);
     }
 
     #[test]

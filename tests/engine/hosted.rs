@@ -4,6 +4,7 @@ mod cases;
 mod ends;
 mod program;
 mod reading;
+mod sending;
 mod unreadable_calls;
 use crate::support;
 
@@ -64,12 +65,17 @@ fn words(api: &str, words: &str) -> String {
 
 /// The provider `p` of a configuration, without a bridge around it.
 fn provider(server: &Server, api: &str, more: &str) -> Hosted {
+    named(server, "p", api, more)
+}
+
+/// The same with another name.
+fn named(server: &Server, name: &str, api: &str, more: &str) -> Hosted {
     let text =
         format!("{{:api :{api} :base-url \"{}\" :key-command [\"echo\" \"{KEY}\"] {more}}}", server.url());
     let value = edn::read_one(text.as_bytes()).unwrap().into_owned();
-    let (specs, problems) = spec::all(&[("p".to_owned(), value)]);
+    let (specs, problems) = spec::all(&[(name.to_owned(), value)]);
     assert_eq!(problems, Vec::new());
-    let spec = specs.into_iter().find(|spec| &*spec.id == "p").unwrap();
+    let spec = specs.into_iter().find(|spec| &*spec.id == name).unwrap();
     let (http, clock): (_, Arc<dyn Clock>) = (Arc::new(Http::default()), Arc::new(SystemClock));
     let credentials = Credentials::new("/nonexistent".as_ref());
     let keys = Keys::new(
@@ -256,6 +262,50 @@ fn provider_failures_are_distinguished() {
             "asks to wait (HTTP 429): Slow",
         ),
         (
+            "429 with a long pause",
+            Answer::json(429, r#"{"error":{"message":"Slow"}}"#).with("retry-after", "86340"),
+            limited(86_340_000),
+            "p asks to wait for 23 h 59 min (HTTP 429): Slow",
+        ),
+        (
+            "429 with the pause in words",
+            Answer::json(429, r#"{"error":{"message":"Rate limit. Try again in 2.5s."}}"#),
+            limited(2500),
+            "p asks to wait (HTTP 429): Rate limit.",
+        ),
+        (
+            "429 with a budget that is used up",
+            Answer::json(429, "{}")
+                .with("x-ratelimit-remaining-tokens", "0")
+                .with("x-ratelimit-reset-tokens", "1m2s"),
+            limited(62_000),
+            "p asks to wait (HTTP 429): {}",
+        ),
+        (
+            "an overload that never ends",
+            Answer::json(529, overloaded).with("x-should-retry", "false"),
+            ErrorKind::Fatal,
+            "has too much to do",
+        ),
+        (
+            "a refusal that may be tried again",
+            Answer::json(400, r#"{"error":{"message":"Not now"}}"#).with("x-should-retry", "true"),
+            ErrorKind::Overloaded,
+            "p refused (HTTP 400): Not now",
+        ),
+        (
+            "a region",
+            Answer::json(403, r#"{"error":{"message":"Country, region, or territory not supported"}}"#),
+            ErrorKind::Fatal,
+            "p does not allow this (HTTP 403): Country",
+        ),
+        (
+            "a permanent failure",
+            Answer::json(500, r#"{"error":{"message":"tools param requires --jinja flag"}}"#),
+            ErrorKind::Fatal,
+            "requires --jinja flag. Start llama-server with --jinja.",
+        ),
+        (
             "529",
             Answer::json(529, overloaded),
             ErrorKind::Overloaded,
@@ -355,7 +405,7 @@ fn provider_failures_are_distinguished() {
                 ..events("<html>nginx</html>")
             },
             ErrorKind::Overloaded,
-            "(HTTP 502): no reason",
+            "p failed (HTTP 502): nginx",
         ),
     ] {
         let server = Server::new([answer]);

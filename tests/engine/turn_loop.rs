@@ -431,12 +431,14 @@ fn requested_compaction_keeps_journal() {
 }
 
 #[test]
-fn an_overflow_in_mid_turn_is_compacted_once_and_then_an_error() {
+fn overflow_is_compacted_until_it_fits_or_is_an_error() {
     let overflow = "{:steps [{:error {:kind :context-overflow :message \"too long\"}}]}";
+    let summary = "{:steps [{:delta \"summary\"}]}";
     let fill = "{:steps [{:delta \"a\"}]} {:steps [{:delta \"b\"}]}";
     for (rest, reason, text) in [
         ("{:steps [{:delta \"summary\"}]} {:steps [{:delta \"fits\"}]}".to_owned(), "end-turn", "fits"),
-        (format!("{{:steps [{{:delta \"summary\"}}]}} {overflow}"), "error", ""),
+        (format!("{summary} {overflow} {summary} {{:steps [{{:delta \"fits\"}}]}}"), "end-turn", "fits"),
+        (format!("{summary} {overflow} {summary} {overflow}"), "error", ""),
     ] {
         let setup = yolo(&format!("{{:turns [{fill} {overflow} {rest}]}}"));
         let mut bridge = setup.ready();

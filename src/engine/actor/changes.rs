@@ -167,6 +167,10 @@ impl SessionActor {
                 self.compaction_ended(phase, ended);
                 let _ = ack.send(());
             }
+            Change::ModelLearned { ack } => {
+                self.durable.know_model();
+                let _ = ack.send(());
+            }
             Change::AgentTold { told, ack } => {
                 self.durable.agent_told(*told).await;
                 let _ = ack.send(());

@@ -53,7 +53,7 @@ impl DurableState {
     }
 
     /// Looks again for what is known of the session's model, and tells everyone where that is something new.
-    fn know_model(&mut self) {
+    pub(super) fn know_model(&mut self) {
         let mut facts = self.state.facts.clone();
         self.handle.config().describe_model(&mut facts);
         let known = |facts: &SessionFacts| {

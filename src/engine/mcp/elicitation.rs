@@ -350,6 +350,7 @@ impl SessionAnswerer {
             thinking: ThinkingLevel::Off.within(&facts.thinking_levels),
             thinking_by: model.thinking_by,
             thinking_tags: model.thinking_tags,
+            takes: model.takes.clone(),
             max_output_tokens: Some(most.max(1)),
             variables: self.session.control.load().as_ref().and_then(|control| control.variables()),
         });

@@ -16,7 +16,7 @@ use crate::engine::native::turn::Turn;
 use crate::engine::stage::Stage;
 use crate::event::{CompactionEnded, TurnOutcome};
 use crate::message::{Block, EntryId, Message, Role, ThinkingLevel};
-use crate::provider::{AnswerEnd, Chunk, ModelRequest, Provider};
+use crate::provider::{AnswerEnd, Chunk, ErrorKind, ModelRequest, Provider};
 use crate::store::EntryBody;
 use crate::store::record::Compaction;
 use crate::telemetry::Work;
@@ -32,6 +32,8 @@ const INSTRUCTIONS: &str = "Summarise the conversation below so that you can go 
 pub enum Why<'a> {
     /// The window is nearly full.
     NoRoom,
+    /// The server found the conversation too long, after this many compactions that were not enough.
+    TooLong(u32),
     /// The user asked for it, with instructions for the summary.
     Asked(Option<&'a str>),
 }
@@ -46,7 +48,8 @@ pub async fn compact(turn: &Turn, why: Why<'_>) -> Result<String, CompactionErro
     let facts = &snapshot.facts;
     let messages = conversation::messages(&snapshot.branch);
     let cut = match why {
-        Why::NoRoom => conversation::cut(&messages, facts.context_window),
+        Why::NoRoom => conversation::cut(&messages, conversation::kept(facts.context_window, 0)),
+        Why::TooLong(tries) => conversation::cut_too_long(&messages, facts.context_window, tries),
         Why::Asked(_) => conversation::cut_as_asked(&messages, facts.context_window),
     };
     let at = cut.ok_or(CompactionError::Nothing)?;
@@ -62,8 +65,9 @@ pub async fn compact(turn: &Turn, why: Why<'_>) -> Result<String, CompactionErro
     let (phase, tokens_before) = (facts.phase, facts.context_tokens);
     let asked = matches!(why, Why::Asked(_));
     let _ = session.ask(|ack| Change::CompactionStarted { asked, ack }).await;
-    // Half of the window for the conversation, at about four bytes per token.
-    let room = usize::try_from(facts.context_window.saturating_mul(2)).unwrap_or(usize::MAX);
+    // Half of the window for the conversation, at about four bytes per token; less where the server takes less.
+    let tries = if let Why::TooLong(tries) = why { tries } else { 0 };
+    let room = usize::try_from(facts.context_window.saturating_mul(2) >> tries).unwrap_or(usize::MAX);
     let mut system = INSTRUCTIONS.to_owned();
     if let Why::Asked(Some(wishes)) = why
         && !wishes.is_empty()
@@ -86,7 +90,10 @@ pub async fn compact(turn: &Turn, why: Why<'_>) -> Result<String, CompactionErro
         thinking: ThinkingLevel::Off.within(&facts.thinking_levels),
         thinking_by: model.thinking_by,
         thinking_tags: model.thinking_tags,
-        max_output_tokens: u32::try_from(conversation::reserve(facts.context_window)).ok(),
+        takes: model.takes.clone(),
+        max_output_tokens: u32::try_from(conversation::reserve(facts.context_window))
+            .ok()
+            .map(|reserve| model.max_output.map_or(reserve, |most| reserve.min(most))),
         variables: turn.control.variables(),
     };
     let work =
@@ -150,6 +157,9 @@ async fn summarise(mut chunks: crate::provider::ChunkStream) -> Result<String, C
             }
             Ok(Chunk::End(_)) => has_ended = true,
             Ok(_) => {}
+            Err(error) if error.kind == ErrorKind::ContextOverflow => {
+                return Err(CompactionError::TooLong(error.to_string()));
+            }
             Err(error) => return Err(CompactionError::Model(error.to_string())),
         }
         if summary.len() > crate::limits::MAX_ANSWER_BYTES {

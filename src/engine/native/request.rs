@@ -61,6 +61,7 @@ impl Composer<'_> {
             thinking: facts.effective_thinking(),
             thinking_by: model.thinking_by,
             thinking_tags: model.thinking_tags,
+            takes: model.takes.clone(),
             max_output_tokens: model.max_output,
             variables: self.0.control.variables(),
         };

@@ -23,7 +23,7 @@ use crate::engine::retry;
 use crate::engine::stage::{self, Point, Stage};
 use crate::engine::turn_control::TurnEnd;
 use crate::event::{Body, ROUND_LIMIT, RetryAwaited, ToolCall};
-use crate::limits::{MCP_RESOURCE_WAIT, MODEL_PAUSES, TURN_ROUNDS};
+use crate::limits::{COMPACT_TRIES, MCP_RESOURCE_WAIT, MODEL_PAUSES, TURN_ROUNDS};
 use crate::message::{Block, EntryId, Message, Role, StopReason};
 use crate::provider::{ErrorKind, ProviderError};
 use crate::session::ApiError;
@@ -44,7 +44,7 @@ pub struct Rounds<'t>(pub &'t Turn);
 impl Rounds<'_> {
     /// Runs the turn to its end. Does not free the session.
     pub async fn run(&self) -> TurnEnd {
-        let mut state = Tries { attempt: 0, compacted: false, pauses: 0 };
+        let mut state = Tries { attempt: 0, compacted: false, too_long: 0, pauses: 0 };
         self.0.begin_tools().await;
         let begun = match &self.0.unended {
             Some(unended) => self.go_on(unended, &mut state).await,
@@ -175,6 +175,7 @@ impl Rounds<'_> {
             }
         } else {
             state.attempt = 0;
+            state.too_long = 0;
         }
         let broken =
             matches!(answer.stop, Some(StopReason::Aborted | StopReason::Interrupted | StopReason::Error));
@@ -276,14 +277,8 @@ impl Rounds<'_> {
         if !answer.is_empty() {
             return None;
         }
-        if failure.kind == ErrorKind::ContextOverflow && !std::mem::replace(&mut state.compacted, true) {
-            return match compaction::compact(self.0, Why::NoRoom).await {
-                Ok(_) => Some(Next::Round),
-                Err(CompactionError::Aborted) => {
-                    Some(Next::End(self.finish(ModelAnswer::ended(StopReason::Aborted)).await))
-                }
-                Err(_) => None,
-            };
+        if failure.kind == ErrorKind::ContextOverflow {
+            return self.shorten(failure, state).await;
         }
         if !self.0.session.snapshot().facts.auto_retry {
             return None;
@@ -307,6 +302,33 @@ impl Rounds<'_> {
             Some(StopReason::Error) => None,
             Some(reason) => Some(Next::End(self.finish(ModelAnswer::ended(reason)).await)),
         }
+    }
+
+    /// Compacts a conversation that the server found too long, and keeps less of it each time. `None` if that does not help.
+    async fn shorten(&self, failure: &ProviderError, state: &mut Tries) -> Option<Next> {
+        if let Some(limit) = failure.limit {
+            {
+                let snapshot = self.0.session.snapshot();
+                let facts = &snapshot.facts;
+                self.0.config().models.learn_limit(&facts.model_provider, &facts.model_id, limit);
+            }
+            let _ = self.0.session.ask(|ack| Change::ModelLearned { ack }).await;
+        }
+        state.compacted = true;
+        while state.too_long < COMPACT_TRIES {
+            let why = Why::TooLong(state.too_long);
+            state.too_long = state.too_long.saturating_add(1);
+            match compaction::compact(self.0, why).await {
+                Ok(_) => return Some(Next::Round),
+                Err(CompactionError::Aborted) => {
+                    return Some(Next::End(self.finish(ModelAnswer::ended(StopReason::Aborted)).await));
+                }
+                // The model could not take that much for a summary either.
+                Err(CompactionError::TooLong(_)) => {}
+                Err(_) => return None,
+            }
+        }
+        None
     }
 
     /// The end of a turn that a guard blocked, unless it was ended meanwhile.
@@ -449,6 +471,8 @@ struct Tries {
     attempt: u32,
     /// Whether the conversation was compacted for it.
     compacted: bool,
+    /// How often it was compacted because the server found it too long.
+    too_long: u32,
     /// How often the provider paused in the current answer.
     pauses: u32,
 }

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::calls::PartialCalls;
-use super::conversation::{self, ContentPart, EncodedImage, Utterance};
+use super::conversation::{self, ContentPart, EncodedImage, Target, Utterance};
 use super::json::{self, Object as _};
 use super::lenient::{Lenient, LenientStruct, RawJson};
 use super::protocol::{Broken, Decoder, Out, Outgoing, close, parse, reported};
@@ -22,8 +22,8 @@ const USUAL_OUTPUT: u32 = 8192;
 const LEAST_BUDGET: u32 = 1024;
 
 /// Writes a call.
-pub fn write(provider: &str, request: &ModelRequest) -> Outgoing {
-    let utterances = conversation::of(&request.messages, provider, &request.model);
+pub fn write(target: &Target<'_>, request: &ModelRequest) -> Outgoing {
+    let utterances = conversation::of(&request.messages, target);
     let mut messages: Vec<Json> = utterances.iter().map(side).collect();
     // The next call reads this prefix from the cache: tools, instructions and conversation.
     if let Some(last) =

@@ -5,11 +5,25 @@
 //! turn is the user's. Knows no protocol.
 
 use std::borrow::Cow;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::message::{Arguments, Block, Message, Role};
+use crate::message::{Arguments, Block, Message, Role, image};
+use crate::provider::takes::{ImagePlaces, Takes};
 use crate::value::Value;
+
+/// The model that a conversation is written for.
+#[derive(Debug)]
+pub struct Target<'t> {
+    /// The provider's name.
+    pub provider: &'t str,
+    /// The model's id.
+    pub model: &'t str,
+    /// The facts about its requests.
+    pub takes: Takes,
+    /// Whether the images of results follow them as the user's, for want of another place.
+    pub images_follow: bool,
+}
 
 /// A turn of one side.
 #[derive(Debug)]
@@ -25,16 +39,16 @@ pub struct Utterance<'a> {
 pub enum ContentPart<'a> {
     /// Text that is not blank.
     Text(Cow<'a, str>),
-    /// The model's thinking, as displayed.
+    /// The target's own thinking, as displayed.
     Thinking(&'a str),
     /// An image.
     Image(EncodedImage<'a>),
     /// A call.
     Call {
-        /// Its id, in an alphabet that all providers accept.
+        /// Its id, in the target's form.
         id: Cow<'a, str>,
-        /// The tool.
-        name: &'a str,
+        /// The tool, in the target's form.
+        name: Cow<'a, str>,
         /// The arguments.
         arguments: &'a Arguments,
     },
@@ -43,7 +57,7 @@ pub enum ContentPart<'a> {
         /// The call's id.
         id: Cow<'a, str>,
         /// The tool.
-        name: &'a str,
+        name: Cow<'a, str>,
         /// Whether it failed.
         failed: bool,
         /// The text; never empty.
@@ -77,12 +91,15 @@ const GO_ON: &str = "Go on.";
 /// The text of a result without text.
 const NOTHING: &str = "(no output)";
 
-/// The conversation for a provider's model.
-pub fn of<'a>(messages: &'a [Arc<Message>], provider: &str, model: &str) -> Vec<Utterance<'a>> {
+/// Longest part of a file's name in the words for an image, in characters.
+const SHOWN_NAME: usize = 80;
+
+/// The conversation for a model.
+pub fn of<'a>(messages: &'a [Arc<Message>], target: &Target<'_>) -> Vec<Utterance<'a>> {
     let mut utterances: Vec<Utterance<'a>> = Vec::new();
     for message in messages {
         let by_model = message.role == Role::Assistant;
-        let parts = parts(message, provider, model);
+        let parts = parts(message, target);
         if parts.is_empty() {
             continue;
         }
@@ -94,38 +111,47 @@ pub fn of<'a>(messages: &'a [Arc<Message>], provider: &str, model: &str) -> Vec<
     if utterances.last().is_none_or(|last| last.by_model) {
         utterances.push(Utterance { by_model: false, parts: vec![ContentPart::Text(GO_ON.into())] });
     }
+    withhold_images(&mut utterances, target);
+    if !target.takes.user_after_result {
+        utterances.iter_mut().for_each(join_notes);
+    }
     utterances
 }
 
-fn parts<'a>(message: &'a Message, provider: &str, model: &str) -> Vec<ContentPart<'a>> {
+fn parts<'a>(message: &'a Message, target: &Target<'_>) -> Vec<ContentPart<'a>> {
+    let takes = &target.takes;
     if message.role == Role::Tool {
         let images = message.content.iter().filter_map(image).collect();
         let text = message.text();
         return vec![ContentPart::Result {
-            id: call_id(message.tool_call_id.as_deref().unwrap_or_default()),
-            name: message.tool_name.as_deref().unwrap_or_default(),
+            id: takes.id(message.tool_call_id.as_deref().unwrap_or_default()),
+            name: takes.name(message.tool_name.as_deref().unwrap_or_default()),
             failed: message.is_error == Some(true),
             text: if text.trim().is_empty() { NOTHING.to_owned() } else { text },
             images,
         }];
     }
     let mut parts = Vec::new();
+    let mut is_own = false;
     if let Some(replay) = &message.replay
-        && replay.get("provider").and_then(Value::as_str) == Some(provider)
-        && replay.get("model").and_then(Value::as_str) == Some(model)
+        && replay.get("provider").and_then(Value::as_str) == Some(target.provider)
+        && replay.get("model").and_then(Value::as_str) == Some(target.model)
         && let Some(data) = replay.get("data")
     {
         parts.push(ContentPart::Replay(data));
+        is_own = true;
     }
     for block in &message.content {
         match block {
             Block::Text(text) if !text.trim().is_empty() => {
                 parts.push(ContentPart::Text(Cow::Borrowed(text)))
             }
-            Block::Thinking(text) if !text.trim().is_empty() => parts.push(ContentPart::Thinking(text)),
+            Block::Thinking(text) if is_own && !text.trim().is_empty() => {
+                parts.push(ContentPart::Thinking(text));
+            }
             Block::Text(_) | Block::Thinking(_) => {}
             Block::ToolCall { id, name, arguments } => {
-                parts.push(ContentPart::Call { id: call_id(id), name, arguments });
+                parts.push(ContentPart::Call { id: takes.id(id), name: takes.name(name), arguments });
             }
             Block::Image { .. } => parts.extend(image(block).map(ContentPart::Image)),
         }
@@ -144,17 +170,102 @@ fn image(block: &Block) -> Option<EncodedImage<'_>> {
     }
 }
 
-/// A call's id in a form that every provider accepts. An id from another provider may have another alphabet
-/// or length; call and result then get the same replacement.
-fn call_id(id: &str) -> Cow<'_, str> {
-    const LONGEST: usize = 40;
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if !id.is_empty() && id.len() <= LONGEST && id.chars().all(fits) {
-        return id.into();
+/// Puts words in the place of each image that the target does not take, and of the oldest ones where there are too many.
+fn withhold_images(utterances: &mut [Utterance<'_>], target: &Target<'_>) {
+    let takes = &target.takes;
+    // The file that a call is about, for the images of its result.
+    let mut files: HashMap<String, String> = HashMap::new();
+    for part in utterances.iter().flat_map(|utterance| &utterance.parts) {
+        if let ContentPart::Call { id, arguments, .. } = part
+            && let Some(path) = arguments.get("path").and_then(Value::as_str)
+        {
+            files.insert(id.to_string(), path.to_owned());
+        }
     }
-    let mut hasher = DefaultHasher::new();
-    id.hash(&mut hasher);
-    format!("call_{:016x}", hasher.finish()).into()
+    let mut left = takes.most_images;
+    for utterance in utterances.iter_mut().rev() {
+        let has_results = utterance.parts.iter().any(|part| matches!(part, ContentPart::Result { .. }));
+        let is_alone = takes.user_after_result || !has_results;
+        for part in utterance.parts.iter_mut().rev() {
+            match part {
+                ContentPart::Image(image) => {
+                    if let Some(words) = withheld(image, None, is_alone, takes, &mut left) {
+                        *part = ContentPart::Text(words.into());
+                    }
+                }
+                ContentPart::Result { id, text, images, .. } => {
+                    let is_taken = takes.images == ImagePlaces::Results || (target.images_follow && is_alone);
+                    let file = files.get(&**id).map(String::as_str);
+                    let mut words = Vec::new();
+                    let keep = |image: &EncodedImage<'_>| {
+                        let withheld = withheld(image, file, is_taken, takes, &mut left);
+                        words.extend(withheld.clone());
+                        withheld.is_none()
+                    };
+                    // The newest are the last.
+                    images.reverse();
+                    images.retain(keep);
+                    images.reverse();
+                    for line in words.into_iter().rev() {
+                        text.push('\n');
+                        text.push_str(&line);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The words for an image that the target does not take: `[image a.png, 640 × 480: why]`.
+fn withheld(
+    image: &EncodedImage<'_>,
+    file: Option<&str>,
+    is_place: bool,
+    takes: &Takes,
+    left: &mut usize,
+) -> Option<String> {
+    let sides = image::sides(image.data);
+    let longer = sides.map(|(width, height)| width.max(height));
+    let why = match () {
+        () if takes.images == ImagePlaces::None => "this model takes none".to_owned(),
+        () if !is_place => "this model takes none in or after a tool's result".to_owned(),
+        () if image.data.len() > takes.image_bytes => {
+            format!("larger than the {} KB in base64 that this model takes", takes.image_bytes / 1024)
+        }
+        () if longer > Some(takes.image_side) => {
+            format!("longer than the {} pixels that this model takes", takes.image_side)
+        }
+        () => match left.checked_sub(1) {
+            Some(rest) => {
+                *left = rest;
+                return None;
+            }
+            None => format!("this model takes the newest {} images alone", takes.most_images),
+        },
+    };
+    let name = file.and_then(|file| file.rsplit('/').next()).unwrap_or_default();
+    let name: String = name.chars().filter(|character| !character.is_control()).take(SHOWN_NAME).collect();
+    let name = if name.is_empty() { name } else { format!(" {name}") };
+    let sides = sides.map(|(width, height)| format!(", {width} × {height}")).unwrap_or_default();
+    Some(format!("[image{name}{sides}: {why}]"))
+}
+
+/// Puts what the user says right after results into the last of them.
+fn join_notes(utterance: &mut Utterance<'_>) {
+    let Some(last) = utterance.parts.iter().rposition(|part| matches!(part, ContentPart::Result { .. }))
+    else {
+        return;
+    };
+    let after: Vec<_> = utterance.parts.drain(last.saturating_add(1)..).collect();
+    let Some(ContentPart::Result { text, .. }) = utterance.parts.last_mut() else { return };
+    for part in after {
+        if let ContentPart::Text(note) = part {
+            text.push_str("\n\n<note>\n");
+            text.push_str(&note);
+            text.push_str("\n</note>");
+        }
+    }
 }
 
 #[cfg(test)]
@@ -162,6 +273,11 @@ mod tests {
     use super::*;
     use crate::message::EntryId;
     use crate::value::Map;
+
+    fn target<'t>(provider: &'t str, model: &'t str) -> Target<'t> {
+        let takes = Takes::of("openai", [provider, ""], model, [&[], &[]]);
+        Target { provider, model, takes, images_follow: true }
+    }
 
     fn message(role: Role, content: Vec<Block>) -> Message {
         Message::new(EntryId::from("e"), role, content, "".into())
@@ -211,16 +327,14 @@ mod tests {
             text(Role::User, "c"),
             text(Role::Assistant, "half"),
         ];
-        let id = call_id("functions.read:0").into_owned();
-        assert_eq!(id.len(), 21);
+        let id = target("p", "m").takes.id("functions.read:0").into_owned();
         assert_eq!(
-            shape(&of(&messages, "p", "m")),
+            shape(&of(&messages, &target("p", "m"))),
             format!(
-                "user: a b | model: <t> read#{id} | user: #{id}=(no output)!+ c | model: half | user: Go on."
+                "user: a b | model: read#{id} | user: #{id}=(no output)!+ c | model: half | user: Go on."
             )
         );
-        assert_eq!(shape(&of(&[], "p", "m")), "user: Go on.");
-        assert_eq!(call_id("toolu_01A-b"), "toolu_01A-b");
+        assert_eq!(shape(&of(&[], &target("p", "m"))), "user: Go on.");
     }
 
     #[test]
@@ -229,9 +343,9 @@ mod tests {
         answer.replay =
             Some(Value::from(Map::new().with("provider", "p").with("model", "m").with("data", "sig")));
         let messages = [text(Role::User, "a"), Arc::new(answer), text(Role::User, "b")];
-        assert_eq!(shape(&of(&messages, "p", "m")), "user: a | model: (\"sig\") x | user: b");
+        assert_eq!(shape(&of(&messages, &target("p", "m"))), "user: a | model: (\"sig\") x | user: b");
         for (provider, model) in [("q", "m"), ("p", "n")] {
-            assert_eq!(shape(&of(&messages, provider, model)), "user: a | model: x | user: b");
+            assert_eq!(shape(&of(&messages, &target(provider, model))), "user: a | model: x | user: b");
         }
     }
 }

@@ -1,17 +1,24 @@
 //! The format of each protocol: how a call is written and its answer read. Sends nothing.
 
+use super::conversation::Target;
 use super::protocol::{Decoder, Outgoing, Protocol, Quirks};
+use super::spec::Spec;
 use super::{anthropic, gemini, openai, responses};
 use crate::provider::ModelRequest;
+use crate::provider::takes::Takes;
 
 impl Protocol {
     /// Writes a call.
-    pub fn write(self, provider: &str, request: &ModelRequest, quirks: Quirks) -> Outgoing {
+    pub fn write(self, spec: &Spec, request: &ModelRequest, quirks: Quirks) -> Outgoing {
+        let at = [&*spec.id, spec.base.host_str().unwrap_or_default()];
+        let takes = Takes::of(self.as_str(), at, &request.model, [&spec.takes, &request.takes]);
+        let images_follow = self == Self::OpenAi;
+        let target = Target { provider: &spec.id, model: &request.model, takes, images_follow };
         match self {
-            Self::Anthropic => anthropic::write(provider, request),
-            Self::OpenAi => openai::write(provider, request, quirks),
-            Self::Responses => responses::write(provider, request, quirks),
-            Self::Gemini => gemini::write(provider, request),
+            Self::Anthropic => anthropic::write(&target, request),
+            Self::OpenAi => openai::write(&target, request, quirks),
+            Self::Responses => responses::write(&target, request, quirks),
+            Self::Gemini => gemini::write(&target, request),
         }
     }
 

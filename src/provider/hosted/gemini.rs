@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::calls::PartialCalls;
-use super::conversation::{self, ContentPart, EncodedImage, Utterance};
+use super::conversation::{self, ContentPart, EncodedImage, Target, Utterance};
 use super::json::{self, Object as _};
 use super::lenient::{Lenient, LenientList, LenientStruct, RawJson};
 use super::protocol::{Broken, Decoder, Out, Outgoing, close, parse, reported};
@@ -20,8 +20,8 @@ use crate::value::Value;
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// Writes a call.
-pub fn write(provider: &str, request: &ModelRequest) -> Outgoing {
-    let utterances = conversation::of(&request.messages, provider, &request.model);
+pub fn write(target: &Target<'_>, request: &ModelRequest) -> Outgoing {
+    let utterances = conversation::of(&request.messages, target);
     let by_effort = request.thinking_by == Some(ThinkingBy::Effort);
     let contents: Vec<Json> = utterances.iter().map(|utterance| side(utterance, by_effort)).collect();
     let mut settings = json!({});

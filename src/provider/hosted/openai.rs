@@ -9,31 +9,28 @@ use serde::de::Deserializer;
 use serde_json::{Value as Json, json};
 
 use super::calls::{CallPiece, PartialCalls};
-use super::conversation::{self, ContentPart, EncodedImage, Utterance};
+use super::conversation::{self, ContentPart, EncodedImage, Target, Utterance};
 use super::json::{self, Object as _};
 use super::lenient::{Lenient, LenientList, LenientStruct, RawJson};
 use super::protocol::{Broken, Decoder, Out, Outgoing, Quirks, close, parse, reported};
 use super::sse::SseEvent;
 use super::text_deltas::TextDeltas;
-use crate::limits::HOSTED_ANSWER_TOKENS;
+use crate::limits::{HOSTED_ANSWER_TOKENS, MAX_ANSWER_BYTES};
 use crate::message::{ThinkingLevel, Usage};
+use crate::provider::takes::Takes;
 use crate::provider::{AnswerEnd, Chunk, ModelRequest};
-use crate::value::Value;
+use crate::value::{Map, Value};
 
 /// Writes a call.
-pub fn write(provider: &str, request: &ModelRequest, quirks: Quirks) -> Outgoing {
-    let utterances = conversation::of(&request.messages, provider, &request.model);
+pub fn write(target: &Target<'_>, request: &ModelRequest, quirks: Quirks) -> Outgoing {
+    let utterances = conversation::of(&request.messages, target);
     let mut messages = Vec::new();
     if !request.system.is_empty() {
         messages.push(json!({"role": "system", "content": request.system}));
     }
-    // Thinking goes back to servers that need it, but only within its own turn.
-    let asked = utterances.iter().rposition(|utterance| {
-        !utterance.by_model && !utterance.parts.iter().any(|part| matches!(part, ContentPart::Result { .. }))
-    });
-    for (place, utterance) in utterances.iter().enumerate() {
+    for utterance in &utterances {
         if utterance.by_model {
-            messages.push(model(utterance, asked.is_none_or(|asked| place > asked)));
+            messages.push(model(utterance, &target.takes));
         } else {
             user(utterance, &mut messages);
         }
@@ -80,8 +77,13 @@ pub fn effort(level: ThinkingLevel) -> &'static str {
     }
 }
 
-fn model(utterance: &Utterance<'_>, with_thinking: bool) -> Json {
+fn model(utterance: &Utterance<'_>, takes: &Takes) -> Json {
     let (mut text, mut thinking, mut calls, mut field) = (String::new(), String::new(), Vec::new(), None);
+    let (mut details, mut signatures, mut first_call) = (Vec::new(), Vec::new(), 0);
+    let texts = |data: &'_ Value<'_>, key: &str| {
+        let listed = data.get(key).and_then(Value::as_slice).unwrap_or_default();
+        listed.iter().map(|text| text.as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
     for part in &utterance.parts {
         match part {
             ContentPart::Text(part) => text.push_str(part),
@@ -89,21 +91,39 @@ fn model(utterance: &Utterance<'_>, with_thinking: bool) -> Json {
             ContentPart::Call { id, name, arguments } => {
                 let written = json::from_value(arguments).to_string();
                 let function = json!({"name": name, "arguments": written});
-                calls.push(json!({"id": id, "type": "function", "function": function}));
+                let mut call = json!({"id": id, "type": "function", "function": function});
+                let signature = signatures.get(calls.len().saturating_sub(first_call)).cloned().flatten();
+                if let Some(signature) = signature {
+                    call.put("extra_content", json!({"google": {"thought_signature": signature}}));
+                }
+                calls.push(call);
             }
-            ContentPart::Replay(data) => field = data.as_str(),
+            ContentPart::Replay(data) => {
+                field = data.as_str().or_else(|| data.get("field")?.as_str());
+                let came = texts(data, "details").into_iter().flatten();
+                details.extend(came.filter_map(|text| serde_json::from_str::<Json>(&text).ok()));
+                signatures = texts(data, "signatures");
+                first_call = calls.len();
+            }
             ContentPart::Image(_) | ContentPart::Result { .. } => {}
         }
     }
     let mut message = json!({"role": "assistant", "content": text});
-    if !calls.is_empty() {
+    let has_calls = !calls.is_empty();
+    if has_calls {
         if text.is_empty() {
             message.put("content", Json::Null);
         }
         message.put("tool_calls", Json::from(calls));
     }
-    if let (Some(field @ ("reasoning_content" | "reasoning")), true, false) =
-        (field, with_thinking, thinking.is_empty())
+    // Thinking goes back with the calls that it led to, in all turns: some servers refuse them without it.
+    let came = field.filter(|field| ["reasoning_content", "reasoning"].contains(field));
+    let field = takes.thinking_field.as_deref().or(came).filter(|field| !field.is_empty());
+    if !details.is_empty() {
+        message.put("reasoning_details", Json::from(details));
+    } else if let Some(field) = field
+        && has_calls
+        && (takes.thinking_always || !thinking.is_empty())
     {
         message.put(field, Json::from(thinking));
     }
@@ -151,6 +171,12 @@ pub struct AnswerDecoder {
     reason: String,
     /// The field that contains the thinking.
     thinking_in: Option<&'static str>,
+    /// Thinking in OpenRouter's form, which goes back as it came.
+    details: Vec<Json>,
+    /// The bytes of that.
+    details_bytes: usize,
+    /// The signature of each call, from Gemini behind this protocol; nil without one.
+    signatures: Vec<Value<'static>>,
     over: bool,
 }
 
@@ -175,6 +201,13 @@ impl AnswerDecoder {
                 self.texts.thinking(text, out);
             }
         }
+        for detail in delta.reasoning_details {
+            self.details_bytes = self.details_bytes.saturating_add(detail.to_string().len());
+            if self.details_bytes > MAX_ANSWER_BYTES {
+                return Err(Broken::TooLarge(format!("thinking of more than {MAX_ANSWER_BYTES} bytes")));
+            }
+            join_detail(&mut self.details, detail);
+        }
         let Content { text, thinking } = delta.content;
         self.texts.thinking(thinking, out);
         self.texts.text(text, out);
@@ -186,8 +219,52 @@ impl AnswerDecoder {
             let (id, name) = (call.id.text(), function.name.text());
             let piece = CallPiece { key: call.index.get(), id: &id, name: &name, arguments };
             self.calls.piece(piece, out)?;
+            if let Some(signature) =
+                call.extra_content.or_empty().google.or_empty().thought_signature.filled()
+            {
+                let place = self.calls.len().saturating_sub(1);
+                self.signatures.resize(self.signatures.len().max(self.calls.len()), Value::Nil);
+                if let Some(known) = self.signatures.get_mut(place) {
+                    *known = Value::from(signature);
+                }
+            }
         }
         Ok(())
+    }
+
+    /// The data that the server needs back with this answer.
+    fn replay(&mut self) -> Option<Value<'static>> {
+        if self.details.is_empty() && self.signatures.is_empty() {
+            return self.thinking_in.map(Value::from);
+        }
+        let mut replay = Map::new();
+        replay.put_some("field", self.thinking_in);
+        let details = self.details.iter().map(|detail| Value::from(detail.to_string()));
+        replay.put("details", Value::vector(details));
+        replay.put("signatures", Value::vector(std::mem::take(&mut self.signatures)));
+        Some(Value::from(replay))
+    }
+}
+
+/// Adds a piece of thinking in OpenRouter's form to the detail that it belongs to.
+fn join_detail(details: &mut Vec<Json>, piece: Json) {
+    let is_same = |detail: &Json, key: &str| detail.get(key) == piece.get(key);
+    let last = details.last_mut().filter(|last| {
+        let is_whole = piece.text("type") == Some("reasoning.encrypted") && piece.get("index").is_none();
+        !is_whole && is_same(last, "type") && is_same(last, "index")
+    });
+    let (Some(last), Json::Object(fields)) = (last, &piece) else {
+        return details.push(piece);
+    };
+    for (key, value) in fields {
+        match (last.text(key), value.as_str()) {
+            (Some(old), Some(new)) if ["text", "summary", "data"].contains(&key.as_str()) => {
+                let joined = format!("{old}{new}");
+                last.put(key, joined);
+            }
+            _ if value.is_null() => {}
+            _ => last.put(key, value.clone()),
+        }
     }
 }
 
@@ -248,9 +325,8 @@ impl AnswerDecoder {
         self.texts.end(out);
         if !end.is_broken() {
             self.calls.finish_all(out);
-            if let Some(field) = self.thinking_in {
-                out.push_back(Chunk::Replay(Value::from(field)));
-            }
+            let replay = self.replay();
+            out.extend(replay.map(Chunk::Replay));
         }
         out.extend(self.usage.map(Chunk::Usage));
         close(end, out)
@@ -286,6 +362,7 @@ struct Delta {
     reasoning_content: Lenient<String>,
     reasoning: Lenient<String>,
     refusal: Lenient<String>,
+    reasoning_details: LenientList<Json>,
     tool_calls: LenientList<FunctionCall>,
 }
 
@@ -295,6 +372,20 @@ struct FunctionCall {
     index: Lenient<u64>,
     id: Lenient<String>,
     function: LenientStruct<Function>,
+    extra_content: LenientStruct<Extra>,
+}
+
+/// Gemini's addition to a call.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Extra {
+    google: LenientStruct<Google>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Google {
+    thought_signature: Lenient<String>,
 }
 
 #[derive(Deserialize, Default)]

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::calls::PartialCalls;
-use super::conversation::{self, ContentPart, EncodedImage, Utterance};
+use super::conversation::{self, ContentPart, EncodedImage, Target, Utterance};
 use super::json::{self, Object as _};
 use super::lenient::{Lenient, LenientList, LenientStruct, RawJson};
 use super::openai::effort;
@@ -22,8 +22,8 @@ use crate::provider::{AnswerEnd, Chunk, ModelRequest};
 use crate::value::Value;
 
 /// Writes a call.
-pub fn write(provider: &str, request: &ModelRequest, quirks: Quirks) -> Outgoing {
-    let utterances = conversation::of(&request.messages, provider, &request.model);
+pub fn write(target: &Target<'_>, request: &ModelRequest, quirks: Quirks) -> Outgoing {
+    let utterances = conversation::of(&request.messages, target);
     let input: Vec<Json> = utterances.iter().flat_map(items).collect();
     let mut body = json!({"model": request.model, "stream": true, "store": false, "input": input});
     if !request.system.is_empty() {

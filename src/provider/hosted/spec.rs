@@ -11,6 +11,7 @@ use crate::edn;
 use crate::http::header::{HeaderName, HeaderValue};
 use crate::http::{self, Url};
 use crate::limits::HTTP_IDLE;
+use crate::provider::takes::{self, Fact};
 use crate::similar;
 use crate::value::{Map, Value};
 
@@ -34,6 +35,8 @@ pub struct Spec {
     pub patience: Duration,
     /// Whether it gives no reason at the end of an answer, so that `[DONE]` alone ends one.
     pub ends_without_reason: bool,
+    /// Facts about its requests, from the configuration.
+    pub takes: Arc<[Fact]>,
     /// The source of its key.
     pub key: KeySource,
 }
@@ -82,13 +85,14 @@ pub fn all(configured: &[(String, Value<'static>)]) -> (Vec<Spec>, Vec<SpecProbl
     (specs, problems)
 }
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "name",
     "api",
     "base-url",
     "headers",
     "idle-timeout-ms",
     "ends-without-reason",
+    "takes",
     "key-variables",
     "key-command",
     "key-store",
@@ -179,6 +183,8 @@ fn read_known(id: &str, map: &Map<'static>) -> Result<Spec, String> {
         base,
         patience,
         ends_without_reason: flag("ends-without-reason")?,
+        takes: takes::configured(map.get_keyword("takes"))
+            .map_err(|what| format!("has a :takes that {what}"))?,
         key: KeySource {
             variables: texts("key-variables")?,
             command: (!command.is_empty()).then_some(command),
@@ -320,6 +326,7 @@ mod tests {
             (r#"{"x" {:base-url "http://a" :headers {"a b" "c"}}}"#, ":headers"),
             (r#"{"x" {:base-url "http://a" :idle-timeout-ms 0}}"#, ":idle-timeout-ms"),
             (r#"{"x" {:base-url "http://a" :login {}}}"#, ":client-id"),
+            (r#"{"x" {:base-url "http://a" :takes {:images 1}}}"#, "has a :takes that needs :none"),
             (
                 r#"{"x" {:base-url "http://a" :ends-without-reason 1}}"#,
                 "true or false at :ends-without-reason",
