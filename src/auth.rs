@@ -50,6 +50,21 @@ impl KeySource {
     }
 }
 
+/// Where the key of a provider is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyPlace {
+    /// Nowhere.
+    None,
+    /// None is needed.
+    NotNeeded,
+    /// A source that the configuration names: `:key-command` or `:key-store`.
+    Configured(&'static str),
+    /// A login.
+    Login,
+    /// A variable of the environment, by its name.
+    Variable(String),
+}
+
 /// The credential for a server.
 #[derive(Debug, Clone)]
 pub enum Credential {
@@ -102,28 +117,42 @@ impl Keys {
 
     /// Whether there is a key or a configured source, or none is needed. Runs no command.
     pub fn are_there(&self) -> bool {
+        self.place(None, || self.is_logged_in()) != KeyPlace::None
+    }
+
+    /// Whether the provider has a login.
+    fn is_logged_in(&self) -> bool {
+        self.0.credentials.has(&self.0.provider)
+    }
+
+    /// Where the key is, in the order of [`Keys::get`], for whoever has variables of their own. Runs no command.
+    pub fn place(&self, own: Option<Variables>, is_logged_in: impl FnOnce() -> bool) -> KeyPlace {
         let source = &self.0.source;
-        source.command.is_some()
-            || source.store
-            || self.is_free()
-            || self.variable(&source.environment).is_some()
-            || self.0.credentials.has(&self.0.provider)
+        if source.command.is_some() {
+            return KeyPlace::Configured(":key-command");
+        }
+        if source.store {
+            return KeyPlace::Configured(":key-store");
+        }
+        if is_logged_in() {
+            return KeyPlace::Login;
+        }
+        match self.variable(&source.environment.with(own)) {
+            Some((name, _)) => KeyPlace::Variable(name.clone()),
+            None if self.is_free() => KeyPlace::NotNeeded,
+            None => KeyPlace::None,
+        }
     }
 
     /// The source of the key, in the order of [`Keys::get`]; `None` if there is none or none is needed. Runs
     /// no command.
     pub fn origin(&self) -> Option<String> {
-        let source = &self.0.source;
-        if source.command.is_some() {
-            return Some(":key-command".to_owned());
+        match self.place(None, || self.is_logged_in()) {
+            KeyPlace::None | KeyPlace::NotNeeded => None,
+            KeyPlace::Configured(key) => Some(key.to_owned()),
+            KeyPlace::Login => Some(format!("/login {}", self.0.provider)),
+            KeyPlace::Variable(name) => Some(name),
         }
-        if source.store {
-            return Some(":key-store".to_owned());
-        }
-        if self.0.credentials.has(&self.0.provider) {
-            return Some(format!("/login {}", self.0.provider));
-        }
-        self.variable(&source.environment).map(|(name, _)| name.clone())
     }
 
     /// The key.

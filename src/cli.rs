@@ -5,6 +5,7 @@ mod acp;
 mod bridge_connection;
 mod canonical;
 mod chat;
+mod chosen_model;
 mod completion;
 mod config_command;
 mod control;

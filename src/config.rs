@@ -47,8 +47,6 @@ pub struct Overrides {
     pub model: Option<Arc<str>>,
     /// What tools may do without asking.
     pub mode: Option<Mode>,
-    /// The default provider and its model.
-    pub usual: (Arc<str>, Arc<str>),
     /// The option or variable of each value, for a person.
     pub origins: Vec<(&'static str, String)>,
 }
@@ -60,10 +58,10 @@ pub struct Settings {
     pub state_dir: PathBuf,
     /// The folder that new sessions work in, absolute.
     pub cwd: PathBuf,
-    /// The provider of new sessions.
-    pub provider: Arc<str>,
-    /// The model of new sessions, by its id at the provider.
-    pub model: Arc<str>,
+    /// The provider that is named for new sessions.
+    pub provider: Option<Arc<str>>,
+    /// The model that is named for new sessions, by its id at the provider.
+    pub model: Option<Arc<str>>,
     /// The agent of new sessions; `None` for this program itself.
     pub agent: Option<Arc<str>>,
     /// A GGUF file for the embedded model.
@@ -124,18 +122,18 @@ impl Settings {
     /// The settings with the values of newly read files.
     #[must_use]
     pub fn with(mut self, layers: &Layers) -> Self {
-        let Overrides { provider, model, mode, usual, origins } = &self.overrides;
-        let provider =
-            provider.clone().or_else(|| layers.provider.as_deref().map(Arc::from)).unwrap_or(usual.0.clone());
+        let Overrides { provider, model, mode, origins } = &self.overrides;
+        let provider = provider.clone().or_else(|| layers.provider.as_deref().map(Arc::from));
         // A configured model belongs to the configured provider.
-        let named = layers.provider.as_deref().is_none_or(|configured| configured == &*provider);
-        let configured = layers.model.as_deref().filter(|_| named).map(Arc::from);
-        let default = if provider == usual.0 { usual.1.clone() } else { provider.clone() };
-        self.model = model.clone().or(configured).unwrap_or(default);
+        let is_its = layers.provider.is_none() || layers.provider.as_deref() == provider.as_deref();
+        let configured = layers.model.as_deref().filter(|_| is_its).map(Arc::from);
+        self.model = model.clone().or(configured);
         self.mode = mode.or(layers.mode).unwrap_or_default();
         let mut all = origins.clone();
         for key in ["provider", "model", "mode"] {
-            if let (false, Some(path)) = (all.iter().any(|(known, _)| *known == key), layers.origin(key)) {
+            let is_taken = key != "model" || is_its;
+            let is_known = !is_taken || all.iter().any(|(known, _)| *known == key);
+            if let (false, Some(path)) = (is_known, layers.origin(key)) {
                 all.push((key, path.to_string_lossy().into_owned()));
             }
         }
@@ -162,7 +160,13 @@ impl Settings {
 
     /// The source of a value, for a person.
     pub fn origin(&self, key: &str) -> &str {
-        self.origins.iter().find(|(known, _)| *known == key).map_or("default", |(_, origin)| origin)
+        self.origin_or(key, None)
+    }
+
+    /// The same for a value that has another source than the settings, if they do not name it.
+    pub fn origin_or<'a>(&'a self, key: &str, other: Option<&'a str>) -> &'a str {
+        let origin = self.origins.iter().find(|(known, _)| *known == key).map(|(_, origin)| origin.as_str());
+        origin.or(other).unwrap_or("default")
     }
 }
 

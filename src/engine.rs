@@ -82,7 +82,7 @@ pub use handle::Handle;
 pub use host::Engine;
 pub use providers::Providers;
 pub use remote::take_request;
-pub use revision::agents_of;
+pub use revision::{agents_of, named_model};
 pub use share::federate;
 pub use snapshot::SessionSnapshot;
 pub use takeover::take_over;

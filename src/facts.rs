@@ -63,6 +63,8 @@ pub struct SessionFacts {
     pub model_provider: Arc<str>,
     /// The model's id at the provider.
     pub model_id: Arc<str>,
+    /// The notice about a model that was chosen by rule, before it is asked for the first time.
+    pub model_notice: Option<Arc<str>>,
     /// Whether the model can think.
     pub model_reasoning: bool,
     /// The thinking levels of the model.
@@ -96,6 +98,12 @@ pub struct SessionFacts {
     /// Whether that host is lost.
     pub owner_lost: bool,
 }
+
+/// The offers to a person while a session has no model, by the names of the wires.
+pub const MODEL_OFFERS: &[&str] = match cfg!(feature = "embedded-model") {
+    true => &["login", "choose-model", "fetch-model"],
+    false => &["login", "choose-model"],
+};
 
 /// The activity of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,6 +152,7 @@ impl SessionFacts {
             interrupt_pending: false,
             model_provider: "".into(),
             model_id: "".into(),
+            model_notice: None,
             thinking_levels: Arc::from([]),
             model_reasoning: false,
             context_window: 0,
@@ -175,11 +184,17 @@ impl SessionFacts {
     pub fn answered_by(&mut self, agent: AgentFacts) {
         self.model_provider = agent.name.clone();
         self.model_id = agent.current("model").cloned().unwrap_or_else(|| "".into());
+        self.model_notice = None;
         self.model_reasoning = false;
         self.thinking_levels = Arc::from([]);
         self.context_window = agent.window.map_or(0, |(_, size)| size);
         self.context_tokens = agent.window.map_or(0, |(used, _)| used);
         self.agent = Some(Arc::new(agent));
+    }
+
+    /// Whether there is a model, or an agent that has its own.
+    pub fn has_model(&self) -> bool {
+        self.agent.is_some() || !self.model_provider.is_empty()
     }
 
     /// The thinking level that the model uses.

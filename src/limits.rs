@@ -1020,6 +1020,10 @@ pub const MODEL_LIST_BYTES: usize = 8 * 1024 * 1024;
 /// How long the doctor waits for a server's list of models: a person waits for it.
 pub const MODEL_LIST_WAIT: Duration = Duration::from_secs(10);
 
+/// How long a server of this machine has to list its models when nothing else leads to a model. One that runs answers in
+/// milliseconds; a person who waits does not notice a fifth of a second.
+pub const LOCAL_SERVER_WAIT: Duration = Duration::from_millis(200);
+
 /// Bytes that are read of an error response, or of a response with tokens (64 KiB).
 pub const HTTP_ERROR_BYTES: usize = 64 * 1024;
 

@@ -17,8 +17,8 @@ use crate::facts::agent::AgentOption;
 use crate::facts::permissions::{ListedRule, RuleSource, TrustPreview};
 use crate::facts::rule::Rule;
 use crate::facts::{
-    BashOutput, CommandFacts, JobFacts, ListedSession, LoginFacts, ModelFacts, Note, Phase, Price,
-    ProviderName, SessionFacts, SessionList, SessionStats, Slot, TemplateFacts,
+    BashOutput, CommandFacts, JobFacts, ListedSession, LoginFacts, MODEL_OFFERS, ModelFacts, Note, Phase,
+    Price, ProviderName, SessionFacts, SessionList, SessionStats, Slot, TemplateFacts,
 };
 use crate::files::FileStamp;
 use crate::message::{SessionId, TurnId, count, short};
@@ -202,6 +202,7 @@ pub fn session_state(facts: &SessionFacts) -> Map<'_> {
     map.put("session-display-name", facts.display_name());
     map.put("model-provider", &*facts.model_provider);
     map.put("model-id", &*facts.model_id);
+    map.put_some("setup", setup(facts));
     map.put("model-reasoning", facts.model_reasoning);
     map.put("thinking-level", facts.thinking.as_str());
     map.put("effective-reasoning-effort", facts.effective_thinking().as_str());
@@ -220,12 +221,22 @@ pub fn session_state(facts: &SessionFacts) -> Map<'_> {
     map
 }
 
+/// The need of a session without a model, and what a frontend can offer the person for it.
+fn setup(facts: &SessionFacts) -> Option<Value<'static>> {
+    let offers = Value::vector(MODEL_OFFERS.iter().map(|offer| Value::keyword(*offer)));
+    let setup = Map::new().with("needs", Value::keyword("model")).with("offers", offers);
+    (!facts.has_model()).then(|| Value::from(setup))
+}
+
 /// The model, with its thinking level if it can think; behind the agent that has it, where that is not this program.
 fn model_label(facts: &SessionFacts) -> Cow<'_, str> {
     if let Some(agent) = &facts.agent {
         let parts = [Some(&agent.name), agent.current("model"), agent.current("thought_level")];
         let parts: Vec<&str> = parts.into_iter().flatten().map(|part| &**part).collect();
         return format!("agent {}", parts.join(" · ")).into();
+    }
+    if !facts.has_model() {
+        return "no model yet".into();
     }
     if facts.model_reasoning {
         format!("{} · {}", facts.model_id, facts.effective_thinking().as_str()).into()
@@ -284,7 +295,13 @@ pub fn footer(facts: &SessionFacts) -> Map<'_> {
     map.put("stats-line", Value::from(parts.join(" ")));
     map.put("status-line", Value::from(format!("mode: {} · sandbox: {}", facts.mode, facts.sandbox())));
     map.put("usage-parts", Value::vector(parts.into_iter().map(Value::from)));
-    map.put("model-text", Value::from(format!("({}) {}", facts.model_provider, model_label(facts))));
+    map.put(
+        "model-text",
+        match facts.has_model() {
+            true => Value::from(format!("({}) {}", facts.model_provider, model_label(facts))),
+            false => Value::str(model_label(facts)),
+        },
+    );
     map.put("session-activity-line", Value::from(status_line(facts)));
     map
 }

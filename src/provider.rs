@@ -17,6 +17,7 @@ use crate::facts::ProviderFacts;
 use crate::message::{Arguments, Message, ThinkingLevel, Usage};
 use crate::value::Value;
 
+pub mod choice;
 pub mod downloads;
 pub mod embedded;
 mod ends;

@@ -88,6 +88,12 @@ impl Credentials {
         self.get(provider).is_ok_and(|kept| kept.is_some())
     }
 
+    /// The providers that have an entry; that of the newest login is the last one. None, if the file is unusable.
+    pub fn providers(&self) -> Vec<String> {
+        let all = self.read().unwrap_or_default();
+        all.iter().filter_map(|(name, _)| name.as_str().map(str::to_owned)).collect()
+    }
+
     /// The entry of a provider.
     ///
     /// # Errors
@@ -109,33 +115,25 @@ impl Credentials {
         Ok(Some(ProviderEntry::Tokens(Tokens { access, refresh: secret("refresh"), ends })))
     }
 
-    /// Stores the entry of a provider.
+    /// Stores the entry of a provider, which is that of the newest login then.
     ///
     /// # Errors
     /// See [`CredentialsError`].
     pub fn put(&self, provider: &str, kept: ProviderEntry) -> Result<()> {
-        let lock = self.lock()?;
-        self.put_locked(&lock, provider, kept)
+        let _lock = self.lock()?;
+        let mut all = self.read()?;
+        all.remove(&Value::from(provider));
+        all.insert(provider.to_owned(), entry(kept));
+        self.write(&all)
     }
 
-    /// The same, with a lock that the caller holds.
+    /// Replaces an entry of a login that goes on, with a lock that the caller holds. Its place in the order stays.
     ///
     /// # Errors
     /// See [`CredentialsError`].
     pub fn put_locked(&self, _: &CredentialsLock, provider: &str, kept: ProviderEntry) -> Result<()> {
-        let mut entry = Map::new();
-        match kept {
-            ProviderEntry::Key(key) => {
-                entry.put("key", key.expose().to_owned());
-            }
-            ProviderEntry::Tokens(tokens) => {
-                entry.put("access", tokens.access.expose().to_owned());
-                entry.put_some("refresh", tokens.refresh.map(|refresh| refresh.expose().to_owned()));
-                entry.put_some("ends", tokens.ends.map(|ends| ends.to_string()));
-            }
-        }
         let mut all = self.read()?;
-        all.insert(provider.to_owned(), entry);
+        all.insert(provider.to_owned(), entry(kept));
         self.write(&all)
     }
 
@@ -203,6 +201,22 @@ impl Credentials {
     }
 }
 
+/// An entry as it is written.
+fn entry(kept: ProviderEntry) -> Map<'static> {
+    let mut entry = Map::new();
+    match kept {
+        ProviderEntry::Key(key) => {
+            entry.put("key", key.expose().to_owned());
+        }
+        ProviderEntry::Tokens(tokens) => {
+            entry.put("access", tokens.access.expose().to_owned());
+            entry.put_some("refresh", tokens.refresh.map(|refresh| refresh.expose().to_owned()));
+            entry.put_some("ends", tokens.ends.map(|ends| ends.to_string()));
+        }
+    }
+    entry
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
@@ -239,7 +253,15 @@ mod tests {
         };
         assert!(tokens.ends_within("2026-01-02T03:03:30Z".parse().unwrap(), Duration::from_secs(60)));
         assert!(!tokens.ends_within("2026-01-02T03:03:00Z".parse().unwrap(), Duration::from_secs(60)));
-        credentials.put("b", ProviderEntry::Tokens(tokens)).unwrap();
+        credentials.put("b", ProviderEntry::Tokens(tokens.clone())).unwrap();
+        assert_eq!(credentials.providers(), ["a", "b"], "the newest login is the last one");
+        credentials.put("a", ProviderEntry::Key(Secret::new("sk-1".into()))).unwrap();
+        assert_eq!(credentials.providers(), ["b", "a"]);
+        // A login that is renewed is not a new one.
+        let lock = credentials.lock().unwrap();
+        credentials.put_locked(&lock, "b", ProviderEntry::Tokens(tokens)).unwrap();
+        assert_eq!(credentials.providers(), ["b", "a"]);
+        drop(lock);
         assert_eq!(key(credentials.get("a").unwrap()), "sk-1");
         assert_eq!(key(credentials.get("b").unwrap()), r#"at Some("rt") Some("2026-01-02T03:04:05Z")"#);
         for file in std::fs::read_dir(state.path().join("deep")).unwrap() {

@@ -106,7 +106,7 @@ topics! {
     SessionUpdated "session/updated" Latest false
         ["session-id" "phase" "is-streaming" "is-compacting" "pending-message-count" "retry-attempt"]
         ["session-file" "session-name" "session-display-name" "retry" "retry-deadline-ms" "interrupt-pending"
-         "model-provider" "model-id" "model-reasoning" "thinking-level" "effective-reasoning-effort"
+         "model-provider" "model-id" "setup" "model-reasoning" "thinking-level" "effective-reasoning-effort"
          "header-model-label" "status-session-line" "extension-command-names" "prompt-templates" "mode"
          "context-tokens" "context-window" "queue-held" "can-retry" "interrupted" "host" "elsewhere" "owner-lost"]
         "The session's state changed.";

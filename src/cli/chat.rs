@@ -14,6 +14,7 @@ use edn_bridge::client::turn::{Accepted, Outcome};
 use edn_bridge::repl::message_line::{MessageLine, Word};
 use edn_bridge::value::{Map, Owned, Value};
 
+use super::chosen_model::ChosenModel;
 use super::failure::{Exit, Failure, USAGE};
 use super::options::Options;
 use super::prompt::console::{Console, ConsoleEvent, SignalKind};
@@ -44,14 +45,19 @@ pub(super) fn run(options: &Options, arguments: &ChatArguments) -> Exit {
     let settings = options.settings().map_err(|failure| not_set_up(failure.to_string()))?;
     let wanted = Goal { goes_on: arguments.goes_on, session: arguments.session.as_deref() };
     let resumed = resumed(options, &settings, &wanted)?;
+    let mut opening = None;
     if resumed.is_none() {
         check_provider(&settings)?;
+        opening = ChosenModel::find(&settings).opening();
     }
     let history = settings.state_dir.join("chat-history");
     let folder = settings.cwd.clone();
     let console = Console::open("edn-bridge chat", options, settings, resumed.as_ref(), true);
     let console = console.map_err(unusable)?;
     let chat = Chat { console: &console, painter: Painter::stdout() };
+    if let Some(opening) = opening {
+        chat.say(Meaning::Note, &opening);
+    }
     let ended = chat.talk(resumed.is_some(), folder, &history);
     console.end();
     ended

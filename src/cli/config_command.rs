@@ -10,17 +10,19 @@ use std::sync::Arc;
 use clap::Subcommand;
 use edn_bridge::clock::{Clock, SystemClock};
 use edn_bridge::config::{Layers, Settings};
-use edn_bridge::engine::Providers;
+use edn_bridge::engine::{Providers, named_model};
 use edn_bridge::hook::{Hooks, Source};
 use edn_bridge::mcp;
 use edn_bridge::peer::Source as PeerSource;
 use edn_bridge::private;
+use edn_bridge::provider::choice::ModelChoice;
 use edn_bridge::provider::models::Models;
 use edn_bridge::runner::Program;
 use edn_bridge::tool::permission::Rule;
 use edn_bridge::value::{Map, Value};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::chosen_model::ChosenModel;
 use super::failure::{Exit, FAILED, Failure, USAGE};
 use super::options::Options;
 use super::out;
@@ -60,14 +62,19 @@ fn problems(settings: &Settings, layers: &Layers) -> Vec<String> {
     let mut found: Vec<String> = mistakes(layers).into_iter().map(|mistake| mistake.text).collect();
     let providers = Providers::new(settings, &clock);
     found.extend(providers.problems().map(str::to_owned));
-    let is_known = providers.get(&settings.provider).is_some();
-    if !is_known && settings.script.is_none() && &*settings.provider != edn_bridge::provider::scripted::NAME {
-        let why = providers.why_none(&settings.provider);
+    if let Some(name) = &settings.provider
+        && providers.get(name).is_none()
+        && settings.script.is_none()
+        && &**name != edn_bridge::provider::scripted::NAME
+    {
+        let why = providers.why_none(name);
         if !found.iter().any(|problem| why.ends_with(problem.as_str())) {
             found.push(why);
         }
     }
-    found.extend(Models::new(&settings.models).0.half_named(&settings.provider, &settings.model));
+    // Without a name there may be no key yet, which is no mistake of the files.
+    let chosen = providers.choice(&named_model(settings), &Models::new(&settings.models).0, None);
+    found.extend(chosen.err().and_then(|none| none.why).filter(|_| settings.provider.is_some()));
     if layers.telemetry.endpoint.is_some() && !cfg!(feature = "otel") {
         found.push(NO_TELEMETRY.to_owned());
     }
@@ -141,15 +148,19 @@ fn check(options: &Options) -> Exit {
 pub(super) type Setting = (&'static str, Value<'static>, String);
 
 /// The settings that options can give, too.
-pub(super) fn values(options: &Options, settings: &Settings) -> Vec<Setting> {
+pub(super) fn values(options: &Options, settings: &Settings, chosen: &ChosenModel) -> Vec<Setting> {
     let path = |path: &Path| Value::from(path.to_string_lossy().into_owned());
     let optional = |file: &Option<PathBuf>| Value::from(file.as_deref().map(path));
+    let of_choice = |part: fn(&ModelChoice) -> &Arc<str>| {
+        Value::from(chosen.choice.as_ref().ok().map(|choice| part(choice).to_string()))
+    };
+    let reason = chosen.reason();
     let values = [
         ("state-dir", path(&settings.state_dir)),
         ("cwd", path(&settings.cwd)),
         ("config", optional(&settings.files.user)),
-        ("provider", Value::from(settings.provider.to_string())),
-        ("model", Value::from(settings.model.to_string())),
+        ("provider", of_choice(|choice| &choice.provider)),
+        ("model", of_choice(|choice| &choice.model)),
         ("agent", Value::from(settings.agent.as_deref().map(str::to_owned))),
         ("model-file", optional(&settings.model_file)),
         ("script", optional(&settings.script)),
@@ -158,16 +169,21 @@ pub(super) fn values(options: &Options, settings: &Settings) -> Vec<Setting> {
         ("log", Value::from(options.log.clone())),
         ("log-format", Value::from(options.log_format.clone())),
     ];
-    values.into_iter().map(|(key, value)| (key, value, settings.origin(key).to_owned())).collect()
+    let origin = |key| match key {
+        "provider" | "model" => settings.origin_or(key, reason.as_deref()),
+        _ => settings.origin(key),
+    };
+    values.into_iter().map(|(key, value)| (key, value, origin(key).to_owned())).collect()
 }
 
 fn show(options: &Options, as_json: bool) -> Exit {
     let settings = options.settings()?;
     let layers = settings.files.read()?;
-    let mut rows: Vec<(String, Value<'static>, String)> = values(options, &settings)
-        .into_iter()
-        .map(|(key, value, from)| (key.to_owned(), value, from))
-        .collect();
+    let mut rows: Vec<(String, Value<'static>, String)> =
+        values(options, &settings, &ChosenModel::find(&settings))
+            .into_iter()
+            .map(|(key, value, from)| (key.to_owned(), value, from))
+            .collect();
     for sourced in &layers.sources {
         if rows.iter().any(|(key, ..)| *key == sourced.key) {
             continue;

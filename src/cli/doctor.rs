@@ -9,10 +9,8 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use edn_bridge::clock::{Clock, SystemClock};
 use edn_bridge::config::{KeptFiles, Layers, ProjectFiles, Settings, Takeover, unwatched};
 use edn_bridge::context::{Places, Project};
 use edn_bridge::edn;
@@ -20,8 +18,8 @@ use edn_bridge::engine::{self, Providers};
 use edn_bridge::http;
 use edn_bridge::limits::LISTING_BYTES;
 use edn_bridge::private;
+use edn_bridge::provider::choice::ModelChoice;
 use edn_bridge::provider::embedded::{self, ModelFile};
-use edn_bridge::provider::models::Models;
 use edn_bridge::provider::{Provider, scripted};
 use edn_bridge::runner::{Program, sandbox};
 use edn_bridge::similar;
@@ -29,6 +27,7 @@ use edn_bridge::store::{Durability, FORMAT, Header, Store, weak_locks};
 use edn_bridge::value::{Map, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
 
+use super::chosen_model::ChosenModel;
 use super::config_command::{Mistake, Setting, mistakes, values};
 use super::failure::{Exit, FAILED};
 use super::options::Options;
@@ -101,7 +100,8 @@ pub(super) fn run(options: &Options, as_edn: bool) -> Exit {
     let mut in_force = Vec::new();
     match options.settings_that_can_be() {
         Ok((settings, layers, wrong)) => {
-            in_force = values(options, &settings);
+            let chosen = ChosenModel::find(&settings);
+            in_force = values(options, &settings, &chosen);
             let is_read = wrong.is_empty();
             for error in wrong {
                 let advice = "Correct it; the rest is looked at without it.";
@@ -111,8 +111,8 @@ pub(super) fn run(options: &Options, as_edn: bool) -> Exit {
             agents(&mut found, &settings, &layers);
             state(&mut found, &settings.state_dir);
             sessions(&mut found, options, &settings);
-            models(&mut found, &settings, is_read);
-            servers(&mut found, &settings);
+            models(&mut found, &settings, &chosen, is_read);
+            servers(&mut found, &settings, &chosen);
             realm(&mut found, &settings);
             socket(&mut found, &settings);
             daemon(&mut found, options, &settings);
@@ -385,26 +385,30 @@ fn fault(path: &Path) -> Option<String> {
     }
 }
 
-/// The embedded model. Nothing else is needed for a turn with it.
-fn models(found: &mut Findings, settings: &Settings, is_read: bool) {
-    let (provider, model) = (&settings.provider, &settings.model);
-    if !is_read && settings.origin("provider") == "default" {
+/// The model of new sessions, and the embedded one: nothing else is needed for a turn with that.
+fn models(found: &mut Findings, settings: &Settings, chosen: &ChosenModel, is_read: bool) {
+    if !is_read && settings.provider.is_none() {
         return found.note(
             "model",
             "Which model new sessions are to ask is not known: the configuration cannot be read.",
             "Correct it first.",
         );
     }
-    if let Some(missing) = half_named(settings) {
-        return found.broken(
-            "model",
-            missing,
-            "`edn-bridge models list` lists the models with their providers.",
-        );
-    }
-    let is_wanted = &**provider == embedded::NAME;
+    let choice = match &chosen.choice {
+        Ok(choice) => choice,
+        Err(none) => {
+            let advice = "`edn-bridge models list` lists the models with their providers.";
+            return found.broken("model", none.to_string(), advice);
+        }
+    };
+    let is_wanted = &*choice.provider == embedded::NAME;
     if !is_wanted {
-        found.well("model", format!("New sessions ask the provider {provider} for the model {model}."));
+        let reason = choice.reason().map(|reason| format!(" ({reason})")).unwrap_or_default();
+        let ModelChoice { provider, model, .. } = choice;
+        found.well(
+            "model",
+            format!("New sessions ask the provider {provider} for the model {model}{reason}."),
+        );
     }
     if !embedded::COMPILED_IN {
         let what = "This build has no embedded model.";
@@ -433,22 +437,21 @@ fn models(found: &mut Findings, settings: &Settings, is_read: bool) {
     }
 }
 
-fn half_named(settings: &Settings) -> Option<String> {
-    Models::new(&settings.models).0.half_named(&settings.provider, &settings.model)
-}
-
 /// The servers of models, and what a turn of a new session would need of the one that it asks.
-fn servers(found: &mut Findings, settings: &Settings) {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let providers = Providers::new(settings, &clock);
-    let has_server = settings.script.is_none()
-        && &*settings.provider != scripted::NAME
-        && &*settings.provider != embedded::NAME;
-    let chosen = providers.get(&settings.provider);
+fn servers(found: &mut Findings, settings: &Settings, chosen: &ChosenModel) {
+    let providers = &chosen.providers;
+    let is_server = |choice: &&ModelChoice| {
+        settings.script.is_none() && ![scripted::NAME, embedded::NAME].contains(&&*choice.provider)
+    };
+    let choice = chosen.choice.as_ref().ok().filter(is_server);
+    let server_of = |choice: &ModelChoice| {
+        providers.get(&choice.provider).ok_or_else(|| providers.why_none(&choice.provider))
+    };
+    let asked = choice.map(|choice| (choice, server_of(choice)));
     // What keeps the chosen provider from being known is told as what is broken.
-    let broken = (has_server && chosen.is_none()).then(|| providers.why_none(&settings.provider));
+    let broken = asked.as_ref().and_then(|(_, server)| server.as_ref().err());
     for problem in providers.problems() {
-        if broken.as_ref().is_none_or(|broken| !broken.ends_with(problem)) {
+        if broken.is_none_or(|broken| !broken.ends_with(problem)) {
             found.note(
                 "providers",
                 format!("{problem}."),
@@ -456,22 +459,21 @@ fn servers(found: &mut Findings, settings: &Settings) {
             );
         }
     }
-    match (broken, chosen.filter(|_| has_server)) {
-        (Some(broken), _) => found.broken(
+    match asked {
+        Some((_, Err(broken))) => found.broken(
             "providers",
             format!("New sessions have nobody to ask. {broken}"),
             "Name another under :provider, or correct this one under :providers.",
         ),
-        (None, Some(chosen)) if !chosen.is_ready() => found.broken(
+        Some((choice, Ok(known))) if !known.is_ready() => found.broken(
             "providers",
-            format!("There is no key for the provider {}, which new sessions are to ask.", settings.provider),
-            format!("Set its key's variable, or run `edn-bridge login {}`.", settings.provider),
+            format!("There is no key for the provider {}, which new sessions are to ask.", choice.provider),
+            format!("Set its key's variable, or run `edn-bridge login {}`.", choice.provider),
         ),
-        // Without the name of its model, it could only say that it does not have it.
-        (None, Some(chosen)) if half_named(settings).is_none() => server(found, &*chosen, &settings.model),
-        (None, _) => {}
+        Some((choice, Ok(known))) => server(found, &*known, &choice.model),
+        None => {}
     }
-    keys(found, &providers);
+    keys(found, providers);
 }
 
 /// Whether a server answers, takes the key, and has the model.

@@ -1,19 +1,17 @@
 //! `edn-bridge models`: the models that sessions can use, and the embedded one's file.
 
 use std::io::Write as _;
-use std::sync::Arc;
 
 use clap::Subcommand;
-use edn_bridge::clock::{Clock, SystemClock};
 use edn_bridge::engine::Providers;
 use edn_bridge::projection;
 use edn_bridge::provider::downloads::{self, FileState};
 use edn_bridge::provider::embedded;
 use edn_bridge::provider::fetch::{self, FetchProgress};
-use edn_bridge::provider::models::Models;
 use edn_bridge::provider::scripted;
 use edn_bridge::value::Value;
 
+use super::chosen_model::ChosenModel;
 use super::failure::Exit;
 use super::options::Options;
 use super::out;
@@ -61,13 +59,10 @@ fn obstacle(providers: &Providers, provider: &str, file: Option<&FileState>) -> 
 
 fn list(options: &Options, only_ready: bool, as_json: bool) -> Exit {
     let settings = options.settings()?;
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let providers = Providers::new(&settings, &clock);
-    let (models, problems) = Models::new(&settings.models);
-    for problem in problems {
+    let chosen = ChosenModel::find(&settings);
+    for problem in &chosen.problems {
         tracing::warn!("the configuration's :models: {problem}");
     }
-    let models = models.with(&settings.provider, &settings.model);
     let files = downloads::list(&settings.state_dir);
     let file = |id: &str| {
         // A file of the user's own stands in for it.
@@ -77,15 +72,16 @@ fn list(options: &Options, only_ready: bool, as_json: bool) -> Exit {
         });
         own.or_else(|| files.iter().find(|file| file.model.id == id).map(|file| file.state))
     };
-    let is_chosen = |provider: &str, id: &str| provider == &*settings.provider && id == &*settings.model;
-    let mut rows: Vec<_> = models
+    let is_chosen = |provider: &str, id: &str| chosen.is(provider, id);
+    let mut rows: Vec<_> = chosen
+        .models
         .iter()
         // A script is for tests.
         .filter(|model| &*model.provider != scripted::NAME || settings.script.is_some())
         .map(|model| {
             let obstacle = match &*model.provider == scripted::NAME {
                 true => None,
-                false => obstacle(&providers, &model.provider, file(&model.id).as_ref()),
+                false => obstacle(&chosen.providers, &model.provider, file(&model.id).as_ref()),
             };
             (model, obstacle)
         })

@@ -6,7 +6,6 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
 use edn_bridge::config::{self, ConfigError, Files, Layers, Overrides, Settings};
 use edn_bridge::message::Mode;
-use edn_bridge::provider::embedded;
 use edn_bridge::store::{Durability, Store};
 
 use super::failure::Failure;
@@ -19,11 +18,11 @@ pub struct Options {
     /// The folder that new sessions work in.
     #[arg(long, global = true, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
-    /// The provider of new sessions: embedded, anthropic, openai, another that `models list` names, or one of :providers
-    /// in the configuration.
+    /// The provider of new sessions: anthropic, openai, another that `models list` names, or one of :providers in the
+    /// configuration. Without it, that of the newest login, else the first whose key is in the environment.
     #[arg(long, global = true, env = "EDN_BRIDGE_PROVIDER", value_name = "NAME")]
     pub provider: Option<String>,
-    /// The model of new sessions, by its id at the provider.
+    /// The model of new sessions, by its id at the provider; without it, the newest of the provider's usual family.
     #[arg(long, global = true, env = "EDN_BRIDGE_MODEL", value_name = "ID")]
     pub model: Option<String>,
     /// The agent of new sessions, by its name at :agents in the configuration.
@@ -225,7 +224,6 @@ impl Options {
                 true => Some(Mode::Yolo),
                 false => self.mode.as_deref().and_then(Mode::parse),
             },
-            usual: (embedded::NAME.into(), edn_bridge::provider::downloads::SMOLLM2.id.into()),
             origins,
         }
     }

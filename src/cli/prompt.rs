@@ -166,9 +166,9 @@ pub(super) fn resumed(
     Ok(Some(newest.ok_or_else(none)?.header.session))
 }
 
-/// Whether a new session would have somebody to ask: a try that cannot succeed leaves no session.
+/// Whether the provider that is named for new sessions is known: a try that cannot succeed leaves no session.
 pub(super) fn check_provider(settings: &Settings) -> Result<(), Failure> {
-    let name = &*settings.provider;
+    let Some(name) = settings.provider.as_deref() else { return Ok(()) };
     if settings.script.is_some() || name == scripted::NAME || name == embedded::NAME {
         return Ok(());
     }
@@ -217,7 +217,8 @@ impl PromptRequest {
             message = format!("{message}\n\n{ASKED}");
         }
         let mut teller = Teller::new(arguments.output, self.shape.is_some());
-        console.subscribe(if arguments.output == Output::Events { &[] } else { TOPICS })?;
+        let topics = [TOPICS, &["ui/notification"]].concat();
+        console.subscribe(if arguments.output == Output::Events { &[] } else { &topics })?;
         let accepted = console.ask("prompt", Map::new().with("message", message))?;
         let accepted = Accepted::of(&accepted);
         let mut run = Run {

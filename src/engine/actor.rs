@@ -47,6 +47,7 @@ use crate::facts::SessionFacts;
 use crate::facts::agent::AgentFacts;
 use crate::git;
 use crate::limits::{MAILBOX, TOLD_FAULTS};
+use crate::provider::choice::ModelChoice;
 use crate::runner::sandbox;
 use crate::session::Reply;
 use crate::store::{Entry, Header, Journal, JournalFault, Loaded};
@@ -236,7 +237,11 @@ fn initial_facts(
     header: &Header,
     written: bool,
 ) -> SessionFacts {
-    let (model_provider, model_id) = shared.configuration.usual_model();
+    // Its first turn chooses again, with the variables of whoever begins that.
+    let chosen = shared.configuration.usual_model(None).ok();
+    let model_notice = chosen.as_ref().and_then(ModelChoice::notice).map(Arc::from);
+    let (model_provider, model_id) =
+        chosen.map_or_else(|| ("".into(), "".into()), |choice| (choice.provider, choice.model));
     let mut facts = SessionFacts {
         location: written.then(|| journal.location().into()),
         cwd: header.cwd.clone(),
@@ -249,6 +254,7 @@ fn initial_facts(
         archived: written && shared.journals.is_archived(&header.session),
         model_provider,
         model_id,
+        model_notice,
         ..SessionFacts::empty(header.session.clone())
     };
     config.describe_model(&mut facts);
@@ -268,6 +274,6 @@ mod tests {
     #[test]
     fn resting_session_takes_little_room() {
         let (parts, task) = (size_of::<SessionActor>(), size(SessionActor::run));
-        assert!(parts <= 1616 && task <= 640, "{parts} and {task} bytes");
+        assert!(parts <= 1632 && task <= 640, "{parts} and {task} bytes");
     }
 }

@@ -11,8 +11,10 @@ use crate::clock::Clock;
 use crate::config::{ConfigError, Files, Settings};
 use crate::context::Places;
 use crate::engine::providers::Providers;
-use crate::engine::revision::{ConfigRevision, ConfigurationError};
+use crate::engine::revision::{ConfigRevision, ConfigurationError, named_model};
+use crate::environment::Variables;
 use crate::message::{Mode, ThinkingLevel};
+use crate::provider::choice::{ModelChoice, NamedModel, NoModel};
 use crate::session::{ApiError, Reach, ShownFiles};
 use crate::tool::permission::Ground;
 
@@ -26,8 +28,8 @@ pub struct Configuration {
     others: Mutex<HashMap<Arc<str>, Arc<ConfigRevision>>>,
     /// It is read by one at a time, so that revisions have an order.
     reading: Mutex<()>,
-    /// The provider and model of new sessions.
-    usual_model: ArcSwap<(Arc<str>, Arc<str>)>,
+    /// The names for new sessions.
+    named_model: ArcSwap<NamedModel>,
     usual_thinking: ArcSwap<ThinkingLevel>,
 }
 
@@ -51,7 +53,7 @@ impl Configuration {
             newest: ArcSwap::from_pointee(first),
             others: Mutex::default(),
             reading: Mutex::new(()),
-            usual_model: ArcSwap::from_pointee((settings.provider.clone(), settings.model.clone())),
+            named_model: ArcSwap::from_pointee(named_model(&settings)),
             usual_thinking: ArcSwap::from_pointee(layers.thinking.unwrap_or_default()),
             clock,
             settings,
@@ -68,9 +70,22 @@ impl Configuration {
         self.newest.load().revision
     }
 
-    /// The provider and model of new sessions.
-    pub fn usual_model(&self) -> (Arc<str>, Arc<str>) {
-        self.usual_model.load().as_ref().clone()
+    /// The model of new sessions of a client with these variables; of one that brought none, with the newest. Asks no server.
+    ///
+    /// # Errors
+    /// If nothing leads to a model.
+    pub fn usual_model(&self, own: Option<&Variables>) -> Result<ModelChoice, NoModel> {
+        let config = self.newest();
+        config.providers.choice(&self.named_model.load(), &config.models, own)
+    }
+
+    /// The same. Asks the servers of this machine when nothing else leads to a model.
+    ///
+    /// # Errors
+    /// If nothing leads to a model.
+    pub async fn find_model(&self, own: Option<&Variables>) -> Result<ModelChoice, NoModel> {
+        let config = self.newest();
+        config.providers.find_choice(&self.named_model.load_full(), &config.models, own).await
     }
 
     /// The thinking level of new sessions.
@@ -148,15 +163,15 @@ impl Configuration {
         }
         let settings = Settings::clone(&self.settings).with(&layers);
         let providers = before.providers.again(&settings, &self.clock);
-        let usual = (settings.provider.clone(), settings.model.clone());
+        let now = named_model(&settings);
         let revision = before.revision.saturating_add(1);
         let (config, problems) =
             ConfigRevision::new(revision, self.clock.now(), settings, &layers, providers)
                 .map_err(|error| ApiError::failed(error.to_string()))?;
         let config = Arc::new(config);
         // The person's choice in the program stays, unless the files contain a new value.
-        if usual != (before.settings.provider.clone(), before.settings.model.clone()) {
-            self.usual_model.store(Arc::new(usual));
+        if now != named_model(&before.settings) {
+            self.named_model.store(Arc::new(now));
         }
         self.newest.store(config.clone());
         Ok((config, problems))
@@ -182,11 +197,12 @@ impl Configuration {
         kept.map_err(|error| ApiError::failed(error.to_string()))?;
         // As a later process would read it: a project's choice has priority over the user's.
         let layers = self.settings.files.read().map_err(|error| ApiError::failed(error.to_string()))?;
-        let usual = match (layers.provider, layers.model) {
+        let (provider, model) = match (layers.provider, layers.model) {
             (Some(provider), Some(model)) => (provider.into(), model.into()),
             _ => (provider.into(), model.into()),
         };
-        self.usual_model.store(Arc::new(usual));
+        let named = NamedModel { provider: Some(provider), model: Some(model) };
+        self.named_model.store(Arc::new(named));
         Ok(())
     }
 

@@ -39,6 +39,7 @@ use crate::limits::REALM_CALL_WAIT;
 use crate::memory::Note;
 use crate::message::{Message, SessionId};
 use crate::provider::ToolSpec;
+use crate::provider::choice::ModelChoice;
 use crate::query::world::{
     ConnectionFacts, ControlFacts, ProcessFacts, PromptPart, QuestionFacts, QueuedView, Reading,
     ResolverFailure, SessionRow, SessionView, Setting, Shown, StoreFacts, TeamFacts, Walk, World,
@@ -205,13 +206,18 @@ impl World for ProcessSnapshot {
         let Services { configuration, journals, .. } = &*self.engine.shared;
         let config = configuration.newest();
         let settings = &config.settings;
+        let chosen = configuration.usual_model(None).ok();
+        let of_choice = |part: fn(&ModelChoice) -> &Arc<str>| {
+            Value::from(chosen.as_ref().map(|choice| part(choice).to_string()))
+        };
+        let reason = chosen.as_ref().and_then(ModelChoice::reason);
         let path = |path: &std::path::Path| Value::from(path.to_string_lossy().into_owned());
         let values = [
             ("state-dir", path(&settings.state_dir)),
             ("cwd", path(&settings.cwd)),
             ("config", settings.files.user.as_deref().map(path).into()),
-            ("provider", Value::from(settings.provider.to_string())),
-            ("model", Value::from(settings.model.to_string())),
+            ("provider", of_choice(|choice| &choice.provider)),
+            ("model", of_choice(|choice| &choice.model)),
             ("model-file", settings.model_file.as_deref().map(path).into()),
             ("script", settings.script.as_deref().map(path).into()),
             ("mode", Value::from(settings.mode.as_str())),
@@ -225,6 +231,7 @@ impl World for ProcessSnapshot {
                 "trusted" => {
                     settings.files.trust.as_deref().map_or_else(String::new, |p| p.to_string_lossy().into())
                 }
+                "provider" | "model" => settings.origin_or(key, reason.as_deref()).to_owned(),
                 _ => settings.origin(key).to_owned(),
             }
             .into(),

@@ -1,15 +1,24 @@
 //! The providers of models that this process knows: the embedded model, the servers of the configuration, and
-//! others that the program adds. Asks none of them.
+//! others that the program adds; and the facts from which the model of new sessions is chosen. Asks none of them, except
+//! for the servers of this machine when nothing else leads to a model.
 
 use std::sync::Arc;
 
-use crate::auth::{Credentials, Keys, Logins};
+use futures_util::future;
+
+use crate::auth::{Credentials, KeyPlace, Keys, Logins};
 use crate::clock::Clock;
 use crate::config::Settings;
-use crate::http::Http;
+use crate::environment::Variables;
+use crate::http::{self, Http};
+use crate::limits::LOCAL_SERVER_WAIT;
 use crate::provider::Provider;
+use crate::provider::choice::{
+    self, ChoiceFacts, KnownProvider, ModelChoice, NamedModel, NoModel, ProviderAccess,
+};
 use crate::provider::embedded::{Embedded, ModelFile};
 use crate::provider::hosted::{Hosted, spec};
+use crate::provider::models::Models;
 use crate::similar;
 use crate::value::Value;
 
@@ -19,6 +28,8 @@ pub struct Providers {
     /// The model inside the process.
     embedded: Option<Arc<dyn Provider>>,
     servers: Vec<Arc<dyn Provider>>,
+    /// The same servers, for a choice among them.
+    known: Vec<KnownServer>,
     /// Those that no configuration names.
     added: Vec<Arc<dyn Provider>>,
     /// What the configuration said of the servers.
@@ -28,9 +39,19 @@ pub struct Providers {
     /// The environment variables that hold their keys.
     key_variables: Vec<String>,
     logins: Option<Arc<Logins>>,
-    /// The keys of the servers, by their names in the configuration.
-    keys: Vec<(Arc<str>, Keys)>,
+    credentials: Option<Credentials>,
     http: Arc<Http>,
+}
+
+/// The facts of a server that a choice needs.
+#[derive(Clone)]
+struct KnownServer {
+    id: Arc<str>,
+    name: Arc<str>,
+    families: Arc<[String]>,
+    /// Whether it is on this machine.
+    is_here: bool,
+    keys: Keys,
 }
 
 impl Providers {
@@ -64,13 +85,16 @@ impl Providers {
         self.logins = Some(Arc::new(logins));
         self.key_variables = specs.iter().flat_map(|spec| spec.key.variables.iter().cloned()).collect();
         self.servers.clear();
-        self.keys.clear();
+        self.known.clear();
         for spec in specs {
             let (id, name, source) = (spec.id.clone(), spec.name.clone(), spec.key.clone());
-            let keys = Keys::new(id.clone(), name, source, credentials.clone(), http.clone(), clock.clone());
-            self.keys.push((id, keys.clone()));
+            let (kept, through) = (credentials.clone(), http.clone());
+            let keys = Keys::new(id.clone(), name.clone(), source, kept, through, clock.clone());
+            let (families, is_here) = (spec.families.clone(), http::is_loopback(&spec.base));
+            self.known.push(KnownServer { id, name, families, is_here, keys: keys.clone() });
             self.servers.push(Arc::new(Hosted::new(spec, keys, http.clone(), clock.clone())));
         }
+        self.credentials = Some(credentials);
         self.configured.clone_from(&settings.providers);
         let told = problems.into_iter().map(|problem| {
             let section = [Value::keyword("providers"), Value::from(problem.provider.clone())];
@@ -123,6 +147,81 @@ impl Providers {
         }
     }
 
+    /// The model of new sessions, for whoever has variables of their own. Asks no server.
+    ///
+    /// # Errors
+    /// If nothing leads to a model.
+    pub fn choice(
+        &self,
+        named: &NamedModel,
+        models: &Models,
+        own: Option<&Variables>,
+    ) -> Result<ModelChoice, NoModel> {
+        self.choice_with(named, models, own, None)
+    }
+
+    /// The same. If nothing is named and there is no key, asks the servers of this machine that need none which models they
+    /// have, for a moment.
+    ///
+    /// # Errors
+    /// If nothing leads to a model.
+    pub async fn find_choice(
+        &self,
+        named: &NamedModel,
+        models: &Models,
+        own: Option<&Variables>,
+    ) -> Result<ModelChoice, NoModel> {
+        let chosen = self.choice(named, models, own);
+        if chosen.is_ok() || named.provider.is_some() {
+            return chosen;
+        }
+        let here = self.known.iter().filter(|known| known.is_here).filter(|known| {
+            let place = known.keys.place(own.cloned(), || false);
+            place == KeyPlace::NotNeeded
+        });
+        let asked = here.filter_map(|known| {
+            let listed = self.get(&known.id)?.listed();
+            Some(async {
+                let listed = tokio::time::timeout(LOCAL_SERVER_WAIT, listed).await.ok()?;
+                let mut models = listed.ok()??;
+                models.retain(|id| is_for_chat(id));
+                Some((known.id.clone(), Arc::from(<[String; 1]>::try_from(models).ok()?.concat())))
+            })
+        });
+        let answered = future::join_all(asked).await.into_iter().flatten().next();
+        self.choice_with(named, models, own, answered.as_ref())
+    }
+
+    fn choice_with(
+        &self,
+        named: &NamedModel,
+        models: &Models,
+        own: Option<&Variables>,
+        here: Option<&(Arc<str>, Arc<str>)>,
+    ) -> Result<ModelChoice, NoModel> {
+        // A model that is named in full needs no key to be chosen.
+        let is_named = named.provider.is_some() && named.model.is_some();
+        let logins = self.credentials.as_ref().filter(|_| !is_named);
+        let logins = logins.map(Credentials::providers).unwrap_or_default();
+        let known = self.known.iter().filter(|_| !is_named).map(|known| {
+            let login = logins.iter().position(|provider| **provider == *known.id);
+            KnownProvider {
+                id: known.id.clone(),
+                name: known.name.clone(),
+                families: known.families.clone(),
+                access: match known.keys.place(own.cloned(), || login.is_some()) {
+                    KeyPlace::None => ProviderAccess::None,
+                    KeyPlace::NotNeeded => ProviderAccess::Free,
+                    KeyPlace::Configured(key) => ProviderAccess::Configured(key),
+                    KeyPlace::Login => ProviderAccess::Login(login.unwrap_or_default()),
+                    KeyPlace::Variable(name) => ProviderAccess::Variable(name),
+                },
+            }
+        });
+        let providers: Vec<KnownProvider> = known.collect();
+        choice::choose(ChoiceFacts { named, providers: &providers, models, here })
+    }
+
     /// The logins of the servers.
     pub(super) fn logins(&self) -> Option<Arc<Logins>> {
         self.logins.clone()
@@ -130,7 +229,7 @@ impl Providers {
 
     /// The key of a server of models.
     pub(super) fn keys_of(&self, name: &str) -> Option<Keys> {
-        self.keys.iter().find(|(known, _)| **known == *name).map(|(_, keys)| keys.clone())
+        self.known.iter().find(|known| *known.id == *name).map(|known| known.keys.clone())
     }
 
     /// Requests over HTTP, for others that ask servers.
@@ -142,4 +241,10 @@ impl Providers {
     pub fn ready(&self) -> Vec<&str> {
         self.all().filter(|provider| provider.is_ready()).map(|provider| provider.name()).collect()
     }
+}
+
+/// Whether a model of a server's list can be talked to, by its name: servers list models for other uses too.
+fn is_for_chat(id: &str) -> bool {
+    let id = id.to_lowercase();
+    !["embed", "rerank", "whisper", "tts", "bge-", "minilm"].iter().any(|other| id.contains(other))
 }

@@ -25,6 +25,7 @@ use crate::limits::{WORKFLOW_BYTES, WORKFLOWS};
 use crate::mcp;
 use crate::message::Mode;
 use crate::peer::Source;
+use crate::provider::choice::NamedModel;
 use crate::provider::models::Models;
 use crate::runner::sandbox::Sandbox;
 use crate::session::ApiError;
@@ -166,6 +167,11 @@ fn workflows(settings: &Settings, layers: &Layers) -> BTreeMap<String, Result<Ar
     workflows
 }
 
+/// The names that settings have for new sessions.
+pub fn named_model(settings: &Settings) -> NamedModel {
+    NamedModel { provider: settings.provider.clone(), model: settings.model.clone() }
+}
+
 impl ConfigRevision {
     /// The sandbox of a session's commands. It does not apply in the mode `yolo`.
     pub fn sandbox(&self, mode: Mode, cwd: &Path, roots: &[PathBuf]) -> Option<Sandbox> {
@@ -204,9 +210,12 @@ impl ConfigRevision {
         let no_agents = agents.problems.iter().map(|wrong| format!("the configuration's :agents: {wrong}"));
         let problems = layers.distrust.iter().cloned().chain(wrong).chain(servers).chain(unusable);
         let problems: Vec<String> = problems.chain(no_agents).collect();
-        let models = match providers.get(&settings.provider) {
-            Some(_) => models.with(&settings.provider, &settings.model),
-            None => models,
+        // One that is named and not listed can be chosen again.
+        let models = match providers.choice(&named_model(&settings), &models, None) {
+            Ok(choice) if providers.get(&choice.provider).is_some() => {
+                models.with(&choice.provider, &choice.model)
+            }
+            _ => models,
         };
         let config = Self {
             revision,

@@ -171,6 +171,21 @@ fn levels(value: Option<&Value<'_>>) -> Result<Arc<[ThinkingLevel]>, ModelError>
 /// Tokens by provider and model.
 type Limits = HashMap<(Arc<str>, Arc<str>), u64>;
 
+/// The family of a model: its id without versions and dates, such as `claude-sonnet`.
+fn family(id: &str) -> String {
+    id.split('-').filter(|part| !part.starts_with(|c: char| c.is_ascii_digit())).collect::<Vec<_>>().join("-")
+}
+
+/// The numbers of a model's version, without dates.
+fn version(id: &str) -> Vec<u32> {
+    let parts = id.split(['-', '.']);
+    let number = |part: &str| {
+        let digits = part.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+        digits.parse().ok().filter(|number| *number < 1000)
+    };
+    parts.filter_map(number).collect()
+}
+
 /// The known models.
 #[derive(Debug, Clone, Default)]
 pub struct Models {
@@ -202,7 +217,7 @@ impl Models {
     /// Adds a model that the user named without listing it, so that it can be chosen again.
     #[must_use]
     pub fn with(mut self, provider: &str, id: &str) -> Self {
-        if self.find(provider, id).is_none() && self.half_named(provider, id).is_none() {
+        if self.find(provider, id).is_none() {
             let model = self.describe(provider, id);
             self.rows.push(model);
         }
@@ -219,26 +234,17 @@ impl Models {
         self.rows.iter().find(|model| &*model.provider == provider && &*model.id == id)
     }
 
-    /// What is missing, for a person, where only a model or only a provider was named: the other one is the usual one, which
-    /// does not go with it. A model that is not listed may be there.
-    pub fn half_named(&self, provider: &str, id: &str) -> Option<String> {
-        if self.find(provider, id).is_some() {
-            return None;
-        }
-        let its = self.rows.iter().filter(|model| &*model.provider == provider);
-        let its: Vec<&str> = its.map(|model| &*model.id).collect();
-        if id == provider && !its.is_empty() {
-            let its = its.join(", ");
-            return Some(format!(
-                "No model of {provider} is named. Name one with --model, :model in the configuration, or /model: {its}."
-            ));
-        }
-        let other = self.rows.iter().find(|model| &*model.id == id).filter(|_| provider == embedded::NAME)?;
-        Some(format!(
-            "The model {id} is one of {0}, and the provider is {provider}. Name {0} too: --provider {0}, :provider {0:?} in \
-             the configuration, or /model {0} {id}.",
-            other.provider
-        ))
+    /// The model of a provider that is taken where none is named: the newest of the first of the families that has one, else
+    /// the first of all. One that cannot call tools and a preview come after all others.
+    pub fn usual(&self, provider: &str, families: &[String]) -> Option<&Model> {
+        let its = || self.rows.iter().filter(|model| &*model.provider == provider);
+        let of = |wanted: &String| {
+            let all = its().filter(|model| model.tools && family(&model.id) == *wanted);
+            // Of equals, the first is taken.
+            all.reduce(|best, next| if version(&next.id) > version(&best.id) { next } else { best })
+        };
+        let usable = || its().filter(|model| model.tools && !model.id.contains("preview"));
+        families.iter().find_map(of).or_else(|| usable().next()).or_else(|| its().next())
     }
 
     /// Notes what a model's server has said that it takes at most. Less than [`LEAST_LIMIT`] is a mistake.
@@ -331,18 +337,35 @@ mod tests {
     }
 
     #[test]
-    fn half_named_model_is_told_what_is_missing() {
-        let (models, _) = Models::new(&[]);
-        let told = |provider, id| models.half_named(provider, id).unwrap_or_default();
-        assert!(told("embedded", "gpt-5").contains("--provider openai, :provider \"openai\""));
-        assert!(told("openai", "openai").contains("--model") && told("openai", "openai").contains("gpt-5, "));
-        // Servers of this machine may answer for any name, and a hosted one may have a model that is not listed.
-        for (provider, id) in
-            [("openai", "gpt-5"), ("openai", "gpt-99"), ("ollama", "ollama"), ("embedded", "mine")]
-        {
-            assert_eq!(told(provider, id), "", "{provider} {id}");
+    fn usual_model_is_the_newest_of_its_family() {
+        let model =
+            |id: &str, more: &str| format!("{{:provider \"p\" :id {id:?} :context-window 1000 {more}}}");
+        let listed = [
+            model("cat-9-preview", ""),
+            model("dog-1", ""),
+            model("cat-2", ""),
+            model("cat-2.10", ""),
+            model("cat-2.9", ""),
+            model("cat-2-20250929", ""),
+            model("cat-3", ":tools false"),
+            model("cat-3-mini", ""),
+        ];
+        let listed = format!("[{}]", listed.join(" "));
+        let configured = edn::read_one(listed.as_bytes()).unwrap();
+        let (models, problems) = Models::new(configured.as_slice().unwrap());
+        assert_eq!(problems, Vec::<String>::new());
+        for (families, expected) in [
+            (&["cat"][..], "cat-2.10"),
+            (&["bird", "dog"], "dog-1"),
+            (&["cat-mini"], "cat-3-mini"),
+            (&[], "dog-1"),
+        ] {
+            let families: Vec<String> = families.iter().map(|family| (*family).to_owned()).collect();
+            let usual = models.usual("p", &families).map(|model| model.id.to_string());
+            assert_eq!(usual.as_deref(), Some(expected), "{families:?}");
         }
-        assert!(models.clone().with("openai", "openai").find("openai", "openai").is_none());
+        assert_eq!(models.usual("embedded", &[]).map(|model| model.tools), Some(false), "the only one");
+        assert!(models.usual("nobody", &[]).is_none());
         assert!(models.with("openai", "gpt-99").find("openai", "gpt-99").is_some());
     }
 

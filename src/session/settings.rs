@@ -24,7 +24,7 @@ pub trait SessionSettings: Send + Sync {
         reply: Reply<(String, String)>,
     );
 
-    /// The provider and model of new sessions.
+    /// The provider and model of new sessions; both empty if there is none.
     fn usual_model(&self) -> (Arc<str>, Arc<str>);
 
     /// Switches to the next or previous usable model.

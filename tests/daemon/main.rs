@@ -23,6 +23,7 @@ mod fixture;
 mod hindered;
 mod kills;
 mod mcp_command;
+mod model_choice;
 mod process;
 mod projects;
 #[cfg(feature = "postgres")]

@@ -217,34 +217,41 @@ fn tools_of_the_last_call_run_to_their_end() {
 }
 
 #[test]
-fn half_of_a_model_is_told_with_the_other() {
+fn half_of_a_model_gets_the_other_at_every_door() {
     let setup = Setup::new().env("ANTHROPIC_API_KEY", "canary-0");
     let config = setup.dir.path().join("user.edn");
-    std::fs::write(&config, "{:model \"claude-sonnet-4-5\"}").unwrap();
+    std::fs::write(&config, "{:model \"claude-haiku-4-5\"}").unwrap();
     let config = config.to_str().unwrap();
-    for (words, expected) in [
-        (&["--model", "claude-sonnet-4-5"][..], "--provider anthropic, :provider \"anthropic\""),
-        (&["--config", config], "--provider anthropic, :provider \"anthropic\""),
-        (&["--provider", "anthropic"], "No model of anthropic is named. Name one with --model"),
+    for (words, model, source) in [
+        (&["--model", "claude-haiku-4-5"][..], "claude-haiku-4-5", "the provider that has this model"),
+        (&["--config", config], "claude-haiku-4-5", "the provider that has this model"),
+        (&["--provider", "anthropic"], "claude-sonnet-5", "the option --provider"),
     ] {
-        let output = run(&setup, &[words, &["hi"]].concat(), None);
-        assert_eq!((output.status.code(), out(&output).as_str()), (Some(4), ""), "{output:?}");
-        assert!(err(&output).contains(expected), "{output:?}");
-        for command in [&["doctor"][..], &["config", "check"]] {
-            let output = setup.command().args(command).args(words).output().unwrap();
-            let told = out(&output);
-            assert!(told.contains(expected), "{command:?}: {told}");
-            assert_eq!(output.status.code(), Some(1), "{told}");
-        }
-        let listed = setup.command().args(["models", "list"]).args(words).output().unwrap();
-        assert!(!out(&listed).contains('*'), "a model that there is not is chosen: {listed:?}");
+        let shown = out(&setup.command().args(["config", "show"]).args(words).output().unwrap());
+        let row = |key: &str| shown.lines().find(|line| line.starts_with(key)).unwrap().to_owned();
+        assert!(row("provider ").contains("anthropic") && row("provider ").ends_with(source), "{shown}");
+        assert!(row("model ").contains(model), "{shown}");
+        let listed = out(&setup.command().args(["models", "list"]).args(words).output().unwrap());
+        let chosen: Vec<&str> = listed.lines().filter(|line| line.contains('*')).collect();
+        assert!(chosen.len() == 1 && chosen[0].contains(model), "{listed}");
+        let checked = setup.command().args(["config", "check"]).args(words).output().unwrap();
+        assert!(checked.status.success(), "{checked:?}");
+    }
+    // The embedded model would answer in the place of another one.
+    let contradiction = ["--provider", "embedded", "--model", "claude-haiku-4-5"];
+    let output = run(&setup, &[&contradiction[..], &["hi"]].concat(), None);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(4), ""), "{output:?}");
+    for command in [&["doctor"][..], &["config", "check"]] {
+        let output = setup.command().args(command).args(contradiction).output().unwrap();
+        assert!(out(&output).contains("Name anthropic: --provider anthropic"), "{output:?}");
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
     }
     // Each may come from another place.
     let shown =
         setup.command().args(["config", "show", "--config", config, "--provider", "anthropic"]).output();
     let shown = out(&shown.unwrap());
     let model = shown.lines().find(|line| line.starts_with("model ")).unwrap();
-    assert!(model.contains("claude-sonnet-4-5") && model.ends_with("user.edn"), "{shown}");
+    assert!(model.contains("claude-haiku-4-5") && model.ends_with("user.edn"), "{shown}");
 }
 
 #[test]

@@ -722,6 +722,20 @@ fn top_says_that_no_bridge_runs() {
 }
 
 #[test]
+fn chat_begins_with_its_model_or_what_is_missing() {
+    let setup = crate::model_choice::setup(&[]);
+    let Some(mut chat) = Terminal::open(&setup, &["chat"]) else { return };
+    chat.wait_for("There is no model yet.");
+    chat.wait_for("/help lists the commands");
+    chat.leave();
+    let setup = setup.env("ANTHROPIC_API_KEY", "k");
+    let Some(mut chat) = Terminal::open(&setup, &["chat"]) else { return };
+    chat.wait_for("Anthropic answers with claude-sonnet-5");
+    chat.wait_for("/help lists the commands");
+    chat.leave();
+}
+
+#[test]
 fn chat_goes_on_in_a_session_of_the_daemon() {
     let setup = Setup::new()
         .script(

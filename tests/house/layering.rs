@@ -319,18 +319,7 @@ const PACKAGES: &[(&str, Table)] = &[
             ("show", &["bridge::catalogue", "bridge::wire", "canonical", "failure", "out"]),
             ("signals", &["bridge::limits"]),
             ("style", &["bridge::visible"]),
-            (
-                "options",
-                &[
-                    "bridge::config",
-                    "bridge::message",
-                    "bridge::provider",
-                    "bridge::store",
-                    "failure",
-                    "log",
-                    "style",
-                ],
-            ),
+            ("options", &["bridge::config", "bridge::message", "bridge::store", "failure", "log", "style"]),
             (
                 "control",
                 &[
@@ -454,6 +443,7 @@ const PACKAGES: &[(&str, Table)] = &[
             ),
             ("serve", &["bridge::wire", "daemon", "failure", "options", "served", "signals"]),
             ("table", &["style"]),
+            ("chosen_model", &["bridge::clock", "bridge::config", "bridge::engine", "bridge::provider"]),
             (
                 "config_command",
                 &[
@@ -469,6 +459,7 @@ const PACKAGES: &[(&str, Table)] = &[
                     "bridge::runner",
                     "bridge::tool",
                     "bridge::value",
+                    "chosen_model",
                     "failure",
                     "options",
                     "out",
@@ -480,7 +471,6 @@ const PACKAGES: &[(&str, Table)] = &[
             (
                 "doctor",
                 &[
-                    "bridge::clock",
                     "bridge::config",
                     "bridge::context",
                     "bridge::edn",
@@ -494,6 +484,7 @@ const PACKAGES: &[(&str, Table)] = &[
                     "bridge::store",
                     "bridge::value",
                     "bridge::wire",
+                    "chosen_model",
                     "config_command",
                     "daemon",
                     "failure",
@@ -506,13 +497,13 @@ const PACKAGES: &[(&str, Table)] = &[
             (
                 "models",
                 &[
-                    "bridge::clock",
                     "bridge::engine",
                     "bridge::facts",
                     "bridge::json",
                     "bridge::projection",
                     "bridge::provider",
                     "bridge::value",
+                    "chosen_model",
                     "failure",
                     "options",
                     "out",
@@ -640,6 +631,7 @@ const PACKAGES: &[(&str, Table)] = &[
                     "bridge::facts",
                     "bridge::repl",
                     "bridge::value",
+                    "chosen_model",
                     "failure",
                     "options",
                     "prompt",

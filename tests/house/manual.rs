@@ -176,6 +176,10 @@ const RUN: &[(&str, &str, &str)] = &[
 
 /// What is not run here, and why.
 const NOT_RUN: &[(&str, &str)] = &[
+    (
+        "edn-bridge prompt \"Fix the bug in cart.py\"",
+        "needs a key: tests/daemon/model_choice.rs has one, and a server",
+    ),
     ("edn-bridge chat", "needs a terminal: tests/daemon/repl_terminal.rs has one"),
     ("edn-bridge login", "needs a person in a browser: tests/engine/logins.rs plays one"),
     ("edn-bridge login NAME", "needs a person in a browser: tests/engine/logins.rs plays one"),

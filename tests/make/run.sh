@@ -9,9 +9,16 @@ else
   say '-- built for a quick start, without link-time optimization; make build makes the program that make run then uses'
   build_program quick
 fi
-if has_model_tools; then
+if has_model_tools && [ -z "${EDN_BRIDGE_PROVIDER:-}" ]; then
   # Shows its progress, and the reason for a failure.
   "$PROGRAM" models fetch >/dev/null || exit 1
+  # The program itself chooses this model only by name.
+  export EDN_BRIDGE_PROVIDER=embedded
+  unset EDN_BRIDGE_MODEL
+  say '-- a small demonstration model answers here, which is far too small to write code'
+  keys=$(sed -n 's/.*:key-variables \[\([^]]*\)\].*/\1/p' src/provider/hosted/providers.edn | tr -d '"' | tr ' ' '\n')
+  set_keys=$(for key in $keys; do [ -z "${!key:-}" ] || echo "$key"; done)
+  [ -z "$set_keys" ] || say "-- it leaves unused: $(echo $set_keys); without make, the program uses a key that is in the environment"
 fi
 export EDN_BRIDGE_PROGRAM="$PROGRAM"
 use='(setq edn-bridge-program (getenv "EDN_BRIDGE_PROGRAM"))'

@@ -23,8 +23,8 @@ pub fn process(state: &Path, store: Store, threads: usize) -> (Engine, tokio::ru
     let settings = Settings {
         state_dir: state.to_owned(),
         cwd: "/".into(),
-        provider: "scripted".into(),
-        model: "scripted".into(),
+        provider: Some("scripted".into()),
+        model: Some("scripted".into()),
         ..Settings::default()
     };
     let (clock, providers) = (Arc::new(SystemClock), Providers::default());

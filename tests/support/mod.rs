@@ -38,6 +38,19 @@ pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+/// The variables with keys of model servers: those of the person who runs the tests must choose no model.
+const KEYS: &[&str] = &[
+    "ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "DEEPSEEK_API_KEY",
+    "GROQ_API_KEY",
+    "MISTRAL_API_KEY",
+    "OPENROUTER_API_KEY",
+    "XAI_API_KEY",
+];
+
 /// The configuration of a bridge.
 pub struct Setup {
     /// Contains the state folder and the project folder. Lives as long as the setup or one of its bridges.
@@ -111,7 +124,10 @@ impl Setup {
             "EDN_BRIDGE_MODEL",
             "EDN_BRIDGE_MODEL_FILE",
             "EDN_BRIDGE_SCRIPT",
-        ] {
+        ]
+        .iter()
+        .chain(KEYS)
+        {
             command.env_remove(name);
         }
         self.folders(&mut command);

@@ -222,6 +222,7 @@ impl Teller {
                 );
                 self.doing("waiting to try again");
             }
+            "ui/notification" => self.note(Meaning::Note, &format!("edn-bridge: {}", text("message"))),
             "compaction/started" => self.doing("summarising the older part of the conversation"),
             "turn/ended" => self.usage = data.get("usage").cloned(),
             _ => {}

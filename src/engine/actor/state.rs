@@ -88,6 +88,7 @@ impl SessionState {
             EntryBody::Model { provider, id } => {
                 facts.model_provider = provider.clone();
                 facts.model_id = id.clone();
+                facts.model_notice = None;
             }
             EntryBody::Setting { key, value } => match (key.as_ref(), value.as_str(), value.as_bool()) {
                 ("thinking", Some(level), _) => {

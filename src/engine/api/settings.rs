@@ -84,7 +84,10 @@ impl SessionSettings for Engine {
     }
 
     fn usual_model(&self) -> (Arc<str>, Arc<str>) {
-        self.shared.configuration.usual_model()
+        match self.shared.configuration.usual_model(None) {
+            Ok(choice) => (choice.provider, choice.model),
+            Err(_) => ("".into(), "".into()),
+        }
     }
 
     fn cycle_model(&self, call: Call, forward: bool, reply: Reply<(String, String)>) {

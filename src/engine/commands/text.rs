@@ -109,11 +109,13 @@ pub(super) fn server(server: &McpServer) -> String {
 pub(super) fn status(snapshot: &SessionSnapshot) -> String {
     let facts = &snapshot.facts;
     let stats = projection::usage_parts(facts).join(" ");
+    let model = match facts.has_model() {
+        true => format!("{} {}", facts.model_provider, facts.model_id),
+        false => "none yet".to_owned(),
+    };
     format!(
-        "Session: {}\nModel: {} {}\nThinking: {}\nMode: {}\nPhase: {}\nMessages: {}\nUsage: {stats}",
+        "Session: {}\nModel: {model}\nThinking: {}\nMode: {}\nPhase: {}\nMessages: {}\nUsage: {stats}",
         facts.display_name(),
-        facts.model_provider,
-        facts.model_id,
         facts.effective_thinking().as_str(),
         facts.mode,
         facts.phase.as_str(),

@@ -38,11 +38,12 @@ impl Composer<'_> {
         let snapshot = self.0.session.snapshot();
         let facts = &snapshot.facts;
         let config = self.0.config();
+        if !facts.has_model() {
+            let chosen = self.0.shared.configuration.usual_model(self.0.control.variables().as_ref());
+            return Err(chosen.err().unwrap_or_default().to_string());
+        }
         let provider = config.providers.get(&facts.model_provider);
         let provider = provider.ok_or_else(|| config.providers.why_none(&facts.model_provider))?;
-        if let Some(missing) = config.models.half_named(&facts.model_provider, &facts.model_id) {
-            return Err(missing);
-        }
         let model = self.0.model();
         let mut system = system_prompt::text(&self.0.shared.prompt_parts(&self.0.session, &config, facts));
         let mut tools = if model.tools { self.tools_on_offer() } else { Vec::new() };

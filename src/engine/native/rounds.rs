@@ -45,6 +45,9 @@ impl Rounds<'_> {
     /// Runs the turn to its end. Does not free the session.
     pub async fn run(&self) -> TurnEnd {
         let mut state = Tries { attempt: 0, compacted: false, too_long: 0, pauses: 0 };
+        if let Err(error) = self.0.choose_model().await {
+            return self.finish(ModelAnswer::failed(error.message)).await;
+        }
         self.0.begin_tools().await;
         let begun = match &self.0.unended {
             Some(unended) => self.go_on(unended, &mut state).await,

@@ -13,11 +13,12 @@ use crate::engine::handle::Handle;
 use crate::engine::interrupted::UnendedTurn;
 use crate::engine::mcp::SessionAnswerer;
 use crate::engine::open::Opener;
+use crate::engine::progress::notification;
 use crate::engine::revision::ConfigRevision;
 use crate::engine::services::Services;
 use crate::engine::turn_control::TurnControl;
 use crate::environment::Environment;
-use crate::event::{Body, Cause, Event};
+use crate::event::{Body, Cause, Event, NoticeLevel};
 use crate::limits::REALM_LOOK;
 use crate::mcp::Answerer;
 use crate::message::{StopReason, TurnId};
@@ -185,6 +186,32 @@ impl Turn {
             piece: None,
             body,
         }
+    }
+
+    /// Chooses the session's model, if it has none of its own yet: with the variables of the client that began the turn, and
+    /// from now on for the session. Tells the person.
+    ///
+    /// # Errors
+    /// If the session has ended, or its journal cannot be written.
+    pub async fn choose_model(&self) -> Result<(), ApiError> {
+        let facts = self.session.snapshot().facts.clone();
+        if facts.has_model() && facts.model_notice.is_none() {
+            return Ok(());
+        }
+        let variables = self.control.variables();
+        let Ok(choice) = self.shared.configuration.find_model(variables.as_ref()).await else {
+            return Ok(());
+        };
+        let notice = choice.notice();
+        self.write(vec![EntryBody::Model { provider: choice.provider, id: choice.model }]).await?;
+        let facts = self.session.snapshot().facts.clone();
+        self.publish(Body::SessionUpdated(facts.clone())).await;
+        self.publish(Body::FooterUpdated(facts)).await;
+        if let Some(notice) = notice {
+            let id = self.shared.clock.id("n-");
+            self.publish(Body::Notification(notification(id, NoticeLevel::Info, &notice))).await;
+        }
+        Ok(())
     }
 
     /// The model of the session, as the configuration describes it.

@@ -1,6 +1,5 @@
 //! The servers and how to reach them: those of the program, and those of a configuration. Sends no request.
 
-use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +38,8 @@ pub struct Spec {
     pub takes: Arc<[Fact]>,
     /// The source of its key.
     pub key: KeySource,
+    /// Its preferred families of models, the best first.
+    pub families: Arc<[String]>,
 }
 
 /// What is wrong with a provider of the configuration.
@@ -53,9 +54,10 @@ pub struct SpecProblem {
     pub what: String,
 }
 
-/// All usable servers, and what is wrong with the configured ones.
+/// All usable servers in the order of the program's list, those that only the configuration names last; and what is wrong with
+/// the configured ones.
 pub fn all(configured: &[(String, Value<'static>)]) -> (Vec<Spec>, Vec<SpecProblem>) {
-    let mut providers: BTreeMap<String, Map<'static>> = BTreeMap::new();
+    let mut providers: Vec<(String, Map<'static>)> = Vec::new();
     let built_in = edn::read_one(BUILT_IN.as_bytes()).ok().map(Value::into_owned);
     let built_in = built_in.as_ref().and_then(Value::as_map).into_iter().flat_map(Map::iter);
     let built_in = built_in.filter_map(|(id, provider)| Some((id.as_str()?.to_owned(), provider.clone())));
@@ -66,9 +68,9 @@ pub fn all(configured: &[(String, Value<'static>)]) -> (Vec<Spec>, Vec<SpecProbl
             problems.push(SpecProblem { provider: id, key: None, what });
             continue;
         };
-        let known = providers.entry(id).or_default();
-        for (key, value) in map.iter() {
-            known.insert(key.clone(), value.clone());
+        match providers.iter_mut().find(|(known, _)| *known == id) {
+            Some((_, known)) => known.extend(map),
+            None => providers.push((id, map)),
         }
     }
     let mut specs = Vec::new();
@@ -85,7 +87,7 @@ pub fn all(configured: &[(String, Value<'static>)]) -> (Vec<Spec>, Vec<SpecProbl
     (specs, problems)
 }
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "name",
     "api",
     "base-url",
@@ -98,6 +100,7 @@ const KEYS: [&str; 12] = [
     "key-store",
     "key-url",
     "login",
+    "families",
 ];
 
 /// Reads a provider. The error is the key that is wrong, and a sentence without its subject: a warning for a person, who
@@ -203,6 +206,7 @@ fn read_known(id: &str, map: &Map<'static>) -> Result<Spec, String> {
             },
             environment: Default::default(),
         },
+        families: texts("families")?.into(),
     })
 }
 
@@ -277,6 +281,16 @@ mod tests {
         let (models, _) = crate::provider::models::Models::new(&[]);
         for model in models.iter().filter(|model| !matches!(&*model.provider, "embedded" | "scripted")) {
             assert!(specs.iter().any(|spec| spec.id == model.provider), "{}", model.provider);
+        }
+        // The order is that of the file.
+        assert_eq!(
+            specs.iter().map(|spec| &*spec.id).take(3).collect::<Vec<_>>(),
+            ["anthropic", "openai", "gemini"]
+        );
+        for spec in specs.iter().filter(|spec| !spec.families.is_empty()) {
+            let usual = models.usual(&spec.id, &spec.families).map(|model| model.id.to_string());
+            let first = spec.families[0].split('-').next().unwrap();
+            assert!(usual.as_ref().is_some_and(|usual| usual.starts_with(first)), "{}: {usual:?}", spec.id);
         }
     }
 

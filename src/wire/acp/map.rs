@@ -377,9 +377,12 @@ impl SentState {
         }
     }
 
-    /// Whether the provider of the session's model needs a login.
+    /// Whether the session has no model, or one whose provider needs a login.
     pub fn lacks_login(&self) -> bool {
         let Some(facts) = &self.facts else { return false };
+        if !facts.has_model() {
+            return true;
+        }
         let is_current = |of: &&ModelFacts| of.provider == facts.model_provider && of.id == facts.model_id;
         self.models.iter().find(is_current).is_some_and(|of| !of.usable)
     }

@@ -94,6 +94,10 @@ fn by_provider(facts: &SessionFacts, models: &[ModelFacts]) -> Vec<ChoiceGroup> 
         let shown = value(&model(&of.provider, &of.id), &of.name, None);
         groups.entry(&of.provider).or_default().push(shown);
     }
+    // An editor shows a current value only if it can be chosen.
+    if !facts.has_model() && !groups.is_empty() {
+        groups.insert("", vec![value(&model("", ""), "No model yet", None)]);
+    }
     if !models.iter().any(is_current) && !facts.model_id.is_empty() {
         let shown = value(&model(&facts.model_provider, &facts.model_id), &facts.model_id, None);
         groups.entry(&facts.model_provider).or_default().push(shown);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::turns::{BASH, ECHO, WAITING, yolo};
 use crate::editor::{Editor, outline, text, updates};
-use crate::support::wait_until;
+use crate::support::{Setup, wait_until};
 
 fn loaded(editor: &mut Editor, session: &str, folder: &str) -> Vec<Value> {
     let params = json!({"sessionId": session, "cwd": folder, "mcpServers": []});
@@ -138,6 +138,36 @@ fn folder_and_session_must_fit() {
     }
     let params = json!({"sessionId": "s-none", "cwd": another, "mcpServers": []});
     assert_eq!(editor.code("session/load", params), -32002);
+}
+
+/// The servers of this machine that are asked where nothing else leads to a model, at an address where none is.
+const NOBODY: &str = "{:providers {\"ollama\" {:base-url \"http://127.0.0.1:9\"} \"llama-cpp\" {:base-url \"http://127.0.0.1:9\"}
+                                   \"vllm\" {:base-url \"http://127.0.0.1:9\"}}}";
+
+#[test]
+fn key_chooses_the_model_and_none_is_a_missing_login() {
+    let can = json!({"session": {"configOptions": {"boolean": {}}}});
+    let setup = Setup::new();
+    let config = setup.dir.path().join("user.edn");
+    std::fs::write(&config, NOBODY).unwrap();
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    let model = |opened: &Value| {
+        let options = opened["configOptions"].as_array().unwrap();
+        options.iter().find(|option| option["id"] == "model").map(|option| option["currentValue"].clone())
+    };
+    let mut editor = Editor::ready(&setup, can.clone());
+    let folder = editor.folder("project");
+    let opened = editor.ask("session/new", json!({"cwd": folder, "mcpServers": []}));
+    let session = opened["sessionId"].as_str().unwrap().to_owned();
+    assert!(model(&opened).is_none_or(|current| current == "/"), "{opened}");
+    let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "hi"}]});
+    let answer = editor.call("session/prompt", prompt);
+    assert_eq!(answer["error"]["code"], -32000, "{answer}");
+    assert!(answer.to_string().contains("There is no model yet."), "{answer}");
+    editor.kill();
+    let mut editor = Editor::ready(&setup.env("ANTHROPIC_API_KEY", "k"), can);
+    let opened = editor.ask("session/new", json!({"cwd": folder, "mcpServers": []}));
+    assert_eq!(model(&opened), Some(json!("anthropic/claude-sonnet-5")), "{opened}");
 }
 
 #[test]

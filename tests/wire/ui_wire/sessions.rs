@@ -130,6 +130,15 @@ fn chosen_model_holds_at_the_next_start() {
 }
 
 #[test]
+fn key_in_the_environment_chooses_the_model() {
+    let setup = Setup::new().env("ANTHROPIC_API_KEY", "k");
+    let mut peer = Peer::ready(&setup, CAN);
+    let list = peer.ask("model.list", json!({}));
+    assert_eq!((&list["provider"], &list["current"]), (&json!("anthropic"), &json!("claude-sonnet-5")));
+    assert_eq!(list["source"], "config");
+}
+
+#[test]
 fn reasoning_reaches_new_sessions_unless_it_is_the_sessions() {
     let setup = Setup::new();
     let mut peer = Peer::ready(&setup, CAN);
@@ -152,7 +161,7 @@ fn reasoning_reaches_new_sessions_unless_it_is_the_sessions() {
 
 #[test]
 fn session_goes_back_to_the_model_of_new_ones() {
-    let setup = Setup::new();
+    let setup = Setup::new().arg("--provider").arg("embedded");
     let mut peer = Peer::ready(&setup, CAN);
     let usual = peer.ask("model.list", json!({}));
     peer.ask("model.set", json!({"provider": "anthropic", "name": "claude-haiku-4-5", "scope": "session"}));
