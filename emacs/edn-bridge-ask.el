@@ -265,7 +265,7 @@ A short answer is a message; a longer one has a buffer."
     (edn-bridge-markdown-setup)
     (let ((inhibit-read-only t))
       (erase-buffer)
-      (insert (propertize question 'face 'bold) "\n\n"))))
+      (insert (propertize question 'face 'edn-bridge-title) "\n\n"))))
 
 (defun edn-bridge-ask--add-answer (buffer part)
   "Add PART of an answer to BUFFER, and show that once it is a long answer."

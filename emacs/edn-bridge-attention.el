@@ -23,11 +23,6 @@ It is called with a title and a text while the chat is not in view."
   :type 'function
   :group 'edn-bridge)
 
-(defface edn-bridge-attention
-  '((t :inherit warning))
-  "Face of the mode line's mark for sessions that need the user."
-  :group 'edn-bridge)
-
 (defvar edn-bridge-attention--lighter ""
   "What the mode line shows.")
 (put 'edn-bridge-attention--lighter 'risky-local-variable t)
@@ -169,7 +164,7 @@ Those of this Emacs come first, but what the mode line names before them."
   (let ((level (edn-bridge-chat-word (plist-get data :level)))
         (text (plist-get data :message)))
     (if (member level '("error" "warning"))
-        (edn-bridge-chat-notice text 'edn-bridge-chat-error)
+        (edn-bridge-chat-notice text 'edn-bridge-error)
       (message "%s: %s" (buffer-name) (edn-bridge-visible-label text)))))
 
 (defun edn-bridge-attention--on-diagnostic (data)

@@ -19,11 +19,6 @@
 (defvar edn-bridge-chat-clock-hook nil
   "Normal hook run in a chat buffer every second while a turn is running.")
 
-(defface edn-bridge-chat-error
-  '((t :inherit error))
-  "Face of what went wrong."
-  :group 'edn-bridge)
-
 ;;;; Header line
 
 (defvar-local edn-bridge-chat--clock nil
@@ -36,7 +31,7 @@
     (concat
      (cond
       (edn-bridge-chat-asking
-       (propertize "asks" 'face 'warning))
+       (propertize "asks" 'face 'edn-bridge-header-accent))
       ((and (edn-bridge-chat-running-p)
             (integerp retry) (> retry 0)
             (edn-bridge-chat-get :retry))
@@ -114,7 +109,7 @@
                   ((or (edn-bridge-rpc-live-p conn)
                        (timerp edn-bridge-chat--return))
                    " connecting")
-                  (t (propertize " disconnected" 'face 'edn-bridge-chat-error)))
+                  (t (propertize " disconnected" 'face 'edn-bridge-header-error)))
             (and (edn-bridge-rpc-ready-p conn)
                  (let ((state (edn-bridge-chat-run-state)))
                    (when (edn-bridge-chat-running-p)
@@ -128,7 +123,7 @@
             (edn-bridge-chat--escape
              (or (edn-bridge-chat-get :session-display-name)
                  (edn-bridge-chat-get :session-name)))))
-     (propertize " · " 'face 'shadow))))
+     (propertize " · " 'face 'edn-bridge-header-muted))))
 
 (defun edn-bridge-chat--escape (text)
   "Return TEXT, or nil, so that a mode line shows it as it is."
@@ -153,7 +148,7 @@
      ((not (edn-bridge-edn-true-p (edn-bridge-chat-get :elsewhere))) nil)
      ((edn-bridge-edn-true-p (edn-bridge-chat-get :owner-lost))
       (propertize (if host (format "%s is lost" host) "no host")
-                  'face 'edn-bridge-chat-error))
+                  'face 'edn-bridge-header-error))
      (host (format "on %s" host)))))
 
 ;;;; Footer

@@ -34,11 +34,6 @@ Earlier ones are shown on demand, as many at a time."
   :type 'natnum
   :group 'edn-bridge)
 
-(defface edn-bridge-chat-notice
-  '((t :inherit shadow))
-  "Face of what the bridge has to say."
-  :group 'edn-bridge)
-
 (defvar edn-bridge-chat-ready-hook nil
   "Normal hook run in a chat buffer when its session is connected and shown.")
 
@@ -109,6 +104,7 @@ The transcript is above, the draft below the line.
               bidi-paragraph-start-re "^"
               bidi-paragraph-separate-re "^")
   (edn-bridge-visible-setup)
+  (edn-bridge-faces-setup)
   (buffer-enable-undo)
   (add-hook 'pre-command-hook #'edn-bridge-chat--type-in-draft nil t)
   (add-hook 'window-size-change-functions
@@ -270,7 +266,7 @@ SETUP, where it is not nil, is called in it before that."
     (user-error "This is not a chat buffer"))
   (unless (edn-bridge-rpc-live-p edn-bridge-chat--conn)
     (user-error "Not connected; %s connects again"
-                (substitute-command-keys "\\[edn-bridge-chat-reconnect]")))
+                (edn-bridge-faces-keys "\\[edn-bridge-chat-reconnect]")))
   edn-bridge-chat--conn)
 
 (defun edn-bridge-chat-refused (frame)
@@ -323,7 +319,7 @@ below an answer that is streaming in."
 (defun edn-bridge-chat-insert-button (label command)
   "Insert a button with LABEL that calls COMMAND interactively."
   (insert-text-button (concat "[" label "]")
-                      'follow-link t
+                      'face 'edn-bridge-button 'follow-link t
                       'help-echo (format "mouse-1, RET: %s" label)
                       'action (lambda (_button)
                                 (call-interactively command))))
@@ -354,7 +350,7 @@ below an answer that is streaming in."
      (edn-bridge-chat-notice
       (format "The program %s was not found (%s).  Build it, or set `edn-bridge-program' to its file; then connect again."
               edn-bridge-program (error-message-string err))
-      'edn-bridge-chat-error
+      'edn-bridge-error
       (list "Build it" #'edn-bridge-build)
       (list "Connect" #'edn-bridge-chat-reconnect)))
     ;; A remote host that cannot be reached, say.
@@ -364,7 +360,7 @@ below an answer that is streaming in."
        (edn-bridge-chat-notice
         (format "The program could not be started: %s"
                 (error-message-string err))
-        'edn-bridge-chat-error
+        'edn-bridge-error
         (list "Connect" #'edn-bridge-chat-reconnect)))))
   (force-mode-line-update))
 
@@ -457,7 +453,7 @@ One in which nothing was said is gone, and is not missed."
     (edn-bridge-chat-notice
      (format "The session could not be resumed: %s"
              (plist-get frame :error-message))
-     'edn-bridge-chat-error)))
+     'edn-bridge-error)))
 
 (defun edn-bridge-chat--topics (conn)
   "Return the topics to subscribe to on CONN.
@@ -482,7 +478,7 @@ Dialogs are for bridges that do not ask by interactions."
          (edn-bridge-chat-notice
           (format "The session could not be shown: %s"
                   (plist-get frame :error-message))
-          'edn-bridge-chat-error))))))
+          'edn-bridge-error))))))
 
 (defun edn-bridge-chat--on-gap (conn)
   "Have what CONN shows built again: events got lost on the way.
@@ -532,7 +528,7 @@ that waits for its end."
           (edn-bridge-chat-notice
            (concat "Disconnected: " reason
                    (if (equal errors "") "" (concat "\n" errors)))
-           'edn-bridge-chat-error
+           'edn-bridge-error
            (list "Connect again" #'edn-bridge-chat-reconnect)))))
     (force-mode-line-update)))
 
@@ -744,7 +740,7 @@ transcript meanwhile stands below it."
   "Show DATA of an `error' event."
   (edn-bridge-chat-notice
    (or (plist-get data :error-message) "Unknown error")
-   'edn-bridge-chat-error))
+   'edn-bridge-error))
 
 (defun edn-bridge-chat--on-command-result (data)
   "Show DATA of `command-result'."
@@ -753,7 +749,7 @@ transcript meanwhile stands below it."
     (when (and (stringp text) (not (equal text "")))
       (edn-bridge-chat-notice text
                               (if (equal type "error")
-                                  'edn-bridge-chat-error
+                                  'edn-bridge-error
                                 'default)))
     (when (and (equal type "login_start")
                ;; Where the bridge can ask, it asks for the code by itself.
@@ -783,7 +779,7 @@ Where the page that was opened tells the bridge by itself, CODE is empty."
      (lambda (frame)
        (edn-bridge-chat-with-buffer conn
          (edn-bridge-chat-notice (plist-get frame :error-message)
-                                 'edn-bridge-chat-error))))
+                                 'edn-bridge-error))))
     (clear-string code)))
 
 ;;;; Handlers

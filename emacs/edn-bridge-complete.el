@@ -230,7 +230,7 @@ is called without arguments and returns what references can begin with."
                   (command (edn-bridge-complete-command name)))
         (funcall callback (plist-get command :description)
                  :thing (or (plist-get command :usage) (concat "/" name))
-                 :face 'font-lock-keyword-face)))))
+                 :face 'edn-bridge-title)))))
 
 (defun edn-bridge-complete--file (start)
   "Complete the file or the reference after an @ that is not before START."

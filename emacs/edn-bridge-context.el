@@ -83,7 +83,7 @@ active region."
 ;;;; What the user sees of it
 
 (defconst edn-bridge-context--hint
-  (propertize "  (C-c C-d: not)" 'face 'shadow)
+  (propertize "  (C-c C-d: not)" 'face 'edn-bridge-muted)
   "What follows the line above the draft.")
 
 (defun edn-bridge-context-toggle ()

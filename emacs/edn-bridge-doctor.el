@@ -14,9 +14,9 @@
 (defun edn-bridge-doctor--line (good text)
   "Insert TEXT as a finding that is GOOD: t, nil, or `note'."
   (insert (pcase good
-            ('note (propertize "  note  " 'face 'shadow))
-            ('nil (propertize "  FAIL  " 'face 'error))
-            (_ (propertize "  ok    " 'face 'success)))
+            ('note (propertize "  note  " 'face 'edn-bridge-muted))
+            ('nil (propertize "  FAIL  " 'face 'edn-bridge-error))
+            (_ (propertize "  ok    " 'face 'edn-bridge-success)))
           text "\n"))
 
 ;;;###autoload

@@ -489,7 +489,7 @@ cannot be done."
                    (file-local-name (expand-file-name default-directory))
                    name))
                  (edn-bridge-visible-label text))
-         'edn-bridge-chat-error
+         'edn-bridge-error
          (list "Show the difference"
                (lambda ()
                  (interactive)

@@ -204,7 +204,7 @@ same: it is sent again, with its key, once there is a new connection."
       (push said edn-bridge-input--lost))
     (when live
       (edn-bridge-chat-notice (edn-bridge-input--failure frame)
-                              'edn-bridge-chat-error))
+                              'edn-bridge-error))
     (when back
       (edn-bridge-transcript-set-draft (edn-bridge-said-text said)))))
 
@@ -307,7 +307,7 @@ That may be by a key, a command, another message or another client."
   "Say REASON, with a button that asks the model again.
 A bridge that cannot do that gets TEXT again."
   (edn-bridge-chat-notice
-   reason 'edn-bridge-chat-error
+   reason 'edn-bridge-error
    (list edn-bridge-input--again
          (lambda ()
            (interactive)
@@ -342,7 +342,7 @@ What it said and did stays."
      :on-error (lambda (frame)
                  (edn-bridge-chat-with-buffer conn
                    (edn-bridge-chat-notice (plist-get frame :error-message)
-                                           'edn-bridge-chat-error))))))
+                                           'edn-bridge-error))))))
 
 (defun edn-bridge-input--show-retry (data)
   "Say above the draft whether there is something to try again.
@@ -351,7 +351,7 @@ DATA of `session/updated' tells."
     (edn-bridge-chat-set-status
      'edn-bridge-input-retry
      (and (edn-bridge-edn-true-p (plist-get data :can-retry))
-          (list (substitute-command-keys
+          (list (edn-bridge-faces-keys
                  "\\[edn-bridge-input-retry] asks the model again"))))))
 
 (defun edn-bridge-input--on-message (data)

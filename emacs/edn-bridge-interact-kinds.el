@@ -14,6 +14,7 @@
 (require 'cl-lib)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-complete)
+(require 'edn-bridge-markdown-code)
 (require 'edn-bridge-tools)
 (require 'edn-bridge-tools-output)
 (require 'edn-bridge-ediff)
@@ -68,21 +69,28 @@ A row is a list of a key and its description for the user."
                                            #'edn-bridge-interact--session)
       (edn-bridge-interact--insert-ediff-button payload diff))
      ((and (stringp command) (not (equal command "")))
-      (insert (propertize (edn-bridge-visible-break command 0)
-                          'face 'edn-bridge-tools-output)
-              "\n")
+      (edn-bridge-interact--insert-command command)
       (edn-bridge-interact--insert-manner payload))
      ((stringp summary)
-      (insert "  " (edn-bridge-visible-label summary) "\n")))
+      (edn-bridge-interact--insert-raised
+       (concat "  " (edn-bridge-visible-label summary)))))
     (when (and (seq-empty-p diff) (not (seq-empty-p paths)))
-      (insert "  " (mapconcat #'edn-bridge-visible-label paths "\n  ") "\n"))
+      (edn-bridge-interact--insert-raised
+       (concat "  " (mapconcat #'edn-bridge-visible-label paths "\n  "))))
     (when-let ((rule (plist-get payload :suggested-rule)))
-      (insert (propertize
-               (format "  always: %s"
-                       (edn-bridge-visible-label
-                        (edn-bridge-interact--rule-label rule command)))
-               'face 'edn-bridge-chat-notice)
-              "\n"))))
+      (insert (format "  always: %s\n"
+                      (edn-bridge-visible-label
+                       (edn-bridge-interact--rule-label rule command)))))))
+
+(defun edn-bridge-interact--insert-command (command)
+  "Insert COMMAND, of a shell, as the code that it is."
+  (let ((start (point)))
+    (edn-bridge-interact--insert-raised (edn-bridge-visible-break command 0))
+    (edn-bridge-markdown-code-add start (point) "sh")))
+
+(defun edn-bridge-interact--insert-raised (text)
+  "Insert TEXT, what is asked about, on lines that are set off."
+  (insert (propertize (concat text "\n") 'face 'edn-bridge-raised)))
 
 (defun edn-bridge-interact--insert-manner (payload)
   "Insert how the command of PAYLOAD would run, where that is not as usual."
@@ -326,8 +334,7 @@ Otherwise say where it is."
                               (edn-bridge-visible-label
                                (plist-get option :label))))
               (when-let ((text (plist-get option :description)))
-                (insert "  " (propertize (edn-bridge-visible-label text)
-                                         'face 'edn-bridge-chat-notice)))
+                (insert "  " (edn-bridge-visible-label text)))
               (insert "\n"))
             (plist-get payload :options))))
 
@@ -392,7 +399,7 @@ Otherwise say where it is."
       (let ((url (match-string 0 prompt)))
         (insert "  ")
         (insert-text-button (edn-bridge-visible-label url)
-                            'follow-link t
+                            'face 'edn-bridge-button 'follow-link t
                             'action (lambda (_button) (browse-url url)))
         (insert "\n")))))
 
@@ -401,10 +408,10 @@ Otherwise say where it is."
   (let ((url (plist-get payload :url)))
     (insert "  ")
     (insert-text-button url
-                        'follow-link t
+                        'face 'edn-bridge-button 'follow-link t
                         'action (lambda (_button) (browse-url url)))
     (insert "\n  code: "
-            (propertize (or (plist-get payload :code) "") 'face 'bold)
+            (propertize (or (plist-get payload :code) "") 'face 'edn-bridge-title)
             "\n")))
 
 (defun edn-bridge-interact--device-answers (payload)

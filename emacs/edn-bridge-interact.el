@@ -32,26 +32,6 @@
 (require 'edn-bridge-buffers)
 (require 'edn-bridge-files)
 
-(defface edn-bridge-interact-title
-  '((t :inherit warning))
-  "Face of the first line of a question."
-  :group 'edn-bridge)
-
-(defface edn-bridge-interact-danger
-  '((t :inherit error))
-  "Face of a question whose answer can do harm."
-  :group 'edn-bridge)
-
-(defface edn-bridge-interact-button
-  '((t :inherit (custom-button link) :weight bold))
-  "Face of the buttons that answer a question."
-  :group 'edn-bridge)
-
-(defface edn-bridge-interact-bar
-  '((t :inherit edn-bridge-interact-title))
-  "Face of the bar at the left of what a question says."
-  :group 'edn-bridge)
-
 (defvar edn-bridge-interact--kinds nil
   "Kinds of questions.
 Each is a list of the name and functions of the payload: one that returns
@@ -292,7 +272,7 @@ Without one, turn this chat to it, or open one if something was said here."
                    edn-bridge-interact--elsewhere)))
        "  "
        (make-text-button (copy-sequence "[Open]") nil
-                         'follow-link t
+                         'face 'edn-bridge-button 'follow-link t
                          'help-echo "mouse-1, RET: Open"
                          'action (lambda (_button)
                                    (edn-bridge-interact-visit id)))))
@@ -406,15 +386,25 @@ Those of a connection that is gone wait no more."
     map)
   "Keymap on the text of a question.")
 
+(defun edn-bridge-interact--row (question)
+  "Return the row of `edn-bridge-interact--kinds' for QUESTION."
+  (or (assoc (edn-bridge-interact--question-kind question)
+             edn-bridge-interact--kinds)
+      (assoc "unknown" edn-bridge-interact--kinds)))
+
+(defun edn-bridge-interact--title (question)
+  "Return the title of QUESTION."
+  (funcall (nth 1 (edn-bridge-interact--row question))
+           (edn-bridge-interact--question-payload question)
+           (edn-bridge-interact--question-kind question)))
+
 (defun edn-bridge-interact--show (question)
   "Show QUESTION at the end of the transcript."
   (edn-bridge-chat-settle)
   (add-hook 'pre-redisplay-functions #'edn-bridge-interact--on-redisplay nil t)
-  (let* ((kind (edn-bridge-interact--question-kind question))
-         (payload (edn-bridge-interact--question-payload question))
-         (row (or (assoc kind edn-bridge-interact--kinds)
-                  (assoc "unknown" edn-bridge-interact--kinds)))
-         (title (funcall (nth 1 row) payload kind)))
+  (let* ((payload (edn-bridge-interact--question-payload question))
+         (row (edn-bridge-interact--row question))
+         (title (edn-bridge-interact--title question)))
     (when (plist-get payload :tool-id)
       (edn-bridge-tools-summarize (plist-get payload :tool-id)
                                   (plist-get payload :call-summary)))
@@ -511,7 +501,7 @@ That is the title of a question that came, or nil where one is settled."
 (defun edn-bridge-interact--waiting (text)
   "Return TEXT, that questions wait, with the key that goes there."
   (concat (propertize text 'face 'edn-bridge-interact-title)
-          (substitute-command-keys "; \\[edn-bridge-interact-next] goes there")))
+          (edn-bridge-faces-keys "; \\[edn-bridge-interact-next] goes there")))
 
 (defun edn-bridge-interact--add-keymap (start end)
   "Have the keys of questions work between START and END, buttons too."
@@ -565,8 +555,7 @@ model is seen as it comes."
       (goto-char (point-max)))))
 
 (defun edn-bridge-interact--settle (id outcome)
-  "Show OUTCOME in the place of the buttons of question ID, if it waits.
-Of a call, whose own line shows what it does, only the title stays."
+  "Show OUTCOME in the place of question ID, if it waits."
   (when-let ((question (edn-bridge-interact--find id)))
     (if (memq question edn-bridge-interact--elsewhere)
         (progn
@@ -577,35 +566,48 @@ Of a call, whose own line shows what it does, only the title stays."
       (edn-bridge-interact--settle-here question outcome))))
 
 (defun edn-bridge-interact--settle-here (question outcome)
-  "Show OUTCOME in the place of the buttons of QUESTION, which the chat shows."
+  "Show OUTCOME in the place of QUESTION, which the chat shows.
+It stands on the line of the call that was asked about, or else on a line
+with the title."
   (setq edn-bridge-interact--questions
         (delq question edn-bridge-interact--questions))
   (mapc #'edn-bridge-interact--drop-edited
         (edn-bridge-interact--question-edited question))
   (let* ((start (edn-bridge-interact--question-start question))
          (end (edn-bridge-interact--question-end question))
-         (top (edn-bridge-interact--beginning (marker-position start)))
-         (short (edn-bridge-tools-shown-p
+         (top (copy-marker
+               (edn-bridge-interact--beginning (marker-position start))))
+         (noted (edn-bridge-tools-note-answer
                  (plist-get (edn-bridge-interact--question-payload question)
-                            :tool-id))))
+                            :tool-id)
+                 outcome)))
     (edn-bridge-transcript-edit
-      ;; Its keys would answer another question now.
-      (remove-list-of-text-properties
-       top end '(keymap edn-bridge-question line-prefix wrap-prefix))
-      (if (not short)
-          (goto-char start)
-        (goto-char top)
-        (end-of-line))
-      (let ((from (point)))
-        (insert (if short " " "")
-                (propertize (format "→ %s" outcome)
-                            'face 'edn-bridge-chat-notice)
-                "\n")
-        (edn-bridge-transcript-protect from (point)))
+      (goto-char top)
+      (if noted
+          ;; With the empty line that was above it.
+          (skip-chars-backward "\n" (max (point-min) (1- (point))))
+        (insert (edn-bridge-interact--settled-line
+                 (edn-bridge-interact--title question) outcome))
+        (edn-bridge-transcript-protect (marker-position top) (point)))
       (delete-region (point) end))
+    (set-marker top nil)
     (set-marker start nil)
     (set-marker end nil))
   (edn-bridge-interact--announce nil))
+
+(defun edn-bridge-interact--settled-line (title outcome)
+  "Return the line that says that the question TITLE had OUTCOME."
+  (let* ((title (replace-regexp-in-string "[ \t\n]+" " " title))
+         (outcome (replace-regexp-in-string "[ \t\n]+" " " outcome))
+         (end (concat " → " (edn-bridge-visible-label outcome)))
+         (label (edn-bridge-visible-label title)))
+    (propertize
+     (concat (truncate-string-to-width
+              label (max 20 (- (edn-bridge-tools-width) (string-width end) 1))
+              nil nil "…")
+             end "\n")
+     'face 'edn-bridge-chat-notice
+     'help-echo (concat label end))))
 
 (defvar-local edn-bridge-interact--sent nil
   "Buffers whose text was sent for a file, an alist by the id of the call.

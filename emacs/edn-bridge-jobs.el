@@ -205,7 +205,7 @@ Windows at the end stay there, others where they are."
          (output (plist-get job :output))
          (handle (plist-get job :handle)))
     (erase-buffer)
-    (insert (propertize (edn-bridge-jobs--what job) 'face 'bold) "\n")
+    (insert (propertize (edn-bridge-jobs--what job) 'face 'edn-bridge-title) "\n")
     (pcase-dolist (`(,name ,value)
                    (list (list "status" (edn-bridge-jobs--status job))
                          (list "started" (edn-bridge-chat-time
@@ -214,13 +214,13 @@ Windows at the end stay there, others where they are."
                                         (plist-get job :ended-at)))
                          (list "job" (edn-bridge-jobs--id job))))
       (when (and (stringp value) (not (equal value "")))
-        (insert (propertize (format "%-8s" name) 'face 'shadow)
+        (insert (propertize (format "%-8s" name) 'face 'edn-bridge-muted)
                 (edn-bridge-visible-label value) "\n")))
     (insert "\n")
     (when handle
       (let ((chat edn-bridge-jobs--chat))
         (insert-text-button "[Whole output]"
-                            'follow-link t
+                            'face 'edn-bridge-button 'follow-link t
                             'action (lambda (_button)
                                       (with-current-buffer chat
                                         (edn-bridge-tools-view-output

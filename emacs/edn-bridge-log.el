@@ -23,14 +23,6 @@
   :type 'natnum
   :group 'edn-bridge)
 
-(defface edn-bridge-log-out '((t :inherit font-lock-keyword-face))
-  "Face of the mark of frames sent."
-  :group 'edn-bridge)
-
-(defface edn-bridge-log-in '((t :inherit font-lock-string-face))
-  "Face of the mark of frames received."
-  :group 'edn-bridge)
-
 (defvar edn-bridge-log--rings (make-hash-table :test #'eq :weakness 'key)
   "Rings of frames by connection.
 A frame is a list of a time, a direction and a text.")
@@ -114,7 +106,7 @@ A frame is a list of a time, a direction and a text.")
             (pcase direction
               ('out (propertize "→ " 'face 'edn-bridge-log-out))
               ('in (propertize "← " 'face 'edn-bridge-log-in))
-              (_ (propertize "· " 'face 'shadow)))
+              (_ (propertize "· " 'face 'edn-bridge-muted)))
             text "\n")))
 
 (defun edn-bridge-log--revert (&rest _)

@@ -13,6 +13,7 @@
 ;;; Code:
 
 (require 'cl-lib)
+(require 'edn-bridge-faces)
 (require 'edn-bridge-transcript)
 (require 'edn-bridge-markdown-inline)
 
@@ -76,8 +77,17 @@ would make every insertion slower.")
 (defun edn-bridge-markdown-code-add (start end language)
   "Have the code block between START and END get the faces of LANGUAGE soon."
   (when (and (not (member language '(nil "")))
-             (< 0 (- end start) edn-bridge-markdown-code-limit))
-    (put-text-property start end 'edn-bridge-markdown-language language)
+             (< (- end start) edn-bridge-markdown-code-limit))
+    (edn-bridge-markdown-code-queue start end language)))
+
+(defun edn-bridge-markdown-code-queue (start end what)
+  "Have the text between START and END get its faces soon.
+WHAT is the language of a code block, or a list of a function and
+arguments.  The function is called with START, END, the time at which it
+has to stop and those arguments; it returns nil where it has to be called
+again, a list to go on with, or t."
+  (when (< start end)
+    (put-text-property start end 'edn-bridge-markdown-language what)
     (if (and edn-bridge-markdown--first-block
              (marker-position edn-bridge-markdown--first-block))
         (when (< start edn-bridge-markdown--first-block)
@@ -106,22 +116,27 @@ Others call modes that the text names, or read files of the user's.")
 
 (defun edn-bridge-markdown--mode (language)
   "Return the major mode for LANGUAGE, or nil.
-LANGUAGE is what an answer says.  Only a mode that the user has listed, or
-a major mode for code that Emacs itself would visit a file in, is called."
+LANGUAGE is what an answer says."
   (let* ((language (downcase language))
          (listed (cdr (assoc language edn-bridge-markdown-languages)))
          (mode (or listed
                    (and (require 'markdown-mode nil t)
                         (markdown-get-lang-mode language))
                    (intern-soft (concat language "-mode")))))
-    (and mode
-         (symbolp mode)
-         (fboundp mode)
-         (or (eq mode listed)
-             (memq mode edn-bridge-markdown--text-modes)
-             (and (edn-bridge-markdown--visiting-mode-p mode)
-                  (edn-bridge-markdown--code-mode-p mode)))
-         mode)))
+    (if (and listed (fboundp listed))
+        listed
+      (edn-bridge-markdown-code-mode mode))))
+
+(defun edn-bridge-markdown-code-mode (mode)
+  "Return MODE if it may be called for a text of the agent, or nil.
+It is a major mode for code that Emacs itself would visit a file in."
+  (and mode
+       (symbolp mode)
+       (fboundp mode)
+       (or (memq mode edn-bridge-markdown--text-modes)
+           (and (edn-bridge-markdown--visiting-mode-p mode)
+                (edn-bridge-markdown--code-mode-p mode)))
+       mode))
 
 (defun edn-bridge-markdown--visiting-mode-p (mode)
   "Return non-nil if Emacs visits some files in MODE."
@@ -183,19 +198,24 @@ Stop at DEADLINE."
           (when edn-bridge-markdown--first-block
             (set-marker edn-bridge-markdown--first-block nil))
           nil)
-      (let* ((language (get-text-property start 'edn-bridge-markdown-language))
+      (let* ((what (get-text-property start 'edn-bridge-markdown-language))
              (end (next-single-property-change
                    start 'edn-bridge-markdown-language nil (point-max)))
              (done t))
         (with-demoted-errors "edn-bridge: code block: %S"
-          (when-let ((mode (edn-bridge-markdown--mode language)))
-            (setq done (edn-bridge-markdown--fontify-block start end mode
-                                                           deadline))))
-        (when done
-          (set-marker edn-bridge-markdown--first-block end)
-          (with-silent-modifications
+          (if (consp what)
+              (setq done (apply (car what) start end deadline (cdr what)))
+            (when-let ((mode (edn-bridge-markdown--mode what)))
+              (setq done (edn-bridge-markdown--fontify-block start end mode
+                                                             deadline)))))
+        (with-silent-modifications
+          (cond
+           ((consp done)
+            (put-text-property start end 'edn-bridge-markdown-language done))
+           (done
+            (set-marker edn-bridge-markdown--first-block end)
             (remove-text-properties start end
-                                    '(edn-bridge-markdown-language nil))))
+                                    '(edn-bridge-markdown-language nil)))))
         t))))
 
 (defvar-local edn-bridge-markdown--reached nil
@@ -205,8 +225,17 @@ Stop at DEADLINE."
   "Copy the faces that MODE gives to the text between START and END.
 Return nil where DEADLINE or a key came first: the rest is to be done
 later."
-  (let ((text (buffer-substring-no-properties start end))
-        (target (current-buffer)))
+  (edn-bridge-markdown-code-fontify
+   (buffer-substring-no-properties start end) mode deadline
+   (lambda (from to face)
+     (when-let ((face (edn-bridge-faces-on face 'raised)))
+       (add-face-text-property (+ start from) (+ start to) face)))))
+
+(defun edn-bridge-markdown-code-fontify (text mode deadline function)
+  "Call FUNCTION in this buffer with each face that MODE gives to TEXT.
+It is called with where in TEXT the face begins and ends, and the face.
+Return nil where DEADLINE or a key came first: call this again then."
+  (let ((target (current-buffer)))
     (with-current-buffer
         (get-buffer-create (format " *edn-bridge-fontify:%s*" mode))
       (let ((inhibit-modification-hooks nil)
@@ -230,7 +259,7 @@ later."
                   (and (edn-bridge-markdown--insert-parts (concat text " "))
                        (point-min)))))
         (let ((done (or (null edn-bridge-markdown--reached)
-                        (edn-bridge-markdown--fontify-parts target start
+                        (edn-bridge-markdown--fontify-parts target function
                                                             deadline))))
           (when done
             (setq edn-bridge-markdown--reached nil))
@@ -252,10 +281,10 @@ A mode may look at all that is inserted, whatever is asked of it later."
               size (min 2000 (* 2 size)))))
     (not slow)))
 
-(defun edn-bridge-markdown--fontify-parts (target start deadline)
+(defun edn-bridge-markdown--fontify-parts (target function deadline)
   "Have this buffer find out faces part by part until DEADLINE.
-They are copied to TARGET, where its text begins at START.  Return
-non-nil where nothing is left to do."
+FUNCTION is called with them in TARGET.  Return non-nil where nothing is
+left to do."
   (let ((size 100)
         (slow (edn-bridge-markdown--long-line-p))
         (stopped nil))
@@ -268,7 +297,7 @@ non-nil where nothing is left to do."
         (if (not (eq (while-no-input (font-lock-fontify-region from to) 'done)
                      'done))
             (setq stopped t)
-          (edn-bridge-markdown--copy-faces from to target start)
+          (edn-bridge-markdown--copy-faces from to target function)
           (setq edn-bridge-markdown--reached to)
           (let ((now (float-time)))
             (setq slow (> (- now begun) edn-bridge-markdown--slow)
@@ -289,18 +318,16 @@ non-nil where nothing is left to do."
                         edn-bridge-markdown--code-line-limit))))
       long)))
 
-(defun edn-bridge-markdown--copy-faces (from to target start)
-  "Copy the faces between FROM and TO to TARGET, whose text begins at START."
+(defun edn-bridge-markdown--copy-faces (from to target function)
+  "Call FUNCTION in TARGET with the faces between FROM and TO."
   (let ((place from))
     (while (< place to)
       (let ((next (next-single-property-change place 'face nil to))
             (face (get-text-property place 'face)))
         (when face
-          (let ((begin (+ start (1- place)))
-                (end (+ start (1- next))))
-            (with-current-buffer target
-              (with-silent-modifications
-                (add-face-text-property begin end face)))))
+          (with-current-buffer target
+            (with-silent-modifications
+              (funcall function (1- place) (1- next) face))))
         (setq place next)))))
 
 (provide 'edn-bridge-markdown-code)

@@ -29,63 +29,6 @@
   :type 'boolean
   :group 'edn-bridge-markdown)
 
-(defface edn-bridge-markdown-heading
-  '((t :inherit font-lock-function-name-face :weight bold))
-  "Face of headings."
-  :group 'edn-bridge-markdown)
-
-(defface edn-bridge-markdown-bold '((t :inherit bold))
-  "Face of strong emphasis."
-  :group 'edn-bridge-markdown)
-
-(defface edn-bridge-markdown-italic '((t :inherit italic))
-  "Face of emphasis."
-  :group 'edn-bridge-markdown)
-
-(defface edn-bridge-markdown-code
-  '((t :inherit (fixed-pitch font-lock-constant-face)))
-  "Face of code within a line."
-  :group 'edn-bridge-markdown)
-
-;; The colours are left to the theme.
-(defface edn-bridge-markdown-block
-  '((t :inherit (fixed-pitch fringe) :extend t))
-  "Face of code blocks.
-The fringe's background sets them off; where a theme has none for that,
-their indentation does, or a background that you give this face."
-  :group 'edn-bridge-markdown)
-
-(defface edn-bridge-markdown-language
-  '((t :inherit (shadow edn-bridge-markdown-block)))
-  "Face of the line above a code block, with its language."
-  :group 'edn-bridge-markdown)
-
-(defface edn-bridge-markdown-struck
-  '((t :inherit shadow :strike-through t))
-  "Face of text that is struck out."
-  :group 'edn-bridge-markdown)
-
-(defface edn-bridge-markdown-table '((t :inherit fixed-pitch))
-  "Face of tables, whose columns stand one below another."
-  :group 'edn-bridge-markdown)
-
-(defface edn-bridge-markdown-table-heading
-  '((t :inherit (bold edn-bridge-markdown-table)))
-  "Face of the first row of tables."
-  :group 'edn-bridge-markdown)
-
-(defface edn-bridge-markdown-markup '((t :inherit shadow))
-  "Face of the markup itself: fences, bullets, quote marks."
-  :group 'edn-bridge-markdown)
-
-(defface edn-bridge-markdown-quote '((t :inherit font-lock-doc-face))
-  "Face of quoted paragraphs."
-  :group 'edn-bridge-markdown)
-
-(defface edn-bridge-markdown-link '((t :inherit link))
-  "Face of links."
-  :group 'edn-bridge-markdown)
-
 ;;;; Hidden markup
 
 (defvar-local edn-bridge-markdown-hidden nil

@@ -184,7 +184,7 @@ NEXT is where the next line of the piece begins, or nil if this is the last."
     (open (when edn-bridge-markdown-hidden . "☐"))
     (done (when edn-bridge-markdown-hidden . "☑"))
     (rule (when edn-bridge-markdown-hidden
-            . ,(propertize (make-string 40 ?─) 'face 'shadow))))
+            . ,(propertize (make-string 40 ?─) 'face 'edn-bridge-muted))))
   "What is displayed, where markup is hidden, for signs that begin a line.")
 
 (defun edn-bridge-markdown--adorn (start end)

@@ -24,15 +24,6 @@
   "MCP servers."
   :group 'edn-bridge)
 
-(defface edn-bridge-mcp-server '((t :inherit bold))
-  "Face of the name of a server.")
-
-(defface edn-bridge-mcp-ready '((t :inherit success))
-  "Face of the state of a server that answers.")
-
-(defface edn-bridge-mcp-wrong '((t :inherit error))
-  "Face of the state of a server that does not, and of its last error.")
-
 (defvar-local edn-bridge-mcp--chat nil
   "The chat buffer that this buffer is about.")
 
@@ -168,7 +159,7 @@ Values are nil while the servers are asked.")
             (propertize (edn-bridge-visible-label name)
                         'face (if (edn-bridge-mcp--on-p server)
                                   'edn-bridge-mcp-server
-                                'shadow))
+                                'edn-bridge-muted))
             "  "
             (propertize (edn-bridge-visible-label (or state ""))
                         'face (edn-bridge-mcp--state-face state))
@@ -185,11 +176,11 @@ Values are nil while the servers are asked.")
                            (plist-get server :protocol-version)
                            (edn-bridge-mcp--source server)))
                "  "))
-             'face 'shadow)
+             'face 'edn-bridge-muted)
             "\n")
     (insert (propertize (concat "      " (edn-bridge-visible-label
                                           (or (plist-get server :target) "")))
-                        'face 'shadow)
+                        'face 'edn-bridge-muted)
             "\n")
     (when-let ((why (plist-get server :last-error)))
       (insert (propertize (concat "      " (edn-bridge-visible-label why))
@@ -211,7 +202,7 @@ Values are nil while the servers are asked.")
                      (plist-get resource :name))))
               (plist-get server :resources))
       (seq-do (lambda (problem)
-                (edn-bridge-mcp--insert-row server problem nil 'warning))
+                (edn-bridge-mcp--insert-row server problem nil 'edn-bridge-accent))
               (plist-get server :problems)))))
 
 (defun edn-bridge-mcp--insert-tool (server tool)
@@ -219,7 +210,7 @@ Values are nil while the servers are asked.")
   (let ((start (point)))
     (insert "      " (if (edn-bridge-mcp--on-p tool) "[x] " "[ ] ")
             (propertize (edn-bridge-visible-label (or (plist-get tool :tool) ""))
-                        'face (if (edn-bridge-mcp--on-p tool) 'default 'shadow))
+                        'face (if (edn-bridge-mcp--on-p tool) 'default 'edn-bridge-muted))
             (propertize
              (concat (if (edn-bridge-edn-true-p (plist-get tool :read-only))
                          "  (only reads, it says)"
@@ -227,7 +218,7 @@ Values are nil while the servers are asked.")
                      "  "
                      (edn-bridge-visible-label
                       (or (plist-get tool :description) "")))
-             'face 'shadow)
+             'face 'edn-bridge-muted)
             "\n")
     (add-text-properties start (point)
                          (list 'edn-bridge-mcp-server server
@@ -241,7 +232,7 @@ Values are nil while the servers are asked.")
             (propertize (if about
                             (concat "  " (edn-bridge-visible-label about))
                           "")
-                        'face 'shadow)
+                        'face 'edn-bridge-muted)
             "\n")
     (put-text-property start (point) 'edn-bridge-mcp-server server)))
 
@@ -257,7 +248,7 @@ Values are nil while the servers are asked.")
   (pcase state
     ("ready" 'edn-bridge-mcp-ready)
     ((or "failed" "given-up" "refused" "needs-login") 'edn-bridge-mcp-wrong)
-    (_ 'shadow)))
+    (_ 'edn-bridge-muted)))
 
 (defun edn-bridge-mcp--source (server)
   "Return where SERVER is configured, or nil where that is usual."

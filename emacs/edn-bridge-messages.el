@@ -29,21 +29,6 @@ complete."
                  (const :tag "Left out" nil))
   :group 'edn-bridge)
 
-(defface edn-bridge-messages-user
-  '((t :inherit font-lock-keyword-face :weight bold))
-  "Face of the heading of the user's messages."
-  :group 'edn-bridge)
-
-(defface edn-bridge-messages-assistant
-  '((t :inherit font-lock-type-face :weight bold))
-  "Face of the heading of the assistant's messages."
-  :group 'edn-bridge)
-
-(defface edn-bridge-messages-thinking
-  '((t :inherit (italic shadow)))
-  "Face of what the model thinks aloud."
-  :group 'edn-bridge)
-
 (defvar-local edn-bridge-messages--stream nil
   "The message that is streaming in, an `edn-bridge-messages--stream', or nil.")
 
@@ -263,7 +248,7 @@ Where point is in it, it is being read, and only can be folded."
       (put-text-property (1+ body) end 'invisible
                          (and fold 'edn-bridge-thinking))
       (put-text-property body (1+ body) 'display
-                         (and fold (propertize " …\n" 'face 'shadow))))))
+                         (and fold (propertize " …\n" 'face 'edn-bridge-muted))))))
 
 (defun edn-bridge-messages-thinking-at-point ()
   "Return the start of the thinking that point is in, or nil."
@@ -388,7 +373,7 @@ ENTRY is its entry in the journal, or nil."
     (edn-bridge-messages-as-part entry
       (cond
        ((and (stringp failure) (not (equal failure "")))
-        (edn-bridge-chat-notice failure 'edn-bridge-chat-error))
+        (edn-bridge-chat-notice failure 'edn-bridge-error))
        ((member reason '("aborted" "interrupted"))
         (edn-bridge-chat-notice (concat "(" reason ")")))))))
 
@@ -538,7 +523,7 @@ Offer to continue it if it is the NEWEST."
   (when (and turn (seq-contains-p interrupted turn))
     (apply #'edn-bridge-chat-notice
            "The bridge ended in this turn.  Nothing was done again."
-           'edn-bridge-chat-error
+           'edn-bridge-error
            (and newest edn-bridge-messages-continue-button
                 (list edn-bridge-messages-continue-button)))))
 

@@ -265,7 +265,7 @@ Those that it does not describe have nil."
               (doc (edn-bridge-query--doc name)))
     (funcall callback doc
              :thing name
-             :face 'font-lock-constant-face)))
+             :face 'edn-bridge-title)))
 
 (define-key edn-bridge-chat-mode-map (kbd "C-c C-e") #'edn-bridge-query)
 

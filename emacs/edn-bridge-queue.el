@@ -89,10 +89,10 @@
         (concat
          (and edn-bridge-queue--held
               (propertize
-               (substitute-command-keys
+               (edn-bridge-faces-keys
                 "Held back since the abort; \\[edn-bridge-queue-resume] resumes it.  ")
-               'face 'warning))
-         (substitute-command-keys
+               'face 'edn-bridge-accent))
+         (edn-bridge-faces-keys
           "\\[edn-bridge-queue-go-to]: edit, move or take back")))))))
 
 (defun edn-bridge-queue--line (message)
@@ -152,7 +152,7 @@ Fail where there is none, or where it came from another program."
     (cond
      ((null entry)
       (user-error "No message waits on this line; %s goes to one"
-                  (substitute-command-keys "\\[edn-bridge-queue-go-to]")))
+                  (edn-bridge-faces-keys "\\[edn-bridge-queue-go-to]")))
      ((null message)
       (user-error "This message does not wait any more"))
      ((edn-bridge-edn-true-p (plist-get message :fixed))
@@ -316,7 +316,7 @@ It keeps its place."
       (buffer-enable-undo)
       (setq edn-bridge-queue--edited (cons chat entry)
             header-line-format
-            (substitute-command-keys
+            (edn-bridge-faces-keys
              "\\<edn-bridge-queue-edit-map>\\[edn-bridge-queue-edit-finish] has this text wait instead, \\[edn-bridge-queue-edit-abandon] leaves the message as it was")))
     (pop-to-buffer buffer)))
 

@@ -15,11 +15,6 @@
 (require 'edn-bridge-ask)
 (require 'edn-bridge-side)
 
-(defface edn-bridge-rewrite-pending
-  '((t :inherit highlight))
-  "Face of a region that is being rewritten."
-  :group 'edn-bridge)
-
 (defconst edn-bridge-rewrite--limit 60000
   "How many characters go to the model at most.")
 

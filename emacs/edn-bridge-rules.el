@@ -105,10 +105,10 @@
                          (or (plist-get rule :text)
                              (edn-bridge-edn-print-string
                               (plist-get rule :rule))))
-                        'face (if holds 'default 'shadow))
+                        'face (if holds 'default 'edn-bridge-muted))
             (propertize (concat "  " (edn-bridge-rules--source
                                       (plist-get rule :source)))
-                        'face 'shadow)
+                        'face 'edn-bridge-muted)
             (if holds
                 ""
               (propertize (concat "  does not hold"
@@ -116,7 +116,7 @@
                                       (concat ": " (edn-bridge-visible-label
                                                     reason))
                                     ""))
-                          'face 'warning))
+                          'face 'edn-bridge-accent))
             "\n")
     (put-text-property start (point) 'edn-bridge-rule rule)))
 
@@ -199,7 +199,7 @@
         (insert "Nothing was asked yet.\n"))
       (when next
         (insert-text-button
-         "[Older ones]" 'follow-link t
+         "[Older ones]" 'face 'edn-bridge-button 'follow-link t
          'action (lambda (button)
                    (let ((inhibit-read-only t))
                      (delete-region (button-start button) (button-end button)))
@@ -217,7 +217,7 @@
                                (plist-get record :requested-at)
                                (plist-get record :at)))
                           "")
-                      'face 'shadow)
+                      'face 'edn-bridge-muted)
           "  "
           (propertize (edn-bridge-visible-label
                        (string-join
@@ -229,7 +229,7 @@
                                     (edn-bridge-chat-word
                                      (plist-get record :tool))))
                         " "))
-                      'face 'bold)
+                      'face 'edn-bridge-title)
           (let ((request (plist-get record :request)))
             (if (stringp request)
                 (concat "  " (truncate-string-to-width
@@ -241,14 +241,14 @@
             (propertize (edn-bridge-visible-label (or outcome ""))
                         'face (if (member outcome '("deny" "denied" "reject"
                                                     "rejected"))
-                                  'error
-                                'success)))
+                                  'edn-bridge-error
+                                'edn-bridge-success)))
           "\n")
   (cl-loop for (key value) on record by #'cddr
            unless (or (memq key edn-bridge-rules--known)
                       (memq value '(nil :false)))
            do (insert "    "
-                      (propertize (edn-bridge-chat-word key) 'face 'shadow)
+                      (propertize (edn-bridge-chat-word key) 'face 'edn-bridge-muted)
                       " "
                       (truncate-string-to-width
                        (edn-bridge-visible-label

@@ -107,11 +107,11 @@ A session that another program has can be read."
   (if (not (and session-id
                 (string-match "is open already, in \\(process [0-9]+\\)"
                               reason)))
-      (edn-bridge-chat-notice reason 'edn-bridge-chat-error)
+      (edn-bridge-chat-notice reason 'edn-bridge-error)
     (edn-bridge-chat-notice
      (format "That session is open in another program (%s).  End it there to continue it here."
              (match-string 1 reason))
-     'edn-bridge-chat-error
+     'edn-bridge-error
      (list "Read it" (lambda ()
                        (interactive)
                        (edn-bridge-sessions-read session-id)))
@@ -275,7 +275,7 @@ Not where something was said meanwhile."
           (edn-bridge-chat-set-status
            'edn-bridge-sessions
            (list (concat
-                  (substitute-command-keys
+                  (edn-bridge-faces-keys
                    "\\[edn-bridge-sessions-continue] continues ")
                   (edn-bridge-sessions-label last)
                   (if-let ((time (edn-bridge-sessions-time last)))
@@ -300,7 +300,7 @@ Not where something was said meanwhile."
   (interactive nil edn-bridge-chat-mode)
   (unless edn-bridge-sessions--last
     (user-error "No session is offered; %s chooses one"
-                (substitute-command-keys "\\[edn-bridge-sessions-switch]")))
+                (edn-bridge-faces-keys "\\[edn-bridge-sessions-switch]")))
   (edn-bridge-sessions-switch edn-bridge-sessions--last))
 
 ;;;; What runs and waits
@@ -356,7 +356,7 @@ What this project has comes first, and before it what is waiting."
    (edn-bridge-work-state work)
    "  "
    (make-text-button (copy-sequence "[Open]") nil
-                     'follow-link t
+                     'face 'edn-bridge-button 'follow-link t
                      'help-echo "mouse-1, RET: Open"
                      'action (lambda (_button)
                                (edn-bridge-sessions--open-work work)))))
@@ -488,7 +488,7 @@ is in the draft, choose the message."
    edn-bridge-chat-mode)
   (edn-bridge-sessions--turn-to
    (edn-bridge-chat-current) "fork" (list :entry-id entry-id)
-   (substitute-command-keys
+   (edn-bridge-faces-keys
     "This is the fork; \\[edn-bridge-sessions-switch] goes back")))
 
 (defun edn-bridge-sessions-edit ()
@@ -514,7 +514,7 @@ The chat turns to a fork that ends before it, with the message as the draft."
             (if before
                 (list :entry-id before)
               (list :parent-session edn-bridge-chat--session-id))
-            (substitute-command-keys
+            (edn-bridge-faces-keys
              "This is the fork; \\[edn-bridge-sessions-switch] goes back")
             text)))))))
 

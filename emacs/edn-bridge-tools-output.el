@@ -14,17 +14,12 @@
 ;;; Code:
 
 (require 'cl-lib)
-(require 'diff-mode)
 (require 'edn-bridge-chat)
+(require 'edn-bridge-diff)
 
 (defcustom edn-bridge-tools-output-limit 16000
   "How many characters of an output are shown at once."
   :type 'natnum
-  :group 'edn-bridge)
-
-(defface edn-bridge-tools-output
-  '((t :inherit (fixed-pitch shadow) :extend t))
-  "Face of the output of tools."
   :group 'edn-bridge)
 
 ;;;; Outputs
@@ -37,7 +32,7 @@
       (insert-text-button (format "[%d characters between]"
                                   (- (length text) (length head)
                                      (length tail)))
-                          'follow-link t
+                          'face 'edn-bridge-button 'follow-link t
                           'action (lambda (_button)
                                     (edn-bridge-tools--view text)))
       (insert "\n")
@@ -95,7 +90,8 @@ build failed.  Both are cut where a line ends, if one does nearby."
       (while (and (< count 200)
                   (re-search-forward edn-bridge-tools--place end t))
         (cl-incf count)
-        (add-face-text-property (match-beginning 1) (match-end 2) 'link)))))
+        (add-face-text-property (match-beginning 1) (match-end 2)
+                                'edn-bridge-button)))))
 
 (defun edn-bridge-tools-follow ()
   "Visit the place in a file that the text at point names."
@@ -121,27 +117,21 @@ build failed.  Both are cut where a line ends, if one does nearby."
 
 ;;;; What the bridge keeps
 
-(defun edn-bridge-tools-view-output (handle &optional mode session)
+(defun edn-bridge-tools-view-output (handle &optional function session)
   "Show the whole output that the bridge keeps under HANDLE in a buffer.
-With MODE non-nil, that is its major mode.  SESSION is the id of the session
-that has the output, nil for this chat's."
-  (let ((conn (edn-bridge-chat-current))
-        (buffer (edn-bridge-tools--view "")))
-    (when mode
-      (with-current-buffer buffer
-        (funcall mode)
-        (setq buffer-read-only t)
-        (edn-bridge-visible-setup)))
-    (edn-bridge-tools--fetch conn handle 0 buffer session)))
+FUNCTION is called in it once it has all, if non-nil.  SESSION is the id of
+the session that has the output, nil for this chat's."
+  (edn-bridge-tools--fetch (edn-bridge-chat-current) handle 0
+                           (edn-bridge-tools--view "") session function))
 
 (defun edn-bridge-tools--output (handle offset session)
   "Return the params for the output HANDLE of SESSION from OFFSET on."
   (append (list :handle handle :offset offset :limit 262144)
           (and session (list :session-id session))))
 
-(defun edn-bridge-tools--fetch (conn handle offset buffer session)
+(defun edn-bridge-tools--fetch (conn handle offset buffer session function)
   "Add what HANDLE of CONN holds from OFFSET on to BUFFER, part by part.
-SESSION is as in `edn-bridge-tools-view-output'."
+SESSION and FUNCTION are as in `edn-bridge-tools-view-output'."
   (edn-bridge-rpc-request
    conn "read_output" (edn-bridge-tools--output handle offset session)
    :on-success
@@ -157,8 +147,11 @@ SESSION is as in `edn-bridge-tools-view-output'."
                  (insert (edn-bridge-visible-break
                           text (- from (line-beginning-position))))
                  (edn-bridge-visible-region from (point) 'strict)))))
-         (when (and (not (equal text "")) (< next (plist-get data :size)))
-           (edn-bridge-tools--fetch conn handle next buffer session)))))))
+         (cond
+          ((and (not (equal text "")) (< next (plist-get data :size)))
+           (edn-bridge-tools--fetch conn handle next buffer session function))
+          (function
+           (with-current-buffer buffer (funcall function)))))))))
 
 (defun edn-bridge-tools-read-output (handle limit function &optional session)
   "Call FUNCTION with the whole text that the bridge keeps under HANDLE.
@@ -200,13 +193,20 @@ SESSION returns for the button the id of the session that has the diff; nil
 stands for this chat's."
   (when-let ((handle (and (consp data) (plist-get data :diff-handle))))
     (insert-text-button "[The whole diff, which was cut here]"
-                        'face (or face 'button)
+                        'face (or face 'edn-bridge-button)
                         'follow-link t
                         'action (lambda (button)
                                   (edn-bridge-tools-view-output
-                                   handle #'diff-mode
+                                   handle #'edn-bridge-tools--view-diff
                                    (and session (funcall session button)))))
     (insert "\n")))
+
+(defun edn-bridge-tools--view-diff ()
+  "Have this buffer, which has a whole diff, show it as one."
+  (edn-bridge-diff-view-mode)
+  (edn-bridge-visible-setup)
+  (with-silent-modifications
+    (edn-bridge-diff-add-faces (point-min) (point-max))))
 
 (defun edn-bridge-tools--prefix (sign text)
   "Return TEXT with SIGN before each of its lines."
@@ -218,7 +218,7 @@ stands for this chat's."
   "How many characters of a diff are shown at once.")
 
 (defun edn-bridge-tools-insert-diff (diff)
-  "Insert DIFF, in unified form, with the faces of `diff-mode'.
+  "Insert DIFF, in unified form, with its faces.
 The rest of a long one is shown by a button."
   (let ((start (point))
         (rest (- (length diff) edn-bridge-tools--diff-limit)))
@@ -228,32 +228,14 @@ The rest of a long one is shown by a button."
                diff)
              0))
     (unless (bolp) (insert "\n"))
-    (put-text-property start (point) 'face 'edn-bridge-tools-output)
-    (save-excursion
-      (let ((end (point)))
-        (goto-char start)
-        (while (< (point) end)
-          (let ((face (pcase (char-after)
-                        (?+ (if (looking-at-p "\\+\\+\\+ ")
-                                'diff-file-header
-                              'diff-added))
-                        (?- (if (looking-at-p "--- ")
-                                'diff-file-header
-                              'diff-removed))
-                        (?@ 'diff-hunk-header))))
-            (when face
-              (put-text-property (point) (min end (line-beginning-position 2))
-                                 'face (list face 'fixed-pitch))))
-          (forward-line))))
+    (edn-bridge-diff-add-faces start (point))
     (when (> rest 0)
       (insert-text-button (format "[The whole diff: %d more characters]" rest)
-                          'follow-link t
+                          'face 'edn-bridge-button 'follow-link t
                           'action (lambda (_button)
                                     (with-current-buffer
                                         (edn-bridge-tools--view diff)
-                                      (diff-mode)
-                                      (setq buffer-read-only t)
-                                      (edn-bridge-visible-setup))))
+                                      (edn-bridge-tools--view-diff))))
       (insert "\n"))))
 
 (provide 'edn-bridge-tools-output)

@@ -25,31 +25,12 @@ The output of others is shown on demand."
   :type '(repeat string)
   :group 'edn-bridge)
 
-(defface edn-bridge-tools-name
-  '((t :inherit (fixed-pitch font-lock-builtin-face)))
-  "Face of the names of tools."
-  :group 'edn-bridge)
-
-(defface edn-bridge-tools-summary
-  '((t :inherit default))
-  "Face of what a tool call does."
-  :group 'edn-bridge)
-
-(defface edn-bridge-tools-state
-  '((t :inherit (fixed-pitch shadow)))
-  "Face of how a tool call went."
-  :group 'edn-bridge)
-
-(defface edn-bridge-tools-failed
-  '((t :inherit (fixed-pitch error)))
-  "Face of the state of a tool call that failed."
-  :group 'edn-bridge)
-
 ;;;; The calls of a chat
 
 (cl-defstruct (edn-bridge-tools--call (:copier nil))
   "A tool call of the session."
   id name summary arguments text details
+  answer                  ; how it was answered when it was asked about, or nil
   (state 'proposed)       ; `proposed', `running', `done' or `failed'
   elapsed                 ; seconds that it ran, or nil
   marker                  ; at its line, while that may still change
@@ -68,10 +49,6 @@ The output of others is shown on demand."
 (defun edn-bridge-tools--get (id)
   "Return the tool call ID of this chat, or nil."
   (gethash id (edn-bridge-tools--calls)))
-
-(defun edn-bridge-tools-shown-p (id)
-  "Return non-nil if the tool call ID, or nil, has a line in this chat."
-  (and id (edn-bridge-tools--get id) t))
 
 (defun edn-bridge-tools-path (id)
   "Return the file that the arguments of the tool call ID name, or nil."
@@ -342,7 +319,7 @@ the last call of each id."
                 (or (edn-bridge-tools--call-name call) "tool")))
          (state (edn-bridge-tools--state call))
          (columns (setf (edn-bridge-tools--call-width call)
-                        (edn-bridge-tools--width)))
+                        (edn-bridge-tools-width)))
          (width (max 20 (- (min 160 columns)
                            (string-width state) (max 8 (string-width name)) 6)))
          (summary (truncate-string-to-width
@@ -375,7 +352,7 @@ the last call of each id."
         (car signs)
       (cdr signs))))
 
-(defun edn-bridge-tools--width ()
+(defun edn-bridge-tools-width ()
   "Return how many columns a line of this chat has."
   (let ((window (get-buffer-window nil t)))
     (if window
@@ -387,7 +364,7 @@ the last call of each id."
 
 (defun edn-bridge-tools--fit (start call)
   "Write the line of CALL, which begins at START, for the window's width."
-  (unless (eql (edn-bridge-tools--width) (edn-bridge-tools--call-width call))
+  (unless (eql (edn-bridge-tools-width) (edn-bridge-tools--call-width call))
     (edn-bridge-tools--fit-line start call)))
 
 (defun edn-bridge-tools--fit-line (start call)
@@ -414,6 +391,20 @@ Points that are on it are at its start then."
       #'edn-bridge-tools--fit)
 
 (defun edn-bridge-tools--state (call)
+  "Return what was answered about CALL, and how it goes or went."
+  (let ((state (edn-bridge-tools--run-state call))
+        (answer (edn-bridge-tools--call-answer call)))
+    (if (not answer)
+        state
+      (let ((answer (propertize (truncate-string-to-width answer 30 nil nil "…")
+                                'face 'edn-bridge-tools-state
+                                'help-echo answer)))
+        (if (or (equal state "…") (string-prefix-p "rejected" answer))
+            answer
+          (concat answer (propertize " · " 'face 'edn-bridge-tools-state)
+                  state))))))
+
+(defun edn-bridge-tools--run-state (call)
   "Return how CALL goes or went, in a word and the time that it took."
   (let ((elapsed (edn-bridge-tools--call-elapsed call)))
     (pcase (edn-bridge-tools--call-state call)
@@ -483,6 +474,26 @@ The call was shown when its arguments had not come yet."
       (setf (edn-bridge-tools--call-summary call) summary)
       (when (edn-bridge-tools--call-marker call)
         (edn-bridge-tools--redraw call)))))
+
+(defun edn-bridge-tools--past (answer)
+  "Return ANSWER, which may be the label of a button, as what was done."
+  (cond ((string-prefix-p "Allow" answer)
+         (concat "allowed" (substring answer (length "Allow"))))
+        ((string-prefix-p "Reject" answer)
+         (concat "rejected" (substring answer (length "Reject"))))
+        (t answer)))
+
+(defun edn-bridge-tools-note-answer (id answer)
+  "Have the line of the tool call ID, or nil, show ANSWER to its question.
+Return non-nil if that line can still be written."
+  (when-let ((call (and id (edn-bridge-tools--get id))))
+    (when (edn-bridge-tools--call-marker call)
+      (setf (edn-bridge-tools--call-answer call)
+            (edn-bridge-tools--past
+             (edn-bridge-visible-label
+              (replace-regexp-in-string "[ \t\n]+" " " answer))))
+      (edn-bridge-tools--redraw call)
+      t)))
 
 (defun edn-bridge-tools--summary (call)
   "Return what CALL does, in a line, without the tool's name."
@@ -590,7 +601,7 @@ version has no other; where in the file the changes were is not known."
        (if size
            (format "[Whole output, %s]" (file-size-human-readable size))
          "[Whole output]")
-       'follow-link t
+       'face 'edn-bridge-button 'follow-link t
        'action (lambda (_button) (edn-bridge-tools-view-output handle)))
       (insert "\n"))))
 

@@ -31,16 +31,6 @@
 (defvar-local edn-bridge-transcript--footer nil
   "The text between transcript and draft, with its properties.")
 
-(defface edn-bridge-transcript-footer
-  '((t :inherit shadow))
-  "Face of the footer between the transcript and the draft."
-  :group 'edn-bridge)
-
-(defface edn-bridge-transcript-rule
-  '((t :inherit edn-bridge-transcript-footer :strike-through t :extend t))
-  "Face of the rule above the draft, on a graphical display."
-  :group 'edn-bridge)
-
 ;;;; Public API
 
 (defun edn-bridge-transcript-setup ()

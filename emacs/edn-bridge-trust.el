@@ -83,13 +83,13 @@ What it lets run stands first."
         (from (point)))
     (when (equal (edn-bridge-chat-word (plist-get preview :trust)) "changed")
       (insert (propertize "It was trusted, and has changed since.\n"
-                          'face 'warning)))
+                          'face 'edn-bridge-accent)))
     (cond
      ((null preview))
      ((null runs)
       (insert "\nIt lets nothing run by itself.\n"))
      (t
-      (insert "\n" (propertize "What it lets run" 'face 'bold) "\n")
+      (insert "\n" (propertize "What it lets run" 'face 'edn-bridge-title) "\n")
       (let ((start (point)))
         (dolist (run runs)
           (insert (edn-bridge-visible-label
@@ -102,7 +102,7 @@ What it lets run stands first."
                                              wrap-prefix "│   ")))))
     (dolist (problem problems)
       (insert (propertize (concat "! " (edn-bridge-visible-label problem) "\n")
-                          'face 'error)))
+                          'face 'edn-bridge-error)))
     (edn-bridge-visible-region from (point) 'strict)))
 
 (defvar-local edn-bridge-trust--told nil
@@ -153,7 +153,7 @@ It may know of more files than are shown, such as those that hooks name.")
         (pcase-dolist (`(,file ,text ,digest) files)
           (insert "\n" (propertize (edn-bridge-visible-label
                                     (file-relative-name file folder))
-                                   'face 'bold)
+                                   'face 'edn-bridge-title)
                   "\n")
           (let ((from (point)))
             (insert (edn-bridge-visible-break text 0))
@@ -165,16 +165,16 @@ It may know of more files than are shown, such as those that hooks name.")
           (unless digest
             (setq whole nil)
             (insert (propertize "The rest of this file is not shown.\n"
-                                'face 'warning))))
+                                'face 'edn-bridge-accent))))
         (insert "\n")
         (if (not whole)
             (insert (propertize "What is not shown whole cannot be trusted here.\n"
-                                'face 'warning))
-          (insert-text-button "[Trust this]" 'follow-link t
+                                'face 'edn-bridge-accent))
+          (insert-text-button "[Trust this]" 'face 'edn-bridge-button 'follow-link t
                               'action (lambda (_button)
                                         (edn-bridge-trust--agree chat)))
           (insert " "))
-        (insert-text-button "[Leave it]" 'follow-link t
+        (insert-text-button "[Leave it]" 'face 'edn-bridge-button 'follow-link t
                             'action (lambda (_button) (quit-window)))
         (insert "\n")
         (goto-char (point-min)))

@@ -51,13 +51,13 @@ Where others have changed files since, those can be left alone."
     (if (not (and changed
                   (not (equal 0 (plist-get (plist-get frame :data) :others)))
                   (equal (plist-get frame :error-code) "request/file-changed")))
-        (edn-bridge-chat-notice text 'edn-bridge-chat-error)
+        (edn-bridge-chat-notice text 'edn-bridge-error)
       (edn-bridge-chat-notice
        (concat text
                (unless (seq-every-p (lambda (path) (string-search path text))
                                     changed)
                  (concat "\n" (string-join (seq-take changed 50) "\n"))))
-       'edn-bridge-chat-error
+       'edn-bridge-error
        (list (format "%s the others" (capitalize op))
              (lambda ()
                (interactive)
@@ -88,7 +88,7 @@ The buffers of these follow as `file/changed' says."
          (format "That concerns the files on disk.  The buffers of these have unsaved changes, which stay: %s"
                  (mapconcat #'edn-bridge-visible-label
                             (seq-take unsaved 20) ", "))
-         'edn-bridge-chat-error)))))
+         'edn-bridge-error)))))
 
 (edn-bridge-chat-handle "files/undone" #'edn-bridge-undo--on-undone)
 (edn-bridge-input-handle "undo" #'edn-bridge-undo)

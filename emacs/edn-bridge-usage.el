@@ -249,7 +249,7 @@ The numbers are calls, input, cached, output and cost."
       (funcall line (alist-get by edn-bridge-usage--kinds)
                "calls" "input" "cached" "output" "cost $"
                (if priced "cost" "tokens"))
-      'face 'bold)
+      'face 'edn-bridge-title)
      "\n"
      (mapconcat
       (lambda (row)
@@ -259,7 +259,7 @@ The numbers are calls, input, cached, output and cost."
                     (if (> cost 0) (format "%.4f" cost) "-")
                     (propertize (edn-bridge-usage--bar
                                  (edn-bridge-usage--amount row priced) most)
-                                'face 'success))
+                                'face 'edn-bridge-success))
            "\n")))
       rows ""))))
 
@@ -281,7 +281,7 @@ The numbers are calls, input, cached, output and cost."
          (row-height 20)
          (svg (svg-create 720 (+ 8 (* row-height (length drawn)))))
          (ink (edn-bridge-usage--color 'default))
-         (fill (edn-bridge-usage--color 'success))
+         (fill (edn-bridge-usage--color 'edn-bridge-success))
          (top 4))
     (dolist (row drawn)
       (let* ((amount (edn-bridge-usage--amount row priced))

@@ -21,11 +21,7 @@
 ;;; Code:
 
 (require 'cl-lib)
-
-(defface edn-bridge-visible-code
-  '((t :inherit escape-glyph))
-  "Face of the codes of characters that cannot be seen."
-  :group 'edn-bridge)
+(require 'edn-bridge-faces)
 
 (defconst edn-bridge-visible--ranges
   '(#xAD                                ; soft hyphen

@@ -24,11 +24,6 @@ It concerns the sessions of a daemon, in every project."
   :type 'boolean
   :group 'edn-bridge)
 
-(defface edn-bridge-work
-  '((t :inherit warning))
-  "Face of the session in the mode line that needs the user."
-  :group 'edn-bridge)
-
 (defvar edn-bridge-work-hook nil
   "Normal hook run in each chat buffer when it is known anew what works.")
 

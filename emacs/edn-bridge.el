@@ -26,6 +26,7 @@
 ;;   -edn                  reader and printer
 ;;   -rpc                  process, requests, events; a library
 ;;   -program              where the program is, and how it is built
+;;   -faces                all faces, with colours that can be read
 ;;   -visible              codes for characters that are not seen
 ;;   -transcript           the parts of a chat buffer's text
 ;;   -markdown-inline      faces of markdown within a line
@@ -41,6 +42,7 @@
 ;;   -complete             choosing, and completion in the draft
 ;;   -input                sending, aborting, history
 ;;   -queue                the queue: edited, moved, taken back
+;;   -diff                 diffs, with the colours of their files
 ;;   -tools-output         outputs and diffs, bounded and whole
 ;;   -tools                tool calls
 ;;   -follow               what a chat missed while it was away
@@ -196,7 +198,7 @@ It is on no key by itself: bind it to one that you like.")
   (edn-bridge-chat-set-status
    'edn-bridge
    (and (= (point-min) (edn-bridge-transcript-end))
-        (list (substitute-command-keys
+        (list (edn-bridge-faces-keys
                "\\[edn-bridge-input-send] sends what you write below, \\[edn-bridge-menu] shows all commands")))))
 
 (defun edn-bridge--hide-hint (&rest _)
@@ -296,11 +298,11 @@ It is on no key by itself: bind it to one that you like.")
     (with-help-window "*edn-bridge help*"
       (with-current-buffer standard-output
         (pcase-dolist (`(,title . ,rows) edn-bridge--menu)
-          (insert (propertize title 'face 'bold) "\n")
+          (insert (propertize title 'face 'edn-bridge-title) "\n")
           (pcase-dolist (`(,_key ,command ,text) rows)
             (insert (format "  %-12s %s\n"
                             (with-current-buffer chat
-                              (substitute-command-keys
+                              (edn-bridge-faces-keys
                                (format "\\[%s]" command)))
                             text)))
           (insert "\n"))))))

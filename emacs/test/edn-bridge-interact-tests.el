@@ -104,9 +104,9 @@
 (ert-deftest edn-bridge-interact-does-not-show-twice-what-was-decided ()
   (pcase-dolist
       (`(,button ,shown)
-       '(("Allow once" "▸ bash     rm x …\n\nAllow bash? → Allow once\n")
-         ("Reject" "▸ bash     rm x …\n\nAllow bash? → Reject: no\n")
-         ("Cancel" "▸ bash     rm x …\n\nAllow bash? → cancelled\n")))
+       '(("Allow once" "▸ bash     rm x allowed once\n")
+         ("Reject" "▸ bash     rm x rejected: no\n")
+         ("Cancel" "▸ bash     rm x cancelled\n")))
     (edn-bridge-test-with-chat (conn sent)
       (edn-bridge-transcript-set-draft "draft")
       (edn-bridge-test-event conn "tool/start" :session-id "s1" :tool-id "c1"
@@ -180,7 +180,7 @@
     (edn-bridge-rpc--closed conn "gone")
     (should (zerop (edn-bridge-interact-pending)))
     (should-not edn-bridge-chat-asking)
-    (should (string-match-p "^Sure\\?\n→ the connection was lost\n\nDisconnected"
+    (should (string-match-p "^Sure\\? → the connection was lost\n\nDisconnected"
                             (edn-bridge-test-transcript)))))
 
 (ert-deftest edn-bridge-interact-says-when-another-answered-first ()
@@ -529,7 +529,7 @@
         (should (equal (plist-get (car sent) :op) "read_output"))
         (should (equal (plist-get (plist-get (car sent) :params) :handle) "h1"))
         (edn-bridge-test-answer conn sent "read_output" :text "@@ -0,0 +1,2 @@\n+a\n+evil\n"
-                                :offset 0 :size 27)
+                                :offset 0 :size 25)
         (with-current-buffer buffer
           (should (derived-mode-p 'diff-mode))
           (should (string-search "+evil" (buffer-string)))

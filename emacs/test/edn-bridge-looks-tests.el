@@ -6,32 +6,6 @@
 
 (require 'edn-bridge-test-support)
 
-(defun edn-bridge-looks-tests-names (predicate)
-  "Return the symbols of the package that PREDICATE holds for."
-  (let ((found nil))
-    (mapatoms (lambda (symbol)
-                (when (and (string-prefix-p "edn-bridge" (symbol-name symbol))
-                           (funcall predicate symbol))
-                  (push symbol found))))
-    found))
-
-(ert-deftest edn-bridge-looks-leave-colours-to-the-theme ()
-  ;; What inherits looks right on a light and on a dark background, and in
-  ;; any theme.
-  (let ((faces (edn-bridge-looks-tests-names #'facep)))
-    (should (> (length faces) 15))
-    (dolist (face faces)
-      (ert-info ((symbol-name face))
-        (pcase-dolist (`(,display . ,attributes) (get face 'face-defface-spec))
-          (should (eq display t))
-          (let ((attributes (if (keywordp (car attributes))
-                                attributes
-                              (car attributes))))
-            (should (plist-get attributes :inherit))
-            (should-not (plist-get attributes :foreground))
-            (should-not (plist-get attributes :background))))
-        (should (face-documentation face))))))
-
 (defun edn-bridge-looks-tests-call (conn id name summary)
   "Have CONN receive a call ID of the tool NAME with SUMMARY, and its result."
   (edn-bridge-test-event conn "tool/start" :session-id "s1" :tool-id id
@@ -118,7 +92,7 @@
   (goto-char (point-min))
   (search-forward text)
   (cl-labels ((fixed (face)
-                (cond ((eq face 'fixed-pitch) t)
+                (cond ((eq face 'edn-bridge-mono) t)
                       ((consp face) (cl-some #'fixed face))
                       ((facep face)
                        (let ((parents (face-attribute face :inherit)))

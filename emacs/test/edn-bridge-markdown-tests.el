@@ -353,7 +353,7 @@
             (not edn-bridge-markdown--buffers)))
     (goto-char (point-min))
     (search-forward "defun")
-    (should (memq 'font-lock-keyword-face
+    (should (memq 'edn-bridge-on-raised:font-lock-keyword-face
                   (ensure-list (get-text-property (1- (point)) 'face))))))
 
 (ert-deftest edn-bridge-markdown-language-mode-is-markdown-mode-s ()

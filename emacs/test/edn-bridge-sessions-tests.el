@@ -178,9 +178,9 @@ Return what stands above the draft of the last session."
     (pcase-dolist (`(,shown ,face . ,data)
                    '((nil nil :elsewhere :false :host "desk")
                      ("on desk%" nil :elsewhere t :host "desk%")
-                     ("desk% is lost" edn-bridge-chat-error
+                     ("desk% is lost" edn-bridge-header-error
                       :elsewhere t :owner-lost t :host "desk%")
-                     ("no host" edn-bridge-chat-error
+                     ("no host" edn-bridge-header-error
                       :elsewhere t :owner-lost t :host nil)))
       (apply #'edn-bridge-test-event conn "session/updated"
              :session-id "s1" data)

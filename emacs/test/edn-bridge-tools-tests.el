@@ -90,7 +90,7 @@
                            :details '(:diff "--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n"))
     (goto-char (point-min))
     (search-forward "+y")
-    (should (memq 'diff-added
+    (should (memq 'edn-bridge-diff-added
                   (ensure-list (get-text-property (1- (point)) 'face))))))
 
 (ert-deftest edn-bridge-tools-shows-long-outputs-and-diffs-by-a-button ()
@@ -428,7 +428,7 @@ SPEC is (CONN FILE BUFFER)."
   (save-window-excursion
     (edn-bridge-test-with-chat (conn _sent)
       (let ((columns 100))
-        (cl-letf (((symbol-function 'edn-bridge-tools--width)
+        (cl-letf (((symbol-function 'edn-bridge-tools-width)
                    (lambda () columns)))
           (set-window-buffer (selected-window) (current-buffer))
           (dotimes (index 300)
