@@ -80,7 +80,21 @@ At the end of the buffer the newline may be missing."
     (user-error "The file is not what this change was made for")))
 
 (defvar ediff-quit-hook)
+(defvar ediff-split-window-function)
+(defvar ediff-number-of-differences)
 (declare-function ediff-buffers "ediff")
+(declare-function ediff-jump-to-difference "ediff-util")
+
+(defcustom edn-bridge-edit-opens nil
+  "What opens by itself when the agent asks whether it may change a file.
+It opens where the chat is on the screen, once you do not type."
+  :type '(choice (const :tag "Nothing" nil)
+                 (const :tag "Ediff" ediff)
+                 (const :tag "The hunks, with smerge-mode" smerge))
+  :group 'edn-bridge)
+
+(defconst edn-bridge-ediff--wide 160
+  "From how many columns of a frame on two files stand side by side.")
 
 (defun edn-bridge-ediff (path diff)
   "Show the file PATH of this chat, and what DIFF makes of it, with Ediff."
@@ -120,8 +134,8 @@ windows of now again.  Where Ediff cannot start, kill both buffers."
     (unwind-protect
         (progn
           (edn-bridge-ediff--drop-side-windows)
-          (ediff-buffers now proposed
-                         (list (lambda () (funcall function back))))
+          (edn-bridge-ediff--compare now proposed
+                                     (lambda () (funcall function back)))
           (setq started t))
       (unless started
         (dolist (buffer (buffer-list))
@@ -130,6 +144,26 @@ windows of now again.  Where Ediff cannot start, kill both buffers."
                          (string-match-p "\\`\\*[Ee]diff" (buffer-name buffer))))
             (kill-buffer buffer)))
         (funcall back)))))
+
+(defun edn-bridge-ediff--compare (now proposed function)
+  "Start Ediff for the buffers NOW and PROPOSED, at the first difference.
+FUNCTION is called in its control buffer."
+  (let* ((control nil)
+         (split (if (>= (frame-width) edn-bridge-ediff--wide)
+                    #'split-window-horizontally
+                  #'split-window-vertically))
+         (ediff-split-window-function split))
+    (ediff-buffers now proposed
+                   (list (lambda ()
+                           (setq control (current-buffer))
+                           (setq-local ediff-split-window-function split)
+                           (funcall function))))
+    (when (buffer-live-p control)
+      (with-current-buffer control
+        (local-set-key [remap ediff-quit] #'edn-bridge-ediff-quit)
+        (local-set-key "q" #'edn-bridge-ediff-quit)
+        (when (> ediff-number-of-differences 0)
+          (ediff-jump-to-difference 1))))))
 
 (defun edn-bridge-ediff--drop-side-windows ()
   "Have no side windows in this frame, which Ediff cannot split.
@@ -181,6 +215,9 @@ No mode is chosen by what the agent proposes."
       (let ((enable-local-variables nil)
             (enable-dir-local-variables nil))
         (delay-mode-hooks (funcall mode)))
+      ;; The hooks that are held back would do this.
+      (let ((font-lock-mode-hook nil))
+        (font-lock-mode 1))
       (edn-bridge-visible-region (point-min) (point-max) 'strict)
       (set-buffer-modified-p nil)
       (setq buffer-read-only t))
@@ -297,6 +334,32 @@ ACCEPT is called with the text that is accepted.  Return the buffer."
                  t t)))
     proposed))
 
+(defvar ediff-buffer-B)
+(declare-function ediff-really-quit "ediff-util")
+
+(defun edn-bridge-ediff-quit ()
+  "End this Ediff: accept what is proposed, leave the question, or edit on."
+  (interactive)
+  (let ((proposed ediff-buffer-B)
+        (control (current-buffer)))
+    (if (not (and (buffer-live-p proposed)
+                  (buffer-local-value 'edn-bridge-ediff--accept proposed)))
+        (ediff-really-quit nil)
+      (pcase (car (read-multiple-choice
+                   "The file as it is proposed now:"
+                   '((?a "accept" "Accept it: the agent writes it")
+                     (?l "leave" "Leave the question open, and drop what was edited")
+                     (?e "edit on" "Go on with Ediff"))))
+        (?a (condition-case err
+                (with-current-buffer proposed
+                  (edn-bridge-ediff-accept))
+              ;; What was edited is not lost: it may be accepted later.
+              (user-error
+               (message "%s" (error-message-string err)))))
+        (?l (with-current-buffer proposed
+              (edn-bridge-ediff-leave)))
+        (_ (set-buffer control))))))
+
 (defun edn-bridge-ediff--on-quit (now proposed)
   "Ask whether PROPOSED is accepted as it is; kill it and NOW."
   (when (buffer-live-p now)
@@ -400,8 +463,6 @@ DIGEST, ACCEPT and what is returned are as in `edn-bridge-ediff-edit'."
   (setq edn-bridge-ediff--accept nil)
   (edn-bridge-ediff--put-away)
   (kill-buffer))
-
-(declare-function ediff-really-quit "ediff-util")
 
 (defun edn-bridge-ediff--put-away ()
   "Show this buffer no more, and end Ediff for it.

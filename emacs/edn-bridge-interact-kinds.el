@@ -164,13 +164,45 @@ That is the question at the button."
    'follow-link t
    'action
    (lambda (button)
-     (let ((question (or (edn-bridge-interact--of-button button)
-                         (user-error "This question was answered"))))
-       (edn-bridge-interact--with-proposal
-        proposal
-        (lambda (content)
-          (edn-bridge-interact--edit question proposal content function))
-        (edn-bridge-interact--question-session question))))))
+     (edn-bridge-interact--open-proposal
+      (or (edn-bridge-interact--of-button button)
+          (user-error "This question was answered"))
+      proposal function))))
+
+(defun edn-bridge-interact--open-proposal (question proposal function)
+  "Have PROPOSAL edited by FUNCTION, as the answer to QUESTION."
+  (edn-bridge-interact--with-proposal
+   proposal
+   (lambda (content)
+     (edn-bridge-interact--edit question proposal content function))
+   (edn-bridge-interact--question-session question)))
+
+(defconst edn-bridge-interact--open-seconds 0.5
+  "For how long nothing is typed before a proposal opens by itself.")
+
+(defun edn-bridge-interact--on-shown (question)
+  "Have the proposal of QUESTION, which was shown, opened if the user wants it."
+  (let ((function (pcase edn-bridge-edit-opens
+                    ('ediff #'edn-bridge-ediff-edit)
+                    ('smerge #'edn-bridge-ediff-merge)))
+        (proposal (plist-get (edn-bridge-interact--question-payload question)
+                             :proposal))
+        (chat (current-buffer)))
+    (when (and function
+               (consp proposal)
+               (stringp (plist-get proposal :path)))
+      (run-with-idle-timer
+       edn-bridge-interact--open-seconds nil
+       (lambda ()
+         (when (and (buffer-live-p chat)
+                    (get-buffer-window chat)
+                    (not (active-minibuffer-window)))
+           (with-current-buffer chat
+             (when (memq question edn-bridge-interact--questions)
+               (edn-bridge-interact--open-proposal question proposal
+                                                   function)))))))))
+
+(add-hook 'edn-bridge-interact-shown-functions #'edn-bridge-interact--on-shown)
 
 (defun edn-bridge-interact--of-button (button)
   "Return the waiting question that BUTTON is of, or nil."

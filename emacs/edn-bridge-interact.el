@@ -47,6 +47,9 @@ the question.")
 The functions are called with the question's title, or nil when one is
 settled.")
 
+(defvar edn-bridge-interact-shown-functions nil
+  "Abnormal hook run in a chat buffer that shows a question, with that.")
+
 ;;;; Questions
 
 (cl-defstruct (edn-bridge-interact--question (:copier nil))
@@ -442,7 +445,8 @@ Those of a connection that is gone wait no more."
     (setq edn-bridge-interact--questions
           (append edn-bridge-interact--questions (list question)))
     (edn-bridge-interact--announce
-     (edn-bridge-interact--prompting question title))))
+     (edn-bridge-interact--prompting question title))
+    (run-hook-with-args 'edn-bridge-interact-shown-functions question)))
 
 (defun edn-bridge-interact--mark-as-said (start end)
   "Show that the text between START and END is what a question says.

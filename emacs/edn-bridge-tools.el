@@ -391,10 +391,12 @@ Points that are on it are at its start then."
       #'edn-bridge-tools--fit)
 
 (defun edn-bridge-tools--state (call)
-  "Return what was answered about CALL, and how it goes or went."
+  "Return how CALL goes or went, and until it is over what was answered.
+A chat that is built from the journal shows the same then."
   (let ((state (edn-bridge-tools--run-state call))
         (answer (edn-bridge-tools--call-answer call)))
-    (if (not answer)
+    (if (or (not answer)
+            (memq (edn-bridge-tools--call-state call) '(done failed)))
         state
       (let ((answer (propertize (truncate-string-to-width answer 30 nil nil "…")
                                 'face 'edn-bridge-tools-state

@@ -32,7 +32,7 @@
         (should (equal (edn-bridge-test-transcript)
                        (concat
                         "Assistant\nHello, **world**!\n\n"
-                        "▸ bash     touch one accepted · done\n\n"
+                        "▸ bash     touch one done\n\n"
                         "Assistant\nRan one.\n")))
         (should (equal (edn-bridge-transcript-draft) "draft"))
         (should-not (edn-bridge-chat-running-p))))))

@@ -90,6 +90,11 @@ DESCRIPTION is that of the terminal.  Return its process."
   (message "%-32s %s" "least contrast: must be read/muted"
            (mapconcat (lambda (result) (format "%12s" (car result)))
                       results ""))
+  (dolist (result results)
+    (dolist (theme (plist-get (cdr result) :themes))
+      (when (plist-member theme :left-out)
+        (message "%d colours: %s cannot be loaded: %s" (car result)
+                 (plist-get theme :left-out) (plist-get theme :why)))))
   (dolist (theme (plist-get (cdar results) :themes))
     (when (plist-member theme :theme)
       (message
@@ -101,8 +106,10 @@ DESCRIPTION is that of the terminal.  Return its process."
                                       (eq (plist-get row :theme)
                                           (plist-get theme :theme))))
                                (plist-get (cdr result) :themes))))
-            (format "   %4.1f/%4.1f" (plist-get row :read)
-                    (plist-get row :muted))))
+            (if row
+                (format "   %4.1f/%4.1f" (plist-get row :read)
+                        (plist-get row :muted))
+              (make-string 12 ?\s))))
         results "")))))
 
 (ert-deftest edn-bridge-faces-text-can-be-read-in-every-theme ()
@@ -121,6 +128,87 @@ DESCRIPTION is that of the terminal.  Return its process."
                (mapcar (lambda (failure) (cons colors failure))
                        (plist-get result :failures)))
              results))))
+
+;;;; What the faces take from others
+
+(ert-deftest edn-bridge-faces-inherit-nothing-but-the-font-of-code ()
+  (dolist (face edn-bridge-faces)
+    (ert-info ((symbol-name face))
+      (should (face-documentation face))
+      (pcase-dolist (`(,_display . ,attributes) (get face 'face-defface-spec))
+        (should (memq (plist-get attributes :inherit)
+                      '(nil edn-bridge-mono)))))))
+
+(ert-deftest edn-bridge-faces-are-all-in-one-file ()
+  (let ((count 0))
+    (dolist (file (directory-files
+                   (expand-file-name ".." edn-bridge-test-directory)
+                   t "\\`edn-bridge.*\\.el\\'"))
+      (with-temp-buffer
+        (insert-file-contents file)
+        (ert-info (file)
+          (unless (string-suffix-p "edn-bridge-faces.el" file)
+            (should-not (re-search-forward "^(defface" nil t))
+            ;; A face of others can have any colour, or none.
+            (while (re-search-forward
+                    "[:']face[ \n]+'\\([a-z-]+\\)" nil t)
+              (unless (member (match-string 1)
+                              '("default" "completions-annotations"))
+                (setq count (1+ count))
+                (should (string-prefix-p "edn-bridge" (match-string 1)))))))))
+    (should (> count 50))))
+
+(ert-deftest edn-bridge-faces-settings-of-a-user-win ()
+  (unwind-protect
+      (progn
+        (set-face-attribute 'edn-bridge-title nil :underline t)
+        (edn-bridge-faces-compute)
+        (should (eq t (face-attribute 'edn-bridge-title :underline)))
+        (custom-theme-set-faces 'user '(edn-bridge-button ((t :slant italic))))
+        (edn-bridge-faces-compute)
+        (should (eq 'italic (face-attribute 'edn-bridge-button :slant)))
+        (should (eq 'unspecified
+                    (face-attribute 'edn-bridge-button :underline))))
+    (custom-theme-reset-faces 'user '(edn-bridge-button nil))
+    (face-spec-set 'edn-bridge-title (face-default-spec 'edn-bridge-title)
+                   'face-defface-spec)))
+
+;;;; Diffs
+
+(ert-deftest edn-bridge-diff-has-the-colours-of-its-file-and-its-words ()
+  (skip-unless (executable-find "diff"))
+  (with-temp-buffer
+    (insert "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@\n def f():\n"
+            "-    return \"one\"\n+    return \"two\"\n")
+    (edn-bridge-diff-add-faces (point-min) (point-max))
+    (edn-bridge-test-wait (progn (edn-bridge-markdown-fontify-blocks)
+                                 (not edn-bridge-markdown--buffers)))
+    (cl-flet ((faces (text)
+                (goto-char (point-min))
+                (search-forward text)
+                (ensure-list (get-text-property (match-beginning 0) 'face))))
+      (should (equal (faces "def")
+                     '(edn-bridge-on-raised:font-lock-keyword-face
+                       edn-bridge-diff-context)))
+      (should (equal (faces "f():")
+                     '(edn-bridge-on-raised:font-lock-function-name-face
+                       edn-bridge-diff-context)))
+      (should (equal (faces "return \"one")
+                     '(edn-bridge-on-edn-bridge-diff-removed:font-lock-keyword-face
+                       edn-bridge-diff-removed)))
+      (should (memq 'edn-bridge-diff-refine-removed (faces "one")))
+      (should (memq 'edn-bridge-diff-refine-added (faces "two")))
+      (should-not (memq 'edn-bridge-diff-refine-added (faces "return \"two"))))))
+
+(ert-deftest edn-bridge-diff-mode-is-not-what-the-text-asks-for ()
+  (with-temp-buffer
+    (insert "--- a/x.txt\n+++ b/x.txt\n@@ -1 +1 @@\n"
+            "-# -*- mode: ruby -*-\n+# -*- mode: perl; eval: (error \"No\") -*-\n")
+    (edn-bridge-diff-add-faces (point-min) (point-max))
+    (edn-bridge-test-wait (progn (edn-bridge-markdown-fontify-blocks)
+                                 (not edn-bridge-markdown--buffers)))
+    (should-not (get-buffer " *edn-bridge-fontify:ruby-mode*"))
+    (should-not (get-buffer " *edn-bridge-fontify:perl-mode*"))))
 
 (provide 'edn-bridge-faces-tests)
 

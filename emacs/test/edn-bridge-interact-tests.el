@@ -784,6 +784,69 @@ Point is at the chat's beginning."
         (should (buffer-live-p (nth 1 shown)))
         (should (= (edn-bridge-interact-pending) 1))))))
 
+;; Batch Emacs has no font-lock.
+(defmacro edn-bridge-interact-tests-in-colour (&rest body)
+  "Run BODY as an Emacs that is not in batch mode would."
+  `(let ((noninteractive nil)
+         (font-lock-global-modes nil)
+         (emacs-lisp-mode-hook (list (lambda () (error "It was run")))))
+     ,@body))
+
+(ert-deftest edn-bridge-interact-proposal-is-in-colour ()
+  (let ((file (make-temp-file "edn-prop" nil ".el" "(defun f ())\n"))
+        (smerge nil))
+    (unwind-protect
+        (let ((default-directory (file-name-directory file)))
+          (edn-bridge-interact-tests-in-colour
+           (with-current-buffer
+               (edn-bridge-ediff--buffer "now" file "(defun f ())\n"
+                                         #'emacs-lisp-mode)
+             (unwind-protect
+                 (progn
+                   (font-lock-ensure)
+                   (goto-char (point-min))
+                   (search-forward "defun")
+                   (should (eq 'font-lock-keyword-face
+                               (get-text-property (1- (point)) 'face))))
+               (kill-buffer)))
+           (edn-bridge-test-with-chat (_conn _sent)
+             (save-window-excursion
+               (setq smerge (edn-bridge-ediff-merge
+                             file
+                             (with-temp-buffer
+                               (insert-file-contents-literally file)
+                               (secure-hash 'sha256 (current-buffer)))
+                             "(defun g ())\n" #'ignore)))
+             (with-current-buffer smerge
+               (font-lock-ensure)
+               (goto-char (point-min))
+               (should (memq 'smerge-markers
+                             (ensure-list (get-text-property (point) 'face))))
+               (set-buffer-modified-p nil)
+               (kill-buffer)))))
+      (delete-file file))))
+
+(ert-deftest edn-bridge-interact-proposal-opens-by-itself-if-wanted ()
+  (dolist (edn-bridge-edit-opens '(nil ediff smerge))
+    (edn-bridge-test-with-chat (conn _sent)
+      (let ((opened nil)
+            (edn-bridge-interact--open-seconds 0))
+        (cl-letf (((symbol-function 'edn-bridge-ediff-edit)
+                   (lambda (path &rest _) (setq opened (list 'ediff path))))
+                  ((symbol-function 'edn-bridge-ediff-merge)
+                   (lambda (path &rest _) (setq opened (list 'smerge path)))))
+          (save-window-excursion
+            (switch-to-buffer (current-buffer))
+            (let ((timers timer-idle-list))
+              (edn-bridge-test-ask conn "approve"
+                                   '(:tool "edit" :diff "@@ -1 +1 @@\n-a\n+b\n"
+                                     :proposal (:path "a" :content "b\n")))
+              ;; Batch Emacs is never idle.
+              (dolist (timer (seq-difference timer-idle-list timers))
+                (timer-event-handler timer)))
+            (should (equal opened (and edn-bridge-edit-opens
+                                       (list edn-bridge-edit-opens "a"))))))))))
+
 (ert-deftest edn-bridge-interact-proposal-as-it-is-is-no-edit ()
   (edn-bridge-interact-tests-with-proposal
       (conn sent "one\n" "ONE\n")

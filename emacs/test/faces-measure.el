@@ -21,6 +21,8 @@
         load-path))
 (require 'edn-bridge-test-support)
 
+(defvar disable-theme-functions)
+
 (defconst faces-measure-figures '((read . 4.5) (muted . 3.0) (mark . 1.0))
   "Contrast that text of each class has at least.")
 
@@ -142,6 +144,28 @@ FACES are from the top to the bottom; `default' is below them."
           "     pass\n")
   "A diff.")
 
+(defun faces-measure-drop-themes ()
+  "Disable all themes."
+  ;; The next theme has the faces computed.
+  (let ((disable-theme-functions nil))
+    (dolist (theme custom-enabled-themes)
+      (condition-case nil
+          (disable-theme theme)
+        ;; A theme with a colour that is none; see `faces-measure-load'.
+        (error
+         (setq custom-enabled-themes (delq theme custom-enabled-themes))
+         (mapatoms
+          (lambda (symbol)
+            (when (get symbol 'theme-face)
+              (put symbol 'theme-face
+                   (assq-delete-all theme (get symbol 'theme-face)))))))))))
+
+(defun faces-measure-load (theme)
+  "Load THEME; return nil, or why it cannot be loaded."
+  (condition-case err
+      (progn (load-theme theme t) nil)
+    (error (error-message-string err))))
+
 (defun faces-measure-all ()
   "Measure all themes, and return a list of lines."
   (let ((folders (split-string (or (getenv "EDN_BRIDGE_FACES_THEMES") "")
@@ -190,11 +214,10 @@ FACES are from the top to the bottom; `default' is below them."
                                    (not edn-bridge-markdown--buffers))
                             60)
       (dolist (theme (cons nil (sort (custom-available-themes) #'string<)))
-        (mapc #'disable-theme custom-enabled-themes)
+        (faces-measure-drop-themes)
         (setq faces-measure-worst nil)
-        (if (and theme
-                 (not (ignore-errors (load-theme theme t))))
-            (push (list :left-out theme) lines)
+        (if-let ((why (and theme (faces-measure-load theme))))
+            (push (list :left-out theme :why why) lines)
           ;; What redisplay would do.
           (edn-bridge-faces-refresh)
           (faces-measure-faces theme)
