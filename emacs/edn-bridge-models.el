@@ -132,18 +132,107 @@ INSTRUCTIONS say what the summary should keep; they may be empty."
    :on-success (lambda (_data) (message "The conversation was compacted"))))
 
 (defun edn-bridge-models-show-stats ()
-  "Show what the session has used."
+  "Show what the session has used, on a page of its own."
   (interactive nil edn-bridge-chat-mode)
-  (let ((conn (edn-bridge-chat-current)))
+  (let* ((conn (edn-bridge-chat-current))
+         (name (or (edn-bridge-chat-get :session-name) "this session")))
     (edn-bridge-rpc-request
      conn "get_session_stats" nil
      :on-success
      (lambda (data)
-       (edn-bridge-chat-with-buffer conn
-         (edn-bridge-chat-notice
-          (with-temp-buffer
-            (edn-bridge-edn-pretty-print (plist-get data :stats))
-            (buffer-string))))))))
+       (with-help-window "*edn-bridge usage of a session*"
+         (with-current-buffer standard-output
+           (edn-bridge-models--insert-stats name (plist-get data :stats))))))))
+
+(defun edn-bridge-models--insert-stats (name stats)
+  "Insert a page with STATS, what the session NAME has used."
+  (insert (propertize (concat "Usage of " (edn-bridge-visible-label name))
+                      'face 'edn-bridge-title)
+          "\n\n")
+  (pcase-dolist (`(,label ,value)
+                 `(("Messages" ,(edn-bridge-models--counts
+                                 (plist-get stats :message-count)
+                                 (plist-get stats :messages)))
+                   ("Turns" ,(edn-bridge-models--turns stats))
+                   ("Tool calls" ,(edn-bridge-models--counts
+                                   nil (plist-get stats :tool-calls)))
+                   ("Failed calls" ,(edn-bridge-models--counts
+                                     nil (plist-get stats :tool-errors)))
+                   ,@(edn-bridge-models--tokens (plist-get stats :tokens))
+                   ("Cost" ,(edn-bridge-models--cost (plist-get stats :cost)))
+                   ("Working time" ,(edn-bridge-models--time
+                                     (plist-get stats :working-ms)))
+                   ("Open for" ,(edn-bridge-models--time
+                                 (plist-get stats :duration-ms)))
+                   ("Journal" ,(and (numberp (plist-get stats :bytes))
+                                    (file-size-human-readable
+                                     (plist-get stats :bytes) 'si " " "B")))))
+    (when value
+      (insert (format "  %-14s %s\n" label value)))))
+
+(defun edn-bridge-models--number (number)
+  "Return NUMBER with commas between its thousands."
+  (let ((text (number-to-string number)))
+    (while (string-match "\\([0-9]\\)\\([0-9]\\{3\\}\\)\\(,\\|\\'\\)" text)
+      (setq text (replace-match "\\1,\\2\\3" t nil text)))
+    text))
+
+(defun edn-bridge-models--counts (sum counts)
+  "Return SUM, or the sum of COUNTS if nil, and what it consists of.
+COUNTS is a property list of names and numbers.  Return nil for none."
+  (let* ((pairs (cl-loop for (name number) on counts by #'cddr
+                         when (and (integerp number) (> number 0))
+                         collect (cons (edn-bridge-chat-word name) number)))
+         (sum (or sum (apply #'+ (mapcar #'cdr pairs)))))
+    (and (> sum 0)
+         (concat (edn-bridge-models--number sum)
+                 (and pairs
+                      (format ": %s"
+                              (mapconcat
+                               (lambda (pair)
+                                 (format "%s %s"
+                                         (edn-bridge-visible-label (car pair))
+                                         (edn-bridge-models--number
+                                          (cdr pair))))
+                               pairs ", ")))))))
+
+(defun edn-bridge-models--turns (stats)
+  "Return how many turns STATS tell of, and how many were stopped."
+  (let ((turns (plist-get stats :turns))
+        (stopped (plist-get stats :turns-stopped)))
+    (and (integerp turns)
+         (concat (edn-bridge-models--number turns)
+                 (and (integerp stopped) (> stopped 0)
+                      (format ", %d stopped" stopped))))))
+
+(defun edn-bridge-models--tokens (tokens)
+  "Return rows for TOKENS, a property list of kinds and numbers."
+  (cl-loop for (label key) in '(("Input tokens" :input)
+                                ("Output tokens" :output)
+                                ("Cache, read" :cache-read)
+                                ("Cache, written" :cache-write)
+                                ("All tokens" :total))
+           for number = (plist-get tokens key)
+           when (and (integerp number) (> number 0))
+           collect (list label (edn-bridge-models--number number))))
+
+(defun edn-bridge-models--cost (cost)
+  "Return COST, a number of dollars or nil, rounded."
+  (and (numberp cost)
+       (format (if (or (zerop cost) (>= cost 0.01)) "$%.2f" "$%.4f") cost)))
+
+(defun edn-bridge-models--time (milliseconds)
+  "Return MILLISECONDS in words, or nil for none."
+  (and (numberp milliseconds)
+       (> milliseconds 0)
+       (let ((seconds (round milliseconds 1000)))
+         (cond ((< seconds 60) (format "%d s" seconds))
+               ((< seconds 3600) (format "%d min %d s" (/ seconds 60)
+                                         (% seconds 60)))
+               ((< seconds 86400) (format "%d h %d min" (/ seconds 3600)
+                                          (/ (% seconds 3600) 60)))
+               (t (format "%d days %d h" (/ seconds 86400)
+                          (/ (% seconds 86400) 3600)))))))
 
 (defun edn-bridge-models-login (provider)
   "Log in to PROVIDER, or give it an API key; interactively, choose it."

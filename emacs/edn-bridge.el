@@ -14,7 +14,7 @@
 ;;   M-x edn-bridge            the chat of the current project
 ;;   M-x edn-bridge-ask-region a question about the region
 ;;   M-x edn-bridge-query      questions to the session in EQL
-;;   M-x edn-bridge-log        the frames of a connection
+;;   M-x edn-bridge-log        the wire log of a connection
 ;;   M-x edn-bridge-daemon     what runs when no chat is open
 ;;   M-x edn-bridge-doctor     what is wrong, and what to do
 ;;
@@ -62,6 +62,7 @@
 
 ;;; Code:
 
+(require 'easymenu)
 (require 'project)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-messages)
@@ -210,62 +211,72 @@ It is on no key by itself: bind it to one that you like.")
 (edn-bridge-chat-handle "user/message" #'edn-bridge--hide-hint)
 (edn-bridge-chat-handle "command-result" #'edn-bridge--hide-hint)
 
+;; The labels of the first menu are short, so that its three columns fit a
+;; frame of 60; a test looks at the menu as a person does.
 (defconst edn-bridge--menu
-  '(("Talk"
+  '(("Talk" ("c")
      ("RET" edn-bridge-input-send "send")
-     ("q" edn-bridge-input-queue "queue for after the turn")
-     ("W" edn-bridge-queue-go-to "go to the queue")
-     ("L" edn-bridge-queue-resume "resume it")
+     ("q" edn-bridge-input-queue "queue")
+     ("W" edn-bridge-queue-go-to "go to queue")
+     ("L" edn-bridge-queue-resume "resume queue")
+     ("h" edn-bridge-input-search "input history")
+     ("I" edn-bridge-add-image "add an image")
+     ("D" edn-bridge-context-toggle "context"))
+    ("Turn" ("u")
      ("k" edn-bridge-input-abort "abort")
-     ("i" edn-bridge-input-interrupt "stop after the tool call")
-     ("A" edn-bridge-input-retry "ask the model again")
-     ("G" edn-bridge-input-continue "continue what was cut")
-     ("z" edn-bridge-undo "undo a turn's changes")
-     ("Z" edn-bridge-redo "redo them")
-     ("a" edn-bridge-interact-next "go to the next question")
-     ("y" edn-bridge-interact-accept "say yes to it")
-     ("h" edn-bridge-input-search "what was sent before")
-     ("I" edn-bridge-add-image "send an image with it")
-     ("D" edn-bridge-context-toggle "tell of your file, or not"))
-    ("Session"
+     ("i" edn-bridge-input-interrupt "interrupt")
+     ("A" edn-bridge-input-retry "retry")
+     ("G" edn-bridge-input-continue "continue")
+     ("z" edn-bridge-undo "undo changes")
+     ("Z" edn-bridge-redo "redo changes"))
+    ("Answer and look" nil
+     ("a" edn-bridge-interact-next "next question")
+     ("y" edn-bridge-interact-accept "approve")
+     ("p" edn-bridge-models-set-mode "permissions")
+     ("t" edn-bridge-tools-toggle "fold or unfold")
+     ("M" edn-bridge-markdown-toggle-markup "show markup"))
+    ("Session" "s"
      ("s" edn-bridge-sessions-switch "switch")
      ("w" edn-bridge-tree "tree")
      ("b" edn-bridge-sessions-continue "continue the last")
      ("R" edn-bridge-sessions-read "read another")
      ("n" edn-bridge-sessions-new "new")
-     ("B" edn-bridge-agents-new "new, with an external agent")
+     ("B" edn-bridge-agents-new "new, external agent")
      ("f" edn-bridge-sessions-fork "fork at point")
-     ("E" edn-bridge-sessions-edit "edit a message, send again")
+     ("E" edn-bridge-sessions-edit "edit and send again")
      ("N" edn-bridge-sessions-rename "rename")
-     ("X" edn-bridge-sessions-delete "delete one")
-     ("H" edn-bridge-sessions-archive "archive one")
-     ("Y" edn-bridge-sessions-take "take over a session")
+     ("X" edn-bridge-sessions-delete "delete")
+     ("H" edn-bridge-sessions-archive "archive")
+     ("Y" edn-bridge-sessions-take "take over")
      ("x" edn-bridge-sessions-export "export")
      ("C" edn-bridge-sessions-copy-transcript "copy the transcript")
-     ("r" edn-bridge-chat-reconnect "connect again"))
-    ("Model"
+     ("r" edn-bridge-chat-reconnect "reconnect"))
+    ("Model and agent" "m"
      ("m" edn-bridge-models-choose "model")
      ("v" edn-bridge-models-cycle "next model")
      ("l" edn-bridge-models-think "thinking level")
      ("P" edn-bridge-agents-set-option "options of the agent")
-     ("p" edn-bridge-models-set-mode "permissions")
      ("c" edn-bridge-models-compact "compact")
      ("u" edn-bridge-models-show-stats "usage")
      ("U" edn-bridge-usage "usage over time"))
-    ("Look"
-     ("t" edn-bridge-tools-toggle "fold or unfold output")
-     ("M" edn-bridge-markdown-toggle-markup "show or hide markup")
+    ("View" "v"
      ("j" edn-bridge-jobs "jobs")
-     ("e" edn-bridge-query "query in EQL")
-     ("g" edn-bridge-log "frames")
-     ("o" edn-bridge-rules "rules: what is allowed")
-     ("O" edn-bridge-audit "audit: what was asked")
+     ("o" edn-bridge-rules "rules")
+     ("O" edn-bridge-audit "audit")
      ("S" edn-bridge-mcp "MCP servers")
      ("T" edn-bridge-trust "trust this project")
+     ("e" edn-bridge-query "query in EQL")
+     ("g" edn-bridge-log "wire log")
      ("d" edn-bridge-doctor "doctor")))
-  "The commands of a chat, in groups: key, command and what it does.")
+  "The commands of a chat, in groups.
+A group is a list of a title, the key of the menu that it has to itself (nil
+for a group of the first menu, a list of the key for one that has a menu to
+itself in narrow frames), and commands: key, command and label.")
 
 (declare-function transient-prefix "transient")
+
+(defvar edn-bridge--menu-made nil
+  "What frames the menu was made for: `wide', `narrow', or nil if it was not.")
 
 (defun edn-bridge-menu ()
   "Show the commands of a chat, to be chosen by a key."
@@ -276,28 +287,66 @@ It is on no key by itself: bind it to one that you like.")
     (edn-bridge--help)))
 
 (defun edn-bridge--define-transient ()
-  "Define the transient of `edn-bridge-menu'; return nil if that fails."
-  (or (fboundp 'edn-bridge--transient)
-      (ignore-errors
-        (eval `(transient-define-prefix edn-bridge--transient ()
-                 "The commands of a chat."
-                 [,@(mapcar
-                     (lambda (group)
-                       (vconcat
-                        (list (car group))
-                        (mapcar (pcase-lambda (`(,key ,command ,text))
-                                  (list key text command))
-                                (cdr group))))
-                     edn-bridge--menu)])
-              t)
-        t)))
+  "Define the transients of `edn-bridge-menu'; return nil if that fails."
+  (let ((made (if (< (frame-width) 60) 'narrow 'wide)))
+    (or (eq made edn-bridge--menu-made)
+        (ignore-errors
+          (pcase-dolist (`(,title ,key . ,rows) edn-bridge--menu)
+            (when key
+              (eval `(transient-define-prefix ,(edn-bridge--submenu title) ()
+                       ,(format "The commands of a chat: %s." title)
+                       [,@(edn-bridge--menu-halves title rows
+                                                   (eq made 'narrow))])
+                    t)))
+          (eval `(transient-define-prefix edn-bridge--transient ()
+                   "The commands of a chat."
+                   [,@(edn-bridge--menu-groups (eq made 'narrow))])
+                t)
+          (setq edn-bridge--menu-made made)
+          t))))
+
+(defun edn-bridge--submenu (title)
+  "Return the name of the command that shows the menu TITLE."
+  (intern (concat "edn-bridge--transient-"
+                  (replace-regexp-in-string " " "-" (downcase title)))))
+
+(defun edn-bridge--menu-suffixes (rows)
+  "Return ROWS of a group as suffixes of a transient."
+  (mapcar (pcase-lambda (`(,key ,command ,text)) (list key text command))
+          rows))
+
+(defun edn-bridge--menu-halves (title rows narrow)
+  "Return the columns of the menu TITLE with ROWS: two of a long one.
+With NARROW, there is one column."
+  (let ((half (if (or narrow (< (length rows) 10))
+                  (length rows)
+                (/ (1+ (length rows)) 2))))
+    (cons (vconcat (list title)
+                   (edn-bridge--menu-suffixes (seq-take rows half)))
+          (when-let ((rest (seq-drop rows half)))
+            (list (vconcat (list "") (edn-bridge--menu-suffixes rest)))))))
+
+(defun edn-bridge--menu-groups (narrow)
+  "Return the groups of the first menu, the last of which opens the others.
+With NARROW, it has one column."
+  (let ((more nil)
+        (groups nil))
+    (pcase-dolist (`(,title ,key . ,rows) edn-bridge--menu)
+      (let ((key (if (consp key) (and narrow (car key)) key)))
+        (if key
+            (push (list key (concat title "…") (edn-bridge--submenu title))
+                  more)
+          (push (cons title (edn-bridge--menu-suffixes rows)) groups))))
+    (mapcar #'vconcat
+            (reverse (cons (append (car groups) (reverse more))
+                           (cdr groups))))))
 
 (defun edn-bridge--help ()
   "Show the commands of a chat in a help buffer."
   (let ((chat (current-buffer)))
     (with-help-window "*edn-bridge help*"
       (with-current-buffer standard-output
-        (pcase-dolist (`(,title . ,rows) edn-bridge--menu)
+        (pcase-dolist (`(,title ,_key . ,rows) edn-bridge--menu)
           (insert (propertize title 'face 'edn-bridge-title) "\n")
           (pcase-dolist (`(,_key ,command ,text) rows)
             (insert (format "  %-12s %s\n"
@@ -307,11 +356,41 @@ It is on no key by itself: bind it to one that you like.")
                             text)))
           (insert "\n"))))))
 
+;;;; The menu bar and the mouse
+
+(defun edn-bridge--menu-items ()
+  "Return the commands of a chat as the items of a menu."
+  (mapcar (pcase-lambda (`(,title ,_key . ,rows))
+            (cons title
+                  (mapcar (pcase-lambda (`(,_key ,command ,text))
+                            (vector (concat (upcase (substring text 0 1))
+                                            (substring text 1))
+                                    command t))
+                          rows)))
+          edn-bridge--menu))
+
+(easy-menu-define edn-bridge--menu-bar edn-bridge-chat-mode-map
+  "The commands of a chat."
+  (cons "Chat" (edn-bridge--menu-items)))
+
+(defun edn-bridge--context-menu (menu _click)
+  "Add the commands of a chat to MENU, which the mouse shows."
+  (define-key-after menu [edn-bridge-separator] menu-bar-separator)
+  (define-key-after menu [edn-bridge]
+    (list 'menu-item "Chat" edn-bridge--menu-bar))
+  menu)
+
+(defun edn-bridge--set-context-menu ()
+  "Have the menu of the mouse show the commands of this chat."
+  (add-hook 'context-menu-functions #'edn-bridge--context-menu 10 t))
+
+(add-hook 'edn-bridge-chat-mode-hook #'edn-bridge--set-context-menu)
+
 (let ((map edn-bridge-chat-mode-map))
   (define-key map (kbd "C-c ?") #'edn-bridge-menu)
   (define-key map (kbd "C-c C-l") #'edn-bridge-log)
   ;; Labels, for packages that show what may follow a key.
-  (pcase-dolist (`(,_title . ,rows) edn-bridge--menu)
+  (pcase-dolist (`(,_title ,_key . ,rows) edn-bridge--menu)
     (pcase-dolist (`(,_key ,command ,text) rows)
       (dolist (key (where-is-internal command (list map)))
         (define-key map key (cons text command))))))

@@ -289,7 +289,7 @@ The buffer with the difference is bound to `diff'."
                                               (cons t (nth 1 row)))
                                             (mapcan (lambda (group)
                                                       (copy-sequence
-                                                       (cdr group)))
+                                                       (cddr group)))
                                                     edn-bridge--menu))))
                     (push definition unlabelled)))
                 (lookup-key edn-bridge-chat-mode-map (kbd "C-c")))

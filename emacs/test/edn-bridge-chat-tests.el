@@ -557,7 +557,7 @@
     (save-window-excursion
       (edn-bridge--help))
     (with-current-buffer "*edn-bridge help*"
-      (pcase-dolist (`(,_title . ,rows) edn-bridge--menu)
+      (pcase-dolist (`(,_title ,_key . ,rows) edn-bridge--menu)
         (pcase-dolist (`(,_key ,_command ,text) rows)
           (goto-char (point-min))
           (should (search-forward text nil t))))

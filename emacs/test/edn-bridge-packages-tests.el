@@ -112,7 +112,7 @@ What newer versions of Emacs have themselves is left out there."
   (edn-bridge-packages-tests-with (which-key)
       (progn (setq which-key-idle-delay 0.2) (which-key-mode))
     (edn-bridge-terminal-tests-do
-     '("C-c") "queue for after the turn" '("C-o") "thinking level"
+     '("C-c") "queue" '("C-o") "thinking level"
      '("n") "^Model: " '("C-c" "e") "rewrite region")))
 
 (ert-deftest edn-bridge-packages-evil-finds-the-keys-of-the-text ()

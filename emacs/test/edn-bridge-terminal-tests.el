@@ -30,6 +30,9 @@
 (defvar edn-bridge-terminal-tests-setup nil
   "Form that the Emacs of the test runs before it opens a chat.")
 
+(defvar edn-bridge-terminal-tests-size '(100 . 60)
+  "Columns and rows of the terminal.")
+
 ;;;; Typing and seeing
 
 (defun edn-bridge-terminal-tests-tmux (&rest args)
@@ -182,7 +185,7 @@ one in the echo area at once."
    (edn-bridge-terminal-tests-keys edn-bridge-command-map (kbd "C-c e"))
    (mapcan (lambda (group)
              (mapcar (lambda (row) (cons (nth 1 row) (nth 0 row)))
-                     (cdr group)))
+                     (cddr group)))
            edn-bridge--menu)))
 
 (defun edn-bridge-terminal-tests-names (predicate)
@@ -323,7 +326,8 @@ turns, sessions of other hosts and the daemon.")
                     cargo nil 'quiet)
       (set-file-modes cargo #o755))
     (edn-bridge-terminal-tests-tmux
-     "-u" "-f" "/dev/null" "new-session" "-d" "-s" "edn" "-x" "100" "-y" "60"
+     "-u" "-f" "/dev/null" "new-session" "-d" "-s" "edn" "-x" (number-to-string (car edn-bridge-terminal-tests-size))
+     "-y" (number-to-string (cdr edn-bridge-terminal-tests-size))
      "-c" project
      "env" "LC_ALL=C.UTF-8" (concat "PATH=" bin ":" (getenv "PATH"))
      (concat "EDN_BRIDGE_RECORD=" (expand-file-name "record" folder))
@@ -453,7 +457,7 @@ turns, sessions of other hosts and the daemon.")
    '("C-c" "C-o" "p") "^Permissions:" '("ask" "Enter") "^Permissions: ask"
    '("C-c" "C-o" "a") "No agent is configured"
    '("C-c" "C-o" "o") "No external agent answers in this chat"
-   '("C-c" "C-o" "s") ":usage\\|:tokens\\|:messages"
+   '("C-c" "C-o" "s") "^Usage of .*\n\n *Messages +[0-9]"
    '("C-c" "C-o" "c") "^Keep in the summary" '("Enter")
    "compact:\\|compacted"))
 
@@ -619,7 +623,16 @@ turns, sessions of other hosts and the daemon.")
 (defun edn-bridge-terminal-tests-menu (key &rest steps)
   "Choose KEY in the menu of a chat and do STEPS."
   (apply #'edn-bridge-terminal-tests-do
-         '("C-c" "?") "queue for after the turn" (list key) steps))
+         '("C-c" "?") "q queue "
+         (edn-bridge-terminal-tests-menu-keys key)
+         steps))
+
+(defun edn-bridge-terminal-tests-menu-keys (key)
+  "Return the keys that choose KEY of a group in the menu, a string."
+  (let ((label (if (equal key "Enter") "RET" key)))
+    (cl-loop for (_title menu . rows) in edn-bridge--menu
+             when (assoc label rows)
+             return (if (stringp menu) (list menu key) (list key)))))
 
 (defun edn-bridge-terminal-tests-whole-menu ()
   "Choose all of the menu that was not chosen yet."
@@ -637,7 +650,7 @@ turns, sessions of other hosts and the daemon.")
          ("E" "^This is the fork\\|The draft is not empty")
          ("t" "▾ bash") ("M") ("b" "No session is offered")
          ("R" "^Session:" ("Keys" "Tab" "Enter") "^Session s-")
-         ("u" ":usage\\|:tokens\\|:messages")
+         ("u" "^Usage of .*\n\n *Messages +[0-9]" ("q"))
          ("m" "^Model:" ("scripted/" "Tab" "Enter") "^Model: scripted")
          ("l" "^Thinking:" ("low" "Enter") "^Thinking: low")
          ("p" "^Permissions:" ("ask" "Enter") "^Permissions: ask")

@@ -109,6 +109,33 @@
                       (number-sequence 1 100))))
     (should (= 60 (length (dom-by-tag (edn-bridge-usage--svg rows) 'rect))))))
 
+(ert-deftest edn-bridge-usage-of-a-session-is-a-page-not-a-map ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-test-event conn "session/updated" :session-id "s1"
+                           :session-name "Keys")
+    (edn-bridge-models-show-stats)
+    (save-window-excursion
+      (edn-bridge-test-answer
+       conn sent "get_session_stats"
+       :stats '(:session-id "s1" :messages (:user 2 :assistant 3) :message-count 5
+                :turns 2 :turns-stopped 1 :tool-calls ("bash" 1200 "edit" 1)
+                :tool-errors nil :tokens (:input 1234567 :output 89 :total 1234656)
+                :cost 0.09368429999999998 :working-ms 65000 :duration-ms 7260000
+                :bytes 20480)))
+    (should (equal (edn-bridge-test-transcript) ""))
+    (with-current-buffer "*edn-bridge usage of a session*"
+      (dolist (line '("Usage of Keys" "Messages       5: user 2, assistant 3"
+                      "Turns          2, 1 stopped"
+                      "Tool calls     1,201: bash 1,200, edit 1"
+                      "Input tokens   1,234,567" "Cost           $0.09"
+                      "Working time   1 min 5 s" "Open for       2 h 1 min"))
+        (goto-char (point-min))
+        (ert-info (line)
+          (should (search-forward line nil t))))
+      (goto-char (point-min))
+      (should-not (re-search-forward "[{}]\\|:[a-z]" nil t))
+      (kill-buffer))))
+
 (provide 'edn-bridge-usage-tests)
 
 ;;; edn-bridge-usage-tests.el ends here
