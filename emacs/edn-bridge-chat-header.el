@@ -99,47 +99,155 @@
       (run-hooks 'edn-bridge-chat-clock-hook)
       (force-mode-line-update))))
 
+;; What is left out first where the window is narrow has the highest number:
+;; state, mode and questions are there to the last.
+(defconst edn-bridge-chat--header-fields
+  '((edn-bridge-chat--header-state 0 edn-bridge-menu
+     "What the session does; mouse-1: all commands")
+    (edn-bridge-chat--where 2 nil "On which host the session is")
+    (edn-bridge-chat--header-model 3 edn-bridge-models-choose
+     "The model, or the external agent; mouse-1: another one")
+    (edn-bridge-chat--header-thinking 5 edn-bridge-models-think
+     "How much the model thinks; mouse-1: change it")
+    (edn-bridge-chat--header-mode 1 edn-bridge-models-set-mode
+     "What is allowed without a question; mouse-1: change it")
+    (edn-bridge-chat--header-name 4 edn-bridge-sessions-rename
+     "The name of the session; mouse-1: rename it"))
+  "What the header line has, from left to right.
+Each is a function that returns its text or nil, how soon it is left out of
+a narrow window, the command that a click on it calls, and a tooltip.")
+
 (defun edn-bridge-chat--header-line ()
-  "Return the header line of a chat buffer."
+  "Return the header line of a chat buffer, as wide as its window."
+  (let* ((width (window-width (or (get-buffer-window nil t)
+                                  (selected-window))))
+         (fields (delq nil
+                       (mapcar
+                        (pcase-lambda (`(,function ,rank . ,more))
+                          (when-let ((text (funcall function)))
+                            (list rank (edn-bridge-chat--header-field
+                                        text more))))
+                        edn-bridge-chat--header-fields))))
+    (while (and (cdr fields)
+                (> (edn-bridge-chat--header-width fields) width))
+      (let ((last (car (seq-sort-by #'car #'> fields))))
+        (setq fields
+              (or (edn-bridge-chat--header-shorten fields last width)
+                  (remq last fields)))))
+    (concat " " (mapconcat #'cadr fields
+                           (propertize " · " 'face 'edn-bridge-header-muted)))))
+
+(defun edn-bridge-chat--header-field (text more)
+  "Return TEXT, of a field, with the command and the tooltip in MORE."
+  (pcase-let ((`(,command ,help) more)
+              (text (copy-sequence text)))
+    (add-text-properties 0 (length text) (list 'help-echo help) text)
+    (when command
+      (add-text-properties
+       0 (length text)
+       (list 'mouse-face 'mode-line-highlight
+             'keymap (edn-bridge-chat--header-map command))
+       text))
+    text))
+
+(defvar edn-bridge-chat--header-maps nil
+  "Keymaps of the fields of header lines: an alist by command.")
+
+(defun edn-bridge-chat--header-map (command)
+  "Return a keymap for a field whose click calls COMMAND."
+  (or (alist-get command edn-bridge-chat--header-maps)
+      (let ((map (make-sparse-keymap)))
+        (define-key map [header-line mouse-1]
+          (lambda (event)
+            (interactive "e")
+            (with-selected-window (posn-window (event-start event))
+              (call-interactively command))))
+        (setf (alist-get command edn-bridge-chat--header-maps) map))))
+
+(defun edn-bridge-chat--header-width (fields)
+  "Return how many columns the header line takes with FIELDS."
+  (+ 1 (* 3 (1- (length fields)))
+     (apply #'+ (mapcar (lambda (field)
+                          (string-width (string-replace "%%" "%" (cadr field))))
+                        fields))))
+
+(defun edn-bridge-chat--header-shorten (fields field width)
+  "Return FIELDS with the FIELD of them shortened for WIDTH columns, or nil.
+That is done with the name, of which the beginning says enough."
+  (let ((over (- (edn-bridge-chat--header-width fields) width))
+        (text (cadr field)))
+    (and (eql (car field) 4)
+         (>= (- (string-width text) over) 8)
+         (not (string-search "%" text))
+         (mapcar (lambda (one)
+                   (if (eq one field)
+                       (list 4 (truncate-string-to-width
+                                text (- (string-width text) over)
+                                nil nil "…"))
+                     one))
+                 fields))))
+
+(defun edn-bridge-chat--header-named (name value)
+  "Return VALUE, unless nil, with its NAME before it."
+  (and value
+       (concat (propertize (concat name " ") 'face 'edn-bridge-header-muted)
+               value)))
+
+(defun edn-bridge-chat--header-state ()
+  "Return whether the connection is there, and what the session does."
   (let ((conn edn-bridge-chat--conn))
-    (string-join
-     (delq nil
-           (list
-            (cond ((edn-bridge-rpc-ready-p conn) " ready")
-                  ((or (edn-bridge-rpc-live-p conn)
-                       (timerp edn-bridge-chat--return))
-                   " connecting")
-                  (t (propertize " disconnected" 'face 'edn-bridge-header-error)))
-            (and (edn-bridge-rpc-ready-p conn)
-                 (let ((state (edn-bridge-chat-run-state)))
-                   (when (edn-bridge-chat-running-p)
-                     (add-face-text-property 0 (length state)
-                                             'mode-line-emphasis t state))
-                   state))
-            (edn-bridge-chat--where)
-            (edn-bridge-chat--escape (edn-bridge-chat--model))
-            (edn-bridge-chat--escape
-             (edn-bridge-chat-word (edn-bridge-chat-get :mode)))
-            (edn-bridge-chat--escape
-             (or (edn-bridge-chat-get :session-display-name)
-                 (edn-bridge-chat-get :session-name)))))
-     (propertize " · " 'face 'edn-bridge-header-muted))))
+    (cond ((edn-bridge-rpc-ready-p conn)
+           (let ((state (edn-bridge-chat-run-state)))
+             (when (edn-bridge-chat-running-p)
+               (add-face-text-property 0 (length state)
+                                       'mode-line-emphasis t state))
+             (concat "ready" (propertize " · " 'face 'edn-bridge-header-muted)
+                     state)))
+          ((or (edn-bridge-rpc-live-p conn)
+               (timerp edn-bridge-chat--return))
+           "connecting")
+          (t (propertize "disconnected" 'face 'edn-bridge-header-error)))))
+
+(defun edn-bridge-chat--header-model ()
+  "Return what the header line says about the model or the agent, or nil."
+  (let ((label (edn-bridge-chat-get :header-model-label))
+        (id (edn-bridge-chat-get :model-id)))
+    (if (and label (string-prefix-p "agent " label))
+        (edn-bridge-chat--header-named
+         "agent" (edn-bridge-chat--escape (substring label (length "agent "))))
+      (edn-bridge-chat--header-named
+       "model" (edn-bridge-chat--escape (or id label))))))
+
+(defun edn-bridge-chat--header-thinking ()
+  "Return how much the model thinks, or nil where it cannot."
+  (let ((label (edn-bridge-chat-get :header-model-label))
+        (level (edn-bridge-chat-word (edn-bridge-chat-get :thinking-level))))
+    ;; The bridge names the level of a model that can think.
+    (and level
+         (if label
+             (and (not (string-prefix-p "agent " label))
+                  (string-search " · " label))
+           (not (equal level "off")))
+         (edn-bridge-chat--header-named "thinking"
+                                        (edn-bridge-chat--escape level)))))
+
+(defun edn-bridge-chat--header-mode ()
+  "Return the mode of permissions, or nil."
+  (edn-bridge-chat--header-named
+   "mode" (edn-bridge-chat--escape
+           (edn-bridge-chat-word (edn-bridge-chat-get :mode)))))
+
+(defun edn-bridge-chat--header-name ()
+  "Return the name of the session, or nil."
+  (edn-bridge-chat--escape
+   (or (edn-bridge-chat-get :session-display-name)
+       (edn-bridge-chat-get :session-name))))
 
 (defun edn-bridge-chat--escape (text)
   "Return TEXT, or nil, so that a mode line shows it as it is."
   (and (stringp text)
        (not (equal text ""))
        (replace-regexp-in-string "%" "%%" (edn-bridge-visible-label text))))
-
-(defun edn-bridge-chat--model ()
-  "Return what the header line says about the model, or nil."
-  (let ((label (edn-bridge-chat-get :header-model-label))
-        (id (edn-bridge-chat-get :model-id))
-        (level (edn-bridge-chat-word (edn-bridge-chat-get :thinking-level))))
-    (or label
-        (and id (if (member level '(nil "off"))
-                    id
-                  (format "%s (%s)" id level))))))
 
 (defun edn-bridge-chat--where ()
   "Return on which other host the session is, or nil."
@@ -167,8 +275,14 @@
                         (and (stringp line) (not (equal line ""))))
                       (list (plist-get data :path-line)
                             (plist-get data :stats-line)
-                            (plist-get data :status-line))))
+                            (edn-bridge-chat--without-mode
+                             (plist-get data :status-line)))))
     (edn-bridge-chat--show-footer)))
+
+(defun edn-bridge-chat--without-mode (line)
+  "Return LINE of the footer without the mode, which the header line has."
+  (and (stringp line)
+       (replace-regexp-in-string "\\`mode: [^ ]+\\( · \\|\\'\\)" "" line)))
 
 (defun edn-bridge-chat-set-status (key lines)
   "Show LINES, a list of strings, above the footer.

@@ -302,6 +302,27 @@ KIND, where it is not nil, is the value of `edn-bridge-heading' on it."
   (insert (propertize title 'face face 'edn-bridge-heading (or kind t))
           "\n"))
 
+(defun edn-bridge-chat-insert-answer-heading ()
+  "Insert the heading of the assistant, unless the turn has it already.
+That is once, above the first text or call of a turn."
+  (edn-bridge-transcript-fresh-line 'blank)
+  (unless (edn-bridge-chat--answer-headed-p)
+    (insert (propertize "Assistant" 'face 'edn-bridge-messages-assistant
+                        'edn-bridge-heading 'assistant)
+            "\n")))
+
+(defun edn-bridge-chat--answer-headed-p ()
+  "Return non-nil if the turn above point has the heading of the assistant.
+What the user said begins a turn; headings of thinking tell nothing."
+  (let ((place (point))
+        (kind t))
+    (while (and (memq kind '(nil t))
+                (> place (point-min)))
+      (setq place (previous-single-property-change place 'edn-bridge-heading
+                                                   nil (point-min))
+            kind (get-text-property place 'edn-bridge-heading)))
+    (eq kind 'assistant)))
+
 (defun edn-bridge-chat-notice (text &optional face &rest buttons)
   "Add TEXT in FACE (default: `edn-bridge-chat-notice') to the transcript.
 BUTTONS are lists of a label and a command, shown after it.  It stands

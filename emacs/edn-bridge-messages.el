@@ -161,10 +161,11 @@ Note how much there is now."
 
 (defun edn-bridge-messages--begin-stream (kind)
   "Begin a message of KIND at the end of the transcript."
-  (edn-bridge-chat-heading (if (eq kind 'thinking) "Thinking" "Assistant")
-                            (if (eq kind 'thinking)
-                                'edn-bridge-messages-thinking
-                              'edn-bridge-messages-assistant))
+  (if (eq kind 'thinking)
+      (edn-bridge-chat-heading "Thinking" 'edn-bridge-messages-thinking)
+    (edn-bridge-transcript-add
+      (edn-bridge-chat-insert-answer-heading)))
+  (edn-bridge-messages--set-open t)
   (let ((start (edn-bridge-transcript-end)))
     (setq edn-bridge-messages--stream
           (make-edn-bridge-messages--stream
@@ -174,10 +175,16 @@ Note how much there is now."
            :markdown (and (eq kind 'text)
                           (edn-bridge-markdown-begin start))))))
 
+(defun edn-bridge-messages--set-open (open)
+  "Have an empty line between a running answer and the footer if OPEN."
+  (setq edn-bridge-transcript-open open)
+  (edn-bridge-chat--show-footer))
+
 (defun edn-bridge-messages--end-stream ()
   "End the message that streams in, if there is one."
   (when-let ((stream edn-bridge-messages--stream))
     (setq edn-bridge-messages--stream nil)
+    (edn-bridge-messages--set-open nil)
     (let ((end (edn-bridge-messages--stream-end stream)))
       (edn-bridge-transcript-edit
         (when (edn-bridge-messages--stream-markdown stream)
@@ -316,8 +323,7 @@ Return how many pieces that changed."
                                         (substring text (length shown))))
      (t
       (edn-bridge-messages--end-stream)
-      (edn-bridge-messages--insert-text
-       "Assistant" 'edn-bridge-messages-assistant text entry)))
+      (edn-bridge-messages--insert-answer text entry)))
     (if (not (and entry edn-bridge-messages--stream))
         (edn-bridge-messages--end-stream)
       (let ((start (edn-bridge-messages--heading-of
@@ -575,16 +581,14 @@ Offer to continue it if it is the NEWEST."
   "Add the content blocks of MESSAGE of the assistant to the transcript."
   (let ((content (plist-get message :content)))
     (if (stringp content)
-        (edn-bridge-messages--insert-text "Assistant" 'edn-bridge-messages-assistant
-                                      content (plist-get message :id))
+        (edn-bridge-messages--insert-answer content (plist-get message :id))
       (seq-do
        (lambda (block)
          (let ((text (plist-get block :text)))
            (pcase (plist-get block :type)
              (:text
               (unless (equal text "")
-                (edn-bridge-messages--insert-text
-                 "Assistant" 'edn-bridge-messages-assistant
+                (edn-bridge-messages--insert-answer
                  text (plist-get message :id))))
              (:thinking
               (when edn-bridge-messages-show-thinking
@@ -597,9 +601,21 @@ Offer to continue it if it is the NEWEST."
 (defun edn-bridge-messages--insert-text (title face text entry &optional kind)
   "Add a message of TEXT under TITLE in FACE, of the journal's ENTRY or nil.
 KIND is that of its heading."
+  (edn-bridge-messages--insert-below
+   (lambda () (edn-bridge-chat-insert-heading title face kind))
+   text entry))
+
+(defun edn-bridge-messages--insert-answer (text entry)
+  "Add TEXT of the assistant, of the journal's ENTRY or nil."
+  (edn-bridge-messages--insert-below #'edn-bridge-chat-insert-answer-heading
+                                     text entry))
+
+(defun edn-bridge-messages--insert-below (heading text entry)
+  "Add a message of TEXT, of the journal's ENTRY or nil.
+HEADING is called to insert what stands above it."
   (let ((start (edn-bridge-transcript-end)))
     (edn-bridge-transcript-add
-      (edn-bridge-chat-insert-heading title face kind)
+      (funcall heading)
       (let ((from (point)))
         (insert (edn-bridge-visible-break text 0))
         (edn-bridge-markdown-region from (point))

@@ -278,7 +278,7 @@ the last call of each id."
   (edn-bridge-chat-settle 'end)
   (edn-bridge-transcript-add
     (unless (get-text-property (max (point-min) (1- (point))) 'edn-bridge-tool)
-      (edn-bridge-transcript-fresh-line 'blank))
+      (edn-bridge-chat-insert-answer-heading))
     (setf (edn-bridge-tools--call-marker call) (copy-marker (point))
           (edn-bridge-tools--call-shown call) t)
     (edn-bridge-tools--insert-lines call)))

@@ -128,6 +128,10 @@ With BLANK, an empty line comes before, except at the start of the buffer."
   "Return the position of the end of the transcript."
   (marker-position edn-bridge-transcript--output))
 
+(defvar-local edn-bridge-transcript-open nil
+  "Non-nil while the last line of the transcript may go on.
+An empty line is between it and the footer then.")
+
 (defun edn-bridge-transcript-set-footer (lines)
   "Show LINES, a list of strings, between the transcript and the draft.
 A rule comes after them."
@@ -139,7 +143,7 @@ A rule comes after them."
     (edn-bridge-transcript--replace-footer
      (edn-bridge-transcript--protected-footer
       ;; The transcript's last line may not be complete.
-      (concat "\n" text
+      (concat (if edn-bridge-transcript-open "\n\n" "\n") text
               (if (display-graphic-p)
                   (propertize "\n" 'face 'edn-bridge-transcript-rule)
                 (concat (propertize (make-string 40 ?─) 'face

@@ -33,7 +33,7 @@
                        (concat
                         "Assistant\nHello, **world**!\n\n"
                         "▸ bash     touch one done\n\n"
-                        "Assistant\nRan one.\n")))
+                        "Ran one.\n")))
         (should (equal (edn-bridge-transcript-draft) "draft"))
         (should-not (edn-bridge-chat-running-p))))))
 

@@ -144,7 +144,7 @@ That is the text of a script's turns, in EDN."
       (should-not (edn-bridge-messages--thinking-folded-p
                    (save-excursion (goto-char first)
                                    (line-beginning-position))))
-      (should (string-match-p "I run it.*\n\n.*bash.*\n\nAssistant\nEnd\n\\'"
+      (should (string-match-p "I run it.*\n\n.*bash.*\n\nEnd\n\\'"
                               (edn-bridge-test-transcript)))
       (should (equal (edn-bridge-test-transcript)
                      (edn-bridge-daemon-tests-fresh-view session))))))
@@ -380,7 +380,7 @@ That is the text of a script's turns, in EDN."
       (with-current-buffer (edn-bridge-chat-buffer)
         (edn-bridge-live-tests-wait-ready)
         (edn-bridge-sessions-switch session)
-        (edn-bridge-daemon-tests-see "Assistant\nEnd\n\\'")))))
+        (edn-bridge-daemon-tests-see "\n\nEnd\n\\'")))))
 
 ;;;; What works and waits
 
@@ -428,13 +428,13 @@ That is the text of a script's turns, in EDN."
                                                slot)))
                             (plist-get data :sessions))))
         (edn-bridge-test-push "Open")
-        (edn-bridge-daemon-tests-see "\\`You\nFix the cart\n\n.*bash")
+        (edn-bridge-daemon-tests-see "\\`You\nFix the cart\n\nAssistant\n.*bash")
         (edn-bridge-test-wait edn-bridge-interact--questions)
         (should (equal edn-bridge-chat--session-id session))
         (should-not (string-search "[Open]" (edn-bridge-transcript-footer)))
         (should-not (string-search "[session" (edn-bridge-test-transcript)))
         (edn-bridge-interact-accept)
-        (edn-bridge-daemon-tests-see "Assistant\nEnd\n\\'")))))
+        (edn-bridge-daemon-tests-see "\n\nEnd\n\\'")))))
 
 (ert-deftest edn-bridge-work-key-answers-only-the-chat-it-is-typed-in ()
   (edn-bridge-daemon-tests-with-daemon
@@ -466,7 +466,7 @@ That is the text of a script's turns, in EDN."
         (should (string-match-p open (edn-bridge-transcript-footer)))
         (goto-char (point-max))
         (call-interactively (key-binding (kbd "C-c C-y")))
-        (edn-bridge-daemon-tests-see "Assistant\nEnd\n\\'")
+        (edn-bridge-daemon-tests-see "\n\nEnd\n\\'")
         (should (file-exists-p "two"))
         (goto-char (point-max))
         (should-error (call-interactively (key-binding (kbd "C-c C-y")))
@@ -480,7 +480,7 @@ That is the text of a script's turns, in EDN."
         (should (eq (window-buffer) first))
         (should (get-text-property (point) 'edn-bridge-question))
         (call-interactively (key-binding (kbd "C-c C-y")))
-        (edn-bridge-daemon-tests-see "Assistant\nEnd\n\\'")
+        (edn-bridge-daemon-tests-see "\n\nEnd\n\\'")
         (should (file-exists-p "one"))
         (with-current-buffer second
           (edn-bridge-test-wait

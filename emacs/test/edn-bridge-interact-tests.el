@@ -104,9 +104,9 @@
 (ert-deftest edn-bridge-interact-does-not-show-twice-what-was-decided ()
   (pcase-dolist
       (`(,button ,shown)
-       '(("Allow once" "▸ bash     rm x allowed once\n")
-         ("Reject" "▸ bash     rm x rejected: no\n")
-         ("Cancel" "▸ bash     rm x cancelled\n")))
+       '(("Allow once" "Assistant\n▸ bash     rm x allowed once\n")
+         ("Reject" "Assistant\n▸ bash     rm x rejected: no\n")
+         ("Cancel" "Assistant\n▸ bash     rm x cancelled\n")))
     (edn-bridge-test-with-chat (conn sent)
       (edn-bridge-transcript-set-draft "draft")
       (edn-bridge-test-event conn "tool/start" :session-id "s1" :tool-id "c1"

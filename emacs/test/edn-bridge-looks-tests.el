@@ -41,6 +41,7 @@
       (edn-bridge-transcript-clear)
       (edn-bridge-looks-tests-call conn "c1" "bash" text)
       (goto-char (point-min))
+      (forward-line)
       (should (< (string-width (buffer-substring (point) (line-end-position)))
                  80))
       (forward-line)
@@ -52,9 +53,9 @@
       (cl-letf (((symbol-function 'char-displayable-p) (lambda (_char) able)))
         (edn-bridge-transcript-clear)
         (edn-bridge-looks-tests-call conn "c1" "bash" "ls")
-        (should (string-prefix-p folded (edn-bridge-test-transcript)))
+        (should (string-prefix-p (concat "Assistant\n" folded) (edn-bridge-test-transcript)))
         (edn-bridge-tools-toggle)
-        (should (string-prefix-p unfolded (edn-bridge-test-transcript)))))))
+        (should (string-prefix-p (concat "Assistant\n" unfolded) (edn-bridge-test-transcript)))))))
 
 (defun edn-bridge-looks-tests-direction (text)
   "Return the direction of the paragraph that TEXT of this buffer is in."

@@ -92,6 +92,82 @@ transient draw in their own way, are left out."
               (edn-bridge-screens-tests-labels (list group))
               (edn-bridge-terminal-tests-do '("C-g" "C-g")))))))))
 
+;;;; The header line
+
+(defun edn-bridge-screens-tests-header (width)
+  "Return the header line of this chat in a window of WIDTH columns."
+  (cl-letf (((symbol-function 'window-width) (lambda (&rest _) width)))
+    (string-replace "%%" "%" (substring-no-properties
+                              (edn-bridge-chat--header-line)))))
+
+(ert-deftest edn-bridge-header-names-its-values-at-every-width ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event
+     conn "session/updated" :session-id "s1" :is-streaming :false
+     :header-model-label "claude-sonnet-4 · high" :model-id "claude-sonnet-4"
+     :thinking-level :high :mode :accept-edits :session-name "Refactor the parser"
+     :elsewhere t :host "desk")
+    (pcase-dolist
+        (`(,width ,line)
+         '((120 " ready · idle · on desk · model claude-sonnet-4 · thinking high · mode accept-edits · Refactor the parser")
+           (80 " ready · idle · on desk · model claude-sonnet-4 · mode accept-edits · Refactor …")
+           (50 " ready · idle · on desk · mode accept-edits")
+           (33 " ready · idle · mode accept-edits")))
+      (ert-info ((format "%d columns" width))
+        (should (equal (edn-bridge-screens-tests-header width) line))))
+    ;; What waits for the user stays.
+    (edn-bridge-test-ask conn "confirm" '(:prompt "Sure?"))
+    (should (string-prefix-p " ready · asks"
+                             (edn-bridge-screens-tests-header 20)))))
+
+(ert-deftest edn-bridge-header-fields-have-a-tooltip-and-a-click ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event conn "session/updated" :session-id "s1"
+                           :model-id "m" :mode :ask :session-name "Name")
+    (let ((line (edn-bridge-chat--header-line)))
+      (dolist (text '("idle" "m" "ask" "Name"))
+        (let ((at (string-match (concat "\\_<" text "\\_>") line)))
+          (ert-info (text)
+            (should (get-text-property at 'help-echo line))
+            (should (lookup-key (get-text-property at 'keymap line)
+                                [header-line mouse-1])))))
+      (pcase-dolist (`(,_function ,_rank ,command ,_help)
+                     edn-bridge-chat--header-fields)
+        (when command
+          (should (commandp command)))))))
+
+(ert-deftest edn-bridge-footer-leaves-the-mode-to-the-header ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event conn "footer/updated" :session-id "s1"
+                           :path-line "/x" :status-line "mode: ask · sandbox: off")
+    (should (string-search "\nsandbox: off" (edn-bridge-transcript-footer)))
+    (should-not (string-search "mode:" (edn-bridge-transcript-footer)))))
+
+(ert-deftest edn-bridge-heading-stands-once-a-turn-over-rows-and-text ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (dotimes (index 3)
+      (edn-bridge-test-event conn "assistant/delta" :session-id "s1"
+                             :text (format "Text %d" index))
+      ;; The running answer does not touch the footer.
+      (should (string-match-p (format "Text %d\n\n" index) (buffer-string)))
+      (edn-bridge-test-event
+       conn "assistant/message" :session-id "s1" :role "assistant"
+       :content (vector (list :type :text :text (format "Text %d" index))))
+      (edn-bridge-test-event
+       conn "tool/result" :session-id "s1" :tool-id (format "c%d" index)
+       :tool-name "bash" :call-summary "ls" :is-error :false :result-text "x"))
+    (let ((live (edn-bridge-test-transcript)))
+      (should (equal live
+                     (concat "Assistant\nText 0\n\n▸ bash     ls done\n\n"
+                             "Text 1\n\n▸ bash     ls done\n\n"
+                             "Text 2\n\n▸ bash     ls done\n")))
+      ;; What the user says begins another turn.
+      (edn-bridge-test-event conn "user/message" :session-id "s1" :role "user"
+                             :entry-id "e9"
+                             :content [(:type :text :text "More")])
+      (edn-bridge-test-event conn "assistant/delta" :session-id "s1" :text "Yes")
+      (should (string-suffix-p "\n\nAssistant\nYes" (edn-bridge-test-transcript))))))
+
 (provide 'edn-bridge-screens-tests)
 
 ;;; edn-bridge-screens-tests.el ends here

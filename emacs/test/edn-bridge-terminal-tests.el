@@ -384,10 +384,10 @@ turns, sessions of other hosts and the daemon.")
   (edn-bridge-terminal-tests-do "second line" '("C-x" "k" "Enter"))
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
-   '("M-p") "mode: .*\n─+\nHi\nthere" '("M-n")
+   '("M-p") "sandbox: .*\n─+\nHi\nthere" '("M-n")
    '("/thi" "Tab") "^/thinking"
    '(" high" "C-c" "Enter") "Thinking level set to high"
-   '("M-r") "^Input:" '("Hi" "Tab" "Enter") "mode: .*\n─+\nHi\nthere"
+   '("M-r") "^Input:" '("Hi" "Tab" "Enter") "sandbox: .*\n─+\nHi\nthere"
    'draft '("M-n")
    '("look at @no" "Tab") "look at @notes.txt"
    '("C-a" "C-k")
@@ -503,7 +503,7 @@ turns, sessions of other hosts and the daemon.")
   (edn-bridge-terminal-tests-do "· Keys")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
-   '("kept") "^kept" '("C-c" "C-r") "^The session is here" "mode: ask.*\n─+\nkept"
+   '("kept") "^kept" '("C-c" "C-r") "^The session is here" "sandbox: .*\n─+\nkept"
    'draft '("C-a" "C-k"))
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do

@@ -24,17 +24,17 @@
     (edn-bridge-test-event conn "assistant/delta" :session-id "s1" :text "Done")
     (should (equal (edn-bridge-test-transcript)
                    (concat "Assistant\nLook:\n\n▸ bash     ls -la done\n\n"
-                           "Assistant\nDone")))
+                           "Done")))
     (should-not (edn-bridge-tools--call-marker (edn-bridge-tools--get "c1")))))
 
 (ert-deftest edn-bridge-tools-waits-for-the-arguments-of-a-call ()
   (edn-bridge-test-with-chat (conn _sent)
     (edn-bridge-test-event conn "tool/start" :session-id "s1" :tool-id "c1"
                            :tool-name "bash" :call-summary "bash {}")
-    (should (equal (edn-bridge-test-transcript) "▸ bash      …\n"))
+    (should (equal (edn-bridge-test-transcript) "Assistant\n▸ bash      …\n"))
     (edn-bridge-test-event conn "tool/executing" :session-id "s1" :tool-id "c1"
                            :tool-name "bash" :call-summary "ls -la")
-    (should (equal (edn-bridge-test-transcript) "▸ bash     ls -la running\n"))))
+    (should (equal (edn-bridge-test-transcript) "Assistant\n▸ bash     ls -la running\n"))))
 
 (ert-deftest edn-bridge-tools-a-call-that-was-cut-is-gone ()
   (dolist (before '(nil t))
@@ -49,8 +49,8 @@
                              :entry-id "e1" :content [])
       (should (equal (edn-bridge-test-transcript)
                      (if before
-                         "▸ bash     ls -la done\n\n(aborted)\n"
-                       "(aborted)\n"))))))
+                         "Assistant\n▸ bash     ls -la done\n\n(aborted)\n"
+                       "Assistant\n\n(aborted)\n"))))))
 
 (ert-deftest edn-bridge-tools-holds-output-back-until-it-is-unfolded ()
   (edn-bridge-test-with-chat (conn _sent)
@@ -60,7 +60,7 @@
       (goto-char (point-max))
       (edn-bridge-tools-toggle)
       (should (equal (edn-bridge-test-transcript)
-                     (concat "▾ bash     ls -la done\n"
+                     (concat "Assistant\n▾ bash     ls -la done\n"
                              "src/main.rs:12:5: found\nmore\n")))
       (goto-char (point-min))
       (edn-bridge-tools-toggle)
@@ -79,7 +79,7 @@
                              :tool-name "bash" :call-summary "make"
                              :is-error :false :result-text text))
     (should (equal (edn-bridge-test-transcript)
-                   "▾ bash     make running\none\ntwo\n"))
+                   "Assistant\n▾ bash     make running\none\ntwo\n"))
     (should (equal (edn-bridge-transcript-draft) "draft"))))
 
 (ert-deftest edn-bridge-tools-shows-edits-as-diffs ()
@@ -152,7 +152,7 @@
                              :details details)
       (ert-info (text)
         (should (equal (edn-bridge-test-transcript)
-                       (format "▸ bash     x %s\n" outcome)))
+                       (format "Assistant\n▸ bash     x %s\n" outcome)))
         (goto-char (point-min))
         (search-forward outcome)
         (should (eq (and bad t)
@@ -174,12 +174,13 @@
        :messages (vector (call "one") (result "first" t)
                          (call "two") (result "second" :false)))
       (should (equal (edn-bridge-test-transcript)
-                     "▸ bash     one failed\n▸ bash     two done\n"))
+                     "Assistant\n▸ bash     one failed\n▸ bash     two done\n"))
       (should-not (edn-bridge-tools--call-marker (edn-bridge-tools--get "c1")))
       (goto-char (point-min))
+      (search-forward "one")
       (edn-bridge-tools-toggle)
       (should (equal (edn-bridge-test-transcript)
-                     "▾ bash     one failed\nfirst\n▸ bash     two done\n")))))
+                     "Assistant\n▾ bash     one failed\nfirst\n▸ bash     two done\n")))))
 
 (ert-deftest edn-bridge-tools-follows-places ()
   (edn-bridge-test-with-chat (conn _sent)
@@ -218,8 +219,9 @@
       (:id "e3" :role "tool" :tool-call-id "c2" :tool-name "read"
            :is-error t :content [(:type :text :text "out 2")])])
     (should (equal (edn-bridge-test-transcript)
-                   "▸ bash     ls -la done\n▸ read     a.txt failed\n"))
+                   "Assistant\n▸ bash     ls -la done\n▸ read     a.txt failed\n"))
     (goto-char (point-min))
+    (search-forward "ls -la")
     (edn-bridge-tools-toggle)
     (should (string-match-p "out 1" (edn-bridge-test-transcript)))))
 
@@ -237,7 +239,7 @@
            :is-error :false
            :content [(:type :text :text "Edited a.txt (2 replacements).")])])
     (should (equal (edn-bridge-test-transcript)
-                   (concat "▾ edit     a.txt (2 places) done\n"
+                   (concat "Assistant\n▾ edit     a.txt (2 places) done\n"
                            "--- a.txt\n@@\n-one\n+two\n@@\n-x\n+y\n+z\n")))))
 
 (ert-deftest edn-bridge-tools-journal-tells-time-and-written-diff ()
@@ -254,7 +256,7 @@
                      :diff-size 99999 :diff-handle "o-1")
            :content [(:type :text :text "Wrote a.txt (5 bytes).")])])
     (should (equal (edn-bridge-test-transcript)
-                   (concat "▾ write    a.txt done 1.2s\n"
+                   (concat "Assistant\n▾ write    a.txt done 1.2s\n"
                            "--- a/a.txt\n+++ b/a.txt\n@@\n-one\n+mine\n"
                            "[The whole diff, which was cut here]\n")))))
 
@@ -271,7 +273,7 @@
                  (cdr event))
           (setq now (+ now 60)))))
     (should (equal (edn-bridge-test-transcript)
-                   "▸ read     a.txt done 0.2s\n"))))
+                   "Assistant\n▸ read     a.txt done 0.2s\n"))))
 
 (ert-deftest edn-bridge-tools-result-on-later-page-shows-call ()
   (edn-bridge-test-with-chat (conn sent)
@@ -289,7 +291,7 @@
                      :content [(:type :tool-call :id "c1" :name "bash"
                                       :arguments (:command "ls -la"))])])
     (should (equal (edn-bridge-test-transcript)
-                   "▸ bash     ls -la done\n\nYou\nHi\n"))))
+                   "Assistant\n▸ bash     ls -la done\n\nYou\nHi\n"))))
 
 (ert-deftest edn-bridge-tools-shows-a-call-in-its-place-in-any-window ()
   (edn-bridge-test-with-chat (conn _sent)
@@ -299,7 +301,7 @@
         (set-window-buffer other (current-buffer))
         (set-window-point other (point-max))
         (edn-bridge-tools-tests-call conn)))
-    (should (equal (edn-bridge-test-transcript) "▸ bash     ls -la done\n"))
+    (should (equal (edn-bridge-test-transcript) "Assistant\n▸ bash     ls -la done\n"))
     (should (equal (edn-bridge-transcript-draft) "draft"))))
 
 (ert-deftest edn-bridge-tools-repeated-id-is-new-call ()
@@ -308,7 +310,7 @@
     (edn-bridge-test-event conn "tool/start" :session-id "s1" :tool-id "c1"
                            :tool-name "bash" :call-summary "pwd")
     (should (equal (edn-bridge-test-transcript)
-                   "▸ bash     ls -la done\n▸ bash     pwd …\n"))))
+                   "Assistant\n▸ bash     ls -la done\n▸ bash     pwd …\n"))))
 
 ;;;; Buffers
 
