@@ -31,12 +31,25 @@ quit."
                   (edn-bridge-complete--collection
                    names
                    (and annotate
-                        (lambda (name)
-                          (funcall annotate (gethash name table))))
+                        (edn-bridge-complete--columns names table annotate))
                    category)
                   nil t)
                  table)
         (signal 'quit nil))))
+
+(defconst edn-bridge-complete--name-width 50
+  "How many columns names have at most before their annotations.")
+
+(defun edn-bridge-complete--columns (names table annotate)
+  "Return a function that annotates NAMES, one below another.
+ANNOTATE is called with the value of a name in TABLE."
+  (let ((width (min edn-bridge-complete--name-width
+                    (apply #'max 0 (mapcar #'string-width names)))))
+    (lambda (name)
+      (let ((text (funcall annotate (gethash name table))))
+        (and (not (member text '(nil "")))
+             (concat (make-string (max 0 (- width (string-width name))) ?\s)
+                     text))))))
 
 (defun edn-bridge-complete-choose-several (prompt category items label
                                                   &optional annotate)

@@ -37,7 +37,11 @@
   (size 0 :documentation "How many characters the piece has so far."))
 
 (defconst edn-bridge-markdown--piece-limit 40000
-  "How much of one piece of markdown, in characters, gets faces.")
+  "How much of one piece of markdown, in characters, gets faces at once.
+The rest gets them when Emacs is idle.")
+
+(defconst edn-bridge-markdown--idle-size 8000
+  "How many characters get faces at a time when Emacs is idle.")
 
 (defun edn-bridge-markdown-begin (position)
   "Return the state of a piece of markdown that begins at POSITION."
@@ -87,11 +91,37 @@ may close the block."
     (goto-char (max from to))))
 
 (defun edn-bridge-markdown-finish (state end)
-  "Put faces on what is left of STATE's piece, which ends at END."
+  "Put faces on what is left of STATE's piece, which ends at END.
+What is long gets them when Emacs is idle."
+  (if (and (< (edn-bridge-markdown-line state) end)
+           (>= (edn-bridge-markdown-size state)
+               edn-bridge-markdown--piece-limit))
+      (edn-bridge-markdown-code-queue
+       (marker-position (edn-bridge-markdown-line state)) end
+       (list #'edn-bridge-markdown--feed-idle state))
+    (edn-bridge-markdown--finish state end)))
+
+(defun edn-bridge-markdown--feed-idle (start end _deadline state)
+  "Put faces on some lines between START and END, the rest of STATE's piece.
+Return non-nil once there are no more."
+  (let ((to (save-excursion
+              (goto-char (min end (+ start edn-bridge-markdown--idle-size)))
+              (if (search-forward "\n" end t) (point) end))))
+    (with-silent-modifications
+      ;; Code blocks in it are queued by the same property.
+      (remove-text-properties start to '(edn-bridge-markdown-language nil))
+      (setf (edn-bridge-markdown-size state) 0)
+      (save-excursion
+        (edn-bridge-markdown-feed state start to)
+        (when (= to end)
+          (edn-bridge-markdown--finish state end))))
+    ;; The text that is left keeps the property; that of code was added.
+    nil))
+
+(defun edn-bridge-markdown--finish (state end)
+  "Put faces on the last line of STATE's piece, which ends at END."
   (let ((inhibit-field-text-motion t))
-    (when (and (< (edn-bridge-markdown-line state) end)
-               (< (edn-bridge-markdown-size state)
-                  edn-bridge-markdown--piece-limit))
+    (when (< (edn-bridge-markdown-line state) end)
       (edn-bridge-markdown--line state (edn-bridge-markdown-line state) end))
     (when (and (edn-bridge-markdown-block state)
                (< (edn-bridge-markdown-block state) end))

@@ -22,16 +22,38 @@
           (plist-get model :id)))
 
 (defun edn-bridge-models--annotate (model)
-  "Return the annotation of MODEL."
-  (string-join
-   (delq nil
-         (list (plist-get model :name)
-               (when-let ((window (plist-get model :context-window)))
-                 (format "%dk" (/ window 1000)))
-               (and (plist-member model :usable)
-                    (not (edn-bridge-edn-true-p (plist-get model :usable)))
-                    "not set up")))
-   ", "))
+  "Return the annotation of MODEL: its window, its price and more, in columns.
+The price is that of a million tokens of input and of output."
+  (let ((window (plist-get model :context-window))
+        (price (plist-get model :price)))
+    (string-trim-right
+     (format "%-6s %-16s %s"
+             (if (integerp window)
+                 (if (>= window 1000000)
+                     (format "%gM" (/ window 1000000.0))
+                   (format "%dk" (/ window 1000)))
+               "")
+             (if (and (consp price) (numberp (plist-get price :input))
+                      (numberp (plist-get price :output)))
+                 (format "$%g / $%g" (plist-get price :input)
+                         (plist-get price :output))
+               "")
+             (string-join
+              (delq nil
+                    (list
+                     (and (equal (plist-get model :id)
+                                 (edn-bridge-chat-get :model-id))
+                          (equal (edn-bridge-chat-word
+                                  (plist-get model :provider))
+                                 (edn-bridge-chat-word
+                                  (edn-bridge-chat-get :model-provider)))
+                          "current")
+                     (and (plist-member model :usable)
+                          (not (edn-bridge-edn-true-p
+                                (plist-get model :usable)))
+                          "not set up")
+                     (plist-get model :name)))
+              ", ")))))
 
 (defun edn-bridge-models--usable-first (models)
   "Return MODELS with those first that can be used as things are."

@@ -31,19 +31,43 @@
       (format "session %s" id))))
 
 (defun edn-bridge-sessions--annotate (slot &optional slots)
-  "Return the annotation of SLOT, which is listed with SLOTS."
-  (string-join
-   (delq nil
-         (list (and (edn-bridge-edn-true-p (plist-get slot :is-active)) "here")
-               (and (edn-bridge-edn-true-p (plist-get slot :archived))
-                    "archived")
-               (and (edn-bridge-sessions-fork-p slot slots) "fork")
-               (edn-bridge-sessions-state slot)
-               (edn-bridge-sessions-host slot)
-               (let ((count (plist-get slot :message-count)))
-                 (and count (format "%d messages" count)))
-               (edn-bridge-sessions-time slot)))
-   ", "))
+  "Return the annotation of SLOT, which is listed with SLOTS, in columns."
+  (let ((count (plist-get slot :message-count))
+        (origin (edn-bridge-sessions-fork-p slot slots)))
+    (string-trim-right
+     (format "%-11s %-13s %s"
+             (or (edn-bridge-sessions-age slot) "")
+             (if (integerp count)
+                 (format "%d message%s" count (if (= count 1) "" "s"))
+               "")
+             (string-join
+              (delq nil
+                    (list (and (edn-bridge-edn-true-p
+                                (plist-get slot :is-active))
+                               "here")
+                          (and (edn-bridge-edn-true-p (plist-get slot :archived))
+                               "archived")
+                          (and origin
+                               (concat "fork of "
+                                       (edn-bridge-sessions-label origin)))
+                          (edn-bridge-sessions-state slot)
+                          (edn-bridge-sessions-host slot)))
+              ", ")))))
+
+(defun edn-bridge-sessions-age (slot)
+  "Return how long ago SLOT was used last, or nil where that is not known."
+  (when-let ((time (or (plist-get slot :modified) (plist-get slot :created-at)))
+             (seconds (ignore-errors
+                        (floor (- (float-time) (float-time
+                                                (date-to-time time)))))))
+    (cond ((< seconds 60) "now")
+          ((< seconds 3600) (format "%d min ago" (/ seconds 60)))
+          ((< seconds 86400) (format "%d h ago" (/ seconds 3600)))
+          ((< seconds (* 2 86400)) "yesterday")
+          ((< seconds (* 30 86400)) (format "%d days ago" (/ seconds 86400)))
+          ;; The day of a longer time says more than its length.
+          (t (edn-bridge-visible-label
+              (substring time 0 (min (length time) 10)))))))
 
 (defun edn-bridge-sessions-state (slot)
   "Return that SLOT runs or what it waits for, or nil."
@@ -63,10 +87,11 @@
                  (edn-bridge-visible-label host)))))
 
 (defun edn-bridge-sessions-fork-p (slot slots)
-  "Return non-nil if SLOT is called like the one of SLOTS that it comes from."
+  "Return the one of SLOTS that SLOT is a fork of, which is called like it.
+A session of a subagent comes from another one as well."
   (let ((parent (plist-get slot :parent-session-id)))
     (and parent
-         (seq-some (lambda (other)
+         (seq-find (lambda (other)
                      (and (equal parent (plist-get other :id))
                           (equal (edn-bridge-sessions-label slot)
                                  (edn-bridge-sessions-label other))))

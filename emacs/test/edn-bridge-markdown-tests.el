@@ -511,6 +511,40 @@
         (should (edn-bridge-markdown--insert-parts text))
         (should (equal (buffer-string) text))))))
 
+(defun edn-bridge-markdown-tests-long ()
+  "Return a long answer with headings and code to its end."
+  (mapconcat (lambda (index)
+               (format "## Section %d\n\nSome *text* of it, and more of it.\n\n```el\n(defun f%d ())\n```\n"
+                       index index))
+             (number-sequence 1 1500) "\n"))
+
+(ert-deftest edn-bridge-markdown-formats-long-answers-to-their-end ()
+  (dolist (how '(whole streamed))
+    (edn-bridge-test-with-chat (conn _sent)
+      (let ((text (edn-bridge-markdown-tests-long)))
+        (should (> (length text) (* 2 edn-bridge-markdown--piece-limit)))
+        (when (eq how 'streamed)
+          (dolist (part (seq-partition text 1000))
+            (edn-bridge-test-event conn "assistant/delta" :session-id "s1"
+                                   :text part)))
+        (edn-bridge-test-event
+         conn "assistant/message" :session-id "s1" :role "assistant"
+         :content (vector (list :type :text :text text)))
+        (edn-bridge-test-wait (progn (edn-bridge-markdown-fontify-blocks)
+                                     (not edn-bridge-markdown--buffers))
+                              60)
+        (should (string-search "## Section 1500\n" (edn-bridge-test-transcript)))
+        (ert-info ((symbol-name how))
+          (cl-flet ((faces (text)
+                      (goto-char (point-min))
+                      (search-forward text)
+                      (ensure-list (get-text-property (1- (point)) 'face))))
+            (dolist (index '(1 400 700 1499 1500))
+              (should (memq 'edn-bridge-markdown-heading
+                            (faces (format "Section %d" index))))
+              (should (memq 'edn-bridge-on-raised:font-lock-function-name-face
+                            (faces (format "(defun f%d" index)))))))))))
+
 (provide 'edn-bridge-markdown-tests)
 
 ;;; edn-bridge-markdown-tests.el ends here

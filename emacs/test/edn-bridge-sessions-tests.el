@@ -166,12 +166,51 @@ Return what stands above the draft of the last session."
     (should (equal (mapcar (lambda (slot)
                              (edn-bridge-sessions--annotate slot slots))
                            slots)
-                   '("" "fork" "")))
+                   (list "" (concat (make-string 26 ?\s) "fork of A") "")))
     (with-temp-buffer
       (edn-bridge-tree-mode)
       (edn-bridge-tree--show slots "a")
       (should (string-match-p "● A  \n.*○ A  fork  \n.*○ Task  \n"
                               (buffer-string))))))
+
+(ert-deftest edn-bridge-sessions-picker-has-columns ()
+  (let* ((now (float-time))
+         (slot (lambda (name ago count)
+                 (list :id name :display-name name :message-count count
+                       :modified (format-time-string
+                                  "%FT%T.000Z" (- now ago) t))))
+         (slots (list (funcall slot "A" 10 1)
+                      (funcall slot "A longer name" 7300 12)
+                      (funcall slot "B" 100000 3)))
+         (lines nil))
+    (cl-letf (((symbol-function 'completing-read)
+               (lambda (_prompt table &rest _)
+                 (let ((note (alist-get 'annotation-function
+                                        (cdr (funcall table "" nil 'metadata)))))
+                   (setq lines (mapcar (lambda (name)
+                                         (concat name (funcall note name)))
+                                       (all-completions "" table))))
+                 "A")))
+      (edn-bridge-complete-choose
+       "Session: " nil slots #'edn-bridge-sessions-label
+       (lambda (slot) (edn-bridge-sessions--annotate slot slots))))
+    (should (equal (mapcar #'substring-no-properties lines)
+                   '("A              now         1 message"
+                     "A longer name  2 h ago     12 messages"
+                     "B              yesterday   3 messages")))))
+
+(ert-deftest edn-bridge-models-picker-has-window-price-and-current ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event conn "session/updated" :session-id "s1"
+                           :model-id "large" :model-provider "p")
+    (should (equal (edn-bridge-models--annotate
+                    '(:provider "p" :id "large" :name "Large" :usable t
+                      :context-window 1000000 :price (:input 3.0 :output 15)))
+                   "1M     $3 / $15         current, Large"))
+    (should (equal (edn-bridge-models--annotate
+                    '(:provider "q" :id "large" :context-window 200000
+                      :usable :false))
+                   "200k                    not set up"))))
 
 (ert-deftest edn-bridge-sessions-header-line-says-on-which-host-one-is ()
   (edn-bridge-test-with-chat (conn _sent)
