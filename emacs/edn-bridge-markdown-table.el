@@ -87,8 +87,19 @@ That is in a buffer of its own."
             (list 'keymap edn-bridge-markdown-table-map
                   'mouse-face 'highlight
                   'help-echo
-                  "RET, mouse-2: show this table in a buffer of its own")))
+                  "RET, mouse-2: show this table in a buffer of its own"))
+           ;; The end of the line says so; what is copied is the text.
+           (add-text-properties
+            line-end (min (1+ line-end) (point-max))
+            (list 'keymap edn-bridge-markdown-table-map
+                  'mouse-face 'highlight
+                  'display (concat " " (propertize "[Whole table]" 'face
+                                                   'edn-bridge-button)
+                                   "\n"))))
           ((get-text-property start 'edn-bridge-markdown-table)
+           (remove-list-of-text-properties
+            line-end (min (1+ line-end) (point-max))
+            '(keymap mouse-face display))
            (remove-list-of-text-properties start end
                                            '(edn-bridge-markdown-table))
            (remove-list-of-text-properties start line-end
@@ -113,6 +124,9 @@ anew only where it fits now and did not fit, or the other way round."
 
 (defvar edn-bridge-markdown--any-width nil
   "Non-nil while tables may be wider than their window.")
+
+(defvar-local edn-bridge-markdown--heading ""
+  "The first row of the table that this buffer shows.")
 
 (defun edn-bridge-markdown-view-table (&optional event)
   "Show the table at point, or where the mouse EVENT was, in a buffer of its own.
@@ -140,7 +154,46 @@ Its lines are as long as they must be there."
         (edn-bridge-markdown-region (point-min) (point-max))
         (edn-bridge-visible-region (point-min) (point-max))
         (goto-char (point-min)))
+      (setq edn-bridge-markdown--heading
+            (edn-bridge-markdown--as-shown (point-min) (line-end-position))
+            header-line-format
+            '((:eval (propertize " " 'display '(space :align-to 0)))
+              (:eval (edn-bridge-markdown--scrolled-heading))))
       (pop-to-buffer (current-buffer)))))
+
+(defun edn-bridge-markdown--as-shown (start end)
+  "Return what is displayed for the text between START and END."
+  (let ((place start)
+        (parts nil))
+    (while (< place end)
+      (let* ((display (get-char-property place 'display))
+             (next (min (next-single-char-property-change
+                         place 'display nil end)
+                        (next-single-char-property-change
+                         place 'invisible nil end)))
+             (spec (if (stringp display)
+                       display
+                     (cl-some (lambda (one)
+                                (and (eq (car-safe one) 'when)
+                                     (eval (nth 1 one) t)
+                                     (cddr one)))
+                              display))))
+        (push (cond ((stringp spec) spec)
+                    ((invisible-p place) "")
+                    (t (buffer-substring place next)))
+              parts)
+        (setq place next)))
+    (substring-no-properties (apply #'concat (nreverse parts)))))
+
+(defun edn-bridge-markdown--scrolled-heading ()
+  "Return the part of the heading that stands above what the window shows."
+  (let ((columns (window-hscroll)))
+    (replace-regexp-in-string
+     "%" "%%"
+     (propertize (truncate-string-to-width edn-bridge-markdown--heading
+                                           (+ columns (window-width))
+                                           columns ?\s)
+                 'face 'edn-bridge-markdown-table-heading))))
 
 (defun edn-bridge-markdown--fits-p (needed)
   "Return non-nil if a table that is NEEDED columns wide fits in its window."

@@ -545,6 +545,30 @@
               (should (memq 'edn-bridge-on-raised:font-lock-function-name-face
                             (faces (format "(defun f%d" index)))))))))))
 
+(ert-deftest edn-bridge-markdown-wide-table-has-a-button-and-a-heading ()
+  (with-temp-buffer
+    (edn-bridge-markdown-setup)
+    (let ((row (lambda (cell) (format "| %s | %s |\n" cell (make-string 150 ?x)))))
+      (insert (funcall row "Name") "|---|---|\n" (funcall row "a%")))
+    (edn-bridge-markdown-region (point-min) (point-max))
+    (goto-char (point-min))
+    (end-of-line)
+    (should (string-search "[Whole table]" (get-text-property (point) 'display)))
+    (should (eq (lookup-key (get-text-property (point) 'keymap) (kbd "RET"))
+                #'edn-bridge-markdown-view-table))
+    (goto-char (point-min))
+    (save-window-excursion
+      (edn-bridge-markdown-view-table)
+      (set-buffer "*edn-bridge table*")
+      (should header-line-format)
+      (should (string-prefix-p "│ Name │ xxx"
+                               (edn-bridge-markdown--scrolled-heading)))
+      ;; It goes where the lines go.
+      (set-window-hscroll nil 4)
+      (should (string-prefix-p "me │ xxx"
+                               (edn-bridge-markdown--scrolled-heading)))
+      (kill-buffer))))
+
 (provide 'edn-bridge-markdown-tests)
 
 ;;; edn-bridge-markdown-tests.el ends here

@@ -3,7 +3,7 @@
 #
 # Prints the folder of their sources. Nothing is installed: the packages are unpacked below FOLDER. They run on every
 # Emacs that the tests use. Where they cannot be had, one line on stderr says why and the status is 1. What is there
-# already is used again.
+# already is used again, while it is what this file names. Themes of others are among them, for the test of colours.
 set -eu
 
 refuse() { printf '%s\n' "$*" >&2; exit 1; }
@@ -15,9 +15,10 @@ sources=$folder/root/usr/share/emacs/site-lisp/elpa-src
 key=/usr/share/keyrings/debian-archive-keyring.gpg
 mirror=http://deb.debian.org/debian
 packages='vertico corfu corfu-terminal popon orderless marginalia embark company which-key evil goto-chg
-  magit magit-section with-editor transient llama dash compat'
+  magit magit-section with-editor transient llama dash compat
+  doom-themes modus-themes solarized-theme zenburn-theme'
 
-if [ -e "$folder/complete" ]; then
+if [ "$(cat "$folder/complete" 2>/dev/null)" = "$packages" ]; then
   printf '%s\n' "$sources"
   exit 0
 fi
@@ -44,5 +45,5 @@ apt update >"$log" 2>&1 || refuse "$mirror could not be read ($log)"
   refuse "the packages could not be fetched ($log)"
 for package in "$folder"/debs/*.deb; do dpkg -x "$package" "$folder/root"; done
 rm -rf "$folder/debs" "$state"
-: >"$folder/complete"
+printf '%s\n' "$packages" >"$folder/complete"
 printf '%s\n' "$sources"
