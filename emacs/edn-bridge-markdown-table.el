@@ -66,7 +66,141 @@ without its markup, the width that it was laid out for, and its length."
              for place in (edn-bridge-markdown--bar-places cells)
              for bar in (edn-bridge-markdown--bars cells hidden aligns t)
              do (edn-bridge-markdown--display place (1+ place) bar
-                                              (pop bars)))))))))
+                                              (pop bars)))))
+        (when (edn-bridge-markdown--in-pixels-p start end)
+          (edn-bridge-markdown--lay-out-pixels rule body aligns
+                                               shown hidden))))))
+
+;;;; Columns in pixels
+
+;; A character may be wider or narrower than the columns it counts for: one of
+;; another font, as those of Chinese and of emoji often are.  Where the frame
+;; has pixels, the blank before each bar then reaches up to the place of the
+;; bar, which is that of the widest cell.
+
+(defun edn-bridge-markdown--in-pixels-p (start end)
+  "Return non-nil if the table between START and END is laid out in pixels.
+Text of ASCII is as wide as it counts in the font of code."
+  (and (display-graphic-p)
+       (save-excursion
+         (goto-char start)
+         (re-search-forward "[^[:ascii:]]" end t))))
+
+(defun edn-bridge-markdown--pixels (text)
+  "Return how many pixels TEXT is wide."
+  (if (fboundp 'string-pixel-width)
+      (string-pixel-width text)
+    (with-temp-buffer
+      (insert text)
+      (save-window-excursion
+        (set-window-dedicated-p nil nil)
+        (set-window-buffer nil (current-buffer))
+        (car (window-text-pixel-size nil (point-min) (point-max)))))))
+
+(defun edn-bridge-markdown--cell-pixels (cell hidden)
+  "Return how many pixels CELL is wide, with HIDDEN without its markup."
+  (let ((place (nth 0 cell))
+        (end (nth 1 cell))
+        (parts nil))
+    (while (< place end)
+      (let ((next (next-single-property-change place 'invisible nil end)))
+        (unless (and hidden (get-text-property place 'invisible))
+          (push (buffer-substring place next) parts))
+        (setq place next)))
+    (let ((text (apply #'concat (nreverse parts))))
+      (remove-list-of-text-properties 0 (length text) '(invisible display)
+                                      text)
+      (edn-bridge-markdown--pixels text))))
+
+(defun edn-bridge-markdown--lay-out-pixels (rule rows aligns shown hidden)
+  "Lay out RULE and the other ROWS of a table in pixels.
+ALIGNS is how its columns are aligned.  SHOWN and HIDDEN are nil where the
+table with and without its markup is too wide."
+  (when (seq-every-p
+         (lambda (row)
+           (seq-every-p (lambda (cell)
+                          (and (> (- (nth 1 cell) (nth 0 cell)) 1)
+                               (eq (char-after (nth 0 cell)) ?\s)
+                               (eq (char-before (nth 1 cell)) ?\s)))
+                        (cdr row)))
+         rows)
+    (let* ((bar (edn-bridge-markdown--pixels
+                 (propertize "│" 'face 'edn-bridge-markdown-table)))
+           (hidden (and hidden (edn-bridge-markdown--pixel-places
+                                rows aligns bar t)))
+           (shown (and shown (edn-bridge-markdown--pixel-places
+                              rows aligns bar nil)))
+           (sign (propertize "│" 'face 'edn-bridge-markdown-table)))
+      (dolist (row rows)
+        (let ((now (pop (car hidden)))
+              (then (pop (car shown))))
+          (dolist (cell (cdr row))
+            (let ((a (pop now)) (b (pop then)))
+              ;; The blanks at the beginning and at the end of the cell.
+              (edn-bridge-markdown--display
+               (nth 0 cell) (1+ (nth 0 cell)) (car a) (car b))
+              (edn-bridge-markdown--display
+               (1- (nth 1 cell)) (nth 1 cell) (cdr a) (cdr b)))))
+        (dolist (place (edn-bridge-markdown--bar-places (cdr row)))
+          (edn-bridge-markdown--display place (1+ place)
+                                        (and hidden sign) (and shown sign))))
+      (remove-list-of-text-properties
+       (car rule) (save-excursion (goto-char (car rule)) (line-end-position))
+       '(display))
+      (let ((now (cdr hidden)) (then (cdr shown)))
+        (dolist (cell (cdr rule))
+          (put-text-property (nth 0 cell) (nth 1 cell) 'face
+                             'edn-bridge-transcript-rule)
+          (edn-bridge-markdown--display
+           (nth 0 cell) (nth 1 cell)
+           (and hidden `(space :width (,(pop now))))
+           (and shown `(space :width (,(pop then)))))))
+      (dolist (place (edn-bridge-markdown--bar-places (cdr rule)))
+        (edn-bridge-markdown--display
+         place (1+ place) (and hidden sign) (and shown sign))))))
+
+(defun edn-bridge-markdown--pixel-places (rows aligns bar hidden)
+  "Return what is displayed for the blanks around the cells of ROWS.
+That is a cons of a list for each row, of a cons for each cell, and of the
+widths of the columns.  ALIGNS is how the columns are aligned, BAR the width
+of a bar.  HIDDEN non-nil means where the markup is hidden."
+  (let* ((pixels (mapcar (lambda (row)
+                           (mapcar (lambda (cell)
+                                     (edn-bridge-markdown--cell-pixels
+                                      cell hidden))
+                                   (cdr row)))
+                         rows))
+         (blank (edn-bridge-markdown--pixels
+                 (propertize " " 'face 'edn-bridge-markdown-table)))
+         (widths nil))
+    (dolist (row pixels)
+      (let ((rest widths))
+        (dolist (width row)
+          (if (null rest)
+              (setq widths (append widths (list width)))
+            (setcar rest (max width (car rest)))
+            (setq rest (cdr rest))))))
+    (cons
+     (mapcar
+      (lambda (row)
+        (let ((from bar)
+              (aligns aligns)
+              (columns widths))
+          (mapcar
+           (lambda (width)
+             (let* ((column (pop columns))
+                    (room (- column width))
+                    (left (pcase (pop aligns)
+                            ('right room)
+                            ('center (/ room 2))
+                            (_ 0)))
+                    (to (+ from column)))
+               (prog1 (cons `(space :align-to (,(+ from left blank)))
+                            `(space :align-to (,to)))
+                 (setq from (+ to bar)))))
+           row)))
+      pixels)
+     widths)))
 
 (defvar edn-bridge-markdown-table-map
   (let ((map (make-sparse-keymap)))

@@ -569,6 +569,85 @@
                                (edn-bridge-markdown--scrolled-heading)))
       (kill-buffer))))
 
+(defconst edn-bridge-markdown-tests-wide
+  (concat "| Name | Bild | Preis |\n|---|:-:|--:|\n| りんご | 🍎 | 100 |\n"
+          "| apple `x` | 👩‍👩‍👧 | 5 |\n| שלום | e | 12345 |\n")
+  "A table whose characters are as wide as their fonts make them.")
+
+(defun edn-bridge-markdown-tests-bars ()
+  "Return the pixels at which the bars of the lines of this buffer begin."
+  (let ((bars nil))
+    (goto-char (point-min))
+    (while (search-forward "|" nil t)
+      (push (car (posn-x-y (posn-at-point (1- (point)))))
+            (alist-get (line-number-at-pos) bars)))
+    (mapcar #'cdr bars)))
+
+;; EDN_BRIDGE_GRAPHIC_EMACS names an Emacs that can show graphics, where that
+;; of the tests cannot; emacs-gtk has to find its libraries.
+(ert-deftest edn-bridge-markdown-bars-of-a-table-align-in-pixels ()
+  (let ((program (or (getenv "EDN_BRIDGE_GRAPHIC_EMACS")
+                     (and (fboundp 'x-create-frame)
+                          (expand-file-name invocation-name
+                                            invocation-directory))))
+        (folder (make-temp-file "edn-bridge" t))
+        (server nil))
+    (unwind-protect
+        (progn
+          (skip-unless (and program (executable-find "Xvfb")))
+          (let* ((out (expand-file-name "out" folder))
+                 (display (expand-file-name "display" folder))
+                 (form
+                  `(progn
+                     (dolist (folder ',load-path)
+                       (add-to-list 'load-path folder t))
+                     (require 'edn-bridge-markdown-tests)
+                     (switch-to-buffer "table")
+                     (setq bidi-paragraph-direction 'left-to-right)
+                     (edn-bridge-markdown-setup)
+                     (insert edn-bridge-markdown-tests-wide)
+                     (edn-bridge-markdown-region (point-min) (point-max))
+                     (redisplay t)
+                     (with-temp-file ,out
+                       (prin1 (cons (display-graphic-p)
+                                    (with-current-buffer "table"
+                                      (edn-bridge-markdown-tests-bars)))
+                              (current-buffer)))
+                     (kill-emacs))))
+            (setq server (start-process-shell-command
+                          "edn-bridge-xvfb" nil
+                          (format "exec Xvfb -displayfd 3 -nolisten tcp 3>%s"
+                                  (shell-quote-argument display))))
+            (set-process-query-on-exit-flag server nil)
+            (with-temp-buffer
+              (edn-bridge-test-wait
+               (and (file-exists-p display)
+                    (progn (erase-buffer)
+                           (insert-file-contents display)
+                           (string-match-p "\\`[0-9]+\n" (buffer-string)))))
+              (let ((process-environment
+                     (append (list (concat "DISPLAY=:" (string-trim (buffer-string)))
+                                   "GDK_BACKEND=x11" "GSETTINGS_BACKEND=memory")
+                             process-environment)))
+                (start-process "edn-bridge-graphic" nil program "-Q"
+                               "--eval" (format "%S" form)))
+              (edn-bridge-test-wait (and (file-exists-p out)
+                                         (> (file-attribute-size
+                                             (file-attributes out))
+                                            0))
+                                    60))
+            (pcase-let ((`(,graphic . ,bars)
+                         (with-temp-buffer
+                           (insert-file-contents out)
+                           (read (current-buffer)))))
+              (should graphic)
+              (should (= (length bars) 5))
+              (should (= (length (car bars)) 4))
+              (should (= 1 (length (seq-uniq bars)))))))
+      (when server
+        (delete-process server))
+      (delete-directory folder t))))
+
 (provide 'edn-bridge-markdown-tests)
 
 ;;; edn-bridge-markdown-tests.el ends here

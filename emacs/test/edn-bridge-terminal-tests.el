@@ -517,7 +517,7 @@ turns, sessions of other hosts and the daemon.")
    '("C-c" "C-b") "^No message waits" '("C-c" "C-c")
    '("C-c" "C-u") '("C-c" "M-u")
    ;; The turn that was interrupted.  After it the script begins anew.
-   '("C-c" "M-r") "Thinking …\n\nAssistant\nHello" "ready · idle"
+   '("C-c" "M-r") "Thinking …\n\nHello" "ready · idle"
    '("C-c" "C-r") "^The session is here")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
