@@ -306,12 +306,12 @@ KIND, where it is not nil, is the value of `edn-bridge-heading' on it."
   "Insert the heading of the assistant, unless the turn has it already.
 That is once, above the first text or call of a turn."
   (edn-bridge-transcript-fresh-line 'blank)
-  (unless (edn-bridge-chat--answer-headed-p)
+  (unless (edn-bridge-chat-answer-headed-p)
     (insert (propertize "Assistant" 'face 'edn-bridge-messages-assistant
                         'edn-bridge-heading 'assistant)
             "\n")))
 
-(defun edn-bridge-chat--answer-headed-p ()
+(defun edn-bridge-chat-answer-headed-p ()
   "Return non-nil if the turn above point has the heading of the assistant.
 What the user said begins a turn; headings of thinking tell nothing."
   (let ((place (point))

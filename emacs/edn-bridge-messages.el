@@ -665,13 +665,25 @@ HEADING is called to insert what stands above it."
          ;; The button may have been pushed twice.
          (when (equal oldest edn-bridge-messages--oldest)
            (edn-bridge-messages--set-more nil)
-           (edn-bridge-transcript-at-top
-             (edn-bridge-messages--insert-messages
-              (plist-get data :messages) (plist-get data :interrupted))
-             (edn-bridge-transcript-add
-               (edn-bridge-transcript-fresh-line 'blank)))
+           (let ((below (copy-marker (point-min) t)))
+             (edn-bridge-transcript-at-top
+               (edn-bridge-messages--insert-messages
+                (plist-get data :messages) (plist-get data :interrupted))
+               (edn-bridge-transcript-add
+                 (edn-bridge-transcript-fresh-line 'blank)))
+             (edn-bridge-messages--join-turn below)
+             (set-marker below nil))
            (edn-bridge-messages--set-more
             (edn-bridge-edn-true-p (plist-get data :more)))))))))
+
+(defun edn-bridge-messages--join-turn (place)
+  "Delete the heading at PLACE if it is that of a turn that began above."
+  (edn-bridge-transcript-edit
+    (goto-char place)
+    (when (and (eq (get-text-property (point) 'edn-bridge-heading) 'assistant)
+               (edn-bridge-chat-answer-headed-p))
+      (let ((inhibit-field-text-motion t))
+        (delete-region (point) (line-beginning-position 2))))))
 
 ;;;; Registering
 

@@ -168,6 +168,19 @@ transient draw in their own way, are left out."
       (edn-bridge-test-event conn "assistant/delta" :session-id "s1" :text "Yes")
       (should (string-suffix-p "\n\nAssistant\nYes" (edn-bridge-test-transcript))))))
 
+(ert-deftest edn-bridge-heading-stands-once-a-turn-over-pages ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-test-event
+     conn "session/rehydrated" :session-id "s1" :more t
+     :messages [(:id "e3" :role "assistant" :content [(:type :text :text "Two.")])])
+    (edn-bridge-messages-show-earlier)
+    (edn-bridge-test-answer
+     conn sent "get_messages" :more :false
+     :messages [(:id "e1" :role "user" :content [(:type :text :text "Go")])
+                (:id "e2" :role "assistant" :content [(:type :text :text "One.")])])
+    (should (equal (edn-bridge-test-transcript)
+                   "You\nGo\n\nAssistant\nOne.\n\nTwo.\n"))))
+
 (provide 'edn-bridge-screens-tests)
 
 ;;; edn-bridge-screens-tests.el ends here
