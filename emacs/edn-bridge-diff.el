@@ -44,7 +44,12 @@ Those of its language and its words come when Emacs is idle."
               (setq from (point)))
             (setq path (match-string-no-properties 1)))
           (put-text-property (point) (min end (line-beginning-position 2))
-                             'face face))
+                             'face face)
+          (when-let ((sign (pcase face
+                             ('edn-bridge-diff-added 'edn-bridge-diff-sign-added)
+                             ('edn-bridge-diff-removed
+                              'edn-bridge-diff-sign-removed))))
+            (add-face-text-property (point) (1+ (point)) sign)))
         (forward-line))
       (edn-bridge-diff--queue from end path))))
 

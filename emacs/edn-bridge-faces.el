@@ -468,7 +468,8 @@ Their face can be read on what the text stands on."
     (unless (get derived 'edn-bridge-faces)
       (make-empty-face derived)
       (set-face-documentation
-       derived (format "The face `%s' as it can be read on %s." face background))
+       derived
+       (format "The face `%s' as it can be read on %s." face background))
       (put derived 'edn-bridge-faces
            `(:class read :foreground ,face :on (,background) :like ,face))
       (push derived edn-bridge-faces)
@@ -549,7 +550,8 @@ It is that of `default', unless its characters differ in width.")
   "Face of code, commands and output: what is set off from the text.")
 
 (edn-bridge-faces-define edn-bridge-visible-code
-  (:class read :foreground escape-glyph :on (default raised edn-bridge-diff-added edn-bridge-diff-removed))
+  (:class read :foreground escape-glyph
+   :on (default raised edn-bridge-diff-added edn-bridge-diff-removed))
   "Face of the codes of characters that cannot be seen.")
 
 (edn-bridge-faces-define edn-bridge-rewrite-pending
@@ -571,11 +573,13 @@ It is that of `default', unless its characters differ in width.")
   "Face of what went wrong in the header line.")
 
 (edn-bridge-faces-define edn-bridge-attention
-  (:class read :foreground warning :weight bold :on (mode-line mode-line-inactive))
+  (:class read :foreground warning :weight bold
+   :on (mode-line mode-line-inactive))
   "Face of the mode line's mark for sessions that need the user.")
 
 (edn-bridge-faces-define edn-bridge-work
-  (:class read :foreground warning :weight bold :on (mode-line mode-line-inactive))
+  (:class read :foreground warning :weight bold
+   :on (mode-line mode-line-inactive))
   "Face of the session in the mode line that needs the user.")
 
 ;;; Of messages
@@ -686,20 +690,34 @@ Where their background cannot be computed, their indentation sets them off.")
   "Face of the lines of a diff that say where its lines are.")
 
 (edn-bridge-faces-define edn-bridge-diff-added
-  (:class read :background (tint diff-added 0.15) :otherwise diff-added :mono t :extend t)
+  (:class read :background (tint diff-added 0.15) :otherwise diff-added
+   :mono t :extend t)
   "Face of the lines that a diff adds.")
 
 (edn-bridge-faces-define edn-bridge-diff-removed
-  (:class read :background (tint diff-removed 0.15) :otherwise diff-removed :mono t :extend t)
+  (:class read :background (tint diff-removed 0.15) :otherwise diff-removed
+   :mono t :extend t)
   "Face of the lines that a diff removes.")
 
+(edn-bridge-faces-define edn-bridge-diff-sign-added
+  (:class read :foreground diff-added :on (edn-bridge-diff-added)
+   :weight bold)
+  "Face of the sign of the lines that a diff adds.")
+
+(edn-bridge-faces-define edn-bridge-diff-sign-removed
+  (:class read :foreground diff-removed :on (edn-bridge-diff-removed)
+   :weight bold)
+  "Face of the sign of the lines that a diff removes.")
+
 (edn-bridge-faces-define edn-bridge-diff-refine-added
-  (:class read :background (tint diff-refine-added 0.35) :otherwise diff-refine-added
+  (:class read :background (tint diff-refine-added 0.35)
+   :otherwise diff-refine-added
    :over t :weight bold)
   "Face of the words that a diff adds to a line.")
 
 (edn-bridge-faces-define edn-bridge-diff-refine-removed
-  (:class read :background (tint diff-refine-removed 0.35) :otherwise diff-refine-removed
+  (:class read :background (tint diff-refine-removed 0.35)
+   :otherwise diff-refine-removed
    :over t :weight bold)
   "Face of the words that a diff removes from a line.")
 
@@ -718,7 +736,8 @@ Where their background cannot be computed, their indentation sets them off.")
   "Face of the buttons that answer a question.")
 
 (edn-bridge-faces-define edn-bridge-interact-bar
-  (:class muted :foreground warning :on (default raised edn-bridge-diff-added edn-bridge-diff-removed))
+  (:class muted :foreground warning
+   :on (default raised edn-bridge-diff-added edn-bridge-diff-removed))
   "Face of the bar at the left of what a question says.")
 
 ;;; Of other buffers

@@ -72,7 +72,7 @@ DESCRIPTION is that of the terminal.  Return its process."
         (progn
           (with-temp-buffer
             (edn-bridge-test-wait
-             (not (cl-some #'process-live-p processes)) 300))
+             (not (cl-some #'process-live-p processes)) 900))
           (mapcar (pcase-lambda (`(,colors . ,_))
                     (let ((file (expand-file-name (format "%d.out" colors)
                                                   folder)))
