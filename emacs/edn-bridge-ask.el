@@ -14,6 +14,7 @@
 (require 'edn-bridge-input)
 (require 'edn-bridge-markdown)
 (require 'edn-bridge-side)
+(require 'edn-bridge-view)
 
 ;; Who calls one of these commands first may have no chat yet, and nothing
 ;; of the package loaded but this file.
@@ -258,7 +259,7 @@ A short answer is a message; a longer one has a buffer."
 (defun edn-bridge-ask--prepare-answer (buffer question folder)
   "Have BUFFER be about QUESTION, which is asked in FOLDER."
   (with-current-buffer buffer
-    (special-mode)
+    (edn-bridge-page-mode)
     (setq default-directory folder)
     (visual-line-mode)
     (edn-bridge-visible-setup)

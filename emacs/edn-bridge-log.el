@@ -12,6 +12,7 @@
 (require 'ring)
 (require 'edn-bridge-rpc)
 (require 'edn-bridge-chat)
+(require 'edn-bridge-view)
 
 (defcustom edn-bridge-log-size 500
   "How many frames of each connection are kept.  0 keeps none."
@@ -75,9 +76,8 @@ A frame is a list of a time, a direction and a text.")
 (defvar-local edn-bridge-log--conn nil
   "The connection that this log buffer shows.")
 
-(define-derived-mode edn-bridge-log-mode special-mode "Frames"
-  "Major mode of the frames of a connection."
-  :group 'edn-bridge
+(edn-bridge-define-view-mode edn-bridge-log-mode special-mode "Wire log"
+  "Major mode of the wire log of a connection."
   (setq-local truncate-lines t
               revert-buffer-function #'edn-bridge-log--revert))
 

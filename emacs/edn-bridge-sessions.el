@@ -15,6 +15,7 @@
 (require 'edn-bridge-complete)
 (require 'edn-bridge-input)
 (require 'edn-bridge-work)
+(require 'edn-bridge-view)
 
 ;;;; Choosing
 
@@ -122,15 +123,23 @@ A session that another program has can be read."
 Interactively, choose it."
   (interactive (list (edn-bridge-sessions--choose nil)) edn-bridge-chat-mode)
   (let ((buffer (get-buffer-create "*edn-bridge session*"))
-        (command (edn-bridge-program-command "sessions" "show"))
         (folder default-directory))
     (with-current-buffer buffer
-      (special-mode)
+      (edn-bridge-page-mode)
       (setq default-directory folder)
       (edn-bridge-visible-setup)
       (edn-bridge-markdown-setup)
-      (let ((inhibit-read-only t))
-        (erase-buffer)))
+      (setq-local revert-buffer-function
+                  (lambda (&rest _) (edn-bridge-sessions--read session-id)))
+      (edn-bridge-sessions--read session-id))
+    (pop-to-buffer buffer)))
+
+(defun edn-bridge-sessions--read (session-id)
+  "Show the session SESSION-ID, as the program tells it, in this buffer."
+  (let ((buffer (current-buffer))
+        (command (edn-bridge-program-command "sessions" "show")))
+    (let ((inhibit-read-only t))
+      (erase-buffer))
     (make-process
      :name "edn-bridge sessions show"
      :buffer (generate-new-buffer " *edn-bridge session*" t)
@@ -142,8 +151,7 @@ Interactively, choose it."
      :file-handler t
      :sentinel (lambda (process _change)
                  (unless (process-live-p process)
-                   (edn-bridge-sessions--show-read process buffer))))
-    (pop-to-buffer buffer)))
+                   (edn-bridge-sessions--show-read process buffer))))))
 
 (defun edn-bridge-sessions--state-args ()
   "Return those of the program's arguments that say where sessions are."
@@ -159,6 +167,7 @@ Interactively, choose it."
     (when (buffer-live-p buffer)
       (with-current-buffer buffer
         (let ((inhibit-read-only t))
+          (erase-buffer)
           (insert (edn-bridge-visible-break text 0))
           (edn-bridge-markdown-region (point-min) (point-max))
           (edn-bridge-visible-region (point-min) (point-max))

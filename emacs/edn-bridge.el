@@ -27,6 +27,7 @@
 ;;   -rpc                  process, requests, events; a library
 ;;   -program              where the program is, and how it is built
 ;;   -visible              codes for characters that are not seen
+;;   -view                 modes of buffers that show something
 ;;   -transcript           the parts of a chat buffer's text
 ;;   -markdown-inline      faces of markdown within a line
 ;;   -markdown-table       tables, laid out for the window
@@ -61,6 +62,7 @@
 ;;; Code:
 
 (require 'project)
+(require 'edn-bridge-view)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-messages)
 (require 'edn-bridge-said)

@@ -89,6 +89,8 @@
                       (:id "j2" :status "done" :command "ls")])
               (should (string-match-p "running +make all +j1" (buffer-string)))
               (goto-char (point-min))
+              (should-error (edn-bridge-jobs-inspect) :type 'user-error)
+              (forward-line)
               (edn-bridge-jobs-inspect)
               (should (equal (plist-get (car sent) :params) '(:job-id "j1")))
               (edn-bridge-test-answer

@@ -152,7 +152,7 @@ one in the echo area at once."
     edn-bridge-rules-mode-map edn-bridge-audit-mode-map edn-bridge-mcp-mode-map
     edn-bridge-queue-map edn-bridge-queue-edit-map edn-bridge-ediff-edit-map
     edn-bridge-jobs-mode-map edn-bridge-query-mode-map
-    edn-bridge-usage-mode-map)
+    edn-bridge-usage-mode-map edn-bridge-view-map)
   "The keymaps of the package; a test says if there is another.")
 
 (defun edn-bridge-terminal-tests-keys (map &optional prefix)
@@ -431,7 +431,10 @@ turns, sessions of other hosts and the daemon.")
   (edn-bridge-terminal-tests-do
    "Allow once (y)" '("C-c" "C-a" "y") "Ran six\\."
    '("C-c" "C-j") "running *sleep 600"
-   '("Enter") "^status  running" '("q") "running *sleep 600" '("k")
+   '("Enter") "^status  running" '("q") "running *sleep 600"
+   ;; The keys of every view.
+   '("n" "p" "g" "?") "^Major mode of a session.s background jobs" '("C-x" "o" "q")
+   "running *sleep 600" '("M-<" "n" "d")
    "cancelled")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-say "slowly")
@@ -480,13 +483,13 @@ turns, sessions of other hosts and the daemon.")
    '("A") "^Archived sessions are shown" '("a") "\"Keys2\" is archived"
    ;; The next key acts on the line, which is drawn anew after the message.
    "● Keys2.*  archived" '("a") "\"Keys2\" is not archived any more" '("A") "^Archived sessions are hidden"
-   '("v") "^Session s-")
+   '("v") "^Session s-" '("Enter"))
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-command
    "edn-bridge-sessions-rename" "^Name of this session:" '("BSpace" "Enter")
    "· Keys *$")
   (edn-bridge-terminal-tests-command
-   "edn-bridge-rules" "d: take a rule back" '("a") "s: this session or all")
+   "edn-bridge-rules" "d remove" '("a") "s this session or all")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-command
    "edn-bridge-sessions-read" "^Session:" '("Keys" "Tab" "Enter") "^Session s-")
@@ -608,7 +611,7 @@ turns, sessions of other hosts and the daemon.")
    "edn-bridge-models-login" "^Log in to:" '("scr" "Tab" "Enter"))
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-command "edn-bridge-trust" "Once this is trusted"
-                                     '("C-x" "1"))
+                                     '("Tab" "BTab" "C-x" "1"))
   ;; Another chat, which offers the last session.
   (edn-bridge-terminal-tests-do '("C-x" "b" "notes.txt" "Enter")
                                 '("C-u" "M-x") "^C-u M-x")
@@ -629,7 +632,7 @@ turns, sessions of other hosts and the daemon.")
       (`(,key . ,steps)
        '(("h" "^Input:" ("Hi" "Tab" "Enter") "^Hi\nthere")
          ("k") ("i") ("W" "No message waits") ("L") ("A") ("z") ("Z")
-         ("o" "d: take a rule back") ("O" "s: this session or all")
+         ("o" "d remove") ("O" "s this session or all")
          ("T" "Once this is trusted\\|no configuration")
          ("X" "^Delete session:" quit) ("H" "^Archive session" quit)
          ("D" "^The agent is not told") ("v" "^Model: ") ("C" "^The transcript is on")
