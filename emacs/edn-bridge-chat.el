@@ -75,7 +75,6 @@ Its transcript was not built again.")
   (let ((map (make-sparse-keymap)))
     (define-key map (kbd "C-c C-r") #'edn-bridge-chat-reconnect)
     (define-key map (kbd "TAB") #'edn-bridge-chat-complete-or-next)
-    (define-key map (kbd "<backtab>") #'edn-bridge-chat-previous-button)
     (define-key map (kbd "C-c <up>") #'edn-bridge-chat-previous-message)
     (define-key map (kbd "C-c <down>") #'edn-bridge-chat-next-message)
     map)
@@ -143,7 +142,6 @@ Not where the user has chosen another state for them."
 
 (defun edn-bridge-chat-previous-button ()
   "Go to the button before point."
-  (interactive nil edn-bridge-chat-mode)
   (backward-button 1 t))
 
 (defun edn-bridge-chat-previous-message (count)

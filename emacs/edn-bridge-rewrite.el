@@ -33,7 +33,7 @@
 
 (defun edn-bridge-rewrite--prompt (text instruction place)
   "Return the prompt to have TEXT at PLACE rewritten by INSTRUCTION."
-  (let ((fence (make-string (max 3 (1+ (edn-bridge-ask--longest-fence text)))
+  (let ((fence (make-string (max 3 (1+ (edn-bridge-input-longest-fence text)))
                             ?`)))
     (format "Rewrite the text below, which is %s, as follows: %s
 

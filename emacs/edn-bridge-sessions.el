@@ -609,6 +609,9 @@ Interactively, the bridge chooses the file; with a prefix argument, ask."
                                           (edn-bridge-transcript-end))))
   (message "The transcript is on the kill ring"))
 
+(edn-bridge-input-handle "clear" #'edn-bridge-sessions-new
+                         "Begin a new session in this chat, as /new does.")
+
 (let ((map edn-bridge-chat-mode-map))
   (define-key map (kbd "C-c C-s") #'edn-bridge-sessions-switch)
   (define-key map (kbd "C-c C-n") #'edn-bridge-sessions-new)

@@ -44,6 +44,7 @@
 ;;   -queue                the queue: edited, moved, taken back
 ;;   -tools-output         outputs and diffs, bounded and whole
 ;;   -tools                tool calls
+;;   -shell                commands of the user, in the draft
 ;;   -follow               what a chat missed while it was away
 ;;   -buffers              buffers follow the files that are changed
 ;;   -files                the agent works on the buffers of open files
@@ -55,7 +56,7 @@
 ;;   -actions -attention -models -trust -rules -mcp -sessions -tree -jobs
 ;;                         what hangs on the chat
 ;;   -side                 questions beside the chat
-;;   -ask -rewrite -context -hands -query -log -daemon -doctor -batch -usage
+;;   -ask -rewrite -context -hands -hands-tools -query -log -daemon -doctor -batch -usage
 ;;                         what stands beside it
 ;;   edn-bridge            the entry, and the keys together
 
@@ -70,6 +71,7 @@
 (require 'edn-bridge-input)
 (require 'edn-bridge-queue)
 (require 'edn-bridge-tools)
+(require 'edn-bridge-shell)
 (require 'edn-bridge-follow)
 (require 'edn-bridge-buffers)
 (require 'edn-bridge-files)
@@ -92,6 +94,7 @@
 (require 'edn-bridge-rewrite)
 (require 'edn-bridge-context)
 (require 'edn-bridge-hands)
+(require 'edn-bridge-hands-tools)
 (require 'edn-bridge-query)
 (require 'edn-bridge-log)
 (require 'edn-bridge-daemon)
@@ -198,8 +201,12 @@ It is on no key by itself: bind it to one that you like.")
   (edn-bridge-chat-set-status
    'edn-bridge
    (and (= (point-min) (edn-bridge-transcript-end))
-        (list (substitute-command-keys
-               "\\[edn-bridge-input-send] sends what you write below, \\[edn-bridge-menu] shows all commands")))))
+        (mapcar
+         #'substitute-command-keys
+         (if edn-bridge-input-return-sends
+             '("RET sends what you write below, C-j breaks the line, \\[edn-bridge-menu] shows all commands")
+           '("\\[edn-bridge-input-send] sends what you write below, \\[edn-bridge-menu] shows all commands"
+             "`edn-bridge-input-return-sends' has RET send"))))))
 
 (defun edn-bridge--hide-hint (&rest _)
   "Show no more how to begin: the user has."

@@ -136,10 +136,10 @@ As a user does who has nothing else, in another Emacs."
 (defconst edn-bridge-package-tests-order
   '("constants" "edn" "rpc" "program" "visible" "view" "transcript" "markdown-inline" "markdown-table"
     "markdown-code" "markdown" "chat-state" "chat-place" "chat-header" "chat" "buffers" "messages" "said"
-    "complete" "input" "queue" "tools-output" "tools" "follow" "files" "undo" "ediff" "interact"
+    "complete" "input" "queue" "tools-output" "tools" "shell" "follow" "files" "undo" "ediff" "interact"
     "interact-kinds" "actions" "work" "attention" "sessions" "agents" "models" "trust" "rules" "mcp" "tree" "jobs"
     "side"
-    "ask" "rewrite" "context" "hands" "query" "log" "daemon" "doctor" "usage" "drafts" "batch")
+    "ask" "rewrite" "context" "hands" "hands-tools" "query" "log" "daemon" "doctor" "usage" "drafts" "batch")
   "The files of the package; each may use those before it.")
 
 (ert-deftest edn-bridge-package-depends-in-one-direction ()

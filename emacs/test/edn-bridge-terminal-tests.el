@@ -152,7 +152,7 @@ one in the echo area at once."
     edn-bridge-rules-mode-map edn-bridge-audit-mode-map edn-bridge-mcp-mode-map
     edn-bridge-queue-map edn-bridge-queue-edit-map edn-bridge-ediff-edit-map
     edn-bridge-jobs-mode-map edn-bridge-query-mode-map
-    edn-bridge-usage-mode-map edn-bridge-view-map)
+    edn-bridge-usage-mode-map edn-bridge-view-map edn-bridge-ask-added-map)
   "The keymaps of the package; a test says if there is another.")
 
 (defun edn-bridge-terminal-tests-keys (map &optional prefix)
@@ -223,9 +223,9 @@ Those with two hyphens, which are private, and those of tests are left out."
   (concat "\\`edn-bridge-\\(?:queue-\\|ediff-\\|undo\\'\\|redo\\'\\|rules-remove"
           "\\|audit-toggle\\|daemon\\'\\|sessions-archive\\|sessions-delete\\|tree-delete"
           "\\|mcp\\|agents-\\|usage\\|input-continue\\'"
-          "\\|sessions-take\\|sessions-hand-over\\)")
+          "\\|sessions-take\\|sessions-hand-over\\|ask-send-added\\)")
   "Matches commands whose keys are used where there is something to use them on.
-That is in the tests of queue, rules, questions, servers, agents, usage, cut
+That is in the tests of drafts, queue, rules, questions, servers, agents, usage, cut
 turns, sessions of other hosts and the daemon.")
 
 (defun edn-bridge-terminal-tests-left-out (record)
@@ -238,8 +238,9 @@ turns, sessions of other hosts and the daemon.")
                    (or (member (list 'key (car pair) (cdr pair)) lines)
                        (string-match-p edn-bridge-terminal-tests-elsewhere
                                        (symbol-name (car pair)))
-                       ;; The digits do alike.
-                       (string-match-p "\\`[2-9]\\'" (cdr pair))))
+                       ;; The digits do alike, and the terminal has no S-RET.
+                       (string-match-p "\\`\\(?:[2-9]\\|S-<return>\\)\\'"
+                                       (cdr pair))))
                  (edn-bridge-terminal-tests-all-keys))
      (seq-remove (lambda (command)
                    (or (string-match-p edn-bridge-terminal-tests-elsewhere
@@ -347,7 +348,7 @@ turns, sessions of other hosts and the daemon.")
 (defun edn-bridge-terminal-tests-draft ()
   "Use the keys of the draft."
   (edn-bridge-terminal-tests-do
-   '("Hi" "Enter" "there") "Hi\nthere"
+   '("Hi" "C-j" "BSpace" "Enter" "there") "Hi\nthere"
    '("C-c" "Enter")
    "Thinking …\n\nAssistant\nHello, world.*the notes\\." "ready · idle"
    '("C-c" "C-v") "Hello, \\*\\*world\\*\\*" '("C-c" "C-v") "Hello, world"
@@ -507,7 +508,9 @@ turns, sessions of other hosts and the daemon.")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
    ;; On a button, Emacs 30 has a command of its own for the second key.
-   '("M-<") "Earlier messages" '("Tab" "M->" "BTab")
+   '("M-<") "Earlier messages" '("Tab" "BTab" "M->" "BTab")
+   "^Permissions: accept-edits" '("BTab") "^Permissions: read-only"
+   '("BTab") "^Permissions: ask"
    '("M->" "C-c" "Up" "C-c" "Down"))
   (edn-bridge-terminal-tests-command "edn-bridge-messages-show-earlier"
                                      '("M-<") "You\nwhich")
@@ -559,10 +562,10 @@ turns, sessions of other hosts and the daemon.")
   (edn-bridge-terminal-tests-do
    '("C-x" "b" "notes.txt" "Enter") '("C-x" "1") "second line")
   (edn-bridge-terminal-tests-command "edn-bridge-add-file" "^@notes.txt")
-  (edn-bridge-terminal-tests-do '("C-x" "h"))
+  (edn-bridge-terminal-tests-do '("C-x" "b" "notes.txt" "Enter" "C-x" "h"))
   (edn-bridge-terminal-tests-command "edn-bridge-add-region"
                                      "notes.txt:1-2\n```text")
-  (edn-bridge-terminal-tests-do '("C-x" "h"))
+  (edn-bridge-terminal-tests-do '("C-x" "b" "notes.txt" "Enter" "C-x" "h"))
   (edn-bridge-terminal-tests-command
    ;; What was asked may be above the window by the time it is looked at.
    "edn-bridge-ask-region" "^Ask about the region:" '("What?" "Enter")

@@ -1,0 +1,242 @@
+;;; edn-bridge-draft-tests.el --- Keys and commands of the draft  -*- lexical-binding: t; no-byte-compile: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Code:
+
+(require 'edn-bridge-test-support)
+(require 'edn-bridge-live-tests)
+
+(defun edn-bridge-draft-tests-ops (sent)
+  "Return the ops of SENT, frames last first, in their order.
+What goes before every message is left out."
+  (seq-difference (mapcar (lambda (frame) (plist-get frame :op))
+                          (reverse sent))
+                  '("register_tools" "context_update" "register_files")))
+
+(defun edn-bridge-draft-tests-press (keys)
+  "Call what KEYS are bound to in this chat."
+  (let ((command (key-binding (kbd keys))))
+    (ert-info (keys)
+      (should (commandp command))
+      (call-interactively command))))
+
+;;;; RET
+
+(ert-deftest edn-bridge-draft-return-breaks-the-line-by-default ()
+  (edn-bridge-test-with-chat (_conn sent)
+    (edn-bridge-transcript-set-draft "one")
+    (edn-bridge-draft-tests-press "RET")
+    (should (equal (edn-bridge-transcript-draft) "one\n"))
+    (should-not sent)))
+
+(ert-deftest edn-bridge-draft-return-sends-where-it-shall ()
+  (edn-bridge-test-with-chat (_conn sent)
+    (let ((edn-bridge-input-return-sends t))
+      (edn-bridge-transcript-set-draft "one")
+      (dolist (keys '("S-<return>" "C-j"))
+        (edn-bridge-draft-tests-press keys))
+      (should (equal (edn-bridge-transcript-draft) "one\n\n"))
+      (insert "two")
+      (edn-bridge-draft-tests-press "RET")
+      (should (equal (edn-bridge-transcript-draft) ""))
+      (should (equal (edn-bridge-draft-tests-ops sent) '("prompt"))))))
+
+(ert-deftest edn-bridge-draft-return-breaks-the-line-in-open-code ()
+  (pcase-dolist (`(,draft . ,open)
+                 '(("```el" . t) ("```el\n(x)" . t) ("```el\n(x)\n```" . nil)
+                   ("````\n```" . t) ("~~~\n```" . t) ("~~~\n~~~~" . nil)
+                   ("  ```\nx" . t) ("    ```\nx" . nil) ("a ```" . nil)
+                   ("```x```" . nil) ("```\n``` x" . t)))
+    (edn-bridge-test-with-chat (_conn sent)
+      (let ((edn-bridge-input-return-sends t))
+        (edn-bridge-transcript-set-draft draft)
+        (goto-char (point-max))
+        (edn-bridge-draft-tests-press "RET")
+        (ert-info (draft)
+          (should (eq open (equal (edn-bridge-transcript-draft)
+                                  (concat draft "\n"))))
+          (should (eq open (null sent))))))))
+
+(ert-deftest edn-bridge-draft-hint-names-the-option ()
+  (edn-bridge-test-with-chat (_conn _sent)
+    (edn-bridge--show-hint)
+    (should (string-search "edn-bridge-input-return-sends"
+                           (edn-bridge-transcript-footer)))
+    (let ((edn-bridge-input-return-sends t))
+      (edn-bridge--show-hint)
+      (should (string-match-p "^RET sends" (edn-bridge-transcript-footer))))))
+
+;;;; From other buffers
+
+(ert-deftest edn-bridge-draft-is-sent-from-where-it-was-added ()
+  (edn-bridge-test-with-chat (_conn sent)
+    (let* ((chat (current-buffer))
+           (edn-bridge-ask--chat-function (lambda () chat)))
+      (save-window-excursion
+        (with-temp-buffer
+          (switch-to-buffer (current-buffer))
+          (insert "one line\n")
+          (let ((source (current-buffer)))
+            (edn-bridge-add-region (point-min) (point-max))
+            ;; Point is in the draft.
+            (should (eq (window-buffer) chat))
+            (with-current-buffer chat
+              (should (edn-bridge-transcript-in-draft-p)))
+            (switch-to-buffer source)
+            (should (eq (key-binding (kbd "C-c RET"))
+                        'edn-bridge-ask-send-added))
+            (call-interactively (key-binding (kbd "C-c RET")))
+            (should (equal (edn-bridge-draft-tests-ops sent) '("prompt")))
+            (should-not (key-binding (kbd "C-c RET")))
+            ;; What is sent in the chat needs no key here.
+            (edn-bridge-add-region (point-min) (point-max))
+            (with-current-buffer chat
+              (edn-bridge-input-send))
+            (with-current-buffer source
+              (should-not (key-binding (kbd "C-c RET"))))))))))
+
+;;;; The permission mode
+
+(ert-deftest edn-bridge-draft-backtab-goes-through-the-modes ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-test-event conn "session/updated" :session-id "s1" :mode "ask"
+                           :model-id "m")
+    (goto-char (point-max))
+    (dolist (mode '("accept-edits" "read-only" "ask"))
+      (edn-bridge-draft-tests-press "<backtab>")
+      ;; The header line says so before the bridge has answered.
+      (should (string-match-p (regexp-quote mode) (edn-bridge-chat--header-line)))
+      (should (equal (plist-get (car sent) :params) (list :mode mode))))
+    (edn-bridge-test-event conn "session/updated" :session-id "s1" :mode "yolo")
+    (edn-bridge-draft-tests-press "<backtab>")
+    (should (equal (plist-get (car sent) :params) '(:mode "ask")))))
+
+(ert-deftest edn-bridge-draft-refused-mode-is-taken-back ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-test-event conn "session/updated" :session-id "s1" :mode "ask")
+    (goto-char (point-max))
+    (edn-bridge-draft-tests-press "<backtab>")
+    (edn-bridge-rpc--dispatch-frame
+     conn (list :id (plist-get (car sent) :id) :kind :error :op "set_mode"
+                :error-code "request/failed" :error-message "No."))
+    (should (equal (edn-bridge-chat-get :mode) "ask"))))
+
+(ert-deftest edn-bridge-draft-backtab-above-it-goes-to-the-button-before ()
+  (edn-bridge-test-with-chat (_conn sent)
+    (edn-bridge-chat-notice "Text" nil (list "One" #'ignore) (list "Two" #'ignore))
+    (goto-char (point-min))
+    (search-forward "[Two]")
+    (edn-bridge-draft-tests-press "<backtab>")
+    (should (looking-at-p "\\[Two"))
+    (edn-bridge-draft-tests-press "<backtab>")
+    (should (looking-at-p "\\[One"))
+    (should-not sent)))
+
+;;;; Slash commands and commands of the shell
+
+(ert-deftest edn-bridge-draft-clear-is-new ()
+  (edn-bridge-test-with-chat (_conn sent)
+    (edn-bridge-transcript-set-draft "/clear")
+    (edn-bridge-input-send)
+    (should (equal (edn-bridge-draft-tests-ops sent) '("new_session")))
+    (should (member "clear" (edn-bridge-complete--command-names)))
+    (should (edn-bridge-complete--command-doc "clear"))))
+
+(ert-deftest edn-bridge-draft-shell-output-goes-with-the-next-message ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-transcript-set-draft "!ls -l")
+    (edn-bridge-input-send)
+    (should (equal (plist-get (car sent) :params) '(:command "ls -l")))
+    (should (string-search "Running: ls -l" (edn-bridge-transcript-footer)))
+    (edn-bridge-test-answer conn sent "bash" :output "a.txt\n" :exit-code 2)
+    (should (string-match-p "^! ls -l  (exit 2)\na.txt$"
+                            (edn-bridge-test-transcript)))
+    (should (string-search "output of 1 command goes with the next message"
+                           (edn-bridge-transcript-footer)))
+    (edn-bridge-transcript-set-draft "What is that?")
+    (edn-bridge-input-send)
+    (should (equal (plist-get (plist-get (car sent) :params) :message)
+                   "I ran this command (exit 2):\n```sh\nls -l\n```\nIts output:\n```\na.txt\n```\n\nWhat is that?"))
+    (edn-bridge-transcript-set-draft "And more?")
+    (edn-bridge-input-send)
+    (should (equal (plist-get (plist-get (car sent) :params) :message)
+                   "And more?"))))
+
+(ert-deftest edn-bridge-draft-shell-output-after-two-marks-stays-here ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-transcript-set-draft "!!ls")
+    (edn-bridge-input-send)
+    (edn-bridge-test-answer conn sent "bash" :output "a.txt\n" :exit-code 0)
+    (should (string-match-p "^!! ls\na.txt$" (edn-bridge-test-transcript)))
+    (edn-bridge-transcript-set-draft "What?")
+    (edn-bridge-input-send)
+    (should (equal (plist-get (plist-get (car sent) :params) :message) "What?"))))
+
+(ert-deftest edn-bridge-draft-image-in-markdown-is-no-command ()
+  (edn-bridge-test-with-chat (_conn sent)
+    (dolist (text '("![a cat](cat.png)" "!" "!!" "Yes!ls" "!!! Beware"))
+      (edn-bridge-transcript-set-draft text)
+      (edn-bridge-input-send)
+      (ert-info (text)
+        (should (member (plist-get (car sent) :op) '("prompt" "steer")))))))
+
+(ert-deftest edn-bridge-draft-shell-runs-in-the-folder-of-the-session ()
+  (edn-bridge-live-tests-with-chat "hello.edn"
+    (edn-bridge-transcript-set-draft "!pwd; echo \"$((6*7))\"")
+    (edn-bridge-input-send)
+    (edn-bridge-test-wait
+     (string-match-p (concat (regexp-quote (directory-file-name
+                                            (file-truename default-directory)))
+                             "\n42$")
+                     (edn-bridge-test-transcript)))
+    ;; It is ended by the key that ends a turn.
+    (edn-bridge-transcript-set-draft "!sleep 600")
+    (edn-bridge-input-send)
+    (edn-bridge-input-abort)
+    (edn-bridge-test-wait
+     (string-match-p "^! sleep 600  (cancelled)$" (edn-bridge-test-transcript)))))
+
+;;;; Completion
+
+(defun edn-bridge-draft-tests-complete (text)
+  "Return what completion at point says of TEXT as the draft, and its table."
+  (edn-bridge-transcript-set-draft text)
+  (goto-char (point-max))
+  (edn-bridge-complete-at-point))
+
+(ert-deftest edn-bridge-draft-completion-opens-at-once ()
+  (edn-bridge-test-with-chat (_conn _sent)
+    (cl-letf (((symbol-function 'edn-bridge-buffers-list-files)
+               (lambda (_seconds) '("z.txt" "a.txt" "z.txt"))))
+      (dolist (text '("/" "/mode " "@" "see @"))
+        (ert-info (text)
+          (should (eq t (plist-get (nthcdr 3 (edn-bridge-draft-tests-complete text))
+                                   :company-prefix-length)))))
+      ;; A slash command is nobody else's; an @ may be.
+      (should-not (plist-member (nthcdr 3 (edn-bridge-draft-tests-complete "/mo"))
+                                :exclusive))
+      (should (eq 'no (plist-get (nthcdr 3 (edn-bridge-draft-tests-complete "@a"))
+                                 :exclusive)))
+      (should-not (edn-bridge-draft-tests-complete "/usr/lib")))))
+
+(ert-deftest edn-bridge-draft-completion-has-each-entry-once-in-order ()
+  (edn-bridge-test-with-chat (_conn _sent)
+    (setq edn-bridge-complete--commands '((:name "zeta") (:name "help")))
+    (cl-letf (((symbol-function 'edn-bridge-buffers-list-files)
+               (lambda (_seconds) '("z.txt" "a.txt" "z.txt"))))
+      (pcase-dolist (`(,text . ,first) '(("/" . ("zeta" "help"))
+                                         ("@" . ("z.txt" "a.txt"))))
+        (let* ((table (nth 2 (edn-bridge-draft-tests-complete text)))
+               (all (all-completions "" table)))
+          (ert-info (text)
+            (should (equal (seq-take all 2) first))
+            (should (equal all (seq-uniq all)))
+            (should (eq 'identity
+                        (completion-metadata-get
+                         (completion-metadata "" table nil)
+                         'display-sort-function)))))))))
+
+(provide 'edn-bridge-draft-tests)
+
+;;; edn-bridge-draft-tests.el ends here
