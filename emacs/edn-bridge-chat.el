@@ -21,6 +21,7 @@
 (require 'edn-bridge-edn)
 (require 'edn-bridge-rpc)
 (require 'edn-bridge-program)
+(require 'edn-bridge-settings)
 (require 'edn-bridge-transcript)
 (require 'edn-bridge-chat-state)
 (require 'edn-bridge-chat-place)
@@ -227,6 +228,7 @@ SETUP, where it is not nil, is called in it before that."
     (with-current-buffer buffer
       (setq default-directory directory)
       (edn-bridge-chat-mode)
+      (edn-bridge-settings-read)
       (when setup
         (funcall setup))
       (edn-bridge-chat-connect))
@@ -339,7 +341,9 @@ below an answer that is streaming in."
             (edn-bridge-rpc-connect
              :name (edn-bridge-chat-name)
              :command (apply #'edn-bridge-program-command
-                             "serve" edn-bridge-program-args)
+                             "serve"
+                             (append edn-bridge-program-args
+                                     (edn-bridge-settings-arguments)))
              :directory default-directory
              :features '("interactor" "flow-credit")
              :context (current-buffer)

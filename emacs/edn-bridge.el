@@ -26,6 +26,7 @@
 ;;   -edn                  reader and printer
 ;;   -rpc                  process, requests, events; a library
 ;;   -program              where the program is, and how it is built
+;;   -settings             provider, model, agent and mode of a project
 ;;   -visible              codes for characters that are not seen
 ;;   -view                 modes of buffers that show something
 ;;   -transcript           the parts of a chat buffer's text

@@ -197,6 +197,109 @@ What goes before every message is left out."
     (edn-bridge-test-wait
      (string-match-p "^! sleep 600  (cancelled)$" (edn-bridge-test-transcript)))))
 
+;;;; Keeping
+
+(ert-deftest edn-bridge-draft-is-kept-soon-after-a-change ()
+  (let* ((folder (make-temp-file "edn-drafts" t))
+         (edn-bridge-drafts-file (expand-file-name "drafts.eld" folder))
+         (edn-bridge-drafts--seconds 0.01))
+    (unwind-protect
+        (edn-bridge-test-with-chat (conn _sent)
+          (edn-bridge-transcript-set-draft "half a thought")
+          (edn-bridge-test-wait (equal (edn-bridge-drafts--read)
+                                       '(("s1" . "half a thought"))))
+          (should (= (file-modes edn-bridge-drafts-file) #o600))
+          (should (equal (directory-files folder nil "drafts") '("drafts.eld")))
+          ;; What streams in above it is no change of it.
+          (edn-bridge-test-event conn "assistant/delta" :session-id "s1"
+                                 :text "Hello")
+          (edn-bridge-chat-set-status 'test '("A line"))
+          (should-not edn-bridge-drafts--timer)
+          ;; Once it is sent, it is not kept.
+          (edn-bridge-input-send)
+          (edn-bridge-test-wait (not (file-exists-p edn-bridge-drafts-file))))
+      (delete-directory folder t))))
+
+(ert-deftest edn-bridge-draft-survives-a-killed-emacs ()
+  (let* ((folder (make-temp-file "edn-drafts" t))
+         (file (expand-file-name "drafts.eld" folder)))
+    (unwind-protect
+        (progn
+          (call-process
+           (expand-file-name invocation-name invocation-directory) nil nil nil
+           "-Q" "--batch" "-L" (expand-file-name ".." edn-bridge-test-directory)
+           "-l" "edn-bridge" "--eval"
+           (format "%S"
+                   `(progn
+                      (setq edn-bridge-drafts-file ,file
+                            edn-bridge-drafts--seconds 0.05)
+                      (edn-bridge-chat-mode)
+                      (setq edn-bridge-chat--session-id "s9")
+                      (insert "half a thought")
+                      (while (not (file-exists-p ,file))
+                        (accept-process-output nil 0.02))
+                      (signal-process (emacs-pid) 9))))
+          (let ((edn-bridge-drafts-file file))
+            (should (equal (edn-bridge-drafts--read)
+                           '(("s9" . "half a thought"))))))
+      (delete-directory folder t))))
+
+;;;; Settings of a project
+
+(defun edn-bridge-draft-tests-settings (text &optional agree)
+  "Return the arguments in a folder whose .dir-locals.el has TEXT, and questions.
+With AGREE non-nil the user agrees to what is asked."
+  (let ((folder (file-name-as-directory (make-temp-file "edn-settings" t)))
+        (asked nil))
+    (unwind-protect
+        (with-temp-buffer
+          (write-region text nil (expand-file-name ".dir-locals.el" folder)
+                        nil 'quiet)
+          (setq default-directory folder)
+          (edn-bridge-chat-mode)
+          (cl-letf (((symbol-function 'hack-local-variables-confirm)
+                     (lambda (_all unsafe &rest _)
+                       (setq asked (mapcar #'car unsafe))
+                       agree)))
+            (edn-bridge-settings-read))
+          (remove-hook 'kill-buffer-hook #'edn-bridge-chat--on-kill t)
+          (list (edn-bridge-settings-arguments) asked
+                (local-variable-p 'fill-column)))
+      (delete-directory folder t))))
+
+(ert-deftest edn-bridge-draft-project-sets-model-and-mode ()
+  (should (equal (edn-bridge-draft-tests-settings
+                  "((nil . ((edn-bridge-settings-provider . \"openai\")
+                             (edn-bridge-settings-model . \"gpt-x\")
+                             (edn-bridge-settings-mode . \"read-only\")
+                             (eval . (error \"evaluated\"))
+                             (fill-column . 7))))")
+                 '(("--provider" "openai" "--model" "gpt-x"
+                    "--mode" "read-only")
+                   nil nil))))
+
+(ert-deftest edn-bridge-draft-project-loosens-nothing-unasked ()
+  (dolist (pair '((edn-bridge-settings-mode . "yolo")
+                  (edn-bridge-settings-mode . "accept-edits")
+                  (edn-bridge-settings-agent . "claude")
+                  (edn-bridge-settings-model . "--yolo")))
+    (let ((text (format "((edn-bridge-chat-mode . (%S)))" pair)))
+      (ert-info (text)
+        (should (equal (edn-bridge-draft-tests-settings text)
+                       (list nil (list (car pair)) nil)))))
+    (unless (string-prefix-p "-" (cdr pair))
+      (should (equal (cdr pair)
+                     (cadr (car (edn-bridge-draft-tests-settings
+                                 (format "((nil . (%S)))" pair) t))))))))
+
+(ert-deftest edn-bridge-draft-project-settings-reach-the-program ()
+  (edn-bridge-live-tests-with-program "hello.edn"
+    (write-region "((nil . ((edn-bridge-settings-mode . \"read-only\"))))" nil
+                  (expand-file-name ".dir-locals.el") nil 'quiet)
+    (with-current-buffer (edn-bridge-chat-buffer)
+      (edn-bridge-live-tests-wait-ready)
+      (edn-bridge-test-wait (equal (edn-bridge-chat-get :mode) "read-only")))))
+
 ;;;; Completion
 
 (defun edn-bridge-draft-tests-complete (text)

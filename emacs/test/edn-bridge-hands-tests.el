@@ -5,6 +5,7 @@
 ;;; Code:
 
 (require 'edn-bridge-test-support)
+(require 'edn-bridge-live-tests)
 (require 'flymake)
 
 (defmacro edn-bridge-hands-tests-with-file (spec &rest body)
@@ -837,11 +838,10 @@ They would make the file TRAPPED."
                          :required ["days"]))))
       (should (equal (edn-bridge-hands-tests-result "my-agenda" :days 3)
                      "3 entries"))
-      (pcase-dolist (`(,arguments . ,text)
-                     '((() . "The argument days is missing")
-                       ((:days "3") . "The argument days is no integer")))
-        (should (equal (apply #'edn-bridge-hands-tests-result "my-agenda"
-                              arguments)
+      (pcase-dolist (`(,days . ,text)
+                     '((nil . "The argument days is missing")
+                       ("3" . "The argument days is no integer")))
+        (should (equal (edn-bridge-hands-tests-result "my-agenda" :days days)
                        text))
         (should (eq (plist-get (edn-bridge-hands-tests-params sent "tool_result")
                                :is-error)
@@ -912,7 +912,7 @@ They would make the file TRAPPED."
                 (setq sent nil)
                 (edn-bridge-test-event
                  conn "tool/requested" :session-id "s1" :request-id id
-                 :tool-id (concat "t" id) :tool-name "editor-elisp-eval"
+                 :tool-id (if (equal id "r9") "t1" id) :tool-name "editor-elisp-eval"
                  :arguments '(:code "(setq x-tests 1) (+ 40 2)")))
               (result () (edn-bridge-hands-tests-params sent "tool_result")))
       ;; A rule, or yolo, has let it through.
@@ -933,11 +933,32 @@ They would make the file TRAPPED."
       (push-button (1+ (point)))
       (should (equal (plist-get (result) :text) "The user refused this call"))
       ;; The bridge has asked about this very call.
-      (edn-bridge-test-ask conn "approve-tool" '(:tool "editor-elisp-eval")
-                           :correlation-id "tr9")
+      (edn-bridge-test-ask conn "approve-tool" '(:tool "editor-elisp-eval"))
       (call "r9")
       (edn-bridge-test-wait (result))
       (should (equal (plist-get (result) :text) "42")))))
+
+(ert-deftest edn-bridge-hands-live-evaluation-is-asked-about-once ()
+  (edn-bridge-live-tests-with-program "elisp.edn"
+    (dolist (mode '("ask" "yolo"))
+      (let ((edn-bridge-program-args
+             (append edn-bridge-program-args (list "--mode" mode)))
+            (edn-bridge-hands-tools '(elisp-eval)))
+        (with-current-buffer (edn-bridge-chat-buffer t)
+          (edn-bridge-live-tests-wait-ready)
+          (edn-bridge-transcript-set-draft "Evaluate.")
+          (edn-bridge-input-send)
+          (edn-bridge-test-wait
+           (string-search (if (equal mode "ask") "[Allow once" "[Run it once")
+                          (buffer-string)))
+          (edn-bridge-test-push (if (equal mode "ask") "Allow once" "Run it once"))
+          (edn-bridge-test-wait (string-search "It is done." (buffer-string)))
+          (should (eq (equal mode "yolo")
+                      (and (string-search "calls editor-elisp-eval in this Emacs"
+                                          (buffer-string))
+                           t)))
+          (edn-bridge-tools-toggle t)
+          (should (string-match-p "^ *42$" (buffer-string))))))))
 
 (provide 'edn-bridge-hands-tests)
 

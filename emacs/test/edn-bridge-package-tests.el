@@ -134,7 +134,7 @@ As a user does who has nothing else, in another Emacs."
       (nreverse names))))
 
 (defconst edn-bridge-package-tests-order
-  '("constants" "edn" "rpc" "program" "visible" "view" "transcript" "markdown-inline" "markdown-table"
+  '("constants" "edn" "rpc" "program" "settings" "visible" "view" "transcript" "markdown-inline" "markdown-table"
     "markdown-code" "markdown" "chat-state" "chat-place" "chat-header" "chat" "buffers" "messages" "said"
     "complete" "input" "queue" "tools-output" "tools" "shell" "follow" "files" "undo" "ediff" "interact"
     "interact-kinds" "actions" "work" "attention" "sessions" "agents" "models" "trust" "rules" "mcp" "tree" "jobs"
