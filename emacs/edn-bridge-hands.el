@@ -247,7 +247,7 @@ With ANEW non-nil it is: this chat is on a session anew."
 
 (defun edn-bridge-hands--on-question (data)
   "Note of which call the question in DATA of `interaction/requested' is."
-  (when-let ((id (plist-get data :correlation-id)))
+  (when-let ((id (plist-get (plist-get data :payload) :tool-id)))
     (setq edn-bridge-hands--asked
           (seq-take (cons id edn-bridge-hands--asked) 200))))
 

@@ -93,6 +93,23 @@ They are not in the transcript.")
   "Return how many questions of this chat wait for an answer."
   (length edn-bridge-interact--questions))
 
+(defun edn-bridge-interact-hidden-p ()
+  "Return non-nil if a question of this chat waits that no window shows."
+  (let ((windows (get-buffer-window-list nil nil 'visible)))
+    (seq-some (lambda (question)
+                (let ((start (edn-bridge-interact--question-start question))
+                      (end (edn-bridge-interact--question-end question)))
+                  (not (and start
+                            (seq-some
+                             (lambda (window)
+                               (or (pos-visible-in-window-p start window)
+                                   ;; Point is shown, at the latest by the
+                                   ;; next redisplay.
+                                   (and end
+                                        (<= start (window-point window) end))))
+                             windows)))))
+              edn-bridge-interact--questions)))
+
 (defun edn-bridge-interact--all ()
   "Return all questions that this chat was asked and that wait."
   (append edn-bridge-interact--questions edn-bridge-interact--elsewhere))

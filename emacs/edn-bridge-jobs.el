@@ -117,20 +117,7 @@ The tree of sessions has a buffer of its own."
            (mapcar #'edn-bridge-jobs--entry
                    (append (plist-get data :jobs) nil)))
      (tabulated-list-print t)
-     (edn-bridge-jobs--leave-heading))))
-
-(defun edn-bridge-jobs--leave-heading ()
-  "Where point is in the heading of the columns, go to the first job.
-Do so in every window that shows this buffer."
-  (let ((first (save-excursion
-                 (goto-char (point-min))
-                 (forward-line)
-                 (point))))
-    (when (< (point) first)
-      (goto-char first))
-    (dolist (window (get-buffer-window-list nil nil t))
-      (when (< (window-point window) first)
-        (set-window-point window first)))))
+     (edn-bridge-view-leave-heading))))
 
 (defun edn-bridge-jobs--id (job)
   "Return the id of JOB."

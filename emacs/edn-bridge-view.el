@@ -101,6 +101,21 @@ user has chosen a state for MODE, nothing is done."
             (dolist (state '(motion normal visual))
               (evil-define-key* state map key command))))))))
 
+;;;; Tables
+
+(defun edn-bridge-view-leave-heading ()
+  "Where point is in the heading of the columns, go to the first row.
+Do so in every window that shows this buffer."
+  (let ((first (save-excursion
+                 (goto-char (point-min))
+                 (forward-line)
+                 (point))))
+    (when (< (point) first)
+      (goto-char first))
+    (dolist (window (get-buffer-window-list nil nil t))
+      (when (< (window-point window) first)
+        (set-window-point window first)))))
+
 ;;;; Making modes
 
 (defun edn-bridge-view--not-again (&rest _)

@@ -54,7 +54,7 @@
 ;;   -interact             questions of the agent
 ;;   -interact-kinds       what each kind of them shows
 ;;   -work                 what works and waits, in any project
-;;   -actions -attention -models -trust -rules -mcp -sessions -tree -jobs
+;;   -actions -attention -models -trust -rules -mcp -sessions -tree -chats -jobs
 ;;                         what hangs on the chat
 ;;   -side                 questions beside the chat
 ;;   -ask -rewrite -context -hands -hands-tools -query -log -daemon -doctor -batch -usage
@@ -89,6 +89,7 @@
 (require 'edn-bridge-rules)
 (require 'edn-bridge-mcp)
 (require 'edn-bridge-tree)
+(require 'edn-bridge-chats)
 (require 'edn-bridge-jobs)
 (require 'edn-bridge-side)
 (require 'edn-bridge-ask)
@@ -175,6 +176,7 @@ A fraction of the frame's width, or a number of columns."
                    '(("c" "chat" edn-bridge)
                      ("t" "side window" edn-bridge-toggle)
                      ("n" "who needs me" edn-bridge-attention-next)
+                     ("l" "all sessions" edn-bridge-chats)
                      ("a" "ask about region" edn-bridge-ask-region)
                      ("r" "add region" edn-bridge-add-region)
                      ("e" "add error" edn-bridge-add-error)
@@ -238,6 +240,7 @@ It is on no key by itself: bind it to one that you like.")
     ("Session"
      ("s" edn-bridge-sessions-switch "switch")
      ("w" edn-bridge-tree "tree")
+     ("K" edn-bridge-chats "all sessions")
      ("b" edn-bridge-sessions-continue "continue the last")
      ("R" edn-bridge-sessions-read "read another")
      ("n" edn-bridge-sessions-new "new")

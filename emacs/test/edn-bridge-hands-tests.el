@@ -933,7 +933,7 @@ They would make the file TRAPPED."
       (push-button (1+ (point)))
       (should (equal (plist-get (result) :text) "The user refused this call"))
       ;; The bridge has asked about this very call.
-      (edn-bridge-test-ask conn "approve-tool" '(:tool "editor-elisp-eval"))
+      (edn-bridge-test-ask conn "approve-tool" '(:tool "editor-elisp-eval" :tool-id "t1"))
       (call "r9")
       (edn-bridge-test-wait (result))
       (should (equal (plist-get (result) :text) "42")))))

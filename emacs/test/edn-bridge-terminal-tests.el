@@ -151,7 +151,7 @@ one in the echo area at once."
     edn-bridge-rewrite-edit-map edn-bridge-tree-mode-map
     edn-bridge-rules-mode-map edn-bridge-audit-mode-map edn-bridge-mcp-mode-map
     edn-bridge-queue-map edn-bridge-queue-edit-map edn-bridge-ediff-edit-map
-    edn-bridge-jobs-mode-map edn-bridge-query-mode-map
+    edn-bridge-jobs-mode-map edn-bridge-query-mode-map edn-bridge-chats-mode-map
     edn-bridge-usage-mode-map edn-bridge-view-map edn-bridge-ask-added-map)
   "The keymaps of the package; a test says if there is another.")
 
@@ -583,6 +583,7 @@ turns, sessions of other hosts and the daemon.")
       (`(,key . ,steps)
        '(("c" "ready ·") ("t" "ready ·" ("C-c" "e" "t"))
          ("n" "edn-bridge: project")
+         ("l" "^ *State  *Session" ("Enter") "ready ·")
          ("r" "notes.txt:1-2") ("f" "@notes.txt")
          ("a" "^Ask about the region:" quit)
          ("i" "^Image:" quit)
@@ -649,7 +650,7 @@ turns, sessions of other hosts and the daemon.")
          ("p" "^Permissions:" ("ask" "Enter") "^Permissions: ask")
          ("B" "No agent is configured") ("P" "No external agent answers")
          ("c" "^Keep in the summary" ("Enter") "compact:\\|compacted")
-         ("j" "Status *What") ("e" ":psi.agent-session")
+         ("K" "State *Session") ("j" "Status *What") ("e" ":psi.agent-session")
          ("g" "→ {:id ") ("d" "Handshake in")
          ("s" "^Session:" ("Keys" "Tab" "Enter"))
          ("N" "^Name of this session:" (" again" "Enter") "· Keys again")

@@ -88,7 +88,7 @@
     (edn-bridge-jobs-mode)
     (setq tabulated-list-entries '(("j1" ["running" "sleep" "j1"])))
     (tabulated-list-print t)
-    (edn-bridge-jobs--leave-heading)
+    (edn-bridge-view-leave-heading)
     (should (equal (tabulated-list-get-id) "j1"))))
 
 ;;;; Evil
