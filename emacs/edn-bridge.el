@@ -57,7 +57,7 @@
 ;;   -actions -attention -models -trust -rules -mcp -sessions -tree -chats -jobs
 ;;                         what hangs on the chat
 ;;   -side                 questions beside the chat
-;;   -ask -rewrite -context -hands -hands-tools -query -log -daemon -doctor -batch -usage
+;;   -ask -add -rewrite -context -hands -hands-tools -query -log -daemon -doctor -batch -usage
 ;;                         what stands beside it
 ;;   edn-bridge            the entry, and the keys together
 
@@ -93,6 +93,7 @@
 (require 'edn-bridge-jobs)
 (require 'edn-bridge-side)
 (require 'edn-bridge-ask)
+(require 'edn-bridge-add)
 (require 'edn-bridge-rewrite)
 (require 'edn-bridge-context)
 (require 'edn-bridge-hands)
@@ -182,6 +183,9 @@ A fraction of the frame's width, or a number of columns."
                      ("e" "add error" edn-bridge-add-error)
                      ("f" "add file" edn-bridge-add-file)
                      ("i" "add image" edn-bridge-add-image)
+                     ("s" "add what is at point" edn-bridge-add-at-point)
+                     ("o" "add shell output" edn-bridge-add-output)
+                     ("p" "add screenshot" edn-bridge-add-screenshot)
                      ("x" "explain" edn-bridge-explain)
                      ("F" "fix" edn-bridge-fix)
                      ("w" "rewrite region" edn-bridge-rewrite-region)
@@ -236,6 +240,7 @@ It is on no key by itself: bind it to one that you like.")
      ("y" edn-bridge-interact-accept "say yes to it")
      ("h" edn-bridge-input-search "what was sent before")
      ("I" edn-bridge-add-image "send an image with it")
+     ("'" edn-bridge-compose "compose in a buffer")
      ("D" edn-bridge-context-toggle "tell of your file, or not"))
     ("Session"
      ("s" edn-bridge-sessions-switch "switch")

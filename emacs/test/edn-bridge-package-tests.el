@@ -139,7 +139,7 @@ As a user does who has nothing else, in another Emacs."
     "complete" "input" "queue" "tools-output" "tools" "shell" "follow" "files" "undo" "ediff" "interact"
     "interact-kinds" "actions" "work" "attention" "sessions" "agents" "models" "trust" "rules" "mcp" "tree" "chats" "jobs"
     "side"
-    "ask" "rewrite" "context" "hands" "hands-tools" "query" "log" "daemon" "doctor" "usage" "drafts" "batch")
+    "ask" "add" "rewrite" "context" "hands" "hands-tools" "query" "log" "daemon" "doctor" "usage" "drafts" "batch")
   "The files of the package; each may use those before it.")
 
 (ert-deftest edn-bridge-package-depends-in-one-direction ()

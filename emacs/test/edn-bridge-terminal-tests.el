@@ -152,7 +152,8 @@ one in the echo area at once."
     edn-bridge-rules-mode-map edn-bridge-audit-mode-map edn-bridge-mcp-mode-map
     edn-bridge-queue-map edn-bridge-queue-edit-map edn-bridge-ediff-edit-map
     edn-bridge-jobs-mode-map edn-bridge-query-mode-map edn-bridge-chats-mode-map
-    edn-bridge-usage-mode-map edn-bridge-view-map edn-bridge-ask-added-map)
+    edn-bridge-usage-mode-map edn-bridge-view-map edn-bridge-ask-added-map
+    edn-bridge-compose-map)
   "The keymaps of the package; a test says if there is another.")
 
 (defun edn-bridge-terminal-tests-keys (map &optional prefix)
@@ -523,6 +524,9 @@ turns, sessions of other hosts and the daemon.")
    '("C-c" "C-r") "^The session is here")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
+   '("C-c" "'") "C-c C-c sends it" '("composed" "C-c" "C-k") "^─+\ncomposed"
+   'draft '("C-a" "C-k")
+   '("C-c" "'") "C-c C-c sends it" '("C-c" "C-c") "There is nothing to send"
    '("C-c" "C-d") "^The agent is not told" '("C-c" "C-d") "^The agent gets"))
 
 (defun edn-bridge-terminal-tests-beside ()
@@ -588,6 +592,8 @@ turns, sessions of other hosts and the daemon.")
          ("a" "^Ask about the region:" quit)
          ("i" "^Image:" quit)
          ("e" "There is no error at point")
+         ("s" "notes.txt:1-2") ("o" "There is no buffer of a shell")
+         ("p" "Choose what the screenshot is to show\\|No program for screenshots")
          ("x" "ready ·") ("F" "ready ·")
          ("d" "Handshake in")
          ("q" "^Ask quickly about the region:" ("How?" "Enter") "^How\\?"
@@ -650,7 +656,9 @@ turns, sessions of other hosts and the daemon.")
          ("p" "^Permissions:" ("ask" "Enter") "^Permissions: ask")
          ("B" "No agent is configured") ("P" "No external agent answers")
          ("c" "^Keep in the summary" ("Enter") "compact:\\|compacted")
-         ("K" "State *Session") ("j" "Status *What") ("e" ":psi.agent-session")
+         ("K" "State *Session")
+         ("'" "C-c C-c sends it" ("C-c" "C-k") "ready ·")
+         ("j" "Status *What") ("e" ":psi.agent-session")
          ("g" "→ {:id ") ("d" "Handshake in")
          ("s" "^Session:" ("Keys" "Tab" "Enter"))
          ("N" "^Name of this session:" (" again" "Enter") "· Keys again")
