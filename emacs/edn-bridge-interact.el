@@ -699,7 +699,7 @@ They are kept until the call has written it.")
     (edn-bridge-interact--give question (nth 0 answer) (nth 1 answer))))
 
 (defun edn-bridge-interact-accept ()
-  "Say yes to the question at point, or else to the only one on the screen."
+  "Accept the question at point, or else to the only one on the screen."
   (interactive nil edn-bridge-chat-mode)
   (edn-bridge-interact--choose-answer "y"))
 

@@ -421,15 +421,15 @@ Interactively, choose it; with a prefix argument, from all projects."
            (edn-bridge-sessions-label slot))))
 
 (defun edn-bridge-sessions-take (slot folder)
-  "Go on here with the session SLOT, whose host is lost, in FOLDER.
+  "Take over the session SLOT, whose host is lost, in FOLDER.
 Where FOLDER is empty, the program looks for one of the same git remote.
 Interactively, choose the session from all hosts of the realm, and the folder."
   (interactive
-   (list (edn-bridge-sessions--choose-slot "Take session: " t)
+   (list (edn-bridge-sessions--choose-slot "Take over session: " t)
          ;; What is inserted would have to be deleted for the empty answer.
          (let ((insert-default-directory nil))
            (read-directory-name
-            "Go on in folder (empty: one of the same git remote): "
+            "Continue in folder (empty: one of the same git remote): "
             nil "" t)))
    edn-bridge-chat-mode)
   (let ((conn (edn-bridge-chat-current)))
@@ -443,13 +443,13 @@ Interactively, choose the session from all hosts of the realm, and the folder."
      (lambda (data)
        (edn-bridge-chat-with-buffer conn
          (if (equal (plist-get data :session-id) edn-bridge-chat--session-id)
-             (message "The session goes on here")
+             (message "The session continues here")
            (edn-bridge-sessions-switch (plist-get data :session-id)))))
      :on-error #'edn-bridge-chat-refused)))
 
 (defun edn-bridge-sessions-hand-over (host)
   "Give this chat's session to HOST, another host of the realm."
-  (interactive "sGive this session to the host: " edn-bridge-chat-mode)
+  (interactive "sHand this session over to the host: " edn-bridge-chat-mode)
   (edn-bridge-sessions-change
    (list :id edn-bridge-chat--session-id
          :name (edn-bridge-chat-get :session-display-name))

@@ -14,7 +14,7 @@
 ;;   M-x edn-bridge            the chat of the current project
 ;;   M-x edn-bridge-ask-region a question about the region
 ;;   M-x edn-bridge-query      questions to the session in EQL
-;;   M-x edn-bridge-log        the frames of a connection
+;;   M-x edn-bridge-log        the wire log of a connection
 ;;   M-x edn-bridge-daemon     what runs when no chat is open
 ;;   M-x edn-bridge-doctor     what is wrong, and what to do
 ;;
@@ -229,19 +229,19 @@ It is on no key by itself: bind it to one that you like.")
      ("RET" edn-bridge-input-send "send")
      ("q" edn-bridge-input-queue "queue for after the turn")
      ("W" edn-bridge-queue-go-to "go to the queue")
-     ("L" edn-bridge-queue-resume "resume it")
+     ("L" edn-bridge-queue-resume "resume the queue")
      ("k" edn-bridge-input-abort "abort")
      ("i" edn-bridge-input-interrupt "stop after the tool call")
      ("A" edn-bridge-input-retry "ask the model again")
-     ("G" edn-bridge-input-continue "continue what was cut")
+     ("G" edn-bridge-input-continue "continue the turn")
      ("z" edn-bridge-undo "undo a turn's changes")
-     ("Z" edn-bridge-redo "redo them")
+     ("Z" edn-bridge-redo "redo a turn's changes")
      ("a" edn-bridge-interact-next "go to the next question")
-     ("y" edn-bridge-interact-accept "say yes to it")
-     ("h" edn-bridge-input-search "what was sent before")
+     ("y" edn-bridge-interact-accept "approve")
+     ("h" edn-bridge-input-search "input history")
      ("I" edn-bridge-add-image "send an image with it")
      ("'" edn-bridge-compose "compose in a buffer")
-     ("D" edn-bridge-context-toggle "tell of your file, or not"))
+     ("D" edn-bridge-context-toggle "share your file, or not"))
     ("Session"
      ("s" edn-bridge-sessions-switch "switch")
      ("w" edn-bridge-tree "tree")
@@ -258,7 +258,7 @@ It is on no key by itself: bind it to one that you like.")
      ("Y" edn-bridge-sessions-take "take over a session")
      ("x" edn-bridge-sessions-export "export")
      ("C" edn-bridge-sessions-copy-transcript "copy the transcript")
-     ("r" edn-bridge-chat-reconnect "connect again"))
+     ("r" edn-bridge-chat-reconnect "reconnect"))
     ("Model"
      ("m" edn-bridge-models-choose "model")
      ("v" edn-bridge-models-cycle "next model")
@@ -273,9 +273,9 @@ It is on no key by itself: bind it to one that you like.")
      ("M" edn-bridge-markdown-toggle-markup "show or hide markup")
      ("j" edn-bridge-jobs "jobs")
      ("e" edn-bridge-query "query in EQL")
-     ("g" edn-bridge-log "frames")
-     ("o" edn-bridge-rules "rules: what is allowed")
-     ("O" edn-bridge-audit "audit: what was asked")
+     ("g" edn-bridge-log "wire log")
+     ("o" edn-bridge-rules "rules")
+     ("O" edn-bridge-audit "audit")
      ("S" edn-bridge-mcp "MCP servers")
      ("T" edn-bridge-trust "trust this project")
      ("d" edn-bridge-doctor "doctor")))

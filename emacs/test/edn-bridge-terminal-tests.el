@@ -517,7 +517,7 @@ turns, sessions of other hosts and the daemon.")
                                      '("M-<") "You\nwhich")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
-   '("C-c" "C-b") "^No message waits" '("C-c" "C-c")
+   '("C-c" "C-b") "^No message is queued" '("C-c" "C-c")
    '("C-c" "C-u") '("C-c" "M-u")
    ;; The turn that was interrupted.  After it the script begins anew.
    '("C-c" "M-r") "Thinking …\n\nAssistant\nHello" "ready · idle"
@@ -527,7 +527,7 @@ turns, sessions of other hosts and the daemon.")
    '("C-c" "'") "C-c C-c sends it" '("composed" "C-c" "C-k") "^─+\ncomposed"
    'draft '("C-a" "C-k")
    '("C-c" "'") "C-c C-c sends it" '("C-c" "C-c") "There is nothing to send"
-   '("C-c" "C-d") "^The agent is not told" '("C-c" "C-d") "^The agent gets"))
+   '("C-c" "C-d") "^The agent does not get" '("C-c" "C-d") "^The agent gets"))
 
 (defun edn-bridge-terminal-tests-beside ()
   "Use what stands beside the chat."
@@ -592,7 +592,7 @@ turns, sessions of other hosts and the daemon.")
          ("a" "^Ask about the region:" quit)
          ("i" "^Image:" quit)
          ("e" "There is no error at point")
-         ("s" "notes.txt:1-2") ("o" "There is no buffer of a shell")
+         ("s" "notes.txt:1-2") ("o" "^Output of \\*edn-bridge build\\*:")
          ("p" "Choose what the screenshot is to show\\|No program for screenshots")
          ("x" "ready ·") ("F" "ready ·")
          ("d" "Handshake in")
@@ -641,11 +641,11 @@ turns, sessions of other hosts and the daemon.")
   (pcase-dolist
       (`(,key . ,steps)
        '(("h" "^Input:" ("Hi" "Tab" "Enter") "^Hi\nthere")
-         ("k") ("i") ("W" "No message waits") ("L") ("A") ("z") ("Z")
+         ("k") ("i") ("W" "No message is queued") ("L") ("A") ("z") ("Z")
          ("o" "d remove") ("O" "s this session or all")
          ("T" "Once this is trusted\\|no configuration")
          ("X" "^Delete session:" quit) ("H" "^Archive session" quit)
-         ("D" "^The agent is not told") ("v" "^Model: ") ("C" "^The transcript is on")
+         ("D" "^The agent does not get") ("v" "^Model: ") ("C" "^The transcript is on")
          ("I" "^Image:" ("dot.png" "Enter") "goes with the next message")
          ("E" "^This is the fork\\|The draft is not empty")
          ("t" "▾ bash") ("M") ("b" "No session is offered")
