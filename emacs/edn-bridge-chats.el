@@ -29,8 +29,7 @@
 
 (edn-bridge-define-view-mode edn-bridge-chats-mode tabulated-list-mode "Chats"
   "Major mode of the list of the sessions of all projects."
-  :keys (("RET" edn-bridge-chats-visit "open")
-         ("<mouse-2>" edn-bridge-chats-visit))
+  :keys (("RET" edn-bridge-chats-visit "open"))
   (setq tabulated-list-format [("State" 22 t) ("Session" 40 t)
                                ("Project" 24 t) ("Used" 0 t)]
         tabulated-list-padding 1
@@ -156,11 +155,9 @@ Where SLOTS is nil, those that were listed before are shown."
                   "")
                 (or (edn-bridge-chats-row-time row) ""))))
 
-(defun edn-bridge-chats-visit (&optional event)
-  "Go to the session at point, or where the mouse EVENT was."
-  (interactive (list last-nonmenu-event) edn-bridge-chats-mode)
-  (when (mouse-event-p event)
-    (mouse-set-point event))
+(defun edn-bridge-chats-visit ()
+  "Go to the session at point."
+  (interactive nil edn-bridge-chats-mode)
   (let ((row (or (tabulated-list-get-id)
                  (user-error "There is no session on this line"))))
     (edn-bridge-work-visit

@@ -224,7 +224,7 @@ Those with two hyphens, which are private, and those of tests are left out."
   (concat "\\`edn-bridge-\\(?:queue-\\|ediff-\\|undo\\'\\|redo\\'\\|rules-remove"
           "\\|audit-toggle\\|daemon\\'\\|sessions-archive\\|sessions-delete\\|tree-delete"
           "\\|mcp\\|agents-\\|usage\\|input-continue\\'"
-          "\\|sessions-take\\|sessions-hand-over\\|ask-send-added\\)")
+          "\\|sessions-take\\|sessions-hand-over\\|ask-send-added\\|add-screenshot\\)")
   "Matches commands whose keys are used where there is something to use them on.
 That is in the tests of drafts, queue, rules, questions, servers, agents, usage, cut
 turns, sessions of other hosts and the daemon.")
@@ -526,7 +526,8 @@ turns, sessions of other hosts and the daemon.")
   (edn-bridge-terminal-tests-do
    '("C-c" "'") "C-c C-c sends it" '("composed" "C-c" "C-k") "^─+\ncomposed"
    'draft '("C-a" "C-k")
-   '("C-c" "'") "C-c C-c sends it" '("C-c" "C-c") "There is nothing to send"
+   '("C-c" "'") "C-c C-c sends it" '("/thinking low" "C-c" "C-c")
+   "Thinking level set to low"
    '("C-c" "C-d") "^The agent does not get" '("C-c" "C-d") "^The agent gets"))
 
 (defun edn-bridge-terminal-tests-beside ()
