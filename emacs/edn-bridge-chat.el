@@ -330,6 +330,10 @@ below an answer that is streaming in."
 
 ;;;; Connecting
 
+(defvar-local edn-bridge-chat-environment nil
+  "Variables that this chat's program gets besides those of Emacs.
+An alist of names and values.")
+
 (defun edn-bridge-chat-connect ()
   "Start a bridge for the current chat buffer."
   (when edn-bridge-chat--conn
@@ -337,21 +341,26 @@ below an answer that is streaming in."
   (setq edn-bridge-chat--stale nil
         edn-bridge-chat-following nil)
   (condition-case err
-      (setq edn-bridge-chat--conn
-            (edn-bridge-rpc-connect
-             :name (edn-bridge-chat-name)
-             :command (apply #'edn-bridge-program-command
-                             "serve"
-                             (append edn-bridge-program-args
-                                     (edn-bridge-settings-arguments)))
-             :directory default-directory
-             :features '("interactor" "flow-credit")
-             :context (current-buffer)
-             :on-ready #'edn-bridge-chat--on-ready
-             :on-event #'edn-bridge-chat--on-event
-             :on-batch #'edn-bridge-chat--on-batch
-             :on-close #'edn-bridge-chat--on-close
-             :on-gap #'edn-bridge-chat--on-gap))
+      (let ((process-environment
+             (append (mapcar (pcase-lambda (`(,name . ,value))
+                               (concat name "=" value))
+                             edn-bridge-chat-environment)
+                     process-environment)))
+        (setq edn-bridge-chat--conn
+              (edn-bridge-rpc-connect
+               :name (edn-bridge-chat-name)
+               :command (apply #'edn-bridge-program-command
+                               "serve"
+                               (append edn-bridge-program-args
+                                       (edn-bridge-settings-arguments)))
+               :directory default-directory
+               :features '("interactor" "flow-credit")
+               :context (current-buffer)
+               :on-ready #'edn-bridge-chat--on-ready
+               :on-event #'edn-bridge-chat--on-event
+               :on-batch #'edn-bridge-chat--on-batch
+               :on-close #'edn-bridge-chat--on-close
+               :on-gap #'edn-bridge-chat--on-gap)))
     (file-missing
      (edn-bridge-chat-notice
       (format "The program %s was not found (%s).  Build it, or set `edn-bridge-program' to its file; then reconnect."

@@ -54,7 +54,7 @@
 ;;   -interact             questions of the agent
 ;;   -interact-kinds       what each kind of them shows
 ;;   -work                 what works and waits, in any project
-;;   -actions -attention -models -trust -rules -mcp -sessions -tree -chats -jobs
+;;   -actions -attention -models -auth -trust -rules -mcp -sessions -tree -chats -jobs
 ;;                         what hangs on the chat
 ;;   -side                 questions beside the chat
 ;;   -ask -add -rewrite -context -hands -hands-tools -query -log -daemon -doctor -batch -usage
@@ -85,6 +85,7 @@
 (require 'edn-bridge-sessions)
 (require 'edn-bridge-agents)
 (require 'edn-bridge-models)
+(require 'edn-bridge-auth)
 (require 'edn-bridge-trust)
 (require 'edn-bridge-rules)
 (require 'edn-bridge-mcp)

@@ -300,6 +300,74 @@ With AGREE non-nil the user agrees to what is asked."
       (edn-bridge-live-tests-wait-ready)
       (edn-bridge-test-wait (equal (edn-bridge-chat-get :mode) "read-only")))))
 
+;;;; Keys from auth-source
+
+(defmacro edn-bridge-draft-tests-with-key (&rest body)
+  "Run BODY where auth-source has the key of a provider, in a file."
+  (declare (indent 0) (debug t))
+  `(let* ((file (make-temp-file "edn-authinfo"))
+          (auth-sources (list file))
+          (auth-source-do-cache nil))
+     (unwind-protect
+         (progn
+           (write-region "machine api.anthropic.com login apikey password the-key\n"
+                         nil file nil 'quiet)
+           (auth-source-forget-all-cached)
+           ,@body)
+       (auth-source-forget-all-cached)
+       (delete-file file))))
+
+(ert-deftest edn-bridge-draft-missing-key-is-offered-from-auth-source ()
+  (edn-bridge-draft-tests-with-key
+    (edn-bridge-test-with-chat (conn _sent)
+      (cl-flet ((fail (provider variable)
+                  (edn-bridge-test-event
+                   conn "assistant/message" :session-id "s1"
+                   :error-message
+                   (format "There is no key for %s. Set %s, or log in."
+                           provider variable))
+                  (accept-process-output nil 0.1)))
+        (fail "openai" "OPENAI_API_KEY")
+        (should-not (string-search "auth-source" (edn-bridge-test-transcript)))
+        (fail "anthropic" "ANTHROPIC_API_KEY")
+        (should (string-search "auth-source has a key of anthropic"
+                               (edn-bridge-test-transcript)))
+        (should-not (string-search "the-key" (buffer-string)))
+        (let ((edn-bridge-program "/no/such/program"))
+          (edn-bridge-test-push "Use it"))
+        (should (equal edn-bridge-chat-environment
+                       '(("ANTHROPIC_API_KEY" . "the-key"))))))))
+
+(ert-deftest edn-bridge-draft-live-key-reaches-the-program-alone ()
+  (edn-bridge-live-tests-with-program "hello.edn"
+    (edn-bridge-draft-tests-with-key
+      (let ((process-environment
+             (cons "ANTHROPIC_API_KEY" process-environment))
+            (edn-bridge-program-args
+             (list "--state-dir" edn-bridge-live-tests-state
+                   "--provider" "anthropic" "--model" "claude-sonnet-4-5")))
+        (with-current-buffer (edn-bridge-chat-buffer)
+          (edn-bridge-live-tests-wait-ready)
+          (edn-bridge-transcript-set-draft "Hello")
+          (edn-bridge-input-send)
+          (edn-bridge-test-wait (string-search "[Use it" (buffer-string)))
+          (edn-bridge-test-push "Use it")
+          (edn-bridge-live-tests-wait-ready)
+          ;; The program has the key now: the model is usable.
+          (let ((data (edn-bridge-rpc-call edn-bridge-chat--conn
+                                           "get_available_models" nil)))
+            (should (seq-some
+                     (lambda (model)
+                       (and (equal (edn-bridge-chat-word
+                                    (plist-get model :provider))
+                                   "anthropic")
+                            (edn-bridge-edn-true-p (plist-get model :usable))))
+                     (plist-get data :models))))
+          (should-not (getenv "ANTHROPIC_API_KEY"))
+          ;; No file has it.
+          (should-not (edn-bridge-live-tests-holds
+                       "the-key" edn-bridge-live-tests-state)))))))
+
 ;;;; Completion
 
 (defun edn-bridge-draft-tests-complete (text)

@@ -137,7 +137,7 @@ As a user does who has nothing else, in another Emacs."
   '("constants" "edn" "rpc" "program" "settings" "visible" "view" "transcript" "markdown-inline" "markdown-table"
     "markdown-code" "markdown" "chat-state" "chat-place" "chat-header" "chat" "buffers" "messages" "said"
     "complete" "input" "queue" "tools-output" "tools" "shell" "follow" "files" "undo" "ediff" "interact"
-    "interact-kinds" "actions" "work" "attention" "sessions" "agents" "models" "trust" "rules" "mcp" "tree" "chats" "jobs"
+    "interact-kinds" "actions" "work" "attention" "sessions" "agents" "models" "auth" "trust" "rules" "mcp" "tree" "chats" "jobs"
     "side"
     "ask" "add" "rewrite" "context" "hands" "hands-tools" "query" "log" "daemon" "doctor" "usage" "drafts" "batch")
   "The files of the package; each may use those before it.")
