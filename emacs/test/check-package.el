@@ -34,7 +34,7 @@
         (with-temp-buffer
           (insert-file-contents file)
           (while (re-search-forward
-                  "^;;;###autoload\n(\\(?:cl-\\)?def\\(?:un\\|macro\\|ine-minor-mode\\) \\([^ \n]+\\)"
+                  "^;;;###autoload\n(\\(?:\\(?:cl-\\)?defun\\|defmacro\\|define-minor-mode\\) \\([^ \n]+\\)"
                   nil t)
             (push (intern (match-string 1)) found)))))
     found))

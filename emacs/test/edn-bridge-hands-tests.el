@@ -864,7 +864,7 @@ They would make the file TRAPPED."
                     "Text." :args ((days date "Days")) days)
                   (edn-bridge-define-tool my-tool (days)
                     "Text." :args ((days integer)) days)
-                  (edn-bridge-define-tool my-tool () "Text." :chnages nil 1)
+                  (edn-bridge-define-tool my-tool () "Text." :colour nil 1)
                   (edn-bridge-define-tool my/tool () "Text." 1)))
     (ert-info ((format "%S" form))
       (should-error (macroexpand-1 form)))))
