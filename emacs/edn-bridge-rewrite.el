@@ -12,8 +12,10 @@
 
 (require 'cl-lib)
 (require 'diff)
+(require 'diff-mode)
 (require 'edn-bridge-ask)
 (require 'edn-bridge-side)
+(require 'edn-bridge-view)
 
 (defface edn-bridge-rewrite-pending
   '((t :inherit highlight))
@@ -101,13 +103,13 @@ The difference is shown when it has come, and can be accepted then."
               (message "The model would leave the region as it is"))
           (edn-bridge-rewrite--show overlay old new)))))))
 
-(defvar edn-bridge-rewrite-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map "a" #'edn-bridge-rewrite-accept)
-    (define-key map "e" #'edn-bridge-rewrite-edit)
-    (define-key map "q" #'edn-bridge-rewrite-reject)
-    map)
-  "Keymap of a difference that can be accepted.")
+(edn-bridge-define-view-mode edn-bridge-rewrite-diff-mode diff-mode "Rewrite"
+  "Major mode of a difference that can be accepted."
+  :keys (("a" edn-bridge-rewrite-accept "accept")
+         ("e" edn-bridge-rewrite-edit "edit before accepting")
+         ("q" edn-bridge-rewrite-reject "reject"))
+  ;; A diff that is only read has keys before those of its mode.
+  (setq-local minor-mode-overriding-map-alist nil))
 
 (defun edn-bridge-rewrite--show (overlay old new)
   "Show the difference between OLD, the text of OVERLAY, and NEW."
@@ -130,6 +132,7 @@ The difference is shown when it has come, and can be accepted then."
         (diff-no-select before proposal nil t diff)
       (kill-buffer before))
     (with-current-buffer diff
+      (edn-bridge-rewrite-diff-mode)
       (let ((inhibit-read-only t))
         ;; Without the names of temporary files.
         (goto-char (point-min))
@@ -141,20 +144,9 @@ The difference is shown when it has come, and can be accepted then."
         (goto-char (point-min))
         (edn-bridge-visible-region (point-min) (point-max) 'strict))
       (setq edn-bridge-rewrite--overlay overlay
-            edn-bridge-rewrite--proposal proposal
-            header-line-format " a: accept   e: edit before accepting   q: reject")
-      (edn-bridge-rewrite--mode)
-      ;; A diff's own keys come before those of minor modes.
-      (setq-local minor-mode-overriding-map-alist
-                  (cons (cons 'edn-bridge-rewrite--mode edn-bridge-rewrite-map)
-                        minor-mode-overriding-map-alist)))
+            edn-bridge-rewrite--proposal proposal))
     (display-buffer diff)
     (message "The region can be rewritten: see %s" (buffer-name diff))))
-
-(define-minor-mode edn-bridge-rewrite--mode
-  "Keys of a difference that can be accepted."
-  :interactive nil
-  :keymap edn-bridge-rewrite-map)
 
 (defvar edn-bridge-rewrite-edit-map
   (let ((map (make-sparse-keymap)))

@@ -45,10 +45,13 @@
 
 (defun edn-bridge-view-hint-line (hints width)
   "Return HINTS, conses of a key and what it does, in a line of WIDTH columns.
-The keys of every view come last.  Where not all hints fit, the last of
-HINTS are left out."
+The keys of every view come last, unless HINTS have them.  Where not all
+hints fit, the last of HINTS are left out."
   (let* ((common (mapconcat #'edn-bridge-view--hint
-                            edn-bridge-view--common-hints "  "))
+                            (seq-remove (lambda (pair)
+                                          (assoc (car pair) hints))
+                                        edn-bridge-view--common-hints)
+                            "  "))
          (left (- width (string-width common) 2))
          (line ""))
     (cl-dolist (pair hints)

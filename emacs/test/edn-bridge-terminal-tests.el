@@ -147,7 +147,7 @@ one in the echo area at once."
   '(edn-bridge-chat-mode-map edn-bridge-markdown-link-map
     edn-bridge-markdown-fence-map edn-bridge-markdown-table-map
     edn-bridge-messages-thinking-map edn-bridge-tools-line-map edn-bridge-tools-body-map
-    edn-bridge-interact-map edn-bridge-rewrite-map
+    edn-bridge-interact-map edn-bridge-rewrite-diff-mode-map
     edn-bridge-rewrite-edit-map edn-bridge-tree-mode-map
     edn-bridge-rules-mode-map edn-bridge-audit-mode-map edn-bridge-mcp-mode-map
     edn-bridge-queue-map edn-bridge-queue-edit-map edn-bridge-ediff-edit-map
