@@ -264,7 +264,12 @@ A refusal is shown in the echo area: the queue is told anew by itself."
    "resume_queue" nil
    (lambda (data)
      (unless (edn-bridge-edn-true-p (plist-get data :resumed))
-       (message "No message is queued")))))
+       (message "No message is queued%s"
+                ;; Elsewhere this key sends.
+                (if (string-blank-p (edn-bridge-transcript-draft))
+                    ""
+                  (substitute-command-keys
+                   "; \\[edn-bridge-input-send] sends the draft")))))))
 
 ;;;; Editing
 

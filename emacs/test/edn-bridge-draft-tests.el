@@ -67,6 +67,20 @@ What goes before every message is left out."
       (edn-bridge--show-hint)
       (should (string-match-p "^RET sends" (edn-bridge-transcript-footer))))))
 
+(ert-deftest edn-bridge-draft-key-that-resumes-says-what-sends ()
+  (edn-bridge-test-with-chat (conn sent)
+    (let ((said nil))
+      (cl-letf (((symbol-function 'message)
+                 (lambda (format &rest args)
+                   (setq said (apply #'format-message format args)))))
+        (pcase-dolist (`(,draft . ,text)
+                       '(("" . "No message is queued")
+                         ("text" . "No message is queued; C-c RET sends the draft")))
+          (edn-bridge-transcript-set-draft draft)
+          (edn-bridge-draft-tests-press "C-c C-c")
+          (edn-bridge-test-answer conn sent "resume_queue" :resumed :false)
+          (should (equal (substring-no-properties said) text)))))))
+
 ;;;; From other buffers
 
 (ert-deftest edn-bridge-draft-is-sent-from-where-it-was-added ()
