@@ -97,9 +97,16 @@ running tool call."
                 (if region
                     (buffer-substring-no-properties (region-beginning)
                                                     (region-end))
-                  (edn-bridge-transcript-draft)))))
+                  (edn-bridge-transcript-draft))))
+         (shell nil))
     (when (equal text "")
       (user-error "There is nothing to send"))
+    (setq shell (and (not region)
+                     (string-match edn-bridge-input--shell-regexp text)))
+    (when shell
+      ;; Where it cannot be run, it stays the draft.
+      (funcall edn-bridge-input--shell (match-string 2 text)
+               (not (match-string 1 text))))
     (if region
         (deactivate-mark)
       (edn-bridge-transcript-reset-draft))
@@ -108,11 +115,8 @@ running tool call."
                         (cdr (assoc (substring text 1)
                                     edn-bridge-input--commands)))))
       (cond
+       (shell)
        (command (call-interactively command))
-       ((and (not region)
-             (string-match edn-bridge-input--shell-regexp text))
-        (funcall edn-bridge-input--shell (match-string 2 text)
-                 (not (match-string 1 text))))
        (t (edn-bridge-input-send-text text behavior (not region)))))))
 
 ;;;; RET

@@ -163,6 +163,10 @@ What goes before every message is left out."
     (edn-bridge-input-send)
     (should (equal (plist-get (car sent) :params) '(:command "ls -l")))
     (should (string-search "Running: ls -l" (edn-bridge-transcript-footer)))
+    ;; One that has to wait stays the draft.
+    (edn-bridge-transcript-set-draft "!date")
+    (should-error (edn-bridge-input-send) :type 'user-error)
+    (should (equal (edn-bridge-transcript-draft) "!date"))
     (edn-bridge-test-answer conn sent "bash" :output "a.txt\n" :exit-code 2)
     (should (string-match-p "^! ls -l  (exit 2)\na.txt$"
                             (edn-bridge-test-transcript)))
@@ -344,8 +348,9 @@ With AGREE non-nil the user agrees to what is asked."
         (fail "openai" "OPENAI_API_KEY")
         (should-not (string-search "auth-source" (edn-bridge-test-transcript)))
         (fail "anthropic" "ANTHROPIC_API_KEY")
-        (should (string-search "auth-source has a key of anthropic"
-                               (edn-bridge-test-transcript)))
+        (edn-bridge-test-wait
+         (string-search "auth-source has a key of anthropic"
+                        (edn-bridge-test-transcript)))
         (should-not (string-search "the-key" (buffer-string)))
         (let ((edn-bridge-program "/no/such/program"))
           (edn-bridge-test-push "Use it"))
