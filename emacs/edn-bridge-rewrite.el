@@ -103,13 +103,19 @@ The difference is shown when it has come, and can be accepted then."
               (message "The model would leave the region as it is"))
           (edn-bridge-rewrite--show overlay old new)))))))
 
+(defvar-local edn-bridge-rewrite--read nil
+  "Non-nil in a difference that can be accepted.")
+
 (edn-bridge-define-view-mode edn-bridge-rewrite-diff-mode diff-mode "Rewrite"
   "Major mode of a difference that can be accepted."
   :keys (("a" edn-bridge-rewrite-accept "accept")
          ("e" edn-bridge-rewrite-edit "edit before accepting")
          ("q" edn-bridge-rewrite-reject "reject"))
-  ;; A diff that is only read has keys before those of its mode.
-  (setq-local minor-mode-overriding-map-alist nil))
+  ;; A diff that is only read has keys of a minor mode, before its own.
+  (setq edn-bridge-rewrite--read t)
+  (setq-local minor-mode-overriding-map-alist
+              (list (cons 'edn-bridge-rewrite--read
+                          edn-bridge-rewrite-diff-mode-map))))
 
 (defun edn-bridge-rewrite--show (overlay old new)
   "Show the difference between OLD, the text of OVERLAY, and NEW."
