@@ -64,7 +64,9 @@ the image, the last output of a shell, the definition at point, or the file."
 (defun edn-bridge-add--shell-p (buffer)
   "Return non-nil if BUFFER is that of a shell, a compilation or the like."
   (with-current-buffer buffer
-    (derived-mode-p 'comint-mode 'eshell-mode 'compilation-mode)))
+    (and (derived-mode-p 'comint-mode 'eshell-mode 'compilation-mode)
+         ;; Emacs fills the log of its compiler by itself.
+         (not (derived-mode-p 'emacs-lisp-compilation-mode)))))
 
 (defun edn-bridge-add--last-output ()
   "Return the last command of this buffer, or nil, and its output."

@@ -5,6 +5,7 @@
 ;;; Code:
 
 (require 'edn-bridge-test-support)
+(require 'bytecomp)
 (require 'comint)
 (require 'dired)
 (require 'eshell)
@@ -103,6 +104,13 @@
     (should (string-match-p "\\`The last 20000 characters of the output of " draft))
     (should (< (length draft) 20200))
     (should (string-match-p "aend\n```\n\\'" draft))))
+
+(ert-deftest edn-bridge-add-output-is-no-log-of-emacs-itself ()
+  (with-temp-buffer
+    (emacs-lisp-compilation-mode)
+    (should-not (edn-bridge-add--shell-p (current-buffer)))
+    (compilation-mode)
+    (should (edn-bridge-add--shell-p (current-buffer)))))
 
 (ert-deftest edn-bridge-add-screenshot-goes-with-the-next-message ()
   (edn-bridge-test-with-chat (_conn _sent)
