@@ -11,6 +11,7 @@
 #   make dist               builds the archives and packages, into target/dist; dist-check: installs and tries each
 #   make cross              checks that the program compiles for macOS, and its packages for Windows
 #   make bench              runs the benchmarks; bench-emacs: those of the Emacs package
+#   make melpa              builds the Emacs package from its recipe, and checks it as others install it
 #   make screenshots        takes pictures of the Emacs package, into emacs/screenshots
 #   make crash, make realm, make simulate, make hostile, make soak, make fuzz, make fuzz-emacs, make features: longer checks,
 #                           some with more tools
@@ -38,7 +39,7 @@ help:
 	@sed -n 's/^#   make/make/p' Makefile
 
 SCRIPTS := build run test check-all test-emacs clients check cross dist dist-check dist-twice tools bench bench-emacs screenshots fuzz fuzz-emacs \
-  features unsafe package
+  features unsafe package melpa
 .PHONY: $(SCRIPTS)
 $(SCRIPTS):
 	@exec bash tests/make/$@.sh

@@ -4,10 +4,11 @@
 
 ;;; Commentary:
 
-;; emacs -Q --batch -l emacs/build-package.el FOLDER
+;; emacs -Q --batch -l emacs/build-package.el FOLDER [INFO]
 ;;
 ;; Writes edn-bridge-VERSION.tar into FOLDER, for `package-install-file',
-;; and prints its name.  Needs the program tar.
+;; and prints its name.  INFO is the manual, as packaging/manual.sh makes it.
+;; Needs the program tar.
 
 ;;; Code:
 
@@ -40,8 +41,19 @@ its variables are bound."
       (insert "lexical-binding: t; "))
     (write-region nil nil file nil 'quiet)))
 
-(defun build-package (folder)
-  "Write the package's tar into FOLDER and return its name."
+(defun build-package-add-manual (info content)
+  "Copy the manual INFO to the folder CONTENT, with the file that announces it.
+Emacs looks for that file in the folder of each package."
+  (copy-file info (expand-file-name "edn-bridge.info" content))
+  (write-region
+   (concat "This is the file dir, the top of the Info tree of this package.\n\n"
+           "\x1f\nFile: dir,\tNode: Top\n\n* Menu:\n\nEmacs\n"
+           "* edn-bridge: (edn-bridge).     A bridge between editors and coding agents.\n")
+   nil (expand-file-name "dir" content) nil 'quiet))
+
+(defun build-package (folder &optional info)
+  "Write the package's tar into FOLDER and return its name.
+INFO, where it is not nil, is its manual."
   (let* ((description
           (with-temp-buffer
             (insert-file-contents
@@ -58,6 +70,8 @@ its variables are bound."
           (make-directory folder t)
           (dolist (file (build-package-files))
             (copy-file file (file-name-as-directory content)))
+          (when info
+            (build-package-add-manual info content))
           (build-package-describe
            description (expand-file-name "edn-bridge-pkg.el" content))
           (unless (zerop (call-process "tar" nil nil nil
@@ -69,6 +83,7 @@ its variables are bound."
 (when noninteractive
   (princ (format "%s\n" (build-package
                          (or (pop command-line-args-left)
-                             (error "Usage: build-package.el FOLDER"))))))
+                             (error "Usage: build-package.el FOLDER [INFO]"))
+                         (pop command-line-args-left)))))
 
 ;;; build-package.el ends here

@@ -14,6 +14,7 @@
 (require 'edn-bridge-input)
 (require 'edn-bridge-markdown)
 (require 'edn-bridge-side)
+(require 'edn-bridge-view)
 
 ;; Who calls one of these commands first may have no chat yet, and nothing
 ;; of the package loaded but this file.
@@ -52,7 +53,7 @@ It opens one where there is none.")
 CHAT is where it will stand."
   (let* ((text (buffer-substring-no-properties start end))
          (fence (make-string
-                 (max 3 (1+ (edn-bridge-ask--longest-fence text))) ?`)))
+                 (max 3 (1+ (edn-bridge-input-longest-fence text))) ?`)))
     (format "%s\n%s%s\n%s%s%s"
             (edn-bridge-ask--place start end chat)
             fence
@@ -63,15 +64,6 @@ CHAT is where it will stand."
             text
             (if (string-suffix-p "\n" text) "" "\n")
             fence)))
-
-(defun edn-bridge-ask--longest-fence (text)
-  "Return the length of the longest run of backquotes in TEXT."
-  (let ((longest 0)
-        (start 0))
-    (while (string-match "`+" text start)
-      (setq longest (max longest (- (match-end 0) (match-beginning 0)))
-            start (match-end 0)))
-    longest))
 
 ;;;###autoload
 (defun edn-bridge-ask-region (start end question)
@@ -109,8 +101,15 @@ CHAT is where it will stand."
      chat (concat "@" (edn-bridge-ask--relative (expand-file-name file) chat)
                   " "))))
 
+(defvar-local edn-bridge-ask--added-to nil
+  "The chat to whose draft something of this buffer was added, or nil.")
+
 (defun edn-bridge-ask--add-to-draft (chat text)
-  "Add TEXT at the end of the draft of CHAT, and show it."
+  "Add TEXT at the end of the draft of CHAT, and go there.
+In the buffer that it was added from, a key then sends the draft too."
+  (unless (edn-bridge-chat-buffer-p (current-buffer))
+    (setq edn-bridge-ask--added-to chat)
+    (edn-bridge-ask--added-mode))
   (with-current-buffer chat
     (save-excursion
       (goto-char (point-max))
@@ -121,9 +120,45 @@ CHAT is where it will stand."
             ((not (memq (char-before) '(?\s ?\n)))
              (insert " ")))
       (insert text)))
-  (let ((window (display-buffer chat)))
-    (when window
-      (set-window-point window (with-current-buffer chat (point-max))))))
+  (pop-to-buffer chat)
+  (goto-char (point-max)))
+
+;;;; Sending from where something was added
+
+(defvar edn-bridge-ask-added-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "C-c RET") #'edn-bridge-ask-send-added)
+    map)
+  "Keymap of a buffer of which something waits in the draft of a chat.")
+
+(define-minor-mode edn-bridge-ask--added-mode
+  "Keys of a buffer of which something waits in the draft of a chat.
+The mode ends when the draft is sent."
+  :interactive nil
+  :keymap edn-bridge-ask-added-map)
+
+(defun edn-bridge-ask-send-added ()
+  "Send the draft of the chat to which something of this buffer was added."
+  (interactive)
+  (let ((chat edn-bridge-ask--added-to))
+    (edn-bridge-ask--added-mode -1)
+    (unless (and chat (edn-bridge-chat-buffer-p chat))
+      (user-error "The chat is gone"))
+    (with-current-buffer chat
+      (deactivate-mark)
+      (edn-bridge-input-send))
+    (message "Sent to %s" (buffer-name chat))))
+
+(defun edn-bridge-ask--added-is-sent ()
+  "Where the draft of this chat is sent, it need not be sent from elsewhere."
+  (let ((chat (current-buffer)))
+    (dolist (buffer (buffer-list))
+      (when (eq (buffer-local-value 'edn-bridge-ask--added-to buffer) chat)
+        (with-current-buffer buffer
+          (setq edn-bridge-ask--added-to nil)
+          (edn-bridge-ask--added-mode -1))))))
+
+(add-hook 'edn-bridge-input-send-hook #'edn-bridge-ask--added-is-sent)
 
 ;;;; Errors, explanations
 
@@ -258,7 +293,7 @@ A short answer is a message; a longer one has a buffer."
 (defun edn-bridge-ask--prepare-answer (buffer question folder)
   "Have BUFFER be about QUESTION, which is asked in FOLDER."
   (with-current-buffer buffer
-    (special-mode)
+    (edn-bridge-page-mode)
     (setq default-directory folder)
     (visual-line-mode)
     (edn-bridge-visible-setup)

@@ -4,14 +4,18 @@
 
 ;;; Commentary:
 
-;; A global minor mode that says, in the mode line and by a notification,
-;; that a session asks something or has finished while the user was
-;; elsewhere; and a command that goes there.  The bridge's own
-;; notifications are shown here too.
+;; `edn-bridge-attention-state' says whether a chat needs the user: it asks
+;; something that no window shows, or has finished while the user was
+;; elsewhere.  A global minor mode shows that in the mode line, in the tab
+;; bar, in tab lines and by a notification, each of which can be turned off;
+;; and a command goes there.  The bridge's own notifications are shown here
+;; too.
 
 ;;; Code:
 
 (require 'cl-lib)
+(require 'tab-bar)
+(require 'tab-line)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-interact)
 (require 'edn-bridge-work)
@@ -21,6 +25,18 @@
   "Function that tells the user about a session that needs them.
 It is called with a title and a text while the chat is not in view."
   :type 'function
+  :group 'edn-bridge)
+
+(defcustom edn-bridge-attention-views '(mode-line tab-bar tab-line notification)
+  "Where `edn-bridge-attention-mode' says which sessions need the user."
+  :type '(set (const :tag "The mode line" mode-line)
+              (const :tag "The names of tabs in the tab bar" tab-bar)
+              (const :tag "The names of buffers in tab lines" tab-line)
+              (const :tag "A notification or a message" notification))
+  :set (lambda (variable value)
+         (set-default variable value)
+         (when (fboundp 'edn-bridge-attention--update)
+           (edn-bridge-attention--update)))
   :group 'edn-bridge)
 
 (defvar edn-bridge-attention--lighter ""
@@ -45,6 +61,12 @@ It is called with a title and a text while the chat is not in view."
                   #'edn-bridge-attention--on-turn-end)
         (add-hook 'window-selection-change-functions
                   #'edn-bridge-attention--on-view)
+        (add-hook 'window-buffer-change-functions
+                  #'edn-bridge-attention--on-view)
+        (add-function :around tab-bar-tab-name-format-function
+                      #'edn-bridge-attention--tab-bar-name)
+        (add-function :around tab-line-tab-name-format-function
+                      #'edn-bridge-attention--tab-line-name)
         (add-function :after after-focus-change-function
                       #'edn-bridge-attention--on-focus))
     (setq global-mode-string
@@ -55,26 +77,94 @@ It is called with a title and a text while the chat is not in view."
                  #'edn-bridge-attention--on-turn-end)
     (remove-hook 'window-selection-change-functions
                  #'edn-bridge-attention--on-view)
+    (remove-hook 'window-buffer-change-functions
+                 #'edn-bridge-attention--on-view)
+    (remove-function tab-bar-tab-name-format-function
+                     #'edn-bridge-attention--tab-bar-name)
+    (remove-function tab-line-tab-name-format-function
+                     #'edn-bridge-attention--tab-line-name)
     (remove-function after-focus-change-function
                      #'edn-bridge-attention--on-focus))
   (edn-bridge-attention--update))
 
+(defun edn-bridge-attention-state (buffer)
+  "Return why the chat BUFFER needs the user, or nil.
+It is `asks' where a question waits that no window shows, and `finished'
+where a turn ended which the user did not see."
+  (when (edn-bridge-chat-buffer-p buffer)
+    (with-current-buffer buffer
+      (cond ((edn-bridge-interact-hidden-p) 'asks)
+            (edn-bridge-attention--unseen 'finished)))))
+
+(defun edn-bridge-attention--in (state)
+  "Return the chats whose `edn-bridge-attention-state' is STATE."
+  (seq-filter (lambda (buffer) (eq state (edn-bridge-attention-state buffer)))
+              (edn-bridge-chat-buffers)))
+
 (defun edn-bridge-attention--asking ()
-  "Return the chats with questions that wait."
+  "Return the chats with questions that wait, also those that a window shows."
   (seq-filter (lambda (buffer)
                 (buffer-local-value 'edn-bridge-interact--questions buffer))
               (edn-bridge-chat-buffers)))
 
-(defun edn-bridge-attention--finished ()
-  "Return the chats that finished a turn which was not seen."
-  (seq-filter (lambda (buffer)
-                (buffer-local-value 'edn-bridge-attention--unseen buffer))
-              (edn-bridge-chat-buffers)))
+(defun edn-bridge-attention--mark (buffers)
+  "Return the mark of the one of BUFFERS that needs the user most, or nothing."
+  (let ((states (mapcar #'edn-bridge-attention-state buffers)))
+    (cond ((memq 'asks states)
+           (propertize "? " 'face 'edn-bridge-attention))
+          ((memq 'finished states) "✓ ")
+          (t ""))))
+
+(defun edn-bridge-attention--with-mark (mark name)
+  "Return NAME, of a tab, with MARK before it, which has the face of NAME too."
+  (let ((mark (copy-sequence mark)))
+    (when (and (> (length mark) 0) (> (length name) 0))
+      (add-face-text-property 0 (length mark)
+                              (get-text-property 0 'face name) t mark)
+      (dolist (property '(tab local-map keymap close-tab follow-link))
+        (when-let ((value (get-text-property 0 property name)))
+          (put-text-property 0 (length mark) property value mark))))
+    (concat mark name)))
+
+(defun edn-bridge-attention--tab-bar-name (function tab index)
+  "Return what FUNCTION makes of TAB at INDEX, with a mark if it needs the user."
+  (let ((name (funcall function tab index)))
+    (if (and (memq 'tab-bar edn-bridge-attention-views) (stringp name))
+        (edn-bridge-attention--with-mark
+         (edn-bridge-attention--mark (edn-bridge-attention--tab-buffers tab))
+         name)
+      name)))
+
+(defun edn-bridge-attention--tab-buffers (tab)
+  "Return the buffers that the windows of TAB, of the tab bar, show."
+  (if (eq (car tab) 'current-tab)
+      (mapcar #'window-buffer (window-list nil 'no-minibuffer))
+    (let ((buffers nil))
+      (cl-labels ((walk (state)
+                    (when (consp state)
+                      (when (and (eq (car state) 'buffer)
+                                 (stringp (car-safe (cdr state))))
+                        (push (get-buffer (cadr state)) buffers))
+                      (while (consp state)
+                        (walk (pop state))))))
+        (walk (alist-get 'ws tab)))
+      (delq nil buffers))))
+
+(defun edn-bridge-attention--tab-line-name (function tab tabs)
+  "Return what FUNCTION makes of TAB among TABS, with a mark if it needs the user."
+  (let ((name (funcall function tab tabs))
+        (buffer (if (bufferp tab) tab (alist-get 'buffer tab))))
+    (if (and (memq 'tab-line edn-bridge-attention-views)
+             (stringp name) (bufferp buffer))
+        (edn-bridge-attention--with-mark
+         (edn-bridge-attention--mark (list buffer)) name)
+      name)))
 
 (defun edn-bridge-attention--update ()
-  "Bring the mode line up to date."
-  (let ((asking (length (edn-bridge-attention--asking)))
-        (finished (length (edn-bridge-attention--finished))))
+  "Bring the mode line, the tab bar and tab lines up to date."
+  (let* ((shown (memq 'mode-line edn-bridge-attention-views))
+         (asking (if shown (length (edn-bridge-attention--in 'asks)) 0))
+         (finished (if shown (length (edn-bridge-attention--in 'finished)) 0)))
     (setq edn-bridge-attention--lighter
           (concat (if (zerop asking)
                       ""
@@ -95,7 +185,9 @@ Without the focus, as far as Emacs knows it, the user does not."
 
 (defun edn-bridge-attention--on-question (title)
   "Tell the user of the question TITLE in this chat; nil: one is settled."
-  (when (and title (not (edn-bridge-attention--in-view-p)))
+  (when (and title
+             (memq 'notification edn-bridge-attention-views)
+             (not (edn-bridge-attention--in-view-p)))
     (funcall edn-bridge-attention-notify-function (buffer-name)
              (edn-bridge-visible-label title)))
   (edn-bridge-attention--update))
@@ -104,17 +196,19 @@ Without the focus, as far as Emacs knows it, the user does not."
   "Note that a turn of this chat ended."
   (unless (edn-bridge-attention--in-view-p)
     (setq edn-bridge-attention--unseen t)
-    (funcall edn-bridge-attention-notify-function
-             (buffer-name) "The turn is done"))
+    (when (memq 'notification edn-bridge-attention-views)
+      (funcall edn-bridge-attention-notify-function
+               (buffer-name) "The turn is done")))
   (edn-bridge-attention--update))
 
 (defun edn-bridge-attention--on-view (frame)
   "Note that the user sees the buffer of the selected window of FRAME."
-  (with-current-buffer (window-buffer (frame-selected-window frame))
-    (when (and edn-bridge-attention--unseen
-               (frame-focus-state frame))
-      (setq edn-bridge-attention--unseen nil)
-      (edn-bridge-attention--update))))
+  (when (framep frame)
+    (with-current-buffer (window-buffer (frame-selected-window frame))
+      (when (and edn-bridge-attention--unseen
+                 (frame-focus-state frame))
+        (setq edn-bridge-attention--unseen nil)))
+    (edn-bridge-attention--update)))
 
 (defun edn-bridge-attention--on-focus ()
   "Note what the user sees as a frame gets the focus."
@@ -138,7 +232,7 @@ By the desktop where Emacs is not in focus and can do so, else by a message."
 Those of this Emacs come first, but what the mode line names before them."
   (interactive)
   (let ((asking (car (edn-bridge-attention--asking)))
-        (finished (car (edn-bridge-attention--finished)))
+        (finished (car (edn-bridge-attention--in 'finished)))
         (waiting (car (edn-bridge-work-waiting))))
     (cond
      ((and waiting (edn-bridge-attention--clicked-p))

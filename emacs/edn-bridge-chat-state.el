@@ -61,7 +61,7 @@ The symbol `rebuilt' means that its transcript was built again for that,
 `again' that it must be.")
 
 (defvar-local edn-bridge-chat--return nil
-  "Timer that connects again, or nil.")
+  "Timer that reconnects, or nil.")
 
 ;;;; What is known of the session
 

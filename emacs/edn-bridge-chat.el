@@ -21,6 +21,7 @@
 (require 'edn-bridge-edn)
 (require 'edn-bridge-rpc)
 (require 'edn-bridge-program)
+(require 'edn-bridge-settings)
 (require 'edn-bridge-transcript)
 (require 'edn-bridge-chat-state)
 (require 'edn-bridge-chat-place)
@@ -70,7 +71,6 @@ Its transcript was not built again.")
   (let ((map (make-sparse-keymap)))
     (define-key map (kbd "C-c C-r") #'edn-bridge-chat-reconnect)
     (define-key map (kbd "TAB") #'edn-bridge-chat-complete-or-next)
-    (define-key map (kbd "<backtab>") #'edn-bridge-chat-previous-button)
     (define-key map (kbd "C-c <up>") #'edn-bridge-chat-previous-message)
     (define-key map (kbd "C-c <down>") #'edn-bridge-chat-next-message)
     map)
@@ -139,7 +139,6 @@ Not where the user has chosen another state for them."
 
 (defun edn-bridge-chat-previous-button ()
   "Go to the button before point."
-  (interactive nil edn-bridge-chat-mode)
   (backward-button 1 t))
 
 (defun edn-bridge-chat-previous-message (count)
@@ -225,6 +224,7 @@ SETUP, where it is not nil, is called in it before that."
     (with-current-buffer buffer
       (setq default-directory directory)
       (edn-bridge-chat-mode)
+      (edn-bridge-settings-read)
       (when setup
         (funcall setup))
       (edn-bridge-chat-connect))
@@ -265,7 +265,7 @@ SETUP, where it is not nil, is called in it before that."
   (unless (derived-mode-p 'edn-bridge-chat-mode)
     (user-error "This is not a chat buffer"))
   (unless (edn-bridge-rpc-live-p edn-bridge-chat--conn)
-    (user-error "Not connected; %s connects again"
+    (user-error "Not connected; %s reconnects"
                 (edn-bridge-faces-keys "\\[edn-bridge-chat-reconnect]")))
   edn-bridge-chat--conn)
 
@@ -347,6 +347,10 @@ below an answer that is streaming in."
 
 ;;;; Connecting
 
+(defvar-local edn-bridge-chat-environment nil
+  "Variables that this chat's program gets besides those of Emacs.
+An alist of names and values.")
+
 (defun edn-bridge-chat-connect ()
   "Start a bridge for the current chat buffer."
   (when edn-bridge-chat--conn
@@ -354,22 +358,29 @@ below an answer that is streaming in."
   (setq edn-bridge-chat--stale nil
         edn-bridge-chat-following nil)
   (condition-case err
-      (setq edn-bridge-chat--conn
-            (edn-bridge-rpc-connect
-             :name (edn-bridge-chat-name)
-             :command (apply #'edn-bridge-program-command
-                             "serve" edn-bridge-program-args)
-             :directory default-directory
-             :features '("interactor" "flow-credit")
-             :context (current-buffer)
-             :on-ready #'edn-bridge-chat--on-ready
-             :on-event #'edn-bridge-chat--on-event
-             :on-batch #'edn-bridge-chat--on-batch
-             :on-close #'edn-bridge-chat--on-close
-             :on-gap #'edn-bridge-chat--on-gap))
+      (let ((process-environment
+             (append (mapcar (pcase-lambda (`(,name . ,value))
+                               (concat name "=" value))
+                             edn-bridge-chat-environment)
+                     process-environment)))
+        (setq edn-bridge-chat--conn
+              (edn-bridge-rpc-connect
+               :name (edn-bridge-chat-name)
+               :command (apply #'edn-bridge-program-command
+                               "serve"
+                               (append edn-bridge-program-args
+                                       (edn-bridge-settings-arguments)))
+               :directory default-directory
+               :features '("interactor" "flow-credit")
+               :context (current-buffer)
+               :on-ready #'edn-bridge-chat--on-ready
+               :on-event #'edn-bridge-chat--on-event
+               :on-batch #'edn-bridge-chat--on-batch
+               :on-close #'edn-bridge-chat--on-close
+               :on-gap #'edn-bridge-chat--on-gap)))
     (file-missing
      (edn-bridge-chat-notice
-      (format "The program %s was not found (%s).  Build it, or set `edn-bridge-program' to its file; then connect again."
+      (format "The program %s was not found (%s).  Build it, or set `edn-bridge-program' to its file; then reconnect."
               edn-bridge-program (error-message-string err))
       'edn-bridge-error
       (list "Build it" #'edn-bridge-build)
@@ -399,7 +410,7 @@ goes on where it is if the session went on meanwhile."
                                      (edn-bridge-chat-running-p))))
     (when (edn-bridge-rpc-live-p old)
       (setf (edn-bridge-rpc-connection-on-close old) #'ignore)
-      (edn-bridge-rpc-close old "connecting again"))
+      (edn-bridge-rpc-close old "reconnecting"))
     (edn-bridge-chat-settle (not edn-bridge-chat--outlives))
     (if (not (and old (edn-bridge-rpc-connection-process old)))
         (edn-bridge-chat-connect)
@@ -530,7 +541,7 @@ that waits for its end."
 (add-hook 'edn-bridge-chat-turn-end-hook #'edn-bridge-chat--refresh)
 
 (defun edn-bridge-chat--on-close (conn reason)
-  "Connect again, as CONN ended for REASON, or show that it did."
+  "Reconnect, as CONN ended for REASON, or show that it did."
   (edn-bridge-chat-with-buffer conn
     (if (edn-bridge-chat--returns-p conn)
         (edn-bridge-chat--come-back)
@@ -550,7 +561,7 @@ that waits for its end."
            (concat "Disconnected: " reason
                    (if (equal errors "") "" (concat "\n" errors)))
            'edn-bridge-error
-           (list "Connect again" #'edn-bridge-chat-reconnect)))))
+           (list "Reconnect" #'edn-bridge-chat-reconnect)))))
     (force-mode-line-update)))
 
 ;;;; Coming back
@@ -562,7 +573,7 @@ that waits for its end."
   "When this chat connected again by itself lately, last first.")
 
 (defconst edn-bridge-chat--return-times 3
-  "How often a chat connects again by itself within some time.")
+  "How often a chat reconnects by itself within some time.")
 
 (defconst edn-bridge-chat--return-seconds 30
   "The time for `edn-bridge-chat--return-times'.")
@@ -584,7 +595,7 @@ How the process itself ended, Emacs never says then.")
   "How often a host is tried to be reached again, some 20 minutes.")
 
 (defun edn-bridge-chat--returns-p (conn)
-  "Return non-nil if this chat should connect again by itself after CONN.
+  "Return non-nil if this chat should reconnect by itself after CONN.
 Its process ended, not by the user's wish, and the session went on."
   (let* ((process (edn-bridge-rpc-connection-process conn))
          (status (and process (process-status process)))
@@ -612,7 +623,7 @@ Its process ended, not by the user's wish, and the session went on."
        (< edn-bridge-chat--line-tried edn-bridge-chat--line-tries)))
 
 (defun edn-bridge-chat--come-back ()
-  "Connect again soon, later the more often it was tried."
+  "Reconnect soon, later the more often it was tried."
   (let ((buffer (current-buffer))
         (delay (length edn-bridge-chat--returns)))
     (edn-bridge-chat-settle)
@@ -636,7 +647,7 @@ Its process ended, not by the user's wish, and the session went on."
 (defvar tramp-connection-timeout)
 
 (defun edn-bridge-chat--connect-quietly ()
-  "Connect again by a timer.  A remote host is given little time.
+  "Reconnect by a timer.  A remote host is given little time.
 Nothing is asked: a host that wants a password counts as out of reach."
   (if (not edn-bridge-chat--line-tried)
       (edn-bridge-chat-connect)
@@ -645,14 +656,14 @@ Nothing is asked: a host that wants a password counts as out of reach."
       (edn-bridge-chat-connect))))
 
 (defun edn-bridge-chat-stay-away ()
-  "Do not connect again by itself before the user does."
+  "Do not reconnect by itself before the user does."
   (edn-bridge-chat--return-no-more)
   (setq edn-bridge-chat--line-tried nil)
   (setq edn-bridge-chat--returns
         (make-list edn-bridge-chat--return-times (float-time))))
 
 (defun edn-bridge-chat--return-no-more ()
-  "Do not connect again by a timer."
+  "Do not reconnect by a timer."
   (when edn-bridge-chat--return
     (cancel-timer edn-bridge-chat--return)
     (setq edn-bridge-chat--return nil)))

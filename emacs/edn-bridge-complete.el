@@ -118,6 +118,17 @@ CATEGORY nil or what completion takes the names for."
 (defvar-local edn-bridge-complete--commands nil
   "Slash commands as the bridge lists them.")
 
+(defvar edn-bridge-complete--own-commands nil
+  "Slash commands that Emacs alone has, as the bridge would list them.")
+
+(defun edn-bridge-complete-add-command (name description)
+  "Complete the slash command NAME, which does what DESCRIPTION says."
+  (setq edn-bridge-complete--own-commands
+        (append (seq-remove (lambda (command)
+                              (equal (plist-get command :name) name))
+                            edn-bridge-complete--own-commands)
+                (list (list :name name :description description)))))
+
 (defvar-local edn-bridge-complete--models nil
   "Models as the bridge lists them.")
 
@@ -168,12 +179,16 @@ is called without arguments and returns what references can begin with."
                (goto-char start)
                (skip-chars-forward "A-Za-z0-9_?-")
                (point))))
-    (if (<= (point) end)
-        (list start end
-              (edn-bridge-complete--collection
-               (edn-bridge-complete--command-names)
-               #'edn-bridge-complete--command-doc)
-              :exclusive 'no)
+    (cond
+     ;; A path, say.
+     ((not (memq (char-after end) '(nil ?\s ?\t ?\n))) nil)
+     ((<= (point) end)
+      (list start end
+            (edn-bridge-complete--collection
+             (edn-bridge-complete--command-names)
+             #'edn-bridge-complete--command-doc)
+            :company-prefix-length t))
+     (t
       (let* ((from (save-excursion
                      (skip-chars-backward "^ \t\n" end)
                      (point)))
@@ -185,7 +200,8 @@ is called without arguments and returns what references can begin with."
         (when names
           (list from (save-excursion (skip-chars-forward "^ \t\n") (point))
                 (edn-bridge-complete--collection names nil)
-                :exclusive 'no))))))
+                :exclusive 'no
+                :company-prefix-length t)))))))
 
 (defun edn-bridge-complete--command-names ()
   "Return the names of the slash commands, those of extensions included."
@@ -194,6 +210,8 @@ is called without arguments and returns what references can begin with."
     (mapcar (lambda (command) (plist-get command :name))
             edn-bridge-complete--commands)
     edn-bridge-constants-slash-commands
+    (mapcar (lambda (command) (plist-get command :name))
+            edn-bridge-complete--own-commands)
     (mapcar (lambda (name)
               (string-remove-prefix "/" (edn-bridge-chat-word name)))
             (edn-bridge-chat-get :extension-command-names))
@@ -207,7 +225,8 @@ is called without arguments and returns what references can begin with."
 (defun edn-bridge-complete-command (name)
   "Return what the bridge says of the slash command NAME, or nil."
   (seq-find (lambda (command) (equal (plist-get command :name) name))
-            edn-bridge-complete--commands))
+            (append edn-bridge-complete--commands
+                    edn-bridge-complete--own-commands)))
 
 (defun edn-bridge-complete--command-doc (name)
   "Return what the slash command NAME does, or nil."
@@ -257,13 +276,18 @@ is called without arguments and returns what references can begin with."
             ;; Of this category Emacs finds a name by any part of it.
             (lambda (string predicate action)
               (if (eq action 'metadata)
-                  '(metadata (category . project-file))
+                  '(metadata (category . project-file)
+                             (display-sort-function . identity)
+                             (cycle-sort-function . identity))
                 (complete-with-action
                  action
-                 (append (edn-bridge-complete--project-files)
-                         (funcall edn-bridge-complete--reference-names))
+                 (seq-uniq
+                  (append (edn-bridge-complete--project-files)
+                          (funcall edn-bridge-complete--reference-names)))
                  string predicate))))
-          :exclusive 'no)))
+          ;; Whoever writes an @ may not mean a file.
+          :exclusive 'no
+          :company-prefix-length t)))
 
 (defun edn-bridge-complete--project-files ()
   "Return the files of the project, relative to this chat's folder.

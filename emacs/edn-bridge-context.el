@@ -87,13 +87,13 @@ active region."
   "What follows the line above the draft.")
 
 (defun edn-bridge-context-toggle ()
-  "Have the agent told of your file and selection in this chat, or not."
+  "Have the agent get your file and selection in this chat, or not."
   (interactive nil edn-bridge-chat-mode)
   (setq-local edn-bridge-context-share (not edn-bridge-context-share))
   (edn-bridge-context--show)
   (message (if edn-bridge-context-share
                "The agent gets your file and selection"
-             "The agent is not told of your file and selection")))
+             "The agent does not get your file and selection")))
 
 (defun edn-bridge-context--label ()
   "Return the editor context of this chat as a line, or nil."

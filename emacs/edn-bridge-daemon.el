@@ -11,6 +11,7 @@
 
 (require 'edn-bridge-chat)
 (require 'edn-bridge-sessions)
+(require 'edn-bridge-view)
 
 (defconst edn-bridge-daemon--actions
   '(("status" nil "what runs and waits, and where" "status")
@@ -47,8 +48,11 @@ Interactively, choose ACTION; what ends something is asked for."
              (buffer (get-buffer-create "*edn-bridge daemon*"))
              (status nil))
         (with-current-buffer buffer
-          (special-mode)
+          (edn-bridge-page-mode)
           (setq default-directory folder)
+          (when (member action '("status" "log"))
+            (setq-local revert-buffer-function
+                        (lambda (&rest _) (edn-bridge-daemon action))))
           (edn-bridge-visible-setup)
           (let ((inhibit-read-only t))
             (erase-buffer)

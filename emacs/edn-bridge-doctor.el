@@ -10,6 +10,7 @@
 
 (require 'edn-bridge-chat)
 (require 'edn-bridge-rpc)
+(require 'edn-bridge-view)
 
 (defun edn-bridge-doctor--line (good text)
   "Insert TEXT as a finding that is GOOD: t, nil, or `note'."
@@ -26,17 +27,22 @@
   (let ((directory default-directory)
         (buffer (get-buffer-create "*edn-bridge doctor*")))
     (with-current-buffer buffer
-      (special-mode)
+      (edn-bridge-page-mode)
       (setq default-directory directory)
-      (let ((inhibit-read-only t))
-        (erase-buffer)
-        (insert "edn-bridge doctor\n\n")
-        (edn-bridge-doctor--emacs)
-        (when (edn-bridge-doctor--program)
-          (edn-bridge-doctor--handshake)
-          (edn-bridge-doctor--ask-program)))
-      (goto-char (point-min)))
+      (setq-local revert-buffer-function #'edn-bridge-doctor--look)
+      (edn-bridge-doctor--look))
     (display-buffer buffer)))
+
+(defun edn-bridge-doctor--look (&rest _)
+  "Look at all that the package needs, and show it in this buffer."
+  (let ((inhibit-read-only t))
+    (erase-buffer)
+    (insert "edn-bridge doctor\n\n")
+    (edn-bridge-doctor--emacs)
+    (when (edn-bridge-doctor--program)
+      (edn-bridge-doctor--handshake)
+      (edn-bridge-doctor--ask-program)))
+  (goto-char (point-min)))
 
 (defun edn-bridge-doctor--emacs ()
   "Look at Emacs."

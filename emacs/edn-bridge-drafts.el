@@ -1,13 +1,13 @@
-;;; edn-bridge-drafts.el --- Drafts survive the end of Emacs  -*- lexical-binding: t; -*-
+;;; edn-bridge-drafts.el --- Drafts survive any end of Emacs  -*- lexical-binding: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 
 ;;; Commentary:
 
-;; What stands in the draft of a chat when Emacs ends, or the chat is
-;; killed, is kept in a file that only its user can read, and is the draft
-;; again when a chat is opened on that session.  Whoever sends or deletes a
-;; draft leaves none behind.
+;; The draft of each chat is kept in a file that only its user can read,
+;; soon after each change, and when the chat or Emacs ends.  It is the draft
+;; again when a chat is opened on that session, also after Emacs was killed.
+;; Whoever sends or deletes a draft leaves none behind.
 
 ;;; Code:
 
@@ -16,9 +16,15 @@
 
 (defcustom edn-bridge-drafts-file
   (locate-user-emacs-file "edn-bridge-drafts.eld")
-  "File in which drafts are kept when Emacs ends, or nil to keep none."
+  "File in which the drafts of chats are kept, or nil to keep none."
   :type '(choice (const :tag "Keep none" nil) file)
   :group 'edn-bridge)
+
+(defconst edn-bridge-drafts--seconds 2
+  "How many seconds after the last change of a draft it is kept.")
+
+(defvar-local edn-bridge-drafts--timer nil
+  "Timer that keeps the draft of this chat, or nil.")
 
 (defconst edn-bridge-drafts--count 50
   "How many drafts are kept.")
@@ -48,17 +54,24 @@ A file that was damaged has none."
 
 (defun edn-bridge-drafts--write (drafts)
   "Keep DRAFTS, and no others."
-  (let ((file edn-bridge-drafts-file)
+  (let ((file (file-truename edn-bridge-drafts-file))
         (text (let ((print-length nil)
                     (print-level nil))
                 (prin1-to-string (seq-take drafts edn-bridge-drafts--count)))))
     (if (null drafts)
         (when (file-exists-p file)
           (delete-file file))
-      (with-file-modes #o600
-        (let ((coding-system-for-write 'utf-8-emacs-unix))
-          (write-region text nil file nil 'quiet)))
-      (set-file-modes file #o600))))
+      ;; Beside the old one, which is there until the new one is complete.
+      (let ((new (make-temp-file (concat file "."))))
+        (condition-case err
+            (progn
+              (let ((coding-system-for-write 'utf-8-emacs-unix))
+                (write-region text nil new nil 'quiet))
+              (set-file-modes new #o600)
+              (rename-file new file t))
+          (error
+           (ignore-errors (delete-file new))
+           (signal (car err) (cdr err))))))))
 
 (defun edn-bridge-drafts--keep (buffers)
   "Keep the drafts of BUFFERS, which are chats."
@@ -82,12 +95,33 @@ A file that was damaged has none."
           (error (message "edn-bridge: the drafts were not kept: %s"
                           (error-message-string err))))))))
 
+(defun edn-bridge-drafts--on-change (_start end _length)
+  "Keep the draft of this chat soon, if text up to END is of the draft.
+What is changed above the draft, which is not recorded for undo, is none."
+  (when (and edn-bridge-drafts-file
+             (not (eq buffer-undo-list t))
+             (>= end (edn-bridge-transcript-draft-start)))
+    (when edn-bridge-drafts--timer
+      (cancel-timer edn-bridge-drafts--timer))
+    (setq edn-bridge-drafts--timer
+          (run-at-time edn-bridge-drafts--seconds nil
+                       #'edn-bridge-drafts--keep-now (current-buffer)))))
+
+(defun edn-bridge-drafts--keep-now (buffer)
+  "Keep the draft of the chat BUFFER."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (setq edn-bridge-drafts--timer nil))
+    (edn-bridge-drafts--keep (list buffer))))
+
 (defun edn-bridge-drafts--on-exit ()
   "Keep the drafts of all chats."
   (edn-bridge-drafts--keep (edn-bridge-chat-buffers)))
 
 (defun edn-bridge-drafts--on-kill ()
   "Keep the draft of this chat."
+  (when edn-bridge-drafts--timer
+    (cancel-timer edn-bridge-drafts--timer))
   (edn-bridge-drafts--keep (list (current-buffer))))
 
 (defun edn-bridge-drafts--give-back ()
@@ -98,13 +132,15 @@ Where there is another, that stays."
                         (equal (edn-bridge-transcript-draft) "")
                         (edn-bridge-drafts--read)))
              (text (cdr (assoc edn-bridge-chat--session-id kept))))
-    (edn-bridge-transcript-set-draft text)
     (edn-bridge-drafts--write
-     (assoc-delete-all edn-bridge-chat--session-id kept))))
+     (assoc-delete-all edn-bridge-chat--session-id kept))
+    ;; It is kept again soon, unless it is sent before.
+    (edn-bridge-transcript-set-draft text)))
 
 (defun edn-bridge-drafts--setup ()
   "Have this chat's draft kept."
   (add-hook 'kill-buffer-hook #'edn-bridge-drafts--on-kill nil t)
+  (add-hook 'after-change-functions #'edn-bridge-drafts--on-change nil t)
   ;; It is there from the first chat on.
   (add-hook 'kill-emacs-hook #'edn-bridge-drafts--on-exit))
 

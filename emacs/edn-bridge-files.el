@@ -40,7 +40,7 @@ of the whole file; the agent is shown what they made of its text."
   :group 'edn-bridge)
 
 (defconst edn-bridge-files--count 1000
-  "How many files the bridge is told of at most.")
+  "How many files are registered with the bridge at most.")
 
 (defconst edn-bridge-files--size 4000000
   "Largest buffer, in characters, that the agent works on.")

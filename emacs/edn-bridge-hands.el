@@ -4,46 +4,21 @@
 
 ;;; Commentary:
 
-;; What Emacs knows of a project, as tools of the agent: what checkers and
-;; language servers report, where something is defined and used, what a file
-;; consists of, which files the project has, what is open and selected.  None
-;; of them changes anything.  The bridge judges each call; it has the tools
-;; as long as this Emacs is connected.
+;; Elisp functions as tools of the agent: `edn-bridge-define-tool' defines
+;; one, each chat offers them, and here their calls are made.  The bridge
+;; judges each call; it has the tools as long as this Emacs is connected.
+;; The tools that the package has itself are in edn-bridge-hands-tools.el.
 ;;
-;; A call runs when Emacs is idle, and whatever the user types ends it: it is
-;; tried again when they pause.  It opens no file, asks nothing, and what it
-;; returns is bounded.
-;;
-;; The bridge alone looks into files for the agent: it knows which of them a
-;; rule denies and what is outside the folder.  So nothing here searches
-;; files, as the functions of Xref do where they know no better, or reads
-;; one for the text of a line.  A language server is asked for places alone.
+;; A call of a tool that changes nothing runs when Emacs is idle, and whatever
+;; the user types ends it: it is tried again when they pause.  A call of one
+;; that changes something is made once.  Calls ask nothing, and what they
+;; return is bounded.
 
 ;;; Code:
 
 (require 'cl-lib)
-(require 'imenu)
-(require 'url-util)
 (require 'edn-bridge-chat)
-(require 'edn-bridge-buffers)
-(require 'edn-bridge-context)
-
-(defcustom edn-bridge-hands-tools
-  '(diagnostics definitions references outline files buffers selection)
-  "What Emacs offers to the agent as tools.
-The selection is offered only where `edn-bridge-context-share' is non-nil."
-  :type '(set (const :tag "What checkers and language servers report"
-                     diagnostics)
-              (const :tag "Where a symbol is defined" definitions)
-              (const :tag "Where a symbol is used" references)
-              (const :tag "What an open file consists of" outline)
-              (const :tag "Which files the project has" files)
-              (const :tag "Which files are open" buffers)
-              (const :tag "Where point is and what is selected" selection))
-  :group 'edn-bridge)
-
-(defconst edn-bridge-hands--rows 200
-  "How many lines a tool returns at most.")
+(require 'edn-bridge-interact)
 
 (defconst edn-bridge-hands--size 20000
   "How many characters a tool returns at most.")
@@ -54,107 +29,206 @@ The selection is offered only where `edn-bridge-context-share' is non-nil."
 (defconst edn-bridge-hands--parallel 16
   "How many calls may wait in one chat.")
 
+;;;; Defining tools
+
+(cl-defstruct (edn-bridge-hands-tool (:copier nil))
+  "A tool that Emacs has for the agent."
+  name                       ; for the model
+  description                ; for the model
+  schema                     ; of its arguments
+  path                       ; argument with a path that the bridge judges
+  changes                    ; non-nil if it changes something
+  asks                       ; non-nil if the user is asked each time
+  seconds                    ; the time that the bridge gives it
+  offered                    ; function: whether the current chat offers it
+  function)                  ; of the arguments, a property list
+
+(defvar edn-bridge-hands--all nil
+  "The tools, an `edn-bridge-hands-tool' each, in the order of their definition.")
+
+(defconst edn-bridge-hands--types
+  '((string . stringp) (integer . integerp) (number . numberp)
+    (boolean . edn-bridge-hands--boolean-p))
+  "Types of arguments, each with the function that a value fulfils.")
+
+(defun edn-bridge-hands--boolean-p (value)
+  "Return non-nil if VALUE is true or false as the bridge sends it."
+  (memq value '(t nil :false)))
+
+(defun edn-bridge-hands--key (argument)
+  "Return the key of ARGUMENT, a symbol, in what the bridge sends."
+  (intern (format ":%s" argument)))
+
+(defun edn-bridge-hands--required (arglist)
+  "Return those of ARGLIST that a call must have."
+  (seq-take-while (lambda (argument) (not (eq argument '&optional))) arglist))
+
+(defun edn-bridge-hands--check-definition (name arglist args keys)
+  "Signal an error if the tool NAME cannot be defined so.
+ARGLIST are its arguments, ARGS describes them, and KEYS is what its
+definition says besides."
+  (unless (and (symbolp name)
+               (string-match-p "\\`[A-Za-z0-9_-]\\{1,64\\}\\'" (symbol-name name)))
+    (error "A tool's name has letters, digits, - and _ alone: %s" name))
+  (dolist (argument arglist)
+    (cond ((eq argument '&optional))
+          ((memq argument '(&rest &key))
+           (error "The tool %s cannot have %s" name argument))
+          ((not (assq argument args))
+           (error "The tool %s does not describe its argument %s"
+                  name argument))))
+  (pcase-dolist (`(,argument ,type ,text) args)
+    (unless (memq argument arglist)
+      (error "The tool %s has no argument %s" name argument))
+    (unless (assq type edn-bridge-hands--types)
+      (error "The argument %s of the tool %s has no known type: %s"
+             argument name type))
+    (unless (stringp text)
+      (error "The argument %s of the tool %s is not described" argument name)))
+  (cl-loop for (key _value) on keys by #'cddr
+           unless (memq key '(:args :changes :path :asks :seconds :if))
+           do (error "The tool %s cannot have %s" name key)))
+
+;;;###autoload
+(defmacro edn-bridge-define-tool (name arglist docstring &rest body)
+  "Define NAME, a symbol, as a tool of the agent in every chat.
+ARGLIST are its arguments, as in a function; those after `&optional' may be
+missing.  DOCSTRING tells the model what the tool does.  BODY begins with
+keywords and their values:
+
+  `:args'     the arguments: a list of (ARGUMENT TYPE TEXT), where TYPE is
+              `string', `integer', `number' or `boolean' and TEXT is for
+              the model
+  `:changes'  nil if the tool changes nothing, in Emacs or elsewhere.  Then
+              the bridge may run it without a question, and what the user
+              types ends a call, which is made again later.  The default
+              is t
+  `:path'     the argument that names a file; the bridge judges it as it
+              does the files of its own tools
+  `:asks'     non-nil if the user is asked for each call, whatever a rule
+              or the permission mode allows
+  `:seconds'  how long a call may take, by default 60
+  `:if'       a form; in a chat in which it is nil the tool is not offered
+
+The other forms of BODY are run in the buffer of the chat.  Their value is
+the answer: a string, or what is printed.  They cannot ask the user.
+
+\(edn-bridge-define-tool my-agenda (days)
+  \"Return the agenda entries of the next DAYS days.\"
+  :args ((days integer \"How many days\"))
+  :changes nil
+  (my-agenda-text days))"
+  (declare (indent defun) (doc-string 3))
+  (let ((keys nil))
+    (while (keywordp (car body))
+      (setq keys (append keys (list (pop body) (pop body)))))
+    (let ((args (plist-get keys :args)))
+      (edn-bridge-hands--check-definition name arglist args keys)
+      `(edn-bridge-hands--define
+        (make-edn-bridge-hands-tool
+         :name ,(symbol-name name)
+         :description ,docstring
+         :schema (edn-bridge-hands--schema ',arglist ',args)
+         :path ,(and (plist-get keys :path)
+                     (symbol-name (plist-get keys :path)))
+         :changes ,(if (plist-member keys :changes)
+                       (plist-get keys :changes)
+                     t)
+         :asks ,(plist-get keys :asks)
+         :seconds ,(or (plist-get keys :seconds) 60)
+         :offered (lambda () ,(if (plist-member keys :if)
+                                  (plist-get keys :if)
+                                t))
+         :function (lambda (arguments)
+                     (apply (lambda ,arglist ,@body)
+                            (edn-bridge-hands--values
+                             ',arglist ',args arguments))))))))
+
+(defun edn-bridge-hands--schema (arglist args)
+  "Return the schema of the arguments ARGLIST, which ARGS describes."
+  (let ((required (mapcar #'symbol-name (edn-bridge-hands--required arglist))))
+    (append
+     (list :type "object"
+           :properties
+           (if (null args)
+               (make-hash-table)
+             (cl-loop for (argument type text) in args
+                      append (list (edn-bridge-hands--key argument)
+                                   (list :type (symbol-name type)
+                                         :description text)))))
+     (and required (list :required (vconcat required))))))
+
+(defun edn-bridge-hands--values (arglist args arguments)
+  "Return the values of ARGLIST, which ARGS describes, in ARGUMENTS.
+One that is missing or of another type is an error, which the model gets."
+  (let ((required (edn-bridge-hands--required arglist)))
+    (cl-loop
+     for argument in (delq '&optional (copy-sequence arglist))
+     for type = (nth 1 (assq argument args))
+     for value = (plist-get arguments (edn-bridge-hands--key argument))
+     collect
+     (cond
+      ((null value)
+       (if (and (memq argument required) (not (eq type 'boolean)))
+           (error "The argument %s is missing" argument)
+         nil))
+      ((not (funcall (alist-get type edn-bridge-hands--types) value))
+       (error "The argument %s is no %s" argument type))
+      ((eq value :false) nil)
+      (t value)))))
+
+(defun edn-bridge-hands--define (tool)
+  "Have TOOL offered in every chat, in place of one of the same name."
+  (let ((known (seq-position edn-bridge-hands--all tool
+                             (lambda (a b)
+                               (equal (edn-bridge-hands-tool-name a)
+                                      (edn-bridge-hands-tool-name b))))))
+    (if known
+        (setf (nth known edn-bridge-hands--all) tool)
+      (setq edn-bridge-hands--all
+            (append edn-bridge-hands--all (list tool)))))
+  (dolist (buffer (edn-bridge-chat-buffers))
+    (with-current-buffer buffer
+      (edn-bridge-hands-offer)))
+  (intern (edn-bridge-hands-tool-name tool)))
+
 ;;;; What is offered
-
-(defun edn-bridge-hands--object (properties &rest required)
-  "Return the schema of an object with PROPERTIES, of which REQUIRED must be.
-PROPERTIES are lists of a keyword, a type and a description."
-  (append
-   (list :type "object"
-         :properties
-         (if (null properties)
-             (make-hash-table)
-           (cl-loop for (key type description) in properties
-                    append (list key (list :type type
-                                           :description description)))))
-   (and required (list :required (vconcat required)))))
-
-(defconst edn-bridge-hands--definitions
-  `((diagnostics
-     "editor-diagnostics"
-     "What the editor's checkers and language servers report about files that are open in the editor. Without a path, about all open files of the project."
-     ,(edn-bridge-hands--object
-       '((:path "string" "A file that is open in the editor.")))
-     "path" edn-bridge-hands--diagnostics)
-    (definitions
-     "editor-definitions"
-     "Where a symbol is defined, as file:line:column, by the editor's language server; in Emacs Lisp, by what is loaded or open. The path is a file that is open in the editor and uses the symbol."
-     ,(edn-bridge-hands--object
-       '((:path "string" "A file that is open in the editor.")
-         (:symbol "string" "The symbol.")
-         (:line "integer" "A line of the file that has the symbol."))
-       "path" "symbol")
-     "path" edn-bridge-hands--definitions-of)
-    (references
-     "editor-references"
-     "Where a symbol is used in the project, as file:line:column, by the editor's language server. Without one, use search. The path is a file that is open in the editor and uses the symbol."
-     ,(edn-bridge-hands--object
-       '((:path "string" "A file that is open in the editor.")
-         (:symbol "string" "The symbol.")
-         (:line "integer" "A line of the file that has the symbol."))
-       "path" "symbol")
-     "path" edn-bridge-hands--references-of)
-    (outline
-     "editor-outline"
-     "What a file that is open in the editor consists of: its functions, types, headings, with their lines."
-     ,(edn-bridge-hands--object
-       '((:path "string" "A file that is open in the editor."))
-       "path")
-     "path" edn-bridge-hands--outline)
-    (files
-     "editor-project-files"
-     "The files of the folder, a Git repository or a part of one, without those that are ignored."
-     ,(edn-bridge-hands--object
-       '((:containing "string" "Only those whose path contains this text.")))
-     nil edn-bridge-hands--files)
-    (buffers
-     "editor-buffers"
-     "The files of the project that are open in the editor, the one that was used last first, and whether they have unsaved changes."
-     ,(edn-bridge-hands--object nil)
-     nil edn-bridge-hands--buffers)
-    (selection
-     "editor-selection"
-     "The file that the user was in last, where in it they are, and what is selected there."
-     ,(edn-bridge-hands--object nil)
-     nil edn-bridge-hands--selection))
-  "The tools: symbol, name, description, schema, argument with a path, function.
-The function gets the arguments and returns a text.")
 
 (defun edn-bridge-hands--offered ()
   "Return those of the tools that this chat offers."
-  (seq-filter (lambda (row)
-                (and (memq (car row) edn-bridge-hands-tools)
-                     (or edn-bridge-context-share
-                         (not (eq (car row) 'selection)))))
-              edn-bridge-hands--definitions))
+  (seq-filter (lambda (tool)
+                (ignore-errors (funcall (edn-bridge-hands-tool-offered tool))))
+              edn-bridge-hands--all))
+
+(defun edn-bridge-hands--wire (tool)
+  "Return TOOL as the bridge takes it."
+  (append (list :name (edn-bridge-hands-tool-name tool)
+                :description (edn-bridge-hands-tool-description tool)
+                :parameters (edn-bridge-hands-tool-schema tool)
+                :read-only (edn-bridge-edn-bool
+                            (not (edn-bridge-hands-tool-changes tool)))
+                :timeout-seconds (edn-bridge-hands-tool-seconds tool))
+          (and (edn-bridge-hands-tool-path tool)
+               (list :path (edn-bridge-hands-tool-path tool)))))
 
 (defvar-local edn-bridge-hands--told nil
-  "What was offered last: connection, session and symbols of tools.")
+  "What was offered last: connection, session and tools.")
 
 (defun edn-bridge-hands-offer (&optional anew)
   "Offer the tools to the bridge of this chat, if that is news.
 With ANEW non-nil it is: this chat is on a session anew."
   (let* ((conn edn-bridge-chat--conn)
-         (rows (edn-bridge-hands--offered))
-         (news (list conn edn-bridge-chat--session-id (mapcar #'car rows))))
+         (tools (and (edn-bridge-rpc-ready-p conn)
+                     (edn-bridge-hands--offered)))
+         (news (list conn edn-bridge-chat--session-id tools)))
     (when (and (edn-bridge-rpc-ready-p conn)
                (or (not (equal news edn-bridge-hands--told))
                    anew)
-               (or rows edn-bridge-hands--told))
+               (or tools edn-bridge-hands--told))
       (setq edn-bridge-hands--told news)
       (edn-bridge-rpc-request
        conn "register_tools"
-       (list :tools
-             (vconcat
-              (mapcar
-               (pcase-lambda (`(,_ ,name ,description ,schema ,path ,_))
-                 (append (list :name name
-                               :description description
-                               :parameters schema
-                               :read-only t
-                               :timeout-seconds 60)
-                         (and path (list :path path))))
-               rows)))
+       (list :tools (vconcat (mapcar #'edn-bridge-hands--wire tools)))
        :on-success #'ignore
        ;; An older bridge has no such tools, and is no worse off.
        :on-error #'ignore))))
@@ -168,32 +242,87 @@ With ANEW non-nil it is: this chat is on a session anew."
 (defvar-local edn-bridge-hands--calls nil
   "Ids of the calls that were asked for and not answered.")
 
+(defvar-local edn-bridge-hands--asked nil
+  "Ids of calls about which the bridge asked a question, last first.")
+
+(defun edn-bridge-hands--on-question (data)
+  "Note of which call the question in DATA of `interaction/requested' is."
+  (when-let ((id (plist-get (plist-get data :payload) :tool-id)))
+    (setq edn-bridge-hands--asked
+          (seq-take (cons id edn-bridge-hands--asked) 200))))
+
 (defun edn-bridge-hands--on-requested (data)
   "Have the call of DATA of `tool/requested' made, soon."
-  (let ((id (plist-get data :request-id))
-        (conn edn-bridge-chat--conn)
-        (row (seq-find (lambda (row)
-                         (equal (nth 1 row) (plist-get data :tool-name)))
-                       (edn-bridge-hands--offered))))
+  (let* ((id (plist-get data :request-id))
+         (conn edn-bridge-chat--conn)
+         (arguments (plist-get data :arguments))
+         (tool (seq-find (lambda (tool)
+                           (equal (edn-bridge-hands-tool-name tool)
+                                  (plist-get data :tool-name)))
+                         (edn-bridge-hands--offered))))
     (cond
-     ((null row)
+     ((null tool)
       (edn-bridge-hands--reply conn id "Emacs has no such tool" t))
      ((>= (length edn-bridge-hands--calls) edn-bridge-hands--parallel)
       (edn-bridge-hands--reply conn id "Emacs is busy with other calls" t))
      (t
       (push id edn-bridge-hands--calls)
-      ;; Not here, where events are dispatched: others would wait.
-      (edn-bridge-hands--later 0 conn id (nth 5 row)
-                               (plist-get data :arguments))))))
+      (if (and (edn-bridge-hands-tool-asks tool)
+               ;; Where the bridge has asked about this call, it came here
+               ;; because a person allowed it.
+               (not (member (plist-get data :tool-id) edn-bridge-hands--asked)))
+          (edn-bridge-hands--ask conn id tool arguments)
+        ;; Not here, where events are dispatched: others would wait.
+        (edn-bridge-hands--later 0 conn id tool arguments))))))
+
+(defun edn-bridge-hands--ask (conn id tool arguments)
+  "Ask the user about the call ID of CONN, one of TOOL with ARGUMENTS.
+It was allowed by a rule or by the permission mode."
+  (let* ((buffer (current-buffer))
+         (settle
+          (lambda (function)
+            (lambda ()
+              (interactive)
+              (if (not (and (buffer-live-p buffer)
+                            (member id (buffer-local-value
+                                        'edn-bridge-hands--calls buffer))))
+                  (message "This call takes no answer any more")
+                (with-current-buffer buffer
+                  (funcall function)
+                  (run-hook-with-args 'edn-bridge-interact-functions nil)))))))
+    (edn-bridge-chat-notice
+     (format "The agent calls %s in this Emacs:\n%s"
+             (edn-bridge-hands-tool-name tool)
+             (mapconcat
+              (lambda (value)
+                (edn-bridge-visible-break
+                 (if (stringp value) value (edn-bridge-edn-print-string value))
+                 0))
+              (cl-loop for (_key value) on arguments by #'cddr collect value)
+              "\n"))
+     'default
+     (list "Run it once"
+           (funcall settle
+                    (lambda ()
+                      (edn-bridge-hands--later 0 conn id tool arguments))))
+     (list "Refuse"
+           (funcall settle
+                    (lambda ()
+                      (setq edn-bridge-hands--calls
+                            (delete id edn-bridge-hands--calls))
+                      (edn-bridge-hands--reply conn id
+                                               "The user refused this call" t)))))
+    (run-hook-with-args 'edn-bridge-interact-functions
+                        (format "Run %s?" (edn-bridge-hands-tool-name tool)))))
 
 (defun edn-bridge-hands--on-cancelled (data)
   "Forget the call that DATA of `request/cancelled' names."
   (setq edn-bridge-hands--calls
         (delete (plist-get data :request-id) edn-bridge-hands--calls)))
 
-(defun edn-bridge-hands--later (seconds conn id function arguments)
+(defun edn-bridge-hands--later (seconds conn id tool arguments)
   "Make the call ID of CONN once Emacs is idle for SECONDS.
-It is one of FUNCTION with ARGUMENTS."
+It is one of TOOL with ARGUMENTS."
   (let ((buffer (current-buffer)))
     (apply (if (zerop seconds) #'run-at-time #'run-with-idle-timer)
            seconds nil
@@ -201,40 +330,58 @@ It is one of FUNCTION with ARGUMENTS."
                    (when (buffer-live-p buffer)
                      (with-current-buffer buffer
                        (when (member id edn-bridge-hands--calls)
-                         (edn-bridge-hands--call conn id function
-                                                 arguments)))))))))
+                         (edn-bridge-hands--call conn id tool arguments)))))))))
 
-(defun edn-bridge-hands--call (conn id function arguments)
-  "Answer the call ID of CONN with what FUNCTION says of ARGUMENTS.
-Where the user types meanwhile, do so later."
-  (let ((answer (edn-bridge-hands--answer function arguments)))
+(defun edn-bridge-hands--call (conn id tool arguments)
+  "Answer the call ID of CONN with what TOOL says of ARGUMENTS.
+Where the user types meanwhile, do so later, unless the tool changes
+something: such a call is made once."
+  (when (edn-bridge-hands-tool-changes tool)
+    (setq edn-bridge-hands--calls (delete id edn-bridge-hands--calls)))
+  (let ((answer (edn-bridge-hands--answer (edn-bridge-hands-tool-function tool)
+                                          arguments
+                                          (edn-bridge-hands-tool-changes tool))))
     (if (not (consp answer))
-        (edn-bridge-hands--later 0.5 conn id function arguments)
+        (edn-bridge-hands--later 0.5 conn id tool arguments)
       (setq edn-bridge-hands--calls (delete id edn-bridge-hands--calls))
       (edn-bridge-hands--reply conn id (cdr answer) (eq (car answer) 'error)))))
 
-(defun edn-bridge-hands--answer (function arguments)
+(defun edn-bridge-hands--answer (function arguments &optional once)
   "Return what FUNCTION says of ARGUMENTS, or nil if the user typed meanwhile.
-It is a cons of `ok' or `error' and a text."
-  (let ((answer
-         (save-excursion
-           (save-match-data
-             (while-no-input
-               (condition-case err
-                   (let ((inhibit-interaction t)
-                         (inhibit-message t)
-                         (non-essential t)
-                         (timeout (list nil)))
-                     (cons 'ok
-                           (let ((text (with-timeout
-                                           (edn-bridge-hands--seconds timeout)
-                                         (funcall function arguments))))
-                             (if (eq text timeout)
-                                 (error "It took too long")
-                               text))))
-                 (error
-                  (cons 'error (error-message-string err)))))))))
-    (and (consp answer) answer)))
+It is a cons of `ok' or `error' and a text.  With ONCE non-nil, what the
+user types does not end it; \\[keyboard-quit] does, and is an error."
+  (save-excursion
+    (save-match-data
+      (if once
+          (condition-case nil
+              (edn-bridge-hands--evaluate function arguments)
+            (quit (cons 'error "The user ended this call")))
+        (let ((answer (while-no-input
+                        (edn-bridge-hands--evaluate function arguments))))
+          (and (consp answer) answer))))))
+
+(defun edn-bridge-hands--evaluate (function arguments)
+  "Return what FUNCTION says of ARGUMENTS: a cons of `ok' or `error' and a text."
+  (condition-case err
+      (let* ((inhibit-interaction t)
+             (inhibit-message t)
+             (non-essential t)
+             (timeout (list nil))
+             (value (with-timeout (edn-bridge-hands--seconds timeout)
+                      (funcall function arguments))))
+        (cons 'ok
+              (cond ((eq value timeout) (error "It took too long"))
+                    ((stringp value) value)
+                    (t (edn-bridge-hands--printed value)))))
+    (error
+     (cons 'error (error-message-string err)))))
+
+(defun edn-bridge-hands--printed (value)
+  "Return VALUE, of a tool, as a text."
+  (let ((print-length 200)
+        (print-level 8)
+        (print-circle t))
+    (prin1-to-string value)))
 
 (defun edn-bridge-hands--reply (conn id text failed)
   "Answer the call ID of CONN with TEXT; with FAILED, as an error."
@@ -251,472 +398,12 @@ It is a cons of `ok' or `error' and a text."
      ;; It may have been cancelled.
      :on-error #'ignore)))
 
-;;;; Parts of answers
-
-(defun edn-bridge-hands--argument (arguments key)
-  "Return the string KEY of ARGUMENTS, which must have it."
-  (let ((value (plist-get arguments key)))
-    (if (and (stringp value) (not (string-blank-p value)))
-        value
-      (error "The argument %s is missing" (edn-bridge-chat-word key)))))
-
-(defun edn-bridge-hands--buffer (path)
-  "Return the buffer that visits PATH, a file of this chat's folder."
-  (let ((buffer (edn-bridge-buffers-visiting path)))
-    (if (and buffer
-             (edn-bridge-buffers-below-p
-              buffer (expand-file-name default-directory)))
-        buffer
-      (error "%s is not open in the editor; editor-buffers tells what is"
-             path))))
-
-(defun edn-bridge-hands--open ()
-  "Return the buffers of files of this folder, the last used first."
-  (let ((folder (expand-file-name default-directory)))
-    (seq-filter (lambda (buffer)
-                  (let ((file (buffer-file-name buffer)))
-                    (and file (string-prefix-p folder file))))
-                (buffer-list))))
-
-(defun edn-bridge-hands--name (file)
-  "Return what FILE is called: from this chat's folder on, if it is in it."
-  (let ((folder (expand-file-name default-directory)))
-    (if (string-prefix-p folder file)
-        (substring file (length folder))
-      (file-local-name file))))
-
-(defun edn-bridge-hands--lines (lines none)
-  "Return LINES, a list of strings, as a text, or NONE where there are none.
-Of many the first ones, and how many there are."
-  (let ((count (length lines)))
-    (cond
-     ((zerop count) none)
-     ((<= count edn-bridge-hands--rows) (string-join lines "\n"))
-     (t (format "%s\n(%d more)"
-                (string-join (seq-take lines edn-bridge-hands--rows) "\n")
-                (- count edn-bridge-hands--rows))))))
-
-(defun edn-bridge-hands--one-line (text)
-  "Return TEXT in one line that is not too long."
-  (truncate-string-to-width
-   (replace-regexp-in-string "[ \t\n]+" " " (string-trim text))
-   500 nil nil "…"))
-
-;;;; Diagnostics
-
-(declare-function flymake-diagnostics "flymake")
-(declare-function flymake-diagnostic-beg "flymake")
-(declare-function flymake-diagnostic-text "flymake")
-(declare-function flymake-diagnostic-type "flymake")
-(declare-function flymake-running-backends "flymake")
-(declare-function flymake-reporting-backends "flymake")
-(declare-function flycheck-error-line "ext:flycheck")
-(declare-function flycheck-error-column "ext:flycheck")
-(declare-function flycheck-error-level "ext:flycheck")
-(declare-function flycheck-error-message "ext:flycheck")
-(declare-function flycheck-running-p "ext:flycheck")
-(defvar flycheck-current-errors)
-
-(defun edn-bridge-hands--diagnostics (arguments)
-  "Return what checkers report of the file in ARGUMENTS, or of all open ones."
-  (let* ((path (plist-get arguments :path))
-         (buffers (if (member path '(nil ""))
-                      (edn-bridge-hands--open)
-                    (list (edn-bridge-hands--buffer path))))
-         (names (mapcar (lambda (buffer)
-                          (edn-bridge-hands--name (buffer-file-name buffer)))
-                        buffers))
-         (checked 0)
-         (busy nil)
-         (lines nil))
-    (cl-loop
-     for buffer in buffers
-     for name in names
-     do (with-current-buffer buffer
-          (when (or (bound-and-true-p flymake-mode)
-                    (bound-and-true-p flycheck-mode))
-            (cl-incf checked)
-            (setq lines (append lines (edn-bridge-hands--flymake name)
-                                (edn-bridge-hands--flycheck name)))
-            (when (edn-bridge-hands--checking-p)
-              (push name busy)))))
-    (concat
-     (cond
-      ((null buffers)
-       "No file of the project is open in the editor.")
-      ((zerop checked)
-       (format "No checker runs in %s."
-               (if (cdr names) "the open files" (car names))))
-      (t
-       (edn-bridge-hands--lines
-        lines
-        (format "No problems in %d checked file%s." checked
-                (if (= checked 1) "" "s")))))
-     (if busy
-         (format "\n(Still being checked: %s)"
-                 (string-join (seq-take (nreverse busy) 20) ", "))
-       ""))))
-
-(defun edn-bridge-hands--problem (name line column level text)
-  "Return a line about the problem TEXT of LEVEL in NAME at LINE and COLUMN."
-  (format "%s:%d:%d: %s: %s" name line column level
-          (edn-bridge-hands--one-line text)))
-
-(defun edn-bridge-hands--flymake (name)
-  "Return what Flymake reports of this buffer, the file NAME."
-  (when (bound-and-true-p flymake-mode)
-    (save-restriction
-      (widen)
-      (mapcar
-       (lambda (diagnostic)
-         (save-excursion
-           (goto-char (flymake-diagnostic-beg diagnostic))
-           (edn-bridge-hands--problem
-            name (line-number-at-pos nil t) (1+ (current-column))
-            (string-remove-prefix
-             ":" (symbol-name (flymake-diagnostic-type diagnostic)))
-            (flymake-diagnostic-text diagnostic))))
-       (seq-take (sort (flymake-diagnostics)
-                       (lambda (a b)
-                         (< (flymake-diagnostic-beg a)
-                            (flymake-diagnostic-beg b))))
-                 (1+ edn-bridge-hands--rows))))))
-
-(defun edn-bridge-hands--flycheck (name)
-  "Return what Flycheck reports of this buffer, the file NAME."
-  (when (bound-and-true-p flycheck-mode)
-    (mapcar (lambda (problem)
-              (edn-bridge-hands--problem
-               name (or (flycheck-error-line problem) 1)
-               (or (flycheck-error-column problem) 1)
-               (flycheck-error-level problem)
-               (or (flycheck-error-message problem) "")))
-            (seq-take (bound-and-true-p flycheck-current-errors)
-                      (1+ edn-bridge-hands--rows)))))
-
-(defun edn-bridge-hands--checking-p ()
-  "Return non-nil if a checker of this buffer has not reported yet."
-  (or (and (bound-and-true-p flymake-mode)
-           (fboundp 'flymake-reporting-backends)
-           (cl-set-difference (flymake-running-backends)
-                              (flymake-reporting-backends))
-           t)
-      (and (bound-and-true-p flycheck-mode)
-           (fboundp 'flycheck-running-p)
-           (flycheck-running-p))))
-
-;;;; Definitions and references
-
-(defun edn-bridge-hands--definitions-of (arguments)
-  "Return where the symbol in ARGUMENTS is defined."
-  (edn-bridge-hands--places arguments "definition"
-                            :textDocument/definition nil))
-
-(defun edn-bridge-hands--references-of (arguments)
-  "Return where the symbol in ARGUMENTS is used."
-  (edn-bridge-hands--places arguments "use"
-                            :textDocument/references
-                            '(:context (:includeDeclaration t))))
-
-(defun edn-bridge-hands--places (arguments what method more)
-  "Return the places that a language server has for ARGUMENTS, as lines.
-WHAT names one of them.  They are asked for with METHOD and its parameters
-MORE.  Places outside of this chat's folder are counted."
-  (let* ((symbol (edn-bridge-hands--argument arguments :symbol))
-         (path (edn-bridge-hands--argument arguments :path))
-         (own (edn-bridge-hands--buffer path))
-         (open (edn-bridge-hands--open))
-         (found
-          (with-current-buffer own
-            (save-excursion
-              (save-restriction
-                (widen)
-                (cond
-                 ((edn-bridge-hands--server)
-                  (unless (edn-bridge-hands--go-to
-                           symbol (plist-get arguments :line))
-                    (error "%s does not contain %s" path symbol))
-                  (edn-bridge-hands--ask-server method more))
-                 ((and (eq method :textDocument/definition)
-                       (derived-mode-p 'emacs-lisp-mode))
-                  (edn-bridge-hands--elisp-places symbol open))
-                 (t
-                  (error "No language server answers in this buffer: use search")))))))
-         (lines nil)
-         (outside 0))
-    (pcase-dolist (`(,file ,line ,column) found)
-      (let ((name (and file (edn-bridge-hands--name-inside file own))))
-        (if name
-            (push (edn-bridge-hands--place name line column own) lines)
-          (cl-incf outside))))
-    (concat
-     (edn-bridge-hands--lines (delete-dups (nreverse lines))
-                              (format "No %s of %s is known." what symbol))
-     (if (zerop outside)
-         ""
-       (format "\n(%d outside of the folder left out)" outside)))))
-
-(defun edn-bridge-hands--go-to (symbol line)
-  "Go to SYMBOL in LINE of this buffer, or wherever it is used first.
-Return non-nil if it is there.  What a language server is asked about is
-what is at point."
-  (let ((case-fold-search nil)
-        (regexp (concat "\\_<" (regexp-quote symbol) "\\_>")))
-    (goto-char (point-min))
-    (unless (and (integerp line)
-                 (progn (forward-line (1- line))
-                        (re-search-forward regexp (line-end-position) t)))
-      (goto-char (point-min))
-      (re-search-forward regexp nil t))
-    (when (looking-back regexp (line-beginning-position))
-      (goto-char (match-beginning 0)))))
-
-(defun edn-bridge-hands--folders (own)
-  "Return the names of this chat's folder, as it is called and without links.
-The latter is known by OWN, the buffer of a file in it: nothing is asked of
-the file system."
-  (let* ((folder (file-local-name (expand-file-name default-directory)))
-         (file (file-local-name (buffer-file-name own)))
-         (true (file-local-name (or (edn-bridge-buffers-true-name own) file)))
-         (rest (and (string-prefix-p folder file)
-                    (substring file (length folder)))))
-    (if (and rest (string-suffix-p (concat "/" rest) true))
-        (list folder (string-remove-suffix rest true))
-      (list folder))))
-
-(defun edn-bridge-hands--name-inside (file own)
-  "Return what FILE, a local name, is called in this chat's folder, or nil.
-OWN is the buffer of a file in it."
-  (let* ((file-name-handler-alist nil)
-         (file (expand-file-name file "/"))
-         (folder (seq-find (lambda (folder) (string-prefix-p folder file))
-                           (edn-bridge-hands--folders own))))
-    (and folder
-         (substring file (length folder)))))
-
-(defun edn-bridge-hands--place (name line column own)
-  "Return a line about the place at LINE and COLUMN of the file NAME.
-Its text is that of OWN, the buffer of the file that the call names, if it
-is there.  The bridge has judged no other file."
-  (concat
-   name
-   (if line (format ":%d" line) "")
-   (if column (format ":%d" column) "")
-   (if (and line (member name (edn-bridge-hands--own-names own)))
-       (with-current-buffer own
-         (save-excursion
-           (save-restriction
-             (widen)
-             (goto-char (point-min))
-             (forward-line (1- line))
-             (concat ": "
-                     (edn-bridge-hands--one-line
-                      (buffer-substring-no-properties
-                       (point) (line-end-position)))))))
-     "")))
-
-(defun edn-bridge-hands--own-names (own)
-  "Return what the file of OWN, a buffer, is called in this chat's folder."
-  (delq nil
-        (mapcar (lambda (file)
-                  (and file
-                       (edn-bridge-hands--name-inside (file-local-name file)
-                                                      own)))
-                (list (buffer-file-name own)
-                      (edn-bridge-buffers-true-name own)))))
-
-;; What Eglot itself makes of an answer has the text of each line: it reads
-;; the files for that.  And which server a buffer has it may look up by the
-;; project, for which .dir-locals.el is evaluated.
-
-(defvar eglot--managed-mode)
-(defvar eglot--cached-server)
-(defvar eglot--servers-by-project)
-(declare-function eglot--managed-buffers "ext:eglot" t t)
-(declare-function eglot--TextDocumentPositionParams "ext:eglot" ())
-(declare-function eglot--signal-textDocument/didChange "ext:eglot" ())
-(declare-function jsonrpc-request "jsonrpc" t t)
-
-(defun edn-bridge-hands--server ()
-  "Return the server with which Eglot manages this buffer, or nil.
-Eglot is told it too, which then looks for none."
-  (when (bound-and-true-p eglot--managed-mode)
-    (or eglot--cached-server
-        (setq eglot--cached-server
-              (cl-loop for servers being the hash-values
-                       of eglot--servers-by-project
-                       thereis (seq-find (lambda (server)
-                                           (memq (current-buffer)
-                                                 (eglot--managed-buffers
-                                                  server)))
-                                         servers))))))
-
-(defun edn-bridge-hands--ask-server (method more)
-  "Return the places for METHOD at point, by the server of this buffer.
-MORE are further parameters.  Places are lists of a local file name, which
-is nil for what is no file, a line and a column, both counted from 1."
-  (eglot--signal-textDocument/didChange)
-  (let ((answer (condition-case err
-                    (jsonrpc-request
-                     (edn-bridge-hands--server) method
-                     (append (eglot--TextDocumentPositionParams) more)
-                     :timeout edn-bridge-hands--seconds)
-                  (jsonrpc-error
-                   (error "The language server says: %s"
-                          (or (alist-get 'jsonrpc-error-message
-                                         (cdr (cdr err)))
-                              "it failed"))))))
-    (mapcar
-     (lambda (location)
-       (let* ((range (or (plist-get location :targetSelectionRange)
-                         (plist-get location :range)))
-              (start (plist-get range :start)))
-         (list (edn-bridge-hands--uri-file (or (plist-get location :targetUri)
-                                               (plist-get location :uri)))
-               (1+ (plist-get start :line))
-               (1+ (plist-get start :character)))))
-     ;; One place may stand alone.
-     (if (vectorp answer) answer (and answer (list answer))))))
-
-(defun edn-bridge-hands--uri-file (uri)
-  "Return the local name of the file that URI stands for, or nil."
-  (and (stringp uri)
-       (let ((case-fold-search t))
-         (string-match "\\`file://\\(?:localhost\\)?\\(/.*\\)\\'" uri))
-       (decode-coding-string (url-unhex-string (match-string 1 uri)) 'utf-8)))
-
-(defun edn-bridge-hands--elisp-places (symbol open)
-  "Return where SYMBOL, a name in Emacs Lisp, is defined.
-That is looked for in OPEN, buffers, and in what Emacs noted as it loaded
-files, of which no place is known."
-  (let* ((case-fold-search nil)
-         (known (intern-soft symbol))
-         (regexp (concat "^([-[:alnum:]]*def[-*[:alnum:]]*[ \t\n]+[('#]*"
-                         (regexp-quote symbol) "\\_>"))
-         (places
-          (cl-loop
-           for buffer in open
-           append
-           (with-current-buffer buffer
-             (when (derived-mode-p 'emacs-lisp-mode)
-               (save-excursion
-                 (save-restriction
-                   (widen)
-                   (goto-char (point-min))
-                   (cl-loop
-                    while (re-search-forward regexp nil t)
-                    collect
-                    (progn
-                      (goto-char (- (match-end 0) (length symbol)))
-                      (list (file-local-name buffer-file-name)
-                            (line-number-at-pos nil t)
-                            (1+ (current-column)))))))))))
-         (files (and known
-                     (delete-dups
-                      (delq nil (mapcar (lambda (type) (symbol-file known type))
-                                        '(defun defvar defface)))))))
-    (append
-     places
-     (cl-loop for file in files
-              for source = (and (file-name-absolute-p file)
-                                (concat (file-name-sans-extension file) ".el"))
-              unless (and source (assoc source places))
-              collect (list source nil nil)))))
-
-;;;; Outline, files, buffers, selection
-
-(defun edn-bridge-hands--outline (arguments)
-  "Return what the file in ARGUMENTS consists of."
-  (let ((path (edn-bridge-hands--argument arguments :path)))
-    (with-current-buffer (edn-bridge-hands--buffer path)
-      (edn-bridge-hands--server)
-      (save-excursion
-        (save-restriction
-          (widen)
-          (edn-bridge-hands--lines
-           (mapcar (pcase-lambda (`(,place . ,name))
-                     (format "%d: %s" (line-number-at-pos place t) name))
-                   (seq-take
-                    (sort (edn-bridge-hands--flatten
-                           (funcall imenu-create-index-function) "" 0)
-                          (lambda (a b) (< (car a) (car b))))
-                    (* 2 edn-bridge-hands--rows)))
-           (format "The editor knows no parts of %s." path)))))))
-
-(defun edn-bridge-hands--flatten (index prefix depth)
-  "Return INDEX of Imenu as conses of place and name, with PREFIX before names.
-DEPTH is how deep in the whole it is."
-  (cl-loop
-   for entry in index
-   for name = (and (consp entry) (stringp (car entry))
-                   (concat prefix (edn-bridge-hands--one-line
-                                   (substring-no-properties (car entry)))))
-   append
-   (cond
-    ((null name) nil)
-    ((imenu--subalist-p entry)
-     (and (< depth 10)
-          (edn-bridge-hands--flatten (cdr entry) (concat name " / ")
-                                     (1+ depth))))
-    (t
-     (let ((place (edn-bridge-hands--index-place (cdr entry))))
-       (and place (list (cons place name))))))))
-
-(defun edn-bridge-hands--index-place (value)
-  "Return the place in this buffer that VALUE of Imenu stands for, or nil."
-  (let ((value (if (consp value) (car value) value)))
-    (cond ((overlayp value) (overlay-start value))
-          ((markerp value) (marker-position value))
-          ((and (integerp value) (> value 0)) value))))
-
-(defun edn-bridge-hands--files (arguments)
-  "Return the files of this chat's folder, as ARGUMENTS limit them."
-  (let ((containing (plist-get arguments :containing))
-        (names (edn-bridge-buffers-list-files edn-bridge-hands--seconds)))
-    (edn-bridge-hands--lines
-     (if (and (stringp containing) (not (equal containing "")))
-         (seq-filter (lambda (name) (string-search containing name)) names)
-       names)
-     "There are no such files.")))
-
-(defun edn-bridge-hands--buffers (_arguments)
-  "Return which files of this folder are open."
-  (edn-bridge-hands--lines
-   (mapcar (lambda (buffer)
-             (format "%s: %s%s"
-                     (edn-bridge-hands--name (buffer-file-name buffer))
-                     (or (edn-bridge-context-language
-                          (buffer-local-value 'major-mode buffer))
-                         "text")
-                     (if (buffer-modified-p buffer)
-                         ", unsaved changes"
-                       "")))
-           (edn-bridge-hands--open))
-   "No file of the project is open."))
-
-(defun edn-bridge-hands--selection (_arguments)
-  "Return where the user is, and what is selected there."
-  (let ((buffer (or (edn-bridge-context-buffer)
-                    (error "No file of the project is open")))
-        (chat (current-buffer)))
-    (with-current-buffer buffer
-      (let ((name (with-current-buffer chat
-                    (edn-bridge-hands--name (buffer-file-name buffer))))
-            (place (format "line %d, column %d"
-                           (line-number-at-pos nil t)
-                           (1+ (current-column)))))
-        (if (not (and transient-mark-mode mark-active (/= (mark) (point))))
-            (format "%s, %s; nothing is selected." name place)
-          (let ((text (buffer-substring-no-properties (region-beginning)
-                                                      (region-end))))
-            (format "%s, %s; selected from line %d on:\n%s" name place
-                    (line-number-at-pos (region-beginning) t)
-                    text)))))))
-
 ;;;; Registering
 
 (add-hook 'edn-bridge-chat-ready-hook #'edn-bridge-hands--offer-anew)
 (add-hook 'edn-bridge-input-send-hook #'edn-bridge-hands-offer)
+(edn-bridge-chat-handle "interaction/requested"
+                        #'edn-bridge-hands--on-question)
 (edn-bridge-chat-handle "tool/requested" #'edn-bridge-hands--on-requested)
 (edn-bridge-chat-handle "request/cancelled" #'edn-bridge-hands--on-cancelled)
 

@@ -50,10 +50,32 @@ Each is a property list of `:mime-type' and `:data', in base64.")
 (defvar edn-bridge-input--commands nil
   "Slash commands that Emacs does by itself: an alist of names and commands.")
 
-(defun edn-bridge-input-handle (name command)
+(defun edn-bridge-input-handle (name command &optional description)
   "Have the slash command NAME, without arguments, call COMMAND.
-That is for what Emacs can show better than the bridge can tell."
+That is for what Emacs can show better than the bridge can tell.  One that
+the bridge does not have comes with a DESCRIPTION, and is completed."
+  (when description
+    (edn-bridge-complete-add-command name description))
   (setf (alist-get name edn-bridge-input--commands nil nil #'equal) command))
+
+(defconst edn-bridge-input--shell-regexp
+  "\\`!\\(!\\)?[ \t]*\\([^[! \t\n]\\(?:.\\|\n\\)*\\)\\'"
+  "Matches a draft that is a command for the shell.
+An image in Markdown, which begins with ![, is none.")
+
+(defvar edn-bridge-input--shell #'ignore
+  "Function that runs a command for the shell.")
+
+(defvar edn-bridge-input--before #'ignore
+  "Function that returns what goes before the next message, or nil.")
+
+(defun edn-bridge-input-handle-shell (run before)
+  "Have RUN run the commands for the shell in the draft.
+It is called with the command, and non-nil if the model gets the output.
+BEFORE is called without arguments when a message is sent, and returns what
+goes before its text, or nil."
+  (setq edn-bridge-input--shell run
+        edn-bridge-input--before before))
 
 (defun edn-bridge-input-send ()
   "Send the region where it is active, else the draft.
@@ -75,18 +97,79 @@ running tool call."
                 (if region
                     (buffer-substring-no-properties (region-beginning)
                                                     (region-end))
-                  (edn-bridge-transcript-draft)))))
+                  (edn-bridge-transcript-draft))))
+         (shell nil))
     (when (equal text "")
       (user-error "There is nothing to send"))
+    (setq shell (and (not region)
+                     (string-match edn-bridge-input--shell-regexp text)))
+    (when shell
+      ;; Where it cannot be run, it stays the draft.
+      (funcall edn-bridge-input--shell (match-string 2 text)
+               (not (match-string 1 text))))
     (if region
         (deactivate-mark)
       (edn-bridge-transcript-reset-draft))
     (edn-bridge-input--remember text)
-    (if-let ((command (and (string-prefix-p "/" text)
-                           (cdr (assoc (substring text 1)
-                                       edn-bridge-input--commands)))))
-        (call-interactively command)
-      (edn-bridge-input-send-text text behavior (not region)))))
+    (let ((command (and (string-prefix-p "/" text)
+                        (cdr (assoc (substring text 1)
+                                    edn-bridge-input--commands)))))
+      (cond
+       (shell)
+       (command (call-interactively command))
+       (t (edn-bridge-input-send-text text behavior (not region)))))))
+
+;;;; RET
+
+(defcustom edn-bridge-input-return-sends nil
+  "Non-nil means that RET sends the draft.
+`edn-bridge-input-newline' breaks the line then, and so does RET within a
+block of code that is not closed.  By default RET breaks the line, and
+`edn-bridge-input-send' has a key of its own."
+  :type 'boolean
+  :group 'edn-bridge)
+
+(defun edn-bridge-input-return ()
+  "Send the draft if `edn-bridge-input-return-sends' says so, or break the line."
+  (interactive nil edn-bridge-chat-mode)
+  (if (and edn-bridge-input-return-sends
+           (edn-bridge-transcript-in-draft-p)
+           (not (edn-bridge-input--in-fence-p)))
+      (edn-bridge-input-send)
+    (edn-bridge-input-newline)))
+
+(defun edn-bridge-input-newline ()
+  "Break the line of the draft."
+  (interactive nil edn-bridge-chat-mode)
+  (call-interactively #'newline))
+
+(defun edn-bridge-input--in-fence-p ()
+  "Return non-nil if point is in a block of code of the draft that is open."
+  (save-excursion
+    (let ((end (point))
+          (fence nil))
+      (goto-char (edn-bridge-transcript-draft-start))
+      (while (re-search-forward
+              "^ \\{0,3\\}\\(\\(?:```+\\|~~~+\\)\\)\\(.*\\)$" end t)
+        (let ((mark (match-string-no-properties 1))
+              (rest (match-string-no-properties 2)))
+          (cond
+           ((null fence)
+            (unless (and (eq (aref mark 0) ?`) (string-search "`" rest))
+              (setq fence mark)))
+           ;; A fence is closed by one of its kind that is as long.
+           ((and (string-prefix-p fence mark) (string-blank-p rest))
+            (setq fence nil)))))
+      fence)))
+
+(defun edn-bridge-input-longest-fence (text)
+  "Return the length of the longest run of backquotes in TEXT."
+  (let ((longest 0)
+        (start 0))
+    (while (string-match "`+" text start)
+      (setq longest (max longest (- (match-end 0) (match-beginning 0)))
+            start (match-end 0)))
+    longest))
 
 (defun edn-bridge-input-send-text (text &optional behavior draft)
   "Send TEXT: a slash command, or what the model is to see.
@@ -97,6 +180,9 @@ running.  With DRAFT non-nil, TEXT is put back where it is refused."
          (command (string-match-p edn-bridge-input--command-regexp text))
          (images (and (not command) (reverse edn-bridge-input-images)))
          (running (edn-bridge-chat-running-p))
+         (text (concat (and (not command)
+                            (funcall edn-bridge-input--before))
+                       text))
          (said nil))
     (when images
       (edn-bridge-input-set-images nil))
@@ -472,6 +558,9 @@ DATA has the `:messages' of the session that is shown."
 (edn-bridge-chat-handle "assistant/message" #'edn-bridge-input--on-message)
 
 (let ((map edn-bridge-chat-mode-map))
+  (define-key map (kbd "RET") #'edn-bridge-input-return)
+  (define-key map (kbd "S-<return>") #'edn-bridge-input-newline)
+  (define-key map (kbd "C-j") #'edn-bridge-input-newline)
   (define-key map (kbd "C-c RET") #'edn-bridge-input-send)
   (define-key map (kbd "C-c C-q") #'edn-bridge-input-queue)
   (define-key map (kbd "C-c C-k") #'edn-bridge-input-abort)

@@ -76,6 +76,23 @@ They are not in the transcript.")
   "Return how many questions of this chat wait for an answer."
   (length edn-bridge-interact--questions))
 
+(defun edn-bridge-interact-hidden-p ()
+  "Return non-nil if a question of this chat waits that no window shows."
+  (let ((windows (get-buffer-window-list nil nil 'visible)))
+    (seq-some (lambda (question)
+                (let ((start (edn-bridge-interact--question-start question))
+                      (end (edn-bridge-interact--question-end question)))
+                  (not (and start
+                            (seq-some
+                             (lambda (window)
+                               (or (pos-visible-in-window-p start window)
+                                   ;; Point is shown, at the latest by the
+                                   ;; next redisplay.
+                                   (and end
+                                        (<= start (window-point window) end))))
+                             windows)))))
+              edn-bridge-interact--questions)))
+
 (defun edn-bridge-interact--all ()
   "Return all questions that this chat was asked and that wait."
   (append edn-bridge-interact--questions edn-bridge-interact--elsewhere))
@@ -688,7 +705,7 @@ They are kept until the call has written it.")
     (edn-bridge-interact--give question (nth 0 answer) (nth 1 answer))))
 
 (defun edn-bridge-interact-accept ()
-  "Say yes to the question at point, or else to the only one on the screen."
+  "Accept the question at point, or else to the only one on the screen."
   (interactive nil edn-bridge-chat-mode)
   (edn-bridge-interact--choose-answer "y"))
 

@@ -15,6 +15,7 @@
 (require 'edn-bridge-chat)
 (require 'edn-bridge-input)
 (require 'edn-bridge-tools)
+(require 'edn-bridge-view)
 
 ;;;; Widgets and statuses
 
@@ -79,22 +80,15 @@ The tree of sessions has a buffer of its own."
 (defvar-local edn-bridge-jobs--chat nil
   "The chat buffer whose jobs are shown.")
 
-(defvar edn-bridge-jobs-mode-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "RET") #'edn-bridge-jobs-inspect)
-    (define-key map "k" #'edn-bridge-jobs-cancel)
-    map)
-  "Keymap of `edn-bridge-jobs-mode'.")
-
-(define-derived-mode edn-bridge-jobs-mode tabulated-list-mode "Jobs"
-  "Major mode of a session's background jobs.
-
-\\{edn-bridge-jobs-mode-map}"
-  :group 'edn-bridge
-  :interactive nil
+(edn-bridge-define-view-mode edn-bridge-jobs-mode tabulated-list-mode "Jobs"
+  "Major mode of a session's background jobs."
+  :keys (("RET" edn-bridge-jobs-inspect "output")
+         ("d" edn-bridge-jobs-cancel "cancel"))
   (setq tabulated-list-format [("Status" 10 t) ("What" 56 t) ("Job" 0 t)]
         tabulated-list-padding 1)
-  (setq-local revert-buffer-function #'edn-bridge-jobs--revert)
+  ;; The first line of the window names the keys.
+  (setq-local tabulated-list-use-header-line nil
+              revert-buffer-function #'edn-bridge-jobs--revert)
   (tabulated-list-init-header))
 
 (defun edn-bridge-jobs ()
@@ -122,7 +116,8 @@ The tree of sessions has a buffer of its own."
      (setq tabulated-list-entries
            (mapcar #'edn-bridge-jobs--entry
                    (append (plist-get data :jobs) nil)))
-     (tabulated-list-print t))))
+     (tabulated-list-print t)
+     (edn-bridge-view-leave-heading))))
 
 (defun edn-bridge-jobs--id (job)
   "Return the id of JOB."
@@ -164,11 +159,9 @@ The tree of sessions has a buffer of its own."
 (defconst edn-bridge-jobs--pause 1
   "How many seconds pass between two looks at the output of a job.")
 
-(define-derived-mode edn-bridge-jobs-view-mode special-mode "Job"
+(edn-bridge-define-view-mode edn-bridge-jobs-view-mode special-mode "Job"
   "Major mode of what is known of a background job.
 It follows the job while it is seen."
-  :group 'edn-bridge
-  :interactive nil
   (edn-bridge-visible-setup)
   (setq-local revert-buffer-function #'edn-bridge-jobs--revert-view))
 

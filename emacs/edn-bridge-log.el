@@ -1,17 +1,18 @@
-;;; edn-bridge-log.el --- The frames of a connection  -*- lexical-binding: t; -*-
+;;; edn-bridge-log.el --- The wire log of a connection  -*- lexical-binding: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 
 ;;; Commentary:
 
 ;; Keeps the last frames of each connection and shows them in a buffer.
-;; Secrets are masked before a frame is kept, and long frames are cut.
+;; Secrets are masked before a frame is kept, and long frames are truncated.
 
 ;;; Code:
 
 (require 'ring)
 (require 'edn-bridge-rpc)
 (require 'edn-bridge-chat)
+(require 'edn-bridge-view)
 
 (defcustom edn-bridge-log-size 500
   "How many frames of each connection are kept.  0 keeps none."
@@ -67,22 +68,21 @@ A frame is a list of a time, a direction and a text.")
 (defvar-local edn-bridge-log--conn nil
   "The connection that this log buffer shows.")
 
-(define-derived-mode edn-bridge-log-mode special-mode "Frames"
-  "Major mode of the frames of a connection."
-  :group 'edn-bridge
+(edn-bridge-define-view-mode edn-bridge-log-mode special-mode "Wire log"
+  "Major mode of the wire log of a connection."
   (setq-local truncate-lines t
               revert-buffer-function #'edn-bridge-log--revert))
 
 (defun edn-bridge-log--buffer (conn)
-  "Return the live buffer that shows the frames of CONN, or nil."
+  "Return the live buffer with the wire log of CONN, or nil."
   (let ((buffer (get-buffer (edn-bridge-log--buffer-name conn))))
     (and buffer
          (eq conn (buffer-local-value 'edn-bridge-log--conn buffer))
          buffer)))
 
 (defun edn-bridge-log--buffer-name (conn)
-  "Return the name of the buffer for the frames of CONN."
-  (format "*%s frames*" (edn-bridge-rpc-connection-name conn)))
+  "Return the name of the buffer for the wire log of CONN."
+  (format "*%s wire log*" (edn-bridge-rpc-connection-name conn)))
 
 (defun edn-bridge-log--append (buffer frame)
   "Add FRAME at the end of the log BUFFER."
@@ -110,7 +110,7 @@ A frame is a list of a time, a direction and a text.")
             text "\n")))
 
 (defun edn-bridge-log--revert (&rest _)
-  "Show the frames of this buffer's connection again."
+  "Show the wire log of this buffer's connection again."
   (let ((inhibit-read-only t)
         (ring (gethash edn-bridge-log--conn edn-bridge-log--rings)))
     (erase-buffer)
@@ -119,7 +119,7 @@ A frame is a list of a time, a direction and a text.")
 
 ;;;###autoload
 (defun edn-bridge-log ()
-  "Show the frames of this chat's connection, or of the most recent chat's."
+  "Show the wire log of this chat's connection, or of the most recent chat's."
   (interactive)
   (let* ((buffer (if (edn-bridge-chat-buffer-p (current-buffer))
                      (current-buffer)

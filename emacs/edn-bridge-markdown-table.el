@@ -16,6 +16,7 @@
 (require 'cl-lib)
 (require 'subr-x)
 (require 'edn-bridge-transcript)
+(require 'edn-bridge-view)
 (require 'edn-bridge-markdown-inline)
 
 (declare-function edn-bridge-markdown-region "edn-bridge-markdown")
@@ -277,7 +278,7 @@ Its lines are as long as they must be there."
          (text (substring-no-properties
                 (edn-bridge-visible-unbroken start end))))
     (with-current-buffer (get-buffer-create "*edn-bridge table*")
-      (special-mode)
+      (edn-bridge-page-mode)
       (edn-bridge-visible-setup)
       (edn-bridge-markdown-setup)
       (setq truncate-lines t)

@@ -19,6 +19,7 @@
 (require 'edn-bridge-chat)
 (require 'edn-bridge-complete)
 (require 'edn-bridge-input)
+(require 'edn-bridge-view)
 
 (defgroup edn-bridge-mcp nil
   "MCP servers."
@@ -37,31 +38,20 @@
   "Answers of servers to completions: an alist from params to values.
 Values are nil while the servers are asked.")
 
-(defvar edn-bridge-mcp-mode-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map "x" #'edn-bridge-mcp-toggle)
-    (define-key map (kbd "SPC") #'edn-bridge-mcp-toggle)
-    (define-key map (kbd "RET") #'edn-bridge-mcp-fold)
-    (define-key map (kbd "TAB") #'edn-bridge-mcp-fold)
-    (define-key map "t" #'edn-bridge-mcp-restart)
-    (define-key map "r" #'edn-bridge-mcp-restart)
-    (define-key map "e" #'edn-bridge-mcp-configure)
-    (define-key map "n" #'edn-bridge-mcp-next)
-    (define-key map "p" #'edn-bridge-mcp-previous)
-    map)
-  "Keymap of `edn-bridge-mcp-mode'.")
-
-(define-derived-mode edn-bridge-mcp-mode special-mode "Servers"
-  "Major mode of the MCP servers that a session uses.
-
-\\{edn-bridge-mcp-mode-map}"
+(edn-bridge-define-view-mode edn-bridge-mcp-mode special-mode "MCP"
+  "Major mode of the MCP servers that a session uses."
+  :keys (("x" edn-bridge-mcp-toggle "off or on")
+         ("SPC" edn-bridge-mcp-toggle)
+         ("RET" edn-bridge-mcp-fold "its tools")
+         ("TAB" edn-bridge-mcp-fold)
+         ("r" edn-bridge-mcp-restart "restart")
+         ("t" edn-bridge-mcp-restart)
+         ("e" edn-bridge-mcp-configure "config")
+         ("n" edn-bridge-mcp-next)
+         ("p" edn-bridge-mcp-previous))
   :group 'edn-bridge-mcp
-  :interactive nil
   (setq-local truncate-lines nil
-              truncate-partial-width-windows nil
               word-wrap t
-              header-line-format
-              " x: off or on   RET: its tools   t: start again, test   e: configuration   g: look again   q: leave"
               revert-buffer-function #'edn-bridge-mcp--revert))
 
 ;;;###autoload

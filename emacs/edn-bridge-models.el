@@ -122,6 +122,45 @@ Where an external agent answers, choose among its levels."
        (message "Thinking: %s"
                 (edn-bridge-chat-word (plist-get data :thinking-level)))))))
 
+(defconst edn-bridge-models--mode-cycle '("ask" "accept-edits" "read-only")
+  "The permission modes that a key goes through.
+The one in which nothing asks must be chosen by its name.")
+
+(defun edn-bridge-models-cycle-mode ()
+  "Go to the next permission mode: ask, accept-edits, read-only.
+The mode yolo, in which nothing asks, must be chosen by its name."
+  (interactive nil edn-bridge-chat-mode)
+  (let* ((conn (edn-bridge-chat-current))
+         (old (edn-bridge-chat-word (edn-bridge-chat-get :mode)))
+         (mode (or (cadr (member old edn-bridge-models--mode-cycle))
+                   (car edn-bridge-models--mode-cycle))))
+    (edn-bridge-models--show-mode mode)
+    (edn-bridge-rpc-request
+     conn "set_mode" (list :mode mode)
+     :on-success (lambda (data)
+                   (message "Permissions: %s (%s)" (plist-get data :mode)
+                            (edn-bridge-models--annotate-mode
+                             (plist-get data :mode))))
+     :on-error (lambda (frame)
+                 (edn-bridge-chat-with-buffer conn
+                   (when (equal (edn-bridge-chat-get :mode) mode)
+                     (edn-bridge-models--show-mode old)))
+                 (edn-bridge-chat-refused frame)))))
+
+(defun edn-bridge-models--show-mode (mode)
+  "Have the header line say MODE, before the bridge does."
+  (setq edn-bridge-chat--session
+        (plist-put (copy-sequence edn-bridge-chat--session) :mode mode))
+  (force-mode-line-update))
+
+(defun edn-bridge-models-cycle-mode-or-back ()
+  "In the draft, go to the next permission mode; above it, to the button before.
+See `edn-bridge-models-cycle-mode'."
+  (interactive nil edn-bridge-chat-mode)
+  (if (edn-bridge-transcript-in-draft-p)
+      (edn-bridge-models-cycle-mode)
+    (edn-bridge-chat-previous-button)))
+
 (defun edn-bridge-models--annotate-mode (mode)
   "Return what MODE allows, or nil."
   (pcase mode
@@ -296,6 +335,8 @@ COUNTS is a property list of names and numbers.  Return nil for none."
   (define-key map "s" #'edn-bridge-models-show-stats)
   (define-key map "a" #'edn-bridge-agents-new)
   (define-key map "o" #'edn-bridge-agents-set-option)
+  (define-key edn-bridge-chat-mode-map (kbd "<backtab>")
+              #'edn-bridge-models-cycle-mode-or-back)
   (define-key edn-bridge-chat-mode-map (kbd "C-c C-o") (cons "model" map)))
 
 (provide 'edn-bridge-models)

@@ -12,6 +12,7 @@
 
 (require 'cl-lib)
 (require 'edn-bridge-chat)
+(require 'edn-bridge-view)
 
 (defcustom edn-bridge-query-initial-text
   ";; C-c C-c sends the form at point, TAB completes attributes.\n\n[:psi.agent-session/session-id\n :psi.agent-session/model-id\n :psi.agent-session/message-count]\n"
@@ -21,6 +22,9 @@
 
 (defvar-local edn-bridge-query--chat nil
   "The chat buffer whose session is asked.")
+
+(defvar-local edn-bridge-query--text nil
+  "The query whose result this buffer shows.")
 
 (defvar-local edn-bridge-query--attributes nil
   "Attributes of the graph: an alist of names and what they are, or nil.")
@@ -70,11 +74,11 @@
             #'edn-bridge-query-complete-at-point nil t)
   (add-hook 'eldoc-documentation-functions #'edn-bridge-query-eldoc nil t))
 
-(define-derived-mode edn-bridge-query-result-mode special-mode "EDN"
+(edn-bridge-define-view-mode edn-bridge-query-result-mode special-mode "EDN"
   "Major mode of the result of a query."
-  :group 'edn-bridge
   :syntax-table edn-bridge-query-syntax-table
-  (setq-local font-lock-defaults '(edn-bridge-query-font-lock-keywords)))
+  (setq-local font-lock-defaults '(edn-bridge-query-font-lock-keywords)
+              revert-buffer-function #'edn-bridge-query--revert))
 
 (defun edn-bridge-query-indent-line ()
   "Indent the line to the inside of the bracket that it is in."
@@ -131,13 +135,23 @@ Interactively, that is the region, or else the outermost form at point."
        (list (region-beginning) (region-end))
      (edn-bridge-query--form))
    edn-bridge-query-mode)
-  (let ((conn (edn-bridge-query--conn))
+  (let ((source (current-buffer))
         (text (buffer-substring-no-properties start end))
         (buffer (get-buffer-create "*edn-bridge result*")))
+    (edn-bridge-query--conn)
     (with-current-buffer buffer
-      (edn-bridge-query-result-mode))
+      (edn-bridge-query-result-mode)
+      (setq edn-bridge-query--chat
+            (buffer-local-value 'edn-bridge-query--chat source)
+            edn-bridge-query--text text)
+      (edn-bridge-query--revert))
+    (display-buffer buffer)))
+
+(defun edn-bridge-query--revert (&rest _)
+  "Send the query of this buffer again and show its result."
+  (let ((buffer (current-buffer)))
     (edn-bridge-rpc-request
-     conn "query_eql" (list :query text)
+     (edn-bridge-query--conn) "query_eql" (list :query edn-bridge-query--text)
      :on-success
      (lambda (data)
        (edn-bridge-query--show
@@ -156,8 +170,7 @@ Interactively, that is the region, or else the outermost form at point."
                   ";; " (plist-get frame :error-message) "\n")
           (when (plist-get frame :data)
             (edn-bridge-edn-pretty-print (plist-get frame :data))
-            (insert "\n"))))))
-    (display-buffer buffer)))
+            (insert "\n"))))))))
 
 (defun edn-bridge-query--show (buffer function)
   "Have FUNCTION insert a result in BUFFER, which is emptied."

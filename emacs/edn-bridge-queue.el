@@ -132,18 +132,18 @@
                                    30 nil nil "…"))))
 
 (defun edn-bridge-queue--entry-at-point ()
-  "Return the entry of the waiting message on whose line point is, or nil."
+  "Return the entry of the queued message on whose line point is, or nil."
   (get-text-property (line-beginning-position) 'edn-bridge-queue))
 
 (defun edn-bridge-queue--find-line (entry)
-  "Go to the line of the waiting message ENTRY, if there is one."
+  "Go to the line of the queued message ENTRY, if there is one."
   (let ((place (edn-bridge-transcript-find
                 'edn-bridge-queue entry (edn-bridge-transcript-end)
                 (edn-bridge-transcript-draft-start))))
     (goto-char (or place (point-max)))))
 
 (defun edn-bridge-queue--message (&optional entry)
-  "Return the waiting message ENTRY, or else the one at point.
+  "Return the queued message ENTRY, or else the one at point.
 Fail where there is none, or where it came from another program."
   (let* ((entry (or entry (edn-bridge-queue--entry-at-point)))
          (message (seq-find (lambda (message)
@@ -151,7 +151,7 @@ Fail where there is none, or where it came from another program."
                             edn-bridge-queue--messages)))
     (cond
      ((null entry)
-      (user-error "No message waits on this line; %s goes to one"
+      (user-error "No queued message is on this line; %s goes to one"
                   (edn-bridge-faces-keys "\\[edn-bridge-queue-go-to]")))
      ((null message)
       (user-error "This message does not wait any more"))
@@ -165,7 +165,7 @@ Fail where there is none, or where it came from another program."
   "Go to the next queued message, behind the last to the first."
   (interactive nil edn-bridge-chat-mode)
   (unless edn-bridge-queue--messages
-    (user-error "No message waits"))
+    (user-error "No message is queued"))
   (let* ((start (edn-bridge-transcript-end))
          (end (edn-bridge-transcript-draft-start))
          (from (if (edn-bridge-queue--entry-at-point)
@@ -183,7 +183,7 @@ Fail where there is none, or where it came from another program."
          (shown (seq-take edn-bridge-queue--messages edn-bridge-queue--shown))
          (wanted (and index (+ index count))))
     (unless index
-      (user-error "No message waits on this line"))
+      (user-error "No queued message is on this line"))
     (unless (< -1 wanted (length shown))
       (user-error "This is the %s one" (if (< count 0) "first" "last")))
     (edn-bridge-queue--find-line (plist-get (nth wanted shown) :entry-id))))
@@ -216,7 +216,7 @@ A refusal is shown in the echo area: the queue is told anew by itself."
                                 (or (plist-get frame :error-message) "")))))))))
 
 (defun edn-bridge-queue-take-back ()
-  "Take the waiting message at point back, into the draft."
+  "Take the queued message at point back, into the draft."
   (interactive nil edn-bridge-chat-mode)
   (let ((message (edn-bridge-queue--message)))
     (edn-bridge-queue--request
@@ -233,17 +233,17 @@ A refusal is shown in the echo area: the queue is told anew by itself."
            (message "Its images are gone; add them again")))))))
 
 (defun edn-bridge-queue-move-up ()
-  "Have the waiting message at point delivered before the one above it."
+  "Have the queued message at point delivered before the one above it."
   (interactive nil edn-bridge-chat-mode)
   (edn-bridge-queue--move -1))
 
 (defun edn-bridge-queue-move-down ()
-  "Have the waiting message at point delivered after the one below it."
+  "Have the queued message at point delivered after the one below it."
   (interactive nil edn-bridge-chat-mode)
   (edn-bridge-queue--move 1))
 
 (defun edn-bridge-queue--move (count)
-  "Move the waiting message at point by COUNT, 1 or -1, places."
+  "Move the queued message at point by COUNT, 1 or -1, places."
   (let* ((message (edn-bridge-queue--message))
          (index (+ (seq-position edn-bridge-queue--messages message #'eq)
                    count)))
@@ -264,33 +264,38 @@ A refusal is shown in the echo area: the queue is told anew by itself."
    "resume_queue" nil
    (lambda (data)
      (unless (edn-bridge-edn-true-p (plist-get data :resumed))
-       (message "No message waits")))))
+       (message "No message is queued%s"
+                ;; Elsewhere this key sends.
+                (if (string-blank-p (edn-bridge-transcript-draft))
+                    ""
+                  (substitute-command-keys
+                   "; \\[edn-bridge-input-send] sends the draft")))))))
 
 ;;;; Editing
 
 (defvar-local edn-bridge-queue--edited nil
-  "In a buffer with the text of a waiting message, its chat and entry.")
+  "In a buffer with the text of a queued message, its chat and entry.")
 
 (defvar edn-bridge-queue-edit-map
   (let ((map (make-sparse-keymap)))
     (define-key map (kbd "C-c C-c") #'edn-bridge-queue-edit-finish)
     (define-key map (kbd "C-c C-k") #'edn-bridge-queue-edit-abandon)
     map)
-  "Keymap of a buffer with the text of a waiting message.")
+  "Keymap of a buffer with the text of a queued message.")
 
 (define-minor-mode edn-bridge-queue--edit-mode
-  "Keys of the text of a waiting message."
+  "Keys of the text of a queued message."
   :interactive nil
   :keymap edn-bridge-queue-edit-map)
 
 (defun edn-bridge-queue-edit-at-mouse (event)
-  "Edit the waiting message where the mouse EVENT was."
+  "Edit the queued message where the mouse EVENT was."
   (interactive "e" edn-bridge-chat-mode)
   (mouse-set-point event)
   (edn-bridge-queue-edit))
 
 (defun edn-bridge-queue-edit ()
-  "Edit the waiting message at point in a buffer of its own.
+  "Edit the queued message at point in a buffer of its own.
 It keeps its place."
   (interactive nil edn-bridge-chat-mode)
   (let* ((message (edn-bridge-queue--message))
@@ -307,7 +312,7 @@ It keeps its place."
 
 (defun edn-bridge-queue--edit (chat entry text)
   "Show TEXT of the message ENTRY, which waits in CHAT, to be edited."
-  (let ((buffer (generate-new-buffer "*edn-bridge waiting message*")))
+  (let ((buffer (generate-new-buffer "*edn-bridge queued message*")))
     (with-current-buffer buffer
       (text-mode)
       (edn-bridge-queue--edit-mode)

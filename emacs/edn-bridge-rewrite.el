@@ -12,8 +12,10 @@
 
 (require 'cl-lib)
 (require 'diff)
+(require 'diff-mode)
 (require 'edn-bridge-ask)
 (require 'edn-bridge-side)
+(require 'edn-bridge-view)
 
 (defconst edn-bridge-rewrite--limit 60000
   "How many characters go to the model at most.")
@@ -28,7 +30,7 @@
 
 (defun edn-bridge-rewrite--prompt (text instruction place)
   "Return the prompt to have TEXT at PLACE rewritten by INSTRUCTION."
-  (let ((fence (make-string (max 3 (1+ (edn-bridge-ask--longest-fence text)))
+  (let ((fence (make-string (max 3 (1+ (edn-bridge-input-longest-fence text)))
                             ?`)))
     (format "Rewrite the text below, which is %s, as follows: %s
 
@@ -96,13 +98,19 @@ The difference is shown when it has come, and can be accepted then."
               (message "The model would leave the region as it is"))
           (edn-bridge-rewrite--show overlay old new)))))))
 
-(defvar edn-bridge-rewrite-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map "a" #'edn-bridge-rewrite-accept)
-    (define-key map "e" #'edn-bridge-rewrite-edit)
-    (define-key map "q" #'edn-bridge-rewrite-reject)
-    map)
-  "Keymap of a difference that can be accepted.")
+(defvar-local edn-bridge-rewrite--read nil
+  "Non-nil in a difference that can be accepted.")
+
+(edn-bridge-define-view-mode edn-bridge-rewrite-diff-mode diff-mode "Rewrite"
+  "Major mode of a difference that can be accepted."
+  :keys (("a" edn-bridge-rewrite-accept "accept")
+         ("e" edn-bridge-rewrite-edit "edit before accepting")
+         ("q" edn-bridge-rewrite-reject "reject"))
+  ;; A diff that is only read has keys of a minor mode, before its own.
+  (setq edn-bridge-rewrite--read t)
+  (setq-local minor-mode-overriding-map-alist
+              (list (cons 'edn-bridge-rewrite--read
+                          edn-bridge-rewrite-diff-mode-map))))
 
 (defun edn-bridge-rewrite--show (overlay old new)
   "Show the difference between OLD, the text of OVERLAY, and NEW."
@@ -125,6 +133,7 @@ The difference is shown when it has come, and can be accepted then."
         (diff-no-select before proposal nil t diff)
       (kill-buffer before))
     (with-current-buffer diff
+      (edn-bridge-rewrite-diff-mode)
       (let ((inhibit-read-only t))
         ;; Without the names of temporary files.
         (goto-char (point-min))
@@ -136,20 +145,9 @@ The difference is shown when it has come, and can be accepted then."
         (goto-char (point-min))
         (edn-bridge-visible-region (point-min) (point-max) 'strict))
       (setq edn-bridge-rewrite--overlay overlay
-            edn-bridge-rewrite--proposal proposal
-            header-line-format " a: accept   e: edit before accepting   q: reject")
-      (edn-bridge-rewrite--mode)
-      ;; A diff's own keys come before those of minor modes.
-      (setq-local minor-mode-overriding-map-alist
-                  (cons (cons 'edn-bridge-rewrite--mode edn-bridge-rewrite-map)
-                        minor-mode-overriding-map-alist)))
+            edn-bridge-rewrite--proposal proposal))
     (display-buffer diff)
     (message "The region can be rewritten: see %s" (buffer-name diff))))
-
-(define-minor-mode edn-bridge-rewrite--mode
-  "Keys of a difference that can be accepted."
-  :interactive nil
-  :keymap edn-bridge-rewrite-map)
 
 (defvar edn-bridge-rewrite-edit-map
   (let ((map (make-sparse-keymap)))

@@ -519,7 +519,7 @@ the program runs, or nil, tells what to say then."
               (format "no answer to the handshake within %s seconds%s"
                       edn-bridge-rpc-request-timeout
                       (if host
-                          (format "; see whether %s runs the program by hand, or forget the connection by M-x tramp-cleanup-connection and connect again"
+                          (format "; see whether %s runs the program by hand, or forget the connection by M-x tramp-cleanup-connection and reconnect"
                                   host)
                         "")))
              ;; It does not answer, and so it will not end by itself either.

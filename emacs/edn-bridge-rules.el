@@ -14,6 +14,7 @@
 (require 'subr-x)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-input)
+(require 'edn-bridge-view)
 
 (defvar-local edn-bridge-rules--chat nil
   "The chat buffer that this buffer is about.")
@@ -46,24 +47,12 @@
 
 ;;;; Rules
 
-(defvar edn-bridge-rules-mode-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map "d" #'edn-bridge-rules-remove)
-    (define-key map "k" #'edn-bridge-rules-remove)
-    (define-key map "a" #'edn-bridge-rules-show-audit)
-    map)
-  "Keymap of `edn-bridge-rules-mode'.")
-
-(define-derived-mode edn-bridge-rules-mode special-mode "Rules"
-  "Major mode of the rules that hold in a session.
-
-\\{edn-bridge-rules-mode-map}"
-  :group 'edn-bridge
-  :interactive nil
+(edn-bridge-define-view-mode edn-bridge-rules-mode special-mode "Rules"
+  "Major mode of the rules that hold in a session."
+  :keys (("d" edn-bridge-rules-remove "remove")
+         ("a" edn-bridge-rules-show-audit "audit"))
   (setq-local truncate-lines nil
-              truncate-partial-width-windows nil
               word-wrap t
-              header-line-format " d: take a rule back   a: what was asked   g: look again   q: leave"
               revert-buffer-function #'edn-bridge-rules--revert))
 
 (defun edn-bridge-rules ()
@@ -148,22 +137,11 @@
 (defvar-local edn-bridge-rules--scope "session"
   "Whose record is shown: that of the \"session\", or of \"all\".")
 
-(defvar edn-bridge-audit-mode-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map "s" #'edn-bridge-audit-toggle-scope)
-    map)
-  "Keymap of `edn-bridge-audit-mode'.")
-
-(define-derived-mode edn-bridge-audit-mode special-mode "Audit"
-  "Major mode of the record of what was asked, allowed and refused.
-
-\\{edn-bridge-audit-mode-map}"
-  :group 'edn-bridge
-  :interactive nil
+(edn-bridge-define-view-mode edn-bridge-audit-mode special-mode "Audit"
+  "Major mode of the record of what was asked, allowed and refused."
+  :keys (("s" edn-bridge-audit-toggle-scope "this session or all"))
   (setq-local truncate-lines nil
-              truncate-partial-width-windows nil
               word-wrap t
-              header-line-format " s: this session or all   g: look again   q: leave"
               revert-buffer-function #'edn-bridge-rules--revert-audit))
 
 (defun edn-bridge-audit ()

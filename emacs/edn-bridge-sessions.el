@@ -15,6 +15,7 @@
 (require 'edn-bridge-complete)
 (require 'edn-bridge-input)
 (require 'edn-bridge-work)
+(require 'edn-bridge-view)
 
 ;;;; Choosing
 
@@ -147,15 +148,23 @@ A session that another program has can be read."
 Interactively, choose it."
   (interactive (list (edn-bridge-sessions--choose nil)) edn-bridge-chat-mode)
   (let ((buffer (get-buffer-create "*edn-bridge session*"))
-        (command (edn-bridge-program-command "sessions" "show"))
         (folder default-directory))
     (with-current-buffer buffer
-      (special-mode)
+      (edn-bridge-page-mode)
       (setq default-directory folder)
       (edn-bridge-visible-setup)
       (edn-bridge-markdown-setup)
-      (let ((inhibit-read-only t))
-        (erase-buffer)))
+      (setq-local revert-buffer-function
+                  (lambda (&rest _) (edn-bridge-sessions--read session-id)))
+      (edn-bridge-sessions--read session-id))
+    (pop-to-buffer buffer)))
+
+(defun edn-bridge-sessions--read (session-id)
+  "Show the session SESSION-ID, as the program tells it, in this buffer."
+  (let ((buffer (current-buffer))
+        (command (edn-bridge-program-command "sessions" "show")))
+    (let ((inhibit-read-only t))
+      (erase-buffer))
     (make-process
      :name "edn-bridge sessions show"
      :buffer (generate-new-buffer " *edn-bridge session*" t)
@@ -167,8 +176,7 @@ Interactively, choose it."
      :file-handler t
      :sentinel (lambda (process _change)
                  (unless (process-live-p process)
-                   (edn-bridge-sessions--show-read process buffer))))
-    (pop-to-buffer buffer)))
+                   (edn-bridge-sessions--show-read process buffer))))))
 
 (defun edn-bridge-sessions--state-args ()
   "Return those of the program's arguments that say where sessions are."
@@ -184,6 +192,7 @@ Interactively, choose it."
     (when (buffer-live-p buffer)
       (with-current-buffer buffer
         (let ((inhibit-read-only t))
+          (erase-buffer)
           (insert (edn-bridge-visible-break text 0))
           (edn-bridge-markdown-region (point-min) (point-max))
           (edn-bridge-visible-region (point-min) (point-max))
@@ -437,15 +446,15 @@ Interactively, choose it; with a prefix argument, from all projects."
            (edn-bridge-sessions-label slot))))
 
 (defun edn-bridge-sessions-take (slot folder)
-  "Go on here with the session SLOT, whose host is lost, in FOLDER.
+  "Take over the session SLOT, whose host is lost, in FOLDER.
 Where FOLDER is empty, the program looks for one of the same git remote.
 Interactively, choose the session from all hosts of the realm, and the folder."
   (interactive
-   (list (edn-bridge-sessions--choose-slot "Take session: " t)
+   (list (edn-bridge-sessions--choose-slot "Take over session: " t)
          ;; What is inserted would have to be deleted for the empty answer.
          (let ((insert-default-directory nil))
            (read-directory-name
-            "Go on in folder (empty: one of the same git remote): "
+            "Continue in folder (empty: one of the same git remote): "
             nil "" t)))
    edn-bridge-chat-mode)
   (let ((conn (edn-bridge-chat-current)))
@@ -459,13 +468,13 @@ Interactively, choose the session from all hosts of the realm, and the folder."
      (lambda (data)
        (edn-bridge-chat-with-buffer conn
          (if (equal (plist-get data :session-id) edn-bridge-chat--session-id)
-             (message "The session goes on here")
+             (message "The session continues here")
            (edn-bridge-sessions-switch (plist-get data :session-id)))))
      :on-error #'edn-bridge-chat-refused)))
 
 (defun edn-bridge-sessions-hand-over (host)
   "Give this chat's session to HOST, another host of the realm."
-  (interactive "sGive this session to the host: " edn-bridge-chat-mode)
+  (interactive "sHand this session over to the host: " edn-bridge-chat-mode)
   (edn-bridge-sessions-change
    (list :id edn-bridge-chat--session-id
          :name (edn-bridge-chat-get :session-display-name))
@@ -624,6 +633,9 @@ Interactively, the bridge chooses the file; with a prefix argument, ask."
              (edn-bridge-visible-unbroken (point-min)
                                           (edn-bridge-transcript-end))))
   (message "The transcript is on the kill ring"))
+
+(edn-bridge-input-handle "clear" #'edn-bridge-sessions-new
+                         "Begin a new session in this chat, as /new does.")
 
 (let ((map edn-bridge-chat-mode-map))
   (define-key map (kbd "C-c C-s") #'edn-bridge-sessions-switch)

@@ -16,6 +16,7 @@
 (require 'cl-lib)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-diff)
+(require 'edn-bridge-view)
 
 (defcustom edn-bridge-tools-output-limit 16000
   "How many characters of an output are shown at once."
@@ -71,7 +72,7 @@ build failed.  Both are cut where a line ends, if one does nearby."
       (edn-bridge-visible-region (point-min) (point-max) 'strict)
       (goto-char (point-min))
       (setq default-directory directory)
-      (special-mode)
+      (edn-bridge-page-mode)
       (edn-bridge-visible-setup))
     (pop-to-buffer buffer)
     buffer))

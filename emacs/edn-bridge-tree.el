@@ -12,30 +12,20 @@
 (require 'cl-lib)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-sessions)
+(require 'edn-bridge-view)
 
 (defvar-local edn-bridge-tree--chat nil
   "The chat buffer whose sessions are shown.")
 
-(defvar edn-bridge-tree-mode-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "RET") #'edn-bridge-tree-visit)
-    (define-key map [mouse-2] #'edn-bridge-tree-visit)
-    (define-key map "r" #'edn-bridge-tree-rename)
-    (define-key map "v" #'edn-bridge-tree-read)
-    (define-key map "a" #'edn-bridge-tree-archive)
-    (define-key map "A" #'edn-bridge-tree-toggle-archived)
-    (define-key map "D" #'edn-bridge-tree-delete)
-    (define-key map "n" #'next-line)
-    (define-key map "p" #'previous-line)
-    map)
-  "Keymap of `edn-bridge-tree-mode'.")
-
-(define-derived-mode edn-bridge-tree-mode special-mode "Sessions"
-  "Major mode of the tree of a project's sessions.
-
-\\{edn-bridge-tree-mode-map}"
-  :group 'edn-bridge
-  :interactive nil
+(edn-bridge-define-view-mode edn-bridge-tree-mode special-mode "Sessions"
+  "Major mode of the tree of a project's sessions."
+  :keys (("RET" edn-bridge-tree-visit "open")
+         ("v" edn-bridge-tree-read "view")
+         ("r" edn-bridge-tree-rename "rename")
+         ("a" edn-bridge-tree-archive "archive")
+         ("A" edn-bridge-tree-toggle-archived)
+         ("D" edn-bridge-tree-delete "delete")
+         ("<mouse-2>" edn-bridge-tree-visit))
   (setq-local truncate-lines t
               revert-buffer-function #'edn-bridge-tree--revert))
 

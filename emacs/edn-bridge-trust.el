@@ -14,6 +14,7 @@
 (require 'cl-lib)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-input)
+(require 'edn-bridge-view)
 
 (defconst edn-bridge-trust--limit 100000
   "How many bytes of a file are shown at most.")
@@ -24,16 +25,19 @@
 (defvar-local edn-bridge-trust--shown nil
   "What this buffer shows: a list of files, texts and digests.")
 
-(defvar edn-bridge-trust-mode-map
-  (let ((map (make-sparse-keymap)))
-    (set-keymap-parent map (make-composed-keymap button-buffer-map
-                                                 special-mode-map))
-    map)
-  "Keymap of a buffer that shows what would be trusted.")
+(defvar-local edn-bridge-trust--chat nil
+  "The chat buffer whose project this buffer is about.")
 
-(define-derived-mode edn-bridge-trust-mode special-mode "Trust"
-  "Mode of a buffer that shows what would be trusted."
-  :interactive nil)
+(edn-bridge-define-view-mode edn-bridge-trust-mode special-mode "Trust"
+  "Major mode of a buffer that shows what would be trusted."
+  (setq-local revert-buffer-function #'edn-bridge-trust--revert))
+
+(defun edn-bridge-trust--revert (&rest _)
+  "Ask again what this buffer's project lets run, and show it."
+  (unless (buffer-live-p edn-bridge-trust--chat)
+    (user-error "The chat is gone"))
+  (with-current-buffer edn-bridge-trust--chat
+    (edn-bridge-trust)))
 
 (defun edn-bridge-trust--files ()
   "Return what this chat's project configures: lists of file, text, digest.
@@ -142,6 +146,7 @@ It may know of more files than are shown, such as those that hooks name.")
       (edn-bridge-trust-mode)
       (edn-bridge-visible-setup)
       (setq default-directory folder
+            edn-bridge-trust--chat chat
             edn-bridge-trust--shown files
             edn-bridge-trust--told told)
       (let ((inhibit-read-only t))

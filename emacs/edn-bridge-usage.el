@@ -16,6 +16,7 @@
 (require 'svg)
 (require 'edn-bridge-program)
 (require 'edn-bridge-visible)
+(require 'edn-bridge-view)
 
 (defconst edn-bridge-usage--kinds
   '((day . "Day") (project . "Project") (model . "Model") (session . "Session"))
@@ -33,24 +34,14 @@
 (defvar-local edn-bridge-usage--process nil
   "The process that reads the figures of this buffer.")
 
-(defvar edn-bridge-usage-mode-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map "d" #'edn-bridge-usage-by-day)
-    (define-key map "p" #'edn-bridge-usage-by-project)
-    (define-key map "m" #'edn-bridge-usage-by-model)
-    (define-key map "s" #'edn-bridge-usage-by-session)
-    map)
-  "Keys of a buffer with figures.")
-
-(define-derived-mode edn-bridge-usage-mode special-mode "Usage"
+(edn-bridge-define-view-mode edn-bridge-usage-mode special-mode "Usage"
   "Tokens and cost over time, from the sessions on disk."
-  (setq-local revert-buffer-function #'edn-bridge-usage--read)
-  (setq header-line-format
-        (substitute-command-keys
-         "\\<edn-bridge-usage-mode-map>\\[edn-bridge-usage-by-day] by day, \
-\\[edn-bridge-usage-by-project] project, \\[edn-bridge-usage-by-model] model, \
-\\[edn-bridge-usage-by-session] session, \\[revert-buffer] read again"))
-  (setq truncate-lines t))
+  :keys (("d" edn-bridge-usage-by-day "by day")
+         ("P" edn-bridge-usage-by-project "by project")
+         ("m" edn-bridge-usage-by-model "by model")
+         ("s" edn-bridge-usage-by-session "by session"))
+  (setq-local truncate-lines t
+              revert-buffer-function #'edn-bridge-usage--read))
 
 ;;;###autoload
 (defun edn-bridge-usage (&optional by)

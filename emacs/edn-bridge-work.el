@@ -108,13 +108,21 @@ It concerns the sessions of a daemon, in every project."
   (when (> (edn-bridge-interact-pending) 0)
     (edn-bridge-interact-next)))
 
+(defun edn-bridge-work--hidden-p (chat)
+  "Return non-nil if no window shows the question that CHAT, or nil, has."
+  (or (null chat)
+      (with-current-buffer chat
+        (if (> (edn-bridge-interact-pending) 0)
+            (edn-bridge-interact-hidden-p)
+          ;; The question is on its way.
+          (not (get-buffer-window chat 'visible))))))
+
 (defun edn-bridge-work-waiting ()
   "Return what is waiting for the user, the most urgent first.
-That whose chat is in view is left out."
+That whose question is in view is left out."
   (seq-filter (lambda (work)
                 (and (edn-bridge-work-asks work)
-                     (not (when-let ((chat (edn-bridge-work-chat work)))
-                            (get-buffer-window chat 'visible)))))
+                     (edn-bridge-work--hidden-p (edn-bridge-work-chat work))))
               edn-bridge-work--list))
 
 ;;;; Asking

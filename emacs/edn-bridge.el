@@ -27,7 +27,9 @@
 ;;   -rpc                  process, requests, events; a library
 ;;   -program              where the program is, and how it is built
 ;;   -faces                all faces, with colours that can be read
+;;   -settings             provider, model, agent and mode of a project
 ;;   -visible              codes for characters that are not seen
+;;   -view                 modes of buffers that show something
 ;;   -transcript           the parts of a chat buffer's text
 ;;   -markdown-inline      faces of markdown within a line
 ;;   -markdown-table       tables, laid out for the window
@@ -45,6 +47,7 @@
 ;;   -diff                 diffs, with the colours of their files
 ;;   -tools-output         outputs and diffs, bounded and whole
 ;;   -tools                tool calls
+;;   -shell                commands of the user, in the draft
 ;;   -follow               what a chat missed while it was away
 ;;   -buffers              buffers follow the files that are changed
 ;;   -files                the agent works on the buffers of open files
@@ -53,10 +56,10 @@
 ;;   -interact             questions of the agent
 ;;   -interact-kinds       what each kind of them shows
 ;;   -work                 what works and waits, in any project
-;;   -actions -attention -models -trust -rules -mcp -sessions -tree -jobs
+;;   -actions -attention -models -auth -trust -rules -mcp -sessions -tree -chats -jobs
 ;;                         what hangs on the chat
 ;;   -side                 questions beside the chat
-;;   -ask -rewrite -context -hands -query -log -daemon -doctor -batch -usage
+;;   -ask -add -rewrite -context -hands -hands-tools -query -log -daemon -doctor -batch -usage
 ;;                         what stands beside it
 ;;   edn-bridge            the entry, and the keys together
 
@@ -64,6 +67,7 @@
 
 (require 'easymenu)
 (require 'project)
+(require 'edn-bridge-view)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-messages)
 (require 'edn-bridge-said)
@@ -71,6 +75,7 @@
 (require 'edn-bridge-input)
 (require 'edn-bridge-queue)
 (require 'edn-bridge-tools)
+(require 'edn-bridge-shell)
 (require 'edn-bridge-follow)
 (require 'edn-bridge-buffers)
 (require 'edn-bridge-files)
@@ -83,16 +88,20 @@
 (require 'edn-bridge-sessions)
 (require 'edn-bridge-agents)
 (require 'edn-bridge-models)
+(require 'edn-bridge-auth)
 (require 'edn-bridge-trust)
 (require 'edn-bridge-rules)
 (require 'edn-bridge-mcp)
 (require 'edn-bridge-tree)
+(require 'edn-bridge-chats)
 (require 'edn-bridge-jobs)
 (require 'edn-bridge-side)
 (require 'edn-bridge-ask)
+(require 'edn-bridge-add)
 (require 'edn-bridge-rewrite)
 (require 'edn-bridge-context)
 (require 'edn-bridge-hands)
+(require 'edn-bridge-hands-tools)
 (require 'edn-bridge-query)
 (require 'edn-bridge-log)
 (require 'edn-bridge-daemon)
@@ -172,11 +181,15 @@ A fraction of the frame's width, or a number of columns."
                    '(("c" "chat" edn-bridge)
                      ("t" "side window" edn-bridge-toggle)
                      ("n" "who needs me" edn-bridge-attention-next)
+                     ("l" "all sessions" edn-bridge-chats)
                      ("a" "ask about region" edn-bridge-ask-region)
                      ("r" "add region" edn-bridge-add-region)
                      ("e" "add error" edn-bridge-add-error)
                      ("f" "add file" edn-bridge-add-file)
                      ("i" "add image" edn-bridge-add-image)
+                     ("s" "add what is at point" edn-bridge-add-at-point)
+                     ("o" "add shell output" edn-bridge-add-output)
+                     ("p" "add screenshot" edn-bridge-add-screenshot)
                      ("x" "explain" edn-bridge-explain)
                      ("F" "fix" edn-bridge-fix)
                      ("w" "rewrite region" edn-bridge-rewrite-region)
@@ -199,8 +212,12 @@ It is on no key by itself: bind it to one that you like.")
   (edn-bridge-chat-set-status
    'edn-bridge
    (and (= (point-min) (edn-bridge-transcript-end))
-        (list (edn-bridge-faces-keys
-               "\\[edn-bridge-input-send] sends what you write below, \\[edn-bridge-menu] shows all commands")))))
+        (mapcar
+         #'edn-bridge-faces-keys
+         (if edn-bridge-input-return-sends
+             '("RET sends what you write below, C-j breaks the line, \\[edn-bridge-menu] shows all commands")
+           '("\\[edn-bridge-input-send] sends what you write below, \\[edn-bridge-menu] shows all commands"
+             "`edn-bridge-input-return-sends' has RET send"))))))
 
 (defun edn-bridge--hide-hint (&rest _)
   "Show no more how to begin: the user has."
@@ -221,6 +238,7 @@ It is on no key by itself: bind it to one that you like.")
      ("L" edn-bridge-queue-resume "resume queue")
      ("h" edn-bridge-input-search "input history")
      ("I" edn-bridge-add-image "add an image")
+     ("'" edn-bridge-compose "compose")
      ("D" edn-bridge-context-toggle "context"))
     ("Turn" ("u")
      ("k" edn-bridge-input-abort "abort")
@@ -238,6 +256,7 @@ It is on no key by itself: bind it to one that you like.")
     ("Session" "s"
      ("s" edn-bridge-sessions-switch "switch")
      ("w" edn-bridge-tree "tree")
+     ("K" edn-bridge-chats "all sessions")
      ("b" edn-bridge-sessions-continue "continue the last")
      ("R" edn-bridge-sessions-read "read another")
      ("n" edn-bridge-sessions-new "new")

@@ -63,6 +63,93 @@
                    after-focus-change-function))
       (should-error (edn-bridge-attention-next) :type 'user-error))))
 
+(ert-deftest edn-bridge-attention-window-with-the-question-is-not-marked ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (let ((chat (current-buffer)))
+      (should-not (edn-bridge-attention-state chat))
+      (edn-bridge-test-ask conn "confirm" '(:prompt "Sure?"))
+      (should (eq (edn-bridge-attention-state chat) 'asks))
+      (save-window-excursion
+        (cl-letf* ((shown t)
+                   ((symbol-function 'pos-visible-in-window-p)
+                    (lambda (&rest _) shown)))
+          (set-window-buffer nil chat)
+          (goto-char (point-max))
+          (should-not (edn-bridge-attention-state chat))
+          (setq shown nil)
+          (should (eq (edn-bridge-attention-state chat) 'asks)))))))
+
+(ert-deftest edn-bridge-attention-tabs-are-views-of-one-function ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (let ((chat (current-buffer))
+          (edn-bridge-attention-notify-function #'ignore)
+          (global-mode-string nil))
+      (unwind-protect
+          (cl-flet ((names ()
+                      (list
+                       (substring-no-properties
+                        (funcall tab-bar-tab-name-format-function
+                                 `(tab (name . "Work")
+                                       (ws nil (hc (buffer ,(buffer-name chat)))))
+                                 1))
+                       (substring-no-properties
+                        (funcall tab-line-tab-name-format-function chat
+                                 (list chat)))
+                       edn-bridge-attention--lighter)))
+            (edn-bridge-attention-mode)
+            (edn-bridge-test-ask conn "confirm" '(:prompt "Sure?"))
+            (pcase-let ((`(,bar ,line ,lighter) (names)))
+              (should (string-match-p "\\`\\? .*Work" bar))
+              (should (string-match-p "\\`\\? .*test" line))
+              (should (equal lighter " edn:1?")))
+            (let ((edn-bridge-attention-views nil))
+              (edn-bridge-attention--update)
+              (pcase-let ((`(,bar ,line ,lighter) (names)))
+                (should-not (string-match-p "\\?" bar))
+                (should-not (string-match-p "\\?" line))
+                (should (equal lighter "")))))
+        (edn-bridge-attention-mode -1))
+      (should-not (string-match-p
+                   "\\?" (funcall tab-line-tab-name-format-function chat
+                                  (list chat)))))))
+
+(ert-deftest edn-bridge-chats-lists-who-asks-first ()
+  (edn-bridge-test-with-chat (conn sent)
+    (let ((edn-bridge-work--list nil))
+      (edn-bridge-test-event conn "session/updated" :session-id "s1"
+                             :session-display-name "Here")
+      (edn-bridge-work--note
+       nil '((:psi.at-work/session-id "s7" :psi.at-work/name "Elsewhere"
+              :psi.at-work/cwd "/other" :psi.at-work/phase :streaming)
+             (:psi.at-work/session-id "s8" :psi.at-work/name "Asking"
+              :psi.at-work/cwd "/other" :psi.at-work/phase :idle
+              :psi.at-work/asks :approve-tool)))
+      (save-window-excursion
+        (edn-bridge-chats)
+        (unwind-protect
+            (progn
+              (edn-bridge-test-answer
+               conn sent "list_sessions"
+               :sessions [(:id "s1" :name "Here" :message-count 2)
+                          (:id "s2" :name "Empty" :message-count 0)
+                          (:id "s9" :name "Old" :message-count 2
+                           :worktree-path "/old"
+                           :modified "2026-01-01T00:00:00.000Z")])
+              (goto-char (point-min))
+              (let ((rest (buffer-string)))
+                (should (string-match-p
+                         (concat "State .*\n"
+                                 " waits for an approval +Asking +/other *\n"
+                                 " running +Elsewhere +/other *\n"
+                                 " idle +Here .*\n"
+                                 " +Old +/old +2026-01-01")
+                         rest))
+                (should-not (string-search "Empty" rest)))
+              (search-forward "Here")
+              (edn-bridge-chats-visit)
+              (should (edn-bridge-chat-buffer-p (current-buffer))))
+          (kill-buffer "*edn-bridge chats*"))))))
+
 (ert-deftest edn-bridge-attention-shows-notifications ()
   (edn-bridge-test-with-chat (conn _sent)
     (let ((inhibit-message t))
@@ -89,6 +176,8 @@
                       (:id "j2" :status "done" :command "ls")])
               (should (string-match-p "running +make all +j1" (buffer-string)))
               (goto-char (point-min))
+              (should-error (edn-bridge-jobs-inspect) :type 'user-error)
+              (forward-line)
               (edn-bridge-jobs-inspect)
               (should (equal (plist-get (car sent) :params) '(:job-id "j1")))
               (edn-bridge-test-answer

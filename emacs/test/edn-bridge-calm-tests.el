@@ -168,7 +168,7 @@ exit 70\n"))
             (should (string-match-p
                      "Disconnected: the process ended with status 70\nword two\n\\(.*\n\\)*word six" text))
             (should-not (string-match-p "word one" text))
-            (should (string-match-p "\\[Connect again\\]" text)))
+            (should (string-match-p "\\[Reconnect\\]" text)))
           (should (string-match-p "disconnected" (edn-bridge-chat--header-line)))
           (kill-buffer))
       (delete-file edn-bridge-program))))

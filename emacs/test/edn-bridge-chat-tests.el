@@ -583,7 +583,7 @@
     (edn-bridge-test-event conn "session/updated" :session-id "s1"
                            :is-streaming t)
     (edn-bridge-rpc--closed conn "the process ended with status 70")
-    (should (string-match-p "status 70.*\\[Connect again\\]"
+    (should (string-match-p "status 70.*\\[Reconnect\\]"
                             (edn-bridge-test-transcript)))
     (should edn-bridge-chat--cut)
     (should-not (edn-bridge-chat-running-p))

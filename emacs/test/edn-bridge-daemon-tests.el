@@ -214,7 +214,7 @@ That is the text of a script's turns, in EDN."
       ;; Another chat answers it while this one is away.
       (setq edn-bridge-chat--returns (make-list 3 (float-time)))
       (edn-bridge-daemon-tests-lose)
-      (should (string-search "[Connect again]" (edn-bridge-test-transcript)))
+      (should (string-search "[Reconnect]" (edn-bridge-test-transcript)))
       (with-current-buffer (edn-bridge-chat-buffer t)
         (edn-bridge-live-tests-wait-ready)
         (edn-bridge-sessions--turn-to (edn-bridge-chat-current) "switch_session"
@@ -286,7 +286,7 @@ That is the text of a script's turns, in EDN."
         (edn-bridge-chat--on-close conn "status 75")
         (should-not (string-search "Disconnected" (edn-bridge-test-transcript)))
         (edn-bridge-test-wait
-         (string-search "Disconnected: status 75 [Connect again]"
+         (string-search "Disconnected: status 75 [Reconnect]"
                         (edn-bridge-test-transcript)))
         (should (= tried 3))))))
 
@@ -562,7 +562,7 @@ That is the text of a script's turns, in EDN."
             (should (string-search "Fix the cart" (shown)))
             (should (edn-bridge-rpc-live-p edn-bridge-chat--conn))
             (edn-bridge-daemon "stop now")
-            (edn-bridge-daemon-tests-see "Disconnected: .*\n.*\\[Connect again\\]")
+            (edn-bridge-daemon-tests-see "Disconnected: .*\n.*\\[Reconnect\\]")
             (should-not (edn-bridge-rpc-live-p edn-bridge-chat--conn))
             (should-error (edn-bridge-daemon "nonsense") :type 'user-error)
             (kill-buffer "*edn-bridge daemon*")))))))

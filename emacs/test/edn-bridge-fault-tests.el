@@ -120,10 +120,10 @@ FAULTS is a property list of what fault-proxy.py takes."
                               text))
       ;; The last that the process wrote on stderr, and what to do.
       (should (string-match-p "the line went dead" text))
-      (should (string-match-p "\\[Connect again\\]" text)))
+      (should (string-match-p "\\[Reconnect\\]" text)))
     (edn-bridge-fault-tests-whole
       (goto-char (point-min))
-      (search-forward "[Connect again")
+      (search-forward "[Reconnect")
       (push-button (1- (point)))
       (edn-bridge-live-tests-wait-ready)
       (let ((text (edn-bridge-test-transcript)))

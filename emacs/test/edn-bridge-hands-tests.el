@@ -5,6 +5,7 @@
 ;;; Code:
 
 (require 'edn-bridge-test-support)
+(require 'edn-bridge-live-tests)
 (require 'flymake)
 
 (defmacro edn-bridge-hands-tests-with-file (spec &rest body)
@@ -801,6 +802,163 @@ They would make the file TRAPPED."
                       (lambda (_) (while t (accept-process-output nil 0.01)))
                       nil)
                      '(error . "It took too long"))))))
+
+;;;; Tools of the user
+
+(defmacro edn-bridge-hands-tests-with-tools (&rest body)
+  "Run BODY; the tools that it defines are gone afterwards."
+  (declare (indent 0) (debug t))
+  `(let ((edn-bridge-hands--all (copy-sequence edn-bridge-hands--all)))
+     ,@body))
+
+(defun edn-bridge-hands-tests-tool (sent name)
+  "Return the tool NAME as SENT has offered it last, or nil."
+  (seq-find (lambda (tool) (equal (plist-get tool :name) name))
+            (plist-get (edn-bridge-hands-tests-params sent "register_tools")
+                       :tools)))
+
+(ert-deftest edn-bridge-hands-function-is-a-tool-in-five-lines ()
+  (edn-bridge-hands-tests-with-tools
+    (edn-bridge-test-with-chat (conn sent)
+      ;; The example of the manual.
+      (edn-bridge-define-tool my-agenda (days)
+        "Return the agenda entries of the next DAYS days."
+        :args ((days integer "How many days"))
+        :changes nil
+        (format "%d entries" days))
+      ;; An open chat offers it at once.
+      (let ((tool (edn-bridge-hands-tests-tool sent "my-agenda")))
+        (should (equal (plist-get tool :description)
+                       "Return the agenda entries of the next DAYS days."))
+        (should (eq (plist-get tool :read-only) t))
+        (should (equal (plist-get tool :parameters)
+                       '(:type "object"
+                         :properties (:days (:type "integer"
+                                             :description "How many days"))
+                         :required ["days"]))))
+      (should (equal (edn-bridge-hands-tests-result "my-agenda" :days 3)
+                     "3 entries"))
+      (pcase-dolist (`(,days . ,text)
+                     '((nil . "The argument days is missing")
+                       ("3" . "The argument days is no integer")))
+        (should (equal (edn-bridge-hands-tests-result "my-agenda" :days days)
+                       text))
+        (should (eq (plist-get (edn-bridge-hands-tests-params sent "tool_result")
+                               :is-error)
+                    t)))
+      ;; Defined again, it takes the place of the first.
+      (edn-bridge-define-tool my-agenda ()
+        "Changes the agenda."
+        'changed)
+      (should (eq (plist-get (edn-bridge-hands-tests-tool sent "my-agenda")
+                             :read-only)
+                  :false))
+      (should (equal (edn-bridge-hands-tests-result "my-agenda") "changed")))))
+
+(ert-deftest edn-bridge-hands-wrong-definitions-are-errors ()
+  (dolist (form '((edn-bridge-define-tool my-tool (days) "Text." days)
+                  (edn-bridge-define-tool my-tool (&rest days) "Text." days)
+                  (edn-bridge-define-tool my-tool ()
+                    "Text." :args ((days integer "Days")) nil)
+                  (edn-bridge-define-tool my-tool (days)
+                    "Text." :args ((days date "Days")) days)
+                  (edn-bridge-define-tool my-tool (days)
+                    "Text." :args ((days integer)) days)
+                  (edn-bridge-define-tool my-tool () "Text." :colour nil 1)
+                  (edn-bridge-define-tool my/tool () "Text." 1)))
+    (ert-info ((format "%S" form))
+      (should-error (macroexpand-1 form)))))
+
+(ert-deftest edn-bridge-hands-call-that-changes-is-made-once ()
+  (edn-bridge-hands-tests-with-tools
+    (let ((count 0))
+      (defvar edn-bridge-hands-tests--count)
+      (setq edn-bridge-hands-tests--count 0)
+      (edn-bridge-define-tool my-change ()
+        "Changes something."
+        (setq edn-bridge-hands-tests--count (1+ edn-bridge-hands-tests--count)))
+      (edn-bridge-test-with-chat (conn sent)
+        ;; The user is typing.
+        (let ((unread-command-events (list ?a)))
+          (edn-bridge-hands--answer
+           (edn-bridge-hands-tool-function
+            (car (last edn-bridge-hands--all)))
+           nil t)
+          (setq count edn-bridge-hands-tests--count))
+        (should (= count 1))))))
+
+(ert-deftest edn-bridge-hands-elisp-docs-are-there-if-chosen ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-hands-offer)
+    (should-not (edn-bridge-hands-tests-tool sent "editor-elisp-docs"))
+    (should-not (edn-bridge-hands-tests-tool sent "editor-elisp-eval"))
+    (setq-local edn-bridge-hands-tools '(elisp-docs))
+    (should (string-match-p
+             "\\`Function (car LIST)\\(.*\n\\)+.*car"
+             (edn-bridge-hands-tests-result "editor-elisp-docs" :symbol "car")))
+    (should (string-match-p
+             "\\`Option edn-bridge-program"
+             (edn-bridge-hands-tests-result "editor-elisp-docs"
+                                            :symbol "edn-bridge-program")))
+    (should (string-match-p
+             "knows no symbol"
+             (edn-bridge-hands-tests-result "editor-elisp-docs"
+                                            :symbol "no-such-symbol-anywhere")))))
+
+(ert-deftest edn-bridge-hands-evaluation-asks-each-time ()
+  (edn-bridge-test-with-chat (conn sent)
+    (setq-local edn-bridge-hands-tools '(elisp-eval))
+    (cl-flet ((call (id)
+                (setq sent nil)
+                (edn-bridge-test-event
+                 conn "tool/requested" :session-id "s1" :request-id id
+                 :tool-id (if (equal id "r9") "t1" id) :tool-name "editor-elisp-eval"
+                 :arguments '(:code "(setq x-tests 1) (+ 40 2)")))
+              (result () (edn-bridge-hands-tests-params sent "tool_result")))
+      ;; A rule, or yolo, has let it through.
+      (dotimes (index 2)
+        (call (format "r%d" index))
+        (sit-for 0.05)
+        (should-not (result))
+        (should (string-search "(setq x-tests 1) (+ 40 2)"
+                               (edn-bridge-test-transcript)))
+        (goto-char (edn-bridge-transcript-end))
+        (search-backward "[Run it once")
+        (push-button (1+ (point)))
+        (edn-bridge-test-wait (result))
+        (should (equal (plist-get (result) :text) "42")))
+      (call "r5")
+      (goto-char (edn-bridge-transcript-end))
+      (search-backward "[Refuse")
+      (push-button (1+ (point)))
+      (should (equal (plist-get (result) :text) "The user refused this call"))
+      ;; The bridge has asked about this very call.
+      (edn-bridge-test-ask conn "approve-tool" '(:tool "editor-elisp-eval" :tool-id "t1"))
+      (call "r9")
+      (edn-bridge-test-wait (result))
+      (should (equal (plist-get (result) :text) "42")))))
+
+(ert-deftest edn-bridge-hands-live-evaluation-is-asked-about-once ()
+  (edn-bridge-live-tests-with-program "elisp.edn"
+    (dolist (mode '("ask" "yolo"))
+      (let ((edn-bridge-program-args
+             (append edn-bridge-program-args (list "--mode" mode)))
+            (edn-bridge-hands-tools '(elisp-eval)))
+        (with-current-buffer (edn-bridge-chat-buffer t)
+          (edn-bridge-live-tests-wait-ready)
+          (edn-bridge-transcript-set-draft "Evaluate.")
+          (edn-bridge-input-send)
+          (edn-bridge-test-wait
+           (string-search (if (equal mode "ask") "[Allow once" "[Run it once")
+                          (buffer-string)))
+          (edn-bridge-test-push (if (equal mode "ask") "Allow once" "Run it once"))
+          (edn-bridge-test-wait (string-search "It is done." (buffer-string)))
+          (should (eq (equal mode "yolo")
+                      (and (string-search "calls editor-elisp-eval in this Emacs"
+                                          (buffer-string))
+                           t)))
+          (edn-bridge-tools-toggle t)
+          (should (string-match-p "^ *42$" (buffer-string))))))))
 
 (provide 'edn-bridge-hands-tests)
 

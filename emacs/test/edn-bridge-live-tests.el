@@ -126,7 +126,7 @@
                       'SIGKILL)
       (edn-bridge-test-wait
        (not (edn-bridge-rpc-live-p edn-bridge-chat--conn)))
-      (should (string-match-p "Disconnected.*\\[Connect again\\]"
+      (should (string-match-p "Disconnected.*\\[Reconnect\\]"
                               (edn-bridge-test-transcript)))
       (edn-bridge-chat-reconnect)
       (edn-bridge-live-tests-wait-ready)

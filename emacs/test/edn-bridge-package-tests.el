@@ -134,12 +134,12 @@ As a user does who has nothing else, in another Emacs."
       (nreverse names))))
 
 (defconst edn-bridge-package-tests-order
-  '("constants" "edn" "rpc" "program" "faces" "visible" "transcript" "markdown-inline" "markdown-table"
+  '("constants" "edn" "rpc" "program" "settings" "faces" "visible" "view" "transcript" "markdown-inline" "markdown-table"
     "markdown-code" "markdown" "chat-state" "chat-place" "chat-header" "chat" "buffers" "messages" "said"
-    "complete" "input" "queue" "diff" "tools-output" "tools" "follow" "files" "undo" "ediff" "interact"
-    "interact-kinds" "actions" "work" "attention" "sessions" "agents" "models" "trust" "rules" "mcp" "tree" "jobs"
+    "complete" "input" "queue" "diff" "tools-output" "tools" "shell" "follow" "files" "undo" "ediff" "interact"
+    "interact-kinds" "actions" "work" "attention" "sessions" "agents" "models" "auth" "trust" "rules" "mcp" "tree" "chats" "jobs"
     "side"
-    "ask" "rewrite" "context" "hands" "query" "log" "daemon" "doctor" "usage" "drafts" "batch")
+    "ask" "add" "rewrite" "context" "hands" "hands-tools" "query" "log" "daemon" "doctor" "usage" "drafts" "batch")
   "The files of the package; each may use those before it.")
 
 (ert-deftest edn-bridge-package-depends-in-one-direction ()

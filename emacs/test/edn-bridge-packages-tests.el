@@ -99,6 +99,33 @@ What newer versions of Emacs have themselves is left out there."
         (edn-bridge-terminal-tests-do '("Hi" "C-c" "Enter") "You\nHi"
                                       "the notes\\." "ready · idle")))))
 
+(defun edn-bridge-packages-tests-popups ()
+  "Write / and @ in the draft, and see that each opens a popup by itself.
+The commands are in the order of the bridge's table."
+  ;; What commands do comes after the session.
+  (edn-bridge-terminal-tests-say "Hi")
+  (edn-bridge-terminal-tests-do "ready · idle" 'draft)
+  (edn-bridge-terminal-tests-type "-l" "/")
+  (edn-bridge-terminal-tests-do "^─+\n/ *\n +help\\b" '("C-g" "C-a" "C-k"))
+  (edn-bridge-terminal-tests-type "-l" "/mode ")
+  (edn-bridge-terminal-tests-do "^─+\n/mode *\n +ask.*\n +accept-edits"
+                                '("C-g" "C-a" "C-k"))
+  (edn-bridge-terminal-tests-type "-l" "see @")
+  (edn-bridge-terminal-tests-do "^see @.*\n +[a-zA-Z.]+"))
+
+(ert-deftest edn-bridge-packages-corfu-opens-by-itself ()
+  (edn-bridge-packages-tests-with (corfu popon corfu-terminal)
+      (progn (setq corfu-auto t corfu-auto-delay 0.05)
+             (global-corfu-mode) (corfu-terminal-mode)
+             (global-set-key (kbd "<escape>") 'corfu-quit))
+    (edn-bridge-packages-tests-popups)))
+
+(ert-deftest edn-bridge-packages-company-opens-by-itself ()
+  (edn-bridge-packages-tests-with (company company-capf)
+      (progn (global-company-mode)
+             (setq company-idle-delay 0.05 company-backends '(company-capf)))
+    (edn-bridge-packages-tests-popups)))
+
 (ert-deftest edn-bridge-packages-company-shows-its-popup-at-the-draft ()
   (edn-bridge-packages-tests-with (company company-capf)
       (progn (global-company-mode)

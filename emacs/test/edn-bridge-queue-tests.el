@@ -19,7 +19,7 @@
                          :waiting (vconcat messages)))
 
 (defun edn-bridge-queue-tests-go-to (text)
-  "Go to the line of the waiting message TEXT."
+  "Go to the line of the queued message TEXT."
   (goto-char (edn-bridge-transcript-end))
   (search-forward text)
   (beginning-of-line))

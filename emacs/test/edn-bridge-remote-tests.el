@@ -162,7 +162,7 @@ The program is not there on this machine, as far as Emacs can see."
         (should-not (member "-t" (split-string command))))
       (edn-bridge-transcript-set-draft "draft")
       (should (= 1 (edn-bridge-remote-tests-running)))
-      ;; Whoever connects again leaves no process behind.
+      ;; Whoever reconnects leaves no process behind.
       (dotimes (_ 2)
         (edn-bridge-chat-reconnect)
         (edn-bridge-live-tests-wait-ready))

@@ -150,12 +150,13 @@ one in the echo area at once."
   '(edn-bridge-chat-mode-map edn-bridge-markdown-link-map
     edn-bridge-markdown-fence-map edn-bridge-markdown-table-map
     edn-bridge-messages-thinking-map edn-bridge-tools-line-map edn-bridge-tools-body-map
-    edn-bridge-interact-map edn-bridge-rewrite-map
+    edn-bridge-interact-map edn-bridge-rewrite-diff-mode-map
     edn-bridge-rewrite-edit-map edn-bridge-tree-mode-map
     edn-bridge-rules-mode-map edn-bridge-audit-mode-map edn-bridge-mcp-mode-map
     edn-bridge-queue-map edn-bridge-queue-edit-map edn-bridge-ediff-edit-map
-    edn-bridge-jobs-mode-map edn-bridge-query-mode-map
-    edn-bridge-usage-mode-map)
+    edn-bridge-jobs-mode-map edn-bridge-query-mode-map edn-bridge-chats-mode-map
+    edn-bridge-usage-mode-map edn-bridge-view-map edn-bridge-ask-added-map
+    edn-bridge-compose-map)
   "The keymaps of the package; a test says if there is another.")
 
 (defun edn-bridge-terminal-tests-keys (map &optional prefix)
@@ -226,9 +227,9 @@ Those with two hyphens, which are private, and those of tests are left out."
   (concat "\\`edn-bridge-\\(?:queue-\\|ediff-\\|undo\\'\\|redo\\'\\|rules-remove"
           "\\|audit-toggle\\|daemon\\'\\|sessions-archive\\|sessions-delete\\|tree-delete"
           "\\|mcp\\|agents-\\|usage\\|input-continue\\'"
-          "\\|sessions-take\\|sessions-hand-over\\)")
+          "\\|sessions-take\\|sessions-hand-over\\|ask-send-added\\|add-screenshot\\)")
   "Matches commands whose keys are used where there is something to use them on.
-That is in the tests of queue, rules, questions, servers, agents, usage, cut
+That is in the tests of drafts, queue, rules, questions, servers, agents, usage, cut
 turns, sessions of other hosts and the daemon.")
 
 (defun edn-bridge-terminal-tests-left-out (record)
@@ -241,8 +242,9 @@ turns, sessions of other hosts and the daemon.")
                    (or (member (list 'key (car pair) (cdr pair)) lines)
                        (string-match-p edn-bridge-terminal-tests-elsewhere
                                        (symbol-name (car pair)))
-                       ;; The digits do alike.
-                       (string-match-p "\\`[2-9]\\'" (cdr pair))))
+                       ;; The digits do alike, and the terminal has no S-RET.
+                       (string-match-p "\\`\\(?:[2-9]\\|S-<return>\\)\\'"
+                                       (cdr pair))))
                  (edn-bridge-terminal-tests-all-keys))
      (seq-remove (lambda (command)
                    (or (string-match-p edn-bridge-terminal-tests-elsewhere
@@ -351,7 +353,7 @@ turns, sessions of other hosts and the daemon.")
 (defun edn-bridge-terminal-tests-draft ()
   "Use the keys of the draft."
   (edn-bridge-terminal-tests-do
-   '("Hi" "Enter" "there") "Hi\nthere"
+   '("Hi" "C-j" "BSpace" "Enter" "there") "Hi\nthere"
    '("C-c" "Enter")
    "Thinking …\n\nAssistant\nHello, world.*the notes\\." "ready · idle"
    '("C-c" "C-v") "Hello, \\*\\*world\\*\\*" '("C-c" "C-v") "Hello, world"
@@ -435,7 +437,10 @@ turns, sessions of other hosts and the daemon.")
   (edn-bridge-terminal-tests-do
    "Allow once (y)" '("C-c" "C-a" "y") "Ran six\\."
    '("C-c" "C-j") "running *sleep 600"
-   '("Enter") "^status  running" '("q") "running *sleep 600" '("k")
+   '("Enter") "^status  running" '("q") "running *sleep 600"
+   ;; The keys of every view.
+   '("n" "p" "g" "?") "^Major mode of a session.s background jobs" '("C-x" "o" "q")
+   "running *sleep 600" '("M-<" "n" "d")
    "cancelled")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-say "slowly")
@@ -484,13 +489,13 @@ turns, sessions of other hosts and the daemon.")
    '("A") "^Archived sessions are shown" '("a") "\"Keys2\" is archived"
    ;; The next key acts on the line, which is drawn anew after the message.
    "● Keys2.*  archived" '("a") "\"Keys2\" is not archived any more" '("A") "^Archived sessions are hidden"
-   '("v") "^Session s-")
+   '("v") "^Session s-" '("Enter"))
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-command
    "edn-bridge-sessions-rename" "^Name of this session:" '("BSpace" "Enter")
    "· Keys *$")
   (edn-bridge-terminal-tests-command
-   "edn-bridge-rules" "d: take a rule back" '("a") "s: this session or all")
+   "edn-bridge-rules" "d remove" '("a") "s this session or all")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-command
    "edn-bridge-sessions-read" "^Session:" '("Keys" "Tab" "Enter") "^Session s-")
@@ -508,20 +513,26 @@ turns, sessions of other hosts and the daemon.")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
    ;; On a button, Emacs 30 has a command of its own for the second key.
-   '("M-<") "Earlier messages" '("Tab" "M->" "BTab")
+   '("M-<") "Earlier messages" '("Tab" "BTab" "M->" "BTab")
+   "^Permissions: accept-edits" '("BTab") "^Permissions: read-only"
+   '("BTab") "^Permissions: ask"
    '("M->" "C-c" "Up" "C-c" "Down"))
   (edn-bridge-terminal-tests-command "edn-bridge-messages-show-earlier"
                                      '("M-<") "You\nwhich")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
-   '("C-c" "C-b") "^No message waits" '("C-c" "C-c")
+   '("C-c" "C-b") "^No message is queued" '("C-c" "C-c")
    '("C-c" "C-u") '("C-c" "M-u")
    ;; The turn that was interrupted.  After it the script begins anew.
    '("C-c" "M-r") "Thinking …\n\nHello" "ready · idle"
    '("C-c" "C-r") "^The session is here")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
-   '("C-c" "C-d") "^The agent is not told" '("C-c" "C-d") "^The agent gets"))
+   '("C-c" "'") "C-c C-c sends it" '("composed" "C-c" "C-k") "^─+\ncomposed"
+   'draft '("C-a" "C-k")
+   '("C-c" "'") "C-c C-c sends it" '("/thinking low" "C-c" "C-c")
+   "Thinking level set to low"
+   '("C-c" "C-d") "^The agent does not get" '("C-c" "C-d") "^The agent gets"))
 
 (defun edn-bridge-terminal-tests-beside ()
   "Use what stands beside the chat."
@@ -560,10 +571,10 @@ turns, sessions of other hosts and the daemon.")
   (edn-bridge-terminal-tests-do
    '("C-x" "b" "notes.txt" "Enter") '("C-x" "1") "second line")
   (edn-bridge-terminal-tests-command "edn-bridge-add-file" "^@notes.txt")
-  (edn-bridge-terminal-tests-do '("C-x" "h"))
+  (edn-bridge-terminal-tests-do '("C-x" "b" "notes.txt" "Enter" "C-x" "h"))
   (edn-bridge-terminal-tests-command "edn-bridge-add-region"
                                      "notes.txt:1-2\n```text")
-  (edn-bridge-terminal-tests-do '("C-x" "h"))
+  (edn-bridge-terminal-tests-do '("C-x" "b" "notes.txt" "Enter" "C-x" "h"))
   (edn-bridge-terminal-tests-command
    ;; What was asked may be above the window by the time it is looked at.
    "edn-bridge-ask-region" "^Ask about the region:" '("What?" "Enter")
@@ -581,10 +592,13 @@ turns, sessions of other hosts and the daemon.")
       (`(,key . ,steps)
        '(("c" "ready ·") ("t" "ready ·" ("C-c" "e" "t"))
          ("n" "edn-bridge: project")
+         ("l" "^ *State  *Session" ("Enter") "ready ·")
          ("r" "notes.txt:1-2") ("f" "@notes.txt")
          ("a" "^Ask about the region:" quit)
          ("i" "^Image:" quit)
          ("e" "There is no error at point")
+         ("s" "notes.txt:1-2") ("o" "^Output of \\*edn-bridge build\\*:")
+         ("p" "Choose what the screenshot is to show\\|No program for screenshots")
          ("x" "ready ·") ("F" "ready ·")
          ("d" "Handshake in")
          ("q" "^Ask quickly about the region:" ("How?" "Enter") "^How\\?"
@@ -612,7 +626,7 @@ turns, sessions of other hosts and the daemon.")
    "edn-bridge-models-login" "^Log in to:" '("scr" "Tab" "Enter"))
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-command "edn-bridge-trust" "Once this is trusted"
-                                     '("C-x" "1"))
+                                     '("Tab" "BTab" "C-x" "1"))
   ;; Another chat, which offers the last session.
   (edn-bridge-terminal-tests-do '("C-x" "b" "notes.txt" "Enter")
                                 '("C-u" "M-x") "^C-u M-x")
@@ -641,11 +655,11 @@ turns, sessions of other hosts and the daemon.")
   (pcase-dolist
       (`(,key . ,steps)
        '(("h" "^Input:" ("Hi" "Tab" "Enter") "^Hi\nthere")
-         ("k") ("i") ("W" "No message waits") ("L") ("A") ("z") ("Z")
-         ("o" "d: take a rule back") ("O" "s: this session or all")
+         ("k") ("i") ("W" "No message is queued") ("L") ("A") ("z") ("Z")
+         ("o" "d remove") ("O" "s this session or all")
          ("T" "Once this is trusted\\|no configuration")
          ("X" "^Delete session:" quit) ("H" "^Archive session" quit)
-         ("D" "^The agent is not told") ("v" "^Model: ") ("C" "^The transcript is on")
+         ("D" "^The agent does not get") ("v" "^Model: ") ("C" "^The transcript is on")
          ("I" "^Image:" ("dot.png" "Enter") "goes with the next message")
          ("E" "^This is the fork\\|The draft is not empty")
          ("t" "▾ bash") ("M") ("b" "No session is offered")
@@ -656,6 +670,8 @@ turns, sessions of other hosts and the daemon.")
          ("p" "^Permissions:" ("ask" "Enter") "^Permissions: ask")
          ("B" "No agent is configured") ("P" "No external agent answers")
          ("c" "^Keep in the summary" ("Enter") "compact:\\|compacted")
+         ("K" "State *Session")
+         ("'" "C-c C-c sends it" ("C-c" "C-k") "ready ·")
          ("j" "Status *What") ("e" ":psi.agent-session")
          ("g" "→ {:id ") ("d" "Handshake in")
          ("s" "^Session:" ("Keys" "Tab" "Enter"))

@@ -37,7 +37,7 @@
       (with-current-buffer "*edn-bridge usage*"
         (pcase-dolist (`(,key . ,label)
                        `(("d" . ,(format-time-string "%F" nil t))
-                         ("p" . ,(directory-file-name
+                         ("P" . ,(directory-file-name
                                   (file-truename default-directory)))
                          ("m" . "(the usual one)")))
           (call-interactively (key-binding key))

@@ -389,7 +389,7 @@ emacs_tests_on() {
   local name how=(step)
   name="the Emacs package on Emacs $(emacs_version "$1")"
   # What the program sends is held on the newest one alone, which comes first.
-  how=(step "$name" --inputs emacs src Cargo.lock tests/agents --)
+  how=(step "$name" --inputs emacs src Cargo.lock tests/agents packaging docs README.md banned-phrases.txt --)
   [ "$1" = "${NEWEST:=$1}" ] || how=(seldom "$name" --inputs emacs --)
   # In batch mode, unlike otherwise, a write to a program that was killed ends Emacs.
   (trap '' PIPE; EDN_BRIDGE_PROGRAM="$DEBUG" "${how[@]}" "$1" -Q --batch -l emacs/test/run-tests.el)

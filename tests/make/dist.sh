@@ -37,19 +37,9 @@ pack() {
   tar -C "$1" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX -cf - "$2"
 }
 
-# The manual for Emacs and the program info: the pages in the order in which README.md lists them.
-manual() {
-  local pages
-  pages=$({ sed -n '/^## Where to read on/,$p' README.md; cat README.md; } | grep -o 'docs/[a-z-]*\.md' | awk '!seen[$0]++')
-  # shellcheck disable=SC2086
-  pandoc -s -f gfm -t texinfo -L packaging/manual.lua -H packaging/manual-head.texi -M title=edn-bridge \
-    -o "$work/edn-bridge.texi" $pages emacs/README.md
-  (cd "$work" && makeinfo --no-split --error-limit=0 edn-bridge.texi)
-}
-
 emacs_package() {
   local name=edn-bridge-$VERSION
-  emacs -Q --batch -l emacs/build-package.el "$work" && mkdir "$work/elpa" && tar -C "$work/elpa" -xf "$work/$name.tar" &&
+  emacs -Q --batch -l emacs/build-package.el "$work" "$work/edn-bridge.info" && mkdir "$work/elpa" && tar -C "$work/elpa" -xf "$work/$name.tar" &&
     pack "$work/elpa" "$name" >"$DIST/$name.tar"
 }
 
@@ -118,7 +108,7 @@ shlibs() {
   dpkg-shlibdeps -O -e"$1" | sed -n 's/^shlibs:Depends=//p' | grep .
 }
 
-step 'the manual' manual
+step 'the manual' packaging/manual.sh "$work"
 step 'the Emacs package' emacs_package
 native=
 if [ "${STATIC:-}" != only ]; then
