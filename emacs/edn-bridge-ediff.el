@@ -349,7 +349,7 @@ ACCEPT is called with the text that is accepted.  Return the buffer."
                    "The file as it is proposed now:"
                    '((?a "accept" "Accept it: the agent writes it")
                      (?l "leave" "Leave the question open, and drop what was edited")
-                     (?e "edit on" "Go on with Ediff"))))
+                     (?e "edit on" "Continue in Ediff"))))
         (?a (condition-case err
                 (with-current-buffer proposed
                   (edn-bridge-ediff-accept))

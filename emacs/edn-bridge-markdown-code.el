@@ -85,7 +85,7 @@ would make every insertion slower.")
 WHAT is the language of a code block, or a list of a function and
 arguments.  The function is called with START, END, the time at which it
 has to stop and those arguments; it returns nil where it has to be called
-again, a list to go on with, or t."
+again, a list to continue with, or t."
   (when (< start end)
     (put-text-property start end 'edn-bridge-markdown-language what)
     (if (and edn-bridge-markdown--first-block

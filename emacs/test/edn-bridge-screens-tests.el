@@ -115,7 +115,7 @@ transient draw in their own way, are left out."
            (33 " ready · idle · mode accept-edits")))
       (ert-info ((format "%d columns" width))
         (should (equal (edn-bridge-screens-tests-header width) line))))
-    ;; What waits for the user stays.
+    ;; Questions for the user stay.
     (edn-bridge-test-ask conn "confirm" '(:prompt "Sure?"))
     (should (string-prefix-p " ready · asks"
                              (edn-bridge-screens-tests-header 20)))))
