@@ -120,6 +120,12 @@ impl Keys {
         self.place(None, || self.is_logged_in()) != KeyPlace::None
     }
 
+    /// Whether a command or the system's secret store gives the key: the source stands for the account, because the key may
+    /// change.
+    pub fn are_obtained(&self) -> bool {
+        self.0.source.command.is_some() || self.0.source.store
+    }
+
     /// Whether the provider has a login.
     fn is_logged_in(&self) -> bool {
         self.0.credentials.has(&self.0.provider)

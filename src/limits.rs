@@ -1024,6 +1024,12 @@ pub const MODEL_LIST_WAIT: Duration = Duration::from_secs(10);
 /// milliseconds; a person who waits does not notice a fifth of a second.
 pub const LOCAL_SERVER_WAIT: Duration = Duration::from_millis(200);
 
+/// Fields that one model's requests do without, because its server refuses them. No server refuses more of what is sent.
+pub const FIELDS_REFUSED: usize = 8;
+
+/// Fields, and conversations whose replays were refused, that are kept in mind for a server.
+pub const REFUSED_KEPT: usize = 256;
+
 /// Bytes that are read of an error response, or of a response with tokens (64 KiB).
 pub const HTTP_ERROR_BYTES: usize = 64 * 1024;
 

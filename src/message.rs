@@ -6,6 +6,7 @@
 
 mod arguments;
 pub mod image;
+mod replay;
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use arguments::{Arguments, UnreadableArguments};
+pub use replay::Replay;
 
 use crate::value::{Map, Value};
 
@@ -478,9 +480,8 @@ pub struct Message {
     pub duration_ms: Option<u64>,
     /// Who sent a user's message that came through control: a name that the sender gave itself. Models are not told.
     pub sender: Option<Arc<str>>,
-    /// What the provider wants to be given again with an assistant's message. Kept in the journal; nobody
-    /// else is shown it.
-    pub replay: Option<Value<'static>>,
+    /// Data that the provider wants back with an assistant's message, in order. Kept in the journal; nobody else is shown it.
+    pub replays: Vec<Replay>,
 }
 
 impl Message {
@@ -503,8 +504,13 @@ impl Message {
             details: None,
             duration_ms: None,
             sender: None,
-            replay: None,
+            replays: Vec::new(),
         }
+    }
+
+    /// Whether it says nothing to anybody, a provider included.
+    pub fn is_empty(&self) -> bool {
+        self.content.is_empty() && self.replays.is_empty()
     }
 
     /// The text blocks, joined.
@@ -530,7 +536,9 @@ impl Message {
         let mut value = self.to_value();
         if let Value::Map(map) = &mut value {
             map.put_some("timing", self.timing.map(Timing::to_value));
-            map.put_some("replay", self.replay.clone());
+            if !self.replays.is_empty() {
+                map.put("replays", Value::vector(self.replays.iter().map(Replay::to_value)));
+            }
         }
         value
     }
@@ -573,16 +581,14 @@ impl Message {
     /// Reads a message back; `None` where a required key is missing or of another shape.
     pub fn from_value(value: &Value<'_>) -> Option<Self> {
         let text = |key| value.get(key).and_then(Value::as_str).map(Arc::<str>::from);
+        let content: Vec<Block> =
+            value.get("content")?.as_slice()?.iter().map(Block::from_value).collect::<Option<_>>()?;
         Some(Self {
+            replays: replay::from_journal(value, &places_after_calls(&content)),
             id: text("id")?.into(),
             parent_id: text("parent-id").map(EntryId::from),
             role: Role::parse(value.get("role")?.as_str()?)?,
-            content: value
-                .get("content")?
-                .as_slice()?
-                .iter()
-                .map(Block::from_value)
-                .collect::<Option<_>>()?,
+            content,
             timestamp: text("timestamp")?,
             turn_id: text("turn-id").map(TurnId::from),
             usage: value.get("usage").map(Usage::from_value),
@@ -598,9 +604,14 @@ impl Message {
                 .and_then(Value::as_i64)
                 .and_then(|ms| u64::try_from(ms).ok()),
             sender: text("sender"),
-            replay: value.get("replay").map(|replay| replay.clone().into_owned()),
         })
     }
+}
+
+/// The places right after the calls of a content.
+fn places_after_calls(content: &[Block]) -> Vec<usize> {
+    let calls = (1..).zip(content).filter(|(_, block)| matches!(block, Block::ToolCall { .. }));
+    calls.map(|(place, _)| place).collect()
 }
 
 #[cfg(test)]

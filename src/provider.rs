@@ -141,9 +141,14 @@ pub enum Chunk {
         /// The arguments.
         arguments: Arguments,
     },
-    /// Data that the provider needs back with this answer, such as signatures of its thinking. Opaque to
-    /// everyone else. At most one, before the stop.
-    Replay(Value<'static>),
+    /// Data that the provider needs back at this place of the answer, such as the signature of its thinking. Opaque to
+    /// everyone else.
+    Replay {
+        /// The data.
+        data: Value<'static>,
+        /// Whether it belongs to the part before it. Else it is a part of its own.
+        is_attached: bool,
+    },
     /// Usage of the call. At most one, before the stop.
     Usage(Usage),
     /// The end of the answer. One that is not whole is an error instead, so [`AnswerEnd::Broken`] does not come.
@@ -155,7 +160,7 @@ impl Chunk {
     pub const fn is_of_answer(&self) -> bool {
         match self {
             Self::Text(_) | Self::Thinking(_) | Self::ToolArguments { .. } | Self::ToolCall { .. } => true,
-            Self::Replay(_) | Self::Usage(_) | Self::End(_) => false,
+            Self::Replay { .. } | Self::Usage(_) | Self::End(_) => false,
         }
     }
 }

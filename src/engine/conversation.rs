@@ -58,7 +58,7 @@ pub fn messages(branch: &imbl::Vector<Arc<Entry>>) -> Vec<Arc<Message>> {
             break;
         }
         if let EntryBody::Message(message) = &entry.body
-            && !message.content.is_empty()
+            && !message.is_empty()
         {
             newest.push(match texts.get(message.id.as_str()) {
                 Some(text) => Arc::new(with_text(message, text)),

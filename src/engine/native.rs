@@ -2,6 +2,7 @@
 //! control what happens.
 
 pub(super) mod answer;
+pub(super) mod answer_parts;
 pub(super) mod call;
 mod compaction;
 mod hooks;

@@ -129,6 +129,9 @@ pub struct Approval {
     pub summary: Arc<str>,
     /// The command that it runs.
     pub command: Option<String>,
+    /// Whether the command can destroy what cannot be had back.
+    #[serde(default)]
+    pub is_dangerous: bool,
     /// The file that it reads or writes.
     pub path: Option<String>,
     /// The change of that file.

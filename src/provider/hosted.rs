@@ -10,11 +10,12 @@
 //! without an end for as long as it grows. A text event took 8 µs; the whole path to the wire may take 5.
 //! None of that can be detected or configured from outside.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use futures_util::stream;
 
+mod account;
 mod anthropic;
 mod calls;
 mod conversation;
@@ -26,6 +27,7 @@ mod lenient;
 mod openai;
 mod protocol;
 mod quiet;
+mod refused_field;
 mod responses;
 pub mod spec;
 mod sse;
@@ -33,9 +35,11 @@ mod surrogates;
 mod text_deltas;
 mod thinking_tags;
 
+use account::Account;
 use failure::{FailureKind, FailureReport};
-use protocol::{Broken, Decoder, Out, Protocol, Quirks, ServerKey};
+use protocol::{Attempt, Broken, Decoder, Out, Outgoing, Protocol, ServerKey};
 use quiet::Quiet;
+use refused_field::RefusedField;
 use spec::Spec;
 use sse::{Events, SseEvent, StreamError};
 
@@ -44,7 +48,10 @@ use crate::clock::Clock;
 use crate::environment::Variables;
 use crate::facts::ProviderFacts;
 use crate::http::{self, Http, HttpError, RequestBuilder, Response};
-use crate::limits::{HTTP_DRAIN, HTTP_ERROR_BYTES, MODEL_LIST_BYTES, MODEL_LIST_WAIT};
+use crate::limits::{
+    FIELDS_REFUSED, HTTP_DRAIN, HTTP_ERROR_BYTES, MODEL_LIST_BYTES, MODEL_LIST_WAIT, REFUSED_KEPT,
+};
+use crate::message::{EntryId, Message};
 use crate::provider::{
     AnswerEnd, Chunk, ChunkStream, ErrorKind, ListedModels, ModelRequest, Provider, ProviderError, Retry,
 };
@@ -61,12 +68,36 @@ struct Server {
     keys: Keys,
     http: Arc<Http>,
     clock: Arc<dyn Clock>,
+    /// The parts of requests that it has refused, until the configuration is read again.
+    refused: Mutex<Refused>,
+}
+
+/// The refused parts of a server's requests, each list bounded by [`REFUSED_KEPT`], the newest last.
+#[derive(Default)]
+struct Refused {
+    /// Fields, by model.
+    fields: Vec<(String, RefusedField)>,
+    /// The last messages of conversations up to which the replays were refused.
+    replays: Vec<EntryId>,
+}
+
+impl Server {
+    fn refused(&self) -> MutexGuard<'_, Refused> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds to the end of a list, and drops its start beyond the bound.
+fn keep<T>(list: &mut Vec<T>, item: T) {
+    list.push(item);
+    let over = list.len().saturating_sub(REFUSED_KEPT);
+    list.drain(..over);
 }
 
 impl Hosted {
     /// A server from its description. Sends no request.
     pub fn new(spec: Spec, keys: Keys, http: Arc<Http>, clock: Arc<dyn Clock>) -> Self {
-        Self { server: Arc::new(Server { spec, keys, http, clock }) }
+        Self { server: Arc::new(Server { spec, keys, http, clock, refused: Mutex::default() }) }
     }
 }
 
@@ -108,6 +139,8 @@ struct HostedCall {
     server: Arc<Server>,
     decoder: Box<dyn Decoder>,
     model: String,
+    /// The account's mark for data that must be sent again.
+    account: String,
     state: CallState,
     /// The secrets of the call, so that no error shows them.
     secrets: Vec<Secret>,
@@ -136,6 +169,7 @@ impl HostedCall {
             decoder: server.spec.protocol.decoder(&request, server.spec.ends_without_reason),
             server,
             model: request.model.clone(),
+            account: String::new(),
             state: CallState::Ahead(request),
             secrets: Vec::new(),
             chunks: Out::new(),
@@ -190,12 +224,13 @@ impl HostedCall {
     /// Adds the source to data that must be sent again.
     fn mark(&self, chunk: Chunk) -> Chunk {
         match chunk {
-            Chunk::Replay(data) => {
+            Chunk::Replay { data, is_attached } => {
                 let mut replay = Map::new();
                 replay.put("provider", self.server.spec.id.to_string());
                 replay.put("model", self.model.clone());
+                replay.put("account", self.account.clone());
                 replay.put("data", data);
-                Chunk::Replay(Value::from(replay))
+                Chunk::Replay { data: Value::from(replay), is_attached }
             }
             chunk => chunk,
         }
@@ -205,17 +240,15 @@ impl HostedCall {
     async fn open(&mut self, request: &ModelRequest) -> Result<Response, ProviderError> {
         let server = self.server.clone();
         let spec = &server.spec;
-        let host = spec.base.host_str().unwrap_or_default();
-        let mut quirks = Quirks {
-            openai: host == "api.openai.com",
-            openrouter: host == "openrouter.ai",
-            no_summaries: false,
-        };
+        let mut attempt = self.attempt(request);
         let mut fresh_key = false;
         loop {
             let key = self.key(fresh_key, request.variables.clone()).await?;
             let is_token = matches!(key, Some(ServerKey::Token(_)));
-            let mut response = self.send(request, key.as_ref(), quirks).await?;
+            attempt.account = self.who(key.as_ref());
+            self.account = Account::new(spec.base.as_str(), &attempt.account).mark(&request.messages);
+            let outgoing = spec.protocol.write(spec, request, &attempt);
+            let mut response = self.send(&outgoing, key.as_ref()).await?;
             let status = response.status();
             if status.is_success() {
                 return self.check(response).await;
@@ -237,36 +270,91 @@ impl HostedCall {
             if status.as_u16() == 401 && is_token && !std::mem::replace(&mut fresh_key, true) {
                 continue;
             }
-            // Only some accounts may see a model's thinking.
-            if spec.protocol == Protocol::Responses
-                && status.as_u16() == 400
-                && ["summaries", "reasoning.summary"].iter().any(|words| report.message.contains(words))
-                && !std::mem::replace(&mut quirks.no_summaries, true)
-            {
+            if self.does_without(&report, status.as_u16(), request, &outgoing, &mut attempt) {
                 continue;
             }
             return Err(self.refused(&report, Some(status.as_u16()), wait, should_retry));
         }
     }
 
+    /// The request as it is without the parts that the server is known to refuse.
+    fn attempt(&self, request: &ModelRequest) -> Attempt {
+        let refused = self.server.refused();
+        let fields = refused.fields.iter().filter(|(model, _)| *model == request.model);
+        let is_refused = |message: &Arc<Message>| refused.replays.contains(&message.id);
+        let withheld = match refused.replays.as_slice() {
+            [] => None,
+            _ => request.messages.iter().rposition(is_refused),
+        };
+        Attempt {
+            account: String::new(),
+            withheld: withheld.map_or(0, |last| last.saturating_add(1)),
+            fields: fields.map(|(_, field)| field.clone()).collect(),
+        }
+    }
+
+    /// Whether the request is sent again without what the server has refused, which is kept in mind for the next requests.
+    fn does_without(
+        &self,
+        report: &FailureReport,
+        status: u16,
+        request: &ModelRequest,
+        outgoing: &Outgoing,
+        attempt: &mut Attempt,
+    ) -> bool {
+        match report.judge(Some(status)).kind {
+            FailureKind::Replay => {
+                let last = request.messages.iter().rposition(|message| !message.replays.is_empty());
+                let Some(last) = last.filter(|last| *last >= attempt.withheld) else { return false };
+                attempt.withheld = last.saturating_add(1);
+                if let Some(message) = request.messages.get(last) {
+                    keep(&mut self.server.refused().replays, message.id.clone());
+                }
+                true
+            }
+            FailureKind::Field if attempt.fields.len() < FIELDS_REFUSED => {
+                let Some(field) =
+                    RefusedField::find(&outgoing.body, &report.message, report.field.as_deref())
+                else {
+                    return false;
+                };
+                keep(&mut self.server.refused().fields, (request.model.clone(), field.clone()));
+                attempt.fields.push(field);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The mark of a call's account among others, never shown: the key, unless it changes without the account.
+    fn who(&self, key: Option<&ServerKey>) -> String {
+        match key {
+            None => "none".to_owned(),
+            Some(ServerKey::Token(_)) => "login".to_owned(),
+            Some(ServerKey::Key(_)) if self.server.keys.are_obtained() => "obtained".to_owned(),
+            Some(ServerKey::Key(key)) => format!("key {}", key.expose()),
+        }
+    }
+
     async fn send(
         &mut self,
-        request: &ModelRequest,
+        outgoing: &Outgoing,
         key: Option<&ServerKey>,
-        quirks: Quirks,
     ) -> Result<Response, ProviderError> {
         let server = self.server.clone();
         let spec = &server.spec;
-        let outgoing = spec.protocol.write(spec, request, quirks);
         let url =
             spec.url(&outgoing.path).map_err(|error| self.fatal(&format!("has no such address: {error}")))?;
         let client = server.http.client(&url).map_err(|error| self.failed(&error))?;
+        // Faster than to print it.
+        let body = serde_json::to_vec(&outgoing.body)
+            .map_err(|error| self.fatal(&format!("cannot be asked: {error}")))?;
         let call = client
             .post(url)
             .header("content-type", "application/json")
             .header("accept", "text/event-stream")
             .header("accept-encoding", "identity")
-            .body(outgoing.body.to_string());
+            .body(body);
         let call = self.signed(call, key)?;
         http::send(call, spec.patience).await.map_err(|error| self.failed(&error))
     }

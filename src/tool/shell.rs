@@ -5,10 +5,12 @@
 //! [`SHELL_BYTES`]) makes it [`Analysis::Opaque`]: a person may see it, but no rule may allow it. A command that runs its own text, or
 //! hides another program, is [`veiled`]. Knows no rules.
 
+mod danger;
 mod mention;
 mod opaque_command;
 mod programs;
 
+pub use danger::is_dangerous;
 pub use mention::Mentions;
 pub use opaque_command::{changes_later, veiled};
 pub use programs::{bounded, has_subcommands};

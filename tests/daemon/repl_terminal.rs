@@ -727,11 +727,13 @@ fn chat_begins_with_its_model_or_what_is_missing() {
     let Some(mut chat) = Terminal::open(&setup, &["chat"]) else { return };
     chat.wait_for("There is no model yet.");
     chat.wait_for("/help lists the commands");
+    chat.wait_for_single_keys();
     chat.leave();
     let setup = setup.env("ANTHROPIC_API_KEY", "k");
     let Some(mut chat) = Terminal::open(&setup, &["chat"]) else { return };
     chat.wait_for("Anthropic answers with claude-sonnet-5");
     chat.wait_for("/help lists the commands");
+    chat.wait_for_single_keys();
     chat.leave();
 }
 

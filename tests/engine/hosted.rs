@@ -15,7 +15,7 @@ use edn_bridge::auth::{Credentials, Keys};
 use edn_bridge::clock::{Clock, SystemClock};
 use edn_bridge::edn;
 use edn_bridge::http::Http;
-use edn_bridge::message::{Block, EntryId, Message, Role, StopReason, ThinkingLevel, Usage};
+use edn_bridge::message::{Block, EntryId, Message, Replay, Role, StopReason, ThinkingLevel, Usage};
 use edn_bridge::provider::hosted::{Hosted, spec};
 use edn_bridge::provider::{
     AnswerEnd, Chunk, ErrorKind, ModelRequest, Provider as _, ProviderError, ThinkingBy,
@@ -110,6 +110,25 @@ fn ask(provider: &Hosted, request: ModelRequest) -> Vec<Result<Chunk, ProviderEr
     })
 }
 
+/// The answer as the journal has it.
+fn answered(chunks: Vec<Result<Chunk, ProviderError>>) -> Arc<Message> {
+    let (mut content, mut replays) = (Vec::new(), Vec::new());
+    for chunk in chunks {
+        match chunk.unwrap() {
+            Chunk::Text(text) => content.push(Block::Text(text.into())),
+            Chunk::Thinking(text) => content.push(Block::Thinking(text.into())),
+            Chunk::ToolCall { id, name, arguments } => content.push(Block::ToolCall { id, name, arguments }),
+            Chunk::Replay { data, is_attached } => {
+                replays.push(Replay { place: content.len(), is_attached, data });
+            }
+            Chunk::ToolArguments { .. } | Chunk::Usage(_) | Chunk::End(_) => {}
+        }
+    }
+    let mut message = Message::new(EntryId::from("a1"), Role::Assistant, content, Arc::from(""));
+    message.replays = replays;
+    Arc::new(message)
+}
+
 /// What an answer comes to, its pieces joined.
 #[derive(Debug, Default, PartialEq)]
 struct Heard {
@@ -143,7 +162,7 @@ fn hear(chunks: Vec<Result<Chunk, ProviderError>>) -> Heard {
                 heard.calls.push((name.to_string(), arguments));
             }
             Ok(Chunk::Usage(usage)) => heard.usage = Some(usage),
-            Ok(Chunk::Replay(_)) => heard.replay = true,
+            Ok(Chunk::Replay { .. }) => heard.replay = true,
             Ok(Chunk::End(end)) => {
                 heard.stop = Some(end.stop_reason());
                 if let AnswerEnd::Refused(why) = end {

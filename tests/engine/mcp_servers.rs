@@ -523,7 +523,8 @@ fn key_in_what_a_server_lists_or_asks_is_shown_nowhere() {
 #[test]
 fn list_larger_than_its_bound_is_read_to_it() {
     run(async {
-        let project = Project::wicked("fat", "");
+        // A busy machine may take longer for the list than a server may by default.
+        let project = Project::wicked("fat", ":timeout-ms 120000");
         let facts = project.ready().await;
         assert_eq!(facts.state, State::Ready, "{facts:?}");
         // A prompt has 32 descriptions of 2 KiB: 1 MiB holds 15 of them with their names.

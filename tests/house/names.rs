@@ -113,7 +113,7 @@ const PHRASES: &[(&str, &str)] = &[
 /// The module heads that begin with a question's word, and the comment lines that begin with "What". These may only become
 /// fewer: lower the number with them.
 const HEADS: usize = 94;
-const COMMENTS: usize = 967;
+const COMMENTS: usize = 965;
 
 #[test]
 fn modules_and_types_have_the_nouns_of_the_field() {

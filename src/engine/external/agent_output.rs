@@ -13,6 +13,7 @@ use crate::acp::{CallKind, CallState};
 use crate::agent::{AgentUpdate, AgentVoice, CallNews, CallPart};
 use crate::diff;
 use crate::engine::native::answer::ModelAnswer;
+use crate::engine::native::answer_parts::AnswerParts;
 use crate::engine::native::call::settle;
 use crate::engine::native::rounds::Rounds;
 use crate::event::{Body, FileEdit, NoticeLevel, ToolCall, ToolOutput};
@@ -171,11 +172,9 @@ impl ExternalTurn<'_> {
         let mut outcome = self.outcome(call, text).await;
         outcome.is_error = is_error;
         outcome.took = call.since.map(|since| since.elapsed());
-        let answer = ModelAnswer {
-            calls: vec![ToolCall::clone(&call.call)],
-            stop: Some(StopReason::ToolUse),
-            ..ModelAnswer::default()
-        };
+        let mut parts = AnswerParts::default();
+        parts.call(ToolCall::clone(&call.call));
+        let answer = ModelAnswer { parts, stop: Some(StopReason::ToolUse), ..ModelAnswer::default() };
         let written = match Rounds(self.turn).say(answer).await {
             Ok(()) => settle(self.turn, call.call.clone(), outcome).await,
             Err(error) => Err(error),

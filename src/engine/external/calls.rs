@@ -10,6 +10,7 @@ use crate::acp::CallKind;
 use crate::agent::{CallNews, CallPart};
 use crate::diff;
 use crate::engine::native::answer::ModelAnswer;
+use crate::engine::native::answer_parts::AnswerParts;
 use crate::event::ToolCall;
 use crate::limits::{AGENT_ARGUMENTS_BYTES, AGENT_OUTPUT_BYTES, AGENT_TITLE_BYTES, MAX_ANSWER_BYTES};
 use crate::message::Block;
@@ -74,12 +75,15 @@ impl Telling {
 
     /// What is left for the turn's last message.
     pub(super) fn take_rest(&mut self) -> ModelAnswer {
-        ModelAnswer {
-            text: std::mem::take(&mut self.text),
-            thinking: std::mem::take(&mut self.thinking),
-            images: std::mem::take(&mut self.images),
-            ..ModelAnswer::default()
+        let mut parts = AnswerParts::default();
+        if !self.thinking.is_empty() {
+            parts.thinking(std::mem::take(&mut self.thinking));
         }
+        if !self.text.is_empty() {
+            parts.text(std::mem::take(&mut self.text));
+        }
+        self.images.drain(..).for_each(|image| parts.image(image));
+        ModelAnswer { parts, ..ModelAnswer::default() }
     }
 
     pub(super) fn is_empty(&self) -> bool {

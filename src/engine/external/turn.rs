@@ -92,7 +92,7 @@ async fn answered(agents: &Arc<ExternalAgent>, turn: &Turn, may_be_lost: bool) -
     if let Some(execution) = &turn.execution
         && ended.stop == StopReason::EndTurn
     {
-        stage::complete(execution, &answer.text);
+        stage::complete(execution, &answer.parts.all_text());
     }
     answer.usage = ended.usage.map(|[input, output, cache_read, cache_write]| Usage {
         input,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 
 use crate::crash;
+use crate::engine::native::answer_parts::AnswerParts;
 use crate::engine::native::hooks::{Boundaries, Denied, text_of};
 use crate::engine::native::proposal::proposed;
 use crate::engine::native::request::Composer;
@@ -13,21 +14,17 @@ use crate::engine::native::turn::Turn;
 use crate::engine::stage::{Point, Stage};
 use crate::event::{Body, ToolCall};
 use crate::limits::{ANSWER_TOOL_CALLS, MAX_ANSWER_BYTES};
-use crate::message::{Block, StopReason, Timing, Usage};
+use crate::message::{StopReason, Timing, Usage};
 use crate::provider::{AnswerEnd, Chunk, ChunkStream, ErrorKind, ModelRequest, Provider, ProviderError};
 use crate::value::{Map, Value};
 
 /// The outcome of one model call.
 #[derive(Default)]
 pub struct ModelAnswer {
-    pub text: String,
-    pub thinking: String,
-    pub calls: Vec<ToolCall>,
-    /// Images of the answer, which only external agents give.
-    pub images: Vec<Block>,
+    /// Its text, thinking and calls, in order.
+    pub parts: AnswerParts,
     pub usage: Option<Usage>,
     pub timing: Option<Timing>,
-    pub replay: Option<Value<'static>>,
     pub stop: Option<StopReason>,
     /// Whether the server paused, and continues when it receives this answer.
     pub is_paused: bool,
@@ -53,12 +50,13 @@ impl ModelAnswer {
 
     /// Whether there is no content at all.
     pub(super) fn is_empty(&self) -> bool {
-        self.text.is_empty() && self.thinking.is_empty() && self.calls.is_empty()
+        self.parts.is_empty()
     }
 
     /// Whether its calls should run. Those of a truncated answer should not.
     pub(super) fn asks_for_tools(&self) -> bool {
-        !self.calls.is_empty() && matches!(self.stop, Some(StopReason::ToolUse | StopReason::EndTurn))
+        self.parts.calls().next().is_some()
+            && matches!(self.stop, Some(StopReason::ToolUse | StopReason::EndTurn))
     }
 }
 
@@ -113,9 +111,9 @@ impl ModelCall<'_> {
         }
         let payload = {
             let mut payload = Map::new();
-            payload.put("text", answer.text.clone());
-            payload.put("thinking", answer.thinking.clone());
-            let calls = answer.calls.iter().map(|call| {
+            payload.put("text", answer.parts.all_text().into_owned());
+            payload.put("thinking", answer.parts.all_thinking().into_owned());
+            let calls = answer.parts.calls().map(|call| {
                 let mut shown = Map::new();
                 shown.put("id", call.id.to_string());
                 shown.put("name", call.name.to_string());
@@ -127,7 +125,7 @@ impl ModelCall<'_> {
         };
         let changed = Boundaries(self.0).rewrite(Stage::StreamResponse, Point::Post, None, payload).await;
         if let Some(text) = text_of(&changed, "text") {
-            answer.text = text.to_owned();
+            answer.parts.set_text(text);
         }
     }
 
@@ -135,7 +133,8 @@ impl ModelCall<'_> {
     async fn read_answer(&self, mut chunks: ChunkStream, waited: &mut Waited) -> ModelAnswer {
         let mut answer = ModelAnswer::default();
         let mut started: Vec<Arc<str>> = Vec::new();
-        let mut arguments = 0usize;
+        // Bytes of the answer, its replays included, and the number of its calls.
+        let (mut size, mut calls) = (0usize, 0usize);
         loop {
             let before = self.0.shared.clock.passed();
             let next = tokio::select! {
@@ -158,16 +157,18 @@ impl ModelCall<'_> {
             }
             match chunk {
                 Some(Ok(Chunk::Text(text))) => {
-                    answer.text.push_str(&text);
+                    size = size.saturating_add(text.len());
+                    answer.parts.text(text.clone());
                     self.0.publish(Body::AssistantDelta(text.into())).await;
                     crash::point("text-shown");
                 }
                 Some(Ok(Chunk::Thinking(text))) => {
-                    answer.thinking.push_str(&text);
+                    size = size.saturating_add(text.len());
+                    answer.parts.thinking(text.clone());
                     self.0.publish(Body::ThinkingDelta(text.into())).await;
                 }
                 Some(Ok(Chunk::ToolArguments { id, name, delta, .. })) => {
-                    arguments = arguments.saturating_add(delta.len());
+                    size = size.saturating_add(delta.len());
                     if !started.contains(&id) && started.len() < ANSWER_TOOL_CALLS {
                         started.push(id.clone());
                         self.0.publish(Body::ToolStart(Arc::new(begun(id.clone(), name)))).await;
@@ -180,10 +181,14 @@ impl ModelCall<'_> {
                         started.push(call.id.clone());
                         self.0.publish(Body::ToolStart(Arc::new(call.clone()))).await;
                     }
-                    answer.calls.push(call);
+                    calls = calls.saturating_add(1);
+                    answer.parts.call(call);
                 }
                 Some(Ok(Chunk::Usage(usage))) => answer.usage = Some(usage),
-                Some(Ok(Chunk::Replay(replay))) => answer.replay = Some(replay),
+                Some(Ok(Chunk::Replay { data, is_attached })) => {
+                    size = size.saturating_add(data.to_string().len());
+                    answer.parts.replay(data, is_attached);
+                }
                 Some(Ok(Chunk::End(end))) => {
                     answer.stop = Some(end.stop_reason());
                     answer.is_paused = end == AnswerEnd::Paused;
@@ -202,10 +207,9 @@ impl ModelCall<'_> {
                     return answer;
                 }
             }
-            let size = answer.text.len().saturating_add(answer.thinking.len()).saturating_add(arguments);
             let too_much = match () {
                 () if size > MAX_ANSWER_BYTES => format!("is longer than {MAX_ANSWER_BYTES} bytes"),
-                () if answer.calls.len() > ANSWER_TOOL_CALLS => {
+                () if calls > ANSWER_TOOL_CALLS => {
                     format!("asks for more than {ANSWER_TOOL_CALLS} tool calls")
                 }
                 () => continue,

@@ -24,7 +24,7 @@ use crate::engine::stage::{self, Point, Stage};
 use crate::engine::turn_control::TurnEnd;
 use crate::event::{Body, ROUND_LIMIT, RetryAwaited, ToolCall};
 use crate::limits::{COMPACT_TRIES, MCP_RESOURCE_WAIT, MODEL_PAUSES, TURN_ROUNDS};
-use crate::message::{Block, EntryId, Message, Role, StopReason};
+use crate::message::{EntryId, Message, Role, StopReason};
 use crate::provider::{ErrorKind, ProviderError};
 use crate::session::ApiError;
 use crate::store::record::Rewritten;
@@ -160,7 +160,7 @@ impl Rounds<'_> {
                 return Next::End(self.finish(self.blocked(&denied)).await);
             }
         };
-        work.tell("gen_ai.output.messages", || texts::output(&answer.text));
+        work.tell("gen_ai.output.messages", || texts::output(&answer.parts.all_text()));
         let failure = answer.failure.as_ref().map(|failure| failure.kind.as_str());
         work.answered(answer.usage.as_ref(), answer.stop.map(StopReason::as_str), failure);
         if let Some(timing) = &mut answer.timing {
@@ -189,7 +189,7 @@ impl Rounds<'_> {
             state.pauses = 0;
             return self.tools(answer, state).await;
         }
-        answer.calls.clear();
+        answer.parts.remove_calls();
         if !broken {
             self.0.publish(stage::passed(Stage::StreamResponse, Point::Post)).await;
         }
@@ -219,9 +219,8 @@ impl Rounds<'_> {
 
     /// Runs the calls of an answer.
     async fn tools(&self, mut answer: ModelAnswer, state: &mut Tries) -> Next {
-        let calls = std::mem::take(&mut answer.calls);
+        let calls: Vec<ToolCall> = answer.parts.calls().cloned().collect();
         answer.stop = Some(StopReason::ToolUse);
-        answer.calls = calls.clone();
         if let Err(error) = self.say(answer).await {
             return Next::End(self.finish(ModelAnswer::failed(error.message)).await);
         }
@@ -385,13 +384,13 @@ impl Rounds<'_> {
         let mut well =
             !matches!(answer.stop, Some(StopReason::Aborted | StopReason::Interrupted | StopReason::Error));
         let mut answer = answer;
-        answer.calls.clear();
+        answer.parts.remove_calls();
         if well {
-            let payload = || Map::new().with("text", answer.text.clone());
+            let payload = || Map::new().with("text", answer.parts.all_text().into_owned());
             match Boundaries(self.0).enter(Stage::Render, payload).await {
                 Ok(changed) => {
                     if let Some(text) = changed.as_ref().and_then(|payload| text_of(payload, "text")) {
-                        answer.text = text.to_owned();
+                        answer.parts.set_text(text);
                     }
                 }
                 Err(denied) => {
@@ -405,7 +404,7 @@ impl Rounds<'_> {
         if let Some(kind) = answer.error_kind {
             self.0.control.fail(kind.as_str());
         }
-        let shown = answer.text.clone();
+        let shown = answer.parts.all_text().into_owned();
         let mut message = self.message(answer);
         let entries = vec![EntryBody::Message(Arc::new(message.clone()))];
         let turn = self.0.id.clone();
@@ -431,19 +430,7 @@ impl Rounds<'_> {
     }
 
     fn message(&self, answer: ModelAnswer) -> Message {
-        let mut content = Vec::new();
-        if !answer.thinking.is_empty() {
-            content.push(Block::Thinking(answer.thinking.into()));
-        }
-        if !answer.text.is_empty() {
-            content.push(Block::Text(answer.text.into()));
-        }
-        content.extend(answer.images);
-        content.extend(answer.calls.into_iter().map(|call| Block::ToolCall {
-            id: call.id,
-            name: call.name,
-            arguments: call.parsed,
-        }));
+        let (content, replays) = answer.parts.into_content();
         let mut message = Message::new(EntryId::from(""), Role::Assistant, content, Arc::from(""));
         message.turn_id = Some(self.0.id.clone());
         message.usage = answer.usage.map(|mut usage| {
@@ -453,7 +440,7 @@ impl Rounds<'_> {
             usage
         });
         message.timing = answer.timing;
-        message.replay = answer.replay;
+        message.replays = replays;
         message.stop_reason = answer.stop;
         message.error_message = answer.error.map(Arc::from);
         message

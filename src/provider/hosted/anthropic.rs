@@ -10,7 +10,7 @@ use super::lenient::{Lenient, LenientStruct, RawJson};
 use super::protocol::{Broken, Decoder, Out, Outgoing, close, parse, reported};
 use super::sse::SseEvent;
 use super::text_deltas::TextDeltas;
-use crate::limits::HOSTED_ANSWER_TOKENS;
+use crate::limits::{HOSTED_ANSWER_TOKENS, MAX_ANSWER_BYTES};
 use crate::message::{ThinkingLevel, Usage};
 use crate::provider::{AnswerEnd, Chunk, ModelRequest, ThinkingBy};
 use crate::value::{Map, Value};
@@ -114,21 +114,25 @@ fn can_think(utterances: &[Utterance<'_>]) -> bool {
     let mut open = utterances.iter().rev().take_while(answers).filter(|utterance| utterance.by_model);
     open.all(|utterance| {
         let calls = utterance.parts.iter().any(|part| matches!(part, ContentPart::Call { .. }));
-        !calls || matches!(utterance.parts.first(), Some(ContentPart::Replay(_)))
+        let thinks = |part: &ContentPart<'_>| matches!(part, ContentPart::Replay(data) if data.get("signature").is_some() || data.get("redacted").is_some());
+        !calls || utterance.parts.iter().find(|part| !matches!(part, ContentPart::Thinking(_))).is_some_and(thinks)
     })
 }
 
 fn side(utterance: &Utterance<'_>) -> Json {
     let role = if utterance.by_model { "assistant" } else { "user" };
-    let content: Vec<Json> = utterance.parts.iter().flat_map(part).collect();
+    let mut content = Vec::new();
+    for part in conversation::without_loose_thinking(&utterance.parts) {
+        write_part(part, &mut content);
+    }
     json!({"role": role, "content": content})
 }
 
-fn part(part: &ContentPart<'_>) -> Vec<Json> {
-    vec![match part {
+fn write_part(part: &ContentPart<'_>, content: &mut Vec<Json>) {
+    let written = match part {
         ContentPart::Text(text) => json!({"type": "text", "text": text}),
         // The server refuses thinking without its signature; with it, the replay contains it.
-        ContentPart::Thinking(_) => return Vec::new(),
+        ContentPart::Thinking(_) => return,
         ContentPart::Image(image) => picture(image),
         ContentPart::Call { id, name, arguments } => {
             json!({"type": "tool_use", "id": id, "name": name, "input": json::from_value(arguments)})
@@ -138,8 +142,12 @@ fn part(part: &ContentPart<'_>) -> Vec<Json> {
             content.extend(images.iter().map(picture));
             json!({"type": "tool_result", "tool_use_id": id, "is_error": failed, "content": content})
         }
-        ContentPart::Replay(data) => return replayed(data),
-    }]
+        ContentPart::Replay(data) => match replayed(data, content) {
+            Some(block) => block,
+            None => return,
+        },
+    };
+    content.push(written);
 }
 
 fn picture(image: &EncodedImage<'_>) -> Json {
@@ -147,19 +155,26 @@ fn picture(image: &EncodedImage<'_>) -> Json {
     json!({"type": "image", "source": source})
 }
 
-fn replayed(data: &Value<'_>) -> Vec<Json> {
-    let blocks = data.as_slice().unwrap_or_default().iter();
-    let block = |block: &Value<'_>| {
-        let text = |key| block.get(key).and_then(Value::as_str);
-        Some(match (text("signature"), text("redacted")) {
-            (Some(signature), _) => {
-                json!({"type": "thinking", "thinking": text("thinking").unwrap_or_default(), "signature": signature})
-            }
-            (None, Some(data)) => json!({"type": "redacted_thinking", "data": data}),
-            (None, None) => return None,
-        })
-    };
-    blocks.filter_map(block).collect()
+/// The block of a replay; none for citations, which go to the text before them.
+fn replayed(data: &Value<'_>, content: &mut [Json]) -> Option<Json> {
+    let text = |key| data.get(key).and_then(Value::as_str);
+    if let Some(signature) = text("signature") {
+        let thinking = text("thinking").unwrap_or_default();
+        return Some(json!({"type": "thinking", "thinking": thinking, "signature": signature}));
+    }
+    if let Some(data) = text("redacted") {
+        return Some(json!({"type": "redacted_thinking", "data": data}));
+    }
+    if let Some(citations) = text("citations").and_then(|json| serde_json::from_str::<Json>(json).ok()) {
+        let last = content.last_mut().filter(|last| last.text("type") == Some("text"));
+        last.into_iter().for_each(|last| last.put("citations", citations.clone()));
+        return None;
+    }
+    serde_json::from_str(text("raw")?).ok()
+}
+
+fn replay(data: Map<'static>, is_attached: bool) -> Chunk {
+    Chunk::Replay { data: Value::from(data), is_attached }
 }
 
 /// The decoder of one answer.
@@ -176,8 +191,12 @@ pub struct AnswerDecoder {
     thinking: Option<(String, String)>,
     /// Events of unknown types.
     unknown: u64,
-    /// The data to send again.
-    replay: Vec<Value<'static>>,
+    /// The current block that only the server knows: its JSON, and the pieces of its input.
+    raw: Option<(Json, String)>,
+    /// The citations of the current text.
+    citations: Vec<Json>,
+    /// Bytes of the raw blocks and the citations.
+    raw_bytes: usize,
     over: bool,
 }
 
@@ -200,7 +219,17 @@ impl AnswerDecoder {
         self.usage.cache_write = figure(self.usage.cache_write, tokens.cache_creation_input_tokens);
     }
 
-    fn begin(&mut self, index: u64, block: Block, out: &mut Out) -> Result<(), Broken> {
+    /// Counts bytes that go back to the server.
+    fn weigh(&mut self, bytes: usize) -> Result<(), Broken> {
+        self.raw_bytes = self.raw_bytes.saturating_add(bytes);
+        if self.raw_bytes > MAX_ANSWER_BYTES {
+            return Err(Broken::TooLarge(format!("blocks of its own of more than {MAX_ANSWER_BYTES} bytes")));
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, index: u64, raw: &str, out: &mut Out) -> Result<(), Broken> {
+        let block: Block = parse(raw)?;
         match block.kind.text().as_str() {
             "tool_use" => {
                 let at = self.calls.begin(Some(index), &block.id.text(), &block.name.text(), out)?;
@@ -217,11 +246,15 @@ impl AnswerDecoder {
             }
             "redacted_thinking" => {
                 if let Some(data) = block.data.get() {
-                    self.replay.push(Value::from(Map::new().with("redacted", data)));
+                    self.texts.end(out);
+                    out.push_back(replay(Map::new().with("redacted", data), false));
                 }
             }
+            "text" | "" => self.texts.text(block.text.text(), out),
             _ => {
-                self.texts.text(block.text.text(), out);
+                self.texts.end(out);
+                self.weigh(raw.len())?;
+                self.raw = serde_json::from_str(raw).ok().map(|block| (block, String::new()));
             }
         }
         Ok(())
@@ -229,7 +262,18 @@ impl AnswerDecoder {
 
     fn more(&mut self, index: u64, delta: Delta, out: &mut Out) -> Result<(), Broken> {
         self.texts.text(delta.text.text(), out);
-        self.calls.more(index, json::written(delta.partial_json), out)?;
+        let input = json::written(delta.partial_json);
+        match &mut self.raw {
+            Some((_, pieces)) => {
+                pieces.push_str(&input);
+                self.weigh(input.len())?;
+            }
+            None => self.calls.more(index, input, out)?,
+        }
+        if let Some(citation) = delta.citation {
+            self.weigh(citation.0.len())?;
+            self.citations.extend(serde_json::from_str::<Json>(&citation.0));
+        }
         if let Some(text) = delta.thinking.filled() {
             let text = self.texts.thinking(text, out);
             self.thinking.get_or_insert_default().0.push_str(&text);
@@ -248,7 +292,17 @@ impl AnswerDecoder {
         if let Some((thinking, signature)) = self.thinking.take()
             && !signature.is_empty()
         {
-            self.replay.push(Value::from(Map::new().with("thinking", thinking).with("signature", signature)));
+            out.push_back(replay(Map::new().with("thinking", thinking).with("signature", signature), false));
+        }
+        if let Some((mut block, pieces)) = self.raw.take() {
+            if let Ok(input) = serde_json::from_str::<Json>(&pieces) {
+                block.put("input", input);
+            }
+            out.push_back(replay(Map::new().with("raw", block.to_string()), false));
+        }
+        if !self.citations.is_empty() {
+            let citations = Json::from(std::mem::take(&mut self.citations)).to_string();
+            out.push_back(replay(Map::new().with("citations", citations), true));
         }
     }
 }
@@ -264,7 +318,9 @@ impl Decoder for AnswerDecoder {
         let kind = payload.kind.filled().unwrap_or_else(|| event.name.to_owned());
         match kind.as_str() {
             "content_block_delta" => self.more(index, payload.delta.or_empty(), out)?,
-            "content_block_start" => self.begin(index, payload.content_block.or_empty(), out)?,
+            "content_block_start" => {
+                self.begin(index, payload.content_block.as_ref().map_or("{}", |block| &block.0), out)?;
+            }
             "content_block_stop" => self.finish(index, out),
             "message_start" => self.take(payload.message.or_empty().usage.or_empty()),
             "message_delta" => {
@@ -298,9 +354,6 @@ impl Decoder for AnswerDecoder {
         let end = AnswerEnd::of("anthropic", &self.reason, &self.details, self.calls.len());
         let end = self.calls.close(end, out);
         self.over = true;
-        if !end.is_broken() && !self.replay.is_empty() {
-            out.push_back(Chunk::Replay(Value::vector(std::mem::take(&mut self.replay))));
-        }
         out.push_back(Chunk::Usage(self.usage));
         close(end, out)
     }
@@ -321,7 +374,7 @@ struct Payload {
     kind: Lenient<String>,
     index: Lenient<u64>,
     message: LenientStruct<Start>,
-    content_block: LenientStruct<Block>,
+    content_block: Option<RawJson>,
     delta: LenientStruct<Delta>,
     usage: LenientStruct<Tokens>,
 }
@@ -353,6 +406,7 @@ struct Delta {
     partial_json: Option<RawJson>,
     thinking: Lenient<String>,
     signature: Lenient<String>,
+    citation: Option<RawJson>,
     stop_reason: Lenient<String>,
     stop_details: LenientStruct<Details>,
 }

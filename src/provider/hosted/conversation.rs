@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::message::{Arguments, Block, Message, Role, image};
+use super::account::Account;
+use crate::message::{Arguments, Block, Message, Replay, Role, image};
 use crate::provider::takes::{ImagePlaces, Takes};
 use crate::value::Value;
 
@@ -21,6 +22,10 @@ pub struct Target<'t> {
     pub model: &'t str,
     /// The facts about its requests.
     pub takes: Takes,
+    /// The account that the request is made with.
+    pub account: Account<'t>,
+    /// The number of messages, from the first, whose replays are left out, because the server refused them.
+    pub withheld: usize,
     /// Whether the images of results follow them as the user's, for want of another place.
     pub images_follow: bool,
 }
@@ -65,7 +70,7 @@ pub enum ContentPart<'a> {
         /// Images of the result.
         images: Vec<EncodedImage<'a>>,
     },
-    /// Data from the same model's message that it needs back. It precedes the message's other parts.
+    /// Data that the target needs back at this place; see the protocols.
     Replay(&'a Value<'static>),
 }
 
@@ -85,6 +90,13 @@ impl EncodedImage<'_> {
     }
 }
 
+impl ContentPart<'_> {
+    /// Whether it is a call of the server's own tools, or another part that only the server knows.
+    fn is_server_part(&self) -> bool {
+        matches!(self, Self::Replay(data) if data.get("raw").is_some())
+    }
+}
+
 /// The user's text after an answer that broke off.
 const GO_ON: &str = "Go on.";
 
@@ -97,9 +109,9 @@ const SHOWN_NAME: usize = 80;
 /// The conversation for a model.
 pub fn of<'a>(messages: &'a [Arc<Message>], target: &Target<'_>) -> Vec<Utterance<'a>> {
     let mut utterances: Vec<Utterance<'a>> = Vec::new();
-    for message in messages {
+    for (place, message) in messages.iter().enumerate() {
         let by_model = message.role == Role::Assistant;
-        let parts = parts(message, target);
+        let parts = parts(message, target, place >= target.withheld);
         if parts.is_empty() {
             continue;
         }
@@ -108,7 +120,9 @@ pub fn of<'a>(messages: &'a [Arc<Message>], target: &Target<'_>) -> Vec<Utteranc
             _ => utterances.push(Utterance { by_model, parts }),
         }
     }
-    if utterances.last().is_none_or(|last| last.by_model) {
+    let is_paused =
+        utterances.last().and_then(|last| last.parts.last()).is_some_and(ContentPart::is_server_part);
+    if utterances.last().is_none_or(|last| last.by_model) && !is_paused {
         utterances.push(Utterance { by_model: false, parts: vec![ContentPart::Text(GO_ON.into())] });
     }
     withhold_images(&mut utterances, target);
@@ -118,7 +132,7 @@ pub fn of<'a>(messages: &'a [Arc<Message>], target: &Target<'_>) -> Vec<Utteranc
     utterances
 }
 
-fn parts<'a>(message: &'a Message, target: &Target<'_>) -> Vec<ContentPart<'a>> {
+fn parts<'a>(message: &'a Message, target: &Target<'_>, with_replays: bool) -> Vec<ContentPart<'a>> {
     let takes = &target.takes;
     if message.role == Role::Tool {
         let images = message.content.iter().filter_map(image).collect();
@@ -132,16 +146,15 @@ fn parts<'a>(message: &'a Message, target: &Target<'_>) -> Vec<ContentPart<'a>> 
         }];
     }
     let mut parts = Vec::new();
-    let mut is_own = false;
-    if let Some(replay) = &message.replay
-        && replay.get("provider").and_then(Value::as_str) == Some(target.provider)
-        && replay.get("model").and_then(Value::as_str) == Some(target.model)
-        && let Some(data) = replay.get("data")
-    {
-        parts.push(ContentPart::Replay(data));
-        is_own = true;
-    }
-    for block in &message.content {
+    let replays = message.replays.iter().filter(|_| with_replays);
+    let mut replays = replays.filter_map(|replay| Some((replay, own(replay, target)?))).peekable();
+    let is_own = replays.peek().is_some();
+    let blocks = message.content.iter().map(Some).chain([None]);
+    for (place, block) in blocks.enumerate() {
+        while let Some((_, data)) = replays.next_if(|(replay, _)| replay.place <= place) {
+            parts.push(ContentPart::Replay(data));
+        }
+        let Some(block) = block else { break };
         match block {
             Block::Text(text) if !text.trim().is_empty() => {
                 parts.push(ContentPart::Text(Cow::Borrowed(text)))
@@ -156,11 +169,36 @@ fn parts<'a>(message: &'a Message, target: &Target<'_>) -> Vec<ContentPart<'a>> 
             Block::Image { .. } => parts.extend(image(block).map(ContentPart::Image)),
         }
     }
-    // A message with nothing but data to replay is dropped.
-    if parts.iter().all(|part| matches!(part, ContentPart::Replay(_) | ContentPart::Thinking(_))) {
+    // A message with nothing but thinking is dropped.
+    let is_thinking = |part: &ContentPart<'_>| {
+        matches!(part, ContentPart::Replay(_) | ContentPart::Thinking(_)) && !part.is_server_part()
+    };
+    if parts.iter().all(is_thinking) {
         parts.clear();
     }
     parts
+}
+
+/// The data of a replay, if it is the target's own: of its provider, model, address and account.
+fn own<'a>(replay: &'a Replay, target: &Target<'_>) -> Option<&'a Value<'static>> {
+    let is = |key: &str, wanted: &str| replay.data.get(key).and_then(Value::as_str) == Some(wanted);
+    let is_own = is("provider", target.provider)
+        && is("model", target.model)
+        // Journals of version 0.1 name no account.
+        && replay.data.get("account").is_none_or(|mark| target.account.is(mark));
+    replay.data.get("data").filter(|_| is_own)
+}
+
+/// Removes thinking from the end of the model's parts: a server refuses it without what it led to, which an interrupt or a hook
+/// may have taken away.
+pub fn without_loose_thinking<'p, 'a>(parts: &'p [ContentPart<'a>]) -> &'p [ContentPart<'a>] {
+    let is_loose = |part: &ContentPart<'_>| match part {
+        ContentPart::Replay(data) => data.get("raw").is_none() && data.get("citations").is_none(),
+        ContentPart::Thinking(_) => true,
+        _ => false,
+    };
+    let end = parts.iter().rposition(|part| !is_loose(part)).map_or(0, |last| last.saturating_add(1));
+    parts.get(..end).unwrap_or_default()
 }
 
 fn image(block: &Block) -> Option<EncodedImage<'_>> {
@@ -276,7 +314,8 @@ mod tests {
 
     fn target<'t>(provider: &'t str, model: &'t str) -> Target<'t> {
         let takes = Takes::of("openai", [provider, ""], model, [&[], &[]]);
-        Target { provider, model, takes, images_follow: true }
+        let account = Account::new("http://a", "key");
+        Target { provider, model, takes, account, withheld: 0, images_follow: true }
     }
 
     fn message(role: Role, content: Vec<Block>) -> Message {
@@ -338,14 +377,34 @@ mod tests {
     }
 
     #[test]
-    fn replay_data_returns_to_same_model_only() {
-        let mut answer = message(Role::Assistant, vec![Block::Text("x".into())]);
-        answer.replay =
-            Some(Value::from(Map::new().with("provider", "p").with("model", "m").with("data", "sig")));
-        let messages = [text(Role::User, "a"), Arc::new(answer), text(Role::User, "b")];
-        assert_eq!(shape(&of(&messages, &target("p", "m"))), "user: a | model: (\"sig\") x | user: b");
+    fn replays_return_to_their_origin_only_each_at_its_place() {
+        let own = Account::new("http://a", "key");
+        let replay = |place: usize, data: &'static str, account: &Account<'_>| {
+            let data = Map::new()
+                .with("provider", "p")
+                .with("model", "m")
+                .with("account", account.mark(&[]))
+                .with("data", data);
+            Replay { place, is_attached: false, data: Value::from(data) }
+        };
+        let mut answer = message(Role::Assistant, vec![Block::Text("x".into()), Block::Text("y".into())]);
+        answer.replays = vec![replay(0, "0", &own), replay(1, "1", &own), replay(2, "2", &own)];
+        let foreign = [
+            replay(0, "0", &Account::new("http://a", "another key")),
+            replay(1, "1", &Account::new("http://b", "key")),
+        ];
+        let conversation =
+            |answer: &Message| [text(Role::User, "a"), Arc::new(answer.clone()), text(Role::User, "b")];
+        let to = |answer: &Message, target: &Target<'_>| shape(&of(&conversation(answer), target));
+        assert_eq!(to(&answer, &target("p", "m")), "user: a | model: (\"0\") x (\"1\") y (\"2\") | user: b");
         for (provider, model) in [("q", "m"), ("p", "n")] {
-            assert_eq!(shape(&of(&messages, &target(provider, model))), "user: a | model: x | user: b");
+            assert_eq!(to(&answer, &target(provider, model)), "user: a | model: x y | user: b");
         }
+        for (withheld, expected) in [(1, "(\"0\") x (\"1\") y (\"2\")"), (2, "x y")] {
+            let refused = Target { withheld, ..target("p", "m") };
+            assert_eq!(to(&answer, &refused), format!("user: a | model: {expected} | user: b"));
+        }
+        answer.replays = foreign.into();
+        assert_eq!(to(&answer, &target("p", "m")), "user: a | model: x y | user: b");
     }
 }

@@ -33,6 +33,8 @@ pub struct FailureReport {
     pub wait: Option<Duration>,
     /// The most tokens that it takes, where a field of its own says so.
     pub limit: Option<u64>,
+    /// The field of the request that it is about, where it stands apart.
+    pub field: Option<String>,
 }
 
 /// The kind of a refusal. Several kinds may have one consequence.
@@ -42,6 +44,10 @@ pub enum FailureKind {
     TooLargeForRate,
     /// The conversation exceeds the window.
     Overflow,
+    /// Data that the server gave to be sent again was refused.
+    Replay,
+    /// A field of the request was refused.
+    Field,
     /// The model wrote a call that cannot be used.
     Malformed,
     /// The account has no credit.
@@ -143,6 +149,8 @@ impl FailureKind {
         Some(match name {
             "too-large-for-rate" => Self::TooLargeForRate,
             "overflow" => Self::Overflow,
+            "replay" => Self::Replay,
+            "field" => Self::Field,
             "malformed" => Self::Malformed,
             "no-credit" => Self::NoCredit,
             "no-tools" => Self::NoTools,
@@ -172,6 +180,8 @@ impl FailureKind {
             Self::Overloaded | Self::Failed => ErrorKind::Overloaded,
             Self::NoCredit
             | Self::NoTools
+            | Self::Replay
+            | Self::Field
             | Self::Permanent
             | Self::Denied
             | Self::DayQuota
@@ -199,7 +209,7 @@ impl FailureKind {
             (Self::RateLimited, None) => "asks to wait",
             (Self::Overloaded, None) => "has too much to do",
             (Self::Failed, None) => "failed",
-            (Self::Refused, _) => "refused",
+            (Self::Replay | Self::Field | Self::Refused, _) => "refused",
         };
         text.to_owned()
     }
@@ -251,6 +261,7 @@ impl FailureReport {
             wait: delays.next().and_then(pause),
             // llama.cpp says its window.
             limit: error.get("n_ctx").and_then(Json::as_u64),
+            field: field(error).or_else(|| field(json)),
         }
     }
 
@@ -273,6 +284,13 @@ impl FailureReport {
         let after = ["try again in ", "retry in ", "retry after "].into_iter();
         after.filter_map(|before| words.split_once(before)).find_map(|(_, after)| leading_pause(after).0)
     }
+}
+
+/// The field that an error is about: OpenAI's `param`, or the place in the details of servers that check with pydantic.
+fn field(error: &Json) -> Option<String> {
+    let place = error.pointer("/detail/0/loc").and_then(Json::as_array);
+    let place = place.map(|steps| steps.iter().filter_map(Json::as_str).collect::<Vec<_>>().join("."));
+    error.get("param").and_then(Json::as_str).map(str::to_owned).or(place)
 }
 
 /// The number that stands right behind these words, with or without commas.

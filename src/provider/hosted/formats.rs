@@ -1,7 +1,8 @@
 //! The format of each protocol: how a call is written and its answer read. Sends nothing.
 
+use super::account::Account;
 use super::conversation::Target;
-use super::protocol::{Decoder, Outgoing, Protocol, Quirks};
+use super::protocol::{Attempt, Decoder, Outgoing, Protocol};
 use super::spec::Spec;
 use super::{anthropic, gemini, openai, responses};
 use crate::provider::ModelRequest;
@@ -9,17 +10,26 @@ use crate::provider::takes::Takes;
 
 impl Protocol {
     /// Writes a call.
-    pub fn write(self, spec: &Spec, request: &ModelRequest, quirks: Quirks) -> Outgoing {
+    pub fn write(self, spec: &Spec, request: &ModelRequest, attempt: &Attempt) -> Outgoing {
         let at = [&*spec.id, spec.base.host_str().unwrap_or_default()];
         let takes = Takes::of(self.as_str(), at, &request.model, [&spec.takes, &request.takes]);
         let images_follow = self == Self::OpenAi;
-        let target = Target { provider: &spec.id, model: &request.model, takes, images_follow };
-        match self {
+        let target = Target {
+            provider: &spec.id,
+            model: &request.model,
+            takes,
+            account: Account::new(spec.base.as_str(), &attempt.account),
+            withheld: attempt.withheld,
+            images_follow,
+        };
+        let mut outgoing = match self {
             Self::Anthropic => anthropic::write(&target, request),
-            Self::OpenAi => openai::write(&target, request, quirks),
-            Self::Responses => responses::write(&target, request, quirks),
+            Self::OpenAi => openai::write(&target, request, spec.server()),
+            Self::Responses => responses::write(&target, request),
             Self::Gemini => gemini::write(&target, request),
-        }
+        };
+        attempt.fields.iter().for_each(|field| field.apply(&mut outgoing.body));
+        outgoing
     }
 
     /// The decoder for the answer to a call.

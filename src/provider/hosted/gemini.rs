@@ -13,7 +13,7 @@ use super::text_deltas::TextDeltas;
 use crate::limits::HOSTED_ANSWER_TOKENS;
 use crate::message::{ThinkingLevel, Usage};
 use crate::provider::{AnswerEnd, Chunk, ModelRequest, ThinkingBy};
-use crate::value::Value;
+use crate::value::{Map, Value};
 
 /// Replaces a missing signature, for calls of another model. Google documents it for histories that did not
 /// come from the model.
@@ -80,25 +80,30 @@ fn budget(level: ThinkingLevel) -> u32 {
 
 fn side(utterance: &Utterance<'_>, signed: bool) -> Json {
     let mut parts = Vec::new();
-    let mut signatures: Option<&Value<'_>> = None;
     let mut calls = 0;
+    let signature = |part: &ContentPart<'_>| match part {
+        ContentPart::Replay(data) => data.get("signature").and_then(Value::as_str).map(str::to_owned),
+        _ => None,
+    };
     let picture =
         |image: &EncodedImage<'_>| json!({"inlineData": {"mimeType": image.mime_type, "data": image.data}});
-    for part in &utterance.parts {
+    for (place, part) in utterance.parts.iter().enumerate() {
         match part {
             ContentPart::Text(text) => parts.push(json!({"text": text})),
             ContentPart::Thinking(_) => {}
             ContentPart::Image(image) => parts.push(picture(image)),
-            ContentPart::Replay(data) => {
-                signatures = Some(data);
-                calls = 0;
+            ContentPart::Replay(_) => {
+                let Some(signature) = signature(part) else { continue };
+                // The signature of a part without text is a part of its own.
+                match parts.last_mut().filter(|last| last.get("thoughtSignature").is_none()) {
+                    Some(last) => last.put("thoughtSignature", signature),
+                    None => parts.push(json!({"text": "", "thoughtSignature": signature})),
+                }
             }
             ContentPart::Call { name, arguments, .. } => {
                 let mut part = json!({"functionCall": {"name": name, "args": json::from_value(arguments)}});
-                let known = signatures.and_then(Value::as_slice).and_then(|known| known.get(calls));
-                if let Some(signature) = known.and_then(Value::as_str) {
-                    part.put("thoughtSignature", Json::from(signature));
-                } else if signed && calls == 0 {
+                let is_signed = utterance.parts.get(place + 1).is_some_and(|next| signature(next).is_some());
+                if signed && calls == 0 && !is_signed {
                     part.put("thoughtSignature", Json::from(NO_SIGNATURE));
                 }
                 calls += 1;
@@ -114,13 +119,16 @@ fn side(utterance: &Utterance<'_>, signed: bool) -> Json {
     json!({"role": if utterance.by_model { "model" } else { "user" }, "parts": parts})
 }
 
+/// The signature of the part before it.
+pub fn signed(signature: String) -> Chunk {
+    Chunk::Replay { data: Value::from(Map::new().with("signature", signature)), is_attached: true }
+}
+
 /// The decoder of one answer.
 #[derive(Default)]
 pub struct AnswerDecoder {
     calls: PartialCalls,
     texts: TextDeltas,
-    /// The signature of each call, nil without one.
-    signatures: Vec<Value<'static>>,
     usage: Option<Usage>,
     /// Events of unknown types.
     unknown: u64,
@@ -156,7 +164,10 @@ impl AnswerDecoder {
             let written = call.args.filter(|args| &*args.0 != "null");
             self.calls.more(key, written.map_or_else(|| "{}".to_owned(), |args| args.0.into()), out)?;
             self.calls.finish(at, out);
-            self.signatures.push(part.thought_signature.get().map_or(Value::Nil, Value::from));
+        }
+        if let Some(signature) = part.thought_signature.filled() {
+            self.texts.end(out);
+            out.push_back(signed(signature));
         }
         Ok(())
     }
@@ -207,9 +218,6 @@ impl Decoder for AnswerDecoder {
         self.texts.end(out);
         let end = AnswerEnd::of("gemini", &self.reason, &self.message, self.calls.len());
         self.over = true;
-        if self.signatures.iter().any(|signature| !signature.is_nil()) {
-            out.push_back(Chunk::Replay(Value::vector(std::mem::take(&mut self.signatures))));
-        }
         out.extend(self.usage.map(Chunk::Usage));
         close(end, out)
     }

@@ -10,9 +10,11 @@ use serde_json::{Value as Json, json};
 
 use super::calls::{CallPiece, PartialCalls};
 use super::conversation::{self, ContentPart, EncodedImage, Target, Utterance};
+use super::gemini::signed;
 use super::json::{self, Object as _};
 use super::lenient::{Lenient, LenientList, LenientStruct, RawJson};
-use super::protocol::{Broken, Decoder, Out, Outgoing, Quirks, close, parse, reported};
+use super::protocol::{Broken, Decoder, Out, Outgoing, close, parse, reported};
+use super::spec::Server;
 use super::sse::SseEvent;
 use super::text_deltas::TextDeltas;
 use crate::limits::{HOSTED_ANSWER_TOKENS, MAX_ANSWER_BYTES};
@@ -22,7 +24,7 @@ use crate::provider::{AnswerEnd, Chunk, ModelRequest};
 use crate::value::{Map, Value};
 
 /// Writes a call.
-pub fn write(target: &Target<'_>, request: &ModelRequest, quirks: Quirks) -> Outgoing {
+pub fn write(target: &Target<'_>, request: &ModelRequest, server: Server) -> Outgoing {
     let utterances = conversation::of(&request.messages, target);
     let mut messages = Vec::new();
     if !request.system.is_empty() {
@@ -57,13 +59,13 @@ pub fn write(target: &Target<'_>, request: &ModelRequest, quirks: Quirks) -> Out
         );
     }
     if let Some(limit) = request.max_output_tokens {
-        let key = if quirks.openai { "max_completion_tokens" } else { "max_tokens" };
+        let key = if server == Server::OpenAi { "max_completion_tokens" } else { "max_tokens" };
         body.put(key, Json::from(limit.min(HOSTED_ANSWER_TOKENS)));
     }
     if request.thinking_by.is_some() {
         body.put("reasoning_effort", Json::from(effort(request.thinking)));
     }
-    if quirks.openrouter {
+    if server == Server::OpenRouter {
         body.put("usage", json!({"include": true}));
     }
     Outgoing { path: "chat/completions".to_owned(), body }
@@ -79,11 +81,7 @@ pub fn effort(level: ThinkingLevel) -> &'static str {
 
 fn model(utterance: &Utterance<'_>, takes: &Takes) -> Json {
     let (mut text, mut thinking, mut calls, mut field) = (String::new(), String::new(), Vec::new(), None);
-    let (mut details, mut signatures, mut first_call) = (Vec::new(), Vec::new(), 0);
-    let texts = |data: &'_ Value<'_>, key: &str| {
-        let listed = data.get(key).and_then(Value::as_slice).unwrap_or_default();
-        listed.iter().map(|text| text.as_str().map(str::to_owned)).collect::<Vec<_>>()
-    };
+    let mut details = Vec::new();
     for part in &utterance.parts {
         match part {
             ContentPart::Text(part) => text.push_str(part),
@@ -91,19 +89,17 @@ fn model(utterance: &Utterance<'_>, takes: &Takes) -> Json {
             ContentPart::Call { id, name, arguments } => {
                 let written = json::from_value(arguments).to_string();
                 let function = json!({"name": name, "arguments": written});
-                let mut call = json!({"id": id, "type": "function", "function": function});
-                let signature = signatures.get(calls.len().saturating_sub(first_call)).cloned().flatten();
-                if let Some(signature) = signature {
-                    call.put("extra_content", json!({"google": {"thought_signature": signature}}));
-                }
-                calls.push(call);
+                calls.push(json!({"id": id, "type": "function", "function": function}));
             }
             ContentPart::Replay(data) => {
-                field = data.as_str().or_else(|| data.get("field")?.as_str());
-                let came = texts(data, "details").into_iter().flatten();
-                details.extend(came.filter_map(|text| serde_json::from_str::<Json>(&text).ok()));
-                signatures = texts(data, "signatures");
-                first_call = calls.len();
+                let text = |key: &str| data.get(key).and_then(Value::as_str);
+                field = text("field").or(field);
+                let came = data.get("details").and_then(Value::as_slice).unwrap_or_default().iter();
+                let came = came.filter_map(Value::as_str);
+                details.extend(came.filter_map(|text| serde_json::from_str::<Json>(text).ok()));
+                if let (Some(signature), Some(call)) = (text("signature"), calls.last_mut()) {
+                    call.put("extra_content", json!({"google": {"thought_signature": signature}}));
+                }
             }
             ContentPart::Image(_) | ContentPart::Result { .. } => {}
         }
@@ -175,8 +171,8 @@ pub struct AnswerDecoder {
     details: Vec<Json>,
     /// The bytes of that.
     details_bytes: usize,
-    /// The signature of each call, from Gemini behind this protocol; nil without one.
-    signatures: Vec<Value<'static>>,
+    /// The signatures of the calls, from Gemini behind this protocol.
+    signatures: Vec<Option<String>>,
     over: bool,
 }
 
@@ -223,26 +219,24 @@ impl AnswerDecoder {
                 call.extra_content.or_empty().google.or_empty().thought_signature.filled()
             {
                 let place = self.calls.len().saturating_sub(1);
-                self.signatures.resize(self.signatures.len().max(self.calls.len()), Value::Nil);
+                self.signatures.resize(self.signatures.len().max(self.calls.len()), None);
                 if let Some(known) = self.signatures.get_mut(place) {
-                    *known = Value::from(signature);
+                    *known = Some(signature);
                 }
             }
         }
         Ok(())
     }
 
-    /// The data that the server needs back with this answer.
-    fn replay(&mut self) -> Option<Value<'static>> {
-        if self.details.is_empty() && self.signatures.is_empty() {
-            return self.thinking_in.map(Value::from);
-        }
+    /// Where the thinking came, and the form in which the server needs it back.
+    fn replay(&self) -> Option<Chunk> {
         let mut replay = Map::new();
         replay.put_some("field", self.thinking_in);
-        let details = self.details.iter().map(|detail| Value::from(detail.to_string()));
-        replay.put("details", Value::vector(details));
-        replay.put("signatures", Value::vector(std::mem::take(&mut self.signatures)));
-        Some(Value::from(replay))
+        if !self.details.is_empty() {
+            let details = self.details.iter().map(|detail| Value::from(detail.to_string()));
+            replay.put("details", Value::vector(details));
+        }
+        (!replay.is_empty()).then(|| Chunk::Replay { data: Value::from(replay), is_attached: false })
     }
 }
 
@@ -324,9 +318,12 @@ impl AnswerDecoder {
         self.over = true;
         self.texts.end(out);
         if !end.is_broken() {
-            self.calls.finish_all(out);
-            let replay = self.replay();
-            out.extend(replay.map(Chunk::Replay));
+            out.extend(self.replay());
+            let signatures = std::mem::take(&mut self.signatures).into_iter().chain(std::iter::repeat(None));
+            for (at, signature) in (0..self.calls.len()).zip(signatures) {
+                self.calls.finish(at, out);
+                out.extend(signature.map(signed));
+            }
         }
         out.extend(self.usage.map(Chunk::Usage));
         close(end, out)

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use super::lenient;
+use super::refused_field::RefusedField;
 use super::sse::SseEvent;
 use crate::http::header::HeaderValue;
 use crate::provider::{AnswerEnd, Chunk};
@@ -141,15 +142,15 @@ pub fn listed(body: &[u8]) -> Option<Vec<String>> {
     Some(models.iter().filter_map(id).collect())
 }
 
-/// The differences between servers of one protocol.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Quirks {
-    /// OpenAI's own server, which has another name for the maximum answer.
-    pub openai: bool,
-    /// OpenRouter's server, which reports the cost on request.
-    pub openrouter: bool,
-    /// The server gives no summaries of the model's thinking.
-    pub no_summaries: bool,
+/// The parts that a request does without, after its server has refused some of it.
+#[derive(Clone, Default)]
+pub struct Attempt {
+    /// The account's mark among others: the key, or words for its source.
+    pub account: String,
+    /// The number of messages whose replays are left out.
+    pub withheld: usize,
+    /// The fields that are left out or have another name.
+    pub fields: Vec<RefusedField>,
 }
 
 /// Reads an event's data, in which [`super::surrogates::escape_lone`] has run. JSON that is no object is an event of an

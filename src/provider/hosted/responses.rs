@@ -13,16 +13,16 @@ use super::conversation::{self, ContentPart, EncodedImage, Target, Utterance};
 use super::json::{self, Object as _};
 use super::lenient::{Lenient, LenientList, LenientStruct, RawJson};
 use super::openai::effort;
-use super::protocol::{Broken, Decoder, Out, Outgoing, Quirks, close, parse, reported};
+use super::protocol::{Broken, Decoder, Out, Outgoing, close, parse, reported};
 use super::sse::SseEvent;
 use super::text_deltas::TextDeltas;
 use crate::limits::HOSTED_ANSWER_TOKENS;
 use crate::message::Usage;
 use crate::provider::{AnswerEnd, Chunk, ModelRequest};
-use crate::value::Value;
+use crate::value::{Map, Value};
 
 /// Writes a call.
-pub fn write(target: &Target<'_>, request: &ModelRequest, quirks: Quirks) -> Outgoing {
+pub fn write(target: &Target<'_>, request: &ModelRequest) -> Outgoing {
     let utterances = conversation::of(&request.messages, target);
     let input: Vec<Json> = utterances.iter().flat_map(items).collect();
     let mut body = json!({"model": request.model, "stream": true, "store": false, "input": input});
@@ -54,11 +54,7 @@ pub fn write(target: &Target<'_>, request: &ModelRequest, quirks: Quirks) -> Out
     }
     if request.thinking_by.is_some() {
         body.put("include", json!(["reasoning.encrypted_content"]));
-        let mut reasoning = json!({"effort": effort(request.thinking)});
-        if !quirks.no_summaries {
-            reasoning.put("summary", "auto");
-        }
-        body.put("reasoning", reasoning);
+        body.put("reasoning", json!({"effort": effort(request.thinking), "summary": "auto"}));
     }
     Outgoing { path: "responses".to_owned(), body }
 }
@@ -73,7 +69,13 @@ fn items(utterance: &Utterance<'_>) -> Vec<Json> {
         }
     };
     let picture = |image: &EncodedImage<'_>| json!({"type": "input_image", "image_url": image.url()});
-    for part in &utterance.parts {
+    let parts = conversation::without_loose_thinking(&utterance.parts);
+    let mut after_reasoning = false;
+    for part in parts {
+        // A server refuses a piece of reasoning without the item that it led to.
+        if std::mem::take(&mut after_reasoning) && matches!(part, ContentPart::Replay(_)) {
+            items.pop();
+        }
         match part {
             ContentPart::Text(text) => {
                 let kind = if utterance.by_model { "output_text" } else { "input_text" };
@@ -82,8 +84,12 @@ fn items(utterance: &Utterance<'_>) -> Vec<Json> {
             ContentPart::Image(image) => content.push(picture(image)),
             ContentPart::Thinking(_) => {}
             ContentPart::Replay(data) => {
-                let kept = data.as_slice().unwrap_or_default().iter().filter_map(Value::as_str);
-                items.extend(kept.filter_map(|item| serde_json::from_str::<Json>(item).ok()));
+                flush(&mut content, &mut items);
+                let raw = |key: &str| data.get(key).and_then(Value::as_str);
+                after_reasoning = raw("item").is_some();
+                let item =
+                    raw("item").or(raw("raw")).and_then(|item| serde_json::from_str::<Json>(item).ok());
+                items.extend(item);
             }
             ContentPart::Call { id, name, arguments } => {
                 flush(&mut content, &mut items);
@@ -110,6 +116,11 @@ fn items(utterance: &Utterance<'_>) -> Vec<Json> {
     items
 }
 
+/// An item that goes back as it came: reasoning, which leads to the next item, or a raw one.
+fn replay(key: &'static str, json: &str) -> Chunk {
+    Chunk::Replay { data: Value::from(Map::new().with(key, json.to_owned())), is_attached: false }
+}
+
 /// The types of events that say nothing new.
 const REPEATED: [&str; 10] = [
     "response.created",
@@ -129,10 +140,9 @@ const REPEATED: [&str; 10] = [
 pub struct AnswerDecoder {
     calls: PartialCalls,
     texts: TextDeltas,
-    replay: Vec<Value<'static>>,
     /// The parts whose text came, each by the numbers of its item and of itself.
     with_text: HashSet<(u64, u64)>,
-    /// The ids of the reasoning items in `replay`.
+    /// The ids of the items that go back as they came.
     replayed: HashSet<String>,
     /// Whether the server leaves out the number of an event's item.
     is_unnumbered: bool,
@@ -156,12 +166,21 @@ impl AnswerDecoder {
     /// Takes a whole item, and adds what its pieces lack.
     fn item(&mut self, key: u64, json: &str, is_last: bool, out: &mut Out) -> Result<(), Broken> {
         let item: Item = parse(json)?;
-        match item.kind.text().as_str() {
-            "reasoning"
-                if item.encrypted_content.filled().is_some() && self.replayed.insert(item.id.text()) =>
-            {
-                self.replay.push(Value::from(json.to_owned()));
+        let kind = item.kind.text();
+        let replayed_as = match kind.as_str() {
+            "" | "message" | "function_call" => None,
+            "reasoning" => item.encrypted_content.filled().map(|_| "item"),
+            // A call of the server's own tools, or an item of a later version.
+            _ => (!is_last || !self.is_unnumbered).then_some("raw"),
+        };
+        if let Some(form) = replayed_as {
+            let id = item.id.filled().unwrap_or_else(|| format!("#{key}"));
+            if self.replayed.insert(id) {
+                self.texts.end(out);
+                out.push_back(replay(form, json));
             }
+        }
+        match kind.as_str() {
             "function_call" => {
                 let id = item.call_id.text();
                 // The list at the end repeats the items, and a proxy may repeat them with other ids.
@@ -215,9 +234,6 @@ impl AnswerDecoder {
         let end = AnswerEnd::of("openai-responses", &word, "", self.calls.len());
         let end = self.calls.close(end, out);
         self.over = true;
-        if !end.is_broken() && !self.replay.is_empty() {
-            out.push_back(Chunk::Replay(Value::vector(std::mem::take(&mut self.replay))));
-        }
         if let Some(tokens) = response.usage.get() {
             let cache_read = tokens.input_tokens_details.or_empty().cached_tokens.get().unwrap_or(0);
             out.push_back(Chunk::Usage(Usage {

@@ -225,7 +225,27 @@ fn headers(value: Option<&Value<'_>>) -> Result<Vec<(HeaderName, HeaderValue)>, 
     lines.collect()
 }
 
+/// A server with fields of its own in a protocol that others share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Server {
+    /// OpenAI's own, which has another name for the maximum answer.
+    OpenAi,
+    /// OpenRouter's, which reports the cost on request.
+    OpenRouter,
+    /// Any other.
+    Other,
+}
+
 impl Spec {
+    /// Which server it is.
+    pub fn server(&self) -> Server {
+        match self.base.host_str() {
+            Some("api.openai.com") => Server::OpenAi,
+            Some("openrouter.ai") => Server::OpenRouter,
+            _ => Server::Other,
+        }
+    }
+
     /// The address of a path below the base.
     ///
     /// # Errors

@@ -122,6 +122,7 @@ fn request(asked: &QuestionAsked, whose: Option<&str>) -> (&'static str, Map<'st
             params.put("message", message);
             params.put("confirm_label", "Allow");
             params.put("cancel_label", "Deny");
+            let danger = danger || approval.is_dangerous;
             params.put("danger_level", if danger { "danger" } else { "normal" });
             params.put("allow_remember", approval.suggested_rule.is_some());
             params.put("allow_reason", true);
@@ -263,9 +264,10 @@ pub fn said(kind: QuestionKind, result: &Value<'_>) -> QuestionReply {
     }
 }
 
-/// The place of the first picked item. Its id is the place as it was told, and no other writing of the number.
+/// The place of the picked item, if it is the only one. Its id is the place as it was told, and no other writing of the number.
 pub fn picked(result: &Value<'_>) -> Option<usize> {
-    let id = at(result, "ids")?.as_slice()?.first()?.as_str()?;
+    let [id] = at(result, "ids")?.as_slice()? else { return None };
+    let id = id.as_str()?;
     id.parse().ok().filter(|place: &usize| place.to_string() == id)
 }
 
@@ -308,6 +310,7 @@ mod tests {
             (QuestionKind::Password, r#"{}"#, false),
             (QuestionKind::Select, r#"{"ids":["1"]}"#, true),
             (QuestionKind::Select, r#"{"ids":[]}"#, false),
+            (QuestionKind::Select, r#"{"ids":["1","2"]}"#, false),
             (QuestionKind::Select, r#"{"ids":["-1"]}"#, false),
             (QuestionKind::Select, r#"{"ids":["+1"]}"#, false),
             (QuestionKind::Select, r#"{"ids":["01"]}"#, false),

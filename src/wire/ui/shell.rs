@@ -14,7 +14,7 @@ use crate::wire::ui::codes::{Code, Fault};
 use crate::wire::ui::request::{Ask, limit};
 use crate::wire::ui::subtasks;
 
-/// The command of the params. A time limit that is zero or below counts as the least.
+/// The command of the params. A time limit that is zero or below counts as the least, one second.
 fn command(ask: &Ask<'_>, usual: Option<u64>, most: u64) -> ShellCommand {
     let asked = at(ask.params, "timeout_seconds").map(|seconds| seconds.as_i64().unwrap_or(i64::MAX));
     let asked = asked.map(|seconds| u64::try_from(seconds.max(1)).unwrap_or(1));
@@ -262,7 +262,10 @@ fn ended(facts: &ShellFacts) -> Map<'static> {
     result.put("exit_code", facts.exit_code.map(i64::from));
     result.put("signal", facts.signal.map(signal));
     result.put("stdout", out.text.to_string());
-    result.put("stderr", err.text.to_string());
+    // The result has no other place for the reason of an end that is no exit and no signal.
+    let why = facts.timed_out.then(|| failure(facts)).flatten();
+    let gap = if err.text.is_empty() || err.text.ends_with('\n') { "" } else { "\n" };
+    result.put("stderr", format!("{}{}", err.text, why.map(|why| format!("{gap}{why}")).unwrap_or_default()));
     let truncated = Map::new().with("stdout", out.cut).with("stderr", err.cut);
     result.put("truncated", truncated.with("combined", out.cut || err.cut));
     result.put("duration_ms", facts.duration_ms.map(crate::message::count));

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use edn_bridge::message::{Block, EntryId, Message, Role};
-use edn_bridge::provider::{Chunk, ModelRequest};
+use edn_bridge::message::{Block, EntryId, Message, Replay, Role};
+use edn_bridge::provider::ModelRequest;
 use edn_bridge::value::{Map, Value};
 use serde_json::Value as Json;
 
@@ -205,8 +205,9 @@ fn thinking_goes_back_with_calls_of_all_turns() {
             vec![Block::Thinking("why".into()), call("c1")],
             "".into(),
         );
-        let origin = Map::new().with("provider", name).with("model", "m").with("data", field);
-        own.replay = Some(Value::from(origin));
+        let data = Value::from(Map::new().with("field", field));
+        let data = Map::new().with("provider", name).with("model", "m").with("data", data);
+        own.replays = vec![Replay { place: 1, is_attached: false, data: Value::from(data) }];
         let foreign = Message::new(
             "b".into(),
             Role::Assistant,
@@ -263,22 +264,17 @@ fn signed_thinking_behind_gateway_goes_back_as_it_came() {
             .to_owned(),
     ]
     .concat();
-    let server = Server::new([Answer::events(stream)]);
-    let chunks = ask(&named(&server, "p", "openai", ""), super::request());
-    let (mut content, mut replay) = (Vec::new(), None);
-    for chunk in chunks {
-        match chunk.unwrap() {
-            Chunk::ToolCall { id, name, arguments } => content.push(Block::ToolCall { id, name, arguments }),
-            Chunk::Replay(data) => replay = Some(data),
-            _ => {}
-        }
-    }
-    let mut answer = Message::new("a".into(), Role::Assistant, content, "".into());
-    answer.replay = replay;
-    let answer = Arc::new(answer);
+    let server = Server::new([
+        Answer::events(stream),
+        Answer::events(words("openai", "ok")),
+        Answer::events(words("openai", "ok")),
+    ]);
+    let answer = super::answered(ask(&named(&server, "p", "openai", ""), super::request()));
     for (model, is_own) in [("m", true), ("n", false)] {
         let messages = vec![message(Role::User, vec![Block::Text("go".into())]), answer.clone()];
-        let body = body(("p", "openai", model), "", messages);
+        let request = ModelRequest { model: model.to_owned(), messages, ..ModelRequest::default() };
+        assert_eq!(hear(ask(&named(&server, "p", "openai", ""), request)).text, "ok");
+        let body = server.all_asked().pop().unwrap().json();
         let sent = &body["messages"][1];
         let details = serde_json::json!([
             {"type": "reasoning.text", "index": 0, "text": "so it is", "format": "x", "signature": "sig"},

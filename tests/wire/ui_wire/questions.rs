@@ -250,6 +250,19 @@ fn question_of_another_session_says_whose_it_is() {
 }
 
 #[test]
+fn command_that_destroys_is_told_as_dangerous() {
+    for (command, level) in [("rm -rf build", "danger"), ("echo hi", "normal")] {
+        let script = BASH.replace("echo hi", command);
+        let mut peer = Peer::ready(&Setup::new().script(&script), CAN);
+        let run = peer.run("go on");
+        let question = peer.question();
+        assert_eq!(question["params"]["danger_level"], level, "{question}");
+        peer.reply(&question, json!({"ok": true}));
+        peer.rest(&run);
+    }
+}
+
+#[test]
 fn logout_asks_first_and_opens_a_new_session() {
     let setup = Setup::new().script(ECHO);
     let mut peer = Peer::ready(&setup, &[]);

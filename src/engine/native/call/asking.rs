@@ -28,6 +28,7 @@ use crate::secret;
 use crate::store::EntryBody;
 use crate::store::record::QuestionRecord;
 use crate::tool::permission::{self, Access, Act, Ground, Leave, Part, Rule, Run, Verdict};
+use crate::tool::shell;
 use crate::tool::walk::DeniedPaths;
 use crate::tool::{self, CallError, Outcome, Plan, Proposal, Redirects, Tool};
 use crate::value::Value;
@@ -545,6 +546,7 @@ impl Batch<'_> {
             tool: call.name.clone(),
             call: call.id.clone(),
             summary: summary.into(),
+            is_dangerous: command.as_deref().is_some_and(shell::is_dangerous),
             command,
             path,
             diff: shown_diff,

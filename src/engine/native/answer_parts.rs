@@ -1,0 +1,207 @@
+//! The parts of an answer, in the order in which the model gave them. Does not know the journal.
+
+use std::borrow::Cow;
+
+use crate::event::ToolCall;
+use crate::message::{Block, Replay};
+use crate::value::Value;
+
+/// One part.
+#[derive(Debug, Clone)]
+enum Part {
+    Text(String),
+    Thinking(String),
+    Call(Box<ToolCall>),
+    /// An image, which only external agents give.
+    Image(Block),
+    /// Data that goes back to the provider.
+    Replay {
+        data: Value<'static>,
+        is_attached: bool,
+    },
+}
+
+/// The parts of one answer.
+#[derive(Debug, Clone, Default)]
+pub struct AnswerParts(Vec<Part>);
+
+impl AnswerParts {
+    /// Adds text: more of the last part, if that is text.
+    pub fn text(&mut self, piece: String) {
+        match self.0.last_mut() {
+            Some(Part::Text(text)) => text.push_str(&piece),
+            _ => self.0.push(Part::Text(piece)),
+        }
+    }
+
+    /// Adds thinking: more of the last part, if that is thinking.
+    pub fn thinking(&mut self, piece: String) {
+        match self.0.last_mut() {
+            Some(Part::Thinking(text)) => text.push_str(&piece),
+            _ => self.0.push(Part::Thinking(piece)),
+        }
+    }
+
+    /// Adds a call.
+    pub fn call(&mut self, call: ToolCall) {
+        self.0.push(Part::Call(Box::new(call)));
+    }
+
+    /// Adds an image.
+    pub fn image(&mut self, image: Block) {
+        self.0.push(Part::Image(image));
+    }
+
+    /// Adds data that goes back to the provider.
+    pub fn replay(&mut self, data: Value<'static>, is_attached: bool) {
+        self.0.push(Part::Replay { data, is_attached });
+    }
+
+    /// All text.
+    pub fn all_text(&self) -> Cow<'_, str> {
+        joined(self.0.iter().filter_map(|part| if let Part::Text(text) = part { Some(text) } else { None }))
+    }
+
+    /// All thinking.
+    pub fn all_thinking(&self) -> Cow<'_, str> {
+        joined(
+            self.0.iter().filter_map(|part| if let Part::Thinking(text) = part { Some(text) } else { None }),
+        )
+    }
+
+    /// The calls.
+    pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.0.iter().filter_map(|part| if let Part::Call(call) = part { Some(&**call) } else { None })
+    }
+
+    /// Puts another text in the place of the first, and removes the others. What the provider wants back with a text of its
+    /// own goes with it; the other parts keep theirs.
+    pub fn set_text(&mut self, new: &str) {
+        let mut new = Some(Part::Text(new.to_owned()));
+        let mut is_after_text = false;
+        let mut kept = Vec::with_capacity(self.0.len());
+        for part in self.0.drain(..) {
+            let is_own = matches!(part, Part::Replay { is_attached: true, .. }) && is_after_text;
+            is_after_text = matches!(part, Part::Text(_)) || is_own;
+            match part {
+                Part::Text(_) => kept.extend(new.take()),
+                _ if is_own => {}
+                part => kept.push(part),
+            }
+        }
+        kept.extend(new);
+        self.0 = kept;
+    }
+
+    /// Removes the calls, with what the provider wants back with them.
+    pub fn remove_calls(&mut self) {
+        let mut is_after_call = false;
+        self.0.retain(|part| {
+            let is_own = matches!(part, Part::Replay { is_attached: true, .. }) && is_after_call;
+            is_after_call = matches!(part, Part::Call(_)) || is_own;
+            !is_after_call
+        });
+    }
+
+    /// Whether there is nothing that a person could see.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|part| matches!(part, Part::Replay { .. }))
+    }
+
+    /// The parts as a message has them.
+    pub fn into_content(self) -> (Vec<Block>, Vec<Replay>) {
+        let (mut content, mut replays) = (Vec::new(), Vec::new());
+        for part in self.0 {
+            match part {
+                Part::Text(text) if text.is_empty() => {}
+                Part::Text(text) => content.push(Block::Text(text.into())),
+                Part::Thinking(text) => content.push(Block::Thinking(text.into())),
+                Part::Call(call) => {
+                    content.push(Block::ToolCall { id: call.id, name: call.name, arguments: call.parsed })
+                }
+                Part::Image(image) => content.push(image),
+                Part::Replay { data, is_attached } => {
+                    replays.push(Replay { place: content.len(), is_attached, data });
+                }
+            }
+        }
+        (content, replays)
+    }
+}
+
+/// Pieces as one text, without a copy where there is one.
+fn joined<'p>(mut pieces: impl Iterator<Item = &'p String>) -> Cow<'p, str> {
+    let Some(first) = pieces.next() else { return Cow::Borrowed("") };
+    match pieces.next() {
+        None => Cow::Borrowed(first),
+        Some(second) => {
+            let mut all = format!("{first}{second}");
+            pieces.for_each(|piece| all.push_str(piece));
+            Cow::Owned(all)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(id: &str) -> ToolCall {
+        ToolCall {
+            id: id.into(),
+            name: "t".into(),
+            summary: "".into(),
+            arguments: "".into(),
+            parsed: Value::Nil.into(),
+        }
+    }
+
+    fn parts() -> AnswerParts {
+        let mut parts = AnswerParts::default();
+        parts.thinking("why".to_owned());
+        parts.replay(Value::from("thinking"), false);
+        parts.text("a".to_owned());
+        parts.text("b".to_owned());
+        parts.replay(Value::from("of ab"), true);
+        parts.call(call("c"));
+        parts.replay(Value::from("of c"), true);
+        parts.text("d".to_owned());
+        parts
+    }
+
+    /// A letter for each block, and the replays between them.
+    fn shape(parts: AnswerParts) -> String {
+        let (content, replays) = parts.into_content();
+        let mut shape = String::new();
+        for place in 0..=content.len() {
+            for replay in replays.iter().filter(|replay| replay.place == place) {
+                shape += &format!("({})", replay.data.as_str().unwrap());
+            }
+            shape += match content.get(place) {
+                Some(Block::Text(text) | Block::Thinking(text)) => text,
+                Some(Block::ToolCall { id, .. }) => id,
+                _ => "",
+            };
+        }
+        shape
+    }
+
+    #[test]
+    fn parts_and_replays_keep_their_order() {
+        assert_eq!(shape(parts()), "why(thinking)ab(of ab)c(of c)d");
+        assert_eq!((&*parts().all_text(), &*parts().all_thinking()), ("abd", "why"));
+    }
+
+    #[test]
+    fn changed_text_and_removed_calls_lose_their_own_replays() {
+        let mut changed = parts();
+        changed.set_text("new");
+        assert_eq!(shape(changed), "why(thinking)newc(of c)");
+        let mut without = parts();
+        without.remove_calls();
+        assert_eq!(shape(without), "why(thinking)ab(of ab)d");
+        let mut silent = AnswerParts::default();
+        silent.set_text("said");
+        assert_eq!(shape(silent), "said");
+    }
+}
