@@ -29,7 +29,7 @@ use question::Answer;
 pub use screen::{Diagnostic, NoticeLevel, Notification, StatusText, Widget, WidgetSpec};
 use stage::{Point, Stage};
 pub use tools::{
-    ChangedFile, FileAction, FileContent, FileEdit, FileRequest, ToolCall, ToolOutput, ToolRequest,
+    ChangedFile, FileAction, FileBytes, FileContent, FileEdit, FileRequest, ToolCall, ToolOutput, ToolRequest,
 };
 
 /// The request that caused an event: its connection and its id.

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use ignore::overrides::{Override, OverrideBuilder};
 
 use crate::limits::{GLOB_BYTES, GLOB_GROUPS, GLOB_LISTS, IGNORE_LINES};
 use crate::meter::{Exhausted, Meter};
@@ -181,16 +180,59 @@ pub fn escape(text: &str) -> String {
     text.split('\\').map(globset::escape).collect::<Vec<_>>().join("\\\\")
 }
 
-/// A glob of a search tool, relative to the searched folder.
+/// A glob of a search tool: a filter of the files that a walk of a folder finds.
 ///
-/// # Errors
-/// See [`GlobError`].
-pub fn only(folder: &Path, glob: Option<&str>) -> Result<Override, GlobError> {
-    let Some(glob) = glob else { return Ok(Override::empty()) };
-    check(glob)?;
-    let mut only = OverrideBuilder::new(folder);
-    only.add(glob)?;
-    Ok(only.build()?)
+/// Without a slash it is for names in every folder below, with one for paths below the folder. A glob that ends with a
+/// plain name also means all that is in the folder of that name. `!` in front turns it round.
+#[derive(Debug)]
+pub struct FileGlob {
+    glob: GlobMatcher,
+    /// Whether it names a folder by a plain name.
+    is_name: bool,
+    is_negated: bool,
+    /// Its components that begin with a dot.
+    hidden: Vec<GlobMatcher>,
+}
+
+impl FileGlob {
+    /// Parses a glob, relative to the folder or absolute in it.
+    ///
+    /// # Errors
+    /// See [`GlobError`].
+    pub fn new(folder: &Path, glob: &str) -> Result<Self, GlobError> {
+        check(glob)?;
+        let (is_negated, glob) = match glob.strip_prefix('!') {
+            Some(glob) => (true, glob),
+            None => (false, glob),
+        };
+        let folder = folder.to_str().map(|folder| folder.trim_end_matches('/'));
+        let inside = folder.and_then(|folder| glob.strip_prefix(folder)).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        let is_anchored = inside.is_some() || glob.starts_with("./") || glob.trim_end_matches('/').contains('/');
+        let rest = inside.unwrap_or(glob).trim_start_matches("./").trim_matches('/');
+        // The folder itself.
+        let rest = if rest.is_empty() || rest == "." { "**" } else { rest };
+        let name = rest.rsplit('/').next().unwrap_or(rest);
+        let whole = if is_anchored { rest.to_owned() } else { format!("**/{rest}") };
+        let dotted = rest.split('/').filter(|part| part.starts_with('.') || part.starts_with("{."));
+        let hidden = dotted.filter_map(|part| parsed(part).ok()).map(|glob| glob.compile_matcher());
+        Ok(Self {
+            glob: parsed(&whole)?.compile_matcher(),
+            is_name: !name.contains(['*', '?', '[']),
+            is_negated,
+            hidden: hidden.collect(),
+        })
+    }
+
+    /// Whether a file is meant, by its path below the folder.
+    pub fn is_match(&self, below: &Path) -> bool {
+        let is_within = || below.ancestors().skip(1).any(|above| self.glob.is_match(above));
+        (self.glob.is_match(below) || (self.is_name && is_within())) != self.is_negated
+    }
+
+    /// Whether it means a hidden file or folder of this name by a dot of its own.
+    pub fn means_hidden(&self, name: &Path) -> bool {
+        !self.is_negated && self.hidden.iter().any(|glob| glob.is_match(name))
+    }
 }
 
 /// The lines of an ignore file in a folder. Skips unusable lines.
@@ -214,11 +256,45 @@ mod tests {
             ["{".repeat(15_000), "[{]".repeat(17), "{a,".repeat(17) + &"}".repeat(17), "a".repeat(4097)]
         {
             assert!(PathGlob::new(&glob).is_err());
-            assert!(only(Path::new("/w"), Some(&glob)).is_err());
+            assert!(FileGlob::new(Path::new("/w"), &glob).is_err());
             assert!(ignored(Path::new("/w"), &format!("{glob}\n")).is_empty());
         }
         let deep = "{a,".repeat(16) + "b" + &"}".repeat(16);
         assert!(PathGlob::new(&deep).unwrap().is_match(Path::new("b")));
+    }
+
+    #[test]
+    fn file_glob_is_for_names_paths_and_folders() {
+        for (glob, path, expected) in [
+            ("*.rs", "src/a.rs", true),
+            ("*.rs", "src/a.rs.txt", false),
+            ("src", "src/deep/a.rs", true),
+            ("src", "lib/src/a", true),
+            ("src/", "src/a", true),
+            ("src", "srcs/a", false),
+            ("src/*", "src/a.rs", true),
+            ("src/*", "src/deep/a.rs", false),
+            ("src/**", "src/deep/a.rs", true),
+            ("./src/*.rs", "src/a.rs", true),
+            ("./*.rs", "src/a.rs", false),
+            ("/src/*.rs", "src/a.rs", true),
+            ("/w/src/*.rs", "src/a.rs", true),
+            ("/w/src", "src/deep/a.rs", true),
+            ("/w", "src/a", true),
+            ("/w2/src", "src/a", false),
+            ("**/*", "a/b", true),
+            ("*", "a/b", true),
+            (".", "a/b", true),
+            ("!*.log", "a.log", false),
+            ("!*.log", "a.rs", true),
+            ("{*.log,gen}", "src/gen", true),
+            ("src/{a,b}", "src/b/c", true),
+        ] {
+            assert_eq!(FileGlob::new(Path::new("/w"), glob).unwrap().is_match(Path::new(path)), expected, "{glob} {path}");
+        }
+        let hidden = |glob: &str, name: &str| FileGlob::new(Path::new("/w"), glob).unwrap().means_hidden(Path::new(name));
+        assert!(hidden(".github/**", ".github") && hidden(".*", ".env") && hidden("a/.x*/b", ".xy") && hidden("{.a,.b}", ".b"));
+        assert!(!hidden("**", ".env") && !hidden("*", ".env") && !hidden(".github/**", ".env") && !hidden("!.env", ".env"));
     }
 
     #[test]

@@ -686,6 +686,27 @@ pub const FOLLOW_BYTES: usize = 64 * 1024 * 1024;
 /// Replacements in one `edit`. A program should make a change of more places; each one takes two scans of the file.
 pub const EDITS: usize = 1000;
 
+/// Lines of the places of an old text, or of edits, that a result names (10). More say no more to a model.
+pub const EDIT_LINES_SHOWN: usize = 10;
+
+/// Lines of a file that the result of an edit shows: those that are nearest to an old text, or new ones of a looser match.
+pub const NEAR_LINES: usize = 12;
+
+/// Places of a file that are compared, character by character, with an old text that has no place.
+pub const NEAR_PLACES: usize = 12;
+
+/// Files of a project that are looked through for the name of one that does not exist: some tenths of a second.
+pub const NEAR_FILES: usize = 20_000;
+
+/// Places of one line that vote for where an old text would stand. Of a line that stands oftener each says little.
+pub const NEAR_TIMES: usize = 200;
+
+/// Characters of a text that are compared with an old text. Its nearest lines are known from fewer.
+pub const NEAR_CHARS: usize = 4_000;
+
+/// Bytes of a file from which its encoding is guessed (64 KiB): some pages of text.
+pub const GUESS_BYTES: usize = 64 * 1024;
+
 /// Attempts of an `edit` when somebody else changes the file between its reading and its replacement.
 pub const EDIT_ATTEMPTS: u32 = 5;
 
@@ -751,8 +772,17 @@ pub const READ_LINES: usize = 2000;
 /// The longest line in a `read`, a `search` and a diff, in bytes. A longer one is data, not text.
 pub const TOOL_LINE_BYTES: usize = 2000;
 
+/// Bytes of one output of a notebook's cell in a `read` (8 KiB). A longer one is data.
+pub const NOTEBOOK_OUTPUT_BYTES: usize = 8 * 1024;
+
 /// Matches of one `search` or `find`. If more are needed, the pattern is too wide.
 pub const SEARCH_MATCHES: usize = 1000;
+
+/// Files that one `find` sorts by their time; it shows [`SEARCH_MATCHES`] of them. The kernel's sources have as many.
+pub const FOUND_FILES: usize = 100_000;
+
+/// Lines around a match that a `search` shows at most. More is what `read` is for.
+pub const SEARCH_CONTEXT: usize = 50;
 
 /// The longest glob, and the longest line of an ignore file, in bytes: the longest path of Linux.
 pub const GLOB_BYTES: usize = 4 * 1024;

@@ -22,26 +22,32 @@ use crate::value::{Map, Value};
 
 mod bash;
 mod edit;
+mod editorconfig;
 mod error;
 mod fetch;
 mod find;
 mod known;
+mod near_names;
 mod open_files;
 pub mod output;
 pub mod path;
 pub mod permission;
+mod placeholder;
 pub mod process;
 mod proposal;
 mod read;
 mod redirects;
 mod search;
 pub mod shell;
+mod text_file;
 pub mod toolbox;
+mod typography;
 pub mod undo;
 pub mod walk;
 mod write;
 
 pub use error::CallError;
+pub use near_names::explained;
 pub use known::{KnownTexts, SeenText, Writer};
 #[cfg(test)]
 pub use open_files::NoneOpen;
@@ -266,10 +272,12 @@ fn spec(name: &str, description: &str, parameters: &[(&'static str, &str, &str, 
                 property.put("items", Value::from(Map::new().with("type", "string")));
             }
             "edits" => {
-                let text = || Value::from(Map::new().with("type", "string"));
+                let of = |kind: &'static str| Value::from(Map::new().with("type", kind));
+                let all = Map::new().with("type", "boolean").with("description", "Whether every place is meant.");
+                let parts = Map::new().with("old", of("string")).with("new", of("string"));
                 let mut item = Map::new();
                 item.put("type", "object");
-                item.put("properties", Value::from(Map::new().with("old", text()).with("new", text())));
+                item.put("properties", Value::from(parts.with("replace_all", Value::from(all))));
                 item.put("required", Value::vector(["old", "new"]));
                 property.put("type", "array");
                 property.put("items", Value::from(item));
@@ -315,6 +323,14 @@ fn count(arguments: &Value<'_>, key: &'static str) -> Result<Option<usize>, Call
     }
 }
 
+/// A truth value that is false if it is left out.
+fn flag(arguments: &Value<'_>, key: &'static str) -> Result<bool, CallError> {
+    match arguments.get(key) {
+        None | Some(Value::Nil) => Ok(false),
+        Some(value) => value.as_bool().ok_or(CallError::Argument { key, expected: "true or false" }),
+    }
+}
+
 /// The path argument, followed to where it leads; without one, the session's folder.
 /// The file that a call changes: the one that it was judged for, so that nothing else is looked at.
 fn judged(site: Site<'_>, arguments: &Value<'_>) -> Result<PathBuf, CallError> {
@@ -323,7 +339,7 @@ fn judged(site: Site<'_>, arguments: &Value<'_>) -> Result<PathBuf, CallError> {
 
 fn target(cwd: &Path, arguments: &Value<'_>, required: bool) -> Result<PathBuf, CallError> {
     let named = if required { Some(text(arguments, "path")?) } else { optional_text(arguments, "path")? };
-    Ok(path::resolve(cwd, named.unwrap_or("."))?)
+    Ok(path::understood(cwd, named.unwrap_or("."))?.path)
 }
 
 /// The text that a call has shown, if its details name one.

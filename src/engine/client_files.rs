@@ -415,22 +415,22 @@ impl MadeInEditor for Made {
         &self.made.text
     }
 
-    fn bytes(&self) -> &[u8] {
-        self.made.bytes.as_deref().unwrap_or(self.made.text.as_bytes())
+    fn bytes(&self) -> Option<&[u8]> {
+        self.made.bytes.as_deref()
     }
 
     fn is_final(&self) -> bool {
         self.made.is_final
     }
 
-    fn written(mut self: Box<Self>, stamp: FileStamp) {
+    fn written(mut self: Box<Self>, stamp: FileStamp, bytes: &[u8]) {
         self.is_told = true;
         *self.holding.told() = Some(Told::Changed(stamp));
         let file = ChangedFile {
             path: self.holding.file.path.clone(),
             request: Some(self.request.clone()),
             stamp: Some(stamp),
-            digest: Some(sha256::hex(self.bytes())),
+            digest: Some(sha256::hex(bytes)),
             ..ChangedFile::default()
         };
         self.seen.tell(self.connection, Body::FileChanged(Arc::new(file)));

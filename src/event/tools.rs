@@ -133,10 +133,36 @@ pub struct FileEdit {
     pub old: Option<Arc<str>>,
     /// The text now.
     pub new: Arc<str>,
+    /// The bytes of the file, where they are not those of the texts in UTF-8.
+    pub bytes: Option<Arc<FileBytes>>,
+}
+
+/// The bytes of a file before and after a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileBytes {
+    /// Those before; `None` for a new file.
+    pub old: Option<Vec<u8>>,
+    /// Those now.
+    pub new: Vec<u8>,
 }
 
 impl FileEdit {
+    /// The bytes of the file before; `None` for a new file.
+    pub fn old_bytes(&self) -> Option<&[u8]> {
+        match &self.bytes {
+            Some(bytes) => bytes.old.as_deref(),
+            None => self.old.as_deref().map(str::as_bytes),
+        }
+    }
+
+    /// The bytes of the file now.
+    pub fn new_bytes(&self) -> &[u8] {
+        self.bytes.as_ref().map_or(self.new.as_bytes(), |bytes| &bytes.new)
+    }
+
     pub(super) fn weight(&self) -> usize {
-        self.new.len().saturating_add(self.old.as_deref().map_or(0, str::len))
+        let of_bytes = |bytes: &Arc<FileBytes>| bytes.new.len().saturating_add(bytes.old.as_ref().map_or(0, Vec::len));
+        let texts = self.new.len().saturating_add(self.old.as_deref().map_or(0, str::len));
+        texts.saturating_add(self.bytes.as_ref().map_or(0, of_bytes))
     }
 }

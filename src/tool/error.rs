@@ -2,11 +2,12 @@
 //!
 //! A model reads them as text. The engine and the tools tell apart what a second attempt may change.
 
-use crate::limits::SEARCH_PATTERN_LENGTH;
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use super::path::PathError;
 use crate::glob::GlobError;
+use crate::limits::SEARCH_PATTERN_LENGTH;
 
 /// Why a call cannot be made, as a sentence for the model.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +52,7 @@ pub enum CallError {
         /// Its path.
         path: PathBuf,
         /// What to do instead.
-        hint: &'static str,
+        hint: Cow<'static, str>,
     },
     /// The file cannot be read or written.
     #[error("{} cannot be {action}: {why}.", path.display())]

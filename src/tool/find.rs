@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use super::error::CallError;
+use super::near_names::explained;
 use super::permission::Access;
-use super::search::CUT;
-use super::walk::Walk;
-use super::{CallFuture, Context, Outcome, Plan, Site, Tool, spec, target, text};
-use crate::glob;
-use crate::limits::SEARCH_MATCHES;
+use super::walk::{Selection, Walk};
+use super::{CallFuture, Context, Outcome, Plan, Site, Tool, flag, optional_text, spec, target, text};
+use crate::glob::FileGlob;
+use crate::limits::{FOUND_FILES, SEARCH_MATCHES};
 use crate::provider::ToolSpec;
 use crate::value::Value;
 
@@ -18,11 +18,13 @@ impl Tool for Find {
     fn spec(&self) -> ToolSpec {
         spec(
             "find",
-            "Finds files by a glob, such as *.rs or src/**/test_*.py. Leaves out what the ignore files of the \
-             project name.",
+            "Finds files by a glob, such as *.rs, src or src/**/test_*.py; the newest come first. Leaves out hidden \
+             files and what the ignore files of the project name, and says how many.",
             &[
                 ("glob", "string", "The glob.", true),
                 ("path", "string", "The folder; without it, the session's folder.", false),
+                ("hidden", "boolean", "Whether to include hidden files.", false),
+                ("ignored", "boolean", "Whether to include what ignore files name.", false),
             ],
         )
     }
@@ -34,7 +36,8 @@ impl Tool for Find {
     }
 
     fn plan(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<Plan, CallError> {
-        glob::only(site.cwd, Some(text(arguments, "glob")?))?;
+        selection(site.cwd, arguments)?;
+        text(arguments, "glob")?;
         Ok(Plan { access: Access::Read(target(site.cwd, arguments, false)?), diff: None })
     }
 
@@ -48,36 +51,55 @@ impl Tool for Find {
             let Access::Read(path) = plan.access.clone() else { return Outcome::failed("Nowhere to look.") };
             let (arguments, context) = (arguments.clone(), context.clone());
             super::blocking(&context.stop.clone(), move || {
-                find(&context, &path, &arguments).unwrap_or_else(Outcome::failed)
+                find(&context, &path, &arguments).unwrap_or_else(|error| {
+                    Outcome::failed(explained(error, &context.cwd, &context.barred, &context.stop))
+                })
             })
             .await
         })
     }
 }
 
+/// Which files a call means.
+pub(super) fn selection(folder: &Path, arguments: &Value<'_>) -> Result<Selection, CallError> {
+    let glob = optional_text(arguments, "glob")?.map(|glob| FileGlob::new(folder, glob)).transpose()?;
+    Ok(Selection { glob, hidden: flag(arguments, "hidden")?, ignored: flag(arguments, "ignored")? })
+}
+
+/// Paths, those of the files that were changed last first.
+pub(super) fn newest_first(mut files: Vec<(i64, String)>) -> Vec<String> {
+    files.sort_by(|(time, path), (other, other_path)| other.cmp(time).then_with(|| path.cmp(other_path)));
+    files.into_iter().map(|(_, path)| path).collect()
+}
+
 fn find(context: &Context, path: &Path, arguments: &Value<'_>) -> Result<Outcome, CallError> {
+    if path.symlink_metadata().is_err() {
+        return Err(CallError::Missing { path: path.to_owned(), hint: "".into() });
+    }
     if !path.is_dir() {
         return Err(CallError::Unfit(format!("{} is no folder.", path.display())));
     }
+    let mut walk = Walk::new(path, selection(path, arguments)?, &context.barred, &context.stop)?;
+    let files = walk.by_ref().take(FOUND_FILES);
+    let files = files.map(|file| (file.changed(), super::path::shown(&file.path, &context.cwd))).collect();
+    let files = newest_first(files);
     let mut lines = String::new();
-    let mut files = 0usize;
-    let mut walk = Walk::new(path, Some(text(arguments, "glob")?), &context.barred, &context.stop)?;
-    for entry in walk.by_ref() {
-        if files >= SEARCH_MATCHES {
-            lines.push_str(&format!("[… more than {SEARCH_MATCHES} files: make the glob narrower …]\n"));
-            break;
-        }
-        lines.push_str(&super::path::shown(&entry.path, &context.cwd));
+    for file in files.iter().take(SEARCH_MATCHES) {
+        lines.push_str(file);
         lines.push('\n');
-        files = files.saturating_add(1);
     }
-    if files == 0 {
-        lines.push_str("[no files]");
+    match files.len() {
+        0 => lines.push_str("[no files]\n"),
+        FOUND_FILES => lines.push_str(&format!(
+            "[… the newest {SEARCH_MATCHES} of the first {FOUND_FILES} files: make the glob narrower …]\n"
+        )),
+        all if all > SEARCH_MATCHES => lines.push_str(&format!(
+            "[… the newest {SEARCH_MATCHES} of {all} files: make the glob narrower …]\n"
+        )),
+        _ => {}
     }
-    if walk.cut > 0 {
-        lines.push_str(CUT);
-    }
+    lines.push_str(&walk.left_out());
     let mut outcome = Outcome::kept(context.outputs.keep(context.handle.clone(), &lines));
-    outcome.details.put("files", Value::from(files));
+    outcome.details.put("files", Value::from(files.len().min(SEARCH_MATCHES)));
     Ok(outcome)
 }

@@ -66,14 +66,14 @@ pub trait MadeInEditor {
     /// The text that the editor has now.
     fn text(&self) -> &Arc<str>;
 
-    /// The bytes that this text has in the file.
-    fn bytes(&self) -> &[u8];
+    /// The bytes that this text has in the file, if the editor has said them.
+    fn bytes(&self) -> Option<&[u8]>;
 
     /// Whether the user wants the text as the editor has it, also where it is not the one that was sent.
     fn is_final(&self) -> bool;
 
-    /// The bytes are on disk, in the file with this stamp.
-    fn written(self: Box<Self>, stamp: FileStamp);
+    /// These bytes of the text are on disk, in the file with this stamp.
+    fn written(self: Box<Self>, stamp: FileStamp, bytes: &[u8]);
 }
 
 /// No file is open.

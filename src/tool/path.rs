@@ -1,4 +1,5 @@
-//! Resolves a path: follows `..` and symbolic links before anything is judged.
+//! Resolves a path: follows `..` and symbolic links before anything is judged. A model may write a path in other ways than
+//! a shell takes it ([`understood`]).
 //!
 //! Knows the file system. Does not know permissions ([`super::permission`] does).
 
@@ -6,7 +7,9 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-use crate::limits::{PATH_BYTES, PATH_LINKS};
+use super::typography::folded_name;
+use crate::files;
+use crate::limits::{FOLDER_ENTRIES, PATH_BYTES, PATH_LINKS};
 
 /// Why a path cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -75,6 +78,108 @@ pub fn resolve(cwd: &Path, path: &str) -> Result<PathBuf, PathError> {
     Ok(resolved)
 }
 
+/// A path as a model wrote it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Understood {
+    /// The resolved path.
+    pub path: PathBuf,
+    /// The first and the last line, where the path names lines.
+    pub lines: Option<(usize, usize)>,
+}
+
+/// The file that a model means. If there is none as it is written, it may be a `file://` address, have a leading `@` or
+/// lines at its end (`:10`, `:10-20`), or be a name with other blanks or letters composed otherwise. What is judged is the
+/// resolved path that this returns.
+///
+/// # Errors
+/// See [`PathError`].
+pub(super) fn understood(cwd: &Path, text: &str) -> Result<Understood, PathError> {
+    let plain = |path| Understood { path, lines: None };
+    let written = resolve(cwd, text)?;
+    if written.symlink_metadata().is_ok() {
+        return Ok(plain(written));
+    }
+    let address = of_address(text);
+    let name = address.as_deref().unwrap_or(text);
+    let bare = name.strip_prefix('@').unwrap_or(name);
+    let (before, lines) = without_lines(bare).map_or((bare, None), |(before, lines)| (before, Some(lines)));
+    let ways = [(text, None), (name, None), (bare, None), (before, lines)];
+    for (way, lines) in ways {
+        if let Ok(path) = resolve(cwd, way)
+            && path.symlink_metadata().is_ok()
+        {
+            return Ok(Understood { path, lines });
+        }
+    }
+    for (way, lines) in ways {
+        let Ok(path) = resolve(cwd, way) else { continue };
+        if let Some(path) = alike(&path).filter(|alike| alike.exists() || lines.is_none()) {
+            // It may be a link.
+            return Ok(Understood { path: resolve(cwd, &path.to_string_lossy())?, lines });
+        }
+    }
+    match address {
+        Some(address) => resolve(cwd, &address).map(plain),
+        None => Ok(plain(written)),
+    }
+}
+
+/// The path of a `file://` address on this machine.
+fn of_address(text: &str) -> Option<String> {
+    let rest = text.strip_prefix("file://")?;
+    let path = rest.strip_prefix("localhost").unwrap_or(rest);
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let digits = (*first == b'%').then(|| after.get(..2)).flatten();
+        let coded = digits.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        match coded {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(bytes).ok().filter(|path| path.starts_with('/'))
+}
+
+/// A path without the lines at its end, and those.
+fn without_lines(text: &str) -> Option<(&str, (usize, usize))> {
+    let (path, lines) = text.rsplit_once(':')?;
+    let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
+    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+    (!path.is_empty() && first > 0 && last >= first).then_some((path, (first, last)))
+}
+
+/// The path with each name that is not there as the one in its folder that looks like it; `None` if there is none.
+fn alike(path: &Path) -> Option<PathBuf> {
+    let mut found = PathBuf::from("/");
+    let mut is_other = false;
+    for name in parts(path) {
+        let next = found.join(&name);
+        if next.symlink_metadata().is_ok() {
+            found = next;
+            continue;
+        }
+        let wanted = folded_name(name.to_str()?);
+        let entries = files::open_folder(&found).and_then(|folder| files::entries(folder, FOLDER_ENTRIES));
+        let entries = entries.unwrap_or_default();
+        let mut names = entries.iter().filter(|(entry, _)| entry.to_str().is_some_and(|entry| folded_name(entry) == wanted));
+        match (names.next(), names.next()) {
+            (Some((entry, _)), None) => {
+                is_other = true;
+                found = found.join(entry);
+            }
+            _ => found = next,
+        }
+    }
+    is_other.then_some(found)
+}
+
 /// Whether a resolved path is the folder or inside it.
 pub fn within(path: &Path, folder: &Path) -> bool {
     path.starts_with(folder)
@@ -113,6 +218,43 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn ways_to_write_a_path_lead_to_the_file_that_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        for name in ["a.md", "@own", "b:3", "two words", "10\u{202f}PM.png", "cafe\u{301}.txt"] {
+            std::fs::write(root.join(name), "").unwrap();
+        }
+        std::fs::create_dir(root.join("u\u{308}")).unwrap();
+        let address = |name: &str| format!("file://{}/{name}", root.display());
+        for (text, name, lines) in [
+            ("a.md", "a.md", None),
+            ("@a.md", "a.md", None),
+            ("@own", "@own", None),
+            ("a.md:3", "a.md", Some((3, 3))),
+            ("@a.md:10-20", "a.md", Some((10, 20))),
+            ("b:3", "b:3", None),
+            ("10 PM.png", "10\u{202f}PM.png", None),
+            ("caf\u{e9}.txt", "cafe\u{301}.txt", None),
+            ("caf\u{e9}.txt:2", "cafe\u{301}.txt", Some((2, 2))),
+            ("\u{fc}/new", "u\u{308}/new", None),
+            ("new:3", "new:3", None),
+            ("@types/new", "@types/new", None),
+            ("a.md:0", "a.md:0", None),
+            (&address("two%20words"), "two words", None),
+            (&address("new"), "new", None),
+        ] {
+            let expected = Understood { path: root.join(name), lines };
+            assert_eq!(understood(&root, text), Ok(expected), "{text}");
+        }
+        // Two that look like it are none; a link is followed before anything is judged.
+        std::fs::write(root.join("x\u{a0}y"), "").unwrap();
+        std::fs::write(root.join("x\u{2009}y"), "").unwrap();
+        symlink("/etc", root.join("e\u{a0}tc")).unwrap();
+        assert_eq!(understood(&root, "x y").unwrap().path, root.join("x y"));
+        assert_eq!(understood(&root, "e tc/passwd").unwrap().path, Path::new("/etc/passwd"));
+    }
 
     #[test]
     fn path_longer_than_systems_take_is_refused_unwalked() {

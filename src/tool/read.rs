@@ -1,12 +1,18 @@
-//! `read`: a file's lines, or an image. Does not judge the path.
+//! `read`: a file's lines, a notebook's cells, or an image. Does not judge the path.
+
+mod binary;
+mod notebook;
 
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
 use base64::Engine as _;
+use encoding_rs_io::DecodeReaderBytesBuilder;
 
 use super::error::CallError;
+use super::near_names;
 use super::permission::Access;
+use super::text_file::{self, DecodedText, TextFormat};
 use super::walk::DeniedPaths;
 use super::write::OpenText;
 use super::{CallFuture, Context, DIGEST, Outcome, PART, Plan, Site, Tool, count, cut, seen, spec, target};
@@ -25,10 +31,11 @@ impl Tool for Read {
     fn spec(&self) -> ToolSpec {
         spec(
             "read",
-            "Reads a file: text as numbered lines, an image (PNG, JPEG, GIF, WebP) as an image.",
+            "Reads a file: text as numbered lines, a notebook as cells, an image (PNG, JPEG, GIF, WebP) as an image. A \
+             first line in brackets says what is special: CRLF line ends, an encoding.",
             &[
                 ("path", "string", "The file, relative to the session's folder.", true),
-                ("offset", "integer", "The first line, from 1.", false),
+                ("offset", "integer", "The first line, from 1; a notebook's own lines too.", false),
                 ("limit", "integer", "How many lines.", false),
             ],
         )
@@ -52,20 +59,38 @@ impl Tool for Read {
     ) -> CallFuture<'a> {
         Box::pin(async move {
             let Access::Read(path) = plan.access.clone() else { return Outcome::failed("Nothing to read.") };
-            let first = count(arguments, "offset").ok().flatten().unwrap_or(1).max(1);
-            let limit = count(arguments, "limit").ok().flatten();
+            let mut offset = count(arguments, "offset").ok().flatten();
+            let mut limit = count(arguments, "limit").ok().flatten();
+            if let (None, None, Some((first, last))) = (offset, limit, lines_named(&context.cwd, arguments)) {
+                (offset, limit) = (Some(first), Some(last.saturating_sub(first).saturating_add(1)));
+            }
+            let first = offset.unwrap_or(1).max(1);
             let (barred, stop) = (context.barred.clone(), context.stop.clone());
             let (is_stopped, open) = (move || stop.is_cancelled(), context.open.clone());
+            let (cwd, ended) = (context.cwd.clone(), context.stop.clone());
             super::blocking(&context.stop, move || {
                 let most = limit.unwrap_or(READ_LINES);
-                let outcome = match open.is_asked(&path) {
+                let is_notebook = path.extension().is_some_and(|ending| ending == "ipynb");
+                if is_notebook
+                    && offset.is_none()
+                    && limit.is_none()
+                    && let Some(cells) = OpenText::at(&path, &*open).ok().and_then(|old| notebook::cells(old.text()))
+                {
+                    let mut outcome = Outcome::ok(cells);
+                    outcome.details.put("path", path.to_string_lossy().into_owned());
+                    return outcome;
+                }
+                let mut outcome = match open.is_asked(&path) {
                     false => read_file(&path, first, limit, &barred, &is_stopped),
                     true => match OpenText::at(&path, &*open) {
-                        Ok(old) => text_lines(&path, old.text().as_bytes(), first, most, &is_stopped)
+                        Ok(old) => text_lines(&path, old.text(), old.format(), (first, most), &is_stopped)
                             .unwrap_or_else(|error| unreadable(&path, &error)),
                         Err(error) => Outcome::failed(error),
                     },
                 };
+                if outcome.is_error && path.symlink_metadata().is_err() {
+                    outcome.text.push_str(&near_names::told(&cwd, &path, &barred, &ended));
+                }
                 if let Some(seen) = seen(|key| outcome.details.get_keyword(key)) {
                     open.shown(&path, seen);
                 }
@@ -74,6 +99,11 @@ impl Tool for Read {
             .await
         })
     }
+}
+
+/// The lines that the path of a call names.
+fn lines_named(cwd: &Path, arguments: &Value<'_>) -> Option<(usize, usize)> {
+    super::path::understood(cwd, arguments.get("path")?.as_str()?).ok()?.lines
 }
 
 /// A file as the read tool shows it: `limit` of its lines from `first` on, from 1, or an image; of a folder the names
@@ -130,47 +160,60 @@ fn read(
     if let Some(mime) = image::type_of(start) {
         return image(reader, mime, found.len());
     }
-    if start.contains(&0) {
-        return Ok(Outcome::failed(format!(
-            "{} is a binary file of {} bytes; look at it with a command that knows its format.",
+    let binary = |start: &[u8]| {
+        Ok(Outcome::failed(format!(
+            "{} is a binary file of {} bytes; {}.",
             path.display(),
-            found.len()
-        )));
-    }
+            found.len(),
+            binary::hint(path, start)
+        )))
+    };
     if found.len() > TOOL_FILE_BYTES {
-        return lines(path, reader, found.len(), first, limit);
+        let Some(format) = TextFormat::of(path, start, false) else { return binary(start) };
+        let special = text_file::special(&String::from_utf8_lossy(start), format);
+        if format.is_utf_8() {
+            return lines(path, reader, (first, limit), special, (found.len(), is_stopped));
+        }
+        let source = DecodeReaderBytesBuilder::new().encoding(Some(format.encoding())).build(reader);
+        return lines(path, BufReader::new(source), (first, limit), special, (found.len(), is_stopped));
     }
+    let start = start.to_vec();
     let mut bytes = Vec::new();
     reader.read_to_end(&mut bytes)?;
-    text_lines(path, &bytes, first, limit, is_stopped)
+    match text_file::decode(path, bytes).0 {
+        Some(DecodedText { format, .. }) if format.is_utf_8() && start.contains(&0) => binary(&start),
+        Some(DecodedText { text, format }) => text_lines(path, &text, format, (first, limit), is_stopped),
+        None => binary(&start),
+    }
 }
 
 /// The lines of a text that is not too large to be changed as a whole, with its digest.
 fn text_lines(
     path: &Path,
-    text: &[u8],
-    first: usize,
-    limit: usize,
+    text: &str,
+    format: TextFormat,
+    (first, limit): (usize, usize),
     is_stopped: &dyn Fn() -> bool,
 ) -> io::Result<Outcome> {
-    let reader = BufReader::new(Stoppable { source: text.take(READ_BYTES), is_stopped });
+    let source = Stoppable { source: text.as_bytes(), is_stopped };
     let size = u64::try_from(text.len()).unwrap_or(u64::MAX);
-    let mut outcome = lines(path, reader, size, first, limit)?;
+    let special = text_file::special(text, format);
+    let mut outcome = lines(path, BufReader::new(source), (first, limit), special, (size, is_stopped))?;
     if !outcome.is_error && limit > 0 {
         outcome.details.put(DIGEST, sha256::hex(text));
     }
     Ok(outcome)
 }
 
-/// The lines of a text of `size` bytes, as the read tool shows them.
-fn lines<R: io::Read, S: Fn() -> bool>(
+/// The lines of a text, as the read tool shows them, below a line about what is `special`. The text has `size` bytes.
+fn lines(
     path: &Path,
-    mut reader: BufReader<Stoppable<io::Take<R>, S>>,
-    size: u64,
-    first: usize,
-    limit: usize,
+    mut reader: impl io::BufRead,
+    (first, limit): (usize, usize),
+    special: Option<String>,
+    (size, is_stopped): (u64, &dyn Fn() -> bool),
 ) -> io::Result<Outcome> {
-    let mut text = String::new();
+    let mut text = special.unwrap_or_default();
     let mut line = Vec::new();
     let mut number = 0usize;
     let mut shown = 0usize;
@@ -194,11 +237,12 @@ fn lines<R: io::Read, S: Fn() -> bool>(
         }
         let content = String::from_utf8_lossy(&line);
         let content = content.trim_end_matches(['\n', '\r']);
+        let content = if number == 1 { content.trim_start_matches('\u{feff}') } else { content };
         text.push_str(&format!("{number:>6}\t{}\n", cut(content, TOOL_LINE_BYTES)));
         shown = shown.saturating_add(1);
     };
-    let is_cut = reader.get_ref().source.limit() == 0 && size > READ_BYTES;
-    if is_cut && !more {
+    let is_cut = !more && size > READ_BYTES && !is_stopped();
+    if is_cut {
         let why = format!("read looks through the first {READ_BYTES} bytes of a file, and it has {size}");
         if shown == 0 {
             return Ok(Outcome::failed(format!("Line {first} was not found: {why}. Use a command.")));

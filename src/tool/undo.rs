@@ -35,7 +35,7 @@ impl Texts {
 
     /// Keeps a text and returns its digest. The oldest texts go if all of them are too large. Where the system refuses, the
     /// text is not kept, and [`exchange`] says so when it is wanted.
-    pub fn keep(&self, text: &str) -> String {
+    pub fn keep(&self, text: &[u8]) -> String {
         let digest = sha256::hex(text);
         if let Err(error) = self.store(&digest, text).and_then(|()| self.bound(UNDO_BYTES)) {
             tracing::warn!(%error, "the text of a file is not kept, so that its change cannot be undone");
@@ -43,7 +43,7 @@ impl Texts {
         digest
     }
 
-    fn store(&self, digest: &str, text: &str) -> io::Result<()> {
+    fn store(&self, digest: &str, text: &[u8]) -> io::Result<()> {
         private::make_folder(&self.folder)?;
         let path = self.path(digest);
         let mut file = private::open(&path)?;
@@ -52,7 +52,7 @@ impl Texts {
             return file.set_modified(SystemTime::now());
         }
         file.set_len(0)?;
-        file.write_all(text.as_bytes())
+        file.write_all(text)
     }
 
     fn bound(&self, most: u64) -> io::Result<()> {
@@ -266,7 +266,7 @@ mod tests {
 
         /// The exchange of a file's texts, which are kept; `None` for no file.
         fn exchange(&self, name: &str, from: Option<&str>, to: Option<&str>) -> Exchange {
-            let keep = |text: &str| self.texts.keep(text);
+            let keep = |text: &str| self.texts.keep(text.as_bytes());
             Exchange { path: self.cwd.join(name), from: vec![from.map(keep)], to: to.map(keep), mode: None }
         }
 
@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn oldest_texts_go_and_damaged_ones_are_not_used() {
         let case = Case::new();
-        let kept = ["one", "two!", "three"].map(|text| case.texts.keep(text));
+        let kept = ["one", "two!", "three"].map(|text| case.texts.keep(text.as_bytes()));
         for (age, digest) in (0..).zip(&kept) {
             let file = fs::File::options().write(true).open(case.texts.path(digest)).unwrap();
             file.set_modified(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(age)).unwrap();

@@ -1,5 +1,5 @@
-//! Walks a folder for the search tools: respects ignore files, skips hidden files, does not follow links, and
-//! skips paths that a rule denies.
+//! Walks a folder for the search tools: respects ignore files, skips hidden files and `.git`, does not follow links, and
+//! skips paths that a rule denies. A glob is a filter behind all of that, never an exception from it.
 //!
 //! Every folder and file is opened relative to its parent, so that no concurrent change leads out of the
 //! judged folder. Ignore files belong to a project: they are read as regular files and within bounds. Knows
@@ -15,14 +15,13 @@ use std::sync::Arc;
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, gitconfig_excludes_path};
-use ignore::overrides::Override;
 use rustix::fs::{CWD, Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
 use super::error::CallError;
 use super::permission::{Bars, Decision, Ground, Rule};
 use crate::files;
-use crate::glob;
+use crate::glob::{self, FileGlob};
 use crate::limits::{FOLDER_ENTRIES, IGNORE_BYTES, RULE_STEPS, WALK_DEPTH};
 use crate::meter::{Exhausted, Meter};
 
@@ -75,6 +74,17 @@ pub(super) struct WalkedFile {
 }
 
 impl WalkedFile {
+    /// When it was changed last, in nanoseconds since 1970; 0 if that is not known.
+    pub fn changed(&self) -> i64 {
+        let found = rustix::fs::statat(&*self.folder, &self.name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+        #[allow(clippy::unnecessary_cast, clippy::cast_lossless, reason = "the fields differ between systems")]
+        let time = |found: rustix::fs::Stat| {
+            let seconds = (found.st_mtime as i64).saturating_mul(1_000_000_000);
+            seconds.saturating_add(i64::try_from(found.st_mtime_nsec).unwrap_or_default())
+        };
+        found.map(time).unwrap_or_default()
+    }
+
     /// Opens exactly the found file, if it is a regular one.
     pub fn open(&self) -> io::Result<File> {
         regular(&*self.folder, Path::new(&self.name))
@@ -105,9 +115,30 @@ struct Level {
     ahead: std::vec::IntoIter<(OsString, bool)>,
 }
 
+/// Which files a walk finds.
+#[derive(Debug, Default)]
+pub(super) struct Selection {
+    /// Those that it matches; without one, all.
+    pub glob: Option<FileGlob>,
+    /// Hidden files too.
+    pub hidden: bool,
+    /// Those that ignore files name, too.
+    pub ignored: bool,
+}
+
+/// Why an entry is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LeftOut {
+    /// A rule denies it, or it is `.git`. It is not counted.
+    Silently,
+    Hidden,
+    Ignored,
+}
+
 /// See the module. Returns files sorted by path.
 pub(super) struct Walk<'c> {
-    only: Override,
+    selection: Selection,
+    root: PathBuf,
     barred: &'c DeniedPaths,
     /// Has no end of its own: folders, depth and ignore files are bounded, and the stop ends it.
     meter: Meter,
@@ -119,28 +150,33 @@ pub(super) struct Walk<'c> {
     first: Option<WalkedFile>,
     /// Folders that were visited only in part: too deep, or with too many entries.
     pub cut: usize,
+    /// How many hidden files and folders were left out that the glob may mean.
+    pub hidden: usize,
+    /// How many ignored ones.
+    pub ignored: usize,
 }
 
 impl<'c> Walk<'c> {
     /// A walk of a folder, or of one file. `path` has no links.
     ///
     /// # Errors
-    /// The error in the path or the glob.
+    /// The error in the path.
     pub fn new(
         path: &Path,
-        glob: Option<&str>,
+        selection: Selection,
         barred: &'c DeniedPaths,
         stop: &CancellationToken,
     ) -> Result<Self, CallError> {
         let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound => CallError::Missing { path: path.to_owned(), hint: "" },
+            io::ErrorKind::NotFound => CallError::Missing { path: path.to_owned(), hint: "".into() },
             _ => CallError::File { path: path.to_owned(), action: "read", why: error.to_string() },
         };
         if barred.bars(path) {
             return Err(CallError::Denied(path.to_owned()));
         }
         let mut walk = Self {
-            only: glob::only(path, glob)?,
+            selection,
+            root: path.to_owned(),
             barred,
             meter: Meter::new(usize::MAX, usize::MAX).stopped_by(stop),
             above: Vec::new(),
@@ -148,6 +184,8 @@ impl<'c> Walk<'c> {
             levels: Vec::new(),
             first: None,
             cut: 0,
+            hidden: 0,
+            ignored: 0,
         };
         if let (Some(parent), Some(name), Err(_)) =
             (path.parent(), path.file_name(), files::open_folder(path))
@@ -182,34 +220,65 @@ impl<'c> Walk<'c> {
         self.levels.push(Level { folder: Arc::new(folder), path, ignores, ahead: names.into_iter() });
     }
 
-    /// Whether an entry is skipped, as in Git: the tool's glob decides first, then the ignore files, nearest
-    /// first; hidden files are skipped unless one of them says otherwise.
-    fn leaves_out(&mut self, path: &Path, name: &OsString, is_folder: bool) -> Result<bool, Exhausted> {
-        if self.barred.bars_within(path, &mut self.meter)? {
-            return Ok(true);
+    /// Whether an entry is left out. As in Git, the ignore files decide, nearest first; hidden files are left out unless
+    /// one of them or the glob says otherwise.
+    fn leaves_out(&mut self, path: &Path, name: &OsString, is_folder: bool) -> Result<Option<LeftOut>, Exhausted> {
+        if name == ".git" || self.barred.bars_within(path, &mut self.meter)? {
+            return Ok(Some(LeftOut::Silently));
         }
         let files = self.levels.len().saturating_add(self.above.len()).saturating_add(1).saturating_mul(3);
         self.meter.spend(files.saturating_mul(path.as_os_str().len()), 0)?;
-        let by_glob = self.only.matched(path, is_folder);
-        if !by_glob.is_none() {
-            return Ok(by_glob.is_ignore());
-        }
+        let by_ignores = match self.by_ignores(path, is_folder) {
+            Some(is_ignored) => Some(is_ignored),
+            None => match self.global.matched(path, is_folder) {
+                Match::None => None,
+                found => Some(found.is_ignore()),
+            },
+        };
+        let is_meant = || {
+            let glob = self.selection.glob.as_ref();
+            self.selection.hidden || glob.is_some_and(|glob| glob.means_hidden(Path::new(name)))
+        };
+        Ok(match by_ignores {
+            Some(true) if !self.selection.ignored => Some(LeftOut::Ignored),
+            Some(false) => None,
+            _ => (name.as_bytes().starts_with(b".") && !is_meant()).then_some(LeftOut::Hidden),
+        })
+    }
+
+    /// Whether the ignore files leave an entry out; `None` if they do not name it.
+    fn by_ignores(&self, path: &Path, is_folder: bool) -> Option<bool> {
         let here = self.levels.iter().rev().map(|level| &level.ignores);
         let all: Vec<&Ignores> = here.chain(self.above.iter().rev()).collect();
         for sort in 0..3usize {
-            let files = all.iter().filter_map(|ignores| ignores.get(sort));
-            for file in files {
+            for file in all.iter().filter_map(|ignores| ignores.get(sort)) {
                 match file.matched(path, is_folder) {
                     Match::None => {}
-                    Match::Ignore(_) => return Ok(true),
-                    Match::Whitelist(_) => return Ok(false),
+                    Match::Ignore(_) => return Some(true),
+                    Match::Whitelist(_) => return Some(false),
                 }
             }
         }
-        Ok(match self.global.matched(path, is_folder) {
-            Match::None => name.as_bytes().starts_with(b"."),
-            found => found.is_ignore(),
-        })
+        None
+    }
+
+    /// Whether the glob means a file.
+    fn is_meant(&self, path: &Path) -> bool {
+        let below = path.strip_prefix(&self.root).unwrap_or(path);
+        self.selection.glob.as_ref().is_none_or(|glob| glob.is_match(below))
+    }
+
+    /// What was left out, as the end of a result; empty if nothing was.
+    pub fn left_out(&self) -> String {
+        let mut text = String::new();
+        let parts = [(self.hidden, "hidden"), (self.ignored, "ignored")];
+        for (count, kind) in parts.into_iter().filter(|(count, _)| *count > 0) {
+            text.push_str(&format!("[left out: {count} {kind}; {kind} true includes them]\n"));
+        }
+        if self.cut > 0 {
+            text.push_str("[some folders are too deep or too large to be looked through whole]\n");
+        }
+        text
     }
 }
 
@@ -229,11 +298,19 @@ impl Iterator for Walk<'_> {
                 continue;
             };
             let (within, path) = (level.folder.clone(), level.path.join(&name));
-            if self.leaves_out(&path, &name, is_folder).ok()? {
-                continue;
-            }
-            if !is_folder {
+            let left_out = self.leaves_out(&path, &name, is_folder).ok()?;
+            if left_out.is_none() && !is_folder && self.is_meant(&path) {
                 return Some(WalkedFile { path, folder: within, name });
+            }
+            // What is in a folder that is left out is not known.
+            let counts = left_out.is_some() && (is_folder || self.is_meant(&path));
+            match left_out {
+                Some(LeftOut::Hidden) if counts => self.hidden = self.hidden.saturating_add(1),
+                Some(LeftOut::Ignored) if counts => self.ignored = self.ignored.saturating_add(1),
+                _ => {}
+            }
+            if left_out.is_some() || !is_folder {
+                continue;
             }
             if depth >= WALK_DEPTH {
                 self.cut = self.cut.saturating_add(1);
@@ -288,7 +365,8 @@ mod tests {
 
     fn walked(root: &Path, glob: Option<&str>, barred: &DeniedPaths) -> Vec<String> {
         let stop = CancellationToken::new();
-        let walk = Walk::new(root, glob, barred, &stop).unwrap();
+        let glob = glob.map(|glob| FileGlob::new(root, glob).unwrap());
+        let walk = Walk::new(root, Selection { glob, ..Selection::default() }, barred, &stop).unwrap();
         walk.map(|found| found.path.strip_prefix(root).unwrap().to_str().unwrap().to_owned()).collect()
     }
 
@@ -324,8 +402,21 @@ mod tests {
         );
         assert_eq!(walked(&root.join("src"), None, &none), ["a.rs", "b.log", "build/x"], "from above, too");
         assert_eq!(walked(&root, Some("*.rs"), &none), ["src/a.rs"]);
-        assert_eq!(walked(&root, Some("{*.log,gen}"), &none), ["a.log", "keep.log", "src/b.log", "src/gen"]);
+        assert_eq!(walked(&root, Some("{*.log,gen}"), &none), ["keep.log", "src/b.log"], "a filter, no exception");
         assert_eq!(walked(&root, Some("!*.log"), &none), [".shown", "src/a.rs", "src/build/x"]);
+        for all in ["*", "**", "**/*", "."] {
+            assert_eq!(walked(&root, Some(all), &none), walked(&root, None, &none), "{all}");
+        }
+        assert_eq!(walked(&root, Some("src"), &none), ["src/a.rs", "src/b.log", "src/build/x"]);
+        assert_eq!(walked(&root, Some(".hid*"), &none), [".hidden"]);
+        assert!(walked(&root, Some(".git/**"), &none).is_empty(), "git's own files are nobody's");
+        let stop = CancellationToken::new();
+        let all = Selection { hidden: true, ignored: true, glob: None };
+        let mut walk = Walk::new(&root, all, &none, &stop).unwrap();
+        assert_eq!(walk.by_ref().count(), 14);
+        assert_eq!(walk.left_out(), "");
+        let mut walk = Walk::new(&root, Selection::default(), &none, &stop).unwrap();
+        assert_eq!((walk.by_ref().count(), walk.hidden, walk.ignored), (5, 4, 5));
         assert_eq!(walked(&root.join("a.log"), None, &none), [""]);
     }
 
@@ -357,7 +448,7 @@ mod tests {
         assert_eq!(walked(&root, Some("secrets.txt"), &here), Vec::<String>::new());
         let stop = CancellationToken::new();
         for path in ["private", "private/d", "a/secrets.txt"] {
-            assert!(Walk::new(&root.join(path), None, &here, &stop).is_err(), "{path}");
+            assert!(Walk::new(&root.join(path), Selection::default(), &here, &stop).is_err(), "{path}");
         }
         let others = r#"{:decision :deny :tool "write" :path "**"} {:decision :allow :path "a/**"}
                         {:decision :deny :tool "bash" :command "cat"}"#;
@@ -371,7 +462,7 @@ mod tests {
         symlink(root.join("out"), root.join("in/door")).unwrap();
         let (none, stop) = (DeniedPaths::default(), CancellationToken::new());
         let inside = root.join("in");
-        let mut walk = Walk::new(&inside, None, &none, &stop).unwrap();
+        let mut walk = Walk::new(&inside, Selection::default(), &none, &stop).unwrap();
         let a = walk.next().unwrap();
         // After the walk saw them, the file and then its folder are replaced by links.
         std::fs::remove_file(inside.join("a")).unwrap();
@@ -385,14 +476,14 @@ mod tests {
         rest[0].open().unwrap().read_to_string(&mut text).unwrap();
         assert_eq!(text, "b");
         assert!(rest[1].open().is_err());
-        assert!(Walk::new(&inside, None, &none, &stop).is_err(), "the folder is a link now");
+        assert!(Walk::new(&inside, Selection::default(), &none, &stop).is_err(), "the folder is a link now");
     }
 
     #[test]
     fn a_walk_ends_when_it_is_stopped_or_too_deep() {
         let (_dir, root) = folder(&[("a", ""), ("b", "")]);
         let (none, stop) = (DeniedPaths::default(), CancellationToken::new());
-        let mut walk = Walk::new(&root, None, &none, &stop).unwrap();
+        let mut walk = Walk::new(&root, Selection::default(), &none, &stop).unwrap();
         assert!(walk.next().is_some());
         stop.cancel();
         assert!(walk.next().is_none());
@@ -400,7 +491,7 @@ mod tests {
         std::fs::create_dir_all(&deep).unwrap();
         std::fs::write(deep.join("deepest"), "").unwrap();
         let stop = CancellationToken::new();
-        let mut walk = Walk::new(&root, None, &none, &stop).unwrap();
+        let mut walk = Walk::new(&root, Selection::default(), &none, &stop).unwrap();
         assert_eq!((walk.by_ref().count(), walk.cut), (2, 1));
     }
 }

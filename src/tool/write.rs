@@ -1,6 +1,7 @@
 //! `write`: a file's whole content. Also how every tool changes a file: alone, until the moment in which the call may
 //! no longer be ended.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,14 +12,16 @@ use tokio_util::sync::CancellationToken;
 use super::error::CallError;
 use super::output::{KeptOutput, Outputs};
 use super::permission::Access;
+use super::placeholder;
+use super::text_file::{self, DecodedText, TextFormat};
 use super::{
     CallFuture, Changing, Context, DIGEST, EditorChange, OpenFiles, Outcome, Plan, Proposal, Revision,
     SeenText, Site, Tool, judged, spec, target, text,
 };
 use crate::diff::{GOES_ON, cut, unified};
-use crate::event::FileEdit;
+use crate::event::{FileBytes, FileEdit};
 use crate::files::{self, FilePlace, FileRead, ReplaceError, Rights};
-use crate::limits::{PLACING_GRACE, PROPOSAL_BYTES, TOOL_FILE_BYTES};
+use crate::limits::{PLACING_GRACE, PROPOSAL_BYTES, TOOL_FILE_BYTES, TOOL_LINE_BYTES};
 use crate::provider::ToolSpec;
 use crate::sha256;
 use crate::value::Value;
@@ -31,7 +34,7 @@ impl Tool for Write {
         spec(
             "write",
             "Writes a file, in place of what is there, which must have been read before. Folders are made as needed. \
-             To change a part, use edit.",
+             A file that is there keeps its line ends and its encoding. To change a part, use edit.",
             &[
                 ("path", "string", "The file, relative to the session's folder.", true),
                 ("content", "string", "The whole content.", true),
@@ -50,15 +53,16 @@ impl Tool for Write {
     fn plan(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<Plan, CallError> {
         let content = text(arguments, "content")?;
         let path = judged(site, arguments)?;
-        let old = OpenText::at(&path, site.open)?.known(content)?;
-        let diff = unified(old.text(), content, &super::path::shown(&path, site.cwd));
+        let (old, content) = OpenText::at(&path, site.open)?.to_write(content)?;
+        let diff = unified(old.text(), &content, &super::path::shown(&path, site.cwd));
         Ok(Plan { access: Access::Write(path), diff: Some(diff) })
     }
 
     fn propose(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<(Plan, Option<Proposal>), CallError> {
         let content = text(arguments, "content")?;
         let path = judged(site, arguments)?;
-        Ok(proposed(&OpenText::at(&path, site.open)?.known(content)?, content, site.cwd))
+        let (old, content) = OpenText::at(&path, site.open)?.to_write(content)?;
+        Ok(proposed(&old, &content, site.cwd))
     }
 
     fn revised(&self, arguments: &Value<'static>, revision: &Revision) -> Value<'static> {
@@ -84,13 +88,18 @@ impl Tool for Write {
             let (note, open) = (context.changing.clone(), context.open.clone());
             let (outputs, handle) = (context.outputs.clone(), context.handle.clone());
             changing(&context.stop, &path.clone(), move |go| {
-                let old = OpenText::at(&path, &*open).and_then(|old| old.known(&content));
-                let MadeChange { edit, note } = match old.and_then(|old| old.replace(content, &*note, go)) {
-                    Ok(replaced) => replaced,
+                let written = OpenText::at(&path, &*open).and_then(|old| {
+                    let (old, content) = old.to_write(&content)?;
+                    let kept = text_file::kept(&content, old.format);
+                    Ok((old.replace(content, &*note, go)?, kept))
+                });
+                let (MadeChange { edit, note }, kept) = match written {
+                    Ok(written) => written,
                     Err(error) => return Outcome::not_changed(error),
                 };
-                let bytes = edit.new.len();
-                let mut outcome = Outcome::ok(format!("Wrote {} ({bytes} bytes).{note}", path.display()));
+                let bytes = edit.new_bytes().len();
+                let text = format!("Wrote {} ({bytes} bytes).{kept}{note}", path.display());
+                let mut outcome = Outcome::ok(text);
                 shown_whole(&mut outcome, &*open, &edit);
                 tell_diff(&mut outcome, &diff.unwrap_or_default(), &outputs, &handle);
                 outcome.edit = Some(Arc::new(edit));
@@ -130,7 +139,7 @@ pub(super) async fn write_revision(context: &Context, path: PathBuf, revision: A
             "Wrote {} ({} bytes).{note} The user edited your proposal before accepting it: the file has the user's text, not \
              yours. The difference between your proposal and the file:\n{text}",
             path.display(),
-            content.len()
+            edit.new_bytes().len()
         ));
         let before = proposal.old.as_deref().unwrap_or_default();
         shown_whole(&mut outcome, &*open, &edit);
@@ -171,6 +180,8 @@ pub(super) struct OpenText<'p> {
     path: &'p Path,
     text: Arc<str>,
     open: &'p dyn OpenFiles,
+    /// How the text stands in the file.
+    format: TextFormat,
     /// Whether the text is an editor's, which has unsaved changes or decodes the file.
     is_editors: bool,
     /// `None` if the folder does not exist.
@@ -208,14 +219,19 @@ impl<'p> OpenText<'p> {
             false => None,
         };
         let is_editors = editors.is_some();
-        let text = match editors {
-            Some(text) => text,
-            None => {
-                let bytes = found.as_mut().map(|found| std::mem::take(&mut found.bytes)).unwrap_or_default();
-                String::from_utf8(bytes).map_err(|_| failed(&"it is no UTF-8 text"))?.into()
-            }
+        let bytes = found.as_mut().map(|found| std::mem::take(&mut found.bytes)).unwrap_or_default();
+        let (decoded, bytes) = text_file::decode(path, bytes);
+        if let Some(found) = &mut found {
+            found.bytes = bytes;
+        }
+        let (text, format) = match (editors, decoded) {
+            (Some(text), decoded) => (text, decoded.map_or(TextFormat::UTF_8, |decoded| decoded.format)),
+            // An empty file becomes what a new one is.
+            (None, Some(decoded)) if decoded.text.is_empty() => ("".into(), text_file::new_format(path)),
+            (None, Some(DecodedText { text, format })) => (text.into(), format),
+            (None, None) => return Err(failed(&"it is no text; change it with a command that knows its format")),
         };
-        Ok(Self { path, text, open, is_editors, place, found })
+        Ok(Self { path, text, format, open, is_editors, place, found })
     }
 
     /// Whether there is such a file.
@@ -223,21 +239,59 @@ impl<'p> OpenText<'p> {
         self.is_editors || self.found.is_some()
     }
 
+    /// How the text stands in the file.
+    pub(super) fn format(&self) -> TextFormat {
+        self.format
+    }
+
     /// Its content; empty if there is no file.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// The same, if it may become this content as a whole: nothing is lost that the model has not seen.
+    /// The same, and the content in the file's form, if it may become that as a whole: nothing is lost that the model has
+    /// not seen.
     ///
     /// # Errors
-    /// [`CallError::Unread`].
-    pub(super) fn known(self, content: &str) -> Result<Self, CallError> {
+    /// [`CallError::Unread`]; if a line stands for code that is left out; if the encoding lacks a character.
+    fn to_write(self, content: &str) -> Result<(Self, String), CallError> {
+        let content = match self.text.is_empty() {
+            true => text_file::new_file(self.path, content),
+            false => text_file::in_form_of(&self.text, content),
+        };
         let loses = !self.text.is_empty() && *self.text != *content;
-        match loses && !self.open.may_replace(self.path, &sha256::hex(&*self.text)) {
-            true => Err(CallError::Unread(self.path.to_owned())),
-            false => Ok(self),
+        if loses && !self.open.may_replace(self.path, &sha256::hex(&*self.text)) {
+            return Err(CallError::Unread(self.path.to_owned()));
         }
+        if let Some(line) = placeholder::find(&content, &self.text) {
+            return Err(CallError::Unfit(format!(
+                "{} was not written: the line {:?} is a placeholder for left-out code. Write the whole content, or use edit.",
+                self.path.display(),
+                super::cut(line, TOOL_LINE_BYTES)
+            )));
+        }
+        self.bytes_of(&content)?;
+        Ok((self, content))
+    }
+
+    /// The bytes that a text would have in the file.
+    ///
+    /// # Errors
+    /// If the encoding lacks a character of it, or what is in the file would not stay as it is.
+    pub(super) fn bytes_of<'t>(&self, text: &'t str) -> Result<Cow<'t, [u8]>, CallError> {
+        let failed = |why: String| CallError::File { path: self.path.to_owned(), action: "written", why };
+        let name = self.format.name();
+        if let Some(found) = self.found.as_ref().filter(|_| !self.format.is_utf_8() && !self.is_editors) {
+            let is_same = self.format.encode(&self.text).is_ok_and(|bytes| *bytes == *found.bytes);
+            if !is_same {
+                return Err(failed(format!(
+                    "read as {name}, some of its bytes have no character and would be lost; change it with a command"
+                )));
+            }
+        }
+        self.format.encode(text).map_err(|c| {
+            failed(format!("{c:?} (U+{:04X}) has no code in the file's encoding, {name}", u32::from(c)))
+        })
     }
 
     /// Puts a new content in its place, if nobody has changed it since. An editor that has the file open changes its
@@ -249,7 +303,7 @@ impl<'p> OpenText<'p> {
         go: &dyn Fn() -> bool,
     ) -> Result<MadeChange, CallError> {
         let old = self.exists().then(|| self.text.clone());
-        let mut edit = FileEdit { path: self.path.to_owned(), old, new: content.into() };
+        let mut edit = FileEdit { path: self.path.to_owned(), old, new: content.into(), bytes: None };
         let failed = |why: &dyn std::fmt::Display| CallError::File {
             path: self.path.to_owned(),
             action: "written",
@@ -284,6 +338,18 @@ impl<'p> OpenText<'p> {
             );
             edit.new = made.text().clone();
         }
+        let bytes = match made.as_ref().and_then(|made| made.bytes()) {
+            Some(bytes) => Cow::Borrowed(bytes),
+            None => self.bytes_of(&edit.new)?,
+        };
+        if *bytes != *edit.new.as_bytes() || !self.format.is_utf_8() {
+            // What an editor has not saved has no bytes yet.
+            let of_text = || edit.old.as_deref().and_then(|old| self.format.encode(old).ok()).map(Cow::into_owned);
+            let on_disk = || self.found.as_ref().map(|found| found.bytes.clone());
+            let old = if self.is_editors || self.format.is_utf_8() { of_text() } else { on_disk() };
+            edit.bytes = Some(Arc::new(FileBytes { old, new: bytes.to_vec() }));
+        }
+        let bytes = edit.new_bytes();
         note(&edit)?;
         let opened;
         let place = match &self.place {
@@ -293,7 +359,6 @@ impl<'p> OpenText<'p> {
                 &opened
             }
         };
-        let bytes = made.as_ref().map_or(edit.new.as_bytes(), |made| made.bytes());
         let placed = place.replace(self.found.as_deref(), bytes, Rights::Kept, go);
         let stamp = match &placed {
             Ok(stamp) => Some(*stamp),
@@ -302,7 +367,7 @@ impl<'p> OpenText<'p> {
             Err(_) => None,
         };
         if let (Some(made), Some(stamp)) = (made, stamp) {
-            made.written(stamp);
+            made.written(stamp, bytes);
         }
         match placed {
             Ok(_) => Ok(MadeChange { edit, note: told }),

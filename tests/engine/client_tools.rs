@@ -317,7 +317,7 @@ fn serving_told(
     }
 }
 
-fn serving(bridge: &mut Bridge, serve: impl FnMut(&str, &str, &str) -> String) -> Owned {
+pub(crate) fn serving(bridge: &mut Bridge, serve: impl FnMut(&str, &str, &str) -> String) -> Owned {
     serving_told(bridge, &mut Vec::new(), serve)
 }
 

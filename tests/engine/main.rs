@@ -18,6 +18,7 @@ mod canary;
 mod client_tools;
 mod context;
 mod crash;
+mod edit_cases;
 #[allow(dead_code, reason = "other test programs use the rest")]
 #[path = "../wire/acp_wire/editor.rs"]
 mod editor;

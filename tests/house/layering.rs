@@ -116,6 +116,8 @@ const TABLE: Table = &[
             "limits",
             "meter",
             "glob",
+            "json",
+            "similar",
             "diff",
             "visible",
             "environment",

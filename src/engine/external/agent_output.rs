@@ -222,6 +222,7 @@ impl ExternalTurn<'_> {
                         path: path.clone(),
                         old: old.as_deref().map(Arc::from),
                         new: new.as_str().into(),
+                        bytes: None,
                     }));
                 }
                 CallPart::Text(_) | CallPart::Terminal(_) => {}

@@ -269,23 +269,23 @@ fn is_uncertain(outcome: &Outcome) -> bool {
 
 /// The entry of a change whose outcome no result tells.
 fn files_entry(turn: &Turn, call: &ToolCall, event: FilesEvent, edit: &FileEdit) -> EntryBody {
-    let digest = |text: &str| sha256::hex(text);
+    let digest = |bytes: &[u8]| sha256::hex(bytes);
     file_change(&turn.session.id, &turn.id, &call.id, event, edit, digest)
 }
 
-/// The entry of a call's change of a file, which names the texts by their digests.
+/// The entry of a call's change of a file, which names the contents by their digests.
 fn file_change(
     session: &SessionId,
     turn: &TurnId,
     call: &Arc<str>,
     event: FilesEvent,
     edit: &FileEdit,
-    digest: impl Fn(&str) -> String,
+    digest: impl Fn(&[u8]) -> String,
 ) -> EntryBody {
     let change = FileChange {
         path: edit.path.to_string_lossy().into_owned(),
-        before: edit.old.as_deref().map(&digest),
-        after: Some(digest(&edit.new)),
+        before: edit.old_bytes().map(&digest),
+        after: Some(digest(edit.new_bytes())),
         mode: None,
     };
     EntryBody::Files(Box::new(FilesRecord {
@@ -309,7 +309,7 @@ fn changing(turn: &Turn, call: &ToolCall, outputs: &Outputs, noted: LastEdit) ->
         if edit.path.to_str().is_none() {
             return Ok(());
         }
-        let keep = |text: &str| texts.keep(text);
+        let keep = |bytes: &[u8]| texts.keep(bytes);
         let entries = vec![file_change(&session.id, &turn, &call, FilesEvent::Changing, edit, keep)];
         let written = session.request(|ack| Change::Append { entries, ack });
         // Bounded, since an undo in the session may wait for the file.
@@ -526,7 +526,7 @@ impl Batch<'_> {
         };
         let plan = match plan {
             Ok(plan) => plan,
-            Err(error) => return Outcome::failed(error),
+            Err(error) => return Outcome::failed(self.explained(error).await),
         };
         let Allowed { plan, revision, asked } = match self.allow(tool, call, plan, &mut places).await {
             Ok(allowed) => allowed,
@@ -569,6 +569,15 @@ impl Batch<'_> {
         }
         let outcome = self.execute(tool, call, &plan, revision).await;
         self.followed(seen, outcome).await
+    }
+
+    /// Why a call cannot be made; of a file that does not exist, with those that may be meant.
+    async fn explained(&self, error: CallError) -> CallError {
+        let CallError::Missing { path, .. } = &error else { return error };
+        let barred = self.barred("read", &Plan { access: Access::Read(path.clone()), diff: None });
+        let (cwd, stop) = (self.cwd.clone(), self.turn.stop.clone());
+        let explained = move || tool::explained(error, &cwd, &barred, &stop);
+        tokio::task::spawn_blocking(explained).await.unwrap_or(CallError::Broken)
     }
 
     /// Carries out a call of a tool that the engine is itself; `None` for any other.
