@@ -213,6 +213,7 @@ async fn call(tool: &dyn Tool, folder: &std::path::Path, arguments: Value<'stati
         handle: format!("o-{}", std::process::id()),
         sandbox: None,
         environment: Environment::default(),
+        variables: Vec::new(),
         lifeline: None,
         barred: Arc::default(),
         revision: None,

@@ -78,6 +78,8 @@ pub struct Settings {
     pub environment: Environment,
     /// Folders that commands may write to, in addition to the workspace.
     pub writable: Vec<PathBuf>,
+    /// Variables of the model's commands; `None` takes one back that they would have.
+    pub commands: Vec<(String, Option<String>)>,
     /// The hosts that may be on this machine or in a private network, for what is fetched.
     pub private_hosts: Vec<HostPattern>,
     /// Whether `fetch` goes through the proxy that the environment names.
@@ -140,6 +142,7 @@ impl Settings {
         self.origins = all;
         self.provider = provider;
         self.writable.clone_from(&layers.writable);
+        self.commands.clone_from(&layers.commands);
         self.private_hosts.clone_from(&layers.private_hosts);
         self.fetch_proxy = layers.fetch_proxy;
         self.orphan_grace = layers.orphan_grace;

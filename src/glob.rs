@@ -206,8 +206,11 @@ impl FileGlob {
             None => (false, glob),
         };
         let folder = folder.to_str().map(|folder| folder.trim_end_matches('/'));
-        let inside = folder.and_then(|folder| glob.strip_prefix(folder)).filter(|rest| rest.is_empty() || rest.starts_with('/'));
-        let is_anchored = inside.is_some() || glob.starts_with("./") || glob.trim_end_matches('/').contains('/');
+        let inside = folder
+            .and_then(|folder| glob.strip_prefix(folder))
+            .filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        let is_anchored =
+            inside.is_some() || glob.starts_with("./") || glob.trim_end_matches('/').contains('/');
         let rest = inside.unwrap_or(glob).trim_start_matches("./").trim_matches('/');
         // The folder itself.
         let rest = if rest.is_empty() || rest == "." { "**" } else { rest };
@@ -290,11 +293,27 @@ mod tests {
             ("{*.log,gen}", "src/gen", true),
             ("src/{a,b}", "src/b/c", true),
         ] {
-            assert_eq!(FileGlob::new(Path::new("/w"), glob).unwrap().is_match(Path::new(path)), expected, "{glob} {path}");
+            assert_eq!(
+                FileGlob::new(Path::new("/w"), glob).unwrap().is_match(Path::new(path)),
+                expected,
+                "{glob} {path}"
+            );
         }
-        let hidden = |glob: &str, name: &str| FileGlob::new(Path::new("/w"), glob).unwrap().means_hidden(Path::new(name));
-        assert!(hidden(".github/**", ".github") && hidden(".*", ".env") && hidden("a/.x*/b", ".xy") && hidden("{.a,.b}", ".b"));
-        assert!(!hidden("**", ".env") && !hidden("*", ".env") && !hidden(".github/**", ".env") && !hidden("!.env", ".env"));
+        let hidden = |glob: &str, name: &str| {
+            FileGlob::new(Path::new("/w"), glob).unwrap().means_hidden(Path::new(name))
+        };
+        assert!(
+            hidden(".github/**", ".github")
+                && hidden(".*", ".env")
+                && hidden("a/.x*/b", ".xy")
+                && hidden("{.a,.b}", ".b")
+        );
+        assert!(
+            !hidden("**", ".env")
+                && !hidden("*", ".env")
+                && !hidden(".github/**", ".env")
+                && !hidden("!.env", ".env")
+        );
     }
 
     #[test]

@@ -69,6 +69,18 @@ pub fn from_serde(json: serde_json::Value, key: &dyn Fn(String) -> Value<'static
     }
 }
 
+/// A value that `serde_json` has read. An object's keys become keywords if possible.
+pub fn keyed(json: serde_json::Value) -> Value<'static> {
+    from_serde(json, &|key| if is_name(&key) { Value::keyword(key) } else { Value::from(key) })
+}
+
+/// Whether a text can be written as a keyword and read back unchanged.
+fn is_name(text: &str) -> bool {
+    let fits =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '*' | '+' | '!' | '?' | '=');
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && text.chars().all(fits)
+}
+
 /// Whether a number has more digits in a row than are taken. The reader would take any number of them.
 fn has_long_number(mut text: &[u8]) -> bool {
     let mut digits = 0usize;

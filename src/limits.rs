@@ -686,6 +686,12 @@ pub const FOLLOW_BYTES: usize = 64 * 1024 * 1024;
 /// Replacements in one `edit`. A program should make a change of more places; each one takes two scans of the file.
 pub const EDITS: usize = 1000;
 
+/// Nesting of the arguments of a call that is compared with their schema. No tool has deeper ones.
+pub const ARGUMENT_DEPTH: usize = 16;
+
+/// Bytes of a call's arguments that a refusal quotes: from their start and from their end.
+pub const QUOTED_ARGUMENTS: (usize, usize) = (200, 100);
+
 /// Lines of the places of an old text, or of edits, that a result names (10). More say no more to a model.
 pub const EDIT_LINES_SHOWN: usize = 10;
 

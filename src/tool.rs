@@ -20,7 +20,9 @@ use crate::runner::Lifeline;
 use crate::runner::sandbox::Sandbox;
 use crate::value::{Map, Value};
 
+pub mod arguments;
 mod bash;
+pub mod command_environment;
 mod edit;
 mod editorconfig;
 mod error;
@@ -47,8 +49,8 @@ pub mod walk;
 mod write;
 
 pub use error::CallError;
-pub use near_names::explained;
 pub use known::{KnownTexts, SeenText, Writer};
+pub use near_names::explained;
 #[cfg(test)]
 pub use open_files::NoneOpen;
 pub use open_files::{EditorChange, MadeInEditor, OpenFiles, Site};
@@ -90,6 +92,8 @@ pub struct Context {
     pub sandbox: Option<Sandbox>,
     /// The variables of commands.
     pub environment: Environment,
+    /// Further ones, which stand in place of those of the same name.
+    pub variables: Vec<(String, String)>,
     /// When the programs that it starts must have ended, if they may not outlive something.
     pub lifeline: Option<Lifeline>,
     /// The paths that rules deny below readable folders.
@@ -136,6 +140,7 @@ impl Context {
             handle: "o-1".to_owned(),
             sandbox: None,
             environment: Environment::default(),
+            variables: Vec::new(),
             lifeline: None,
             barred: Arc::default(),
             revision: None,
@@ -261,7 +266,7 @@ pub trait Tool: Send + Sync {
 }
 
 /// A tool's description: name, what it does, and its parameters with type, meaning and whether they must
-/// be given. Types: `string`, `integer`, `boolean`, `strings`, `edits`.
+/// be given. Types: `string`, `integer`, `count` (0 or more), `boolean`, `strings`, `edits`, and one of several words: `a|b`.
 fn spec(name: &str, description: &str, parameters: &[(&'static str, &str, &str, bool)]) -> ToolSpec {
     let mut properties = Map::new();
     for (key, kind, meaning, _) in parameters {
@@ -273,14 +278,24 @@ fn spec(name: &str, description: &str, parameters: &[(&'static str, &str, &str, 
             }
             "edits" => {
                 let of = |kind: &'static str| Value::from(Map::new().with("type", kind));
-                let all = Map::new().with("type", "boolean").with("description", "Whether every place is meant.");
+                let all =
+                    Map::new().with("type", "boolean").with("description", "Whether every place is meant.");
                 let parts = Map::new().with("old", of("string")).with("new", of("string"));
                 let mut item = Map::new();
                 item.put("type", "object");
                 item.put("properties", Value::from(parts.with("replace_all", Value::from(all))));
                 item.put("required", Value::vector(["old", "new"]));
+                item.put("additionalProperties", false);
                 property.put("type", "array");
                 property.put("items", Value::from(item));
+            }
+            "count" => {
+                property.put("type", "integer");
+                property.put("minimum", Value::int(0));
+            }
+            words if words.contains('|') => {
+                property.put("type", "string");
+                property.put("enum", Value::vector(words.split('|').map(str::to_owned)));
             }
             kind => {
                 property.put("type", kind.to_owned());
@@ -294,6 +309,7 @@ fn spec(name: &str, description: &str, parameters: &[(&'static str, &str, &str, 
     schema.put("type", "object");
     schema.put("properties", Value::from(properties));
     schema.put("required", Value::vector(required));
+    schema.put("additionalProperties", false);
     ToolSpec { name: name.to_owned(), description: description.to_owned(), parameters: Value::from(schema) }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use edn_bridge::limits::{GLOB_BYTES, GLOB_GROUPS};
 use edn_bridge::meter::Meter;
-use edn_bridge::glob::{PathGlob, PathGlobs, escape, ignored, only};
+use edn_bridge::glob::{FileGlob, PathGlob, PathGlobs, escape, ignored};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -15,7 +15,7 @@ fuzz_target!(|input: &[u8]| {
     let workspace = Path::new("/w");
     let read = PathGlob::new(glob);
     if glob.len() > GLOB_BYTES || glob.matches('{').count() > GLOB_GROUPS {
-        assert!(read.is_err() && only(workspace, Some(glob)).is_err());
+        assert!(read.is_err() && FileGlob::new(workspace, glob).is_err());
     }
     if let (Ok(read), Ok(all)) = (read, PathGlob::new(&format!("{glob}/**"))) {
         assert!(!read.is_match(Path::new(path)) || glob.is_empty() || all.is_match(Path::new(path)));
@@ -31,8 +31,9 @@ fuzz_target!(|input: &[u8]| {
     if let Ok(escaped) = PathGlob::new(&escape(path)) {
         assert!(escaped.is_match(Path::new(path)), "{path:?}");
     }
-    if let Ok(only) = only(workspace, Some(glob)) {
-        let _ = only.matched(workspace.join(path), false);
+    if let Ok(file_glob) = FileGlob::new(workspace, glob) {
+        let _ = file_glob.is_match(Path::new(path));
+        let _ = file_glob.means_hidden(Path::new(path));
     }
     let _ = ignored(workspace, &text).matched(workspace.join(path), true);
 });

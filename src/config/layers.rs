@@ -33,6 +33,7 @@ enum Setting {
     Agents,
     Interaction,
     Sandbox,
+    Commands,
     Control,
     Daemon,
     Telemetry,
@@ -41,7 +42,7 @@ enum Setting {
 }
 
 /// The settings by name, also for the nearest name to a mistyped one.
-const SETTINGS: [(&str, Setting); 17] = [
+const SETTINGS: [(&str, Setting); 18] = [
     ("provider", Setting::Provider),
     ("model", Setting::Model),
     ("mode", Setting::Mode),
@@ -54,6 +55,7 @@ const SETTINGS: [(&str, Setting); 17] = [
     ("agents", Setting::Agents),
     ("interaction", Setting::Interaction),
     ("sandbox", Setting::Sandbox),
+    ("commands", Setting::Commands),
     ("control", Setting::Control),
     ("daemon", Setting::Daemon),
     ("telemetry", Setting::Telemetry),
@@ -120,6 +122,8 @@ pub struct Layers {
     pub rules: Vec<RuleValue>,
     /// Folders that commands may write to.
     pub writable: Vec<PathBuf>,
+    /// Variables of the model's commands; `None` takes one back.
+    pub commands: Vec<(String, Option<String>)>,
     /// The hosts that may be on this machine or in a private network, for what is fetched.
     pub private_hosts: Vec<HostPattern>,
     /// Whether `fetch` goes through the proxy that the environment names, from the user's file alone.
@@ -379,6 +383,23 @@ impl Layers {
                 let expected = "{:orphan-grace-ms n}, with n at most a day";
                 self.note_unknown(file, key, value, &["orphan-grace-ms"]);
                 self.orphan_grace = Some(Duration::from_millis(millis.ok_or_else(|| shape(expected))?));
+            }
+            Setting::Commands => {
+                let expected = "{:environment {\"NAME\" \"value\", \"OTHER\" nil}}";
+                self.note_unknown(file, key, value, &["environment"]);
+                let variables =
+                    value.get("environment").and_then(Value::as_map).ok_or_else(|| shape(expected))?;
+                for (name, value) in variables.iter() {
+                    let name = name.as_str().or_else(|| name.as_keyword()).filter(|name| !name.is_empty());
+                    let name =
+                        name.filter(|name| !name.contains(['=', '\0'])).ok_or_else(|| shape(expected))?;
+                    let value = match value {
+                        Value::Nil => None,
+                        value => Some(value.as_str().ok_or_else(|| shape(expected))?.to_owned()),
+                    };
+                    self.commands.retain(|(known, _)| known != name);
+                    self.commands.push((name.to_owned(), value));
+                }
             }
             Setting::Sandbox => {
                 if value.as_map().is_none() {

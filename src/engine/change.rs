@@ -30,7 +30,6 @@ use crate::session::{
 };
 use crate::store::record::KeyedRequest;
 use crate::store::{Entry, EntryBody, FromElsewhere};
-use crate::tool::output::KeptOutput;
 use crate::tool::process::{self, ProcessRequest};
 use crate::value::Value;
 
@@ -126,7 +125,7 @@ pub enum Change {
     /// A job wrote something: from the task that runs it.
     JobOutput { id: Arc<str>, newest: Arc<str> },
     /// A job has ended: from the task that ran it.
-    JobEnded { id: Arc<str>, ended: Box<std::io::Result<(process::ProcessEnd, KeptOutput)>>, ack: Ack<()> },
+    JobEnded { id: Arc<str>, ended: Box<std::io::Result<process::EndedProcess>>, ack: Ack<()> },
     /// A client asks for the jobs with one of the statuses, or for all.
     ListJobs { statuses: Option<Vec<String>>, reply: Reply<Vec<Arc<JobFacts>>> },
     /// A client asks for a job.

@@ -387,6 +387,11 @@ impl OpenFiles for Seen {
         self.files.is_lock_of_client(lock)
     }
 
+    /// An external agent reads files as they are.
+    fn writes_raw(&self) -> bool {
+        self.writer != Writer::Model
+    }
+
     fn shown(&self, path: &Path, seen: SeenText) {
         self.known.shown(path, seen);
     }

@@ -233,6 +233,7 @@ impl Configuration {
             home: dirs::home_dir().map(|home| resolved(&home)),
             own: own.into_iter().flatten().map(|path| resolved(path)).collect(),
             hidden: self.settings.kept().hidden.iter().map(|path| resolved(path)).collect(),
+            outputs: None,
             programs: self.for_folder(&workspace.to_string_lossy()).programs.clone(),
             private: Vec::new(),
         }

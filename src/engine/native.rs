@@ -5,6 +5,7 @@ pub(super) mod answer;
 pub(super) mod answer_parts;
 pub(super) mod call;
 mod compaction;
+mod gate;
 mod hooks;
 pub(super) mod proposal;
 mod request;

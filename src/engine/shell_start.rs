@@ -59,7 +59,15 @@ pub fn start(shared: &Arc<Services>, new: NewShell, reply: Reply<Arc<ShellFacts>
     tasks.spawn_on(
         async move {
             let NewShell { command, cwd, timeout, environment, .. } = new;
-            let job = ProcessRequest { command, cwd, timeout, sandbox: None, environment, lifeline: None };
+            let job = ProcessRequest {
+                command,
+                cwd,
+                timeout,
+                sandbox: None,
+                environment,
+                variables: Vec::new(),
+                lifeline: None,
+            };
             let ended = process::run_apart(job, collectors, &stop).await;
             let now = rfc3339(shared.clock.now());
             let lasted = shared.clock.passed().saturating_sub(began);

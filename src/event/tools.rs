@@ -17,7 +17,7 @@ pub struct ToolCall {
     pub name: Arc<str>,
     /// Its effect, on one line.
     pub summary: Arc<str>,
-    /// The arguments as EDN text, verbatim from the model; empty while unknown.
+    /// The arguments as EDN text, as the gate left them; empty while unknown.
     pub arguments: Arc<str>,
     /// The arguments; nil while unknown.
     pub parsed: Arguments,
@@ -161,7 +161,8 @@ impl FileEdit {
     }
 
     pub(super) fn weight(&self) -> usize {
-        let of_bytes = |bytes: &Arc<FileBytes>| bytes.new.len().saturating_add(bytes.old.as_ref().map_or(0, Vec::len));
+        let of_bytes =
+            |bytes: &Arc<FileBytes>| bytes.new.len().saturating_add(bytes.old.as_ref().map_or(0, Vec::len));
         let texts = self.new.len().saturating_add(self.old.as_deref().map_or(0, str::len));
         texts.saturating_add(self.bytes.as_ref().map_or(0, of_bytes))
     }

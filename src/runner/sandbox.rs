@@ -17,7 +17,12 @@ mod kernel;
 mod kernel {
     use std::path::PathBuf;
 
-    pub(super) fn restrict(_: &[PathBuf], _: &[PathBuf], _: &[PathBuf]) -> std::io::Result<bool> {
+    pub(super) fn restrict(
+        _: &[PathBuf],
+        _: &[PathBuf],
+        _: &[PathBuf],
+        _: &[PathBuf],
+    ) -> std::io::Result<bool> {
         Ok(false)
     }
 
@@ -32,6 +37,7 @@ pub struct Sandbox {
     writable: Vec<PathBuf>,
     guarded: Vec<PathBuf>,
     hidden: Vec<PathBuf>,
+    shown: Vec<PathBuf>,
 }
 
 /// Whether the kernel restricts commands.
@@ -85,9 +91,17 @@ impl Sandbox {
         self
     }
 
+    /// These folders below what is hidden are read all the same.
+    #[must_use]
+    pub fn showing(mut self, folders: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.shown.extend(folders);
+        self
+    }
+
     /// As arguments of a runner.
     pub(super) fn to_words(&self) -> Vec<OsString> {
-        let lists = [(b'w', &self.writable), (b'g', &self.guarded), (b'h', &self.hidden)];
+        let lists =
+            [(b'w', &self.writable), (b'g', &self.guarded), (b'h', &self.hidden), (b's', &self.shown)];
         let words = lists.into_iter().flat_map(|(kind, paths)| paths.iter().map(move |path| (kind, path)));
         words
             .map(|(kind, path)| OsString::from_vec([&[kind], path.as_os_str().as_bytes()].concat()))
@@ -104,6 +118,7 @@ impl Sandbox {
                 b'w' => &mut sandbox.writable,
                 b'g' => &mut sandbox.guarded,
                 b'h' => &mut sandbox.hidden,
+                b's' => &mut sandbox.shown,
                 _ => return None,
             };
             list.push(PathBuf::from(OsStr::from_bytes(path)));
@@ -122,7 +137,7 @@ impl Sandbox {
                     let resolved =
                         |paths: &[PathBuf]| paths.iter().map(|path| resolve(path)).collect::<Vec<_>>();
                     let (kept, hidden) = (resolved(&self.guarded), resolved(&self.hidden));
-                    let enforced = kernel::restrict(&self.writable, &kept, &hidden)?;
+                    let enforced = kernel::restrict(&self.writable, &kept, &hidden, &resolved(&self.shown))?;
                     Ok(work(SandboxState::of(enforced)))
                 })?;
             restricted.join().unwrap_or_else(|_| Err(std::io::Error::other("the sandbox thread failed")))

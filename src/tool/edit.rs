@@ -15,8 +15,8 @@ use super::placeholder;
 use super::text_file::{PlainText, new_file, plain};
 use super::write::{MadeChange, OpenText, changing, proposed, tell_diff, write_revision};
 use super::{
-    CallFuture, Changing, Context, DIGEST, OpenFiles, Outcome, Plan, Proposal, Revision, Site, Tool, cut, judged,
-    spec, target,
+    CallFuture, Changing, Context, DIGEST, OpenFiles, Outcome, Plan, Proposal, Revision, Site, Tool, cut,
+    judged, spec, target,
 };
 use crate::diff::unified;
 use crate::limits::{EDIT_ATTEMPTS, EDIT_LINES_SHOWN, EDITS, NEAR_LINES, TOOL_LINE_BYTES};
@@ -122,7 +122,7 @@ impl Tool for Edit {
     }
 }
 
-/// Makes the edits. Returns the change, and what the model is told of it. Starts again if somebody else changes the file.
+/// Makes the edits. Returns the change, and the report for the model. Starts again if somebody else changes the file.
 fn edit(
     path: &Path,
     arguments: &Value<'_>,
@@ -161,7 +161,7 @@ impl<'a> Replacement<'a> {
     }
 }
 
-/// The file, its text after the edits, and what the model is told of them.
+/// The file, its text after the edits, and the report for the model.
 fn edited<'p>(
     path: &'p Path,
     arguments: &Value<'_>,
@@ -236,7 +236,9 @@ fn apply(
             return Err(CallError::Ended);
         }
         if old.is_empty() {
-            return unfit(format!("the old text of edit {number} is empty, and the file is not; say what is to be replaced."));
+            return unfit(format!(
+                "the old text of edit {number} is empty, and the file is not; say what is to be replaced."
+            ));
         }
         if old == new {
             return unfit(format!("the old and the new text of edit {number} are the same."));
@@ -288,7 +290,7 @@ fn apply(
     Ok((new, report(&places) + &notes))
 }
 
-/// What was made of a place.
+/// A place after the edit.
 struct Made<'p> {
     placed: &'p Placed,
     /// The numbers of the first and the last line that have changed.
@@ -324,13 +326,18 @@ fn rebuilt<'p>(text: &PlainText<'_>, placed: &'p [Placed]) -> (String, Vec<Made<
                 result.push_str(ends.after(at));
             }
         }
-        // What stands behind a last line end is no line of its own.
-        let last = if last > first && lines.get(last).is_some_and(|line| *line == NewLine::Text(String::new())) {
-            last.saturating_sub(1)
-        } else {
-            last
-        };
-        made.push(Made { placed, lines: (number.saturating_add(first), number.saturating_add(last)), text: shown });
+        // The empty text behind a last line end is no line of its own.
+        let last =
+            if last > first && lines.get(last).is_some_and(|line| *line == NewLine::Text(String::new())) {
+                last.saturating_sub(1)
+            } else {
+                last
+            };
+        made.push(Made {
+            placed,
+            lines: (number.saturating_add(first), number.saturating_add(last)),
+            text: shown,
+        });
         counted = result.len();
         number = number.saturating_add(lines.len().saturating_sub(1));
         from = range.end;
@@ -384,7 +391,7 @@ impl Ends {
     }
 }
 
-/// What the model is told of the places that were edited.
+/// The report for the model on the places that were edited.
 fn report(made: &[Made<'_>]) -> String {
     let lines = |(first, last): (usize, usize)| match first == last {
         true => format!("line {first}"),
@@ -520,7 +527,10 @@ mod tests {
         let arguments = crate::edn::read_one(br#"{:edits [{:old "one" :new "1"}]}"#).unwrap();
         let site = Site { cwd: dir.path(), open: &NoneOpen, stop: &CancellationToken::new(), judged: None };
         let made = edit(&path, &arguments, site, &|_| Ok(()), &|| true).unwrap().0.edit;
-        assert_eq!(made, FileEdit { path, old: Some("one\ntwo\n".into()), new: "1\ntwo\n".into(), bytes: None });
+        assert_eq!(
+            made,
+            FileEdit { path, old: Some("one\ntwo\n".into()), new: "1\ntwo\n".into(), bytes: None }
+        );
     }
 
     #[test]

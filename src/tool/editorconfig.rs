@@ -1,4 +1,4 @@
-//! What `.editorconfig` says of a file: its encoding and the end of its lines. The other keys are an editor's.
+//! Reads `.editorconfig`: the encoding of a file and the end of its lines. The other keys are an editor's.
 //!
 //! Reads the files of that name from the file's folder upwards, to the first with `root = true`. Each is read as a
 //! regular file and within bounds, since it belongs to a project. Does not know who asks.
@@ -9,7 +9,8 @@ use encoding_rs::{Encoding, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
 use crate::files;
 use crate::glob::PathGlob;
-use crate::limits::{IGNORE_BYTES, IGNORE_LINES};
+use crate::limits::{IGNORE_BYTES, IGNORE_LINES, RULE_STEPS};
+use crate::meter::Meter;
 
 /// An encoding by its name in `.editorconfig`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub(super) enum Charset {
     Other(&'static Encoding),
 }
 
-/// What is wanted of a file.
+/// The settings of a file.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wanted {
     /// `charset`.
@@ -34,13 +35,14 @@ pub(super) struct Wanted {
     pub end: Option<&'static str>,
 }
 
-/// What is wanted of the file at an absolute path.
+/// The settings of the file at an absolute path.
 pub(super) fn of(path: &Path) -> Wanted {
     let mut wanted = Wanted::default();
+    let mut meter = Meter::new(RULE_STEPS, usize::MAX);
     for folder in path.ancestors().skip(1) {
         let Ok(bytes) = files::read(&folder.join(".editorconfig"), IGNORE_BYTES) else { continue };
         let Ok(below) = path.strip_prefix(folder) else { break };
-        let (found, is_root) = read(&String::from_utf8_lossy(&bytes), below);
+        let (found, is_root) = read(&String::from_utf8_lossy(&bytes), below, &mut meter);
         // The nearer file counts.
         wanted.charset = wanted.charset.or(found.charset);
         wanted.end = wanted.end.or(found.end);
@@ -51,8 +53,8 @@ pub(super) fn of(path: &Path) -> Wanted {
     wanted
 }
 
-/// What one file says of a path below its folder, and whether it is the topmost one.
-fn read(text: &str, below: &Path) -> (Wanted, bool) {
+/// The settings in one file for a path below its folder, and whether it is the topmost one.
+fn read(text: &str, below: &Path, meter: &mut Meter) -> (Wanted, bool) {
     let (mut wanted, mut is_root, mut section) = (Wanted::default(), false, None);
     for line in text.strip_prefix('\u{feff}').unwrap_or(text).lines().take(IGNORE_LINES) {
         let line = line.trim();
@@ -60,7 +62,7 @@ fn read(text: &str, below: &Path) -> (Wanted, bool) {
             continue;
         }
         if let Some(glob) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            section = Some(fits(glob, below));
+            section = Some(fits(glob, below, meter));
             continue;
         }
         let Some((key, value)) = line.split_once('=') else { continue };
@@ -90,8 +92,12 @@ fn read(text: &str, below: &Path) -> (Wanted, bool) {
     (wanted, is_root)
 }
 
-/// Whether the glob of a section fits. One without a slash fits in every folder below.
-fn fits(glob: &str, below: &Path) -> bool {
+/// Whether the glob of a section fits. One without a slash fits in every folder below. Beyond the budget none does.
+fn fits(glob: &str, below: &Path, meter: &mut Meter) -> bool {
+    let steps = glob.len().saturating_add(below.as_os_str().len());
+    if meter.spend(steps, 0).is_err() {
+        return false;
+    }
     let glob = match glob.trim_start_matches('/') {
         inner if glob.contains('/') => inner.to_owned(),
         inner => format!("**/{inner}"),
@@ -107,12 +113,13 @@ mod tests {
     fn last_section_that_fits_counts() {
         let text = "root = true\n[*]\nend_of_line = lf\ncharset = utf-8\n[*.{bat,cmd}]\nend_of_line=CRLF\n\
                     [/old/**]\ncharset = latin1\n";
-        let end = |path: &str| read(text, Path::new(path)).0.end;
+        let read = |path: &str| read(text, Path::new(path), &mut Meter::new(RULE_STEPS, usize::MAX));
+        let end = |path: &str| read(path).0.end;
         assert_eq!((end("a.rs"), end("x/run.bat")), (Some("\n"), Some("\r\n")));
-        let charset = |path: &str| read(text, Path::new(path)).0.charset;
+        let charset = |path: &str| read(path).0.charset;
         assert_eq!(charset("old/a"), Some(Charset::Other(WINDOWS_1252)));
         assert_eq!(charset("new/old/a"), Some(Charset::Utf8 { has_mark: false }));
-        assert!(read(text, Path::new("a")).1);
+        assert!(read("a").1);
     }
 
     #[test]

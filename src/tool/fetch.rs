@@ -96,12 +96,7 @@ impl Tool for Fetch {
              address then if you want it.",
             &[
                 ("url", "string", "The address, with http:// or https://.", true),
-                (
-                    "offset",
-                    "integer",
-                    "The first line of the text, from 1, to read on in a long page.",
-                    false,
-                ),
+                ("offset", "count", "The first line of the text, from 1, to read on in a long page.", false),
             ],
         )
     }

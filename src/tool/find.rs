@@ -93,9 +93,8 @@ fn find(context: &Context, path: &Path, arguments: &Value<'_>) -> Result<Outcome
         FOUND_FILES => lines.push_str(&format!(
             "[… the newest {SEARCH_MATCHES} of the first {FOUND_FILES} files: make the glob narrower …]\n"
         )),
-        all if all > SEARCH_MATCHES => lines.push_str(&format!(
-            "[… the newest {SEARCH_MATCHES} of {all} files: make the glob narrower …]\n"
-        )),
+        all if all > SEARCH_MATCHES => lines
+            .push_str(&format!("[… the newest {SEARCH_MATCHES} of {all} files: make the glob narrower …]\n")),
         _ => {}
     }
     lines.push_str(&walk.left_out());

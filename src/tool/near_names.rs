@@ -52,7 +52,8 @@ fn near(cwd: &Path, path: &Path, barred: &DeniedPaths, stop: &CancellationToken)
     let same = walk.take(NEAR_FILES).map(|file| file.path).filter(|file| is_same(file));
     let mut found: Vec<String> = same.take(MOST).map(|file| super::path::shown(&file, cwd)).collect();
     let entries = files::open_folder(folder).and_then(|folder| files::entries(folder, FOLDER_ENTRIES));
-    let entries = entries.unwrap_or_default().into_iter().filter(|(entry, _)| !barred.bars(&folder.join(entry)));
+    let entries =
+        entries.unwrap_or_default().into_iter().filter(|(entry, _)| !barred.bars(&folder.join(entry)));
     let entries: Vec<String> = entries.filter_map(|(entry, _)| entry.into_string().ok()).collect();
     for entry in similar::names(name, entries.iter().map(String::as_str)) {
         let shown = super::path::shown(&folder.join(entry), cwd);
@@ -80,7 +81,7 @@ mod tests {
         let rules: Vec<Rule> = rules.iter().map(|rule| Rule::read(rule).unwrap()).collect();
         let barred = DeniedPaths::new(&rules, &Ground::from(root.as_path()), "read");
         let told = |path: &str| did_you_mean(&root, &root.join(path), &barred, &CancellationToken::new());
-        assert_eq!(told("src/man.rs"), "; did you mean src/main.rs");
+        assert_eq!(told("src/man.rs"), "; did you mean src/main.rs or src/lib.rs");
         assert_eq!(told("util.rs"), "; did you mean tests/util.rs");
         assert_eq!(told("source/Main.rs"), "; did you mean src/main.rs");
         assert_eq!(told("zzz"), "");

@@ -31,6 +31,11 @@ pub trait OpenFiles: Send + Sync {
         false
     }
 
+    /// Whether a whole text that is written is that of the file, byte for byte, and not a model's plain text.
+    fn writes_raw(&self) -> bool {
+        false
+    }
+
     /// Notes that a model was shown a text.
     fn shown(&self, path: &Path, seen: SeenText) {
         let _ = (path, seen);

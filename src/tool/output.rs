@@ -30,7 +30,7 @@ impl Outputs {
     }
 
     /// The folder.
-    pub(super) fn folder(&self) -> &Path {
+    pub fn folder(&self) -> &Path {
         &self.folder
     }
 
@@ -255,16 +255,16 @@ impl Collector {
         let end = self.tail.get(ceil(&self.tail, self.tail.len().saturating_sub(HALF))..).unwrap_or_default();
         let shown = u64::try_from(self.head.len().saturating_add(end.len())).unwrap_or(u64::MAX);
         let missing = self.size.saturating_sub(shown);
+        let path = self.outputs.path(&self.handle).unwrap_or_default();
         let (handle, place) = match (&self.broken, self.size > KEPT_OUTPUT_BYTES) {
             (Some(error), _) => (None, format!("it could not be kept: {error}")),
             (None, true) => (
                 Some(self.handle.clone()),
-                format!("the first {KEPT_OUTPUT_BYTES} bytes are kept as {}", self.handle),
+                format!("the first {KEPT_OUTPUT_BYTES} bytes of it: {}", path.display()),
             ),
-            (None, false) => (Some(self.handle.clone()), format!("all of it is kept as {}", self.handle)),
+            (None, false) => (Some(self.handle.clone()), format!("all of it: {}", path.display())),
         };
-        let text =
-            format!("{}\n[… {missing} of {} bytes are not shown; {place} …]\n{end}", self.head, self.size);
+        let text = format!("{}\n[… {missing} of {} bytes left out; {place} …]\n{end}", self.head, self.size);
         KeptOutput { text, cut: true, handle, size: self.size }
     }
 }

@@ -168,7 +168,9 @@ fn alike(path: &Path) -> Option<PathBuf> {
         let wanted = folded_name(name.to_str()?);
         let entries = files::open_folder(&found).and_then(|folder| files::entries(folder, FOLDER_ENTRIES));
         let entries = entries.unwrap_or_default();
-        let mut names = entries.iter().filter(|(entry, _)| entry.to_str().is_some_and(|entry| folded_name(entry) == wanted));
+        let mut names = entries
+            .iter()
+            .filter(|(entry, _)| entry.to_str().is_some_and(|entry| folded_name(entry) == wanted));
         match (names.next(), names.next()) {
             (Some((entry, _)), None) => {
                 is_other = true;

@@ -186,7 +186,9 @@ fn judge_part(
         None => {}
     }
     match access {
-        Access::Read(path) if ground.holds(path) && !ground.hides(path) => Verdict::Allow,
+        Access::Read(path) if ground.shows(path) || ground.holds(path) && !ground.hides(path) => {
+            Verdict::Allow
+        }
         Access::Write(path)
             if (agreed || mode == Mode::AcceptEdits) && protected_files::reason(path, ground).is_none() =>
         {
@@ -414,7 +416,18 @@ mod tests {
 
     #[test]
     fn own_secrets_in_the_workspace_are_read_when_approved() {
-        let ground = Ground { hidden: vec!["/w/state".into()], ..Ground::from(Path::new("/w")) };
+        let outputs = Some("/w/state/outputs/s-1".into());
+        let ground = Ground { hidden: vec!["/w/state".into()], outputs, ..Ground::from(Path::new("/w")) };
+        let read = |path: &str| judge(Mode::Ask, &[], &ground, "read", &Access::Read(path.into()));
+        assert_eq!(read("/w/state/outputs/s-1/o-1.txt"), Verdict::Allow);
+        for path in [
+            "/w/state/outputs/s-1/x.kept",
+            "/w/state/outputs/s-2/o-1.txt",
+            "/w/state/outputs/s-1",
+            "/w/state/o.txt",
+        ] {
+            assert!(matches!(read(path), Verdict::Ask(_)), "{path}");
+        }
         let rule = rules(r#"{:decision :allow :tool "read" :path "/w/state/a"}"#);
         for (path, rules, expected) in [
             ("/w/state/credentials.edn", [].as_slice(), ["ask", "ask", "ask", "allow"]),

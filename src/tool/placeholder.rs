@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 
 /// How such a line begins, after its indentation.
-const MARKS: &[&str] = &["//", "/*", "{/*", "#", "--", "<!--", ";", "%", "(*", "\"\"\"", "'", "[", "(", "<", "*"];
+const MARKS: &[&str] =
+    &["//", "/*", "{/*", "#", "--", "<!--", ";", "%", "(*", "\"\"\"", "'", "[", "(", "<", "*"];
 
 /// How it ends.
 const ENDS: &[&str] = &["*/}", "*/", "-->", "*)", "\"\"\"", "]", ")", ">"];
 
-/// What it says, in lower case.
+/// Its words, in lower case.
 const PHRASES: &[&str] = &[
     "existing code",
     "existing content",
@@ -57,7 +58,8 @@ fn is_placeholder(line: &str) -> bool {
     }
     let Some(rest) = MARKS.iter().find_map(|mark| line.strip_prefix(mark)) else { return false };
     let rest = ENDS.iter().find_map(|end| rest.strip_suffix(end)).unwrap_or(rest);
-    let rest = rest.trim_matches(|c: char| c.is_whitespace() || matches!(c, '/' | '#' | '-' | '*' | ';' | ':'));
+    let rest =
+        rest.trim_matches(|c: char| c.is_whitespace() || matches!(c, '/' | '#' | '-' | '*' | ';' | ':'));
     let (starts, ends) = (rest.starts_with(['.', '…']), rest.ends_with(['.', '…']));
     let says = rest.trim_matches(|c: char| c.is_whitespace() || matches!(c, '.' | '…')).to_lowercase();
     (starts || ends)

@@ -31,6 +31,8 @@ pub struct ProcessRequest {
     pub sandbox: Option<Sandbox>,
     /// Its variables.
     pub environment: Environment,
+    /// Further ones, which stand in place of those of the same name.
+    pub variables: Vec<(String, String)>,
     /// When it must have ended, if it may not outlive something.
     pub lifeline: Option<Lifeline>,
 }
@@ -48,6 +50,17 @@ pub enum ProcessEnd {
     Stopped,
 }
 
+/// A command that has ended.
+#[derive(Debug)]
+pub struct EndedProcess {
+    /// How.
+    pub end: ProcessEnd,
+    /// Its output.
+    pub output: KeptOutput,
+    /// Whether something that it left in the background still had the output open, and was ended.
+    pub has_left: bool,
+}
+
 /// Runs a command to its end. `progress` is given the newest part of the output, at most ten times a
 /// second.
 ///
@@ -58,11 +71,14 @@ pub async fn run(
     mut output: Collector,
     stop: &CancellationToken,
     progress: &(dyn Fn(&str) + Send + Sync),
-) -> io::Result<(ProcessEnd, KeptOutput)> {
+) -> io::Result<EndedProcess> {
     // Both of its outputs go into one pipe, in the order in which it writes.
     let (mut reader, writer) = runner::pipe()?;
     let program = Program::new("bash").args(["-c", &job.command]).cwd(&job.cwd);
-    let program = program.environment(&job.environment).sandbox(job.sandbox).until(job.lifeline);
+    let mut program = program.environment(&job.environment).sandbox(job.sandbox).until(job.lifeline);
+    for (name, value) in job.variables {
+        program = program.env(name, value);
+    }
     let mut running = program.start(writer.try_clone()?.into(), writer.into()).await?;
     let deadline = job.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let mut buffer = vec![0u8; PROCESS_READ_BYTES];
@@ -91,6 +107,7 @@ pub async fn run(
             () = std::future::ready(()), if exited.is_some() && !open => break None,
         }
     };
+    let has_left = ended.is_none() && open;
     running.end().await;
     if ended.is_some() {
         // Reads the output that is already there, without waiting for more.
@@ -102,7 +119,7 @@ pub async fn run(
         }
     }
     let end = ended.unwrap_or_else(|| exited.map_or(ProcessEnd::Stopped, |(status, _)| of_status(status)));
-    Ok((end, output.finish()))
+    Ok(EndedProcess { end, output: output.finish(), has_left })
 }
 
 /// Runs a command to its end, with each of its outputs in a collector of its own.
@@ -117,7 +134,10 @@ pub async fn run_apart(
     let (mut reader, writer) = runner::pipe()?;
     let (mut error_reader, error_writer) = runner::pipe()?;
     let program = Program::new("bash").args(["-c", &job.command]).cwd(&job.cwd);
-    let program = program.environment(&job.environment).sandbox(job.sandbox).until(job.lifeline);
+    let mut program = program.environment(&job.environment).sandbox(job.sandbox).until(job.lifeline);
+    for (name, value) in job.variables {
+        program = program.env(name, value);
+    }
     let mut running = program.start(writer.into(), error_writer.into()).await?;
     let deadline = job.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let never = Instant::now();
@@ -183,12 +203,13 @@ mod tests {
             timeout: None,
             sandbox: None,
             environment: Environment::default(),
+            variables: Vec::new(),
             lifeline: None,
         };
         let looks = Mutex::new(Vec::new());
         let progress = |_: &str| looks.lock().unwrap().push(Instant::now());
         let output = Outputs::new(dir.path(), "s").collect("o".to_owned());
-        let (end, _) = run(job, output, &CancellationToken::new(), &progress).await.unwrap();
+        let EndedProcess { end, .. } = run(job, output, &CancellationToken::new(), &progress).await.unwrap();
         assert_eq!(end, ProcessEnd::Exit(0));
         let looks = looks.into_inner().unwrap();
         assert!(looks.len() > 1, "it was shown {} times", looks.len());

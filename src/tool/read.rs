@@ -35,8 +35,8 @@ impl Tool for Read {
              first line in brackets says what is special: CRLF line ends, an encoding.",
             &[
                 ("path", "string", "The file, relative to the session's folder.", true),
-                ("offset", "integer", "The first line, from 1; a notebook's own lines too.", false),
-                ("limit", "integer", "How many lines.", false),
+                ("offset", "count", "The first line, from 1; a notebook's own lines too.", false),
+                ("limit", "count", "How many lines.", false),
             ],
         )
     }
@@ -74,7 +74,8 @@ impl Tool for Read {
                 if is_notebook
                     && offset.is_none()
                     && limit.is_none()
-                    && let Some(cells) = OpenText::at(&path, &*open).ok().and_then(|old| notebook::cells(old.text()))
+                    && let Some(cells) =
+                        OpenText::at(&path, &*open).ok().and_then(|old| notebook::cells(old.text()))
                 {
                     let mut outcome = Outcome::ok(cells);
                     outcome.details.put("path", path.to_string_lossy().into_owned());

@@ -43,9 +43,14 @@ impl Tool for Search {
                 ),
                 ("path", "string", "The file or folder; without it, the session's folder.", false),
                 ("glob", "string", "Only files like this, such as *.rs or src.", false),
-                ("context", "integer", "How many lines around each match to show.", false),
-                ("mode", "string", "lines (as without it), files (the newest first) or count (of each file).", false),
-                ("offset", "integer", "How many matches, or files, to pass over: the next page.", false),
+                ("context", "count", "How many lines around each match to show.", false),
+                (
+                    "mode",
+                    "lines|files|count",
+                    "lines (as without it), files (the newest first) or count (of each file).",
+                    false,
+                ),
+                ("offset", "count", "How many matches, or files, to pass over: the next page.", false),
                 ("hidden", "boolean", "Whether to include hidden files.", false),
                 ("ignored", "boolean", "Whether to include what ignore files name.", false),
             ],
@@ -88,7 +93,7 @@ impl Tool for Search {
     }
 }
 
-/// What a search shows.
+/// The kind of a search's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Lines,
@@ -184,7 +189,7 @@ fn search(context: &Context, path: &Path, arguments: &Value<'_>) -> Result<Outco
     if found.is_full() || all > next {
         let what = if mode == Mode::Lines { "matches" } else { "files" };
         found.text.push_str(&format!(
-            "[… more than {SEARCH_MATCHES} {what}: make the pattern or the glob narrower, or go on with offset {next} …]\n"
+            "[… more than {SEARCH_MATCHES} {what}: make the pattern or the glob narrower, or continue with offset {next} …]\n"
         ));
     }
     let shown = if mode == Mode::Lines { found.matches } else { all }.saturating_sub(offset);
@@ -218,7 +223,8 @@ fn search_file(
     }
     // A file may grow while it is read.
     let stop = found.stop.clone();
-    let mut part = Stoppable { source: file.take(SEARCH_FILE_BYTES), is_stopped: move || stop.is_cancelled() };
+    let mut part =
+        Stoppable { source: file.take(SEARCH_FILE_BYTES), is_stopped: move || stop.is_cancelled() };
     if known.len() > TOOL_FILE_BYTES {
         return searcher.search_reader(matcher, part, found).is_ok();
     }
@@ -362,7 +368,7 @@ mod tests {
         assert_eq!(told(Map::new().with("offset", Value::from(9))), "[no more matches]\n");
         std::fs::write(root.join("c"), "x\n".repeat(SEARCH_MATCHES)).unwrap();
         let first = told(Map::new());
-        assert!(first.contains("go on with offset 1000"), "{}", &first[first.len() - 200..]);
+        assert!(first.contains("continue with offset 1000"), "{}", &first[first.len() - 200..]);
         assert!(Mode::of(&Value::from(Map::new().with("mode", "all"))).is_err());
     }
 

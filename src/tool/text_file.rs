@@ -21,7 +21,7 @@ const BOM: char = '\u{feff}';
 pub(super) struct TextFormat(&'static Encoding);
 
 impl TextFormat {
-    /// What new files are.
+    /// The encoding of new files.
     pub const UTF_8: Self = Self(UTF_8);
 
     /// Whether the bytes are the text itself.
@@ -72,7 +72,8 @@ impl TextFormat {
         };
         if let Some((encoding, mark)) = Encoding::for_bom(bytes) {
             // A mark of UTF-32 begins with that of UTF-16.
-            let is_wider = encoding == UTF_16LE && bytes.get(mark..).is_some_and(|rest| rest.starts_with(&[0, 0]));
+            let is_wider =
+                encoding == UTF_16LE && bytes.get(mark..).is_some_and(|rest| rest.starts_with(&[0, 0]));
             return (!is_wider).then_some(Self(encoding));
         }
         let has_nul = memchr::memchr(0, bytes.get(..GUESS_BYTES).unwrap_or(bytes)).is_some();
@@ -128,7 +129,7 @@ pub(super) fn decode(path: &Path, bytes: Vec<u8>) -> (Option<DecodedText>, Vec<u
     }
 }
 
-/// What is special about a text, as a line for the model that reads it; `None` for UTF-8 with `\n` and no mark.
+/// The special facts about a text, as a line for the model that reads it; `None` for UTF-8 with `\n` and no mark.
 pub(super) fn special(text: &str, format: TextFormat) -> Option<String> {
     let mut parts = Vec::new();
     match format.encoding() {
@@ -151,9 +152,11 @@ pub(super) fn special(text: &str, format: TextFormat) -> Option<String> {
     (!parts.is_empty()).then(|| format!("[{}]\n", parts.join("; ")))
 }
 
-/// What a text keeps of the one before it, for the model that has written it; empty if it is nothing special.
+/// The facts that a text keeps of the one before it, for the model that has written it; empty if it is nothing special.
 pub(super) fn kept(text: &str, format: TextFormat) -> String {
-    special(text, format).map(|line| format!(" Kept: {}.", line.trim_end().trim_matches(['[', ']']))).unwrap_or_default()
+    special(text, format)
+        .map(|line| format!(" Kept: {}.", line.trim_end().trim_matches(['[', ']'])))
+        .unwrap_or_default()
 }
 
 struct Ends {
@@ -306,7 +309,10 @@ mod tests {
         let latin = TextFormat(encoding_rs::WINDOWS_1252);
         assert_eq!(latin.encode("caf\u{e9}").unwrap().as_ref(), b"caf\xe9");
         assert_eq!(latin.encode("a\u{6f22}b"), Err('\u{6f22}'));
-        assert_eq!(TextFormat(UTF_16LE).encode("\u{feff}\u{1d11e}").unwrap().as_ref(), b"\xff\xfe\x34\xd8\x1e\xdd");
+        assert_eq!(
+            TextFormat(UTF_16LE).encode("\u{feff}\u{1d11e}").unwrap().as_ref(),
+            b"\xff\xfe\x34\xd8\x1e\xdd"
+        );
     }
 
     #[test]

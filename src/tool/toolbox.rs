@@ -192,7 +192,7 @@ impl Toolbox {
                 ("options", "strings", "Answers to choose from; without them the user writes one.", false),
             ],
         ));
-        specs.push(spec(
+        let mut delegate = spec(
             DELEGATE,
             "Gives a task to a subagent: a model with a conversation of its own and only the tools that you \
              name. It knows nothing of this conversation, so the task must say everything. Returns what it says \
@@ -202,7 +202,12 @@ impl Toolbox {
                 ("tools", "strings", "Names of your tools that it may use: only those that it needs.", true),
                 ("model", "string", "Another model, as provider/id; yours without it.", false),
             ],
-        ));
+        );
+        // Where there are external agents, a request offers one more parameter.
+        if let Some(schema) = delegate.parameters.as_map_mut() {
+            schema.remove(&Value::keyword("additionalProperties"));
+        }
+        specs.push(delegate);
         specs
     }
 

@@ -25,7 +25,8 @@ fn keyboard(c: char) -> char {
     if c.is_ascii() {
         return c;
     }
-    if matches!(c, '\u{ff01}'..='\u{ff0f}' | '\u{ff1a}'..='\u{ff20}' | '\u{ff3b}'..='\u{ff40}' | '\u{ff5b}'..='\u{ff5e}') {
+    if matches!(c, '\u{ff01}'..='\u{ff0f}' | '\u{ff1a}'..='\u{ff20}' | '\u{ff3b}'..='\u{ff40}' | '\u{ff5b}'..='\u{ff5e}')
+    {
         return u32::from(c).checked_sub(0xfee0).and_then(char::from_u32).unwrap_or(c);
     }
     PAIRS.iter().find(|(_, others)| others.contains(c)).map_or(c, |(key, _)| *key)
@@ -64,8 +65,10 @@ pub(super) fn folded_name(name: &str) -> String {
 impl Folded {
     /// Folds a text.
     pub fn new(text: &str) -> Self {
-        let mut made =
-            Self { text: String::with_capacity(text.len()), steps: vec![Step { folded: 0, original: 0, is_same: true }] };
+        let mut made = Self {
+            text: String::with_capacity(text.len()),
+            steps: vec![Step { folded: 0, original: 0, is_same: true }],
+        };
         let mut chars = text.char_indices().peekable();
         while let Some((start, first)) = chars.next() {
             let mut end = start.saturating_add(first.len_utf8());

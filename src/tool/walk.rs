@@ -77,7 +77,11 @@ impl WalkedFile {
     /// When it was changed last, in nanoseconds since 1970; 0 if that is not known.
     pub fn changed(&self) -> i64 {
         let found = rustix::fs::statat(&*self.folder, &self.name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
-        #[allow(clippy::unnecessary_cast, clippy::cast_lossless, reason = "the fields differ between systems")]
+        #[allow(
+            clippy::unnecessary_cast,
+            clippy::cast_lossless,
+            reason = "the fields differ between systems"
+        )]
         let time = |found: rustix::fs::Stat| {
             let seconds = (found.st_mtime as i64).saturating_mul(1_000_000_000);
             seconds.saturating_add(i64::try_from(found.st_mtime_nsec).unwrap_or_default())
@@ -222,7 +226,12 @@ impl<'c> Walk<'c> {
 
     /// Whether an entry is left out. As in Git, the ignore files decide, nearest first; hidden files are left out unless
     /// one of them or the glob says otherwise.
-    fn leaves_out(&mut self, path: &Path, name: &OsString, is_folder: bool) -> Result<Option<LeftOut>, Exhausted> {
+    fn leaves_out(
+        &mut self,
+        path: &Path,
+        name: &OsString,
+        is_folder: bool,
+    ) -> Result<Option<LeftOut>, Exhausted> {
         if name == ".git" || self.barred.bars_within(path, &mut self.meter)? {
             return Ok(Some(LeftOut::Silently));
         }
@@ -268,7 +277,7 @@ impl<'c> Walk<'c> {
         self.selection.glob.as_ref().is_none_or(|glob| glob.is_match(below))
     }
 
-    /// What was left out, as the end of a result; empty if nothing was.
+    /// The numbers left out, as the end of a result; empty if nothing was.
     pub fn left_out(&self) -> String {
         let mut text = String::new();
         let parts = [(self.hidden, "hidden"), (self.ignored, "ignored")];
@@ -402,7 +411,11 @@ mod tests {
         );
         assert_eq!(walked(&root.join("src"), None, &none), ["a.rs", "b.log", "build/x"], "from above, too");
         assert_eq!(walked(&root, Some("*.rs"), &none), ["src/a.rs"]);
-        assert_eq!(walked(&root, Some("{*.log,gen}"), &none), ["keep.log", "src/b.log"], "a filter, no exception");
+        assert_eq!(
+            walked(&root, Some("{*.log,gen}"), &none),
+            ["keep.log", "src/b.log"],
+            "a filter, no exception"
+        );
         assert_eq!(walked(&root, Some("!*.log"), &none), [".shown", "src/a.rs", "src/build/x"]);
         for all in ["*", "**", "**/*", "."] {
             assert_eq!(walked(&root, Some(all), &none), walked(&root, None, &none), "{all}");

@@ -53,7 +53,7 @@ impl Tool for Write {
     fn plan(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<Plan, CallError> {
         let content = text(arguments, "content")?;
         let path = judged(site, arguments)?;
-        let (old, content) = OpenText::at(&path, site.open)?.to_write(content)?;
+        let (old, content) = OpenText::at(&path, site.open)?.with_content(content)?;
         let diff = unified(old.text(), &content, &super::path::shown(&path, site.cwd));
         Ok(Plan { access: Access::Write(path), diff: Some(diff) })
     }
@@ -61,7 +61,7 @@ impl Tool for Write {
     fn propose(&self, site: Site<'_>, arguments: &Value<'_>) -> Result<(Plan, Option<Proposal>), CallError> {
         let content = text(arguments, "content")?;
         let path = judged(site, arguments)?;
-        let (old, content) = OpenText::at(&path, site.open)?.to_write(content)?;
+        let (old, content) = OpenText::at(&path, site.open)?.with_content(content)?;
         Ok(proposed(&old, &content, site.cwd))
     }
 
@@ -89,7 +89,7 @@ impl Tool for Write {
             let (outputs, handle) = (context.outputs.clone(), context.handle.clone());
             changing(&context.stop, &path.clone(), move |go| {
                 let written = OpenText::at(&path, &*open).and_then(|old| {
-                    let (old, content) = old.to_write(&content)?;
+                    let (old, content) = old.with_content(&content)?;
                     let kept = text_file::kept(&content, old.format);
                     Ok((old.replace(content, &*note, go)?, kept))
                 });
@@ -229,7 +229,9 @@ impl<'p> OpenText<'p> {
             // An empty file becomes what a new one is.
             (None, Some(decoded)) if decoded.text.is_empty() => ("".into(), text_file::new_format(path)),
             (None, Some(DecodedText { text, format })) => (text.into(), format),
-            (None, None) => return Err(failed(&"it is no text; change it with a command that knows its format")),
+            (None, None) => {
+                return Err(failed(&"it is no text; change it with a command that knows its format"));
+            }
         };
         Ok(Self { path, text, format, open, is_editors, place, found })
     }
@@ -254,8 +256,10 @@ impl<'p> OpenText<'p> {
     ///
     /// # Errors
     /// [`CallError::Unread`]; if a line stands for code that is left out; if the encoding lacks a character.
-    fn to_write(self, content: &str) -> Result<(Self, String), CallError> {
+    fn with_content(self, content: &str) -> Result<(Self, String), CallError> {
+        let is_raw = self.open.writes_raw();
         let content = match self.text.is_empty() {
+            _ if is_raw => content.to_owned(),
             true => text_file::new_file(self.path, content),
             false => text_file::in_form_of(&self.text, content),
         };
@@ -263,7 +267,7 @@ impl<'p> OpenText<'p> {
         if loses && !self.open.may_replace(self.path, &sha256::hex(&*self.text)) {
             return Err(CallError::Unread(self.path.to_owned()));
         }
-        if let Some(line) = placeholder::find(&content, &self.text) {
+        if let Some(line) = placeholder::find(&content, &self.text).filter(|_| !is_raw) {
             return Err(CallError::Unfit(format!(
                 "{} was not written: the line {:?} is a placeholder for left-out code. Write the whole content, or use edit.",
                 self.path.display(),
@@ -343,8 +347,9 @@ impl<'p> OpenText<'p> {
             None => self.bytes_of(&edit.new)?,
         };
         if *bytes != *edit.new.as_bytes() || !self.format.is_utf_8() {
-            // What an editor has not saved has no bytes yet.
-            let of_text = || edit.old.as_deref().and_then(|old| self.format.encode(old).ok()).map(Cow::into_owned);
+            // A text that an editor has not saved has no bytes yet.
+            let of_text =
+                || edit.old.as_deref().and_then(|old| self.format.encode(old).ok()).map(Cow::into_owned);
             let on_disk = || self.found.as_ref().map(|found| found.bytes.clone());
             let old = if self.is_editors || self.format.is_utf_8() { of_text() } else { on_disk() };
             edit.bytes = Some(Arc::new(FileBytes { old, new: bytes.to_vec() }));

@@ -44,7 +44,8 @@ fn cases() -> Vec<Case> {
         let id = text("id");
         let name = if text("path").is_empty() { "file.txt".to_owned() } else { text("path") };
         let tells = list(case, "tells");
-        let mut tells: Vec<String> = tells.iter().map(|words| words.as_str().unwrap().to_lowercase()).collect();
+        let mut tells: Vec<String> =
+            tells.iter().map(|words| words.as_str().unwrap().to_lowercase()).collect();
         let step = text("by").replace('-', " ");
         if !step.is_empty() && step != "exact" {
             tells.extend([step, "line".to_owned()]);
@@ -96,7 +97,12 @@ fn faults(setup: &Setup, case: &Case, result: &Owned) -> Vec<String> {
     }
     if there.as_ref() != expected {
         let shown = |bytes: Option<&Vec<u8>>| bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-        faults.push(format!("{}: {:?}, expected {:?}: {text}", case.id, shown(there.as_ref()), shown(expected)));
+        faults.push(format!(
+            "{}: {:?}, expected {:?}: {text}",
+            case.id,
+            shown(there.as_ref()),
+            shown(expected)
+        ));
     }
     for words in &case.tells {
         if !text.to_lowercase().contains(words) {

@@ -235,7 +235,7 @@ fn proposal_that_is_accepted_unchanged_is_no_edit() {
     let content = text(proposal(&question, "content")).to_owned();
     accept_as(&mut bridge, &question, &content);
     let result = bridge.event("tool/result");
-    assert!(data(&result, "result-text").contains("(2 replacements)"), "{result}");
+    assert!(data(&result, "result-text").contains("(2 places)."), "{result}");
     end_of_turn(&mut bridge);
     let records = std::fs::read_to_string(audit::path(&setup.state())).unwrap();
     assert!(!records.contains(":edited"), "{records}");

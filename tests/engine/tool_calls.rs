@@ -137,9 +137,17 @@ fn edits_of_one_file_in_one_answer_are_all_made_in_order() {
 #[test]
 fn what_cannot_be_done_is_said_to_the_model() {
     let cases = [
-        (r#"{:name "edit" :arguments {:path "a" :edits [{:old "x" :new "y"}]}}"#, "more than once"),
+        (r#"{:name "edit" :arguments {:path "a" :edits [{:old "x" :new "y"}]}}"#, "2 times (lines 1)"),
+        (
+            r#"{:name "bash" :arguments {:command ["ls"]}}"#,
+            "command must be a string; you sent a list. You sent: {",
+        ),
+        (r#"{:name "bash" :arguments {:command " "}}"#, "The command is empty"),
+        (r#"{:name "red" :arguments {}}"#, "did you mean read"),
+        (r#"{:name "read" :arguments {:path "folder/a"}}"#, "Did you mean a?"),
         (r#"{:name "edit" :arguments {:path "a" :edits []}}"#, "edits must be"),
         (r#"{:name "edit" :arguments {:path "none" :edits [{:old "x" :new "y"}]}}"#, "does not exist"),
+        (r#"{:name "edit" :arguments {:path "folder/a" :edits [{:old "x" :new "y"}]}}"#, "did you mean a"),
         (r#"{:name "read" :arguments {:path "none"}}"#, "cannot be read"),
         (r#"{:name "read" :arguments {:path 7}}"#, "path must be a string"),
         (r#"{:name "read" :arguments {:path "binary"}}"#, "binary file"),
@@ -186,6 +194,77 @@ fn long_output_is_shown_in_part_and_kept_whole() {
     }
     assert!(whole == expected, "what was kept differs");
     assert_eq!(code(&bridge.ask("r", "read_output", "{:handle \"../../rules\"}")), "request/not-found");
+}
+
+#[test]
+fn call_that_means_one_thing_is_repaired_and_says_so() {
+    let setup = calls(&[
+        r#"{:name "functions.Read" :arguments {:file_path "a" :offset "2" :limit 1.0}}"#,
+        r#"{:name "str_replace" :arguments {:path "a" :old_string "two" :new_string "2"}}"#,
+        r#"{:name "Glob" :arguments {:pattern "a"}}"#,
+    ]);
+    std::fs::write(setup.project().join("a"), "one\ntwo\n").unwrap();
+    let mut bridge = go(&setup);
+    let read = result(&mut bridge);
+    assert_eq!(data(&read, "tool-name"), "read");
+    let text = data(&read, "result-text");
+    assert!(text.contains("     2\ttwo\n") && text.contains("offset was text; taken as 2."), "{text}");
+    let edited = result(&mut bridge);
+    assert!(!failed(&edited) && data(&edited, "result-text").contains("taken as one of edits"), "{edited}");
+    assert_eq!(std::fs::read_to_string(setup.project().join("a")).unwrap(), "one\n2\n");
+    let found = result(&mut bridge);
+    assert!(data(&found, "result-text").starts_with("a\n[The tool \"Glob\" was taken as find."), "{found}");
+}
+
+#[test]
+fn commands_have_variables_for_nobody_at_the_terminal() {
+    let command = "echo $GIT_EDITOR $TERM $EDITOR $MINE";
+    let call = format!("{{:name \"bash\" :arguments {{:command {command:?} :timeout-seconds 0}}}}");
+    let setup = calls(&[&call]);
+    let config = setup.dir.path().join("config/edn-bridge");
+    std::fs::create_dir_all(&config).unwrap();
+    let own = r#"{:commands {:environment {"EDITOR" "ed" "MINE" "own"}}}"#;
+    std::fs::write(config.join("config.edn"), own).unwrap();
+    let mut bridge = go(&setup);
+    let text = "true dumb ed own\n[timeout-seconds was 0; the command had 120]";
+    assert_eq!(data(&result(&mut bridge), "result-text"), text);
+    let users = bridge.ask("b", "bash", "{:command \"echo $MINE.\"}");
+    assert_eq!(data(&users, "output"), ".\n", "the user's own commands have the user's variables");
+}
+
+#[test]
+fn kept_output_opens_for_a_command_in_the_sandbox() {
+    let setup = Setup::new();
+    let read = format!("cat {}/*/o-*.txt | tail -n 1", setup.state().join("outputs").display());
+    let turns = ["seq 1 100000", &read].map(|command| {
+        format!("{{:steps [{{:tool-call {{:name \"bash\" :arguments {{:command {command:?}}}}}}}]}}")
+    });
+    let setup = setup.script(&format!("{{:turns [{} {{:steps [{{:delta \"end\"}}]}}]}}", turns.concat()));
+    let config = setup.dir.path().join("config/edn-bridge");
+    std::fs::create_dir_all(&config).unwrap();
+    let rules = r#"{:permissions {:rules [{:decision :allow :tool "bash"}]}}"#;
+    std::fs::write(config.join("config.edn"), rules).unwrap();
+    let mut bridge = go(&setup);
+    let long = result(&mut bridge);
+    let shown = data(&long, "result-text");
+    let path = shown.split("all of it: ").nth(1).and_then(|rest| rest.split(" …]").next()).unwrap();
+    assert!(std::fs::read_to_string(path).unwrap().ends_with("\n100000\n"), "{path}");
+    assert_eq!(data(&result(&mut bridge), "result-text"), "100000\n");
+}
+
+#[test]
+fn undo_restores_a_file_in_another_encoding() {
+    let call = "{:name \"edit\" :arguments {:path \"a\" :edits [{:old \"au\" :new \"\u{e9}t\"}]}}";
+    let setup = calls(&[call]);
+    std::fs::write(setup.project().join("a"), b"caf\xe9 au lait\r\n").unwrap();
+    let mut bridge = go(&setup);
+    let edited = result(&mut bridge);
+    assert!(!failed(&edited), "{edited}");
+    let there = || std::fs::read(setup.project().join("a")).unwrap();
+    assert_eq!(there(), b"caf\xe9 \xe9t lait\r\n");
+    end_of_turn(&mut bridge);
+    bridge.ask("u", "undo", "{}");
+    assert_eq!(there(), b"caf\xe9 au lait\r\n");
 }
 
 #[test]
@@ -294,7 +373,8 @@ fn hostile_ignore_files_end_no_search() {
     std::fs::create_dir(project.join("deep")).unwrap();
     std::fs::write(project.join("deep/.gitignore"), "{a,".repeat(15_000) + &"}".repeat(15_000)).unwrap();
     let mut bridge = go(&setup);
-    assert_eq!(data(&result(&mut bridge), "result-text"), "a.txt:1:needle\n");
+    let left_out = "[left out: 3 hidden; hidden true includes them]\n";
+    assert_eq!(data(&result(&mut bridge), "result-text"), format!("a.txt:1:needle\n{left_out}"));
     assert_eq!(data(&result(&mut bridge), "result-text"), "a.txt\n");
 }
 

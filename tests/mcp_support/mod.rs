@@ -144,6 +144,7 @@ impl Project {
             handle: "o-1".to_owned(),
             sandbox: None,
             environment: Environment::default(),
+            variables: Vec::new(),
             lifeline: None,
             barred: Arc::default(),
             revision: None,

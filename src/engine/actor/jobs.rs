@@ -18,7 +18,7 @@ use crate::limits::{BASH_MAX_SECONDS, TOOL_EXCERPT_BYTES};
 use crate::message::TurnId;
 use crate::session::{ApiError, Reply};
 use crate::tool::output::{KeptOutput, Outputs};
-use crate::tool::process::{self, ProcessEnd};
+use crate::tool::process::{self, EndedProcess, ProcessEnd};
 
 /// The programs of a session that run beside its turns.
 #[derive(Default)]
@@ -91,13 +91,13 @@ impl Programs {
         &mut self,
         durable: &DurableState,
         id: &str,
-        ended: std::io::Result<(ProcessEnd, KeptOutput)>,
+        ended: std::io::Result<EndedProcess>,
     ) {
         let now = rfc3339(durable.shared.clock.now());
         self.change_job(durable, id, |job| {
             job.ended_at = Some(now);
             match ended {
-                Ok((end, kept)) => {
+                Ok(EndedProcess { end, output: kept, .. }) => {
                     job.status = match end {
                         ProcessEnd::Exit(0) => JobStatus::Completed,
                         ProcessEnd::Stopped => JobStatus::Cancelled,
@@ -170,6 +170,7 @@ impl Programs {
             timeout: timeout_seconds.map(|seconds| Duration::from_secs(seconds.min(BASH_MAX_SECONDS))),
             sandbox: None,
             environment: durable.handle.config().environment.clone(),
+            variables: Vec::new(),
             lifeline: durable.shared.lifeline(&durable.state.facts),
         };
         let outputs = Outputs::new(&durable.shared.settings.state_dir, durable.handle.id.as_str());
@@ -180,7 +181,7 @@ impl Programs {
             // The next one may start when the client has seen the end of this one.
             let _ = session.ask(|ack| Change::BashEnded { ack }).await;
             match ended {
-                Ok((end, kept)) => reply.ok(bash_output(end, kept)),
+                Ok(ended) => reply.ok(bash_output(ended.end, ended.output)),
                 Err(error) => {
                     reply.fail(ApiError::failed(format!("The command cannot be started: {error}.")))
                 }

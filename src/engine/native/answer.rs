@@ -7,8 +7,8 @@ use futures_util::StreamExt as _;
 
 use crate::crash;
 use crate::engine::native::answer_parts::AnswerParts;
+use crate::engine::native::gate::{gated, meant_name};
 use crate::engine::native::hooks::{Boundaries, Denied, text_of};
-use crate::engine::native::proposal::proposed;
 use crate::engine::native::request::Composer;
 use crate::engine::native::turn::Turn;
 use crate::engine::stage::{Point, Stage};
@@ -171,12 +171,13 @@ impl ModelCall<'_> {
                     size = size.saturating_add(delta.len());
                     if !started.contains(&id) && started.len() < ANSWER_TOOL_CALLS {
                         started.push(id.clone());
+                        let name = meant_name(&self.0.tools(), &name);
                         self.0.publish(Body::ToolStart(Arc::new(begun(id.clone(), name)))).await;
                     }
                     self.0.publish(Body::ToolDelta { tool_id: id, arguments: delta.into() }).await;
                 }
                 Some(Ok(Chunk::ToolCall { id, name, arguments })) => {
-                    let call = proposed(&self.0.tools(), id, name, arguments);
+                    let call = gated(self.0, id, name, arguments);
                     if !started.contains(&call.id) {
                         started.push(call.id.clone());
                         self.0.publish(Body::ToolStart(Arc::new(call.clone()))).await;

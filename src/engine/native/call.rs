@@ -18,6 +18,7 @@ use crate::engine::change::Change;
 use crate::engine::client_files::{Closed, Seen};
 use crate::engine::execution;
 use crate::engine::interrupted::UnendedTurn;
+use crate::engine::native::gate;
 use crate::engine::native::hooks::Boundaries;
 use crate::engine::native::proposal::proposed;
 use crate::engine::native::texts;
@@ -34,6 +35,7 @@ use crate::sha256;
 use crate::store::EntryBody;
 use crate::store::record::{CallRecord, FileChange, FilesEvent, FilesRecord};
 use crate::telemetry::Work;
+use crate::tool::command_environment;
 use crate::tool::output::Outputs;
 use crate::tool::permission::{Access, Verdict};
 use crate::tool::process;
@@ -435,7 +437,11 @@ impl Batch<'_> {
     ) -> (Arc<ToolCall>, Outcome) {
         let work = Work::tool_call(&call.name, &call.id);
         work.tell("gen_ai.tool.call.arguments", || texts::value(&call.parsed));
-        let outcome = work.run(self.carry_out(&call, tool, plan, places)).await;
+        let mut outcome = work.run(self.carry_out(&call, tool, plan, places)).await;
+        if let Some(repaired) = self.turn.take_repair(&call.id) {
+            let end = if outcome.text.is_empty() || outcome.text.ends_with('\n') { "" } else { "\n" };
+            outcome.text.push_str(&format!("{end}[{repaired}]"));
+        }
         work.tell("gen_ai.tool.call.result", || outcome.text.clone());
         work.end(outcome.is_error.then_some("tool_error"));
         (call, outcome)
@@ -509,6 +515,9 @@ impl Batch<'_> {
         if let Some(unreadable) = call.parsed.unreadable() {
             return Outcome::failed(unreadable.reply());
         }
+        if let Some(why) = gate::refusal(self.turn, call) {
+            return Outcome::failed(why);
+        }
         let granted = match self.grant(call, plan.as_ref(), Vec::new(), &mut places.asking).await {
             Ok(granted) => granted,
             Err(refused) => return refused,
@@ -517,12 +526,7 @@ impl Batch<'_> {
             return outcome;
         }
         let (Some(tool), Some(plan)) = (&tool, plan) else {
-            let names: Vec<String> = self.turn.tools().specs().into_iter().map(|spec| spec.name).collect();
-            return Outcome::failed(format!(
-                "There is no tool {:?}; there are {}.",
-                call.name,
-                names.join(", ")
-            ));
+            return Outcome::failed(gate::unknown(self.turn, &call.name));
         };
         let plan = match plan {
             Ok(plan) => plan,
@@ -786,7 +790,9 @@ impl Batch<'_> {
         let turn = self.turn;
         let facts = turn.session.snapshot().facts.clone();
         let config = turn.config();
+        let outputs = Outputs::new(&turn.shared.settings.state_dir, turn.session.id.as_str());
         let sandbox = config.sandbox(facts.mode, &self.cwd, &turn.session.roots());
+        let sandbox = sandbox.map(|sandbox| sandbox.showing([outputs.folder().to_owned()]));
         let event = turn.event(Body::ToolExecuting(call.clone()));
         if self.is_shown {
             turn.deliver(event.clone()).await;
@@ -818,7 +824,6 @@ impl Batch<'_> {
                 let _ = session.show(&shared.hub, update);
             }
         };
-        let outputs = Outputs::new(&turn.shared.settings.state_dir, turn.session.id.as_str());
         let stop = turn.stop.child_token();
         let noted = LastEdit::default();
         let context = Context {
@@ -829,6 +834,7 @@ impl Batch<'_> {
             handle: turn.shared.clock.id("o-"),
             sandbox,
             environment: turn.environment(),
+            variables: command_environment::variables(&config.settings.commands),
             lifeline: turn.lifeline(),
             barred: self.barred(&call.name, plan).into(),
             revision,
@@ -903,6 +909,7 @@ async fn start_job(turn: &Turn, command: String, cwd: PathBuf, sandbox: Option<S
         timeout: None,
         sandbox,
         environment,
+        variables: command_environment::variables(&turn.config().settings.commands),
         lifeline: turn.lifeline(),
     };
     let (name, turn_id, job) = (id.clone(), turn.id.clone(), Box::new(job));

@@ -1,6 +1,7 @@
 //! A turn of the native agent: what all its parts need, and its outputs. Does not know the parts.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use futures_util::FutureExt as _;
@@ -47,6 +48,8 @@ pub struct Turn {
     tools: ArcSwap<Toolbox>,
     /// Answers what MCP servers ask in the course of its calls.
     answerer: Arc<dyn Answerer>,
+    /// The repairs of calls, until their results say them.
+    repairs: Mutex<HashMap<Arc<str>, String>>,
 }
 
 impl Turn {
@@ -62,7 +65,30 @@ impl Turn {
             stop.clone(),
         );
         let tools = ArcSwap::from_pointee(tools);
-        Self { shared, opener, session, id, cause, stop, control, execution, unended, tools, answerer }
+        Self {
+            shared,
+            opener,
+            session,
+            id,
+            cause,
+            stop,
+            control,
+            execution,
+            unended,
+            tools,
+            answerer,
+            repairs: Mutex::default(),
+        }
+    }
+
+    /// Notes what was repaired in a call.
+    pub fn repaired(&self, call: &Arc<str>, what: String) {
+        self.repairs.lock().unwrap_or_else(PoisonError::into_inner).insert(call.clone(), what);
+    }
+
+    /// Takes what was repaired in a call.
+    pub fn take_repair(&self, call: &str) -> Option<String> {
+        self.repairs.lock().unwrap_or_else(PoisonError::into_inner).remove(call)
     }
 
     /// Its tools. They change between rounds alone.

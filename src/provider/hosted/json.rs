@@ -52,7 +52,7 @@ pub fn from_value(value: &Value<'_>) -> Json {
 
 /// JSON as a value. An object's keys become keywords if possible.
 pub fn to_value(json: Json) -> Value<'static> {
-    json::from_serde(json, &|key| if is_name(&key) { Value::keyword(key) } else { Value::from(key) })
+    json::keyed(json)
 }
 
 /// The arguments of a call, or a piece of them, as text: servers send text, and small ones the object itself. Empty for none.
@@ -84,13 +84,6 @@ pub fn arguments(written: &str) -> Arguments {
 /// Whether a call's arguments are complete: JSON that ends.
 pub fn is_whole(written: &str) -> bool {
     serde_json::from_str::<serde::de::IgnoredAny>(written).is_ok()
-}
-
-/// Whether a text can be written as a keyword and read back unchanged.
-fn is_name(text: &str) -> bool {
-    let fits =
-        |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '*' | '+' | '!' | '?' | '=');
-    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && text.chars().all(fits)
 }
 
 #[cfg(test)]

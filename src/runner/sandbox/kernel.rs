@@ -20,8 +20,13 @@ const KNOWN: ABI = ABI::V6;
 
 /// Lets the calling thread write below some folders alone, and neither to what is kept nor to what is hidden, which it
 /// cannot read either; these are without links. Says whether the kernel does it.
-pub(super) fn restrict(writable: &[PathBuf], kept: &[PathBuf], hidden: &[PathBuf]) -> io::Result<bool> {
-    enter(writable, kept, hidden).map_err(|error| io::Error::other(error.to_string()))
+pub(super) fn restrict(
+    writable: &[PathBuf],
+    kept: &[PathBuf],
+    hidden: &[PathBuf],
+    shown: &[PathBuf],
+) -> io::Result<bool> {
+    enter(writable, kept, hidden, shown).map_err(|error| io::Error::other(error.to_string()))
 }
 
 /// Whether this kernel has Landlock: makes rules and does not enter them.
@@ -33,7 +38,12 @@ pub(super) fn restricts() -> bool {
     rules.is_ok()
 }
 
-fn enter(writable: &[PathBuf], kept: &[PathBuf], hidden: &[PathBuf]) -> Result<bool, RulesetError> {
+fn enter(
+    writable: &[PathBuf],
+    kept: &[PathBuf],
+    hidden: &[PathBuf],
+    shown: &[PathBuf],
+) -> Result<bool, RulesetError> {
     let write = AccessFs::from_write(KNOWN);
     let read = BitFlags::from(AccessFs::ReadFile);
     let mut handled = Ruleset::default()
@@ -53,6 +63,9 @@ fn enter(writable: &[PathBuf], kept: &[PathBuf], hidden: &[PathBuf]) -> Result<b
         // The workspace too where a folder above it cannot be listed.
         for folder in writable {
             rules = rules.around(folder, hidden, read)?;
+        }
+        for folder in shown {
+            rules = rules.allow(folder, read)?;
         }
     }
     let status = rules.0.restrict_self()?;

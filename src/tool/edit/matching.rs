@@ -38,7 +38,7 @@ impl Step {
 /// A place of an old text and what becomes of it, in the plain text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
-    /// What is replaced.
+    /// The replaced part.
     pub range: Range<usize>,
     /// The lines of the new text, without their ends; they stand at the lines of the range and take their place.
     pub lines: Vec<NewLine>,
@@ -114,7 +114,10 @@ impl<'t> Matcher<'t> {
             return if places.is_empty() { Err(Miss::Nowhere) } else { Ok(places) };
         }
         if let Some(range) = one(Step::Exact, self.exact(old, true), self)? {
-            return self.place(range, old, new, Step::Exact, None).map(|place| vec![place]).ok_or(Miss::Nowhere);
+            return self
+                .place(range, old, new, Step::Exact, None)
+                .map(|place| vec![place])
+                .ok_or(Miss::Nowhere);
         }
         let trailing = self.whole_lines(old, |line| line.trim_end_matches([' ', '\t']));
         if let Some(range) = one(Step::TrailingBlanks, trailing, self)? {
@@ -181,7 +184,7 @@ impl<'t> Matcher<'t> {
         })
     }
 
-    /// What becomes of a range that an old text fits. `None` if a new line has an indentation that cannot be converted.
+    /// The replacement of a range that an old text fits. `None` if a new line has an indentation that cannot be converted.
     fn place(
         &self,
         range: Range<usize>,
@@ -267,7 +270,8 @@ fn lines_of(text: &str, start: usize) -> impl Iterator<Item = Range<usize>> {
 /// The first line of a new text that has no indentation in the file.
 fn first_unfit(old: &str, new: &str, indentations: Option<&Indentations<'_>>) -> String {
     let mut lines = new.split('\n').filter(|line| !old.split('\n').any(|known| known == *line));
-    let unfit = lines.find(|line| indentations.is_none_or(|indentations| indentations.convert(line).is_none()));
+    let unfit =
+        lines.find(|line| indentations.is_none_or(|indentations| indentations.convert(line).is_none()));
     unfit.unwrap_or_default().to_owned()
 }
 
@@ -349,7 +353,7 @@ impl<'m> Indentations<'m> {
             return None;
         }
         match to_tabs {
-            true => (own.len() % unit == 0).then(|| "\t".repeat(own.len() / unit)),
+            true => own.len().is_multiple_of(unit).then(|| "\t".repeat(own.len() / unit)),
             false => Some(" ".repeat(own.len().saturating_mul(unit))),
         }
     }
@@ -410,7 +414,10 @@ mod tests {
     fn last_line_without_an_end_counts_as_a_place() {
         assert_eq!(edited("a\nb", "b\n", "c\n").unwrap().0, "a\nc");
         assert!(matches!(edited("x\nx", "x\n", "y\n"), Err(Miss::Several { count: 2, .. })));
-        assert_eq!(edited("a  \nb ", "a\nb\n", "a\nc\n").unwrap(), ("a  \nc".to_owned(), Step::TrailingBlanks));
+        assert_eq!(
+            edited("a  \nb ", "a\nb\n", "a\nc\n").unwrap(),
+            ("a  \nc".to_owned(), Step::TrailingBlanks)
+        );
         assert_eq!(edited("a", "\n", "b"), Err(Miss::Nowhere));
     }
 }

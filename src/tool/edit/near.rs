@@ -28,11 +28,17 @@ struct Cause {
     without: fn(&str) -> Option<String>,
 }
 
-/// What models copy wrongly.
+/// The mistakes of models in copying.
 const CAUSES: &[Cause] = &[
     Cause { says: "it has the line numbers of a read; leave them out", without: without_numbers },
-    Cause { says: "it has escaped characters (\\n, \\t, \\\") for the characters themselves", without: unescaped },
-    Cause { says: "it has HTML entities (&lt;, &amp;) for the characters themselves", without: without_entities },
+    Cause {
+        says: "it has escaped characters (\\n, \\t, \\\") for the characters themselves",
+        without: unescaped,
+    },
+    Cause {
+        says: "it has HTML entities (&lt;, &amp;) for the characters themselves",
+        without: without_entities,
+    },
     Cause { says: "it has a code fence around it", without: without_fence },
 ];
 
@@ -47,7 +53,9 @@ pub(super) fn explain(matcher: &Matcher<'_>, text: &str, missed: &Missed<'_>) ->
         }
     }
     if missed.old.lines().any(is_ellipsis) {
-        told.push_str(" Cause: an ellipsis stands for lines that it leaves out; copy all of them, or edit less.");
+        told.push_str(
+            " Cause: an ellipsis stands for lines that it leaves out; copy all of them, or edit less.",
+        );
     }
     let is_of = |other: &&(usize, &str)| !missed.old.trim().is_empty() && other.1.contains(missed.old);
     if let Some((number, _)) = missed.others.iter().find(is_of) {
@@ -57,7 +65,10 @@ pub(super) fn explain(matcher: &Matcher<'_>, text: &str, missed: &Missed<'_>) ->
         ));
     }
     if let Some(lines) = whole_lines(matcher, missed.new) {
-        told.push_str(&format!(" Perhaps it was made before: the new text is there already, {}.", shown_lines(&lines)));
+        told.push_str(&format!(
+            " Perhaps it was made before: the new text is there already, {}.",
+            shown_lines(&lines)
+        ));
         return told;
     }
     match nearest(matcher, text, missed.old) {
@@ -138,9 +149,15 @@ fn unescaped(old: &str) -> Option<String> {
 
 fn without_entities(old: &str) -> Option<String> {
     let mut text = old.to_owned();
-    for (entity, character) in
-        [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#34;", "\""), ("&#39;", "'"), ("&apos;", "'"), ("&nbsp;", " ")]
-    {
+    for (entity, character) in [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&#34;", "\""),
+        ("&#39;", "'"),
+        ("&apos;", "'"),
+        ("&nbsp;", " "),
+    ] {
         text = text.replace(entity, character);
     }
     Some(text.replace("&amp;", "&"))
@@ -301,9 +318,11 @@ fn listing(matcher: &Matcher<'_>, lines: &Range<usize>) -> String {
 /// The nearest lines beside the old text, with the first difference marked.
 fn difference(matcher: &Matcher<'_>, old: &str, lines: &Range<usize>) -> String {
     let olds: Vec<&str> = old.trim_matches('\n').split('\n').collect();
-    let there = |number: usize| matcher.lines().get(number).map(|line| matcher.part(line)).unwrap_or_default();
+    let there =
+        |number: usize| matcher.lines().get(number).map(|line| matcher.part(line)).unwrap_or_default();
     let differs = lines.clone().zip(&olds).find(|(number, old)| there(*number) != **old);
-    let first = differs.map_or_else(|| lines.start.saturating_add(olds.len().min(lines.len())), |(number, _)| number);
+    let first =
+        differs.map_or_else(|| lines.start.saturating_add(olds.len().min(lines.len())), |(number, _)| number);
     let (own, found) = (olds.get(first.saturating_sub(lines.start)).copied(), there(first));
     let (shown, own) = (visible(found), own.map_or_else(|| "(no line)".to_owned(), visible));
     let column = shown.chars().zip(own.chars()).take_while(|(one, other)| one == other).count();

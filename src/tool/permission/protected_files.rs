@@ -25,6 +25,8 @@ pub struct Ground {
     pub own: Vec<PathBuf>,
     /// Those of them that may hold secrets: they are not read without approval either, and not searched.
     pub hidden: Vec<PathBuf>,
+    /// The folder of the session's own outputs below them: these files are read without approval.
+    pub outputs: Option<PathBuf>,
     /// The files in the workspace that the user's own configuration runs: its hooks, servers, agents and key commands.
     pub programs: Vec<PathBuf>,
     /// The hosts that may be on this machine or in a private network.
@@ -558,7 +560,13 @@ impl Ground {
 
     /// Whether a path may hold the program's own secrets.
     pub fn hides(&self, path: &Path) -> bool {
-        self.hidden.iter().any(|hidden| within(path, hidden))
+        self.hidden.iter().any(|hidden| within(path, hidden)) && !self.shows(path)
+    }
+
+    /// Whether a path is that of a kept output of the session.
+    pub fn shows(&self, path: &Path) -> bool {
+        self.outputs.as_deref().is_some_and(|outputs| path.parent() == Some(outputs))
+            && path.extension().is_some_and(|ending| ending == "txt")
     }
 
     /// Whether the configuration lets an address be on this machine or in a private network.

@@ -13,14 +13,20 @@ pub(super) fn cells(text: &str) -> Option<String> {
     let mut told = format!("[a notebook of {} cells; its own lines, for edit, with offset 1]\n", cells.len());
     for (number, cell) in (1usize..).zip(cells) {
         if told.len() >= TOOL_RESULT_BYTES {
-            told.push_str(&format!("[… cells {number} to {} are left out; read the file's own lines with offset …]\n", cells.len()));
+            told.push_str(&format!(
+                "[… cells {number} to {} are left out; read the file's own lines with offset …]\n",
+                cells.len()
+            ));
             break;
         }
         let kind = get(cell, "cell_type").and_then(Value::as_str).unwrap_or("?");
         let source = get(cell, "source").map(joined).unwrap_or_default();
         told.push_str(&format!("[cell {number}, {kind}]\n{}\n", cut(&source, TOOL_RESULT_BYTES)));
         for output in get(cell, "outputs").and_then(Value::as_slice).unwrap_or_default() {
-            told.push_str(&format!("[output of cell {number}]\n{}\n", cut(&shown(output), NOTEBOOK_OUTPUT_BYTES)));
+            told.push_str(&format!(
+                "[output of cell {number}]\n{}\n",
+                cut(&shown(output), NOTEBOOK_OUTPUT_BYTES)
+            ));
         }
     }
     Some(told)
@@ -47,7 +53,9 @@ fn shown(output: &Value<'_>) -> String {
     if let Some(name) = get(output, "ename").and_then(Value::as_str) {
         return format!("{name}: {}", get(output, "evalue").and_then(Value::as_str).unwrap_or_default());
     }
-    let Some(data) = get(output, "data").and_then(Value::as_map) else { return "[an output without text]".to_owned() };
+    let Some(data) = get(output, "data").and_then(Value::as_map) else {
+        return "[an output without text]".to_owned();
+    };
     let mut told = Vec::new();
     for (kind, content) in data.iter() {
         let kind = kind.as_str().unwrap_or_default();

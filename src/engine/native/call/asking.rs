@@ -27,6 +27,7 @@ use crate::meter::Meter;
 use crate::secret;
 use crate::store::EntryBody;
 use crate::store::record::QuestionRecord;
+use crate::tool::output::Outputs;
 use crate::tool::permission::{self, Access, Act, Ground, Leave, Part, Rule, Run, Verdict};
 use crate::tool::shell;
 use crate::tool::walk::DeniedPaths;
@@ -398,7 +399,11 @@ impl Batch<'_> {
 
     /// The folders of the session.
     fn ground(&self) -> Ground {
-        self.turn.shared.configuration.ground(&self.cwd, &self.turn.session.roots())
+        let state = &self.turn.shared.settings.state_dir;
+        let state = state.canonicalize().unwrap_or_else(|_| state.clone());
+        let outputs = Outputs::new(&state, self.turn.session.id.as_str());
+        let ground = self.turn.shared.configuration.ground(&self.cwd, &self.turn.session.roots());
+        Ground { outputs: Some(outputs.folder().to_owned()), ..ground }
     }
 
     /// What calls of a tool may do.
