@@ -71,7 +71,7 @@ What newer versions of Emacs have themselves is left out there."
      '("C-c" "C-n") "New session"
      '("C-c" "C-o" "p") "Permissions:" '("yol" "Enter") "^Permissions: yolo"
      '("there" "C-c" "Enter") "You\nthere" "Ran one\\." "ready · idle"
-     '("C-c" "C-s") "Session: *\nthere +here.*\nHi " '("C-x" ".") "^Act"
+     '("C-c" "C-s") "Session: *\nthere .*here.*\nHi " '("C-x" ".") "^Act"
      '("w") '("C-y") "^─+\nthere" '("C-a" "C-k"))
     (edn-bridge-terminal-tests-do '("M-x") "M-x")
     (edn-bridge-terminal-tests-type "-l" "edn-bridge-rewrite")

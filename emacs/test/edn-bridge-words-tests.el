@@ -62,7 +62,7 @@
   (let ((file (make-temp-file "edn-words")))
     (unwind-protect
         (progn
-          (write-region ";; Let the messages\n;; go on.  It is an Agent of others.\n"
+          (write-region ";; Let the messages\n;; go on.  It is an Agent of\n;; others.\n"
                         nil file nil 'quiet)
           (should (= 2 (length (edn-bridge-words-tests-found
                                 file (edn-bridge-words-tests-phrases))))))

@@ -311,7 +311,7 @@ impl Iterator for Walk<'_> {
             if left_out.is_none() && !is_folder && self.is_meant(&path) {
                 return Some(WalkedFile { path, folder: within, name });
             }
-            // What is in a folder that is left out is not known.
+            // The content of a folder that is left out is not known.
             let counts = left_out.is_some() && (is_folder || self.is_meant(&path));
             match left_out {
                 Some(LeftOut::Hidden) if counts => self.hidden = self.hidden.saturating_add(1),
