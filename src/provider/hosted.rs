@@ -82,7 +82,7 @@ struct Refused {
 }
 
 impl Server {
-    fn refused(&self) -> MutexGuard<'_, Refused> {
+    fn lock_refused(&self) -> MutexGuard<'_, Refused> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -279,7 +279,7 @@ impl HostedCall {
 
     /// The request as it is without the parts that the server is known to refuse.
     fn attempt(&self, request: &ModelRequest) -> Attempt {
-        let refused = self.server.refused();
+        let refused = self.server.lock_refused();
         let fields = refused.fields.iter().filter(|(model, _)| *model == request.model);
         let is_refused = |message: &Arc<Message>| refused.replays.contains(&message.id);
         let withheld = match refused.replays.as_slice() {
@@ -308,7 +308,7 @@ impl HostedCall {
                 let Some(last) = last.filter(|last| *last >= attempt.withheld) else { return false };
                 attempt.withheld = last.saturating_add(1);
                 if let Some(message) = request.messages.get(last) {
-                    keep(&mut self.server.refused().replays, message.id.clone());
+                    keep(&mut self.server.lock_refused().replays, message.id.clone());
                 }
                 true
             }
@@ -318,7 +318,7 @@ impl HostedCall {
                 else {
                     return false;
                 };
-                keep(&mut self.server.refused().fields, (request.model.clone(), field.clone()));
+                keep(&mut self.server.lock_refused().fields, (request.model.clone(), field.clone()));
                 attempt.fields.push(field);
                 true
             }

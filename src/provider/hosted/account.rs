@@ -1,5 +1,6 @@
-//! Which account a request was made with, so that data of one account never goes to another. Keeps a digest alone.
+//! The account of a request, so that data of one account never goes to another. Journals keep a digest alone.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::message::Message;
@@ -7,11 +8,18 @@ use crate::sha256;
 use crate::value::Value;
 
 /// An account at an address.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Account<'a> {
     base: &'a str,
     /// Its mark among others: a key, or words for where the key comes from.
     who: &'a str,
+}
+
+/// Without the key and the address, which may have one.
+impl fmt::Debug for Account<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Account")
+    }
 }
 
 /// Digits of a mark's salt, and of its digest.
@@ -48,5 +56,25 @@ impl<'a> Account<'a> {
     fn digest(&self, salt: &str) -> String {
         let digest = sha256::hex(format!("{salt}\n{}\n{}", self.base, self.who));
         digest.get(..DIGEST).unwrap_or_default().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mark_tells_accounts_and_shows_no_key() {
+        let account = Account::new("http://a", "key sk-canary");
+        let mark = account.mark(&[]);
+        assert!(account.is(&Value::from(mark.clone())));
+        for (base, who) in [("http://b", "key sk-canary"), ("http://a", "key other"), ("http://a", "login")] {
+            assert!(!Account::new(base, who).is(&Value::from(mark.clone())), "{base} {who}");
+        }
+        assert!(
+            !account.is(&Value::from("no mark")) && mark != account.mark(&[]),
+            "each conversation has its salt"
+        );
+        assert!(!format!("{account:?} {mark}").contains("canary"), "{account:?} {mark}");
     }
 }
