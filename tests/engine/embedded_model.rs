@@ -24,7 +24,9 @@ fn release() -> (PathBuf, PathBuf) {
 /// The binary with the model, subscribed to what the model says.
 fn start(binary: &Path, model: &Path, state: &Path) -> Bridge {
     let mut command = Command::new(binary);
-    command.arg("serve").arg("--state-dir").arg(state).arg("--model-file").arg(model).current_dir(state);
+    // It answers only where it is named.
+    command.arg("serve").arg("--provider").arg("embedded").current_dir(state);
+    command.arg("--state-dir").arg(state).arg("--model-file").arg(model);
     let mut bridge = Bridge::start(&mut command);
     bridge.handshake();
     bridge.ask("s", "subscribe", r#"{:topics ["assistant/delta" "assistant/message"]}"#);
