@@ -433,18 +433,43 @@ cross_checks() {
 # The usual program without the embedded model.
 SMALL='--no-default-features --features index'
 
+# forecast LOG OPTIONS…: says every half minute how far a build with these options is, and how long it may still take.
+forecast() {
+  local log=$1 begun=$SECONDS all compiled; shift
+  all=$(cargo tree --locked -e normal,build --prefix none --no-dedupe "$@" 2>/dev/null | sort -u | wc -l)
+  while sleep 30 && kill -0 $$ 2>/dev/null; do
+    compiled=$(grep -c '^ *Compiling ' "$log" || true)
+    # The first few tell nothing, and all of them come at once where little is left to do.
+    [ "$compiled" -gt 20 ] || continue
+    say "   $compiled of $all packages; $(time_left "$compiled" "$all" $((SECONDS - begun)))"
+  done
+}
+# time_left COMPILED ALL SECONDS: the last packages take most of the time, and the program comes after them. The table has
+# parts of a thousand: of the packages that a first build had begun, and of its time that had passed then.
+time_left() {
+  local begun=$((1000 * $1 / $2)) from=0 since=10 packages passed minutes
+  while read -r packages passed && [ $begun -ge "$packages" ]; do from=$packages since=$passed; done \
+    <<<$'290 100\n580 240\n720 330\n870 450\n940 640\n990 740\n2000 741'
+  passed=$((since + (passed - since) * (begun - from) / (packages - from)))
+  minutes=$(((1000 - passed) * $3 / passed / 60))
+  if [ $minutes -gt 0 ]; then echo "$minutes to $((minutes + 1)) minutes more"; else echo 'less than a minute more'; fi
+}
+
 # build_program PROFILE: builds the program, at $PROGRAM; without the C++ tools, it leaves out the embedded model.
 build_program() {
   has cargo || die 'cargo was not found; install Rust from https://rustup.rs and try again'
   packages model
   PROGRAM=$CARGO_TARGET_DIR/$1/edn-bridge
-  if has_model_tools; then
-    step "build the program, profile $1 (the first time llama.cpp takes minutes)" cargo build --profile "$1" --locked
+  local name="build the program, profile $1" features='' watch
+  if has_model_tools; then name+=' (the first time llama.cpp takes minutes)'
   else
     say '-- without the embedded model: cmake, a C++ compiler with libstdc++.a, clang and libclang are needed to build it'
-    step "build the program, profile $1, without the embedded model" \
-      cargo build --profile "$1" --locked $SMALL
+    name+=', without the embedded model' features=$SMALL
   fi
+  forecast "$LOGS/$(slug "$name").log" $features &
+  watch=$!
+  step "$name" cargo build --profile "$1" --locked $features
+  kill $watch
 }
 
 # The rooms of the library that the fuzz targets call.
