@@ -90,7 +90,8 @@ transient draw in their own way, are left out."
                (concat "menu-" key)
                (format "^ %s %s" (nth 0 first) (nth 2 first)))
               (edn-bridge-screens-tests-labels (list group))
-              (edn-bridge-terminal-tests-do '("C-g" "C-g")))))))))
+              ;; Back on the first level; two at once may count as one.
+              (edn-bridge-terminal-tests-do '("C-g") top '("C-g")))))))))
 
 ;;;; The header line
 

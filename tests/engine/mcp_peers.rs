@@ -163,7 +163,16 @@ async fn python_server_works_over_its_pipes() {
     let Some(packages) = python() else { return };
     let more = format!(":env {{\"PYTHONPATH\" {:?}}}", packages.to_str().unwrap());
     let command = format!("[\"python3\" {:?} \"stdio\"]", peer_script());
-    let project = Project::of(&format!("{{\"w\" {{:command {command} {more}}}}}"));
+    // On a machine so busy that Python starts for longer than a server may leave the first question open, it counts as one
+    // of the older era.
+    let mut project = Project::of(&format!("{{\"w\" {{:command {command} {more}}}}}"));
+    for _ in 0..4 {
+        if project.ready().await.era == Some(Era::Discover) {
+            break;
+        }
+        project.servers.end().await;
+        project = Project::of(&format!("{{\"w\" {{:command {command} {more}}}}}"));
+    }
     uses_python(&project).await;
     // The era was remembered, and the next start asks for nothing else.
     project.servers.restart("w").await.unwrap();
