@@ -93,7 +93,12 @@ That is a page, for the browser, or a file, perhaps with a line."
   (interactive (list last-nonmenu-event))
   (when (mouse-event-p event)
     (mouse-set-point event))
-  (let ((target (get-text-property (point) 'edn-bridge-markdown-target)))
+  (let ((target
+         ;; A link of a wrapped cell is in what is displayed for its row.
+         (pcase (and (mouse-event-p event) (posn-string (event-end event)))
+           (`(,text . ,place)
+            (get-text-property place 'edn-bridge-markdown-target text))
+           (_ (get-text-property (point) 'edn-bridge-markdown-target)))))
     (cond
      ((null target)
       (user-error "There is no link here"))

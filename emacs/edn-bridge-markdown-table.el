@@ -6,8 +6,11 @@
 
 ;; The columns of a table are laid out by `display' properties on its bars,
 ;; once its last line is there; what is copied is the text that came.  A table
-;; follows the width of its window.  Where one is too wide, a key shows it in
-;; a buffer of its own.
+;; follows the width of its window.  Where one is too wide, its cells are
+;; wrapped, each in its column; where the columns would get too narrow, each
+;; cell begins a line of its own, behind the heading of its column.  A button
+;; then shows the table in a buffer of its own, with lines as long as they
+;; must be.
 ;;
 ;; Knows no markdown but the lines of a table, whose cells have their faces.
 
@@ -36,25 +39,36 @@
 They are as wide as what is displayed, which is less where the markup is
 hidden.  MADE non-nil means that it was laid out before, for another width.
 What it was laid out for stands at its start: how wide it is shown, how wide
-without its markup, the width that it was laid out for, and its length."
+without its markup, the width that it was laid out for, its length, and
+whether its cells are wrapped."
   (let* ((rows (edn-bridge-markdown--rows start end))
          (rule (nth 1 rows))
          (body (cons (car rows) (nthcdr 2 rows)))
          (aligns (mapcar #'edn-bridge-markdown--align (cdr rule)))
          (shown (edn-bridge-markdown--widths body nil))
          (hidden (edn-bridge-markdown--widths body t))
+         (before (get-text-property start 'edn-bridge-markdown-fitted))
          (table (list (apply #'+ (length shown) shown)
                       (apply #'+ (length hidden) hidden)
                       (edn-bridge-markdown--table-width)
-                      (- end start)))
+                      (- end start)
+                      nil))
          (shown (and (edn-bridge-markdown--fits-p (nth 0 table)) shown))
          (hidden (and (edn-bridge-markdown--fits-p (nth 1 table)) hidden)))
-    (put-text-property start (1+ start) 'edn-bridge-markdown-fitted table)
     (unless made
       (add-face-text-property (caar rows) (caadr rows)
                               'edn-bridge-markdown-table-heading))
+    (when (nth 4 before)
+      (edn-bridge-markdown--unwrap rows))
     (edn-bridge-markdown--offer-table start end (not hidden))
-    (when (or made shown hidden)
+    (unless (or hidden
+                ;; A code for what cannot be seen is displayed there too.
+                (edn-bridge-visible-codes-p start end))
+      (edn-bridge-markdown--wrap rows aligns)
+      (setf (nth 4 table) t))
+    (put-text-property start (1+ start) 'edn-bridge-markdown-fitted table)
+    (when (and (or made shown hidden)
+               (not (nth 4 table)))
       (edn-bridge-markdown--display
        (car rule)
        (save-excursion (goto-char (car rule)) (line-end-position))
@@ -71,6 +85,187 @@ without its markup, the width that it was laid out for, and its length."
         (when (edn-bridge-markdown--in-pixels-p start end)
           (edn-bridge-markdown--lay-out-pixels rule body aligns
                                                shown hidden))))))
+
+;;;; Wrapped cells
+
+;; The line of a row is displayed as one string of several lines.  Its pieces
+;; keep the faces and the links of the cells.
+
+(defconst edn-bridge-markdown--narrowest-cell 12
+  "Columns that a wrapped cell has at least.
+A table with less room begins a line with each cell.")
+
+(defun edn-bridge-markdown--unwrap (rows)
+  "Have the lines of ROWS displayed as their text again."
+  (pcase-dolist (`(,start . ,_) rows)
+    (let ((end (save-excursion (goto-char start) (line-end-position))))
+      (remove-list-of-text-properties start end '(display))
+      (when (eq (get-text-property start 'keymap)
+                edn-bridge-markdown-table-map)
+        (remove-list-of-text-properties start (1+ start) '(keymap))))))
+
+(defun edn-bridge-markdown--wrap (rows aligns)
+  "Wrap the cells of ROWS, those of a table that is too wide.
+ALIGNS is how its columns are aligned."
+  (let ((hidden (edn-bridge-markdown--wrapped-rows rows aligns t))
+        (shown (edn-bridge-markdown--wrapped-rows rows aligns nil)))
+    (pcase-dolist (`(,start . ,_) rows)
+      (edn-bridge-markdown--display
+       start (save-excursion (goto-char start) (line-end-position))
+       (pop hidden) (pop shown))
+      ;; Point goes nowhere else in the row.
+      (unless (get-text-property start 'keymap)
+        (put-text-property start (1+ start) 'keymap
+                           edn-bridge-markdown-table-map)))))
+
+(defun edn-bridge-markdown--wrapped-rows (rows aligns hidden)
+  "Return what is displayed for each of ROWS, with its cells wrapped.
+ALIGNS is how the columns are aligned.  HIDDEN non-nil means where the
+markup is hidden."
+  (let* ((texts (mapcar (lambda (row)
+                          (mapcar (lambda (cell)
+                                    (edn-bridge-markdown--cell-text
+                                     cell hidden t))
+                                  (cdr row)))
+                        (cons (car rows) (nthcdr 2 rows))))
+         (natural (edn-bridge-markdown--natural-widths texts))
+         (width (edn-bridge-markdown--table-width))
+         (widths (edn-bridge-markdown--shared-widths
+                  natural (- width (* 3 (length natural)) 1))))
+    (if widths
+        (edn-bridge-markdown--rows-in-columns texts widths aligns)
+      (edn-bridge-markdown--rows-as-fields texts width))))
+
+(defun edn-bridge-markdown--natural-widths (texts)
+  "Return the widths of the columns of TEXTS, a list of cells for each row."
+  (let ((widths (make-list (apply #'max (mapcar #'length texts)) 1)))
+    (dolist (row texts)
+      (let ((rest widths))
+        (dolist (text row)
+          (setcar rest (max (car rest) (string-width text)))
+          (setq rest (cdr rest)))))
+    widths))
+
+(defun edn-bridge-markdown--shared-widths (natural room)
+  "Return the widths of columns that are NATURAL wide, within ROOM columns.
+The widest get alike.  Return nil where a cell would get too narrow."
+  (cl-loop for most downfrom room to edn-bridge-markdown--narrowest-cell
+           for widths = (mapcar (lambda (width) (min width most)) natural)
+           when (<= (apply #'+ widths) room) return widths))
+
+(defun edn-bridge-markdown--rows-in-columns (texts widths aligns)
+  "Return what is displayed for the heading, the rule and the rows of TEXTS.
+Their cells are wrapped in columns of WIDTHS, aligned by ALIGNS.  Where a
+row has several lines, rules part the rows."
+  (let* ((bar (propertize "│" 'face 'edn-bridge-markdown-table))
+         (rule (edn-bridge-markdown--drawn-rule
+                (mapcar (lambda (width) (+ width 2)) widths)))
+         (drawn (mapcar (lambda (row)
+                          (mapcar (lambda (line)
+                                    (concat bar " "
+                                            (mapconcat #'identity line
+                                                       (concat " " bar " "))
+                                            " " bar))
+                                  (edn-bridge-markdown--wrapped-cells
+                                   row widths aligns)))
+                        texts))
+         (parted (seq-some #'cdr (cdr drawn))))
+    (cons (string-join (car drawn) "\n")
+          (cons rule
+                (cl-loop for (lines . more) on (cdr drawn)
+                         collect (string-join
+                                  (if (and parted more)
+                                      (append lines (list rule))
+                                    lines)
+                                  "\n"))))))
+
+(defun edn-bridge-markdown--rows-as-fields (texts width)
+  "Return what is displayed for the heading, the rule and the rows of TEXTS.
+Each cell begins a line, behind the heading of its column, in WIDTH columns."
+  (let* ((labels (car texts))
+         (label (min (apply #'max 1 (mapcar #'string-width labels))
+                     (/ width 3)))
+         (widths (list label (max 1 (- width label 2))))
+         (rule (propertize (make-string width ?─)
+                           'face 'edn-bridge-markdown-markup)))
+    (cons ""
+          (cons rule
+                (cl-loop
+                 for (row . more) on (cdr texts)
+                 collect
+                 (string-join
+                  (append
+                   (cl-loop for text in row
+                            for rest = labels then (cdr rest)
+                            unless (equal text "")
+                            append (mapcar
+                                    (lambda (line)
+                                      (string-trim-right
+                                       (mapconcat #'identity line "  ")))
+                                    (edn-bridge-markdown--wrapped-cells
+                                     (list (or (car rest) "") text)
+                                     widths '(left left))))
+                   (and more (list rule)))
+                  "\n"))))))
+
+(defun edn-bridge-markdown--wrapped-cells (texts widths aligns)
+  "Return the lines of a row with TEXTS, wrapped in columns of WIDTHS.
+Each is a list of texts that are as wide as their columns, aligned by ALIGNS."
+  (let* ((cells (cl-loop for width in widths
+                         for rest = texts then (cdr rest)
+                         collect (edn-bridge-markdown--wrapped
+                                  (or (car rest) "") width)))
+         (height (apply #'max (mapcar #'length cells))))
+    (cl-loop for index below height
+             collect (cl-loop for cell in cells
+                              for width in widths
+                              for rest = aligns then (cdr rest)
+                              collect (edn-bridge-markdown--padded
+                                       (or (nth index cell) "") width
+                                       (car rest))))))
+
+(defun edn-bridge-markdown--padded (text width align)
+  "Return TEXT with blanks around it, WIDTH columns wide, aligned by ALIGN."
+  (let* ((room (max 0 (- width (string-width text))))
+         (left (pcase align
+                 ('right room)
+                 ('center (/ room 2))
+                 (_ 0))))
+    (concat (make-string left ?\s) text (make-string (- room left) ?\s))))
+
+(defun edn-bridge-markdown--wrapped (text width)
+  "Return TEXT as a list of lines, each at most WIDTH columns wide.
+A line ends between words where it can."
+  (let ((lines nil)
+        (start 0)                       ; of the line
+        (blank nil)                     ; the last blank in the line
+        (columns 0)                     ; of the line so far
+        (place 0))
+    (while (< place (length text))
+      (let* ((char (aref text place))
+             (next (+ columns (char-width char))))
+        (cond
+         ((or (<= next width) (= place start))
+          (when (eq char ?\s)
+            (setq blank place))
+          (setq columns next
+                place (1+ place)))
+         ((eq char ?\s)
+          (push (substring text start place) lines)
+          (setq place (1+ place)
+                start place
+                blank nil
+                columns 0))
+         (t
+          (let ((end (if (and blank (> blank start)) blank place)))
+            (push (substring text start end) lines)
+            (setq start (if (= end place) place (1+ end))
+                  place start
+                  blank nil
+                  columns 0))))))
+    (when (or (< start (length text)) (null lines))
+      (push (substring text start) lines))
+    (mapcar #'string-trim-right (nreverse lines))))
 
 ;;;; Columns in pixels
 
@@ -100,18 +295,7 @@ Text of ASCII is as wide as it counts in the font of code."
 
 (defun edn-bridge-markdown--cell-pixels (cell hidden)
   "Return how many pixels CELL is wide, with HIDDEN without its markup."
-  (let ((place (nth 0 cell))
-        (end (nth 1 cell))
-        (parts nil))
-    (while (< place end)
-      (let ((next (next-single-property-change place 'invisible nil end)))
-        (unless (and hidden (get-text-property place 'invisible))
-          (push (buffer-substring place next) parts))
-        (setq place next)))
-    (let ((text (apply #'concat (nreverse parts))))
-      (remove-list-of-text-properties 0 (length text) '(invisible display)
-                                      text)
-      (edn-bridge-markdown--pixels text))))
+  (edn-bridge-markdown--pixels (edn-bridge-markdown--cell-text cell hidden)))
 
 (defun edn-bridge-markdown--lay-out-pixels (rule rows aligns shown hidden)
   "Lay out RULE and the other ROWS of a table in pixels.
@@ -243,12 +427,15 @@ That is in a buffer of its own."
 (defun edn-bridge-markdown-fit-table (start table)
   "Lay out TABLE, which begins at START, for the width of its window.
 TABLE is what `edn-bridge-markdown--lay-out' noted of it.  It is laid out
-anew only where it fits now and did not fit, or the other way round."
+anew only where it fits now and did not fit, or the other way round, or
+where its cells are wrapped."
   (let ((width (edn-bridge-markdown--table-width)))
     (unless (= width (nth 2 table))
-      (if (seq-some (lambda (needed)
-                      (not (eq (<= needed width) (<= needed (nth 2 table)))))
-                    (list (nth 0 table) (nth 1 table)))
+      (if (or (nth 4 table)
+              (seq-some (lambda (needed)
+                          (not (eq (<= needed width)
+                                   (<= needed (nth 2 table)))))
+                        (list (nth 0 table) (nth 1 table))))
           (with-silent-modifications
             (save-excursion
               (edn-bridge-markdown--lay-out start (+ start (nth 3 table)) t)))
@@ -263,9 +450,35 @@ anew only where it fits now and did not fit, or the other way round."
 (defvar-local edn-bridge-markdown--heading ""
   "The first row of the table that this buffer shows.")
 
+(defun edn-bridge-markdown-table-right ()
+  "Show what is to the right of the window."
+  (interactive nil edn-bridge-markdown-table-mode)
+  (edn-bridge-markdown--scroll-table (/ (window-width) 2)))
+
+(defun edn-bridge-markdown-table-left ()
+  "Show what is to the left of the window."
+  (interactive nil edn-bridge-markdown-table-mode)
+  (edn-bridge-markdown--scroll-table (- (/ (window-width) 2))))
+
+(defun edn-bridge-markdown--scroll-table (columns)
+  "Scroll the table in this window by COLUMNS, as far as it is wide."
+  (let* ((width (window-width))
+         (end (max 0 (- (string-width edn-bridge-markdown--heading) width -2)))
+         (left (max 0 (min end (+ (window-hscroll) columns)))))
+    (set-window-hscroll nil left)
+    ;; Elsewhere point would take the window back.
+    (vertical-motion (cons (+ left (/ width 2)) 0))))
+
+(edn-bridge-define-view-mode edn-bridge-markdown-table-mode special-mode
+  "Table: < > scroll, q quits"
+  "Major mode of a table with lines as long as they must be.
+The line above it is its heading."
+  :keys ((">" edn-bridge-markdown-table-right)
+         ("<" edn-bridge-markdown-table-left)))
+
 (defun edn-bridge-markdown-view-table (&optional event)
   "Show the table at point, or where the mouse EVENT was, in a buffer of its own.
-Its lines are as long as they must be there."
+Its lines are as long as they must be there; > and < scroll it."
   (interactive (list last-nonmenu-event))
   (when (mouse-event-p event)
     (mouse-set-point event))
@@ -278,7 +491,7 @@ Its lines are as long as they must be there."
          (text (substring-no-properties
                 (edn-bridge-visible-unbroken start end))))
     (with-current-buffer (get-buffer-create "*edn-bridge table*")
-      (edn-bridge-page-mode)
+      (edn-bridge-markdown-table-mode)
       (edn-bridge-visible-setup)
       (edn-bridge-markdown-setup)
       (setq truncate-lines t)
@@ -391,6 +604,29 @@ where its markup is hidden."
               place (and (< end to)
                          (text-property-not-all end to 'invisible nil)))))
     (list from to shown hidden)))
+
+(defun edn-bridge-markdown--cell-text (cell hidden &optional trimmed)
+  "Return the text of CELL, with its faces; with HIDDEN, without its markup.
+TRIMMED non-nil means without the blanks around it."
+  (let ((place (nth 0 cell))
+        (end (nth 1 cell))
+        (parts nil))
+    (when trimmed
+      (setq place (save-excursion (goto-char place)
+                                  (skip-chars-forward " \t" end)
+                                  (point))
+            end (save-excursion (goto-char end)
+                                (skip-chars-backward " \t" place)
+                                (point))))
+    (while (< place end)
+      (let ((next (next-single-property-change place 'invisible nil end)))
+        (unless (and hidden (get-text-property place 'invisible))
+          (push (buffer-substring place next) parts))
+        (setq place next)))
+    (let ((text (apply #'concat (nreverse parts))))
+      (remove-list-of-text-properties 0 (length text) '(invisible display)
+                                      text)
+      text)))
 
 (defsubst edn-bridge-markdown--cell-width (cell hidden)
   "Return how wide CELL is shown; with HIDDEN, without its markup."

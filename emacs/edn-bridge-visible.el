@@ -121,6 +121,20 @@ where a person is asked to allow something, every character counts."
                                  (format "[%d more marks]" (- (point) place)))))
     (goto-char before)))
 
+(defun edn-bridge-visible-codes-p (start end)
+  "Return non-nil if codes are shown for something between START and END.
+See `edn-bridge-visible-region'."
+  (unless (edn-bridge-visible-ascii-p start end)
+    (save-excursion
+      (goto-char start)
+      (or (cl-loop while (re-search-forward edn-bridge-visible--regexp end t)
+                   thereis (not (edn-bridge-visible--in-emoji-p
+                                 (match-beginning 0)
+                                 (char-after (match-beginning 0)))))
+          (progn
+            (goto-char start)
+            (re-search-forward edn-bridge-visible--piled-regexp end t))))))
+
 (defun edn-bridge-visible--put (start end text)
   "Have TEXT shown in the place of what stands between START and END."
   (put-text-property start end 'display

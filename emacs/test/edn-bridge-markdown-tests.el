@@ -63,12 +63,16 @@
   (let ((text "")
         (place (point-min)))
     (while (< place (point-max))
-      (let ((shown (edn-bridge-markdown-tests-display
-                    (get-text-property place 'display)))
-            (next (min (next-single-property-change place 'display nil
-                                                    (point-max))
-                       (next-single-property-change place 'invisible nil
-                                                    (point-max)))))
+      (let* ((shown (and (not (invisible-p place))
+                         (edn-bridge-markdown-tests-display
+                          (get-text-property place 'display))))
+             (next (next-single-property-change place 'display nil
+                                                (point-max)))
+             ;; What is displayed stands for all of its text.
+             (next (if shown
+                       next
+                     (min next (next-single-property-change
+                                place 'invisible nil (point-max))))))
         (setq text (concat text
                            (cond ((invisible-p place) "")
                                  (shown (substring-no-properties shown))
@@ -209,7 +213,9 @@
 
 (ert-deftest edn-bridge-markdown-leaves-other-bars-alone ()
   (dolist (text (list "| not a table\n| really\n" "|\n|\n" "| a |\n"
-                      (concat "| " (make-string 200 ?x) " |\n|---|\n| b |\n")
+                      ;; Codes are displayed for what cannot be seen.
+                      (concat "| " (make-string 200 ?x)
+                              " |\n|---|\n| b\u202e |\n")
                       (concat "| a |\n|---|\n"
                               (apply #'concat (make-list 9000 "| b |\n")))))
     (with-temp-buffer
@@ -218,6 +224,80 @@
       (should (equal (string-replace " [Whole table]" ""
                                      (edn-bridge-markdown-tests-displayed))
                      text)))))
+
+;; A table too wide for the window is wrapped in its cells.
+(ert-deftest edn-bridge-markdown-wraps-the-cells-of-wide-tables ()
+  (let* ((table "| Name | What it **does** | n |
+|---|---|--:|
+| 世界 | It [follows](a.txt) the width of `the window` here | 1 |
+| b |  | 22 |
+")
+         (columns 41)
+         (in-columns "│ Name │ What it does          │  n │ [Whole table]
+├──────┼───────────────────────┼────┤
+│ 世界 │ It follows the width  │  1 │
+│      │ of the window here    │    │
+├──────┼───────────────────────┼────┤
+│ b    │                       │ 22 │
+")
+         (as-fields " [Whole table]
+────────────────────────
+Name      世界
+What it   It follows the
+does      width of the
+          window here
+n         1
+────────────────────────
+Name      b
+n         22
+"))
+    (cl-letf (((symbol-function 'edn-bridge-markdown--table-width)
+               (lambda () columns)))
+      (edn-bridge-markdown-tests-with (concat table "End")
+        (setq columns 37)
+        (edn-bridge-markdown-fit-table
+         (point-min) (get-text-property (point-min)
+                                        'edn-bridge-markdown-fitted))
+        (should (equal (edn-bridge-markdown-tests-displayed)
+                       (concat in-columns "End")))
+        (should (equal (buffer-string) (concat table "End")))
+        ;; Faces and links of the cells stay.
+        (goto-char (point-min))
+        (forward-line 2)
+        (let* ((row (edn-bridge-markdown-tests-display
+                     (get-text-property (point) 'display)))
+               (place (string-search "follows" row)))
+          (should (equal "a.txt" (get-text-property
+                                  place 'edn-bridge-markdown-target row)))
+          (should (memq 'edn-bridge-markdown-link
+                        (ensure-list (get-text-property place 'face row))))
+          (should (eq (key-binding (kbd "RET"))
+                      #'edn-bridge-markdown-view-table)))
+        ;; With a cell below 12 columns it is one field a line.
+        (setq columns 24)
+        (edn-bridge-markdown-fit-table
+         (point-min) (get-text-property (point-min)
+                                        'edn-bridge-markdown-fitted))
+        (should (equal (edn-bridge-markdown-tests-displayed)
+                       (concat as-fields "End")))
+        ;; Where it fits again, nothing of that is left.
+        (setq columns 100)
+        (edn-bridge-markdown-fit-table
+         (point-min) (get-text-property (point-min)
+                                        'edn-bridge-markdown-fitted))
+        (let ((fitted (edn-bridge-markdown-tests-displayed)))
+          (edn-bridge-markdown-tests-with (concat table "End")
+            (should (equal fitted (edn-bridge-markdown-tests-displayed)))))
+        (forward-line)
+        (should-not (get-text-property (point) 'keymap))))))
+
+(ert-deftest edn-bridge-markdown-wraps-lines-between-words ()
+  (pcase-dolist (`(,text ,width . ,lines)
+                 '(("" 5 "") ("one two" 7 "one two") ("one two" 6 "one" "two")
+                   ("one two" 3 "one" "two") ("abcdefg h" 3 "abc" "def" "g h")
+                   ("世界世界" 5 "世界" "世界") ("世" 1 "世")
+                   ("a  b" 2 "a" "b")))
+    (should (equal (edn-bridge-markdown--wrapped text width) lines))))
 
 ;; A new piece has no field yet; what stands before it has one.
 (ert-deftest edn-bridge-markdown-table-behind-a-field-is-laid-out ()
@@ -284,13 +364,15 @@
                 (should-not (equal wide (edn-bridge-markdown-tests-displayed)))
                 (goto-char (point-min))
                 (search-forward "| name")
-                (should-not (get-text-property (match-beginning 0) 'display))
+                (should (equal "" (edn-bridge-markdown-tests-display
+                                   (get-text-property (match-beginning 0)
+                                                      'display))))
                 (should (eq (get-text-property (match-beginning 0) 'keymap)
                             edn-bridge-markdown-table-map))
                 (should (equal plain (edn-bridge-test-transcript)))
-                ;; Nothing fits that did not.
+                ;; What is wrapped is wrapped anew.
                 (resize 14)
-                (should (= laid-out 0)))
+                (should (= laid-out 40)))
               (resize 100)
               (should (= laid-out 40))
               (should (equal wide (edn-bridge-markdown-tests-displayed)))
@@ -569,6 +651,17 @@
       (set-window-hscroll nil 4)
       (should (string-prefix-p "me │ xxx"
                                (edn-bridge-markdown--scrolled-heading)))
+      (set-window-buffer nil (current-buffer))
+      (set-window-hscroll nil 0)
+      (call-interactively (key-binding (kbd ">")))
+      (should (= (window-hscroll) (/ (window-width) 2)))
+      (dotimes (_ 20)
+        (call-interactively (key-binding (kbd ">"))))
+      (should (string-match-p "xxx │ *\\'"
+                              (edn-bridge-markdown--scrolled-heading)))
+      (dotimes (_ 20)
+        (call-interactively (key-binding (kbd "<"))))
+      (should (= (window-hscroll) 0))
       (kill-buffer))))
 
 (defconst edn-bridge-markdown-tests-wide

@@ -149,6 +149,7 @@ one in the echo area at once."
 (defconst edn-bridge-terminal-tests-keymaps
   '(edn-bridge-chat-mode-map edn-bridge-markdown-link-map
     edn-bridge-markdown-fence-map edn-bridge-markdown-table-map
+    edn-bridge-markdown-table-mode-map
     edn-bridge-messages-thinking-map edn-bridge-tools-line-map edn-bridge-tools-body-map
     edn-bridge-interact-map edn-bridge-rewrite-diff-mode-map
     edn-bridge-rewrite-edit-map edn-bridge-tree-mode-map
@@ -371,10 +372,10 @@ turns, sessions of other hosts and the daemon.")
   (edn-bridge-terminal-tests-do "^The code is on the kill ring")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
-   '("C-r" "wide" "Enter") '("Enter") "│ wide  " '("C-x" "1"))
+   '("C-r" "wide" "Enter") '("Enter") "(Table: < > scroll" '(">" "<" "C-x" "1"))
   (edn-bridge-terminal-tests-chat)
-  (edn-bridge-terminal-tests-click "wide |")
-  (edn-bridge-terminal-tests-see "│ wide  ")
+  (edn-bridge-terminal-tests-click "\\[Whole table]")
+  (edn-bridge-terminal-tests-see "(Table: < > scroll")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
    '("C-r" "Thinking" "Enter") '("Enter") "Thinking\nI wonder\\."
