@@ -35,9 +35,15 @@
       ((and (edn-bridge-chat-running-p)
             (integerp retry) (> retry 0)
             (edn-bridge-chat-get :retry))
-       (format "retry %d%s" retry (edn-bridge-chat--retry-countdown)))
+       (format "retry %d%s%s" retry (edn-bridge-chat--retry-countdown)
+               (if edn-bridge-chat--retry-kind
+                   (concat ": " (edn-bridge-chat--escape
+                                 edn-bridge-chat--retry-kind))
+                 "")))
       ((edn-bridge-edn-true-p (edn-bridge-chat-get :is-compacting))
        "compacting")
+      ((and (edn-bridge-chat-running-p) edn-bridge-chat-working)
+       (edn-bridge-chat--running-tools))
       ((edn-bridge-chat-running-p)
        (let ((phase (edn-bridge-chat-word (edn-bridge-chat-get :phase))))
          (concat (if (member phase '(nil "idle")) "running" phase)
@@ -56,28 +62,50 @@
         (format " in %d s" seconds)
       "")))
 
+(defconst edn-bridge-chat--retry-words
+  '(("rate-limited" . "rate limit") ("dropped" . "connection lost")
+    ("malformed" . "unreadable answer"))
+  "Words for why the model is called again, where the bridge's are others.")
+
+(defun edn-bridge-chat--on-retry (data)
+  "Note why the model is called again, by DATA of `turn/retry'."
+  (when (edn-bridge-chat-mine-p data)
+    (let ((kind (edn-bridge-chat-word (plist-get data :kind))))
+      (setq edn-bridge-chat--retry-kind
+            (or (cdr (assoc kind edn-bridge-chat--retry-words)) kind))
+      (force-mode-line-update))))
+
+(defun edn-bridge-chat--duration (seconds)
+  "Return SECONDS, an integer, as text."
+  (if (< seconds 60)
+      (format "%d s" seconds)
+    (format "%d:%02d" (/ seconds 60) (% seconds 60))))
+
+(defun edn-bridge-chat--running-tools ()
+  "Return which tools run, and for how long the first of them has."
+  (let* ((calls (mapcar #'cdr edn-bridge-chat-working))
+         (seconds (floor (- (float-time)
+                            (apply #'min (mapcar #'cdr calls))))))
+    (concat (edn-bridge-chat--escape
+             (string-join (seq-uniq (nreverse (mapcar #'car calls))) ", "))
+            (if (> seconds 0)
+                (concat " " (edn-bridge-chat--duration seconds))
+              ""))))
+
 (defconst edn-bridge-chat--silence 3
   "After how many seconds without news it is said what is waited for.")
 
 (defun edn-bridge-chat--waiting ()
-  "Return what the running turn waits for and for how long, or nothing."
+  "Return for how long nothing has come from the model, or nothing."
   (let ((seconds (and edn-bridge-chat--heard
                       (floor (- (float-time) edn-bridge-chat--heard)))))
     (if (or (null seconds) (< seconds edn-bridge-chat--silence))
         ""
-      (format ", %s for %s"
-              (if edn-bridge-chat-working
-                  (edn-bridge-chat--escape
-                   (string-join (seq-uniq (mapcar #'cdr edn-bridge-chat-working))
-                                ", "))
-                (concat "no word from "
-                        (or (edn-bridge-chat--escape
-                             (edn-bridge-chat-word
-                              (edn-bridge-chat-get :model-id)))
-                            "the model")))
-              (if (< seconds 60)
-                  (format "%d s" seconds)
-                (format "%d:%02d" (/ seconds 60) (% seconds 60)))))))
+      (format ", no word from %s for %s"
+              (or (edn-bridge-chat--escape
+                   (edn-bridge-chat-word (edn-bridge-chat-get :model-id)))
+                  "the model")
+              (edn-bridge-chat--duration seconds)))))
 
 (defun edn-bridge-chat--run-clock ()
   "See to it that the header line counts seconds while something is waited for."
@@ -298,6 +326,7 @@ They replace the earlier ones of KEY, a symbol."
            edn-bridge-chat--footer)))
 
 (edn-bridge-chat-handle "footer/updated" #'edn-bridge-chat--on-footer)
+(edn-bridge-chat-handle "turn/retry" #'edn-bridge-chat--on-retry)
 
 (provide 'edn-bridge-chat-header)
 

@@ -35,7 +35,11 @@
   "Non-nil if something came of the turn since the end of the last batch.")
 
 (defvar-local edn-bridge-chat-working nil
-  "Tool calls that run: an alist from an id to the name of the tool.")
+  "Tool calls that run: an alist from an id to a cons.
+That has the name of the tool, and when this chat heard that the call runs.")
+
+(defvar-local edn-bridge-chat--retry-kind nil
+  "Why the model is called again: the kind of its last failure, a string.")
 
 (defvar-local edn-bridge-chat-asking nil
   "Non-nil if the session waits for an answer of the user.")

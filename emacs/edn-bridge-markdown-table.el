@@ -60,12 +60,13 @@ whether its cells are wrapped."
                               'edn-bridge-markdown-table-heading))
     (when (nth 4 before)
       (edn-bridge-markdown--unwrap rows))
-    (edn-bridge-markdown--offer-table start end (not hidden))
-    (unless (or hidden
-                ;; A code for what cannot be seen is displayed there too.
-                (edn-bridge-visible-codes-p start end))
-      (edn-bridge-markdown--wrap rows aligns)
-      (setf (nth 4 table) t))
+    (setf (nth 4 table)
+          (not (or hidden
+                   ;; Codes for what cannot be seen are displayed there too.
+                   (edn-bridge-visible-codes-p start end))))
+    (edn-bridge-markdown--offer-table start end (not hidden) (nth 4 table))
+    (when (nth 4 table)
+      (edn-bridge-markdown--wrap rows aligns))
     (put-text-property start (1+ start) 'edn-bridge-markdown-fitted table)
     (when (and (or made shown hidden)
                (not (nth 4 table)))
@@ -88,8 +89,9 @@ whether its cells are wrapped."
 
 ;;;; Wrapped cells
 
-;; The line of a row is displayed as one string of several lines.  Its pieces
-;; keep the faces and the links of the cells.
+;; A row is displayed as several lines, which keep the faces and the links of
+;; the cells.  Each line is displayed for text of its own: in one string of
+;; several lines, point could not move from line to line.
 
 (defconst edn-bridge-markdown--narrowest-cell 12
   "Columns that a wrapped cell has at least.
@@ -100,9 +102,10 @@ A table with less room begins a line with each cell.")
   (pcase-dolist (`(,start . ,_) rows)
     (let ((end (save-excursion (goto-char start) (line-end-position))))
       (remove-list-of-text-properties start end '(display))
-      (when (eq (get-text-property start 'keymap)
-                edn-bridge-markdown-table-map)
-        (remove-list-of-text-properties start (1+ start) '(keymap))))))
+      (dolist (place (number-sequence start (1- end)))
+        (when (eq (get-text-property place 'keymap)
+                  edn-bridge-markdown-table-map)
+          (remove-list-of-text-properties place (1+ place) '(keymap)))))))
 
 (defun edn-bridge-markdown--wrap (rows aligns)
   "Wrap the cells of ROWS, those of a table that is too wide.
@@ -110,18 +113,47 @@ ALIGNS is how its columns are aligned."
   (let ((hidden (edn-bridge-markdown--wrapped-rows rows aligns t))
         (shown (edn-bridge-markdown--wrapped-rows rows aligns nil)))
     (pcase-dolist (`(,start . ,_) rows)
-      (edn-bridge-markdown--display
+      (edn-bridge-markdown--display-lines
        start (save-excursion (goto-char start) (line-end-position))
-       (pop hidden) (pop shown))
-      ;; Point goes nowhere else in the row.
-      (unless (get-text-property start 'keymap)
-        (put-text-property start (1+ start) 'keymap
-                           edn-bridge-markdown-table-map)))))
+       (pop hidden) (pop shown)))))
+
+(defun edn-bridge-markdown--display-lines (start end hidden shown)
+  "Have HIDDEN displayed for the text between START and END.
+That is a list of lines, and SHOWN those where the markup is shown.  A line
+begins at a character that is not invisible; the last one has the lines for
+which there is none."
+  (let* ((count (max (length hidden) (length shown)))
+         (places (seq-take (seq-remove (lambda (place)
+                                         (get-text-property place 'invisible))
+                                       (number-sequence start (1- end)))
+                           count))
+         (pieces (length places)))
+    (cl-loop
+     for (place . more) on places
+     for now in (edn-bridge-markdown--pieces hidden pieces)
+     for then in (edn-bridge-markdown--pieces shown pieces)
+     do (edn-bridge-markdown--display place (or (car more) end) now then)
+     unless (get-text-property place 'keymap)
+     do (put-text-property place (1+ place) 'keymap
+                           edn-bridge-markdown-table-map))))
+
+(defun edn-bridge-markdown--pieces (lines count)
+  "Return LINES as COUNT pieces, which make the lines if put together."
+  (let ((pieces nil))
+    (dotimes (index count)
+      (push (cond ((= index (1- count))
+                   (string-join lines "\n"))
+                  ((cdr lines)
+                   (concat (pop lines) "\n"))
+                  (t
+                   (copy-sequence (or (pop lines) ""))))
+            pieces))
+    (nreverse pieces)))
 
 (defun edn-bridge-markdown--wrapped-rows (rows aligns hidden)
-  "Return what is displayed for each of ROWS, with its cells wrapped.
-ALIGNS is how the columns are aligned.  HIDDEN non-nil means where the
-markup is hidden."
+  "Return what is displayed for each of ROWS, as lists of lines.
+Its cells are wrapped.  ALIGNS is how the columns are aligned.  HIDDEN
+non-nil means where the markup is hidden.  Above the heading is a button."
   (let* ((texts (mapcar (lambda (row)
                           (mapcar (lambda (cell)
                                     (edn-bridge-markdown--cell-text
@@ -131,10 +163,15 @@ markup is hidden."
          (natural (edn-bridge-markdown--natural-widths texts))
          (width (edn-bridge-markdown--table-width))
          (widths (edn-bridge-markdown--shared-widths
-                  natural (- width (* 3 (length natural)) 1))))
-    (if widths
-        (edn-bridge-markdown--rows-in-columns texts widths aligns)
-      (edn-bridge-markdown--rows-as-fields texts width))))
+                  natural (- width (* 3 (length natural)) 1)))
+         (drawn (if widths
+                    (edn-bridge-markdown--rows-in-columns texts widths aligns)
+                  (edn-bridge-markdown--rows-as-fields texts width))))
+    (push (propertize "[Whole table]"
+                      'face 'edn-bridge-button 'mouse-face 'highlight
+                      'keymap edn-bridge-markdown-table-map)
+          (car drawn))
+    drawn))
 
 (defun edn-bridge-markdown--natural-widths (texts)
   "Return the widths of the columns of TEXTS, a list of cells for each row."
@@ -154,7 +191,7 @@ The widest get alike.  Return nil where a cell would get too narrow."
            when (<= (apply #'+ widths) room) return widths))
 
 (defun edn-bridge-markdown--rows-in-columns (texts widths aligns)
-  "Return what is displayed for the heading, the rule and the rows of TEXTS.
+  "Return the lines of the heading, the rule and the rows of TEXTS.
 Their cells are wrapped in columns of WIDTHS, aligned by ALIGNS.  Where a
 row has several lines, rules part the rows."
   (let* ((bar (propertize "│" 'face 'edn-bridge-markdown-table))
@@ -170,17 +207,15 @@ row has several lines, rules part the rows."
                                    row widths aligns)))
                         texts))
          (parted (seq-some #'cdr (cdr drawn))))
-    (cons (string-join (car drawn) "\n")
-          (cons rule
+    (cons (car drawn)
+          (cons (list rule)
                 (cl-loop for (lines . more) on (cdr drawn)
-                         collect (string-join
-                                  (if (and parted more)
-                                      (append lines (list rule))
-                                    lines)
-                                  "\n"))))))
+                         collect (if (and parted more)
+                                     (append lines (list rule))
+                                   lines))))))
 
 (defun edn-bridge-markdown--rows-as-fields (texts width)
-  "Return what is displayed for the heading, the rule and the rows of TEXTS.
+  "Return the lines of the heading, the rule and the rows of TEXTS.
 Each cell begins a line, behind the heading of its column, in WIDTH columns."
   (let* ((labels (car texts))
          (label (min (apply #'max 1 (mapcar #'string-width labels))
@@ -188,25 +223,23 @@ Each cell begins a line, behind the heading of its column, in WIDTH columns."
          (widths (list label (max 1 (- width label 2))))
          (rule (propertize (make-string width ?─)
                            'face 'edn-bridge-markdown-markup)))
-    (cons ""
-          (cons rule
+    (cons nil
+          (cons (list rule)
                 (cl-loop
                  for (row . more) on (cdr texts)
                  collect
-                 (string-join
-                  (append
-                   (cl-loop for text in row
-                            for rest = labels then (cdr rest)
-                            unless (equal text "")
-                            append (mapcar
-                                    (lambda (line)
-                                      (string-trim-right
-                                       (mapconcat #'identity line "  ")))
-                                    (edn-bridge-markdown--wrapped-cells
-                                     (list (or (car rest) "") text)
-                                     widths '(left left))))
-                   (and more (list rule)))
-                  "\n"))))))
+                 (append
+                  (cl-loop for text in row
+                           for rest = labels then (cdr rest)
+                           unless (equal text "")
+                           append (mapcar
+                                   (lambda (line)
+                                     (string-trim-right
+                                      (mapconcat #'identity line "  ")))
+                                   (edn-bridge-markdown--wrapped-cells
+                                    (list (or (car rest) "") text)
+                                    widths '(left left))))
+                  (and more (list rule))))))))
 
 (defun edn-bridge-markdown--wrapped-cells (texts widths aligns)
   "Return the lines of a row with TEXTS, wrapped in columns of WIDTHS.
@@ -395,9 +428,10 @@ of a bar.  HIDDEN non-nil means where the markup is hidden."
     map)
   "Keymap on the first lines of tables that are too wide for their window.")
 
-(defun edn-bridge-markdown--offer-table (start end wide)
+(defun edn-bridge-markdown--offer-table (start end wide wrapped)
   "Have a key show the table between START and END, if it is too WIDE.
-That is in a buffer of its own."
+That is in a buffer of its own.  WRAPPED non-nil means that its cells are
+wrapped, with a button above them."
   (let ((line-end (save-excursion (goto-char start) (line-end-position))))
     (cond (wide
            (put-text-property start end 'edn-bridge-markdown-table t)
@@ -408,13 +442,16 @@ That is in a buffer of its own."
                   'help-echo
                   "RET, mouse-2: show this table in a buffer of its own"))
            ;; The end of the line says so; what is copied is the text.
-           (add-text-properties
-            line-end (min (1+ line-end) (point-max))
-            (list 'keymap edn-bridge-markdown-table-map
-                  'mouse-face 'highlight
-                  'display (concat " " (propertize "[Whole table]" 'face
-                                                   'edn-bridge-button)
-                                   "\n"))))
+           (if wrapped
+               (remove-list-of-text-properties
+                line-end (min (1+ line-end) (point-max)) '(display))
+             (add-text-properties
+              line-end (min (1+ line-end) (point-max))
+              (list 'keymap edn-bridge-markdown-table-map
+                    'mouse-face 'highlight
+                    'display (concat " " (propertize "[Whole table]" 'face
+                                                     'edn-bridge-button)
+                                     "\n")))))
           ((get-text-property start 'edn-bridge-markdown-table)
            (remove-list-of-text-properties
             line-end (min (1+ line-end) (point-max))

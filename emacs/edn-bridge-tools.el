@@ -141,7 +141,7 @@ The output of some tools is shown then."
       (setf (edn-bridge-tools--call-state call) 'running
             (alist-get (edn-bridge-tools--call-id call)
                        edn-bridge-chat-working nil nil #'equal)
-            (edn-bridge-tools--call-name call))
+            (cons (edn-bridge-tools--call-name call) (float-time)))
       (if (edn-bridge-tools--call-marker call)
           (edn-bridge-tools--redraw call)
         (edn-bridge-tools--insert call)))))

@@ -550,9 +550,12 @@ That is the text of a script's turns, in EDN."
                    (lambda (question) (push question asked) answer)))
           (cl-flet ((shown () (with-current-buffer "*edn-bridge daemon*"
                                 (buffer-string))))
-            (edn-bridge-daemon "status")
+            ;; The chat may show a question before the daemon lists it.
+            (edn-bridge-test-wait
+             (progn
+               (edn-bridge-daemon "status")
+               (string-match-p "waits for an answer.*Fix the cart" (shown))))
             (should-not asked)
-            (should (string-search "Fix the cart" (shown)))
             (edn-bridge-daemon "stop now")
             (should (= 1 (length asked)))
             (should (edn-bridge-rpc-live-p edn-bridge-chat--conn))

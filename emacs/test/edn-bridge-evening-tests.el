@@ -23,13 +23,29 @@
           (should (equal (state) "running"))
           (edn-bridge-test-event conn "tool/executing" :tool-id "c1"
                                  :tool-name "bash")
-          (cl-incf now 75)
+          (should (equal (state) "bash"))
+          (cl-incf now 1)
+          (should (equal (state) "bash 1 s"))
+          ;; Its output does not make it younger.
+          (edn-bridge-test-event conn "tool/update" :tool-id "c1"
+                                 :tool-name "bash" :result-text "one")
+          (edn-bridge-test-event conn "tool/executing" :tool-id "c2"
+                                 :tool-name "read")
+          (cl-incf now 74)
           (told :is-streaming t :phase "running")
-          (should (equal (state) "running, bash for 1:15"))
+          (should (equal (state) "bash, read 1:15"))
+          (edn-bridge-test-event conn "tool/result" :tool-id "c2"
+                                 :tool-name "read" :result-text "")
           (edn-bridge-test-event conn "tool/result" :tool-id "c1"
                                  :tool-name "bash" :result-text "")
           (should (equal (state) "running"))
           (should edn-bridge-chat--clock)
+          ;; A failed call of the model: again when, and why.
+          (edn-bridge-test-event conn "turn/retry" :session-id "s1" :attempt 3
+                                 :kind "rate-limited" :pause-ms 4000)
+          (told :is-streaming t :retry-attempt 3 :retry '(:attempt 3)
+                :retry-deadline-ms (* 1000 (+ now 4)))
+          (should (equal (state) "retry 3 in 4 s: rate limit"))
           (told :is-streaming :false)
           (should (equal (state) "idle"))
           (should-not edn-bridge-chat--clock))))))

@@ -77,18 +77,24 @@
           (edn-bridge-test-wait ready)
         (remove-hook 'edn-bridge-chat-ready-hook 'note t)))))
 
+(defmacro edn-bridge-live-tests-until-ended (&rest body)
+  "Run BODY in this chat and wait for the end of the turn after it."
+  (declare (indent 0) (debug t))
+  `(let ((ended nil))
+     (cl-letf (((symbol-function 'note) (lambda () (setq ended t))))
+       (add-hook 'edn-bridge-chat-turn-end-hook 'note nil t)
+       (unwind-protect
+           (progn
+             ,@body
+             (edn-bridge-test-wait ended))
+         (remove-hook 'edn-bridge-chat-turn-end-hook 'note t)))))
+
 (defun edn-bridge-live-tests-say (text)
   "Send TEXT as the draft of this chat and wait for the end of the turn."
   (goto-char (point-max))
   (insert text)
-  (let ((ended nil))
-    (cl-letf (((symbol-function 'note) (lambda () (setq ended t))))
-      (add-hook 'edn-bridge-chat-turn-end-hook 'note nil t)
-      (unwind-protect
-          (progn
-            (edn-bridge-input-send)
-            (edn-bridge-test-wait ended))
-        (remove-hook 'edn-bridge-chat-turn-end-hook 'note t)))))
+  (edn-bridge-live-tests-until-ended
+    (edn-bridge-input-send)))
 
 (defconst edn-bridge-live-tests-hello
   "You\nHi\n\nAssistant\nHello, **world**!\n\n```el\n(message \"hi\")\n```\n"

@@ -244,10 +244,9 @@ The program plays SCRIPT."
         (edn-bridge-mcp-tests-ask "Look with both" "Allow mcp__one__look?")
         (edn-bridge-test-push "Allow once")
         (edn-bridge-mcp-tests-wait-question "Allow mcp__two__look?")
-        (edn-bridge-test-push "Allow once")
-        (edn-bridge-test-wait
-         (and (edn-bridge-mcp-tests-shows-p chat "Both have looked.")
-              (not (edn-bridge-chat-running-p))))
+        (edn-bridge-live-tests-until-ended
+         (edn-bridge-test-push "Allow once"))
+        (should (edn-bridge-mcp-tests-shows-p chat "Both have looked."))
         (let ((told (edn-bridge-live-tests-told)))
           (should (string-search "one has looked" told))
           (should (string-search "two has looked" told)))
@@ -272,9 +271,9 @@ The program plays SCRIPT."
           (kill-buffer servers))
         (set-buffer chat)
         (edn-bridge-mcp-tests-ask "Look again" "Allow mcp__one__look?")
-        (edn-bridge-test-push "Allow once")
-        (edn-bridge-test-wait
-         (edn-bridge-mcp-tests-shows-p chat "One is left."))
+        (edn-bridge-live-tests-until-ended
+         (edn-bridge-test-push "Allow once"))
+        (should (edn-bridge-mcp-tests-shows-p chat "One is left."))
         (let ((told (edn-bridge-live-tests-told)))
           (should (= 3 (length (split-string told "one has looked"))))
           (should (= 2 (length (split-string told "two has looked")))))))))

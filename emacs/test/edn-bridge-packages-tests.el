@@ -67,10 +67,10 @@ What newer versions of Emacs have themselves is left out there."
      "Permissions: *\nask .*\naccept-edits .*\nread-only .*\nyolo "
      '("yol" "Enter") "^Permissions: yolo"
      ;; The session that was used last comes first.
-     '("Hi" "C-c" "Enter") "You\nHi" "the notes\\." "ready · idle"
+     '("Hi" "C-c" "Enter") "You\nHi" "the notes\\." 'ended
      '("C-c" "C-n") "New session"
      '("C-c" "C-o" "p") "Permissions:" '("yol" "Enter") "^Permissions: yolo"
-     '("there" "C-c" "Enter") "You\nthere" "Ran one\\." "ready · idle"
+     '("there" "C-c" "Enter") "You\nthere" "Ran one\\." 'ended
      '("C-c" "C-s") "Session: *\nthere .*here.*\nHi " '("C-x" ".") "^Act"
      '("w") '("C-y") "^─+\nthere" '("C-a" "C-k"))
     (edn-bridge-terminal-tests-do '("M-x") "M-x")
@@ -97,14 +97,14 @@ What newer versions of Emacs have themselves is left out there."
                                     '("C-a" "C-k"))
       (when (zerop round)
         (edn-bridge-terminal-tests-do '("Hi" "C-c" "Enter") "You\nHi"
-                                      "the notes\\." "ready · idle")))))
+                                      "the notes\\." 'ended)))))
 
 (defun edn-bridge-packages-tests-popups ()
   "Write / and @ in the draft, and see that each opens a popup by itself.
 The commands are in the order of the bridge's table."
   ;; What commands do comes after the session.
   (edn-bridge-terminal-tests-say "Hi")
-  (edn-bridge-terminal-tests-do "ready · idle" 'draft)
+  (edn-bridge-terminal-tests-do 'ended 'draft)
   (edn-bridge-terminal-tests-type "-l" "/")
   (edn-bridge-terminal-tests-do "^─+\n/ *\n +help\\b" '("C-g" "C-a" "C-k"))
   (edn-bridge-terminal-tests-type "-l" "/mode ")
@@ -146,7 +146,7 @@ The commands are in the order of the bridge's table."
   (edn-bridge-packages-tests-with (evil)
       (evil-mode)
     (edn-bridge-terminal-tests-do
-     "<I>" '("Hi" "C-c" "Enter") "You\nHi" "the notes\\." "ready · idle"
+     "<I>" '("Hi" "C-c" "Enter") "You\nHi" "the notes\\." 'ended
      '("one" "C-c" "Enter") "Allow once (y)"
      '("Escape") "<N>" '("C-c" "C-a") '("y") "Ran one\\."
      '("?" "touch one" "Enter") '("Enter") "▾ bash"

@@ -477,8 +477,19 @@
      process (format ":session %s\n" edn-bridge-chat--session-id))
     process))
 
-(defun edn-bridge-said-tests--quiet ()
-  "Abort until nothing runs and nothing waits any more in this chat."
+(defun edn-bridge-said-tests--answered (other)
+  "Wait until the process OTHER has the answers to all that it sent."
+  (process-send-string other "[:said-tests/end]\n")
+  (edn-bridge-test-wait
+   (with-current-buffer (process-buffer other)
+     (save-excursion
+       (goto-char (point-min))
+       (search-forward "missing: [:said-tests/end]" nil t)))))
+
+(defun edn-bridge-said-tests--quiet (other)
+  "Abort until nothing runs and nothing waits any more in this chat.
+What the process OTHER sent comes before."
+  (edn-bridge-said-tests--answered other)
   (edn-bridge-test-wait
    (or (and (not (edn-bridge-chat-running-p))
             (edn-bridge-rpc-ready-p edn-bridge-chat--conn)
@@ -521,7 +532,7 @@
                 (_ nil)))
             (dotimes (_ (random 8))
               (accept-process-output nil 0.02)))
-          (edn-bridge-said-tests--quiet)
+          (edn-bridge-said-tests--quiet other)
           (let ((live (edn-bridge-said-tests--plain
                        (edn-bridge-test-transcript))))
             (should-not (edn-bridge-said-tests--waiting))

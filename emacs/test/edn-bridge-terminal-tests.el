@@ -27,6 +27,9 @@
 (defvar edn-bridge-terminal-tests-back 0
   "How often the running test has gone back to the chat.")
 
+(defvar edn-bridge-terminal-tests-turns 0
+  "How many turns had ended by the last step `mark' or `ended'.")
+
 (defvar edn-bridge-terminal-tests-setup nil
   "Form that the Emacs of the test runs before it opens a chat.")
 
@@ -98,15 +101,40 @@ background (`while-no-input')."
         (setq again (+ (float-time) 2)))
       (sleep-for 0.03))))
 
+(defun edn-bridge-terminal-tests-count ()
+  "Return how many turns have ended, as the mode line says."
+  (let ((screen (edn-bridge-terminal-tests-see " ended-[0-9]+")))
+    (string-match " ended-\\([0-9]+\\)" screen)
+    (string-to-number (match-string 1 screen))))
+
+(defun edn-bridge-terminal-tests-end-of-turn ()
+  "Wait until another turn has ended, and the header line says so.
+That alone may still say what it said before the turn."
+  (let ((deadline (+ (float-time) 60))
+        (count 0))
+    (while (<= (setq count (edn-bridge-terminal-tests-count))
+               edn-bridge-terminal-tests-turns)
+      (when (> (float-time) deadline)
+        (ert-fail (list "no turn ended" (edn-bridge-terminal-tests-screen))))
+      (sleep-for 0.03))
+    (setq edn-bridge-terminal-tests-turns count)
+    (edn-bridge-terminal-tests-see "ready · idle")))
+
 (defun edn-bridge-terminal-tests-do (&rest steps)
   "Do STEPS: a list types its strings, a string waits to be seen.
 The symbol `draft' waits until point is in the draft; `quit' leaves the prompt
-that the string before it has waited for."
+that the string before it has waited for.  `ended' waits for the end of a turn
+that was begun after the last `ended' or `mark'."
   (dolist (step steps)
     (cond ((stringp step)
            (edn-bridge-terminal-tests-see step))
           ((eq step 'quit)
            (edn-bridge-terminal-tests-quit (cadr (memq step (reverse steps)))))
+          ((eq step 'mark)
+           (setq edn-bridge-terminal-tests-turns
+                 (edn-bridge-terminal-tests-count)))
+          ((eq step 'ended)
+           (edn-bridge-terminal-tests-end-of-turn))
           ((eq step 'draft)
            (edn-bridge-terminal-tests-reach-draft))
           (t
@@ -265,7 +293,8 @@ turns, sessions of other hosts and the daemon.")
              (format "edn-bridge-%d" (emacs-pid)))
             (edn-bridge-terminal-tests-folder
              (file-name-as-directory (make-temp-file "edn-bridge" t)))
-            (edn-bridge-terminal-tests-back 0))
+            (edn-bridge-terminal-tests-back 0)
+            (edn-bridge-terminal-tests-turns 0))
        (unwind-protect
            (progn
              (edn-bridge-terminal-tests-start ,script)
@@ -304,7 +333,16 @@ turns, sessions of other hosts and the daemon.")
                (force-mode-line-update t))
              (setq-default mode-line-misc-info
                            (append mode-line-misc-info
-                                   '((:eval (format " back-%d" terminal-tests-back)))))
+                                   '((:eval (format " back-%d ended-%d"
+                                                    terminal-tests-back
+                                                    terminal-tests-ended)))))
+             (defvar terminal-tests-ended 0)
+             (with-eval-after-load 'edn-bridge-chat
+               (edn-bridge-chat-handle
+                "turn/ended"
+                (lambda (_data)
+                  (setq terminal-tests-ended (1+ terminal-tests-ended))
+                  (force-mode-line-update t))))
              (add-hook 'edn-bridge-chat-ready-hook
                        (lambda () (message "The session is here")))
              ;; The tests type faster than people.
@@ -356,7 +394,7 @@ turns, sessions of other hosts and the daemon.")
   (edn-bridge-terminal-tests-do
    '("Hi" "C-j" "BSpace" "Enter" "there") "Hi\nthere"
    '("C-c" "Enter")
-   "Thinking …\n\nAssistant\nHello, world.*the notes\\." "ready · idle"
+   "Thinking …\n\nAssistant\nHello, world.*the notes\\." 'ended
    '("C-c" "C-v") "Hello, \\*\\*world\\*\\*" '("C-c" "C-v") "Hello, world"
    '("C-r" "the notes" "Enter") '("Enter") "second line"
    '("C-x" "k" "Enter"))
@@ -487,9 +525,10 @@ turns, sessions of other hosts and the daemon.")
   (edn-bridge-terminal-tests-do
    '("C-c" "C-w") "● Keys" '("r") "^Name of this session:" '("2" "Enter")
    "● Keys2" '("D") "This chat is on that session"
-   '("A") "^Archived sessions are shown" '("a") "\"Keys2\" is archived"
+   '("A") "^Archived sessions are shown"
    ;; The next key acts on the line, which is drawn anew after the message.
-   "● Keys2.*  archived" '("a") "\"Keys2\" is not archived any more" '("A") "^Archived sessions are hidden"
+   '("a") "● Keys2.*  archived" '("a") "● Keys2  [0-9]"
+   '("A") "^Archived sessions are hidden" "● Keys2  [0-9]"
    '("v") "^Session s-" '("Enter"))
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-command
@@ -525,7 +564,7 @@ turns, sessions of other hosts and the daemon.")
    '("C-c" "C-b") "^No message is queued" '("C-c" "C-c")
    '("C-c" "C-u") '("C-c" "M-u")
    ;; The turn that was interrupted.  After it the script begins anew.
-   '("C-c" "M-r") "Thinking …\n\nHello" "ready · idle"
+   'mark '("C-c" "M-r") "Thinking …\n\nHello" 'ended
    '("C-c" "C-r") "^The session is here")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
@@ -555,18 +594,21 @@ turns, sessions of other hosts and the daemon.")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-command
    "edn-bridge-chat-finish-login" "^Code (may be empty):" '("x" "Enter")
-   "[Ll]og" )
+   "No login was begun")
   (edn-bridge-terminal-tests-command "edn-bridge-attention-mode")
   (edn-bridge-terminal-tests-do
    '("C-x" "C-f" "notes.txt" "Enter") "second line")
   (edn-bridge-terminal-tests-command "edn-bridge" "ready · idle")
   ;; The script began anew with the process.
+  (edn-bridge-terminal-tests-do 'mark)
   (edn-bridge-terminal-tests-say "once more")
-  (edn-bridge-terminal-tests-do "once more\n\nThinking …\n\nAssistant\nHello" "ready · idle")
+  (edn-bridge-terminal-tests-do "once more\n\nThinking …\n\nAssistant\nHello" 'ended)
   (edn-bridge-terminal-tests-say "seven")
+  ;; Its buttons have only a question that is open.
   (edn-bridge-terminal-tests-do
-   "Allow bash" '("C-x" "b" "notes.txt" "Enter") "edn:1\\?")
-  (edn-bridge-terminal-tests-command "edn-bridge-attention-next" "Allow bash")
+   "Allow once (y)" '("C-x" "b" "notes.txt" "Enter") "edn:1\\?")
+  (edn-bridge-terminal-tests-command "edn-bridge-attention-next"
+                                     "Allow once (y)")
   (edn-bridge-terminal-tests-menu "a")
   (edn-bridge-terminal-tests-menu "y" "Ran one\\.")
   (edn-bridge-terminal-tests-do
