@@ -330,8 +330,10 @@ below an answer that is streaming in."
   (edn-bridge-chat-settle)
   (edn-bridge-transcript-add
     (edn-bridge-transcript-fresh-line 'blank)
-    (insert (propertize (edn-bridge-visible-break text 0)
-                        'face (or face 'edn-bridge-chat-notice)))
+    (let ((text (edn-bridge-visible-break text 0)))
+      (add-face-text-property 0 (length text)
+                              (or face 'edn-bridge-chat-notice) t text)
+      (insert text))
     (pcase-dolist (`(,label ,command) buttons)
       (insert " ")
       (edn-bridge-chat-insert-button label command))
@@ -774,12 +776,47 @@ transcript meanwhile stands below it."
    (or (plist-get data :error-message) "Unknown error")
    'edn-bridge-error))
 
+(defconst edn-bridge-chat--widest-name 24
+  "Columns that the names of a command's result have at most.
+What is said of a longer one begins the next line.")
+
+(defun edn-bridge-chat--in-columns (text)
+  "Return TEXT, where each line has a name and what it is, in columns.
+The names have a face, and what is said of them is wrapped below itself.
+Another text is returned as it is."
+  (let* ((row "\\`\\(\\S-.*?\\)  +\\(\\S-.*\\)\\'")
+         (lines (split-string text "\n"))
+         (columns (mapcar (lambda (line)
+                            (and (string-match row line)
+                                 (match-beginning 2)))
+                          lines)))
+    (if (not (and (cdr lines) (car columns)
+                  ;; The bridge has padded the names.
+                  (= 1 (length (seq-uniq columns)))))
+        text
+      (let* ((column (min (car columns) edn-bridge-chat--widest-name))
+             (indent (make-string column ?\s)))
+        (mapconcat
+         (lambda (line)
+           (string-match row line)
+           (let ((name (match-string 1 line))
+                 (what (match-string 2 line)))
+             (concat (propertize name 'face 'edn-bridge-title)
+                     (propertize
+                      (concat (if (< (string-width name) (1- column))
+                                  (make-string (- column (string-width name))
+                                               ?\s)
+                                (concat "\n" indent))
+                              what)
+                      'wrap-prefix indent))))
+         lines "\n")))))
+
 (defun edn-bridge-chat--on-command-result (data)
   "Show DATA of `command-result'."
   (let ((type (edn-bridge-chat-word (plist-get data :type)))
         (text (plist-get data :message)))
     (when (and (stringp text) (not (equal text "")))
-      (edn-bridge-chat-notice text
+      (edn-bridge-chat-notice (edn-bridge-chat--in-columns text)
                               (if (equal type "error")
                                   'edn-bridge-error
                                 'default)))

@@ -589,6 +589,35 @@
     (should-not (edn-bridge-chat-running-p))
     (should (string-match-p "disconnected" (edn-bridge-chat--header-line)))))
 
+;; What a command came to is for people.
+
+(ert-deftest edn-bridge-chat-result-with-names-is-in-columns ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event
+     conn "command-result" :type "text"
+     :message (concat "/a                                What it is.\n"
+                      "/with [many] OR /other <arguments>  And this.")
+     :session-id "s1")
+    ;; Not padded alike: as it came.
+    (should (string-search "/a                                What"
+                           (edn-bridge-test-transcript)))
+    (edn-bridge-test-event
+     conn "command-result" :type "text"
+     :message (concat "/a                                  What it is.\n"
+                      "/with [many] OR /other <arguments>  And this.")
+     :session-id "s1")
+    (should (string-search (concat "/a                      What it is.\n"
+                                   "/with [many] OR /other <arguments>\n"
+                                   "                        And this.\n")
+                           (edn-bridge-test-transcript)))
+    (goto-char (point-max))
+    (search-backward "And this")
+    (should (equal (get-text-property (point) 'wrap-prefix)
+                   (make-string 24 ?\s)))
+    (search-backward "/with [many]")
+    (should (memq 'edn-bridge-title
+                  (ensure-list (get-text-property (point) 'face))))))
+
 (provide 'edn-bridge-chat-tests)
 
 ;;; edn-bridge-chat-tests.el ends here

@@ -441,6 +441,54 @@
 (defvar ediff-control-buffer)
 (defvar ediff-current-difference)
 
+(defconst edn-bridge-live-tests-edn
+  "\\`[{[(#]\\|^ *[{[]?:[a-z][-a-z/.?]*\\(?: \\|$\\)"
+  "Matches a text that shows data as EDN.")
+
+(ert-deftest edn-bridge-live-shows-no-result-of-a-command-as-data ()
+  (dolist (data '("{:cost 0.1}" "[1 2]" "Stats:\n  :cost 0.1"))
+    (should (string-match-p edn-bridge-live-tests-edn data)))
+  (edn-bridge-live-tests-with-program "commands.edn"
+    (setq edn-bridge-program-args (append edn-bridge-program-args '("--yolo")))
+    (with-current-buffer (edn-bridge-chat-buffer)
+      (edn-bridge-live-tests-wait-ready)
+      (edn-bridge-live-tests-say "Hi")
+      (dolist (command
+               (append
+                (mapcar (lambda (name) (concat "/" name))
+                        ;; The others leave the session or begin a turn.
+                        (seq-difference
+                         edn-bridge-constants-slash-commands
+                         '("quit" "exit" "new" "login" "abort" "retry"
+                           "continue" "compact")))
+                (list "/name A name" "/mode ask" "/thinking off"
+                      "/remember It rains" "/remember" "/status"
+                      (concat "/job "
+                              (edn-bridge-jobs--id
+                               (seq-first
+                                (plist-get (edn-bridge-rpc-call
+                                            edn-bridge-chat--conn
+                                            "list_background_jobs" nil)
+                                           :jobs)))))))
+        (let ((result nil))
+          (cl-letf* ((show (symbol-function 'edn-bridge-chat-notice))
+                     ((symbol-function 'edn-bridge-chat-notice)
+                      (lambda (text &rest more)
+                        (setq result text)
+                        (apply show text more))))
+            (edn-bridge-input-send-text command)
+            (edn-bridge-test-wait result))
+          (ert-info (result :prefix (concat command ": "))
+            (should-not (string-match-p edn-bridge-live-tests-edn result)))))
+      ;; What keys show.
+      (save-window-excursion
+        (edn-bridge-models-show-stats)
+        (edn-bridge-test-wait (get-buffer "*edn-bridge usage of a session*"))
+        (with-current-buffer "*edn-bridge usage of a session*"
+          (should-not (string-match-p edn-bridge-live-tests-edn
+                                      (buffer-string)))
+          (kill-buffer))))))
+
 (defun edn-bridge-live-tests-told ()
   "Return what the tools of this chat's session told the model, as one text."
   (let ((told nil))
