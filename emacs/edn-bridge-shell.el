@@ -110,7 +110,9 @@ With SHARED non-nil, its output goes to the model with the next message."
            (list (concat "Running: "
                          (truncate-string-to-width
                           (edn-bridge-visible-label edn-bridge-shell--running)
-                          60 nil nil "…"))))
+                          50 nil nil "…")
+                         (edn-bridge-faces-keys
+                          "  (\\[edn-bridge-input-abort] ends it)"))))
       (and (> count 0)
            (list (if (= count 1)
                      "The output of 1 command goes with the next message"

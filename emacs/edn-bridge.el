@@ -233,7 +233,7 @@ It is on no key by itself: bind it to one that you like.")
 (defconst edn-bridge--menu
   '(("Talk" ("c")
      ("RET" edn-bridge-input-send "send")
-     ("q" edn-bridge-input-queue "queue")
+     ("Q" edn-bridge-input-queue "queue")
      ("W" edn-bridge-queue-go-to "go to queue")
      ("L" edn-bridge-queue-resume "resume queue")
      ("h" edn-bridge-input-search "input history")
@@ -292,6 +292,9 @@ A group is a list of a title, the key of the menu that it has to itself (nil
 for a group of the first menu, a list of the key for one that has a menu to
 itself in narrow frames), and commands: key, command and label.")
 
+(defconst edn-bridge--menu-quit '("q" transient-quit-one "quit")
+  "The last row of each menu that is shown.")
+
 (declare-function transient-prefix "transient")
 
 (defvar edn-bridge--menu-made nil
@@ -314,8 +317,9 @@ itself in narrow frames), and commands: key, command and label.")
             (when key
               (eval `(transient-define-prefix ,(edn-bridge--submenu title) ()
                        ,(format "The commands of a chat: %s." title)
-                       [,@(edn-bridge--menu-halves title rows
-                                                   (eq made 'narrow))])
+                       [,@(edn-bridge--menu-halves
+                           title (append rows (list edn-bridge--menu-quit))
+                           (eq made 'narrow))])
                     t)))
           (eval `(transient-define-prefix edn-bridge--transient ()
                    "The commands of a chat."
@@ -357,7 +361,9 @@ With NARROW, it has one column."
                   more)
           (push (cons title (edn-bridge--menu-suffixes rows)) groups))))
     (mapcar #'vconcat
-            (reverse (cons (append (car groups) (reverse more))
+            (reverse (cons (append (car groups) (reverse more)
+                                   (edn-bridge--menu-suffixes
+                                    (list edn-bridge--menu-quit)))
                            (cdr groups))))))
 
 (defun edn-bridge--help ()

@@ -162,7 +162,8 @@ What goes before every message is left out."
     (edn-bridge-transcript-set-draft "!ls -l")
     (edn-bridge-input-send)
     (should (equal (plist-get (car sent) :params) '(:command "ls -l")))
-    (should (string-search "Running: ls -l" (edn-bridge-transcript-footer)))
+    (should (string-search "Running: ls -l  (C-c C-k ends it)"
+                           (edn-bridge-transcript-footer)))
     ;; One that has to wait stays the draft.
     (edn-bridge-transcript-set-draft "!date")
     (should-error (edn-bridge-input-send) :type 'user-error)

@@ -19,7 +19,8 @@
 (defun edn-bridge-screens-tests-part (from)
   "Return the lines of the screen from the one that FROM matches to the last.
 Lines without letters and the space between columns, which versions of
-transient draw in their own way, are left out."
+transient draw in their own way, are left out.  So is the message of the
+test's Emacs that the session is there, which may come at any time."
   (let ((lines (split-string (edn-bridge-terminal-tests-see from) "\n")))
     (while (not (string-match-p from (car lines)))
       (pop lines))
@@ -27,7 +28,9 @@ transient draw in their own way, are left out."
                          (replace-regexp-in-string "\\( \\) +" "  "
                                                    (string-trim-right line)))
                        (seq-filter (lambda (line)
-                                     (string-match-p "[a-z]" line))
+                                     (and (string-match-p "[a-z]" line)
+                                          (not (string-prefix-p
+                                                "The session is here" line))))
                                    lines)
                        "\n")
             "\n")))

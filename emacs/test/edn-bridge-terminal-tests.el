@@ -680,7 +680,7 @@ turns, sessions of other hosts and the daemon.")
 (defun edn-bridge-terminal-tests-menu (key &rest steps)
   "Choose KEY in the menu of a chat and do STEPS."
   (apply #'edn-bridge-terminal-tests-do
-         '("C-c" "?") "q queue "
+         '("C-c" "?") "Q queue "
          (edn-bridge-terminal-tests-menu-keys key)
          steps))
 
@@ -730,7 +730,7 @@ turns, sessions of other hosts and the daemon.")
   (edn-bridge-terminal-tests-menu "Enter" "You\nHi\nthereby the menu")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-type "-l" "queued by the menu")
-  (edn-bridge-terminal-tests-menu "q" "You.*\nqueued by the menu"))
+  (edn-bridge-terminal-tests-menu "Q" "You.*\nqueued by the menu"))
 
 (ert-deftest edn-bridge-terminal-uses-every-key-and-command ()
   (edn-bridge-terminal-tests-with-emacs "keys.edn"
