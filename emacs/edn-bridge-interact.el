@@ -684,7 +684,7 @@ They are kept until the call has written it.")
      question '(:outcome "deny")
      (read-string (edn-bridge-interact--prompting
                    question
-                   "Why not (the model is told; may be empty): ")))))
+                   "Why not (the model gets it; may be empty): ")))))
 
 ;;;; Commands
 

@@ -34,6 +34,14 @@
 (defvar edn-bridge-markdown--drawn nil
   "Bars of the table that is laid out: a hash table by the columns beside.")
 
+(defvar edn-bridge-markdown-table-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "RET") #'edn-bridge-markdown-view-table)
+    (define-key map [mouse-2] #'edn-bridge-markdown-view-table)
+    (define-key map [follow-link] 'mouse-face)
+    map)
+  "Keymap on tables that are too wide for their window.")
+
 (defun edn-bridge-markdown--lay-out (start end &optional made)
   "Lay out the columns of the table between START and END.
 They are as wide as what is displayed, which is less where the markup is
@@ -102,10 +110,9 @@ A table with less room begins a line with each cell.")
   (pcase-dolist (`(,start . ,_) rows)
     (let ((end (save-excursion (goto-char start) (line-end-position))))
       (remove-list-of-text-properties start end '(display))
-      (dolist (place (number-sequence start (1- end)))
-        (when (eq (get-text-property place 'keymap)
-                  edn-bridge-markdown-table-map)
-          (remove-list-of-text-properties place (1+ place) '(keymap)))))))
+      (while (setq start (text-property-any start end 'keymap
+                                            edn-bridge-markdown-table-map))
+        (remove-list-of-text-properties start (1+ start) '(keymap))))))
 
 (defun edn-bridge-markdown--wrap (rows aligns)
   "Wrap the cells of ROWS, those of a table that is too wide.
@@ -141,12 +148,14 @@ which there is none."
   "Return LINES as COUNT pieces, which make the lines if put together."
   (let ((pieces nil))
     (dotimes (index count)
-      (push (cond ((= index (1- count))
+      (push (cond ((null lines)
+                   (make-string 0 ?\s))
+                  ((= index (1- count))
                    (string-join lines "\n"))
                   ((cdr lines)
                    (concat (pop lines) "\n"))
                   (t
-                   (copy-sequence (or (pop lines) ""))))
+                   (pop lines)))
             pieces))
     (nreverse pieces)))
 
@@ -220,7 +229,10 @@ Each cell begins a line, behind the heading of its column, in WIDTH columns."
   (let* ((labels (car texts))
          (label (min (apply #'max 1 (mapcar #'string-width labels))
                      (/ width 3)))
-         (widths (list label (max 1 (- width label 2))))
+         (room (max 1 (- width label 2)))
+         (names (mapcar (lambda (text)
+                          (edn-bridge-markdown--wrapped text label))
+                        labels))
          (rule (propertize (make-string width ?─)
                            'face 'edn-bridge-markdown-markup)))
     (cons nil
@@ -230,16 +242,28 @@ Each cell begins a line, behind the heading of its column, in WIDTH columns."
                  collect
                  (append
                   (cl-loop for text in row
-                           for rest = labels then (cdr rest)
+                           for rest = names then (cdr rest)
                            unless (equal text "")
-                           append (mapcar
-                                   (lambda (line)
-                                     (string-trim-right
-                                      (mapconcat #'identity line "  ")))
-                                   (edn-bridge-markdown--wrapped-cells
-                                    (list (or (car rest) "") text)
-                                    widths '(left left))))
+                           append (edn-bridge-markdown--field
+                                   (car rest) label
+                                   (edn-bridge-markdown--wrapped text room)))
                   (and more (list rule))))))))
+
+(defun edn-bridge-markdown--field (names width lines)
+  "Return NAMES, in WIDTH columns, with LINES behind them, as a list of lines."
+  (let ((field nil))
+    (while (or names lines)
+      (let ((name (or (pop names) ""))
+            (line (pop lines)))
+        (push (if line
+                  (concat name
+                          (make-string (max 0 (- (+ width 2)
+                                                 (string-width name)))
+                                       ?\s)
+                          line)
+                name)
+              field)))
+    (nreverse field)))
 
 (defun edn-bridge-markdown--wrapped-cells (texts widths aligns)
   "Return the lines of a row with TEXTS, wrapped in columns of WIDTHS.
@@ -269,6 +293,12 @@ Each is a list of texts that are as wide as their columns, aligned by ALIGNS."
 (defun edn-bridge-markdown--wrapped (text width)
   "Return TEXT as a list of lines, each at most WIDTH columns wide.
 A line ends between words where it can."
+  (if (<= (string-width text) width)
+      (list text)
+    (edn-bridge-markdown--wrapped-long text width)))
+
+(defun edn-bridge-markdown--wrapped-long (text width)
+  "Do what `edn-bridge-markdown--wrapped' does with TEXT and WIDTH."
   (let ((lines nil)
         (start 0)                       ; of the line
         (blank nil)                     ; the last blank in the line
@@ -296,7 +326,7 @@ A line ends between words where it can."
                   place start
                   blank nil
                   columns 0))))))
-    (when (or (< start (length text)) (null lines))
+    (when (< start (length text))
       (push (substring text start) lines))
     (mapcar #'string-trim-right (nreverse lines))))
 
@@ -419,14 +449,6 @@ of a bar.  HIDDEN non-nil means where the markup is hidden."
            row)))
       pixels)
      widths)))
-
-(defvar edn-bridge-markdown-table-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "RET") #'edn-bridge-markdown-view-table)
-    (define-key map [mouse-2] #'edn-bridge-markdown-view-table)
-    (define-key map [follow-link] 'mouse-face)
-    map)
-  "Keymap on the first lines of tables that are too wide for their window.")
 
 (defun edn-bridge-markdown--offer-table (start end wide wrapped)
   "Have a key show the table between START and END, if it is too WIDE.
