@@ -14,5 +14,5 @@ pub use child::{Child, Confine, PeerProgram, Started, Stderr, missing, start, wi
 pub use lines::LineReader;
 pub use redacted_errors::{Redactor, Tokens, cut, shown};
 pub use settings::{Read, Source, Unfit, Variable, at_home, command_line, is_name, of_text, unknown_key};
-pub use variable_listing::{short_line, source_of};
+pub use variable_listing::{described, short_line, source_of};
 pub use variables::{KeysOf, names_key, value};

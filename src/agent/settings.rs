@@ -7,14 +7,13 @@ use std::sync::Arc;
 
 use crate::edn;
 use crate::environment::Environment;
-use crate::limits::{AGENTS, MCP_DETAILS};
+use crate::limits::AGENTS;
 use crate::peer::{
     self, Read, Source, Unfit, Variable, at_home, command_line, is_name, of_text, short_line, source_of,
     unknown_key,
 };
 use crate::sha256;
 use crate::value::Value;
-use crate::visible;
 
 /// An agent as it is configured.
 #[derive(Debug, Clone)]
@@ -200,11 +199,7 @@ impl AgentSetup {
 
     /// Its command line, and under it a line for each of its details.
     pub fn described(&self) -> String {
-        let mut text = visible::line(&self.shown()).into_owned();
-        for (what, value) in self.details().iter().take(MCP_DETAILS) {
-            text.push_str(&format!("\n{what}: {value}"));
-        }
-        text
+        peer::described(&self.shown(), &self.details(), &self.source)
     }
 
     /// Why its program cannot be started in a project's folder, as far as that can be seen without starting it. Reads the

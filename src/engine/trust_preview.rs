@@ -13,6 +13,7 @@ use crate::http::without_keys;
 use crate::limits::{PREVIEW_TEXT_CHARS, TRUST_RUNS, WORKFLOW_BYTES};
 use crate::mcp;
 use crate::peer;
+use crate::secret::{Secret, mask_command};
 use crate::tool::permission::{Decision, Rule};
 use crate::value::{Map, Value};
 use crate::workflow::{self, Check, Stage, Step, Workflow};
@@ -87,9 +88,10 @@ struct Preview {
 
 impl Preview {
     fn add(&mut self, kind: &'static str, name: impl Into<String>, text: &str) {
-        let mut text = without_keys(text).into_owned();
+        let (mut text, mut name) = (mask_command(text).into_owned(), name.into());
         shorten(&mut text);
-        self.runs.push(ProjectEffect { kind, name: name.into(), text });
+        shorten(&mut name);
+        self.runs.push(ProjectEffect { kind, name, text });
     }
 
     fn configuration(&mut self, root: &Path, map: &Map<'_>) {
@@ -109,8 +111,27 @@ impl Preview {
                 self.add("key command", name, &words(command));
             }
             if let Some(address) = provider.get("base-url").and_then(Value::as_str) {
-                self.add("provider", name, address);
+                self.add("provider", name, &without_keys(address));
             }
+            // Whose keys go there.
+            for key in ["key-variables", "key-store", "login"] {
+                if let Some(value) = provider.get(key).filter(|value| !value.is_nil()) {
+                    self.add("provider", format!("{name}, :{key}"), &value.to_string());
+                }
+            }
+            for (header, _) in provider.get("headers").and_then(Value::as_map).into_iter().flat_map(Map::iter)
+            {
+                self.add("provider", format!("{name}, header"), &header.to_string());
+            }
+        }
+        let variables = map.get_keyword("commands").and_then(|value| value.get("environment")?.as_map());
+        for (name, value) in variables.into_iter().flat_map(Map::iter) {
+            let name = name.as_str().or_else(|| name.as_keyword()).unwrap_or_default();
+            let text = match value.as_str() {
+                Some(text) => peer::source_of(name, &peer::Variable::Text(Secret::new(text.to_owned()))),
+                None => "taken away".to_owned(),
+            };
+            self.add("variable of commands", name, &text);
         }
         if let Some(value) = map.get_keyword("mcp") {
             let from = root.join(".edn-bridge/config.edn");
@@ -158,7 +179,7 @@ impl Preview {
 
     fn hook(&mut self, hook: &Hook) {
         let name = format!("{} ({} {})", hook.id, hook.point.as_str(), hook.stage.as_str());
-        self.add("hook", name, &hook.command.join(" "));
+        self.add("hook", name, &peer::command_line(&hook.command));
     }
 
     fn workflow(&mut self, workflow: &Workflow) {
@@ -184,13 +205,16 @@ impl Preview {
     }
 }
 
+/// Leaves the start of a long text, and says how long it is: what follows may be what counts.
 fn shorten(text: &mut String) {
     if let Some((cut, _)) = text.char_indices().nth(PREVIEW_TEXT_CHARS) {
+        let all = text.chars().count();
         text.truncate(cut);
-        text.push('…');
+        text.push_str(&format!("… ({all} characters)"));
     }
 }
 
 fn words(command: &[Value<'_>]) -> String {
-    command.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
+    let words: Vec<String> = command.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    peer::command_line(&words)
 }

@@ -2,9 +2,7 @@
 
 use super::settings::Server;
 use crate::http;
-use crate::limits::MCP_DETAILS;
-use crate::peer::{short_line, source_of};
-use crate::visible;
+use crate::peer::{self, short_line, source_of};
 
 impl Server {
     /// What it gets and may do beside its command line or address: what it is (`variable LD_PRELOAD`), and its value or
@@ -38,16 +36,7 @@ impl Server {
 
     /// Its command line or address, and under it a line for each of its details.
     pub fn described(&self) -> String {
-        let mut text = visible::line(&self.shown()).into_owned();
-        let details = self.details();
-        for (what, value) in details.iter().take(MCP_DETAILS) {
-            text.push_str(&format!("\n{what}: {value}"));
-        }
-        let more = details.len().saturating_sub(MCP_DETAILS);
-        if more > 0 {
-            text.push_str(&format!("\nand {more} more, which {} lists", self.source));
-        }
-        text
+        peer::described(&self.shown(), &self.details(), &self.source)
     }
 }
 
@@ -55,6 +44,7 @@ impl Server {
 mod tests {
     use super::*;
     use crate::edn;
+    use crate::limits::MCP_DETAILS;
     use crate::peer::Source;
 
     fn described(text: &str) -> String {

@@ -131,7 +131,7 @@ pub fn command_line(words: &[String]) -> String {
         let plain = !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || c == '\'');
         if plain { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) }
     };
-    crate::secret::mask(&words.iter().map(word).collect::<Vec<_>>().join(" ")).into_owned()
+    crate::secret::mask_command(&words.iter().map(word).collect::<Vec<_>>().join(" ")).into_owned()
 }
 
 /// A folder that may begin with `~/`.

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::settings::Variable;
+use super::settings::{Source, Variable};
 use super::variables::names_key;
 use crate::http;
-use crate::limits::PEER_DETAIL_CHARS;
+use crate::limits::{MCP_DETAILS, PEER_DETAIL_CHARS};
 use crate::secret;
 use crate::visible;
 
@@ -29,6 +29,20 @@ pub fn source_of(name: &str, value: &Variable) -> String {
         Variable::Variable { name, prefix } => after(prefix, format!("the variable {}", short_line(name))),
         Variable::KeyOf { provider, prefix } => after(prefix, format!("the key of {}", short_line(provider))),
     }
+}
+
+/// What is shown of a server or an agent before it is started: its command line or address, a line for each of its details,
+/// and how many of these are left out.
+pub fn described(shown: &str, details: &[(String, String)], source: &Source) -> String {
+    let mut text = visible::line(shown).into_owned();
+    for (what, value) in details.iter().take(MCP_DETAILS) {
+        text.push_str(&format!("\n{what}: {value}"));
+    }
+    let more = details.len().saturating_sub(MCP_DETAILS);
+    if more > 0 {
+        text.push_str(&format!("\nand {more} more, which {source} lists"));
+    }
+    text
 }
 
 /// A text as one line that is not too long.

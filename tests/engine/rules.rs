@@ -100,7 +100,10 @@ fn preview_shows_what_trust_lets_run_and_what_it_takes() {
     std::fs::create_dir_all(folder.join("workflows")).unwrap();
     std::fs::write(setup.project().join("check.sh"), "exit 0").unwrap();
     let config = r#"{:hooks [{:id "look" :stage :tool-call :point :pre :kind :guard :command ["./check.sh" "now"]}]
-                     :providers {"work" {:base-url "https://user:secret@llm.example/v1?key=s3cret" :key-command ["pass" "work"]}}
+                     :providers {"work" {:base-url "https://user:secret@llm.example/v1?key=s3cret" :key-command ["pass" "my work"]
+                                         :key-variables ["GITHUB_TOKEN"] :headers {"X-Org" "s3cret"}}}
+                     :mcp {"t" {:command ["curl" "https://mcp.example/?x" "two words"]}}
+                     :commands {:environment {"LD_PRELOAD" "/lib/evil.so" "API_TOKEN" "s3cret" "PAGER" nil}}
                      :sandbox {:writable ["/outside"]}
                      :permissions {:rules [{:decision :allow :tool "bash" :command "make"} {:decision :deny :tool "write"}]}}"#;
     std::fs::write(folder.join("config.edn"), config).unwrap();
@@ -115,9 +118,15 @@ fn preview_shows_what_trust_lets_run_and_what_it_takes() {
     let preview = bridge.ask("1", "trust_preview", "{}");
     let text = preview.to_string();
     for part in [
-        "./check.sh now",
+        "check.sh now",
         "tool-call",
-        "pass work",
+        "pass 'my work'",
+        "GITHUB_TOKEN",
+        "X-Org",
+        "curl https://mcp.example/?x 'two words'",
+        "/lib/evil.so",
+        "API_TOKEN",
+        "taken away",
         "allow bash: make",
         "make check",
         "llm.example",
