@@ -377,6 +377,11 @@ impl Handle {
         self.ask(change).await.and_then(std::convert::identity)
     }
 
+    /// What was repaired when it was opened, as long as no client was told.
+    pub(super) fn untold_repairs(&self) -> Vec<String> {
+        self.repairs.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// An event of the session outside any turn.
     pub(super) fn event(&self, body: Body, cause: Option<Cause>) -> Event {
         Event {

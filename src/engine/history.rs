@@ -210,7 +210,7 @@ fn fitting(newest: impl Iterator<Item = Arc<Message>>, limit: usize, bytes: usiz
         messages.push(message);
     }
     messages.reverse();
-    Page { messages, more, interrupted: Vec::new() }
+    Page { messages, more, interrupted: Vec::new(), faults: Vec::new() }
 }
 
 /// The approximate size of a message on the wire, in bytes.

@@ -188,8 +188,12 @@ impl Opener {
         );
     }
 
-    /// Reports the repairs of an opened session, once, however it was opened; and that not all rules are known, each time.
+    /// Reports the repairs of an opened session, once, however it was opened, as soon as a client shows it; and that not all
+    /// rules are known, each time.
     pub(super) fn tell_repairs(&self, handle: &Handle, call: &Call) {
+        if !self.shared.hub.clients().iter().any(|(_, client)| client.watches(Some(&handle.id))) {
+            return;
+        }
         let repairs = std::mem::take(&mut *handle.repairs.lock().unwrap_or_else(PoisonError::into_inner));
         for message in repairs {
             let body = Body::Diagnostic(Arc::new(Diagnostic::Repaired { message }));
@@ -337,8 +341,7 @@ impl Opener {
         let header = self.header(facts.cwd.clone(), Some(parent), request);
         let handle = self.start_written(header, entries).await?;
         // What nobody was told of its source yet holds for the fork as well.
-        let untold = source.repairs.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        *handle.repairs.lock().unwrap_or_else(PoisonError::into_inner) = untold;
+        *handle.repairs.lock().unwrap_or_else(PoisonError::into_inner) = source.untold_repairs();
         Ok(handle)
     }
 

@@ -120,6 +120,11 @@ impl Diagnostic {
         }
     }
 
+    /// Whether it is about the session's own history or rules, and not about the connection or a hook.
+    pub const fn is_of_session(&self) -> bool {
+        matches!(self, Self::Repaired { .. } | Self::RulesUnread { .. })
+    }
+
     /// The text, for a person.
     pub fn message(&self) -> String {
         match self {

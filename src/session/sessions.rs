@@ -121,6 +121,8 @@ pub struct Page {
     pub more: bool,
     /// The turns among them that were cut off with their process.
     pub interrupted: Vec<TurnId>,
+    /// The faults of the journal that no client was told of yet, each as a sentence.
+    pub faults: Vec<String>,
 }
 
 /// What a list of sessions is to contain.

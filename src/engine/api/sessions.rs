@@ -39,7 +39,10 @@ impl Sessions for Engine {
     }
 
     fn messages(&self, call: Call, before: Option<EntryId>, limit: Option<usize>, reply: Reply<Page>) {
-        self.read(&call, reply, |snapshot| snapshot.page(before.as_ref(), limit));
+        self.with(&call, reply, |handle, reply| {
+            let page = handle.snapshot().page(before.as_ref(), limit);
+            reply.send(page.map(|page| Page { faults: handle.untold_repairs(), ..page }));
+        });
     }
 
     fn stats(&self, call: Call, reply: Reply<SessionStats>) {

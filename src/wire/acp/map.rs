@@ -138,6 +138,12 @@ impl SentState {
             Body::Diagnostic(said) if can.notices => {
                 tell(&Update::Notice { warns: true, text: said.message() });
             }
+            // What changes the conversation or the rules is shown to every editor.
+            Body::Diagnostic(said) if said.is_of_session() => tell(&Update::Text {
+                voice: Voice::Agent,
+                message: said.code().into(),
+                text: format!("{}\n\n", said.message()).into(),
+            }),
             Body::Error { message, .. } if can.notices => {
                 tell(&Update::Notice { warns: true, text: message.to_string() });
             }

@@ -224,6 +224,8 @@ pub struct UiStateInner {
     ended: VecDeque<(Arc<str>, RunStatus)>,
     /// The open request.
     pub question: Option<OpenQuestion>,
+    /// The faults of the session's journal and rules, until a run tells them.
+    pub untold: Vec<String>,
     /// The questions of sessions that the interface does not show, which it is not asked yet: whose each is, for a person.
     pub elsewhere: HashMap<Arc<str>, String>,
     /// The tool calls that wait for the interface, by request.

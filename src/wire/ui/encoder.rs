@@ -14,7 +14,7 @@ use crate::event::{
     TurnEnded, TurnOutcome,
 };
 use crate::facts::{Phase, SessionFacts};
-use crate::limits::{RETRY_ATTEMPTS, UI_TOLD_ENTRIES};
+use crate::limits::{RETRY_ATTEMPTS, TOLD_FAULTS, UI_TOLD_ENTRIES};
 use crate::message::{Block, Message, Role, StopReason, Usage, count};
 use crate::value::{Map, Value};
 use crate::wire::encoder::Encoder;
@@ -141,9 +141,15 @@ impl Teller {
             | Body::WidgetsUpdated(_)
             | Body::WidgetSpecsUpdated(_)
             | Body::StatusUpdated(_)
-            | Body::Notification(_)
-            | Body::Diagnostic(_) => {
+            | Body::Notification(_) => {
                 self.joins_run(state, out, event);
+            }
+            Body::Diagnostic(diagnostic) => {
+                self.joins_run(state, out, event);
+                if diagnostic.is_of_session() && state.untold.len() <= TOLD_FAULTS {
+                    state.untold.push(diagnostic.message());
+                }
+                self.faults(state, out);
             }
         }
     }
@@ -204,6 +210,17 @@ impl Teller {
         }
         state.run = Some(Run::new(id));
         status(state, out, RunStatus::Running, None);
+        self.faults(state, out);
+    }
+
+    /// Tells the faults of the session that no run has told yet. Outside a run the protocol has no words for them.
+    fn faults(&self, state: &mut UiStateInner, out: &mut Vec<u8>) {
+        if state.run.is_none() {
+            return;
+        }
+        for fault in std::mem::take(&mut state.untold) {
+            agent(state, out, typed("text").with("content", fault).with("timestamp", self.millis()));
+        }
     }
 
     fn session(&self, state: &mut UiStateInner, out: &mut Vec<u8>, facts: &SessionFacts) {

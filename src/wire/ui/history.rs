@@ -97,10 +97,16 @@ fn replay(
         told = told.saturating_add(1);
         lines.push(text);
     }
+    let sent = sent.saturating_add(page.faults.len());
     let mut result = Map::new().with("runs", Value::from(told)).with("events_sent", Value::from(sent));
     result.put_some("truncated", truncated.then_some(true));
     connection.wire().count_answer(place);
     connection.outbox().push_frame(|out, ()| {
+        // First, because they say what is missing below. They count as events of no run.
+        for fault in &page.faults {
+            let event = Map::new().with("type", "text").with("content", fault.as_str());
+            frames::event(out, "history", -1, &event.with("timestamp", Value::int(0)));
+        }
         for run in lines.iter().rev() {
             out.extend_from_slice(run);
         }

@@ -362,6 +362,7 @@ impl Ui {
             | Body::CompactionEnded(_)
             | Body::TurnEnded(_)
             | Body::Error { .. } => is_here(),
+            Body::Diagnostic(diagnostic) => diagnostic.is_of_session() && is_here(),
             _ => false,
         }
     }

@@ -47,6 +47,42 @@ fn what_was_acknowledged_is_loaded_after_a_kill() {
     assert_eq!(text(&told, "agent_message_chunk"), "I look.Done.");
 }
 
+/// Takes a line out of the middle of a session's file.
+fn lose_a_line(setup: &Setup) {
+    let folder = std::fs::read_dir(setup.state().join("sessions")).unwrap().next().unwrap().unwrap().path();
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let file = files.into_iter().find(|path| path.extension().is_some_and(|end| end == "edn")).unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.remove(lines.len() / 2);
+    std::fs::write(&file, lines.join("\n") + "\n").unwrap();
+}
+
+#[test]
+fn faults_of_a_journal_are_told_when_it_is_loaded_or_resumed() {
+    for method in ["session/load", "session/resume"] {
+        for notices in [false, true] {
+            let setup = yolo(ECHO);
+            let can = if notices { json!({"session": {"notices": {}}}) } else { json!({}) };
+            let mut editor = Editor::ready(&setup, can.clone());
+            let (session, folder) = (editor.open("project"), editor.folder("project"));
+            for number in 0..4 {
+                editor.turn(&session, &format!("prompt {number}"));
+            }
+            editor.kill();
+            lose_a_line(&setup);
+            let mut editor = Editor::ready(&setup, can);
+            let params = json!({"sessionId": session, "cwd": folder, "mcpServers": []});
+            let id = editor.request(method, params);
+            let told =
+                |message: &Value| message["params"]["update"].to_string().contains("was taken to follow");
+            let (_, before) = editor.until(|message| told(message));
+            let is_answered = |message: &Value| message["id"] == id && message.get("method").is_none();
+            assert!(before.iter().any(is_answered), "{method}, {notices}: told with the session");
+        }
+    }
+}
+
 #[test]
 fn resume_tells_no_history() {
     let setup = yolo(ECHO);

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::runs::{BASH, ECHO, yolo};
-use crate::peer::{CAN, Peer, content, outline};
+use crate::peer::{CAN, Peer, content, events, outline};
 use crate::support::Setup;
 
 #[test]
@@ -51,6 +51,34 @@ fn session_survives_a_kill_and_is_resumed_by_id() {
     let mut peer = Peer::ready(&setup, CAN);
     let list = peer.ask("session.list", json!({}));
     assert_eq!(list["sessions"][0]["last_user_message"], "third", "{list}");
+}
+
+#[test]
+fn faults_of_a_journal_are_told_in_history_and_next_run() {
+    let setup = yolo(ECHO);
+    let mut peer = Peer::ready(&setup, CAN);
+    for number in 0..4 {
+        peer.run_to_end(&format!("run {number}"));
+    }
+    let id = peer.ask("session.list", json!({}))["sessions"][0]["session_id"].clone();
+    let start = json!({"session_id": id, "input": {"type": "text", "text": "again"}});
+    let path = peer.ask("run.start", start.clone())["session_log_path"].as_str().unwrap().to_owned();
+    peer.kill();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.remove(lines.len() / 2);
+    std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+
+    let mut peer = Peer::ready(&setup, CAN);
+    let answer = peer.request("session.history", json!({"session_id": id}));
+    let count = peer.answer(&answer)["result"]["events_sent"].as_u64().unwrap();
+    let told: Vec<_> = (0..count).map(|_| peer.message()).collect();
+    assert!(content(&told, "text").contains("was taken to follow"), "{told:#?}");
+    let run = peer.ask("run.start", start)["run_id"].clone();
+    let told = peer.rest(run.as_str().unwrap());
+    assert!(content(&told, "text").contains("was taken to follow"), "{told:#?}");
+    // Once each.
+    assert!(events(&peer.run_to_end("more"), "text").next().is_none());
 }
 
 #[test]
