@@ -58,6 +58,8 @@ pub struct Hook {
     pub command: Vec<String>,
     /// The files that its command names, with the digests that they must have when it runs.
     pub sealed: Vec<(PathBuf, String)>,
+    /// Whether it is of a project, whose files were trusted.
+    pub is_projects: bool,
     /// Its time-out.
     pub timeout: Duration,
     /// At `tool-call`: the tools for whose calls it runs; `None` for all.
@@ -210,6 +212,7 @@ impl Hook {
             kind,
             command,
             sealed: source.sealed.to_vec(),
+            is_projects: source.root.is_some(),
             timeout: Duration::from_millis(timeout),
             tools,
         })

@@ -471,6 +471,11 @@ pub fn named(root: &Path, configuration: &[u8]) -> Vec<PathBuf> {
     paths
 }
 
+/// The code below a folder that a command of the user's own configuration names. Other files may be what it writes.
+pub fn code_below(root: &Path, command: &Value<'_>) -> Vec<PathBuf> {
+    candidates(root, command).into_iter().filter(|path| is_code(path)).take(TRUSTED_FILES).collect()
+}
+
 /// The files below a folder that a command of the user's own configuration names, also those that are not there yet.
 pub fn programs_below(root: &Path, command: &Value<'_>) -> Vec<PathBuf> {
     let words = words(command);

@@ -10,7 +10,7 @@ use super::edit;
 use super::error::ConfigError;
 use super::layers::Layers;
 use super::source_position::{self, FileText};
-use super::trust::{self, Sealed, Trust};
+use super::trust::{self, Sealed, Trust, users_code};
 use crate::limits::CONFIG_BYTES;
 use crate::message::ThinkingLevel;
 use crate::value::{Map, Value};
@@ -78,6 +78,11 @@ impl Files {
                 Ok(Some(map)) => wrong = layers.take_user(FileText { path, bytes: &text }, &map),
                 Ok(None) => {}
                 Err(error) => wrong.push(error),
+            }
+        }
+        if let Some(root) = self.root() {
+            for hook in &mut layers.hooks {
+                hook.sealed = users_code(&root, &hook.value);
             }
         }
         let chosen = self.chosen().unwrap_or_else(|error| {

@@ -81,7 +81,8 @@ pub struct HookValue {
     pub value: Value<'static>,
     /// The project that it belongs to; `None` for one of the user's.
     pub root: Option<PathBuf>,
-    /// The files of the project that its command names, with the digests that they were trusted with.
+    /// The files of the project that its command names, with the digests that they were trusted with; of a hook of the
+    /// user's the code among them, as it was when the configuration was read.
     pub sealed: Vec<(PathBuf, String)>,
 }
 

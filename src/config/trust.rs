@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::command_files::{candidates, named};
+use super::command_files::{candidates, code_below, named};
 use crate::files;
 use crate::limits::{TRUSTED_FILE_BYTES, TRUSTED_FILES};
 use crate::sha256;
@@ -129,6 +129,17 @@ impl Sealed {
         let text = |value: &Value<'_>| value.as_str().map(str::to_owned);
         Self(files.filter_map(|(path, digest)| Some((text(path)?, text(digest)?))).collect())
     }
+}
+
+/// The code of a project's folder that a hook of the user's own configuration names, with its digests now. Nobody was shown
+/// it, and a file that cannot be read whole is left out: the hook is the user's, and runs as it did.
+pub fn users_code(root: &Path, hook: &Value<'_>) -> Vec<(PathBuf, String)> {
+    let sealed = code_below(root, hook).into_iter().filter_map(|path| {
+        let bytes = path.canonicalize().and_then(|real| files::read(&real, TRUSTED_FILE_BYTES)).ok()?;
+        let is_whole = u64::try_from(bytes.len()).is_ok_and(|length| length < TRUSTED_FILE_BYTES);
+        is_whole.then(|| (path, sha256::hex(bytes)))
+    });
+    sealed.collect()
 }
 
 /// The folder of an entry of the list; earlier versions wrote the folder alone.

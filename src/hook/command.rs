@@ -65,6 +65,10 @@ pub enum HookFailure {
     /// A file of its command differs from the trusted one.
     #[error("{} has changed since the project was trusted (/trust)", .0.display())]
     Changed(PathBuf),
+    /// A file of the user's own hook, in a project's folder, differs from what it was when the configuration was read: a
+    /// command of a session may have changed it, and the hook runs outside the sandbox.
+    #[error("{} has changed since the configuration was read (/reload takes it as it is)", .0.display())]
+    ChangedOwn(PathBuf),
     /// It took too long and was ended.
     #[error("it took longer than {} ms", .0.as_millis())]
     TimedOut(Duration),
@@ -164,7 +168,10 @@ async fn run_sealed(
         let changed =
             tokio::task::spawn_blocking(move || files::first_changed(&sealed).map(Path::to_owned)).await;
         if let Some(path) = changed.unwrap_or_default() {
-            return Err(HookFailure::Changed(path));
+            return Err(match hook.is_projects {
+                true => HookFailure::Changed(path),
+                false => HookFailure::ChangedOwn(path),
+            });
         }
     }
     execute(&hook.command, cwd, environment, None, hook.timeout, input, stop).await
@@ -282,6 +289,7 @@ mod tests {
             kind: HookKind::Guard,
             command: ["bash", "-c", script].map(str::to_owned).to_vec(),
             sealed: Vec::new(),
+            is_projects: false,
             timeout: Duration::from_millis(millis),
             tools: None,
         }

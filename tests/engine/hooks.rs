@@ -417,6 +417,41 @@ fn a_users_hook_with_a_relative_program_is_refused() {
 }
 
 #[test]
+fn users_hook_in_the_project_runs_as_it_was_read() {
+    let setup = Setup::new().script(ECHO);
+    let project = setup.project().canonicalize().unwrap();
+    let (check, log) = (project.join("scripts/check"), project.join("hook.log"));
+    program(&check, "ran");
+    std::fs::write(&log, "").unwrap();
+    let config = setup.dir.path().join("config.edn");
+    let (program_of, log_of) = (check.to_str().unwrap(), log.to_str().unwrap());
+    let hook = format!(
+        "{{:hooks [{{:id \"mine\" :stage :render :point :post :kind :observer :command [{program_of:?} {log_of:?}]}}]}}"
+    );
+    std::fs::write(&config, hook).unwrap();
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    let mut bridge = setup.ready();
+    let ran = |bridge: &mut Bridge| {
+        std::fs::write(&log, "what the hook writes").unwrap();
+        say(bridge, "go");
+        end(bridge);
+    };
+    ran(&mut bridge);
+    assert_eq!(outcomes(&bridge), ["mine observed"]);
+    // As a command that was allowed may do in its sandbox.
+    program(&check, "evil");
+    ran(&mut bridge);
+    assert_eq!(outcomes(&bridge), ["mine observed", "mine failed"]);
+    assert!(bridge.told().contains("has changed since the configuration was read"), "{}", bridge.told());
+    assert!(!project.join("evil").exists());
+    // A person takes it as it is now.
+    bridge.ask("r", "prompt", "{:message \"/reload\"}");
+    bridge.event("command-result");
+    ran(&mut bridge);
+    assert_eq!(outcomes(&bridge), ["mine observed", "mine failed", "mine observed"]);
+}
+
+#[test]
 fn a_projects_program_runs_as_it_was_trusted_and_not_changed() {
     let setup = Setup::new().script(ECHO);
     let project = setup.project();
