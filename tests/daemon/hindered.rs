@@ -114,11 +114,22 @@ fn silent_socket_is_named_and_hinders_nothing() {
 
 #[test]
 fn stranger_at_the_socket_keeps_no_daemon_out() {
+    stranger_listens(true);
+}
+
+#[test]
+fn stranger_without_a_lock_is_no_daemon() {
+    stranger_listens(false);
+}
+
+fn stranger_listens(has_lock: bool) {
     let daemon = Daemon::calling(&["true"]);
     let run = daemon.setup.state().join("run");
     std::fs::create_dir_all(&run).unwrap();
-    // As a daemon leaves it that has ended.
-    std::fs::write(run.with_file_name("daemon.lock"), "").unwrap();
+    if has_lock {
+        // As a daemon leaves it that has ended.
+        std::fs::write(run.with_file_name("daemon.lock"), "").unwrap();
+    }
     // It takes connections, and never says anything.
     let stranger = UnixListener::bind(run.join("daemon.sock")).unwrap();
     let told = daemon.control(&["start"]);

@@ -102,15 +102,19 @@ pub(super) fn holder(state_dir: &Path) -> io::Result<Option<u32>> {
     }
 }
 
-/// Connects to the daemon. One that holds the lock and has lost its socket binds it again soon, which is waited for; `None`
+/// Connects to the daemon. One that has lost its socket or its lock binds and takes it again soon, which is waited for; `None`
 /// if there is none after that.
 pub(super) fn connect_or_wait(state_dir: &Path) -> io::Result<Option<UnixStream>> {
     let begun = Instant::now();
     loop {
         match socket::connect_daemon(state_dir) {
-            // A lock that nobody holds: whoever listens is no daemon, and the next one takes the place.
-            Ok(_) if lock_path(state_dir).exists() && holder(state_dir)?.is_none() => return Ok(None),
-            Ok(stream) => return Ok(Some(stream)),
+            Ok(stream) if holder(state_dir)?.is_some() => return Ok(Some(stream)),
+            // The daemon's lock was just removed, unless nobody takes it again.
+            Ok(_) if !lock_path(state_dir).exists() && begun.elapsed() < DAEMON_BINDS_AGAIN => {
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            // Nobody holds it: whoever listens is no daemon, and the next one takes the place.
+            Ok(_) => return Ok(None),
             Err(error) if !is_missing(&error) => return Err(error),
             Err(_) if begun.elapsed() < DAEMON_BINDS_AGAIN && holder(state_dir)?.is_some() => {
                 std::thread::sleep(LOCK_PAUSE);
