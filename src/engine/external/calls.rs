@@ -182,18 +182,25 @@ impl AgentCall {
 
     /// Its output for a person.
     pub(super) fn text(&self, terminals: &Terminals) -> String {
-        let mut texts: Vec<String> = Vec::new();
-        for part in &self.content {
-            match part {
-                CallPart::Text(text) => texts.push(text.clone()),
-                CallPart::Terminal(id) => texts.extend(terminals.text(id)),
-                CallPart::Diff { .. } | CallPart::Image { .. } => {}
+        let mut text = String::new();
+        let mut add = |more: &str| {
+            // A part may be named many times. What is beyond the bound is not copied.
+            let room = AGENT_OUTPUT_BYTES.saturating_sub(text.len());
+            let end = (0..=room.min(more.len())).rev().find(|end| more.is_char_boundary(*end)).unwrap_or(0);
+            if !text.is_empty() && end > 0 {
+                text.push('\n');
             }
+            text.push_str(more.get(..end).unwrap_or_default());
+            text.len() < AGENT_OUTPUT_BYTES
+        };
+        let has_room = self.content.iter().all(|part| match part {
+            CallPart::Text(text) => add(text),
+            CallPart::Terminal(id) => terminals.text(id).is_none_or(|text| add(&text)),
+            CallPart::Diff { .. } | CallPart::Image { .. } => true,
+        });
+        if has_room {
+            add(&self.written);
         }
-        if !self.written.is_empty() {
-            texts.push(self.written.clone());
-        }
-        let mut text = texts.join("\n");
         if text.is_empty()
             && let Some(diff) = self.diff()
         {

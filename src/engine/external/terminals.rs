@@ -40,7 +40,7 @@ impl Terminal {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The newest output, from the boundary of a character on.
+    /// The newest output, from the boundary of a character on, and whether it lacks some.
     fn text(&self) -> (String, bool) {
         let kept = self.kept();
         let mut bytes: Vec<u8> = kept.bytes.iter().copied().collect();
@@ -48,7 +48,12 @@ impl Terminal {
             let start = bytes.iter().position(|byte| byte & 0xC0 != 0x80).unwrap_or(0);
             bytes.drain(..start);
         }
-        (String::from_utf8_lossy(&bytes).into_owned(), kept.is_cut)
+        let mut text = String::from_utf8_lossy(&bytes).into_owned();
+        // A byte that is no text has become three.
+        let over = text.len().saturating_sub(kept.most);
+        let over = (over..=text.len()).find(|over| text.is_char_boundary(*over)).unwrap_or(0);
+        text.drain(..over);
+        (text, kept.is_cut || over > 0)
     }
 }
 
@@ -155,5 +160,27 @@ async fn collect(mut read: Receiver, terminal: Arc<Terminal>) {
         let over = kept.bytes.len().saturating_sub(kept.most);
         kept.bytes.drain(..over);
         kept.is_cut |= over > 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_that_is_no_text_stays_within_its_bound() {
+        let of = |bytes: &[u8], most, is_cut| {
+            let kept = Kept { bytes: bytes.iter().copied().collect(), most, is_cut, exit: None };
+            Terminal {
+                kept: Mutex::new(kept),
+                end: CancellationToken::new(),
+                ended: CancellationToken::new(),
+            }
+        };
+        assert_eq!(of(b"text", 4, false).text(), ("text".to_owned(), false));
+        assert_eq!(of(b"\xff\xff\xffend", 6, false).text(), ("\u{fffd}end".to_owned(), true));
+        assert_eq!(of(b"\xff\xffend", 5, false).text(), ("end".to_owned(), true), "no half character");
+        assert_eq!(of("é!".as_bytes().get(1..).unwrap(), 2, true).text(), ("!".to_owned(), true));
+        assert_eq!(of(b"", 0, true).text(), (String::new(), true));
     }
 }
