@@ -64,7 +64,7 @@ macro_rules! each_op {
                 "Answers at once.";
             Subscribe subscribe Connection false { "topics" Shape::Texts ;?, "since" Shape::Map ;? }
                 ["subscribed" "ignored?" "asked-on?" "replaying?"] [NotFound]
-                "Subscribes the connection to topics; without `:topics`, to all. `:asked-on` is there with a topic of questions: the topic on which this client is asked them, or nil if it is not asked. With `:since` {:session-id, :offset, :entry-id?, :at? {:turn, :call, :chars, :thinking?}} the focus moves to that session, and the client is sent each entry after that offset (`:replaying` of them), the running answer after `:at`, running tools, open questions and `session/synced`; then live events follow.";
+                "Subscribes the connection to topics; without `:topics`, to all. `:asked-on` is there with a topic of questions: the topic on which this client is asked them, or nil if it is not asked. With `:since` {:session-id, :offset, [:entry-id], [:at {:turn, :call, :chars, [:thinking]}]} the focus moves to that session, and the client is sent each entry after that offset (`:replaying` of them), the running answer after `:at`, running tools, open questions and `session/synced`; then live events follow.";
             Unsubscribe unsubscribe Connection false { "topics" Shape::Texts ;? } ["subscribed" "ignored?" "asked-on?"] []
                 "Ends subscriptions to topics; without `:topics`, all.";
             Ack ack Connection false { "seq" Shape::Count } ["accepted"] []

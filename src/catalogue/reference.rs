@@ -122,7 +122,7 @@ fn write_reference(page: &mut String) -> std::fmt::Result {
     writeln!(page, "## Ops\n")?;
     writeln!(
         page,
-        "A key that ends in `?` is optional. Ops marked with * also take an optional `:session-id`.\n"
+        "A key in brackets is optional. Ops marked with * also take an optional `:session-id`.\n"
     )?;
     writeln!(page, "| op | params | `:data` | specific errors | what it does |\n|---|---|---|---|---|")?;
     for op in OPS {
@@ -130,11 +130,18 @@ fn write_reference(page: &mut String) -> std::fmt::Result {
             .params
             .iter()
             .map(|param| {
-                let mark = if param.required { "" } else { "?" };
-                format!("`:{}{mark}` {}", param.key, param.shape)
+                let text = format!("`:{}` {}", param.key, param.shape);
+                if param.required { text } else { format!("\\[{text}\\]") }
             })
             .collect();
-        let data: Vec<String> = op.data.iter().map(|key| format!("`:{key}`")).collect();
+        let data: Vec<String> = op
+            .data
+            .iter()
+            .map(|key| match key.strip_suffix('?') {
+                Some(key) => format!("\\[`:{key}`\\]"),
+                None => format!("`:{key}`"),
+            })
+            .collect();
         let errors: Vec<String> = op.errors.iter().map(|code| format!("`{code}`")).collect();
         writeln!(
             page,
