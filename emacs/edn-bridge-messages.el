@@ -220,9 +220,13 @@ Note how much there is now."
 
 (defun edn-bridge-messages--make-foldable (start end)
   "Have the thinking between START and END, below its heading, folded.
-Where point is in it, it is being read, and only can be folded."
+Where point is in it, it is being read, and only can be folded.  The heading
+says from now on that it is over."
   (when (< start end)
-    (let ((heading (edn-bridge-messages--heading-of start)))
+    (let* ((heading (edn-bridge-messages--heading-of start))
+           (shift (edn-bridge-messages--end-thinking heading))
+           (start (- start shift))
+           (end (- end shift)))
       (edn-bridge-transcript-edit
         (put-text-property heading end 'edn-bridge-thinking
                            (cl-incf edn-bridge-messages--thoughts))
@@ -233,6 +237,17 @@ Where point is in it, it is being read, and only can be folded."
       (when (and (eq edn-bridge-messages-show-thinking 'folded)
                  (not (<= start (point) (1- end))))
         (edn-bridge-messages--fold-thinking heading t)))))
+
+(defun edn-bridge-messages--end-thinking (heading)
+  "Have HEADING say that the model thought, if it says that it is thinking.
+Return by how much the heading got shorter."
+  (edn-bridge-transcript-edit
+    (goto-char heading)
+    (if (not (looking-at "Thinking\n"))
+        0
+      (insert (apply #'propertize "Thought" (text-properties-at heading)))
+      (delete-char (length "Thinking"))
+      (- (length "Thinking") (length "Thought")))))
 
 (defun edn-bridge-messages--thinking-end (start)
   "Return the end of the thinking whose heading begins at START."
@@ -626,7 +641,7 @@ HEADING is called to insert what stands above it."
 
 (defun edn-bridge-messages--insert-thinking (text)
   "Add TEXT that the model thought to the transcript."
-  (edn-bridge-chat-heading "Thinking" 'edn-bridge-messages-thinking)
+  (edn-bridge-chat-heading "Thought" 'edn-bridge-messages-thinking)
   (let ((start (edn-bridge-transcript-end)))
     (edn-bridge-transcript-add
       (insert (propertize (edn-bridge-visible-break text 0)

@@ -118,7 +118,7 @@ That is the text of a script's turns, in EDN."
     (edn-bridge-live-tests-wait-ready)
     (edn-bridge-live-tests-say "Hi")
     (goto-char (point-min))
-    (search-forward "Thinking")
+    (search-forward "Thought")
     (edn-bridge-messages-toggle-thinking)
     (let ((session edn-bridge-chat--session-id)
           (first (copy-marker (point))))

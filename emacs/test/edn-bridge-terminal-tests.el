@@ -394,7 +394,7 @@ turns, sessions of other hosts and the daemon.")
   (edn-bridge-terminal-tests-do
    '("Hi" "C-j" "BSpace" "Enter" "there") "Hi\nthere"
    '("C-c" "Enter")
-   "Thinking …\n\nAssistant\nHello, world.*the notes\\." 'ended
+   "Thought …\n\nAssistant\nHello, world.*the notes\\." 'ended
    '("C-c" "C-v") "Hello, \\*\\*world\\*\\*" '("C-c" "C-v") "Hello, world"
    '("C-r" "the notes" "Enter") '("Enter") "second line"
    '("C-x" "k" "Enter"))
@@ -416,10 +416,10 @@ turns, sessions of other hosts and the daemon.")
   (edn-bridge-terminal-tests-see "(Table: < > scroll")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
-   '("C-r" "Thinking" "Enter") '("Enter") "Thinking\nI wonder\\."
-   '("Tab") "Thinking …")
-  (edn-bridge-terminal-tests-click "Thinking")
-  (edn-bridge-terminal-tests-see "Thinking\nI wonder\\.")
+   '("C-r" "Thought" "Enter") '("Enter") "Thought\nI wonder\\."
+   '("Tab") "Thought …")
+  (edn-bridge-terminal-tests-click "Thought")
+  (edn-bridge-terminal-tests-see "Thought\nI wonder\\.")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-click "the notes")
   (edn-bridge-terminal-tests-do "second line" '("C-x" "k" "Enter"))
@@ -564,7 +564,7 @@ turns, sessions of other hosts and the daemon.")
    '("C-c" "C-b") "^No message is queued" '("C-c" "C-c")
    '("C-c" "C-u") '("C-c" "M-u")
    ;; The turn that was interrupted.  After it the script begins anew.
-   'mark '("C-c" "M-r") "Thinking …\n\nHello" 'ended
+   'mark '("C-c" "M-r") "Thought …\n\nHello" 'ended
    '("C-c" "C-r") "^The session is here")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
@@ -602,7 +602,7 @@ turns, sessions of other hosts and the daemon.")
   ;; The script began anew with the process.
   (edn-bridge-terminal-tests-do 'mark)
   (edn-bridge-terminal-tests-say "once more")
-  (edn-bridge-terminal-tests-do "once more\n\nThinking …\n\nAssistant\nHello" 'ended)
+  (edn-bridge-terminal-tests-do "once more\n\nThought …\n\nAssistant\nHello" 'ended)
   (edn-bridge-terminal-tests-say "seven")
   ;; Its buttons have only a question that is open.
   (edn-bridge-terminal-tests-do

@@ -360,10 +360,11 @@ SPEC is (CONN FILE BUFFER)."
 
 (ert-deftest edn-bridge-tools-thinking-folds-when-it-is-complete ()
   (edn-bridge-test-with-chat (conn _sent)
-    (let ((whole "Thinking\nOne.\nTwo.\n\nAssistant\nDone.\n")
-          (folded "Thinking\n\nAssistant\nDone.\n"))
+    (let ((whole "Thought\nOne.\nTwo.\n\nAssistant\nDone.\n")
+          (folded "Thought\n\nAssistant\nDone.\n"))
       (edn-bridge-test-event conn "assistant/thinking-delta" :text "One.\nTwo.")
-      (should (string-search "Two." (edn-bridge-tools-tests-seen)))
+      (should (string-search "Thinking\nOne.\nTwo."
+                             (edn-bridge-tools-tests-seen)))
       (edn-bridge-test-event conn "assistant/delta" :text "Done.")
       (edn-bridge-test-event conn "assistant/message" :role "assistant"
                              :content "Done.")
