@@ -41,7 +41,9 @@
     (edn-bridge-doctor--emacs)
     (when (edn-bridge-doctor--program)
       (edn-bridge-doctor--handshake)
-      (edn-bridge-doctor--ask-program)))
+      (edn-bridge-doctor--ask-program))
+    ;; A long line goes on below its text.
+    (put-text-property (point-min) (point-max) 'wrap-prefix "        "))
   (goto-char (point-min)))
 
 (defun edn-bridge-doctor--emacs ()

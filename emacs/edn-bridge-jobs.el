@@ -117,6 +117,11 @@ The tree of sessions has a buffer of its own."
            (mapcar #'edn-bridge-jobs--entry
                    (append (plist-get data :jobs) nil)))
      (tabulated-list-print t)
+     (unless tabulated-list-entries
+       (save-excursion
+         (goto-char (point-max))
+         (let ((inhibit-read-only t))
+           (insert " There are no background jobs.\n"))))
      (edn-bridge-view-leave-heading))))
 
 (defun edn-bridge-jobs--id (job)

@@ -106,7 +106,7 @@ Values are nil while the servers are asked.")
     ;; A long line goes on below its text.
     (put-text-property (point-min) (point-max) 'wrap-prefix "          ")
     (when (= (point-min) (point-max))
-      (insert "No servers are configured.  e opens the configuration:\n\n"
+      (insert "No MCP servers are configured.  e opens the configuration:\n\n"
               "  {:mcp {\"files\" {:command [\"npx\" \"-y\" \"@modelcontextprotocol/server-filesystem\" \".\"]}}}\n"))
     (edn-bridge-mcp--go-to place line)
     ;; The window may show another place than the buffer's.

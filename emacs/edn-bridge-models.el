@@ -15,6 +15,7 @@
 (require 'edn-bridge-chat)
 (require 'edn-bridge-complete)
 (require 'edn-bridge-input)
+(require 'edn-bridge-view)
 
 (defun edn-bridge-models--label (model)
   "Return what MODEL, as the bridge lists it, is called."
@@ -195,15 +196,27 @@ INSTRUCTIONS say what the summary should keep; they may be empty."
 (defun edn-bridge-models-show-stats ()
   "Show what the session has used, on a page of its own."
   (interactive nil edn-bridge-chat-mode)
-  (let* ((conn (edn-bridge-chat-current))
-         (name (or (edn-bridge-chat-get :session-name) "this session")))
+  (let ((conn (edn-bridge-chat-current))
+        (chat (current-buffer))
+        (name (or (edn-bridge-chat-get :session-display-name)
+                  (edn-bridge-chat-get :session-name)
+                  "this session")))
     (edn-bridge-rpc-request
      conn "get_session_stats" nil
      :on-success
      (lambda (data)
-       (with-help-window "*edn-bridge usage of a session*"
-         (with-current-buffer standard-output
-           (edn-bridge-models--insert-stats name (plist-get data :stats))))))))
+       (with-current-buffer
+           (get-buffer-create "*edn-bridge usage of a session*")
+         (edn-bridge-page-mode)
+         (setq-local revert-buffer-function
+                     (lambda (&rest _)
+                       (with-current-buffer chat
+                         (edn-bridge-models-show-stats))))
+         (let ((inhibit-read-only t))
+           (erase-buffer)
+           (edn-bridge-models--insert-stats name (plist-get data :stats))
+           (goto-char (point-min)))
+         (display-buffer (current-buffer)))))))
 
 (defun edn-bridge-models--insert-stats (name stats)
   "Insert a page with STATS, what the session NAME has used."

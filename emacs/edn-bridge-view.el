@@ -130,6 +130,8 @@ Do so in every window that shows this buffer."
   (setq-local header-line-format '(:eval (edn-bridge-view--header-line))
               ;; A view stands next to the chat, however narrow that is.
               truncate-partial-width-windows nil
+              ;; Where lines are not truncated.
+              word-wrap t
               revert-buffer-function #'edn-bridge-view--not-again)
   (edn-bridge-view--set-up-evil mode map))
 

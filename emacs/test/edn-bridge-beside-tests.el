@@ -170,6 +170,11 @@
         (edn-bridge-jobs)
         (unwind-protect
             (let ((jobs (current-buffer)))
+              (edn-bridge-test-answer conn sent "list_background_jobs" :jobs [])
+              (should (string-search "There are no background jobs"
+                                     (buffer-string)))
+              (should-error (edn-bridge-jobs-inspect) :type 'user-error)
+              (revert-buffer)
               (edn-bridge-test-answer
                conn sent "list_background_jobs"
                :jobs [(:id "j1" :status "running" :command "make\n all")

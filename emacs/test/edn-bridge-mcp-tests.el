@@ -83,7 +83,7 @@
         (edn-bridge-mcp))
       (edn-bridge-test-answer conn sent "list_mcp" :servers [])
       (let ((buffer (get-buffer "*edn-bridge: test servers*")))
-        (should (string-search "No servers" (with-current-buffer buffer
+        (should (string-search "No MCP servers" (with-current-buffer buffer
                                               (buffer-string))))
         (edn-bridge-test-event conn "mcp/updated" :session-id "s"
                                :servers [(:name "files" :enabled t

@@ -137,6 +137,11 @@
           (should (search-forward line nil t))))
       (goto-char (point-min))
       (should-not (re-search-forward "[{}]\\|:[a-z]" nil t))
+      ;; It is a view, and asks again.
+      (should (eq (key-binding "q") #'quit-window))
+      (revert-buffer)
+      (should (= 2 (cl-count "get_session_stats" sent :test #'equal
+                             :key (lambda (frame) (plist-get frame :op)))))
       (kill-buffer))))
 
 (provide 'edn-bridge-usage-tests)
