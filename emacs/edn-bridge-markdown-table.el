@@ -609,8 +609,8 @@ Its lines are as long as they must be there; > and < scroll it."
 
 (defun edn-bridge-markdown--table-width ()
   "Return how wide a table may be: as the window, where there is one."
-  (let ((window (get-buffer-window nil t)))
-    (if window (max 20 (- (window-width window) 2)) 100)))
+  (let ((width (edn-bridge-transcript-width)))
+    (if width (max 20 (1- width)) 100)))
 
 (defun edn-bridge-markdown--rows (start end)
   "Return the rows between START and END.

@@ -354,11 +354,7 @@ the last call of each id."
 
 (defun edn-bridge-tools-width ()
   "Return how many columns a line of this chat has."
-  (let ((window (get-buffer-window nil t)))
-    (if window
-        ;; This selects the window for a moment, and with that moves point.
-        (save-excursion (window-max-chars-per-line window))
-      80)))
+  (or (edn-bridge-transcript-width) 80))
 
 ;;;; Lines follow the width of the window
 

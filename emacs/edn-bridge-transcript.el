@@ -146,7 +146,8 @@ A rule comes after them."
       (concat (if edn-bridge-transcript-open "\n\n" "\n") text
               (if (display-graphic-p)
                   (propertize "\n" 'face 'edn-bridge-transcript-rule)
-                (concat (propertize (make-string 40 ?─) 'face
+                ;; Shorter than the narrowest window.
+                (concat (propertize (make-string 30 ?─) 'face
                                     'edn-bridge-transcript-footer)
                         "\n")))))))
 
@@ -307,6 +308,15 @@ Whether a name leads elsewhere is asked of nothing but the name."
     file))
 
 ;;;; What follows the width of the window
+
+(defun edn-bridge-transcript-width ()
+  "Return how many columns a line has in each window that shows this buffer.
+That is as many as in the narrowest.  Return nil where there is none."
+  (let ((windows (get-buffer-window-list nil nil t)))
+    (and windows
+         ;; This selects the window for a moment, and with that moves point.
+         (save-excursion
+           (apply #'min (mapcar #'window-max-chars-per-line windows))))))
 
 (defvar edn-bridge-transcript-fitted nil
   "What is written for the width of its window: an alist.

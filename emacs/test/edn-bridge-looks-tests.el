@@ -197,6 +197,28 @@
             (should-not (get-text-property (1- first) 'display))
             (should-not (get-text-property (- (point-max) 3) 'display))))))))
 
+(ert-deftest edn-bridge-looks-rows-fit-the-narrowest-window ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (save-window-excursion
+      (delete-other-windows)
+      (set-window-buffer (selected-window) (current-buffer))
+      (let ((whole (edn-bridge-tools-width)))
+        (split-window-horizontally 40)
+        (should (< 30 (edn-bridge-tools-width) 40))
+        (select-window (next-window))
+        (should (< 30 (edn-bridge-tools-width) 40))
+        (edn-bridge-looks-tests-call conn "c1" "bash" (make-string 90 ?x))
+        (goto-char (point-min))
+        (search-forward "bash")
+        (should (< (- (line-end-position) (line-beginning-position)) 40))
+        (delete-other-windows)
+        (should (= (edn-bridge-tools-width) whole)))
+      ;; So does the rule above the draft.
+      (should (< (apply #'max (mapcar #'string-width
+                                      (split-string
+                                       (edn-bridge-transcript-footer) "\n")))
+                 33)))))
+
 (provide 'edn-bridge-looks-tests)
 
 ;;; edn-bridge-looks-tests.el ends here
