@@ -106,6 +106,51 @@ Where to look may ask for a passphrase, that is offered."
     (message "Starting the program again with the key of %s" provider)
     (edn-bridge-chat-reconnect)))
 
+;;;; Without any model
+
+(defvar-local edn-bridge-auth--looked nil
+  "Non-nil if this chat has offered keys because it has no model.")
+
+(defun edn-bridge-auth--on-ready ()
+  "Where this chat has no model, offer a key of auth-source."
+  (when (and (edn-bridge-chat-get :setup)
+             (not edn-bridge-auth--looked)
+             (not (file-remote-p default-directory)))
+    (setq edn-bridge-auth--looked t)
+    (let ((chat (current-buffer)))
+      (edn-bridge-rpc-later
+       (lambda ()
+         (when (buffer-live-p chat)
+           (with-current-buffer chat
+             (edn-bridge-auth--offer-any))))))))
+
+(defun edn-bridge-auth--any ()
+  "Return the first provider of which auth-source has a key, or nil."
+  (seq-find #'edn-bridge-auth--find (mapcar #'car edn-bridge-auth-hosts)))
+
+(defun edn-bridge-auth--variable (provider)
+  "Return the variable that has the key of PROVIDER."
+  (concat (upcase provider) "_API_KEY"))
+
+(defun edn-bridge-auth--offer-any ()
+  "Offer the key of any provider that auth-source has.
+Where to look may ask for a passphrase, that is offered."
+  (if (edn-bridge-auth--locked-p)
+      (edn-bridge-chat-notice
+       "Emacs can look for the key of a provider in auth-source." nil
+       (list "Look for one, and use it"
+             (lambda ()
+               (interactive)
+               (let ((provider
+                      (or (edn-bridge-auth--any)
+                          (user-error "No key of a provider is in auth-source"))))
+                 (edn-bridge-auth--use
+                  provider (edn-bridge-auth--variable provider))))))
+    (when-let ((provider (edn-bridge-auth--any)))
+      (edn-bridge-auth--offer provider
+                              (edn-bridge-auth--variable provider)))))
+
+(add-hook 'edn-bridge-chat-ready-hook #'edn-bridge-auth--on-ready)
 (edn-bridge-chat-handle "assistant/message" #'edn-bridge-auth--on-failure)
 (edn-bridge-chat-handle "error" #'edn-bridge-auth--on-failure)
 

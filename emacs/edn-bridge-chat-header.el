@@ -240,11 +240,16 @@ That is done with the name, of which the beginning says enough."
   "Return what the header line says about the model or the agent, or nil."
   (let ((label (edn-bridge-chat-get :header-model-label))
         (id (edn-bridge-chat-get :model-id)))
-    (if (and label (string-prefix-p "agent " label))
-        (edn-bridge-chat--header-named
-         "agent" (edn-bridge-chat--escape (substring label (length "agent "))))
+    (cond
+     ((and label (string-prefix-p "agent " label))
       (edn-bridge-chat--header-named
-       "model" (edn-bridge-chat--escape (or id label))))))
+       "agent" (edn-bridge-chat--escape (substring label (length "agent ")))))
+     ((edn-bridge-chat-get :setup)
+      (propertize (or (edn-bridge-chat--escape label) "no model yet")
+                  'face 'edn-bridge-header-accent))
+     (t
+      (edn-bridge-chat--header-named
+       "model" (edn-bridge-chat--escape (or id label)))))))
 
 (defun edn-bridge-chat--header-thinking ()
   "Return how much the model thinks, or nil where it cannot."

@@ -483,11 +483,25 @@ Its messages follow, by `session/rehydrated'."
 One in which nothing was said is gone, and is not missed."
   (setq edn-bridge-chat--session-id
         (plist-get (edn-bridge-rpc-connection-server conn) :session-id))
-  (unless (= (point-min) (edn-bridge-transcript-end))
-    (edn-bridge-chat-notice
-     (format "The session could not be resumed: %s"
-             (plist-get frame :error-message))
-     'edn-bridge-error)))
+  ;; What came of the new one so far was not of the chat's session.
+  (edn-bridge-chat--load-state conn)
+  (if (text-property-not-all (point-min) (edn-bridge-transcript-end)
+                             'edn-bridge-heading nil)
+      (edn-bridge-chat-notice
+       (format "The session could not be resumed: %s"
+               (plist-get frame :error-message))
+       'edn-bridge-error)
+    (edn-bridge-chat--load conn)))
+
+(defun edn-bridge-chat--load-state (conn)
+  "Ask for the state of the session of CONN and show it."
+  (edn-bridge-rpc-request
+   conn "get_state" nil
+   :on-success (lambda (data)
+                 (edn-bridge-chat-with-buffer conn
+                   (edn-bridge-chat--dispatch "session/updated"
+                                              (plist-get data :state))))
+   :on-error #'ignore))
 
 (defun edn-bridge-chat--topics (conn)
   "Return the topics to subscribe to on CONN.

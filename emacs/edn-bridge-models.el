@@ -339,6 +339,23 @@ COUNTS is a property list of names and numbers.  Return nil for none."
 
 (edn-bridge-input-handle "login" #'edn-bridge-models-login)
 
+(defvar-local edn-bridge-models--missing nil
+  "Non-nil if this chat says that there is no model.")
+
+(defun edn-bridge-models--on-session (data)
+  "Say above the draft if there is no model, by DATA of `session/updated'."
+  (when (edn-bridge-chat-mine-p data)
+    (let ((missing (and (plist-get data :setup) t)))
+      (unless (eq missing edn-bridge-models--missing)
+        (setq edn-bridge-models--missing missing)
+        (edn-bridge-chat-set-status
+         'edn-bridge-models
+         (and missing
+              (list (edn-bridge-faces-keys
+                     "There is no model yet: /login takes a key or logs in, \\[edn-bridge-models-choose] chooses a model"))))))))
+
+(edn-bridge-chat-handle "session/updated" #'edn-bridge-models--on-session)
+
 (let ((map (make-sparse-keymap)))
   (define-key map "m" #'edn-bridge-models-choose)
   (define-key map "n" #'edn-bridge-models-cycle)

@@ -358,6 +358,34 @@ With AGREE non-nil the user agrees to what is asked."
         (should (equal edn-bridge-chat-environment
                        '(("ANTHROPIC_API_KEY" . "the-key"))))))))
 
+(ert-deftest edn-bridge-draft-without-a-model-says-what-to-do ()
+  (edn-bridge-draft-tests-with-key
+    (edn-bridge-test-with-chat (conn _sent)
+      (cl-flet ((state (&rest more)
+                  (apply #'edn-bridge-test-event conn "session/updated"
+                         :session-id "s1" :is-streaming :false more)))
+        (dotimes (_ 2)
+          (state :model-id "" :header-model-label "no model yet"
+                 :setup '(:needs :model :offers [:login :choose-model])))
+        (should (string-search "· no model yet" (edn-bridge-chat--header-line)))
+        (should (string-search "There is no model yet: /login"
+                               (edn-bridge-transcript-footer)))
+        ;; The key of any provider will do; it is offered once.
+        (dotimes (_ 2)
+          (run-hooks 'edn-bridge-chat-ready-hook))
+        (edn-bridge-test-wait
+         (string-search "auth-source has a key of anthropic"
+                        (edn-bridge-test-transcript)))
+        (accept-process-output nil 0.1)
+        (should (= 2 (length (split-string (edn-bridge-test-transcript)
+                                           "auth-source has"))))
+        (let ((edn-bridge-program "/no/such/program"))
+          (edn-bridge-test-push "Use it"))
+        (should (equal edn-bridge-chat-environment
+                       '(("ANTHROPIC_API_KEY" . "the-key"))))
+        (state :model-id "m-1")
+        (should-not (string-search "no model" (edn-bridge-transcript-footer)))))))
+
 (ert-deftest edn-bridge-draft-live-key-reaches-the-program-alone ()
   (edn-bridge-live-tests-with-program "hello.edn"
     (edn-bridge-draft-tests-with-key

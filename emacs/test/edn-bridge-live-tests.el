@@ -441,6 +441,27 @@
 (defvar ediff-control-buffer)
 (defvar ediff-current-difference)
 
+(ert-deftest edn-bridge-live-reconnects-where-nothing-was-said ()
+  (edn-bridge-live-tests-with-program "hello.edn"
+    (let ((arguments edn-bridge-program-args))
+      (setq edn-bridge-program-args (append arguments '("--mode" "read-only")))
+      (with-current-buffer (edn-bridge-chat-buffer)
+        (edn-bridge-live-tests-wait-ready)
+        (cl-flet ((mode ()
+                    (edn-bridge-chat-word (edn-bridge-chat-get :mode))))
+          (edn-bridge-test-wait (equal "read-only" (mode)))
+          ;; A notice is nothing that was said.
+          (edn-bridge-chat-notice "A notice")
+          (setq edn-bridge-program-args arguments)
+          (edn-bridge-chat-reconnect)
+          (edn-bridge-live-tests-wait-ready)
+          (should-not (string-search "could not be resumed"
+                                     (edn-bridge-test-transcript)))
+          ;; The session is another one, and so is its state.
+          (edn-bridge-test-wait (equal "ask" (mode)))
+          (edn-bridge-live-tests-say "Hi")
+          (should (string-search "Hello" (edn-bridge-test-transcript))))))))
+
 (defconst edn-bridge-live-tests-edn
   "\\`[{[(#]\\|^ *[{[]?:[a-z][-a-z/.?]*\\(?: \\|$\\)"
   "Matches a text that shows data as EDN.")
