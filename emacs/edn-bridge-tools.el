@@ -407,7 +407,9 @@ A chat that is built from the journal shows the same then."
   (let ((elapsed (edn-bridge-tools--call-elapsed call)))
     (pcase (edn-bridge-tools--call-state call)
       ('proposed (propertize "…" 'face 'edn-bridge-tools-state))
-      ('running (propertize "running" 'face 'edn-bridge-tools-state))
+      ('running (propertize "running" 'face 'edn-bridge-tools-state
+                            'edn-bridge-tools-running t
+                            'display (edn-bridge-tools--seconds call)))
       (state
        (let ((outcome (edn-bridge-tools--outcome call)))
          (propertize (concat outcome
@@ -420,6 +422,33 @@ A chat that is built from the journal shows the same then."
                                                    "not run"))))
                                'edn-bridge-tools-failed
                              'edn-bridge-tools-state)))))))
+
+(defun edn-bridge-tools--seconds (call)
+  "Return what is displayed for the word that CALL runs: its seconds.
+Return nil in the first one."
+  (let* ((since (cddr (assoc (edn-bridge-tools--call-id call)
+                             edn-bridge-chat-working)))
+         (seconds (and since (floor (- (float-time) since)))))
+    (and seconds
+         (> seconds 0)
+         ;; As wide as the word, so that nothing moves.
+         (propertize (format "%7s" (edn-bridge-chat--duration seconds))
+                     'face 'edn-bridge-tools-state))))
+
+(defun edn-bridge-tools--count ()
+  "Have the lines of the calls that run count their seconds."
+  (pcase-dolist (`(,id . ,_) edn-bridge-chat-working)
+    (when-let ((call (edn-bridge-tools--get id))
+               (marker (edn-bridge-tools--call-marker call))
+               (start (text-property-any marker (edn-bridge-tools--end marker)
+                                         'edn-bridge-tools-running t)))
+      (with-silent-modifications
+        (put-text-property start (next-single-property-change
+                                  start 'edn-bridge-tools-running nil
+                                  (edn-bridge-transcript-end))
+                           'display (edn-bridge-tools--seconds call))))))
+
+(add-hook 'edn-bridge-chat-clock-hook #'edn-bridge-tools--count)
 
 (defconst edn-bridge-tools--endings
   '(("\\`The call was denied\\." . "rejected")

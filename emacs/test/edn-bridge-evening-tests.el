@@ -26,6 +26,11 @@
           (should (equal (state) "bash"))
           (cl-incf now 1)
           (should (equal (state) "bash 1 s"))
+          ;; So does its row.
+          (edn-bridge-chat--tick (current-buffer))
+          (goto-char (point-min))
+          (search-forward "running")
+          (should (equal "    1 s" (get-text-property (1- (point)) 'display)))
           ;; Its output does not make it younger.
           (edn-bridge-test-event conn "tool/update" :tool-id "c1"
                                  :tool-name "bash" :result-text "one")
