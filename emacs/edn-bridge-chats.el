@@ -30,8 +30,13 @@
 (edn-bridge-define-view-mode edn-bridge-chats-mode tabulated-list-mode "Chats"
   "Major mode of the list of the sessions of all projects."
   :keys (("RET" edn-bridge-chats-visit "open"))
-  (setq tabulated-list-format [("State" 22 t) ("Session" 40 t)
-                               ("Project" 24 t) ("Used" 0 t)]
+  (setq tabulated-list-format
+        ;; All columns are seen in a frame of 80.
+        (let ((room (max 0 (min 30 (- (frame-width) 80)))))
+          (vector '("State" 21 t)
+                  (list "Session" (+ 22 (/ (* 2 room) 3)) t)
+                  (list "Project" (+ 16 (/ room 3)) t)
+                  '("Used" 0 t)))
         tabulated-list-padding 1
         tabulated-list-sort-key nil)
   (setq-local tabulated-list-use-header-line nil
@@ -141,6 +146,14 @@ Where SLOTS is nil, those that were listed before are shown."
                   (chat "idle"))
      :rank (cond (asks 0) ((eq need 'finished) 1) (running 2) (chat 3) (t 4)))))
 
+(defun edn-bridge-chats--project (folder)
+  "Return FOLDER, of a project, for its column; its end says most."
+  (let* ((room (nth 1 (aref tabulated-list-format 2)))
+         (over (- (string-width folder) room)))
+    (if (> over 0)
+        (concat "…" (substring folder (1+ over)))
+      folder)))
+
 (defun edn-bridge-chats--entry (row)
   "Return the table's entry of ROW."
   (list row
@@ -150,8 +163,9 @@ Where SLOTS is nil, those that were listed before are shown."
                                     'default))
                 (edn-bridge-visible-label (edn-bridge-chats-row-name row))
                 (if-let ((folder (edn-bridge-chats-row-folder row)))
-                    (edn-bridge-visible-label
-                     (abbreviate-file-name (directory-file-name folder)))
+                    (edn-bridge-chats--project
+                     (edn-bridge-visible-label
+                      (abbreviate-file-name (directory-file-name folder))))
                   "")
                 (or (edn-bridge-chats-row-time row) ""))))
 

@@ -133,7 +133,7 @@
                :sessions [(:id "s1" :name "Here" :message-count 2)
                           (:id "s2" :name "Empty" :message-count 0)
                           (:id "s9" :name "Old" :message-count 2
-                           :worktree-path "/old"
+                           :worktree-path "/a/very/long/way/to/the/old"
                            :modified "2026-01-01T00:00:00.000Z")])
               (goto-char (point-min))
               (let ((rest (buffer-string)))
@@ -142,8 +142,11 @@
                                  " waits for an approval +Asking +/other *\n"
                                  " running +Elsewhere +/other *\n"
                                  " idle +Here .*\n"
-                                 " +Old +/old +2026-01-01")
+                                 " +Old +…/?[^ ]*/to/the/old +2026-01-01")
                          rest))
+                ;; No line is longer than a small frame.
+                (dolist (line (split-string rest "\n"))
+                  (should (<= (string-width line) (max 80 (frame-width)))))
                 (should-not (string-search "Empty" rest)))
               (search-forward "Here")
               (edn-bridge-chats-visit)
