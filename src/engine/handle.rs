@@ -377,7 +377,7 @@ impl Handle {
         self.ask(change).await.and_then(std::convert::identity)
     }
 
-    /// What was repaired when it was opened, as long as no client was told.
+    /// The repairs of its journal, as long as no client was told.
     pub(super) fn untold_repairs(&self) -> Vec<String> {
         self.repairs.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

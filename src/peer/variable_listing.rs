@@ -31,7 +31,7 @@ pub fn source_of(name: &str, value: &Variable) -> String {
     }
 }
 
-/// What is shown of a server or an agent before it is started: its command line or address, a line for each of its details,
+/// The description of a server or an agent before it is started: its command line or address, a line for each of its details,
 /// and how many of these are left out.
 pub fn described(shown: &str, details: &[(String, String)], source: &Source) -> String {
     let mut text = visible::line(shown).into_owned();

@@ -139,7 +139,6 @@ const TABLE: Table = &[
             "edn",
             "limits",
             "json",
-            "visible",
             "similar",
             "clock",
             "environment",

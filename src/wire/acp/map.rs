@@ -138,7 +138,7 @@ impl SentState {
             Body::Diagnostic(said) if can.notices => {
                 tell(&Update::Notice { warns: true, text: said.message() });
             }
-            // What changes the conversation or the rules is shown to every editor.
+            // Every editor is shown when its history or rules are not as they were.
             Body::Diagnostic(said) if said.is_of_session() => tell(&Update::Text {
                 voice: Voice::Agent,
                 message: said.code().into(),
