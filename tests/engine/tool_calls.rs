@@ -170,6 +170,60 @@ fn what_cannot_be_done_is_said_to_the_model() {
 }
 
 #[test]
+fn write_over_a_text_that_the_model_has_not_seen_is_refused() {
+    let (read, write) = (
+        |path: &str| format!("{{:name \"read\" :arguments {{:path {path:?}}}}}"),
+        |path: &str| format!("{{:name \"write\" :arguments {{:path {path:?} :content \"the model's\\n\"}}}}"),
+    );
+    let calls = [read("f"), write("f"), write("never-read"), read("f"), write("f"), write("new")];
+    let turns: String = calls
+        .iter()
+        .map(|call| format!("{{:steps [{{:tool-call {call}}}]}} {{:steps [{{:delta \"end\"}}]}} "))
+        .collect();
+    for mode in ["ask", "accept-edits", "yolo"] {
+        let setup = Setup::new().script(&format!("{{:turns [{turns}]}}"));
+        let path = |name: &str| setup.project().join(name);
+        std::fs::write(path("f"), "read\n").unwrap();
+        std::fs::write(path("never-read"), "mine\n").unwrap();
+        let mut bridge = setup.interactor();
+        bridge.ask("s", "subscribe", "{}");
+        bridge.ask("m", "set_mode", &format!("{{:mode {mode:?}}}"));
+        let mut end_of_call = || {
+            bridge.ask("p", "prompt", "{:message \"go\"}");
+            let is_end =
+                |frame: &Owned| is_event(frame, "interaction/requested") || is_event(frame, "tool/result");
+            let mut end = bridge.until(is_end);
+            let is_asked = is_event(&end, "interaction/requested");
+            if is_asked {
+                let params = format!(
+                    "{{:interaction-id {:?} :status \"accepted\" :value {{:outcome \"approve\" :scope \"once\"}}}}",
+                    data(&end, "interaction-id")
+                );
+                bridge.ask("a", "interaction_respond", &params);
+                end = result(&mut bridge);
+            }
+            bridge.event("turn/ended");
+            (is_asked, failed(&end), data(&end, "result-text").to_owned())
+        };
+        assert!(!end_of_call().1);
+        std::fs::write(path("f"), "somebody else's\n").unwrap();
+        for name in ["f", "never-read"] {
+            let (is_asked, is_error, text) = end_of_call();
+            assert!(!is_asked && is_error && text.contains("read it first"), "{mode}, {name}: {text}");
+        }
+        assert_eq!(std::fs::read_to_string(path("f")).unwrap(), "somebody else's\n");
+        assert_eq!(std::fs::read_to_string(path("never-read")).unwrap(), "mine\n");
+        assert!(!end_of_call().1);
+        // What it has read now, and what nobody has, it writes; in `ask` with a yes.
+        for name in ["f", "new"] {
+            let (is_asked, is_error, text) = end_of_call();
+            assert_eq!((is_asked, is_error), (mode == "ask", false), "{mode}, {name}: {text}");
+            assert_eq!(std::fs::read_to_string(path(name)).unwrap(), "the model's\n");
+        }
+    }
+}
+
+#[test]
 fn long_output_is_shown_in_part_and_kept_whole() {
     let setup = calls(&[r#"{:name "bash" :arguments {:command "seq 1 100000; sleep 0.3; echo end"}}"#]);
     let mut bridge = go(&setup);
