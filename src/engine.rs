@@ -75,6 +75,7 @@ mod template_expansion;
 mod trust_preview;
 mod turn_control;
 mod undo;
+mod withheld;
 mod workflow;
 pub mod working_sessions;
 

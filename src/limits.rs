@@ -1063,6 +1063,9 @@ pub const LOCAL_SERVER_WAIT: Duration = Duration::from_millis(200);
 /// Fields that one model's requests do without, because its server refuses them. No server refuses more of what is sent.
 pub const FIELDS_REFUSED: usize = 8;
 
+/// Parts of a conversation that are left out because its server refused them. Each costs a request once.
+pub const PARTS_WITHHELD: usize = 128;
+
 /// Fields, and conversations whose replays were refused, that are kept in mind for a server.
 pub const REFUSED_KEPT: usize = 256;
 

@@ -7,6 +7,7 @@
 mod arguments;
 pub mod image;
 mod replay;
+mod withheld;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use arguments::{Arguments, UnreadableArguments};
 pub use replay::Replay;
+pub use withheld::WithheldPart;
 
 use crate::value::{Map, Value};
 

@@ -14,7 +14,7 @@ use futures_util::Stream;
 
 use crate::environment::Variables;
 use crate::facts::ProviderFacts;
-use crate::message::{Arguments, Message, ThinkingLevel, Usage};
+use crate::message::{Arguments, EntryId, Message, ThinkingLevel, Usage, WithheldPart};
 use crate::value::Value;
 
 pub mod choice;
@@ -77,6 +77,8 @@ pub struct ModelRequest {
     pub system: String,
     /// The conversation so far, oldest first. Shared with the session: nothing is copied per call.
     pub messages: Vec<Arc<Message>>,
+    /// Parts of it that the model's server refused, and that are not sent.
+    pub withheld: Arc<[WithheldPart]>,
     /// The offered tools.
     pub tools: Vec<ToolSpec>,
     /// The thinking level.
@@ -149,6 +151,8 @@ pub enum Chunk {
         /// Whether it belongs to the part before it. Else it is a part of its own.
         is_attached: bool,
     },
+    /// The server refused a part of the conversation, and the request was sent again without it. Before the answer.
+    Withheld(WithheldPart),
     /// Usage of the call. At most one, before the stop.
     Usage(Usage),
     /// The end of the answer. One that is not whole is an error instead, so [`AnswerEnd::Broken`] does not come.
@@ -160,7 +164,7 @@ impl Chunk {
     pub const fn is_of_answer(&self) -> bool {
         match self {
             Self::Text(_) | Self::Thinking(_) | Self::ToolArguments { .. } | Self::ToolCall { .. } => true,
-            Self::Replay { .. } | Self::Usage(_) | Self::End(_) => false,
+            Self::Replay { .. } | Self::Withheld(_) | Self::Usage(_) | Self::End(_) => false,
         }
     }
 }
@@ -175,12 +179,14 @@ pub struct ProviderError {
     pub message: String,
     /// The most tokens that the server takes, if it has said so.
     pub limit: Option<u64>,
+    /// The message of the conversation that the server refused, if it has said so.
+    pub refused: Option<EntryId>,
 }
 
 impl ProviderError {
     /// An error of that kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), limit: None }
+        Self { kind, message: message.into(), limit: None, refused: None }
     }
 
     /// Whether the same call may succeed later, so that a retry makes sense.

@@ -72,6 +72,8 @@ pub enum Command<'a> {
     Thinking(Option<ThinkingLevel>),
     /// `/compact [text]`
     Compact(Option<&'a str>),
+    /// `/leave-out`
+    LeaveOut,
     /// `/name text`
     Name(&'a str),
     /// `/prompts`
@@ -152,6 +154,7 @@ impl Command<'_> {
             | Self::Model(_)
             | Self::Thinking(_)
             | Self::Compact(_)
+            | Self::LeaveOut
             | Self::Name(_)
             | Self::Prompts
             | Self::Skills
@@ -250,6 +253,7 @@ fn command<'a>(name: &str, arguments: &'a str) -> Option<Command<'a>> {
             Some(_) => None,
         },
         "compact" => Some(Command::Compact(rest)),
+        "leave-out" => alone(Command::LeaveOut),
         "name" => rest.map(Command::Name),
         "prompts" => alone(Command::Prompts),
         "skills" => alone(Command::Skills),

@@ -57,6 +57,11 @@ pub const COMMANDS: &[CommandSpec] = &[
         usage: "/compact [text]",
         doc: "Summarises the older part of the conversation.",
     },
+    CommandSpec {
+        name: "leave-out",
+        usage: "/leave-out",
+        doc: "Leaves out the message that the model's server refused.",
+    },
     CommandSpec { name: "name", usage: "/name text", doc: "Names the session." },
     CommandSpec { name: "prompts", usage: "/prompts", doc: "Lists the prompt templates." },
     CommandSpec { name: "skills", usage: "/skills", doc: "Lists the skills." },

@@ -22,6 +22,7 @@ use crate::engine::login::LoginDesk;
 use crate::engine::mcp::SessionAnswerer;
 use crate::engine::project_notes;
 use crate::engine::remote::{RemoteCall, owner_elsewhere, stays_elsewhere};
+use crate::engine::withheld;
 use crate::engine::workflow;
 use crate::facts::agent::AgentCommand;
 use crate::facts::mcp::McpServer;
@@ -32,7 +33,8 @@ use crate::session::{
     Reach, Reply, SessionSettings as _, Sessions as _, SwitchTarget, Turns as _, Undo, Undone, Undos as _,
 };
 use crate::slash::{self, Command, UserInput};
-use crate::store::record::KeyedRequest;
+use crate::store::EntryBody;
+use crate::store::record::{KeyedRequest, Withheld};
 
 /// The slash commands of an engine.
 pub struct Commands<'r>(pub &'r Engine);
@@ -155,6 +157,7 @@ impl Commands<'_> {
             | Command::Prompts
             | Command::Skills
             | Command::Tools
+            | Command::LeaveOut
             | Command::Workflow { .. }
                 if let Some(error) = stays_elsewhere(handle) =>
             {
@@ -246,6 +249,7 @@ impl Commands<'_> {
                 });
                 self.0.compact(call.clone(), text.map(str::to_owned), reply);
             }
+            Command::LeaveOut => self.leave_out(call, handle),
             Command::Name(name) => {
                 let reply = self.text(&call, |name| format!("Session named {name}"));
                 self.0.set_name(call.clone(), name.to_owned(), reply);
@@ -323,6 +327,31 @@ impl Commands<'_> {
                 );
             }
         }
+    }
+
+    /// Leaves out the message that the model's server refused last.
+    fn leave_out(&self, call: Call, handle: &Handle) {
+        let snapshot = handle.snapshot();
+        let facts = &snapshot.facts;
+        let open = withheld::open(&snapshot.branch, &facts.model_provider, &facts.model_id);
+        let Some(record) = open else {
+            let text = format!("{} has refused no message of this session.", facts.model_id);
+            return self.0.shared.tell(&call, "text", text);
+        };
+        let about = withheld::described(&snapshot.branch, record);
+        let entries = vec![EntryBody::Withheld(Box::new(Withheld { left_out: true, ..record.clone() }))];
+        let done = format!(
+            "From now on, {} gets a note in the place of {about}. /retry asks it again.",
+            facts.model_id
+        );
+        let (shared, session) = (self.0.shared.clone(), handle.clone());
+        let write = async move {
+            match session.request(|ack| Change::Append { entries, ack }).await {
+                Ok(_) => shared.tell(&call, "text", done),
+                Err(error) => shared.tell(&call, "error", error.message),
+            }
+        };
+        self.0.shared.tasks.spawn_on(write, &self.0.shared.executor);
     }
 
     /// Asks the model again. Its answer says enough; a refusal is told.

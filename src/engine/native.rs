@@ -8,6 +8,7 @@ mod compaction;
 mod gate;
 mod hooks;
 pub(super) mod proposal;
+mod refusals;
 mod request;
 pub(super) mod rounds;
 mod texts;

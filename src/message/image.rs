@@ -95,6 +95,19 @@ impl TryFrom<(Arc<str>, Arc<str>)> for Image {
 /// Bytes that tell the type.
 const TYPE_BYTES: u64 = 12;
 
+/// Characters of base64 that hold them.
+const TYPE_CHARACTERS: usize = 16;
+
+/// The MIME types of images that models take.
+pub const TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/// The MIME type of an image in base64, by its first bytes.
+pub fn type_of_base64(data: &str) -> Option<&'static str> {
+    let start = data.get(..TYPE_CHARACTERS).unwrap_or(data);
+    let bytes = base64::Engine::decode(&STANDARD, start).ok()?;
+    type_of(&bytes)
+}
+
 /// The MIME type of an image by its first bytes.
 pub fn type_of(start: &[u8]) -> Option<&'static str> {
     match start {

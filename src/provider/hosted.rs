@@ -18,16 +18,17 @@ use futures_util::stream;
 mod account;
 mod anthropic;
 mod calls;
-mod conversation;
 mod failure;
 mod formats;
 mod gemini;
+mod history;
 mod json;
 mod lenient;
 mod openai;
 mod protocol;
 mod quiet;
 mod refused_field;
+mod refused_part;
 mod responses;
 pub mod spec;
 mod sse;
@@ -49,9 +50,10 @@ use crate::environment::Variables;
 use crate::facts::ProviderFacts;
 use crate::http::{self, Http, HttpError, RequestBuilder, Response};
 use crate::limits::{
-    FIELDS_REFUSED, HTTP_DRAIN, HTTP_ERROR_BYTES, MODEL_LIST_BYTES, MODEL_LIST_WAIT, REFUSED_KEPT,
+    FIELDS_REFUSED, HTTP_DRAIN, HTTP_ERROR_BYTES, MODEL_LIST_BYTES, MODEL_LIST_WAIT, PARTS_WITHHELD,
+    REFUSED_KEPT,
 };
-use crate::message::{EntryId, Message};
+use crate::message::{EntryId, Message, WithheldPart};
 use crate::provider::{
     AnswerEnd, Chunk, ChunkStream, ErrorKind, ListedModels, ModelRequest, Provider, ProviderError, Retry,
 };
@@ -273,7 +275,16 @@ impl HostedCall {
             if self.does_without(&report, status.as_u16(), request, &outgoing, &mut attempt) {
                 continue;
             }
-            return Err(self.refused(&report, Some(status.as_u16()), wait, should_retry));
+            let mut error = self.refused(&report, Some(status.as_u16()), wait, should_retry);
+            if error.kind == ErrorKind::Fatal
+                && let Some(place) = refused_place(&report)
+            {
+                let refused = refused_part::message(&outgoing.index, place);
+                let refused = refused.and_then(|message| request.messages.get(message));
+                error.refused =
+                    refused.map(|message| message.id.clone()).filter(|id| !id.as_str().is_empty());
+            }
+            return Err(error);
         }
     }
 
@@ -289,20 +300,27 @@ impl HostedCall {
         Attempt {
             account: String::new(),
             withheld: withheld.map_or(0, |last| last.saturating_add(1)),
+            parts: request.withheld.to_vec(),
             fields: fields.map(|(_, field)| field.clone()).collect(),
         }
     }
 
     /// Whether the request is sent again without what the server has refused, which is kept in mind for the next requests.
     fn does_without(
-        &self,
+        &mut self,
         report: &FailureReport,
         status: u16,
         request: &ModelRequest,
         outgoing: &Outgoing,
         attempt: &mut Attempt,
     ) -> bool {
-        match report.judge(Some(status)).kind {
+        let kind = report.judge(Some(status)).kind;
+        if matches!(kind, FailureKind::Refused | FailureKind::Field)
+            && self.withholds_images(report, request, outgoing, attempt)
+        {
+            return true;
+        }
+        match kind {
             FailureKind::Replay => {
                 let last = request.messages.iter().rposition(|message| !message.replays.is_empty());
                 let Some(last) = last.filter(|last| *last >= attempt.withheld) else { return false };
@@ -324,6 +342,34 @@ impl HostedCall {
             }
             _ => false,
         }
+    }
+
+    /// Whether the request is sent again with words in the place of the images that the server names.
+    fn withholds_images(
+        &mut self,
+        report: &FailureReport,
+        request: &ModelRequest,
+        outgoing: &Outgoing,
+        attempt: &mut Attempt,
+    ) -> bool {
+        let Some(place) = refused_place(report) else { return false };
+        let images = refused_part::images(&outgoing.index, place, &request.messages);
+        let why = failure::shown(&self.redact(&report.message)).into_owned();
+        let mut is_less = false;
+        for (message, block) in images {
+            let Some(entry) = request.messages.get(message).map(|message| message.id.clone()) else {
+                continue;
+            };
+            let part = WithheldPart { entry, block: Some(block), why: why.as_str().into() };
+            let is_known =
+                attempt.parts.iter().any(|known| (&known.entry, known.block) == (&part.entry, part.block));
+            if !is_known && attempt.parts.len() < PARTS_WITHHELD {
+                is_less = true;
+                self.chunks.push_back(Chunk::Withheld(part.clone()));
+                attempt.parts.push(part);
+            }
+        }
+        is_less
     }
 
     /// The mark of a call's account among others, never shown: the key, unless it changes without the account.
@@ -596,6 +642,11 @@ impl HostedCall {
             std::borrow::Cow::Owned(hidden) => hidden.into(),
         })
     }
+}
+
+/// The place in the request that a server's refusal is about.
+fn refused_place(report: &FailureReport) -> Option<(usize, Option<usize>)> {
+    refused_part::place(&report.message).or_else(|| refused_part::place(report.field.as_deref()?))
 }
 
 /// Reads the rest after the answer's end, so that the connection can serve the next call.

@@ -20,12 +20,18 @@ pub struct Takes {
     pub image_bytes: usize,
     /// The longer side of an image, in pixels.
     pub image_side: usize,
+    /// Images in a request from which on each may have fewer pixels.
+    pub many_images: usize,
+    /// The longer side of an image then.
+    pub many_image_side: usize,
     /// Whether the user may speak right after a tool's result.
     pub user_after_result: bool,
     /// The field in which thinking goes back, if it has one name; else the name with which it came.
     pub thinking_field: Option<Arc<str>>,
     /// Whether that field is in every message with calls.
     pub thinking_always: bool,
+    /// Whether the first call of each answer needs a signature.
+    pub signed_calls: bool,
 }
 
 /// Where images may be.
@@ -64,9 +70,12 @@ enum FactKind {
     MostImages(usize),
     ImageBytes(usize),
     ImageSide(usize),
+    ManyImages(usize),
+    ManyImageSide(usize),
     UserAfterResult(bool),
     ThinkingBack(Option<Arc<str>>),
     ThinkingAlways(bool),
+    SignedCalls(bool),
 }
 
 /// A row of the table.
@@ -146,6 +155,8 @@ fn fact(key: &str, value: &Value<'_>) -> Result<FactKind, String> {
         "most-images" => FactKind::MostImages(counted()?),
         "image-bytes" => FactKind::ImageBytes(counted()?),
         "image-side" => FactKind::ImageSide(counted()?),
+        "many-images" => FactKind::ManyImages(counted()?),
+        "many-image-side" => FactKind::ManyImageSide(counted()?),
         "user-after-result" => FactKind::UserAfterResult(flag()?),
         "thinking-back" => FactKind::ThinkingBack(match (value.as_keyword(), value.as_str()) {
             (Some("as-came"), _) => None,
@@ -153,6 +164,7 @@ fn fact(key: &str, value: &Value<'_>) -> Result<FactKind, String> {
             _ => return Err("needs a field's name or :as-came at :thinking-back".to_owned()),
         }),
         "thinking-always" => FactKind::ThinkingAlways(flag()?),
+        "signed-calls" => FactKind::SignedCalls(flag()?),
         key => return Err(format!("has no :{key}")),
     })
 }
@@ -187,9 +199,12 @@ impl Takes {
             most_images: 0,
             image_bytes: 0,
             image_side: 0,
+            many_images: 0,
+            many_image_side: 0,
             user_after_result: true,
             thinking_field: None,
             thinking_always: false,
+            signed_calls: false,
         };
         let lower = model.to_lowercase();
         let of_table = TAKES.iter().filter(|row| {
@@ -215,9 +230,12 @@ impl Takes {
             FactKind::MostImages(count) => self.most_images = *count,
             FactKind::ImageBytes(count) => self.image_bytes = *count,
             FactKind::ImageSide(count) => self.image_side = *count,
+            FactKind::ManyImages(count) => self.many_images = *count,
+            FactKind::ManyImageSide(count) => self.many_image_side = *count,
             FactKind::UserAfterResult(is_taken) => self.user_after_result = *is_taken,
             FactKind::ThinkingBack(field) => self.thinking_field = field.clone(),
             FactKind::ThinkingAlways(always) => self.thinking_always = *always,
+            FactKind::SignedCalls(are_needed) => self.signed_calls = *are_needed,
         }
     }
 
@@ -297,7 +315,7 @@ mod tests {
             assert!(row.protocols.iter().all(|name| protocols.contains(&name.as_str())), "{row:?}");
         }
         // The first row has every fact, so that none is unknown.
-        assert_eq!(table[0].facts.len(), 9);
+        assert_eq!(table[0].facts.len(), 12);
     }
 
     #[test]

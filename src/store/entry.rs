@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::record::{
     AgentRecord, AnswerRecord, CallRecord, Compaction, Dequeued, FilesRecord, KeyedRequest, Manifest,
     MessageContext, OwnerRecord, QuestionRecord, QueueRecord, Queued, Requested, Rewritten, TurnEvent,
-    TurnRecord, WorkflowRecord,
+    TurnRecord, Withheld, WorkflowRecord,
 };
 use crate::edn;
 use crate::message::{EntryId, Message, SessionId, TurnId};
@@ -95,6 +95,8 @@ pub enum EntryBody {
     Queue(Box<QueueRecord>),
     /// Another text of a user's message for the model.
     Rewritten(Rewritten),
+    /// A model's server refused a part of a message.
+    Withheld(Box<Withheld>),
     /// The context of the user's next message.
     Context(Box<MessageContext>),
     /// The summary of the older part.
@@ -294,6 +296,7 @@ impl EntryBody {
             Self::Dequeued(_) => "dequeued",
             Self::Queue(_) => "queue",
             Self::Rewritten(_) => "rewritten",
+            Self::Withheld(_) => "withheld",
             Self::Context(_) => "context",
             Self::Compaction(_) => "compaction",
             Self::Manifest(_) => "manifest",
@@ -346,6 +349,7 @@ impl EntryBody {
             Self::Dequeued(it) => map = fields(it),
             Self::Queue(it) => map = fields(it),
             Self::Rewritten(it) => map = fields(it),
+            Self::Withheld(it) => map = fields(it),
             Self::Context(it) => map = fields(it),
             Self::Compaction(it) => map = fields(it),
             Self::Manifest(it) => map = fields(it),
@@ -371,6 +375,7 @@ fn record(kind: &str, value: &Value<'_>) -> Option<EntryBody> {
         "dequeued" => read_record(value).map(EntryBody::Dequeued),
         "queue" => read_record(value).map(EntryBody::Queue),
         "rewritten" => read_record(value).map(EntryBody::Rewritten),
+        "withheld" => read_record(value).map(EntryBody::Withheld),
         "context" => read_record(value).map(EntryBody::Context),
         "compaction" => read_record(value).map(EntryBody::Compaction),
         "manifest" => read_record(value).map(EntryBody::Manifest),

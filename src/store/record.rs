@@ -381,6 +381,24 @@ pub struct Rewritten {
     pub text: String,
 }
 
+/// A model's server refused a part of a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Withheld {
+    /// The message's entry.
+    pub entry_id: EntryId,
+    /// The number of its block; all of it without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<u64>,
+    /// The provider of the model.
+    pub provider: Arc<str>,
+    /// The model.
+    pub model_id: Arc<str>,
+    /// The server's words.
+    pub why: Arc<str>,
+    /// Whether requests to the model leave it out from here on. Else a person may decide so.
+    pub left_out: bool,
+}
+
 /// The context of the user's next message: attached files, and what the editor shows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MessageContext {

@@ -2,8 +2,10 @@
 
 mod cases;
 mod ends;
+mod histories;
 mod program;
 mod reading;
+mod refusals;
 mod sending;
 mod unreadable_calls;
 use crate::support;
@@ -75,6 +77,7 @@ fn named(server: &Server, name: &str, api: &str, more: &str) -> Hosted {
     let value = edn::read_one(text.as_bytes()).unwrap().into_owned();
     let (specs, problems) = spec::all(&[(name.to_owned(), value)]);
     assert_eq!(problems, Vec::new());
+    server.stands_for(name);
     let spec = specs.into_iter().find(|spec| &*spec.id == name).unwrap();
     let (http, clock): (_, Arc<dyn Clock>) = (Arc::new(Http::default()), Arc::new(SystemClock));
     let credentials = Credentials::new("/nonexistent".as_ref());
@@ -121,7 +124,7 @@ fn answered(chunks: Vec<Result<Chunk, ProviderError>>) -> Arc<Message> {
             Chunk::Replay { data, is_attached } => {
                 replays.push(Replay { place: content.len(), is_attached, data });
             }
-            Chunk::ToolArguments { .. } | Chunk::Usage(_) | Chunk::End(_) => {}
+            Chunk::ToolArguments { .. } | Chunk::Withheld(_) | Chunk::Usage(_) | Chunk::End(_) => {}
         }
     }
     let mut message = Message::new(EntryId::from("a1"), Role::Assistant, content, Arc::from(""));
@@ -162,6 +165,7 @@ fn hear(chunks: Vec<Result<Chunk, ProviderError>>) -> Heard {
                 heard.calls.push((name.to_string(), arguments));
             }
             Ok(Chunk::Usage(usage)) => heard.usage = Some(usage),
+            Ok(Chunk::Withheld(_)) => {}
             Ok(Chunk::Replay { .. }) => heard.replay = true,
             Ok(Chunk::End(end)) => {
                 heard.stop = Some(end.stop_reason());

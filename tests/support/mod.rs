@@ -20,6 +20,7 @@ use edn_bridge::value::Owned;
 pub mod ahead;
 pub mod disk;
 pub mod guest;
+pub mod request_rules;
 pub mod server;
 
 use ahead::{Ahead, Received};

@@ -9,6 +9,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use super::request_rules::{self, Refusal};
+
 /// A received request.
 #[derive(Debug, Clone)]
 pub struct Asked {
@@ -93,11 +95,39 @@ impl Answer {
     }
 }
 
-/// A running server. It ends with the process.
+/// A running server. It ends with the process. It refuses a request to a model that the real servers refuse, and the test
+/// fails, unless it looks at the refusals itself.
 pub struct Server {
     port: u16,
     asked: Receiver<Asked>,
     answers: Arc<Mutex<VecDeque<Answer>>>,
+    judge: Arc<Judge>,
+}
+
+/// Judges the requests to models.
+#[derive(Default)]
+struct Judge {
+    /// The provider whose rules count besides those of the protocol.
+    provider: Mutex<String>,
+    refusals: Mutex<Vec<Refusal>>,
+}
+
+impl Judge {
+    fn refusal(&self, asked: &Asked) -> Option<Answer> {
+        let refusal = request_rules::judge(asked, &self.provider.lock().unwrap()).err()?;
+        let answer = refusal.answer();
+        self.refusals.lock().unwrap().push(refusal);
+        Some(answer)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let refusals = self.refusals();
+            assert!(refusals.is_empty(), "the real server would have refused: {refusals:#?}");
+        }
+    }
 }
 
 /// Finds the answer to a request; without one the connection is closed.
@@ -127,14 +157,28 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (sender, asked) = channel();
+        let judge = Arc::<Judge>::default();
+        let at_door = judge.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else { return };
-                let (sender, find) = (sender.clone(), find.clone());
-                std::thread::spawn(move || serve(stream, &sender, &*find));
+                let (sender, find, judge) = (sender.clone(), find.clone(), at_door.clone());
+                std::thread::spawn(move || {
+                    serve(stream, &sender, &|asked: &Asked| judge.refusal(asked).or_else(|| find(asked)));
+                });
             }
         });
-        Self { port, asked, answers }
+        Self { port, asked, answers, judge }
+    }
+
+    /// Judges requests by the rules of that provider too.
+    pub fn stands_for(&self, provider: &str) {
+        provider.clone_into(&mut self.judge.provider.lock().unwrap());
+    }
+
+    /// The refusals since the last call.
+    pub fn refusals(&self) -> Vec<Refusal> {
+        std::mem::take(&mut *self.judge.refusals.lock().unwrap())
     }
 
     /// Its address, without a path.
@@ -158,7 +202,7 @@ impl Server {
     }
 }
 
-fn serve(stream: TcpStream, sender: &Sender<Asked>, find: &Answers) {
+fn serve(stream: TcpStream, sender: &Sender<Asked>, find: &dyn Fn(&Asked) -> Option<Answer>) {
     let _ = stream.set_nodelay(true);
     let Ok(mut writer) = stream.try_clone() else { return };
     let mut reader = BufReader::new(stream);

@@ -150,6 +150,7 @@ impl SessionState {
             }
             EntryBody::Leaf(_)
             | EntryBody::Rewritten(_)
+            | EntryBody::Withheld(_)
             | EntryBody::Manifest(_)
             | EntryBody::Workflow(_)
             | EntryBody::Requested(_)

@@ -346,6 +346,7 @@ impl SessionAnswerer {
             model: facts.model_id.to_string(),
             system: sampling.system.as_deref().unwrap_or_default().to_owned(),
             messages: messages.collect(),
+            withheld: Arc::from([]),
             tools: Vec::new(),
             thinking: ThinkingLevel::Off.within(&facts.thinking_levels),
             thinking_by: model.thinking_by,

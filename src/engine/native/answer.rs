@@ -14,7 +14,7 @@ use crate::engine::native::turn::Turn;
 use crate::engine::stage::{Point, Stage};
 use crate::event::{Body, ToolCall};
 use crate::limits::{ANSWER_TOOL_CALLS, MAX_ANSWER_BYTES};
-use crate::message::{StopReason, Timing, Usage};
+use crate::message::{StopReason, Timing, Usage, WithheldPart};
 use crate::provider::{AnswerEnd, Chunk, ChunkStream, ErrorKind, ModelRequest, Provider, ProviderError};
 use crate::value::{Map, Value};
 
@@ -23,6 +23,8 @@ use crate::value::{Map, Value};
 pub struct ModelAnswer {
     /// Its text, thinking and calls, in order.
     pub parts: AnswerParts,
+    /// Parts of the conversation that the server refused, and that were left out.
+    pub withheld: Vec<WithheldPart>,
     pub usage: Option<Usage>,
     pub timing: Option<Timing>,
     pub stop: Option<StopReason>,
@@ -186,6 +188,7 @@ impl ModelCall<'_> {
                     answer.parts.call(call);
                 }
                 Some(Ok(Chunk::Usage(usage))) => answer.usage = Some(usage),
+                Some(Ok(Chunk::Withheld(part))) => answer.withheld.push(part),
                 Some(Ok(Chunk::Replay { data, is_attached })) => {
                     size = size.saturating_add(data.to_string().len());
                     answer.parts.replay(data, is_attached);

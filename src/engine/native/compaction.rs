@@ -86,6 +86,7 @@ pub async fn compact(turn: &Turn, why: Why<'_>) -> Result<String, CompactionErro
             vec![Block::Text(text.into())],
             Arc::from(""),
         ))],
+        withheld: Arc::from([]),
         tools: Vec::new(),
         thinking: ThinkingLevel::Off.within(&facts.thinking_levels),
         thinking_by: model.thinking_by,

@@ -7,6 +7,7 @@ use crate::engine::conversation;
 use crate::engine::native::hooks::text_of;
 use crate::engine::native::turn::Turn;
 use crate::engine::system_prompt;
+use crate::engine::withheld;
 use crate::limits::SUBAGENT_DEPTH;
 use crate::provider::{ModelRequest, Provider, ToolSpec};
 use crate::tool;
@@ -58,6 +59,7 @@ impl Composer<'_> {
             model: facts.model_id.to_string(),
             system,
             messages: conversation::messages(&snapshot.branch),
+            withheld: withheld::parts(&snapshot.branch, &facts.model_provider, &facts.model_id),
             tools,
             thinking: facts.effective_thinking(),
             thinking_by: model.thinking_by,

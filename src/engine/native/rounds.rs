@@ -16,6 +16,7 @@ use crate::engine::native::call::{self, CallsEnd};
 use crate::engine::native::compaction::{self, Why};
 use crate::engine::native::hooks::{Boundaries, Denied, text_of};
 use crate::engine::native::proposal::proposed;
+use crate::engine::native::refusals::Refusals;
 use crate::engine::native::request::{Composer, recompose};
 use crate::engine::native::texts;
 use crate::engine::native::turn::Turn;
@@ -165,6 +166,9 @@ impl Rounds<'_> {
         work.answered(answer.usage.as_ref(), answer.stop.map(StopReason::as_str), failure);
         if let Some(timing) = &mut answer.timing {
             timing.retries = state.attempt;
+        }
+        if let Err(error) = Refusals(self.0).note(&mut answer).await {
+            return Next::End(self.finish(ModelAnswer::failed(error.message)).await);
         }
         if let Some(failure) = answer.failure.take() {
             match self.recover(&failure, &answer, state).await {

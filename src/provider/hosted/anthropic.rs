@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::calls::PartialCalls;
-use super::conversation::{self, ContentPart, EncodedImage, Target, Utterance};
+use super::history::{self, ContentPart, EncodedImage, HistoryIndex, HistoryPart, Target, Utterance};
 use super::json::{self, Object as _};
 use super::lenient::{Lenient, LenientStruct, RawJson};
 use super::protocol::{Broken, Decoder, Out, Outgoing, close, parse, reported};
@@ -23,8 +23,9 @@ const LEAST_BUDGET: u32 = 1024;
 
 /// Writes a call.
 pub fn write(target: &Target<'_>, request: &ModelRequest) -> Outgoing {
-    let utterances = conversation::of(&request.messages, target);
-    let mut messages: Vec<Json> = utterances.iter().map(side).collect();
+    let utterances = history::of(&request.messages, target);
+    let mut index = HistoryIndex::default();
+    let mut messages: Vec<Json> = utterances.iter().map(|utterance| side(utterance, &mut index)).collect();
     // The next call reads this prefix from the cache: tools, instructions and conversation.
     if let Some(last) =
         messages.last_mut().and_then(|last| last.pointer_mut("/content")?.as_array_mut()?.last_mut())
@@ -76,7 +77,7 @@ pub fn write(target: &Target<'_>, request: &ModelRequest) -> Outgoing {
             }
         }
     }
-    Outgoing { path: "v1/messages".to_owned(), body }
+    Outgoing { path: "v1/messages".to_owned(), body, index }
 }
 
 fn keep(block: &mut Json) {
@@ -109,22 +110,26 @@ fn effort(level: ThinkingLevel) -> &'static str {
 /// Whether the user's last results all belong to calls with preceding thinking.
 fn can_think(utterances: &[Utterance<'_>]) -> bool {
     let answers = |utterance: &&Utterance<'_>| {
-        utterance.by_model || utterance.parts.iter().any(|part| matches!(part, ContentPart::Result { .. }))
+        let is_result = |part: &HistoryPart<'_>| matches!(part.content, ContentPart::Result { .. });
+        utterance.by_model || utterance.parts.iter().any(is_result)
     };
     let mut open = utterances.iter().rev().take_while(answers).filter(|utterance| utterance.by_model);
     open.all(|utterance| {
-        let calls = utterance.parts.iter().any(|part| matches!(part, ContentPart::Call { .. }));
+        let contents = || utterance.parts.iter().map(|part| &part.content);
+        let calls = contents().any(|part| matches!(part, ContentPart::Call { .. }));
         let thinks = |part: &ContentPart<'_>| matches!(part, ContentPart::Replay(data) if data.get("signature").is_some() || data.get("redacted").is_some());
-        !calls || utterance.parts.iter().find(|part| !matches!(part, ContentPart::Thinking(_))).is_some_and(thinks)
+        !calls || contents().find(|part| !matches!(part, ContentPart::Thinking(_))).is_some_and(thinks)
     })
 }
 
-fn side(utterance: &Utterance<'_>) -> Json {
+fn side(utterance: &Utterance<'_>, index: &mut HistoryIndex) -> Json {
     let role = if utterance.by_model { "assistant" } else { "user" };
-    let mut content = Vec::new();
-    for part in conversation::without_loose_thinking(&utterance.parts) {
-        write_part(part, &mut content);
+    let (mut content, mut sources) = (Vec::new(), Vec::new());
+    for part in history::without_loose_thinking(&utterance.parts) {
+        write_part(&part.content, &mut content);
+        sources.resize(content.len(), part.source);
     }
+    index.message(sources);
     json!({"role": role, "content": content})
 }
 

@@ -1,7 +1,7 @@
 //! The format of each protocol: how a call is written and its answer read. Sends nothing.
 
 use super::account::Account;
-use super::conversation::Target;
+use super::history::Target;
 use super::protocol::{Attempt, Decoder, Outgoing, Protocol};
 use super::spec::Spec;
 use super::{anthropic, gemini, openai, responses};
@@ -20,6 +20,7 @@ impl Protocol {
             takes,
             account: Account::new(spec.base.as_str(), &attempt.account),
             withheld: attempt.withheld,
+            withheld_parts: &attempt.parts,
             images_follow,
         };
         let mut outgoing = match self {

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::calls::PartialCalls;
-use super::conversation::{self, ContentPart, EncodedImage, Target, Utterance};
+use super::history::{self, ContentPart, EncodedImage, HistoryIndex, HistoryPart, Target, Utterance};
 use super::json::{self, Object as _};
 use super::lenient::{Lenient, LenientList, LenientStruct, RawJson};
 use super::protocol::{Broken, Decoder, Out, Outgoing, close, parse, reported};
@@ -21,9 +21,11 @@ const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// Writes a call.
 pub fn write(target: &Target<'_>, request: &ModelRequest) -> Outgoing {
-    let utterances = conversation::of(&request.messages, target);
-    let by_effort = request.thinking_by == Some(ThinkingBy::Effort);
-    let contents: Vec<Json> = utterances.iter().map(|utterance| side(utterance, by_effort)).collect();
+    let utterances = history::of(&request.messages, target);
+    let signed = target.takes.signed_calls || request.thinking_by == Some(ThinkingBy::Effort);
+    let mut index = HistoryIndex::default();
+    let contents: Vec<Json> =
+        utterances.iter().map(|utterance| side(utterance, signed, &mut index)).collect();
     let mut settings = json!({});
     if let Some(limit) = request.max_output_tokens {
         // Thinking counts as part of the answer here.
@@ -64,7 +66,7 @@ pub fn write(target: &Target<'_>, request: &ModelRequest) -> Outgoing {
             .collect();
         body.put("tools", json!([{"functionDeclarations": tools}]));
     }
-    Outgoing { path: format!("models/{}:streamGenerateContent?alt=sse", request.model), body }
+    Outgoing { path: format!("models/{}:streamGenerateContent?alt=sse", request.model), body, index }
 }
 
 fn budget(level: ThinkingLevel) -> u32 {
@@ -78,8 +80,8 @@ fn budget(level: ThinkingLevel) -> u32 {
     }
 }
 
-fn side(utterance: &Utterance<'_>, signed: bool) -> Json {
-    let mut parts = Vec::new();
+fn side(utterance: &Utterance<'_>, signed: bool, index: &mut HistoryIndex) -> Json {
+    let (mut parts, mut sources) = (Vec::new(), Vec::new());
     let mut calls = 0;
     let signature = |part: &ContentPart<'_>| match part {
         ContentPart::Replay(data) => data.get("signature").and_then(Value::as_str).map(str::to_owned),
@@ -87,7 +89,7 @@ fn side(utterance: &Utterance<'_>, signed: bool) -> Json {
     };
     let picture =
         |image: &EncodedImage<'_>| json!({"inlineData": {"mimeType": image.mime_type, "data": image.data}});
-    for (place, part) in utterance.parts.iter().enumerate() {
+    for (place, HistoryPart { content: part, source }) in utterance.parts.iter().enumerate() {
         match part {
             ContentPart::Text(text) => parts.push(json!({"text": text})),
             ContentPart::Thinking(_) => {}
@@ -102,7 +104,8 @@ fn side(utterance: &Utterance<'_>, signed: bool) -> Json {
             }
             ContentPart::Call { name, arguments, .. } => {
                 let mut part = json!({"functionCall": {"name": name, "args": json::from_value(arguments)}});
-                let is_signed = utterance.parts.get(place + 1).is_some_and(|next| signature(next).is_some());
+                let next = utterance.parts.get(place.saturating_add(1));
+                let is_signed = next.is_some_and(|next| signature(&next.content).is_some());
                 if signed && calls == 0 && !is_signed {
                     part.put("thoughtSignature", Json::from(NO_SIGNATURE));
                 }
@@ -115,7 +118,9 @@ fn side(utterance: &Utterance<'_>, signed: bool) -> Json {
                 parts.extend(images.iter().map(picture));
             }
         }
+        sources.resize(parts.len(), *source);
     }
+    index.message(sources);
     json!({"role": if utterance.by_model { "model" } else { "user" }, "parts": parts})
 }
 

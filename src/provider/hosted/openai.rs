@@ -9,8 +9,8 @@ use serde::de::Deserializer;
 use serde_json::{Value as Json, json};
 
 use super::calls::{CallPiece, PartialCalls};
-use super::conversation::{self, ContentPart, EncodedImage, Target, Utterance};
 use super::gemini::signed;
+use super::history::{self, ContentPart, EncodedImage, HistoryIndex, HistoryPart, Target, Utterance};
 use super::json::{self, Object as _};
 use super::lenient::{Lenient, LenientList, LenientStruct, RawJson};
 use super::protocol::{Broken, Decoder, Out, Outgoing, close, parse, reported};
@@ -25,16 +25,18 @@ use crate::value::{Map, Value};
 
 /// Writes a call.
 pub fn write(target: &Target<'_>, request: &ModelRequest, server: Server) -> Outgoing {
-    let utterances = conversation::of(&request.messages, target);
-    let mut messages = Vec::new();
+    let utterances = history::of(&request.messages, target);
+    let (mut messages, mut index) = (Vec::new(), HistoryIndex::default());
     if !request.system.is_empty() {
         messages.push(json!({"role": "system", "content": request.system}));
+        index.message(Vec::new());
     }
     for utterance in &utterances {
         if utterance.by_model {
             messages.push(model(utterance, &target.takes));
+            index.message(utterance.parts.iter().map(|part| part.source).collect());
         } else {
-            user(utterance, &mut messages);
+            user(utterance, &mut messages, &mut index);
         }
     }
     let mut body = json!({
@@ -68,7 +70,7 @@ pub fn write(target: &Target<'_>, request: &ModelRequest, server: Server) -> Out
     if server == Server::OpenRouter {
         body.put("usage", json!({"include": true}));
     }
-    Outgoing { path: "chat/completions".to_owned(), body }
+    Outgoing { path: "chat/completions".to_owned(), body, index }
 }
 
 /// OpenAI's name for a thinking level.
@@ -82,7 +84,7 @@ pub fn effort(level: ThinkingLevel) -> &'static str {
 fn model(utterance: &Utterance<'_>, takes: &Takes) -> Json {
     let (mut text, mut thinking, mut calls, mut field) = (String::new(), String::new(), Vec::new(), None);
     let mut details = Vec::new();
-    for part in &utterance.parts {
+    for HistoryPart { content: part, .. } in &utterance.parts {
         match part {
             ContentPart::Text(part) => text.push_str(part),
             ContentPart::Thinking(part) => thinking.push_str(part),
@@ -126,21 +128,23 @@ fn model(utterance: &Utterance<'_>, takes: &Takes) -> Json {
     message
 }
 
-fn user(utterance: &Utterance<'_>, messages: &mut Vec<Json>) {
-    let mut content = Vec::new();
+fn user(utterance: &Utterance<'_>, messages: &mut Vec<Json>, index: &mut HistoryIndex) {
+    let (mut content, mut sources) = (Vec::new(), Vec::new());
     let text = |text: &str| json!({"type": "text", "text": text});
     let picture = |image: &EncodedImage<'_>| json!({"type": "image_url", "image_url": {"url": image.url()}});
-    for part in &utterance.parts {
+    for HistoryPart { content: part, source } in &utterance.parts {
         match part {
             ContentPart::Text(part) => content.push(text(part)),
             ContentPart::Image(image) => content.push(picture(image)),
             ContentPart::Result { id, text: result, images, .. } => {
                 messages.push(json!({"role": "tool", "tool_call_id": id, "content": result}));
+                index.message(vec![*source]);
                 // A tool's message has only text here; its images follow in a user's message.
                 content.extend(images.iter().map(picture));
             }
             ContentPart::Thinking(_) | ContentPart::Call { .. } | ContentPart::Replay(_) => {}
         }
+        sources.resize(content.len(), *source);
     }
     if content.is_empty() {
         return;
@@ -151,6 +155,7 @@ fn user(utterance: &Utterance<'_>, messages: &mut Vec<Json>) {
         _ => Json::from(content),
     };
     messages.push(json!({"role": "user", "content": content}));
+    index.message(sources);
 }
 
 /// The decoder of one answer.

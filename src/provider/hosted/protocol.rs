@@ -5,10 +5,12 @@ use std::collections::VecDeque;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
+use super::history::HistoryIndex;
 use super::lenient;
 use super::refused_field::RefusedField;
 use super::sse::SseEvent;
 use crate::http::header::HeaderValue;
+use crate::message::WithheldPart;
 use crate::provider::{AnswerEnd, Chunk};
 use crate::secret::Secret;
 
@@ -32,6 +34,8 @@ pub struct Outgoing {
     pub path: String,
     /// The body.
     pub body: Json,
+    /// The way back from its messages to the conversation.
+    pub index: HistoryIndex,
 }
 
 /// A decoder's output, in order.
@@ -149,6 +153,8 @@ pub struct Attempt {
     pub account: String,
     /// The number of messages whose replays are left out.
     pub withheld: usize,
+    /// The parts of the conversation that are left out.
+    pub parts: Vec<WithheldPart>,
     /// The fields that are left out or have another name.
     pub fields: Vec<RefusedField>,
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::calls::PartialCalls;
-use super::conversation::{self, ContentPart, EncodedImage, Target, Utterance};
+use super::history::{self, ContentPart, EncodedImage, HistoryIndex, HistoryPart, Source, Target, Utterance};
 use super::json::{self, Object as _};
 use super::lenient::{Lenient, LenientList, LenientStruct, RawJson};
 use super::openai::effort;
@@ -23,8 +23,11 @@ use crate::value::{Map, Value};
 
 /// Writes a call.
 pub fn write(target: &Target<'_>, request: &ModelRequest) -> Outgoing {
-    let utterances = conversation::of(&request.messages, target);
-    let input: Vec<Json> = utterances.iter().flat_map(items).collect();
+    let utterances = history::of(&request.messages, target);
+    let (mut input, mut index) = (Vec::new(), HistoryIndex::default());
+    for utterance in &utterances {
+        items(utterance, &mut input, &mut index);
+    }
     let mut body = json!({"model": request.model, "stream": true, "store": false, "input": input});
     if !request.system.is_empty() {
         body.put("instructions", Json::from(request.system.as_str()));
@@ -56,50 +59,64 @@ pub fn write(target: &Target<'_>, request: &ModelRequest) -> Outgoing {
         body.put("include", json!(["reasoning.encrypted_content"]));
         body.put("reasoning", json!({"effort": effort(request.thinking), "summary": "auto"}));
     }
-    Outgoing { path: "responses".to_owned(), body }
+    Outgoing { path: "responses".to_owned(), body, index }
 }
 
-fn items(utterance: &Utterance<'_>) -> Vec<Json> {
-    let mut items = Vec::new();
-    let mut content: Vec<Json> = Vec::new();
-    let role = if utterance.by_model { "assistant" } else { "user" };
-    let flush = |content: &mut Vec<Json>, items: &mut Vec<Json>| {
+/// The items of a message, until it ends.
+#[derive(Default)]
+struct OpenMessage {
+    content: Vec<Json>,
+    sources: Vec<Option<Source>>,
+}
+
+impl OpenMessage {
+    fn part(&mut self, part: Json, source: Option<Source>) {
+        self.content.push(part);
+        self.sources.push(source);
+    }
+
+    fn end(&mut self, role: &str, items: &mut Vec<Json>, index: &mut HistoryIndex) {
+        let Self { content, sources } = std::mem::take(self);
         if !content.is_empty() {
-            items.push(json!({"type": "message", "role": role, "content": std::mem::take(content)}));
+            items.push(json!({"type": "message", "role": role, "content": content}));
+            index.message(sources);
         }
-    };
+    }
+}
+
+fn items(utterance: &Utterance<'_>, items: &mut Vec<Json>, index: &mut HistoryIndex) {
+    let mut message = OpenMessage::default();
+    let role = if utterance.by_model { "assistant" } else { "user" };
     let picture = |image: &EncodedImage<'_>| json!({"type": "input_image", "image_url": image.url()});
-    let parts = conversation::without_loose_thinking(&utterance.parts);
-    let mut after_reasoning = false;
-    for part in parts {
-        // A server refuses a piece of reasoning without the item that it led to.
-        if std::mem::take(&mut after_reasoning) && matches!(part, ContentPart::Replay(_)) {
-            items.pop();
-        }
-        match part {
+    let parts = history::without_loose_thinking(&utterance.parts);
+    for (place, HistoryPart { content, source }) in parts.iter().enumerate() {
+        let item = match content {
             ContentPart::Text(text) => {
                 let kind = if utterance.by_model { "output_text" } else { "input_text" };
-                content.push(json!({"type": kind, "text": text}));
+                message.part(json!({"type": kind, "text": text}), *source);
+                continue;
             }
-            ContentPart::Image(image) => content.push(picture(image)),
-            ContentPart::Thinking(_) => {}
+            ContentPart::Image(image) => {
+                message.part(picture(image), *source);
+                continue;
+            }
+            ContentPart::Thinking(_) => continue,
             ContentPart::Replay(data) => {
-                flush(&mut content, &mut items);
                 let raw = |key: &str| data.get(key).and_then(Value::as_str);
-                after_reasoning = raw("item").is_some();
-                let item =
+                // A server refuses a piece of reasoning without the item that it led to.
+                if raw("item").is_some() && !leads(parts.get(place.saturating_add(1)..)) {
+                    continue;
+                }
+                let json =
                     raw("item").or(raw("raw")).and_then(|item| serde_json::from_str::<Json>(item).ok());
-                items.extend(item);
+                let Some(item) = json else { continue };
+                item
             }
             ContentPart::Call { id, name, arguments } => {
-                flush(&mut content, &mut items);
                 let written = json::from_value(arguments).to_string();
-                items.push(
-                    json!({"type": "function_call", "call_id": id, "name": name, "arguments": written}),
-                );
+                json!({"type": "function_call", "call_id": id, "name": name, "arguments": written})
             }
             ContentPart::Result { id, text, images, .. } => {
-                flush(&mut content, &mut items);
                 let output = match images.as_slice() {
                     [] => Json::from(text.as_str()),
                     images => {
@@ -108,12 +125,24 @@ fn items(utterance: &Utterance<'_>) -> Vec<Json> {
                         Json::from(parts)
                     }
                 };
-                items.push(json!({"type": "function_call_output", "call_id": id, "output": output}));
+                json!({"type": "function_call_output", "call_id": id, "output": output})
             }
-        }
+        };
+        message.end(role, items, index);
+        items.push(item);
+        index.message(vec![*source]);
     }
-    flush(&mut content, &mut items);
-    items
+    message.end(role, items, index);
+}
+
+/// Whether reasoning leads to the parts after it: to an item that is no reasoning.
+fn leads(after: Option<&[HistoryPart<'_>]>) -> bool {
+    let is_item = |part: &&HistoryPart<'_>| !matches!(part.content, ContentPart::Thinking(_));
+    let next = after.unwrap_or_default().iter().find(is_item);
+    next.is_some_and(|next| match &next.content {
+        ContentPart::Replay(data) => data.get("item").is_none(),
+        _ => true,
+    })
 }
 
 /// An item that goes back as it came: reasoning, which leads to the next item, or a raw one.

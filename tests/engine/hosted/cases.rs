@@ -67,7 +67,8 @@ fn sent_back(body: &Json) -> Vec<String> {
             .flat_map(|message| message["content"].as_array().unwrap())
             .collect(),
         None => {
-            body["input"].as_array().unwrap().iter().filter(|item| item["role"] != "user").collect::<Vec<_>>()
+            let is_model = |item: &&Json| item["role"] != "user" && item["type"] != "function_call_output";
+            body["input"].as_array().unwrap().iter().filter(is_model).collect::<Vec<_>>()
         }
     };
     let keys = ["signature", "call_id", "id", "text"];
@@ -136,7 +137,7 @@ fn provider_cases_give_parts_and_end() {
                 }
                 Ok(Chunk::Usage(figures)) => usage = Some(figures),
                 Ok(Chunk::Replay { data, .. }) => parts.push(replayed(&data)),
-                Ok(Chunk::ToolArguments { .. }) => {}
+                Ok(Chunk::ToolArguments { .. } | Chunk::Withheld(_)) => {}
                 Ok(Chunk::End(ended)) => {
                     end = match ended {
                         AnswerEnd::Complete => json!({"end": "complete"}),

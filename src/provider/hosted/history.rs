@@ -1,15 +1,17 @@
 //! A conversation in the common form of hosted models: turns of both sides, each with parts.
 //!
 //! Each protocol writes the same parts in its own shape; the common work is done here. Adjacent messages of
-//! one side are joined, a call's result belongs to the user's side, empty messages are dropped, and the last
-//! turn is the user's. Knows no protocol.
+//! one side are joined, a call's result belongs to the user's side, each call has exactly one result, empty messages are
+//! dropped, the user begins, and the last turn is the user's. Each part knows where it comes from. Knows no protocol.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use serde_json::Value as Json;
+
 use super::account::Account;
-use crate::message::{Arguments, Block, Message, Replay, Role, image};
+use crate::message::{Arguments, Block, Message, Replay, Role, WithheldPart, image};
 use crate::provider::takes::{ImagePlaces, Takes};
 use crate::value::Value;
 
@@ -26,6 +28,8 @@ pub struct Target<'t> {
     pub account: Account<'t>,
     /// The number of messages, from the first, whose replays are left out, because the server refused them.
     pub withheld: usize,
+    /// Parts of the conversation that the server refused.
+    pub withheld_parts: &'t [WithheldPart],
     /// Whether the images of results follow them as the user's, for want of another place.
     pub images_follow: bool,
 }
@@ -36,10 +40,46 @@ pub struct Utterance<'a> {
     /// Whether it is the model's.
     pub by_model: bool,
     /// Its parts, in order.
-    pub parts: Vec<ContentPart<'a>>,
+    pub parts: Vec<HistoryPart<'a>>,
 }
 
-/// One part of what was said.
+/// One part of a turn, and its source.
+#[derive(Debug)]
+pub struct HistoryPart<'a> {
+    /// Where it comes from; `None` for words that are added.
+    pub source: Option<Source>,
+    /// The part.
+    pub content: ContentPart<'a>,
+}
+
+/// The place of a part in the conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Source {
+    /// The number of its message.
+    pub message: usize,
+    /// The number of its block there; `None` for a result, which is the whole message.
+    pub block: Option<usize>,
+}
+
+/// The way back from a written request: for each of its messages, the sources of its parts.
+#[derive(Debug, Default)]
+pub struct HistoryIndex(Vec<Vec<Option<Source>>>);
+
+impl HistoryIndex {
+    /// The next message of the request, with the sources of its parts.
+    pub fn message(&mut self, sources: Vec<Option<Source>>) {
+        self.0.push(sources);
+    }
+
+    /// Where a part of the request comes from, or all of a message's parts.
+    pub fn sources(&self, message: usize, part: Option<usize>) -> Vec<Source> {
+        let parts = self.0.get(message).map(Vec::as_slice).unwrap_or_default();
+        let one = part.and_then(|part| parts.get(part)).map(std::slice::from_ref);
+        one.unwrap_or(parts).iter().flatten().copied().collect()
+    }
+}
+
+/// The content of a part.
 #[derive(Debug)]
 pub enum ContentPart<'a> {
     /// Text that is not blank.
@@ -81,12 +121,26 @@ pub struct EncodedImage<'a> {
     pub mime_type: &'a str,
     /// The bytes.
     pub data: &'a str,
+    /// Whether the server refused it.
+    is_refused: bool,
 }
 
-impl EncodedImage<'_> {
+impl<'a> EncodedImage<'a> {
+    /// An image with the type that its bytes have, whatever it was said to be.
+    fn new(mime_type: &'a str, data: &'a str, is_refused: bool) -> Self {
+        Self { mime_type: image::type_of_base64(data).unwrap_or(mime_type), data, is_refused }
+    }
+
     /// The image as a data URL.
     pub fn url(&self) -> String {
         format!("data:{};base64,{}", self.mime_type, self.data)
+    }
+}
+
+impl Target<'_> {
+    /// Whether the server refused a block of a message, or all of it.
+    fn refused(&self, message: &Message, block: Option<usize>) -> bool {
+        self.withheld_parts.iter().any(|part| part.entry == message.id && part.block == block)
     }
 }
 
@@ -100,30 +154,52 @@ impl ContentPart<'_> {
 /// The user's text after an answer that broke off.
 const GO_ON: &str = "Go on.";
 
+/// The user's text before an answer that begins a conversation.
+const START: &str = "(The start of the conversation is left out.)";
+
 /// The text of a result without text.
 const NOTHING: &str = "(no output)";
+
+/// The result of a call without one.
+const INTERRUPTED: &str = "The call was interrupted and has no result.";
+
+/// The words for a message, or a result, that the server refused.
+const LEFT_OUT: &str = "[left out: the server of this model refused it]";
 
 /// Longest part of a file's name in the words for an image, in characters.
 const SHOWN_NAME: usize = 80;
 
 /// The conversation for a model.
 pub fn of<'a>(messages: &'a [Arc<Message>], target: &Target<'_>) -> Vec<Utterance<'a>> {
-    let mut utterances: Vec<Utterance<'a>> = Vec::new();
+    let mut writer = Writer::default();
     for (place, message) in messages.iter().enumerate() {
-        let by_model = message.role == Role::Assistant;
-        let parts = parts(message, target, place >= target.withheld);
-        if parts.is_empty() {
+        if message.role == Role::Tool {
+            writer.result(place, message, target);
             continue;
         }
-        match utterances.last_mut() {
-            Some(last) if last.by_model == by_model => last.parts.extend(parts),
-            _ => utterances.push(Utterance { by_model, parts }),
-        }
+        writer.settle();
+        let parts = if target.refused(message, None) {
+            let source = Some(Source { message: place, block: None });
+            vec![HistoryPart { source, content: ContentPart::Text(LEFT_OUT.into()) }]
+        } else {
+            parts(place, message, target, &mut writer)
+        };
+        writer.say(message.role == Role::Assistant, parts);
     }
-    let is_paused =
-        utterances.last().and_then(|last| last.parts.last()).is_some_and(ContentPart::is_server_part);
+    writer.settle();
+    let mut utterances = writer.utterances;
+    remove_open_searches(&mut utterances);
+    let last = utterances.last().and_then(|last| last.parts.last());
+    let is_paused = last.is_some_and(|last| last.content.is_server_part());
+    let words = |words: &'static str| Utterance {
+        by_model: false,
+        parts: vec![HistoryPart { source: None, content: ContentPart::Text(words.into()) }],
+    };
+    if utterances.first().is_some_and(|first| first.by_model) {
+        utterances.insert(0, words(START));
+    }
     if utterances.last().is_none_or(|last| last.by_model) && !is_paused {
-        utterances.push(Utterance { by_model: false, parts: vec![ContentPart::Text(GO_ON.into())] });
+        utterances.push(words(GO_ON));
     }
     withhold_images(&mut utterances, target);
     if !target.takes.user_after_result {
@@ -132,51 +208,156 @@ pub fn of<'a>(messages: &'a [Arc<Message>], target: &Target<'_>) -> Vec<Utteranc
     utterances
 }
 
-fn parts<'a>(message: &'a Message, target: &Target<'_>, with_replays: bool) -> Vec<ContentPart<'a>> {
-    let takes = &target.takes;
-    if message.role == Role::Tool {
-        let images = message.content.iter().filter_map(image).collect();
-        let text = message.text();
-        return vec![ContentPart::Result {
-            id: takes.id(message.tool_call_id.as_deref().unwrap_or_default()),
-            name: takes.name(message.tool_name.as_deref().unwrap_or_default()),
+/// A conversation that is being written.
+#[derive(Default)]
+struct Writer<'a> {
+    utterances: Vec<Utterance<'a>>,
+    /// The calls without a result so far.
+    open: Vec<OpenCall<'a>>,
+    /// The ids of all calls, as they are written.
+    ids: HashSet<String>,
+}
+
+/// A call that has no result yet.
+struct OpenCall<'a> {
+    /// Its id in the conversation.
+    id: &'a str,
+    /// Its id in the request.
+    written: Cow<'a, str>,
+    name: Cow<'a, str>,
+}
+
+impl<'a> Writer<'a> {
+    /// Adds parts of one side.
+    fn say(&mut self, by_model: bool, parts: Vec<HistoryPart<'a>>) {
+        match self.utterances.last_mut() {
+            _ if parts.is_empty() => {}
+            Some(last) if last.by_model == by_model => last.parts.extend(parts),
+            _ => self.utterances.push(Utterance { by_model, parts }),
+        }
+    }
+
+    /// A call's id and name in the target's form. Two calls never have one id, as they may after a change of model.
+    fn call(&mut self, id: &'a str, name: &'a str, takes: &Takes) -> (Cow<'a, str>, Cow<'a, str>) {
+        let mut written = takes.id(id);
+        let mut count = 1;
+        while !self.ids.insert(written.to_string()) {
+            count += 1;
+            written = takes.id(&format!("{id} {count}")).into_owned().into();
+        }
+        let name = takes.name(name);
+        self.open.push(OpenCall { id, written: written.clone(), name: name.clone() });
+        (written, name)
+    }
+
+    /// Adds a result, if its call is open: every server refuses another.
+    fn result(&mut self, place: usize, message: &'a Message, target: &Target<'_>) {
+        let id = message.tool_call_id.as_deref().unwrap_or_default();
+        let Some(at) = self.open.iter().position(|call| call.id == id) else { return };
+        let call = self.open.remove(at);
+        let is_refused = target.refused(message, None);
+        let text = if is_refused { LEFT_OUT.to_owned() } else { message.text() };
+        let images = message.content.iter().enumerate().filter(|_| !is_refused);
+        let content = ContentPart::Result {
+            id: call.written,
+            name: call.name,
             failed: message.is_error == Some(true),
             text: if text.trim().is_empty() { NOTHING.to_owned() } else { text },
-            images,
-        }];
+            images: images.filter_map(|(n, block)| image(block, target.refused(message, Some(n)))).collect(),
+        };
+        self.say(false, vec![HistoryPart { source: Some(Source { message: place, block: None }), content }]);
     }
+
+    /// Gives a result to each call that has none: a crash, or an early end of the turn, may have left it.
+    fn settle(&mut self) {
+        for OpenCall { written: id, name, .. } in std::mem::take(&mut self.open) {
+            let text = INTERRUPTED.to_owned();
+            let content = ContentPart::Result { id, name, failed: true, text, images: Vec::new() };
+            self.say(false, vec![HistoryPart { source: None, content }]);
+        }
+    }
+}
+
+fn parts<'a>(
+    place: usize,
+    message: &'a Message,
+    target: &Target<'_>,
+    writer: &mut Writer<'a>,
+) -> Vec<HistoryPart<'a>> {
+    let takes = &target.takes;
     let mut parts = Vec::new();
-    let replays = message.replays.iter().filter(|_| with_replays);
+    let replays = message.replays.iter().filter(|_| place >= target.withheld);
     let mut replays = replays.filter_map(|replay| Some((replay, own(replay, target)?))).peekable();
     let is_own = replays.peek().is_some();
     let blocks = message.content.iter().map(Some).chain([None]);
-    for (place, block) in blocks.enumerate() {
-        while let Some((_, data)) = replays.next_if(|(replay, _)| replay.place <= place) {
-            parts.push(ContentPart::Replay(data));
+    for (n, block) in blocks.enumerate() {
+        let source = Some(Source { message: place, block: Some(n) });
+        while let Some((_, data)) = replays.next_if(|(replay, _)| replay.place <= n) {
+            parts.push(HistoryPart { source, content: ContentPart::Replay(data) });
         }
         let Some(block) = block else { break };
-        match block {
-            Block::Text(text) if !text.trim().is_empty() => {
-                parts.push(ContentPart::Text(Cow::Borrowed(text)))
-            }
-            Block::Thinking(text) if is_own && !text.trim().is_empty() => {
-                parts.push(ContentPart::Thinking(text));
-            }
-            Block::Text(_) | Block::Thinking(_) => {}
+        let content = match block {
+            Block::Text(text) if !text.trim().is_empty() => ContentPart::Text(Cow::Borrowed(text)),
+            Block::Thinking(text) if is_own && !text.trim().is_empty() => ContentPart::Thinking(text),
+            Block::Text(_) | Block::Thinking(_) => continue,
             Block::ToolCall { id, name, arguments } => {
-                parts.push(ContentPart::Call { id: takes.id(id), name: takes.name(name), arguments });
+                let (id, name) = writer.call(id, name, takes);
+                ContentPart::Call { id, name, arguments }
             }
-            Block::Image { .. } => parts.extend(image(block).map(ContentPart::Image)),
-        }
+            Block::Image { mime_type, data } => {
+                ContentPart::Image(EncodedImage::new(mime_type, data, target.refused(message, Some(n))))
+            }
+        };
+        parts.push(HistoryPart { source, content });
     }
     // A message with nothing but thinking is dropped.
-    let is_thinking = |part: &ContentPart<'_>| {
-        matches!(part, ContentPart::Replay(_) | ContentPart::Thinking(_)) && !part.is_server_part()
-    };
     if parts.iter().all(is_thinking) {
         parts.clear();
     }
     parts
+}
+
+/// Whether a part is nothing without the parts that it led to.
+fn is_thinking(part: &HistoryPart<'_>) -> bool {
+    matches!(part.content, ContentPart::Replay(_) | ContentPart::Thinking(_))
+        && !part.content.is_server_part()
+}
+
+fn image(block: &Block, is_refused: bool) -> Option<EncodedImage<'_>> {
+    match block {
+        Block::Image { mime_type, data } => Some(EncodedImage::new(mime_type, data, is_refused)),
+        _ => None,
+    }
+}
+
+/// Removes the searches of a server that have no result, because their answer was cut off. The last turn may end with one that
+/// its server will continue.
+fn remove_open_searches(utterances: &mut Vec<Utterance<'_>>) {
+    let field = |part: &HistoryPart<'_>, key: &str| match &part.content {
+        ContentPart::Replay(data) => {
+            let raw: Json = serde_json::from_str(data.get("raw")?.as_str()?).ok()?;
+            let is_call = raw.get("type").and_then(Json::as_str) == Some("server_tool_use");
+            (is_call == (key == "id")).then(|| raw.get(key)?.as_str().map(str::to_owned)).flatten()
+        }
+        _ => None,
+    };
+    let last = utterances.len().saturating_sub(1);
+    let mut has_gap = false;
+    for (n, utterance) in utterances.iter_mut().enumerate().filter(|(_, utterance)| utterance.by_model) {
+        let mut known: HashSet<String> =
+            utterance.parts.iter().filter_map(|part| field(part, "tool_use_id")).collect();
+        known.extend(utterance.parts.last().filter(|_| n == last).and_then(|part| field(part, "id")));
+        utterance.parts.retain(|part| field(part, "id").is_none_or(|id| known.contains(&id)));
+        if utterance.parts.iter().all(is_thinking) {
+            utterance.parts.clear();
+            has_gap = true;
+        }
+    }
+    if has_gap {
+        let mut joined = Writer::default();
+        std::mem::take(utterances).into_iter().for_each(|one| joined.say(one.by_model, one.parts));
+        *utterances = joined.utterances;
+    }
 }
 
 /// The data of a replay, if it is the target's own: of its provider, model, address and account.
@@ -191,8 +372,8 @@ fn own<'a>(replay: &'a Replay, target: &Target<'_>) -> Option<&'a Value<'static>
 
 /// Removes thinking from the end of the model's parts: a server refuses it without what it led to, which an interrupt or a hook
 /// may have taken away.
-pub fn without_loose_thinking<'p, 'a>(parts: &'p [ContentPart<'a>]) -> &'p [ContentPart<'a>] {
-    let is_loose = |part: &ContentPart<'_>| match part {
+pub fn without_loose_thinking<'p, 'a>(parts: &'p [HistoryPart<'a>]) -> &'p [HistoryPart<'a>] {
+    let is_loose = |part: &HistoryPart<'_>| match &part.content {
         ContentPart::Replay(data) => data.get("raw").is_none() && data.get("citations").is_none(),
         ContentPart::Thinking(_) => true,
         _ => false,
@@ -201,34 +382,42 @@ pub fn without_loose_thinking<'p, 'a>(parts: &'p [ContentPart<'a>]) -> &'p [Cont
     parts.get(..end).unwrap_or_default()
 }
 
-fn image(block: &Block) -> Option<EncodedImage<'_>> {
-    match block {
-        Block::Image { mime_type, data } => Some(EncodedImage { mime_type, data }),
-        _ => None,
-    }
-}
-
 /// Puts words in the place of each image that the target does not take, and of the oldest ones where there are too many.
 fn withhold_images(utterances: &mut [Utterance<'_>], target: &Target<'_>) {
     let takes = &target.takes;
     // The file that a call is about, for the images of its result.
     let mut files: HashMap<String, String> = HashMap::new();
     for part in utterances.iter().flat_map(|utterance| &utterance.parts) {
-        if let ContentPart::Call { id, arguments, .. } = part
+        if let ContentPart::Call { id, arguments, .. } = &part.content
             && let Some(path) = arguments.get("path").and_then(Value::as_str)
         {
             files.insert(id.to_string(), path.to_owned());
         }
     }
+    let kept = withhold_by(utterances, target, &files, takes.image_side);
+    // Where there are many, each may have fewer pixels.
+    if kept > takes.many_images {
+        withhold_by(utterances, target, &files, takes.many_image_side);
+    }
+}
+
+/// Withholds images that are longer than a side too, and returns the number of those that are left.
+fn withhold_by(
+    utterances: &mut [Utterance<'_>],
+    target: &Target<'_>,
+    files: &HashMap<String, String>,
+    side: usize,
+) -> usize {
+    let takes = &target.takes;
     let mut left = takes.most_images;
     for utterance in utterances.iter_mut().rev() {
-        let has_results = utterance.parts.iter().any(|part| matches!(part, ContentPart::Result { .. }));
-        let is_alone = takes.user_after_result || !has_results;
+        let is_result = |part: &HistoryPart<'_>| matches!(part.content, ContentPart::Result { .. });
+        let is_alone = takes.user_after_result || !utterance.parts.iter().any(is_result);
         for part in utterance.parts.iter_mut().rev() {
-            match part {
+            match &mut part.content {
                 ContentPart::Image(image) => {
-                    if let Some(words) = withheld(image, None, is_alone, takes, &mut left) {
-                        *part = ContentPart::Text(words.into());
+                    if let Some(words) = withheld(image, None, is_alone, takes, side, &mut left) {
+                        part.content = ContentPart::Text(words.into());
                     }
                 }
                 ContentPart::Result { id, text, images, .. } => {
@@ -236,7 +425,7 @@ fn withhold_images(utterances: &mut [Utterance<'_>], target: &Target<'_>) {
                     let file = files.get(&**id).map(String::as_str);
                     let mut words = Vec::new();
                     let keep = |image: &EncodedImage<'_>| {
-                        let withheld = withheld(image, file, is_taken, takes, &mut left);
+                        let withheld = withheld(image, file, is_taken, takes, side, &mut left);
                         words.extend(withheld.clone());
                         withheld.is_none()
                     };
@@ -253,6 +442,7 @@ fn withhold_images(utterances: &mut [Utterance<'_>], target: &Target<'_>) {
             }
         }
     }
+    takes.most_images.saturating_sub(left)
 }
 
 /// The words for an image that the target does not take: `[image a.png, 640 × 480: why]`.
@@ -261,18 +451,21 @@ fn withheld(
     file: Option<&str>,
     is_place: bool,
     takes: &Takes,
+    most_side: usize,
     left: &mut usize,
 ) -> Option<String> {
     let sides = image::sides(image.data);
     let longer = sides.map(|(width, height)| width.max(height));
     let why = match () {
+        () if image.is_refused => "the server of this model refused it".to_owned(),
+        () if !image::TYPES.contains(&image.mime_type) => "no model takes its type".to_owned(),
         () if takes.images == ImagePlaces::None => "this model takes none".to_owned(),
         () if !is_place => "this model takes none in or after a tool's result".to_owned(),
         () if image.data.len() > takes.image_bytes => {
             format!("larger than the {} KB in base64 that this model takes", takes.image_bytes / 1024)
         }
-        () if longer > Some(takes.image_side) => {
-            format!("longer than the {} pixels that this model takes", takes.image_side)
+        () if longer > Some(most_side) => {
+            format!("longer than the {most_side} pixels that this model takes")
         }
         () => match left.checked_sub(1) {
             Some(rest) => {
@@ -291,14 +484,15 @@ fn withheld(
 
 /// Puts what the user says right after results into the last of them.
 fn join_notes(utterance: &mut Utterance<'_>) {
-    let Some(last) = utterance.parts.iter().rposition(|part| matches!(part, ContentPart::Result { .. }))
+    let is_result = |part: &HistoryPart<'_>| matches!(part.content, ContentPart::Result { .. });
+    let Some(last) = utterance.parts.iter().rposition(is_result) else { return };
+    let after: Vec<_> = utterance.parts.drain(last.saturating_add(1)..).collect();
+    let Some(ContentPart::Result { text, .. }) = utterance.parts.last_mut().map(|part| &mut part.content)
     else {
         return;
     };
-    let after: Vec<_> = utterance.parts.drain(last.saturating_add(1)..).collect();
-    let Some(ContentPart::Result { text, .. }) = utterance.parts.last_mut() else { return };
     for part in after {
-        if let ContentPart::Text(note) = part {
+        if let ContentPart::Text(note) = part.content {
             text.push_str("\n\n<note>\n");
             text.push_str(&note);
             text.push_str("\n</note>");
@@ -315,7 +509,7 @@ mod tests {
     fn target<'t>(provider: &'t str, model: &'t str) -> Target<'t> {
         let takes = Takes::of("openai", [provider, ""], model, [&[], &[]]);
         let account = Account::new("http://a", "key");
-        Target { provider, model, takes, account, withheld: 0, images_follow: true }
+        Target { provider, model, takes, account, withheld: 0, withheld_parts: &[], images_follow: true }
     }
 
     fn message(role: Role, content: Vec<Block>) -> Message {
@@ -338,7 +532,7 @@ mod tests {
             ContentPart::Replay(data) => format!("({data})"),
         };
         let side = |utterance: &Utterance<'_>| {
-            let parts: Vec<String> = utterance.parts.iter().map(part).collect();
+            let parts: Vec<String> = utterance.parts.iter().map(|one| part(&one.content)).collect();
             format!("{}: {}", if utterance.by_model { "model" } else { "user" }, parts.join(" "))
         };
         utterances.iter().map(side).collect::<Vec<_>>().join(" | ")
