@@ -1063,6 +1063,12 @@ pub const LOCAL_SERVER_WAIT: Duration = Duration::from_millis(200);
 /// Fields that one model's requests do without, because its server refuses them. No server refuses more of what is sent.
 pub const FIELDS_REFUSED: usize = 8;
 
+/// Limits of models that servers have told and that are kept. Nobody uses more models.
+pub const LEARNED_LIMITS: usize = 128;
+
+/// The largest file of these limits that is read, in bytes: an address and an id are short.
+pub const LEARNED_LIMITS_BYTES: u64 = 128 * 1024;
+
 /// Parts of a conversation that are left out because its server refused them. Each costs a request once.
 pub const PARTS_WITHHELD: usize = 128;
 

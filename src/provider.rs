@@ -23,6 +23,7 @@ pub mod embedded;
 mod ends;
 pub mod fetch;
 pub mod hosted;
+pub mod learned_limits;
 pub mod models;
 pub mod scripted;
 pub mod takes;
@@ -73,6 +74,8 @@ pub type ChunkStream = Pin<Box<dyn Stream<Item = Result<Chunk, ProviderError>> +
 pub struct ModelRequest {
     /// The model's id within the provider. Providers with one model ignore it.
     pub model: String,
+    /// The session's id, which tells a server whose cache a request is for; empty for none.
+    pub session: Arc<str>,
     /// The system prompt; empty for none.
     pub system: String,
     /// The conversation so far, oldest first. Shared with the session: nothing is copied per call.

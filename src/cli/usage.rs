@@ -147,7 +147,7 @@ pub(super) fn run(options: &Options, arguments: &UsageArguments) -> Exit {
             (key.to_owned(), Some(meaning)),
             (sum.calls.to_string(), None),
             (input.saturating_add(cache_write).to_string(), None),
-            (cache_read.to_string(), None),
+            (if arguments.by == By::Model { with_share(&sum.usage) } else { cache_read.to_string() }, None),
             (output.to_string(), None),
             (if cost > 0.0 { format!("{cost:.4}") } else { "-".to_owned() }, None),
         ]
@@ -163,6 +163,15 @@ pub(super) fn run(options: &Options, arguments: &UsageArguments) -> Exit {
     }
     table.row(row("all", Meaning::Heading, &total));
     out::show(&table.text())
+}
+
+/// Tokens that were read from a cache, and their share of the input: `3000 (93%)`.
+fn with_share(usage: &Usage) -> String {
+    let all = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
+    match usage.cache_read.saturating_mul(100).checked_div(all) {
+        Some(share) if usage.cache_read > 0 => format!("{} ({share}%)", usage.cache_read),
+        _ => usage.cache_read.to_string(),
+    }
 }
 
 /// Columns of the longest bar.
@@ -283,6 +292,17 @@ fn add(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn share_of_the_cache_is_shown_where_there_is_one() {
+        let usage =
+            |input, cache_read, cache_write| Usage { input, cache_read, cache_write, ..Usage::default() };
+        for (usage, expected) in
+            [(usage(10, 3000, 200), "3000 (93%)"), (usage(7, 0, 0), "0"), (usage(0, 0, 0), "0")]
+        {
+            assert_eq!(with_share(&usage), expected);
+        }
+    }
 
     #[test]
     fn oldest_time_has_the_form_of_a_message() {

@@ -2,6 +2,7 @@
 //! others that the program adds; and the facts from which the model of new sessions is chosen. Asks none of them, except
 //! for the servers of this machine when nothing else leads to a model.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::future;
@@ -117,6 +118,13 @@ impl Providers {
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<dyn Provider>> {
         self.embedded.iter().chain(&self.servers).chain(&self.added)
+    }
+
+    /// The addresses of the servers, by the names of their providers.
+    pub fn addresses(&self) -> HashMap<String, String> {
+        let address =
+            |provider: &Arc<dyn Provider>| Some((provider.name().to_owned(), provider.facts().base_url?));
+        self.all().filter_map(address).collect()
     }
 
     /// The provider of that name.

@@ -26,6 +26,7 @@ use crate::mcp;
 use crate::message::Mode;
 use crate::peer::Source;
 use crate::provider::choice::NamedModel;
+use crate::provider::learned_limits::LearnedLimits;
 use crate::provider::models::Models;
 use crate::runner::sandbox::Sandbox;
 use crate::session::ApiError;
@@ -201,6 +202,8 @@ impl ConfigRevision {
         });
         let hooks = Hooks::read(sources)?;
         let (models, wrong) = Models::new(&settings.models);
+        let limits = LearnedLimits::open(settings.state_dir.join("learned-limits.edn"));
+        let models = models.with_limits(limits, providers.addresses());
         let wrong = wrong.into_iter().map(|wrong| format!("the configuration's :models: {wrong}"));
         let servers = providers.problems();
         let servers = servers.map(|wrong| format!("the configuration's :providers: {wrong}"));

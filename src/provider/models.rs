@@ -4,8 +4,9 @@
 //! know whether a model's provider is usable.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use super::learned_limits::LearnedLimits;
 use super::takes::{self, Fact};
 use super::{ThinkingBy, embedded};
 use crate::edn;
@@ -34,6 +35,8 @@ pub struct Model {
     pub name: Arc<str>,
     /// The window, in tokens.
     pub context_window: u64,
+    /// The most tokens that a request may have, where that is less than the window.
+    pub max_input: Option<u64>,
     /// The maximum answer, in tokens, if it is known.
     pub max_output: Option<u32>,
     /// Its thinking levels; empty for a model that cannot think.
@@ -120,6 +123,9 @@ impl Model {
             context_window: window
                 .filter(|window| *window > 0)
                 .ok_or(ModelError::Missing("context-window"))?,
+            max_input: figure("max-input")
+                .and_then(|tokens| u64::try_from(tokens).ok())
+                .filter(|most| *most > 0),
             max_output: figure("max-output").and_then(|tokens| u32::try_from(tokens).ok()),
             thinking_tags: flag("thinking-tags", false),
             thinking_by: (!levels.is_empty()).then_some(by),
@@ -168,9 +174,6 @@ fn levels(value: Option<&Value<'_>>) -> Result<Arc<[ThinkingLevel]>, ModelError>
     }
 }
 
-/// Tokens by provider and model.
-type Limits = HashMap<(Arc<str>, Arc<str>), u64>;
-
 /// The family of a model: its id without versions and dates, such as `claude-sonnet`.
 fn family(id: &str) -> String {
     id.split('-').filter(|part| !part.starts_with(|c: char| c.is_ascii_digit())).collect::<Vec<_>>().join("-")
@@ -190,8 +193,10 @@ fn version(id: &str) -> Vec<u32> {
 #[derive(Debug, Clone, Default)]
 pub struct Models {
     rows: Vec<Model>,
-    /// The most tokens that servers have said they take, by provider and model. All clones share it.
-    limits: Arc<Mutex<Limits>>,
+    /// The most tokens that servers have said they take. All clones share it.
+    limits: Arc<LearnedLimits>,
+    /// The servers' addresses, by the names of their providers.
+    addresses: Arc<HashMap<String, String>>,
 }
 
 impl Models {
@@ -211,7 +216,7 @@ impl Models {
                 Err(problem) => problems.push(format!("{problem}: {value}")),
             }
         }
-        (Self { rows: models, limits: Arc::default() }, problems)
+        (Self { rows: models, ..Self::default() }, problems)
     }
 
     /// Adds a model that the user named without listing it, so that it can be chosen again.
@@ -247,22 +252,32 @@ impl Models {
         families.iter().find_map(of).or_else(|| usable().next()).or_else(|| its().next())
     }
 
-    /// Notes what a model's server has said that it takes at most. Less than [`LEAST_LIMIT`] is a mistake.
+    /// The same with limits that servers have told, and with the servers' addresses by the names of their providers.
+    #[must_use]
+    pub fn with_limits(mut self, limits: LearnedLimits, addresses: HashMap<String, String>) -> Self {
+        (self.limits, self.addresses) = (Arc::new(limits), Arc::new(addresses));
+        self
+    }
+
+    /// Notes what a model's server has said that it takes at most. Less than [`LEAST_LIMIT`] is a mistake. May wait for the
+    /// disk.
     pub fn learn_limit(&self, provider: &str, id: &str, tokens: u64) {
         if tokens >= LEAST_LIMIT {
-            self.lock_limits().insert((provider.into(), id.into()), tokens);
+            self.limits.learn(provider, self.address(provider), id, tokens);
         }
     }
 
-    fn lock_limits(&self) -> MutexGuard<'_, Limits> {
-        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    fn address(&self, provider: &str) -> &str {
+        self.addresses.get(provider).map(String::as_str).unwrap_or_default()
     }
 
-    /// The facts about a model, or assumptions about an unlisted one. Its window is no larger than its server has said.
+    /// The facts about a model, or assumptions about an unlisted one. Its window is no larger than the largest request that
+    /// its row allows, and than its server has said.
     pub fn describe(&self, provider: &str, id: &str) -> Model {
         let mut model = self.listed_or_assumed(provider, id);
-        if let Some(limit) = self.lock_limits().get(&(provider.into(), id.into())) {
-            model.context_window = model.context_window.min(*limit);
+        let learned = self.limits.find(provider, self.address(provider), id);
+        for limit in model.max_input.into_iter().chain(learned) {
+            model.context_window = model.context_window.min(limit);
         }
         model
     }
@@ -273,6 +288,7 @@ impl Models {
             id: id.into(),
             name: id.into(),
             context_window: USUAL_WINDOW,
+            max_input: None,
             max_output: None,
             thinking: Arc::from([]),
             thinking_by: None,
@@ -321,6 +337,18 @@ mod tests {
                 1
             );
         }
+    }
+
+    #[test]
+    fn window_is_no_larger_than_the_largest_request() {
+        let row = crate::edn::read_one(
+            b"{:provider \"p\" :id \"m\" :context-window 400000 :max-input 272000 :max-output 128000}",
+        );
+        let (models, problems) = Models::new(&[row.unwrap()]);
+        assert_eq!(problems, Vec::<String>::new());
+        assert_eq!(models.describe("p", "m").context_window, 272_000);
+        assert_eq!(models.describe("openai", "gpt-5").context_window, 272_000);
+        assert_eq!(models.describe("openai", "gpt-4.1").context_window, 1_047_576);
     }
 
     #[test]

@@ -32,6 +32,23 @@ pub struct Takes {
     pub thinking_always: bool,
     /// Whether the first call of each answer needs a signature.
     pub signed_calls: bool,
+    /// Whether calls and results have ids, and results their images, where the protocol leaves that open.
+    pub rich_results: bool,
+    /// How the server is asked to keep the start of a request in its cache.
+    pub cache: CacheRequest,
+}
+
+/// How a server is asked to keep the start of a request in its cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheRequest {
+    /// Not at all: it does so by itself, or never.
+    None,
+    /// By marks on blocks of the request.
+    Marks,
+    /// By one mark at the top of the request.
+    Top,
+    /// By the session's id, which leads to the same cache.
+    Key,
 }
 
 /// Where images may be.
@@ -76,6 +93,8 @@ enum FactKind {
     ThinkingBack(Option<Arc<str>>),
     ThinkingAlways(bool),
     SignedCalls(bool),
+    RichResults(bool),
+    Cache(CacheRequest),
 }
 
 /// A row of the table.
@@ -165,6 +184,14 @@ fn fact(key: &str, value: &Value<'_>) -> Result<FactKind, String> {
         }),
         "thinking-always" => FactKind::ThinkingAlways(flag()?),
         "signed-calls" => FactKind::SignedCalls(flag()?),
+        "rich-results" => FactKind::RichResults(flag()?),
+        "cache" => FactKind::Cache(match value.as_keyword() {
+            Some("none") => CacheRequest::None,
+            Some("marks") => CacheRequest::Marks,
+            Some("top") => CacheRequest::Top,
+            Some("key") => CacheRequest::Key,
+            _ => return Err("needs :none, :marks, :top or :key at :cache".to_owned()),
+        }),
         key => return Err(format!("has no :{key}")),
     })
 }
@@ -205,6 +232,8 @@ impl Takes {
             thinking_field: None,
             thinking_always: false,
             signed_calls: false,
+            rich_results: false,
+            cache: CacheRequest::None,
         };
         let lower = model.to_lowercase();
         let of_table = TAKES.iter().filter(|row| {
@@ -236,6 +265,8 @@ impl Takes {
             FactKind::ThinkingBack(field) => self.thinking_field = field.clone(),
             FactKind::ThinkingAlways(always) => self.thinking_always = *always,
             FactKind::SignedCalls(are_needed) => self.signed_calls = *are_needed,
+            FactKind::RichResults(are_rich) => self.rich_results = *are_rich,
+            FactKind::Cache(request) => self.cache = *request,
         }
     }
 
@@ -315,7 +346,7 @@ mod tests {
             assert!(row.protocols.iter().all(|name| protocols.contains(&name.as_str())), "{row:?}");
         }
         // The first row has every fact, so that none is unknown.
-        assert_eq!(table[0].facts.len(), 12);
+        assert_eq!(table[0].facts.len(), 14);
     }
 
     #[test]
@@ -346,6 +377,7 @@ mod tests {
             ("{:user-after-result 1}", "needs true or false at :user-after-result"),
             ("{:names {:longest 3}}", "needs a :longest of 17 to 256"),
             ("{:thinking-back true}", "needs a field's name"),
+            ("{:cache true}", "needs :none, :marks, :top or :key at :cache"),
         ] {
             let value = crate::edn::read_one(text.as_bytes()).unwrap();
             let error = configured(Some(&value)).unwrap_err();

@@ -344,6 +344,7 @@ impl SessionAnswerer {
             Work::model_call(self.session.id.as_str(), provider.name(), &facts.model_id, Some(most.max(1)));
         let mut chunks = provider.stream(ModelRequest {
             model: facts.model_id.to_string(),
+            session: Arc::from(""),
             system: sampling.system.as_deref().unwrap_or_default().to_owned(),
             messages: messages.collect(),
             withheld: Arc::from([]),

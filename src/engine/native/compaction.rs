@@ -79,6 +79,7 @@ pub async fn compact(turn: &Turn, why: Why<'_>) -> Result<String, CompactionErro
     let model = config.models.describe(&facts.model_provider, &facts.model_id);
     let request = ModelRequest {
         model: facts.model_id.to_string(),
+        session: Arc::from(""),
         system,
         messages: vec![Arc::new(Message::new(
             EntryId::from(""),

@@ -57,6 +57,7 @@ impl Composer<'_> {
         }
         let request = ModelRequest {
             model: facts.model_id.to_string(),
+            session: self.0.session.id.as_str().into(),
             system,
             messages: conversation::messages(&snapshot.branch),
             withheld: withheld::parts(&snapshot.branch, &facts.model_provider, &facts.model_id),

@@ -12,6 +12,7 @@ use super::sse::SseEvent;
 use super::text_deltas::TextDeltas;
 use crate::limits::{HOSTED_ANSWER_TOKENS, MAX_ANSWER_BYTES};
 use crate::message::{ThinkingLevel, Usage};
+use crate::provider::takes::CacheRequest;
 use crate::provider::{AnswerEnd, Chunk, ModelRequest, ThinkingBy};
 use crate::value::{Map, Value};
 
@@ -27,8 +28,11 @@ pub fn write(target: &Target<'_>, request: &ModelRequest) -> Outgoing {
     let mut index = HistoryIndex::default();
     let mut messages: Vec<Json> = utterances.iter().map(|utterance| side(utterance, &mut index)).collect();
     // The next call reads this prefix from the cache: tools, instructions and conversation.
-    if let Some(last) =
-        messages.last_mut().and_then(|last| last.pointer_mut("/content")?.as_array_mut()?.last_mut())
+    let is_marked = target.takes.cache == CacheRequest::Marks;
+    if let Some(last) = messages
+        .last_mut()
+        .filter(|_| is_marked)
+        .and_then(|last| last.pointer_mut("/content")?.as_array_mut()?.last_mut())
     {
         keep(last);
     }
@@ -42,7 +46,9 @@ pub fn write(target: &Target<'_>, request: &ModelRequest) -> Outgoing {
     });
     if !request.system.is_empty() {
         let mut system = json!({"type": "text", "text": request.system});
-        keep(&mut system);
+        if is_marked {
+            keep(&mut system);
+        }
         body.put("system", json!([system]));
     }
     if !request.tools.is_empty() {
@@ -54,7 +60,7 @@ pub fn write(target: &Target<'_>, request: &ModelRequest) -> Outgoing {
                 json!({"name": tool.name, "description": tool.description, "input_schema": schema})
             })
             .collect();
-        if let Some(last) = tools.last_mut() {
+        if let Some(last) = tools.last_mut().filter(|_| is_marked) {
             keep(last);
         }
         body.put("tools", Json::from(tools));

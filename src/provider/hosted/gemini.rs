@@ -24,8 +24,9 @@ pub fn write(target: &Target<'_>, request: &ModelRequest) -> Outgoing {
     let utterances = history::of(&request.messages, target);
     let signed = target.takes.signed_calls || request.thinking_by == Some(ThinkingBy::Effort);
     let mut index = HistoryIndex::default();
+    let rich = target.takes.rich_results;
     let contents: Vec<Json> =
-        utterances.iter().map(|utterance| side(utterance, signed, &mut index)).collect();
+        utterances.iter().map(|utterance| side(utterance, signed, rich, &mut index)).collect();
     let mut settings = json!({});
     if let Some(limit) = request.max_output_tokens {
         // Thinking counts as part of the answer here.
@@ -80,7 +81,7 @@ fn budget(level: ThinkingLevel) -> u32 {
     }
 }
 
-fn side(utterance: &Utterance<'_>, signed: bool, index: &mut HistoryIndex) -> Json {
+fn side(utterance: &Utterance<'_>, signed: bool, rich: bool, index: &mut HistoryIndex) -> Json {
     let (mut parts, mut sources) = (Vec::new(), Vec::new());
     let mut calls = 0;
     let signature = |part: &ContentPart<'_>| match part {
@@ -102,8 +103,12 @@ fn side(utterance: &Utterance<'_>, signed: bool, index: &mut HistoryIndex) -> Js
                     None => parts.push(json!({"text": "", "thoughtSignature": signature})),
                 }
             }
-            ContentPart::Call { name, arguments, .. } => {
-                let mut part = json!({"functionCall": {"name": name, "args": json::from_value(arguments)}});
+            ContentPart::Call { id, name, arguments } => {
+                let mut call = json!({"name": name, "args": json::from_value(arguments)});
+                if rich {
+                    call.put("id", Json::from(&**id));
+                }
+                let mut part = json!({"functionCall": call});
                 let next = utterance.parts.get(place.saturating_add(1));
                 let is_signed = next.is_some_and(|next| signature(&next.content).is_some());
                 if signed && calls == 0 && !is_signed {
@@ -112,10 +117,21 @@ fn side(utterance: &Utterance<'_>, signed: bool, index: &mut HistoryIndex) -> Js
                 calls += 1;
                 parts.push(part);
             }
-            ContentPart::Result { name, failed, text, images, .. } => {
+            ContentPart::Result { id, name, failed, text, images } => {
                 let key = if *failed { "error" } else { "result" };
-                parts.push(json!({"functionResponse": {"name": name, "response": {key: text}}}));
-                parts.extend(images.iter().map(picture));
+                let mut result = json!({"name": name, "response": {key: text}});
+                let images = images.iter().map(picture);
+                if rich {
+                    result.put("id", Json::from(&**id));
+                    let images: Vec<Json> = images.collect();
+                    if !images.is_empty() {
+                        result.put("parts", Json::from(images));
+                    }
+                    parts.push(json!({"functionResponse": result}));
+                } else {
+                    parts.push(json!({"functionResponse": result}));
+                    parts.extend(images);
+                }
             }
         }
         sources.resize(parts.len(), *source);

@@ -19,7 +19,7 @@ use super::sse::SseEvent;
 use super::text_deltas::TextDeltas;
 use crate::limits::{HOSTED_ANSWER_TOKENS, MAX_ANSWER_BYTES};
 use crate::message::{ThinkingLevel, Usage};
-use crate::provider::takes::Takes;
+use crate::provider::takes::{CacheRequest, Takes};
 use crate::provider::{AnswerEnd, Chunk, ModelRequest};
 use crate::value::{Map, Value};
 
@@ -66,6 +66,13 @@ pub fn write(target: &Target<'_>, request: &ModelRequest, server: Server) -> Out
     }
     if request.thinking_by.is_some() {
         body.put("reasoning_effort", Json::from(effort(request.thinking)));
+    }
+    match target.takes.cache {
+        CacheRequest::Top => body.put("cache_control", json!({"type": "ephemeral"})),
+        CacheRequest::Key if !request.session.is_empty() => {
+            body.put("prompt_cache_key", Json::from(&*request.session));
+        }
+        _ => {}
     }
     if server == Server::OpenRouter {
         body.put("usage", json!({"include": true}));

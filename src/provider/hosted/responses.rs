@@ -18,6 +18,7 @@ use super::sse::SseEvent;
 use super::text_deltas::TextDeltas;
 use crate::limits::HOSTED_ANSWER_TOKENS;
 use crate::message::Usage;
+use crate::provider::takes::CacheRequest;
 use crate::provider::{AnswerEnd, Chunk, ModelRequest};
 use crate::value::{Map, Value};
 
@@ -54,6 +55,9 @@ pub fn write(target: &Target<'_>, request: &ModelRequest) -> Outgoing {
         // Thinking counts as part of the answer here.
         let room = if request.thinking_by.is_some() { limit } else { HOSTED_ANSWER_TOKENS };
         body.put("max_output_tokens", Json::from(limit.min(room)));
+    }
+    if target.takes.cache == CacheRequest::Key && !request.session.is_empty() {
+        body.put("prompt_cache_key", Json::from(&*request.session));
     }
     if request.thinking_by.is_some() {
         body.put("include", json!(["reasoning.encrypted_content"]));
@@ -264,12 +268,16 @@ impl AnswerDecoder {
         let end = self.calls.close(end, out);
         self.over = true;
         if let Some(tokens) = response.usage.get() {
-            let cache_read = tokens.input_tokens_details.or_empty().cached_tokens.get().unwrap_or(0);
+            let details = tokens.input_tokens_details.or_empty();
+            let cache_read = details.cached_tokens.get().unwrap_or(0);
+            let cache_write = details.cache_write_tokens.get().unwrap_or(0);
+            let input = tokens.input_tokens.get().unwrap_or(0);
             out.push_back(Chunk::Usage(Usage {
-                input: tokens.input_tokens.get().unwrap_or(0).saturating_sub(cache_read),
+                input: input.saturating_sub(cache_read).saturating_sub(cache_write),
                 output: tokens.output_tokens.get().unwrap_or(0),
                 cache_read,
-                ..Usage::default()
+                cache_write,
+                cost: 0.0,
             }));
         }
         close(end, out)
@@ -424,4 +432,5 @@ struct Tokens {
 #[serde(default)]
 struct InputTokens {
     cached_tokens: Lenient<u64>,
+    cache_write_tokens: Lenient<u64>,
 }

@@ -20,20 +20,20 @@ pub struct ThinkingTags {
 impl ThinkingTags {
     /// Appends a delta of the text.
     pub fn push(&mut self, delta: &str, out: &mut Out) {
-        self.pending.push_str(delta);
-        while let Some((before, after)) = self.pending.split_once(self.tag()) {
-            let (before, after) = (before.to_owned(), after.to_owned());
-            self.emit(before, out);
-            self.pending = after;
+        let whole = std::mem::take(&mut self.pending) + delta;
+        let mut rest = whole.as_str();
+        while let Some((before, after)) = rest.split_once(self.tag()) {
+            self.emit(before.to_owned(), out);
+            rest = after;
             self.is_open = !self.is_open;
             self.is_after_tag = true;
         }
         let tag = self.tag();
-        let is_start = |kept: &usize| tag.get(..*kept).is_some_and(|start| self.pending.ends_with(start));
+        let is_start = |kept: &usize| tag.get(..*kept).is_some_and(|start| rest.ends_with(start));
         let kept = (1..tag.len()).rev().find(is_start).unwrap_or(0);
-        let pending = self.pending.split_off(self.pending.len().saturating_sub(kept));
-        let free = std::mem::replace(&mut self.pending, pending);
-        self.emit(free, out);
+        let (free, pending) = rest.split_at_checked(rest.len().saturating_sub(kept)).unwrap_or((rest, ""));
+        pending.clone_into(&mut self.pending);
+        self.emit(free.to_owned(), out);
     }
 
     /// The end of the text.

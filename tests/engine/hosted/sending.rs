@@ -288,6 +288,41 @@ fn signed_thinking_behind_gateway_goes_back_as_it_came() {
 }
 
 #[test]
+fn cache_is_asked_for_as_each_target_wants_it() {
+    for (at, top, key) in [
+        (("openrouter", "openai", "anthropic/claude-sonnet-4.5"), true, false),
+        (("openrouter", "openai", "google/gemini-3-pro"), false, false),
+        (("openai", "openai-responses", "gpt-5"), false, true),
+        (("openai", "openai", "gpt-5"), false, true),
+        (("p", "openai", "m"), false, false),
+        (("p", "gemini", "m"), false, false),
+    ] {
+        let (name, api, model) = at;
+        let server = Server::new([Answer::events(words(api, "ok"))]);
+        let request = ModelRequest { model: model.to_owned(), session: "s-1".into(), ..super::request() };
+        assert_eq!(hear(ask(&named(&server, name, api, ""), request)).text, "ok");
+        let body = server.asked().json();
+        let found =
+            (body.get("cache_control").is_some(), body.get("prompt_cache_key") == Some(&"s-1".into()));
+        assert_eq!(found, (top, key), "{at:?}: {body}");
+    }
+}
+
+#[test]
+fn result_of_gemini_3_has_its_id_and_its_images() {
+    for (model, is_rich) in [("gemini-3.5-flash", true), ("gemini-2.5-pro", false)] {
+        let body = body(("gemini", "gemini", model), "", with_image(png(8, 0)));
+        let call = &body["contents"][1]["parts"][0]["functionCall"];
+        let result = &body["contents"][2]["parts"][0]["functionResponse"];
+        let expected = is_rich.then_some(Json::from("call_1"));
+        assert_eq!((call.get("id"), result.get("id")), (expected.as_ref(), expected.as_ref()), "{body}");
+        let inner = result["parts"][0]["inlineData"]["mimeType"] == "image/png";
+        let beside = body["contents"][2]["parts"][1]["inlineData"]["mimeType"] == "image/png";
+        assert_eq!((inner, beside), (is_rich, !is_rich), "{body}");
+    }
+}
+
+#[test]
 fn conversation_beyond_servers_window_is_compacted_to_fit() {
     const LIMIT: &str = "This model's maximum context length is 3000 tokens.";
     for (refusal, window) in [(LIMIT, 3000), ("Input is too long for requested model.", 100_000)] {
@@ -304,7 +339,8 @@ fn conversation_beyond_servers_window_is_compacted_to_fit() {
             }
             Answer::events(words("openai", "short"))
         });
-        let mut bridge = bridge(&server, "openai", "").ready();
+        let setup = bridge(&server, "openai", "");
+        let mut bridge = setup.ready();
         for id in ["p", "q", "r", "s"] {
             bridge.request(id, "prompt", &format!("{{:message {:?}}}", "long ".repeat(1000)));
             let last = end_of_turn(&mut bridge);
@@ -312,6 +348,15 @@ fn conversation_beyond_servers_window_is_compacted_to_fit() {
             bridge.event("turn/ended");
         }
         let state = bridge.ask("g", "get_state", "{}");
+        let known = at(&state, &["data", "state", "context-window"]).and_then(Value::as_i64);
+        assert_eq!(known, Some(window), "{state}");
+        // The next process knows it too.
+        bridge.close_input();
+        bridge.wait();
+        let mut next = setup.ready();
+        next.request("p", "prompt", "{:message \"short\"}");
+        end_of_turn(&mut next);
+        let state = next.ask("g", "get_state", "{}");
         let known = at(&state, &["data", "state", "context-window"]).and_then(Value::as_i64);
         assert_eq!(known, Some(window), "{state}");
     }
