@@ -32,7 +32,17 @@ pub fn sides(data: &str) -> Option<(usize, usize)> {
     data.get(..HEAD).and_then(read).or_else(|| read(data))
 }
 
-/// Why a client's image is refused.
+/// Checks an image in base64 that a tool gives, and returns the type that its bytes have.
+///
+/// # Errors
+/// See [`ImageError`].
+pub fn checked(data: &str) -> Result<&'static str, ImageError> {
+    let found = type_of_base64(data).ok_or(ImageError::UnknownType)?;
+    let image = Image::from_base64(found, data)?;
+    sides(&image.data).map(|_| found).ok_or(ImageError::NoSides)
+}
+
+/// Why an image is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
     /// The data is not base64 with padding (RFC 4648, section 4).
@@ -44,6 +54,9 @@ pub enum ImageError {
     /// Its first bytes are those of no known type.
     #[error("it is neither PNG, JPEG, GIF nor WebP")]
     UnknownType,
+    /// Its head does not say how large it is: it is cut, or only begins like an image.
+    #[error("it cannot be read as an image")]
+    NoSides,
     /// Its bytes are of another type than it says; contains their type. A hosted model refuses such a message.
     #[error("its bytes are {0}")]
     OtherType(&'static str),
@@ -124,6 +137,20 @@ mod tests {
     use base64::Engine as _;
 
     use super::*;
+
+    #[test]
+    fn image_of_a_tool_is_one_with_sides() {
+        const DOT: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+        for (data, expected) in [
+            (DOT, Ok("image/png")),
+            ("iVBORw0KGgo=", Err(ImageError::NoSides)),
+            ("PHN2Zy8+", Err(ImageError::UnknownType)),
+            ("", Err(ImageError::UnknownType)),
+            ("iVBORw0KGgoAAAANSUhEUgAAAAE!", Err(ImageError::NotBase64)),
+        ] {
+            assert_eq!(checked(data), expected, "{data}");
+        }
+    }
 
     #[test]
     fn image_of_a_client_is_checked() {

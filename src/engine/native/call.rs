@@ -27,7 +27,7 @@ use crate::engine::stage::{Point, Stage};
 use crate::event::question::QuestionKind;
 use crate::event::{Body, Event, FileEdit, ToolCall, ToolOutput};
 use crate::limits::{NOTING, PARALLEL_TOOLS};
-use crate::message::{Block, EntryId, Message, Role, SessionId, TurnId};
+use crate::message::{Block, EntryId, Message, Role, SessionId, TurnId, image};
 use crate::runner::sandbox::Sandbox;
 use crate::secret;
 use crate::session::{ApiError, ToolOutcome};
@@ -238,8 +238,26 @@ fn stands(cwd: &Path) -> Result<(), CallError> {
     }
 }
 
+/// Takes out the images of a result that no model could read: in the conversation they would make it be refused.
+fn check_images(outcome: &mut Outcome) {
+    let images = std::mem::take(&mut outcome.images);
+    for image in images {
+        match image {
+            Block::Image { data, .. } => match image::checked(&data) {
+                Ok(found) => outcome.images.push(Block::Image { mime_type: found.into(), data }),
+                Err(error) => {
+                    outcome.is_error = true;
+                    outcome.text.push_str(&format!("\n[an image is left out: {error}]"));
+                }
+            },
+            other => outcome.images.push(other),
+        }
+    }
+}
+
 /// Writes a result, then shows it.
 pub async fn settle(turn: &Turn, call: Arc<ToolCall>, mut outcome: Outcome) -> Result<(), ApiError> {
+    check_images(&mut outcome);
     let mut content = vec![Block::Text(outcome.text.as_str().into())];
     content.append(&mut outcome.images);
     let mut message = Message::new(EntryId::from(""), Role::Tool, content, Arc::from(""));

@@ -288,6 +288,22 @@ fn signed_thinking_behind_gateway_goes_back_as_it_came() {
 }
 
 #[test]
+fn result_that_is_no_image_is_refused() {
+    let arguments = r#"{\"path\":\"broken.png\"}"#;
+    let stream = format!(
+        "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":0,\"id\":\"c1\",\"function\":{{\"name\":\"read\",\"arguments\":\"{arguments}\"}}}}]}},\"finish_reason\":\"tool_calls\"}}]}}\n\ndata: [DONE]\n\n"
+    );
+    let server = Server::new([Answer::events(stream), Answer::events(words("openai", "ok"))]);
+    let setup = bridge(&server, "openai", "");
+    std::fs::write(setup.project().join("broken.png"), b"\x89PNG\r\n\x1a\nand no more").unwrap();
+    let mut bridge = setup.ready();
+    bridge.request("p", "prompt", "{:message \"see\"}");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "ok");
+    let body = server.all_asked().pop().unwrap().body;
+    assert!(!body.contains("image_url") && body.contains("cannot be read as an image"), "{body}");
+}
+
+#[test]
 fn cache_is_asked_for_as_each_target_wants_it() {
     for (at, top, key) in [
         (("openrouter", "openai", "anthropic/claude-sonnet-4.5"), true, false),
