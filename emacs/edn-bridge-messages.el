@@ -42,6 +42,10 @@ complete."
   "Texts shown of the message that is not complete yet, last first.
 They may be in several places: a tool call can come in between.")
 
+(defvar-local edn-bridge-messages--pieces nil
+  "Where the pieces of the answer that is not complete stand, last first.
+A list of pairs of markers.")
+
 (defvar-local edn-bridge-messages--at nil
   "How much came of the answer that is not complete, or nil.
 A property list of `:turn', `:call', `:chars' and `:thinking'.")
@@ -202,6 +206,10 @@ Note how much there is now."
          (marker-position (edn-bridge-messages--stream-start stream))
          ;; With the end of its last line.
          (min (1+ end) (edn-bridge-transcript-end))))
+      (push (cons (copy-marker (edn-bridge-messages--heading-of
+                                (edn-bridge-messages--stream-start stream)))
+                  (copy-marker (min (1+ end) (edn-bridge-transcript-end))))
+            edn-bridge-messages--pieces)
       (set-marker end nil))
     (set-marker (edn-bridge-messages--stream-start stream) nil)))
 
@@ -316,6 +324,7 @@ Return how many pieces that changed."
                  (null edn-bridge-messages--shown))
       (edn-bridge-messages--complete (edn-bridge-messages-text data)
                                      (plist-get data :entry-id))
+      (edn-bridge-messages--forget-pieces)
       (setq edn-bridge-messages--at nil)
       (edn-bridge-messages--show-outcome data (plist-get data :entry-id)))))
 
@@ -353,6 +362,38 @@ Return how many pieces that changed."
                              (if (eq (char-after end) ?\n) (1+ end) end)
                              'edn-bridge-entry entry))))
     (setq edn-bridge-messages--shown nil)))
+
+(defun edn-bridge-messages--forget-pieces ()
+  "Forget where the pieces of an answer stand."
+  (dolist (piece edn-bridge-messages--pieces)
+    (set-marker (car piece) nil)
+    (set-marker (cdr piece) nil))
+  (setq edn-bridge-messages--pieces nil))
+
+(defun edn-bridge-messages-trim-end ()
+  "Delete empty lines at the end of the transcript.
+What is added there brings its own."
+  (edn-bridge-transcript-edit
+    (goto-char (edn-bridge-transcript-end))
+    (while (and (eq (char-before) ?\n)
+                (eq (char-before (1- (point))) ?\n))
+      (delete-char -1))))
+
+(defun edn-bridge-messages--on-retry (data)
+  "Delete what is shown of an answer that DATA of `turn/retry' drops."
+  (when (and (edn-bridge-chat-mine-p data)
+             (edn-bridge-edn-true-p (plist-get data :discarded)))
+    (edn-bridge-chat-settle 'end)
+    (let ((dropped (list 'dropped)))
+      (dolist (piece edn-bridge-messages--pieces)
+        (edn-bridge-transcript-edit
+          (put-text-property (car piece) (cdr piece)
+                             'edn-bridge-entry dropped)))
+      (edn-bridge-messages--delete dropped))
+    (edn-bridge-messages-trim-end)
+    (edn-bridge-messages--forget-pieces)
+    (setq edn-bridge-messages--shown nil
+          edn-bridge-messages--at nil)))
 
 (defun edn-bridge-messages--heading-of (start)
   "Return where the heading begins below which a text begins at START."
@@ -745,6 +786,7 @@ HEADING is called to insert what stands above it."
 (defun edn-bridge-messages--on-turn-end ()
   "Note that no message is coming any more."
   (setq edn-bridge-messages--shown nil)
+  (edn-bridge-messages--forget-pieces)
   ;; Who comes back finds out by this that the end was missed.
   (unless edn-bridge-chat-following
     (setq edn-bridge-messages--at nil)))
@@ -757,6 +799,7 @@ HEADING is called to insert what stands above it."
 (edn-bridge-chat-handle "assistant/thinking-delta"
                         #'edn-bridge-messages--on-thinking 'collected)
 (edn-bridge-chat-handle "assistant/message" #'edn-bridge-messages--on-message)
+(edn-bridge-chat-handle "turn/retry" #'edn-bridge-messages--on-retry)
 (edn-bridge-chat-handle "messages/replaced" #'edn-bridge-messages--on-replaced)
 (edn-bridge-chat-handle "session/rehydrated" #'edn-bridge-messages--on-rehydrated)
 

@@ -93,7 +93,7 @@ with the whole answer and nil, or with nil and why there is none."
     (edn-bridge-rpc-request
      conn "subscribe"
      '(:topics ["session/updated" "assistant/delta" "assistant/message"
-                "error"])
+                "turn/retry" "error"])
      :on-success (lambda (_data)
                    (setf (edn-bridge-side-ready side) t)
                    (edn-bridge-side--next side)))
@@ -149,6 +149,10 @@ with the whole answer and nil, or with nil and why there is none."
             ;; What is said before a call of a tool is not the answer.
             ((string-match-p "tool" reason)
              (setf (edn-bridge-side-answer side) nil)))))
+        ("turn/retry"
+         ;; The answer begins anew.
+         (when (edn-bridge-edn-true-p (plist-get data :discarded))
+           (setf (edn-bridge-side-answer side) nil)))
         ("error"
          (edn-bridge-side--finish side question nil
                                   (plist-get data :error-message)))

@@ -184,6 +184,13 @@ asked about may stand in its arguments alone."
               content)
       (edn-bridge-tools--drop-unwritten content))))
 
+(defun edn-bridge-tools--on-retry (data)
+  "Delete the calls of an answer that DATA of `turn/retry' drops."
+  (when (and (edn-bridge-chat-mine-p data)
+             (edn-bridge-edn-true-p (plist-get data :discarded)))
+    (edn-bridge-tools--drop-unwritten [])
+    (edn-bridge-messages-trim-end)))
+
 (defun edn-bridge-tools--drop-unwritten (content)
   "Delete the lines of proposed calls that are not in CONTENT, an answer's.
 Where the answer was cut while the model wrote a call, there is no such call."
@@ -724,6 +731,7 @@ Return how many that were."
 
 (edn-bridge-chat-handle "tool/start" #'edn-bridge-tools--on-start)
 (edn-bridge-chat-handle "assistant/message" #'edn-bridge-tools--on-message)
+(edn-bridge-chat-handle "turn/retry" #'edn-bridge-tools--on-retry)
 (edn-bridge-chat-handle "tool/executing" #'edn-bridge-tools--on-executing)
 (edn-bridge-chat-handle "tool/update" #'edn-bridge-tools--on-update)
 (edn-bridge-chat-handle "tool/result" #'edn-bridge-tools--on-result)

@@ -49,7 +49,7 @@ impl CallKind {
             "read" => Self::Read,
             "write" | "edit" => Self::Edit,
             "search" | "find" => Self::Search,
-            "bash" => Self::Execute,
+            "bash" | "job" => Self::Execute,
             "fetch" => Self::Fetch,
             _ => Self::Other,
         }

@@ -18,6 +18,7 @@ mod client_files;
 mod client_requests;
 mod client_tools;
 mod commands;
+mod compacted;
 mod configuration;
 mod control;
 mod control_audit;

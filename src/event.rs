@@ -323,6 +323,12 @@ impl TurnEnded {
 /// The kind of failure of a turn that had made as many model calls as it may.
 pub const ROUND_LIMIT: &str = "round-limit";
 
+/// The kind of failure of a turn that made the same call again and again.
+pub const LOOP: &str = "loop";
+
+/// The kind of failure of a turn whose model ended twice without an answer.
+pub const EMPTY_ANSWER: &str = "empty-answer";
+
 /// The pause before a retry of a model call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryAwaited {
@@ -334,6 +340,9 @@ pub struct RetryAwaited {
     pub pause: Duration,
     /// The failure, for a person.
     pub error: Arc<str>,
+    /// Whether what the failed call has shown is dropped: it answers anew.
+    #[serde(default)]
+    pub discarded: bool,
 }
 
 /// An answered request of the control protocol. Never its text.

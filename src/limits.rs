@@ -831,6 +831,15 @@ pub const PARALLEL_TOOLS: usize = 4;
 /// Tool calls in one answer. A model with more has lost its way.
 pub const ANSWER_TOOL_CALLS: usize = 128;
 
+/// Calls among which a turn's repeated ones are looked for.
+pub const LOOP_CALLS: usize = 20;
+
+/// The number of an equal call whose result says that it is one.
+pub const LOOP_HINT: usize = 3;
+
+/// The number of an equal call about which a person is asked.
+pub const LOOP_ASK: usize = 6;
+
 /// Model calls of one turn. A turn with more goes in circles.
 pub const TURN_ROUNDS: u32 = 500;
 
@@ -879,8 +888,24 @@ pub const COMPACT_RESERVE_TOKENS: u64 = 16_384;
 /// Tokens of the newest messages that a compaction keeps, or a quarter of the window if that is less.
 pub const COMPACT_KEEP_TOKENS: u64 = 20_000;
 
-/// Bytes of one message in the request for a summary. A tool's output is rarely worth more.
-pub const COMPACT_MESSAGE_BYTES: usize = 4000;
+/// Bytes of a tool's result, or of a call's arguments, in the request for a summary: its start and its end. The user's
+/// messages and the previous summary are there whole.
+pub const COMPACT_RESULT_BYTES: usize = 4000;
+
+/// The same where the summary before was as long as the model may write.
+pub const COMPACT_SHORT_RESULT_BYTES: usize = 800;
+
+/// Tokens of the user's own messages that a compacted conversation keeps, or an eighth of the window if that is less.
+pub const COMPACT_USER_TOKENS: u64 = 20_000;
+
+/// Bytes below which a message of the user is left out and not shortened.
+pub const COMPACT_SHORTEST_BYTES: usize = 200;
+
+/// Files that a compacted conversation names, of those that were read and of those that were changed.
+pub const COMPACT_FILES: usize = 50;
+
+/// Failed compactions in a row after which a turn tries no more.
+pub const COMPACT_FAILURES: u32 = 3;
 
 /// Compactions of one answer whose model calls find the conversation too long. Each keeps half as much, the last only the
 /// newest message: what is still too long then cannot be made shorter.
@@ -983,6 +1008,27 @@ pub const TRUSTED_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Running background jobs of a session.
 pub const RUNNING_JOBS: usize = 16;
+
+/// How long a model waits for a background job, in seconds, if it does not say.
+pub const JOB_WAIT_SECONDS: u64 = 60;
+
+/// The longest such wait, in seconds (ten minutes): the end of the job reaches the model by itself.
+pub const JOB_WAIT_MAX_SECONDS: u64 = 600;
+
+/// How long a model's `stop` waits until the job has ended. A command that is stopped is killed within.
+pub const JOB_STOP_WAIT: Duration = Duration::from_secs(10);
+
+/// Bytes of a line of a job's output that a pattern is looked for in. A line without an end is not kept any longer.
+pub const JOB_LINE_BYTES: usize = 64 * 1024;
+
+/// Lines of a job's output in the update that says that it has ended.
+pub const JOB_END_LINES: usize = 10;
+
+/// Bytes of those lines.
+pub const JOB_END_BYTES: usize = 2000;
+
+/// Steps and bytes of a compiled pattern for a job's output.
+pub const JOB_PATTERN_BYTES: usize = 1024 * 1024;
 
 /// Ended background jobs that a session remembers.
 pub const ENDED_JOBS: usize = 100;

@@ -28,6 +28,7 @@ mod editorconfig;
 mod error;
 mod fetch;
 mod find;
+pub mod job;
 mod known;
 mod near_names;
 mod open_files;
@@ -69,6 +70,15 @@ pub const DELEGATE: &str = "delegate";
 
 /// The name of the tool that runs commands.
 pub const BASH: &str = "bash";
+
+/// The name of the tool that looks after background jobs; the engine carries it out.
+pub const JOB: &str = "job";
+
+/// The key in the details of a call that started a background job, or looked at one: the job's id.
+pub const JOB_ID: &str = "job-id";
+
+/// The key in the details of a call that looked at a background job: its status.
+pub const JOB_STATUS: &str = "job-status";
 
 /// The key in the details of a call of which nobody knows whether it changed its file.
 pub const UNKNOWN: &str = "unknown";
@@ -206,6 +216,14 @@ impl Outcome {
             outcome.details.put(UNKNOWN, true);
         }
         outcome
+    }
+
+    /// Adds a line at the end of the text.
+    pub fn add_line(&mut self, line: &str) {
+        if !self.text.is_empty() && !self.text.ends_with('\n') {
+            self.text.push('\n');
+        }
+        self.text.push_str(line);
     }
 
     /// A success; a long text is stored under a handle.

@@ -261,6 +261,46 @@
                            :entry-ids ["e2"] :reason "retry")
     (should (equal (edn-bridge-test-transcript) "You\nHi\n"))))
 
+;;;; An answer that breaks
+
+(ert-deftest edn-bridge-broken-answer-is-deleted ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (cl-flet ((event (topic &rest data)
+                (apply #'edn-bridge-test-event conn topic :session-id "s1" data)))
+      (edn-bridge-transcript-set-draft "Hi")
+      (edn-bridge-input-send)
+      ;; A round before, which stays.
+      (event "assistant/delta" :text "I look.")
+      (event "tool/start" :tool-id "t1" :tool-name "bash" :call-summary "$ ls")
+      (event "assistant/message" :role "assistant" :entry-id "e1"
+             :stop-reason "tool-use"
+             :content [(:type :text :text "I look.")
+                       (:type :tool-call :id "t1" :name "bash"
+                              :arguments (:command "ls"))])
+      (event "tool/result" :tool-id "t1" :tool-name "bash" :call-summary "$ ls"
+             :result-text "a" :is-error :false)
+      (edn-bridge-chat-settle)
+      (let ((before (edn-bridge-test-transcript)))
+        (event "assistant/thinking-delta" :text "Hm.")
+        (event "assistant/delta" :text "Half of it.\nAnd")
+        (event "tool/start" :tool-id "t2" :tool-name "read"
+               :call-summary "read a")
+        (event "assistant/delta" :text "more")
+        (edn-bridge-chat-settle)
+        (should (string-search "Half of it." (edn-bridge-test-transcript)))
+        (event "turn/retry" :attempt 1 :kind "dropped" :pause-ms 1000)
+        (should (string-search "Half of it." (edn-bridge-test-transcript)))
+        (event "turn/retry" :attempt 2 :kind "dropped" :pause-ms 1000
+               :discarded t)
+        (should (equal (edn-bridge-test-transcript) before))
+        (should-not (edn-bridge-tools-unfinished-p))
+        (event "assistant/delta" :text "Whole.")
+        (event "assistant/message" :role "assistant" :entry-id "e2"
+               :stop-reason "end-turn" :text "Whole."
+               :content [(:type :text :text "Whole.")])
+        (should (string-suffix-p "Whole.\n" (edn-bridge-test-transcript)))
+        (should-not (string-search "Half" (edn-bridge-test-transcript)))))))
+
 ;;;; Undo
 
 (ert-deftest edn-bridge-undo-tells-what-the-bridge-did ()

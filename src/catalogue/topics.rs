@@ -221,11 +221,13 @@ topics! {
          \"interrupted\" or \"failed\"; `:entry-id` names its last message. `:error-kind` is that of the model call \
          that failed, if one did: \"overloaded\", \"rate-limited\", \"dropped\", \"malformed\" (the model wrote a call \
          that cannot be used), \"context-overflow\", \"not-configured\" (a key, a model or a provider is missing) or \
-         \"fatal\"; or \"round-limit\", if the turn made as many model calls as it may.";
+         \"fatal\"; or \"round-limit\", if the turn made as many model calls as it may, \"loop\", if it made the same call again \
+         and again, or \"empty-answer\", if the model ended twice without one.";
     TurnRetry "turn/retry" Lossless false
-        ["session-id" "attempt" "kind" "pause-ms"] ["error-message"]
+        ["session-id" "attempt" "kind" "pause-ms"] ["error-message" "discarded"]
         "A model call failed, and the turn waits before it retries it. `:kind` is that of the failure: \"overloaded\", \
-         \"rate-limited\", \"dropped\" or \"malformed\".";
+         \"rate-limited\", \"dropped\" or \"malformed\". With `:discarded` true, the text, the thinking and the proposed calls \
+         that this call has shown are dropped: the answer begins anew.";
     CompactionStarted "compaction/started" Lossless false ["session-id" "reason"] []
         "The model begins to summarise the older part of the conversation. `:reason` is \"requested\" or \"window-full\".";
     CompactionEnded "compaction/ended" Lossless false

@@ -465,6 +465,7 @@ impl Run<'_> {
                 let code = match frame::text(ended, "error-kind") {
                     "overloaded" | "rate-limited" | "dropped" => UNREACHABLE,
                     "not-configured" => NOT_SET_UP,
+                    "loop" => LIMIT,
                     _ => FAILED,
                 };
                 (code, Some(why.unwrap_or_else(|| "the turn failed".to_owned())))

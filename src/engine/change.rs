@@ -15,6 +15,7 @@ use crate::context::Project;
 use crate::context::reference::Attachment;
 use crate::engine::execution::Execution;
 use crate::engine::incoming::{Incoming, ReadAhead};
+use crate::engine::jobs::JobLook;
 use crate::engine::queue::Until;
 use crate::engine::run_record::RunRecord;
 use crate::engine::turn_control::{TurnControl, TurnEnd};
@@ -126,6 +127,10 @@ pub enum Change {
     JobOutput { id: Arc<str>, newest: Arc<str> },
     /// A job has ended: from the task that ran it.
     JobEnded { id: Arc<str>, ended: Box<std::io::Result<process::EndedProcess>>, ack: Ack<()> },
+    /// A call of the model looks at a job.
+    LookAtJob { id: Arc<str>, ack: Ack<Result<JobLook, ApiError>> },
+    /// It has been shown a job's output up to that byte, and its end if that has `ended`.
+    JobShown { id: Arc<str>, until: u64, ended: bool },
     /// A client asks for the jobs with one of the statuses, or for all.
     ListJobs { statuses: Option<Vec<String>>, reply: Reply<Vec<Arc<JobFacts>>> },
     /// A client asks for a job.

@@ -6,9 +6,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::limits::{COMPACT_KEEP_TOKENS, COMPACT_MESSAGE_BYTES, COMPACT_RESERVE_TOKENS, COMPACT_TRIES};
+use crate::engine::compacted::{self, shortened};
+use crate::limits::{COMPACT_KEEP_TOKENS, COMPACT_RESERVE_TOKENS, COMPACT_TRIES};
 use crate::message::{Block, EntryId, Message, Role, StopReason};
-use crate::store::record::{Compaction, MessageContext};
+use crate::store::record::{Compaction, MessageContext, UpdateKind};
 use crate::store::{Entry, EntryBody};
 
 impl MessageContext {
@@ -22,26 +23,38 @@ impl MessageContext {
 }
 
 impl Compaction {
-    /// The summary as a message for the model.
-    fn message(&self) -> Arc<Message> {
-        let text = format!(
+    /// The summary as a message for the model, after what is kept of the part that it stands for.
+    fn message(&self, branch: &imbl::Vector<Arc<Entry>>) -> Arc<Message> {
+        let summary = format!(
             "<summary-of-earlier-conversation>\n{}\n</summary-of-earlier-conversation>",
             self.summary
         );
-        let content = vec![Block::Text(text.into())];
+        let kept = compacted::kept_text(self, branch);
+        let texts = ["The earlier conversation was compacted.".to_owned(), kept, summary];
+        let texts = texts.into_iter().filter(|text| !text.is_empty());
+        let content = vec![Block::Text(texts.collect::<Vec<_>>().join("\n\n").into())];
         Arc::new(Message::new(EntryId::from(""), Role::User, content, Arc::from("")))
     }
 }
 
+/// The newest compaction of a branch.
+pub fn compaction(branch: &imbl::Vector<Arc<Entry>>) -> Option<&Compaction> {
+    branch.iter().rev().find_map(|entry| match &entry.body {
+        EntryBody::Compaction(compaction) => Some(&**compaction),
+        _ => None,
+    })
+}
+
 /// The messages for a model: the newest compaction and the kept messages, each call with a result.
 pub fn messages(branch: &imbl::Vector<Arc<Entry>>) -> Vec<Arc<Message>> {
-    let compaction = branch.iter().rev().find_map(|entry| match &entry.body {
-        EntryBody::Compaction(compaction) => Some(compaction),
-        _ => None,
-    });
+    let compaction = compaction(branch);
     let mut newest: Vec<Arc<Message>> = Vec::new();
     let mut texts: HashMap<&str, &str> = HashMap::new();
     let mut complete = false;
+    // The updates that are newer than the next message to come.
+    let mut updates: Vec<&str> = Vec::new();
+    // Whether one of them is to be answered now.
+    let mut is_due = false;
     for entry in branch.iter().rev() {
         if let EntryBody::Rewritten(rewritten) = &entry.body {
             texts.entry(rewritten.entry_id.as_str()).or_insert(&rewritten.text);
@@ -54,22 +67,70 @@ pub fn messages(branch: &imbl::Vector<Arc<Entry>>) -> Vec<Arc<Message>> {
             }
             continue;
         }
+        if let EntryBody::Update(update) = &entry.body {
+            is_due |= update.kind == UpdateKind::EmptyAnswer;
+            updates.push(&update.text);
+            continue;
+        }
         if complete {
             break;
         }
-        if let EntryBody::Message(message) = &entry.body
-            && !message.is_empty()
-        {
-            newest.push(match texts.get(message.id.as_str()) {
-                Some(text) => Arc::new(with_text(message, text)),
-                None => message.clone(),
-            });
+        if let EntryBody::Message(message) = &entry.body {
+            if message.role == Role::Assistant {
+                put_before(&mut newest, &mut updates, is_due);
+            }
+            if !message.is_empty() {
+                let message = match texts.get(message.id.as_str()) {
+                    Some(text) => Arc::new(with_text(message, text)),
+                    None => message.clone(),
+                };
+                // What no answer follows was written right after it, before the next request.
+                newest.push(with_updates(message, &mut updates));
+            }
         }
         complete = compaction.is_some_and(|compaction| compaction.first_kept == entry.id);
     }
-    newest.extend(compaction.map(|compaction| compaction.message()));
+    put_before(&mut newest, &mut updates, is_due);
+    newest.extend(compaction.map(|compaction| compaction.message(branch)));
     newest.reverse();
     with_results(newest)
+}
+
+/// A message with the updates that came after it, at its end.
+fn with_updates(message: Arc<Message>, updates: &mut Vec<&str>) -> Arc<Message> {
+    if updates.is_empty() {
+        return message;
+    }
+    let mut message = message.as_ref().clone();
+    message.content.push(Block::Text(update_text(updates).into()));
+    Arc::new(message)
+}
+
+/// Puts the updates that came after an answer before the message that follows it, the newest first of those that were read;
+/// without one, they wait for it.
+fn put_before(newest: &mut Vec<Arc<Message>>, updates: &mut Vec<&str>, is_due: bool) {
+    if updates.is_empty() {
+        return;
+    }
+    match newest.last().map(|next| next.role) {
+        // The user's next message is not there yet.
+        None if !is_due => updates.clear(),
+        None | Some(Role::Assistant) => {
+            let content = vec![Block::Text(update_text(updates).into())];
+            newest.push(Arc::new(Message::new(EntryId::from(""), Role::User, content, Arc::from(""))));
+        }
+        Some(role) => {
+            let Some(next) = newest.last_mut().map(Arc::make_mut) else { return };
+            let at = if role == Role::User { 0 } else { next.content.len() };
+            next.content.insert(at, Block::Text(update_text(updates).into()));
+        }
+    }
+}
+
+/// Updates as text, the oldest first, and no longer as updates to come.
+fn update_text(updates: &mut Vec<&str>) -> String {
+    let texts: Vec<&str> = updates.drain(..).rev().collect();
+    format!("<context-update>\n{}\n</context-update>", texts.join("\n"))
 }
 
 /// A message with another text and its other content.
@@ -158,9 +219,7 @@ pub fn cut(messages: &[Arc<Message>], keep: u64) -> Option<usize> {
         kept = with;
         at = place;
     }
-    while messages.get(at).is_some_and(|message| message.role == Role::Tool) {
-        at = at.saturating_add(1);
-    }
+    at = after_results(messages, at);
     // At least the user's last message is kept, because the model answers it.
     if at >= messages.len() {
         at = messages.iter().rposition(|message| message.role != Role::Tool)?;
@@ -168,12 +227,26 @@ pub fn cut(messages: &[Arc<Message>], keep: u64) -> Option<usize> {
     (at > 0).then_some(at)
 }
 
+/// The place at or after another one where a conversation can be cut: before no result. `None` at either end.
+pub fn cut_before(messages: &[Arc<Message>], at: usize) -> Option<usize> {
+    let at = after_results(messages, at);
+    (at > 0 && at < messages.len()).then_some(at)
+}
+
+fn after_results(messages: &[Arc<Message>], mut at: usize) -> usize {
+    while messages.get(at).is_some_and(|message| message.role == Role::Tool) {
+        at = at.saturating_add(1);
+    }
+    at
+}
+
 /// The place to cut a conversation that its server found too long, after this many tries that were not enough. Where one
-/// would keep everything, it is that of a later one.
-pub fn cut_too_long(messages: &[Arc<Message>], window: u64, tries: u32) -> Option<usize> {
-    let at = (tries..COMPACT_TRIES).find_map(|tries| cut(messages, kept(window, tries)))?;
+/// would keep everything, it is that of a later one, which is returned too.
+pub fn cut_too_long(messages: &[Arc<Message>], window: u64, tries: u32) -> Option<(usize, u32)> {
+    let cut = |tries| Some((cut(messages, kept(window, tries))?, tries));
+    let (at, tries) = (tries..COMPACT_TRIES).find_map(cut)?;
     // A summary of a summary gains nothing.
-    messages.get(..at)?.iter().any(|message| !message.id.as_str().is_empty()).then_some(at)
+    messages.get(..at)?.iter().any(|message| !message.id.as_str().is_empty()).then_some((at, tries))
 }
 
 /// The place to cut if the user requests it: like [`cut`], but if all would be kept, before the user's last
@@ -185,27 +258,31 @@ pub fn cut_as_asked(messages: &[Arc<Message>], window: u64) -> Option<usize> {
     })
 }
 
-/// Messages as text for the summarising model: the newest ones, at most `limit` bytes.
-pub fn transcript(messages: &[Arc<Message>], limit: usize) -> String {
+/// Messages as text for the summarising model: the newest ones, at most `limit` bytes. Of results and of arguments that are
+/// longer than `most` bytes, their start and end.
+pub fn transcript(messages: &[Arc<Message>], limit: usize, most: usize) -> String {
     let mut parts = Vec::new();
     let mut size = 0usize;
     for message in messages.iter().rev() {
         let mut part = format!("[{}]\n", message.role.as_str());
         for block in &message.content {
             let text = match block {
+                Block::Text(text) if message.role == Role::Tool => shortened(text, most),
                 Block::Text(text) => text.to_string(),
-                Block::ToolCall { name, arguments, .. } => format!("calls {name} {}", arguments.text()),
+                Block::ToolCall { name, arguments, .. } => {
+                    format!("calls {name} {}", shortened(&arguments.text(), most))
+                }
                 Block::Image { mime_type, .. } => format!("({mime_type})"),
                 Block::Thinking(_) => continue,
             };
-            let end =
-                (0..=text.len().min(COMPACT_MESSAGE_BYTES)).rev().find(|end| text.is_char_boundary(*end));
-            part.push_str(text.get(..end.unwrap_or(0)).unwrap_or_default());
+            part.push_str(&text);
             part.push('\n');
         }
         if message.stop_reason == Some(StopReason::Aborted) {
             part.push_str("(aborted by the user)\n");
         }
+        // One message may be longer than all that the model takes.
+        let part = shortened(&part, limit);
         size = size.saturating_add(part.len());
         if size > limit && !parts.is_empty() {
             parts.push("[older messages are omitted]\n".to_owned());
@@ -220,7 +297,7 @@ pub fn transcript(messages: &[Arc<Message>], limit: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::record::Rewritten;
+    use crate::store::record::{Rewritten, Update};
     use crate::value::{Map, Value};
 
     fn rewritten(entry: &str, text: &str) -> EntryBody {
@@ -292,9 +369,7 @@ mod tests {
     #[test]
     fn the_newest_compaction_stands_for_what_came_before() {
         let compaction = |summary: &str, first: &str| {
-            let compaction =
-                Compaction { summary: summary.into(), first_kept: first.into(), tokens_before: 1 };
-            EntryBody::Compaction(Box::new(compaction))
+            EntryBody::Compaction(Box::new(Compaction::new(summary, first.into())))
         };
         let text = |text: &str| EntryBody::Message(message(Role::User, text));
         let entries = vec![
@@ -318,17 +393,103 @@ mod tests {
             EntryBody::Context(Box::new(MessageContext { text: text.into(), ..MessageContext::default() }))
         };
         let text = |text: &str| EntryBody::Message(message(Role::User, text));
-        let compaction = EntryBody::Compaction(Box::new(Compaction {
-            summary: "sum".into(),
-            first_kept: "b".into(),
-            tokens_before: 1,
-        }));
+        let compaction = EntryBody::Compaction(Box::new(Compaction::new("sum", "b".into())));
         let entries = vec![told("for a"), text("a"), told("for b"), text("b"), compaction, told("lost")];
         let sent = messages(&branch(entries));
         assert_eq!(sent.len(), 2);
         let texts: Vec<String> = sent[1].content.iter().map(|block| format!("{block:?}")).collect();
         assert_eq!(texts.len(), 2);
         assert!(texts[0].contains("for b") && texts[1].contains("b"), "{texts:?}");
+    }
+
+    fn update(kind: UpdateKind, text: &str) -> EntryBody {
+        EntryBody::Update(Box::new(Update { kind, text: text.into(), job_ids: Vec::new() }))
+    }
+
+    /// The texts of each message, with its role.
+    fn texts(bodies: Vec<EntryBody>) -> Vec<String> {
+        let text = |message: &Arc<Message>| {
+            let text = message.text().replace("<context-update>\n", "<").replace("\n</context-update>", ">");
+            format!("{}: {text}", message.role.as_str())
+        };
+        messages(&branch(bodies)).iter().map(text).collect()
+    }
+
+    #[test]
+    fn updates_follow_what_was_sent_before_them() {
+        let said = |role, text: &str| EntryBody::Message(message(role, text));
+        let ended = |text: &str| update(UpdateKind::JobEnded, text);
+        let called = || EntryBody::Message(call("1"));
+        // At the end of the round's last result; before the user's next message.
+        let bodies = vec![
+            said(Role::User, "u"),
+            called(),
+            EntryBody::Message(result("1")),
+            ended("one"),
+            ended("two"),
+            said(Role::Assistant, "a"),
+            ended("three"),
+            said(Role::User, "v"),
+            ended("four"),
+        ];
+        let sent = texts(bodies);
+        assert_eq!(sent[2..], ["tool: result<one\ntwo>", "assistant: a", "user: <three>v<four>"]);
+        // Without a message that takes it, it waits, unless the model is to answer it.
+        let waits = |kind| texts(vec![said(Role::User, "u"), said(Role::Assistant, "a"), update(kind, "x")]);
+        assert_eq!(waits(UpdateKind::JobEnded), ["user: u", "assistant: a"]);
+        assert_eq!(waits(UpdateKind::EmptyAnswer), ["user: u", "assistant: a", "user: <x>"]);
+        // An empty answer that is not sent ends a round too.
+        let mut nothing = message(Role::Assistant, "").as_ref().clone();
+        nothing.content.clear();
+        let bodies = vec![
+            said(Role::User, "u"),
+            EntryBody::Message(Arc::new(nothing)),
+            ended("x"),
+            said(Role::User, "v"),
+        ];
+        assert_eq!(texts(bodies), ["user: u", "user: <x>v"]);
+        let between = vec![said(Role::Assistant, "a"), ended("x"), said(Role::Assistant, "b")];
+        assert_eq!(texts(between), ["assistant: a", "user: <x>", "assistant: b"]);
+    }
+
+    #[test]
+    fn compacted_conversation_has_users_words_and_files_before_summary() {
+        let mut read = result("1").as_ref().clone();
+        read.tool_name = Some("read".into());
+        read.details = Some(Value::from(Map::new().with("path", "/p/a.rs")));
+        let entries = vec![
+            EntryBody::Message(message(Role::User, "the rule")),
+            EntryBody::Message(call("1")),
+            EntryBody::Message(Arc::new(read)),
+            rewritten("the rule", "the rule, rewritten"),
+            EntryBody::Message(message(Role::User, "more")),
+            EntryBody::Message(message(Role::Assistant, "kept")),
+        ];
+        let branch_of = |compaction: Option<Compaction>| {
+            branch(
+                entries
+                    .iter()
+                    .cloned()
+                    .chain(compaction.map(|it| EntryBody::Compaction(Box::new(it))))
+                    .collect(),
+            )
+        };
+        let made = compacted::compaction(
+            &branch_of(None),
+            "the summary".to_owned(),
+            "kept".into(),
+            9,
+            compacted::user_bytes(16_000, 0),
+        );
+        assert_eq!(
+            (made.user_messages.len(), made.user_bytes, made.files_read.as_slice()),
+            (2, 8_000, &["/p/a.rs".to_owned()][..])
+        );
+        let sent = messages(&branch_of(Some(made)));
+        assert_eq!(sent.len(), 2);
+        let text = sent[0].text();
+        let places = ["the rule, rewritten", "more", "/p/a.rs", "the summary"].map(|part| text.find(part));
+        assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{text}");
     }
 
     #[test]

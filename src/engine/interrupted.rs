@@ -1,12 +1,17 @@
 //! What a session's journal says of a turn that its process did not bring to its end. Pure: entries in, facts out.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::event::TurnOutcome;
 use crate::event::question::QuestionKind;
+use crate::facts::JobStatus;
 use crate::message::{Arguments, Block, Message, Role, SessionId, StopReason, TurnId};
-use crate::store::record::{AnswerRecord, FilesEvent, FilesRecord, QuestionRecord, TurnEvent};
+use crate::store::record::{
+    AnswerRecord, FilesEvent, FilesRecord, QuestionRecord, TurnEvent, Update, UpdateKind,
+};
 use crate::store::{Entry, EntryBody};
+use crate::tool;
 
 /// What was left of the newest turn.
 #[derive(Debug, PartialEq)]
@@ -130,6 +135,40 @@ pub fn read(entries: &imbl::Vector<Arc<Entry>>, session: &SessionId) -> Option<T
         None if newest.event == TurnEvent::HandedOver => TurnRemains::HandedOver(unended),
         None => TurnRemains::CutOff(unended),
     })
+}
+
+/// The update about the background jobs that ended with the process before this one, if there are any: those that calls of
+/// this session started, and of whose end the model knows nothing.
+pub fn lost_jobs(entries: &imbl::Vector<Arc<Entry>>, session: &SessionId) -> Option<Update> {
+    let mut elsewhere = HashSet::new();
+    let mut running: Vec<Arc<str>> = Vec::new();
+    for entry in entries {
+        match &entry.body {
+            EntryBody::Turn(turn) if turn.session_id != *session => {
+                elsewhere.insert(&turn.turn_id);
+            }
+            EntryBody::Message(message) if message.role == Role::Tool => {
+                let detail = |key| message.details.as_ref()?.get(key)?.as_str();
+                let Some(id) = detail(tool::JOB_ID) else { continue };
+                let is_foreign = message.turn_id.as_ref().is_some_and(|turn| elsewhere.contains(turn));
+                match detail(tool::JOB_STATUS) {
+                    None if !is_foreign => running.push(id.into()),
+                    Some(status) if status != JobStatus::Running.as_str() => {
+                        running.retain(|job| **job != *id)
+                    }
+                    _ => {}
+                }
+            }
+            EntryBody::Update(update) => running.retain(|job| !update.job_ids.contains(job)),
+            _ => {}
+        }
+    }
+    let text = match running.as_slice() {
+        [] => return None,
+        [one] => format!("Background job {one} ended with the process that ran it."),
+        all => format!("Background jobs {} ended with the process that ran them.", all.join(", ")),
+    };
+    Some(Update { kind: UpdateKind::JobEnded, text, job_ids: running })
 }
 
 impl UnendedTurn {
@@ -303,5 +342,39 @@ mod tests {
         ] {
             assert_eq!(left(bodies.clone()), expected, "{bodies:?}");
         }
+    }
+
+    #[test]
+    fn jobs_without_a_known_end_are_lost_once() {
+        let with = |details: Map<'static>, turn: &str| {
+            message(Role::Tool, Vec::new(), |message| {
+                message.turn_id = Some(turn.into());
+                message.details = Some(Value::from(details));
+            })
+        };
+        let started = |id: &'static str, turn: &str| with(Map::new().with(tool::JOB_ID, id), turn);
+        let looked = |id: &'static str, status: &'static str| {
+            with(Map::new().with(tool::JOB_ID, id).with(tool::JOB_STATUS, status), "t")
+        };
+        let entry =
+            |body| Arc::new(Entry { id: "e".into(), parent: None, ts: "".into(), request: None, body });
+        let lost = |bodies: Vec<EntryBody>| lost_jobs(&bodies.into_iter().map(entry).collect(), &"s".into());
+        let all = || {
+            vec![
+                turn("other", "of the source", TurnEvent::Began),
+                started("j-0", "of the source"),
+                turn("s", "t", TurnEvent::Began),
+                started("j-1", "t"),
+                started("j-2", "t"),
+                started("j-3", "t"),
+                looked("j-1", "failed"),
+                looked("j-2", "running"),
+            ]
+        };
+        let update = lost(all()).unwrap();
+        assert_eq!(update.text, "Background jobs j-2, j-3 ended with the process that ran them.");
+        let again: Vec<_> = all().into_iter().chain([EntryBody::Update(Box::new(update))]).collect();
+        assert_eq!(lost(again), None);
+        assert_eq!(lost(vec![result("c")]), None);
     }
 }

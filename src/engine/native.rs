@@ -7,6 +7,7 @@ pub(super) mod call;
 mod compaction;
 mod gate;
 mod hooks;
+mod loops;
 pub(super) mod proposal;
 mod refusals;
 mod request;

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::record::{
     AgentRecord, AnswerRecord, CallRecord, Compaction, Dequeued, FilesRecord, KeyedRequest, Manifest,
     MessageContext, OwnerRecord, QuestionRecord, QueueRecord, Queued, Requested, Rewritten, TurnEvent,
-    TurnRecord, Withheld, WorkflowRecord,
+    TurnRecord, Update, Withheld, WorkflowRecord,
 };
 use crate::edn;
 use crate::message::{EntryId, Message, SessionId, TurnId};
@@ -99,6 +99,8 @@ pub enum EntryBody {
     Withheld(Box<Withheld>),
     /// The context of the user's next message.
     Context(Box<MessageContext>),
+    /// A context update for the model.
+    Update(Box<Update>),
     /// The summary of the older part.
     Compaction(Box<Compaction>),
     /// The configuration of the following turns.
@@ -298,6 +300,7 @@ impl EntryBody {
             Self::Rewritten(_) => "rewritten",
             Self::Withheld(_) => "withheld",
             Self::Context(_) => "context",
+            Self::Update(_) => "update",
             Self::Compaction(_) => "compaction",
             Self::Manifest(_) => "manifest",
             Self::Workflow(_) => "workflow",
@@ -351,6 +354,7 @@ impl EntryBody {
             Self::Rewritten(it) => map = fields(it),
             Self::Withheld(it) => map = fields(it),
             Self::Context(it) => map = fields(it),
+            Self::Update(it) => map = fields(it),
             Self::Compaction(it) => map = fields(it),
             Self::Manifest(it) => map = fields(it),
             Self::Workflow(it) => map = fields(it),
@@ -377,6 +381,7 @@ fn record(kind: &str, value: &Value<'_>) -> Option<EntryBody> {
         "rewritten" => read_record(value).map(EntryBody::Rewritten),
         "withheld" => read_record(value).map(EntryBody::Withheld),
         "context" => read_record(value).map(EntryBody::Context),
+        "update" => read_record(value).map(EntryBody::Update),
         "compaction" => read_record(value).map(EntryBody::Compaction),
         "manifest" => read_record(value).map(EntryBody::Manifest),
         "workflow" => read_record(value).map(EntryBody::Workflow),

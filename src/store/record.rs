@@ -424,6 +424,29 @@ pub struct ContextFile {
     pub failed: bool,
 }
 
+words! {
+    /// The subject of a context update.
+    UpdateKind {
+        /// A background job has ended, or ended with its process.
+        JobEnded = "job-ended",
+        /// The model ended without an answer.
+        EmptyAnswer = "empty-answer",
+    }
+}
+
+/// What has changed since the model's last request. It is sent once: at the end of the round's last result of a call, or
+/// with the user's next message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Update {
+    /// Its subject.
+    pub kind: UpdateKind,
+    /// The text for the model.
+    pub text: String,
+    /// The jobs that it is about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub job_ids: Vec<Arc<str>>,
+}
+
 /// The summary of a conversation's older part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compaction {
@@ -434,6 +457,38 @@ pub struct Compaction {
     /// Tokens in the window before the compaction, as far as known.
     #[serde(default)]
     pub tokens_before: u64,
+    /// The entries of the user's messages before that, whose texts are kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub user_messages: Vec<EntryId>,
+    /// How many bytes of their texts.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub user_bytes: u64,
+    /// The files that were read before that, the newest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files_read: Vec<String>,
+    /// Those that were changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files_changed: Vec<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+const fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
+impl Compaction {
+    /// A summary that keeps nothing else.
+    pub fn new(summary: impl Into<String>, first_kept: EntryId) -> Self {
+        Self {
+            summary: summary.into(),
+            first_kept,
+            tokens_before: 0,
+            user_messages: Vec::new(),
+            user_bytes: 0,
+            files_read: Vec::new(),
+            files_changed: Vec::new(),
+        }
+    }
 }
 
 /// The configuration of the following turns.

@@ -467,6 +467,26 @@ pub fn reread(text: &str) -> Option<(Value<'static>, &'static str)> {
     })
 }
 
+/// The fields of an object that are complete in a text which ends before it does, for the history alone: such a call is
+/// never run.
+pub fn whole_fields(text: &str) -> Value<'static> {
+    let (mut depth, mut in_string, mut is_escaped, mut last) = (0usize, false, false, None);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_string => is_escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'{' | b'[' => depth = depth.saturating_add(1),
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b',' if depth == 1 => last = Some(at),
+            _ => {}
+        }
+    }
+    let whole = last.and_then(|end| text.get(..end)).and_then(|text| of_json(&format!("{text}}}")));
+    whole.filter(|whole| whole.as_map().is_some()).unwrap_or_else(|| Value::from(Map::new()))
+}
+
 fn without_fence(text: &str) -> Option<&str> {
     let (first, rest) = text.split_once('\n')?;
     let inner = rest.trim_end().strip_suffix("```")?;
@@ -815,6 +835,20 @@ mod tests {
         ] {
             let found = reread(text).map(|(value, _)| value.to_string());
             assert_eq!(found.as_deref(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn whole_fields_of_truncated_object_are_kept() {
+        for (text, fields) in [
+            (r#"{"path":"a,b.rs","edits":[{"old":"x","new":"#, r#"{:path "a,b.rs"}"#),
+            (r#"{"path":"say \",","content":"hal"#, r#"{:path "say \","}"#),
+            (r#"{"path":"a","all":[1,2],"n":{"x":1,"#, r#"{:path "a" :all [1 2]}"#),
+            (r#"{"content":"half"#, "{}"),
+            ("[1,2", "{}"),
+            ("", "{}"),
+        ] {
+            assert_eq!(whole_fields(text).to_string(), fields, "{text}");
         }
     }
 

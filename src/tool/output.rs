@@ -34,7 +34,8 @@ impl Outputs {
         &self.folder
     }
 
-    fn path(&self, handle: &str) -> Option<PathBuf> {
+    /// The file of an output; `None` for a handle that is none.
+    pub fn path(&self, handle: &str) -> Option<PathBuf> {
         let plain = !handle.is_empty() && handle.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
         plain.then(|| self.folder.join(format!("{handle}.txt")))
     }
@@ -51,6 +52,16 @@ impl Outputs {
             broken: None,
             partial: Vec::new(),
         }
+    }
+
+    /// The same for an output that is read while it grows: all of it is in its file from the start.
+    pub fn collect_in_file(&self, handle: String) -> Collector {
+        let mut collector = self.collect(handle);
+        match collector.begin_file() {
+            Ok(file) => collector.file = Some(file),
+            Err(error) => collector.give_up(&error),
+        }
+        collector
     }
 
     /// Stores a whole output if it is too long to show, and returns the excerpt.

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::{ASK_USER, DELEGATE, Tool, bash, edit, fetch, find, one_line, read, search, spec, write};
+use super::{ASK_USER, DELEGATE, Tool, bash, edit, fetch, find, job, one_line, read, search, spec, write};
 use crate::limits::{BROUGHT_TOOLS, OFFERED_TOOLS};
 use crate::provider::ToolSpec;
 use crate::value::Value;
@@ -73,6 +73,7 @@ impl Toolbox {
             Arc::new(write::Write),
             Arc::new(edit::Edit),
             Arc::new(bash::Bash),
+            Arc::new(job::Job),
             Arc::new(search::Search),
             Arc::new(find::Find),
             Arc::new(fetch::Fetch),

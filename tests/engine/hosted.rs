@@ -3,6 +3,7 @@
 mod cases;
 mod ends;
 mod histories;
+mod long_runs;
 mod program;
 mod reading;
 mod refusals;

@@ -384,7 +384,7 @@ fn waiting_for_a_retry_can_be_given_up_or_aborted() {
 fn what_is_not_passing_or_not_wanted_is_not_tried_again() {
     let fatal = "{:steps [{:error {:kind :fatal :message \"no\"}}]}";
     let broken = "{:steps [{:delta \"half\"} {:error {:kind :dropped :message \"gone\"}}]}";
-    for (script, auto, text) in [(fatal, true, ""), (broken, true, "half"), (LIMITED, false, "")] {
+    for (script, auto, text) in [(fatal, true, ""), (broken, false, "half"), (LIMITED, false, "")] {
         let setup = yolo(&format!("{{:turns [{script} {{:steps [{{:delta \"again\"}}]}}]}}"));
         let mut bridge = setup.ready();
         bridge.ask("r", "set_auto_retry", &format!("{{:enabled {auto}}}"));

@@ -216,9 +216,12 @@ impl Teller {
                 let count = |key| data.get(key).and_then(Value::as_i64).unwrap_or_default();
                 let pause = count("pause-ms").saturating_add(999) / 1000;
                 let why = text("error-message").trim_end_matches('.');
+                // What stands on standard output stays there; the next try begins on a line of its own.
+                let is_dropped = data.get("discarded").and_then(Value::as_bool) == Some(true);
+                let dropped = if is_dropped { "; the answer begins anew" } else { "" };
                 self.note(
                     Meaning::Note,
-                    &format!("edn-bridge: {why}; retry {} in {pause} s", count("attempt")),
+                    &format!("edn-bridge: {why}; retry {} in {pause} s{dropped}", count("attempt")),
                 );
                 self.doing("waiting to try again");
             }

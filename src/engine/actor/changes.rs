@@ -122,9 +122,14 @@ impl SessionActor {
             Change::JobOutput { id, newest } => self.programs.job_output(&self.durable, &id, newest),
             Change::JobEnded { id, ended, ack } => {
                 self.programs.job_ended(&self.durable, &id, *ended);
+                if self.turns.is_free() {
+                    self.programs.write_updates(&mut self.durable).await;
+                }
                 self.check_idle();
                 let _ = ack.send(());
             }
+            Change::LookAtJob { id, ack } => drop(ack.send(self.programs.jobs.look(&id))),
+            Change::JobShown { id, until, ended } => self.programs.job_shown(&id, until, ended),
             Change::ListJobs { statuses, reply } => reply.ok(self.programs.jobs.list(statuses.as_deref())),
             Change::GetJob { id, reply } => {
                 reply.send(self.programs.jobs.get(&id).ok_or_else(|| ApiError::not_found("job", &id)));
@@ -145,6 +150,8 @@ impl SessionActor {
                 let _ = ack.send(!self.durable.state.queue.steering().is_empty());
             }
             Change::DeliverSteering { turn, read, ack } => {
+                // Before what the user sent meanwhile: it belongs to the round that has ended.
+                self.programs.write_updates(&mut self.durable).await;
                 let _ = ack.send(self.deliver_steering(&turn, read).await);
             }
             Change::Prepared { turn, resources, ack } => {

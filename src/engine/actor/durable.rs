@@ -71,6 +71,7 @@ impl DurableState {
         for entry in entries {
             self.state.apply(entry);
         }
+        self.state.estimate_size();
         if entries.iter().any(|entry| matches!(entry.body, EntryBody::Model { .. })) {
             self.handle.config().describe_model(&mut self.state.facts);
         }

@@ -11,12 +11,14 @@ use super::durable::DurableState;
 use crate::catalogue::ErrorCode;
 use crate::clock::rfc3339;
 use crate::engine::change::Change;
-use crate::engine::jobs::Jobs;
+use crate::engine::jobs::{Jobs, job_state};
 use crate::event::{Body, NoticeLevel};
 use crate::facts::{BashOutput, JobFacts, JobStatus};
-use crate::limits::{BASH_MAX_SECONDS, TOOL_EXCERPT_BYTES};
+use crate::limits::{BASH_MAX_SECONDS, JOB_END_BYTES, JOB_END_LINES, TOOL_EXCERPT_BYTES};
 use crate::message::TurnId;
 use crate::session::{ApiError, Reply};
+use crate::store::EntryBody;
+use crate::store::record::{Update, UpdateKind};
 use crate::tool::output::{KeptOutput, Outputs};
 use crate::tool::process::{self, EndedProcess, ProcessEnd};
 
@@ -26,6 +28,8 @@ pub struct Programs {
     pub jobs: Jobs,
     /// The command that runs for the user.
     bash: Option<CancellationToken>,
+    /// The ends of jobs that the model has not been informed of.
+    updates: Vec<Update>,
 }
 
 impl Programs {
@@ -63,10 +67,11 @@ impl Programs {
             output: Arc::default(),
             handle: None,
         };
-        self.jobs.add(facts, stop.clone())?;
+        let handle = durable.shared.clock.id("o-");
+        self.jobs.add(facts, handle.as_str().into(), stop.clone())?;
         self.announce_job(durable, &id);
         let outputs = Outputs::new(&durable.shared.settings.state_dir, durable.handle.id.as_str());
-        let collector = outputs.collect(durable.shared.clock.id("o-"));
+        let collector = outputs.collect_in_file(handle);
         let session = durable.handle.clone();
         durable.shared.tasks.spawn(async move {
             let progress = {
@@ -122,7 +127,31 @@ impl Programs {
                 if job.status == JobStatus::Failed { NoticeLevel::Warning } else { NoticeLevel::Info };
             let command = crate::tool::one_line(&job.command, 80);
             durable.notify(level, &format!("Background job {}: {command}", job.status.as_str()));
+            self.updates.push(end_of(&job));
         }
+    }
+
+    /// The model has been shown a job's output, and perhaps its end.
+    pub(super) fn job_shown(&mut self, id: &str, until: u64, ended: bool) {
+        self.jobs.shown(id, until);
+        if ended {
+            self.updates.retain(|update| update.job_ids.iter().all(|known| **known != *id));
+        }
+    }
+
+    /// Writes the updates for the model's next request: between two requests, so that no entry changes what was sent.
+    pub(super) async fn write_updates(&mut self, durable: &mut DurableState) {
+        let updates = self.take_updates();
+        if !updates.is_empty()
+            && let Err(error) = durable.append(updates).await
+        {
+            tracing::warn!(%error, "the model is not informed that a job has ended");
+        }
+    }
+
+    /// Takes the entries of the updates out.
+    pub(super) fn take_updates(&mut self) -> Vec<EntryBody> {
+        self.updates.drain(..).map(|update| EntryBody::Update(Box::new(update))).collect()
     }
 
     fn change_job(&mut self, durable: &DurableState, id: &str, change: impl FnOnce(&mut JobFacts)) {
@@ -190,6 +219,23 @@ impl Programs {
     }
 }
 
+/// The update that says that a job has ended, with its last lines.
+fn end_of(job: &JobFacts) -> Update {
+    let end = job_state(job);
+    let lines: Vec<&str> = job.output.lines().collect();
+    let from = lines.len().saturating_sub(JOB_END_LINES);
+    let last = lines.get(from..).unwrap_or_default().join("\n");
+    let last = shortened(last, JOB_END_BYTES);
+    let output = if last.trim().is_empty() {
+        "It wrote nothing.".to_owned()
+    } else {
+        format!("The end of its output:\n{last}")
+    };
+    let text =
+        format!("Background job {} ({}) {end}. {output}", job.id, crate::tool::one_line(&job.command, 200));
+    Update { kind: UpdateKind::JobEnded, text, job_ids: vec![job.id.clone()] }
+}
+
 fn bash_output(end: ProcessEnd, kept: KeptOutput) -> BashOutput {
     BashOutput {
         output: kept.text,
@@ -207,7 +253,12 @@ fn bash_output(end: ProcessEnd, kept: KeptOutput) -> BashOutput {
 
 /// The end of a text, short enough for an event.
 fn newest(text: String) -> String {
-    let from = text.len().saturating_sub(TOOL_EXCERPT_BYTES);
+    shortened(text, TOOL_EXCERPT_BYTES)
+}
+
+/// The end of a text: at most so many bytes.
+fn shortened(text: String, limit: usize) -> String {
+    let from = text.len().saturating_sub(limit);
     match (from..=text.len()).find(|from| text.is_char_boundary(*from)) {
         Some(from) if from > 0 => text.get(from..).unwrap_or_default().to_owned(),
         _ => text,

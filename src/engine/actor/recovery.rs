@@ -74,6 +74,12 @@ impl InterruptedWork {
                 self.turn = Some(Arc::new(unended));
             }
         }
+        let lost = interrupted::lost_jobs(durable.state.entries.all(), &durable.handle.id);
+        if let Some(lost) = lost
+            && let Err(error) = durable.append(vec![EntryBody::Update(Box::new(lost))]).await
+        {
+            tracing::warn!(%error, "the model is not informed that jobs have ended with their process");
+        }
         if let Some(begun) = self.run.as_ref().filter(|begun| !begun.is_handed_over) {
             durable.state.facts.interrupted = Some(TurnId::from(begun.id.as_str()));
             durable.publish();

@@ -85,7 +85,7 @@ mod tests {
         let answer = |stop| message(Role::Assistant, Some(stop));
         let name = || EntryBody::Name("n".into());
         let compaction = || {
-            let compaction = Compaction { summary: "s".into(), first_kept: "e0".into(), tokens_before: 0 };
+            let compaction = Compaction::new("s", "e0".into());
             EntryBody::Compaction(Box::new(compaction))
         };
         let workflow =

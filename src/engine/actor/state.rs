@@ -18,7 +18,7 @@ use crate::event::TurnOutcome;
 use crate::facts::SessionFacts;
 use crate::facts::agent::AgentFacts;
 use crate::limits::AGENT_OPTIONS;
-use crate::message::{Block, EntryId, Message, Mode, Role, ThinkingLevel, TurnId};
+use crate::message::{Block, EntryId, Message, Mode, Role, ThinkingLevel, TurnId, Usage};
 use crate::store::record::{
     CHOSEN_OPTIONS, KeyedRequest, OwnerRecord, Requested, TurnEvent, TurnRecord, Wish,
 };
@@ -42,6 +42,8 @@ pub struct SessionState {
     pub editor: EditorView,
     /// The newest entry that says which host owns the session.
     pub owner: Option<Box<OwnerRecord>>,
+    /// Whether the size of the conversation is to be estimated.
+    is_size_unknown: bool,
 }
 
 impl SessionState {
@@ -56,6 +58,7 @@ impl SessionState {
             changes: UndoHistory::default(),
             editor: EditorView::default(),
             owner: None,
+            is_size_unknown: false,
         }
     }
 
@@ -74,9 +77,13 @@ impl SessionState {
             EntryBody::Message(message) => {
                 if let Some(usage) = &message.usage {
                     facts.usage.add(usage);
-                    // An agent says itself how full its model's window is.
-                    if facts.agent.is_none() {
-                        facts.context_tokens = usage.total();
+                }
+                // An agent says itself how full its model's window is.
+                if facts.agent.is_none() && message.role == Role::Assistant {
+                    match message.usage.as_ref().map(Usage::total).filter(|tokens| *tokens > 0) {
+                        Some(tokens) => (facts.context_tokens, self.is_size_unknown) = (tokens, false),
+                        // Some servers send no figures.
+                        None => self.is_size_unknown = !message.is_empty(),
                     }
                 }
                 if message.role == Role::User && facts.first_message.is_none() {
@@ -121,8 +128,7 @@ impl SessionState {
                 // It may be among what is no longer sent.
                 self.editor.forget_sent();
                 // Until the next call says so exactly.
-                let left = conversation::messages(self.entries.branch());
-                facts.context_tokens = left.iter().map(|message| conversation::tokens(message)).sum();
+                self.is_size_unknown = true;
             }
             EntryBody::Queued(_) | EntryBody::Dequeued(_) | EntryBody::Queue(_) => {
                 self.queue.apply(entry, &facts.id);
@@ -151,6 +157,7 @@ impl SessionState {
             EntryBody::Leaf(_)
             | EntryBody::Rewritten(_)
             | EntryBody::Withheld(_)
+            | EntryBody::Update(_)
             | EntryBody::Manifest(_)
             | EntryBody::Workflow(_)
             | EntryBody::Requested(_)
@@ -161,6 +168,15 @@ impl SessionState {
             | EntryBody::Call(_)
             | EntryBody::Owner(_)
             | EntryBody::Other { .. } => {}
+        }
+    }
+
+    /// Estimates the size of the conversation where no server has said it: once for many entries that are applied.
+    pub fn estimate_size(&mut self) {
+        if std::mem::take(&mut self.is_size_unknown) {
+            let messages = conversation::messages(self.entries.branch());
+            let tokens = messages.iter().map(|message| conversation::tokens(message));
+            self.facts.context_tokens = tokens.fold(0, u64::saturating_add);
         }
     }
 

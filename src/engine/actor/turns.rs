@@ -217,7 +217,7 @@ impl SessionActor {
         }
         let was_compaction = self.durable.state.facts.phase == Phase::Compacting;
         let ended = running.ended(end, self.durable.handle.snapshot().messages().rev());
-        let mut bodies = Vec::new();
+        let mut bodies = self.programs.take_updates();
         if running.is_recorded {
             bodies.push(self.durable.state.turn_record(turn, TurnEvent::Ended, Some(ended.outcome)));
         }

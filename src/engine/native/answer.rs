@@ -28,6 +28,8 @@ pub struct ModelAnswer {
     pub usage: Option<Usage>,
     pub timing: Option<Timing>,
     pub stop: Option<StopReason>,
+    /// Whether clients have been shown a piece of it.
+    pub is_shown: bool,
     /// Whether the server paused, and continues when it receives this answer.
     pub is_paused: bool,
     pub failure: Option<ProviderError>,
@@ -50,9 +52,16 @@ impl ModelAnswer {
         Self { stop: Some(stop), ..Self::default() }
     }
 
-    /// Whether there is no content at all.
-    pub(super) fn is_empty(&self) -> bool {
-        self.parts.is_empty()
+    /// Whether it ended well, and has neither text nor a call.
+    pub(super) fn says_nothing(&self) -> bool {
+        let has_call = self.parts.calls().next().is_some();
+        let is_well = self.stop == Some(StopReason::EndTurn) && !self.is_paused;
+        is_well && !has_call && self.parts.all_text().trim().is_empty()
+    }
+
+    /// Whether it reached the output limit with calls: the last of them may be half a call.
+    pub(super) fn has_truncated_calls(&self) -> bool {
+        self.stop == Some(StopReason::MaxTokens) && self.parts.calls().next().is_some()
     }
 
     /// Whether its calls should run. Those of a truncated answer should not.
@@ -161,18 +170,21 @@ impl ModelCall<'_> {
                 Some(Ok(Chunk::Text(text))) => {
                     size = size.saturating_add(text.len());
                     answer.parts.text(text.clone());
+                    answer.is_shown = true;
                     self.0.publish(Body::AssistantDelta(text.into())).await;
                     crash::point("text-shown");
                 }
                 Some(Ok(Chunk::Thinking(text))) => {
                     size = size.saturating_add(text.len());
                     answer.parts.thinking(text.clone());
+                    answer.is_shown = true;
                     self.0.publish(Body::ThinkingDelta(text.into())).await;
                 }
                 Some(Ok(Chunk::ToolArguments { id, name, delta, .. })) => {
                     size = size.saturating_add(delta.len());
                     if !started.contains(&id) && started.len() < ANSWER_TOOL_CALLS {
                         started.push(id.clone());
+                        answer.is_shown = true;
                         let name = meant_name(&self.0.tools(), &name);
                         self.0.publish(Body::ToolStart(Arc::new(begun(id.clone(), name)))).await;
                     }
@@ -182,6 +194,7 @@ impl ModelCall<'_> {
                     let call = gated(self.0, id, name, arguments);
                     if !started.contains(&call.id) {
                         started.push(call.id.clone());
+                        answer.is_shown = true;
                         self.0.publish(Body::ToolStart(Arc::new(call.clone()))).await;
                     }
                     calls = calls.saturating_add(1);
@@ -206,8 +219,8 @@ impl ModelCall<'_> {
                     return answer;
                 }
                 None => {
-                    answer.error = Some("The provider's answer has no end.".to_owned());
-                    answer.stop = Some(StopReason::Error);
+                    let why = "The provider's answer has no end.";
+                    answer.failure = Some(ProviderError::new(ErrorKind::Dropped, why));
                     return answer;
                 }
             }

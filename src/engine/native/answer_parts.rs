@@ -93,6 +93,18 @@ impl AnswerParts {
         self.0 = kept;
     }
 
+    /// Leaves of calls whose arguments do not end the fields that do.
+    pub fn keep_whole_fields(&mut self, kept: impl Fn(&str) -> Value<'static>) {
+        for part in &mut self.0 {
+            if let Part::Call(call) = part
+                && let Some(unreadable) = call.parsed.unreadable()
+            {
+                call.parsed = kept(&unreadable.text).into();
+                call.arguments = call.parsed.text().into();
+            }
+        }
+    }
+
     /// Removes the calls, with what the provider wants back with them.
     pub fn remove_calls(&mut self) {
         let mut is_after_call = false;
@@ -101,11 +113,6 @@ impl AnswerParts {
             is_after_call = matches!(part, Part::Call(_)) || is_own;
             !is_after_call
         });
-    }
-
-    /// Whether there is nothing that a person could see.
-    pub fn is_empty(&self) -> bool {
-        self.0.iter().all(|part| matches!(part, Part::Replay { .. }))
     }
 
     /// The parts as a message has them.

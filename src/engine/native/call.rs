@@ -3,6 +3,7 @@
 
 mod asking;
 mod delegate;
+mod jobs;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use crate::engine::execution;
 use crate::engine::interrupted::UnendedTurn;
 use crate::engine::native::gate;
 use crate::engine::native::hooks::Boundaries;
+use crate::engine::native::loops;
 use crate::engine::native::proposal::proposed;
 use crate::engine::native::texts;
 use crate::engine::native::turn::Turn;
@@ -221,6 +223,9 @@ pub async fn run_calls(turn: &Turn, calls: Vec<ToolCall>, unended: Option<Arc<Un
         }
         turn.shared.questions.hand_over(&turn.session.id);
     }
+    if lost.is_none() && !is_handed_over && batch.halted.get().is_none() {
+        batch.asks_about_loop().await;
+    }
     match (lost, batch.halted.into_inner()) {
         (Some(error), _) => CallsEnd::Lost(error),
         (None, Some(why)) => CallsEnd::Halted(why),
@@ -258,6 +263,9 @@ fn check_images(outcome: &mut Outcome) {
 /// Writes a result, then shows it.
 pub async fn settle(turn: &Turn, call: Arc<ToolCall>, mut outcome: Outcome) -> Result<(), ApiError> {
     check_images(&mut outcome);
+    if turn.recent_calls().note(&call, &outcome) {
+        outcome.add_line(loops::HINT);
+    }
     let mut content = vec![Block::Text(outcome.text.as_str().into())];
     content.append(&mut outcome.images);
     let mut message = Message::new(EntryId::from(""), Role::Tool, content, Arc::from(""));
@@ -457,8 +465,7 @@ impl Batch<'_> {
         work.tell("gen_ai.tool.call.arguments", || texts::value(&call.parsed));
         let mut outcome = work.run(self.carry_out(&call, tool, plan, places)).await;
         if let Some(repaired) = self.turn.take_repair(&call.id) {
-            let end = if outcome.text.is_empty() || outcome.text.ends_with('\n') { "" } else { "\n" };
-            outcome.text.push_str(&format!("{end}[{repaired}]"));
+            outcome.add_line(&format!("[{repaired}]"));
         }
         work.tell("gen_ai.tool.call.result", || outcome.text.clone());
         work.end(outcome.is_error.then_some("tool_error"));
@@ -822,6 +829,9 @@ impl Batch<'_> {
         {
             return self.timed(start_job(turn, run.line.clone(), self.cwd.to_path_buf(), sandbox)).await;
         }
+        if call.name.as_ref() == tool::JOB {
+            return self.timed(jobs::carry_out(turn, &call.parsed, &outputs)).await;
+        }
         let progress = {
             let (shared, session, call) = (turn.shared.clone(), turn.session.clone(), call.clone());
             let (event, is_shown) = (event.clone(), self.is_shown);
@@ -911,9 +921,14 @@ impl Batch<'_> {
             kind.as_str(),
             self.turn.id
         );
-        let _ = self.halted.set(message.clone());
-        self.halt.cancel();
+        self.halt(message.clone());
         Outcome::failed(message)
+    }
+
+    /// Ends the turn with that message: no further call is started.
+    fn halt(&self, message: String) {
+        let _ = self.halted.set(message);
+        self.halt.cancel();
     }
 }
 
@@ -933,8 +948,10 @@ async fn start_job(turn: &Turn, command: String, cwd: PathBuf, sandbox: Option<S
     let (name, turn_id, job) = (id.clone(), turn.id.clone(), Box::new(job));
     match turn.session.request(|ack| Change::StartJob { id: name, turn: turn_id, job, ack }).await {
         Ok(()) => {
-            let mut outcome = Outcome::ok(format!("Started as background job {id}."));
-            outcome.details.put("job-id", id.to_string());
+            let mut outcome = Outcome::ok(format!(
+                "Started as background job {id}. You are informed when it ends; job reads its output, waits and stops it."
+            ));
+            outcome.details.put(tool::JOB_ID, id.to_string());
             outcome
         }
         Err(error) => Outcome::failed(error.message),

@@ -8,7 +8,9 @@ use crate::engine::native::hooks::text_of;
 use crate::engine::native::turn::Turn;
 use crate::engine::system_prompt;
 use crate::engine::withheld;
+use crate::facts::SessionFacts;
 use crate::limits::SUBAGENT_DEPTH;
+use crate::message::Message;
 use crate::provider::{ModelRequest, Provider, ToolSpec};
 use crate::tool;
 use crate::value::{Map, Value};
@@ -46,15 +48,9 @@ impl Composer<'_> {
         let provider = config.providers.get(&facts.model_provider);
         let provider = provider.ok_or_else(|| config.providers.why_none(&facts.model_provider))?;
         let model = self.0.model();
-        let mut system = system_prompt::text(&self.0.shared.prompt_parts(&self.0.session, &config, facts));
+        let system = self.system(facts);
         let mut tools = if model.tools { self.tools_on_offer() } else { Vec::new() };
-        if let Some(execution) = &self.0.execution {
-            system.push_str("\n\n");
-            system.push_str(&execution.prompt);
-            if model.tools {
-                tools.push(execution.spec());
-            }
-        }
+        tools.extend(self.0.execution.as_ref().filter(|_| model.tools).map(|execution| execution.spec()));
         let request = ModelRequest {
             model: facts.model_id.to_string(),
             session: self.0.session.id.as_str().into(),
@@ -96,9 +92,43 @@ impl Composer<'_> {
 
     /// Whether the window is so full that the next answer may not fit.
     pub fn is_nearly_full(&self) -> bool {
-        let facts = &self.0.session.snapshot().facts;
+        let facts = self.0.session.snapshot().facts.clone();
         let limit = facts.context_window.saturating_sub(conversation::reserve(facts.context_window));
-        facts.auto_compaction && facts.context_window > 0 && facts.context_tokens > limit
+        facts.auto_compaction && facts.context_window > 0 && self.size() > limit
+    }
+
+    /// Tokens of the next request: as the server counted them, with what came since, or as estimated from what would be sent.
+    /// The larger of both, because some servers send no figures, or wrong ones.
+    fn size(&self) -> u64 {
+        let snapshot = self.0.session.snapshot();
+        let messages = conversation::messages(&snapshot.branch);
+        let tokens = |messages: &[Arc<Message>]| -> u64 {
+            messages.iter().map(|message| conversation::tokens(message)).fold(0, u64::saturating_add)
+        };
+        let since = messages.iter().rposition(|message| message.usage.is_some());
+        let since =
+            since.map_or(0, |last| tokens(messages.get(last.saturating_add(1)..).unwrap_or_default()));
+        let counted = snapshot.facts.context_tokens.saturating_add(since);
+        let system = self.system(&snapshot.facts);
+        let tools = if self.0.model().tools { self.tools_on_offer() } else { Vec::new() };
+        let texts = tools.iter().map(|tool| {
+            let parameters = tool.parameters.to_string().len();
+            tool.name.len().saturating_add(tool.description.len()).saturating_add(parameters)
+        });
+        let bytes = texts.fold(system.len(), usize::saturating_add);
+        let fixed = u64::try_from(bytes / 4).unwrap_or(u64::MAX);
+        counted.max(tokens(&messages).saturating_add(fixed))
+    }
+
+    /// The system prompt of the next request.
+    fn system(&self, facts: &SessionFacts) -> String {
+        let config = self.0.config();
+        let mut system = system_prompt::text(&self.0.shared.prompt_parts(&self.0.session, &config, facts));
+        if let Some(execution) = &self.0.execution {
+            system.push_str("\n\n");
+            system.push_str(&execution.prompt);
+        }
+        system
     }
 }
 

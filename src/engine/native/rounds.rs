@@ -20,17 +20,20 @@ use crate::engine::native::refusals::Refusals;
 use crate::engine::native::request::{Composer, recompose};
 use crate::engine::native::texts;
 use crate::engine::native::turn::Turn;
+use crate::engine::progress::notification;
 use crate::engine::retry;
 use crate::engine::stage::{self, Point, Stage};
 use crate::engine::turn_control::TurnEnd;
-use crate::event::{Body, ROUND_LIMIT, RetryAwaited, ToolCall};
-use crate::limits::{COMPACT_TRIES, MCP_RESOURCE_WAIT, MODEL_PAUSES, TURN_ROUNDS};
+use crate::event::{Body, EMPTY_ANSWER, NoticeLevel, ROUND_LIMIT, RetryAwaited, ToolCall};
+use crate::limits::{COMPACT_FAILURES, COMPACT_TRIES, MCP_RESOURCE_WAIT, MODEL_PAUSES, TURN_ROUNDS};
 use crate::message::{EntryId, Message, Role, StopReason};
 use crate::provider::{ErrorKind, ProviderError};
 use crate::session::ApiError;
-use crate::store::record::Rewritten;
+use crate::store::record::{Rewritten, Update, UpdateKind};
 use crate::store::{Entry, EntryBody};
 use crate::telemetry::Work;
+use crate::tool::Outcome;
+use crate::tool::arguments::whole_fields;
 use crate::value::Map;
 
 /// The step after a round.
@@ -45,7 +48,7 @@ pub struct Rounds<'t>(pub &'t Turn);
 impl Rounds<'_> {
     /// Runs the turn to its end. Does not free the session.
     pub async fn run(&self) -> TurnEnd {
-        let mut state = Tries { attempt: 0, compacted: false, too_long: 0, pauses: 0 };
+        let mut state = Tries::default();
         if let Err(error) = self.0.choose_model().await {
             return self.finish(ModelAnswer::failed(error.message)).await;
         }
@@ -132,9 +135,11 @@ impl Rounds<'_> {
         if let Err(error) = self.deliver_steering().await {
             return Next::End(self.finish(ModelAnswer::failed(error.message)).await);
         }
-        if Composer(self.0).is_nearly_full() && !std::mem::replace(&mut state.compacted, true) {
-            // If the window is too full, the call itself reports it; a failed summary is not the end.
-            let _ = compaction::compact(self.0, Why::NoRoom).await;
+        if state.failed_compactions < COMPACT_FAILURES
+            && Composer(self.0).is_nearly_full()
+            && !std::mem::replace(&mut state.compacted, true)
+        {
+            self.make_room(state).await;
         }
         let (provider, mut request) = match Composer(self.0).request() {
             Ok(ready) => ready,
@@ -152,7 +157,8 @@ impl Rounds<'_> {
         }
         let call = ModelCall(self.0);
         let session = self.0.session.id.as_str();
-        let work = Work::model_call(session, provider.name(), &request.model, request.max_output_tokens);
+        let limit = request.max_output_tokens;
+        let work = Work::model_call(session, provider.name(), &request.model, limit);
         work.tell("gen_ai.input.messages", || texts::input(&request));
         let mut answer = match work.run(call.send(provider.as_ref(), request)).await {
             Ok(answer) => answer,
@@ -186,11 +192,17 @@ impl Rounds<'_> {
         }
         let broken =
             matches!(answer.stop, Some(StopReason::Aborted | StopReason::Interrupted | StopReason::Error));
+        let says_nothing = answer.says_nothing();
         if !broken {
             ModelCall(self.0).streamed(&mut answer).await;
         }
+        let is_truncated = answer.has_truncated_calls();
+        if is_truncated && !std::mem::replace(&mut state.truncated, is_truncated) {
+            return self.truncated(answer, limit).await;
+        }
+        state.truncated = is_truncated;
         if answer.asks_for_tools() {
-            state.pauses = 0;
+            (state.pauses, state.is_nudged) = (0, false);
             return self.tools(answer, state).await;
         }
         answer.parts.remove_calls();
@@ -218,7 +230,58 @@ impl Rounds<'_> {
                 Err(error) => Next::End(self.finish(ModelAnswer::failed(error.message)).await),
             };
         }
+        if says_nothing {
+            if state.is_nudged {
+                self.0.control.fail(EMPTY_ANSWER);
+                answer.error = Some("The model ended twice without an answer.".to_owned());
+                answer.stop = Some(StopReason::Error);
+            } else {
+                state.is_nudged = true;
+                return self.nudge(answer).await;
+            }
+        }
         Next::End(self.finish(answer).await)
+    }
+
+    /// Answers the calls of an answer that reached the output limit: none of them runs, because the last one may be half a
+    /// call, and nobody knows which are meant without it.
+    async fn truncated(&self, mut answer: ModelAnswer, limit: Option<u32>) -> Next {
+        answer.parts.keep_whole_fields(whole_fields);
+        answer.stop = Some(StopReason::ToolUse);
+        let calls: Vec<ToolCall> = answer.parts.calls().cloned().collect();
+        if let Err(error) = self.say(answer).await {
+            return Next::End(self.finish(ModelAnswer::failed(error.message)).await);
+        }
+        self.0.publish(stage::passed(Stage::StreamResponse, Point::Post)).await;
+        let limit = limit.map(|limit| format!(" of {limit} tokens")).unwrap_or_default();
+        let why = format!(
+            "The answer was truncated at the output limit{limit}, so this call was not run. Send it again; write what is long in \
+             several calls."
+        );
+        for call in calls {
+            if let Err(error) = call::settle(self.0, Arc::new(call), Outcome::failed(&why)).await {
+                return Next::End(self.finish(ModelAnswer::failed(error.message)).await);
+            }
+        }
+        Next::Round
+    }
+
+    /// Asks once more, after an answer without text or calls.
+    async fn nudge(&self, answer: ModelAnswer) -> Next {
+        let update = Update {
+            kind: UpdateKind::EmptyAnswer,
+            text: "You ended without an answer. Go on with the task, or say what you did and found."
+                .to_owned(),
+            job_ids: Vec::new(),
+        };
+        let asked = match self.say(answer).await {
+            Ok(()) => self.0.write(vec![EntryBody::Update(Box::new(update))]).await.map(drop),
+            Err(error) => Err(error),
+        };
+        match asked {
+            Ok(()) => Next::Round,
+            Err(error) => Next::End(self.finish(ModelAnswer::failed(error.message)).await),
+        }
     }
 
     /// Runs the calls of an answer.
@@ -280,19 +343,20 @@ impl Rounds<'_> {
         answer: &ModelAnswer,
         state: &mut Tries,
     ) -> Option<Next> {
-        if !answer.is_empty() {
-            return None;
-        }
         if failure.kind == ErrorKind::ContextOverflow {
-            return self.shorten(failure, state).await;
+            return if answer.is_shown { None } else { self.shorten(failure, state).await };
         }
         if !self.0.session.snapshot().facts.auto_retry {
             return None;
         }
         state.attempt = state.attempt.saturating_add(1);
         let pause = retry::pause(failure, state.attempt, &self.0.id)?;
-        let error = failure.message.as_str().into();
-        let retry = RetryAwaited { attempt: state.attempt, kind: failure.kind.as_str().into(), pause, error };
+        // None of its calls has run: they do once the answer is whole. The same request reads the provider's cache, and newer
+        // models refuse to continue an answer that was begun, so a partial one is dropped.
+        self.0.forget_repairs();
+        let (error, discarded) = (failure.message.as_str().into(), answer.is_shown);
+        let kind = failure.kind.as_str().into();
+        let retry = RetryAwaited { attempt: state.attempt, kind, pause, error, discarded };
         let _ = self.0.session.ask(|ack| Change::Retrying { retry, ack }).await;
         let waited = tokio::select! {
             biased;
@@ -307,6 +371,25 @@ impl Rounds<'_> {
             None => Some(Next::Round),
             Some(StopReason::Error) => None,
             Some(reason) => Some(Next::End(self.finish(ModelAnswer::ended(reason)).await)),
+        }
+    }
+
+    /// Compacts a conversation that nearly fills the window. A failure is not the end: if the window is too full, the call
+    /// itself reports it. After several in a row, the turn tries no more.
+    async fn make_room(&self, state: &mut Tries) {
+        let error = match compaction::compact(self.0, Why::NoRoom).await {
+            Ok(_) => return state.failed_compactions = 0,
+            Err(CompactionError::Nothing | CompactionError::Aborted) => return,
+            Err(error) => error,
+        };
+        state.failed_compactions = state.failed_compactions.saturating_add(1);
+        if state.failed_compactions == COMPACT_FAILURES {
+            let text = format!(
+                "The conversation could not be compacted {COMPACT_FAILURES} times in a row, so that is off until your next message. \
+                 {error}"
+            );
+            let id = self.0.shared.clock.id("n-");
+            self.0.publish(Body::Notification(notification(id, NoticeLevel::Warning, &text))).await;
         }
     }
 
@@ -460,6 +543,7 @@ impl Rounds<'_> {
 }
 
 /// The state that is kept between rounds.
+#[derive(Default)]
 struct Tries {
     /// Failed tries of the current model call.
     attempt: u32,
@@ -467,6 +551,12 @@ struct Tries {
     compacted: bool,
     /// How often it was compacted because the server found it too long.
     too_long: u32,
+    /// Compactions that failed in a row.
+    failed_compactions: u32,
     /// How often the provider paused in the current answer.
     pauses: u32,
+    /// Whether the answer before had calls that were truncated.
+    truncated: bool,
+    /// Whether the model was told that it ended without an answer, and has given none since.
+    is_nudged: bool,
 }

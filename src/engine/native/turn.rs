@@ -1,7 +1,7 @@
 //! A turn of the native agent: what all its parts need, and its outputs. Does not know the parts.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use futures_util::FutureExt as _;
@@ -13,6 +13,7 @@ use crate::engine::execution::Execution;
 use crate::engine::handle::Handle;
 use crate::engine::interrupted::UnendedTurn;
 use crate::engine::mcp::SessionAnswerer;
+use crate::engine::native::loops::RecentCalls;
 use crate::engine::open::Opener;
 use crate::engine::progress::notification;
 use crate::engine::revision::ConfigRevision;
@@ -50,6 +51,8 @@ pub struct Turn {
     answerer: Arc<dyn Answerer>,
     /// The repairs of calls, until their results say them.
     repairs: Mutex<HashMap<Arc<str>, String>>,
+    /// Its last calls.
+    recent: Mutex<RecentCalls>,
 }
 
 impl Turn {
@@ -78,6 +81,7 @@ impl Turn {
             tools,
             answerer,
             repairs: Mutex::default(),
+            recent: Mutex::default(),
         }
     }
 
@@ -89,6 +93,16 @@ impl Turn {
     /// Takes what was repaired in a call.
     pub fn take_repair(&self, call: &str) -> Option<String> {
         self.repairs.lock().unwrap_or_else(PoisonError::into_inner).remove(call)
+    }
+
+    /// Forgets the repairs of an answer that is dropped.
+    pub fn forget_repairs(&self) {
+        self.repairs.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Its last calls.
+    pub fn recent_calls(&self) -> MutexGuard<'_, RecentCalls> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Its tools. They change between rounds alone.

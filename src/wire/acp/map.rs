@@ -53,6 +53,8 @@ pub struct SentState {
     stream: Option<Stream>,
     /// The tool calls that were told and have no result.
     calls: HashSet<Arc<str>>,
+    /// Those of the answer that is told in pieces.
+    proposed: Vec<Arc<str>>,
     /// The newest entries that a replay has told, so that no event tells them again.
     pub replayed: HashSet<EntryId>,
     /// The number of compactions.
@@ -115,7 +117,12 @@ impl SentState {
                     tell,
                 );
             }
-            Body::ToolStart(call) => self.call(call, CallState::Pending, self.about(call), tell),
+            Body::ToolStart(call) => {
+                if self.proposed.len() < ACP_KNOWN_ENTRIES {
+                    self.proposed.push(call.id.clone());
+                }
+                self.call(call, CallState::Pending, self.about(call), tell);
+            }
             Body::ToolExecuting(call) => self.call(call, CallState::Running, self.about(call), tell),
             Body::CompactionStarted { .. } if can.compactions => {
                 self.compactions = self.compactions.saturating_add(1);
@@ -162,7 +169,11 @@ impl SentState {
                     said(&sent.message, Voice::User, tell);
                 }
             }
-            Body::AssistantMessage(message) => self.answer(event, message, tell),
+            Body::AssistantMessage(message) => {
+                self.proposed.clear();
+                self.answer(event, message, tell);
+            }
+            Body::RetryAwaited(retry) if retry.discarded => self.discard(tell),
             Body::ToolResult(output) => self.result(output, tell),
             Body::CommandResult(outcome) => command(event, outcome, tell),
             // The client did not ask for these.
@@ -240,6 +251,25 @@ impl SentState {
             }
         }
         images(message, Voice::Agent, id, tell);
+    }
+
+    /// The answer that is told in pieces is dropped. The protocol takes nothing back: its message says so, and its calls have
+    /// failed.
+    fn discard(&mut self, tell: &mut Tell<'_>) {
+        if let Some(stream) = self.stream.take().filter(|stream| stream.said > 0) {
+            let text = "\n\n*The connection was lost; the answer begins anew.*\n\n";
+            tell(&Update::Text {
+                voice: Voice::Agent,
+                message: stream.message.as_str().into(),
+                text: text.into(),
+            });
+        }
+        for id in std::mem::take(&mut self.proposed) {
+            if self.calls.remove(&id) {
+                let state = Some(CallState::Failed);
+                tell(&Update::CallChanged(Box::new(ShownCall { id, state, ..ShownCall::default() })));
+            }
+        }
     }
 
     /// What is known of a call.

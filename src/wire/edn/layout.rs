@@ -140,6 +140,7 @@ fn body(body: &Body) -> Map<'_> {
             let mut map = Map::new().with("attempt", retry.attempt).with("kind", retry.kind.to_string());
             map.put("pause-ms", u64::try_from(retry.pause.as_millis()).map_or(Value::Nil, count));
             map.put("error-message", retry.error.as_ref());
+            map.put_some("discarded", retry.discarded.then_some(true));
             map
         }
         Body::CompactionStarted { asked } => {

@@ -625,6 +625,7 @@ fn retry_event(provider: &str, retry: &RetryAwaited) -> Map<'static> {
     event.put("max_attempts", Value::int(i64::from(RETRY_ATTEMPTS).saturating_add(1)));
     event.put("delay_ms", count(u64::try_from(retry.pause.as_millis()).unwrap_or(u64::MAX)));
     event.put("delay_source", "backoff");
+    event.put_some("discarded", retry.discarded.then_some(true));
     event
 }
 

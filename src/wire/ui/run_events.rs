@@ -101,8 +101,9 @@ pub const EVENTS: &[EventRow] = &[
             needs("delay_ms", Whole),
             needs("delay_source", Text),
             may("status", Whole),
+            may("discarded", Flag),
         ],
-        "A model call failed and is made again after a pause.",
+        "A model call failed and is made again after a pause. With `discarded`, the pieces that it has shown are dropped.",
     )
     .since(Introduced::Later),
     row(

@@ -13,6 +13,7 @@ fn dying_provider_ends_turn_and_keeps_partial_answer() {
          {:steps [{:delta \"whole\"}]}]}",
     );
     let mut bridge = setup.ready();
+    bridge.ask("r", "set_auto_retry", "{:enabled false}");
     bridge.ask("p", "prompt", "{:message \"go\"}");
     let message = bridge.event("assistant/message");
     assert_eq!(stop_reason(&message), "error");

@@ -172,11 +172,12 @@ fn done_alone_is_an_end_only_where_the_provider_says_so() {
 fn answer_with_unknown_end_fails_turn_and_is_kept() {
     let server = Server::new([Answer::events(ended("openai", "a_new_word", false))]);
     let mut bridge = bridge(&server, "openai", "").ready();
+    bridge.ask("r", "set_auto_retry", "{:enabled false}");
     bridge.request("p", "prompt", "{:message \"go\"}");
     let last = end_of_turn(&mut bridge);
     assert_eq!((data(&last, "text"), data(&last, "stop-reason")), ("half an", "error"), "{last}");
     assert!(data(&last, "error-message").contains("ended its answer with \"a_new_word\""), "{last}");
-    assert_eq!(server.all_asked().len(), 1, "what was said is not asked for again");
+    assert_eq!(server.all_asked().len(), 1, "without retries");
 }
 
 #[test]

@@ -90,6 +90,10 @@ on['turn/ended'] = function(chat, data)
 end
 
 on['turn/retry'] = function(chat, data)
+  if data.discarded then
+    -- The journal has nothing of the answer that was dropped.
+    chat:reload()
+  end
   chat:note(('The model is %s; trying again in %d s.'):format(data.kind, math.ceil(data['pause-ms'] / 1000)))
 end
 

@@ -17,11 +17,11 @@ use crate::event::question::{
     Answer, Approval, ApprovalScope, CutDiff, GrantRequest, ProposedText, QuestionContent, QuestionKind,
     ShownDiff,
 };
-use crate::event::{Body, ToolCall};
+use crate::event::{Body, LOOP, ToolCall};
 use crate::http::host::pattern_of;
 use crate::interaction::grant::{self, Binding};
 use crate::interaction::{Origin, Question, Resolution, digest, warning};
-use crate::limits::{APPROVAL_ARGUMENTS_BYTES, RULE_STEPS, TOOL_RESULT_BYTES};
+use crate::limits::{APPROVAL_ARGUMENTS_BYTES, LOOP_ASK, RULE_STEPS, TOOL_RESULT_BYTES};
 use crate::message::Mode;
 use crate::meter::Meter;
 use crate::secret;
@@ -135,6 +135,26 @@ impl Batch<'_> {
             "approve" => Ok(Some(proposal)),
             _ => Err(denied(note.as_deref().unwrap_or("It is outside this stage's tools."))),
         }
+    }
+
+    /// Asks the person whether the turn goes on, if it makes the same call again and again. Without a yes it is halted.
+    pub(super) async fn asks_about_loop(&self) {
+        let Some(repeated) = self.turn.recent_calls().take_repeated() else { return };
+        let what = visible::line(&secret::mask(&repeated.summary)).into_owned();
+        let prompt = format!(
+            "The model has made the same call {LOOP_ASK} times, with the same result each time: {what}. Go on?"
+        );
+        let question = QuestionContent::Confirm { prompt, default: false };
+        let resolution = self.ask(&repeated, question, Vec::new()).await;
+        let why = match resolution {
+            Resolution::Accepted { answer: Answer::Confirm(true), .. } | Resolution::Withdrawn => return,
+            Resolution::Headless | Resolution::TimedOut => "nobody is there to say whether it goes on",
+            Resolution::Accepted { .. } | Resolution::Cancelled { .. } => "the user ended it",
+        };
+        self.turn.control.fail(LOOP);
+        self.halt(format!(
+            "The turn made the same call {LOOP_ASK} times with the same result ({what}), and {why}."
+        ));
     }
 
     /// Uses the grant of a call that is about to run, if it needed one.
